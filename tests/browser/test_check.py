@@ -21,9 +21,10 @@ from queries.models import Batch
 from tests import headers
 from tests.browser.conftest import axe_violations, faults_for_anybody
 from tests.browser.wallet import DECLINED, NO_SUCH_CHAIN, Wallet
-from tests.chains.tries import MALFORMED, MALFORMED_ACCOUNTS, NEAR_SLOTS, chained, slot_proof, storage_trie
-from tests.chains.tries import path as trie_path
+from tests.chains.tries import MALFORMED, MALFORMED_ACCOUNTS, chained, slot_proof, storage_trie
 from tests.client.forged_bundles import FORGERIES, OLDER
+from tests.contracts.tries import hex_prefix
+from tests.contracts.worlds import NEAR_SLOTS
 from tests.explorer.batches import SOURCE, bundle_of, everything, path, proven_by, word
 from tests.explorer.made_tries import asked_of_everything, prove
 
@@ -236,7 +237,7 @@ def test_no_malformed_node_or_account_is_taken(page: Page):
         faults.append(fault)
     others = [rlp.encode([b"", b"", EMPTY_TRIE_ROOT]), rlp.encode([b"", b"", EMPTY_TRIE_ROOT, EMPTY_CODE_HASH, b""])]
     for fields in (*MALFORMED_ACCOUNTS, *others):
-        leaf = chained([trie_path(keccak(itself).hex(), leaf=True), fields])
+        leaf = chained([hex_prefix(keccak(itself).hex(), leaf=True), fields])
         for address in (itself, another):
             cases.append(("account", *at(address, *leaf)))
             faults.append("account is malformed")

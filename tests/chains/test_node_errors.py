@@ -250,10 +250,3 @@ def test_reverts_are_known_in_every_form(given, data):
     refusal = read_refusal("host", "eth_call", given)
     assert isinstance(refusal, Reverted)
     assert refusal.data == data
-
-
-def test_the_words_of_a_node_are_bounded_and_printable():
-    refusal = read_refusal("host", "eth_call", {"code": True, "message": "a\n\x1b[31m" + "b" * 10_000})
-    assert refusal.code == 0
-    assert refusal.message.isprintable()
-    assert len(refusal.message) <= 300

@@ -10,11 +10,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from chains.packed import HISTORY_ADDRESS, AccountToProve, CannotPack, encode
-from chains.trie import verify_account, verify_slot
 from tests.contracts import tries
 from tests.contracts.decoder import InvalidPacked, PackedFacts, decode
 from tests.contracts.worlds import World, random_world
-from tests.fixtures_folder import fixture_names, load_fixture, needs_fixtures, unhex
 
 ALICE = b"\xa1" * 20
 LEAF = tries.leaf(keccak(ALICE), tries.account(1, 2))
@@ -140,9 +138,6 @@ def test_what_was_asked_is_packed_in_one_way_and_no_flipped_bit_makes_it_false(s
     ],
 )
 def test_it_refuses_to_pack_what_makes_no_sense(block, accounts, fields, why):
-    if why is None:
-        assert under(ROOT, encode(block, ROOT, accounts, header_fields=fields))
-        return
     with pytest.raises(CannotPack, match=why):
         encode(block, ROOT, accounts, header_fields=fields)
 
@@ -163,19 +158,3 @@ def test_it_refuses_to_pack_what_makes_no_sense(block, accounts, fields, why):
 def test_it_refuses_to_pack_malformed_nodes(node):
     with pytest.raises(CannotPack):
         encode(5, keccak(node), [AccountToProve(ALICE, 3, [node])])
-
-
-@needs_fixtures
-@pytest.mark.parametrize("name", [*fixture_names("mainnet_1746*.json"), *fixture_names("goerli_7583802*.json")])
-def test_real_proofs_keep_their_facts_when_packed(name):
-    fixture = load_fixture(name)
-    root, address = unhex(fixture["stateRoot"]), unhex(fixture["account"]["address"])
-    nodes = [unhex(node) for node in fixture["account"]["proof"]]
-    slots = {int(slot["slot"], 16): [unhex(node) for node in slot["proof"]] for slot in fixture["storage"]}
-    calldata = encode(5, root, [AccountToProve(address, 0b1111, nodes, slots)])
-    assert len(calldata) < sum(map(len, nodes)) + sum(len(node) for proof in slots.values() for node in proof)
-    facts = under(root, calldata).accounts[address]
-    expected = verify_account(root, address, nodes)
-    assert (facts.exists, facts.nonce, facts.balance) == (expected.exists, expected.nonce, expected.balance)
-    assert (facts.storage_root, facts.code_hash) == (expected.storage_root, expected.code_hash)
-    assert facts.slots == {slot: verify_slot(expected.storage_root, slot, proof) for slot, proof in slots.items()}

@@ -13,11 +13,9 @@ from chains.node_errors import (
     NonceTooLow,
     ReplacementUnderpriced,
     Reverted,
-    RpcRefused,
 )
 from chains.questions import AccountProof, ProofRequest, Receipt
 from chains.rpc import RpcClient
-from chains.trie import EMPTY_TRIE_ROOT
 from devnet.devchain import DevChain
 from tests.chains.lying_node import ask, error, is_chain_id, lying_node, recording, result
 from tests.chains.transfers import ALICE, BOB, CONTRACT, send, signed
@@ -209,17 +207,3 @@ def test_one_call_asks_for_proofs_at_several_blocks(devchain, client_of):
         proofs = client_of(url).proofs(wanted)
     assert all(isinstance(proof, AccountProof) for proof in proofs)
     assert len(asked) == 2, "one batch, after the chain id"
-
-
-def test_proofs_of_an_unknown_block_are_refused(devchain, client_of):
-    (refused,) = client_of(devchain.url).proofs([ProofRequest(10**6, b"\1" * 32, EMPTY_TRIE_ROOT, ALICE)])
-    assert isinstance(refused, RpcRefused)
-    assert not refused.may_pass
-
-
-def test_a_refusal_takes_the_place_of_its_result_alone(devchain, client_of):
-    asked = [questions.plain(method) for method in ("eth_chainId", "nonsense", "eth_chainId")]
-    first, refused, last = client_of(devchain.url).ask(asked)
-    assert first == last == "0x7a69"
-    assert isinstance(refused, RpcRefused)
-    assert refused.code == -32601

@@ -23,16 +23,15 @@ from tests.chains.tries import (
     GOOD_LEAF,
     MALFORMED,
     MALFORMED_ACCOUNTS,
-    NEAR_SLOTS,
     SHORT_BRANCH,
     branch,
     chained,
-    hashed_trie,
-    path,
-    proof_of,
     slot_proof,
     storage_trie,
 )
+from tests.contracts import tries
+from tests.contracts.tries import hex_prefix
+from tests.contracts.worlds import NEAR_SLOTS
 from tests.fixtures_folder import fixture_names, load_fixture, needs_fixtures, unhex
 
 REAL_ACCOUNTS = [*fixture_names("mainnet_1746*.json"), *fixture_names("goerli_7583802*.json")]
@@ -72,47 +71,6 @@ def test_a_real_slot_of_arbitrum_and_one_of_its_chain_below_are_proven_from_the_
     assert verify_slot(account.storage_root, int(content["slot"], 16), nodes) == int(content["slotValue"], 16)
 
 
-@needs_fixtures
-@pytest.mark.parametrize("name", REAL_ACCOUNTS)
-def test_a_real_proof_cut_anywhere_is_refused(name):
-    root, address, nodes = real_proof(name)
-    for end in range(len(nodes)):
-        with pytest.raises(InvalidProof, match="ends before"):
-            verify_account(root, address, nodes[:end])
-
-
-@needs_fixtures
-@pytest.mark.parametrize("name", REAL_ACCOUNTS)
-def test_a_real_proof_with_a_node_too_many_is_refused(name):
-    root, address, nodes = real_proof(name)
-    for extra in (b"", b"\x80", nodes[-1], nodes[0]):
-        with pytest.raises(InvalidProof, match="after its end"):
-            verify_account(root, address, [*nodes, extra])
-
-
-@needs_fixtures
-@pytest.mark.parametrize("name", REAL_ACCOUNTS)
-def test_a_real_proof_with_a_bit_flipped_is_refused(name):
-    root, address, nodes = real_proof(name)
-    bits = [(node, bit) for node in range(len(nodes)) for bit in range(8 * len(nodes[node]))]
-    # Every bit would take minutes; a prime step meets every node, and every place within a byte.
-    for node, bit in bits[::23]:
-        flipped = bytearray(nodes[node])
-        flipped[bit // 8] ^= 1 << bit % 8
-        with pytest.raises(InvalidProof):
-            verify_account(root, address, [*nodes[:node], bytes(flipped), *nodes[node + 1 :]])
-
-
-@needs_fixtures
-@pytest.mark.parametrize("name", REAL_ACCOUNTS)
-def test_a_real_proof_is_refused_for_another_account_or_root(name):
-    root, address, nodes = real_proof(name)
-    with pytest.raises(InvalidProof):
-        verify_account(root, "0x" + "ab" * 20, nodes)
-    with pytest.raises(InvalidProof):
-        verify_account(keccak(root), address, nodes)
-
-
 # --- Random tries, compared with py-trie ------------------------------------------------------------------------------
 
 
@@ -149,10 +107,10 @@ def test_slots_of_random_tries_agree_with_another_implementation(size, values, n
     )
 )
 def test_tries_with_deeply_embedded_nodes_agree_with_another_implementation(values):
-    built = hashed_trie(values)
+    built = tries.build(values)
     absent = (bytes(29) + bytes(end) for end in [(0, 0, 0), (1, 1, 1), (17, 0, 1), (2, 0, 0), (0, 0, 2)])
     for key in [*values, *absent, b"\xff" * 32]:
-        assert trie._look_up(built.root_hash, key, proof_of(built, key), bytes) == values.get(key)
+        assert trie._look_up(built.root_hash, key, tries.proof(built, key), bytes) == values.get(key)
 
 
 @settings(derandomize=True, max_examples=20, deadline=None, database=None)
@@ -166,10 +124,10 @@ def test_accounts_of_random_tries_agree_with_another_implementation(nonce, balan
     address = b"\x77" * 20
     accounts = {keccak(bytes([place]) * 20): rlp.encode([b"", b"\1", *roots]) for place in range(others % 119)}
     accounts[keccak(address)] = rlp.encode([nonce, balance, *roots])
-    built = hashed_trie(accounts)
-    account = verify_account(built.root_hash, address, proof_of(built, keccak(address)))
+    built = tries.build(accounts)
+    account = verify_account(built.root_hash, address, tries.proof(built, keccak(address)))
     assert account == trie.Account(True, nonce, balance, *roots)
-    absent = verify_account(built.root_hash, b"\xee" * 20, proof_of(built, keccak(b"\xee" * 20)))
+    absent = verify_account(built.root_hash, b"\xee" * 20, tries.proof(built, keccak(b"\xee" * 20)))
     assert absent == trie.NO_ACCOUNT
 
 
@@ -229,7 +187,7 @@ def test_it_refuses_a_branch_below_the_last_digit():
 @pytest.mark.parametrize("fields", MALFORMED_ACCOUNTS)
 @pytest.mark.parametrize("asked", [bytes(20), b"\1" * 20], ids=["itself", "another"])
 def test_it_refuses_malformed_accounts(fields, asked):
-    root, nodes = chained([path(keccak(bytes(20)).hex(), leaf=True), fields])
+    root, nodes = chained([hex_prefix(keccak(bytes(20)).hex(), leaf=True), fields])
     with pytest.raises(InvalidProof, match="account is malformed"):
         verify_account(root, asked, nodes)
 
@@ -238,7 +196,7 @@ def test_it_refuses_malformed_accounts(fields, asked):
 @pytest.mark.parametrize("fields", [[b"", b"", EMPTY_TRIE_ROOT], [b"", b"", EMPTY_TRIE_ROOT, EMPTY_CODE_HASH, b""]])
 def test_it_says_so_where_accounts_are_not_ethereums(fields, asked):
     """Avalanche's have a fifth field. Source: ava-labs/coreth, plugin/evm/customtypes/state_account_ext.go"""
-    root, nodes = chained([path(keccak(bytes(20)).hex(), leaf=True), rlp.encode(fields)])
+    root, nodes = chained([hex_prefix(keccak(bytes(20)).hex(), leaf=True), rlp.encode(fields)])
     with pytest.raises(OtherAccountForm, match=f"have {len(fields)} fields instead of Ethereum's 4"):
         verify_account(root, asked, nodes)
 

@@ -8,42 +8,24 @@ from eth_utils.crypto import keccak
 from trie import HexaryTrie
 
 from chains.trie import EMPTY_CODE_HASH, EMPTY_TRIE_ROOT
-
-# Two slots whose hashes share their first 32 bits: their leaves are shorter than a hash, so embedded in the branch.
-NEAR_SLOTS = (40364, 105566)
-
-
-def hashed_trie(values: Mapping[bytes, bytes]) -> HexaryTrie:
-    built = HexaryTrie({})
-    for key, value in values.items():
-        built[key] = value
-    return built
+from tests.contracts import tries
+from tests.contracts.tries import hex_prefix
+from tests.contracts.worlds import slot_key
 
 
 def storage_trie(slots: Mapping[int, int]) -> HexaryTrie:
-    return hashed_trie({keccak(slot.to_bytes(32, "big")): rlp.encode(value) for slot, value in slots.items()})
-
-
-def proof_of(built: HexaryTrie, key: bytes) -> list[bytes]:
-    """The nodes as most nodes send them: root first, embedded ones only inside of their parents."""
-    nodes = [rlp.encode(node) for node in built.get_proof(key)]
-    return [node for place, node in enumerate(nodes) if place == 0 or len(node) >= 32]
+    return tries.build({slot_key(slot): tries.encode(value) for slot, value in slots.items()})
 
 
 def slot_proof(built: HexaryTrie, slot: int) -> list[bytes]:
-    return proof_of(built, keccak(slot.to_bytes(32, "big")))
-
-
-def path(digits: str, *, leaf: bool) -> bytes:
-    flag = 2 if leaf else 0
-    return bytes.fromhex(f"{flag + 1:x}{digits}" if len(digits) % 2 else f"{flag:x}0{digits}")
+    return tries.proof(built, slot_key(slot))
 
 
 # --- Nodes that no trie has, each below a root of its own -------------------------------------------------------------
 
 KEY = keccak(bytes(32))  # of slot 0
 DIGITS = KEY.hex()
-GOOD_LEAF = [path(DIGITS, leaf=True), b"\x07"]
+GOOD_LEAF = [hex_prefix(DIGITS, leaf=True), b"\x07"]
 EMPTY_PLACES = [b""] * 16
 
 
@@ -59,13 +41,13 @@ def chained(*nodes: object) -> tuple[bytes, list[bytes]]:
     return keccak(encoded[0]), encoded
 
 
-REST_8 = path(DIGITS[9:], leaf=True)
-EXTENSION_8 = path(DIGITS[:8], leaf=False)
+REST_8 = hex_prefix(DIGITS[9:], leaf=True)
+EXTENSION_8 = hex_prefix(DIGITS[:8], leaf=False)
 SHORT_BRANCH = branch(DIGITS[8], [REST_8, b"\x07"])
-LONG_LEAF = [path(DIGITS[1:], leaf=True), b"\x07"]
+LONG_LEAF = [hex_prefix(DIGITS[1:], leaf=True), b"\x07"]
 LEAF_OF_32_BYTES = [b"\x20", b"\1" * 29]
 assert len(rlp.encode(LEAF_OF_32_BYTES)) == 32
-DEEP_LEAF = rlp.encode([path(DIGITS[10:], leaf=True), b"\x07"])
+DEEP_LEAF = rlp.encode([hex_prefix(DIGITS[10:], leaf=True), b"\x07"])
 
 # An embedded leaf whose value begins in it, and ends in the child that comes after it.
 LONGER_CHILDREN = [b"\x80"] * 16
@@ -89,24 +71,24 @@ MALFORMED = [
     pytest.param([branch(DIGITS[0], b"", value=b"\1")], "branch with a value", id="value in a branch"),
     pytest.param([[*branch(DIGITS[0], b"")[:16], []]], "branch with a value", id="list as a branch's value"),
     pytest.param([[b"\x00", b"\1" * 32]], "extension that is empty", id="extension of no length"),
-    pytest.param([[path(DIGITS, leaf=False), b"\1" * 32]], "longer than its key", id="extension of all digits"),
-    pytest.param([[path(DIGITS + "0", leaf=False), b"\1" * 32]], "longer than its key", id="extension of more"),
-    pytest.param([[path(DIGITS[:63], leaf=True), b"\7"]], "of another length", id="leaf too short"),
-    pytest.param([[path(DIGITS + "0", leaf=True), b"\7"]], "of another length", id="leaf too long"),
+    pytest.param([[hex_prefix(DIGITS, leaf=False), b"\1" * 32]], "longer than its key", id="extension of all digits"),
+    pytest.param([[hex_prefix(DIGITS + "0", leaf=False), b"\1" * 32]], "longer than its key", id="extension of more"),
+    pytest.param([[hex_prefix(DIGITS[:63], leaf=True), b"\7"]], "of another length", id="leaf too short"),
+    pytest.param([[hex_prefix(DIGITS + "0", leaf=True), b"\7"]], "of another length", id="leaf too long"),
     pytest.param([[b"\x40" + KEY, b"\7"]], "hex-prefix", id="flag beyond 3"),
     pytest.param([[b"\x60" + KEY, b"\7"]], "hex-prefix", id="spare bit in a leaf's flag"),
     pytest.param([[b"\x21" + KEY, b"\7"]], "hex-prefix", id="padding that is not zero"),
     pytest.param([[b"", b"\7"]], "hex-prefix", id="no path"),
     pytest.param([[[], b"\7"]], "hex-prefix", id="list as a path"),
-    pytest.param([[path(DIGITS, leaf=True), b""]], "without a value", id="leaf without value"),
-    pytest.param([[path(DIGITS, leaf=True), [b"\7"]]], "without a value", id="list as a value"),
-    pytest.param([[path(DIGITS, leaf=True), b"\x00"]], "malformed", id="zero byte as a value"),
-    pytest.param([[path(DIGITS, leaf=True), b"\x80"]], "holds a zero", id="zero as a value"),
-    pytest.param([[path(DIGITS, leaf=True), b"\x82\x00\x07"]], "malformed", id="value with a leading zero"),
-    pytest.param([[path(DIGITS, leaf=True), b"\x81\x07"]], "malformed", id="value not canonical"),
-    pytest.param([[path(DIGITS, leaf=True), b"\xa1" + b"\1" * 33]], "malformed", id="value of 33 bytes"),
-    pytest.param([[path(DIGITS, leaf=True), b"\xc1\x07"]], "malformed", id="list inside of a value"),
-    pytest.param([[path(DIGITS, leaf=True), b"\x07\x07"]], "malformed", id="two values"),
+    pytest.param([[hex_prefix(DIGITS, leaf=True), b""]], "without a value", id="leaf without value"),
+    pytest.param([[hex_prefix(DIGITS, leaf=True), [b"\7"]]], "without a value", id="list as a value"),
+    pytest.param([[hex_prefix(DIGITS, leaf=True), b"\x00"]], "malformed", id="zero byte as a value"),
+    pytest.param([[hex_prefix(DIGITS, leaf=True), b"\x80"]], "holds a zero", id="zero as a value"),
+    pytest.param([[hex_prefix(DIGITS, leaf=True), b"\x82\x00\x07"]], "malformed", id="value with a leading zero"),
+    pytest.param([[hex_prefix(DIGITS, leaf=True), b"\x81\x07"]], "malformed", id="value not canonical"),
+    pytest.param([[hex_prefix(DIGITS, leaf=True), b"\xa1" + b"\1" * 33]], "malformed", id="value of 33 bytes"),
+    pytest.param([[hex_prefix(DIGITS, leaf=True), b"\xc1\x07"]], "malformed", id="list inside of a value"),
+    pytest.param([[hex_prefix(DIGITS, leaf=True), b"\x07\x07"]], "malformed", id="two values"),
     pytest.param([b"\x81\x80"], "neither branch", id="string as a node"),
     pytest.param([[b"\x20", b"\1", b"\1"]], "neither branch", id="node of three items"),
     pytest.param([[b""] * 16], "neither branch", id="branch of sixteen"),
@@ -127,7 +109,7 @@ MALFORMED = [
     pytest.param([branch(DIGITS[0], [])], "neither branch", id="empty list as a child"),
     pytest.param([[EXTENSION_8, b""]], "ends before", id="extension to nowhere"),
     pytest.param(
-        [[path(DIGITS[:10], leaf=False), keccak(DEEP_LEAF)], DEEP_LEAF],
+        [[hex_prefix(DIGITS[:10], leaf=False), keccak(DEEP_LEAF)], DEEP_LEAF],
         "should be embedded",
         id="short node by its hash",
     ),
