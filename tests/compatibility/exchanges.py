@@ -492,50 +492,6 @@ sec-ch-ua-mobile: ?0
     _of_success,
 )
 
-# --- Libraries of other languages -------------------------------------------------------------------------------------
-
-_PLAIN_BODY = """{"data":{"11155111":{"block:<block>":{"accounts":{"<token>":{"props":["NONCE"]}}}}},\
-"destinationChainId":"<destination>","fee":"0"}"""
-
-# net/http, which writes each field's name in its canonical form.
-GO = Client(
-    f"""POST /submit-batch-query HTTP/1.1
-Host: <host>
-User-Agent: Go-http-client/1.1
-Content-Length: <length>
-Api-Key: <key>
-Content-Type: application/json
-Accept-Encoding: gzip
-
-{_PLAIN_BODY}""",
-    """GET /batch-query-status?batchQueryId=<id> HTTP/1.1
-Host: <host>
-User-Agent: Go-http-client/1.1
-Api-Key: <key>
-Accept-Encoding: gzip
-
-""",
-    _of_success,
-)
-
-RUST = Client(
-    f"""POST /submit-batch-query HTTP/1.1
-content-type: application/json
-api-key: <key>
-accept: */*
-host: <host>
-content-length: <length>
-
-{_PLAIN_BODY}""",
-    """GET /batch-query-status?batchQueryId=<id> HTTP/1.1
-api-key: <key>
-accept: */*
-host: <host>
-
-""",
-    _of_success,
-)
-
 CLIENTS = {
     "documentation, guide": GUIDE,
     "documentation, reference": REFERENCE,
@@ -549,6 +505,4 @@ CLIENTS = {
     "extension": EXTENSION,
     "extension, block": EXTENSION_ON_BLOCK_OF_ETHEREUM,
     "page": PAGE,
-    "Go": GO,
-    "Rust": RUST,
 }
