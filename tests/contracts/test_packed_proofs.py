@@ -241,6 +241,40 @@ def test_no_operation_left_out_or_sent_twice_verifies(registry, trust, harness, 
     assert not any(harness.accepted(registry, dict.fromkeys(spoilt)))
 
 
+BOB = b"\xb0" * 20
+# Of an account with nonce 1 and balance 2, alone in its state. Depth 0.
+_HEAD = (1 << 6 | 1).to_bytes(2)
+_ROOT, _CODE = b"\x0a" * 32, b"\x0c" * 32
+_OTHER = tries.account(1, 2, _ROOT, _CODE)
+
+
+@pytest.mark.parametrize(
+    ("root", "before", "operation", "rest"),
+    [
+        (tries.EMPTY_ROOT, b"", 0x70, ALICE + b"\x00"),
+        (
+            keccak(tries.leaf(keccak(BOB), _OTHER)),
+            b"\x30" + ALICE + b"\x32\x01\x05\x00",
+            0x7F,
+            _HEAD + keccak(BOB) + b"\x01\x02" + _ROOT + _CODE,
+        ),
+        (
+            keccak(tries.leaf(keccak(BOB), _OTHER)),
+            b"",
+            0xC7,
+            _HEAD + BOB + b"\x01\x02" + _ROOT + _CODE,
+        ),
+    ],
+    ids=["absent", "absent, closes a storage", "account"],
+)
+def test_only_one_operation_does_it(accepts, root, before, operation, rest):
+    for other in range(0x100):
+        # The other accounts store something else.
+        if other != operation and (operation < 0x80 or other < 0x80):
+            assert not accepts(root, before + bytes([other]) + rest), hex(other)
+    assert accepts(root, before + bytes([operation]) + rest)
+
+
 # --- Block hashes -----------------------------------------------------------------------------------------------------
 
 # Of the block before, which the history contract tells, and of one whose hash has fewer digits.
