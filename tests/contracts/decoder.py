@@ -9,7 +9,7 @@ import rlp
 from eth_utils.crypto import keccak
 
 from chains.beacon.jumps import BeaconChain
-from chains.encoding import HISTORY_WINDOW
+from chains.encoding import HISTORY_WINDOW, Item, shortest
 from chains.header import Beginning, InvalidHeader, read_beginning, read_fields
 from chains.packed import (
     ABSENT_ACCOUNT,
@@ -56,7 +56,7 @@ from chains.packed import (
     ZERO_SLOT,
 )
 from chains.trie import EMPTY_CODE_HASH, EMPTY_TRIE_ROOT
-from tests.contracts import beacon_model, tries
+from tests.contracts import beacon_model
 
 _BEACON_ROOT = 19
 
@@ -338,11 +338,21 @@ def _prefix(key: int, depth: int) -> int:
     return key >> 4 * (NIBBLES - depth)
 
 
+def _reference(node: Item) -> bytes:
+    encoded: bytes = rlp.encode(node)
+    return encoded if len(encoded) < HASH_BYTES else b"\xa0" + keccak(encoded)
+
+
 def _root(stack: list[_Subtree]) -> bytes:
     if len(stack) != 1 or stack[0].depth:
         raise InvalidPacked("The proof does not end in one root.")
     reference = stack[0].reference
     return reference[1:] if reference[0] == 0xA0 else keccak(reference)
+
+
+def _hex_prefix(path: str, *, leaf: bool) -> bytes:
+    flag = 2 if leaf else 0
+    return bytes.fromhex(f"{flag + 1:x}{path}" if len(path) % 2 else f"{flag:x}0{path}")
 
 
 def _invalid(why: str) -> NoReturn:
@@ -474,8 +484,7 @@ class _Decoder:
 
     def _push_branch(self, child: _Subtree, children: Sequence[bytes]) -> None:
         """The branch of these children, of whom one is `child`."""
-        node = tries.listed(b"".join(children) + EMPTY)
-        self._stack.append(_Subtree(tries.reference(node), child.key, child.depth - 1))
+        self._stack.append(_Subtree(_listed(b"".join(children) + EMPTY), child.key, child.depth - 1))
 
     def _hash_child(self) -> bytes:
         return b"\xa0" + self._reader.take(HASH_BYTES)
@@ -493,14 +502,14 @@ class _Decoder:
         if not 0 < length <= top.depth:
             raise InvalidPacked("An extension is empty, or longer than its place is deep.")
         path = f"{top.key:064x}"[top.depth - length : top.depth]
-        above = tries.reference(tries.extension(path, top.reference))
+        above = _listed(bytes(rlp.encode(_hex_prefix(path, leaf=False))) + top.reference)
         self._stack[-1] = _Subtree(above, top.key, top.depth - length, top.depth)
 
     def _push_leaf(self, key: int, depth: int, value: bytes) -> _Subtree:
         if depth > MAX_DEPTH:
             raise InvalidPacked("A leaf is deeper than any is.")
-        node = tries.leaf_below(key.to_bytes(32), depth, value)
-        self._stack.append(_Subtree(tries.reference(node), key, depth, NIBBLES))
+        path = _hex_prefix(f"{key:064x}"[depth:], leaf=True)
+        self._stack.append(_Subtree(_reference([path, value]), key, depth, NIBBLES))
         return self._stack[-1]
 
     def _other_key(self, key: int, depth: int, length: int) -> int:
@@ -652,3 +661,14 @@ class _Decoder:
 
 def _slot_key(slot: int) -> int:
     return int.from_bytes(keccak(slot.to_bytes(32)))
+
+
+def _listed(payload: bytes) -> bytes:
+    """The reference to a node, by what is in its list."""
+    size = len(payload)
+    if size < 56:
+        encoded = bytes([0xC0 + size]) + payload
+    else:
+        digits = shortest(size)
+        encoded = bytes([0xF7 + len(digits)]) + digits + payload
+    return encoded if len(encoded) < HASH_BYTES else b"\xa0" + keccak(encoded)

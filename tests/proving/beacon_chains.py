@@ -188,24 +188,6 @@ def write_era1(folder: Path, name: str, first: int, encoded: Sequence[bytes], to
 # --- The service ------------------------------------------------------------------------------------------------------
 
 
-def lines_of(chain: BeaconChain, beacon_urls: Sequence[str] = (), era_files: Sequence[str] = ()) -> str:
-    """Return the lines of a chains file about a chain with this beacon chain."""
-    lines = (
-        f"beacon_urls = {json.dumps(list(beacon_urls))}\nera_files = {json.dumps([str(one) for one in era_files])}\n"
-    )
-    if chain.id == MAINNET.id:
-        return lines
-    table = {
-        **{name: getattr(chain, name) for name in ("period_depth", "bellatrix", "capella", "deneb", "electra")},
-        **{name: getattr(chain, name) for name in ("end", "genesis_time", "slot_seconds", "config_name")},
-        "historical_roots": f"0x{chain.historical_roots.hex()}",
-        "accumulator": f"0x{chain.accumulator.hex()}",
-        "blocks_before_merge": chain.blocks_before_merge,
-    }
-    told = ", ".join(f"{name} = {json.dumps(value)}" for name, value in table.items())
-    return f"{lines}beacon_chain = {{ {told} }}\n"
-
-
 def configure(
     settings: Any,
     folder: Path,
@@ -216,6 +198,17 @@ def configure(
     rpc_url: str = "http://127.0.0.1:9",
 ) -> None:
     """Have a source chain with this beacon chain."""
-    settings.CHAINS_FILE = chains_toml(
-        folder, rpc_url, chain_id=chain.id, chain=lines_of(chain, beacon_urls, era_files)
+    lines = (
+        f"beacon_urls = {json.dumps(list(beacon_urls))}\nera_files = {json.dumps([str(one) for one in era_files])}\n"
     )
+    if chain.id != MAINNET.id:
+        table = {
+            **{name: getattr(chain, name) for name in ("period_depth", "bellatrix", "capella", "deneb", "electra")},
+            **{name: getattr(chain, name) for name in ("end", "genesis_time", "slot_seconds", "config_name")},
+            "historical_roots": f"0x{chain.historical_roots.hex()}",
+            "accumulator": f"0x{chain.accumulator.hex()}",
+            "blocks_before_merge": chain.blocks_before_merge,
+        }
+        told = ", ".join(f"{name} = {json.dumps(value)}" for name, value in table.items())
+        lines += f"beacon_chain = {{ {told} }}\n"
+    settings.CHAINS_FILE = chains_toml(folder, rpc_url, chain_id=chain.id, chain=lines)

@@ -96,6 +96,21 @@ def beacon_chain_of(chain: DevChain, *, seed: int = 1) -> tuple[Pointing, World]
     return relaid, World(random.Random(seed), beacon_chain, slots, missed, relaid=relaid, numbers=numbers)
 
 
+def table(world: World, url: str) -> str:
+    chain = world.chain
+    return f"""
+beacon_urls = ["{url}"]
+[chains.beacon_chain]
+period_depth = {chain.period_depth}
+genesis_time = {chain.genesis_time}
+slot_seconds = 1
+bellatrix = {chain.bellatrix}
+capella = {chain.capella}
+deneb = {chain.deneb}
+electra = {chain.electra}
+"""
+
+
 @contextmanager
 def jumping(
     here: DevChain,
@@ -125,7 +140,7 @@ def jumping(
             attesters=attesters,
             threshold=1,
             block_hash_source=block_hash_source,
-            of_there=beacon_chains.lines_of(world.chain, [api.url]),
+            of_there=table(world, api.url),
             more=connection,
         )
         yield Jumping(here, relaid, world, node, api, l1)
