@@ -16,7 +16,6 @@ from django.utils import timezone
 
 from accounts.models import AccountEvent, EventKind, SignInNonce, ThrottleCount
 from proving.models import AccountProof, Lane, SignedTransaction, Signer, SlotProof, Transaction, TransactionState
-from queries import clock
 from queries.models import Batch, BatchStatus, Block, ServiceClock, Step, StepKind
 from tests.explorer.batches import batch_at, finish, page, path, settle
 from tests.service import ALICE, BOB, SIGNER, a_key, request, submit, work, work_until_done
@@ -171,12 +170,16 @@ def test_it_goes_in_chunks_and_is_whole_wherever_it_is_killed(killing):
     assert not Step.objects.exists()
 
 
-def test_one_process_at_a_time_prunes(unreachable_chain, monkeypatch):
+def test_one_process_at_a_time_prunes(unreachable_chain):
     done(31)
-    Lane.objects.create(name="house")
     theirs = {"token": "another's", "until": timezone.now() + timedelta(seconds=30)}
-    with monkeypatch.context() as taking:
-        taking.setattr(clock, "earliest", lambda: Lane.objects.update(**theirs) and timezone.now())
+
+    def take(execute, sql, *rest):
+        if "proofs_pruned_at" in sql:
+            Lane.objects.update(**theirs)
+        return execute(sql, *rest)
+
+    with connection.execute_wrapper(take):
         for _ in range(2):
             with pytest.raises(CommandError, match="A worker prunes at this moment"):
                 prune()
