@@ -26,7 +26,7 @@ _NEVER = "if (msg.data.length == 0) revert InvalidProof();"
 
 
 class Ending(NamedTuple):
-    """What operations come to where nothing is refused."""
+    """Tell how operations end where nothing is refused."""
 
     root: bytes | None
     """None where they halt, whatever is checked."""
