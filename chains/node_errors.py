@@ -148,11 +148,22 @@ _RATE_LIMIT = re.compile(r"(?i)rate.?limit|too many requests|request limit|compu
 _RATE_LIMIT_CODES = {429, -32005, -32029}
 # What else is refused by these codes: one request that asks for too much, and not too many of them.
 _ONE_TOO_LARGE = re.compile(r"(?i)gas limit|\brange\b|\bresults\b|batch size")
+# Refusals that tell of a batch instead of the request that has them: it may be answered when it is asked alone.
+_BATCH = re.compile(
+    r"(?i)\bbatch|(response|payload|body|entity|request size|content)\b.*\b(too (large|big|long)|limit|exceed)"
+    r"|timed? ?out|deadline exceeded|too many (calls|requests) in"
+)
 _REVERT = re.compile(r"(?i)\brevert")
 _REVERT_CODE = 3
 _NETHERMIND_VM_ERROR = -32015
 _MAX_SEARCHED = 300
 _MAX_CODE = 1 << 31  # Others would be as long as the node likes.
+
+
+def concerns_batch(error: Mapping[str, Any]) -> bool:
+    """Return whether a JSON-RPC error may be about the batch in which a request came, and not about the request."""
+    words = str(error.get("message", ""))[:_MAX_SEARCHED]
+    return bool(_BATCH.search(words)) and not _REVERT.search(words)
 
 
 def read_refusal(host: str, method: str, error: Mapping[str, Any], secrets: Iterable[str] = ()) -> RpcRefused:

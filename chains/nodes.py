@@ -7,7 +7,7 @@ import itertools
 import json
 import time
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from http import HTTPStatus
@@ -16,7 +16,8 @@ from typing import Any, Generic, TypeVar
 from prometheus_client import Counter, Histogram
 
 from chains import bounded_http
-from chains.bounded_http import Failed, Post, TimedOut, TooLong
+from chains.batches import BATCH_SIZE, BatchRefused, Division, ReplyTooLong, Request, Results, TimedOut
+from chains.bounded_http import Failed, Post, TooLong
 from chains.chains_file import Chain
 from chains.encoding import read_quantity
 from chains.node_errors import (
@@ -29,14 +30,11 @@ from chains.node_errors import (
     RpcRefused,
     UnreadableHeader,
     WrongChain,
+    concerns_batch,
     read_refusal,
     secrets_of,
 )
 
-# The maximum of one exchange, by the weight of its requests (`_weight`), and of exchanges with one node at a time.
-BATCH_SIZE = 50
-_SLOTS_PER_REQUEST = 20
-_AT_ONCE = 4
 # The size of one reply, whatever was asked for.
 MAX_REPLY_BYTES = 16 * 1024 * 1024
 # The values in it. Three bytes of JSON may take 200 in memory, so a limit of bytes alone is not enough.
@@ -66,12 +64,10 @@ _READ_STATUSES = {HTTPStatus.OK, HTTPStatus.BAD_REQUEST}
 MAX_REST_SECONDS = 60
 # How long a node's chain id counts: its URL may lead to another chain one day.
 CHAIN_CHECK_SECONDS = 30
-# How long it counts which form of a request a node takes.
+# How long it counts which form of a request, and how large a batch, a node takes.
 _FORM_SECONDS = 600
 # For so long after all nodes have failed none is asked: one that hangs costs a whole time-out.
 FAIL_FAST_SECONDS = 3
-# Failures after which a node isn't asked again: all that is asked in the same list waits for one that hangs.
-_PATIENCE, _PATIENCE_IF_IT_ANSWERS = 2, 4
 # Codes by which JSON-RPC refuses how something is asked, and not what: no JSON, no request, no parameters of a method.
 _NOT_UNDERSTOOD = {-32700, -32600, -32602}
 
@@ -85,9 +81,6 @@ NODE_EXCHANGES = Counter(
 NODE_EXCHANGE_SECONDS = Histogram(
     "batchquery_node_exchange_seconds", "How long an HTTP request to a node took.", ("chain", "node"), buckets=_SECONDS
 )
-
-Request = tuple[str, list[Any]]
-"""A method and its parameters, as JSON has them."""
 
 Answer = TypeVar("Answer")
 Answer_co = TypeVar("Answer_co", covariant=True)
@@ -106,27 +99,9 @@ class Question(Generic[Answer_co]):
     """If set, a node that refuses the request is no use: words between the node's name and the refusal."""
 
 
-class _BatchRefused(NodeUnavailable):
-    """One JSON-RPC error for a whole batch: the node takes no batches, or none of this size."""
-
-    kind = "too_long"
-
-
-class _ReplyTooLong(InvalidReply):
-    """The reply is longer than it may be."""
-
-    kind = "too_long"
-
-
-class _TimedOut(NodeUnavailable):
-    """The node did not answer in time."""
-
-    kind = "timed_out"
-
-
 def without_answer(host: str, failed: Failed) -> NodeUnavailable:
     """Return what is wrong with a node that gave no usable HTTP answer."""
-    kinds: dict[type[Failed], type[NodeUnavailable]] = {TooLong: _ReplyTooLong, TimedOut: _TimedOut}
+    kinds: dict[type[Failed], type[NodeUnavailable]] = {TooLong: ReplyTooLong, bounded_http.TimedOut: TimedOut}
     return kinds.get(type(failed), NodeUnavailable)(f"{host} {failed}")
 
 
@@ -236,6 +211,8 @@ class RpcNode:
         """The time when it told the right chain id; None: it has failed since, or was never asked."""
         self._forms: dict[str, tuple[bool, float]] = {}
         """For each method, whether the node takes only the plainer form of a request, and until when that counts."""
+        self._batch_limit = BATCH_SIZE, 0.0
+        """How many requests the node takes in a batch, as it has shown, and until when that counts."""
 
     def __repr__(self) -> str:
         return f"RpcNode({self.host!r})"
@@ -369,54 +346,32 @@ class RpcNode:
 
     # Batches
 
-    def _results(self, batched: Mapping[int, Request]) -> Iterator[tuple[int, Any | RpcRefused | NodeUnavailable]]:
+    def _results(self, requests: Mapping[int, Request]) -> Iterator[tuple[int, Any | RpcRefused | NodeUnavailable]]:
         """Yield the result of each request, or what is wrong with it.
 
-        A batch that fails is asked again in halves, and what fails in these one by one: it may be the fault of one
-        request. Raises `NodeUnavailable` if that doesn't help, or if the node wants fewer requests.
+        Raises `NodeUnavailable` if the node answers none, none any more, or wants fewer requests.
         """
-        waiting = [(part, False) for part in _parts(batched)]
-        unanswered: dict[int, NodeUnavailable] = {}
-        is_answering, failures = False, 0
-        while waiting:
-            # What failed comes last, whatever it is that takes so long.
-            wave, waiting = waiting[:_AT_ONCE], waiting[_AT_ONCE:]
-            reason: NodeUnavailable | None = None
-            failure: NodeUnavailable | None = None
-            seconds = self._timeout if failures else 3 * self._timeout
-            requests = [[batched[index] for index in part] for part, _ in wave]
-            for (part, is_half), outcome in zip(wave, self._exchanges(requests, seconds), strict=True):
-                if not isinstance(outcome, NodeUnavailable):
-                    is_answering = True
-                    yield from zip(part, outcome, strict=True)
-                    continue
-                if not isinstance(outcome, _BatchRefused | _ReplyTooLong | LimitsRequests):
-                    failure = outcome
-                if len(part) == 1:
-                    unanswered[part[0]] = outcome
-                elif isinstance(outcome, LimitsRequests):
-                    reason = outcome
-                else:
-                    size = 1 if is_half else -(-len(part) // 2)
-                    waiting += [(part[start : start + size], True) for start in range(0, len(part), size)]
-            failures += failure is not None
-            if failures >= (_PATIENCE_IF_IT_ANSWERS if is_answering else _PATIENCE):
-                reason = reason or failure
-            if reason:
-                raise reason
-        if unanswered and not is_answering:
-            raise next(iter(unanswered.values()))
-        yield from unanswered.items()
+        limit, until = self._batch_limit
+        division = Division(requests, limit if self._clock() < until else BATCH_SIZE)
+        try:
+            while wave := division.next_wave():
+                bodies = [[requests[index] for index in batch.indexes] for batch in wave]
+                seconds = self._timeout if division.has_failed else 3 * self._timeout
+                for batch, outcome in zip(wave, self._exchanges(bodies, seconds), strict=True):
+                    yield from division.take(batch, outcome)
+                division.end_wave()
+            yield from division.unanswered.items()
+        finally:
+            if (learned := division.learned_limit) is not None:
+                self._batch_limit = learned, self._clock() + _FORM_SECONDS
 
-    def _exchange(self, batched: Sequence[Request]) -> list[Any | RpcRefused | NodeUnavailable]:
+    def _exchange(self, batched: Sequence[Request]) -> Results:
         (outcome,) = self._exchanges([batched], 3 * self._timeout)
         if isinstance(outcome, NodeUnavailable):
             raise outcome
         return outcome
 
-    def _exchanges(
-        self, batches: Sequence[Sequence[Request]], seconds: float
-    ) -> Iterator[list[Any | RpcRefused | NodeUnavailable] | NodeUnavailable]:
+    def _exchanges(self, batches: Sequence[Sequence[Request]], seconds: float) -> Iterator[Results | NodeUnavailable]:
         """Send each batch in one HTTP exchange, all at the same time.
 
         Yield for each its results, or what is wrong with all of the reply.
@@ -426,14 +381,27 @@ class RpcNode:
         answers = bounded_http.post_all([self._post(*both, seconds) for both in zip(batches, ids, strict=True)])
         took = time.monotonic() - began
         for batch, of_batch, answer in zip(batches, ids, answers, strict=True):
-            outcome: list[Any | RpcRefused | NodeUnavailable] | NodeUnavailable
+            outcome: Results | NodeUnavailable
             try:
                 outcome = self._read_reply(batch, of_batch, self._json(answer))
+                if len(batch) > 1 and self._is_refused_as_batch(batch, outcome):
+                    outcome = BatchRefused(f"{self.host} refuses a batch of {len(batch)} requests")
             except NodeUnavailable as error:
                 # Its traceback, in a circle with this frame, would keep the replies in memory.
                 outcome = error.with_traceback(None)
             count_exchange(self._chain_id, self.host, outcome, took)
             yield outcome
+
+    def _is_refused_as_batch(self, batch: Sequence[Request], results: Results) -> bool:
+        """Return whether all requests of a batch were refused alike, and the first isn't when it is asked alone."""
+        refusals = [result for result in results if isinstance(result, RpcRefused) and not isinstance(result, FINAL)]
+        if len(refusals) < len(results) or len({refusal.code for refusal in refusals}) > 1:
+            return False
+        try:
+            (alone,) = self._exchange(batch[:1])
+        except NodeUnavailable:
+            return False
+        return not isinstance(alone, RpcRefused) or alone.message != refusals[0].message
 
     def _post(self, batch: Sequence[Request], ids: Sequence[int], seconds: float) -> Post:
         """Return one JSON-RPC object for one request, a JSON-RPC batch for several."""
@@ -453,27 +421,29 @@ class RpcNode:
     def _json(self, answer: bounded_http.Answer | Failed) -> Any:
         if isinstance(answer, Failed):
             raise without_answer(self.host, answer)
+        if answer.status == HTTPStatus.TOO_MANY_REQUESTS:
+            raise LimitsRequests(f"{self.host} limits our requests (HTTP status {answer.status})")
         if answer.status not in _READ_STATUSES:
             raise BadStatus(f"{self.host} answered with HTTP status {answer.status}")
         if has_too_many_values(answer.content):
-            raise _ReplyTooLong(f"{self.host} sent more than {MAX_REPLY_VALUES} values")
+            raise ReplyTooLong(f"{self.host} sent more than {MAX_REPLY_VALUES} values")
         try:
             return json.loads(answer.content)
         except (ValueError, RecursionError):
             raise InvalidReply(f"{self.host} answered with something that is not JSON") from None
 
-    def _read_reply(
-        self, batch: Sequence[Request], ids: Sequence[int], reply: Any
-    ) -> list[Any | RpcRefused | NodeUnavailable]:
+    def _read_reply(self, batch: Sequence[Request], ids: Sequence[int], reply: Any) -> Results:
         """Return for each request its result, or what is wrong with the reply to it alone.
 
         Raises `NodeUnavailable` for what is wrong with all.
         """
         if isinstance(reply, dict) and isinstance(reply.get("error"), dict):
             # The only reply that may lack an id: the node did not look into what it was sent.
+            if len(batch) > 1 and concerns_batch(reply["error"]):
+                raise BatchRefused(f"{self.host} refuses a batch of {len(batch)} requests")
             refusal = read_refusal(self.host, batch[0][0], reply["error"], secrets_of(self._url))
             if len(batch) > 1:
-                raise _BatchRefused(f"{self.host} refuses a batch of {len(batch)} requests")
+                raise BatchRefused(f"{self.host} refuses a batch of {len(batch)} requests")
             if reply.get("id") is None:
                 return [refusal]
         by_id: dict[int, Any] = {}
@@ -482,22 +452,37 @@ class RpcNode:
             if type(number) is not int or number not in ids or number in by_id:
                 raise InvalidReply(f"{self.host} sent a reply that belongs to no request")
             by_id[number] = one
-        results = [self._result(method, by_id.get(number)) for number, (method, _) in zip(ids, batch, strict=True)]
-        limits = [one for one in results if isinstance(one, NodeUnavailable) and not isinstance(one, InvalidReply)]
+        is_cut = len(by_id) < len(batch) > 1
+        results = [
+            self._result(method, by_id.get(number), is_alone=len(batch) == 1, is_cut=is_cut)
+            for number, (method, _) in zip(ids, batch, strict=True)
+        ]
+        limits = [result for result in results if isinstance(result, LimitsRequests)]
         if len(limits) == len(results):
             raise limits[0]
         return results
 
-    def _result(self, method: str, reply: dict[str, Any] | None) -> Any | RpcRefused | NodeUnavailable:
-        """Return the result in a reply, a refusal, or what is wrong with the reply."""
+    def _result(
+        self, method: str, reply: dict[str, Any] | None, *, is_alone: bool, is_cut: bool
+    ) -> Any | RpcRefused | NodeUnavailable:
+        """Return the result in a reply, a refusal, or what is wrong with the reply.
+
+        `is_cut` is True where other requests of the batch were left without a reply: geth tells of a batch that is too
+        large by the error of its first request.
+        """
         if reply is None:
-            return InvalidReply(f"{self.host} left requests without a reply")
+            lacking = f"{self.host} left requests without a reply"
+            return InvalidReply(lacking) if is_alone else BatchRefused(lacking)
         error = reply.get("error")
         if isinstance(error, dict):
+            if not is_alone and concerns_batch(error):
+                return BatchRefused(f"{self.host} refuses a batch")
             try:
-                return read_refusal(self.host, method, error, secrets_of(self._url))
+                refusal = read_refusal(self.host, method, error, secrets_of(self._url))
             except NodeUnavailable as limited:
                 return limited
+            is_final = isinstance(refusal, FINAL)
+            return BatchRefused(f"{self.host} refuses a batch") if is_cut and not is_final else refusal
         if error is not None or "result" not in reply:
             return InvalidReply(f"{self.host} answered {method} with neither a result nor an error")
         return reply["result"]
@@ -513,25 +498,6 @@ def _is_not_understood(answer: Any) -> bool:
     if not isinstance(answer, RpcRefused) or isinstance(answer, FINAL):
         return False
     return answer.code in _NOT_UNDERSTOOD or "pending" in answer.message
-
-
-def _parts(batched: Mapping[int, Request]) -> Iterable[list[int]]:
-    """Divide the requests into batches no heavier than `BATCH_SIZE`, but each of one at least."""
-    part: list[int] = []
-    weight = 0.0
-    for index, request in batched.items():
-        weight += _weight(request)
-        if part and weight > BATCH_SIZE:
-            yield part
-            part, weight = [], _weight(request)
-        part.append(index)
-    yield part
-
-
-def _weight(request: Request) -> float:
-    """Return how much of `BATCH_SIZE` the request takes."""
-    method, params = request
-    return 1 + len(params[1]) / _SLOTS_PER_REQUEST if method == "eth_getProof" else 1
 
 
 def _most_bytes(request: Request) -> int:

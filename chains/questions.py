@@ -11,12 +11,13 @@ from typing import Any, Literal, TypeVar
 from eth_utils.address import to_checksum_address
 from eth_utils.crypto import keccak
 
+from chains.batches import Request
 from chains.chains_file import Chain
 from chains.encoding import HISTORY_CONTRACT, hex_data, history_slot, read_data, read_list, read_object, read_quantity
 from chains.header import Header, InvalidHeader
 from chains.node_errors import OtherAccounts, RpcRefused, UnreadableHeader
-from chains.nodes import Question, Request
-from chains.trie import Account, InvalidProof, OtherAccountForm, verify_account, verify_slot
+from chains.nodes import Question
+from chains.trie import EMPTY_TRIE_ROOT, Account, InvalidProof, OtherAccountForm, verify_account, verify_slot
 
 HASH_BYTES = 32
 WORD_BYTES = 32
@@ -140,7 +141,7 @@ def logs(address: str, topics: Sequence[Topic], first: int, last: int) -> Questi
     }
 
     def read(result: Any) -> list[Log]:
-        found = [_read_log(log, address) for log in read_list(result)]
+        found = [_read_log(log, address) for log in _read_nullable_list(result)]
         if not all(first <= log.block_number <= last and _begins_with(log, topics) for log in found):
             raise ValueError("other logs than were asked for")
         return found
@@ -295,12 +296,15 @@ def _raw_header(number: int, block_hash: bytes) -> Question[Header | None]:
 
 def _read_proof(result: Any, wanted: ProofRequest) -> AccountProof | RpcRefused:
     result = read_object(result)
-    storage = [read_object(proof) for proof in read_list(result.get("storageProof"))]
-    if [read_quantity(proof.get("key")) for proof in storage] != list(wanted.slots):
-        raise ValueError("storage proofs for other slots than were asked for")
+    storage = [read_object(proof) for proof in _read_nullable_list(result.get("storageProof"))]
     nodes, slots = _read_nodes(result.get("accountProof")), []
     try:
         account = verify_account(wanted.state_root, wanted.address, nodes)
+        if not storage and account.storage_root == EMPTY_TRIE_ROOT:
+            # Besu and ethrex leave out the slots of an account that does not exist: its own proof shows that all are 0.
+            storage = [{"key": hex(slot)} for slot in wanted.slots]
+        if [read_quantity(proof.get("key")) for proof in storage] != list(wanted.slots):
+            raise ValueError("storage proofs for other slots than were asked for")
         for slot, proof in zip(wanted.slots, storage, strict=True):
             slot_nodes = _read_nodes(proof.get("proof"))
             slots.append(SlotProof(slot, verify_slot(account.storage_root, slot, slot_nodes), slot_nodes))
@@ -314,8 +318,13 @@ def _read_proof(result: Any, wanted: ProofRequest) -> AccountProof | RpcRefused:
     return AccountProof(wanted.address, account, nodes, tuple(slots))
 
 
+def _read_nullable_list(value: Any) -> list[Any]:
+    """Read a list that may be empty. Erigon, like other programs in Go, writes null for an empty one."""
+    return [] if value is None else read_list(value)
+
+
 def _read_nodes(nodes: Any) -> tuple[bytes, ...]:
-    read = [read_data(node) for node in read_list(nodes)]
+    read = [read_data(node) for node in _read_nullable_list(nodes)]
     # A trie node shorter than a hash is part of its parent, except the root. Some RPC nodes repeat it.
     return tuple(node for place, node in enumerate(read) if place == 0 or len(node) >= HASH_BYTES)
 
@@ -333,7 +342,7 @@ def _read_log(result: Any, address: str) -> Log:
         raise ValueError("another contract's log")
     return Log(
         block_number=read_quantity(result.get("blockNumber")),
-        topics=tuple(read_data(topic, 32) for topic in read_list(result.get("topics"))),
+        topics=tuple(read_data(topic, 32) for topic in _read_nullable_list(result.get("topics"))),
         data=read_data(result.get("data")),
     )
 

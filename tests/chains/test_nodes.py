@@ -120,7 +120,8 @@ NO_LOGS: list[tuple[dict[str, Any], str]] = [
     ({"blockNumber": "0x7"}, "other logs"),
     ({"topics": ["0x" + "02" * 32]}, "other logs"),
     ({"topics": []}, "other logs"),
-    ({"topics": None}, "what is no JSON list"),
+    ({"topics": None}, "other logs"),
+    ({"topics": "0x"}, "what is no JSON list"),
     ({"topics": ["0x01"]}, "1 bytes instead of 32"),
     ({"data": None}, "data that is not hexadecimal"),
     ({"blockNumber": None}, "a quantity that is not hexadecimal"),
@@ -129,6 +130,7 @@ NO_PROOFS: list[Any] = [
     None,
     [],
     {"accountProof": None, "storageProof": [{"key": "0x1", "proof": []}]},
+    {"accountProof": [], "storageProof": None},
     {"accountProof": ["0x1"], "storageProof": [{"key": "0x1", "proof": []}]},
     {"accountProof": [], "storageProof": []},
     {"accountProof": [], "storageProof": [{"key": "0x2", "proof": []}]},
@@ -146,7 +148,6 @@ REPLIES_AMISS: list[tuple[Callable[[Any], Any], str]] = [
     (lambda replies: [*replies[1:], "reply"], "belongs to no request"),
     (lambda replies: [*replies[1:], {"id": replies[0]["id"]}], "neither a result nor an error"),
     (lambda replies: [*replies[1:], {"id": replies[0]["id"], "error": "no"}], "neither a result nor an error"),
-    (lambda replies: replies[0], "without a reply"),
 ]
 
 TABLE: list[tuple[Spoil, Callable[[RpcClient], Any], type[ChainError], str]] = [
@@ -162,7 +163,12 @@ TABLE: list[tuple[Spoil, Callable[[RpcClient], Any], type[ChainError], str]] = [
     (raw(b"{}"), call, NodeUnavailable, "belongs to no request"),
     (raw(b"x", headers={"Content-Length": "100"}), call, NodeUnavailable, "can't be reached|broke off"),
     *(
-        (lambda _, replies, spoil=spoil: spoil(replies), balances, InvalidReply, words)
+        (
+            lambda _, replies, spoil=spoil: spoil(replies if isinstance(replies, list) else [replies]),
+            balances,
+            InvalidReply,
+            words,
+        )
         for spoil, words in REPLIES_AMISS
     ),
     # Refusals
@@ -258,6 +264,61 @@ def test_what_another_node_might_have_answered_is_worth_asking_again(devchain, c
 # --- Of several questions, each is answered by itself -----------------------------------------------------------------
 
 
+def every(code: int, message: str) -> Callable[[list[Any]], Any]:
+    return lambda asked: [error(request, code, message) for request in asked]
+
+
+def after(answered: int, code: int, message: str) -> Callable[[list[Any]], Any]:
+    """The first ones are answered, and the others refused."""
+    return lambda asked: [
+        *(reply_of(request, request["params"][0]) for request in asked[:answered]),
+        *every(code, message)(asked[answered:]),
+    ]
+
+
+def no_id(code: int, message: str) -> dict[str, Any]:
+    return {"jsonrpc": "2.0", "id": None, "error": {"code": code, "message": message}}
+
+
+# How a node tells that a batch is too large.
+TOO_LARGE: dict[str, Callable[[list[Any]], Any]] = {
+    # go-ethereum pull 26681 (also op-geth, bor, bsc, coreth, Erigon since pull 18260).
+    "geth, the first": lambda asked: [error(asked[0], -32600, "batch too large")],
+    "geth, of notifications": lambda _: [no_id(-32600, "batch too large")],
+    "geth, bytes": after(3, -32003, "response too large"),
+    "geth, seconds": after(3, -32002, "request timed out"),
+    # Other words than any that are known.
+    "the first, in other words": lambda asked: [error(asked[0], -32000, "no")],
+    "each, in other words": every(-32000, "no"),
+    # base/node issue 234
+    "base": lambda _: no_id(-32600, "batch too large"),
+    # paritytech/jsonrpsee pull 1107
+    "jsonrpsee": lambda _: no_id(-32010, "The batch request was too large"),
+    # besu issue 4951
+    "besu": every(-32602, "Number of requests in batch exceeds --rpc-max-batch-size."),
+    # AcalaNetwork/bodhi.js pull 383
+    "bodhi": lambda _: {"jsonrpc": "2.0", "error": {"code": -32600, "message": "Exceeded maximum batch size 10"}},
+    # drpc, by its users; the plan is named, and no quota is used up.
+    "drpc": lambda _: Raw(
+        json.dumps(no_id(31, "Batch of more than 3 requests are not allowed on free plan")).encode(), 500
+    ),
+    "drpc, each": every(31, "Batch of more than 3 requests are not allowed on free tier, please upgrade"),
+    "a short reply": lambda asked: [reply_of(request, request["params"][0]) for request in asked[:3]],
+    "one reply": lambda asked: reply_of(asked[0], asked[0]["params"][0]),
+    "an empty list": lambda _: [],
+    # erigon issue 18074
+    "erigon drops the connection": lambda _: Raw(headers={"Content-Length": "100"}),
+    "a proxy, 413": lambda _: Raw(b"<html>Request Entity Too Large</html>", 413),
+    "a proxy, 400": lambda _: Raw(b'"too big"', 400),
+    "a proxy, 403": lambda _: Raw(b'{"message": "Batch requests are not allowed."}', 403),
+    "a proxy, 503": lambda _: Raw(b"", 503),
+    "other JSON": lambda _: {"message": "too many"},
+    "an error of words": lambda _: {"error": "too many"},
+    "text": lambda _: "too many",
+    "nothing": lambda _: Raw(b""),
+}
+
+
 class Echoing:
     """Answers with the first parameter, as long as nothing else is set; records what it was asked but for chain ids."""
 
@@ -267,6 +328,8 @@ class Echoing:
         """Tells if it leaves these requests without an answer."""
         self.most = 1000
         """The requests of a batch that it takes."""
+        self.too_large = TOO_LARGE["base"]
+        """What it answers to a larger batch."""
         self.spoils: dict[Any, Callable[[Any], Any]] = {}
         """Other answers, by the first parameter; None where it leaves the reply out."""
         self.chain_id = "0x7a69"
@@ -287,7 +350,7 @@ class Echoing:
         if self.status != 200:
             return Raw(status=self.status)
         if len(asked) > self.most:
-            return {"jsonrpc": "2.0", "id": None, "error": {"code": -32600, "message": "batch too large"}}
+            return self.too_large(asked)
         # The order of replies means nothing.
         answers = [answer for answer in map(self._answer, reversed(asked)) if answer]
         if failure := next((one for one in answers if isinstance(one, Raw)), None):
@@ -329,14 +392,50 @@ def failed(answers: list[Any]) -> dict[int, str]:
     return {n: str(one) for n, one in enumerate(answers) if isinstance(one, ChainError)}
 
 
-@pytest.mark.parametrize("most", [1000, 25, 7, 1])
-def test_batches_are_bounded_and_smaller_where_a_node_takes_less(nodes, most):
+@pytest.mark.parametrize(
+    ("form", "most"),
+    [*((form, 7) for form in TOO_LARGE.values()), (TOO_LARGE["geth, the first"], 25), (TOO_LARGE["a proxy, 403"], 1)],
+    ids=[*TOO_LARGE, "25", "1"],
+)
+def test_batches_are_bounded_and_smaller_for_ten_minutes_where_a_node_takes_less(nodes, form, most):
     node = Echoing()
-    node.most = most
+    node.most, node.too_large = most, form
     client = nodes(node)
     assert client.answers(echoes(range(210))) == list(range(210))
+    assert max(node.count()) == 50
+    node.now = 599
+    assert client.answers(echoes(range(100))) == list(range(100))
+    assert max(node.count()) <= most
+    node.now = 700
+    assert client.answers(echoes(range(100))) == list(range(100))
+    assert max(node.count()) == 50
     assert client.ask([]) == []
-    assert max(node.sizes) == 50
+
+
+def test_a_node_that_limits_the_requests_in_batches_is_sent_fewer_after_its_rest(nodes):
+    """Providers count each request of a batch, so a whole batch may be above the limit of a second for ever."""
+    node = Echoing()
+    node.most, node.too_large = 10, every(-32007, "50/second request limit reached")
+    client = nodes(node)
+    for node.now in range(0, 12, 4):
+        assert len(failed(client.ask(echoes(range(100))))) == 100
+    node.now = 60
+    assert client.answers(echoes(range(100))) == list(range(100))
+    assert max(node.count()) == 50
+
+
+def test_a_node_that_answers_nothing_is_asked_few_times(nodes):
+    node = Echoing()
+    node.status = 502
+    assert len(failed(nodes(node).ask(echoes(range(500))))) == 500
+    assert len(node.count()) == 8, "four batches, and two requests that come alone beside two batches"
+
+
+def test_what_all_are_refused_alike_is_asked_once_more_alone_and_not_each(nodes):
+    node = Echoing()
+    node.spoils = dict.fromkeys(range(100), lambda request: error(request, -32000, "missing trie node"))
+    assert all(isinstance(answer, RpcRefused) for answer in nodes(node).ask(echoes(range(100))))
+    assert sorted(node.count()) == [1, 1, 50, 50]
 
 
 def test_many_threads_may_share_a_client(client_of):
