@@ -8,13 +8,13 @@ hash binds all of them, so nothing else has to be known of a header to prove wha
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from itertools import islice
+from itertools import islice, takewhile
 from typing import Any, Self
 
 import rlp
 from eth_utils.crypto import keccak
 
-from chains.encoding import read_bytes, read_data, read_integer, read_quantity, shortest
+from chains.encoding import Item, decode_rlp, read_bytes, read_data, read_integer, read_list, read_quantity, shortest
 
 SHARED_FIELDS = 13
 # Of Ethereum's layout: before London, and since Amsterdam.
@@ -25,6 +25,13 @@ _BASE_FEE, _BEACON_ROOT = 15, 19
 
 class InvalidHeader(ValueError):
     """The bytes, or the JSON, are no header of a known form, or not the one that was expected."""
+
+
+class UnknownLayout(InvalidHeader):
+    """The JSON is that of another layout, as far as can be told: the header itself may be readable.
+
+    Its text is a clause about the block.
+    """
 
 
 @dataclass(frozen=True)
@@ -84,28 +91,33 @@ class Header:
     def from_rpc(block: Mapping[str, Any]) -> "Header":
         """Return the header of a block as nodes send it.
 
-        Its layout must be known: Ethereum's, or that of another chain.
+        Its layout must be known: Ethereum's, or that of another chain. Of the extra data, the header holds what the
+        block's hash is made of: that of IBFT and QBFT leaves out the seals.
 
-        Raises `InvalidHeader`, also where the header has another hash than the node tells. It doesn't check whether
+        Raises `InvalidHeader`, also where no such header has the hash that the node tells. It doesn't check whether
         that hash is the right one.
         """
         other = next((forms for name, forms in _OTHER_LAYOUTS.items() if name in block), None)
-        values: list[bytes] = []
-        for place, form in enumerate(other or _ETHEREUM):
-            written = block.get(form.rpc_name)
-            if written is None and place >= FEWEST_FIELDS:
-                break
-            try:
-                values.append(form.from_rpc(written))
-            except ValueError as error:
-                raise InvalidHeader(f"The block's {form.rpc_name} is {error}.") from None
+        forms = other or _ETHEREUM
+        *beginning, extra_data = (_field_from_rpc(block, form) for form in forms[:SHARED_FIELDS])
+        seals = _aura_seals(block) or [_field_from_rpc(block, form) for form in forms[SHARED_FIELDS:FEWEST_FIELDS]]
+        later = takewhile(lambda form: block.get(form.rpc_name) is not None, forms[FEWEST_FIELDS:])
+        ending = [*seals, *(_field_from_rpc(block, form) for form in later)]
         try:
             expected = read_data(block.get("hash"), 32)
         except ValueError as error:
             raise InvalidHeader(f"The block's hash is {error}.") from None
-        # They are strings of bytes already: finding out takes as long again.
-        header = verify(rlp.encode(values, infer_serializer=False), expected)
-        return header.with_shared_fields() if other else header
+        for hashed in _hashed_extra_data(extra_data):
+            encoded = _encode([*beginning, hashed, *ending])
+            if keccak(encoded) == expected:
+                header = Header.decode(encoded)
+                return header.with_shared_fields() if other else header
+        if seals[0] == _ISTANBUL_DIGEST:
+            # Nor would the header itself help: it has the seals.
+            raise InvalidHeader(
+                "The block's hash is not that of its fields, neither with nor without the seals of IBFT or QBFT."
+            )
+        raise UnknownLayout("whose fields don't make a header of its hash")
 
     def with_shared_fields(self) -> Self:
         """Return the header with the shared fields only, where what follows them is known not to be Ethereum's."""
@@ -152,7 +164,7 @@ def read_beginning(encoded: bytes) -> Beginning:
     number = _read_number(digits, "number")
     root = encoded[91:123]
     if not any(root):
-        raise InvalidHeader("The header has no state root.")
+        raise InvalidHeader("The header has no state root: the field is zero.")
     return Beginning(encoded, encoded[4:36], root, number, end)
 
 
@@ -274,6 +286,73 @@ _OTHER_LAYOUTS = {
         _integer("baseFeePerGas", 32),
     ),
 }
+
+
+def _field_from_rpc(block: Mapping[str, Any], form: _Form) -> bytes:
+    written = block.get(form.rpc_name)
+    if written is None:
+        raise UnknownLayout(f"which has no {form.rpc_name}")
+    try:
+        return form.from_rpc(written)
+    except ValueError as error:
+        raise InvalidHeader(f"The block's {form.rpc_name} is {error}.") from None
+
+
+def _encode(fields: Sequence[Item]) -> bytes:
+    try:
+        # They are strings of bytes already: finding out takes as long again.
+        encoded: bytes = rlp.encode(fields, infer_serializer=False)
+    except RecursionError:
+        raise InvalidHeader("The block has lists in lists, more than can be read.") from None
+    return encoded
+
+
+def _aura_seals(block: Mapping[str, Any]) -> list[Item]:
+    """Return the fields that headers of AuRa have in the places of mix hash and nonce. Empty for other blocks.
+
+    Sources: openethereum/openethereum, crates/rpc/src/v1/types/block.rs; NethermindEth/nethermind,
+    Nethermind.Facade/Eth/BlockForRpc.cs; erigontech/erigon, rpc/ethapi/api.go.
+    """
+    step, signature, encoded = block.get("auraStep"), block.get("auraSeal"), None
+    if signature is None and block.get("mixHash") is None:
+        step, signature, encoded = block.get("step"), block.get("signature"), block.get("sealFields")
+    try:
+        if encoded:
+            return [decode_rlp(read_data(seal)) for seal in read_list(encoded)]
+        if signature is None:
+            return []
+        return [shortest(read_quantity(hex(step) if isinstance(step, int) else step)), read_data(signature)]
+    except ValueError as error:
+        raise InvalidHeader(f"A seal of the block is {error}.") from None
+
+
+# The mix hash of IBFT and QBFT.
+_ISTANBUL_DIGEST = bytes.fromhex("63746963616c2062797a616e74696e65206661756c7420746f6c6572616e6365")
+_VANITY_BYTES = 32
+
+
+def _hashed_extra_data(extra_data: bytes) -> Iterator[bytes]:
+    """Yield the extra data as it is, and then as blocks of IBFT and QBFT are hashed: without the seals.
+
+    Sources: Consensys/quorum, core/types/istanbul.go; hyperledger/besu, IbftExtraDataCodec.java and
+    QbftExtraDataCodec.java; polynetwork/Zion, core/types/hotstuff.go.
+    """
+    yield extra_data
+    for start in (0, _VANITY_BYTES):
+        try:
+            items = decode_rlp(extra_data[start:])
+        except ValueError:
+            continue
+        hashed: list[Sequence[Item]] = []
+        match items:
+            case [validators, seal, list()]:
+                hashed = [[validators, seal, []]]
+            case [validators, _, list(), salt]:
+                hashed = [[validators, b"", [], salt]]
+            case [vanity, validators, vote, _, list()]:
+                hashed = [[vanity, validators, vote], [vanity, validators, vote, b"", []]]
+        for form in hashed:
+            yield extra_data[:start] + _encode(form)
 
 
 def _known_fields(encoded: bytes) -> tuple[bytes, ...]:

@@ -14,7 +14,7 @@ from eth_utils.crypto import keccak
 from chains.batches import Request
 from chains.chains_file import Chain
 from chains.encoding import HISTORY_CONTRACT, hex_data, history_slot, read_data, read_list, read_object, read_quantity
-from chains.header import Header, InvalidHeader
+from chains.header import Header, InvalidHeader, UnknownLayout
 from chains.node_errors import OtherAccounts, RpcRefused, UnreadableHeader
 from chains.nodes import Question
 from chains.trie import EMPTY_TRIE_ROOT, Account, InvalidProof, OtherAccountForm, verify_account, verify_slot
@@ -260,24 +260,32 @@ def _read_header(result: Any, wanted: int | bytes | Tag) -> Header | Question[He
     if result is None:
         return None
     block = read_object(result)
-    number, block_hash = read_quantity(block.get("number")), read_data(block.get("hash"), 32)
+    try:
+        number, block_hash = read_quantity(block.get("number")), read_data(block.get("hash"), HASH_BYTES)
+    except ValueError as error:
+        raise ValueError(f"a block whose number or hash is {error}") from None
     if number >= _BLOCKS:
         raise ValueError("a block that no chain can have reached")
     if not isinstance(wanted, str) and wanted not in {number, block_hash}:
         raise ValueError("another block than was asked for")
     try:
         return Header.from_rpc(block)
-    except InvalidHeader:
-        return _raw_header(number, block_hash)
+    except UnknownLayout as unknown:
+        return _raw_header(number, block_hash, str(unknown))
+    except InvalidHeader as invalid:
+        raise UnreadableHeader(f"block {number}, which can't be read: {str(invalid).removesuffix('.')}") from None
 
 
-def _raw_header(number: int, block_hash: bytes) -> Question[Header | None]:
-    """Ask for the raw header (`debug_getRawHeader`) of a block whose JSON fields don't add up to it."""
+def _raw_header(number: int, block_hash: bytes, fault: str) -> Question[Header | None]:
+    """Ask for the raw header (`debug_getRawHeader`) of a block whose JSON fields don't add up to it, due to `fault`."""
 
     def read(result: Any) -> Header:
         encoded = read_data(result)
         if keccak(encoded) != block_hash:
-            raise ValueError(f"no header of block {number}: The header's hash is not the block's hash")
+            raise ValueError(
+                f"no header of block {number}: The header's hash is not the block's hash. "
+                "It is false, or the chain makes it in a way that is not known"
+            )
         try:
             header = Header.decode(encoded)
         except InvalidHeader as invalid:
@@ -288,8 +296,7 @@ def _raw_header(number: int, block_hash: bytes) -> Question[Header | None]:
         return header.with_shared_fields()
 
     lacking = (
-        f"sent block {number}, whose fields don't make a header of its hash, and refuses debug_getRawHeader, by which "
-        "headers of other layouts are read"
+        f"sent block {number}, {fault}, and refuses debug_getRawHeader, by which headers of other layouts are read"
     )
     return Question(("debug_getRawHeader", [hex(number)]), read, lacking=lacking)
 

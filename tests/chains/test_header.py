@@ -6,7 +6,7 @@ from eth_utils.crypto import keccak
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from chains.header import FEWEST_FIELDS, MOST_FIELDS, SHARED_FIELDS, Header, InvalidHeader, verify
+from chains.header import FEWEST_FIELDS, MOST_FIELDS, SHARED_FIELDS, Header, InvalidHeader, UnknownLayout, verify
 from devnet.devchain import DevChain
 from tests import headers
 from tests.fixtures_folder import fixture_names, load_fixture, needs_fixtures, unhex
@@ -96,6 +96,115 @@ def test_a_block_of_a_chain_with_fields_of_its_own_makes_a_header(fields):
     assert len(header.fields) == SHARED_FIELDS
 
 
+def resealed(block: dict[str, Any], *changed: Any) -> dict[str, Any]:
+    """Return the block with extra data that ends with `changed`: with another round, or other seals."""
+    extra_data = unhex(block["extraData"])
+    start = 32 if block in (headers.IBFT_BLOCK, headers.HOTSTUFF_BLOCK) else 0
+    items = rlp.decode(extra_data[start:])
+    items[len(items) - len(changed) :] = changed
+    return block | {"extraData": "0x" + (extra_data[:start] + rlp.encode(items)).hex()}
+
+
+QBFT_BLOCK = resealed(headers.QBFT_GENESIS, b"\2", [b"\xaa" * 65, b"\xbb" * 65])
+
+
+@pytest.mark.parametrize(
+    "block",
+    [
+        headers.IBFT_BLOCK,
+        # Seals are no part of the hash, so others prove nothing else.
+        resealed(headers.IBFT_BLOCK, [b"\xaa" * 65]),
+        headers.IBFT_2_BLOCK,
+        resealed(headers.IBFT_2_BLOCK, bytes(4), [b"\xaa" * 65]),
+        headers.QBFT_GENESIS,
+        QBFT_BLOCK,
+        headers.HOTSTUFF_BLOCK,
+    ],
+)
+def test_a_header_holds_of_the_extra_data_what_the_hash_is_made_of(block):
+    header = Header.from_rpc(block)
+    assert header == verify(header.encode(), unhex(block["hash"]))
+    assert header.is_ethereums
+    assert len(header.fields) == FEWEST_FIELDS
+
+
+AURA_SEALS = ("sealFields", "step", "signature")
+
+
+@pytest.mark.parametrize(
+    "seals",
+    [
+        {name: headers.SOKOL_BLOCK[name] for name in AURA_SEALS},
+        {"sealFields": headers.SOKOL_BLOCK["sealFields"], "mixHash": None, "nonce": None},
+        # Nethermind, and Erigon.
+        {"step": 302674395, "signature": "0x" + headers.SOKOL_BLOCK["signature"]},
+        {
+            "auraStep": "0x120a71db",
+            "auraSeal": "0x" + headers.SOKOL_BLOCK["signature"],
+            "mixHash": "0x" + 32 * "00",
+            "nonce": "0x" + 8 * "00",
+        },
+    ],
+)
+def test_auras_seals_are_read_by_the_names_of_each_node(seals):
+    block = {name: value for name, value in headers.SOKOL_BLOCK.items() if name not in AURA_SEALS}
+    header = Header.from_rpc(block | seals)
+    assert header.hash == unhex(block["hash"])
+    assert (header.number, len(header.fields)) == (34, SHARED_FIELDS)
+
+
+def test_seals_besides_mix_hash_and_nonce_say_the_same():
+    """Parity said them of Ethereum's blocks."""
+    block = headers.as_json(headers.FRONTIER)
+    header = Header.from_rpc(block | {"sealFields": [block["mixHash"], block["nonce"]]})
+    assert header.encode() == headers.encode(headers.FRONTIER)
+
+
+NESTED = b""
+for _ in range(400):
+    NESTED = rlp.codec.length_prefix(len(NESTED), 0xC0) + NESTED
+
+
+@pytest.mark.parametrize(
+    ("block", "fault"),
+    [
+        (headers.HYPEREVM_BLOCK, "The header has no state root: the field is zero"),
+        (headers.IBFT_BLOCK | {"gasLimit": "0x1"}, "neither with nor without the seals"),
+        (resealed(headers.IBFT_BLOCK, b"\xaa" * 65, []), "neither with nor without the seals"),
+        (resealed(headers.IBFT_2_BLOCK, b"\1", bytes(4), []), "neither with nor without the seals"),
+        (resealed(headers.QBFT_GENESIS, [b"\xaa" * 20, b""], b"", []), "neither with nor without the seals"),
+        # It is decoded, but not encoded, or neither: Python decides.
+        (headers.SOKOL_BLOCK | {"sealFields": ["0x" + NESTED.hex()]}, "more than can be read|not canonical RLP"),
+        (headers.IBFT_BLOCK | {"mixHash": "0x" + 31 * "00"}, "mixHash is 31 bytes instead of 32"),
+        (headers.IBFT_BLOCK | {"nonce": "0x0"}, "nonce is data that is not hexadecimal"),
+        (headers.SOKOL_BLOCK | {"sealFields": ["0x84120a71"]}, "A seal of the block is not canonical RLP"),
+        (headers.SOKOL_BLOCK | {"sealFields": None}, "A seal of the block is"),
+        (headers.SOKOL_BLOCK | {"sealFields": None, "step": -1}, "A seal of the block is"),
+    ],
+)
+def test_it_says_what_is_wrong_where_another_layout_is_not_to_blame(block, fault):
+    with pytest.raises(InvalidHeader, match=fault) as caught:
+        Header.from_rpc(block)
+    assert not isinstance(caught.value, UnknownLayout)
+
+
+@pytest.mark.parametrize(
+    ("block", "fault"),
+    [
+        (
+            headers.SOKOL_BLOCK | {"sealFields": ["0x84120a71dc", "0x00"]},
+            "whose fields don't make a header of its hash",
+        ),
+        (headers.SOKOL_BLOCK | {"sealFields": None, "signature": None}, "which has no mixHash"),
+        (headers.HYPEREVM_BLOCK | {"sha3Uncles": None}, "which has no sha3Uncles"),
+        (headers.HYPEREVM_BLOCK | {"gasLimit": "0x1"}, "whose fields don't make a header of its hash"),
+    ],
+)
+def test_it_says_where_another_layout_may_be_to_blame(block, fault):
+    with pytest.raises(UnknownLayout, match=fault):
+        Header.from_rpc(block)
+
+
 def test_a_hash_is_no_base_fee_whatever_a_node_calls_it():
     lie = headers.as_json(headers.FRONTIER | {"baseFeePerGas": int.from_bytes(b"\xe1" * 32)})
     assert lie["hash"] == headers.as_json(headers.AVALANCHE_AT_FIRST, difficulty=0)["hash"]
@@ -103,7 +212,7 @@ def test_a_hash_is_no_base_fee_whatever_a_node_calls_it():
         Header.from_rpc(lie)
 
 
-@pytest.mark.parametrize("fields", [headers.AURA, headers.AURA_LONDON])
+@pytest.mark.parametrize("fields", [headers.UNTOLD, headers.UNTOLD_LONDON])
 def test_a_block_of_a_layout_that_json_does_not_tell_makes_no_header(fields):
     with pytest.raises(InvalidHeader):
         Header.from_rpc(headers.as_json(fields))

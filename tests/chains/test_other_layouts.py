@@ -74,7 +74,7 @@ def test_a_header_that_its_block_tells_takes_one_exchange(client_of, fields):
     assert node.count() == ["eth_getBlockByNumber"]
 
 
-@pytest.mark.parametrize("fields", [headers.AURA, headers.AURA_LONDON, headers.PRAGUE | {"own": b"\x01" * 48}])
+@pytest.mark.parametrize("fields", [headers.UNTOLD, headers.UNTOLD_LONDON, headers.PRAGUE | {"own": b"\x01" * 48}])
 def test_another_header_is_asked_for_as_it_is(client_of, fields):
     node = Node(fields)
     with lying_node(node) as url:
@@ -87,7 +87,7 @@ def test_another_header_is_asked_for_as_it_is(client_of, fields):
 
 
 def test_it_can_be_asked_for_in_all_ways(client_of):
-    fields = headers.AURA
+    fields = headers.UNTOLD
     with lying_node(Node(fields)) as url:
         client = client_of(url)
         head = client.head()
@@ -114,19 +114,57 @@ def test_fields_whose_names_a_node_does_not_tell_are_not_known_although_they_loo
 
 
 def test_without_such_a_node_it_is_said_what_is_missing(client_of):
-    node = Node(headers.AURA, raw=False)
+    node = Node(headers.UNTOLD, raw=False)
     with lying_node(node) as url, pytest.raises(UnreadableHeader) as caught:
         client_of(url).header(7)
     host = url.removeprefix("http://")
     assert caught.value.for_operators == (
-        f"No node of Test chain (31337) can be used: {host} sent block 7, whose fields don't make a header of its "
-        "hash, and refuses debug_getRawHeader, by which headers of other layouts are read "
+        f"No node of Test chain (31337) can be used: {host} sent block 7, which has no mixHash, and refuses "
+        "debug_getRawHeader, by which headers of other layouts are read "
         "(-32601); the node said: “the method debug_getRawHeader does not exist/is not available”."
     )
 
 
+@pytest.mark.parametrize(
+    ("changes", "fault"),
+    [
+        ({"stateRoot": "0x" + 32 * "00"}, "The header has no state root: the field is zero."),
+        ({"nonce": "0x00"}, "The block's nonce is 1 bytes instead of 8."),
+        ({"mixHash": headers.IBFT_BLOCK["mixHash"]}, "neither with nor without the seals of IBFT or QBFT."),
+    ],
+)
+def test_the_header_as_it_is_is_not_asked_for_where_it_would_not_help(client_of, changes, fault):
+    class Other(Node):
+        def _answer(self, body: Any) -> Any:
+            answer = super()._answer(body)
+            if body["method"] == "eth_getBlockByNumber":
+                block = answer["result"] | changes
+                answer["result"] = headers.with_hash(block) if "stateRoot" in changes else block
+            return answer
+
+    node = Other(headers.LONDON)
+    with lying_node(node) as url, pytest.raises(UnreadableHeader) as caught:
+        client_of(url).header(7)
+    assert "answered eth_getBlockByNumber with block 7, which can't be read: " in str(caught.value)
+    assert str(caught.value).endswith(fault)
+    assert node.count() == ["eth_getBlockByNumber"]
+
+
+def test_a_hash_of_another_size_is_named(client_of):
+    class Short(Node):
+        def _answer(self, body: Any) -> Any:
+            answer = super()._answer(body)
+            return answer | {"result": answer["result"] | {"hash": "0x12"}} if "result" in answer else answer
+
+    def answer(body: Any) -> Any:
+        return result(body, "0x7a69") if is_chain_id(body) else Short(headers.LONDON)(body)
+
+    with lying_node(answer) as url, pytest.raises(InvalidReply, match="hash is 1 bytes instead of 32"):
+        client_of(url).header(7)
+
+
 def test_where_a_node_refuses_headers_the_next_is_asked(client_of):
-    near, far = Node(headers.AURA, raw=False), Node(headers.AURA)
+    near, far = Node(headers.UNTOLD, raw=False), Node(headers.UNTOLD)
     with lying_node(near) as first, lying_node(far) as second:
         client = client_of(first, second)
         assert client.head().number == HEAD
@@ -139,11 +177,11 @@ def test_where_a_node_refuses_headers_the_next_is_asked(client_of):
     [
         (lambda raw: raw[:-1] + b"\x01", "hash is not the block's"),
         (lambda _: b"", "hash is not the block's"),
-        (lambda _: headers.encode(headers.AURA, number=8), "hash is not the block's"),
+        (lambda _: headers.encode(headers.UNTOLD, number=8), "hash is not the block's"),
     ],
 )
 def test_a_header_of_another_hash_is_a_lie(client_of, spoil, fault):
-    liar, honest = Node(headers.AURA, spoil=spoil), Node(headers.AURA)
+    liar, honest = Node(headers.UNTOLD, spoil=spoil), Node(headers.UNTOLD)
     with lying_node(liar) as first, lying_node(honest) as second:
         with pytest.raises(
             InvalidReply, match=f"answered debug_getRawHeader with no header of block 7: The header's {fault}"
@@ -151,7 +189,7 @@ def test_a_header_of_another_hash_is_a_lie(client_of, spoil, fault):
             client_of(first).header(7)
         header = client_of(first, second).header(7)
     assert header is not None
-    assert header.encode() == encoded(headers.AURA, 7)
+    assert header.encode() == encoded(headers.UNTOLD, 7)
 
 
 def test_a_header_of_another_number_is_a_lie(client_of):
@@ -167,7 +205,7 @@ def test_a_header_of_another_number_is_a_lie(client_of):
             return answer
 
     with (
-        lying_node(Shifted(headers.AURA)) as url,
+        lying_node(Shifted(headers.UNTOLD)) as url,
         pytest.raises(InvalidReply, match="the header of block 8 instead of block 7"),
     ):
         client_of(url).header(7)

@@ -26,7 +26,7 @@ from tests.service import CHARLIE, asking, submit, waiting, work, work_until_don
 
 pytestmark = [pytest.mark.django_db, pytest.mark.outside]
 
-LAYOUTS = {"told by its block": (headers.BERACHAIN, False), "asked for as it is": (headers.AURA, True)}
+LAYOUTS = {"told by its block": (headers.BERACHAIN, False), "asked for as it is": (headers.UNTOLD, True)}
 SHARED_PROPERTIES = list(HeaderField.__members__)[:13]
 
 
@@ -89,7 +89,7 @@ def test_properties_that_it_may_have_elsewhere_are_rejected(chain, there, settin
 
 
 def test_without_a_node_that_tells_its_headers_it_is_waited_for_one(chain, there, settings, tmp_path, key):
-    relaid = Relaid(there, headers.AURA, raw=False)
+    relaid = Relaid(there, headers.UNTOLD, raw=False)
     with lying_node(relaid) as url:
         connect(settings, tmp_path, chain, url)
         submit(key, of_there("block:5"))
@@ -101,7 +101,7 @@ def test_without_a_node_that_tells_its_headers_it_is_waited_for_one(chain, there
 
 def test_a_bundle_does_not_show_what_no_layout_is_known_to_have(chain, there, settings, tmp_path, key):
     """The header, changed to claim that the 16th field is a base fee."""
-    relaid, block = Relaid(there, headers.AURA_LONDON, raw=True), 6
+    relaid, block = Relaid(there, headers.UNTOLD_LONDON, raw=True), 6
     with lying_node(relaid) as url:
         L1Block(chain).tell(block, relaid.hash(block))
         connect(settings, tmp_path, chain, url)
