@@ -295,7 +295,7 @@ def _field_from_rpc(block: Mapping[str, Any], form: _Form) -> bytes:
     try:
         return form.from_rpc(written)
     except ValueError as error:
-        raise InvalidHeader(f"The block's {form.rpc_name} is {error}.") from None
+        raise UnknownLayout(f"whose {form.rpc_name} is {error}") from None
 
 
 def _encode(fields: Sequence[Item]) -> bytes:
@@ -323,7 +323,7 @@ def _aura_seals(block: Mapping[str, Any]) -> list[Item]:
             return []
         return [shortest(read_quantity(hex(step) if isinstance(step, int) else step)), read_data(signature)]
     except ValueError as error:
-        raise InvalidHeader(f"A seal of the block is {error}.") from None
+        raise UnknownLayout(f"with a seal that is {error}") from None
 
 
 # The mix hash of IBFT and QBFT.

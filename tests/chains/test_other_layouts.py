@@ -8,6 +8,7 @@ import rlp
 from eth_utils.crypto import keccak
 
 from chains import questions
+from chains.header import Header, UnknownLayout
 from chains.node_errors import InvalidReply, UnreadableHeader
 from tests import headers
 from tests.chains.lying_node import error, is_chain_id, lying_node, result
@@ -126,10 +127,24 @@ def test_without_such_a_node_it_is_said_what_is_missing(client_of):
 
 
 @pytest.mark.parametrize(
+    ("block", "fault"),
+    [
+        (headers.IBFT_BLOCK | {"mixHash": "0x" + 31 * "00"}, "whose mixHash is 31 bytes instead of 32"),
+        (headers.IBFT_BLOCK | {"nonce": "0x0"}, "whose nonce is data that is not hexadecimal"),
+        (headers.SOKOL_BLOCK | {"sealFields": ["0x84120a71"]}, "with a seal that is not canonical RLP"),
+        (headers.SOKOL_BLOCK | {"sealFields": None}, "with a seal that is"),
+        (headers.SOKOL_BLOCK | {"sealFields": None, "step": -1}, "with a seal that is"),
+    ],
+)
+def test_a_field_that_a_node_writes_otherwise_is_named_and_the_header_itself_is_asked_for(block, fault):
+    with pytest.raises(UnknownLayout, match=fault):
+        Header.from_rpc(block)
+
+
+@pytest.mark.parametrize(
     ("changes", "fault"),
     [
         ({"stateRoot": "0x" + 32 * "00"}, "The header has no state root: the field is zero."),
-        ({"nonce": "0x00"}, "The block's nonce is 1 bytes instead of 8."),
         ({"mixHash": headers.IBFT_BLOCK["mixHash"]}, "neither with nor without the seals of IBFT or QBFT."),
     ],
 )
