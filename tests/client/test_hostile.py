@@ -18,6 +18,7 @@ from batch_query_client import (
 from tests.chains import tries
 from tests.chains.hostile_node import DRIPS, FLOODS, LIES, hostile_node
 from tests.client.forged_bundles import OLDER
+from tests.contracts.tries import hex_prefix
 
 pytestmark = pytest.mark.outside
 
@@ -79,7 +80,7 @@ def test_a_malformed_leaf_of_a_slot_shows_neither_its_value_nor_that_another_is_
 @pytest.mark.parametrize("fields", tries.MALFORMED_ACCOUNTS)
 @pytest.mark.parametrize("asked", [bytes(20), b"\1" * 20], ids=["itself", "another"])
 def test_a_malformed_account_shows_neither_itself_nor_that_another_does_not_exist(fields, asked):
-    root, nodes = tries.chained([tries.hex_prefix(keccak(bytes(20)).hex(), leaf=True), fields])
+    root, nodes = tries.chained([hex_prefix(keccak(bytes(20)).hex(), leaf=True), fields])
     with pytest.raises(InvalidBundle):
         trie_proof.account(root, asked, nodes)
 
