@@ -207,7 +207,7 @@ _LIMIT_CODES = {402, 429, -32005, -32029}
 _OF_ONE_REQUEST = re.compile(
     r"(?i)\bgas\b|gas.?limit|\bfees?\b|\bfunds\b|\bbalance\b|\bnonce\b|\btxs?\b|txpool|transaction|\bpool\b"
     r"|account limit|\bbatch|\branges?\b|\bresults?\b|\blogs?\b|too (large|big|long)|oversized|\bsize\b|depth"
-    r"|configured cap|not (found|supported|included|available|allowed)|in progress|syncing|archiv"
+    r"|configured cap|not (found|supported|included|available|allowed)|in progress|syncing|archive|archival"
 )
 _SURELY_OF_ONE_REQUEST = re.compile(r"(?i)\bbatch")
 
@@ -227,7 +227,7 @@ _CAUSES: tuple[tuple[Cause, re.Pattern[str]], ...] = (
     (
         Cause.STATE,
         re.compile(
-            r"(?is)missing trie node|prun|archiv|histor.*(unavailable|not |no )|no historical"
+            r"(?is)missing trie node|prun|archive|archival|histor.*(unavailable|not |no )|no historical"
             r"|states?\b.*(unavailable|not (available|found|exist))|no state available|proof window"
             r"|(header|block|resource)\b.*not (be )?(found|available)|(unknown|could not find) block"
             r"|block is out of range|(state|node) is missing|MissingTrieNode|cleaned up"
