@@ -3,6 +3,7 @@
 import re
 from base64 import b64encode
 from collections.abc import Iterable, Mapping
+from enum import StrEnum
 from typing import Any
 from urllib.parse import unquote, urlsplit
 
@@ -48,6 +49,17 @@ class UnreadableHeader(NodeUnavailable):
     kind = InvalidReply.kind
 
 
+class UnverifiedProof(InvalidReply):
+    """Every node answered with a proof that doesn't verify: none is down, but none serves the proof."""
+
+    @classmethod
+    def of(cls, answer: InvalidReply) -> "UnverifiedProof":
+        """Return the same fault as one of this kind. Its sentence begins with the node."""
+        found = cls(f"{'; '.join(answer.reasons)}.")
+        found.reasons, found.message = answer.reasons, answer.message
+        return found
+
+
 class LimitsRequests(NodeUnavailable):
     """The node wants fewer requests."""
 
@@ -65,12 +77,20 @@ class RpcRefused(ChainError):
 
     may_pass = False
     """True if another node failed, and might have answered. Only then is it worth asking the same again."""
+    host = "The node"
+    """The node that refused."""
+    cause: "Cause | None" = None
+    """The cause that its words tell, if they are known."""
 
     def __init__(self, code: int, message: str, data: Any = None) -> None:
         self.code = code
         self.message = message
         self.data = data
         super().__init__(f"The node refused ({code}).")
+
+    def about(self, request: str) -> str:
+        """Say who refused a request, and why: a sentence."""
+        return f"{self.host} refused {request} ({self.code}){f': {self.cause}' if self.cause else ''}."
 
 
 class OtherAccounts(RpcRefused):
@@ -79,6 +99,9 @@ class OtherAccounts(RpcRefused):
     def __init__(self, sentence: str) -> None:
         super().__init__(0, "")
         self.args = (sentence,)
+
+    def about(self, request: str) -> str:
+        return str(self)
 
 
 class Reverted(RpcRefused):
@@ -144,10 +167,88 @@ _TRANSACTION_REFUSALS: tuple[tuple[type[RpcRefused], re.Pattern[str]], ...] = (
         ),
     ),
 )
-_RATE_LIMIT = re.compile(r"(?i)rate.?limit|too many requests|request limit|compute units|(quota|capacity).*exceeded")
-_RATE_LIMIT_CODES = {429, -32005, -32029}
-# What else is refused by these codes: one request that asks for too much, and not too many of them.
-_ONE_TOO_LARGE = re.compile(r"(?i)gas limit|\brange\b|\bresults\b|batch size")
+# Each as it stands in a sentence after the node's name, most telling first. A quota is told in any order of words.
+_SPENT = (
+    r"exceed|reach|surpass|exhaust|\bhit\b|higher than|more than|\bover\b|(run|ran|running|are|is) out|\bout of\b"
+    r"|not enough|insufficient|deplet|used up|no more"
+)
+_LIMITS: tuple[tuple[str, re.Pattern[str]], ...] = (
+    (
+        "limits our requests",
+        re.compile(r"(?i)rate.?limit|too many requests|request limit|requests per second|compute units|throttl"),
+    ),
+    (
+        "limits our requests by a quota or plan",
+        re.compile(
+            rf"(?is)(?=.*({_SPENT}))(?=.*(quota|credits?\b|capacity|\bplan\b|\btier\b|usage|subscription|allowance"
+            r"|\b(month|dai)ly|\bcap\b|\bCUP?s?\b|\bCUPS\b))"
+            r"|payment required|(requests?|credits|calls) (are |is )?limited to|limits? for your (current )?plan"
+            r"|upgrade.{0,40}\b(plan|tier|account|subscription|capacity)|\bcapacity exceeded"
+        ),
+    ),
+    (
+        "limits our requests",
+        re.compile(
+            rf"(?is)(?=.*({_SPENT}))(?=.*(\brequests?\b|\bcalls?\b|\bqps\b|\brps\b|throughput|bandwidth))"
+            r"|\b(request|call)s? (rate|count)\b"
+        ),
+    ),
+    (
+        "limits our requests, because it has too much load",
+        re.compile(
+            r"(?i)overload|too (much load|busy)|\b(is|server|node) busy|(high|heavy|maximum) (load|traffic|demand)"
+            r"|slow down|(retry|try again|come back) (later|in)\b|over capacity|service (temporarily )?unavailable"
+            r"|resource.?exhausted"
+        ),
+    ),
+)
+_LIMIT_CODES = {402, 429, -32005, -32029}
+# One request or transaction that asks for too much; or something that no pause brings.
+_OF_ONE_REQUEST = re.compile(
+    r"(?i)\bgas\b|gas.?limit|\bfees?\b|\bfunds\b|\bbalance\b|\bnonce\b|\btxs?\b|txpool|transaction|\bpool\b"
+    r"|account limit|\bbatch|\branges?\b|\bresults?\b|\blogs?\b|too (large|big|long)|oversized|\bsize\b|depth"
+    r"|configured cap|not (found|supported|included|available|allowed)|in progress|syncing|archive|archival"
+)
+_SURELY_OF_ONE_REQUEST = re.compile(r"(?i)\bbatch")
+
+
+class Cause(StrEnum):
+    """The cause of a refusal to prove something, as it stands in a sentence after a colon."""
+
+    STATE = "it lacks the state of that block"
+    ACCOUNT = "it finds no such account, and doesn't prove that there is none"
+    METHOD = "it doesn't serve that method"
+    TIME = "it ran out of time"
+    DEFECT = "by an error of its own"
+
+
+# In this order: "not available" says less than what is not available.
+_CAUSES: tuple[tuple[Cause, re.Pattern[str]], ...] = (
+    (
+        Cause.STATE,
+        re.compile(
+            r"(?is)missing trie node|prun|archive|archival|histor.*(unavailable|not |no )|no historical"
+            r"|states?\b.*(unavailable|not (available|found|exist))|no state available|proof window"
+            r"|(header|block|resource)\b.*not (be )?(found|available)|(unknown|could not find) block"
+            r"|block is out of range|(state|node) is missing|MissingTrieNode|cleaned up"
+        ),
+    ),
+    (Cause.ACCOUNT, re.compile(r"(?i)account (was )?not found|no such account|account .*does not exist")),
+    (
+        Cause.METHOD,
+        re.compile(
+            r"(?is)(method|module|resource|eth_getProof)\b.*(not|n't|disabled)|(not|un)[ -]?(supported|implemented)"
+            r"|whitelist|no backends? available"
+        ),
+    ),
+    (Cause.TIME, re.compile(r"(?i)time(d)?[ -]?out|deadline exceeded|took too long")),
+    (
+        Cause.DEFECT,
+        re.compile(
+            r"(?i)internal (server |json-?rpc )?error|hash sort|hash mismatch|mismatch in expected|panic|crashed"
+        ),
+    ),
+)
 # Refusals that tell of a batch instead of the request that has them: it may be answered when it is asked alone.
 _BATCH = re.compile(
     r"(?i)\bbatch|(response|payload|body|entity|request size|content)\b.*\b(too (large|big|long)|limit|exceed)"
@@ -166,27 +267,55 @@ def concerns_batch(error: Mapping[str, Any]) -> bool:
     return bool(_BATCH.search(words)) and not _REVERT.search(words)
 
 
-def read_refusal(host: str, method: str, error: Mapping[str, Any], secrets: Iterable[str] = ()) -> RpcRefused:
+def read_refusal(host: str, method: str, error: Mapping[str, Any] | str, secrets: Iterable[str] = ()) -> RpcRefused:
     """Return the typed error for a JSON-RPC error. `secrets` must not appear in its words.
 
     Raises `NodeUnavailable` for what merely means "later".
     """
+    error = {"message": error} if isinstance(error, str) else error
     code = error.get("code")
     code = code if type(code) is int and abs(code) <= _MAX_CODE else 0
     said = str(error.get("message", ""))[:_MAX_SEARCHED]
     message = plain(error.get("message", ""), secrets)
-    # Reverts come first, because their message holds the contract's own words, which may be anything.
+    refusal = _typed(code, method, said, message, error.get("data"))
+    # A transaction's refusal, or a revert, which holds the contract's own words, may have any words.
+    if type(refusal) is RpcRefused:
+        if limit := limit_told(host, f"{said} {_details(error)}", code):
+            raise limit
+        refusal.cause = next((cause for cause, words in _CAUSES if words.search(said)), None)
+    refusal.host = host
+    return refusal
+
+
+def _typed(code: int, method: str, said: str, message: str, data: Any) -> RpcRefused:
     if method in {"eth_call", "eth_estimateGas"} and (
         code in {_REVERT_CODE, _NETHERMIND_VM_ERROR} or _REVERT.search(said)
     ):
-        return Reverted(code, message, _revert_data(error.get("data")))
-    if _RATE_LIMIT.search(said) or (code in _RATE_LIMIT_CODES and not _ONE_TOO_LARGE.search(said)):
-        raise LimitsRequests(f"{host} limits our requests")
+        return Reverted(code, message, _revert_data(data))
     if method in {"eth_sendRawTransaction", "eth_estimateGas"}:
         for kind, sentences in _TRANSACTION_REFUSALS:
             if sentences.search(said):
-                return kind(code, message, error.get("data"))
-    return RpcRefused(code, message, error.get("data"))
+                return kind(code, message, data)
+    return RpcRefused(code, message, data)
+
+
+def limit_told(host: str, said: str, code: int = 0) -> LimitsRequests | None:
+    """Return the limit that a node's words or its code tell, or None: of our requests, a plan, or its load."""
+    if _SURELY_OF_ONE_REQUEST.search(said):
+        return None
+    rate, *others = _LIMITS
+    is_of_one = _OF_ONE_REQUEST.search(said) is not None
+    for sentence, words in [rate] if is_of_one else [rate, *others]:
+        if words.search(said):
+            return LimitsRequests(f"{host} {sentence}")
+    return LimitsRequests(f"{host} {rate[0]}") if code in _LIMIT_CODES and not is_of_one else None
+
+
+def _details(error: Mapping[str, Any]) -> str:
+    """Return the words beside an error's message: some providers tell a limit only there."""
+    data = error.get("data")
+    inner = data.get("message") if isinstance(data, Mapping) else data
+    return " ".join(words[:_MAX_SEARCHED] for words in (inner, error.get("details")) if isinstance(words, str))
 
 
 def _revert_data(data: Any) -> bytes:

@@ -31,6 +31,7 @@ from chains.node_errors import (
     UnreadableHeader,
     WrongChain,
     concerns_batch,
+    limit_told,
     read_refusal,
     secrets_of,
 )
@@ -61,6 +62,7 @@ _REPLY_BYTES = {
 _PROOF_BYTES = 80 * 1024
 # Some nodes send JSON-RPC errors as HTTP 400. The content of any other answer is not looked at.
 _READ_STATUSES = {HTTPStatus.OK, HTTPStatus.BAD_REQUEST}
+_LIMIT_STATUSES = {HTTPStatus.TOO_MANY_REQUESTS, HTTPStatus.PAYMENT_REQUIRED}
 MAX_REST_SECONDS = 60
 # How long a node's chain id counts: its URL may lead to another chain one day.
 CHAIN_CHECK_SECONDS = 30
@@ -421,7 +423,7 @@ class RpcNode:
     def _json(self, answer: bounded_http.Answer | Failed) -> Any:
         if isinstance(answer, Failed):
             raise without_answer(self.host, answer)
-        if answer.status == HTTPStatus.TOO_MANY_REQUESTS:
+        if answer.status in _LIMIT_STATUSES:
             raise LimitsRequests(f"{self.host} limits our requests (HTTP status {answer.status})")
         if answer.status not in _READ_STATUSES:
             raise BadStatus(f"{self.host} answered with HTTP status {answer.status}")
@@ -483,6 +485,8 @@ class RpcNode:
                 return limited
             is_final = isinstance(refusal, FINAL)
             return BatchRefused(f"{self.host} refuses a batch") if is_cut and not is_final else refusal
+        if isinstance(error, str) and (limit := limit_told(self.host, error)):
+            return limit
         if error is not None or "result" not in reply:
             return InvalidReply(f"{self.host} answered {method} with neither a result nor an error")
         return reply["result"]

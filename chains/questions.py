@@ -318,7 +318,7 @@ def _read_proof(result: Any, wanted: ProofRequest) -> AccountProof | RpcRefused:
     except OtherAccountForm as other:
         return OtherAccounts(str(other))
     except InvalidProof as invalid:
-        raise ValueError(
+        raise InvalidProof(
             f"a proof of {wanted.address} at block {wanted.block_number} that does not verify: "
             f"{str(invalid).removesuffix('.')}"
         ) from None

@@ -7,13 +7,14 @@ from dataclasses import dataclass
 from eth_utils.crypto import keccak
 
 from chains import questions
+from chains.chains_file import Chain
 from chains.encoding import hex_data
 from chains.header import SHARED_FIELDS, Header
 from chains.node_errors import ChainError, InvalidReply, Reverted, UnreadableHeader
 from chains.nodes import Question
 from chains.packed import HASHED_HEADER_FIELDS
 from chains.questions import AccountProof as FetchedProof
-from chains.questions import BlockIdentifier
+from chains.questions import BlockIdentifier, ProofRequest
 from chains.questions import SlotProof as FetchedSlot
 from chains.rpc import RpcClient, result
 from chains.trie import NO_CODE_HASH, Account
@@ -249,6 +250,11 @@ def why_lacking(chain_id: int, header: Header, fields: Iterable[HeaderField]) ->
     )
     names = ", ".join(field.name for field in fields)
     return f"The header of block {header.number} of chain {chain_id} has no {names}: {why}"
+
+
+def proof_of(chain: Chain, request: ProofRequest) -> str:
+    """Return words for what is asked for, for sentences."""
+    return f"the proof of account {request.address} at block {request.block_number} of {chain.label}"
 
 
 def _accounts(wanted: Mapping[Block, Iterable[Fact]]) -> dict[tuple[int, str], AccountProof]:

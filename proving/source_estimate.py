@@ -15,7 +15,15 @@ from chains import questions, rollups
 from chains.chains_file import Chain
 from chains.encoding import HISTORY_CONTRACT, HISTORY_WINDOW
 from chains.header import Header
-from chains.node_errors import ChainError, NodeUnavailable, Reverted, RpcRefused
+from chains.node_errors import (
+    Cause,
+    ChainError,
+    NodeUnavailable,
+    OtherAccounts,
+    Reverted,
+    RpcRefused,
+    UnverifiedProof,
+)
 from chains.questions import AccountProof, Fees, ProofRequest
 from chains.rollups import DataCost
 from chains.rpc import RpcClient, result
@@ -161,23 +169,26 @@ def _estimated(
     """
     if selected.fault:
         raise selected.fault
-    sample, missing = _sample(inquiry, proofs), _missing(selected, read)
-    route = _route(inquiry, selected, missing, read, deadline)
+    sample, missing = _sample(inquiry, selected, proofs), _missing(selected, read)
     rejections = [*selected.rejections, *_lacking_properties(inquiry, selected, read)]
     known = SourceEstimate(
         inquiry.source.id,
         inquiry.head.number,
         selected.blocks,
         seconds=selected.seconds(inquiry),
-        rejections=[*rejections, *(one for one in (sample, route) if isinstance(one, Rejection))],
-        waits=selected.waits(inquiry),
+        rejections=[*rejections, *([sample] if isinstance(sample, Rejection) else [])],
+        waits=[*selected.waits(inquiry), *([] if isinstance(sample, Rejection) else sample.waits)],
     )
-    if isinstance(route, Rejection):
+    if any(isinstance(answer, OtherAccounts) for _, answer in proofs) and isinstance(sample, Rejection):
+        # Nothing of it can be had at any price.
         return known
+    route = _route(inquiry, selected, missing, read, deadline)
+    if isinstance(route, Rejection):
+        return replace(known, rejections=[*known.rejections, route])
     # What is to come is taken to be like the head.
     every = [*missing, *(Missing(0, list(wanted), is_known=False, header=inquiry.head) for wanted in selected.coming)]
     route = _with_starts(inquiry.connection, route, len(selected.coming))
-    tries = sample if isinstance(sample, Sample) else Sample()
+    tries = Sample() if isinstance(sample, Rejection) else sample.tries
     estimate = gas.estimate(every, tries, route, read.correction)
     return replace(
         known,
@@ -270,6 +281,11 @@ class Selected:
     @property
     def coming(self) -> list[Collection[Fact]]:
         return [*self.later.values(), *self.times.values()]
+
+    @property
+    def asks_accounts(self) -> bool:
+        """Return whether any of it takes a proof of an account."""
+        return any(_takes_proof(wanted) for wanted in (*self.existing.values(), *self.coming))
 
     def seconds(self, inquiry: Inquiry) -> float:
         """Return the seconds until all of it exists."""
@@ -492,12 +508,16 @@ def _proofs(inquiry: Inquiry, asked: Sequence[Selected], read: _Read) -> list[_P
     return [[(request, next(answers)) for request in of_batch] for of_batch in requests]
 
 
+def _takes_proof(wanted: Collection[Fact]) -> bool:
+    return any(isinstance(fact, AccountFact | SlotFact) for fact in wanted)
+
+
 def _sampled(inquiry: Inquiry, selected: Selected, read: _Read) -> list[ProofRequest]:
     """Return the proofs to ask for at the oldest and the newest block of which an account is asked for."""
     blocks = [
         (header, wanted)
         for number, wanted in selected.existing.items()
-        if (header := read.header(number)) and any(isinstance(fact, AccountFact | SlotFact) for fact in wanted)
+        if (header := read.header(number)) and _takes_proof(wanted)
     ]
     if blocks:
         of_all = gas.sampled(blocks[-1][0], (fact for _, wanted in blocks for fact in wanted))
@@ -510,24 +530,41 @@ def _sampled(inquiry: Inquiry, selected: Selected, read: _Read) -> list[ProofReq
     return []
 
 
-def _sample(inquiry: Inquiry, proofs: _Proofs) -> Sample | Rejection:
-    """Return what the tries are like; or a rejection where no node serves an old proof. Raises `NodeUnavailable`."""
-    sample = Sample()
+@dataclass(frozen=True)
+class _Tries:
+    """The source chain's tries, as far as a proof of them was had."""
+
+    tries: Sample
+    waits: Sequence[str] = ()  # sentences about proofs that no node serves now
+
+
+def _sample(inquiry: Inquiry, selected: Selected, proofs: _Proofs) -> _Tries | Rejection:
+    """Return what the tries are like; or a rejection where no node serves a proof. Raises `NodeUnavailable`."""
+    tries, waits, source = Sample(), [], inquiry.source
+    is_served = any(isinstance(answer, AccountProof) for _, answer in proofs)
     for request, answer in proofs:
-        sample = Sample() if isinstance(answer, ChainError) else Sample.of(answer)
+        tries = Sample() if isinstance(answer, ChainError) else Sample.of(answer)
+        if isinstance(answer, OtherAccounts) and selected.asks_accounts:
+            return Rejection(RejectionCode.PROOF_UNAVAILABLE, str(answer), retryable=True)
         if request.block_number > inquiry.head.number - _KEPT_BY_ALL:
             # Young blocks are asked for again when their queries are proven.
             continue
-        if isinstance(answer, NodeUnavailable):
+        if isinstance(answer, UnverifiedProof):
+            # As are these: a node that lies is asked again for some minutes.
+            waits.append(f"No node of {source.label} serves usable proofs at block {request.block_number}. {answer}")
+        elif isinstance(answer, NodeUnavailable):
             raise answer
-        if isinstance(answer, RpcRefused) and not answer.may_pass:
+        elif isinstance(answer, RpcRefused) and not answer.may_pass:
+            # Only what the node says, or that a younger block's proof is served, makes its age the cause.
+            is_too_old = answer.cause == Cause.STATE or (answer.cause is None and is_served)
+            remedy = " Accounts and slots at old blocks take an archive node. Fields of the header take none."
             return Rejection(
                 RejectionCode.PROOF_UNAVAILABLE,
-                f"No node of chain {inquiry.source.id} serves proofs at block {request.block_number}. {answer} "
-                "Accounts and slots at old blocks take an archive node. Fields of the header take none.",
+                f"No node of chain {source.id} serves proofs at block {request.block_number}. "
+                f"{answer.about(facts.proof_of(source, request))}{remedy if is_too_old else ''}",
                 retryable=True,
             )
-    return sample
+    return _Tries(tries, waits)
 
 
 # --- What is missing --------------------------------------------------------------------------------------------------

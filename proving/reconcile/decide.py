@@ -292,6 +292,8 @@ def unfetched(seen: Unfetched) -> Decision:
         actions = [Reject(seen.refused, RejectionCode.PROOF_UNAVAILABLE, reason, retryable=True)]
         waiting = {pk: fault for pk, fault in waiting.items() if pk not in seen.refused}
     fault = next(iter(waiting.values()), "")
+    if waiting.keys() & set(seen.refused):
+        fault = f"{waiting[next(iter(seen.refused))]} The batch is rejected if this stays so for ten minutes."
     return Decision(Fail(fault, tuple(waiting)) if waiting else Continue(), actions)
 
 

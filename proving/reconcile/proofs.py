@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from chains import questions
 from chains.encoding import hex_data
 from chains.header import Header
-from chains.node_errors import ChainError, NodeUnavailable, RpcRefused
+from chains.node_errors import ChainError, NodeUnavailable, RpcRefused, UnverifiedProof
 from chains.questions import AccountProof as FetchedProof
 from chains.questions import ProofRequest
 from chains.rpc import RpcClient
@@ -156,7 +156,11 @@ def _proofs(
         key = block.pk, request.address
         if isinstance(answer, RpcRefused):
             logger.info("no proof of %s at %s: %s", request.address, block, answer.for_operators)
-            failed[key] = NodeUnavailable(str(answer)) if answer.may_pass else ProofRefused(str(answer))
+            sentence = answer.about(facts.proof_of(source.chain, request))
+            failed[key] = NodeUnavailable(sentence) if answer.may_pass else ProofRefused(sentence)
+            continue
+        if isinstance(answer, UnverifiedProof):
+            failed[key] = ProofRefused(str(answer))
             continue
         if isinstance(answer, ChainError):
             failed[key] = answer

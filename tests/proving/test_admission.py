@@ -1,6 +1,8 @@
 """What is checked against the chains before anything is spent, and what is waited for instead of rejected."""
 
 import json
+from collections.abc import Callable
+from contextlib import AbstractContextManager
 from datetime import timedelta
 from typing import Any
 
@@ -8,11 +10,13 @@ import pytest
 from django.test import Client
 from django.utils import timezone
 
+from accounts.models import ApiKey
 from devnet.devchain import DevChain
 from proving.models import FactsRegistry, Transaction
 from queries.models import Batch, BatchStatus, Block
-from tests.chains.lying_node import ask, between, lying_node
+from tests.chains.lying_node import Raw, ask, between, error, lying_node
 from tests.deployed import deploy
+from tests.proving.estimated_batches import estimate
 from tests.proving.money import limit, stopped
 from tests.service import (
     ALICE,
@@ -20,6 +24,7 @@ from tests.service import (
     SIGNER,
     a_key,
     fresh,
+    header,
     reconfigure,
     request,
     submit,
@@ -309,3 +314,119 @@ def test_a_block_without_its_header_is_not_accepted_as_if_it_took_nothing(servic
         work()
     assert (fresh(batch).status, batch.estimated_gas) == (BatchStatus.RECEIVED, None)
     assert "lacks headers" in batch.waiting_for
+
+
+# --- Proofs of old blocks that no node serves -------------------------------------------------------------------------
+
+
+def status(key: ApiKey, batch: Batch) -> dict[str, Any]:
+    answer = Client().get("/batch-query-status", {"batchQueryId": batch.pk}, headers=header(key))
+    return dict(answer.json())
+
+
+def instead_of_proofs(chain: DevChain, answer: Callable[[Any, Any], Any]) -> AbstractContextManager[str]:
+    """A node that answers `eth_getProof` otherwise."""
+
+    def change(asked: Any, reply: Any) -> list[Any]:
+        return [answer(asked, reply) if asked["method"] == "eth_getProof" else reply]
+
+    return between(chain.url, change)
+
+
+def refusing(words: str) -> Callable[[Any, Any], Any]:
+    return lambda asked, _: error(asked, -32000, words)
+
+
+def of_another_state(asked: Any, reply: Any) -> Any:
+    """The state of an old block is gone, and that of another block is sent (lambdaclass/ethrex issue 7028)."""
+    return reply | {"result": reply["result"] | {"accountProof": reply["result"]["accountProof"][1:]}}
+
+
+@pytest.fixture
+def old(service) -> int:
+    """A block that is older than what every node keeps."""
+    service.mine(200)
+    return int(service.head()) - 150
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        ("Exceeded the quota usage", " limits our requests by a quota or plan."),
+        ("we are under too much load", " limits our requests, because it has too much load."),
+        ("50/second request limit reached", " limits our requests."),
+    ],
+)
+def test_a_node_that_limits_requests_is_waited_for_however_old_the_block(service, key, settings, old, words, said):
+    batch = submit(key, request(ALICE, block=old))
+    with instead_of_proofs(service, refusing(words)) as url:
+        reconfigure(settings, service.url, url)
+        for _ in range(LOOKS_IN_A_MINUTE):
+            work()
+        told = status(key, batch)
+        assert (told["queryStatus"], said in told["info"][0]) == ("IN_PROGRESS", True)
+        assert "archive" not in told["info"][0]
+        reconfigure(settings, url, service.url)
+    assert work_until_done(batch).status == BatchStatus.DONE
+
+
+@pytest.mark.parametrize(
+    ("words", "why", "is_of_age"),
+    [
+        ("missing trie node", ": it lacks the state of that block.", True),
+        ("Account not found", ": it finds no such account, and doesn't prove that there is none.", False),
+        ("request timed out", ": it ran out of time.", False),
+        ("hash sort failed: loadIntoTable", ": by an error of its own.", False),
+        ("members only", ".", False),
+    ],
+)
+def test_a_refusal_at_an_old_block_is_told_with_its_cause(service, client, key, settings, old, words, why, is_of_age):
+    with instead_of_proofs(service, refusing(words)) as url:
+        reconfigure(settings, service.url, url)
+        (found,) = estimate(client, key, request(ALICE, block=old))["rejections"]
+        batch = work_until_done(submit(key, request(ALICE, block=old)))
+    proof = f"the proof of account {ALICE} at block {old} of Development chain (31337)"
+    host = url.removeprefix("http://")
+    sentence = f"No node of chain 31337 serves proofs at block {old}. {host} refused {proof} "
+    remedy = " Accounts and slots at old blocks take an archive node. Fields of the header take none."
+    expected = f"{sentence}(-32000){why}{remedy if is_of_age else ''}"
+    assert (batch.rejection_code, batch.rejection_reason, found["error"]) == ("proof_unavailable", expected, expected)
+
+
+def test_what_a_younger_block_is_served_for_is_refused_for_its_age(service, client, key, settings, old):
+    body = request(ALICE, block=old)
+    body["data"]["31337"][f"block:{service.head()}"] = body["data"]["31337"][f"block:{old}"]
+
+    def refuse_old(asked: Any, reply: Any) -> Any:
+        is_old = asked["params"][2] == {"blockHash": service.rpc("eth_getBlockByNumber", hex(old), False)["hash"]}
+        return error(asked, -32000, "members only") if is_old else reply
+
+    with instead_of_proofs(service, refuse_old) as url:
+        reconfigure(settings, service.url, url)
+        (found,) = estimate(client, key, body)["rejections"]
+    assert "(-32000). Accounts and slots at old blocks take an archive node." in found["error"]
+
+
+def test_a_proof_of_another_state_is_asked_for_again_for_ten_minutes(service, client, key, settings, old):
+    batch, patient = submit(key, request(ALICE, block=old)), submit(key, request(ALICE, block=old + 1))
+    with instead_of_proofs(service, of_another_state) as url, lying_node(lambda _: Raw(b"<html>")) as down:
+        reconfigure(settings, service.url, url)
+        told = estimate(client, key, request(ALICE, block=old))
+        assert f"serves usable proofs at block {old}. 127.0.0.1" in told["waits"][0]
+        for _ in range(LOOKS_IN_A_MINUTE + 2):
+            work()
+        (sentence,) = status(key, batch)["info"]
+        assert f"with a proof of {ALICE} at block {old} that does not verify: The proof " in sentence
+        assert " The batch is rejected if this stays so for ten minutes." in sentence
+        # While another node is down, which may have the state, no time is too long.
+        reconfigure(settings, f'"{url}"', f'"{url}", "{down}"')
+        Block.objects.update(refused_since=timezone.now() - timedelta(minutes=11))
+        work()
+        assert (fresh(batch).status, Block.objects.get(number=old).refused_since) == (BatchStatus.ACCEPTED, None)
+        reconfigure(settings, f'"{url}", "{down}"', f'"{url}"')
+        work()
+        Block.objects.filter(number=old).update(refused_since=timezone.now() - timedelta(minutes=11))
+        work()
+        assert (fresh(batch).status, batch.rejection_code) == (BatchStatus.REJECTED, "proof_unavailable")
+        reconfigure(settings, url, service.url)
+    assert work_until_done(patient).status == BatchStatus.DONE

@@ -444,6 +444,7 @@ def test_what_was_fetched_is_stored():
 
 
 REFUSED = Unfetched(1, 7, {4: "Pruned."}, refused=[4], refused_since=None, now=NOW)
+REFUSED_YET = "Pruned. The batch is rejected if this stays so for ten minutes."
 REJECTED = Reject(
     [4],
     RejectionCode.PROOF_UNAVAILABLE,
@@ -455,8 +456,8 @@ REJECTED = Reject(
 @pytest.mark.parametrize(
     ("what", "then", "actions"),
     [
-        (REFUSED, Fail("Pruned.", (4,)), [NoteRefused(NOW)]),
-        (replace(REFUSED, refused_since=NOW - timedelta(minutes=9)), Fail("Pruned.", (4,)), []),
+        (REFUSED, Fail(REFUSED_YET, (4,)), [NoteRefused(NOW)]),
+        (replace(REFUSED, refused_since=NOW - timedelta(minutes=9)), Fail(REFUSED_YET, (4,)), []),
         (replace(REFUSED, refused_since=NOW - timedelta(minutes=10)), Continue(), [REJECTED]),
         (replace(REFUSED, refused=[], refused_since=NOW), Fail("Pruned.", (4,)), [NoteRefused(None)]),
     ],

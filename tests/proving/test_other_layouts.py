@@ -2,24 +2,24 @@
 
 import json
 from collections.abc import Iterator
-from datetime import timedelta
 from typing import Any
 
 import pytest
 import rlp
-from django.utils import timezone
 from eth_utils.crypto import keccak
 
 from batch_query_client.bundles import verify_bundle
 from batch_query_client.errors import InvalidBundle
 from devnet.devchain import DevChain
-from queries.models import BatchStatus, Block
+from proving.models import Transaction
+from queries.models import BatchStatus
 from tests import headers
 from tests.chains.lying_node import lying_node, result
 from tests.contracts import tries
 from tests.contracts.l1_block import L1Block
 from tests.explorer.batches import bundle_of, proven_by
 from tests.proving.chain_state import AccountField, HeaderField, balance_at, field_on_chain, header_on_chain
+from tests.proving.estimated_batches import estimate
 from tests.proving.relaid import Relaid
 from tests.proving.sources import THERE, connect, grow
 from tests.service import CHARLIE, asking, submit, waiting, work, work_until_done
@@ -114,10 +114,13 @@ def test_a_bundle_does_not_show_what_no_layout_is_known_to_have(chain, there, se
         proven_by(content)
 
 
-def test_accounts_of_another_form_are_rejected(chain, there, settings, tmp_path, key):
-    """Avalanche's have a fifth field."""
-    leaf = tries.leaf(keccak(bytes.fromhex(CHARLIE[2:])), tries.encode([1, 2, tries.EMPTY_ROOT, bytes(32), 0]))
+@pytest.mark.parametrize("older", [0, 140], ids=["young", "old"])
+# Avalanche's have a fifth field, ApeChain's have eight.
+@pytest.mark.parametrize("fields", [[1, 2, tries.EMPTY_ROOT, bytes(32), 0], [1] * 8], ids=["five", "eight"])
+def test_accounts_of_another_form_are_rejected(chain, there, settings, tmp_path, key, client, fields, older):
+    leaf = tries.leaf(keccak(bytes.fromhex(CHARLIE[2:])), tries.encode(fields))
     relaid = Relaid(there, headers.AVALANCHE | {"stateRoot": keccak(leaf)}, raw=False)
+    there.mine(older)
 
     def answer(body: Any) -> Any:
         if isinstance(body, list):
@@ -127,12 +130,14 @@ def test_accounts_of_another_form_are_rejected(chain, there, settings, tmp_path,
 
     with lying_node(answer) as url:
         connect(settings, tmp_path, chain, url)
-        batch = submit(key, of_there("block:5"))
-        work()
-        work()
-        assert waiting() == ["Accounts of this chain have 5 fields instead of Ethereum's 4: they can't be proven."]
-        Block.objects.update(refused_since=timezone.now() - timedelta(minutes=11))
-        work()
-    batch.refresh_from_db()
-    assert (batch.status, batch.rejection_code) == (BatchStatus.REJECTED, "proof_unavailable")
-    assert batch.rejection_reason.endswith("instead of Ethereum's 4: they can't be proven.")
+        before = Transaction.objects.count()
+        found = estimate(client, key, of_there("block:5"))
+        batch = work_until_done(submit(key, of_there("block:5")))
+    sentence = f"Accounts of this chain have {len(fields)} fields instead of Ethereum's 4: they can't be proven."
+    assert [(one["code"], one["error"]) for one in found["rejections"]] == [("proof_unavailable", sentence)]
+    assert (found["sources"], found["gas"]["bound"], Transaction.objects.count()) == ([], 0, before)
+    assert (batch.status, batch.rejection_code, batch.rejection_reason) == (
+        BatchStatus.REJECTED,
+        "proof_unavailable",
+        sentence,
+    )

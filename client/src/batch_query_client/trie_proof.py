@@ -1,11 +1,13 @@
 """Proofs of accounts and storage slots against a root (Yellow Paper, appendix D; EIP-1186), by py-trie.
 
 A node counts only if its hash is the one that its parent, or the root, names: so a proof can't show another value than
-the trie holds, nor an absence that isn't so. One that has more nodes than its path is refused as well.
+the trie holds, nor an absence that isn't so. A proof is refused as well that has more nodes than its path, or a node
+that no trie has.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import TypeVar
 
 import rlp
 from eth_utils.crypto import keccak
@@ -15,6 +17,10 @@ from trie.exceptions import MissingTrieNode
 from batch_query_client.errors import InvalidBundle
 
 EMPTY_ROOT = keccak(b"\x80")
+_HASH_BYTES = 32
+_NO_NODE = "The proof has a node that no trie has."
+
+Value = TypeVar("Value")
 
 
 @dataclass(frozen=True)
@@ -44,9 +50,11 @@ class _Nodes(dict[bytes, bytes]):
 
 def account(state_root: bytes, address: bytes, nodes: Sequence[bytes]) -> ProvenAccount:
     """Return the account at an address. Raises `InvalidBundle`."""
-    value = _look_up(state_root, address, nodes)
-    if value == b"":
-        return ProvenAccount(exists=False, nonce=0, balance=0, storage_root=EMPTY_ROOT, code_hash=bytes(32))
+    nothing = ProvenAccount(exists=False, nonce=0, balance=0, storage_root=EMPTY_ROOT, code_hash=bytes(32))
+    return _look_up(state_root, address, nodes, _account) or nothing
+
+
+def _account(value: bytes) -> ProvenAccount:
     fields = _decode(value)
     if isinstance(fields, bytes) or len(fields) != 4 or not all(isinstance(field, bytes) for field in fields):
         raise InvalidBundle("The proof's account has not the form of Ethereum's.")
@@ -64,27 +72,73 @@ def account(state_root: bytes, address: bytes, nodes: Sequence[bytes]) -> Proven
 
 def slot(storage_root: bytes, key: bytes, nodes: Sequence[bytes]) -> bytes:
     """Return the word of a storage slot (32 bytes), zeros where it is empty. Raises `InvalidBundle`."""
-    value = _look_up(storage_root, key, nodes)
-    return (_integer(_decode(value), 32) if value else 0).to_bytes(32)
+    return (_look_up(storage_root, key, nodes, _slot) or 0).to_bytes(32)
 
 
-def _look_up(root: bytes, key: bytes, nodes: Sequence[bytes]) -> bytes:
-    """Return the value at a key, by the nodes from the root to it; empty where they show that there is none."""
+def _slot(value: bytes) -> int:
+    if not (number := _integer(_decode(value), 32)):
+        raise InvalidBundle("The proof's slot holds a zero, which no storage trie does.")
+    return number
+
+
+def _look_up(root: bytes, key: bytes, nodes: Sequence[bytes], read: Callable[[bytes], Value]) -> Value | None:
+    """Return the value at a key, by the nodes from the root to it; None where they show that there is none.
+
+    Where the leaf of another key shows that, its value is read too, as the service does.
+    """
     if root == EMPTY_ROOT:
         # Some nodes of the network send the one empty node of an empty trie, others none.
         if list(nodes) not in ([], [b"\x80"]):
             raise InvalidBundle("The proof has nodes, but the trie is empty.")
-        return b""
+        return None
     known = _Nodes(nodes)
     try:
         value = HexaryTrie(known, root).get(keccak(key))
     except MissingTrieNode:
         raise InvalidBundle("The proof ends before its key does, or is of another trie or key.") from None
     except Exception:  # noqa: BLE001 (py-trie raises what it likes at bytes that are no node)
-        raise InvalidBundle("The proof has a node that is none.") from None
+        raise InvalidBundle(_NO_NODE) from None
     if not isinstance(value, bytes) or known.seen != list(nodes):
         raise InvalidBundle("The proof has other nodes than those from the root to its key.")
-    return value
+    last = _last_value(nodes, keccak(key).hex())
+    of_leaf = read(last) if last else None
+    return of_leaf if value else None
+
+
+def _last_value(nodes: Sequence[bytes], path: str) -> bytes:
+    """Return the value of the leaf where a path (hex digits of a hashed key) ends, whatever its key is; or empty.
+
+    Refuse nodes of a form that no trie has: py-trie takes them.
+    """
+    left = [_decode(node) for node in nodes]
+    node = left.pop(0)
+    while True:
+        if isinstance(node, list) and len(node) == 17 and path and node[16] == b"":
+            child: bytes | list[bytes] = node[int(path[0], 16)]
+            path = path[1:]
+            if child == b"":
+                return b""
+        else:
+            prefix, is_leaf, child = _read_short(node)
+            if is_leaf and len(prefix) == len(path) and isinstance(child, bytes) and child:
+                return child
+            if is_leaf or not 0 < len(prefix) < len(path):
+                raise InvalidBundle(_NO_NODE)
+            if not path.startswith(prefix):
+                return b""
+            path = path[len(prefix) :]
+        node = left.pop(0) if isinstance(child, bytes) and left else child
+        # A node stands in its parent if, and only if, it is shorter than a hash.
+        if isinstance(child, bytes) == (len(rlp.encode(node)) < _HASH_BYTES):
+            raise InvalidBundle(_NO_NODE)
+
+
+def _read_short(node: bytes | list[bytes]) -> tuple[str, bool, bytes | list[bytes]]:
+    """Read a leaf or an extension: its path as hex digits (Yellow Paper, appendix C), which it is, and its content."""
+    digits = node[0].hex() if isinstance(node, list) and len(node) == 2 and isinstance(node[0], bytes) else ""
+    if isinstance(node, list) and (digits[:2] in {"00", "20"} or digits[:1] in {"1", "3"}):
+        return digits[1 if digits[0] in "13" else 2 :], digits[0] in "23", node[1]
+    raise InvalidBundle(_NO_NODE)
 
 
 def _decode(value: bytes) -> bytes | list[bytes]:
