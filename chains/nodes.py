@@ -477,19 +477,21 @@ class RpcNode:
             return InvalidReply(lacking) if is_alone else BatchRefused(lacking)
         error = reply.get("error")
         if isinstance(error, dict):
-            if not is_alone and concerns_batch(error):
+            refusal = self._refusal(method, error)
+            of_batch = is_cut and isinstance(refusal, RpcRefused) and not isinstance(refusal, FINAL)
+            if of_batch or (not is_alone and concerns_batch(error)):
                 return BatchRefused(f"{self.host} refuses a batch")
-            try:
-                refusal = read_refusal(self.host, method, error, secrets_of(self._url))
-            except NodeUnavailable as limited:
-                return limited
-            is_final = isinstance(refusal, FINAL)
-            return BatchRefused(f"{self.host} refuses a batch") if is_cut and not is_final else refusal
-        if isinstance(error, str) and (limit := limit_told(self.host, error)):
-            return limit
-        if error is not None or "result" not in reply:
-            return InvalidReply(f"{self.host} answered {method} with neither a result nor an error")
-        return reply["result"]
+            return refusal
+        if error is None and "result" in reply:
+            return reply["result"]
+        limit = limit_told(self.host, error) if isinstance(error, str) else None
+        return limit or InvalidReply(f"{self.host} answered {method} with neither a result nor an error")
+
+    def _refusal(self, method: str, error: Mapping[str, Any]) -> RpcRefused | NodeUnavailable:
+        try:
+            return read_refusal(self.host, method, error, secrets_of(self._url))
+        except NodeUnavailable as limited:
+            return limited
 
 
 def is_answer(answer: Any) -> bool:
