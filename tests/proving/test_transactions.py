@@ -14,6 +14,7 @@ from queries.models import BatchStatus
 from tests.chains.lying_node import ask, between, error, lying_node, result
 from tests.proving.chain_state import signer_nonce
 from tests.proving.money import cancel, pending, stopped
+from tests.proving.receipts import changed_receipts
 from tests.proving.transactions import age, between_statements, send_from_elsewhere
 from tests.service import (
     ALICE,
@@ -368,13 +369,17 @@ def test_final_transactions_that_the_chain_has_lost_are_sent_again(mempool, batc
     assert signer.final_count == Transaction.objects.filter(signer=signer, state=TransactionState.FINAL).count()
 
 
-def test_a_reverted_transaction_is_followed_by_another_try(mempool, batch, caplog):
+@pytest.mark.parametrize("fields", [{}, {"status": None}], ids=["told", "not told"])
+def test_a_reverted_transaction_is_followed_by_another_try(mempool, batch, settings, fields):
     first = pending(batch)
     code = mempool.rpc("eth_getCode", first.to, "latest")
     mempool.rpc("anvil_setCode", first.to, "0xfe")
     mempool.mine()
     mempool.rpc("anvil_setCode", first.to, code)
-    assert work_until_done(batch, mempool).status == BatchStatus.DONE
+    with changed_receipts(mempool, **fields) as url:
+        reconfigure(settings, mempool.url, url)
+        assert work_until_done(batch, mempool).status == BatchStatus.DONE
+        reconfigure(settings, url, mempool.url)
     first.refresh_from_db()
     assert (first.succeeded, first.last_error) == (False, "The transaction was mined, but it reverted.")
     assert Transaction.objects.exclude(to="").count() == 2
