@@ -209,9 +209,9 @@ def _is_displaced(rpc: RpcClient, tx: Transaction, heads: Heads) -> bool:
     """Return whether the account's nonce is past it in a final block, and none of our versions is in the chain."""
     if tx.nonce >= rpc.nonce(tx.signer.address, heads.final):
         return False
-    # Asked again: what was asked before may be older than the final block that was told with it. One that can't be
-    # read may be a receipt.
-    return not any(rpc.ask(_questions_of([tx])))
+    # Asked again: what was asked before may be older than the final block that was told with it.
+    receipts = rpc.answers(_questions_of([tx]))
+    return not any(receipts)
 
 
 def _mend_nonces(

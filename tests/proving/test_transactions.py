@@ -187,16 +187,23 @@ def test_a_signer_that_can_not_pay_for_all_that_is_reserved_stops_and_says_so(se
     assert work_until_done(fresh).status == BatchStatus.DONE
 
 
-def test_a_node_that_lags_is_no_reorg_and_no_stranger(service, batch, settings, caplog):
+@pytest.mark.parametrize("told", [None, {}], ids=["no receipt", "one that can't be read"])
+def test_a_node_that_lags_is_no_reorg_and_no_stranger(service, batch, settings, caplog, told):
     work_until_done(batch)
     work()
     tx = the_transaction()
     assert tx.state == TransactionState.CONFIRMED
 
     def lag(question: Any, reply: Any) -> list[Any]:
-        return [reply | {"result": None} if question["method"] == "eth_getTransactionReceipt" else reply]
+        return [reply | {"result": told} if question["method"] == "eth_getTransactionReceipt" else reply]
 
     with between(service.url, lag) as url:
+        reconfigure(settings, service.url, url)
+        work()
+        assert bool(the_transaction().last_error) == (told is not None)
+        reconfigure(settings, url, service.url)
+        work()
+        assert the_transaction().last_error == ""
         reconfigure(settings, service.url, url)
         service.mine(5)
         work()
@@ -296,6 +303,13 @@ def test_one_lie_about_a_nonce_stops_no_signer(mempool, batch, settings, block, 
     assert told or block == "pending"
     assert bool(problems) == (block == "latest" and more < 2**63)
     assert not doubts()
+
+
+def test_an_unusable_receipt_is_told_no_longer_than_its_transaction_is_watched(mempool):
+    let_all_be_final(mempool)
+    Signer.objects.update(receipt_problem="A test.", due_at=timezone.now())
+    work()
+    assert "receipt_unusable" not in Client().get("/healthz").json()["codes"]
 
 
 def test_what_a_nonce_was_left_behind_for_is_used_up_when_it_is_reached(mempool, batch, settings):

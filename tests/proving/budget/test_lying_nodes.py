@@ -44,7 +44,7 @@ def limit_both(settings, wei: int) -> None:
     limit(settings, daily_limit=wei, daily_limit_per_user=wei)
 
 
-def told_operators() -> dict[str, Any]:
+def told_operators() -> Any:
     return Client().get("/healthz", REMOTE_ADDR="127.0.0.1").json()
 
 
@@ -53,7 +53,7 @@ def doubts() -> bool:
     return "node_doubtful" in Client().get("/healthz").json()["codes"]
 
 
-def receipt_of(chain: DevChain, tx: Transaction) -> dict[str, str]:
+def receipt_of(chain: DevChain, tx: Transaction) -> Any:
     tx.refresh_from_db()
     return chain.rpc("eth_getTransactionReceipt", tx.latest_hash)
 
