@@ -8,7 +8,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, TypeVar
 
-from eth_utils.address import to_checksum_address
 from eth_utils.crypto import keccak
 
 from chains.batches import Request
@@ -81,13 +80,11 @@ class Receipt:
     tx_hash: bytes
     block_number: int
     block_hash: bytes
-    status: int
-    """1 for success, 0 for a revert."""
+    status: int | None
+    """1 for success, 0 for a revert. None: the node doesn't tell."""
     gas_used: int
-    effective_gas_price: int
-    """In wei."""
-    contract_address: str | None
-    sender: str
+    effective_gas_price: int | None
+    """In wei. None: the node doesn't tell."""
     data_fee: int | None = None
     """In wei, besides the gas: what an OP Stack chain charges for the transaction's data on its L1. None: unknown."""
     has_operator_fee: bool = False
@@ -223,10 +220,12 @@ def receipt(tx_hash: bytes) -> Question[Receipt | None]:
     def read(result: Any) -> Receipt | None:
         if result is None:
             return None
-        found = _read_receipt(result)
-        if found.tx_hash != tx_hash:
+        receipt = read_object(result)
+        if _read_field(receipt, "transactionHash", _read_hash) != tx_hash:
             raise ValueError("another transaction's receipt")
-        return found
+        # OpenEthereum has such a receipt for a transaction of the pending block.
+        is_pending = receipt.get("blockNumber") is None and receipt.get("blockHash") is None
+        return None if is_pending else _read_receipt(receipt)
 
     return Question(("eth_getTransactionReceipt", [hex_data(tx_hash)]), read)
 
@@ -389,21 +388,42 @@ def _read_base_fee(result: Any) -> int:
     return _read_price(next(iter(read_list(read_object(result).get("baseFeePerGas"))), None))
 
 
-def _read_receipt(result: Any) -> Receipt:
-    result = read_object(result)
-    contract = result.get("contractAddress")
+def _read_receipt(result: dict[str, Any]) -> Receipt:
+    """Read the fields that are needed, and others only in a form that can be read.
+
+    Nodes leave fields out, or have null, "", "0x" or other words in them.
+    """
+    operator_fees = [result.get(name) for name in ("operatorFeeScalar", "operatorFeeConstant")]
     return Receipt(
-        tx_hash=read_data(result.get("transactionHash"), 32),
-        block_number=read_quantity(result.get("blockNumber")),
-        block_hash=read_data(result.get("blockHash"), 32),
-        status=read_quantity(result.get("status")),
-        gas_used=read_quantity(result.get("gasUsed")),
-        effective_gas_price=read_quantity(result.get("effectiveGasPrice")),
-        contract_address=None if contract is None else to_checksum_address(read_data(contract, 20)),
-        sender=to_checksum_address(read_data(result.get("from"), 20)),
+        tx_hash=_read_field(result, "transactionHash", _read_hash),
+        block_number=_read_field(result, "blockNumber", read_quantity),
+        block_hash=_read_field(result, "blockHash", _read_hash),
+        status=_number(result.get("status")),
+        gas_used=_read_field(result, "gasUsed", read_quantity),
+        effective_gas_price=_number(result.get("effectiveGasPrice")),
         # Arbitrum's `gasUsedForL1` is a part of `gasUsed`.
-        data_fee=None if result.get("l1Fee") is None else read_quantity(result["l1Fee"]),
-        has_operator_fee=any(
-            read_quantity(result.get(name) or "0x0") for name in ("operatorFeeScalar", "operatorFeeConstant")
-        ),
+        data_fee=_number(result.get("l1Fee")),
+        # The chain is asked for a fee that can't be read.
+        has_operator_fee=any(fee is not None and _number(fee) != 0 for fee in operator_fees),
     )
+
+
+def _read_field(result: dict[str, Any], name: str, read: Callable[[Any], Answer]) -> Answer:
+    try:
+        return read(result.get(name))
+    except ValueError as error:
+        raise ValueError(f"{error} as {name}") from None
+
+
+def _read_hash(result: Any) -> bytes:
+    return read_data(result, HASH_BYTES)
+
+
+def _number(value: Any) -> int | None:
+    """Return a quantity, or a number of JSON. None if it is neither."""
+    if isinstance(value, int) and value >= 0:
+        return int(value)
+    try:
+        return read_quantity(value)
+    except ValueError:
+        return None

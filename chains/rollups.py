@@ -79,7 +79,7 @@ def paid_beside_gas(rpc: RpcClient, receipt: Receipt) -> int | None:
     call = _oracle("getOperatorFee(uint256)", ["uint256"], receipt.gas_used)
     try:
         return receipt.data_fee + _word(rpc.eth_call(*call, receipt.block_number))
-    except RpcRefused:
+    except (RpcRefused, InvalidReply):
         return None
 
 

@@ -9,7 +9,9 @@ from proving.health import findings
 
 # The admin's list about a finding, by its code. Notices have none.
 _LISTS = {
-    **dict.fromkeys(("signer_unfunded", "signer_unreadable", "signer_waits", "nonce_gap"), "proving/signer"),
+    **dict.fromkeys(
+        ("signer_unfunded", "signer_unreadable", "signer_waits", "nonce_gap", "receipt_unusable"), "proving/signer"
+    ),
     **dict.fromkeys(("signing_stopped", "connection_paused", "signer_paused", "node_doubtful"), "proving/stop"),
     **dict.fromkeys(("no_registry", "registry_refused", ""), "proving/factsregistry"),
 }

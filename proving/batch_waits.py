@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Annotated
 
-from django.db.models import Count, Exists, OuterRef, Q, QuerySet
+from django.db.models import Count, Exists, Max, OuterRef, Q, QuerySet
 
 from config.chain_names import ChainName, chain_name
 from config.configured_chains import get_chains
@@ -77,16 +77,19 @@ def waits(batch: Batch, counts: Counts) -> tuple[ShownWait, ...]:
     )
 
 
-def _next(batch: Batch, destination: ChainName, at_step: AtStep, live: Mapping[str, int]) -> str:
+def _next(batch: Batch, destination: ChainName, at_step: AtStep, live: Mapping[str, tuple[int, str]]) -> str:
     """Say what takes time while all goes well."""
     if batch.status == BatchStatus.RECEIVED:
         return "Waiting for a worker to check it against the chains."
     where = f"{destination.name} ({destination.id})"
-    if pending := live.get(TransactionState.PENDING):
+    pending, problem = live.get(TransactionState.PENDING, (0, ""))
+    if problem:
+        return f"{_sent(pending)} under way. {problem}"
+    if pending:
         return f"The next block of {where} should include {_counted(pending)}.{_pace(destination)}"
-    if mined := live.get(TransactionState.MINED):
-        sent = f"{_counted(mined).capitalize()} {'is' if mined == 1 else 'are'}"
-        return f"{sent} being confirmed on {where}.{_pace(destination)}"
+    mined, _ = live.get(TransactionState.MINED, (0, ""))
+    if mined:
+        return f"{_sent(mined)} being confirmed on {where}.{_pace(destination)}"
     if at_step.get(StepKind.INITIAL_STATE):
         return "The service fetches block headers and proofs, and verifies them."
     return f"A worker compares with what {where} already knows, and sends transactions for the rest."
@@ -103,6 +106,10 @@ def _counted(transactions: int) -> str:
     return "the transaction" if transactions == 1 else f"{transactions} transactions"
 
 
+def _sent(transactions: int) -> str:
+    return f"{_counted(transactions).capitalize()} {'is' if transactions == 1 else 'are'}"
+
+
 def sent_for(batch: str, destination: int) -> "QuerySet[Transaction]":
     """Return the transactions of the batch.
 
@@ -112,7 +119,8 @@ def sent_for(batch: str, destination: int) -> "QuerySet[Transaction]":
     return Transaction.objects.filter(Exists(links), signer__chain_id=destination).order_by()
 
 
-def transactions(batch: Batch, states: Collection[str]) -> dict[str, int]:
-    """Count the transactions of the batch in each of these states."""
+def transactions(batch: Batch, states: Collection[str]) -> dict[str, tuple[int, str]]:
+    """Count the transactions of the batch in each of these states, with the last error of one of them, if any has."""
     sent = sent_for(batch.pk, batch.destination_chain_id).filter(state__in=states)
-    return dict(sent.values_list("state").annotate(Count("pk")))
+    rows = sent.values_list("state").annotate(Count("pk"), Max("last_error"))
+    return {state: (count, error) for state, count, error in rows}

@@ -114,6 +114,7 @@ class Signer(DueRow):
     final_gas = models.PositiveBigIntegerField(default=0, db_default=0)
     final_wei = Uint256Field(default=0, db_default=0)
     nonce_problem = models.TextField(blank=True, db_default="", default="")  # a sentence
+    receipt_problem = models.TextField(blank=True, db_default="", default="")  # a sentence
     # Unused since 0.3; both go with the next minor version.
     paused_at = models.DateTimeField(null=True)
     paused_because = models.CharField(max_length=200, blank=True, default="", db_default="")
@@ -230,7 +231,9 @@ class Transaction(models.Model):
     def waits_for(self) -> str:
         """Say what one that is under way waits for, in sentences."""
         if self.state == TransactionState.PENDING:
-            return f"Waiting for transaction {self.latest_hash} to be mined. {self.last_error}".strip()
+            if self.last_error:
+                return f"Transaction {self.latest_hash} is under way. {self.last_error}"
+            return f"Waiting for transaction {self.latest_hash} to be mined."
         return f"Transaction {self.latest_hash} is mined; waiting for confirmations."
 
     @property

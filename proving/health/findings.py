@@ -38,7 +38,7 @@ logger = logging.getLogger(__name__)
 CODES = (
     *("storage", "no_worker", "clock", "chain_unavailable", "wrong_chain", "chain_not_watched", "head_went_back"),
     *("signer_unfunded", "signer_unreadable", "signer_waits", "nonce_gap", "node_doubtful", "signing_stopped"),
-    *("no_registry", "registry_refused", "connection_paused", "signer_paused"),
+    *("no_registry", "registry_refused", "connection_paused", "signer_paused", "receipt_unusable"),
 )
 """The codes of `/healthz`, as docs/operating/watching.md explains them, besides `database_unavailable`."""
 
@@ -96,6 +96,8 @@ def stopped() -> Iterator[Problem]:
             yield Problem("connection_paused", stop.sentence)
     for signer in Signer.objects.filter(chain_id__in=destinations).exclude(nonce_problem="").order_by("pk"):
         yield Problem("nonce_gap", signer.nonce_problem)
+    for signer in Signer.objects.filter(chain_id__in=destinations).exclude(receipt_problem="").order_by("pk"):
+        yield Problem("receipt_unusable", signer.receipt_problem)
 
 
 def signers() -> Iterator[Problem]:

@@ -18,10 +18,10 @@ from chains import questions, rollups
 from chains.chains_file import Chain
 from chains.encoding import hex_data
 from chains.header import Header
-from chains.node_errors import ChainError, InvalidReply, NodeUnavailable, RpcRefused
+from chains.node_errors import ChainError, InvalidReply, NodeUnavailable, RpcRefused, UnreadableHeader
 from chains.nodes import Question
 from chains.questions import TRANSACTION_GAS, Receipt
-from chains.rpc import RpcClient, result
+from chains.rpc import Answer, RpcClient, result
 from config import logs
 from config.configured_chains import get_chains, get_rpc
 from database import due_rows, statements
@@ -146,6 +146,7 @@ def _monitor(
     rows = _watched(signer).order_by("nonce")
     watched = list(rows.defer("data").prefetch_related("versions"))
     if not watched:
+        _show_receipt_problem(signer, "")
         return (), ()
     # What a version before 0.3 has stored or replaced, which may run beside this one.
     _write(lane, signer, [_Change(tx, is_shown=False) for tx in watched if tx.reserved_gwei != in_gwei(tx.reserved)])
@@ -153,17 +154,17 @@ def _monitor(
     newest, nonces, receipts = rpc.ask(chain_heads.QUESTIONS, [questions.nonce(signer.address)], _questions_of(watched))
     heads, used = chain_heads.note(chain, rpc, newest, began), result(nonces[0])
     found = _Receipts(rpc, watched, receipts, [heads.latest, heads.confirmed])
-    lowest_open, doubtful = True, 0
+    lowest_open, doubtful, problem = True, 0, ""
     # Nonces rise: what is mined comes before what is pending, and is written before that is sent again.
     changes: list[_Change] = []
     for tx in watched:
         with logs.about(transaction=tx.latest_hash, nonce=tx.nonce):
-            try:
-                receipt = found.canonical(tx)
-            except InvalidReply as unbelievable:
+            receipt = found.canonical(tx)
+            if isinstance(receipt, ChainError):
                 # What one receipt says keeps no other nonce from being looked after.
-                _note_unbelievable(tx, str(unbelievable))
-                doubtful += 1
+                sentence = _note_problem(chain, tx, receipt)
+                problem = problem or sentence
+                doubtful += isinstance(receipt, ImplausibleReceipt)
                 continue
             if change := _change(rpc, tx, receipt, found, heads=heads, used=used):
                 changes.append(change)
@@ -177,6 +178,7 @@ def _monitor(
         _write(lane, signer, changes)
         changes = []
     _stop_where_doubtful(signer, doubtful)
+    _show_receipt_problem(signer, problem)
     _show_problem(signer, _mend_nonces(chain, rpc, lane, signer, watched, used=used))
     # What was final before is watched no more.
     return {tx.state for tx in watched} - {TransactionState.FINAL}, changes
@@ -270,6 +272,11 @@ def _show_problem(signer: Signer, problem: str) -> None:
         Signer.objects.filter(pk=signer.pk).update(nonce_problem=problem)
 
 
+def _show_receipt_problem(signer: Signer, problem: str) -> None:
+    if problem != signer.receipt_problem:
+        Signer.objects.filter(pk=signer.pk).update(receipt_problem=problem)
+
+
 def _look_after_final(rpc: RpcClient, lane: HeldLane, signer: Signer, below: QuerySet[Transaction]) -> bool:
     """Reopen final transactions that the chain has lost. Return whether there are any."""
     rows = below.filter(state=TransactionState.FINAL).order_by("nonce").defer("data").prefetch_related("versions")
@@ -296,49 +303,77 @@ class _Receipts:
         answers: Sequence[Receipt | ChainError | None],
         known: Sequence[Header] = (),
     ) -> None:
-        """Read the headers of all blocks that matter, beside the `known` ones. `answers` are to `_questions_of`."""
-        hashes = [version.hash for tx in watched for version in tx.versions.all()]
-        self._receipts = dict(zip(hashes, map(result, answers), strict=True))
-        numbers = {receipt.block_number for receipt in self._receipts.values() if receipt}
-        numbers |= {tx.block_number for tx in watched if tx.block_number is not None}
-        self._headers: dict[int, Header | None] = {header.number: header for header in known}
-        unknown = sorted(numbers.difference(self._headers))
-        self._headers |= dict(zip(unknown, rpc.headers(unknown), strict=True))
+        """Read the headers of all blocks that matter, beside the `known` ones. `answers` are to `_questions_of`.
 
-    def canonical(self, tx: Transaction) -> Receipt | None:
-        """Return the receipt of the version that is in the chain, if one is."""
+        Raises `NodeUnavailable` for what is no fault of a single answer.
+        """
+        hashes = [version.hash for tx in watched for version in tx.versions.all()]
+        self._receipts = dict(zip(hashes, map(_unless_down, answers), strict=True))
+        numbers = {receipt.block_number for receipt in self._receipts.values() if isinstance(receipt, Receipt)}
+        numbers |= {tx.block_number for tx in watched if tx.block_number is not None}
+        self._headers: dict[int, Header | ChainError | None] = {header.number: header for header in known}
+        unknown = sorted(numbers.difference(self._headers))
+        headers = rpc.ask([questions.header(number) for number in unknown])
+        self._headers |= dict(zip(unknown, map(_unless_down, headers), strict=True))
+
+    def canonical(self, tx: Transaction) -> Receipt | ChainError | None:
+        """Return the receipt of the version that is in the chain, if one is, or why that isn't known."""
+        problem: ChainError | None = None
         for version in tx.versions.all():
             receipt = self._receipts[version.hash]
-            if receipt is None:
-                continue
-            header = self._headers[receipt.block_number]
+            header = self._headers[receipt.block_number] if isinstance(receipt, Receipt) else None
+            if isinstance(receipt, ChainError):
+                problem = receipt
+            elif isinstance(header, ChainError):
+                problem = header
             # A node may still serve the receipt of a block that it has left; the next `monitor` decides.
-            if header is not None and header.hash == receipt.block_hash:
+            elif receipt and header and header.hash == receipt.block_hash:
                 return _checked(receipt, version, header)
-        return None
+        return problem
 
     def has_left_its_block(self, tx: Transaction) -> bool:
         assert tx.block_number is not None
         header = self._headers[tx.block_number]
-        return header is not None and hex_data(header.hash) != tx.block_hash
+        return isinstance(header, Header) and hex_data(header.hash) != tx.block_hash
 
 
-def _checked(receipt: Receipt, version: SignedTransaction, header: Header) -> Receipt:
+def _unless_down(answer: Answer | ChainError) -> Answer | ChainError:
+    """Return an answer, or what is wrong with it alone. Raises `NodeUnavailable` where nodes give none."""
+    # Where several nodes fail in several ways, the one that answers all else fails in this.
+    if (
+        isinstance(answer, NodeUnavailable)
+        and not isinstance(answer, InvalidReply | UnreadableHeader)
+        and len(answer.reasons) <= 1
+    ):
+        raise answer
+    return answer
+
+
+class ImplausibleReceipt(InvalidReply):
+    """The receipt says what can't be true of any block."""
+
+
+def _checked(receipt: Receipt, version: SignedTransaction, header: Header) -> Receipt | ImplausibleReceipt:
     """Return the receipt, with the price by its block's header (EIP-1559), if that is known.
 
-    The header is believed instead of the node. Raises `InvalidReply` where no block can have it: budgets and limits
-    count what it says.
+    The header is believed instead of the node. Where nobody tells a price, or only zero, it is the highest: budgets and
+    limits count what the receipt says. For the same reason, what no block can have is implausible.
     """
-    least, most, price = 0, version.max_fee_per_gas, receipt.effective_gas_price
+    least, most = 0, version.max_fee_per_gas
+    price = receipt.effective_gas_price or most
     if header.base_fee_per_gas is not None:
         least, price = header.base_fee_per_gas, min(most, header.base_fee_per_gas + version.max_priority_fee_per_gas)
     least_gas = _intrinsic_gas(bytes(version.raw))
     if not least_gas <= receipt.gas_used <= version.gas or not least <= price <= most:
-        raise InvalidReply(
-            f"A node says that {version.hash} took {receipt.gas_used} gas at {price} wei; it takes between {least_gas} "
-            f"and {version.gas} gas, and the price is between {least} and {most} wei."
+        return ImplausibleReceipt(
+            f"a node says that it took {receipt.gas_used} gas at {price} wei; it takes between {least_gas} "
+            f"and {version.gas} gas, and the price is between {least} and {most} wei"
         )
-    return replace(receipt, effective_gas_price=price)
+    status = receipt.status
+    if status is None:
+        # Before statuses (EIP-658), what failed took all of its gas. A cancellation has no code that could fail.
+        status = int(version.is_cancellation or receipt.gas_used < version.gas)
+    return replace(receipt, status=status, effective_gas_price=price)
 
 
 def _intrinsic_gas(raw: bytes) -> int:
@@ -347,10 +382,15 @@ def _intrinsic_gas(raw: bytes) -> int:
     return TRANSACTION_GAS + max(0, 4 * zeros + 16 * (len(raw) - zeros - _ENVELOPE_BYTES))
 
 
-def _note_unbelievable(tx: Transaction, sentence: str) -> None:
+def _note_problem(chain: Chain, tx: Transaction, problem: ChainError) -> str:
+    """Note that a receipt can't be used, and why. Return the sentence."""
+    reasons = problem.reasons if isinstance(problem, NodeUnavailable) else ()
+    why = "; ".join(reasons) or str(problem).removesuffix(".")
+    sentence = f"The receipt of transaction {tx.latest_hash} on {chain.label} can't be used: {why}."
     if tx.last_error != sentence:
-        logger.error("%s", sentence)
+        logger.error("the receipt of %s can't be used: %s", tx.latest_hash, problem.for_operators)
         Transaction.objects.filter(pk=tx.pk).update(last_error=sentence)
+    return sentence
 
 
 class _Change(NamedTuple):
@@ -415,7 +455,9 @@ def _mined(rpc: RpcClient, tx: Transaction, receipt: Receipt, heads: Heads) -> _
     else:
         state = TransactionState.MINED
     tx_hash, block_hash = hex_data(receipt.tx_hash), hex_data(receipt.block_hash)
-    if (tx.state, tx.hash, tx.block_hash) == (state, tx_hash, block_hash):
+    error = "" if receipt.status == 1 else "The transaction was mined, but it reverted."
+    # Another error: its receipt could not be used in between.
+    if (tx.state, tx.hash, tx.block_hash, tx.last_error) == (state, tx_hash, block_hash, error):
         return None
     before = (tx.hash, tx.block_hash, tx.cost, money.is_spent(tx))
     if tx.state == TransactionState.PENDING:
@@ -423,11 +465,12 @@ def _mined(rpc: RpcClient, tx: Transaction, receipt: Receipt, heads: Heads) -> _
         tx.spent_at = clock.latest()
     is_cancellation = any(version.hash == tx_hash and version.is_cancellation for version in tx.versions.all())
     tx.state, tx.hash, tx.block_hash, tx.block_number = state, tx_hash, block_hash, receipt.block_number
+    assert receipt.effective_gas_price is not None, "it is checked"
     tx.gas_used, tx.gas_price = receipt.gas_used, receipt.effective_gas_price
     tx.data_fee = _data_fee(rpc, tx, receipt)
     # It succeeded if it did what it was sent for, which a cancellation never does.
     tx.succeeded = receipt.status == 1 and not is_cancellation
-    tx.last_error = "" if receipt.status == 1 else "The transaction was mined, but it reverted."
+    tx.last_error = error
     # That what is confirmed becomes final shows nowhere.
     return _Change(tx, is_shown=(tx.hash, tx.block_hash, tx.cost, money.is_spent(tx)) != before)
 

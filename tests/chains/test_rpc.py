@@ -1,4 +1,5 @@
 import time
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -148,8 +149,7 @@ def test_it_sends_transactions_and_reads_their_receipts(client_of):
         tx_hash = send(client, raw)
         assert tx_hash == keccak(raw)
         receipt = receipt_of(client, tx_hash)
-        assert (receipt.tx_hash, receipt.status, receipt.gas_used, receipt.sender) == (tx_hash, 1, 21_000, ALICE)
-        assert receipt.contract_address is None
+        assert (receipt.tx_hash, receipt.status, receipt.gas_used) == (tx_hash, 1, 21_000)
         header = client.header(receipt.block_number)
         assert header is not None
         assert receipt.block_hash == header.hash
@@ -168,6 +168,66 @@ def test_it_sends_transactions_and_reads_their_receipts(client_of):
         assert send(client, waiting) == keccak(waiting), "waiting already: sending it again is a success"
         with pytest.raises(ReplacementUnderpriced):
             send(client, signed(1, tip=10**9))
+
+
+RECEIPT = {
+    "transactionHash": "0x" + "01" * 32,
+    "blockHash": "0x" + "02" * 32,
+    "blockNumber": "0x3",
+    "gasUsed": "0x5208",
+    "status": "0x1",
+    "effectiveGasPrice": "0x7",
+}
+MISSING = object()
+
+
+def receipt_with(**fields: Any) -> Any:
+    """Read a receipt whose fields are so."""
+    told = {name: value for name, value in (RECEIPT | fields).items() if value is not MISSING}
+    return questions.receipt(b"\1" * 32).read(told)
+
+
+@pytest.mark.parametrize(
+    ("fields", "changes"),
+    [
+        # METADIUM/go-metadium 105, bnb-chain/bsc 1980.
+        ({"effectiveGasPrice": None}, {"effective_gas_price": None}),
+        # neonevm/neon-evm 469, iotexproject/iotex-core 4478, foundry-rs/foundry 7640.
+        ({"effectiveGasPrice": MISSING}, {"effective_gas_price": None}),
+        # celo-org/op-geth 204, hiero-ledger/hiero-json-rpc-relay 561.
+        ({"effectiveGasPrice": "null"}, {"effective_gas_price": None}),
+        ({"effectiveGasPrice": "0xNaN"}, {"effective_gas_price": None}),
+        # godwokenrises/godwoken-web3 360, harmony-one/harmony 4759, oasisprotocol/oasis-web3-gateway 53.
+        ({"contractAddress": "0x", "from": "one1zksj3evekayy90xt4psrz8h6j2v3hla4qwz4ur"}, {}),
+        ({"contractAddress": "", "to": "", "from": None, "logsBloom": "0x", "root": "0x"}, {}),
+        # scroll-tech/go-ethereum 254, rotki/rotki 10334, ethereum-optimism/optimism 9859.
+        ({"l1Fee": 500}, {"data_fee": 500}),
+        ({"l1Fee": None}, {}),
+        ({"l1Fee": "0.5", "l1FeeScalar": "0.684"}, {}),
+        (
+            {"l1Fee": "0x5", "operatorFeeScalar": "", "operatorFeeConstant": None},
+            {"data_fee": 5, "has_operator_fee": True},
+        ),
+        # polkadot-evm/frontier 213, bnb-chain/bsc 753, openethereum/parity-ethereum 10870.
+        ({"status": MISSING, "root": "0x" + "00" * 32}, {"status": None}),
+        ({"status": None}, {"status": None}),
+        ({"status": False}, {"status": 0}),
+    ],
+)
+def test_a_receipt_is_read_though_a_field_is_odd_that_is_not_needed(fields, changes):
+    assert receipt_with(**fields) == replace(receipt_with(), **changes)
+
+
+# openethereum/parity-ethereum 3482.
+def test_a_receipt_of_a_pending_transaction_is_none():
+    assert receipt_with(blockNumber=None, blockHash=None) is None
+
+
+@pytest.mark.parametrize("field", ["transactionHash", "blockHash", "blockNumber", "gasUsed"])
+@pytest.mark.parametrize("value", [None, MISSING, "", "0x", 1.5])
+def test_a_receipt_without_a_field_that_is_needed_can_t_be_read_and_the_field_is_named(field, value):
+    with pytest.raises(ValueError, match=f" as {field}$"):
+        receipt_with(**{field: value})
 
 
 NO_TIP = error({"id": 1}, -32601, "Method not found")["error"]

@@ -251,7 +251,7 @@ def test_what_a_batch_has_spent_adds_up_where_two_signers_see_their_transactions
     heads: Any = SimpleNamespace(final=0, confirmed=SimpleNamespace(number=9))
 
     def confirm(held: HeldLane, tx: Transaction) -> None:
-        receipt = Receipt(bytes.fromhex(tx.newest.hash[2:]), 5, b"\5" * 32, 1, 40_000, 1, None, tx.signer.address, 0)
+        receipt = Receipt(bytes.fromhex(tx.newest.hash[2:]), 5, b"\5" * 32, 1, 40_000, 1, data_fee=0)
         mined = transaction_monitor._mined(get_rpc(31337), tx, receipt, heads)
         assert mined
         transaction_monitor._write(held, tx.signer, [mined])

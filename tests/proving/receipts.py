@@ -25,12 +25,12 @@ def telling_receipts(chain: DevChain, **more: str) -> AbstractContextManager[str
     return _with_receipts(chain, told)
 
 
-def changed_receipts(chain: DevChain, **fields: str) -> AbstractContextManager[str]:
+def changed_receipts(chain: DevChain, **fields: Any) -> AbstractContextManager[str]:
     """A node whose receipts say so; its URL."""
     return _with_receipts(chain, lambda _: fields)
 
 
-def _with_receipts(chain: DevChain, told: Callable[[dict[str, str]], dict[str, str]]) -> AbstractContextManager[str]:
+def _with_receipts(chain: DevChain, told: Callable[[dict[str, str]], dict[str, Any]]) -> AbstractContextManager[str]:
     def change(question: Any, reply: Any) -> list[Any]:
         if question["method"] == "eth_getTransactionReceipt" and (receipt := reply.get("result")):
             receipt |= told(receipt)

@@ -14,6 +14,7 @@ from queries.models import BatchStatus
 from tests.chains.lying_node import ask, between, error, lying_node, result
 from tests.proving.chain_state import signer_nonce
 from tests.proving.money import cancel, pending, stopped
+from tests.proving.receipts import changed_receipts
 from tests.proving.transactions import age, between_statements, send_from_elsewhere
 from tests.service import (
     ALICE,
@@ -186,16 +187,23 @@ def test_a_signer_that_can_not_pay_for_all_that_is_reserved_stops_and_says_so(se
     assert work_until_done(fresh).status == BatchStatus.DONE
 
 
-def test_a_node_that_lags_is_no_reorg_and_no_stranger(service, batch, settings, caplog):
+@pytest.mark.parametrize("told", [None, {}], ids=["no receipt", "one that can't be read"])
+def test_a_node_that_lags_is_no_reorg_and_no_stranger(service, batch, settings, caplog, told):
     work_until_done(batch)
     work()
     tx = the_transaction()
     assert tx.state == TransactionState.CONFIRMED
 
     def lag(question: Any, reply: Any) -> list[Any]:
-        return [reply | {"result": None} if question["method"] == "eth_getTransactionReceipt" else reply]
+        return [reply | {"result": told} if question["method"] == "eth_getTransactionReceipt" else reply]
 
     with between(service.url, lag) as url:
+        reconfigure(settings, service.url, url)
+        work()
+        assert bool(the_transaction().last_error) == (told is not None)
+        reconfigure(settings, url, service.url)
+        work()
+        assert the_transaction().last_error == ""
         reconfigure(settings, service.url, url)
         service.mine(5)
         work()
@@ -297,6 +305,13 @@ def test_one_lie_about_a_nonce_stops_no_signer(mempool, batch, settings, block, 
     assert not doubts()
 
 
+def test_an_unusable_receipt_is_told_no_longer_than_its_transaction_is_watched(mempool):
+    let_all_be_final(mempool)
+    Signer.objects.update(receipt_problem="A test.", due_at=timezone.now())
+    work()
+    assert "receipt_unusable" not in Client().get("/healthz").json()["codes"]
+
+
 def test_what_a_nonce_was_left_behind_for_is_used_up_when_it_is_reached(mempool, batch, settings):
     """A transaction that was signed behind too wide a gap is still out there."""
     leave_behind(mempool, settings, by=40)
@@ -368,13 +383,17 @@ def test_final_transactions_that_the_chain_has_lost_are_sent_again(mempool, batc
     assert signer.final_count == Transaction.objects.filter(signer=signer, state=TransactionState.FINAL).count()
 
 
-def test_a_reverted_transaction_is_followed_by_another_try(mempool, batch, caplog):
+@pytest.mark.parametrize("fields", [{}, {"status": None}], ids=["told", "not told"])
+def test_a_reverted_transaction_is_followed_by_another_try(mempool, batch, settings, fields):
     first = pending(batch)
     code = mempool.rpc("eth_getCode", first.to, "latest")
     mempool.rpc("anvil_setCode", first.to, "0xfe")
     mempool.mine()
     mempool.rpc("anvil_setCode", first.to, code)
-    assert work_until_done(batch, mempool).status == BatchStatus.DONE
+    with changed_receipts(mempool, **fields) as url:
+        reconfigure(settings, mempool.url, url)
+        assert work_until_done(batch, mempool).status == BatchStatus.DONE
+        reconfigure(settings, url, mempool.url)
     first.refresh_from_db()
     assert (first.succeeded, first.last_error) == (False, "The transaction was mined, but it reverted.")
     assert Transaction.objects.exclude(to="").count() == 2

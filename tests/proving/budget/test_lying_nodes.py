@@ -1,5 +1,6 @@
 """Nodes that lie about receipts, nonces, finality and prices: what they can make a signer pay, and when it pauses."""
 
+from collections.abc import Callable
 from io import StringIO
 from typing import Any
 
@@ -8,6 +9,7 @@ import rlp
 from django.core.management import call_command
 from django.test import Client
 
+from devnet.devchain import DevChain
 from proving.models import Share, Signer, Transaction, TransactionState
 from queries.models import BatchStatus
 from tests.chains.lying_node import ask, between, error, lying_node
@@ -31,7 +33,7 @@ from tests.proving.money import (
 )
 from tests.proving.receipts import balance, changed_receipts, telling_receipts
 from tests.proving.transactions import age
-from tests.service import ALICE, SIGNER, fresh, reconfigure, request, submit, work, work_until_done
+from tests.service import ALICE, BOB, SIGNER, fresh, header, reconfigure, request, submit, work, work_until_done
 
 pytestmark = pytest.mark.outside
 
@@ -42,9 +44,18 @@ def limit_both(settings, wei: int) -> None:
     limit(settings, daily_limit=wei, daily_limit_per_user=wei)
 
 
+def told_operators() -> Any:
+    return Client().get("/healthz", REMOTE_ADDR="127.0.0.1").json()
+
+
 def doubts() -> bool:
     """Return whether the operator is told that a signer pauses because a node is doubted."""
     return "node_doubtful" in Client().get("/healthz").json()["codes"]
+
+
+def receipt_of(chain: DevChain, tx: Transaction) -> Any:
+    tx.refresh_from_db()
+    return chain.rpc("eth_getTransactionReceipt", tx.latest_hash)
 
 
 def gas_of_data(raw: bytes) -> int:
@@ -87,6 +98,106 @@ def test_the_price_is_that_of_the_header_and_the_transaction_whatever_the_node_s
     assert tx.state != TransactionState.PENDING
     receipt = costly.rpc("eth_getTransactionReceipt", tx.hash)
     assert tx.gas_price == int(receipt["effectiveGasPrice"], 16) != told
+
+
+# Where they were found: tests/chains/test_rpc.py. The chain has no contract that could tell an operator's fee.
+ODD_FIELDS = {
+    "no price": {"effectiveGasPrice": None},
+    "no contract": {"contractAddress": "0x", "from": None, "logsBloom": "", "status": None, "l1Fee": "null"},
+    "odd fees": {"l1Fee": "0x1", "operatorFeeScalar": "0.5"},
+}
+
+
+@pytest.mark.parametrize("fields", ODD_FIELDS.values(), ids=ODD_FIELDS.keys())
+def test_a_transaction_is_mined_though_a_field_is_odd_that_nobody_needs(costly, key, settings, fields):
+    with changed_receipts(costly, **fields) as url:
+        reconfigure(settings, costly.url, url)
+        batch = submit(key, request(ALICE, block=costly.head(), fee=ETHER))
+        assert work_until_done(batch, costly).status == BatchStatus.DONE
+    tx = Transaction.objects.get(queries__batch=batch)
+    assert (tx.succeeded, tx.gas_price) == (True, int(receipt_of(costly, tx)["effectiveGasPrice"], 16))
+    assert "receipt_unusable" not in told_operators()["codes"]
+
+
+@pytest.mark.parametrize(("told", "counts_at_most"), [(None, True), ("0x0", True), ("0x7", False)])
+def test_a_price_that_neither_the_header_nor_the_receipt_tells_counts_at_the_most(
+    costly, key, settings, told, counts_at_most
+):
+    """The chain's header is one of before London."""
+    _, tx = in_mempool(costly, key)
+    costly.mine()
+    number = receipt_of(costly, tx)["blockNumber"]
+    block = costly.rpc("eth_getBlockByNumber", number, False)
+    later = (
+        "baseFeePerGas",
+        "withdrawalsRoot",
+        "blobGasUsed",
+        "excessBlobGas",
+        "parentBeaconBlockRoot",
+        "requestsHash",
+    )
+    old = with_hash({name: value for name, value in block.items() if name not in later})
+
+    def change(question: Any, reply: Any) -> list[Any]:
+        if question["method"] == "eth_getBlockByNumber" and question["params"][0] in {number, "latest"}:
+            return [reply | {"result": old}]
+        if question["method"] == "eth_getTransactionReceipt":
+            return [reply | {"result": reply["result"] | {"blockHash": old["hash"], "effectiveGasPrice": told}}]
+        return [reply]
+
+    with between(costly.url, change) as url:
+        reconfigure(settings, costly.url, url)
+        work()
+    tx.refresh_from_db()
+    assert tx.state != TransactionState.PENDING
+    assert tx.gas_price == (tx.versions.get().max_fee_per_gas if counts_at_most else 7)
+
+
+def with_gas(gas_used: str | None) -> Callable[[Any, Any], Any]:
+    return lambda _, reply: reply | {"result": reply["result"] | {"gasUsed": gas_used}}
+
+
+def refused(question: Any, _: Any) -> Any:
+    # ethereum/go-ethereum 29956.
+    return error(question, -32000, "transaction indexing is in progress")
+
+
+@pytest.mark.parametrize(
+    ("method", "told", "nodes"),
+    [
+        ("eth_getTransactionReceipt", with_gas(None), 1),
+        ("eth_getTransactionReceipt", with_gas(None), 2),
+        ("eth_getTransactionReceipt", with_gas("0x1"), 1),
+        ("eth_getTransactionReceipt", refused, 1),
+        ("eth_getBlockByNumber", refused, 1),
+    ],
+    ids=["no receipt", "no receipt, and no other node", "no block can have it", "refused", "no header"],
+)
+def test_a_receipt_that_can_t_be_used_holds_up_its_own_transaction_alone(costly, key, settings, method, told, nodes):
+    """The second node is always down."""
+    first, held = in_mempool(costly, key)
+    costly.mine(2)
+    tx_hash, block = held.latest_hash, receipt_of(costly, held)["blockNumber"]
+
+    def change(question: Any, reply: Any) -> list[Any]:
+        is_held = question["method"] == method and question["params"][0] in {tx_hash, block}
+        return [told(question, reply) if is_held else reply]
+
+    with between(costly.url, change) as url:
+        urls = ", ".join(f'"{one}"' for one in [url, "http://127.0.0.1:1"][:nodes])
+        reconfigure(settings, f'"{costly.url}"', urls)
+        other = submit(key, request(BOB, block=costly.head(), fee=ETHER))
+        assert work_until_done(other, costly).status == BatchStatus.DONE
+        wait = Client().get(f"/batch-queries/{first.pk}", headers=header(key)).json()["waits"][0]["sentence"]
+        problems = told_operators()
+    assert fresh(first).status == BatchStatus.IN_PROGRESS
+    assert "receipt_unusable" in problems["codes"]
+    sentence = next(sentence for sentence in problems["problems"] if tx_hash in sentence)
+    assert sentence in wait
+    assert "A block comes" not in wait
+    reconfigure(settings, urls, f'"{costly.url}"')
+    assert work_until_done(first, costly).status == BatchStatus.DONE
+    assert "receipt_unusable" not in told_operators()["codes"]
 
 
 def test_a_signer_of_which_three_receipts_can_t_be_true_pauses(costly, key, settings):
