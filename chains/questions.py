@@ -165,9 +165,14 @@ def storage(address: str, slot: int, block: BlockIdentifier = "latest") -> Quest
     return Question(("eth_getStorageAt", [address, _word(slot), _block(block)]), _read_word)
 
 
+def kept_hash(number: int, chain: Chain, at: BlockIdentifier) -> Question[int]:
+    """Ask for the hash of a block that the history contract (EIP-2935) keeps in the state `at`; 0: none."""
+    return storage(HISTORY_CONTRACT, history_slot(number, chain.history_window), at)
+
+
 def keeps_hashes(head: Header, chain: Chain) -> Question[bool]:
     """Ask whether the head's state knows the hash of its parent, by the history contract (EIP-2935)."""
-    kept = storage(HISTORY_CONTRACT, history_slot(head.number - 1, chain.history_window), head.number)
+    kept = kept_hash(head.number - 1, chain, head.number)
     return Question(kept.request, lambda result: _read_word(result) == int.from_bytes(head.parent_hash))
 
 

@@ -588,8 +588,8 @@ def _route(
     targets = [block.header for number in needed if not (block := result(read.blocks[number])).is_vouched]
     try:
         route = planning.route_to(inquiry.connection, targets, deadline=deadline)
-        if selected.coming and not inquiry.connection.is_own and isinstance(route, Route):
-            # What is to come is confirmed no sooner than the head.
+        if selected.coming and isinstance(route, Route):
+            # What is to come is confirmed no sooner than the head, and by the same history.
             of_head = planning.route_to(inquiry.connection, [inquiry.head], deadline=deadline)
             route = route if isinstance(of_head, Route) else of_head
     except planning.StatesRefused as refused:

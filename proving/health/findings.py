@@ -1,7 +1,7 @@
 """Everything that is wrong with the service, or may become so: `findings`.
 
 `/healthz`, `/metrics` and the operator's page tell these, and ask no chain. A worker observes every configured chain
-every half a minute or less, also while there is no work, with one or two cheap requests, and stores what it sees.
+every half a minute or less, also while there is no work, with a few cheap requests, and stores what it sees.
 `check_chains` also looks itself.
 """
 
@@ -20,12 +20,13 @@ from django.utils import timezone
 
 from chains import questions
 from chains.chains_file import Chain
+from chains.encoding import HISTORY_CONTRACT, history_slot
 from chains.header import Header
 from chains.node_errors import ChainError, NodeUnavailable, RpcRefused, WrongChain
 from chains.rpc import RpcClient, result
 from chains.signer_keys import SignerError
 from config.configured_chains import get_chains, get_rpc
-from proving import heads, money
+from proving import heads, money, sources
 from proving.lanes import HeldLane, LaneLost
 from proving.models import ChainWatch, FactsRegistry, Signer, Stop, StopCode, WorkerHeartbeat
 from proving.registry import deployments
@@ -36,7 +37,8 @@ from queries.models import OPEN_STATUSES, Batch, Sender, ServiceClock
 logger = logging.getLogger(__name__)
 
 CODES = (
-    *("storage", "no_worker", "clock", "chain_unavailable", "wrong_chain", "chain_not_watched", "head_went_back"),
+    *("storage", "no_worker", "clock", "chain_unavailable", "wrong_chain", "wrong_history", "chain_not_watched"),
+    "head_went_back",
     *("signer_unfunded", "signer_unreadable", "signer_waits", "nonce_gap", "node_doubtful", "signing_stopped"),
     *("no_registry", "registry_refused", "connection_paused", "signer_paused", "receipt_unusable"),
 )
@@ -58,6 +60,8 @@ _PAUSE, _PAUSE_IN_TROUBLE = timedelta(seconds=30), timedelta(seconds=10)
 _BLOCKS_EARLY, _SECONDS_EARLY = 20, 300
 # A head that is so late, or so far back, is told.
 _BLOCKS_BEHIND, _SECONDS_BEHIND = 5, 30
+# A reorganisation replaces no block that is so far below the head.
+_KEPT_BELOW = 4
 # A node may say anything. The last second that a `datetime` can tell, in unix seconds.
 _LATEST = 253_402_300_799
 _MOST_WEI = (1 << 256) - 1
@@ -203,6 +207,7 @@ def examine(chain: Chain, rpc: RpcClient) -> Examined:
     try:
         head = rpc.head()
         problems += _apart_from_clock(chain, head)
+        problems += _of_history(chain, rpc, head)
         if chain in get_chains().destinations():
             addresses: list[str] = []
             problems += _of_keys(chain, addresses)
@@ -287,6 +292,60 @@ def _apart_from_clock(chain: Chain, head: Header) -> Iterator[Problem]:
     else:
         sentence = f"is {-age:,.0f} s in the future: this machine's clock is behind."
     yield Problem("clock", f"The newest block of {chain.label} {sentence}")
+
+
+def _of_history(chain: Chain, rpc: RpcClient, head: Header) -> list[Problem]:
+    """Return a problem if the chain's history of block hashes (EIP-2935) tells another hash than a block has.
+
+    A young block and the oldest of the window are compared: the history contract may read another ring than the chain
+    writes, and a ring may be smaller than is relied on.
+    """
+    among = [one for one in get_chains().connections if one.source_id == chain.id]
+    relying = [one for one in among if sources.of(one).vouched(one, keeps_hashes=True) is not None]
+    is_read = any(one.block_hash_source == "native" for one in relying)
+    oldest = head.number + 1 - max((one.window for one in relying), default=0)
+    numbers = sorted({max(0, head.number - _KEPT_BELOW), max(0, oldest)}, reverse=True) if relying else []
+    headers, told, kept = rpc.ask(
+        [questions.header(number) for number in numbers],
+        [questions.call(HISTORY_CONTRACT, number.to_bytes(32), head.number) for number in numbers if is_read],
+        [questions.kept_hash(number, chain, head.number) for number in numbers],
+    )
+    for header, answer, word in zip(headers, told if is_read else kept, kept, strict=True):
+        if not isinstance(header, Header):
+            continue
+        if isinstance(answer, bytes) and len(answer) == 32 and any(answer) and answer != header.hash:
+            return [_wrong_answer(chain, header, is_young=header.number == numbers[0])]
+        if isinstance(word, int) and word not in {0, int.from_bytes(header.hash)}:
+            return [_wrong_slot(chain, header)]
+    return []
+
+
+def _wrong_answer(chain: Chain, header: Header, *, is_young: bool) -> Problem:
+    remedy = (
+        "A native source asks it first, also about the newest 256 blocks, so that no other window helps: let attesters "
+        f'vouch for the chain (block_hash_source = "attested"), and run: {_replacing(chain)}'
+        if is_young
+        else f"It keeps fewer blocks than the connection's window: lower window, and run: {_replacing(chain)}"
+    )
+    return Problem(
+        "wrong_history",
+        f"The history contract {HISTORY_CONTRACT} (EIP-2935) of {chain.label} answers with another hash for block "
+        f"{header.number} than the block has. {remedy}",
+    )
+
+
+def _wrong_slot(chain: Chain, header: Header) -> Problem:
+    return Problem(
+        "wrong_history",
+        f"Slot {history_slot(header.number, chain.history_window)} of the history contract {HISTORY_CONTRACT} "
+        f"(EIP-2935) of {chain.label} holds another hash than that of block {header.number}, so that no hop leads "
+        f"there. Set history_window, which is {chain.history_window}, to the number of slots that this chain writes, "
+        "and window to no more; then deploy the registries of the chain anew, by deploy_registry --replace.",
+    )
+
+
+def _replacing(chain: Chain) -> str:
+    return f"manage.py deploy_registry {chain.id} {chain.id} --replace"
 
 
 def _gone_back(chain: Chain, head: Header) -> Iterator[Problem]:

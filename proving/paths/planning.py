@@ -22,7 +22,7 @@ from proving.connections import OpenConnection
 from proving.gas import HOP_GAS, Amount, Route
 from proving.paths import checkpoints
 from proving.paths.checkpoints import Jump
-from proving.sources import NotYet, Start
+from proving.sources import NotYet, Start, WrongHash
 
 # Gas of the header that a path begins with, rounded up (make bench-gas).
 _HEADER_GAS = 60_000
@@ -107,31 +107,32 @@ def survey(
     if vouched is None:
         # It costs less than a hop.
         return sources.of(config).reach(connection, target)
-    paths: list[Start | Hops] = []
+    found: list[Start | Hops | NotYet | None] = []
     refused: RpcRefused | None = None
     trusted = checkpoints.nearest(connection, target, hints)
     if trusted is not None:
         try:
-            through = _through_history(connection, trusted, target)
-            paths += [through] if through is not None else []
+            found.append(_through_history(connection, trusted, header))
         except RpcRefused as error:
             # No node serves so old a state any more; the source may vouch for a younger block.
             refused = error
-    not_yet: NotYet | None = None
+    is_near = any(isinstance(path, Hops) and len(path.stops) == 1 for path in found)
     # The source itself may vouch for so young a block.
-    if not paths or len(_stops(paths[0])) > 1 or target > heads.recent(rpc.chain, rpc).latest.number - vouched:
-        from_source = _from_source(connection, target)
-        if isinstance(from_source, NotYet):
-            not_yet = from_source
-        elif from_source is not None:
-            paths.append(from_source)
+    if not is_near or target > heads.recent(rpc.chain, rpc).latest.number - vouched:
+        found.append(_from_source(connection, header))
+    paths = [path for path in found if isinstance(path, Start | Hops)]
     if not paths and refused is not None:
         raise refused
     within = [path for path in paths if len(_stops(path)) <= config.max_hops]
     if within:
         return min(within, key=lambda path: _gas(connection, path))
-    # What is too far now may be near when the source vouches for more.
-    return not_yet or TooFar(f"{_why_too_far(connection, target, paths)}{_way_out(connection, header)}")
+    for without in found:
+        if isinstance(without, WrongHash):
+            return TooFar(without.sentence)
+        if isinstance(without, NotYet):
+            # What is too far now may be near when the source vouches for more.
+            return without
+    return TooFar(f"{_why_too_far(connection, target, paths)}{_way_out(connection, header)}")
 
 
 def _stops(path: Start | Hops) -> Sequence[int]:
@@ -150,12 +151,13 @@ def _gas_of_hops(path: Hops) -> int:
     return len(path.stops) * HOP_GAS + (_HEADER_GAS if path.start else 0)
 
 
-def _from_source(connection: OpenConnection, target: int) -> Start | Hops | NotYet | None:
+def _from_source(connection: OpenConnection, header: Header) -> Start | Hops | NotYet | None:
+    target = header.number
     start = sources.of(connection.config).reach(connection, target)
     if isinstance(start, NotYet) or start.number == target:
         return start
     try:
-        through = _through_history(connection, start.number, target)
+        through = _through_history(connection, start.number, header)
     except StatesRefused:
         if connection.source_rpc.header(start.number) is not None:
             raise
@@ -163,17 +165,26 @@ def _from_source(connection: OpenConnection, target: int) -> Start | Hops | NotY
             f"Nodes of chain {connection.config.source_id} don't have block {start.number} yet, from which block "
             f"{target} is reached."
         )
-    return None if through is None else replace(through, start=start)
+    return replace(through, start=start) if isinstance(through, Hops) else through
 
 
-def _through_history(connection: OpenConnection, origin: int, target: int) -> Hops | None:
-    """Return the hops from a block to another; None where the history doesn't go back so far."""
+def _through_history(connection: OpenConnection, origin: int, header: Header) -> Hops | WrongHash | None:
+    """Return the hops from a block to that of a header; None where the history doesn't go back so far."""
+    target = header.number
     stops = over(origin, [target], connection.config.window)
     # One more than may be hopped to tells enough: the rest is too far, wherever the history begins.
     asked = list(itertools.pairwise([origin, *stops]))[: connection.config.max_hops + 1]
     for chunk in chunks(asked, _PER_READ):
-        if not all(_hashes(connection, chunk)):
+        hashes = _hashes(connection, chunk)
+        if not all(hashes):
             return None
+        if chunk[-1][1] == target and hashes[-1] != int.from_bytes(header.hash):
+            source = connection.source_rpc.chain
+            return WrongHash(
+                f"Block {target} of chain {source.id} is out of reach: slot {connection.history_slot(target)} of the "
+                "chain's history of block hashes (EIP-2935) holds another hash than that block's. Its operator must "
+                f"see whether the chain has other than {source.history_window:,} slots (history_window)."
+            )
     return Hops(origin, stops)
 
 

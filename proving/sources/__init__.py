@@ -52,6 +52,10 @@ class NotYet:
     expected_at: datetime | None = None  # not before this; None: nobody knows
 
 
+class WrongHash(NotYet):
+    """A history of block hashes tells another hash than the block has. To wait doesn't help."""
+
+
 class BlockHashSource(Protocol):
     """One kind of block hash source. It keeps no state: it asks the chains for what it needs, and sends nothing.
 

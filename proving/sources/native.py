@@ -2,10 +2,12 @@
 
 from typing import Any
 
+from chains import questions
 from chains.chains_file import Connection
+from chains.rpc import result
 from proving.connections import OpenConnection
 from proving.registry.deployments import call
-from proving.sources import BlockHashSource, NotYet, Start
+from proving.sources import BlockHashSource, NotYet, Start, WrongHash
 
 # The blocks that `blockhash` serves where the chain has no history contract (EIP-2935).
 _BLOCKHASH_WINDOW = 256
@@ -27,10 +29,21 @@ class Native(BlockHashSource):
         head = connection.source_rpc.head().number
         # One that is just in a window may have left it when the transaction is mined.
         starts = sorted({max(target, safe, 0) for _, safe in _edges(connection.config, head)})
-        for start in starts:
-            address, data = call(self.contract, connection.registry.block_hash_source, "blockHash", start)
-            if any(connection.destination_rpc.eth_call(address, data, "pending")):
+        source = connection.registry.block_hash_source
+        calls = [questions.call(*call(self.contract, source, "blockHash", start), "pending") for start in starts]
+        told, headers = connection.destination_rpc.ask(calls, [questions.header(start) for start in starts])
+        wrong: list[int] = []
+        for start, answer, header in zip(starts, map(result, told), map(result, headers), strict=True):
+            if header is not None and answer == header.hash:
                 return Start(start)
+            if header is not None and any(answer):
+                wrong.append(start)
+        if wrong:
+            return WrongHash(
+                f"The block hash source {source} on chain {connection.config.destination_id} answers with another hash "
+                f"for block {wrong[0]} than the block has: the chain's history of block hashes (EIP-2935) can't be "
+                "used. Its operator must see what manage.py check_chains says of it."
+            )
         return NotYet(
             f"Chain {connection.config.destination_id} does not vouch for block {starts[0]} yet; "
             "waiting for its next block."

@@ -38,6 +38,17 @@ def old_block(chain: DevChain, settings, depth: int = 120) -> int:
     return block
 
 
+def rewrite_history(chain: DevChain, **slots: int) -> None:
+    """Let a chain's history contract count by other numbers of slots: its `limit`, how it `reads`, and `writes`."""
+    code = chain.rpc("eth_getCode", HISTORY, "latest")
+    parts = {"limit": "611fff81430311", "reads": "611fff9006", "writes": "611fff6001430306"}
+    for part, number in slots.items():
+        old = parts[part]
+        assert code.count(old) == 1
+        code = code.replace(old, f"61{number:04x}{old[6:]}")
+    chain.rpc("anvil_setCode", HISTORY, code)
+
+
 def fill_history(chain: DevChain) -> None:
     """Fill the history contract's storage, a ring, as on a chain that has been there for long."""
     words = random.Random(17)

@@ -22,6 +22,7 @@ from tests.chains.lying_node import Raw, ask, error, lying_node
 from tests.deployed import deploy
 from tests.explorer.batches import beat
 from tests.names import Names
+from tests.proving.paths import HISTORY, rewrite_history
 from tests.proving.sources import KEYS, THERE, attesting
 from tests.service import SIGNER, chains_toml
 
@@ -178,6 +179,31 @@ def test_a_signer_without_key_is_told(configure, devchain):
     (path.parent / "signer.key").unlink()
     printed = check("signer_unreadable", "no_registry")
     assert re.fullmatch(r"  The signer's file .*signer\.key can't be read\.", printed[-1])
+
+
+@pytest.mark.parametrize(
+    ("slots", "tables", "said"),
+    [
+        # https://github.com/cosmos/evm/issues/1283
+        ({"writes": 8192}, {}, 'block 20026 than the block has. .*block_hash_source = "attested"'),
+        ({"reads": 13, "writes": 13}, {"connection": "window = 20"}, "block 20011 than the block has. .* lower window"),
+        (
+            {"limit": 13, "reads": 13, "writes": 13},
+            {"chain": "history_window = 12", "connection": "window = 12"},
+            "Slot 10 of .* holds another hash than that of block 20026, .* Set history_window, which is 12,",
+        ),
+    ],
+)
+def test_a_history_that_tells_another_hash_is_told_with_what_to_do(configure, slots, tables, said):
+    with DevChain(extra_args=("--number", "20000")) as chain:
+        rewrite_history(chain, **slots)
+        chain.mine(30)
+        configure(chain.url, **tables)
+        with pytest.raises(CommandError) as told:
+            call_command("check_chains", stdout=io.StringIO())
+    (wrong,) = (line for line in str(told.value).splitlines() if line.startswith("wrong_history: "))
+    assert f"{HISTORY} (EIP-2935) of Development chain (31337)" in wrong
+    assert re.search(said, wrong), wrong
 
 
 @pytest.mark.parametrize("seconds", [-310, 310])

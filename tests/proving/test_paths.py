@@ -4,6 +4,7 @@ from datetime import timedelta
 
 import pytest
 from django.core.management import call_command
+from django.test import Client
 from django.utils import timezone
 
 from config.configured_chains import forget_chains
@@ -13,7 +14,8 @@ from queries.models import Batch, BatchStatus, Block, Query, StepKind
 from tests.chains.lying_node import ask, between, error, lying_node
 from tests.deployed import deploy
 from tests.proving.chain_state import AccountField, HeaderField, balance_at, field_on_chain, registry
-from tests.proving.paths import HISTORY, WINDOW, connect, extending
+from tests.proving.estimated_batches import estimate
+from tests.proving.paths import HISTORY, WINDOW, connect, extending, rewrite_history
 from tests.proving.sources import grow
 from tests.service import (
     ALICE,
@@ -51,9 +53,7 @@ def rejected(batch: Batch) -> Batch:
 
 def test_hops_go_through_a_history_of_another_size(chain, key, settings, tmp_path):
     """A chain may have its own: Arbitrum's has 393,168 slots. This one has 16, so that it goes round."""
-    code = chain.rpc("eth_getCode", HISTORY, "latest")
-    assert code.count("611fff") == 3
-    chain.rpc("anvil_setCode", HISTORY, code.replace("611fff", "610010"))
+    rewrite_history(chain, limit=16, reads=16, writes=16)
     connect(chain, settings, tmp_path, of_chain="history_window = 16")
     deploy(31337, 31337)
     grow(chain, 50)
@@ -182,6 +182,32 @@ def test_a_block_from_before_the_history_is_rejected_with_the_reason(old, key):
         f"Block {fork - 6} of chain 31337 is out of reach: the chain has no history of block hashes (EIP-2935) that "
         "goes back so far."
     )
+
+
+@pytest.mark.parametrize(
+    ("slots", "backs", "reason"),
+    [
+        ({"reads": 13}, (1, 30, -2), "answers with another hash for block"),
+        # The newest blocks are told rightly.
+        ({"limit": 13, "reads": 13, "writes": 13}, (3 * WINDOW,), "holds another hash than that block's"),
+    ],
+)
+def test_a_history_that_tells_other_hashes_rejects_a_batch_before_anything_is_priced(
+    chain, db, key, settings, tmp_path, slots, backs, reason
+):
+    rewrite_history(chain, **slots)
+    connect(chain, settings, tmp_path, of_chain="history_window = 11")
+    deploy(31337, 31337)
+    grow(chain, 60)
+    before = Transaction.objects.count()
+    for back in backs:
+        body = request(CHARLIE, block=chain.head() - back)
+        (told,) = estimate(Client(), key, body)["rejections"]
+        batch = rejected(submit(key, body))
+        assert (batch.rejection_code, batch.rejection_retryable, batch.estimated_gas) == ("block_too_old", False, None)
+        assert reason in batch.rejection_reason
+        assert told["code"] == batch.rejection_code
+    assert Transaction.objects.count() == before
 
 
 # --- Limits and estimates ---------------------------------------------------------------------------------------------

@@ -16,6 +16,7 @@ from queries.models import Batch
 from tests.chains.lying_node import between
 from tests.explorer.batches import DEAD_NODE, SOURCE, beat, connect_source
 from tests.factories import is_done, until
+from tests.proving.paths import HISTORY, rewrite_history
 from tests.service import (
     ALICE,
     SIGNER,
@@ -71,6 +72,14 @@ def test_what_is_wrong_with_each_of_several_signers_is_seen(two_signers):
     problems = ChainWatch.objects.get().problems
     assert [code for code, _ in problems] == ["signer_unfunded"] * 2
     assert [address for address in SIGNERS if any(address in sentence for _, sentence in problems)] == list(SIGNERS)
+
+
+def test_a_history_that_tells_another_hash_is_seen_and_told_by_healthz(service):
+    rewrite_history(service, reads=3)
+    work()
+    told = Client().get("/healthz").json()
+    assert "wrong_history" in told["codes"]
+    assert any(HISTORY in sentence and "31337" in sentence for sentence in told["problems"])
 
 
 def test_a_chain_whose_nodes_are_down_is_seen_beside_one_that_is_up(service, tmp_path):
