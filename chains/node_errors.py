@@ -50,14 +50,7 @@ class UnreadableHeader(NodeUnavailable):
 
 
 class UnverifiedProof(InvalidReply):
-    """Every node answered with a proof that doesn't verify: none is down, but none serves the proof."""
-
-    @classmethod
-    def of(cls, answer: InvalidReply) -> "UnverifiedProof":
-        """Return the same fault as one of this kind. Its sentence begins with the node."""
-        found = cls(f"{'; '.join(answer.reasons)}.")
-        found.reasons, found.message = answer.reasons, answer.message
-        return found
+    """The node's proof doesn't verify. Where every node sends such a proof, none is down, but none serves it."""
 
 
 class LimitsRequests(NodeUnavailable):

@@ -29,12 +29,14 @@ from chains.node_errors import (
     NodeUnavailable,
     RpcRefused,
     UnreadableHeader,
+    UnverifiedProof,
     WrongChain,
     concerns_batch,
     limit_told,
     read_refusal,
     secrets_of,
 )
+from chains.trie import InvalidProof
 
 # The size of one reply, whatever was asked for.
 MAX_REPLY_BYTES = 16 * 1024 * 1024
@@ -157,7 +159,7 @@ class ChainNodes:
             except NodeUnavailable as error:
                 problems.append(error)
         for index, refusal in refusals.items():
-            refusal.may_pass = bool(problems) or index in faults
+            refusal.may_pass = bool(problems) or not all(isinstance(fault, UnverifiedProof) for fault in faults[index])
         outcome = refusals | answers
         return [
             outcome[index] if index in outcome else self._why([*problems, *faults[index]])
@@ -180,7 +182,8 @@ class ChainNodes:
         kinds = {type(problem) for problem in problems}
         kind = kinds.pop() if len(kinds) == 1 else NodeUnavailable
         reasons = tuple(map(str, problems))
-        why = kind(f"No node of {self._chain.label} can be used: {'; '.join(reasons)}.")
+        serves = "serves a usable proof" if kind is UnverifiedProof else "can be used"
+        why = kind(f"No node of {self._chain.label} {serves}: {'; '.join(reasons)}.")
         why.reasons = reasons
         why.message = next((problem.message for problem in problems if problem.message), "")
         return why
@@ -343,8 +346,11 @@ class RpcNode:
         except (ValueError, UnreadableHeader) as error:
             # Besides the exchange, which was answered.
             NODE_EXCHANGES.labels(str(self._chain_id), self.host, InvalidReply.kind).inc()
-            kind = UnreadableHeader if isinstance(error, UnreadableHeader) else InvalidReply
-            return kind(f"{self.host} answered {question.request[0]} with {error}")
+            kinds: dict[type[Exception], type[NodeUnavailable]] = {
+                UnreadableHeader: UnreadableHeader,
+                InvalidProof: UnverifiedProof,
+            }
+            return kinds.get(type(error), InvalidReply)(f"{self.host} answered {question.request[0]} with {error}")
 
     # Batches
 

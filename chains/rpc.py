@@ -1,9 +1,7 @@
 """One JSON-RPC client per chain. What it can be asked is in `chains.questions`."""
 
 import time
-from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from typing import Any, TypeVar, overload
 
 from eth_utils.crypto import keccak
@@ -18,12 +16,10 @@ from chains.node_errors import (
     NonceTooLow,
     Reverted,
     RpcRefused,
-    UnverifiedProof,
     WrongChain,
 )
 from chains.nodes import ChainNodes, Question
 from chains.questions import NO_PRICE, AccountProof, BlockIdentifier, Fees, Log, ProofRequest, Tag, Topic
-from chains.trie import InvalidProof
 
 # In wei for a unit of gas, where nodes suggest none: geth builds blocks of what pays as much.
 _LEAST_PRIORITY_FEE = 1_000_000
@@ -135,25 +131,7 @@ class RpcClient:
 
         `beside` is asked with it. Where every node sends a proof that doesn't verify, the reason is `UnverifiedProof`.
         """
-        sent: Counter[int] = Counter()
-
-        def counted(place: int, question: Question[AccountProof]) -> Question[AccountProof]:
-            def read(reply: Any) -> Any:
-                try:
-                    return question.read(reply)
-                except InvalidProof:
-                    sent[place] += 1
-                    raise
-
-            return replace(question, read=read)
-
-        answers = self.ask(beside, [counted(place, questions.proof(one)) for place, one in enumerate(wanted)])[1]
-        return [
-            UnverifiedProof.of(answer)
-            if isinstance(answer, InvalidReply) and sent[place] == len(self._nodes.all)
-            else answer
-            for place, answer in enumerate(answers)
-        ]
+        return self.ask(beside, [questions.proof(request) for request in wanted])[1]
 
     def logs(self, address: str, topics: Sequence[Topic], first: int, last: int) -> list[Log]:
         """Return the logs of one contract in a range of blocks, as `questions.logs` does."""

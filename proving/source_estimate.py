@@ -551,7 +551,7 @@ def _sample(inquiry: Inquiry, selected: Selected, proofs: _Proofs) -> _Tries | R
             continue
         if isinstance(answer, UnverifiedProof):
             # As are these: a node that lies is asked again for some minutes.
-            waits.append(f"No node of {source.label} serves usable proofs at block {request.block_number}. {answer}")
+            waits.append(str(answer))
         elif isinstance(answer, NodeUnavailable):
             raise answer
         elif isinstance(answer, RpcRefused) and not answer.may_pass:

@@ -160,7 +160,7 @@ def _proofs(
             failed[key] = NodeUnavailable(sentence) if answer.may_pass else ProofRefused(sentence)
             continue
         if isinstance(answer, UnverifiedProof):
-            failed[key] = ProofRefused(str(answer))
+            failed[key] = ProofRefused(f"{'; '.join(answer.reasons)}.")
             continue
         if isinstance(answer, ChainError):
             failed[key] = answer
