@@ -16,10 +16,10 @@ from typing import Any, Generic, TypeVar
 from prometheus_client import Counter, Histogram
 
 from chains import bounded_http
-from chains.batches import BATCH_SIZE, BatchRefused, Division, ReplyTooLong, Request, Results, TimedOut
 from chains.bounded_http import Failed, Post, TooLong
 from chains.chains_file import Chain
 from chains.encoding import read_quantity
+from chains.node_batches import BATCH_SIZE, BatchRefused, Division, NodeTimedOut, ReplyTooLong, Request, Results
 from chains.node_errors import (
     FINAL,
     BadStatus,
@@ -105,7 +105,7 @@ class Question(Generic[Answer_co]):
 
 def without_answer(host: str, failed: Failed) -> NodeUnavailable:
     """Return what is wrong with a node that gave no usable HTTP answer."""
-    kinds: dict[type[Failed], type[NodeUnavailable]] = {TooLong: ReplyTooLong, bounded_http.TimedOut: TimedOut}
+    kinds: dict[type[Failed], type[NodeUnavailable]] = {TooLong: ReplyTooLong, bounded_http.TimedOut: NodeTimedOut}
     return kinds.get(type(failed), NodeUnavailable)(f"{host} {failed}")
 
 

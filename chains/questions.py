@@ -10,10 +10,10 @@ from typing import Any, Literal, TypeVar
 
 from eth_utils.crypto import keccak
 
-from chains.batches import Request
 from chains.chains_file import Chain
 from chains.encoding import HISTORY_CONTRACT, hex_data, history_slot, read_data, read_list, read_object, read_quantity
 from chains.header import Header, InvalidHeader, UnknownLayout
+from chains.node_batches import Request
 from chains.node_errors import OtherAccounts, RpcRefused, UnreadableHeader
 from chains.nodes import Question
 from chains.trie import EMPTY_TRIE_ROOT, Account, InvalidProof, OtherAccountForm, verify_account, verify_slot

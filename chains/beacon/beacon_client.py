@@ -12,13 +12,13 @@ from http import HTTPStatus
 from typing import Any, TypeVar
 
 from chains import bounded_http
-from chains.batches import Request
 from chains.beacon import blocks, ssz
 from chains.beacon.blocks import BeaconHeader, ExecutionBranch
 from chains.beacon.era_files import MOST_BLOCK
 from chains.beacon.jumps import Anchor, BeaconChain
 from chains.chains_file import Chain
 from chains.encoding import hex_data, read_data, read_list, read_object
+from chains.node_batches import Request
 from chains.node_errors import BadStatus, LimitsRequests, NodeUnavailable, RpcRefused
 from chains.nodes import count_exchange, has_too_many_values, without_answer
 

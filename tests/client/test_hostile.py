@@ -4,21 +4,10 @@ import asyncio
 import time
 
 import pytest
-from eth_utils.crypto import keccak
 
-from batch_query_client import (
-    AsyncBatchQueryService,
-    BatchQueryService,
-    InvalidBundle,
-    Patience,
-    Unavailable,
-    trie_proof,
-    verify_bundle_by_nodes,
-)
-from tests.chains import tries
+from batch_query_client import AsyncBatchQueryService, BatchQueryService, Patience, Unavailable, verify_bundle_by_nodes
 from tests.chains.hostile_node import DRIPS, FLOODS, LIES, hostile_node
 from tests.client.forged_bundles import OLDER
-from tests.contracts.tries import hex_prefix
 
 pytestmark = pytest.mark.outside
 
@@ -57,37 +46,6 @@ def test_so_it_does_for_callers_that_do_not_block(name):
 
     with hostile_node(WORST[name], chain_id=None) as url, pytest.raises(Unavailable, match=r"^127\.0\.0\.1:\d+ "):
         asyncio.run(submit(url))
-
-
-# The same nodes that the service and the registry refuse.
-
-
-@pytest.mark.parametrize(("nodes", "fault"), tries.MALFORMED)
-def test_a_node_that_no_trie_has_proves_nothing(nodes, fault):
-    root, encoded = tries.chained(*nodes)
-    with pytest.raises(InvalidBundle):
-        trie_proof.slot(root, bytes(32), encoded)
-
-
-@pytest.mark.parametrize("content", [b"\x00", b"\x80", b"\x82\x00\x07", b"\xa1" + b"\1" * 33, b"\xc1\x07", b""])
-@pytest.mark.parametrize("asked", [0, 1], ids=["itself", "another"])
-def test_a_malformed_leaf_of_a_slot_shows_neither_its_value_nor_that_another_is_empty(content, asked):
-    root, nodes = tries.chained([tries.GOOD_LEAF[0], content])
-    with pytest.raises(InvalidBundle):
-        trie_proof.slot(root, asked.to_bytes(32), nodes)
-
-
-@pytest.mark.parametrize("fields", tries.MALFORMED_ACCOUNTS)
-@pytest.mark.parametrize("asked", [bytes(20), b"\1" * 20], ids=["itself", "another"])
-def test_a_malformed_account_shows_neither_itself_nor_that_another_does_not_exist(fields, asked):
-    root, nodes = tries.chained([hex_prefix(keccak(bytes(20)).hex(), leaf=True), fields])
-    with pytest.raises(InvalidBundle):
-        trie_proof.account(root, asked, nodes)
-
-
-def test_a_leaf_of_another_key_shows_that_a_slot_is_empty():
-    root, nodes = tries.chained(tries.GOOD_LEAF)
-    assert (trie_proof.slot(root, bytes(32), nodes)[-1], any(trie_proof.slot(root, b"\1" * 32, nodes))) == (7, False)
 
 
 def test_no_url_comes_into_a_log(caplog):

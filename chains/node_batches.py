@@ -35,13 +35,13 @@ class ReplyTooLong(InvalidReply):
     kind = "too_long"
 
 
-class TimedOut(NodeUnavailable):
+class NodeTimedOut(NodeUnavailable):
     """The node did not answer in time."""
 
     kind = "timed_out"
 
 
-class Batch(NamedTuple):
+class RequestBatch(NamedTuple):
     """Requests, by their indexes, that go to a node together."""
 
     indexes: Sequence[int]
@@ -59,7 +59,7 @@ class Division:
         """`limit` is how many requests the node takes in a batch, as far as is known."""
         self.unanswered: dict[int, NodeUnavailable] = {}
         """Requests that failed alone, and why."""
-        self._waiting = [Batch(indexes) for indexes in _by_weight(requests)]
+        self._waiting = [RequestBatch(indexes) for indexes in _by_weight(requests)]
         self._limit = limit
         self._is_answering = False
         self._failures = 0
@@ -86,16 +86,18 @@ class Division:
         is_clear = self._signs > 1 and not self.unanswered
         return self._most_answered if is_clear and self._most_answered else None
 
-    def next_wave(self) -> list[Batch]:
+    def next_wave(self) -> list[RequestBatch]:
         """Return batches to send at the same time; none if nothing waits."""
-        pieces = [Batch(piece, batch.has_hung) for batch in self._waiting for piece in _pieces(batch, self._limit)]
+        pieces = [
+            RequestBatch(piece, batch.has_hung) for batch in self._waiting for piece in _pieces(batch, self._limit)
+        ]
         # What failed comes last, whatever it is that takes so long.
         wave, self._waiting = pieces[:_AT_ONCE], pieces[_AT_ONCE:]
         self._failure = self._batch_failure = None
         self._has_answered = False
         return wave
 
-    def take(self, batch: Batch, outcome: Results | NodeUnavailable) -> Iterator[tuple[int, Any]]:
+    def take(self, batch: RequestBatch, outcome: Results | NodeUnavailable) -> Iterator[tuple[int, Any]]:
         """Yield the answers in what came of a batch. What has none waits again, in smaller batches."""
         if not isinstance(outcome, NodeUnavailable):
             yield from self._take_results(batch, outcome)
@@ -107,7 +109,7 @@ class Division:
             # It may count the requests in a batch.
             self._limit = min(self._limit, len(batch.indexes) // 2)
             self._limited = outcome
-        elif isinstance(outcome, TimedOut):
+        elif isinstance(outcome, NodeTimedOut):
             self._failure = outcome
             self._divide(batch.indexes, 1 if batch.has_hung else None, has_hung=True)
         elif isinstance(outcome, BatchRefused | ReplyTooLong):
@@ -129,7 +131,7 @@ class Division:
         if not self._waiting and self.unanswered and not self._is_answering:
             raise next(iter(self.unanswered.values()))
 
-    def _take_results(self, batch: Batch, results: Results) -> Iterator[tuple[int, Any]]:
+    def _take_results(self, batch: RequestBatch, results: Results) -> Iterator[tuple[int, Any]]:
         refused: list[int] = []
         for index, result in zip(batch.indexes, results, strict=True):
             if isinstance(result, BatchRefused):
@@ -155,15 +157,15 @@ class Division:
         # Two requests that come alone tell whether the node answers any: one may be at fault itself.
         self._batch_failure = failure
         self._divide(indexes[1:-1])
-        self._waiting[:0] = [Batch(indexes[:1]), Batch(indexes[-1:])]
+        self._waiting[:0] = [RequestBatch(indexes[:1]), RequestBatch(indexes[-1:])]
 
     def _divide(self, indexes: Sequence[int], size: int | None = None, *, has_hung: bool = False) -> None:
         """Let the requests wait in batches of `size`, by default in halves."""
-        pieces = _pieces(Batch(indexes), size or max(1, -(-len(indexes) // 2)))
-        self._waiting += [Batch(piece, has_hung) for piece in pieces]
+        pieces = _pieces(RequestBatch(indexes), size or max(1, -(-len(indexes) // 2)))
+        self._waiting += [RequestBatch(piece, has_hung) for piece in pieces]
 
 
-def _pieces(batch: Batch, size: int) -> list[Sequence[int]]:
+def _pieces(batch: RequestBatch, size: int) -> list[Sequence[int]]:
     return [batch.indexes[start : start + size] for start in range(0, len(batch.indexes), size)]
 
 

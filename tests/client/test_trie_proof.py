@@ -1,0 +1,36 @@
+"""Refusals of the client's own walk of a proof: of the same nodes that the service and the registry refuse."""
+
+import pytest
+from eth_utils.crypto import keccak
+
+from batch_query_client import InvalidBundle, trie_proof
+from tests.chains import tries
+from tests.contracts.tries import hex_prefix
+
+
+@pytest.mark.parametrize(("nodes", "fault"), tries.MALFORMED)
+def test_a_node_that_no_trie_has_proves_nothing(nodes, fault):
+    root, encoded = tries.chained(*nodes)
+    with pytest.raises(InvalidBundle):
+        trie_proof.slot(root, bytes(32), encoded)
+
+
+@pytest.mark.parametrize("content", [b"\x00", b"\x80", b"\x82\x00\x07", b"\xa1" + b"\1" * 33, b"\xc1\x07", b""])
+@pytest.mark.parametrize("asked", [0, 1], ids=["itself", "another"])
+def test_a_malformed_leaf_of_a_slot_shows_neither_its_value_nor_that_another_is_empty(content, asked):
+    root, nodes = tries.chained([tries.GOOD_LEAF[0], content])
+    with pytest.raises(InvalidBundle):
+        trie_proof.slot(root, asked.to_bytes(32), nodes)
+
+
+@pytest.mark.parametrize("fields", tries.MALFORMED_ACCOUNTS)
+@pytest.mark.parametrize("asked", [bytes(20), b"\1" * 20], ids=["itself", "another"])
+def test_a_malformed_account_shows_neither_itself_nor_that_another_does_not_exist(fields, asked):
+    root, nodes = tries.chained([hex_prefix(keccak(bytes(20)).hex(), leaf=True), fields])
+    with pytest.raises(InvalidBundle):
+        trie_proof.account(root, asked, nodes)
+
+
+def test_a_leaf_of_another_key_shows_that_a_slot_is_empty():
+    root, nodes = tries.chained(tries.GOOD_LEAF)
+    assert (trie_proof.slot(root, bytes(32), nodes)[-1], any(trie_proof.slot(root, b"\1" * 32, nodes))) == (7, False)
