@@ -43,11 +43,13 @@ class Post:
     total_seconds: float
     """For everything: the name, the connection, the headers and the content."""
     read_statuses: Collection[int] | None = None
-    """The content of other answers is not read. None: it always is."""
+    """The content of other answers is not read, but for `peeked_bytes`. None: it always is."""
     method: Literal["POST", "GET"] = "POST"
     """A GET has an empty body."""
     headers: Mapping[str, str] = field(default_factory=dict)
     """Further headers, or other values of those that are sent always."""
+    peeked_bytes: int = 0
+    """The most that is read of an answer with another status."""
 
 
 @dataclass(frozen=True)
@@ -117,7 +119,7 @@ async def _answer(session: "aiohttp.ClientSession", request: Post) -> Answer:
         allow_redirects=False,
     ) as response:
         if request.read_statuses is not None and response.status not in request.read_statuses:
-            return Answer(response.status, b"")
+            return Answer(response.status, await response.content.read(request.peeked_bytes))
         if response.headers.get("Content-Encoding", "identity").lower() != "identity":
             raise Failed("answered in an encoding that it was not asked for")
         async for part in response.content.iter_any():

@@ -15,6 +15,12 @@ _SLOTS_PER_REQUEST = 20
 _AT_ONCE = 4
 # Failed waves after which a node isn't asked again: all that is asked in the same list waits for one that hangs.
 _MAX_FAILURES, _MAX_FAILURES_IF_IT_ANSWERS = 2, 4
+# Pauses in which a node that answers a part of what it is asked in a second answers the rest.
+_MAX_PAUSES = 8
+# Failed batches that tell a limit of their size; one may be an accident. Where the node names the size, one will do.
+_CLEAR_SIGNS = 3
+# A limit of requests in a second makes batches no smaller.
+_LEAST_BY_RATE = 5
 
 Request = tuple[str, list[Any]]
 """A method and its parameters, as JSON has them."""
@@ -27,6 +33,10 @@ class BatchRefused(NodeUnavailable):
     """The node gave no answer to a request, or to any, because of the batch that it came in."""
 
     kind = "too_long"
+    is_sure = False
+    """True if the node's words name the batch."""
+    refusal: RpcRefused | None = None
+    """The node's refusal of the request, which may hold where it comes alone as well."""
 
 
 class ReplyTooLong(InvalidReply):
@@ -61,30 +71,44 @@ class Division:
         """Requests that failed alone, and why."""
         self._waiting = [RequestBatch(indexes) for indexes in _by_weight(requests)]
         self._limit = limit
+        self._is_limited = False
         self._is_answering = False
         self._failures = 0
+        self._pauses = 0
         self._signs = 0
-        """Signs that batches are too large: one alone may be an accident."""
-        self._most_answered = 0
-        """The largest number of requests that were answered in one batch."""
+        """Signs that batches are too large."""
+        self._answered = 0
+        """The size of the largest batch in which each request was answered."""
+        self._failed = BATCH_SIZE + 1
+        """The size of the smallest batch that failed."""
+        self.needs_pause = False
+        """Whether the node answered a part of a batch, and limits requests for a moment."""
+        self._hung: NodeUnavailable | None = None
         self._failure: NodeUnavailable | None = None
-        """The last failure of this wave that may be the node's, and not that of a batch."""
-        self._batch_failure: NodeUnavailable | None = None
+        """The last failures of this wave: of what took its time, and of what was answered at once."""
         self._has_answered = False
         """Whether anything was answered in this wave."""
-        self._limited: LimitsRequests | None = None
+        self._limits: LimitsRequests | None = None
 
     @property
     def has_failed(self) -> bool:
         return self._failures > 0
 
+    def pause(self) -> bool:
+        """Return whether to pause before the next wave, and count it."""
+        self._pauses += self.needs_pause
+        return self.needs_pause
+
     @property
     def learned_limit(self) -> int | None:
-        """Return how many requests the node takes in a batch; None where nothing was learned."""
-        if self._limited:
+        """Return how many requests the node takes in a batch; None where nothing was learned.
+
+        If batches of one size fail and are answered, a request is at fault and not the size.
+        """
+        if self._is_limited:
             return self._limit
-        is_clear = self._signs > 1 and not self.unanswered
-        return self._most_answered if is_clear and self._most_answered else None
+        is_clear = self._signs >= _CLEAR_SIGNS and 0 < self._answered < self._failed
+        return self._answered if is_clear else None
 
     def next_wave(self) -> list[RequestBatch]:
         """Return batches to send at the same time; none if nothing waits."""
@@ -93,71 +117,84 @@ class Division:
         ]
         # What failed comes last, whatever it is that takes so long.
         wave, self._waiting = pieces[:_AT_ONCE], pieces[_AT_ONCE:]
-        self._failure = self._batch_failure = None
-        self._has_answered = False
+        self._hung = self._failure = None
+        self._has_answered = self.needs_pause = False
         return wave
 
     def take(self, batch: RequestBatch, outcome: Results | NodeUnavailable) -> Iterator[tuple[int, Any]]:
         """Yield the answers in what came of a batch. What has none waits again, in smaller batches."""
         if not isinstance(outcome, NodeUnavailable):
-            yield from self._take_results(batch, outcome)
-        elif len(batch.indexes) == 1:
-            self.unanswered[batch.indexes[0]] = outcome
-            if not isinstance(outcome, ReplyTooLong | LimitsRequests):
-                self._failure = outcome
-        elif isinstance(outcome, LimitsRequests):
-            # It may count the requests in a batch.
-            self._limit = min(self._limit, len(batch.indexes) // 2)
-            self._limited = outcome
+            yield from self._take_results(batch.indexes, outcome)
         elif isinstance(outcome, NodeTimedOut):
-            self._failure = outcome
-            self._divide(batch.indexes, 1 if batch.has_hung else None, has_hung=True)
-        elif isinstance(outcome, BatchRefused | ReplyTooLong):
-            self._signs += 2
-            if isinstance(outcome, BatchRefused):
-                self._limit = min(self._limit, -(-len(batch.indexes) // 2))
-            self._divide(batch.indexes)
+            self._hung = outcome
+            self._take_failure(batch.indexes, outcome, size=1 if batch.has_hung else None)
+        elif isinstance(outcome, LimitsRequests) and len(batch.indexes) > 1:
+            # It may count the requests in a batch.
+            self._limits = outcome
+            self._be_limited(len(batch.indexes) // 2)
         else:
             self._take_failure(batch.indexes, outcome)
 
     def end_wave(self) -> None:
         """Raise `NodeUnavailable` if the node wants fewer requests, or if it is of no use to go on."""
-        failure = self._failure or (None if self._has_answered else self._batch_failure)
+        failure = self._hung or (None if self._has_answered else self._failure)
         self._failures += failure is not None
-        if self._limited:
-            raise self._limited
+        if self._limits:
+            raise self._limits
         if failure and self._failures >= (_MAX_FAILURES_IF_IT_ANSWERS if self._is_answering else _MAX_FAILURES):
             raise failure
         if not self._waiting and self.unanswered and not self._is_answering:
             raise next(iter(self.unanswered.values()))
 
-    def _take_results(self, batch: RequestBatch, results: Results) -> Iterator[tuple[int, Any]]:
-        refused: list[int] = []
-        for index, result in zip(batch.indexes, results, strict=True):
-            if isinstance(result, BatchRefused):
-                refused.append(index)
-            else:
-                yield index, result
-        self._has_answered = self._has_answered or len(refused) < len(results)
-        self._is_answering = self._is_answering or self._has_answered
-        # A request that is refused alone as well tells nothing of its batch.
-        answered = sum(not isinstance(result, RpcRefused | BatchRefused) for result in results)
-        self._most_answered = max(self._most_answered, answered)
-        if refused:
-            self._signs += 2 * (len(refused) > answered)
-            self._divide(refused)
+    def _take_results(self, indexes: Sequence[int], results: Results) -> Iterator[tuple[int, Any]]:
+        answers = dict(zip(indexes, results, strict=True))
+        again = [index for index, answer in answers.items() if isinstance(answer, BatchRefused)]
+        limited = [index for index, answer in answers.items() if isinstance(answer, LimitsRequests)]
+        if len(limited) == len(answers) or self._pauses == _MAX_PAUSES:
+            limited = []
+        for index in answers.keys() - {*again, *limited}:
+            yield index, answers[index]
+        if len(again) + len(limited) < len(answers):
+            self._has_answered = self._is_answering = True
+        if all(not isinstance(answer, RpcRefused | NodeUnavailable) for answer in results):
+            self._answered = max(self._answered, len(answers))
+        if limited:
+            self.needs_pause = True
+            self._be_limited(len(answers) - len(limited))
+            self._divide(limited, len(limited))
+        if again:
+            self._note_failed(len(answers), is_sure=any(getattr(answers[index], "is_sure", False) for index in again))
+            self._divide(again)
 
-    def _take_failure(self, indexes: Sequence[int], failure: NodeUnavailable) -> None:
-        self._signs += 1
-        if self._most_answered <= 1:
-            self._limit = min(self._limit, -(-len(indexes) // 2))
-        if self._batch_failure:
-            self._divide(indexes)
+    def _take_failure(self, indexes: Sequence[int], failure: NodeUnavailable, size: int | None = None) -> None:
+        """Divide a batch of which nothing came, or give its only request up."""
+        is_of_size = isinstance(failure, BatchRefused | ReplyTooLong)
+        if len(indexes) == 1:
+            self.unanswered[indexes[0]] = failure
+            if not isinstance(failure, ReplyTooLong | LimitsRequests):
+                self._failure = failure
             return
-        # Two requests that come alone tell whether the node answers any: one may be at fault itself.
-        self._batch_failure = failure
-        self._divide(indexes[1:-1])
-        self._waiting[:0] = [RequestBatch(indexes[:1]), RequestBatch(indexes[-1:])]
+        if isinstance(failure, NodeTimedOut):
+            self._divide(indexes, size, has_hung=True)
+            return
+        self._note_failed(len(indexes), is_sure=is_of_size)
+        if isinstance(failure, BatchRefused) or self._answered <= 1:
+            self._limit = min(self._limit, -(-len(indexes) // 2))
+        if not is_of_size and not self._failure:
+            # Two requests that come alone tell whether the node answers any: one may be at fault itself.
+            self._waiting[:0] = [RequestBatch(indexes[:1]), RequestBatch(indexes[-1:])]
+            indexes = indexes[1:-1]
+        self._failure = self._failure if is_of_size else failure
+        self._divide(indexes)
+
+    def _note_failed(self, size: int, *, is_sure: bool) -> None:
+        self._signs += _CLEAR_SIGNS if is_sure else 1
+        self._failed = min(self._failed, size)
+
+    def _be_limited(self, size: int) -> None:
+        if size >= _LEAST_BY_RATE:
+            self._is_limited = True
+            self._limit = min(self._limit, size)
 
     def _divide(self, indexes: Sequence[int], size: int | None = None, *, has_hung: bool = False) -> None:
         """Let the requests wait in batches of `size`, by default in halves."""

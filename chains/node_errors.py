@@ -9,6 +9,8 @@ from urllib.parse import unquote, urlsplit
 
 from chains.encoding import read_data
 
+_NUMBERS = re.compile(r"(?i)\[redacted\]|0x[0-9a-f]*|[0-9a-f-]*\d[0-9a-f-]*")
+
 
 class ChainError(Exception):
     """Something went wrong with a chain. Its text is one plain sentence for users, without any words of a node."""
@@ -80,6 +82,10 @@ class RpcRefused(ChainError):
         self.message = message
         self.data = data
         super().__init__(f"The node refused ({code}).")
+
+    def is_like(self, other: "RpcRefused") -> bool:
+        """Return whether a node said the same of another request, whatever numbers and identifiers are in its words."""
+        return _NUMBERS.sub("", self.message) == _NUMBERS.sub("", other.message)
 
     def about(self, request: str) -> str:
         """Say who refused a request, and why: a sentence."""
@@ -160,49 +166,49 @@ _TRANSACTION_REFUSALS: tuple[tuple[type[RpcRefused], re.Pattern[str]], ...] = (
         ),
     ),
 )
-# Each as it stands in a sentence after the node's name, most telling first. A quota is told in any order of words.
-_SPENT = (
-    r"exceed|reach|surpass|exhaust|\bhit\b|higher than|more than|\bover\b|(run|ran|running|are|is) out|\bout of\b"
-    r"|not enough|insufficient|deplet|used up|no more"
+# Limits of our requests that no other words make doubtful, and others that some do.
+_RATE = re.compile(
+    r"(?i)rate.?limit|too many (\w+ )?(requests|connections|calls)\b(?! in)|request limit|throttl"
+    r"|(requests?|calls?) per (second|minute|hour|day)|compute units?"
 )
-_LIMITS: tuple[tuple[str, re.Pattern[str]], ...] = (
-    (
-        "limits our requests",
-        re.compile(r"(?i)rate.?limit|too many requests|request limit|requests per second|compute units|throttl"),
-    ),
-    (
-        "limits our requests by a quota or plan",
-        re.compile(
-            rf"(?is)(?=.*({_SPENT}))(?=.*(quota|credits?\b|capacity|\bplan\b|\btier\b|usage|subscription|allowance"
-            r"|\b(month|dai)ly|\bcap\b|\bCUP?s?\b|\bCUPS\b))"
-            r"|payment required|(requests?|credits|calls) (are |is )?limited to|limits? for your (current )?plan"
-            r"|upgrade.{0,40}\b(plan|tier|account|subscription|capacity)|\bcapacity exceeded"
-        ),
-    ),
-    (
-        "limits our requests",
-        re.compile(
-            rf"(?is)(?=.*({_SPENT}))(?=.*(\brequests?\b|\bcalls?\b|\bqps\b|\brps\b|throughput|bandwidth))"
-            r"|\b(request|call)s? (rate|count)\b"
-        ),
-    ),
-    (
-        "limits our requests, because it has too much load",
-        re.compile(
-            r"(?i)overload|too (much load|busy)|\b(is|server|node) busy|(high|heavy|maximum) (load|traffic|demand)"
-            r"|slow down|(retry|try again|come back) (later|in)\b|over capacity|service (temporarily )?unavailable"
-            r"|resource.?exhausted"
-        ),
-    ),
+_LIKELY_RATE = re.compile(
+    r"(?i)\b(requests?|calls?|connections?|project ID)\b.{0,30}\b(limit|count|rate|number)\b|^\W*limit exceeded"
+    r"|rate exceeded|limited to \d+|\d+ ?(/|per|an?) ?(s|secs?|seconds?|m|mins?|minutes?|hours?|days?)\b"
+    r"|\b[qrt]ps\b|(number|amount) of (requests|calls)|(throughput|bandwidth).{0,20}(limit|exceed)"
+    r"|(limit|exceed|surpass).{0,30}(throughput|bandwidth)|in.?flight|queue.{0,12}\bfull"
 )
-_LIMIT_CODES = {402, 429, -32005, -32029}
+# Quotas and plans, in any order of words: spent ones, and what a plan does not include.
+_QUOTA = (
+    r"(?is)(?=.*(\bquotas?\b|\bcredits?\b|capacity|\bplans?\b|\btiers?\b|usage|subscription|allowance|\bCUPS\b"
+    r"|\b(month|dai|week|hour)ly|\b(day|month)'s|\bCUP?s?\b))"
+)
+_SPENT = re.compile(
+    rf"{_QUOTA}(?=.*(exceed|\breach(ed|ing)?\b|surpass|exhaust|\bhit\b|higher than|\b(run|ran|running|is|are) out"
+    r"|\bout of\b|not enough|insufficient|deplet|\bused (up|all)|\bno\b.*\b(more|left)\b|expired))"
+    r"|payment required|(chain|network) .*not available on|credits limited to"
+)
+_PLAN = re.compile(rf"{_QUOTA}(?=.*(limit|\bonly\b))|upgrade.{{0,40}}\b(plan|tier|account|subscription)")
+_PRICE = re.compile(r"(?i)\bgas\b|\bfees?\b|\bfunds\b|\bnonce\b|\bpool\b|txpool|configured cap")
+_LOAD = re.compile(
+    r"(?i)overload|too (much load|busy)|\b(is|server|node) (too )?busy|(high|heavy|maximum) (load|traffic|demand)"
+    r"|slow down|\btry (again|later)|\bretry (later|in)\b|please retry|come back later|over capacity|at this time"
+    r"|service (temporarily )?unavailable|resource.?exhausted|unable to rent|back.?pressure"
+)
+_HTTP_LIMIT_CODES = {402, 429}
+_LIMIT_CODES = {-32005, -32029}
 # One request or transaction that asks for too much; or something that no pause brings.
 _OF_ONE_REQUEST = re.compile(
     r"(?i)\bgas\b|gas.?limit|\bfees?\b|\bfunds\b|\bbalance\b|\bnonce\b|\btxs?\b|txpool|transaction|\bpool\b"
-    r"|account limit|\bbatch|\branges?\b|\bresults?\b|\blogs?\b|too (large|big|long)|oversized|\bsize\b|depth"
-    r"|configured cap|not (found|supported|included|available|allowed)|in progress|syncing|archive|archival"
+    r"|account limit\b|\bbatch|\branges?\b|\bresults?\b|\blogs?\b|too (large|big|long)|oversized|\bsize\b|depth"
+    r"|configured cap|not (found|supported|included|available|allowed)|in progress|syncing|archiv|\bblocks\b|lookback"
+    r"|storage keys"
 )
-_SURELY_OF_ONE_REQUEST = re.compile(r"(?i)\bbatch")
+_LIMIT_OF_TIME = re.compile(r"(?i)time.?out|timed out|deadline|time limit")
+_NAMES_BATCH = re.compile(r"(?i)\bbatch")
+_BATCH = re.compile(
+    rf"{_NAMES_BATCH.pattern}|too many (calls|requests) in"
+    r"|(response|payload|body|entity|request size|content)\b.*\b(too (large|big|long)|limit|exceed)"
+)
 
 
 class Cause(StrEnum):
@@ -220,13 +226,14 @@ _CAUSES: tuple[tuple[Cause, re.Pattern[str]], ...] = (
     (
         Cause.STATE,
         re.compile(
-            r"(?is)missing trie node|prun|archive|archival|histor.*(unavailable|not |no )|no historical"
+            r"(?is)missing trie node|prun|archiv|histor.*(unavailable|not |no )|no historical"
+            r"|unknown state|first available|too old|most recent|within \d+ blocks|lookback|unsupported block"
             r"|states?\b.*(unavailable|not (available|found|exist))|no state available|proof window"
             r"|(header|block|resource)\b.*not (be )?(found|available)|(unknown|could not find) block"
             r"|block is out of range|(state|node) is missing|MissingTrieNode|cleaned up"
         ),
     ),
-    (Cause.ACCOUNT, re.compile(r"(?i)account (was )?not found|no such account|account .*does not exist")),
+    (Cause.ACCOUNT, re.compile(r"(?i)account\b.{0,60}(not found|n't exist|not exist)|no (such )?account|find account")),
     (
         Cause.METHOD,
         re.compile(
@@ -234,18 +241,13 @@ _CAUSES: tuple[tuple[Cause, re.Pattern[str]], ...] = (
             r"|whitelist|no backends? available"
         ),
     ),
-    (Cause.TIME, re.compile(r"(?i)time(d)?[ -]?out|deadline exceeded|took too long")),
+    (Cause.TIME, re.compile(r"(?i)time(d)?[ -]?out|deadline|time limit|took too long")),
     (
         Cause.DEFECT,
         re.compile(
             r"(?i)internal (server |json-?rpc )?error|hash sort|hash mismatch|mismatch in expected|panic|crashed"
         ),
     ),
-)
-# Refusals that tell of a batch instead of the request that has them: it may be answered when it is asked alone.
-_BATCH = re.compile(
-    r"(?i)\bbatch|(response|payload|body|entity|request size|content)\b.*\b(too (large|big|long)|limit|exceed)"
-    r"|timed? ?out|deadline exceeded|too many (calls|requests) in"
 )
 _REVERT = re.compile(r"(?i)\brevert")
 _REVERT_CODE = 3
@@ -254,10 +256,24 @@ _MAX_SEARCHED = 300
 _MAX_CODE = 1 << 31  # Others would be as long as the node likes.
 
 
-def concerns_batch(error: Mapping[str, Any]) -> bool:
-    """Return whether a JSON-RPC error may be about the batch in which a request came, and not about the request."""
-    words = str(error.get("message", ""))[:_MAX_SEARCHED]
+def names_batch(error: Mapping[str, Any]) -> bool:
+    """Return whether a JSON-RPC error names the batch in which a request came: alone it may be answered."""
+    words = words_of(error)
     return bool(_BATCH.search(words)) and not _REVERT.search(words)
+
+
+def words_of(reply: Any) -> str:
+    """Return the words of an error in whatever form it comes: an object, objects in a list or in each other, a text."""
+    match reply:
+        case str():
+            return reply[:_MAX_SEARCHED]
+        case [first, *_]:
+            return words_of(first)
+        case {"error": error}:
+            return words_of(error)
+        case {"message": str(words)}:
+            return words[:_MAX_SEARCHED]
+    return ""
 
 
 def read_refusal(host: str, method: str, error: Mapping[str, Any] | str, secrets: Iterable[str] = ()) -> RpcRefused:
@@ -266,8 +282,7 @@ def read_refusal(host: str, method: str, error: Mapping[str, Any] | str, secrets
     Raises `NodeUnavailable` for what merely means "later".
     """
     error = {"message": error} if isinstance(error, str) else error
-    code = error.get("code")
-    code = code if type(code) is int and abs(code) <= _MAX_CODE else 0
+    code = _code(error.get("code"))
     said = str(error.get("message", ""))[:_MAX_SEARCHED]
     message = plain(error.get("message", ""), secrets)
     refusal = _typed(code, method, said, message, error.get("data"))
@@ -275,9 +290,21 @@ def read_refusal(host: str, method: str, error: Mapping[str, Any] | str, secrets
     if type(refusal) is RpcRefused:
         if limit := limit_told(host, f"{said} {_details(error)}", code):
             raise limit
-        refusal.cause = next((cause for cause, words in _CAUSES if words.search(said)), None)
+        refusal.cause = cause_told(said)
     refusal.host = host
     return refusal
+
+
+def cause_told(words: str) -> Cause | None:
+    """Return the cause of a refusal that a node's words tell."""
+    return next((cause for cause, pattern in _CAUSES if pattern.search(words)), None)
+
+
+def _code(code: Any) -> int:
+    """Return the code of an error, which some nodes write as a text; 0 where it is none."""
+    if isinstance(code, str) and re.fullmatch(r"-?\d{1,9}", code, re.ASCII):
+        return int(code)
+    return int(code) if type(code) in {int, float} and abs(code) <= _MAX_CODE else 0
 
 
 def _typed(code: int, method: str, said: str, message: str, data: Any) -> RpcRefused:
@@ -294,21 +321,24 @@ def _typed(code: int, method: str, said: str, message: str, data: Any) -> RpcRef
 
 def limit_told(host: str, said: str, code: int = 0) -> LimitsRequests | None:
     """Return the limit that a node's words or its code tell, or None: of our requests, a plan, or its load."""
-    if _SURELY_OF_ONE_REQUEST.search(said):
+    if _NAMES_BATCH.search(said):
         return None
-    rate, *others = _LIMITS
     is_of_one = _OF_ONE_REQUEST.search(said) is not None
-    for sentence, words in [rate] if is_of_one else [rate, *others]:
-        if words.search(said):
-            return LimitsRequests(f"{host} {sentence}")
-    return LimitsRequests(f"{host} {rate[0]}") if code in _LIMIT_CODES and not is_of_one else None
+    if _RATE.search(said):
+        return LimitsRequests(f"{host} limits our requests")
+    if (_SPENT.search(said) and not _PRICE.search(said)) or (_PLAN.search(said) and not is_of_one):
+        return LimitsRequests(f"{host} limits our requests by a quota or plan")
+    if _LIKELY_RATE.search(said) and not is_of_one and not _LIMIT_OF_TIME.search(said):
+        return LimitsRequests(f"{host} limits our requests")
+    if _LOAD.search(said):
+        return LimitsRequests(f"{host} limits our requests, because it has too much load")
+    is_limit = code in _HTTP_LIMIT_CODES or (code in _LIMIT_CODES and not is_of_one)
+    return LimitsRequests(f"{host} limits our requests") if is_limit else None
 
 
 def _details(error: Mapping[str, Any]) -> str:
     """Return the words beside an error's message: some providers tell a limit only there."""
-    data = error.get("data")
-    inner = data.get("message") if isinstance(data, Mapping) else data
-    return " ".join(words[:_MAX_SEARCHED] for words in (inner, error.get("details")) if isinstance(words, str))
+    return " ".join(str(part)[: 2 * _MAX_SEARCHED] for part in (error.get("data"), error.get("details")) if part)
 
 
 def _revert_data(data: Any) -> bytes:

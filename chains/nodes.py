@@ -23,6 +23,7 @@ from chains.node_batches import BATCH_SIZE, BatchRefused, Division, NodeTimedOut
 from chains.node_errors import (
     FINAL,
     BadStatus,
+    Cause,
     ChainError,
     InvalidReply,
     LimitsRequests,
@@ -31,10 +32,12 @@ from chains.node_errors import (
     UnreadableHeader,
     UnverifiedProof,
     WrongChain,
-    concerns_batch,
+    cause_told,
     limit_told,
+    names_batch,
     read_refusal,
     secrets_of,
+    words_of,
 )
 from chains.trie import InvalidProof
 
@@ -62,14 +65,17 @@ _REPLY_BYTES = {
 }
 # A trie is 64 nodes deep at most, and a node has 532 bytes at most, of two hexadecimal digits.
 _PROOF_BYTES = 80 * 1024
-# Some nodes send JSON-RPC errors as HTTP 400. The content of any other answer is not looked at.
+# Some nodes send JSON-RPC errors as HTTP 400. Of any other answer the beginning is looked at.
 _READ_STATUSES = {HTTPStatus.OK, HTTPStatus.BAD_REQUEST}
+_PEEKED_BYTES = 4096
 _LIMIT_STATUSES = {HTTPStatus.TOO_MANY_REQUESTS, HTTPStatus.PAYMENT_REQUIRED}
 MAX_REST_SECONDS = 60
 # How long a node's chain id counts: its URL may lead to another chain one day.
 CHAIN_CHECK_SECONDS = 30
 # How long it counts which form of a request, and how large a batch, a node takes.
 _FORM_SECONDS = 600
+# Providers count requests by the second.
+LIMIT_PAUSE_SECONDS = 1
 # For so long after all nodes have failed none is asked: one that hangs costs a whole time-out.
 FAIL_FAST_SECONDS = 3
 # Codes by which JSON-RPC refuses how something is asked, and not what: no JSON, no request, no parameters of a method.
@@ -368,6 +374,8 @@ class RpcNode:
                 for batch, outcome in zip(wave, self._exchanges(bodies, seconds), strict=True):
                     yield from division.take(batch, outcome)
                 division.end_wave()
+                if division.pause():
+                    time.sleep(LIMIT_PAUSE_SECONDS)
             yield from division.unanswered.items()
         finally:
             if (learned := division.learned_limit) is not None:
@@ -392,24 +400,30 @@ class RpcNode:
             outcome: Results | NodeUnavailable
             try:
                 outcome = self._read_reply(batch, of_batch, self._json(answer))
-                if len(batch) > 1 and self._is_refused_as_batch(batch, outcome):
-                    outcome = BatchRefused(f"{self.host} refuses a batch of {len(batch)} requests")
+                outcome = self._with_refusals_checked(batch, outcome)
             except NodeUnavailable as error:
                 # Its traceback, in a circle with this frame, would keep the replies in memory.
                 outcome = error.with_traceback(None)
             count_exchange(self._chain_id, self.host, outcome, took)
             yield outcome
 
-    def _is_refused_as_batch(self, batch: Sequence[Request], results: Results) -> bool:
-        """Return whether all requests of a batch were refused alike, and the first isn't when it is asked alone."""
-        refusals = [result for result in results if isinstance(result, RpcRefused) and not isinstance(result, FINAL)]
-        if len(refusals) < len(results) or len({refusal.code for refusal in refusals}) > 1:
-            return False
+    def _with_refusals_checked(self, batch: Sequence[Request], results: Results) -> Results:
+        """Return the results of a batch. If all are refused alike, that holds only if it does for one request alone."""
+        refusals: list[RpcRefused] = []
+        for result in results:
+            refusal = result.refusal if isinstance(result, BatchRefused) and not result.is_sure else result
+            if not isinstance(refusal, RpcRefused) or isinstance(refusal, FINAL):
+                return results
+            refusals.append(refusal)
+        if len(batch) == 1 or len({refusal.code for refusal in refusals}) > 1:
+            return results
         try:
             (alone,) = self._exchange(batch[:1])
         except NodeUnavailable:
-            return False
-        return not isinstance(alone, RpcRefused) or alone.message != refusals[0].message
+            return results
+        if isinstance(alone, RpcRefused) and alone.code == refusals[0].code and alone.is_like(refusals[0]):
+            return list(refusals)
+        return [BatchRefused(f"{self.host} refuses a batch") for _ in batch]
 
     def _post(self, batch: Sequence[Request], ids: Sequence[int], seconds: float) -> Post:
         """Return one JSON-RPC object for one request, a JSON-RPC batch for several."""
@@ -424,6 +438,7 @@ class RpcNode:
             silence_seconds=self._timeout,
             total_seconds=seconds,
             read_statuses=_READ_STATUSES,
+            peeked_bytes=_PEEKED_BYTES,
         )
 
     def _json(self, answer: bounded_http.Answer | Failed) -> Any:
@@ -432,13 +447,30 @@ class RpcNode:
         if answer.status in _LIMIT_STATUSES:
             raise LimitsRequests(f"{self.host} limits our requests (HTTP status {answer.status})")
         if answer.status not in _READ_STATUSES:
-            raise BadStatus(f"{self.host} answered with HTTP status {answer.status}")
+            return self._refusal_by_status(answer)
         if has_too_many_values(answer.content):
             raise ReplyTooLong(f"{self.host} sent more than {MAX_REPLY_VALUES} values")
         try:
             return json.loads(answer.content)
         except (ValueError, RecursionError):
             raise InvalidReply(f"{self.host} answered with something that is not JSON") from None
+
+    def _refusal_by_status(self, answer: bounded_http.Answer) -> Any:
+        """Return the JSON-RPC error that comes with an HTTP status, if it tells a cause that no pause mends.
+
+        Raises `NodeUnavailable` otherwise: a proxy's errors have the same form.
+        """
+        try:
+            reply = json.loads(answer.content)
+        except (ValueError, RecursionError):
+            reply = answer.content[:_PEEKED_BYTES].decode(errors="replace")
+        words = words_of(reply)
+        if words and (limit := limit_told(self.host, words)):
+            raise limit
+        error = reply.get("error") if isinstance(reply, dict) else None
+        if isinstance(error, dict) and cause_told(words) in {Cause.STATE, Cause.ACCOUNT, Cause.METHOD}:
+            return reply
+        raise BadStatus(f"{self.host} answered with HTTP status {answer.status}")
 
     def _read_reply(self, batch: Sequence[Request], ids: Sequence[int], reply: Any) -> Results:
         """Return for each request its result, or what is wrong with the reply to it alone.
@@ -447,18 +479,19 @@ class RpcNode:
         """
         if isinstance(reply, dict) and isinstance(reply.get("error"), dict):
             # The only reply that may lack an id: the node did not look into what it was sent.
-            if len(batch) > 1 and concerns_batch(reply["error"]):
+            if len(batch) > 1 and names_batch(reply["error"]):
                 raise BatchRefused(f"{self.host} refuses a batch of {len(batch)} requests")
             refusal = read_refusal(self.host, batch[0][0], reply["error"], secrets_of(self._url))
             if len(batch) > 1:
-                raise BatchRefused(f"{self.host} refuses a batch of {len(batch)} requests")
+                raise InvalidReply(f"{self.host} refuses a batch of {len(batch)} requests")
             if reply.get("id") is None:
                 return [refusal]
         by_id: dict[int, Any] = {}
         for one in reply if isinstance(reply, list) else [reply]:
             number = one.get("id") if isinstance(one, dict) else None
             if type(number) is not int or number not in ids or number in by_id:
-                raise InvalidReply(f"{self.host} sent a reply that belongs to no request")
+                limit = limit_told(self.host, words_of(reply))
+                raise limit or InvalidReply(f"{self.host} sent a reply that belongs to no request")
             by_id[number] = one
         is_cut = len(by_id) < len(batch) > 1
         results = [
@@ -482,13 +515,18 @@ class RpcNode:
             lacking = f"{self.host} left requests without a reply"
             return InvalidReply(lacking) if is_alone else BatchRefused(lacking)
         error = reply.get("error")
-        if isinstance(error, dict):
+        if isinstance(error, dict) and error:
             refusal = self._refusal(method, error)
-            of_batch = is_cut and isinstance(refusal, RpcRefused) and not isinstance(refusal, FINAL)
-            if of_batch or (not is_alone and concerns_batch(error)):
-                return BatchRefused(f"{self.host} refuses a batch")
+            if is_alone or isinstance(refusal, FINAL):
+                return refusal
+            is_sure = names_batch(error)
+            if is_sure or (isinstance(refusal, RpcRefused) and (is_cut or refusal.cause == Cause.TIME)):
+                of_batch = BatchRefused(f"{self.host} refuses a batch")
+                of_batch.is_sure = is_sure
+                of_batch.refusal = refusal if isinstance(refusal, RpcRefused) else None
+                return of_batch
             return refusal
-        if error is None and "result" in reply:
+        if not error and "result" in reply:
             return reply["result"]
         limit = limit_told(self.host, error) if isinstance(error, str) else None
         return limit or InvalidReply(f"{self.host} answered {method} with neither a result nor an error")

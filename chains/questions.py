@@ -306,27 +306,38 @@ def _raw_header(number: int, block_hash: bytes, fault: str) -> Question[Header |
 
 
 def _read_proof(result: Any, wanted: ProofRequest) -> AccountProof | RpcRefused:
-    result = read_object(result)
-    storage = [read_object(proof) for proof in _read_nullable_list(result.get("storageProof"))]
-    nodes, slots = _read_nodes(result.get("accountProof")), []
+    """Read and verify a proof. Raises `InvalidProof`, whatever it is that doesn't make it one."""
+    about = f"{wanted.address} at block {wanted.block_number}"
+    if not result or result == "0x":
+        raise InvalidProof(f"no proof of {about}")
     try:
+        result = read_object(result)
+        storage = [read_object(proof) for proof in _read_nullable_list(result.get("storageProof"))]
+        nodes, slots = _read_nodes(result.get("accountProof")), []
         account = verify_account(wanted.state_root, wanted.address, nodes)
         if not storage and account.storage_root == EMPTY_TRIE_ROOT:
             # Besu and ethrex leave out the slots of an account that does not exist: its own proof shows that all are 0.
             storage = [{"key": hex(slot)} for slot in wanted.slots]
-        if [read_quantity(proof.get("key")) for proof in storage] != list(wanted.slots):
-            raise ValueError("storage proofs for other slots than were asked for")
+        if [_read_key(proof.get("key")) for proof in storage] != list(wanted.slots):
+            raise ValueError("It has storage proofs for other slots than were asked for.")  # noqa: TRY301 - as others.
         for slot, proof in zip(wanted.slots, storage, strict=True):
             slot_nodes = _read_nodes(proof.get("proof"))
             slots.append(SlotProof(slot, verify_slot(account.storage_root, slot, slot_nodes), slot_nodes))
     except OtherAccountForm as other:
         return OtherAccounts(str(other))
-    except InvalidProof as invalid:
+    except ValueError as invalid:
+        fault = str(invalid).removesuffix(".")
         raise InvalidProof(
-            f"a proof of {wanted.address} at block {wanted.block_number} that does not verify: "
-            f"{str(invalid).removesuffix('.')}"
+            f"a proof of {about} that does not verify: {fault}"
+            if isinstance(invalid, InvalidProof) or fault.startswith("It ")
+            else f"a malformed proof of {about}, with {fault}"
         ) from None
     return AccountProof(wanted.address, account, nodes, tuple(slots))
+
+
+def _read_key(key: Any) -> int:
+    """Read the key of a slot, which old versions of Besu write without 0x."""
+    return read_quantity(key if not isinstance(key, str) or key.startswith("0x") else f"0x{key}")
 
 
 def _read_nullable_list(value: Any) -> list[Any]:
@@ -335,7 +346,7 @@ def _read_nullable_list(value: Any) -> list[Any]:
 
 
 def _read_nodes(nodes: Any) -> tuple[bytes, ...]:
-    read = [read_data(node) for node in _read_nullable_list(nodes)]
+    read = [node for node in map(read_data, _read_nullable_list(nodes)) if node]
     # A trie node shorter than a hash is part of its parent, except the root. Some RPC nodes repeat it.
     return tuple(node for place, node in enumerate(read) if place == 0 or len(node) >= HASH_BYTES)
 
@@ -403,7 +414,7 @@ def _read_receipt(result: dict[str, Any]) -> Receipt:
         tx_hash=_read_field(result, "transactionHash", _read_hash),
         block_number=_read_field(result, "blockNumber", read_quantity),
         block_hash=_read_field(result, "blockHash", _read_hash),
-        status=_number(result.get("status")),
+        status=_number(result.get("status")) if not isinstance(result.get("status"), bool) else int(result["status"]),
         gas_used=_read_field(result, "gasUsed", read_quantity),
         effective_gas_price=_number(result.get("effectiveGasPrice")),
         # Arbitrum's `gasUsedForL1` is a part of `gasUsed`.
@@ -426,7 +437,7 @@ def _read_hash(result: Any) -> bytes:
 
 def _number(value: Any) -> int | None:
     """Return a quantity, or a number of JSON. None if it is neither."""
-    if isinstance(value, int) and value >= 0:
+    if type(value) is int and value >= 0:
         return int(value)
     try:
         return read_quantity(value)

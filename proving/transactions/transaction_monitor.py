@@ -21,7 +21,7 @@ from chains.header import Header
 from chains.node_errors import ChainError, InvalidReply, NodeUnavailable, RpcRefused, UnreadableHeader
 from chains.nodes import Question
 from chains.questions import TRANSACTION_GAS, Receipt
-from chains.rpc import Answer, RpcClient, result
+from chains.rpc import RpcClient, result
 from config import logs
 from config.configured_chains import get_chains, get_rpc
 from database import due_rows, statements
@@ -305,16 +305,18 @@ class _Receipts:
     ) -> None:
         """Read the headers of all blocks that matter, beside the `known` ones. `answers` are to `_questions_of`.
 
-        Raises `NodeUnavailable` for what is no fault of a single answer.
+        Raises `NodeUnavailable` if nodes have no header.
         """
         hashes = [version.hash for tx in watched for version in tx.versions.all()]
-        self._receipts = dict(zip(hashes, map(_unless_down, answers), strict=True))
+        self._receipts = dict(zip(hashes, answers, strict=True))
         numbers = {receipt.block_number for receipt in self._receipts.values() if isinstance(receipt, Receipt)}
         numbers |= {tx.block_number for tx in watched if tx.block_number is not None}
         self._headers: dict[int, Header | ChainError | None] = {header.number: header for header in known}
         unknown = sorted(numbers.difference(self._headers))
         headers = rpc.ask([questions.header(number) for number in unknown])
-        self._headers |= dict(zip(unknown, map(_unless_down, headers), strict=True))
+        if headers and all(_is_down(header) for header in headers):
+            result(headers[0])
+        self._headers |= dict(zip(unknown, headers, strict=True))
 
     def canonical(self, tx: Transaction) -> Receipt | ChainError | None:
         """Return the receipt of the version that is in the chain, if one is, or why that isn't known."""
@@ -337,16 +339,9 @@ class _Receipts:
         return isinstance(header, Header) and hex_data(header.hash) != tx.block_hash
 
 
-def _unless_down(answer: Answer | ChainError) -> Answer | ChainError:
-    """Return an answer, or what is wrong with it alone. Raises `NodeUnavailable` where nodes give none."""
-    # Where several nodes fail in several ways, the one that answers all else fails in this.
-    if (
-        isinstance(answer, NodeUnavailable)
-        and not isinstance(answer, InvalidReply | UnreadableHeader)
-        and len(answer.reasons) <= 1
-    ):
-        raise answer
-    return answer
+def _is_down(answer: object) -> bool:
+    """Return whether a node gave no answer, rather than one that can't be used."""
+    return isinstance(answer, NodeUnavailable) and not isinstance(answer, InvalidReply | UnreadableHeader)
 
 
 class ImplausibleReceipt(InvalidReply):

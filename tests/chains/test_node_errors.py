@@ -254,13 +254,19 @@ LIMITS: dict[str, list[tuple[int, str]]] = {
         # Made of the same words
         (-32000, "Request was throttled"),
         (-32000, "rate limit exceeded for transactions"),
+        (-32000, "requests limited to 100 a second"),
+        # QuickNode, EIP-1474, and others of this kind
+        (-32000, "account limited to 15/sec"),
+        (-32000, "limit exceeded"),
+        (-32000, "Too many concurrent requests"),
+        (-32000, "too many in flight, try again"),
+        ("429", "archive requests: slow"),
     ],
     "limits our requests by a quota or plan": [
         # nodecore, and erpc/erpc architecture/evm/error_normalizer.go
         (-32001, "Exceeded the quota usage"),
         (-32000, "You have reached the maximum CUPS limit"),
         (-32000, "There are not enough CUPs"),
-        (-32000, "requests limited to 100 a second"),
         (-32000, "you have reached the quota"),
         (-32000, "you have reached the free tier limit"),
         (-32000, "has exceeded its concurrent requests capacity"),
@@ -274,6 +280,13 @@ LIMITS: dict[str, list[tuple[int, str]]] = {
         # enviodev/hyperindex issue 715: dRPC
         (30, "Request timeout on the free tier, please upgrade your tier to the paid one"),
         (402, "Payment Required"),
+        (35, "chain is not available on free plan, please upgrade to paid plan"),
+        # Quotas beside words that usually tell of one request
+        (-32000, "daily archive request count exceeded"),
+        (-32000, "Your credit balance is exhausted"),
+        (-32000, "transaction quota exceeded: no results"),
+        (-32000, "no quota left"),
+        (-32000, "subscription expired"),
         # NodeReal, Ankr
         (-32000, "You've reached your monthly quota limit."),
         # The same words in other orders
@@ -294,6 +307,9 @@ LIMITS: dict[str, list[tuple[int, str]]] = {
         (-32000, "code = ResourceExhausted"),
         # shardeum/bug-reporting issue 338
         (-32000, "Maximum load exceeded"),
+        # drpc.org, and subsquid/squid-sdk
+        (19, "Temporary internal error. Please retry, trace-id: 1f"),
+        (-32001, "Unable to complete request at this time."),
     ],
 }
 
@@ -314,6 +330,14 @@ def test_limits_are_told_apart(code, message, sentence, method):
         "Too many requests",
         {"code": -32000, "message": "Error", "data": "Exceeded the quota usage"},
         {"code": -32000, "message": "Error", "data": {"message": "Exceeded the quota usage"}},
+        # erpc/erpc
+        {"code": -32601, "message": "Error", "data": {"cause": [{"code": "ErrEndpointCapacityExceeded"}]}},
+        # Nethermind
+        {
+            "code": -32017,
+            "message": "Timeout",
+            "data": "Unable to rent an instance of IEthRpcModule. Too many requests.",
+        },
         # foundry-rs/foundry issue 10145: Infura
         {"code": -33200, "message": "Error", "details": "You have surpassed your allowed throughput limit."},
     ],
@@ -326,6 +350,14 @@ def test_a_limit_is_known_wherever_its_words_stand(given):
 # The words of geth, Nethermind, Besu, Erigon, reth, bor, ethrex and providers, with what is said of them.
 CAUSES: dict[Cause | None, list[str]] = {
     Cause.STATE: [
+        # dRPC, Erigon, publicnode
+        "Unknown state. First available state is 5",
+        "requested block is too old, block must be within 100000 blocks of the head",
+        "Archive requests require a personal token",
+        "unsupported block number 73212607",
+        "Request exceeds the maximum block lookback of 128",
+        "eth_getProof requests are limited to the most recent 128 blocks",
+        "all upstream attempts exhausted for request: missing trie node",
         "missing trie node 8b1604e0d19d (path ) state 0x8b16 is not available, not found",
         "required historical state unavailable (reexec=128)",
         "historical state 0x12 is not available",
@@ -362,7 +394,10 @@ CAUSES: dict[Cause | None, list[str]] = {
         "mismatch in expected state root computed 0x12 vs 0x13 indicates bug in proof implementation",
         "root hash mismatch witnessTrieRootHash(68)!=expectedRootHash(66)",
     ],
-    None: ["no such thing", ""],
+    None: [
+        *("no such thing", "", "upstream unreachable, request failed", "node out of sync, call rejected"),
+        *("cannot request more than 1024 storage keys", "exceeds block gas limit"),
+    ],
 }
 
 

@@ -14,7 +14,15 @@ from eth_utils.crypto import keccak
 
 from chains import questions
 from chains.encoding import hex_data
-from chains.node_errors import ChainError, InvalidReply, NodeUnavailable, Reverted, RpcRefused, WrongChain
+from chains.node_errors import (
+    ChainError,
+    InvalidReply,
+    NodeUnavailable,
+    Reverted,
+    RpcRefused,
+    UnverifiedProof,
+    WrongChain,
+)
 from chains.nodes import FAIL_FAST_SECONDS, Question
 from chains.questions import AccountProof, ProofRequest
 from chains.rpc import RpcClient, result
@@ -95,6 +103,9 @@ def logs(rpc: RpcClient) -> Any:
 
 
 NO_ID = json.dumps({"jsonrpc": "2.0", "id": None, "error": {"code": -32600, "message": "no such thing"}}).encode()
+NO_STATE = json.dumps(
+    {"jsonrpc": "2.0", "id": None, "error": {"code": -32602, "message": "Archive requests require a personal token"}}
+).encode()
 LOG: dict[str, Any] = {
     "address": CONTRACT,
     "blockNumber": "0x5",
@@ -171,6 +182,13 @@ TABLE: list[tuple[Spoil, Callable[[RpcClient], Any], type[ChainError], str]] = [
         )
         for spoil, words in REPLIES_AMISS
     ),
+    # Refusals with an HTTP status: publicnode, dRPC, Alchemy, and a proxy whose node is away
+    (raw(NO_STATE, 403), prove, RpcRefused, "Archive requests"),
+    (raw(NO_STATE, 500), prove, RpcRefused, "Archive requests"),
+    (raw(b'{"message": "capacity limit exceeded for your plan"}', 403), call, NodeUnavailable, "by a quota or plan"),
+    (raw(b"<html>Too Many Requests</html>", 503), call, NodeUnavailable, "limits our requests"),
+    (raw(NO_ID, 502), call, NodeUnavailable, "HTTP status 502"),
+    (told(None, "eth_getProof"), prove, UnverifiedProof, "no proof of 0x"),
     # Refusals
     (refused(-32005, "daily request count exceeded"), call, NodeUnavailable, "limits our requests"),
     (refused(429, "slow down"), call, NodeUnavailable, "limits our requests"),
@@ -506,6 +524,7 @@ def test_a_bad_answer_is_the_loss_of_its_question_and_the_next_node_is_asked_for
     nodes, monkeypatch, poison, bad, most
 ):
     monkeypatch.setattr("chains.nodes.MAX_REPLY_BYTES", 1900)
+    monkeypatch.setattr("chains.nodes.LIMIT_PAUSE_SECONDS", 0)
     node, other = Echoing(), Echoing()
     node.most, node.spoils = most, dict.fromkeys(bad, poison)
     rpc = nodes(node)
@@ -517,11 +536,46 @@ def test_a_bad_answer_is_the_loss_of_its_question_and_the_next_node_is_asked_for
 
 
 @pytest.mark.parametrize("fails", [lambda _: reply_of({"id": 10**9}, 3), lambda _: Raw(status=502)])
-def test_what_spoils_a_whole_batch_is_the_loss_of_its_question(nodes, fails):
+@pytest.mark.parametrize("bad", [[3], range(0, 40, 5)], ids=["one", "every fifth"])
+def test_what_spoils_a_whole_batch_is_the_loss_of_its_question(nodes, fails, bad):
     node, other = Echoing(), Echoing()
-    node.spoils[3] = fails
-    assert nodes(node, other).answers(echoes(range(16))) == list(range(16))
-    assert other.sizes == [1]
+    node.spoils = dict.fromkeys(bad, fails)
+    client = nodes(node, other)
+    assert client.answers(echoes(range(40))) == list(range(40))
+    assert other.count() == [len(bad)]
+    node.now, node.spoils = 100, {}
+    node.count()
+    assert client.answers(echoes(range(40))) == list(range(40))
+    assert node.count() == [40], "one request is no reason for small batches"
+
+
+@pytest.mark.parametrize(
+    ("questions", "answer"),
+    [
+        (2, lambda _: Raw(status=429)),
+        (3, after(1, -32000, "context deadline exceeded")),
+        (2, lambda asked: no_id(-32603, "internal error") if len(asked) > 1 else error(asked[0], -32000, "no")),
+        (200, lambda asked: every(-32000, "missing trie node")(asked[1:] if len(asked) > 1 else asked)),
+    ],
+)
+def test_no_accident_makes_batches_small(nodes, questions, answer):
+    node = Echoing()
+    node.most, node.too_large = 0, answer
+    client = nodes(node)
+    client.ask(echoes(range(questions)))
+    node.now, node.most = 100, 1000
+    node.count()
+    assert client.answers(echoes(range(200))) == list(range(200))
+    assert node.count() == [50] * 4
+
+
+def test_a_node_that_answers_a_part_in_a_second_is_asked_for_the_rest_after_it(nodes, monkeypatch):
+    """Alchemy limits each request in a batch."""
+    monkeypatch.setattr("chains.nodes.LIMIT_PAUSE_SECONDS", 0)
+    node = Echoing()
+    node.most, node.too_large = 25, after(25, 429, "Your app has exceeded its compute units per second capacity")
+    assert nodes(node).answers(echoes(range(40))) == list(range(40))
+    assert node.count() == [40, 15]
 
 
 # --- Nodes that rest --------------------------------------------------------------------------------------------------
