@@ -465,7 +465,7 @@ def parse(body: bytes, chains: Chains, *, max_queries: int) -> BatchRequest:
 
 
 def _named_twice(document: Any, accounts: Accounts) -> Iterator[Fault]:
-    """Yield a fault for each account in a second spelling. Neither JSON nor a dict sees it, and the model merges them."""
+    """Yield a fault for each second spelling of an account: the model would merge both."""
     for source, selector, block in _blocks(document):
         seen: set[str] = set()
         for key in _member(block, "accounts"):

@@ -22,6 +22,7 @@ _OTHER_NAMES = {"account": "address", "props": "properties", "property": "proper
 _SEPARATORS = re.compile(r"[\s,;|+]+")
 _NUMBER = re.compile(r"[0-9][0-9,_'\u2019\s]*")  # people group digits
 _ADDRESS = re.compile(r"0x[0-9a-fA-F]{40}", re.ASCII)
+_NAME_ENDS = re.compile('[",;\t]+')
 # Excel reads the delimiter from such a first line. A spreadsheet that knows it not adds its own delimiters behind.
 _HINT = re.compile(r'[\ufeff\r\n ]*"?sep=(?:"?(\\t|[^\w\s"]|\t))*"? *(?:\r\n?|\n|\Z)', re.IGNORECASE)
 
@@ -88,19 +89,20 @@ def _is_comment(cells: Sequence[str]) -> bool:
 
 
 def _delimiter(text: str) -> str:
-    """Return the delimiter of the first line that names columns, or else an address, or else of the first line."""
+    """Return the delimiter of the line that names columns, or else of the first address, or else of the first line."""
     lines = [line for line in re.split(r"[\r\n]+", text) if line.strip() and not line.lstrip().startswith("#")]
-    named = (line for line in lines if not {*map(_column, re.split('[",;\t]+', line))}.isdisjoint(COLUMNS))
-    line = next(named, None) or next(filter(_ADDRESS.search, lines), None) or next(iter(lines), "")
-    line = re.sub('"[^"]*"', "", line)
-    return "\t" if "\t" in line else next((letter for letter in line if letter in ",;"), ",")
+    head = max(lines, key=lambda line: _likeness(_NAME_ENDS.split(line)), default="")
+    if {*map(_column, _NAME_ENDS.split(head))}.isdisjoint(COLUMNS):
+        head = next(filter(_ADDRESS.search, lines), lines[0] if lines else "")
+    head = re.sub('"[^"]*"', "", head)
+    return "\t" if "\t" in head else next((letter for letter in head if letter in ";,"), ",")
 
 
 def _table(lines: Sequence[_Line]) -> tuple[Sequence[str], Sequence[_Line], list[str]]:
     """Return the columns, the lines below the one that names them, and what is wrong with it and those above."""
     heads = [line for line in lines if _names_columns(line[1])]
     if not heads:
-        above = list(takewhile(lambda line: not all(map(_is_account, _split(line[1][0]))), lines))
+        above = list(takewhile(lambda line: not _begins_table(line[1]), lines))
         faults = [f"Line {number} names neither an account nor a column: {_shown(cells)}." for number, cells in above]
         if faults:
             return COLUMNS, (), [*faults[:-1], f"{faults[-1]} The columns are {', '.join(COLUMNS)}."]
@@ -110,12 +112,17 @@ def _table(lines: Sequence[_Line]) -> tuple[Sequence[str], Sequence[_Line], list
     faults = [
         f"Line {above} names an account above the columns, which line {number} names."
         for above, cells in lines
-        if above < number and (any(map(_ADDRESS.fullmatch, cells)) or all(map(_is_account, _split(cells[0]) or [""])))
+        if above < number and _begins_table(cells) and (cells[0] or any(map(_ADDRESS.fullmatch, cells)))
     ]
     unknown = [name for name in columns if name and name not in COLUMNS]
     faults += [f"{name!r} is no column. Line {number} may name {', '.join(COLUMNS)}." for name in unknown]
     faults += [f"Line {number} names the column {name} twice." for name in COLUMNS if columns.count(name) > 1]
     return columns, () if faults else [line for line in lines if line[0] > number], faults
+
+
+def _begins_table(cells: Sequence[str]) -> bool:
+    """Tell whether a line is no title, banner or line of names in another tool's words."""
+    return all(map(_is_account, _split(cells[0]))) or any(map(_ADDRESS.fullmatch, cells))
 
 
 def _names_columns(cells: Sequence[str]) -> bool:
@@ -126,7 +133,7 @@ def _likeness(head: Sequence[str]) -> tuple[bool, bool, int]:
     """Return how much a line is like one that names columns. Above it there may be `Chain,Ethereum`."""
     names = [name for name in map(_column, head) if name]
     known = [name for name in names if name in COLUMNS]
-    return known == names, "address" in known, len(known)
+    return known == names != [], "address" in known, len(known)
 
 
 def _column(cell: str) -> str:

@@ -24,6 +24,7 @@ _OTHER_NAMES = {"account": "address", "props": "properties", "property": "proper
 _SEPARATORS = re.compile(r"[\s,;|+]+")
 _NUMBER = re.compile(r"[0-9][0-9,_'\u2019\s]*")  # people group digits
 _ADDRESS = re.compile(r"0x[0-9a-fA-F]{40}", re.ASCII)
+_NAME_ENDS = re.compile('[",;\t]+')
 # Excel reads the delimiter from such a first line. A spreadsheet that knows it not adds its own delimiters behind.
 _HINT = re.compile(r'[\ufeff\r\n ]*"?sep=(?:"?(\\t|[^\w\s"]|\t))*"? *(?:\r\n?|\n|\Z)', re.IGNORECASE)
 _MOST_FAULTS = 20
@@ -173,13 +174,16 @@ def _from_csv(asked: Asked, text: str, chain_ids: ChainIds) -> list[Account | He
         except (ValueError, TypeError) as error:
             faults.setdefault(str(error), []).append(number)
     if faults:
-        told = [
-            f"line {first}{f' and {len(others)} more' if others else ''}: {sentence}"
-            for sentence, (first, *others) in faults.items()
-        ]
+        told = [f"{_named_lines(numbers)}: {sentence}" for sentence, numbers in faults.items()]
         more = [f"and {len(told) - _MOST_FAULTS} more"] if len(told) > _MOST_FAULTS else []
         raise click.UsageError("\n  ".join(["The file has faults:", *told[:_MOST_FAULTS], *more]))
     return queries
+
+
+def _named_lines(numbers: Sequence[int]) -> str:
+    more = len(numbers) - _MOST_FAULTS
+    first = ", ".join(map(str, numbers[:_MOST_FAULTS]))
+    return f"line{'s' * (len(numbers) > 1)} {first}{f' and {more} more' if more > 0 else ''}"
 
 
 # --- Lines and columns: the service's form reads them alike ---------------------------------------------------------
@@ -211,38 +215,41 @@ def _is_comment(cells: Sequence[str]) -> bool:
 
 
 def _delimiter(text: str) -> str:
-    """Return the delimiter of the first line that names columns, or else an address, or else of the first line."""
+    """Return the delimiter of the line that names columns, or else of the first address, or else of the first line."""
     lines = [line for line in re.split(r"[\r\n]+", text) if line.strip() and not line.lstrip().startswith("#")]
-    named = (line for line in lines if not {*map(_column, re.split('[",;\t]+', line))}.isdisjoint(_COLUMNS))
-    line = next(named, None) or next(filter(_ADDRESS.search, lines), None) or next(iter(lines), "")
-    line = re.sub('"[^"]*"', "", line)
-    return "\t" if "\t" in line else next((letter for letter in line if letter in ",;"), ",")
+    head = max(lines, key=lambda line: _likeness(_NAME_ENDS.split(line)), default="")
+    if {*map(_column, _NAME_ENDS.split(head))}.isdisjoint(_COLUMNS):
+        head = next(filter(_ADDRESS.search, lines), lines[0] if lines else "")
+    head = re.sub('"[^"]*"', "", head)
+    return "\t" if "\t" in head else next((letter for letter in head if letter in ";,"), ",")
 
 
 def _table(lines: Sequence[_Line]) -> tuple[Sequence[str], Sequence[_Line], list[tuple[int, str]]]:
     """Return the columns, the lines below the one that names them, and what is wrong with it and those above."""
     heads = [line for line in lines if _names_columns(line[1])]
     if not heads:
-        above = list(takewhile(lambda line: not all(map(_is_account, _words(line[1][0]))), lines))
-        hint = f"The columns are {', '.join(_COLUMNS)}."
-        if above:
-            return (
-                _COLUMNS,
-                (),
-                [(at, f"{_shown(cells)} names neither an account nor a column. {hint}") for at, cells in above],
-            )
+        above = list(takewhile(lambda line: not _begins_table(line[1]), lines))
+        faults = [(at, f"It names neither an account nor a column: {_shown(cells)}.") for at, cells in above]
+        if faults:
+            at, sentence = faults.pop()
+            return _COLUMNS, (), [*faults, (at, f"{sentence} The columns are {', '.join(_COLUMNS)}.")]
         return _COLUMNS, [(number, _one_cell_of_addresses(cells)) for number, cells in lines], []
     number, head = max(heads, key=lambda line: _likeness(line[1]))
     columns = [*map(_column, head)]
     faults = [
         (above, f"It names an account above the columns, which line {number} names.")
         for above, cells in lines
-        if above < number and (any(map(_ADDRESS.fullmatch, cells)) or all(map(_is_account, _words(cells[0]) or [""])))
+        if above < number and _begins_table(cells) and (cells[0] or any(map(_ADDRESS.fullmatch, cells)))
     ]
     unknown = [name for name in columns if name and name not in _COLUMNS]
     faults += [(number, f"{name!r} is no column; the columns are {', '.join(_COLUMNS)}.") for name in unknown]
     faults += [(number, f"It names the column {name} twice.") for name in _COLUMNS if columns.count(name) > 1]
     return columns, () if faults else [line for line in lines if line[0] > number], faults
+
+
+def _begins_table(cells: Sequence[str]) -> bool:
+    """Tell whether a line is no title, banner or line of names in another tool's words."""
+    return all(map(_is_account, _words(cells[0]))) or any(map(_ADDRESS.fullmatch, cells))
 
 
 def _names_columns(cells: Sequence[str]) -> bool:
@@ -253,7 +260,7 @@ def _likeness(head: Sequence[str]) -> tuple[bool, bool, int]:
     """Return how much a line is like one that names columns. Above it there may be `Chain,Ethereum`."""
     names = [name for name in map(_column, head) if name]
     known = [name for name in names if name in _COLUMNS]
-    return known == names, "address" in known, len(known)
+    return known == names != [], "address" in known, len(known)
 
 
 def _column(cell: str) -> str:
