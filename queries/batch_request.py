@@ -465,7 +465,7 @@ def parse(body: bytes, chains: Chains, *, max_queries: int) -> BatchRequest:
 
 
 def _named_twice(document: Any, accounts: Accounts) -> Iterator[Fault]:
-    """Yield a fault for each second spelling of an account: the model would merge both."""
+    """Yield a fault for each second spelling of an account, which the model would merge, and for those of headers."""
     for source, selector, block in _blocks(document):
         seen: set[str] = set()
         for key in _member(block, "accounts"):
@@ -475,6 +475,9 @@ def _named_twice(document: Any, accounts: Accounts) -> Iterator[Fault]:
                 path = pointer("data", source, selector, "accounts")
                 yield Fault(path, f"The account {_shown(key)} is named twice at this block.")
             seen.add(spelling)
+    headers = _member(_member(document, "webhook"), "headers")
+    if len({name.lower() for name in headers}) < len(headers):
+        yield Fault("/webhook/headers", "A header is named twice, in different capitals.")
 
 
 def _named(value: Any) -> int:
