@@ -314,6 +314,7 @@ FILES = {
     "a hint that says nothing": f"sep=\naddress;block\n{ALICE};16\n",
     "a tab as a hint": f"sep=\\t\naddress\tblock\n{ALICE}\t16\n",
     "titles and comments": f'# by hand, "5"\n#\nHolders, at two\nChain,Ethereum\n\nAddress;Block\n# B;\n{ALICE};16\n',
+    "a banner of names and values": f"Chain,Ethereum\nBlock,5\n\nAddress,Block\n{ALICE},16\n",
     "grouped digits": f"{ALICE}\u00a0;19\u202f000\u00a0000\n{B};19'000'000\n",
     "returns alone": f"address,block\r{ALICE},16\r",
     "two spellings": f"{ALICE},16,BALANCE\n{ALICE.lower()},16,NONCE\n",
