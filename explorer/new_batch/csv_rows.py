@@ -24,7 +24,7 @@ _NUMBER = re.compile(r"[0-9][0-9,_'\u2019\s]*")  # people group digits
 _ADDRESS = re.compile(r"0x[0-9a-fA-F]{40}", re.ASCII)
 _NAME_ENDS = re.compile('[",;\t]+')
 # Excel reads the delimiter from such a first line. A spreadsheet that knows it not adds its own delimiters behind.
-_HINT = re.compile(r'[\ufeff\r\n ]*"?sep=(?:"?(\\t|[^\w\s"]|\t))*"? *(?:\r\n?|\n|\Z)', re.IGNORECASE)
+_HINT = re.compile(r'[\ufeff\r\n ]*"?sep=(?:"?([^\w\s"]|\t))*"? *(?:\r\n?|\n|\Z)', re.IGNORECASE)
 
 
 def read(text: str, like: Mapping[str, Any], chains: Mapping[str, str], most: int) -> tuple[list[dict[str, Any]], int]:
@@ -66,7 +66,7 @@ def _lines(text: str) -> Iterator[_Line]:
     """Yield the number and the cells of each line that is neither blank nor a comment, without empty cells behind."""
     hint = _HINT.match(text)
     above, text = (len(hint[0].splitlines()), text[hint.end() :]) if hint else (0, text.removeprefix("\ufeff"))
-    delimiter = ((hint and hint[1]) or _delimiter(text)).replace("\\t", "\t")
+    delimiter = (hint and hint[1]) or _delimiter(text)
     # With its line breaks: in a quoted cell, they are part of it.
     reader = csv.reader(io.StringIO(text, newline=""), delimiter=delimiter, skipinitialspace=True, strict=True)
     number = above + 1

@@ -312,7 +312,7 @@ FILES = {
     "a quoted hint, saved again": f'\ufeff\n"SEP=;",,\naddress,block,\n{ALICE},16,\n',
     "a hint of another delimiter": f"sep=|\n{ALICE}|1,6|BALANCE,NONCE\n",
     "a hint that says nothing": f"sep=\naddress;block\n{ALICE};16\n",
-    "a tab as a hint": f"sep=\\t\naddress\tblock\n{ALICE}\t16\n",
+    "a tab as a hint": f"sep=\t\n{ALICE}\t1,6\tBALANCE\n",
     "titles and comments": f'# by hand, "5"\n#\nHolders, at two\nChain,Ethereum\n\nAddress;Block\n# B;\n{ALICE};16\n',
     "a banner of names and values": f"Chain,Ethereum\nBlock,5\n\nAddress,Block\n{ALICE},16\n",
     "grouped digits": f"{ALICE}\u00a0;19\u202f000\u00a0000\n{B};19'000'000\n",
