@@ -5,9 +5,10 @@ Source: docs/specification.md, "Batch query".
 
 import logging
 import re
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from itertools import chain, islice
+from dataclasses import dataclass, field
+from itertools import chain, islice, takewhile
 from typing import Annotated, Any, Literal
 
 from pydantic import (
@@ -75,8 +76,6 @@ class InvalidRequest(ValueError):
     def __init__(self, found: Iterable[Fault]) -> None:
         faults = list(islice(found, MAX_FAULTS_LISTED + 1))
         self.has_more = len(faults) > MAX_FAULTS_LISTED
-        # The sentence that clients match comes first, wherever in the body it was found.
-        faults.sort(key=lambda fault: not fault.message.startswith(ADDRESS_FAULT))
         self.faults = faults[:MAX_FAULTS_LISTED]
         super().__init__(self.faults[0].message)
 
@@ -143,7 +142,7 @@ class _Context:
     accounts: Accounts  # that names stand for
     fields: frozenset[str]  # of the body
     is_self_funded: bool
-    faults: int = 0  # so far, in values of which there may be thousands
+    faults: Counter[str | None] = field(default_factory=Counter)  # by the field, where it may have thousands of values
 
 
 def _context(info: ValidationInfo) -> _Context:
@@ -153,14 +152,14 @@ def _context(info: ValidationInfo) -> _Context:
 
 
 def _counted(value: object, validate: ValidatorFunctionWrapHandler, info: ValidationInfo) -> object:
-    """Validate a value that a body may hold thousands of. After the first faults, skip the others."""
-    context = _context(info)
-    if context.faults > MAX_FAULTS_LISTED:
+    """Validate a value that a body may hold thousands of. After the first faults of its field, skip the others."""
+    faults = _context(info).faults
+    if faults[info.field_name] > MAX_FAULTS_LISTED:
         return value  # The body is refused anyway.
     try:
         return validate(value)
     except ValidationError:
-        context.faults += 1
+        faults[info.field_name] += 1
         raise
 
 
@@ -270,19 +269,6 @@ def _slot(value: object) -> str:
     return f"0x{digits.lower():0>64}"
 
 
-def _at_most_once(accounts: object, info: ValidationInfo) -> object:
-    # A name or address in two spellings: neither JSON nor a dict sees that, so it is looked for before they are merged.
-    if isinstance(accounts, dict):
-        seen: set[str] = set()
-        for key in accounts:
-            account = _context(info).accounts.get(key)
-            spelling = account.name if isinstance(account, Account) else key.lower()
-            if spelling in seen:
-                raise _invalid(f"The account {_shown(key)} is named twice at this block.")
-            seen.add(spelling)
-    return accounts
-
-
 _Counted = WrapValidator(_counted)
 
 Property = Annotated[Literal["NONCE", "BALANCE", "STORAGE_ROOT", "CODE_HASH"], _Counted]
@@ -361,9 +347,7 @@ class AccountRequest(_Strict):
 class BlockRequest(_Strict):
     """The facts to prove at one block."""
 
-    accounts: Annotated[dict[AccountKey, AccountRequest], BeforeValidator(_at_most_once)] = Field(
-        default={}, description="By account address, or ENS name."
-    )
+    accounts: dict[AccountKey, AccountRequest] = Field(default={}, description="By account address, or ENS name.")
     header: list[HeaderName] = Field(default=[], max_length=64, description="Header properties to prove.")
 
     @model_validator(mode="after")
@@ -456,8 +440,9 @@ def parse(body: bytes, chains: Chains, *, max_queries: int) -> BatchRequest:
     if sum(not letter.isascii() for name in names for letter in name) > _MOST_LETTERS_BEYOND_ASCII:
         sentence = f"The names have more than {_MOST_LETTERS_BEYOND_ASCII} letters beyond ASCII, which take long."
         raise InvalidRequest([Fault("/data", sentence)])
-    repeated = (Fault("", f"The key {_shown(key)} appears twice in one object.") for key in document.duplicate_keys)
     accounts = resolve_names(names, chains)
+    repeated = [Fault("", f"The key {_shown(key)} appears twice in one object.") for key in document.duplicate_keys]
+    repeated += _named_twice(document.value, accounts)
     try:
         fields = document.value if isinstance(document.value, dict) else {}
         context = _Context(
@@ -469,31 +454,55 @@ def parse(body: bytes, chains: Chains, *, max_queries: int) -> BatchRequest:
         )
         request = BatchRequest.model_validate(document.value, context=context)
     except ValidationError as error:
-        raise InvalidRequest(chain(repeated, map(_fault, error.errors(include_url=False)))) from None
-    if document.duplicate_keys:
+        # The sentence that clients match comes first, wherever in the body it was found.
+        errors = sorted(error.errors(include_url=False), key=lambda found: not found["msg"].startswith(ADDRESS_FAULT))
+        of_keys = list(takewhile(lambda found: found["msg"].startswith(ADDRESS_FAULT), errors))
+        others = islice(errors, len(of_keys), None)
+        raise InvalidRequest(chain(map(_fault, of_keys), repeated, map(_fault, others))) from None
+    if repeated:
         raise InvalidRequest(repeated)
     return request
 
 
+def _named_twice(document: Any, accounts: Accounts) -> Iterator[Fault]:
+    """Yield a fault for each second spelling of an account, which the model would merge, and for those of headers."""
+    for source, selector, block in _blocks(document):
+        seen: set[str] = set()
+        for key in _member(block, "accounts"):
+            account = accounts.get(key)
+            spelling = account.name if isinstance(account, Account) else key.lower()
+            if spelling in seen:
+                path = pointer("data", source, selector, "accounts")
+                yield Fault(path, f"The account {_shown(key)} is named twice at this block.")
+            seen.add(spelling)
+    headers = _member(_member(document, "webhook"), "headers")
+    if len({name.lower() for name in headers}) < len(headers):
+        yield Fault("/webhook/headers", "A header is named twice, in different capitals.")
+
+
 def _named(value: Any) -> int:
     """Count the accounts, slots and headers in the body, however malformed. A block counts as at least one."""
-    data = value.get("data") if isinstance(value, dict) else None
-    sources = data.values() if isinstance(data, dict) else ()
-    return sum(_named_at(block) for blocks in sources if isinstance(blocks, dict) for block in blocks.values())
+    return sum(_named_at(block) for *_, block in _blocks(value))
 
 
 def _named_at(block: Any) -> int:
-    if not isinstance(block, dict):
-        return 1
-    accounts = block.get("accounts")
-    slots = [
-        account.get("slots")
-        for account in (accounts.values() if isinstance(accounts, dict) else ())
-        if isinstance(account, dict)
-    ]
-    return max(
-        1, len(slots) + sum(len(of_one) for of_one in slots if isinstance(of_one, list)) + bool(block.get("header"))
-    )
+    slots = [account.get("slots") for account in _member(block, "accounts").values() if isinstance(account, dict)]
+    header = isinstance(block, dict) and bool(block.get("header"))
+    return max(1, len(slots) + sum(len(of_one) for of_one in slots if isinstance(of_one, list)) + header)
+
+
+def _blocks(document: Any) -> Iterator[tuple[str, str, Any]]:
+    """Yield the source, the selector and the content of each block in a body, however malformed the body is."""
+    data = _member(document, "data")
+    for source in data:
+        for selector, block in _member(data, source).items():
+            yield source, selector, block
+
+
+def _member(value: Any, name: str) -> Mapping[str, Any]:
+    """Return the object that an object has under the name, or an empty one."""
+    member = value.get(name) if isinstance(value, dict) else None
+    return member if isinstance(member, dict) else {}
 
 
 def _known_destination(value: Any, chains: Chains) -> int | None:
@@ -536,10 +545,8 @@ def is_name(key: str) -> bool:
 
 def _names_in(document: Any) -> list[str]:
     """Return the keys of `accounts` in a body that are names, each once, however malformed the body is."""
-    data = document.get("data") if isinstance(document, dict) else None
-    blocks = [blocks for blocks in data.values() if isinstance(blocks, dict)] if isinstance(data, dict) else []
-    accounts = [block.get("accounts") for of_one in blocks for block in of_one.values() if isinstance(block, dict)]
-    return list(dict.fromkeys(key for of_one in accounts if isinstance(of_one, dict) for key in of_one if is_name(key)))
+    keys = (key for *_, block in _blocks(document) for key in _member(block, "accounts"))
+    return list(dict.fromkeys(filter(is_name, keys)))
 
 
 def resolve_names(names: Sequence[str], chains: Chains) -> Accounts:

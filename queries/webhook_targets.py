@@ -204,9 +204,6 @@ def _headers(value: object) -> object:
     if isinstance(value, dict):
         if len(value) > _MAX_HEADERS:
             raise invalid(f"A webhook has at most {_MAX_HEADERS} headers.")
-        names = [str(name).lower() for name in value]
-        if len(set(names)) < len(names):
-            raise invalid("A header is named twice, in different capitals.")
         return {name: text for name, text in value.items() if not _is_sent_anyway(name, text)}
     return value
 

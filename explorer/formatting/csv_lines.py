@@ -21,4 +21,5 @@ def file(lines: Iterable[str], name: str, following: str = "") -> HttpResponse:
     headers = {"Content-Disposition": f'attachment; filename="{name}"'}
     if following:
         headers["Link"] = f'<{following}>; rel="next"'
-    return HttpResponse("".join(lines), content_type="text/csv; charset=utf-8", headers=headers)
+    # Without the mark in front, Excel reads another code page.
+    return HttpResponse("\ufeff" + "".join(lines), content_type="text/csv; charset=utf-8", headers=headers)

@@ -5,6 +5,7 @@ import io
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime
+from itertools import takewhile
 from typing import Any
 
 from django.core.exceptions import ValidationError
@@ -13,44 +14,41 @@ from explorer.new_batch.forms import MAX_ROWS
 from queries.columns import AccountField, HeaderField
 
 COLUMNS = ("address", "block", "properties", "slots", "header", "chain")
-"""In this order, unless the first line names them."""
+"""In this order, unless a line names them."""
 
+_Line = tuple[int, list[str]]
+_MOST_FAULTS = 20
 _OTHER_NAMES = {"account": "address", "props": "properties", "property": "properties", "slot": "slots"}
 _SEPARATORS = re.compile(r"[\s,;|+]+")
-_NUMBER = re.compile(r"[0-9][0-9,_ ]*", re.ASCII)
+_NUMBER = re.compile(r"[0-9][0-9,_'\u2019\s]*")  # people group digits
 _ADDRESS = re.compile(r"0x[0-9a-fA-F]{40}", re.ASCII)
+_NAME_ENDS = re.compile('[",;\t]+')
+# Excel reads the delimiter from such a first line. A spreadsheet that knows it not adds its own delimiters behind.
+_HINT = re.compile(r'[\ufeff\r\n ]*"?sep=(?:"?([^\w\s"]|\t))*"? *(?:\r\n?|\n|\Z)', re.IGNORECASE)
 
 
 def read(text: str, like: Mapping[str, Any], chains: Mapping[str, str], most: int) -> tuple[list[dict[str, Any]], int]:
     """Return the rows, as the fields of their forms begin, and the number of lines.
 
     Lines that differ in their addresses alone share a row. What a line leaves out is as in `like`. `chains` has ids by
-    names in small letters. Raises `ValidationError` with the line that is no part of a table of at most `most` lines.
+    names in small letters. Raises `ValidationError` with the lines that are no part of a table of at most `most` lines.
     """
     rows: dict[tuple[str, ...], dict[str, Any]] = {}
-    count = 0
-    columns: Sequence[str] = COLUMNS
-    for number, found in _lines(text):
-        # A line of nothing but addresses names accounts.
-        cells = [" ".join(found)] if all(_ADDRESS.fullmatch(cell) for cell in found if cell) else found
-        names = [_OTHER_NAMES.get(cell.casefold(), cell.casefold()) for cell in cells]
-        if not count and columns is COLUMNS and not {*names}.isdisjoint(COLUMNS):
-            columns = names
-            if unknown := [name for name in names if name not in COLUMNS]:
-                raise ValidationError(f"{unknown[0]!r} is no column. The columns are {', '.join(COLUMNS)}.")
-            continue
-        count += 1
-        if count > most:
-            raise ValidationError(f"It has more than {most:,} lines. Add them in parts.")
-        if len(cells) > len(columns):
-            raise ValidationError(f"Line {number} has {len(cells)} cells, and there are {len(columns)} columns.")
-        given = dict(zip(columns, cells, strict=False))
-        others = tuple(given.get(name, "") for name in COLUMNS[1:])
-        row = rows.get(others) or rows.setdefault(others, _row(number, given, like, chains))
-        accounts = _split(given.get("address", ""))
-        if not accounts and not row["header"]:
-            raise ValidationError(f"Line {number} has no address.")
-        row["accounts"] += accounts
+    found = list(_lines(text))
+    columns, lines, faults = _table(found)
+    if len(lines or found) > most:
+        raise ValidationError(f"It has more than {most:,} lines. Add them in parts.")
+    for number, cells in lines:
+        try:
+            given = _given(number, columns, cells)
+            others = tuple(given.get(name, "") for name in COLUMNS[1:])
+            row = rows.get(others) or rows.setdefault(others, _row(number, given, like, chains))
+            row["accounts"] += _accounts(number, given, row)
+        except ValidationError as error:
+            faults += error.messages
+    if faults:
+        more = len(faults) - _MOST_FAULTS
+        raise ValidationError(faults[:_MOST_FAULTS] + [f"There are {more} more faults like these."] * (more > 0))
     if len(rows) > MAX_ROWS:
         raise ValidationError(
             f"It asks for {len(rows):,} different things: blocks, or what is proven at them. The form holds {MAX_ROWS} "
@@ -58,23 +56,126 @@ def read(text: str, like: Mapping[str, Any], chains: Mapping[str, str], most: in
         )
     if not rows:
         raise ValidationError("It has no line that asks for anything.")
-    return [row | {"accounts": "\n".join(row["accounts"])} for row in rows.values()], count
+    return [row | {"accounts": "\n".join(row["accounts"])} for row in rows.values()], len(lines)
 
 
-def _lines(text: str) -> Iterator[tuple[int, list[str]]]:
-    """Yield the number and the cells of each line that is not blank."""
-    text = text.removeprefix("\ufeff")
-    first = text.lstrip("\r\n ").partition("\n")[0]
-    delimiter = "\t" if "\t" in first else ";" if ";" in first and "," not in first else ","
+# --- Lines and columns: `bqs` reads them alike, in `asked_in_files.py` ------------------------------------------------
+
+
+def _lines(text: str) -> Iterator[_Line]:
+    """Yield the number and the cells of each line that is neither blank nor a comment, without empty cells behind."""
+    hint = _HINT.match(text)
+    above, text = (len(hint[0].splitlines()), text[hint.end() :]) if hint else (0, text.removeprefix("\ufeff"))
+    delimiter = (hint and hint[1]) or _delimiter(text)
     # With its line breaks: in a quoted cell, they are part of it.
     reader = csv.reader(io.StringIO(text, newline=""), delimiter=delimiter, skipinitialspace=True, strict=True)
+    number = above + 1
     try:
-        for cells in reader:
-            if any(cell.strip() for cell in cells):
-                yield reader.line_num, [cell.strip() for cell in cells]
+        for record in reader:
+            cells = [cell.strip() for cell in record]
+            while cells and not cells[-1]:
+                cells.pop()
+            if cells and not _is_comment(cells):
+                yield number, cells
+            number = above + reader.line_num + 1
     except csv.Error:
-        sentence = f"Line {reader.line_num} can't be read as CSV: look at its quotation marks."
+        sentence = f"Line {number} can't be read as CSV: look at its quotation marks."
         raise ValidationError(sentence) from None
+
+
+def _is_comment(cells: Sequence[str]) -> bool:
+    # Tables that number their lines name that column so.
+    return cells[0].startswith("#") and (len(cells) == 1 or cells[0] != "#")
+
+
+def _delimiter(text: str) -> str:
+    """Return the delimiter of the line that names columns, or else of the first address, or else of the first line."""
+    lines = [line for line in re.split(r"[\r\n]+", text) if line.strip() and not line.lstrip().startswith("#")]
+    head = max(lines, key=lambda line: _likeness(_NAME_ENDS.split(line)), default="")
+    if {*map(_column, _NAME_ENDS.split(head))}.isdisjoint(COLUMNS):
+        head = next(filter(_ADDRESS.search, lines), lines[0] if lines else "")
+    head = re.sub('"[^"]*"', "", head)
+    return "\t" if "\t" in head else next((letter for letter in head if letter in ";,"), ",")
+
+
+def _table(lines: Sequence[_Line]) -> tuple[Sequence[str], Sequence[_Line], list[str]]:
+    """Return the columns, the lines below the one that names them, and what is wrong with it and those above."""
+    heads = [line for line in lines if _names_columns(line[1])]
+    if not heads:
+        above = list(takewhile(lambda line: not _begins_table(line[1]), lines))
+        faults = [f"Line {number} names neither an account nor a column: {_shown(cells)}." for number, cells in above]
+        if faults:
+            return COLUMNS, (), [*faults[:-1], f"{faults[-1]} The columns are {', '.join(COLUMNS)}."]
+        return COLUMNS, [(number, _one_cell_of_addresses(cells)) for number, cells in lines], []
+    number, head = max(heads, key=lambda line: _likeness(line[1]))
+    columns = [*map(_column, head)]
+    faults = [
+        f"Line {above} names an account above the columns, which line {number} names."
+        for above, cells in lines
+        if above < number and _begins_table(cells) and (cells[0] or any(map(_ADDRESS.fullmatch, cells)))
+    ]
+    unknown = [name for name in columns if name and name not in COLUMNS]
+    faults += [f"{name!r} is no column. Line {number} may name {', '.join(COLUMNS)}." for name in unknown]
+    faults += [f"Line {number} names the column {name} twice." for name in COLUMNS if columns.count(name) > 1]
+    return columns, () if faults else [line for line in lines if line[0] > number], faults
+
+
+def _begins_table(cells: Sequence[str]) -> bool:
+    """Tell whether a line is no title, banner or line of names in another tool's words."""
+    return all(map(_is_account, _split(cells[0]))) or any(map(_ADDRESS.fullmatch, cells))
+
+
+def _names_columns(cells: Sequence[str]) -> bool:
+    return not {*map(_column, cells)}.isdisjoint(COLUMNS) and not any(map(_is_account, cells))
+
+
+def _likeness(head: Sequence[str]) -> tuple[bool, bool, int]:
+    """Return how much a line is like one that names columns. Above it there may be `Chain,Ethereum`."""
+    names = [name for name in map(_column, head) if name]
+    known = [name for name in names if name in COLUMNS]
+    return known == names != [], "address" in known, len(known)
+
+
+def _column(cell: str) -> str:
+    name = cell.strip().casefold()
+    return _OTHER_NAMES.get(name, name)
+
+
+def _is_account(word: str) -> bool:
+    """Tell whether a word is meant as an address or a name, right or wrong."""
+    is_name = "." in word[1:-1] and {*word}.isdisjoint(":/ ") and not word.replace(".", "").isdecimal()
+    return word[:2].lower() == "0x" or is_name
+
+
+def _one_cell_of_addresses(cells: list[str]) -> list[str]:
+    """Join the cells of a line that is nothing but addresses: all of them are accounts."""
+    return [" ".join(cells)] if all(map(_ADDRESS.fullmatch, filter(None, cells))) else cells
+
+
+def _shown(cells: Sequence[str]) -> str:
+    return ", ".join(repr(cell[:40]) for cell in cells[:3])
+
+
+# --- Rows -------------------------------------------------------------------------------------------------------------
+
+
+def _given(number: int, columns: Sequence[str], cells: Sequence[str]) -> Mapping[str, str]:
+    """Return the cells by their columns. Raises `ValidationError`."""
+    if len(cells) > len(columns):
+        raise ValidationError(f"Line {number} has {len(cells)} cells, and there are {len(columns)} columns.")
+    given = list(zip(columns, cells, strict=False))
+    if nameless := [cell for name, cell in given if cell and not name]:
+        raise ValidationError(f"Line {number}: {nameless[0][:80]!r} stands in a column without a name.")
+    return dict(given)
+
+
+def _accounts(number: int, given: Mapping[str, str], row: Mapping[str, Any]) -> list[str]:
+    accounts = _split(given.get("address", ""))
+    if not accounts and not row["header"]:
+        raise ValidationError(f"Line {number} has no address.")
+    if wrong := [word for word in accounts if not _is_account(word)]:
+        raise ValidationError(f"Line {number}: {wrong[0][:80]!r} is no address, nor a name.")
+    return accounts
 
 
 def _row(number: int, given: Mapping[str, str], like: Mapping[str, Any], chains: Mapping[str, str]) -> dict[str, Any]:
@@ -108,10 +209,10 @@ def _at(cell: str) -> dict[str, str]:
     kind, _, number = cell.casefold().partition(":")
     if not cell:
         return {}
-    if kind in {"latest", "finalized"}:
+    if cell.casefold() in {"latest", "finalized"}:
         return {"at": kind}
-    if kind == "block" or _NUMBER.fullmatch(cell):
-        return {"at": "block", "block": number or cell}
+    if _NUMBER.fullmatch(digits := number.strip() if kind == "block" else cell):
+        return {"at": "block", "block": re.sub("[^0-9]", "", digits)}
     if kind == "timestamp":
         return {"at": "time", "time": typed_time(int(number))}
     when = datetime.fromisoformat(cell.removesuffix("UTC").strip())

@@ -172,8 +172,7 @@ class RowForm(forms.Form):
         """Return the accounts, properties, slots and header fields that the row names, each once, right or wrong."""
         typed = {name: self[name].value() or [] for name in ("accounts", "props", "slots", "header")}
         return {
-            name: list(dict.fromkeys(_WORD.findall(value) if isinstance(value, str) else value))
-            for name, value in typed.items()
+            name: _unique(_WORD.findall(value) if isinstance(value, str) else value) for name, value in typed.items()
         }
 
     @property
@@ -214,7 +213,7 @@ class RowForm(forms.Form):
         if not fault.path.startswith(f"{block}/"):
             return ""
         kind, account, name, *_ = (*fault.path.removeprefix(f"{block}/").split("/"), "", "")
-        if kind == "accounts" and account and account not in self._pointers:
+        if kind == "accounts" and account and account.lower() not in self._pointers:
             return ""
         if kind == "accounts" and account and not name and not fault.is_of_name:
             return "props"
@@ -223,8 +222,8 @@ class RowForm(forms.Form):
 
     @cached_property
     def _pointers(self) -> AbstractSet[str]:
-        """Return the accounts as the paths of faults have them."""
-        return {pointer(account)[1:] for account in self.asked["accounts"]}
+        """Return the accounts as the paths of faults have them, in small letters."""
+        return {pointer(account)[1:].lower() for account in self.asked["accounts"]}
 
 
 _Rows = forms.formset_factory(RowForm, extra=0, max_num=MAX_ROWS, absolute_max=MAX_ROWS)
@@ -351,12 +350,17 @@ class NewBatchForm:
         if self.size > (most := settings.MAX_QUERIES_PER_BATCH):
             raise InvalidRequest([too_many(self.size, most)])
         data: dict[str, Any] = {}
+        entries: dict[tuple[str, ...], dict[str, Any]] = {}
         for row in self.rows:
             if row.is_blank:
                 continue
-            block = data.setdefault(row["source"].value() or "", {}).setdefault(row.selector, {})
+            source, selector = row["source"].value() or "", row.selector
+            block = data.setdefault(source, {}).setdefault(selector, {})
             for account in row.asked["accounts"]:
-                _join(block.setdefault("accounts", {}).setdefault(account, {}), row.asked, "props", "slots")
+                place = (source, selector, account.lower())
+                if place not in entries:
+                    entries[place] = block.setdefault("accounts", {}).setdefault(account, {})
+                _join(entries[place], row.asked, "props", "slots")
             _join(block, row.asked, "header")
         values = self.batch.cleaned_data
         request = {"destinationChainId": self.batch["destination"].value() or ""}
@@ -369,9 +373,17 @@ class NewBatchForm:
         return {**request, "data": data, **webhook}
 
 
+def _unique(words: Iterable[str]) -> list[str]:
+    """Return each word in its first spelling: addresses, names and slots mean the same in small letters."""
+    found: dict[str, str] = {}
+    for word in words:
+        found.setdefault(word.lower(), word)
+    return [*found.values()]
+
+
 def _join(there: dict[str, Any], asked: Mapping[str, Sequence[str]], *names: str) -> None:
     for name in names:
-        if values := list(dict.fromkeys([*there.get(name, ()), *asked[name]])):
+        if values := _unique([*there.get(name, ()), *asked[name]]):
             there[name] = values
 
 

@@ -89,7 +89,9 @@ def bqs_says(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, 
 def asked(**given: Any) -> Any:
     nothing = dict.fromkeys(("file", "destination", "chain", "block", "time", "fee", "webhook"))
     lists = dict.fromkeys(("accounts", "props", "slots", "header", "webhook_events"), ())
-    return document(Asked(**{**nothing, **lists, "is_paid_by_caller": False, **given}), lambda: CHAINS)
+    connections = given.pop("connections", ())
+    asked = Asked(**{**nothing, **lists, "is_paid_by_caller": False, **given})
+    return document(asked, lambda: CHAINS, lambda: connections)
 
 
 def test_arguments_become_the_body():
@@ -131,6 +133,39 @@ def test_every_line_that_is_wrong_is_named(tmp_path):
     with pytest.raises(click.UsageError) as caught:
         asked(file=str(file), destination=10)
     assert re.findall(r"line (\d): ", caught.value.message) == ["2", "3", "4", "5", "6", "7", "8"]
+
+
+def test_a_fault_of_several_lines_is_told_once(tmp_path):
+    (tmp_path / "accounts.csv").write_text("0xaa\n0xbb\n0xcc,,,xyz\n")
+    with pytest.raises(click.UsageError) as caught:
+        asked(file=str(tmp_path / "accounts.csv"), destination=10, block="1", props=["BALANCE"])
+    assert re.findall(r"lines (.*): It names no chain", caught.value.message) == ["1, 2, 3"]
+    with pytest.raises(click.UsageError, match="line 3: A storage slot is"):
+        asked(file=str(tmp_path / "accounts.csv"), destination=10, chain=1, block="1", props=["BALANCE"])
+
+
+@pytest.mark.parametrize(
+    ("given", "connections", "found"),
+    [
+        ({}, [(1, 10)], ("10", ["1"])),
+        ({"destination": 10}, [(1, 10), (1, 5)], ("10", ["1"])),
+        ({"chain": 5}, [(1, 10), (5, 10)], ("10", ["5"])),
+        ({"destination": 10, "chain": 7}, [(1, 10)], ("10", ["7"])),
+        ({"destination": 10}, [(1, 10), (5, 10)], None),
+        ({"destination": 7}, [(1, 10)], None),
+        ({}, [], None),
+    ],
+)
+def test_the_only_connection_is_meant_where_a_chain_is_not_named(tmp_path, given, connections, found):
+    (tmp_path / "accounts.csv").write_text("0xaa\n")
+    for named in ({"accounts": ["0xaa"]}, {"file": str(tmp_path / "accounts.csv")}):
+        question = {"block": "1", "props": ["BALANCE"], "connections": connections, **named, **given}
+        if found is None:
+            with pytest.raises(click.UsageError):
+                asked(**question)
+        else:
+            body = asked(**question)
+            assert (body["destinationChainId"], [*body["data"]]) == found
 
 
 def test_amounts_are_in_whole_units_or_say_that_they_are_in_wei():

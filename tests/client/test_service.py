@@ -346,6 +346,7 @@ def test_what_it_would_cost_is_shown_by_part(bqs):
     code, out, said = bqs("estimate", *question, "--block", "2")
     assert (code, said) == (0, "")
     assert re.search(rf"^{CHAIN_ID} +accounts +1 +0 +\d+ +\d+$", out, re.MULTILINE)
+    assert bqs("estimate", *question[4:], "--block", "2") == (0, out, "")
     code, _, said = bqs("estimate", *question, "--block", str(10**9))
     assert (code, "It would be rejected (block_too_far_ahead)" in said) == (ExitCode.REJECTED, True)
 

@@ -174,7 +174,7 @@ def test_the_list_is_a_file_too_as_it_is_filtered(alice, client):
     submit(a_key(BOB), request(BOB, block=12))
     answer = alice.get("/explorer.csv")
     assert answer.headers["Content-Type"] == "text/csv; charset=utf-8"
-    rows = list(csv.DictReader(io.StringIO(answer.text)))
+    rows = list(csv.DictReader(io.StringIO(answer.content.decode("utf-8-sig"))))
     assert [row["internal_id"] for row in rows] == [rejected.pk, done.pk]
     assert rows[0]["rejection_code"] == "proof_unavailable"
     assert (rows[1]["status"], rows[1]["source_chain_ids"], rows[1]["cost_wei"]) == ("DONE", "31337", "0")
@@ -192,7 +192,7 @@ def test_a_long_list_is_several_files(alice, monkeypatch):
     found, address = [], "/explorer.csv"
     while address:
         answer = alice.get(address)
-        found += [row["internal_id"] for row in csv.DictReader(io.StringIO(answer.text))]
+        found += [row["internal_id"] for row in csv.DictReader(io.StringIO(answer.content.decode("utf-8-sig")))]
         link = re.fullmatch('<([^>]+)>; rel="next"', answer.headers.get("Link", ""))
         address = f"/explorer.csv{link[1]}" if link else ""
     assert found == expected

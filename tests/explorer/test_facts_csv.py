@@ -1,5 +1,6 @@
 """The facts of a batch for spreadsheets."""
 
+import codecs
 import csv
 import io
 from typing import Any
@@ -34,7 +35,8 @@ pytestmark = [pytest.mark.django_db, pytest.mark.outside]
 def lines(batch: Batch) -> list[dict[str, str]]:
     answer = get(batch)
     assert answer.status_code == 200
-    return list(csv.DictReader(io.StringIO(answer.text)))
+    assert answer.content.startswith(codecs.BOM_UTF8)  # for Excel
+    return list(csv.DictReader(io.StringIO(answer.content.decode("utf-8-sig"))))
 
 
 def get(batch: Batch) -> Any:

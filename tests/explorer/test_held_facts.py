@@ -320,7 +320,7 @@ def test_files_go_through_the_facts_in_their_order():
     finish(batch_at(block_12={"accounts": {ALICE: {"props": ["NONCE"], "slots": slots}}}))
     bob = client_of(BOB)
     file = bob.get("/facts.csv", {"account": ALICE})
-    rows = list(csv.DictReader(io.StringIO(file.text)))
+    rows = list(csv.DictReader(io.StringIO(file.content.decode("utf-8-sig"))))
     assert [(row["property"], row["slot"], row["value"]) for row in rows] == [
         ("NONCE", "", "7"),
         *(("SLOT", slot, str(int(slot, 16))) for slot in slots[:999]),

@@ -6,6 +6,7 @@ from collections import defaultdict
 from html import unescape
 from typing import Any
 
+import click
 import pytest
 from django.core.files.uploadedfile import SimpleUploadedFile
 from django.test import Client, RequestFactory
@@ -160,13 +161,13 @@ def test_limits_are_those_of_the_api(alice, settings, setting, value, status, se
 
 def test_what_is_submitted_is_the_batch_that_the_api_would_make(alice):
     rows: tuple[dict[str, Any], ...] = (
-        {"at": "block", "block": "1,2", "accounts": f"{ALICE}\r\n{BOB}, {ALICE}", "slots": "0x1"},
+        {"at": "block", "block": "1,2", "accounts": f"{ALICE}\r\n{BOB}, {ALICE.lower()}", "slots": "0xa 0xA"},
         {},
-        {"at": "block", "block": "12", "accounts": ALICE, "props": ["NONCE"]},
+        {"at": "block", "block": "12", "accounts": ALICE.lower(), "props": ["NONCE"], "slots": "0xA"},
         {"at": "time", "time": "2026-11-20T13:00:00+01:00", "props": [], "header": ["GAS_USED", "TIMESTAMP"]},
     )
     others = {"fee": "0.5", "webhook": "https://93.184.215.14/?secret"}
-    alice_asked, bob_asked = ({"props": props, "slots": ["0x1"]} for props in (["BALANCE", "NONCE"], ["BALANCE"]))
+    alice_asked, bob_asked = ({"props": props, "slots": ["0xa"]} for props in (["BALANCE", "NONCE"], ["BALANCE"]))
     assert asked(alice, form(*rows, **others)) == {
         "destinationChainId": "31337",
         "fee": "500000000000000000",
@@ -211,11 +212,6 @@ NO_AMOUNT = "The fee cap is an amount such as 0.002 or 1500.25, with up to 18 de
         ({"accounts": "", "slots": "1", "header": ["TIMESTAMP"]}, "accounts", "It is empty."),
         ({"props": []}, "props_0", "Tick a property, or name a slot."),
         ({"slots": "xyz"}, "slots", "A storage slot is up to 64 hexadecimal digits, not 'xyz'."),
-        (
-            {"accounts": f"{ALICE} {ALICE.lower()}"},
-            "accounts",
-            f"The account '{ALICE.lower()}' is named twice at this block.",
-        ),
         ({"accounts": "vitalik.eth"}, "accounts", "This service resolves no names, send the address of 'vitalik.eth'."),
         ({"accounts": f"{ALICE}\0"}, "accounts", "Null characters are not allowed."),
         *(({"fee": fee}, "id_fee", NO_AMOUNT) for fee in ("0,015", "-1", "0.0000000000000000001", "much")),
@@ -234,6 +230,11 @@ def test_a_fault_stands_at_the_field_that_it_is_about(alice, row, control, sente
     rows = [{}, {"accounts": ALICE, **row}] if row.get("accounts") != "" or row.get("slots") else [row]
     html = post(alice, "submit", *rows, status=400, **others)
     assert said(html) == [(control.replace("rows-1", f"rows-{len(rows) - 1}"), sentence)]
+
+
+def test_a_fault_stands_at_the_row_that_spells_the_account_otherwise(alice):
+    html = post(alice, "submit", {"accounts": ALICE}, {"accounts": ALICE.lower(), "slots": "xyz"}, status=400)
+    assert [control for control, _ in said(html)] == ["id_rows-1-slots"]
 
 
 def test_of_many_faults_some_are_told_and_the_others_counted(alice):
@@ -303,6 +304,20 @@ FILES = {
     "of a spreadsheet": f"\ufeffaddress;chain;block\r\n{ALICE};31337;2026-01-01 00:00\r\n",
     "tabs": f"block\taddress\n2026-01-01T00:00:00Z\t{ALICE}\nblock:16\t{B}\ntimestamp:5\t{B}\n",
     "quoted": f'address,slots\n"{ALICE}\n{B}","1, 2"\n',
+    "empty columns behind": f"address,block,,\n{ALICE},16,,\n{B},17\n",
+    "empty columns behind, with tabs": f"address\tblock\t\n{ALICE}\t16\t\t\t\n",
+    "empty columns behind, no names": f"{ALICE};16;;;;;;;\n;;;\n{B};17;;;;;;;\n",
+    "a spreadsheet's numbered lines": f",address,block\n,{ALICE},16\n",
+    "a hint": f"sep=;\r\naddress;block\r\n{ALICE};16\r\n",
+    "a quoted hint, saved again": f'\ufeff\n"SEP=;",,\naddress,block,\n{ALICE},16,\n',
+    "a hint of another delimiter": f"sep=|\n{ALICE}|1,6|BALANCE,NONCE\n",
+    "a hint that says nothing": f"sep=\naddress;block\n{ALICE};16\n",
+    "a tab as a hint": f"sep=\t\n{ALICE}\t1,6\tBALANCE\n",
+    "titles and comments": f'# by hand, "5"\n#\nHolders, at two\nChain,Ethereum\n\nAddress;Block\n# B;\n{ALICE};16\n',
+    "a banner of names and values": f"Chain,Ethereum\nBlock,5\n\nAddress,Block\n{ALICE},16\n",
+    "grouped digits": f"{ALICE}\u00a0;19\u202f000\u00a0000\n{B};19'000'000\n",
+    "returns alone": f"address,block\r{ALICE},16\r",
+    "two spellings": f"{ALICE},16,BALANCE\n{ALICE.lower()},16,NONCE\n",
 }
 
 
@@ -311,7 +326,14 @@ def test_a_file_asks_for_the_same_here_and_on_the_command_line(alice, tmp_path, 
     """Fill what lines leave out as the form's row does, and as the options of `bqs` say."""
     file = SimpleUploadedFile("asked.csv", FILES[name].encode())
     html = post(alice, "paste", {"at": "block", "block": "15"}, file=file)
-    (tmp_path / "asked.csv").write_text(FILES[name], newline="")
+    found = of_all(asked(alice, filled(html)))
+    assert found == of_all(asked_there(tmp_path, FILES[name]))
+    assert {fact[1] for fact in found if len(fact) == 3} <= {ALICE, B}
+
+
+def asked_there(tmp_path, text: str) -> Any:
+    """Return the request that `bqs` makes of the file."""
+    (tmp_path / "asked.csv").write_text(text, newline="")
     given: Any = dict.fromkeys(Asked.__dataclass_fields__) | dict.fromkeys(("accounts", "slots", "header"), ())
     given |= {
         "file": str(tmp_path / "asked.csv"),
@@ -320,8 +342,38 @@ def test_a_file_asks_for_the_same_here_and_on_the_command_line(alice, tmp_path, 
         "block": "15",
         "props": ["BALANCE"],
     }
-    there = document(Asked(**given), lambda: {"development chain": 31337})
-    assert of_all(asked(alice, filled(html))) == of_all(there)
+    return document(Asked(**given), lambda: {"development chain": 31337})
+
+
+WRONG_LINES = {
+    "a cell behind the columns": (f"address,block,\n{ALICE},16,x\n{B},16,,x\n", "2 3"),
+    "a cell without a name": (f",address,block\n0,{ALICE},16\n,{B},17\n", "2"),
+    "no column": (f"\n\ntitle\naddress,balance,usd\n{ALICE},1,2\n", "4 4"),
+    "a column twice": (f"address,account\n{ALICE},{B}\n", "1"),
+    "an account above the columns": (f"{ALICE},16\n,{B}\naddress,block\n{B},17\n", "1 2"),
+    "the names of an explorer": (f'"HolderAddress","Balance"\n"{ALICE}","5171.25"\n', "1"),
+    "the names of a wallet": (f"sep=,\ntitle\ntoken_type,receiver\nerc20,{ALICE}\nerc20,{B}\n", "2 3"),
+    "names once more": (f"address,block\n{ALICE},16\naddress,block\n{B},block:\n", "3 4"),
+    "a line behind": (f"{ALICE}\n{B}\nTotal: 2 holders.\n", "3"),
+    "lines after breaks in a cell": (f'\nsep=;\naddress;block\n"{ALICE}\n{B}";soon\n{B};noon\n', "4 6"),
+    "a quotation mark": (f'sep=,\n{ALICE}\n"{B}\n\n\n', "3"),
+}
+
+
+@pytest.mark.parametrize("name", WRONG_LINES)
+def test_a_file_is_refused_for_the_same_lines_here_and_on_the_command_line(alice, tmp_path, name):
+    text, lines = WRONG_LINES[name]
+    html = post(alice, "paste", {}, pasted=text, status=400)
+    assert [re.findall(r"Line (\d+)", sentence) for _, sentence in said(html)] == [[line] for line in lines.split()]
+    with pytest.raises(click.UsageError) as refused:
+        asked_there(tmp_path, text)
+    named = re.findall(r"(?m)^(?:  lines?|Line) ([\d, ]*\d)", refused.value.message)
+    assert ", ".join(named).split(", ") == lines.split()
+
+
+def test_of_many_wrong_lines_some_are_told_and_the_others_counted(alice):
+    html = post(alice, "paste", {}, pasted="\n".join(f"{ALICE},noon{line}" for line in range(30)), status=400)
+    assert [sentence for _, sentence in said(html)][20:] == ["There are 10 more faults like these."]
 
 
 def of_all(request: Any) -> set[tuple[object, ...]]:

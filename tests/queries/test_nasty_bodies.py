@@ -1,5 +1,6 @@
 """What can't be accepted costs no more than what can."""
 
+import json
 import time
 
 import pytest
@@ -41,6 +42,18 @@ def test_a_body_is_refused_as_fast_as_a_good_one_is_read_and_with_few_faults(sec
     # Side by side if need be, because processor time depends on what else the machine does: the worst once took 35
     # times as long.
     assert taken < 2 * seconds_of_good or any(seconds(body)[0] < 2 * seconds(GOOD_ACCOUNTS)[0] for _ in range(3))
+
+
+def test_a_wrong_address_is_told_first_however_many_other_faults_there_are():
+    accounts: dict[str, object] = {
+        f"0x{number:038}{letter}": {"slots": ["x"]} for number in range(1100) for letter in ("aa", "AA")
+    }
+    block = {"accounts": accounts | {"0x1": {"props": ["NONCE"]}}}
+    body = {"destinationChainId": "31337", "fee": "0", "data": {"31337": {"latest": block}}}
+    refused = seconds(json.dumps(body).encode())[1]
+    assert refused
+    assert len(refused.faults) == MAX_FAULTS_LISTED
+    assert refused.sentence.startswith("Invalid account address or ENS: '0x1' ")
 
 
 @pytest.mark.parametrize(

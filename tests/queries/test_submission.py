@@ -284,6 +284,17 @@ def test_it_refuses_one_account_in_two_spellings(post):
     assert "named twice" in found["/data/31337/block:1/accounts"][1]
 
 
+def test_an_account_in_two_spellings_hides_no_other_fault(post):
+    body = request("0x1", *(f"0x{letter * 40}" for letter in "aAbB"), block=1)
+    accounts = body["data"]["31337"]["block:1"]["accounts"]
+    accounts[f"0x{2:040}"], accounts[f"0x{3:040}"] = {"props": ["balance"]}, {"props": []}
+    answer = post(body).json()
+    assert sorted(fault["path"].removeprefix(ACCOUNTS) for fault in answer["details"]) == sorted(
+        ["", "", "/0x1", f"/0x{2:040}/props/0", f"/0x{3:040}"]
+    )
+    assert answer["error"].startswith("Invalid account address or ENS: '0x1' ")
+
+
 @pytest.mark.parametrize(
     ("address", "said"),
     [

@@ -99,6 +99,7 @@ def test_what_was_sealed_opens_for_its_row_alone(post, hook):
         ({"url": URL, "headers": []}, {"/webhook/headers"}),
         ({"url": URL, "headers": {f"x-{n}": "" for n in range(17)}}, {"/webhook/headers"}),
         ({"url": URL, "headers": {"x-a": "", "X-A": ""}}, {"/webhook/headers"}),
+        ({"url": URL, "headers": {"x-a": "ü", "X-A": ""}}, {"/webhook/headers", "/webhook/headers/x-a"}),
         (
             {"url": "x", "headers": {"Host": "y", "x-a": "ü"}, "events": ["x", "DONE"], "z": 1},
             {"/webhook/url", "/webhook/headers/Host", "/webhook/headers/x-a", "/webhook/events/0", "/webhook/z"},

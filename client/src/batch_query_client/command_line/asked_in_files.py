@@ -6,28 +6,36 @@ import json
 import re
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+from itertools import takewhile
 from pathlib import Path
 from typing import Any
 
 import click
 
 from batch_query_client import Account, Header, Webhook
-from batch_query_client.questions import body
+from batch_query_client.questions import body, slot_hex
 
-# In this order, unless the first line names them.
+# In this order, unless a line names them.
 _COLUMNS = ("address", "block", "properties", "slots", "header", "chain")
 _ASKED = ("properties", "slots", "header")
 _OTHER_NAMES = {"account": "address", "props": "properties", "property": "properties", "slot": "slots"}
 _SEPARATORS = re.compile(r"[\s,;|+]+")
-_NUMBER = re.compile(r"[0-9][0-9,_ ]*", re.ASCII)
+_NUMBER = re.compile(r"[0-9][0-9,_'\u2019\s]*")  # people group digits
 _ADDRESS = re.compile(r"0x[0-9a-fA-F]{40}", re.ASCII)
+_NAME_ENDS = re.compile('[",;\t]+')
+# Excel reads the delimiter from such a first line. A spreadsheet that knows it not adds its own delimiters behind.
+_HINT = re.compile(r'[\ufeff\r\n ]*"?sep=(?:"?([^\w\s"]|\t))*"? *(?:\r\n?|\n|\Z)', re.IGNORECASE)
 _MOST_FAULTS = 20
 
+_Line = tuple[int, list[str]]
 
 ChainIds = Callable[[], Mapping[str, int]]
 """Returns the ids of the service's chains by their names in small letters: it is asked where a file names one."""
+
+Connections = Callable[[], Sequence[tuple[int, int]]]
+"""Returns the service's connections, each as a source and a destination: it is asked where a chain is not named."""
 
 
 @dataclass(frozen=True)
@@ -49,9 +57,10 @@ class Asked:
     webhook_events: Any
 
 
-def document(asked: Asked, chain_ids: ChainIds) -> Mapping[str, Any]:
+def document(asked: Asked, chain_ids: ChainIds, connections: Connections = tuple) -> Mapping[str, Any]:
     """Return the body. Raises `click.UsageError` and `ValueError`."""
     if asked.file is None:
+        asked = _connected(asked, connections)
         queries = list(_from_arguments(asked))
     else:
         text = _text(asked.file)
@@ -60,6 +69,7 @@ def document(asked: Asked, chain_ids: ChainIds) -> Mapping[str, Any]:
             raise click.UsageError("Name what to prove either in a file or by options, and not by both.")
         if is_json:
             return _from_json(text)
+        asked = _connected(asked, connections)
         queries = _from_csv(asked, text, chain_ids)
     if asked.destination is None:
         raise click.UsageError("Name the chain on which the facts are to be readable: --destination.")
@@ -72,12 +82,24 @@ def document(asked: Asked, chain_ids: ChainIds) -> Mapping[str, Any]:
     )
 
 
+def _connected(asked: Asked, connections: Connections) -> Asked:
+    """Return the arguments with the chains of the only connection that they can mean."""
+    if asked.chain is not None and asked.destination is not None:
+        return asked
+    found = [
+        (source, destination)
+        for source, destination in connections()
+        if asked.chain in {source, None} and asked.destination in {destination, None}
+    ]
+    return replace(asked, chain=found[0][0], destination=found[0][1]) if len(found) == 1 else asked
+
+
 def _text(file: str) -> str:
     content = sys.stdin.buffer.read() if file == "-" else Path(file).read_bytes()
     try:
         return content.decode("utf-8-sig")  # Spreadsheets write a mark in front.
     except UnicodeDecodeError:
-        raise click.UsageError("The file is not UTF-8.") from None
+        raise click.UsageError("The file is not UTF-8. A spreadsheet saves it so as “CSV UTF-8”.") from None
 
 
 # --- Arguments --------------------------------------------------------------------------------------------------------
@@ -135,48 +157,121 @@ def _from_json(text: str) -> dict[str, Any]:
 def _from_csv(asked: Asked, text: str, chain_ids: ChainIds) -> list[Account | Header]:
     """Return what each line asks for; what a line leaves out is as the options say.
 
-    The service's form takes the same files. Raises `click.UsageError` with all lines that are wrong.
+    Raises `click.UsageError` with all lines that are wrong.
     """
-    lines = list(_lines(text))
-    columns: Sequence[str] = _COLUMNS
-    if lines and any(_column(cell) in _COLUMNS for cell in lines[0][1]):
-        columns = [_column(cell) for cell in lines.pop(0)[1]]
-        if unknown := [name for name in columns if name not in _COLUMNS]:
-            raise click.UsageError(f"{unknown[0]!r} is no column; the columns are {', '.join(_COLUMNS)}.")
-    else:
-        lines = [(number, _one_cell_of_addresses(cells)) for number, cells in lines]
-    if not lines:
+    columns, lines, above = _table(list(_lines(text)))
+    if not lines and not above:
         raise click.UsageError("The file has no line that asks for anything.")
     queries: list[Account | Header] = []
-    faults: list[str] = []
+    faults: dict[str, list[int]] = {}
+    for number, sentence in above:
+        faults.setdefault(sentence, []).append(number)
     for number, cells in lines:
         try:
             queries += _queries_of(asked, columns, cells, chain_ids)
-        except (ValueError, TypeError, click.UsageError) as error:
-            faults.append(f"line {number}: {error}")
+        except click.UsageError as error:
+            faults.setdefault(error.message, []).append(number)
+        except (ValueError, TypeError) as error:
+            faults.setdefault(str(error), []).append(number)
     if faults:
-        more = [f"and {len(faults) - _MOST_FAULTS} more"] if len(faults) > _MOST_FAULTS else []
-        raise click.UsageError("\n  ".join(["The file has faults:", *faults[:_MOST_FAULTS], *more]))
+        told = [f"{_named_lines(numbers)}: {sentence}" for sentence, numbers in faults.items()]
+        more = [f"and {len(told) - _MOST_FAULTS} more"] if len(told) > _MOST_FAULTS else []
+        raise click.UsageError("\n  ".join(["The file has faults:", *told[:_MOST_FAULTS], *more]))
     return queries
 
 
-def _lines(text: str) -> Iterator[tuple[int, list[str]]]:
-    """Yield the number and the cells of each line that is not blank."""
-    first = text.lstrip().partition("\n")[0]
-    delimiter = "\t" if "\t" in first else ";" if ";" in first and "," not in first else ","
+def _named_lines(numbers: Sequence[int]) -> str:
+    more = len(numbers) - _MOST_FAULTS
+    first = ", ".join(map(str, numbers[:_MOST_FAULTS]))
+    return f"line{'s' * (len(numbers) > 1)} {first}{f' and {more} more' if more > 0 else ''}"
+
+
+# --- Lines and columns: the service's form reads them alike ---------------------------------------------------------
+
+
+def _lines(text: str) -> Iterator[_Line]:
+    """Yield the number and the cells of each line that is neither blank nor a comment, without empty cells behind."""
+    hint = _HINT.match(text)
+    above, text = (len(hint[0].splitlines()), text[hint.end() :]) if hint else (0, text.removeprefix("\ufeff"))
+    delimiter = (hint and hint[1]) or _delimiter(text)
+    # With its line breaks: in a quoted cell, they are part of it.
     reader = csv.reader(io.StringIO(text, newline=""), delimiter=delimiter, skipinitialspace=True, strict=True)
-    number = 1
+    number = above + 1
     try:
-        for cells in reader:
-            if any(cell.strip() for cell in cells):
-                yield number, [cell.strip() for cell in cells]
-            number = reader.line_num + 1
-    except csv.Error as error:
-        raise click.UsageError(f"The file can't be read as CSV: {error}.") from None
+        for record in reader:
+            cells = [cell.strip() for cell in record]
+            while cells and not cells[-1]:
+                cells.pop()
+            if cells and not _is_comment(cells):
+                yield number, cells
+            number = above + reader.line_num + 1
+    except csv.Error:
+        raise click.UsageError(f"Line {number} can't be read as CSV: look at its quotation marks.") from None
+
+
+def _is_comment(cells: Sequence[str]) -> bool:
+    # Tables that number their lines name that column so.
+    return cells[0].startswith("#") and (len(cells) == 1 or cells[0] != "#")
+
+
+def _delimiter(text: str) -> str:
+    """Return the delimiter of the line that names columns, or else of the first address, or else of the first line."""
+    lines = [line for line in re.split(r"[\r\n]+", text) if line.strip() and not line.lstrip().startswith("#")]
+    head = max(lines, key=lambda line: _likeness(_NAME_ENDS.split(line)), default="")
+    if {*map(_column, _NAME_ENDS.split(head))}.isdisjoint(_COLUMNS):
+        head = next(filter(_ADDRESS.search, lines), lines[0] if lines else "")
+    head = re.sub('"[^"]*"', "", head)
+    return "\t" if "\t" in head else next((letter for letter in head if letter in ";,"), ",")
+
+
+def _table(lines: Sequence[_Line]) -> tuple[Sequence[str], Sequence[_Line], list[tuple[int, str]]]:
+    """Return the columns, the lines below the one that names them, and what is wrong with it and those above."""
+    heads = [line for line in lines if _names_columns(line[1])]
+    if not heads:
+        above = list(takewhile(lambda line: not _begins_table(line[1]), lines))
+        faults = [(at, f"It names neither an account nor a column: {_shown(cells)}.") for at, cells in above]
+        if faults:
+            at, sentence = faults.pop()
+            return _COLUMNS, (), [*faults, (at, f"{sentence} The columns are {', '.join(_COLUMNS)}.")]
+        return _COLUMNS, [(number, _one_cell_of_addresses(cells)) for number, cells in lines], []
+    number, head = max(heads, key=lambda line: _likeness(line[1]))
+    columns = [*map(_column, head)]
+    faults = [
+        (above, f"It names an account above the columns, which line {number} names.")
+        for above, cells in lines
+        if above < number and _begins_table(cells) and (cells[0] or any(map(_ADDRESS.fullmatch, cells)))
+    ]
+    unknown = [name for name in columns if name and name not in _COLUMNS]
+    faults += [(number, f"{name!r} is no column; the columns are {', '.join(_COLUMNS)}.") for name in unknown]
+    faults += [(number, f"It names the column {name} twice.") for name in _COLUMNS if columns.count(name) > 1]
+    return columns, () if faults else [line for line in lines if line[0] > number], faults
+
+
+def _begins_table(cells: Sequence[str]) -> bool:
+    """Tell whether a line is no title, banner or line of names in another tool's words."""
+    return all(map(_is_account, _words(cells[0]))) or any(map(_ADDRESS.fullmatch, cells))
+
+
+def _names_columns(cells: Sequence[str]) -> bool:
+    return not {*map(_column, cells)}.isdisjoint(_COLUMNS) and not any(map(_is_account, cells))
+
+
+def _likeness(head: Sequence[str]) -> tuple[bool, bool, int]:
+    """Return how much a line is like one that names columns. Above it there may be `Chain,Ethereum`."""
+    names = [name for name in map(_column, head) if name]
+    known = [name for name in names if name in _COLUMNS]
+    return known == names != [], "address" in known, len(known)
 
 
 def _column(cell: str) -> str:
-    return _OTHER_NAMES.get(cell.casefold(), cell.casefold())
+    name = cell.strip().casefold()
+    return _OTHER_NAMES.get(name, name)
+
+
+def _is_account(word: str) -> bool:
+    """Tell whether a word is meant as an address or a name, right or wrong."""
+    is_name = "." in word[1:-1] and {*word}.isdisjoint(":/ ") and not word.replace(".", "").isdecimal()
+    return word[:2].lower() == "0x" or is_name
 
 
 def _one_cell_of_addresses(cells: list[str]) -> list[str]:
@@ -184,11 +279,20 @@ def _one_cell_of_addresses(cells: list[str]) -> list[str]:
     return [" ".join(cells)] if all(map(_ADDRESS.fullmatch, filter(None, cells))) else cells
 
 
+def _shown(cells: Sequence[str]) -> str:
+    return ", ".join(repr(cell[:40]) for cell in cells[:3])
+
+
+# --- Queries ----------------------------------------------------------------------------------------------------------
+
+
 def _queries_of(
     asked: Asked, columns: Sequence[str], given: Sequence[str], chain_ids: ChainIds
 ) -> Iterator[Account | Header]:
     if len(given) > len(columns):
         raise ValueError("There are more cells than columns.")
+    if nameless := [cell for name, cell in zip(columns, given, strict=False) if cell and not name]:
+        raise ValueError(f"{nameless[0][:80]!r} stands in a column without a name.")
     cells = dict(zip(columns, given, strict=False))
     accounts, props, slots, header = (_words(cells.get(name, "")) for name in ("address", *_ASKED))
     if not (props or slots or header):
@@ -196,9 +300,11 @@ def _queries_of(
     where: Any = {"chain": _chain(asked, cells.get("chain", ""), chain_ids), **_at(asked, cells.get("block", ""))}
     if not accounts and not header:
         raise ValueError("It names neither an account nor properties of a header.")
+    if wrong := [word for word in accounts if not _is_account(word)]:
+        raise ValueError(f"{wrong[0][:80]!r} is no address, nor a name.")
     names: Any = [name.upper() for name in props]
     for account in accounts:
-        yield Account(account, props=names, slots=slots, **where)
+        yield Account(account, props=names, slots=[*map(slot_hex, slots)], **where)
     if header:
         yield Header([name.upper() for name in header], **where)
 
@@ -221,11 +327,17 @@ def _at(asked: Asked, cell: str) -> dict[str, int | str | None]:
     if not cell:
         return _options_at(asked)
     kind, _, number = cell.casefold().partition(":")
-    if kind in {"latest", "finalized"}:
+    if cell.casefold() in {"latest", "finalized"}:
         return {"block": kind}
-    if kind == "block" or _NUMBER.fullmatch(cell):
-        return {"block": read_block(re.sub("[,_ ]", "", number or cell))}
-    return {"time": read_time(number if kind == "timestamp" else cell)}
+    if _NUMBER.fullmatch(digits := number.strip() if kind == "block" else cell):
+        return {"block": read_block(re.sub("[^0-9]", "", digits))}
+    try:
+        return {"time": read_time(number if kind == "timestamp" else cell)}
+    except click.UsageError:
+        raise ValueError(
+            f"{cell[:80]!r} is no block. Name it by its number, by a time such as 2026-11-20 12:00:00 in UTC, or as "
+            "latest or finalized."
+        ) from None
 
 
 def _words(cell: str) -> list[str]:

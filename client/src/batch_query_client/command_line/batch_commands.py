@@ -12,7 +12,7 @@ import click
 
 import batch_query_client as client
 from batch_query_client.command_line import credentials
-from batch_query_client.command_line.asked_in_files import Asked, document, read_block, read_time
+from batch_query_client.command_line.asked_in_files import Asked, Connections, document, read_block, read_time
 from batch_query_client.command_line.exit_codes import ExitCode
 from batch_query_client.command_line.keystores import open_keystore
 from batch_query_client.command_line.options import (
@@ -69,8 +69,8 @@ def submit(
         say(f"Its page is {batch.page}")
 
 
-def _document(asked: Asked, service: client.BatchQueryService) -> Mapping[str, Any]:
-    return document(asked, lambda: {chain.name.casefold(): chain.chain_id for chain in service.chains()})
+def _document(asked: Asked, service: client.BatchQueryService, connections: Connections = tuple) -> Mapping[str, Any]:
+    return document(asked, lambda: {chain.name.casefold(): chain.chain_id for chain in service.chains()}, connections)
 
 
 @click.command()
@@ -80,10 +80,13 @@ def _document(asked: Asked, service: client.BatchQueryService) -> Mapping[str, A
 def estimate(*, asked: Asked, url: str | None, is_json: bool) -> int:
     """Tell what it would cost and whether it would be taken. Nothing is stored.
 
-    FILE and options are those of submit. Ends with exit code 1 if it would be rejected.
+    FILE and options are those of submit; chains may be left out where the service has one connection between them.
+    Ends with exit code 1 if it would be rejected.
     """
     service = credentials.service(url)
-    body = _document(asked, service)
+    body = _document(
+        asked, service, lambda: [(pair.origin_chain_id, pair.destination_chain_id) for pair in service.connections()]
+    )
     found = service.estimate_body(body)
     if is_json:
         print_json(found)
