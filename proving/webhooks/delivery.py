@@ -349,7 +349,8 @@ async def _answered(url: str, headers: Mapping[str, str], body: bytes, door: _Do
     connector = aiohttp.TCPConnector(
         resolver=aiohttp.ThreadedResolver(), use_dns_cache=False, force_close=True, socket_factory=door.open
     )
-    connector._factory = partial[ResponseHandler](_StatusReader, asyncio.get_running_loop())  # noqa: SLF001 (it has no other way)
+    # There is no other way to name the class, and mypy takes a partial of a subclass for another type.
+    connector._factory = partial(_StatusReader, asyncio.get_running_loop())  # type: ignore[assignment]  # noqa: SLF001
     async with (
         asyncio.timeout(seconds),
         aiohttp.ClientSession(
