@@ -26,7 +26,7 @@ class Unavailable(ClientError):
 
 def take_api_key(base_url: str, address: str, private_key: str, chain_id: int) -> str:
     """Sign in with a wallet and return the API key that the dashboard shows."""
-    session = _signed_in(base_url, address, private_key, chain_id)
+    session = signed_in(base_url, address, private_key, chain_id)
     key = _ok(session.get(f"{base_url}/keys", timeout=TIMEOUT)).json()["keys"][0]
     revealed = session.post(f"{base_url}/dashboard/keys/{key['id']}/reveal", timeout=TIMEOUT)
     api_key: str = _ok(revealed).json()["apiKey"]
@@ -35,12 +35,13 @@ def take_api_key(base_url: str, address: str, private_key: str, chain_id: int) -
 
 def take_webhook_secret(base_url: str, address: str, private_key: str, chain_id: int) -> str:
     """Sign in with a wallet and return the secret of webhooks that the page of keys shows."""
-    session = _signed_in(base_url, address, private_key, chain_id)
+    session = signed_in(base_url, address, private_key, chain_id)
     secret: str = _ok(session.post(f"{base_url}/dashboard/webhooks/reveal", timeout=TIMEOUT)).json()["webhookSecret"]
     return secret
 
 
-def _signed_in(base_url: str, address: str, private_key: str, chain_id: int) -> requests.Session:
+def signed_in(base_url: str, address: str, private_key: str, chain_id: int) -> requests.Session:
+    """Sign in with a wallet and return the session, which sends its token against forgeries."""
     session = requests.Session()
     session.headers.update({"Accept": "application/json", "Referer": f"{base_url}/sign-in"})
     _ok(session.get(f"{base_url}/sign-in", headers={"Accept": "text/html"}, timeout=TIMEOUT))

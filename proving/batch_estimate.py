@@ -4,6 +4,7 @@ One function decides for admission, for `POST /estimate-batch-query`, for the fo
 """
 
 import math
+import threading
 import time
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -27,11 +28,14 @@ from queries import batch_request, progress, submission
 from queries.batch_request import BatchRequest, Selector
 from queries.columns import Rejection, RejectionCode
 from queries.models import Query
-from queries.submission import ESTIMATES
+from queries.submission import BUSY_RETRY_SECONDS, ESTIMATES
 
 # How long a thread asks nodes, and when the client should try again.
 _MOST_SECONDS = 10
 _RETRY_SECONDS = 5
+# Estimates that a process makes at a time. Its other threads, of `WEB_THREADS`, answer requests that wait for no node.
+_MOST_AT_A_TIME = 3
+_places = threading.BoundedSemaphore(_MOST_AT_A_TIME)
 # Where no worker has seen which block of a chain is final.
 _FINAL_DEPTH = 64
 
@@ -105,7 +109,21 @@ def parsed(key: ApiKey, body_of: Callable[[], bytes]) -> tuple[BatchRequest, byt
 
 
 def estimate(request: BatchRequest, body: bytes, key: ApiKey) -> BatchEstimate:
-    """Estimate what a batch would take, and why it would be rejected. Raises `Unavailable`."""
+    """Estimate what a batch would take, and why it would be rejected. Raises `Unavailable`, and `Refused`: busy."""
+    if not _places.acquire(blocking=False):
+        raise Refused(
+            "busy",
+            "The service is making other estimates. Nothing was stored; ask for this one again in a moment.",
+            retry_after=BUSY_RETRY_SECONDS,
+        )
+    try:
+        return _estimated(request, body, key)
+    finally:
+        _places.release()
+
+
+def _estimated(request: BatchRequest, body: bytes, key: ApiKey) -> BatchEstimate:
+    """Estimate a batch in a place of its own. Raises `Unavailable`."""
     destination, ends = get_chains().chain(request.destinationChainId), time.monotonic() + _MOST_SECONDS
 
     def go_on() -> None:

@@ -1,7 +1,7 @@
 """What queries ask for, word by word: what it must be, as proven here, and what the facts registry says."""
 
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from eth_utils.crypto import keccak
@@ -25,12 +25,13 @@ from queries.columns import AccountField, HeaderField
 from queries.models import Batch, BatchStatus, Block, Query
 
 
-def block_at(rpc: RpcClient, timestamp: int, head: Header) -> int | None:
+def block_at(rpc: RpcClient, timestamp: int, head: Header, go_on: Callable[[], None] = lambda: None) -> int | None:
     """Return the number of the block N with time(N) <= timestamp < time(N+1).
 
     None if all blocks whose headers can be read are later. `head` must be later than the timestamp. Times rise with
     numbers, and on most chains nearly evenly: guessing by the slope between what is known finds it in a few headers;
-    every other guess halves what is left, for chains whose blocks don't come evenly. Raises `NodeUnavailable`.
+    every other guess halves what is left, for chains whose blocks don't come evenly. `go_on` is called before each
+    header. Raises `NodeUnavailable`.
     """
     assert head.timestamp > timestamp
     # Where the block `low` has no time, neither it nor any block below it can be read.
@@ -47,6 +48,7 @@ def block_at(rpc: RpcClient, timestamp: int, head: Header) -> int | None:
             share = (timestamp - low_time) / (high.timestamp - low_time)
             middle = low + round(share * (high.number - low))
         number = min(max(middle, low + 1), high.number - 1)
+        go_on()
         try:
             guess = rpc.known_header(number)
         except UnreadableHeader:

@@ -152,6 +152,7 @@ def estimate_all(inquiry: Inquiry, parts: Sequence[BatchPart]) -> list[SourceEst
             found.append(_estimated(inquiry, one, part.deadline, read, of_part))
         except ChainError as error:
             found.append(_unknown(inquiry.source.id, error))
+    inquiry.go_on()
     sizes = [(one.estimate.size.bound, one.estimate.gas.bound) for one in found]
     data = rollups.data_costs(inquiry.connection.destination_rpc, sizes)
     return [
@@ -310,14 +311,15 @@ def time_to_come(source: int, times: Collection[int]) -> str:
 
 def select(inquiry: Inquiry, requests: Requests) -> Selected:
     """Find the blocks that are selected, or say why they can't be known now, or never will be."""
-    rpc, head = inquiry.connection.source_rpc, inquiry.head
+    head = inquiry.head
     blocks: dict[Selector, int] = {}
     at: dict[int, dict[Fact, None]] = defaultdict(dict)
     times: dict[int, Collection[Fact]] = {}
     rejections: list[Rejection] = []
     for selector, wanted in requests.items():
+        inquiry.go_on()
         try:
-            number = _number_of(rpc, selector, head)
+            number = _number_of(inquiry, selector)
         except ChainError as error:
             return Selected(fault=error)
         if isinstance(number, Rejection):
@@ -333,18 +335,19 @@ def select(inquiry: Inquiry, requests: Requests) -> Selected:
     return Selected(blocks, existing, later, times, [*rejections, *too_far])
 
 
-def _number_of(rpc: RpcClient, selector: Selector, head: Header) -> int | Rejection | None:
+def _number_of(inquiry: Inquiry, selector: Selector) -> int | Rejection | None:
     """Return the number of the block that is selected; None where a time may still get a later one.
 
     Raises `NodeUnavailable`, `RpcRefused`.
     """
+    rpc, head = inquiry.connection.source_rpc, inquiry.head
     if selector.tag:
         return head.number if selector.tag == BlockTag.LATEST else _finalized(rpc)
     if (time := selector.timestamp) is None:
         return selector.number
     if time >= head.timestamp:
         return None
-    if (number := facts.block_at(rpc, time, head)) is not None:
+    if (number := facts.block_at(rpc, time, head, inquiry.go_on)) is not None:
         return number
     reason = f"The time {time} is before the first block of chain {rpc.chain.id} whose header can be read."
     return Rejection(RejectionCode.TIMESTAMP_BEFORE_FIRST_BLOCK, reason, retryable=False)
@@ -587,7 +590,7 @@ def _route(
     needed = sorted({number for one in missing if one.needs_header for number in one.hashes}, reverse=True)
     targets = [block.header for number in needed if not (block := result(read.blocks[number])).is_vouched]
     try:
-        route = planning.route_to(inquiry.connection, targets, deadline=deadline)
+        route = planning.route_to(inquiry.connection, targets, deadline=deadline, go_on=inquiry.go_on)
         if selected.coming and isinstance(route, Route):
             # What is to come is confirmed no sooner than the head, and by the same history.
             of_head = planning.route_to(inquiry.connection, [inquiry.head], deadline=deadline)

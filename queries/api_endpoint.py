@@ -147,7 +147,7 @@ _ERROR_CODES = (
     (500, "internal_error", "a defect of the service"),
     (502, "unavailable", "the proxy answers, and the service behind it doesn't"),
     (503, "storage_unavailable", "the database can't store or tell anything just now"),
-    (503, "busy", "others have the service store large batches just now"),
+    (503, "busy", "others have the service store large batches, or make estimates, just now"),
     (503, "chain_unavailable", "the nodes don't tell what is asked just now"),
     (503, "names_unavailable", "no node tells what names stand for"),
 )

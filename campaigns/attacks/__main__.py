@@ -9,7 +9,7 @@ import sys
 from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 
-from campaigns.attacks import money, nodes, requests, starvation, storage
+from campaigns.attacks import money, nodes, requests, starvation, storage, threads
 from campaigns.attacks.table import Seen, run_all
 
 Attack = Callable[[int], Iterator[Seen]]
@@ -27,6 +27,7 @@ def attacks(count: int, orders: int) -> Mapping[str, Attack]:
         "sequences": lambda seed: money.search(seed, orders),
         "starvation": starvation.run,
         "storage": storage.run,
+        "threads": threads.run,
     }
 
 

@@ -24,7 +24,6 @@ def context(user: User, form: NewBatchForm) -> dict[str, Any]:
     if form.is_blank:
         return {}
     try:
-        submission.count_request(user, ESTIMATES)
         return _estimated(user, form) if form.is_valid else {}
     except InvalidRequest:
         return {}

@@ -19,6 +19,7 @@ from chains.chains_file import Chain
 from config.configured_chains import get_chains
 from explorer.new_batch.storage_slots import KEYS
 from queries import batch_request
+from queries.api_endpoint import ApiError
 from queries.batch_request import ADDRESS_FAULT, AUTO, BatchRequest, Fault, InvalidRequest, pointer, too_many
 from queries.columns import AccountField, HeaderField
 
@@ -400,10 +401,18 @@ def _offer(form: forms.Form, name: str, chains: Iterable[Chain]) -> str:
 
 
 def _counted(data: QueryDict) -> QueryDict:
-    """Return the data with the number of its rows, which a formset asks for: no reader could correct it."""
-    numbers = [int(row[1]) for name in data if (row := _OF_ROW.match(name))]
+    """Return the data with the number of its rows, which a formset asks for: no reader could correct it.
+
+    Raises `ApiError` where rows are missing before another: a few bytes would make many rows.
+    """
+    numbers = {int(row[1]) for name in data if (row := _OF_ROW.match(name))}
+    if missing := set(range(max(numbers, default=-1))) - numbers:
+        sentence = (
+            f"The form names row {max(numbers) + 1} and lacks row {min(missing) + 1}. Number its rows without gaps."
+        )
+        raise ApiError(400, "invalid_request", sentence)
     counted = data.copy()
-    counted["rows-TOTAL_FORMS"] = str(1 + max(numbers, default=-1))
+    counted["rows-TOTAL_FORMS"] = str(len(numbers))
     counted["rows-INITIAL_FORMS"] = "0"
     return counted
 

@@ -46,12 +46,14 @@ def new_batch(request: HttpRequest) -> HttpResponse:
     """Show the form, and do what its buttons say. `from` is a batch of the user's that it is filled in from."""
     if request.method != "POST":
         return _first(request)
+    button = request.POST.get("do", "")
+    name, _, number = button.partition("-")
     try:
         user = _check(request)
+        _count(user, button)
+        form = NewBatchForm(request.POST)
     except Refused as refused:
         return _kept(request, refused)
-    form = NewBatchForm(request.POST)
-    name, _, number = request.POST.get("do", "").partition("-")
     is_of_row = number in map(str, range(len(form.rows.forms)))
     # Without a button, such as by Enter in a field, the batch is estimated.
     action = (_OF_ROW if is_of_row else _OF_FORM).get(name, _Post.estimate)
@@ -70,6 +72,7 @@ def estimate(request: HttpRequest) -> HttpResponse:
         return redirect("explorer:new_batch")
     try:
         user = _check(request)
+        _count(user, "estimate")
         form = NewBatchForm(request.POST)
         context = {"form": form, **estimate_panel.context(user, form), **_beside(form)}
     except Refused as refused:
@@ -91,6 +94,17 @@ def _check(request: HttpRequest) -> User:
     return user
 
 
+def _count(user: User, button: str) -> None:
+    """Count a post before its form is made of it, which takes long. A batch is counted where it is stored or refused.
+
+    Raises `Refused`.
+    """
+    if button == "submit":
+        submission.check_rate(user)
+    else:
+        submission.count_request(user, ESTIMATES)
+
+
 def _no_answer(_: HttpRequest) -> HttpResponse:
     return HttpResponse()
 
@@ -105,7 +119,14 @@ def _kept(request: HttpRequest, refused: Refused) -> HttpResponse:
     """
     posted = [pair for pair in request.POST.lists() if pair[0] in BatchForm.base_fields or pair[0].startswith("rows-")]
     template, status = ("_kept", 200) if getattr(request, "htmx", False) else ("page", status_of(refused))
-    return render(request, f"explorer/new_batch/{template}.html", {"posted": posted, "refused": refused}, status=status)
+    context = {"posted": posted, "refused": refused}
+    return _with_pause(render(request, f"explorer/new_batch/{template}.html", context, status=status), refused)
+
+
+def _with_pause(response: HttpResponse, refused: Refused | None) -> HttpResponse:
+    if refused and refused.retry_after:
+        response.headers["Retry-After"] = str(refused.retry_after)
+    return response
 
 
 def _answer(request: HttpRequest, form: NewBatchForm, **more: Any) -> HttpResponse:
@@ -125,10 +146,7 @@ def _answer(request: HttpRequest, form: NewBatchForm, **more: Any) -> HttpRespon
     if getattr(request, "htmx", False):
         return render(request, "explorer/new_batch/_form.html", context)
     status = status_of(refused) if refused else 400 if faults else 200
-    response = render(request, "explorer/new_batch/page.html", context, status=status)
-    if refused and refused.retry_after:
-        response.headers["Retry-After"] = str(refused.retry_after)
-    return response
+    return _with_pause(render(request, "explorer/new_batch/page.html", context, status=status), refused)
 
 
 def _beside(form: NewBatchForm) -> dict[str, Any]:
@@ -244,7 +262,6 @@ class _Post:
         key = self.user.api_keys.live(timezone.now()).order_by("pk").first()
         if key is None:
             raise ApiError(403, "no_api_key", "You have no API key. Make one among your keys: batches belong to one.")
-        submission.check_rate(self.user)
         if not self.form.is_valid:
             submission.count_request(self.user)
             return _answer(self.request, self.form)
@@ -295,7 +312,6 @@ class _Post:
         return self._changed(self._rows, f"id_rows-{self.number}-slot_key", f"Slot {slot} is added.")
 
     def paste(self) -> HttpResponse:
-        submission.count_request(self.user, ESTIMATES)
         form, rows = self.form, self._rows
         names = {chain.name.casefold(): str(chain.id) for chain in get_chains().chains}
         file = self.request.FILES.get("file")

@@ -9,7 +9,7 @@ interrupted continues where it was, and what others have sent shortens it.
 """
 
 import itertools
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 
@@ -232,14 +232,21 @@ def _way_out(connection: OpenConnection, target: Header) -> str:
 # --- Many blocks, for an estimate -------------------------------------------------------------------------------------
 
 
-def route_to(connection: OpenConnection, targets: Sequence[Header], *, deadline: datetime) -> Route | TooFar | NotYet:
+def route_to(
+    connection: OpenConnection,
+    targets: Sequence[Header],
+    *,
+    deadline: datetime,
+    go_on: Callable[[], None] = lambda: None,
+) -> Route | TooFar | NotYet:
     """Find the paths to the hashes of all these blocks, which fall, and which the registry can't take now.
 
     `NotYet` where one can't begin before the deadline. A path stops at the blocks that it passes.
-    Raises `NodeUnavailable`, `RpcRefused`.
+    `go_on` is called between paths. Raises `NodeUnavailable`, `RpcRefused`.
     """
-    route, left = _jumps(connection, targets)
+    route, left = _jumps(connection, targets, go_on)
     while left:
+        go_on()
         path = survey(connection, left[-1])
         if isinstance(path, TooFar):
             return path
@@ -261,7 +268,9 @@ def route_to(connection: OpenConnection, targets: Sequence[Header], *, deadline:
     return route
 
 
-def _jumps(connection: OpenConnection, targets: Sequence[Header]) -> tuple[Route, Sequence[Header]]:
+def _jumps(
+    connection: OpenConnection, targets: Sequence[Header], go_on: Callable[[], None]
+) -> tuple[Route, Sequence[Header]]:
     """Return the jumps to those blocks to which the beacon chain leads; and the other blocks."""
     if connection.beacon_chain is None:
         return Route(), targets
@@ -272,6 +281,7 @@ def _jumps(connection: OpenConnection, targets: Sequence[Header]) -> tuple[Route
     start_gas = Amount()
     left: list[Header] = []
     for header in targets:
+        go_on()
         operation = jumping.operation(connection.source_rpc.chain, header)
         before = last.get(operation) if jumping.may_be_had(connection, header) else None
         leads_on = before and (before.origin is None or jumping.leads_to(connection, before.origin, header))

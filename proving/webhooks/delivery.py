@@ -6,6 +6,7 @@ receiver gets each at least once, and in order: the next one of a batch is sent 
 
 import asyncio
 import logging
+import re
 import secrets
 import socket
 from collections import Counter
@@ -19,6 +20,7 @@ from ipaddress import IPv6Address, ip_address
 from time import monotonic
 
 import aiohttp
+from aiohttp.client_proto import ResponseHandler
 from django.conf import settings
 from django.db.models import Window
 from django.db.models.functions import Now, RowNumber
@@ -50,7 +52,11 @@ _GONE = 410
 # Of one delivery: attempts that are kept.
 _MAX_ATTEMPTS_KEPT = 50
 TOTAL_SECONDS = 10.0
-"""For everything: the name, the connection, TLS, the request and the answer's header."""
+"""For everything: the name, the connection, TLS, the request and the answer's status."""
+# Bytes that may come before the status, such as answers that only say that it is to come (RFC 9110, section 15.2).
+_MOST_BEFORE_STATUS = 1 << 16
+_STATUS = re.compile(rb"HTTP/[0-9](?:\.[0-9])?[ \t]+([1-9][0-9]{2})[ \t\r\n]")
+_SWITCHING_PROTOCOLS = b"101"  # no other answer follows
 
 # Nothing listens there; no packet is sent to it.
 _DISCARD_PORT = 9
@@ -298,11 +304,53 @@ def _is_of_this_machine(address: Address) -> bool:
         return ip_address(probe.getsockname()[0]) == address
 
 
+class _StatusReader(ResponseHandler):
+    """Passes on the status of an answer, and nothing that follows it.
+
+    The library refuses a whole answer for an odd header, or for a body that must not be there: the receiver has the
+    event all the same.
+    """
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        super().__init__(loop)
+        self._line, self._most = b"", _MOST_BEFORE_STATUS
+        self._is_interim = self._is_passed_on = False
+
+    def data_received(self, data: bytes) -> None:
+        if self._parser is None:
+            # The library keeps what comes too early, and gives it here again.
+            super().data_received(data)
+            return
+        if self._is_passed_on:
+            return
+        self._most -= len(data)
+        for line in (self._line + data).splitlines(keepends=True):
+            is_whole = line.endswith((b"\r", b"\n"))
+            status = _STATUS.match(line)
+            if status and (status[1][:1] != b"1" or status[1] == _SWITCHING_PROTOCOLS):
+                self._pass_on(status[1])
+                return
+            self._is_interim = self._is_interim or bool(status)
+            if is_whole and line.strip() and not self._is_interim:
+                self._pass_on(b"")
+                return
+            self._line = b"" if is_whole or status else line
+        if self._most < 0:
+            self._pass_on(b"")
+
+    def _pass_on(self, status: bytes) -> None:
+        """Answer the library, which refuses an empty status."""
+        self._is_passed_on = True
+        super().data_received(b"HTTP/1.1 %s \r\nContent-Length: 0\r\n\r\n" % status)
+
+
 async def _answered(url: str, headers: Mapping[str, str], body: bytes, door: _Door, seconds: float) -> int:
     # Of its own: nothing that another receiver has left is used again.
     connector = aiohttp.TCPConnector(
         resolver=aiohttp.ThreadedResolver(), use_dns_cache=False, force_close=True, socket_factory=door.open
     )
+    # There is no other way to name the class, and mypy takes a partial of a subclass for another type.
+    connector._factory = partial(_StatusReader, asyncio.get_running_loop())  # type: ignore[assignment]  # noqa: SLF001
     async with (
         asyncio.timeout(seconds),
         aiohttp.ClientSession(

@@ -3,6 +3,7 @@
 import json
 import socket
 import socketserver
+import struct
 import threading
 import zlib
 from collections.abc import Callable, Iterator, Mapping
@@ -35,6 +36,11 @@ class Exchange:
 
     def wait(self) -> None:
         self._is_over.wait(MOST_SECONDS)
+
+    def reset(self) -> None:
+        """Break the connection off (RST), with no end of what was sent."""
+        self._connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        self._connection.close()
 
     def answer(self, content: bytes, *, status: str = "200 OK", headers: str = "") -> None:
         self.send(f"HTTP/1.1 {status}\r\nContent-Length: {len(content)}\r\n{headers}\r\n".encode())

@@ -462,11 +462,33 @@ def test_the_estimate_is_that_of_the_api_and_knows_what_is_proven(service, alice
 
 
 def test_why_there_is_no_estimate_is_said(alice, settings):
+    settings.MAX_BATCHES_PER_MINUTE = 2
+    for row, sentence in (
+        ({}, "to see the cost"),
+        ({"accounts": ALICE}, "Nothing was stored"),
+        ({"accounts": ALICE}, "You may estimate 2 batches a minute"),
+    ):
+        assert sentence in alice.post("/new-batch/estimate", form(row), headers=HTMX).text
+
+
+@pytest.mark.parametrize("do", ["add", "remove-0", "slot-0", "submit-0", "json", "estimate", "paste", ""])
+def test_each_post_is_counted(alice, settings, do):
     settings.MAX_BATCHES_PER_MINUTE = 1
-    for sentence in ("Nothing was stored", "You may estimate 1 batches a minute"):
-        assert sentence in alice.post("/new-batch/estimate", form({"accounts": ALICE}), headers=HTMX).text
-    assert "You may estimate 1 batches" in post(alice, "paste", {}, pasted=ALICE, status=429)
-    assert "to see the cost" in alice.post("/new-batch/estimate", form({}), headers=HTMX).text
+    alice.post("/new-batch", form({}) | {"do": do})
+    refused = alice.post("/new-batch", form({"accounts": ALICE}, pasted=ALICE) | {"do": do})
+    assert (refused.status_code, "Retry-After" in refused.headers) == (429, True)
+    assert "You may estimate 1 batches" in refused.text
+    assert values(unescape(refused.text), "accounts") == [ALICE]
+
+
+@pytest.mark.parametrize("path", ["/new-batch", "/new-batch/estimate"])
+def test_a_row_that_others_are_missing_before_makes_no_form(alice, settings, path):
+    settings.MAX_BATCHES_PER_MINUTE = 1
+    answer = alice.post(path, {"do": "add", "rows-49-a": ""})
+    assert answer.status_code == (400 if path == "/new-batch" else 200)
+    assert "The form names row 50 and lacks row 1." in answer.text
+    assert 'id="id_rows-' not in answer.text
+    assert "You may estimate 1 batches" in alice.post(path, form({})).text
 
 
 # --- Submitting again -------------------------------------------------------------------------------------------------

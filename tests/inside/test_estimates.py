@@ -1,14 +1,28 @@
 """What the gas model expects of proofs, and how long an estimate waits."""
 
+import threading
+from concurrent.futures import ThreadPoolExecutor, as_completed
+from itertools import islice
+from typing import Any
+
+import pytest
+from django.db import connections
+from django.test import Client
+
 from campaigns.benchmarks import estimates
 from campaigns.benchmarks.gas import Lab, generated
-from proving import gas
+from config import configured_chains
+from config.configured_chains import get_rpc
+from devnet.devchain import DevChain
+from proving import batch_estimate, facts, gas
 from proving.facts import AccountFact, Fact, SlotFact
 from proving.gas import Missing, Route, Sample
 from queries.columns import AccountField
+from tests.chains.lying_node import ask, lying_node, recording
+from tests.factories import client_of
 from tests.inside.working import work_once
-from tests.proving.estimated_batches import Result, cases_of, measured
-from tests.service import ALICE, a_key, asking
+from tests.proving.estimated_batches import Result, cases_of, estimate, measured
+from tests.service import ALICE, a_key, asking, header, reconfigure, request
 
 # A contract of mainnet that has the most storage.
 LARGE = (16, 16, 16, 16, 16, 16, 4)
@@ -55,3 +69,82 @@ def test_blocks_that_share_a_transaction_take_what_is_expected(service, client, 
     results = [measured(client, user, name, asking(blocks), work=work_once) for name, blocks in cases]
     wrong = [str(result) for result in results if not is_right(result)]
     assert not wrong, "\n".join(wrong)
+
+
+# --- How long, and how many at a time ---------------------------------------------------------------------------------
+
+
+def newest_time(chain: DevChain) -> int:
+    return int(chain.rpc("eth_getBlockByNumber", "latest", False)["timestamp"], 16)
+
+
+def test_an_estimate_of_many_times_ends_when_its_seconds_are_over(service, client, key, settings, monkeypatch):
+    service.rpc("anvil_mine", hex(400), hex(5))
+    monkeypatch.setattr(batch_estimate, "_MOST_SECONDS", 1)
+    asked: list[Any] = []
+
+    def answer_late(body: Any) -> Any:
+        threading.Event().wait(0.05)
+        return ask(service.url, body)
+
+    blocks = {f"timestamp:{newest_time(service) - 5 * n - 2}": {"header": ["TIMESTAMP"]} for n in range(300)}
+    with lying_node(recording(asked, answer_late)) as url:
+        reconfigure(settings, service.url, url)
+        refused = estimate(client, key, asking(blocks), status=503)
+    assert refused["code"] == "chain_unavailable"
+    assert len(asked) < len(blocks)
+
+
+def test_the_search_of_a_time_ends_before_its_next_header(service, settings):
+    service.rpc("anvil_mine", hex(50), hex(5))
+    asked: list[Any] = []
+
+    class Over(Exception):
+        pass
+
+    def end() -> None:
+        if asked:
+            raise Over
+
+    with lying_node(recording(asked, lambda body: ask(service.url, body))) as url:
+        reconfigure(settings, service.url, url)
+        rpc = get_rpc(31337)
+        head = rpc.head()
+        asked.clear()
+        with pytest.raises(Over):
+            facts.block_at(rpc, head.timestamp - 123, head, end)
+    assert len(asked) == 1
+
+
+@pytest.mark.django_db(transaction=True)
+def test_estimates_that_wait_for_a_node_leave_threads_to_others(service, client, key, settings, monkeypatch):
+    monkeypatch.setattr(configured_chains, "PAGE_TIMEOUT_SECONDS", 30)
+    body, may_answer = request(ALICE, block=1), threading.Event()
+
+    def answer(asked: Any) -> Any:
+        may_answer.wait(30)
+        return ask(service.url, asked)
+
+    def send() -> Any:
+        try:
+            return Client().post("/estimate-batch-query", body, content_type="application/json", headers=header(key))
+        finally:
+            connections.close_all()
+
+    with lying_node(answer) as url, ThreadPoolExecutor(16) as pool:
+        reconfigure(settings, service.url, url)
+        sent = [pool.submit(send) for _ in range(16)]
+        try:
+            refused = [future.result() for future in islice(as_completed(sent, 60), 13)]
+            assert {(one.status_code, one.json()["code"], one["Retry-After"]) for one in refused} == {
+                (503, "busy", "2")
+            }
+            form = {"destination": "31337", "sender": "service", "rows-0-source": "31337", "rows-0-accounts": ALICE}
+            form |= {"rows-0-at": "latest", "rows-0-props": "BALANCE", "rows-0-slot_of": "address"}
+            panel = client_of(ALICE).post("/new-batch/estimate", form, headers={"hx-request": "true"})
+            assert "making other estimates" in panel.text
+            assert client.get("/chain-connections").status_code == 200
+        finally:
+            may_answer.set()
+        assert sorted(future.result().status_code for future in sent) == [200] * 3 + [503] * 13
+        estimate(client, key, body)

@@ -1,0 +1,128 @@
+"""One user's requests want all threads of the web server: another user's page comes beside them."""
+
+import statistics
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import requests
+
+from campaigns.attacks.table import Seen
+from campaigns.attacks.target import Target, target
+from demo.client import TIMEOUT, signed_in
+from demo.installation import CHAIN_ID, CHAINS_TOML
+from devnet.devchain import ACCOUNTS, DevChain
+from tests.chains.lying_node import ask, lying_node
+
+_ATTACKERS, _SECONDS = 16, 20
+# As many users have together: the rate of one ends no attack.
+_REQUESTS, _QUERIES = "100000", "10000000"
+_PAUSE = 0.2  # seconds between two requests of an attacker
+# Of a public node's answer, and of the times in an estimate.
+_NODE_SECONDS, _TIMES = 0.05, 300
+# Within which half of another user's pages come, and within which an estimate ends that waits for nodes.
+_MEDIAN_SECONDS, _ESTIMATE_SECONDS = 0.5, 15
+
+
+def run(_: int) -> Iterator[Seen]:
+    chains: list[DevChain] = []
+
+    def answer(body: Any) -> Any:
+        time.sleep(_NODE_SECONDS)
+        return ask(chains[0].url, body)
+
+    with (
+        lying_node(answer) as url,
+        # The service asks the node in front of the chain, and the target names the chain's own in a comment.
+        target(
+            CHAINS_TOML.replace("%s", url) + "# %s\n",
+            prepare=chains.append,
+            MAX_BATCHES_PER_MINUTE=_REQUESTS,
+            MAX_QUERIES_PER_MINUTE=_QUERIES,
+        ) as attacked,
+    ):
+        attacked.chain.mine(_TIMES)
+        alone = statistics.median(_pages(attacked, seconds=3))
+        yield _estimates(attacked, alone)
+        yield _forms(attacked, alone)
+
+
+def _estimates(attacked: Target, alone: float) -> Seen:
+    key = attacked.key()
+    newest = int(attacked.chain.rpc("eth_getBlockByNumber", "latest", False)["timestamp"], 16)
+
+    def estimate(number: int) -> requests.Response:
+        blocks = {f"timestamp:{newest - n - number - 2}": {"header": ["TIMESTAMP"]} for n in range(_TIMES)}
+        body = {"destinationChainId": str(CHAIN_ID), "fee": "0", "data": {str(CHAIN_ID): blocks}}
+        return requests.post(
+            f"{attacked.url}/estimate-batch-query", json=body, headers={"api-key": key}, timeout=TIMEOUT
+        )
+
+    return _beside(
+        attacked,
+        alone,
+        estimate,
+        f"{_ATTACKERS} estimates of {_TIMES} times at once, again and again, with a node that takes {_NODE_SECONDS} s",
+    )
+
+
+def _forms(attacked: Target, alone: float) -> Seen:
+    session = signed_in(attacked.url, *ACCOUNTS[2], CHAIN_ID)
+    token = session.cookies["csrftoken"]
+
+    def post(_: int) -> requests.Response:
+        body = {"csrfmiddlewaretoken": token, "do": "add-", "rows-49-a": ""}
+        return requests.post(
+            f"{attacked.url}/new-batch",
+            data=body,
+            cookies=session.cookies.get_dict(),
+            headers={"Referer": f"{attacked.url}/new-batch"},
+            timeout=TIMEOUT,
+        )
+
+    return _beside(attacked, alone, post, f"forms of 50 rows in a few bytes, {_ATTACKERS} at once, again and again")
+
+
+def _beside(attacked: Target, alone: float, send: Callable[[int], requests.Response], tried: str) -> Seen:
+    """Ask for another user's page while attackers send."""
+    over, answers, slowest = threading.Event(), Counter[str](), [0.0]
+
+    def attack(number: int) -> None:
+        while not over.wait(_PAUSE):
+            began = time.monotonic()
+            try:
+                answer = str(send(number).status_code)
+            except requests.RequestException as error:
+                answer = type(error).__name__
+            answers[answer] += 1
+            slowest.append(time.monotonic() - began)
+
+    with ThreadPoolExecutor(_ATTACKERS) as pool:
+        attackers = [pool.submit(attack, number) for number in range(_ATTACKERS)]
+        seconds = _pages(attacked, seconds=_SECONDS)
+        over.set()
+    for attacker in attackers:
+        attacker.result()
+    median = statistics.median(seconds)
+    return Seen(
+        tried,
+        f"half of another user's pages come within {_MEDIAN_SECONDS} s, and each request ends in {_ESTIMATE_SECONDS} s",
+        f"a page takes {1000 * median:.0f} ms ({1000 * alone:.0f} alone), {1000 * max(seconds):.0f} at most; "
+        f"answers {dict(answers)}, the slowest after {max(slowest):.1f} s",
+        kept=median < _MEDIAN_SECONDS and max(slowest) < _ESTIMATE_SECONDS,
+    )
+
+
+def _pages(attacked: Target, *, seconds: float) -> list[float]:
+    """Ask for a page that takes no node, for so many seconds. Return how long each took."""
+    found: list[float] = []
+    ends = time.monotonic() + seconds
+    while time.monotonic() < ends:
+        began = time.monotonic()
+        requests.get(f"{attacked.url}/chain-connections", timeout=TIMEOUT).raise_for_status()
+        found.append(time.monotonic() - began)
+        time.sleep(0.05)
+    return found
