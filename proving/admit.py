@@ -23,11 +23,12 @@ from config import logs
 from config.configured_chains import get_chains
 from database import due_rows, statements
 from database.due_rows import Postponement
-from proving import batch_estimate, connections, facts, heads, lanes, money, source_estimate
+from proving import batch_estimate, block_selection, connections, facts, heads, lanes, money, source_estimate
+from proving.block_selection import Inquiry, Requests
 from proving.facts import Fact
 from proving.lanes import HeldLane
 from proving.registry.deployments import Unusable
-from proving.source_estimate import BatchPart, Cost, Inquiry, Requests, SourceEstimate
+from proving.source_estimate import BatchPart, Cost, SourceEstimate
 from proving.transactions import signers
 from queries import progress, submission
 from queries.batch_request import Selector
@@ -303,7 +304,7 @@ def _soonest(ends: Sequence[_End]) -> _End:
 def _find_blocks_of(lane: HeldLane, batch: Batch, source: int, selectors: Iterable[Selector]) -> _End | None:
     try:
         inquiry = _inquiry(batch.destination_chain_id, source)
-        found = source_estimate.select(inquiry, dict.fromkeys(selectors, ()))
+        found = block_selection.select(inquiry, dict.fromkeys(selectors, ()))
     except Unusable as why:
         return _End(str(why), _UNUSABLE)
     except ChainError as error:
@@ -319,7 +320,7 @@ def _find_blocks_of(lane: HeldLane, batch: Batch, source: int, selectors: Iterab
         return None
     seconds = min(min(found.times) - inquiry.head.timestamp, _LONGEST_PAUSE_SECONDS)
     pause = timedelta(seconds=max(heads.poll_seconds(inquiry.source), seconds))
-    return _End(source_estimate.time_to_come(source, found.times), pause)
+    return _End(block_selection.time_to_come(source, found.times), pause)
 
 
 def _take_blocks(batch: Batch, found: SourceEstimate) -> None:

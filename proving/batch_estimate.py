@@ -21,9 +21,10 @@ from chains.node_errors import ChainError
 from config.configured_chains import get_chains, get_page_rpc
 from config.error_answers import Refused
 from proving import connections, facts, money, source_estimate
+from proving.block_selection import Inquiry, Requests
 from proving.facts import Fact
 from proving.models import ChainHead
-from proving.source_estimate import BatchPart, Cost, Inquiry, Requests, SourceEstimate
+from proving.source_estimate import BatchPart, Cost, SourceEstimate
 from queries import batch_request, progress, submission
 from queries.batch_request import BatchRequest, Selector
 from queries.columns import Rejection, RejectionCode

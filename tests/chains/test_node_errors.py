@@ -228,7 +228,7 @@ def test_a_transaction_that_is_refused_is_no_limit_whatever_its_words():
 # --- Limits, in the words of each provider ----------------------------------------------------------------------------
 
 # By the end of the sentence. Each source holds the words of the lines below it.
-LIMITS: dict[str, list[tuple[int, str]]] = {
+LIMITS: dict[str, list[tuple[int | str, str]]] = {
     "limits our requests": [
         # Infura
         (-32005, "daily request count exceeded, request rate limited"),
