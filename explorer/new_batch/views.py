@@ -50,7 +50,7 @@ def new_batch(request: HttpRequest) -> HttpResponse:
         user = _check(request)
     except Refused as refused:
         return _kept(request, refused)
-    form = NewBatchForm(request.POST)
+    form = NewBatchForm(request.POST, user)
     name, _, number = request.POST.get("do", "").partition("-")
     is_of_row = number in map(str, range(len(form.rows.forms)))
     # Without a button, such as by Enter in a field, the batch is estimated.
@@ -70,7 +70,7 @@ def estimate(request: HttpRequest) -> HttpResponse:
         return redirect("explorer:new_batch")
     try:
         user = _check(request)
-        form = NewBatchForm(request.POST)
+        form = NewBatchForm(request.POST, user)
         context = {"form": form, **estimate_panel.context(user, form), **_beside(form)}
     except Refused as refused:
         context = {"not_estimated": refused.sentence, "is_refusal_alone": True}
