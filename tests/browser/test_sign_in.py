@@ -123,8 +123,12 @@ def test_after_cancel_nobody_is_signed_in_whatever_the_wallet_answers_later(page
 
 def test_after_cancel_an_answer_of_the_service_signs_nobody_in(page, context, wallet):
     held: list[Route] = []
+
+    def hold(route: Route) -> None:
+        held.append(route)
+
     wallet.put_into(context)
-    context.route("**/sign-in/verify", held.append)
+    context.route("**/sign-in/verify", hold)
     open_sign_in(page)
     with page.expect_request("**/sign-in/verify"):
         press(page)
@@ -132,8 +136,10 @@ def test_after_cancel_an_answer_of_the_service_signs_nobody_in(page, context, wa
     said(page, "Cancelled. Nothing was signed in.")
     with suppress(Error):  # It is gone.
         held[0].continue_()
-    page.goto("/dashboard")
-    expect(page).to_have_url(re.compile("/sign-in"))
+    context.unroute("**/sign-in/verify")
+    press(page)
+    expect(page).to_have_url(re.compile("/dashboard$"))
+    assert AccountEvent.objects.filter(kind=EventKind.SIGNED_IN).count() == 1
 
 
 # --- What goes wrong --------------------------------------------------------------------------------------------------
