@@ -51,7 +51,7 @@ def new_batch(request: HttpRequest) -> HttpResponse:
     try:
         user = _check(request)
         _count(user, button)
-        form = NewBatchForm(request.POST)
+        form = NewBatchForm(request.POST, user)
     except Refused as refused:
         return _kept(request, refused)
     is_of_row = number in map(str, range(len(form.rows.forms)))
@@ -73,7 +73,7 @@ def estimate(request: HttpRequest) -> HttpResponse:
     try:
         user = _check(request)
         _count(user, "estimate")
-        form = NewBatchForm(request.POST)
+        form = NewBatchForm(request.POST, user)
         context = {"form": form, **estimate_panel.context(user, form), **_beside(form)}
     except Refused as refused:
         context = {"not_estimated": refused.sentence, "is_refusal_alone": True}
