@@ -88,6 +88,8 @@ async function signIn(wallet, signal, notices) {
   tell([`Sign the message in ${wallet.name}.`, ...notices]);
   const signature = await until(signal, ask(wallet, "personal_sign", [hex(message), address]));
   tell(["Checking the signature …", ...notices]);
+  // The service may have begun the session already: what can't be taken back isn't offered.
+  offer([]);
   const signed = { message, signature, next: form.elements.next.value };
   const { next } = await until(signal, post(form.dataset.verify, signed, signal));
   return next;
