@@ -13,7 +13,7 @@ from accounts.models import ANYONE
 from chains.encoding import checksummed
 from config.configured_chains import get_chains
 
-# Of `openssl rand -hex 16` and longer ones, which have fewer than 8 different digits once in millions.
+# Secrets of `openssl rand -hex 16` or longer have fewer than 8 different digits once in millions.
 _SECRET_CHARS, _DIFFERENT_CHARS = 32, 8
 # Bits of the widest private networks: 10.0.0.0/8 (RFC 1918) and fc00::/7 (RFC 4193).
 _WIDEST = {4: 8, 6: 7}

@@ -269,7 +269,7 @@ _https = BASE_URL.startswith("https:")
 ALLOWED_HOSTS = [urlsplit(BASE_URL).hostname or "", *_other_hosts]
 CSRF_TRUSTED_ORIGINS = [BASE_URL]
 SESSION_COOKIE_SECURE = CSRF_COOKIE_SECURE = SECURE_SSL_REDIRECT = _https
-# By this prefix a browser takes a cookie from this host alone, and over https alone (RFC 6265bis).
+# A browser takes a cookie with this prefix from this host alone, over https (RFC 6265bis).
 SESSION_COOKIE_NAME, CSRF_COOKIE_NAME = (f"{'__Host-' * _https}{name}" for name in ("sessionid", "csrftoken"))
 SECURE_HSTS_SECONDS = _hsts_seconds if _https else 0
 SECURE_HSTS_INCLUDE_SUBDOMAINS = SECURE_HSTS_PRELOAD = bool(SECURE_HSTS_SECONDS)
