@@ -23,7 +23,7 @@ from django.views.decorators.csrf import ensure_csrf_cookie
 from django.views.decorators.http import require_GET, require_POST
 
 from accounts import development_sign_in, event_log, sign_in
-from accounts.form_input import Given, given_in, safe_next
+from accounts.form_input import HIDDEN_ORIGIN, Given, given_in, hides_origin, safe_next
 from accounts.models import EventKind, User
 from accounts.sign_in import SignInError, finish, start
 from accounts.signed_in import signed_in
@@ -144,7 +144,8 @@ def sign_out_everywhere(request: HttpRequest, user: User) -> HttpResponse:
 def csrf_failure(request: HttpRequest, reason: str = "") -> HttpResponse:
     """Answer as `settings.CSRF_FAILURE_VIEW`: a page, or JSON for programs. `reason` is Django's, for developers."""
     if not is_json(request):
-        return render(request, "403_csrf.html", {"reason": reason if settings.DEBUG else ""}, status=403)
+        context = {"reason": reason if settings.DEBUG else "", "hidden": HIDDEN_ORIGIN if hides_origin(request) else ""}
+        return render(request, "403_csrf.html", context, status=403)
     return error_answer(
         403,
         "csrf_failed",

@@ -21,7 +21,7 @@ from config.json_objects import iso
 from proving import batch_waits, facts
 from proving.models import FactsRegistry, SignedTransaction, Transaction, TransactionState
 from proving.registry import deployments
-from queries import batch_json, progress, query_rows
+from queries import batch_json, identifiers, progress, query_rows
 from queries.api_endpoint import CONDITIONAL, KEY, ApiError, conditional, errors
 from queries.batch_json import BatchQuery, BatchState
 from queries.columns import RejectionCode
@@ -124,9 +124,8 @@ def cancel_batch_query(request: HttpRequest, internalId: str) -> dict[str, str]:
 def own_batch(request: HttpRequest, internal_id: str) -> Batch:
     """Return a batch of the user whose key was presented, without its request. Raises `ApiError`: not_found."""
     key: ApiKey = request.auth  # type: ignore[attr-defined]
-    # Some texts are none that a database can be asked for.
-    asked = internal_id if internal_id.isalnum() else ""
-    found = Batch.objects.defer("request").filter(pk=asked, user=key.user_id).first()
+    own = Batch.objects.defer("request").filter(user=key.user_id)
+    found = own.filter(pk=identifiers.batch_id(internal_id)).first()
     if not found:
         raise ApiError(404, "not_found", "No query found")
     return found

@@ -34,6 +34,7 @@ from explorer.lists.batch_rows import BatchRow
 from explorer.lists.searched_account import HASH, NUMBER, SearchedAccount
 from proving.fact_search import START, Place, search
 from proving.models import SignedTransaction, Transaction
+from queries import identifiers
 from queries.models import Batch, BatchStatus, Block, Query
 
 PAGE_SIZE = 25
@@ -45,7 +46,6 @@ _COLUMNS = (
     *("internal_id", "status", "asked", "source_chain_ids", "destination_chain_id", "cost_wei", "submitted", "ended"),
     "rejection_code",
 )
-_ID = re.compile(r"[0-9A-HJKMNP-TV-Z]{26}", re.IGNORECASE | re.ASCII)
 _STATUS = re.compile("|".join(BatchStatus.values))
 
 
@@ -63,8 +63,12 @@ class Filters:
     @classmethod
     def of(cls, query: QueryDict) -> Self:
         """Read the filters. A malformed one is none."""
-        forms = {"status": _STATUS, "chain": NUMBER, "before": _ID, "after": _ID}
+        forms = {
+            "status": _STATUS,
+            "chain": NUMBER,
+        }
         given = {name: query.get(name, "") for name, form in forms.items() if form.fullmatch(query.get(name, ""))}
+        given |= {name: identifiers.batch_id(query.get(name, "")) for name in ("before", "after")}
         search = query.get("q", "").strip().replace("\0", "")[:100]
         return cls(everybody=query.get("of") == "everybody", search=search, **given)
 
@@ -91,7 +95,7 @@ def newest(user: User | None, most: int) -> list[BatchRow]:
 def page(request: HttpRequest) -> HttpResponse:
     """List the user's batches, or everybody's if `PUBLIC_BATCH_LIST` allows it. An identifier leads to its batch."""
     filters = Filters.of(request.GET)
-    wanted = filters.search.upper() if _ID.fullmatch(filters.search) else ""
+    wanted = identifiers.batch_id(filters.search)
     if wanted and Batch.objects.filter(pk=wanted).exists():
         return HttpResponseRedirect(reverse("explorer:batch", args=[wanted]))
     user = request.user if isinstance(request.user, User) else None
@@ -186,8 +190,8 @@ def _found(filters: Filters, user: User | None, account: SearchedAccount | None)
     text = filters.search
     if not text:
         return batches, ""
-    if _ID.fullmatch(text):
-        return batches.filter(pk=text.upper()), "the identifier"
+    if identifier := identifiers.batch_id(text):
+        return batches.filter(pk=identifier), "the identifier"
     if NUMBER.fullmatch(text):
         blocks = Block.objects.filter(number=int(text)).values("pk")
         return batches.filter(pk__in=Query.objects.filter(block__in=blocks).values("batch")), "the block number"

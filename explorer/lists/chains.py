@@ -29,7 +29,7 @@ from proving.health import balance_costs
 from proving.health.attester_checks import SIGNED
 from proving.models import AttesterWatch, ChainWatch, FactsRegistry, Stop
 from proving.registry import deployments
-from queries.api_endpoint import ETAG, READ, conditional, conditional_on
+from queries.api_endpoint import ETAG, conditional, conditional_on
 from queries.models import Batch, BatchStatus, Query, Sender
 
 router = Router(tags=["Chains"])
@@ -159,8 +159,7 @@ def page(request: HttpRequest) -> HttpResponse:
     return render(request, "explorer/chains.html", {"page": read()})
 
 
-@router.api_operation(
-    READ,
+@router.get(
     "/chains.json",
     operation_id="get_chains",
     summary="Chains in detail",
