@@ -65,14 +65,13 @@ class BatchFilters(Schema):
             "created_at__lt": self.createdBefore,
             "pk__lt": self.cursor,
         }
-        of_query = {
-            "source_chain_id": self.sourceChainId,
-            "address": self.account,
-            "block__number": self.block,
-        }
         batches = batches.filter(**_given(of_batch))
-        if asked := _given(of_query):
-            batches = batches.filter(Exists(Query.objects.filter(batch=OuterRef("pk"), **asked)))
+        queries = Query.objects.filter(**_given({"source_chain_id": self.sourceChainId}))
+        if found := _given({"address": self.account, "block__number": self.block}):
+            # All that an index finds, once: SQLite would go through them again for each batch of an EXISTS.
+            return batches.filter(pk__in=queries.filter(**found).values("batch"))
+        if self.sourceChainId is not None:
+            return batches.filter(Exists(queries.filter(batch=OuterRef("pk"))))
         return batches
 
 
@@ -89,8 +88,10 @@ def _given(values: Mapping[str, object]) -> dict[str, Any]:
 def list_batch_queries(request: HttpRequest, filters: Parameter[BatchFilters], limit: int = LIMIT) -> dict[str, Any]:
     """List your batch queries, by any of your keys, in pages. A page stays the same however many come meanwhile."""
     key: ApiKey = request.auth  # type: ignore[attr-defined]
-    own = filters.apply(Batch.objects.filter(user=key.user_id)).defer("request").order_by("-pk")
-    found = list(own[: limit + 1])
+    own = filters.apply(Batch.objects.filter(user=key.user_id)).order_by("-pk")
+    # SQLite sorts identifiers alone several times as fast as whole rows.
+    page = own.values("pk")[: limit + 1]
+    found = list(Batch.objects.filter(pk__in=page).defer("request").order_by("-pk"))
     batches = found[:limit]
     counts = batch_json.count([batch.pk for batch in batches])
     return {

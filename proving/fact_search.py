@@ -9,8 +9,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Literal, NamedTuple, Self
 
-from django.db.models import Case, F, Q, QuerySet, TextField, When
-from django.db.models.functions import Cast, Length
+from django.db.models import Case, F, Q, QuerySet, TextField, Value, When
+from django.db.models.functions import Cast, Length, StrIndex
 from pydantic import BaseModel, Field
 
 from proving import facts
@@ -187,7 +187,8 @@ def _blocks(number: int, held: _Held) -> list[int]:
 def _asking(filters: FactFilters, queries: QuerySet[Query]) -> QuerySet[Query]:
     """Leave those that ask for such a fact at all, so that no page is empty where there are others."""
     if filters.slot:
-        return queries.alias(text=Cast("slots", TextField())).filter(text__contains=filters.slot)
+        # SQLite's LIKE takes four times as long.
+        return queries.alias(at=StrIndex(Cast("slots", TextField()), Value(filters.slot))).filter(at__gt=0)
     match filters.property:
         case None:
             return queries

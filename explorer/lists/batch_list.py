@@ -22,12 +22,12 @@ from django.utils import timezone
 from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_safe
 
+from accounts import read_rate
 from accounts.models import User
 from accounts.throttle import client_address
 from config.chain_names import chain_name
 from config.configured_chains import get_chains
 from config.json_objects import iso
-from explorer import read_rate
 from explorer.formatting import csv_lines
 from explorer.lists import batch_rows, fact_list, first_query, searched_account
 from explorer.lists.batch_rows import BatchRow
