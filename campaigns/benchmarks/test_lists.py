@@ -16,17 +16,16 @@ from urllib.parse import urlencode
 
 import pytest
 from django.db import DatabaseError, connection, transaction
-from django.db.models import Model
 from django.test import Client
 from django.utils import timezone
 
 from accounts import read_rate
 from accounts.models import AccountEvent, ApiKey, EventKind
-from campaigns.rows import BATCH_ID, multiply
-from proving.models import AccountProof, Share, SignedTransaction, SlotProof, Transaction
+from campaigns.rows import BATCH_ID
+from proving.models import AccountProof, Share, SlotProof, Transaction
 from queries.models import Batch, Block, DeliveryStatus, Query, Webhook, WebhookDelivery
 from tests.explorer.batches import batch_at, beat, finish, mine, send, settle, word
-from tests.factories import client_of
+from tests.factories import client_of, copies
 from tests.service import ALICE, BOB, CHARLIE, SIGNER, a_key, header
 
 pytestmark = pytest.mark.django_db
@@ -36,14 +35,6 @@ _MOST_MILLISECONDS = 250
 _ROUNDS, _PATIENCE_SECONDS = 5, 4
 _NOBODY = "0x" + "0" * 38 + "01"
 _EQUAL, _APART, _LARGE = "E", "F", "G"
-
-
-def copies(rows: type[Model], row: Model, count: int = _ROWS, **changed: str) -> None:
-    key = rows._meta.pk.column
-    columns = ",".join(field.column for field in rows._meta.local_fields)
-    pk = f"'{row.pk}'" if isinstance(row.pk, str) else str(row.pk)
-    with connection.cursor() as cursor:
-        multiply(cursor.execute, rows._meta.db_table, columns, f'"{key}" = {pk}', count, **changed)
 
 
 def batch_id(place: str, number: str = "i") -> str:
@@ -73,48 +64,48 @@ def fill() -> None:
     mine(tx, block=20)
     settle(equal)
     share = Share.objects.create(transaction=tx, batch=equal, gas=1, wei=1, weight=1)
-    copies(Batch, equal, id=batch_id(_EQUAL))
-    copies(Query, equal.queries.get(), batch_id=batch_id(_EQUAL))
-    copies(Batch, apart, id=batch_id(_APART), created_at=_earlier())
+    copies(equal, _ROWS, id=batch_id(_EQUAL))
+    copies(equal.queries.get(), _ROWS, batch_id=batch_id(_EQUAL))
+    copies(apart, _ROWS, id=batch_id(_APART), created_at=_earlier())
     block = Block.objects.get(number=13)
-    copies(Block, block, number="1000000 + i")
+    copies(block, _ROWS, number="1000000 + i")
     its_block = "(SELECT id FROM queries_block b WHERE b.number = 1000000 + i)"
-    copies(Query, apart.queries.get(), batch_id=batch_id(_APART), block_id=its_block)
-    copies(AccountProof, AccountProof.objects.get(block=block), block_id=its_block)
-    copies(Batch, large, _ROWS // 2000, id=batch_id(_LARGE))
+    copies(apart.queries.get(), _ROWS, batch_id=batch_id(_APART), block_id=its_block)
+    copies(AccountProof.objects.get(block=block), _ROWS, block_id=its_block)
+    copies(large, _ROWS // 2000, id=batch_id(_LARGE))
     copies(
-        Query,
         large.queries.get(),
+        _ROWS,
         batch_id=batch_id(_LARGE, f"(1 + i % {_ROWS // 2000})"),
         position="i",
         address="'0x' || CAST(1000000000 + i AS TEXT) || '000000000000000000000000000000'",
     )
-    copies(Transaction, tx, nonce="i")
+    copies(tx, _ROWS, nonce="i")
     first = Transaction.objects.order_by("pk")[1].pk - 1
     copies(
-        SignedTransaction,
         tx.versions.get(),
+        _ROWS,
         transaction_id=f"{first} + i",
         hash="'0x' || CAST(1000000000 + i AS TEXT) || '000000000000000000000000000000000000000000000000000000'",
     )
-    copies(Share, share, transaction_id=f"{first} + i", batch_id=batch_id(_EQUAL))
+    copies(share, _ROWS, transaction_id=f"{first} + i", batch_id=batch_id(_EQUAL))
     through = Transaction.queries.through
     like = f"FROM queries_query WHERE batch_id LIKE '0{_EQUAL}%'"
     with connection.cursor() as cursor:
         cursor.execute(f"INSERT INTO {through._meta.db_table} (transaction_id, query_id) SELECT {tx.pk}, id {like}")
     slot = SlotProof.objects.first()
     assert slot
-    copies(SlotProof, slot, slot="'0x' || CAST(1000000000 + i AS TEXT) || '000000000000000000000000000000000000000000'")
+    copies(slot, _ROWS, slot="'0x' || CAST(1000000000 + i AS TEXT) || '000000000000000000000000000000000000000000'")
     values = {"user": equal.user, "events": ["DONE"], "receiver": "a:443", "sealed": b""}
     ended = {"status": DeliveryStatus.DELIVERED, "ended_at": timezone.now(), "gives_up_at": timezone.now()}
     for batch in (equal, large):
         webhook = Webhook.objects.create(batch=batch, **values)
     delivery = WebhookDelivery.objects.create(webhook=webhook, user=equal.user, event="DONE", body="{}", **ended)
-    copies(WebhookDelivery, delivery, message_id="'msg_' || " + batch_id("A"))
+    copies(delivery, _ROWS, message_id="'msg_' || " + batch_id("A"))
     event = AccountEvent.objects.create(user=equal.user, kind=EventKind.SIGNED_IN)
-    copies(AccountEvent, event)
+    copies(event, _ROWS)
     key = ApiKey.objects.get(user=equal.user)
-    copies(ApiKey, key, name="'key ' || CAST(i AS TEXT)", key_hash="CAST(i AS TEXT)")
+    copies(key, _ROWS, name="'key ' || CAST(i AS TEXT)", key_hash="CAST(i AS TEXT)")
     beat()
     if connection.vendor == "postgresql":
         # As its autovacuum does. SQLite is never told.
