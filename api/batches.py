@@ -25,7 +25,7 @@ from queries import batch_json, progress, query_rows
 from queries.api_endpoint import CONDITIONAL, KEY, ApiError, conditional, errors
 from queries.batch_json import BatchQuery, BatchState
 from queries.columns import RejectionCode
-from queries.models import OPEN_STATUSES, Batch, BatchStatus, Query, Step, StepKind, StepStatus
+from queries.models import OPEN_STATUSES, Batch, BatchStatus, Block, Query, Step, StepKind, StepStatus
 from queries.query_parameters import CURSOR, LIMIT, Address, Number, Time, Ulid
 from queries.status import QueryStatus, poll_seconds
 
@@ -67,7 +67,11 @@ class BatchFilters(Schema):
         }
         batches = batches.filter(**_given(of_batch))
         queries = Query.objects.filter(**_given({"source_chain_id": self.sourceChainId}))
-        if found := _given({"address": self.account, "block__number": self.block}):
+        found = _given({"address": self.account})
+        if self.block is not None:
+            # By their ids PostgreSQL knows how many queries are about them.
+            found["block__in"] = list(Block.objects.filter(number=self.block).values_list("pk", flat=True))
+        if found:
             # All that an index finds, once: SQLite would go through them again for each batch of an EXISTS.
             return batches.filter(pk__in=queries.filter(**found).values("batch"))
         if self.sourceChainId is not None:
