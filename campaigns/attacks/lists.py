@@ -39,7 +39,7 @@ def run(_: int) -> Iterator[Seen]:
                 yield Seen(
                     f"{_AT_ONCE} requests at once for GET /batch-queries?{'&'.join(parameters)}= of one key, whose "
                     f"{_ROWS:,} batches and {_ROWS:,} queries about the account have nothing in common",
-                    f"half of another user's small answers of the next {_PROBING_SECONDS} s come within {_MOST_SECONDS:.0f} s",
+                    f"half of another user's small answers come within {_MOST_SECONDS:.0f} s, for {_PROBING_SECONDS} s",
                     f"alone {1000 * alone:.0f} ms; beside it {1000 * beside:.0f} ms; {answers} lists were answered",
                     kept=beside < _MOST_SECONDS and answers == _AT_ONCE,
                 )

@@ -286,8 +286,7 @@ def test_lists(settings, capsys, monkeypatch):
             if asker.startswith("*"):
                 client, headers = client_of(asker[1:]), {"accept": "text/html"}
             elif asker:
-                key = ApiKey.objects.filter(user__address=asker).order_by("pk").first()
-                client, headers = Client(), header(key)
+                client, headers = Client(), header(ApiKey.objects.filter(user__address=asker).earliest("pk"))
             else:
                 client, headers = Client(), {"accept": "text/html"}
             taken = []

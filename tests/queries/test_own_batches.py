@@ -151,16 +151,17 @@ def test_each_malformed_parameter_is_named(client: Client, key, parameters):
     assert not [name for name in parameters if name not in answer.json()["error"]]
 
 
-def test_a_page_takes_three_statements_and_reads_only_what_is_the_user_s(key, get):
+@pytest.mark.parametrize(("filters", "most"), [({}, 3), ({"block": "1"}, 4)], ids=str)
+def test_a_page_takes_few_statements_and_reads_only_what_is_the_user_s(key, get, filters, most):
     for _ in range(3):
         submit(key, request(*(f"0x{number:040x}" for number in range(60)), block=1))
     taken = []
     for limit in (1, 3):
         with CaptureQueriesContext(connection) as statements:
-            assert len(get(limit=limit, account=f"0x{1:040x}", block="1")["batchQueries"]) == limit
+            assert len(get(limit=limit, account=f"0x{1:040x}", **filters)["batchQueries"]) == limit
         taken.append(len(statements))
         assert not [line for line in plans(statements) if line.startswith("SCAN")], plans(statements)
-    assert taken == [3, 3]
+    assert taken == [most, most]
 
 
 # --- The steps of all lists -------------------------------------------------------------------------------------------
@@ -180,7 +181,8 @@ def steps_of(client: Client, path: str, parameters: dict[str, str], headers: dic
 def test_no_list_takes_more_steps_than_in_proportion_to_the_rows(key, client: Client, settings):
     settings.PUBLIC_BATCH_LIST = True
     own, other = submit(key, request(ALICE, block=1)), submit(a_key(BOB), request(CHARLIE, block=2))
-    finish(own), finish(other)
+    finish(own)
+    finish(other)
     by_key, browser = header(key), {"accept": "text/html"}
     # Beside each, the instructions that a copy of the two batches may add: 0 where an index leads to all that is shown.
     lists = [
