@@ -32,7 +32,7 @@ def copies(row: Model, count: int, **changed: str) -> None:
     """Store copies of a row that is stored, as `campaigns.rows.multiply` does."""
     meta = row._meta
     assert meta.pk
-    columns = ",".join(field.column for field in meta.local_fields)
+    columns = ",".join(field.column for field in meta.local_fields if field.column)
     with connection.cursor() as cursor:
         multiply(cursor.execute, meta.db_table, columns, f"\"{meta.pk.column}\" = '{row.pk}'", count, **changed)
 

@@ -6,7 +6,7 @@ import tempfile
 import threading
 import time
 from collections.abc import Iterator, Mapping
-from contextlib import closing
+from contextlib import closing, suppress
 from pathlib import Path
 
 import requests
@@ -67,7 +67,8 @@ def _beside(attacked: Target, heavy: str, newcomer: str, parameters: Mapping[str
 
     def ask() -> None:
         url, headers = f"{attacked.url}/batch-queries", {"api-key": heavy}
-        answered.append(requests.get(url, params=parameters, headers=headers, timeout=_ENOUGH).ok)
+        with suppress(requests.Timeout):
+            answered.append(requests.get(url, params=parameters, headers=headers, timeout=_ENOUGH).ok)
 
     threads = [threading.Thread(target=ask, daemon=True) for _ in range(_AT_ONCE)]
     for thread in threads:
@@ -84,7 +85,8 @@ def _median(attacked: Target, key: str) -> float:
     url, parameters = f"{attacked.url}/batch-queries", {"limit": "1"}
     while time.monotonic() < end:
         began = time.monotonic()
-        requests.get(url, params=parameters, headers={"api-key": key}, timeout=_ENOUGH).raise_for_status()
+        with suppress(requests.Timeout):
+            requests.get(url, params=parameters, headers={"api-key": key}, timeout=_ENOUGH).raise_for_status()
         taken.append(time.monotonic() - began)
         time.sleep(_PAUSE_SECONDS)
     return statistics.median(taken)
