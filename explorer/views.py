@@ -20,11 +20,12 @@ from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_http_methods, require_safe
 from django_htmx.middleware import HtmxDetails
 
+from accounts import read_rate
 from accounts.models import User
 from accounts.signed_in import signed_in, signed_in_fragment
 from accounts.throttle import client_address
 from config.error_answers import Refused, error_answer, wants_json
-from explorer import missing, read_rate
+from explorer import missing
 from explorer.batch import (
     batch_page,
     delivery_display,

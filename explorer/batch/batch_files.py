@@ -13,9 +13,10 @@ from ninja import Router
 from ninja.decorators import decorate_view
 from pydantic import BaseModel, WithJsonSchema
 
+from accounts import read_rate
 from api import batches
 from api.batches import FROM_NUMBER, BatchDetail
-from explorer import missing, read_rate
+from explorer import missing
 from explorer.batch import submitted_request
 from explorer.bundles import writing
 from explorer.bundles.bundle_schemas import ProofBundle

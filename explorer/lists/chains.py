@@ -292,9 +292,12 @@ def _usual_seconds() -> Mapping[_Ends, Sequence[float]]:
     Those that pay themselves take as long as their senders do.
     """
     ended = Batch.objects.exclude(finished_at=None).filter(sender=Sender.OPERATOR).order_by("-finished_at")
-    firsts = Query.objects.filter(
-        position=0, batch__in=ended.values("pk")[:_RECENT], batch__status=BatchStatus.DONE
-    ).values_list("source_chain_id", "batch__destination_chain_id", "batch__created_at", "batch__finished_at")
+    recent = ended.values_list("pk", "status")[:_RECENT]
+    # By their identifiers: SQLite would else go through all that are DONE.
+    done = [pk for pk, status in recent if status == BatchStatus.DONE]
+    firsts = Query.objects.filter(position=0, batch__in=done).values_list(
+        "source_chain_id", "batch__destination_chain_id", "batch__created_at", "batch__finished_at"
+    )
     found: dict[_Ends, list[float]] = defaultdict(list)
     for source, destination, created_at, finished_at in firsts:
         if finished_at:
