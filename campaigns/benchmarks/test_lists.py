@@ -105,7 +105,8 @@ def fill() -> None:
     event = AccountEvent.objects.create(user=equal.user, kind=EventKind.SIGNED_IN)
     copies(event, _ROWS)
     key = ApiKey.objects.get(user=equal.user)
-    copies(key, _ROWS, name="'key ' || CAST(i AS TEXT)", key_hash="CAST(i AS TEXT)")
+    # So many can only be revoked ones.
+    copies(key, _ROWS, key_hash="CAST(i AS TEXT)", revoked_at="created_at")
     beat()
     if connection.vendor == "postgresql":
         # As its autovacuum does. SQLite is never told.
