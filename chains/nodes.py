@@ -5,6 +5,7 @@ RPC URLs often hold a provider's key, so no error, `repr` or log line here shows
 
 import itertools
 import json
+import math
 import time
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -134,12 +135,18 @@ class ChainNodes:
     """
 
     def __init__(
-        self, chain: Chain, *, timeout_seconds: float = 10, clock: Callable[[], float] = time.monotonic
+        self,
+        chain: Chain,
+        *,
+        timeout_seconds: float = 10,
+        ask_seconds: float = math.inf,
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
+        """After `ask_seconds` a node is sent no more of what is asked in one list."""
         self._chain = chain
         self._clock = clock
         self.all = [
-            RpcNode(chain.id, url, host, timeout_seconds=timeout_seconds, clock=clock)
+            RpcNode(chain.id, url, host, timeout_seconds=timeout_seconds, ask_seconds=ask_seconds, clock=clock)
             for url, host in zip(chain.rpc_urls, chain.hosts, strict=True)
         ]
 
@@ -205,6 +212,7 @@ class RpcNode:
         host: str,
         *,
         timeout_seconds: float = 10,
+        ask_seconds: float = math.inf,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self.host = host
@@ -214,6 +222,7 @@ class RpcNode:
         self._chain_id = chain_id
         self._url = url
         self._timeout = timeout_seconds
+        self._ask_seconds = ask_seconds
         self._clock = clock
         self._ids = itertools.count(1)
         self._failures = 0
@@ -367,8 +376,11 @@ class RpcNode:
         """
         limit, until = self._batch_limit
         division = Division(requests, limit if self._clock() < until else BATCH_SIZE)
+        ends_at = time.monotonic() + self._ask_seconds
         try:
             while wave := division.next_wave():
+                if time.monotonic() > ends_at:
+                    raise NodeTimedOut(f"{self.host} takes longer than {self._ask_seconds:g} seconds for all")
                 bodies = [[requests[index] for index in batch.indexes] for batch in wave]
                 seconds = self._timeout if division.has_failed else 3 * self._timeout
                 for batch, outcome in zip(wave, self._exchanges(bodies, seconds), strict=True):

@@ -1,5 +1,6 @@
 """One JSON-RPC client per chain. What it can be asked is in `chains.questions`."""
 
+import math
 import time
 from collections.abc import Callable, Sequence
 from typing import Any, TypeVar, overload
@@ -49,10 +50,11 @@ class RpcClient:
         chain: Chain,
         *,
         timeout_seconds: float = 10,
+        ask_seconds: float = math.inf,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self.chain = chain
-        self._nodes = ChainNodes(chain, timeout_seconds=timeout_seconds, clock=clock)
+        self._nodes = ChainNodes(chain, timeout_seconds=timeout_seconds, ask_seconds=ask_seconds, clock=clock)
 
     @overload
     def ask(self, a: Sequence[Question[A]], /) -> list[A | ChainError]: ...

@@ -38,7 +38,8 @@ def get_page_rpc(chain_id: int) -> "RpcClient":
     """Return a client as `get_rpc` does, with `PAGE_TIMEOUT_SECONDS` for a node, because a reader waits for a page."""
     from chains.rpc import RpcClient  # noqa: PLC0415 (as above)
 
-    return RpcClient(get_chains().chain(chain_id), timeout_seconds=PAGE_TIMEOUT_SECONDS)
+    chain = get_chains().chain(chain_id)
+    return RpcClient(chain, timeout_seconds=PAGE_TIMEOUT_SECONDS, ask_seconds=3 * PAGE_TIMEOUT_SECONDS)
 
 
 @cache

@@ -208,7 +208,7 @@ MAX_OPEN_QUERIES = env.int("MAX_OPEN_QUERIES", 100_000, validate=_ONE_OR_MORE)
 # Sign-ins that one client address starts in a minute.
 MAX_SIGN_INS_PER_MINUTE = env.int("MAX_SIGN_INS_PER_MINUTE", 20, validate=_ONE_OR_MORE)
 # After how many hours without a request a session ends.
-SESSION_IDLE_HOURS = env.int("SESSION_IDLE_HOURS", 24, validate=_ONE_OR_MORE)
+SESSION_IDLE_HOURS = env.int("SESSION_IDLE_HOURS", 24, validate=validate.Range(min=1, max=336))
 # How long a worker holds a lane without renewing that. After that, another worker takes it.
 LEASE_SECONDS = env.int("LEASE_SECONDS", 20, validate=_ONE_OR_MORE)
 

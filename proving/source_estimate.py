@@ -433,7 +433,7 @@ def _route(
         route = planning.route_to(inquiry.connection, targets, deadline=deadline, go_on=inquiry.go_on)
         if selected.coming and isinstance(route, Route):
             # What is to come is confirmed no sooner than the head, and by the same history.
-            of_head = planning.route_to(inquiry.connection, [inquiry.head], deadline=deadline)
+            of_head = planning.route_to(inquiry.connection, [inquiry.head], deadline=deadline, go_on=inquiry.go_on)
             route = route if isinstance(of_head, Route) else of_head
     except planning.StatesRefused as refused:
         return Rejection(

@@ -458,8 +458,9 @@ def read(user: User, body: bytes, rate: Rate = SUBMISSIONS) -> BatchRequest:
     """
 
     def count_letters(letters: int) -> None:
+        # Beside the queries: the letters of a batch must not leave too little for the batch itself.
         most = _queries(user)
-        _refuse_for(user, throttle.take(rate.queries, user.pk, most, min(letters, most)), rate)
+        _refuse_for(user, throttle.take("letters of names", user.pk, most, min(letters, most)), rate)
 
     most = settings.MAX_QUERIES_PER_BATCH
     return batch_request.parse(body, get_chains(), max_queries=most, count_letters=count_letters)

@@ -96,14 +96,13 @@ def _check(request: HttpRequest) -> User:
 
 
 def _count(user: User, button: str) -> None:
-    """Count a post before its form is made of it, which takes long. A batch is counted where it is stored or refused.
+    """Count a post before its form is made of it, which takes long. A batch is counted as such where it is stored.
 
     Raises `Refused`.
     """
     if button == "submit":
         submission.check_rate(user)
-    else:
-        submission.count_request(user, ESTIMATES)
+    submission.count_request(user, ESTIMATES)
 
 
 def _no_answer(_: HttpRequest) -> HttpResponse:

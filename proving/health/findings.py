@@ -98,10 +98,12 @@ def stopped() -> Iterator[Problem]:
             yield Problem("signing_stopped", stop.sentence)
         elif get_chains().connection(stop.source_chain_id, stop.chain_id):
             yield Problem("connection_paused", stop.sentence)
-    for signer in Signer.objects.filter(chain_id__in=destinations).exclude(nonce_problem="").order_by("pk"):
-        yield Problem("nonce_gap", signer.nonce_problem)
-    for signer in Signer.objects.filter(chain_id__in=destinations).exclude(receipt_problem="").order_by("pk"):
-        yield Problem("receipt_unusable", signer.receipt_problem)
+    in_trouble = Signer.objects.filter(chain_id__in=destinations).exclude(nonce_problem="", receipt_problem="")
+    for signer in in_trouble.order_by("pk"):
+        if signer.nonce_problem:
+            yield Problem("nonce_gap", signer.nonce_problem)
+        if signer.receipt_problem:
+            yield Problem("receipt_unusable", signer.receipt_problem)
 
 
 def signers() -> Iterator[Problem]:

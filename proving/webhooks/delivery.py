@@ -334,7 +334,7 @@ class _StatusReader(ResponseHandler):
             if is_whole and line.strip() and not self._is_interim:
                 self._pass_on(b"")
                 return
-            self._line = b"" if is_whole or status else line
+            self._line = b"" if is_whole else line
         if self._most < 0:
             self._pass_on(b"")
 

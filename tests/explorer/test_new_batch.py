@@ -310,11 +310,11 @@ FILES = {
     "a spreadsheet's numbered lines": f",address,block\n,{ALICE},16\n",
     "a hint": f"sep=;\r\naddress;block\r\n{ALICE};16\r\n",
     "a quoted hint, saved again": f'\ufeff\n"SEP=;",,\naddress,block,\n{ALICE},16,\n',
-    "a hint of another delimiter": f"sep=|\n{ALICE}|1,6|BALANCE,NONCE\n",
+    "a hint of another delimiter": f"sep=|\n{ALICE}|1,600|BALANCE,NONCE\n",
     "a hint that says nothing": f"sep=\naddress;block\n{ALICE};16\n",
-    "a tab as a hint": f"sep=\t\n{ALICE}\t1,6\tBALANCE\n",
+    "a tab as a hint": f"sep=\t\n{ALICE}\t1,600\tBALANCE\n",
     "titles and comments": f'# by hand, "5"\n#\nHolders, at two\nChain,Ethereum\n\nAddress;Block\n# B;\n{ALICE};16\n',
-    "a banner of names and values": f"Chain,Ethereum\nBlock,5\n\nAddress,Block\n{ALICE},16\n",
+    "names behind a number sign": f"#address,block\n{ALICE},16\n",
     "grouped digits": f"{ALICE}\u00a0;19\u202f000\u00a0000\n{B};19'000'000\n",
     "returns alone": f"address,block\r{ALICE},16\r",
     "two spellings": f"{ALICE},16,BALANCE\n{ALICE.lower()},16,NONCE\n",
@@ -346,6 +346,9 @@ def asked_there(tmp_path, text: str) -> Any:
 
 
 WRONG_LINES = {
+    "a banner of names and values": (f"Chain,Ethereum\nBlock: 5\n\nAddress,Block\n{ALICE},16\n", "1 2"),
+    "another tool's names behind a number sign": (f"#HolderAddress,Balance\n{ALICE},5171\n", "1"),
+    "a day and digits that are no groups": (f"{ALICE},20 11 2026\n{B},12'30\n", "1 2"),
     "a cell behind the columns": (f"address,block,\n{ALICE},16,x\n{B},16,,x\n", "2 3"),
     "a cell without a name": (f",address,block\n0,{ALICE},16\n,{B},17\n", "2"),
     "no column": (f"\n\ntitle\naddress,balance,usd\n{ALICE},1,2\n", "4 4"),

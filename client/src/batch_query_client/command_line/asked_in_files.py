@@ -22,7 +22,8 @@ _COLUMNS = ("address", "block", "properties", "slots", "header", "chain")
 _ASKED = ("properties", "slots", "header")
 _OTHER_NAMES = {"account": "address", "props": "properties", "property": "properties", "slot": "slots"}
 _SEPARATORS = re.compile(r"[\s,;|+]+")
-_NUMBER = re.compile(r"[0-9][0-9,_'\u2019\s]*")  # people group digits
+# People group digits by three.
+_NUMBER = re.compile(r"[0-9]+|[0-9]{1,3}(?:[,_'\u2019\u00a0\u202f ][0-9]{3})+")
 _ADDRESS = re.compile(r"0x[0-9a-fA-F]{40}", re.ASCII)
 _NAME_ENDS = re.compile('[",;\t]+')
 # Excel reads the delimiter from such a first line. A spreadsheet that knows it not adds its own delimiters behind.
@@ -192,7 +193,7 @@ def _named_lines(numbers: Sequence[int]) -> str:
 def _lines(text: str) -> Iterator[_Line]:
     """Yield the number and the cells of each line that is neither blank nor a comment, without empty cells behind."""
     hint = _HINT.match(text)
-    above, text = (len(hint[0].splitlines()), text[hint.end() :]) if hint else (0, text.removeprefix("\ufeff"))
+    above, text = (len(hint[0].splitlines()), text[hint.end() :]) if hint else (0, text.lstrip("\ufeff"))
     delimiter = (hint and hint[1]) or _delimiter(text)
     # With its line breaks: in a quoted cell, they are part of it.
     reader = csv.reader(io.StringIO(text, newline=""), delimiter=delimiter, skipinitialspace=True, strict=True)
@@ -210,13 +211,17 @@ def _lines(text: str) -> Iterator[_Line]:
 
 
 def _is_comment(cells: Sequence[str]) -> bool:
-    # Tables that number their lines name that column so.
-    return cells[0].startswith("#") and (len(cells) == 1 or cells[0] != "#")
+    words = [cells[0].lstrip("# "), *cells[1:]]
+    # Some tools export # before columns' names. Tables that number their lines name that column #.
+    is_of_names = len(cells) > 1 and all(word and " " not in word for word in words[1:]) and " " not in words[0]
+    return cells[0].startswith("#") and not is_of_names
 
 
 def _delimiter(text: str) -> str:
     """Return the delimiter of the line that names columns, or else of the first address, or else of the first line."""
-    lines = [line for line in re.split(r"[\r\n]+", text) if line.strip() and not line.lstrip().startswith("#")]
+    lines = [
+        line for line in re.split(r"[\r\n]+", text) if line.strip() and not _is_comment(_NAME_ENDS.split(line.strip()))
+    ]
     head = max(lines, key=lambda line: _likeness(_NAME_ENDS.split(line)), default="")
     if {*map(_column, _NAME_ENDS.split(head))}.isdisjoint(_COLUMNS):
         head = next(filter(_ADDRESS.search, lines), lines[0] if lines else "")
@@ -241,6 +246,11 @@ def _table(lines: Sequence[_Line]) -> tuple[Sequence[str], Sequence[_Line], list
         for above, cells in lines
         if above < number and _begins_table(cells) and (cells[0] or any(map(_ADDRESS.fullmatch, cells)))
     ]
+    faults += [
+        (above, f"It says {_shown(cells)} above the columns, which line {number} names: put it into a column.")
+        for above, cells in lines
+        if above < number and _says_column(cells)
+    ]
     unknown = [name for name in columns if name and name not in _COLUMNS]
     faults += [(number, f"{name!r} is no column; the columns are {', '.join(_COLUMNS)}.") for name in unknown]
     faults += [(number, f"It names the column {name} twice.") for name in _COLUMNS if columns.count(name) > 1]
@@ -256,8 +266,14 @@ def _names_columns(cells: Sequence[str]) -> bool:
     return not {*map(_column, cells)}.isdisjoint(_COLUMNS) and not any(map(_is_account, cells))
 
 
+def _says_column(cells: Sequence[str]) -> bool:
+    """Tell whether a line has a value for a column, as `Chain,Ethereum` and `Block: 5` have."""
+    name, colon, _ = cells[0].partition(":")
+    return _column(name) in _COLUMNS and (len(cells) > 1 or bool(colon))
+
+
 def _likeness(head: Sequence[str]) -> tuple[bool, bool, int]:
-    """Return how much a line is like one that names columns. Above it there may be `Chain,Ethereum`."""
+    """Return how much a line is like one that names columns. Above it there may be others, such as `Chain,Ethereum`."""
     names = [name for name in map(_column, head) if name]
     known = [name for name in names if name in _COLUMNS]
     return known == names != [], "address" in known, len(known)
@@ -265,6 +281,7 @@ def _likeness(head: Sequence[str]) -> tuple[bool, bool, int]:
 
 def _column(cell: str) -> str:
     name = cell.strip().casefold()
+    name = name.lstrip("# ") or name
     return _OTHER_NAMES.get(name, name)
 
 
