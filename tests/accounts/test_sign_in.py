@@ -347,3 +347,14 @@ def test_a_session_ends_after_idle_hours_and_is_written_only_once_in_a_while(set
     assert round(ends_after_a_request() / timedelta(days=1)) == 14
     Session.objects.update(expire_date=now)
     assert alice_client.get("/dashboard").status_code == 302
+
+
+def test_a_session_of_an_earlier_version_is_not_prolonged(alice_client):
+    """Before 0.3 a session had no end of its own, but for that of its row."""
+    session = alice_client.session
+    del session["_session_expiry"]
+    session.save()
+    soon = timezone.now() + timedelta(hours=1)
+    Session.objects.update(expire_date=soon)
+    assert alice_client.get("/dashboard").status_code == 200
+    assert Session.objects.get().expire_date == soon

@@ -449,6 +449,15 @@ def test_a_node_that_answers_nothing_is_asked_few_times(nodes):
     assert len(node.count()) == 8, "four batches, and two requests that come alone beside two batches"
 
 
+def test_a_page_waits_only_so_long_for_a_node_that_takes_no_batches(client_of):
+    node = Echoing()
+    node.most = 1
+    with lying_node(node) as url:
+        answers = client_of(url, ask_seconds=0).ask(echoes(range(200)))
+    assert len(failed(answers)) == 200
+    assert len(node.sizes) <= 8
+
+
 def test_what_all_are_refused_alike_is_asked_once_more_alone_and_not_each(nodes):
     node = Echoing()
     node.spoils = dict.fromkeys(range(100), lambda request: error(request, -32000, "missing trie node"))

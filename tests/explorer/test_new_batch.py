@@ -474,13 +474,15 @@ def test_why_there_is_no_estimate_is_said(alice, settings):
         assert sentence in alice.post("/new-batch/estimate", form(row), headers=HTMX).text
 
 
-@pytest.mark.parametrize("do", ["add", "remove-0", "slot-0", "submit-0", "json", "estimate", "paste", ""])
+@pytest.mark.parametrize("do", ["add", "remove-0", "slot-0", "submit-0", "submit", "json", "estimate", "paste", ""])
 def test_each_post_is_counted(alice, settings, do):
     settings.MAX_BATCHES_PER_MINUTE = 1
+    # Without a key, a submission is refused before it counts as one.
+    ApiKey.objects.update(revoked_at=timezone.now())
     alice.post("/new-batch", form({}) | {"do": do})
     refused = alice.post("/new-batch", form({"accounts": ALICE}, pasted=ALICE) | {"do": do})
     assert (refused.status_code, "Retry-After" in refused.headers) == (429, True)
-    assert "You may estimate 1 batches" in refused.text
+    assert "1 batches a minute" in refused.text
     assert values(unescape(refused.text), "accounts") == [ALICE]
 
 

@@ -136,6 +136,7 @@ ANSWERS: dict[str, tuple[Sequence[bytes], int | str]] = {
     "nothing more": ([OK], 200),
     "bit by bit": ([bytes([byte]) for byte in INTERIM + b"\r\n" + NO_CONTENT], 204),
     "interim answers": ([INTERIM * 3, b"HTTP/1.1 100 Con", b"tinue\r\nX Y: 1\r\n\r\n" + OK + b"\r\n"], 200),
+    "an interim answer in two packets": ([b"HTTP/1.1 100 ", b"HTTP/1.1 200 OK\r\n\r\nHTTP/1.1 500 No\r\n\r\n"], 500),
     "an interim answer without its end": ([b"HTTP/1.1 100 Continue\r\n" + OK + b"\r\n"], 200),
     "another error": ([INTERIM + b"HTTP/1.1 503 Busy\r\nX Y: 1\r\n\r\n"], 503),
     "a redirect": ([b"HTTP/1.1 302 Found\r\nX Y: 1\r\nLocation: /\r\n\r\n"], 302),
