@@ -23,11 +23,10 @@ from explorer.batch.trusted_sources import TrustedSource
 from explorer.formatting.sentences import first_and_rest, in_words
 from explorer.lists import headlines
 from explorer.lists.headlines import Headline
-from proving import batch_waits
+from proving import batch_waits, deployments
 from proving.batch_waits import Actor, Counts, ShownWait
 from proving.health.attester_checks import SIGNED
 from proving.models import WATCHED_STATES, AttesterWatch, FactsRegistry, Signer, Stop, TransactionState, WorkerHeartbeat
-from proving.registry import deployments
 from queries import identifiers, query_rows
 from queries.columns import RejectionCode
 from queries.models import HEADER_STEPS, Batch, BatchStatus, Query, StepKind

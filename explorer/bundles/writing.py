@@ -18,9 +18,8 @@ from chains.header import Header
 from database.statements import by_size, chunks
 from explorer.batch import batch_page
 from explorer.bundles import FORMAT, next_headers
-from proving import facts
+from proving import deployments, facts
 from proving.models import AccountProof, SlotProof
-from proving.registry import deployments
 from queries.models import Batch, BatchStatus, Block, Query
 
 # Number of queries, blocks or proofs that are read at once.

@@ -23,12 +23,10 @@ from pydantic import Field, PlainSerializer
 from chains.chains_file import Chain, Connection
 from config.configured_chains import get_chains
 from config.json_objects import Time
-from proving import sources
+from proving import balance_costs, deployments, sources
 from proving.gas import HOP_GAS, JUMP_GAS
-from proving.health import balance_costs
 from proving.health.attester_checks import SIGNED
 from proving.models import AttesterWatch, ChainWatch, FactsRegistry, Stop
-from proving.registry import deployments
 from queries.api_endpoint import ETAG, conditional, conditional_on
 from queries.models import Batch, BatchStatus, Query, Sender
 

@@ -29,13 +29,12 @@ from chains.node_errors import NodeUnavailable
 from chains.packed import BLOCK_BEFORE_CAPELLA, BLOCK_BEFORE_MERGE, OLD_BLOCK, BlockBranch, encode_parent_hash
 from config.configured_chains import get_beacon_client, get_chains, get_era_files
 from database import due_rows
-from proving import heads, sources
+from proving import deployments, heads, sources
 from proving.connections import OpenConnection
 from proving.gas import Amount
 from proving.lanes import HeldLane
 from proving.models import BeaconAnchor, JumpLeaves, JumpLeavesKind
 from proving.paths.checkpoints import Jump
-from proving.registry import deployments
 from proving.sources import NotYet, Preparation, Start
 
 Result = TypeVar("Result")

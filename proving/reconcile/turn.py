@@ -26,6 +26,7 @@ from database import due_rows
 from database.due_rows import Postponement
 from proving import connections, heads, lanes
 from proving.connections import WorkContext
+from proving.deployments import Unusable
 from proving.lanes import HeldLane
 from proving.paths import building
 from proving.paths.building import PathFound
@@ -42,7 +43,6 @@ from proving.reconcile.decide import (
     Settled,
 )
 from proving.reconcile.observation import Observation
-from proving.registry.deployments import Unusable
 from proving.sources import NotYet
 from queries import progress
 from queries.models import Block, open_queries

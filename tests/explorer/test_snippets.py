@@ -17,8 +17,7 @@ from config.configured_chains import get_rpc
 from devnet.devchain import PROJECT, DevChain
 from explorer.batch import code_snippets, submitted_request
 from explorer.lists import first_query
-from proving import facts
-from proving.registry import deployments
+from proving import deployments, facts
 from queries.columns import AccountField, HeaderField
 from queries.models import Batch
 from tests.explorer.batches import a_batch, everything, page, path
