@@ -149,6 +149,12 @@ def test_one_name_is_one_thing():
     assert [name for name in sorted(set(names)) if names.count(name) > 1] == []
 
 
+def test_endpoints_are_in_the_api():
+    """Two of them are in `queries`: those that take batches and tell their status."""
+    routers = {path.parts[0] for path in FILES if "ninja.Router" in _imported_by(path)}
+    assert routers == {"api"}
+
+
 def test_few_modules_can_spend_money():
     """The modules are those that docs/developing/architecture.md lists."""
     inside = PROJECT / "proving/transactions"
