@@ -350,9 +350,9 @@ def _connection(lane: HeldLane, keys: Sequence[Any]) -> int:
 
 
 def _history(lane: HeldLane, keys: Sequence[Any]) -> int:
-    from proving.paths import jumping  # noqa: PLC0415 (where a chain has a beacon chain)
+    from proving.paths import beacon_fetching  # noqa: PLC0415 (where a chain has a beacon chain)
 
-    return sum(_failed(partial(jumping.fetch_leaves, lane, key)) for key in keys)
+    return sum(_failed(partial(beacon_fetching.fetch_leaves, lane, key)) for key in keys)
 
 
 def _webhooks(lane: HeldLane, _: Sequence[Any]) -> int:
