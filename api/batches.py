@@ -18,9 +18,8 @@ from accounts.models import ApiKey
 from api import fact_schema
 from api.fact_schema import Fact
 from config.json_objects import iso
-from proving import batch_waits, facts
+from proving import batch_waits, deployments, facts
 from proving.models import FactsRegistry, SignedTransaction, Transaction, TransactionState
-from proving.registry import deployments
 from queries import batch_json, identifiers, progress, query_rows
 from queries.api_endpoint import CONDITIONAL, KEY, ApiError, conditional, errors
 from queries.batch_json import BatchQuery, BatchState

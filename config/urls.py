@@ -4,15 +4,23 @@ from django.contrib import admin
 from django.urls import URLPattern, include, path
 
 from accounts import sign_in_views
-from api import batch_estimates, batches, chain_connections, registry_facts, transactions, webhook_deliveries
-from explorer import health
-from explorer.batch import batch_files
-from explorer.lists import chains, fact_list
+from api import (
+    batch_estimates,
+    batch_files,
+    batches,
+    chain_connections,
+    chain_details,
+    health,
+    registry_facts,
+    transactions,
+    webhook_deliveries,
+)
+from explorer.lists import fact_list
 from queries.api import api
 
 for endpoints in (
     *(batches, batch_estimates, chain_connections, registry_facts, transactions, webhook_deliveries),
-    *(batch_files, chains, health),
+    *(batch_files, chain_details, health),
 ):
     api.add_router("", endpoints.router)
 

@@ -1,7 +1,8 @@
 from django.urls import path, register_converter
 from django.urls.converters import StringConverter
 
-from explorer import health, operator_page, views
+from api import health
+from explorer import operator_page, views
 from explorer.lists import batch_list, chains
 from explorer.lists.dashboard import dashboard
 from explorer.lists.home import home

@@ -24,15 +24,14 @@ from accounts import read_rate
 from accounts.models import User
 from accounts.signed_in import signed_in, signed_in_fragment
 from accounts.throttle import client_address
+from api import missing, submitted_request
 from config.error_answers import Refused, error_answer, wants_json
-from explorer import missing
 from explorer.batch import (
     batch_page,
     delivery_display,
     facts_csv,
     fragment,
     read_from_chain,
-    submitted_request,
     unsigned_transactions,
 )
 from explorer.batch.batch_page import BatchPage
@@ -41,7 +40,7 @@ from explorer.batch.query_paging import Filters, Wanted
 from explorer.batch.read_from_chain import Reading
 from explorer.batch.unsigned_transactions import UnsignedTransactions
 from explorer.formatting import csv_lines
-from queries import identifiers, webhooks
+from queries import identifiers, query_rows, webhooks
 from queries.api_endpoint import ApiError
 from queries.models import OPEN_STATUSES, Batch, BatchStatus
 
@@ -161,7 +160,7 @@ def send_again(request: HttpRequest, user: User, internal_id: str, delivery_id: 
 @read_rate.counted
 def facts_csv_file(request: HttpRequest, internal_id: str) -> HttpResponse:
     """Return all facts of a batch, for spreadsheets."""
-    found = batch_page.find(internal_id)
+    found = query_rows.find_batch(internal_id)
     if found is None:
         return missing.unknown_batch(request, internal_id, as_json=missing.prefers_json(request))
     return csv_lines.file(facts_csv.lines(found), f"facts-{found.pk}.csv")
@@ -202,7 +201,7 @@ def read_now(request: HtmxRequest, internal_id: str, number: int) -> HttpRespons
 @require_http_methods(["GET", "POST"])
 def transactions(request: HttpRequest, internal_id: str) -> HttpResponse:
     """Show the transactions that a self-funded batch lacks, as the chains have it now. A GET leads to its page."""
-    found = batch_page.find(internal_id)
+    found = query_rows.find_batch(internal_id)
     if found is None:
         return missing.unknown_batch(request, internal_id, as_json=wants_json(request))
     if wants_json(request) and request.method == "POST":

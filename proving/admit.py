@@ -25,9 +25,9 @@ from database import due_rows, statements
 from database.due_rows import Postponement
 from proving import batch_estimate, block_selection, connections, facts, heads, lanes, money, source_estimate
 from proving.block_selection import Inquiry, Requests
+from proving.deployments import Unusable
 from proving.facts import Fact
 from proving.lanes import HeldLane
-from proving.registry.deployments import Unusable
 from proving.source_estimate import BatchPart, Cost, SourceEstimate
 from proving.transactions import signers
 from queries import progress, submission

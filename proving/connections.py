@@ -7,11 +7,10 @@ from chains.chains_file import Connection
 from chains.encoding import history_slot
 from chains.rpc import RpcClient
 from config.configured_chains import get_chains, get_page_rpc, get_rpc
-from proving import stops
+from proving import deployments, stops
+from proving.deployments import Deployment, Unusable
 from proving.heads import Heads, poll_seconds
 from proving.lanes import HeldLane
-from proving.registry import deployments
-from proving.registry.deployments import Deployment, Unusable
 
 if TYPE_CHECKING:
     from chains.beacon.jumps import BeaconChain

@@ -19,8 +19,8 @@ from chains.questions import SlotProof as FetchedSlot
 from chains.rpc import RpcClient, result
 from chains.trie import NO_CODE_HASH, Account
 from database.statements import chunks
+from proving.deployments import Call, Registry, selector
 from proving.models import AccountProof, SlotProof
-from proving.registry.deployments import Call, Registry, selector
 from queries.columns import AccountField, HeaderField
 from queries.models import Batch, BatchStatus, Block, Query
 

@@ -16,8 +16,8 @@ from chains.encoding import HISTORY_WINDOW, decode_rlp
 from chains.header import Header
 from chains.packed import BLOCK_BEFORE_CAPELLA, BLOCK_BEFORE_MERGE, IMPLIED_HEADER_FIELDS, OLD_BLOCK
 from chains.questions import AccountProof, ProofRequest
+from proving import packing
 from proving.facts import AccountFact, Fact, HeaderFact, SlotFact, TimeFact, header_words
-from proving.registry import packing
 from queries.columns import AccountField, HeaderField
 
 

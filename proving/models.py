@@ -454,7 +454,7 @@ class AttesterWatch(models.Model):
 class BeaconAnchor(models.Model):
     """A beacon block that a header of a source chain names, and what its state summarises: jumps begin there.
 
-    Verified when it was stored, and again by whoever reads it (`proving.paths.jumping`).
+    Verified when it was stored, and again by whoever reads it (`proving.paths.beacon_fetching`).
     """
 
     chain_id = models.PositiveBigIntegerField()

@@ -28,12 +28,12 @@ from database.statements import by_size, chunks
 from proving import facts, gas, sources
 from proving.block_selection import Inquiry, Requests, Selected, select, takes_proof
 from proving.connections import OpenConnection
+from proving.deployments import Deployment, Unusable
 from proving.facts import Fact, HeaderFact, SlotFact, TimeFact, ViewRequest
 from proving.gas import Amount, Estimate, Missing, Part, Route, Sample
 from proving.models import SPENT_STATES, Transaction
 from proving.paths import planning
 from proving.paths.planning import TooFar
-from proving.registry.deployments import Deployment, Unusable
 from proving.sources import NotYet
 from queries.batch_request import Selector
 from queries.columns import Rejection, RejectionCode

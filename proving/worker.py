@@ -192,6 +192,9 @@ def _failures(do: Callable[[LaneName], int | None], name: LaneName) -> int | Non
 _ROWS = 50
 # Users of a turn.
 _USERS = 64
+# Accounts, slots and headers that a connection's turn proves: they take a good part of a second to verify and pack.
+# While nobody else waits it proves more, because each turn about a large block asks for its facts anew.
+_PROOFS, _PROOFS_ALONE = 300, 1000
 # Admitting a batch that names more blocks asks the chains for seconds.
 _MANY_BLOCKS = 100
 # For how long webhooks are delivered in one turn, in seconds.
@@ -276,7 +279,7 @@ def _pick(name: LaneName) -> list[Any]:
         case LaneKind.CONNECTION:
             asked = Query.objects.filter(block=OuterRef("pk"), step__isnull=False).order_by().values("block")
             size = Subquery(asked.annotate(size=Count("pk") + Sum(_Length("slots"))).values("size"))
-            return _in_turns(due.annotate(size=size), "turn_of", reconcile.PROOFS, alone=reconcile.PROOFS_ALONE)
+            return _in_turns(due.annotate(size=size), "turn_of", _PROOFS, alone=_PROOFS_ALONE)
         case LaneKind.ADMISSION:
             return _of_the_same_sources(_in_turns(due, "user", _MANY_BLOCKS, size="block_count"))
         case LaneKind.LARGE_ADMISSION:
@@ -343,13 +346,13 @@ def _connection(lane: HeldLane, keys: Sequence[Any]) -> int:
     failed = 0
     for registry in due_rows.due(_registries(lane.name)).values_list("pk", flat=True):
         failed += _failed(partial(checkpoints.look_after, lane, registry))
-    return failed + (reconcile.reconcile_all(lane, keys) if keys else 0)
+    return failed + (reconcile.reconcile_all(lane, keys, _PROOFS, alone=_PROOFS_ALONE) if keys else 0)
 
 
 def _history(lane: HeldLane, keys: Sequence[Any]) -> int:
-    from proving.paths import jumping  # noqa: PLC0415 (where a chain has a beacon chain)
+    from proving.paths import beacon_fetching  # noqa: PLC0415 (where a chain has a beacon chain)
 
-    return sum(_failed(partial(jumping.fetch_leaves, lane, key)) for key in keys)
+    return sum(_failed(partial(beacon_fetching.fetch_leaves, lane, key)) for key in keys)
 
 
 def _webhooks(lane: HeldLane, _: Sequence[Any]) -> int:

@@ -1,8 +1,14 @@
-"""A batch's queries with their blocks and steps, in a statement each."""
+"""A batch, its queries with their blocks, and their steps, in a statement each."""
 
 from collections.abc import Collection, Iterable
 
+from queries import identifiers
 from queries.models import Batch, Query, Step
+
+
+def find_batch(internal_id: str) -> Batch | None:
+    """Return the batch of this id, without the request that it was made from."""
+    return Batch.objects.defer("request").filter(pk=identifiers.batch_id(internal_id)).first()
 
 
 def from_number(batch: Batch, first: int, most: int) -> list[Query]:

@@ -21,9 +21,9 @@ from django.utils.http import urlencode
 
 from accounts import keys
 from accounts.models import ApiKey
+from api import health
 from config.configured_chains import forget_chains
 from devnet.devchain import DevChain
-from explorer import health
 from proving import heads
 from proving.health.service_metrics import ServiceMetrics
 from queries import storage

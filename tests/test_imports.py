@@ -45,6 +45,22 @@ MAY_IMPORT = {
     # It uses the service over HTTP, as any client does. Contracts are deployed by one that has no service for them.
     "demo": {"chains", "devnet", "contracts"},
 }
+# From the ground up: a module or package of `proving` imports from rows above its own alone.
+INSIDE_PROVING = """
+models ticks migrations
+batch_waits deployments heads lanes stops
+connections facts pruning webhooks
+block_selection fact_search packing
+gas
+money sources
+balance_costs transactions
+deploying paths
+health reconcile source_estimate
+batch_estimate
+admit
+worker
+admin apps celery_app management
+"""
 FILES = [
     path.relative_to(PROJECT)
     for package in ORDER
@@ -68,6 +84,21 @@ def test_imports_run_one_way(path):
         elif isinstance(node, ast.ImportFrom) and node.module and node.level == 0:
             imported.add(node.module.split(".")[0])
     assert (imported & set(ORDER)) - {package} <= MAY_IMPORT[package]
+
+
+def test_imports_run_one_way_inside_proving():
+    levels = {name: level for level, row in enumerate(INSIDE_PROVING.strip().splitlines()) for name in row.split()}
+    inside = [path for path in FILES if path.parts[0] == "proving" and path != Path("proving/__init__.py")]
+    names = {path: path.with_suffix("").parts[1] for path in inside}
+    assert set(names.values()) == set(levels)
+    imported = {
+        (names[path], parts[1])
+        for path in inside
+        for parts in (module.split(".") for module in _imported_by(path))
+        if parts[0] == "proving" and len(parts) > 1 and parts[1] != names[path]
+    }
+    assert ("deploying", "sources") in imported
+    assert [pair for pair in sorted(imported) if levels[pair[0]] <= levels[pair[1]]] == []
 
 
 def test_no_modules_import_each_other_in_a_circle():
@@ -118,6 +149,12 @@ def test_one_name_is_one_thing():
     assert [name for name in sorted(set(names)) if names.count(name) > 1] == []
 
 
+def test_endpoints_are_in_the_api():
+    """Two of them are in `queries`: those that take batches and tell their status."""
+    routers = {path.parts[0] for path in FILES if "ninja.Router" in _imported_by(path)}
+    assert routers == {"api"}
+
+
 def test_few_modules_can_spend_money():
     """The modules are those that docs/developing/architecture.md lists."""
     inside = PROJECT / "proving/transactions"
@@ -139,10 +176,10 @@ def test_few_modules_can_spend_money():
             senders.add(path.relative_to(PROJECT / "proving").as_posix())
         if names & {"transaction_monitor.monitor_all", "transaction_monitor.monitor_for"}:
             tenders.add(path.relative_to(PROJECT / "proving").as_posix())
-    assert senders == {"reconcile/apply.py", "registry/deploying.py"}
+    assert senders == {"reconcile/apply.py", "deploying.py"}
     assert tenders == {
         "worker.py",
-        "registry/deploying.py",
+        "deploying.py",
     }
 
 

@@ -23,12 +23,11 @@ from explorer.batch.trusted_sources import TrustedSource
 from explorer.formatting.sentences import first_and_rest, in_words
 from explorer.lists import headlines
 from explorer.lists.headlines import Headline
-from proving import batch_waits
+from proving import batch_waits, deployments
 from proving.batch_waits import Actor, Counts, ShownWait
 from proving.health.attester_checks import SIGNED
 from proving.models import WATCHED_STATES, AttesterWatch, FactsRegistry, Signer, Stop, TransactionState, WorkerHeartbeat
-from proving.registry import deployments
-from queries import identifiers, query_rows
+from queries import query_rows
 from queries.columns import RejectionCode
 from queries.models import HEADER_STEPS, Batch, BatchStatus, Query, StepKind
 
@@ -190,14 +189,9 @@ class BatchPage:
         return f"The batch is {self.batch.status}: {far}"
 
 
-def find(internal_id: str) -> Batch | None:
-    """Return the batch of this id, without the request that it was made from."""
-    return Batch.objects.defer("request").filter(pk=identifiers.batch_id(internal_id)).first()
-
-
 def read(internal_id: str, wanted: Wanted) -> BatchPage | None:
     """Return the page of a batch. None if there is no such batch, or no query with the number `wanted.only` in it."""
-    batch = find(internal_id)
+    batch = query_rows.find_batch(internal_id)
     if batch is None:
         return None
     counts = batch_waits.count(batch)

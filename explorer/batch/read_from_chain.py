@@ -11,10 +11,9 @@ from config.chain_names import ChainName, chain_name
 from config.configured_chains import get_page_rpc
 from explorer.batch import fact_display
 from explorer.batch.fact_display import SLOTS_PAGE, Meaning
-from proving import facts
+from proving import deployments, facts
+from proving.deployments import Registry
 from proving.facts import SlotFact
-from proving.registry import deployments
-from proving.registry.deployments import Registry
 from queries.models import Batch, Query
 
 

@@ -15,10 +15,9 @@ from explorer.batch import fact_display
 from explorer.batch.fact_display import Value
 from explorer.lists import headlines
 from explorer.lists.headlines import AskedQuery, Headline
-from proving import facts
+from proving import deployments, facts
 from proving.facts import TimeFact
 from proving.models import FactsRegistry
-from proving.registry import deployments
 from queries.models import Batch, Query
 
 # Number of queries of a batch that are read. More are only counted.

@@ -26,10 +26,9 @@ from chains.node_errors import ChainError, NodeUnavailable, RpcRefused, WrongCha
 from chains.rpc import RpcClient, result
 from chains.signer_keys import SignerError
 from config.configured_chains import get_chains, get_rpc
-from proving import heads, money, sources
+from proving import deployments, heads, money, sources
 from proving.lanes import HeldLane, LaneLost
 from proving.models import ChainWatch, FactsRegistry, Signer, Stop, StopCode, WorkerHeartbeat
-from proving.registry import deployments
 from proving.transactions.signers import locked
 from queries import clock, storage
 from queries.models import OPEN_STATUSES, Batch, Sender, ServiceClock

@@ -21,12 +21,11 @@ from chains.rpc import RpcClient
 from chains.signer_keys import Signer, SignerError
 from config.configured_chains import get_chains
 from contracts import NO_CONTRACT
-from proving import sources
+from proving import deploying, deployments, sources
 from proving.connections import open_connection
 from proving.health import attester_checks, findings
 from proving.health.findings import Problem
 from proving.models import FactsRegistry
-from proving.registry import deploying, deployments
 from proving.sources import NotYet, arbitrum, op_stack_games
 from proving.transactions import signers
 

@@ -15,14 +15,13 @@ from chains.packed import HISTORY_ADDRESS, AccountToProve, HeaderParts
 from chains.questions import AccountProof, ProofRequest
 from config.configured_chains import get_chains
 from database import due_rows
-from proving import sources
+from proving import deployments, packing, sources
 from proving.connections import OpenConnection
+from proving.deployments import Call
 from proving.models import SignedTransaction, Transaction, TransactionState
 from proving.paths import checkpoints, planning
 from proving.paths.checkpoints import Jump
 from proving.paths.planning import Hops, Path, TooFar
-from proving.registry import deployments, packing
-from proving.registry.deployments import Call
 from proving.sources import NotYet, Preparation, Start
 from proving.transactions import signing
 

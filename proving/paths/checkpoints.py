@@ -24,10 +24,10 @@ from database import due_rows
 from database.statements import chunks
 from proving import connections, heads, lanes
 from proving.connections import OpenConnection
+from proving.deployments import Unusable
 from proving.heads import Heads, poll_seconds
 from proving.lanes import HeldLane
 from proving.models import FactsRegistry
-from proving.registry.deployments import Unusable
 from proving.sources import Start
 from queries import submission
 from queries.models import OPEN_STATUSES, PROVABLE_STEPS, Batch, Block, Query, Sender

@@ -4,44 +4,28 @@ Any block will do to begin at that is final and young enough: the state of the b
 were over by then. What is fetched of it serves all later jumps, so the origin of the last one comes first, for as long
 as the registry trusts it.
 
-What beacon nodes and era files say is verified before it is used: one that lies can only delay. Only a connection
-whose registry has a beacon history imports this.
+Only a connection whose registry has a beacon history imports this.
 """
 
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
-from functools import lru_cache, partial
-from typing import Any, ClassVar, TypeVar
-
-from django.db.models import QuerySet
-from django.db.models.functions import Now
-from django.utils import timezone
+from collections.abc import Sequence
+from datetime import UTC, datetime
 
 from chains.beacon import jumps, shipped, ssz
-from chains.beacon.blocks import BeaconHeader, ExecutionBranch
-from chains.beacon.era_files import EraFiles, split
-from chains.beacon.jumps import RECORDS_DEPTH, Anchor, BeaconChain, CannotProve
-from chains.chains_file import Chain, UnknownChain
-from chains.encoding import hex_data
+from chains.beacon.blocks import ExecutionBranch
+from chains.beacon.era_files import split
+from chains.beacon.jumps import RECORDS_DEPTH, BeaconChain, CannotProve
+from chains.chains_file import Chain
 from chains.header import Header
 from chains.node_errors import NodeUnavailable
 from chains.packed import BLOCK_BEFORE_CAPELLA, BLOCK_BEFORE_MERGE, OLD_BLOCK, BlockBranch, encode_parent_hash
-from config.configured_chains import get_beacon_client, get_chains, get_era_files
-from database import due_rows
-from proving import heads, sources
+from proving import deployments, heads, sources
 from proving.connections import OpenConnection
 from proving.gas import Amount
-from proving.lanes import HeldLane
-from proving.models import BeaconAnchor, JumpLeaves, JumpLeavesKind
+from proving.paths import beacon_fetching
+from proving.paths.beacon_fetching import Epoch, Period
 from proving.paths.checkpoints import Jump
-from proving.registry import deployments
 from proving.sources import NotYet, Preparation, Start
 
-Result = TypeVar("Result")
-
-# Blocks whose branches a process remembers: a reconcile asks again and again.
-_BLOCKS = 512
 # The last second that a `datetime` can tell.
 _LATEST = 253_402_300_799
 # The part of a period, in which the newest one counts as not over yet: the slots before its first block may be empty.
@@ -50,10 +34,6 @@ _MARGIN = 64
 _KEPT_GAS = Amount(45_000, 60_000)
 # No block hash source vouches for it; a hash that the registry keeps is accepted whatever the number.
 _NO_BLOCK = 2**256 - 1
-# Bytes of a root of a period, and of a record of an epoch.
-_ROOT, _RECORD = 32, 64
-# How often a use is written down.
-_USED_WITHIN = timedelta(days=1)
 
 
 # --- Whether one can be had -------------------------------------------------------------------------------------------
@@ -203,7 +183,7 @@ def branch_to(source: Chain, origin: Header | None, target: Header) -> BlockBran
 def _old(source: Chain, chain: BeaconChain, origin: Header | None, target: Header) -> BlockBranch | NotYet:
     if origin is None or not origin.beacon_root:
         raise CannotProve("The header to jump from names no beacon block.")
-    anchor = _anchor(source, chain, origin.beacon_root)
+    anchor = beacon_fetching.anchor(source, chain, origin.beacon_root)
     period = chain.period(chain.slot_at(target.timestamp))
     index = period - chain.periods_before_capella
     if index >= len(anchor.summaries):
@@ -214,7 +194,7 @@ def _old(source: Chain, chain: BeaconChain, origin: Header | None, target: Heade
         )
     summary = anchor.summaries[index]
     wanted = Period(source, chain, period, ssz.merge(*summary), summary[0])
-    roots = _leaves(wanted)
+    roots = beacon_fetching.leaves(wanted)
     if isinstance(roots, NotYet):
         return roots
     block_roots = split(roots)
@@ -226,7 +206,7 @@ def _before_capella(source: Chain, chain: BeaconChain, target: Header) -> BlockB
     historical_roots = shipped.historical_roots(chain)
     period = chain.period(chain.slot_at(target.timestamp))
     wanted = Period(source, chain, period, historical_roots[period])
-    roots = _leaves(wanted)
+    roots = beacon_fetching.leaves(wanted)
     if isinstance(roots, NotYet):
         return roots
     block_roots, state_roots_root = split(roots[: wanted.size]), roots[wanted.size :]
@@ -238,10 +218,10 @@ def _before_capella(source: Chain, chain: BeaconChain, target: Header) -> BlockB
 def _before_merge(source: Chain, chain: BeaconChain, target: Header) -> BlockBranch | NotYet:
     epochs = shipped.epochs(chain)
     number, place = divmod(target.number, 1 << RECORDS_DEPTH)
-    content = _leaves(Epoch(source, chain, number, epochs[number]))
+    content = beacon_fetching.leaves(Epoch(source, chain, number, epochs[number]))
     if isinstance(content, NotYet):
         return content
-    records = _records_of(content)
+    records = beacon_fetching.records_of(content)
     if records[place][0] != target.hash:
         raise CannotProve("Another block was at this number.")
     return BlockBranch(BLOCK_BEFORE_MERGE, jumps.before_merge(chain, target.number, records, epochs))
@@ -253,208 +233,7 @@ def _block_of(chain: BeaconChain, target: Header, block_roots: Sequence[bytes], 
     place = chain.place(slot)
     if place and block_roots[place] == block_roots[place - 1]:
         raise CannotProve(f"The beacon chain has no block at slot {slot}.")
-    block = _beacon_block(chain.id, block_roots[place], slot, period_root)
+    block = beacon_fetching.block(chain.id, block_roots[place], slot, period_root)
     if block.block_hash != target.hash:
         raise CannotProve(f"The beacon chain has another block at slot {slot}.")
     return block
-
-
-@lru_cache(maxsize=_BLOCKS)
-def _beacon_block(source_id: int, root: bytes, slot: int, period_root: bytes) -> ExecutionBranch:
-    client, files = get_beacon_client(source_id), get_era_files(source_id)
-    ways: list[Callable[[], ExecutionBranch]] = []
-    if client:
-        ways.append(partial(client.block, root, slot))
-    if files:
-        ways.append(partial(files.block, slot, period_root, root))
-    return _first_of(ways)
-
-
-# --- Anchors ----------------------------------------------------------------------------------------------------------
-
-
-def _anchor(source: Chain, chain: BeaconChain, root: bytes) -> Anchor:
-    """Return the beacon block with this root, and what its state summarises. Raises as `branch_to`, `CannotProve`."""
-    rows = BeaconAnchor.objects.filter(chain_id=source.id, root=hex_data(root))
-    row = rows.first()
-    if row is not None:
-        anchor = _stored_anchor(row)
-        if anchor.header.root == root and anchor.is_true:
-            _note_use(rows, row.used_at)
-            return anchor
-        rows.delete()
-    client = get_beacon_client(source.id)
-    if client is None:
-        raise NodeUnavailable(f"{source.label} has no beacon_urls, which tell what blocks are proven by.")
-    header = client.header(root)
-    if not chain.capella <= header.slot < chain.end:
-        raise CannotProve(f"The state of slot {header.slot}, which the header to jump from names, has no known layout.")
-    anchor = client.summaries(header)
-    row = BeaconAnchor(
-        chain_id=source.id,
-        root=hex_data(header.root),
-        slot=header.slot,
-        proposer=header.proposer,
-        parent_root=hex_data(header.parent_root),
-        state_root=hex_data(header.state_root),
-        body_root=hex_data(header.body_root),
-        shipped=0,
-        summaries=b"".join(b"".join(each) for each in anchor.summaries),
-        branch=b"".join(anchor.branch),
-    )
-    # Another worker may have stored the same.
-    BeaconAnchor.objects.bulk_create([row], ignore_conflicts=True)
-    return anchor
-
-
-# --- Leaves of trees --------------------------------------------------------------------------------------------------
-#
-# Jumps lead through block roots of a period of the beacon chain, or through records of an epoch before the Merge. All
-# leaves of a tree are fetched at once, and none is kept before all are verified.
-
-
-@dataclass(frozen=True)
-class Period:
-    """The block roots of a period of the beacon chain. Of one before Capella, the root of its state roots follows."""
-
-    source: Chain
-    chain: BeaconChain
-    number: int
-    root: bytes
-    """The period's own: one of the historical roots, or that of a summary."""
-    block_roots_root: bytes | None = None
-    """None before Capella, when it isn't known by itself."""
-
-    kind: ClassVar = JumpLeavesKind.PERIOD
-
-    @property
-    def size(self) -> int:
-        return _ROOT << self.chain.period_depth
-
-    def fetch(self) -> bytes:
-        """Return all leaves, verified. Raises `NodeUnavailable`."""
-        files, client = get_era_files(self.source.id), get_beacon_client(self.source.id)
-        ways: list[Callable[[], bytes]] = []
-        if files:
-            ways.append(lambda: self._of_files(files))
-        if client and (root := self.block_roots_root):
-            ways.append(lambda: client.block_roots(self.number, root))
-        return _first_of(ways)
-
-    def _of_files(self, files: EraFiles) -> bytes:
-        roots = files.roots(self.number, self.root)
-        if self.block_roots_root:
-            return roots.blocks
-        return roots.blocks + ssz.tree_root(split(roots.states), self.chain.period_depth)
-
-    def has(self, content: bytes) -> bool:
-        """Return whether these are all leaves."""
-        states = content[self.size :]
-        root = ssz.tree_root(split(content[: self.size]), self.chain.period_depth)
-        if self.block_roots_root:
-            return root == self.block_roots_root and not states
-        return ssz.merge(root, states) == self.root
-
-
-@dataclass(frozen=True)
-class Epoch:
-    """The records of an epoch of 8,192 blocks before the Merge: hash and total difficulty of each."""
-
-    source: Chain
-    chain: BeaconChain
-    number: int
-    root: bytes
-
-    kind: ClassVar = JumpLeavesKind.EPOCH
-
-    def fetch(self) -> bytes:
-        files = get_era_files(self.source.id)
-        assert files is not None, "why_not has asked"
-        records = files.records(self.number, self.root)
-        return b"".join(block_hash + ssz.integer_leaf(total) for block_hash, total in records)
-
-    def has(self, content: bytes) -> bool:
-        size = _RECORD * min(1 << RECORDS_DEPTH, self.chain.blocks_before_merge - (self.number << RECORDS_DEPTH))
-        if len(content) != size:
-            return False
-        return ssz.list_root(jumps.record_leaves(_records_of(content)), RECORDS_DEPTH) == self.root
-
-
-def _records_of(content: bytes) -> list[tuple[bytes, int]]:
-    """Return the records of an epoch: hash and total difficulty of each block."""
-    hashes = split(content)
-    totals = (int.from_bytes(total, "little") for total in hashes[1::2])
-    return list(zip(hashes[::2], totals, strict=True))
-
-
-def _first_of(ways: Iterable[Callable[[], Result]]) -> Result:
-    """Return what the first of several ways leads to that leads anywhere. Raises `NodeUnavailable`, what all said."""
-    problems: list[str] = []
-    for way in ways:
-        try:
-            return way()
-        except NodeUnavailable as problem:
-            problems.append(str(problem))
-    raise NodeUnavailable(" ".join(problems))
-
-
-def _leaves(tree: Period | Epoch) -> bytes | NotYet:
-    """Return the leaves of a tree that are stored, one after the other, verified.
-
-    Where there are none, a worker is told to `fetch_leaves`: `NotYet`. Raises `NodeUnavailable` where that has failed.
-    """
-    row, _ = JumpLeaves.objects.get_or_create(chain_id=tree.source.id, kind=tree.kind, number=tree.number)
-    rows = JumpLeaves.objects.filter(pk=row.pk)
-    # What is stored isn't right where the database was damaged, or the configuration said something else then.
-    if row.is_complete and tree.has(content := bytes(row.content)):
-        _note_use(rows, row.used_at)
-        return content
-    rows.filter(due_at=None).update(due_at=Now())
-    if row.problem:
-        raise NodeUnavailable(row.problem)
-    return NotYet(f"Fetching what blocks of {tree.kind.value} {tree.number} are proven by.")
-
-
-def fetch_leaves(lane: HeldLane, key: object) -> None:
-    """Fetch leaves, and store them: a worker's duty."""
-    postponement = lane.write(partial(due_rows.postpone, JumpLeaves.objects.all(), [key]))
-    for row in postponement.rows:
-        content, problem = b"", ""
-        try:
-            content = _tree_of(row).fetch()
-        except (NodeUnavailable, UnknownChain) as error:
-            problem = str(error)
-        # After a failure, blocks that still need them ask again.
-        told = partial(postponement.end, [row], None, content=content, is_complete=not problem, problem=problem)
-        lane.write(told)
-
-
-def _tree_of(row: JumpLeaves) -> Period | Epoch:
-    """Return the tree of a row, by lists that are shipped or by what is stored. Raises `NodeUnavailable`."""
-    source = get_chains().chain(row.chain_id)
-    if (chain := source.beacon_chain) is None:
-        raise NodeUnavailable(f"{source.label} has no known beacon chain.")
-    if row.kind == JumpLeavesKind.EPOCH:
-        return Epoch(source, chain, row.number, shipped.epochs(chain)[row.number])
-    index = row.number - chain.periods_before_capella
-    if index < 0:
-        return Period(source, chain, row.number, shipped.historical_roots(chain)[row.number])
-    for anchor in map(_stored_anchor, BeaconAnchor.objects.filter(chain_id=source.id).order_by("-slot")):
-        if anchor.is_true and index < len(anchor.summaries):
-            summary = anchor.summaries[index]
-            return Period(source, chain, row.number, ssz.merge(*summary), summary[0])
-    raise NodeUnavailable(f"No state of {source.label} is known that summarises period {row.number}.")
-
-
-def _stored_anchor(row: BeaconAnchor) -> Anchor:
-    """Return a beacon block that is stored, unverified."""
-    roots = (bytes.fromhex(root[2:]) for root in (row.parent_root, row.state_root, row.body_root))
-    hashes = split(bytes(row.summaries))
-    summaries = list(zip(hashes[::2], hashes[1::2], strict=True))
-    return Anchor(BeaconHeader(row.slot, row.proposer, *roots), summaries, split(bytes(row.branch)))
-
-
-def _note_use(rows: QuerySet[Any], used_at: datetime) -> None:
-    """Write down that rows were used, if that was not done lately: what nobody uses is pruned."""
-    if used_at < timezone.now() - _USED_WITHIN:
-        rows.update(used_at=Now())

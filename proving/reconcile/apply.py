@@ -15,16 +15,15 @@ from django.db.models import Q, QuerySet
 from chains.node_errors import ChainError, Reverted
 from chains.packed import encode_block_hash
 from database import statements
-from proving import stops
+from proving import packing, stops
 from proving.connections import Context, WorkContext
+from proving.deployments import in_one_call, revert_reason
 from proving.facts import Missing
+from proving.packing import Intent
 from proving.paths import building, checkpoints
 from proving.paths.building import Leg
 from proving.paths.checkpoints import Jump
 from proving.reconcile.decide import ExtendPath, Fail, PreparePath, Prove, ProveTime, Requeue, Sending
-from proving.registry import packing
-from proving.registry.deployments import in_one_call, revert_reason
-from proving.registry.packing import Intent
 from proving.transactions import sending
 from proving.transactions.signers import Unsent
 from queries.models import ADMITTED_STATUSES, Block, Query, Sender, StepKind

@@ -24,6 +24,7 @@ from chains.rpc import result
 from database.statements import chunks
 from proving import facts, sources
 from proving.connections import Context
+from proving.deployments import Deployment
 from proving.facts import Fact, RegistryView, TimeFact, ViewRequest
 from proving.heads import poll_seconds
 from proving.models import LIVE_STATES, SignedTransaction, Transaction, TransactionState, proves_facts
@@ -44,7 +45,6 @@ from proving.reconcile.observation import (
     Unfetched,
 )
 from proving.reconcile.proofs import ProofRefused
-from proving.registry.deployments import Deployment
 from proving.sources import NotYet, Preparation
 from queries import clock
 from queries.models import PROVABLE_STEPS, BatchStatus, Block, Query, Sender, Step, StepKind, StepStatus, open_queries

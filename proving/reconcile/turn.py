@@ -26,6 +26,7 @@ from database import due_rows
 from database.due_rows import Postponement
 from proving import connections, heads, lanes
 from proving.connections import WorkContext
+from proving.deployments import Unusable
 from proving.lanes import HeldLane
 from proving.paths import building
 from proving.paths.building import PathFound
@@ -42,7 +43,6 @@ from proving.reconcile.decide import (
     Settled,
 )
 from proving.reconcile.observation import Observation
-from proving.registry.deployments import Unusable
 from proving.sources import NotYet
 from queries import progress
 from queries.models import Block, open_queries
@@ -51,9 +51,6 @@ logger = logging.getLogger(__name__)
 
 Seen = TypeVar("Seen")
 
-# Accounts, slots and headers of a turn, which take a good part of a second to verify and pack; and while nobody else
-# waits, because each turn about a large block asks for its facts anew.
-PROOFS, PROOFS_ALONE = 300, 1000
 # Paths that are sought in a turn: each takes exchanges of its own, and one at a time extends a registry's trust.
 _PATHS = 16
 _UNUSABLE_SECONDS = 10
@@ -61,14 +58,15 @@ _UNUSABLE_SECONDS = 10
 _OUTCOMES: dict[type[End], str] = {Requeue: "waits", Fail: "fails", Settled: "done"}
 
 
-def reconcile_all(lane: HeldLane, keys: Sequence[object]) -> int:
+def reconcile_all(lane: HeldLane, keys: Sequence[object], most_proofs: int, *, alone: int = 0) -> int:
     """Bring the queries of these blocks of one connection as far as the chains allow.
 
+    About so many proofs are fetched, or `alone` where all blocks are one user's.
     Return how many failed by an error of ours.
     """
     postponement = lane.write(partial(due_rows.postpone, Block.objects.all(), keys))
     is_alone = len({block.turn_of_id for block in postponement.rows}) == 1
-    most_proofs = PROOFS_ALONE if is_alone else PROOFS
+    most_proofs = max(most_proofs, alone) if is_alone else most_proofs
 
     def work(blocks: Sequence[Block]) -> None:
         began = time.monotonic()

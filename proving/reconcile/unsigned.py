@@ -19,8 +19,10 @@ from chains.rpc import RpcClient, result
 from database.statements import chunks
 from proving import connections
 from proving.connections import Context
+from proving.deployments import Unusable, revert_reason
 from proving.facts import AccountFact, HeaderFact, Missing, SlotFact
 from proving.heads import Heads
+from proving.packing import GAS_MARGIN, MAX_GAS, Intent
 from proving.paths import building, checkpoints
 from proving.reconcile import apply, decide, observe
 from proving.reconcile.decide import (
@@ -37,8 +39,6 @@ from proving.reconcile.decide import (
     Requeue,
 )
 from proving.reconcile.observation import Observation
-from proving.registry.deployments import Unusable, revert_reason
-from proving.registry.packing import GAS_MARGIN, MAX_GAS, Intent
 from queries.models import PROVABLE_STEPS, Batch, BatchStatus, Block, StepKind
 
 # In one answer, which is some megabytes then.

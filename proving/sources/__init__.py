@@ -19,9 +19,9 @@ from chains.header import Header
 from chains.node_errors import InvalidReply
 from chains.rpc import RpcClient
 from proving.connections import OpenConnection
+from proving.deployments import Call, call
 from proving.gas import Amount
 from proving.models import FactsRegistry
-from proving.registry.deployments import Call, call
 
 logger = logging.getLogger(__name__)
 

@@ -14,8 +14,8 @@ from chains.outbox import Confirmed, Outbox
 from chains.rpc import RpcClient
 from config.configured_chains import get_rpc
 from proving.connections import OpenConnection
+from proving.deployments import call
 from proving.gas import Amount
-from proving.registry.deployments import call
 from proving.sources import (
     NotYet,
     Preparation,

@@ -11,7 +11,7 @@ from eth_utils.crypto import keccak
 from chains.chains_file import Connection
 from chains.node_errors import Reverted
 from proving.connections import OpenConnection
-from proving.registry.deployments import call
+from proving.deployments import call
 from proving.sources import BlockHashSource, NotYet, Start, trust_in_rollup
 
 # Source: OffchainLabs/block-hash-pusher. Both have these addresses on all chains.

@@ -18,11 +18,10 @@ from chains.packed import AccountToProve
 from chains.questions import ProofRequest
 from chains.rpc import RpcClient
 from config.configured_chains import get_chains, get_rpc
-from proving import sources
+from proving import deployments, sources
 from proving.connections import OpenConnection, open_unless_stopped
+from proving.deployments import Call, call
 from proving.gas import Amount
-from proving.registry import deployments
-from proving.registry.deployments import Call, call
 from proving.sources import BlockHashSource, NotYet, Preparation, Start
 from proving.sources.arbitrum import Arbitrum
 

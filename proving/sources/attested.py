@@ -15,8 +15,8 @@ from chains.chains_file import Connection
 from chains.node_errors import InvalidReply
 from proving import heads
 from proving.connections import OpenConnection
+from proving.deployments import call
 from proving.gas import Amount
-from proving.registry.deployments import call
 from proving.sources import BlockHashSource, NotYet, Start, not_there, note
 
 # Gas of attesting a block, and of each signature, as measured.

@@ -16,8 +16,8 @@ from chains.node_errors import NodeUnavailable
 from chains.rpc import RpcClient
 from config.configured_chains import get_beacon_client, get_chains
 from proving.connections import OpenConnection
+from proving.deployments import call
 from proving.gas import Amount
-from proving.registry.deployments import call
 from proving.sources import NotYet, Recorder, Start, trust_in_rollup
 
 BEACON_ROOTS = "0x000F3df6D732807Ef1319fB7B8bB8522d0Beac02"

@@ -6,7 +6,7 @@ from chains import questions
 from chains.chains_file import Connection
 from chains.rpc import result
 from proving.connections import OpenConnection
-from proving.registry.deployments import call
+from proving.deployments import call
 from proving.sources import BlockHashSource, NotYet, Start, WrongHash
 
 # The blocks that `blockhash` serves where the chain has no history contract (EIP-2935).

@@ -21,8 +21,8 @@ from chains.header import Header
 from chains.node_errors import InvalidReply, Reverted
 from chains.rpc import RpcClient
 from proving.connections import OpenConnection
+from proving.deployments import Call, call
 from proving.gas import Amount
-from proving.registry.deployments import Call, call
 from proving.sources import (
     NotYet,
     Recorder,

@@ -23,11 +23,11 @@ from config.configured_chains import get_rpc
 from database import statements
 from database.statements import chunks
 from proving import heads, money
+from proving.deployments import in_one_call
 from proving.lanes import HeldLane
 from proving.models import LIVE_STATES, SignedTransaction, Signer, Transaction, TransactionState, proves_facts
 from proving.money import MarketFees, market_of
-from proving.registry.deployments import in_one_call
-from proving.registry.packing import GAS_MARGIN, MAX_GAS, SHARED_BYTES, SHARED_GAS, Intent
+from proving.packing import GAS_MARGIN, MAX_GAS, SHARED_BYTES, SHARED_GAS, Intent
 from proving.transactions import signers, signing
 from proving.transactions.signers import Notices, Sender, Unsent
 from proving.transactions.signing import broadcast

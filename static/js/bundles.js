@@ -1,4 +1,4 @@
-// Verifies the proof bundle of a batch, or of one of its queries (explorer/bundles/), from the blocks' hashes down to
+// Verifies the proof bundle of a batch, or of one of its queries (api/bundles/), from the blocks' hashes down to
 // each fact, as `bqs verify` does; and compares it with what was asked for. What remains is whether the hashes are those
 // of the blocks: that a node of a chain tells.
 

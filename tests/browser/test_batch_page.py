@@ -13,7 +13,7 @@ from playwright.sync_api import BrowserContext, Page, expect
 from accounts.models import User
 from config import configured_chains as configured
 from devnet.devchain import DevChain
-from proving.registry.deploying import deploy
+from proving.deploying import deploy
 from tests.browser.wallet import Wallet
 from tests.explorer.batches import (
     a_batch,

@@ -1,7 +1,7 @@
 import pytest
 from django.test import Client
 
-from explorer import health
+from api import health
 from explorer.batch import fragment
 from tests.explorer.batches import DEAD_NODE
 from tests.factories import client_of

@@ -12,13 +12,13 @@ from eth_abi.abi import encode
 from eth_utils.abi import function_signature_to_4byte_selector
 
 from accounts import keys
+from api import submitted_request
 from chains.encoding import hex_data
 from config.configured_chains import get_rpc
 from devnet.devchain import PROJECT, DevChain
-from explorer.batch import code_snippets, submitted_request
+from explorer.batch import code_snippets
 from explorer.lists import first_query
-from proving import facts
-from proving.registry import deployments
+from proving import deployments, facts
 from queries.columns import AccountField, HeaderField
 from queries.models import Batch
 from tests.explorer.batches import a_batch, everything, page, path

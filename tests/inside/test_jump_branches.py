@@ -25,7 +25,7 @@ from devnet.beacon_api import BeaconApi, BeaconNode, Reply
 from proving import lanes, pruning, worker
 from proving.lanes import LaneKind, LaneName
 from proving.models import BeaconAnchor, JumpLeaves
-from proving.paths import jumping
+from proving.paths import beacon_fetching, jumping
 from proving.sources import NotYet
 from tests import headers
 from tests.contracts import beacon_model
@@ -54,7 +54,7 @@ def configured(world, db, settings, tmp_path) -> Callable[..., None]:
 
     def configure(**given: Any) -> None:
         beacon_chains.configure(settings, tmp_path, given.pop("chain", world.chain), **given)
-        jumping._beacon_block.cache_clear()
+        beacon_fetching.block.cache_clear()
 
     return configure
 
@@ -321,7 +321,12 @@ def as_mainnet(world, monkeypatch, tmp_path) -> Iterator[EncodedWorld]:
 
 
 def test_roots_and_blocks_come_from_era_files_of_a_folder(world, node, eras, configured):
-    """The node tells the anchor alone."""
+    """The node tells the anchor alone; and where it has everything, it is asked for nothing else."""
+    with BeaconApi(node) as api:
+        configured(beacon_urls=[api.url], era_files=["eras"])
+        assert holds(world, 50, ask(world, 50))
+        assert not any("/root" in path or "/v2/beacon/blocks" in path for path in api.asked)
+    JumpLeaves.objects.all().delete()
     node.roots.clear()
     for root, block in node.blocks.items():
         node.blocks[root] = replace(block, encoded=b"")

@@ -15,11 +15,10 @@ from campaigns.benchmarks.distant_node import DistantNode
 from chains import nodes
 from config.configured_chains import forget_chains, get_chains, get_rpc
 from devnet.devchain import DevChain
-from proving import heads
+from proving import heads, packing
+from proving.deploying import deploy
 from proving.lanes import LaneKind
 from proving.models import FactsRegistry, Transaction, TransactionState
-from proving.registry import packing
-from proving.registry.deploying import deploy
 from queries.columns import AccountField
 from queries.models import Batch, BatchStatus, Block, Step, StepKind
 from tests.chains.lying_node import between, error

@@ -9,7 +9,7 @@ from config.configured_chains import get_chains
 from proving import lanes
 from proving.lanes import LaneKind, LaneName
 from proving.models import Transaction
-from proving.registry.packing import Intent
+from proving.packing import Intent
 from proving.transactions import sending
 from proving.transactions.sending import Order, Sent
 from tests.proving.chain_state import signer_nonce

@@ -8,7 +8,7 @@ from config.configured_chains import get_chains
 from proving import lanes
 from proving.lanes import HeldLane, LaneKind, LaneLost, LaneName
 from proving.models import Transaction
-from proving.registry.packing import Intent
+from proving.packing import Intent
 from proving.transactions import sending
 from proving.transactions.sending import Order
 from proving.transactions.signers import Unsent

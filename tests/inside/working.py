@@ -36,7 +36,7 @@ def reconcile_block(pk: int) -> None:
     row = Block.objects.get(pk=pk)
     with lanes.hold(LaneName(LaneKind.CONNECTION, row.destination_chain_id, row.source_chain_id)) as lane:
         assert lane
-        assert reconcile_all(lane, [pk]) == 0
+        assert reconcile_all(lane, [pk], 1000) == 0
 
 
 def observe() -> None:

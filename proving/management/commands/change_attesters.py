@@ -7,7 +7,7 @@ from django.core.management.base import BaseCommand, CommandError, CommandParser
 
 from chains.node_errors import ChainError
 from chains.signer_keys import SignerError
-from proving.registry.deploying import DeploymentError, change_attesters
+from proving.deploying import DeploymentError, change_attesters
 
 
 class Command(BaseCommand):

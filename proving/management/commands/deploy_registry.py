@@ -6,7 +6,7 @@ from django.core.management.base import BaseCommand, CommandError, CommandParser
 
 from chains.node_errors import ChainError
 from chains.signer_keys import SignerError
-from proving.registry.deploying import DeploymentError, deploy
+from proving.deploying import DeploymentError, deploy
 
 
 class Command(BaseCommand):

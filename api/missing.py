@@ -5,15 +5,15 @@ from django.shortcuts import render
 from django.utils.cache import patch_vary_headers
 
 from config.error_answers import error_answer
-from explorer.batch import batch_page
 from proving import facts
+from queries import query_rows
 from queries.api_endpoint import ApiError
 from queries.models import Batch, BatchStatus, Query
 
 
 def batch(internal_id: str) -> Batch:
     """Return a batch. Raises `ApiError`: not_found."""
-    found = batch_page.find(internal_id)
+    found = query_rows.find_batch(internal_id)
     if found is None:
         raise ApiError(404, "not_found", "No query found")
     return found

@@ -23,15 +23,13 @@ from chains.node_errors import Reverted, RpcRefused
 from chains.rpc import RpcClient, result
 from config.configured_chains import get_chains, get_rpc
 from contracts import NO_CONTRACT, load_artifact
-from proving import connections, lanes, sources
+from proving import balance_costs, connections, deployments, lanes, sources
 from proving.connections import OpenConnection
-from proving.health import balance_costs
+from proving.deployments import Call, call, creation_code, revert_reason
 from proving.lanes import LaneKind, LaneLost, LaneName
 from proving.models import LIVE_STATES, FactsRegistry, Transaction, TransactionState
 from proving.money import market_fees
-from proving.registry import deployments
-from proving.registry.deployments import Call, call, creation_code, revert_reason
-from proving.registry.packing import GAS_MARGIN, Intent
+from proving.packing import GAS_MARGIN, Intent
 from proving.sources import beacon_roots
 from proving.transactions import sending, signers, signing, transaction_monitor
 from proving.transactions.signers import Unsent

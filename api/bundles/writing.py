@@ -13,14 +13,13 @@ from typing import Any
 
 from django.db.models import Exists, Max, Min, OuterRef, Q, QuerySet
 
+from api.bundles import FORMAT, next_headers
 from chains.encoding import hex_data
 from chains.header import Header
 from database.statements import by_size, chunks
-from explorer.batch import batch_page
-from explorer.bundles import FORMAT, next_headers
-from proving import facts
+from proving import deployments, facts
 from proving.models import AccountProof, SlotProof
-from proving.registry import deployments
+from queries import query_rows
 from queries.models import Batch, BatchStatus, Block, Query
 
 # Number of queries, blocks or proofs that are read at once.
@@ -74,7 +73,7 @@ def _require_unchanged(batch: Batch) -> None:
 
     Proofs are removed after the batch is marked, and headers change after a rollback.
     """
-    now = batch_page.find(batch.pk)
+    now = query_rows.find_batch(batch.pk)
     if (
         now is None
         or now.proofs_pruned_at is not None

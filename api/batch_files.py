@@ -14,12 +14,10 @@ from ninja.decorators import decorate_view
 from pydantic import BaseModel, WithJsonSchema
 
 from accounts import read_rate
-from api import batches
+from api import batches, missing, submitted_request
 from api.batches import FROM_NUMBER, BatchDetail
-from explorer import missing
-from explorer.batch import submitted_request
-from explorer.bundles import writing
-from explorer.bundles.bundle_schemas import ProofBundle
+from api.bundles import writing
+from api.bundles.bundle_schemas import ProofBundle
 from queries.api_endpoint import CONDITIONAL, ApiError, errors
 from queries.batch_request import BatchRequest
 from queries.models import Batch, Query

@@ -3,7 +3,7 @@
 from ninja import Schema
 from pydantic import Field
 
-from explorer.bundles import FORMAT
+from api.bundles import FORMAT
 
 
 class BundledBlock(Schema):

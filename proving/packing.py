@@ -11,9 +11,9 @@ from chains import packed
 from chains.packed import AccountToProve, BlockBranch, HeaderParts
 from chains.questions import TRANSACTION_GAS
 from database.statements import chunks
+from proving.deployments import Registry
 from proving.facts import AccountFact, Fact, HeaderFact, SlotFact
 from proving.models import AccountProof, SlotProof
-from proving.registry.deployments import Registry
 from queries.models import Block, Query
 
 # Nodes take no transaction above 128 KiB, and EIP-7825 bounds its gas at 16,777,216; both with room for the rest of it.

@@ -1,0 +1,295 @@
+"""The endpoint of the chains in detail: each connection with its trust, contracts, reach and cost, and each chain as
+last seen.
+
+The page of chains tells the same. Both read what workers have stored, and ask no chain: a node that is down leaves what
+was known, with its time.
+"""
+
+import hashlib
+import statistics
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import UTC, datetime, timedelta
+from typing import Annotated
+
+from django.http import HttpRequest, HttpResponse
+from django.utils import timezone
+from django.utils.cache import patch_cache_control
+from ninja import Router, Schema
+from pydantic import Field, PlainSerializer
+
+from chains.chains_file import Chain, Connection
+from config.configured_chains import get_chains
+from config.json_objects import Time
+from proving import balance_costs, deployments, sources
+from proving.gas import HOP_GAS, JUMP_GAS
+from proving.health.attester_checks import SIGNED
+from proving.models import AttesterWatch, ChainWatch, FactsRegistry, Stop
+from queries.api_endpoint import ETAG, conditional, conditional_on
+from queries.models import Batch, BatchStatus, Query, Sender
+
+router = Router(tags=["Chains"])
+
+# For how long caches may keep the JSON.
+_KEPT_SECONDS = 15
+# What a worker has seen says little of now, when it is older.
+_STALE = timedelta(minutes=3)
+_STALE_ANSWERS = timedelta(minutes=10)
+# Of the batches that ended last, those that are DONE tell how long it takes.
+_RECENT = 200
+_LEAST_TIMED = 3
+
+Decimal = Annotated[int, PlainSerializer(str, return_type=str)]
+"""A decimal string in JSON, whose numbers lose digits."""
+
+
+class ReachOfConnection(Schema):
+    anyFinalBlock: bool = Field(description="Whether any final block needs no path.")
+    directBlocks: int | None = Field(description="The newest blocks, which need no path. null: any final one.")
+    pathOf: str | None = Field(description="`hops`: of what paths to older blocks are. null: not known.")
+    blocksEach: int
+    most: int = Field(description="The most hops of a path. 0: none leads to older blocks.")
+    gasEach: int
+    seconds: float = Field(description="How far back all of that leads, about.")
+    toFirstBlock: bool = Field(description="Whether it leads to the chain's first block.")
+    jumps: bool = Field(description="Whether older blocks are reached by the beacon chain, whatever their age.")
+    whyNoJump: str = Field(description="Why not, a sentence; empty if no beacon chain is known.")
+    gasOfJump: int | None = Field(description="Of reaching a block so, beside its header. null: none is.")
+
+
+class BalanceCost(Schema):
+    gas: int = Field(description="Expected, if the source chain were as large as Ethereum.")
+    wei: Decimal | None = Field(
+        description="At the present gas price, decimal, without what rollups take for data. null: that is not known."
+    )
+
+
+class UsualTime(Schema):
+    seconds: float = Field(description="From submission to DONE: half of the batches took no longer.")
+    batches: int
+
+
+class AttesterAnswer(Schema):
+    address: str
+    host: str
+    answer: str | None = Field(description="`signed`, `contradicts`, or why there is none. null: not asked yet.")
+    sentence: str
+    since: Time | None = Field(description="Since when it has answered so.")
+
+
+class AttesterRound(Schema):
+    threshold: int = Field(description="How many must agree.")
+    attesters: list[AttesterAnswer]
+    blockNumber: Decimal | None = Field(description="About which they were asked.")
+    answeredAt: Time | None
+
+    @property
+    def signing(self) -> int:
+        return sum(one.answer == SIGNED for one in self.attesters)
+
+    @property
+    def is_stale(self) -> bool:
+        return _is_older(self.answeredAt, _STALE_ANSWERS)
+
+
+class ConnectionDetail(Schema):
+    sourceChainId: Decimal
+    destinationChainId: Decimal
+    kind: str = Field(
+        description="Of the block hash source: `native`, `attested`, `op-stack`, `op-stack-games`, `beacon-roots`, "
+        "`arbitrum`, `arbitrum-slot` or `arbitrum-buffer`."
+    )
+    title: str = Field(description="The same in words.")
+    trust: str = Field(description="Who must be trusted for what, a sentence.")
+    factsRegistry: str | None = Field(description="null: it is not deployed yet.")
+    blockHashSource: str | None
+    codeHash: str | None = Field(description="Keccak-256 of the registry's code, as last compared. null: not yet.")
+    codeIsRight: bool = Field(description="Whether that is the code of this version.")
+    notes: list[str] = Field(description="What stands in the way, in sentences.")
+    reach: ReachOfConnection
+    oneBalance: BalanceCost = Field(description="Of one account's balance at a new block.")
+    usualTime: UsualTime | None = Field(description="Of the batches that ended last. null: of too few.")
+    attesters: AttesterRound | None = Field(description="null: the connection has none.")
+
+
+class ChainDetail(Schema):
+    chainId: Decimal
+    name: str
+    currency: str
+    isDestination: bool
+    head: Decimal | None = Field(description="Number of the newest block that was seen.")
+    headAt: Time | None = Field(description="The time of that block.")
+    seenAt: Time | None = Field(description="When a node told it.")
+    finalBlock: Decimal | None = Field(description="null: its nodes don't tell.")
+    gasPrice: Decimal | None = Field(description="Wei, decimal; of a destination.")
+    keepsHashes: bool | None = Field(description="Whether its state has a history of block hashes (EIP-2935).")
+    observedAt: Time | None = Field(description="When a worker last looked, whether a node answered or not.")
+    problems: list[str] = Field(description="What was wrong then, in sentences.")
+
+    @property
+    def behind(self) -> int:
+        """Return how many blocks the newest final one is behind the head."""
+        return max(0, (self.head or 0) - (self.finalBlock or 0))
+
+    @property
+    def seconds_behind(self) -> float:
+        return self.behind * get_chains().chain(self.chainId).block_seconds
+
+    @property
+    def is_stale(self) -> bool:
+        return _is_older(self.observedAt, _STALE)
+
+
+class ChainsDetail(Schema):
+    connections: list[ConnectionDetail]
+    chains: list[ChainDetail]
+
+
+def _is_older(at: datetime | None, age: timedelta) -> bool:
+    return at is None or abs(timezone.now() - at) > age
+
+
+@router.get(
+    "/chains.json",
+    operation_id="get_chains",
+    summary="Chains in detail",
+    response=ChainsDetail,
+    openapi_extra=conditional_on(ETAG),
+    url_name="chains_json",
+)
+def as_json(request: HttpRequest) -> HttpResponse:
+    """Tell what can be proven where: trust, contracts, reach and cost, and the chains as last seen."""
+    content = read().model_dump_json().encode()
+    response = conditional(request, content, f'"{hashlib.sha256(content).hexdigest()[:16]}"')
+    patch_cache_control(response, max_age=_KEPT_SECONDS, public=True)
+    return response
+
+
+def read() -> ChainsDetail:
+    """Read everything in five statements, however many connections there are."""
+    watches = {chain.id: ChainWatch(chain_id=chain.id) for chain in get_chains().chains}
+    watches |= {row.chain_id: row for row in ChainWatch.objects.all()}
+    return ChainsDetail(
+        connections=list(_connections(watches)),
+        chains=[_chain(chain, watches[chain.id]) for chain in get_chains().chains],
+    )
+
+
+def _chain(chain: Chain, watch: ChainWatch) -> ChainDetail:
+    return ChainDetail(
+        chainId=chain.id,
+        name=chain.name,
+        currency=chain.native_currency,
+        isDestination=chain in get_chains().destinations(),
+        head=watch.number,
+        headAt=datetime.fromtimestamp(watch.timestamp, UTC) if watch.timestamp is not None else None,
+        seenAt=watch.seen_at,
+        finalBlock=watch.final,
+        gasPrice=watch.gas_price,
+        keepsHashes=watch.keeps_hashes,
+        observedAt=watch.looked_at,
+        problems=[sentence for _, sentence in watch.problems],
+    )
+
+
+# --- Connections ------------------------------------------------------------------------------------------------------
+
+_Ends = tuple[int, int]
+"""Source and destination."""
+
+
+def _connections(watches: Mapping[int, ChainWatch]) -> Iterator[ConnectionDetail]:
+    deployed = FactsRegistry.in_use.exclude(deployed_at=None)
+    registries = {(row.source_chain_id, row.destination_chain_id): row for row in deployed}
+    asked = {(row.source_chain_id, row.destination_chain_id): row for row in AttesterWatch.objects.all()}
+    stops = list(Stop.objects.filter(signer="").order_by("source_chain_id"))
+    seconds = _usual_seconds()
+    for one in get_chains().connections:
+        ends = one.source_id, one.destination_id
+        registry, source, took = registries.get(ends), sources.of(one), seconds[ends]
+        gas, price = balance_costs.expected_gas(one), watches[one.destination_id].gas_price
+        stopped = [stop.sentence for stop in stops if stop.chain_id == ends[1] and stop.source_chain_id in {0, ends[0]}]
+        yield ConnectionDetail(
+            sourceChainId=one.source_id,
+            destinationChainId=one.destination_id,
+            kind=one.block_hash_source,
+            title=source.title,
+            trust=source.trust(one),
+            factsRegistry=registry.address if registry else None,
+            blockHashSource=registry.block_hash_source if registry else None,
+            codeHash=(registry and registry.code_hash) or None,
+            codeIsRight=bool(registry and registry.code_hash and not registry.refused),
+            notes=[
+                *stopped,
+                *(
+                    filter(None, (registry.refused, registry.notice))
+                    if registry
+                    else [deployments.not_deployed(one.destination_id, one.source_id)]
+                ),
+            ],
+            reach=_reach(one, registry, watches[one.source_id]),
+            oneBalance=BalanceCost(gas=gas, wei=None if price is None else gas * price),
+            usualTime=UsualTime(seconds=round(statistics.median(took), 1), batches=len(took))
+            if len(took) >= _LEAST_TIMED
+            else None,
+            attesters=_attesters(one, asked.get(ends) or AttesterWatch()) if one.attesters else None,
+        )
+
+
+def _reach(connection: Connection, registry: FactsRegistry | None, watch: ChainWatch) -> ReachOfConnection:
+    chain, head = get_chains().chain(connection.source_id), watch.number
+    direct = sources.of(connection).vouched(connection, keeps_hashes=bool(watch.keeps_hashes))
+    most = connection.max_hops if watch.keeps_hashes else 0
+    blocks = (direct or 0) + most * connection.window
+    jumps, why_no_jump = False, ""
+    if chain.beacon_chain and registry:
+        from proving.paths import jumping  # noqa: PLC0415 (where a chain has a beacon chain)
+
+        why_no_jump = deployments.why_no_jump(registry) or jumping.why_not(chain, head or 0)
+        jumps = not why_no_jump
+    return ReachOfConnection(
+        anyFinalBlock=direct is None,
+        directBlocks=direct,
+        pathOf=None if watch.keeps_hashes is None else "hops",
+        blocksEach=connection.window,
+        most=most,
+        gasEach=HOP_GAS,
+        seconds=blocks * chain.block_seconds,
+        toFirstBlock=jumps or (head is not None and blocks >= head),
+        jumps=jumps,
+        whyNoJump=why_no_jump,
+        gasOfJump=JUMP_GAS if jumps else None,
+    )
+
+
+def _attesters(connection: Connection, row: AttesterWatch) -> AttesterRound:
+    said = {one["address"]: one for one in row.answers}
+    unasked = {"answer": None, "sentence": "", "since": None}
+    return AttesterRound(
+        threshold=connection.threshold or 0,
+        attesters=[
+            AttesterAnswer(**unasked | said.get(one.address, {}) | {"address": one.address, "host": one.host})
+            for one in connection.attesters
+        ],
+        blockNumber=row.block,
+        answeredAt=row.answered_at,
+    )
+
+
+def _usual_seconds() -> Mapping[_Ends, Sequence[float]]:
+    """Return the seconds from submission to DONE of batches that ended last, by what their first query is about.
+
+    Those that pay themselves take as long as their senders do.
+    """
+    ended = Batch.objects.exclude(finished_at=None).filter(sender=Sender.OPERATOR).order_by("-finished_at")
+    recent = ended.values_list("pk", "status")[:_RECENT]
+    # By their identifiers: SQLite would else go through all that are DONE.
+    done = [pk for pk, status in recent if status == BatchStatus.DONE]
+    firsts = Query.objects.filter(position=0, batch__in=done).values_list(
+        "source_chain_id", "batch__destination_chain_id", "batch__created_at", "batch__finished_at"
+    )
+    found: dict[_Ends, list[float]] = defaultdict(list)
+    for source, destination, created_at, finished_at in firsts:
+        if finished_at:
+            found[source, destination].append((finished_at - created_at).total_seconds())
+    return found

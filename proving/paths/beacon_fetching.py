@@ -1,0 +1,248 @@
+"""Fetches beacon data, by which old blocks are proven, from era files and beacon nodes.
+
+What these tell is verified before it is used: one that lies can only delay.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from functools import lru_cache, partial
+from typing import Any, ClassVar, TypeVar
+
+from django.db.models import QuerySet
+from django.db.models.functions import Now
+from django.utils import timezone
+
+from chains.beacon import jumps, shipped, ssz
+from chains.beacon.beacon_client import BeaconClient
+from chains.beacon.blocks import BeaconHeader, ExecutionBranch
+from chains.beacon.era_files import EraFiles, split
+from chains.beacon.jumps import RECORDS_DEPTH, Anchor, BeaconChain, CannotProve
+from chains.chains_file import Chain, UnknownChain
+from chains.encoding import hex_data
+from chains.node_errors import NodeUnavailable
+from config.configured_chains import get_beacon_client, get_chains, get_era_files
+from database import due_rows
+from proving.lanes import HeldLane
+from proving.models import BeaconAnchor, JumpLeaves, JumpLeavesKind
+from proving.sources import NotYet
+
+Result = TypeVar("Result")
+
+# Blocks whose branches a process remembers: a reconcile asks again and again.
+_BLOCKS = 512
+# Bytes of a root of a period, and of a record of an epoch.
+_ROOT, _RECORD = 32, 64
+# How often a use is written down.
+_USED_WITHIN = timedelta(days=1)
+
+
+def _first_of(
+    source_id: int,
+    by_files: Callable[[EraFiles], Result],
+    by_nodes: Callable[[BeaconClient], Result] | None = None,
+) -> Result:
+    """Return what era files tell, else what beacon nodes do. Raises `NodeUnavailable` with all that was wrong.
+
+    Files come first: they have blocks of any age, and one file has the roots of a whole period, for which a node takes
+    thousands of requests. Most nodes keep blocks of some months.
+    """
+    files, client = get_era_files(source_id), get_beacon_client(source_id)
+    problems: list[str] = []
+    if files:
+        try:
+            return by_files(files)
+        except NodeUnavailable as problem:
+            problems.append(str(problem))
+    if client and by_nodes:
+        try:
+            return by_nodes(client)
+        except NodeUnavailable as problem:
+            problems.append(str(problem))
+    raise NodeUnavailable(" ".join(problems) or f"Chain {source_id} has no source of this beacon data: set era_files.")
+
+
+@lru_cache(maxsize=_BLOCKS)
+def block(source_id: int, root: bytes, slot: int, period_root: bytes) -> ExecutionBranch:
+    """Return the execution block of a beacon block, verified by `root`. Raises `NodeUnavailable`, `CannotProve`."""
+    return _first_of(
+        source_id, lambda files: files.block(slot, period_root, root), lambda client: client.block(root, slot)
+    )
+
+
+# --- Anchors ----------------------------------------------------------------------------------------------------------
+
+
+def anchor(source: Chain, chain: BeaconChain, root: bytes) -> Anchor:
+    """Return the beacon block with this root, and what its state summarises. Nodes alone tell it.
+
+    Raises `NodeUnavailable`, `CannotProve`.
+    """
+    rows = BeaconAnchor.objects.filter(chain_id=source.id, root=hex_data(root))
+    row = rows.first()
+    if row is not None:
+        stored = _stored_anchor(row)
+        if stored.header.root == root and stored.is_true:
+            _note_use(rows, row.used_at)
+            return stored
+        rows.delete()
+    client = get_beacon_client(source.id)
+    if client is None:
+        raise NodeUnavailable(f"{source.label} has no beacon_urls, which tell what blocks are proven by.")
+    header = client.header(root)
+    if not chain.capella <= header.slot < chain.end:
+        raise CannotProve(f"The state of slot {header.slot}, which the header to jump from names, has no known layout.")
+    told = client.summaries(header)
+    row = BeaconAnchor(
+        chain_id=source.id,
+        root=hex_data(header.root),
+        slot=header.slot,
+        proposer=header.proposer,
+        parent_root=hex_data(header.parent_root),
+        state_root=hex_data(header.state_root),
+        body_root=hex_data(header.body_root),
+        shipped=0,
+        summaries=b"".join(b"".join(each) for each in told.summaries),
+        branch=b"".join(told.branch),
+    )
+    # Another worker may have stored the same.
+    BeaconAnchor.objects.bulk_create([row], ignore_conflicts=True)
+    return told
+
+
+# --- Leaves of trees --------------------------------------------------------------------------------------------------
+#
+# Jumps lead through block roots of a period of the beacon chain, or through records of an epoch before the Merge. All
+# leaves of a tree are fetched at once, and none is kept before all are verified.
+
+
+@dataclass(frozen=True)
+class Period:
+    """The block roots of a period of the beacon chain. Of one before Capella, the root of its state roots follows."""
+
+    source: Chain
+    chain: BeaconChain
+    number: int
+    root: bytes
+    """The period's own: one of the historical roots, or that of a summary."""
+    block_roots_root: bytes | None = None
+    """None before Capella, when it isn't known by itself."""
+
+    kind: ClassVar = JumpLeavesKind.PERIOD
+
+    @property
+    def size(self) -> int:
+        return _ROOT << self.chain.period_depth
+
+    def fetch(self) -> bytes:
+        """Return all leaves, verified. Raises `NodeUnavailable`."""
+        root = self.block_roots_root
+        return _first_of(
+            self.source.id, self._of_files, (lambda client: client.block_roots(self.number, root)) if root else None
+        )
+
+    def _of_files(self, files: EraFiles) -> bytes:
+        roots = files.roots(self.number, self.root)
+        if self.block_roots_root:
+            return roots.blocks
+        return roots.blocks + ssz.tree_root(split(roots.states), self.chain.period_depth)
+
+    def has(self, content: bytes) -> bool:
+        """Return whether these are all leaves."""
+        states = content[self.size :]
+        root = ssz.tree_root(split(content[: self.size]), self.chain.period_depth)
+        if self.block_roots_root:
+            return root == self.block_roots_root and not states
+        return ssz.merge(root, states) == self.root
+
+
+@dataclass(frozen=True)
+class Epoch:
+    """The records of an epoch of 8,192 blocks before the Merge: hash and total difficulty of each."""
+
+    source: Chain
+    chain: BeaconChain
+    number: int
+    root: bytes
+
+    kind: ClassVar = JumpLeavesKind.EPOCH
+
+    def fetch(self) -> bytes:
+        """Return all leaves, verified. Raises `NodeUnavailable`."""
+        records = _first_of(self.source.id, lambda files: files.records(self.number, self.root))
+        return b"".join(block_hash + ssz.integer_leaf(total) for block_hash, total in records)
+
+    def has(self, content: bytes) -> bool:
+        size = _RECORD * min(1 << RECORDS_DEPTH, self.chain.blocks_before_merge - (self.number << RECORDS_DEPTH))
+        if len(content) != size:
+            return False
+        return ssz.list_root(jumps.record_leaves(records_of(content)), RECORDS_DEPTH) == self.root
+
+
+def records_of(content: bytes) -> list[tuple[bytes, int]]:
+    """Return the records of an epoch: hash and total difficulty of each block."""
+    hashes = split(content)
+    totals = (int.from_bytes(total, "little") for total in hashes[1::2])
+    return list(zip(hashes[::2], totals, strict=True))
+
+
+def leaves(tree: Period | Epoch) -> bytes | NotYet:
+    """Return the leaves of a tree that are stored, one after the other, verified.
+
+    Where there are none, a worker is told to `fetch_leaves`: `NotYet`. Raises `NodeUnavailable` where that has failed.
+    """
+    row, _ = JumpLeaves.objects.get_or_create(chain_id=tree.source.id, kind=tree.kind, number=tree.number)
+    rows = JumpLeaves.objects.filter(pk=row.pk)
+    # What is stored isn't right where the database was damaged, or the configuration said something else then.
+    if row.is_complete and tree.has(content := bytes(row.content)):
+        _note_use(rows, row.used_at)
+        return content
+    rows.filter(due_at=None).update(due_at=Now())
+    if row.problem:
+        raise NodeUnavailable(row.problem)
+    return NotYet(f"Fetching what blocks of {tree.kind.value} {tree.number} are proven by.")
+
+
+def fetch_leaves(lane: HeldLane, key: object) -> None:
+    """Fetch leaves, and store them: a worker's duty."""
+    postponement = lane.write(partial(due_rows.postpone, JumpLeaves.objects.all(), [key]))
+    for row in postponement.rows:
+        content, problem = b"", ""
+        try:
+            content = _tree_of(row).fetch()
+        except (NodeUnavailable, UnknownChain) as error:
+            problem = str(error)
+        # After a failure, blocks that still need them ask again.
+        told = partial(postponement.end, [row], None, content=content, is_complete=not problem, problem=problem)
+        lane.write(told)
+
+
+def _tree_of(row: JumpLeaves) -> Period | Epoch:
+    """Return the tree of a row, by lists that are shipped or by what is stored. Raises `NodeUnavailable`."""
+    source = get_chains().chain(row.chain_id)
+    if (chain := source.beacon_chain) is None:
+        raise NodeUnavailable(f"{source.label} has no known beacon chain.")
+    if row.kind == JumpLeavesKind.EPOCH:
+        return Epoch(source, chain, row.number, shipped.epochs(chain)[row.number])
+    index = row.number - chain.periods_before_capella
+    if index < 0:
+        return Period(source, chain, row.number, shipped.historical_roots(chain)[row.number])
+    for stored in map(_stored_anchor, BeaconAnchor.objects.filter(chain_id=source.id).order_by("-slot")):
+        if stored.is_true and index < len(stored.summaries):
+            summary = stored.summaries[index]
+            return Period(source, chain, row.number, ssz.merge(*summary), summary[0])
+    raise NodeUnavailable(f"No state of {source.label} is known that summarises period {row.number}.")
+
+
+def _stored_anchor(row: BeaconAnchor) -> Anchor:
+    """Return a beacon block that is stored, unverified."""
+    roots = (bytes.fromhex(root[2:]) for root in (row.parent_root, row.state_root, row.body_root))
+    hashes = split(bytes(row.summaries))
+    summaries = list(zip(hashes[::2], hashes[1::2], strict=True))
+    return Anchor(BeaconHeader(row.slot, row.proposer, *roots), summaries, split(bytes(row.branch)))
+
+
+def _note_use(rows: QuerySet[Any], used_at: datetime) -> None:
+    """Write down that rows were used, if that was not done lately: what nobody uses is pruned."""
+    if used_at < timezone.now() - _USED_WITHIN:
+        rows.update(used_at=Now())
