@@ -156,7 +156,7 @@ def _is_older(at: datetime | None, age: timedelta) -> bool:
 @never_cache
 @require_safe
 def page(request: HttpRequest) -> HttpResponse:
-    return render(request, "explorer/chains.html", {"page": read()})
+    return render(request, "explorer/chains/page.html", {"page": read()})
 
 
 @router.api_operation(
