@@ -55,7 +55,7 @@ def not_here(request: HttpRequest, internal_id: str, error: ApiError, *, as_json
     if as_json:
         response: HttpResponse = error_answer(error.status, error.code, error.sentence)
     else:
-        page = "explorer/unknown_batch.html" if error.code == "not_found" else "explorer/not_here.html"
+        page = "explorer/missing/unknown_batch.html" if error.code == "not_found" else "explorer/missing/not_here.html"
         context = {"internal_id": internal_id, "sentence": error.sentence}
         response = render(request, page, context, status=error.status)
     patch_vary_headers(response, ["Accept"])

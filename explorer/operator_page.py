@@ -25,6 +25,6 @@ def operator(request: HttpRequest) -> HttpResponse:
         raise Http404
     problems, notices = findings.findings()
     needs = [(one.sentence, one in problems, _LISTS.get(one.code)) for one in (*problems, *notices)]
-    response = render(request, "explorer/operator.html", {"needs": needs})
+    response = render(request, "explorer/operator/page.html", {"needs": needs})
     response.headers["X-Robots-Tag"] = "noindex"
     return response

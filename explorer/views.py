@@ -103,7 +103,7 @@ def _batch_page(request: HtmxRequest, internal_id: str, wanted: Wanted, *, read:
             **_webhook(request, page),
             "base_url": settings.BASE_URL,
         }
-        response = render(request, "explorer/batch.html", context)
+        response = render(request, "explorer/batch/page.html", context)
     patch_vary_headers(response, ["HX-Request"])
     return response
 
@@ -136,7 +136,7 @@ def deliveries(request: HttpRequest, user: User, internal_id: str) -> HttpRespon
     if webhook is None:
         raise Http404
     context = {"webhook": webhook, "internal_id": internal_id, "is_live": True}
-    return render(request, "explorer/_deliveries.html", context)
+    return render(request, "explorer/batch/_deliveries.html", context)
 
 
 @signed_in
@@ -189,7 +189,7 @@ def read_now(request: HtmxRequest, internal_id: str, number: int) -> HttpRespons
         read, status = Reading(number, _TOO_OFTEN), 429
     if request.htmx:
         # htmx does not swap in answers with the status of an error.
-        return render(request, "explorer/_reading.html", {"reading": read})
+        return render(request, "explorer/batch/_reading.html", {"reading": read})
     response = _batch_page(request, internal_id, Wanted(only=number, slots=slots), read=read)
     response.status_code = status
     if retry_after:
@@ -211,7 +211,7 @@ def transactions(request: HttpRequest, internal_id: str) -> HttpResponse:
     retry_after = read_rate.count(client_address(request))
     left = UnsignedTransactions(_TOO_OFTEN) if retry_after else unsigned_transactions.read(found)
     context = {"internal_id": internal_id, "left": left}
-    response = render(request, "explorer/unsigned_transactions.html", context, status=429 if retry_after else 200)
+    response = render(request, "explorer/batch/unsigned_transactions.html", context, status=429 if retry_after else 200)
     if retry_after:
         response.headers["Retry-After"] = str(retry_after)
     return response

@@ -155,6 +155,18 @@ def test_endpoints_are_in_the_api():
     assert routers == {"api"}
 
 
+def test_a_template_has_short_lines_and_includes_those_of_its_page_and_shared_ones():
+    folder = PROJECT / "templates"
+    templates = {str(path.relative_to(folder)): path.read_text() for path in folder.rglob("*.html")}
+    assert [name for name, text in templates.items() if max(map(len, text.splitlines())) > 120] == []
+    pages = {name: name.rpartition("/")[0] for name in templates if name.startswith("explorer/")}
+    assert {page.count("/") for page in pages.values()} == {1}
+    used = {
+        (page, of) for name, page in pages.items() for of in re.findall(r'"(explorer/.*)/\w+\.html"', templates[name])
+    }
+    assert {(page, of) for page, of in used if of not in (page, "explorer/shared")} == set()
+
+
 def test_few_modules_can_spend_money():
     """The modules are those that docs/developing/architecture.md lists."""
     inside = PROJECT / "proving/transactions"

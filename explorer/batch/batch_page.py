@@ -73,6 +73,13 @@ class BatchPage:
         return self.wanted.only is not None or self.counts.queries == 1
 
     @property
+    def place(self) -> str:
+        """Return what of the batch is shown, as the page's address has it, to be followed by more."""
+        page = f"page={self.shown.number}&" if self.wanted.page else ""
+        slots = f"slots={self.queries[0].slots.number}&" if self.wanted.slots and self.queries else ""
+        return f"{self.wanted.filters.address}{page}{slots}"
+
+    @property
     def cards(self) -> tuple[ShownQuery, ...]:
         """Return the queries that are shown whole."""
         return self.queries if self.is_about_one or self.counts.queries <= MAX_CARDS else ()

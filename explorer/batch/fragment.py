@@ -50,7 +50,7 @@ def render(page: BatchPage, **context: object) -> Fragment:
     token = secrets.token_hex(16)
     values = {"page": page, "batch": page.batch, "version": _VERSION, "csrf_token": token, "payer": _PAYER + token}
     values |= context
-    content = render_to_string("explorer/_batch.html", values)
+    content = render_to_string("explorer/batch/_fragment.html", values)
     version = hashlib.sha256(_PASSING.sub(r"\1", content.replace(token, "")).encode()).hexdigest()[:32]
     title = html("{} · {} · Batch Query Service", page.batch.status, page.headline.text)
     return Fragment(title, content.replace(_VERSION, version), version, page.batch.user_id, token)

@@ -125,7 +125,9 @@ def page(request: HttpRequest) -> HttpResponse:
             "statuses": BatchStatus.values,
             "chains": [chain_name(chain.id) for chain in get_chains().destinations()],
         }
-    return render(request, "explorer/batches.html", context | {"command": None if rows else first_query.command(user)})
+    return render(
+        request, "explorer/batch_list/page.html", context | {"command": None if rows else first_query.command(user)}
+    )
 
 
 @never_cache

@@ -11,4 +11,4 @@ from api import chain_details
 @never_cache
 @require_safe
 def page(request: HttpRequest) -> HttpResponse:
-    return render(request, "explorer/chains.html", {"page": chain_details.read()})
+    return render(request, "explorer/chains/page.html", {"page": chain_details.read()})

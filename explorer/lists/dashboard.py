@@ -87,4 +87,4 @@ def dashboard(request: HttpRequest, user: User) -> HttpResponse:
         "keys": shown,
         "key_count": count,
     }
-    return render(request, "explorer/dashboard.html", context)
+    return render(request, "explorer/dashboard/page.html", context)

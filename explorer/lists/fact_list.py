@@ -161,7 +161,7 @@ def _page(request: HttpRequest, search: FactSearch) -> HttpResponse:
         "sources": [chain_name(pk) for pk in sorted({one.source_id for one in chains.connections})],
         "destinations": [chain_name(chain.id) for chain in chains.destinations()],
     }
-    return render(request, "explorer/facts.html", context)
+    return render(request, "explorer/fact_list/page.html", context)
 
 
 def _cursor(request: HttpRequest) -> str:

@@ -33,7 +33,7 @@ def home(request: HttpRequest) -> HttpResponse:
         "more_connections": len(connections) - _MOST_CONNECTIONS,
         "example": _example(user),
     }
-    return render(request, "explorer/home.html", context)
+    return render(request, "explorer/home/page.html", context)
 
 
 def _example(user: User | None) -> tuple[BatchRow, str] | None:

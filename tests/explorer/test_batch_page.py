@@ -37,7 +37,7 @@ pytestmark = pytest.mark.django_db
 
 @pytest.mark.parametrize("code", RejectionCode)
 def test_every_rejection_has_advice_of_its_own(code):
-    for template in ("explorer/_what_happened.html", "explorer/_what_to_do.html"):
+    for template in ("explorer/batch/_what_happened.html", "explorer/shared/_what_to_do.html"):
         advice = render_to_string(template, {"code": code.value})
         assert advice != render_to_string(template, {"code": "a code of an earlier version"})
         assert [render_to_string(template, {"code": other.value}) for other in RejectionCode].count(advice) == 1
