@@ -197,17 +197,17 @@ docs: .venv-docs/ready ## Build the documentation site into build/docs; a broken
 
 LOCK = .uv/bin/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-header
 lock: .uv/bin/uv ## Pin the Python dependencies anew, from pyproject.toml (ARGS=--upgrade: to newer versions)
-	$(LOCK) $(ARGS) --group uv -o requirements-uv.txt
-	$(LOCK) $(ARGS) pyproject.toml -o requirements.txt
-	$(LOCK) $(ARGS) -c requirements.txt pyproject.toml client/pyproject.toml --extra demo -o requirements-demo.txt
-	$(LOCK) $(ARGS) -c requirements-demo.txt pyproject.toml client/pyproject.toml --extra demo --extra dev \
-		-o requirements-dev.txt
-	$(LOCK) $(ARGS) --group verify -o requirements-verify.txt
-	$(LOCK) $(ARGS) --group attack -o requirements-attack.txt
-	$(LOCK) $(ARGS) --group docs -o requirements-docs.txt
-	$(LOCK) $(ARGS) --group peer -o requirements-peer.txt
-	$(LOCK) $(ARGS) --group generators -o requirements-generators.txt
-	$(LOCK) $(ARGS) --group beacon -o requirements-beacon.txt
+	$(LOCK) $(ARGS) --group uv -o requirements/uv.txt
+	$(LOCK) $(ARGS) pyproject.toml -o requirements/service.txt
+	$(LOCK) $(ARGS) -c requirements/service.txt pyproject.toml client/pyproject.toml --extra demo -o requirements/demo.txt
+	$(LOCK) $(ARGS) -c requirements/demo.txt pyproject.toml client/pyproject.toml --extra demo --extra dev \
+		-o requirements/dev.txt
+	$(LOCK) $(ARGS) --group verify -o requirements/verify.txt
+	$(LOCK) $(ARGS) --group attack -o requirements/attack.txt
+	$(LOCK) $(ARGS) --group docs -o requirements/docs.txt
+	$(LOCK) $(ARGS) --group peer -o requirements/peer.txt
+	$(LOCK) $(ARGS) --group generators -o requirements/generators.txt
+	$(LOCK) $(ARGS) --group beacon -o requirements/beacon.txt
 
 clean: ## Remove what the commands above have made
 	rm -rf .uv .venv .venv-verify .venv-attack .venv-docs .venv-generators .venv-peer .venv-beacon node_modules $(LODESTAR) build .demo .demo-cross-chain .demo-rollup .demo-any-block .demo-cluster .mutants .mypy_cache .ruff_cache .pytest_cache .hypothesis
@@ -219,43 +219,43 @@ help: ## List the commands
 
 # What running takes, what the demos take beside it, and what everything else takes: each contains the one before. An
 # environment is added to and never taken from, so that all of them may be `.venv`.
-.venv/ready-to-run: requirements.txt
+.venv/ready-to-run: requirements/service.txt
 	@$(INSTALL) .venv $<
 	@touch $@
 
-.venv/ready-for-demo: requirements-demo.txt client/pyproject.toml
+.venv/ready-for-demo: requirements/demo.txt client/pyproject.toml
 	@$(INSTALL) .venv $< --source client
 	@touch $@ .venv/ready-to-run
 
-.venv/ready: requirements-dev.txt client/pyproject.toml
+.venv/ready: requirements/dev.txt client/pyproject.toml
 	@$(INSTALL) .venv $< --source client
 	@touch $@ .venv/ready-for-demo .venv/ready-to-run
 
-.uv/bin/uv: requirements-uv.txt
+.uv/bin/uv: requirements/uv.txt
 	@$(INSTALL) .uv $<
 	@touch $@
 
-.venv-verify/ready: requirements-verify.txt .venv/ready
+.venv-verify/ready: requirements/verify.txt .venv/ready
 	@$(INSTALL) .venv-verify $<
 	@touch $@
 
-.venv-attack/ready: requirements-attack.txt .venv/ready
+.venv-attack/ready: requirements/attack.txt .venv/ready
 	@$(INSTALL) .venv-attack $<
 	@touch $@
 
-.venv-generators/ready: requirements-generators.txt .venv/ready
+.venv-generators/ready: requirements/generators.txt .venv/ready
 	@$(INSTALL) .venv-generators $<
 	@touch $@
 
-.venv-beacon/ready: requirements-beacon.txt .venv/ready-for-demo
+.venv-beacon/ready: requirements/beacon.txt .venv/ready-for-demo
 	@$(INSTALL) .venv-beacon $<
 	@touch $@
 
-.venv-peer/ready: requirements-peer.txt .venv/ready
+.venv-peer/ready: requirements/peer.txt .venv/ready
 	@$(INSTALL) .venv-peer $<
 	@touch $@
 
-.venv-docs/ready: requirements-docs.txt
+.venv-docs/ready: requirements/docs.txt
 	@$(INSTALL) .venv-docs $<
 	@touch $@
 

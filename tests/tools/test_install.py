@@ -20,7 +20,8 @@ def project(tmp_path: Path) -> Path:
     """The installer in a project that has nothing yet, and a wheel to install."""
     (tmp_path / "tools").mkdir()
     shutil.copy(PROJECT / "tools/install.py", tmp_path / "tools")
-    shutil.copy(PROJECT / "requirements-uv.txt", tmp_path)
+    (tmp_path / "requirements").mkdir()
+    shutil.copy(PROJECT / "requirements/uv.txt", tmp_path / "requirements")
     wheel = tmp_path / "wheels/bqs_greeting-1-py3-none-any.whl"
     wheel.parent.mkdir()
     with zipfile.ZipFile(wheel, "w") as archive:
