@@ -22,7 +22,7 @@ from django.utils.http import urlencode
 from accounts import keys
 from accounts.models import ApiKey
 from config.configured_chains import forget_chains
-from devnet.devchain import DevChain
+from dev.devnet.devchain import DevChain
 from explorer import health
 from proving import heads
 from proving.health.service_metrics import ServiceMetrics

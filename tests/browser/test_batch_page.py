@@ -10,7 +10,7 @@ import requests
 from playwright.sync_api import BrowserContext, Page, expect
 
 from config import configured_chains as configured
-from devnet.devchain import DevChain
+from dev.devnet.devchain import DevChain
 from proving.registry.deploying import deploy
 from tests.browser.wallet import Wallet
 from tests.explorer.batches import (

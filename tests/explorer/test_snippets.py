@@ -14,7 +14,7 @@ from eth_utils.abi import function_signature_to_4byte_selector
 from accounts import keys
 from chains.encoding import hex_data
 from config.configured_chains import get_rpc
-from devnet.devchain import PROJECT, DevChain
+from dev.devnet.devchain import PROJECT, DevChain
 from explorer.batch import code_snippets, submitted_request
 from explorer.lists import first_query
 from proving import facts
