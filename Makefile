@@ -1,4 +1,4 @@
-# Every command of this project; `make help` lists them. Each sets up what it needs, and does so only once.
+# Every command of this project; `make help ALL=1` lists them. Each sets up what it needs, and does so only once.
 
 SHELL := /bin/sh
 .DEFAULT_GOAL := help
@@ -212,8 +212,15 @@ lock: .uv/bin/uv ## Pin the Python dependencies anew, from pyproject.toml (ARGS=
 clean: ## Remove what the commands above have made
 	rm -rf .uv .venv .venv-verify .venv-attack .venv-docs .venv-generators .venv-peer .venv-beacon node_modules $(LODESTAR) build .demo .demo-cross-chain .demo-rollup .demo-any-block .demo-cluster .mutants .mypy_cache .ruff_cache .pytest_cache .hypothesis
 
-help: ## List the commands
-	@awk -F ':.*## ' '/^## / { print "\n" substr($$0, 4) } /^[a-z-]+:.*## / { printf "  make %-16s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+# Commands that a newcomer needs: they fit on one screen.
+FIRST := run demo testnet test test-fast lint format docs
+
+help: ## List the commands that one needs first (ALL=1: every command)
+	@awk -F ':.*## ' -v first=' $(if $(ALL),,$(FIRST)) ' \
+		'/^## / { heading = "\n" substr($$0, 4) "\n" } \
+		/^[a-z-]+:.*## / && (first == "  " || index(first, " " $$1 " ")) { \
+			printf "%s  make %-16s %s\n", heading, $$1, $$2; heading = "" }' $(MAKEFILE_LIST)
+	@$(if $(ALL),,echo; echo "  make help ALL=1       List every command")
 
 # --- Set-up -----------------------------------------------------------------------------------------------------------
 
