@@ -1,14 +1,22 @@
-"""System checks of who may sign in."""
+"""System checks of who may sign in, of secrets, and of settings that are too open for a deployment."""
 
 from collections.abc import Sequence
+from ipaddress import IPv4Network, IPv6Network
+from itertools import combinations
 from typing import Any
 
 from django.conf import settings
 from django.core.checks import CheckMessage, Error, Warning, register  # noqa: A004 (Django's name for it)
+from django.core.checks.security.base import SECRET_KEY_INSECURE_PREFIX
 
 from accounts.models import ANYONE
 from chains.encoding import checksummed
 from config.configured_chains import get_chains
+
+# Secrets of `openssl rand -hex 16` or longer have fewer than 8 different digits once in millions.
+_SECRET_CHARS, _DIFFERENT_CHARS = 32, 8
+# Bits of the widest private networks: 10.0.0.0/8 (RFC 1918) and fc00::/7 (RFC 4193).
+_WIDEST = {4: 8, 6: 7}
 
 
 @register("settings")
@@ -58,3 +66,52 @@ def check_chains_file(**_: Any) -> list[CheckMessage]:
     except (ValueError, OSError) as error:
         return [Error(str(error), id="accounts.E003")]
     return []
+
+
+@register(deploy=True)
+def check_secrets(**_: Any) -> list[CheckMessage]:
+    """Report as W002 a secret that can be guessed, and as W003 two secrets that are equal. Neither is quoted."""
+    secrets = {name: getattr(settings, name) for name in ("SECRET_KEY", "API_KEY_SECRET", "METRICS_TOKEN")}
+    weak = [
+        f"{name} is short, or has few different characters, or repeats itself."
+        for name, secret in secrets.items()
+        if secret and _is_weak(secret)
+    ]
+    equal = [
+        f"{name} and {other} are equal: who learns one has the other."
+        for name, other in combinations(secrets, 2)
+        if secrets[name] and secrets[name] == secrets[other]
+    ]
+    hint = "Make one with: openssl rand -hex 32"
+    return [
+        Warning(sentence, hint=hint, id=code)
+        for code, sentences in (("accounts.W002", weak), ("accounts.W003", equal))
+        for sentence in sentences
+    ]
+
+
+def _is_weak(secret: str) -> bool:
+    repeats = secret in (secret + secret)[1:-1]
+    is_short = len(secret) < _SECRET_CHARS or len(set(secret)) < _DIFFERENT_CHARS
+    return repeats or is_short or secret.startswith(SECRET_KEY_INSECURE_PREFIX)
+
+
+@register(deploy=True)
+def check_openness(**_: Any) -> list[CheckMessage]:
+    """Report as W004 that any host is answered for, and as W005 that webhooks may lead into any network."""
+    found: list[CheckMessage] = []
+    if "*" in settings.ALLOWED_HOSTS:
+        hint = "Name the hosts, such as the address that probes use. That of BASE_URL is one already."
+        found.append(Warning("ALLOWED_HOSTS holds *: any name leads here.", hint=hint, id="accounts.W004"))
+    wide = [str(item) for item in settings.WEBHOOK_ALLOW if not isinstance(item, str) and _is_wide(item)]
+    if wide:
+        hint = "Name the hosts or the small networks that receive webhooks. Public ones need no entry."
+        sentence = (
+            f"WEBHOOK_ALLOW holds {', '.join(wide)}: users may have webhooks sent to this machine's own networks."
+        )
+        found.append(Warning(sentence, hint=hint, id="accounts.W005"))
+    return found
+
+
+def _is_wide(network: IPv4Network | IPv6Network) -> bool:
+    return network.prefixlen < _WIDEST[network.version]

@@ -40,6 +40,19 @@ def given_in(request: HttpRequest) -> Given:
     return given
 
 
+HIDDEN_ORIGIN = (
+    "Your browser sent Origin: null, or neither Origin nor Referer, so nothing says that the form is of this site. A "
+    "privacy setting, an extension or a proxy does that, such as with Referrer-Policy: no-referrer. Switch it off for "
+    "this site, reload the page, then send the form again."
+)
+
+
+def hides_origin(request: HttpRequest) -> bool:
+    """Return whether the browser keeps from the CSRF check what it compares, whatever the form's token is."""
+    origin = request.headers.get("Origin")
+    return origin == "null" or (origin is None and request.is_secure() and not request.headers.get("Referer"))
+
+
 def safe_next(path: str) -> str:
     """Return the path if it belongs to this service, else the dashboard."""
     local = path.startswith("/") and url_has_allowed_host_and_scheme(path, allowed_hosts=None)

@@ -71,7 +71,7 @@ def keys_as_json(user: User) -> JsonResponse:
     return JsonResponse({"address": user.address, "keys": [_described(key) for key in _live_keys(user)]})
 
 
-@require_http_methods(["GET", "HEAD", "POST"])
+@require_http_methods(["GET", "POST"])
 @signed_in
 def reveal_key(request: HttpRequest, user: User, key_id: int) -> HttpResponse:
     """Show the key itself, on the page or as `{"apiKey"}`. Only a POST shows it; a GET leads to the page of keys."""
@@ -82,7 +82,7 @@ def reveal_key(request: HttpRequest, user: User, key_id: int) -> HttpResponse:
     return _revealed(request, user, lambda: keys.reveal(key), Refused("key_lost", lost), key)
 
 
-@require_http_methods(["GET", "HEAD", "POST"])
+@require_http_methods(["GET", "POST"])
 @signed_in
 def reveal_webhook_secret(request: HttpRequest, user: User) -> HttpResponse:
     """Show the secret that signs webhooks, on the page or as `{"webhookSecret"}`. The first call makes it.
@@ -135,7 +135,7 @@ def log(request: HttpRequest, user: User) -> HttpResponse:
 # --- Making and revoking ----------------------------------------------------------------------------------------------
 
 
-@require_http_methods(["GET", "HEAD", "POST"])
+@require_http_methods(["GET", "POST"])
 @signed_in
 def new_key(request: HttpRequest, user: User) -> HttpResponse:
     """Make a key with the given `name`. A program may leave the name out, and gets a numbered one.

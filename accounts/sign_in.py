@@ -5,12 +5,14 @@ address's own key, or of a contract wallet (ERC-1271, or ERC-6492 before its dep
 through the chain's RPC nodes.
 """
 
+import math
 import re
 from collections.abc import Callable
 from datetime import timedelta
 from functools import partial
 from hashlib import sha256
 from importlib import import_module
+from threading import BoundedSemaphore
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -39,13 +41,23 @@ STATEMENT = "Sign in to Batch Query Service. This costs nothing and sends no tra
 MESSAGE_SECONDS = 10 * 60
 MAX_MESSAGE_CHARS = 1024
 MAX_SIGNATURE_CHARS = 16_384  # An ERC-6492 signature holds the wallet's whole deployment.
+# Contract wallets of one message that nodes are asked about in a minute, and of all messages at a time in a process.
+_CHECKS_PER_MINUTE, _CHECKS_AT_ONCE = 5, 2
+_BUSY_RETRY_SECONDS = 5
 
 # Nonces that seem to be made later than this were made while the clock was ahead.
 _CLOCK_SKEW = timedelta(minutes=1)
 
 _SIGNER = re.compile(r"\A[^\n]+\n(0x[0-9a-fA-F]{40})\n")
 _NONCE = re.compile(r"\nNonce: ([0-9a-zA-Z]{8,40})\n")
-_SIGNATURE = re.compile(r"0x([0-9a-fA-F]{2})*")
+# Not the empty one: 0x alone stands for a signature that a contract wallet has stored.
+_SIGNATURE = re.compile(r"0[xX](?:[0-9a-fA-F]{2})*|(?:[0-9a-fA-F]{2})+")
+# In the JSON of MyEtherWallet, MyCrypto and others.
+_SIGNATURE_IN_JSON = re.compile(r'\{.*"sig(?:nature)?"\s*:\s*"([^"]*)"', re.DOTALL)
+# Line breaks, quotes and invisible characters, which come along when a signature is copied.
+_AROUND_DIGITS = re.compile("[\\s\"'`\u2018\u2019\u201c\u201d\u200b-\u200f\u2060\ufeff]+")
+
+_checks = BoundedSemaphore(_CHECKS_AT_ONCE)
 
 _NOT_OURS = "was not made by this service, or was changed"
 
@@ -54,8 +66,12 @@ class SignInError(Refused):
     """A sign-in was refused."""
 
 
+class UndecidedSignature(SignInError):
+    """Nobody could tell whether the signature is right. The message may be answered again."""
+
+
 def start(address: str, chain_id: int, client_address: str) -> str:
-    """Make the message for `address` to sign, valid for `MESSAGE_SECONDS` and one attempt.
+    """Make the message for `address` to sign, valid for `MESSAGE_SECONDS` and one sign-in.
 
     Raises `SignInError`: malformed_address, unknown_chain, address_not_allowed, too_many_sign_ins.
     """
@@ -97,22 +113,18 @@ def start(address: str, chain_id: int, client_address: str) -> str:
 def finish(message: str, signature: str) -> User:
     """Return the user who signed the message. The first sign-in makes the user and a first key.
 
-    The nonce is consumed before anything that takes long, so each message allows one attempt. Raises `SignInError`:
-    malformed_message, malformed_signature, unknown_nonce, wrong_domain, wrong_uri, unknown_chain, expired,
-    wrong_signature, node_unavailable, address_not_allowed.
+    The nonce is consumed before anything that takes long, and given back only where nothing was decided. So each
+    message signs in once. Raises `SignInError`: malformed_message, malformed_signature, unknown_nonce, wrong_domain,
+    wrong_uri, unknown_chain, expired, wrong_signature, node_unavailable, too_many_checks, too_many_sign_ins,
+    address_not_allowed.
     """
-    if len(signature) > MAX_SIGNATURE_CHARS or not _SIGNATURE.fullmatch(signature):
-        raise SignInError("malformed_signature", "The signature must be 0x and pairs of hex digits.")
+    signature = _plain_signature(signature)
     issued = _consume_nonce(message)
-    parsed = _parse(message)
-    chain = _chain(parsed.chain_id)
-    verify = _verifier(parsed, signature, issued.nonce, chain)
-    is_own_key = _is_of_own_key(verify)
-    # Anything else in it, such as another statement or resources, did not come from this service.
-    if _hash(message) != issued.message_hash:
-        raise SignInError("malformed_message", f"The message {_NOT_OURS}.")
-    if not is_own_key:
-        _verify_contract_wallet(verify, issued.address, chain)
+    try:
+        _verify(message, signature, issued)
+    except UndecidedSignature:
+        SignInNonce.objects.filter(pk=issued.pk).update(consumed_at=None)
+        raise
     _check_allowed(issued.address)
     with transaction.atomic():
         user = User.objects.for_address(issued.address)
@@ -120,6 +132,13 @@ def finish(message: str, signature: str) -> User:
         user.save(update_fields=["last_sign_in"])
         keys.issue_first(user)
     return user
+
+
+def minutes_left(message: str) -> int:
+    """Return for how many minutes the message may still be answered. 0: no longer, or it isn't one of ours."""
+    now = timezone.now()
+    ends = SignInNonce.objects.filter(message_hash=_hash(message), expires_at__gt=now, consumed_at=None).first()
+    return math.ceil((ends.expires_at - now).total_seconds() / 60) if ends else 0
 
 
 def _chain(chain_id: int) -> Chain:
@@ -158,7 +177,7 @@ def _store(issued: SignInNonce) -> None:
 
 def _hash(message: str) -> str:
     """Return the SHA-256, in hex."""
-    return sha256(message.encode()).hexdigest()
+    return sha256(message.encode(errors="surrogatepass")).hexdigest()
 
 
 def _consume_nonce(message: str) -> SignInNonce:
@@ -183,6 +202,29 @@ def _consume_nonce(message: str) -> SignInNonce:
 
 
 # --- Verification -----------------------------------------------------------------------------------------------------
+
+
+def _plain_signature(text: str) -> str:
+    """Return the signature as 0x and hex digits, however a wallet shows it. Raises `SignInError`."""
+    within_bounds = text.strip()[: 2 * MAX_SIGNATURE_CHARS]
+    in_json = _SIGNATURE_IN_JSON.match(within_bounds)
+    digits = _AROUND_DIGITS.sub("", in_json[1] if in_json else within_bounds)
+    if len(digits) > MAX_SIGNATURE_CHARS or not _SIGNATURE.fullmatch(digits):
+        raise SignInError("malformed_signature", "The signature must be pairs of hex digits, with or without 0x.")
+    return f"0x{digits[2:] if digits[1:2] in {'x', 'X'} else digits}"
+
+
+def _verify(message: str, signature: str, issued: SignInNonce) -> None:
+    """Check that the message is the one that was issued, and that its address signed it. Raises `SignInError`."""
+    parsed = _parse(message)
+    chain = _chain(parsed.chain_id)
+    verify = _verifier(parsed, signature, issued.nonce, chain)
+    is_own_key = _is_of_own_key(verify)
+    # Anything else in it, such as another statement or resources, did not come from this service.
+    if _hash(message) != issued.message_hash:
+        raise SignInError("malformed_message", f"The message {_NOT_OURS}.")
+    if not is_own_key:
+        _verify_contract_wallet(verify, issued, chain)
 
 
 def _parse(message: str) -> _SiweMessage:
@@ -229,16 +271,32 @@ def _is_of_own_key(verify: Callable[..., None]) -> bool:
     return True
 
 
-def _verify_contract_wallet(verify: Callable[..., None], address: str, chain: Chain) -> None:
-    accepts = contract_wallets.accepts(verify, chain)
+def _verify_contract_wallet(verify: Callable[..., None], issued: SignInNonce, chain: Chain) -> None:
+    """Ask the nodes. Each check may hold a thread of the web server for long, so few run at a time."""
+    if seconds := throttle.take("checks of a message", issued.nonce, _CHECKS_PER_MINUTE):
+        raise UndecidedSignature(
+            "too_many_sign_ins",
+            "This message was answered too often. Wait a minute, then try again.",
+            retry_after=seconds,
+        )
+    if not _checks.acquire(blocking=False):
+        raise UndecidedSignature(
+            "too_many_checks",
+            "Other signatures of contract wallets are being checked. The message stays valid: try again in a moment.",
+            retry_after=_BUSY_RETRY_SECONDS,
+        )
+    try:
+        accepts = contract_wallets.accepts(verify, chain)
+    finally:
+        _checks.release()
     if accepts is None:
-        raise SignInError(
+        raise UndecidedSignature(
             "node_unavailable",
-            f"The signature is not that of {address} itself, and no node of {chain.name} can be asked whether a "
-            "contract wallet accepts it. Try again later.",
+            f"The signature is not that of {issued.address} itself, and no node of {chain.name} can be asked whether a "
+            "contract wallet accepts it. The message stays valid: correct the signature, or try again later.",
         )
     if not accepts:
         raise SignInError(
             "wrong_signature",
-            f"The signature is neither that of {address} nor accepted by a contract wallet there.",
+            f"The signature is neither that of {issued.address} nor accepted by a contract wallet there.",
         )

@@ -6,6 +6,7 @@ Each address serves people (forms and pages, no JavaScript needed) and programs 
 
 import re
 import shlex
+from datetime import timedelta
 from typing import Any
 
 from django.conf import settings
@@ -22,7 +23,7 @@ from django.views.decorators.csrf import ensure_csrf_cookie
 from django.views.decorators.http import require_GET, require_POST
 
 from accounts import development_sign_in, event_log, sign_in
-from accounts.form_input import given_in, safe_next
+from accounts.form_input import HIDDEN_ORIGIN, Given, given_in, hides_origin, safe_next
 from accounts.models import EventKind, User
 from accounts.sign_in import SignInError, finish, start
 from accounts.signed_in import signed_in
@@ -41,6 +42,7 @@ _SIGN_IN_STATUS = {
     "address_not_allowed": 403,
     "too_many_sign_ins": 429,
     "node_unavailable": 503,
+    "too_many_checks": 503,
 }
 _REFUSED = 401  # every other code
 _MAX_CHAIN_DIGITS = 78  # of 2**256
@@ -68,13 +70,7 @@ def sign_in_message(request: HttpRequest) -> HttpResponse:
         return _sign_in_refused(request, error)
     if is_json(request):
         return JsonResponse({"message": message})
-    context = {
-        "message": message,
-        "command": f"cast wallet sign --interactive {shlex.quote(message)}",
-        "minutes": sign_in.MESSAGE_SECONDS // 60,
-        "next_path": safe_next(given("next")),
-    }
-    return render(request, "accounts/sign_message.html", context)
+    return _message_form(request, message, sign_in.MESSAGE_SECONDS // 60)
 
 
 @never_cache
@@ -83,10 +79,7 @@ def sign_in_verify(request: HttpRequest) -> HttpResponse:
     """Answer `{"message", "signature"}` with `{"address", "next"}`. From here on the session is that of the address."""
     try:
         given = given_in(request)
-        message, signature = given("message"), given("signature").strip()
-        if not is_json(request):
-            message = message.replace("\r\n", "\n")  # Browsers send every line break of a form as CRLF.
-        user = finish(message, signature)
+        user = finish(_message_in(request, given), given("signature"))
     except Refused as error:
         return _sign_in_refused(request, error)
     return _begin_session(request, user, safe_next(given("next")))
@@ -107,6 +100,8 @@ def sign_in_as_development_account(request: HttpRequest) -> HttpResponse:
 
 def _begin_session(request: HttpRequest, user: User, next_path: str) -> HttpResponse:
     login(request, user)
+    # A time, and not a number of seconds, which each request would count anew.
+    request.session.set_expiry(timezone.now() + timedelta(seconds=settings.SESSION_COOKIE_AGE))
     # Workers prune them as well, but an installation that only shows pages may have none.
     Session.objects.filter(expire_date__lt=timezone.now()).delete()
     event_log.record(request, user, EventKind.SIGNED_IN)
@@ -149,9 +144,12 @@ def sign_out_everywhere(request: HttpRequest, user: User) -> HttpResponse:
 def csrf_failure(request: HttpRequest, reason: str = "") -> HttpResponse:
     """Answer as `settings.CSRF_FAILURE_VIEW`: a page, or JSON for programs. `reason` is Django's, for developers."""
     if not is_json(request):
-        return render(request, "403_csrf.html", {"reason": reason if settings.DEBUG else ""}, status=403)
+        context = {"reason": reason if settings.DEBUG else "", "hidden": HIDDEN_ORIGIN if hides_origin(request) else ""}
+        return render(request, "403_csrf.html", context, status=403)
     return error_answer(
-        403, "csrf_failed", "First get /sign-in, then also send its cookie csrftoken as the header X-CSRFToken."
+        403,
+        "csrf_failed",
+        f"First get /sign-in, then also send its cookie {settings.CSRF_COOKIE_NAME} as the header X-CSRFToken.",
     )
 
 
@@ -162,13 +160,36 @@ def _sign_in_form(request: HttpRequest, *, next_path: str, status: int = 200, **
     return render(request, "accounts/sign_in.html", context, status=status)
 
 
+def _message_in(request: HttpRequest, given: Given) -> str:
+    """Return the message. Browsers send every line break of a form as CRLF."""
+    return given("message") if is_json(request) else given("message").replace("\r\n", "\n")
+
+
+def _message_form(
+    request: HttpRequest, message: str, minutes: int, *, status: int = 200, **context: Any
+) -> HttpResponse:
+    """Show the message, to be signed within some minutes, with the signature that was sent for it."""
+    context |= {
+        "message": message,
+        "command": f"cast wallet sign --interactive {shlex.quote(message)}",
+        "minutes": minutes,
+        "signature": redact_keys(request.POST.get("signature", "")),
+        "next_path": safe_next(request.POST.get("next", "")),
+    }
+    return render(request, "accounts/sign_message.html", context, status=status)
+
+
 def _sign_in_refused(request: HttpRequest, error: Refused) -> HttpResponse:
     status = _SIGN_IN_STATUS.get(error.code, _REFUSED)
     if is_json(request):
         return refused_answer(status, error)
-    next_path = safe_next(request.POST.get("next", ""))
-    address = redact_keys(request.POST.get("address", ""))
-    response = _sign_in_form(request, next_path=next_path, status=status, error=error.sentence, address=address)
+    message = _message_in(request, given_in(request))
+    if minutes := sign_in.minutes_left(message):
+        response = _message_form(request, message, minutes, status=status, error=error.sentence)
+    else:
+        next_path = safe_next(request.POST.get("next", ""))
+        address = redact_keys(request.POST.get("address", ""))
+        response = _sign_in_form(request, next_path=next_path, status=status, error=error.sentence, address=address)
     if error.retry_after is not None:
         response.headers["Retry-After"] = str(error.retry_after)
     return response

@@ -1,13 +1,14 @@
 """Views for people who are signed in."""
 
 from collections.abc import Callable
-from functools import wraps
+from functools import partial, wraps
 from typing import Concatenate, ParamSpec
 
 from django.conf import settings
 from django.contrib.auth.views import redirect_to_login
-from django.http import HttpRequest, HttpResponse
+from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
 from django.shortcuts import resolve_url
+from django.urls import reverse
 from django.utils.cache import patch_vary_headers
 from django.views.decorators.cache import never_cache
 
@@ -21,19 +22,44 @@ def signed_in(
     view: Callable[Concatenate[HttpRequest, User, _P], HttpResponse],
 ) -> Callable[Concatenate[HttpRequest, _P], HttpResponse]:
     """Call the view with the user, and send everybody else to sign in. No cache may store the answer."""
+    return _checked(view, "")
 
+
+def signed_in_fragment(
+    page: str,
+) -> Callable[[Callable[Concatenate[HttpRequest, User, _P], HttpResponse]], Callable[..., HttpResponse]]:
+    """Do as `signed_in` for a view that htmx puts into the page of this URL name, which takes the same arguments.
+
+    A browser that opens the view's own address, and a user who had to sign in, are led to the page.
+    """
+    return partial(_checked, page=page)
+
+
+def _checked(
+    view: Callable[Concatenate[HttpRequest, User, _P], HttpResponse], page: str
+) -> Callable[Concatenate[HttpRequest, _P], HttpResponse]:
     @wraps(view)
     @never_cache
     def checked(request: HttpRequest, /, *args: _P.args, **kwargs: _P.kwargs) -> HttpResponse:
-        if request.user.is_authenticated:
-            response = view(request, request.user, *args, **kwargs)
-        elif wants_json(request):
-            response = error_answer(401, "not_signed_in", "Sign in first.")
+        is_htmx = bool(getattr(request, "htmx", False))
+        if page:
+            back = reverse(page, args=args, kwargs=kwargs)
         else:
             # A redirect loses what was posted, and nobody can return by GET to an address that takes only posts.
             back = request.get_full_path() if request.method == "GET" else resolve_url(settings.LOGIN_REDIRECT_URL)
+        response: HttpResponse
+        if page and not is_htmx:
+            response = HttpResponseRedirect(back)
+        elif request.user.is_authenticated:
+            response = view(request, request.user, *args, **kwargs)
+        elif is_htmx or wants_json(request):
+            response = error_answer(401, "not_signed_in", "Sign in first.")
+            if is_htmx:
+                # htmx would follow a redirect, and put the page to sign in where its fragment was.
+                response.headers["HX-Redirect"] = redirect_to_login(back).url
+        else:
             response = redirect_to_login(back)
-        patch_vary_headers(response, ["Accept"])
+        patch_vary_headers(response, ["Accept", "HX-Request"])
         return response
 
     return checked

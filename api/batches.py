@@ -21,11 +21,11 @@ from config.json_objects import iso
 from proving import batch_waits, facts
 from proving.models import FactsRegistry, SignedTransaction, Transaction, TransactionState
 from proving.registry import deployments
-from queries import batch_json, progress, query_rows
+from queries import batch_json, identifiers, progress, query_rows
 from queries.api_endpoint import CONDITIONAL, KEY, ApiError, conditional, errors
 from queries.batch_json import BatchQuery, BatchState
 from queries.columns import RejectionCode
-from queries.models import OPEN_STATUSES, Batch, BatchStatus, Query, Step, StepKind, StepStatus
+from queries.models import OPEN_STATUSES, Batch, BatchStatus, Block, Query, Step, StepKind, StepStatus
 from queries.query_parameters import CURSOR, LIMIT, Address, Number, Time, Ulid
 from queries.status import QueryStatus, poll_seconds
 
@@ -65,14 +65,17 @@ class BatchFilters(Schema):
             "created_at__lt": self.createdBefore,
             "pk__lt": self.cursor,
         }
-        of_query = {
-            "source_chain_id": self.sourceChainId,
-            "address": self.account,
-            "block__number": self.block,
-        }
         batches = batches.filter(**_given(of_batch))
-        if asked := _given(of_query):
-            batches = batches.filter(Exists(Query.objects.filter(batch=OuterRef("pk"), **asked)))
+        queries = Query.objects.filter(**_given({"source_chain_id": self.sourceChainId}))
+        found = _given({"address": self.account})
+        if self.block is not None:
+            # By their ids PostgreSQL knows how many queries are about them.
+            found["block__in"] = list(Block.objects.filter(number=self.block).values_list("pk", flat=True))
+        if found:
+            # All that an index finds, once: SQLite would go through them again for each batch of an EXISTS.
+            return batches.filter(pk__in=queries.filter(**found).values("batch"))
+        if self.sourceChainId is not None:
+            return batches.filter(Exists(queries.filter(batch=OuterRef("pk"))))
         return batches
 
 
@@ -89,8 +92,10 @@ def _given(values: Mapping[str, object]) -> dict[str, Any]:
 def list_batch_queries(request: HttpRequest, filters: Parameter[BatchFilters], limit: int = LIMIT) -> dict[str, Any]:
     """List your batch queries, by any of your keys, in pages. A page stays the same however many come meanwhile."""
     key: ApiKey = request.auth  # type: ignore[attr-defined]
-    own = filters.apply(Batch.objects.filter(user=key.user_id)).defer("request").order_by("-pk")
-    found = list(own[: limit + 1])
+    own = filters.apply(Batch.objects.filter(user=key.user_id)).order_by("-pk")
+    # SQLite sorts identifiers alone several times as fast as whole rows.
+    page = own.values("pk")[: limit + 1]
+    found = list(Batch.objects.filter(pk__in=page).defer("request").order_by("-pk"))
     batches = found[:limit]
     counts = batch_json.count([batch.pk for batch in batches])
     return {
@@ -124,9 +129,8 @@ def cancel_batch_query(request: HttpRequest, internalId: str) -> dict[str, str]:
 def own_batch(request: HttpRequest, internal_id: str) -> Batch:
     """Return a batch of the user whose key was presented, without its request. Raises `ApiError`: not_found."""
     key: ApiKey = request.auth  # type: ignore[attr-defined]
-    # Some texts are none that a database can be asked for.
-    asked = internal_id if internal_id.isalnum() else ""
-    found = Batch.objects.defer("request").filter(pk=asked, user=key.user_id).first()
+    own = Batch.objects.defer("request").filter(user=key.user_id)
+    found = own.filter(pk=identifiers.batch_id(internal_id)).first()
     if not found:
         raise ApiError(404, "not_found", "No query found")
     return found

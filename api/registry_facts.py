@@ -2,12 +2,13 @@
 
 from typing import Any
 
-from django.http import HttpRequest
+from django.http import HttpRequest, HttpResponse
 from ninja import Query as Parameter
 from ninja import Router, Schema
 from ninja.params import functions
 from pydantic import Field
 
+from accounts import read_rate
 from api import fact_schema
 from api.fact_schema import Fact
 from proving import fact_search
@@ -36,7 +37,7 @@ class HeldFacts(Schema):
     "/facts",
     operation_id="list_facts",
     auth=KEY,
-    response={200: HeldFacts, **errors(400, 401, 503)},
+    response={200: HeldFacts, **errors(400, 401, 429, 503)},
     url_name="list_facts",
 )
 def list_facts(
@@ -44,13 +45,17 @@ def list_facts(
     filters: Parameter[FactFilters],
     limit: int = LIMIT,
     cursor: str = functions.Query(fact_search.START, pattern=fact_search.CURSOR, description=CURSOR),
-) -> dict[str, Any]:
+) -> dict[str, Any] | HttpResponse:
     """List what the facts registries in use hold of an account or a block, for any user.
 
-    Anybody may have proven more. A fact that several queries asked for may be told again on a later page.
+    Anybody may have proven more. A fact that several queries asked for may be told again on a later page. One client
+    address may search by a slot, or read a file, 30 times a minute.
     """
     if filters.account is None and filters.block is None:
         raise ApiError(400, INVALID, "One of the query parameters account and block is needed.")
+    # It goes through all queries of the account or the block.
+    if filters.slot and (refusal := read_rate.refusal(request)):
+        return refusal
     found, following = fact_search.search(filters, Place.of(cursor), limit)
     return {"facts": list(map(_told, found)), "next": str(following) if following else None}
 

@@ -1,6 +1,5 @@
 """The endpoints about webhooks' deliveries (docs/specification.md, "Webhooks")."""
 
-import re
 from typing import Any
 
 from django.http import HttpRequest
@@ -8,14 +7,12 @@ from ninja import Query, Router, Schema, Status
 from pydantic import Field
 
 from accounts.models import ApiKey
-from queries import webhooks
+from queries import identifiers, webhooks
 from queries.api_endpoint import KEY, ApiError, errors
 from queries.models import DeliveryStatus, WebhookDelivery, WebhookEvent
 from queries.query_parameters import CURSOR, LIMIT, Ulid
 
 router = Router(tags=["Webhooks"])
-
-_MESSAGE = re.compile(r"msg_[0-9A-Z]{26}", re.ASCII)
 
 
 class DeliveryAttempt(Schema):
@@ -89,6 +86,7 @@ def list_webhook_deliveries(
 def send_webhook_delivery_again(request: HttpRequest, deliveryId: str) -> Status[dict[str, str]]:
     """Send one again, delivered or not: now, and if that fails for a day again. Its id stays the same."""
     key: ApiKey = request.auth  # type: ignore[attr-defined]
-    if not _MESSAGE.fullmatch(deliveryId) or not webhooks.send_again(key.user_id, deliveryId):
+    message_id = identifiers.message_id(deliveryId)
+    if not webhooks.send_again(key.user_id, message_id):
         raise ApiError(404, "not_found", "You have no such delivery.")
-    return Status(202, {"id": deliveryId})
+    return Status(202, {"id": message_id})

@@ -82,12 +82,12 @@ class Division:
         self._failed = BATCH_SIZE + 1
         """The size of the smallest batch that failed."""
         self.needs_pause = False
-        """Whether the node answered a part of a batch, and limits requests for a moment."""
+        """True if the node answered a part of a batch, and limits requests for a moment."""
         self._hung: NodeUnavailable | None = None
         self._failure: NodeUnavailable | None = None
         """The last failures of this wave: of what took its time, and of what was answered at once."""
         self._has_answered = False
-        """Whether anything was answered in this wave."""
+        """True if anything was answered in this wave."""
         self._limits: LimitsRequests | None = None
 
     @property
@@ -115,7 +115,7 @@ class Division:
         pieces = [
             RequestBatch(piece, batch.has_hung) for batch in self._waiting for piece in _pieces(batch, self._limit)
         ]
-        # What failed comes last, whatever it is that takes so long.
+        # Failed batches come last: they may take long again.
         wave, self._waiting = pieces[:_AT_ONCE], pieces[_AT_ONCE:]
         self._hung = self._failure = None
         self._has_answered = self.needs_pause = False

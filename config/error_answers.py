@@ -85,7 +85,7 @@ def is_page(request: HttpRequest) -> bool:
     """Return whether a browser asks for the page at a path that the API has too. Whoever sends a key is a program."""
     return (
         request.path in settings.PAGES_OF_API_PATHS
-        and request.method in {"GET", "HEAD"}
+        and request.method == "GET"
         and request.get_preferred_type(["application/json", "text/html"]) == "text/html"
         and not getattr(request, "presented_key", None)
     )

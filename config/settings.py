@@ -207,6 +207,8 @@ MAX_OPEN_BATCHES = env.int("MAX_OPEN_BATCHES", 1000, validate=_ONE_OR_MORE)
 MAX_OPEN_QUERIES = env.int("MAX_OPEN_QUERIES", 100_000, validate=_ONE_OR_MORE)
 # Sign-ins that one client address starts in a minute.
 MAX_SIGN_INS_PER_MINUTE = env.int("MAX_SIGN_INS_PER_MINUTE", 20, validate=_ONE_OR_MORE)
+# After how many hours without a request a session ends.
+SESSION_IDLE_HOURS = env.int("SESSION_IDLE_HOURS", 24, validate=_ONE_OR_MORE)
 # How long a worker holds a lane without renewing that. After that, another worker takes it.
 LEASE_SECONDS = env.int("LEASE_SECONDS", 20, validate=_ONE_OR_MORE)
 
@@ -267,10 +269,11 @@ _https = BASE_URL.startswith("https:")
 ALLOWED_HOSTS = [urlsplit(BASE_URL).hostname or "", *_other_hosts]
 CSRF_TRUSTED_ORIGINS = [BASE_URL]
 SESSION_COOKIE_SECURE = CSRF_COOKIE_SECURE = SECURE_SSL_REDIRECT = _https
+# A browser takes a cookie with this prefix from this host alone, over https (RFC 6265bis).
+SESSION_COOKIE_NAME, CSRF_COOKIE_NAME = (f"{'__Host-' * _https}{name}" for name in ("sessionid", "csrftoken"))
 SECURE_HSTS_SECONDS = _hsts_seconds if _https else 0
 SECURE_HSTS_INCLUDE_SUBDOMAINS = SECURE_HSTS_PRELOAD = bool(SECURE_HSTS_SECONDS)
-if _is_behind_tls_proxy:
-    SECURE_PROXY_SSL_HEADER = ("HTTP_X_FORWARDED_PROTO", "https")
+SECURE_PROXY_SSL_HEADER = ("HTTP_X_FORWARDED_PROTO", "https") if _is_behind_tls_proxy else None
 
 DATABASES: dict[str, dict[str, Any]]
 if _database_url:
@@ -379,6 +382,7 @@ MIDDLEWARE = [
     "whitenoise.middleware.WhiteNoiseMiddleware",
     "csp.middleware.CSPMiddleware",
     "corsheaders.middleware.CorsMiddleware",
+    "config.unusual_requests.UnusualRequestMiddleware",
     "django.contrib.sessions.middleware.SessionMiddleware",
     "django.middleware.common.CommonMiddleware",
     "django.middleware.csrf.CsrfViewMiddleware",
@@ -437,9 +441,9 @@ DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
 # --- People -----------------------------------------------------------------------------------------------------------
 
 AUTH_USER_MODEL = "accounts.User"
-AUTHENTICATION_BACKENDS = ["django.contrib.auth.backends.ModelBackend"]
 LOGIN_URL = "accounts:sign_in"
 LOGIN_REDIRECT_URL = "explorer:dashboard"
+SESSION_ENGINE = "accounts.idle_sessions"
 SESSION_COOKIE_AGE = 14 * 24 * 3600
 
 # Programs that lack the token get JSON, like every other answer to them.
@@ -451,7 +455,6 @@ CSRF_FAILURE_VIEW = "accounts.sign_in_views.csrf_failure"
 SECURE_REDIRECT_EXEMPT = [r"^(healthz|livez|readyz|metrics)$"]
 # `no-referrer` would break the CSRF check of plain forms in Chromium, which then sends `Origin: null`.
 SECURE_REFERRER_POLICY = "same-origin"
-X_FRAME_OPTIONS = "DENY"
 
 CONTENT_SECURITY_POLICY = {
     "DIRECTIVES": {

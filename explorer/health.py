@@ -23,7 +23,6 @@ from proving.health.findings import Problem
 from proving.health.service_metrics import ServiceMetrics
 from proving.models import WorkerHeartbeat
 from queries import storage
-from queries.api_endpoint import READ
 
 logger = logging.getLogger(__name__)
 router = Router(tags=["Health"])
@@ -46,8 +45,7 @@ class Health(Schema):
     notices: list[str] = Field(description="What the operator must look into, in sentences for the operator.")
 
 
-@router.api_operation(
-    READ,
+@router.get(
     "/healthz",
     operation_id="get_health",
     summary="Health",

@@ -6,14 +6,19 @@ from explorer.lists import batch_list, chains
 from explorer.lists.dashboard import dashboard
 from explorer.lists.home import home
 from explorer.new_batch import views as new_batch_views
+from queries import identifiers
 
 app_name = "explorer"
 
 
 class _OfPage(StringConverter):
-    """An identifier in the path of a batch's page. The same with .json is the API's."""
+    """An identifier in the path of a batch's page, in any case. The same with .json is the API's."""
 
     regex = r"[^/]+(?<!\.json)"
+
+    def to_python(self, value: str) -> str:
+        """Return the identifier as rows have it; other text as it is, for a page that says that it is none."""
+        return identifiers.batch_id(value) or value
 
 
 register_converter(_OfPage, "batch")
@@ -28,12 +33,12 @@ urlpatterns = [
     path("explorer", batch_list.page, name="batches"),
     path("explorer.csv", batch_list.file, name="batches_csv"),
     path("explorer/query/<batch:internal_id>", views.batch, name="batch"),
-    path("explorer/query/<internal_id>/facts.csv", views.facts_csv_file, name="facts_csv"),
-    path("explorer/query/<internal_id>/deliveries", views.deliveries, name="deliveries"),
-    path("explorer/query/<internal_id>/deliveries/<delivery_id>", views.send_again, name="send_again"),
-    path("explorer/query/<internal_id>/<int:number>", views.query, name="query"),
-    path("explorer/query/<internal_id>/<int:number>/read", views.read_now, name="read"),
-    path("explorer/query/<internal_id>/transactions", views.transactions, name="transactions"),
+    path("explorer/query/<batch:internal_id>/facts.csv", views.facts_csv_file, name="facts_csv"),
+    path("explorer/query/<batch:internal_id>/deliveries", views.deliveries, name="deliveries"),
+    path("explorer/query/<batch:internal_id>/deliveries/<delivery_id>", views.send_again, name="send_again"),
+    path("explorer/query/<batch:internal_id>/<int:number>", views.query, name="query"),
+    path("explorer/query/<batch:internal_id>/<int:number>/read", views.read_now, name="read"),
+    path("explorer/query/<batch:internal_id>/transactions", views.transactions, name="transactions"),
     path("livez", health.livez, name="live"),
     path("is-alive", health.is_alive, name="is_alive"),
     path("readyz", health.readyz, name="ready"),

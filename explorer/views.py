@@ -20,11 +20,12 @@ from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_http_methods, require_safe
 from django_htmx.middleware import HtmxDetails
 
+from accounts import read_rate
 from accounts.models import User
-from accounts.signed_in import signed_in
+from accounts.signed_in import signed_in, signed_in_fragment
 from accounts.throttle import client_address
 from config.error_answers import Refused, error_answer, wants_json
-from explorer import missing, read_rate
+from explorer import missing
 from explorer.batch import (
     batch_page,
     delivery_display,
@@ -40,7 +41,7 @@ from explorer.batch.query_paging import Filters, Wanted
 from explorer.batch.read_from_chain import Reading
 from explorer.batch.unsigned_transactions import UnsignedTransactions
 from explorer.formatting import csv_lines
-from queries import webhooks
+from queries import identifiers, webhooks
 from queries.api_endpoint import ApiError
 from queries.models import OPEN_STATUSES, Batch, BatchStatus
 
@@ -91,8 +92,10 @@ def _batch_page(request: HtmxRequest, internal_id: str, wanted: Wanted, *, read:
         if page is None:
             return missing.unknown_batch(request, internal_id, as_json=wants_json(request))
         part = fragment.render(page, reading=read)
+        of_query = [wanted.only] if wanted.only else []
         context = {
             "page": page,
+            "path": reverse(f"explorer:{'query' if of_query else 'batch'}", args=[page.batch.pk, *of_query]),
             "batch": page.batch,
             "title": part.title,
             "fragment": part.of(request),
@@ -126,7 +129,7 @@ def _request(page: BatchPage) -> dict[str, str]:
     return {"submitted": text, "command": submitting(settings.BASE_URL, text)}
 
 
-@signed_in
+@signed_in_fragment("explorer:batch")
 @require_safe
 def deliveries(request: HttpRequest, user: User, internal_id: str) -> HttpResponse:
     """Tell htmx what the webhook of the user's batch was told."""
@@ -138,14 +141,14 @@ def deliveries(request: HttpRequest, user: User, internal_id: str) -> HttpRespon
 
 
 @signed_in
-@require_http_methods(["GET", "HEAD", "POST"])
+@require_http_methods(["GET", "POST"])
 def send_again(request: HttpRequest, user: User, internal_id: str, delivery_id: str) -> HttpResponse:
     """Have a delivery of the user's sent again. A GET leads to the batch's page."""
     back = HttpResponseRedirect(reverse("explorer:batch", args=[internal_id]) + "#deliveries")
     if request.method != "POST":
         return back
     try:
-        if not webhooks.send_again(user.pk, delivery_id):
+        if not webhooks.send_again(user.pk, identifiers.message_id(delivery_id)):
             raise Http404
         messages.success(request, "The delivery is sent again, now.")
     except Refused as refused:
@@ -165,7 +168,7 @@ def facts_csv_file(request: HttpRequest, internal_id: str) -> HttpResponse:
 
 
 @never_cache
-@require_http_methods(["GET", "HEAD", "POST"])
+@require_http_methods(["GET", "POST"])
 def read_now(request: HtmxRequest, internal_id: str, number: int) -> HttpResponse:
     """Read a query's facts from the registry now, with the slots that the page shows.
 
@@ -196,7 +199,7 @@ def read_now(request: HtmxRequest, internal_id: str, number: int) -> HttpRespons
 
 
 @never_cache
-@require_http_methods(["GET", "HEAD", "POST"])
+@require_http_methods(["GET", "POST"])
 def transactions(request: HttpRequest, internal_id: str) -> HttpResponse:
     """Show the transactions that a self-funded batch lacks, as the chains have it now. A GET leads to its page."""
     found = batch_page.find(internal_id)

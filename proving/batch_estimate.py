@@ -11,7 +11,6 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 
-from django.conf import settings
 from django.utils import timezone
 
 from accounts import models
@@ -25,7 +24,7 @@ from proving.block_selection import Inquiry, Requests
 from proving.facts import Fact
 from proving.models import ChainHead
 from proving.source_estimate import BatchPart, Cost, SourceEstimate
-from queries import batch_request, progress, submission
+from queries import progress, submission
 from queries.batch_request import BatchRequest, Selector
 from queries.columns import Rejection, RejectionCode
 from queries.models import Query
@@ -104,7 +103,7 @@ def parsed(key: ApiKey, body_of: Callable[[], bytes]) -> tuple[BatchRequest, byt
     """
     submission.count_request(key.user, ESTIMATES)
     body = body_of()
-    request = batch_request.parse(body, get_chains(), max_queries=settings.MAX_QUERIES_PER_BATCH)
+    request = submission.read(key.user, body, ESTIMATES)
     submission.count_queries(key.user, sum(part.size for part in request.parts()), ESTIMATES)
     return request, body
 

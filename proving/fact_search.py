@@ -9,8 +9,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Literal, NamedTuple, Self
 
-from django.db.models import Case, F, Q, QuerySet, TextField, When
-from django.db.models.functions import Cast, Length
+from django.db.models import Case, F, Q, QuerySet, TextField, Value, When
+from django.db.models.functions import Cast, Length, StrIndex
 from pydantic import BaseModel, Field
 
 from proving import facts
@@ -20,6 +20,8 @@ from queries.columns import AccountField, HeaderField
 from queries.models import Batch, BatchStatus, Block, Query, Step, StepKind
 from queries.query_parameters import Address, Number, Slot
 
+# Of a batch whose facts are the latest, so many queries are read.
+_MOST_OF_BATCH = 1000
 _SLOT, _TIME = "SLOT", "BLOCK_AT_TIMESTAMP"
 PROPERTIES = tuple(sorted({*AccountField.names, *HeaderField.names, _SLOT, _TIME}))
 # A slot as JSON has it, with quotes, a comma and a space.
@@ -88,8 +90,10 @@ def search(filters: FactFilters, start: Place, limit: int) -> tuple[list[FoundFa
 def latest(limit: int) -> list[FoundFact]:
     """Return facts of the batches that were done last, newest first, each once."""
     held = _Held.by(_registries(FactFilters()))
-    done = Batch.objects.filter(status=BatchStatus.DONE, finished_at__isnull=False).order_by("-finished_at")
-    queries = Query.objects.filter(held.condition, batch__in=done.values("pk")[:limit]).select_related("block")
+    # By two statements, and without naming DONE: SQLite would else go through all blocks, and all that are DONE.
+    ended = Batch.objects.filter(finished_at__isnull=False).exclude(status=BatchStatus.REJECTED)
+    done = list(ended.order_by("-finished_at").values_list("pk", flat=True)[:limit])
+    queries = Query.objects.filter(held.condition, batch__in=done, position__lt=_MOST_OF_BATCH).select_related("block")
     found: dict[tuple[int | None, str, Fact], _Found] = {}
     for query in queries.order_by("-batch__finished_at", "position")[:limit]:
         for fact in facts.of(query)[:limit]:
@@ -187,7 +191,8 @@ def _blocks(number: int, held: _Held) -> list[int]:
 def _asking(filters: FactFilters, queries: QuerySet[Query]) -> QuerySet[Query]:
     """Leave those that ask for such a fact at all, so that no page is empty where there are others."""
     if filters.slot:
-        return queries.alias(text=Cast("slots", TextField())).filter(text__contains=filters.slot)
+        # SQLite's LIKE takes four times as long.
+        return queries.alias(at=StrIndex(Cast("slots", TextField()), Value(filters.slot))).filter(at__gt=0)
     match filters.property:
         case None:
             return queries

@@ -393,7 +393,7 @@ def _sample(inquiry: Inquiry, selected: Selected, proofs: _Proofs) -> _Tries | R
             # Young blocks are asked for again when their queries are proven.
             continue
         if isinstance(answer, UnverifiedProof):
-            # As are these: a node that lies is asked again for some minutes.
+            # A node that lies is asked again for some minutes as well.
             waits.append(str(answer))
         elif isinstance(answer, NodeUnavailable):
             raise answer

@@ -137,7 +137,8 @@ def batch_query_status(
     batch = _found(request.auth)  # type: ignore[attr-defined]
     content, etag = batch.answer()
     is_news = not is_known(request, etag) if request.headers.get("If-None-Match") else not batch.is_open
-    if wait and not is_news and _has_waited(batch, wait):
+    is_head = request.META["REQUEST_METHOD"] == "HEAD"  # whose answer has no news but the headers
+    if wait and not is_news and not is_head and _has_waited(batch, wait):
         # The key may have been revoked meanwhile.
         asked_again = _KEY_AND_STATUS(request)
         if asked_again is None:
@@ -187,4 +188,7 @@ def _unauthorized(request: HttpRequest, error: AuthenticationError) -> HttpRespo
 @api.exception_handler(ValidationError)
 def _invalid_parameters(request: HttpRequest, error: ValidationError) -> HttpResponse:
     names = ", ".join(str(detail["loc"][-1]) for detail in error.errors)
-    return error_answer(400, strict_json.INVALID, f"The query parameter {names} is missing or malformed.")
+    # Our own messages say more than pydantic's, and repeat nothing of the request.
+    causes = dict.fromkeys(detail["msg"] for detail in error.errors if detail["type"] == strict_json.INVALID)
+    sentence = f"The query parameter {names} is missing or malformed{': ' if causes else ''}{'; '.join(causes)}."
+    return error_answer(400, strict_json.INVALID, sentence)

@@ -215,8 +215,6 @@ class Api(NinjaAPI):
         used = _used(document["paths"], schemas)
         document["components"]["schemas"] = {name: _tidied(schemas[name]) for name in sorted(used)}
         for path in document["paths"].values():
-            # It goes without saying.
-            path.pop("head", None)
             for operation in path.values():
                 for parameter in operation["parameters"]:
                     _complete(parameter["schema"])
@@ -322,9 +320,6 @@ def errors(*statuses: int) -> Mapping[Any, type[Error]]:
     """Return the error answers of an endpoint, for its `response`."""
     return dict.fromkeys(statuses, Error)
 
-
-READ = ["GET", "HEAD"]
-"""The methods of an endpoint whose headers alone are asked for too."""
 
 ETAG: Mapping[str, Any] = {"ETag": {"description": "For If-None-Match.", "schema": {"type": "string"}}}
 

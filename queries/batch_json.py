@@ -4,7 +4,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from django.db.models import Count
+from django.db.models import Count, OuterRef, Subquery
 from ninja import Schema
 from pydantic import Field, TypeAdapter
 
@@ -68,8 +68,28 @@ class Counts:
     completed: int
 
 
+_ENDS = (("position", "source_chain_id"), ("-position", "source_chain_id"), ("-position", "position"))
+
+
 def count(batches: Collection[str]) -> dict[str, Counts]:
-    """Count the queries of each batch, in one statement."""
+    """Count the queries of each batch, in one statement, or in two where one has several source chains."""
+    queries = Query.objects.filter(batch=OuterRef("pk"))
+    ends = [Subquery(queries.order_by(order).values(column)[:1]) for order, column in _ENDS]
+    still_open = queries.filter(step__isnull=False).order_by().values("batch").annotate(n=Count("pk")).values("n")
+    rows = Batch.objects.filter(pk__in=batches).values_list("pk", *ends, Subquery(still_open))
+    found = dict.fromkeys(batches, Counts((), 0, 0))
+    several = []
+    for pk, first_chain, last_chain, last_position, open_ones in rows:
+        # A request names each source chain once, so the queries of one follow each other.
+        if first_chain == last_chain is not None:
+            found[pk] = Counts((last_chain,), last_position + 1, last_position + 1 - (open_ones or 0))
+        elif last_chain is not None:
+            several.append(pk)
+    return found | _by_chain(several) if several else found
+
+
+def _by_chain(batches: Collection[str]) -> dict[str, Counts]:
+    """Count the queries of batches with several source chains, each of which is read."""
     found: dict[str, list[tuple[int, int, int]]] = {pk: [] for pk in batches}
     by_chain = Query.objects.filter(batch__in=batches).values_list("batch", "source_chain_id")
     counted = by_chain.annotate(Count("pk"), Count("step")).order_by("source_chain_id")

@@ -6,7 +6,7 @@ Source: docs/specification.md, "Batch query".
 import logging
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import chain, islice, takewhile
 from typing import Annotated, Any, Literal
@@ -417,10 +417,12 @@ def too_many(count: int, most: int) -> Fault:
     return Fault("/data", f"{count} accounts, slots and headers are too many; a batch may name {most}.")
 
 
-def parse(body: bytes, chains: Chains, *, max_queries: int) -> BatchRequest:
-    """Return the request in `body`, with its names resolved.
+def parse(
+    body: bytes, chains: Chains, *, max_queries: int, count_letters: Callable[[int], None] = lambda _: None
+) -> BatchRequest:
+    """Return the request in `body`, with its names resolved. `count_letters` gets the number of their letters before.
 
-    Raises `InvalidRequest` with every fault, and what `resolve_names` raises.
+    Raises `InvalidRequest` with every fault, and what `count_letters` and `resolve_names` raise.
     """
     try:
         document = strict_json.parse(body, max_keys=_KEYS_PER_QUERY * max_queries + _OTHER_KEYS)
@@ -440,6 +442,8 @@ def parse(body: bytes, chains: Chains, *, max_queries: int) -> BatchRequest:
     if sum(not letter.isascii() for name in names for letter in name) > _MOST_LETTERS_BEYOND_ASCII:
         sentence = f"The names have more than {_MOST_LETTERS_BEYOND_ASCII} letters beyond ASCII, which take long."
         raise InvalidRequest([Fault("/data", sentence)])
+    if names:
+        count_letters(sum(map(len, names)))
     accounts = resolve_names(names, chains)
     repeated = [Fault("", f"The key {_shown(key)} appears twice in one object.") for key in document.duplicate_keys]
     repeated += _named_twice(document.value, accounts)

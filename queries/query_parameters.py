@@ -5,6 +5,7 @@ because the garbage collector can't see into pydantic's errors.
 """
 
 import re
+from contextlib import suppress
 from datetime import UTC, datetime
 from typing import Annotated
 
@@ -12,11 +13,15 @@ from ninja.params import functions
 from pydantic import AfterValidator, AwareDatetime, BeforeValidator, Field
 
 from chains.encoding import checksummed
+from queries import identifiers
 from queries.batch_request import DECIMAL, SLOT
+from queries.identifiers import ULID
 from queries.strict_json import invalid
 
 # What a database takes.
 _MOST = (1 << 63) - 1
+_TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d(:\d\d([.,]\d{1,9})?)?(Z|[+-]\d\d(:?\d\d)?)", re.ASCII)
+_OFFSET_AFTER_SPACE = re.compile(r" (?=[\d:]+$)", re.ASCII)
 
 
 def _number(value: object) -> int:
@@ -31,6 +36,16 @@ def _address(value: str) -> str:
     if address is None:
         raise invalid("not the right EIP-55 checksum")
     return address
+
+
+def _time(value: object) -> datetime:
+    text = value.upper() if isinstance(value, str) else ""
+    if _TIME.fullmatch(re.sub(_OFFSET_AFTER_SPACE, "+", text)) and not _TIME.fullmatch(text):
+        raise invalid("its + has arrived as a space, so write + as %2B in a query string")
+    with suppress(ValueError):  # such as the month 13
+        if _TIME.fullmatch(text):
+            return datetime.fromisoformat(text)
+    raise invalid("not a time in ISO 8601 with its offset from UTC, such as 2026-01-31T12:00:00Z")
 
 
 def _in_utc(value: datetime) -> datetime:
@@ -51,10 +66,11 @@ Address = Annotated[str, Field(pattern="^0x[0-9a-fA-F]{40}$"), AfterValidator(_a
 Slot = Annotated[str, Field(pattern=SLOT), AfterValidator(lambda digits: f"0x{digits.removeprefix('0x').lower():0>64}")]
 """0x and 64 hexadecimal digits, from fewer, with or without 0x."""
 
-Time = Annotated[AwareDatetime, AfterValidator(_in_utc)]
-"""ISO 8601 with an offset from UTC."""
+Time = Annotated[AwareDatetime, BeforeValidator(_time, json_schema_input_type=AwareDatetime), AfterValidator(_in_utc)]
+"""ISO 8601, in its extended form, with an offset from UTC."""
 
-Ulid = Annotated[str, Field(pattern=r"^[0-9A-HJKMNP-TV-Z]{26}$")]
+Ulid = Annotated[str, Field(pattern=f"^{ULID}$"), AfterValidator(identifiers.batch_id)]
+"""The identifier of a batch as rows have it, from any case."""
 
 LIMIT = functions.Query(50, ge=1, le=100, description="The most that one answer lists.")
 CURSOR = "The `next` of the answer before. Without it, the first page."

@@ -12,6 +12,7 @@ from django.utils import timezone
 
 from accounts import keys
 from database.statements import CompiledQuery, Given
+from queries import identifiers
 from queries.models import OPEN_STATUSES, Batch, BatchStatus, Query, Sender
 
 # Seconds between two requests, by the age of the batch.
@@ -134,9 +135,7 @@ def read(key_hash: str, batch_id: str) -> Asked | None:
 
     `key_hash` is `keys.digest` of the key.
     """
-    # Some texts are none that a database can be asked for.
-    asked = batch_id if batch_id.isalnum() else ""
-    found = keys.authenticate_and_read(_ASKED, key_hash, batch=asked)
+    found = keys.authenticate_and_read(_ASKED, key_hash, batch=identifiers.batch_id(batch_id))
     if found is None:
         return None
     key, batch = found

@@ -197,7 +197,7 @@ def submit(key: ApiKey, named_by: str | None, body_of: Callable[[], bytes]) -> S
     try:
         with _counting(key.user):
             body = body_of()
-            parsed = batch_request.parse(body, get_chains(), max_queries=settings.MAX_QUERIES_PER_BATCH)
+            parsed = read(key.user, body)
             batch = store(parsed, body, key, named)
     except AlreadyStored as already:
         return _replayed(key.user, already.earlier, body_of)
@@ -448,6 +448,21 @@ def count_queries(user: User, queries: int, rate: Rate = SUBMISSIONS) -> None:
             "parts."
         )
     _refuse_for(user, throttle.take(rate.queries, user.pk, most, queries), rate)
+
+
+def read(user: User, body: bytes, rate: Rate = SUBMISSIONS) -> BatchRequest:
+    """Return the request in `body`. Each letter of its names counts as a query, because it takes about as long.
+
+    A name may be longer than the user has queries in a minute: it then takes all of them. Raises what
+    `batch_request.parse` raises, and `Refused`: too_many_requests.
+    """
+
+    def count_letters(letters: int) -> None:
+        most = _queries(user)
+        _refuse_for(user, throttle.take(rate.queries, user.pk, most, min(letters, most)), rate)
+
+    most = settings.MAX_QUERIES_PER_BATCH
+    return batch_request.parse(body, get_chains(), max_queries=most, count_letters=count_letters)
 
 
 def _batches(user: User) -> int:

@@ -8,10 +8,12 @@ from typing import TypeVar
 
 import pytest
 from django.contrib.admin.models import LogEntry
-from django.db import connections
+from django.db import connection, connections
+from django.db.models import Model
 from django.test import Client
 
 from accounts.models import User
+from campaigns.rows import multiply
 from queries.models import Batch, BatchStatus
 from tests.service import waiting
 
@@ -24,6 +26,15 @@ def client_of(address: str) -> Client:
     client = Client()
     client.force_login(User.objects.for_address(address))
     return client
+
+
+def copies(row: Model, count: int, **changed: str) -> None:
+    """Store copies of a row that is stored, as `campaigns.rows.multiply` does."""
+    meta = row._meta
+    assert meta.pk
+    columns = ",".join(field.column for field in meta.local_fields if field.column)
+    with connection.cursor() as cursor:
+        multiply(cursor.execute, meta.db_table, columns, f"\"{meta.pk.column}\" = '{row.pk}'", count, **changed)
 
 
 def until(

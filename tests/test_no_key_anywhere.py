@@ -142,7 +142,7 @@ def test_no_page_holds_a_key_that_was_pasted_for_an_identifier(key, route, caplo
     answer = client_of(key.user).get(path)
     # A form's address, asked for as a page, leads to the page that holds the form. The API wants a key, or a POST.
     api = 405 if route.endswith("/cancel") else 401
-    page = 302 if route.endswith(("/read", "/<delivery_id>")) else 404
+    page = 302 if route.endswith(("/read", "/deliveries", "/<delivery_id>")) else 404
     assert answer.status_code == (api if route.startswith("batch-queries/") else page)
     assert secret not in all_of(answer)
     assert secret not in caplog.text

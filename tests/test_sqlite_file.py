@@ -1,6 +1,7 @@
 """SQLite's file is the one that is there, and only `migrate` makes one."""
 
 import json
+import os
 import sqlite3
 from contextlib import closing
 from pathlib import Path
@@ -58,10 +59,16 @@ def test_a_file_that_is_gone_is_an_outage_and_what_was_stored_is_there_when_it_i
     assert ApiKey.objects.count() == 1
 
 
-def test_migrate_makes_a_file(file, tmp_path, monkeypatch):
-    call_command("migrate", verbosity=0)
+def test_migrate_makes_a_file_that_its_owner_alone_can_read(file, tmp_path, monkeypatch):
+    umask = os.umask(0)
+    try:
+        call_command("migrate", verbosity=0)
+    finally:
+        os.umask(umask)
     assert not Batch.objects.exists()
     assert file.stat().st_size
+    files = {path.name: oct(path.stat().st_mode & 0o777) for path in tmp_path.glob("db.*")}
+    assert files == dict.fromkeys(("db.sqlite3", "db.sqlite3-shm", "db.sqlite3-wal"), "0o600")
     monkeypatch.setitem(connection.settings_dict, "NAME", str(tmp_path / "none" / "db.sqlite3"))
     connection.close()
     with pytest.raises(CommandError, match=r"none/db\.sqlite3 can't be made: No such file or directory"):

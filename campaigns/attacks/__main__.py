@@ -9,7 +9,7 @@ import sys
 from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 
-from campaigns.attacks import money, nodes, requests, starvation, storage, threads
+from campaigns.attacks import lists, money, nodes, requests, starvation, storage, threads
 from campaigns.attacks.table import Seen, run_all
 
 Attack = Callable[[int], Iterator[Seen]]
@@ -21,6 +21,7 @@ def attacks(count: int, orders: int) -> Mapping[str, Attack]:
     `count` is that of requests, `orders` that of sequences.
     """
     return {
+        "lists": lists.run,
         "money": money.run,
         "nodes": nodes.run,
         "requests": lambda seed: requests.run(seed, count),

@@ -18,10 +18,10 @@ from dev.devnet.devchain import ACCOUNTS, DevChain
 from tests.chains.lying_node import ask, lying_node
 
 _ATTACKERS, _SECONDS = 16, 20
-# As many users have together: the rate of one ends no attack.
+# Each user has a rate, so the attack comes from several users.
 _REQUESTS, _QUERIES = "100000", "10000000"
 _PAUSE = 0.2  # seconds between two requests of an attacker
-# Of a public node's answer, and of the times in an estimate.
+# Seconds of a public node's answer; times in one estimate.
 _NODE_SECONDS, _TIMES = 0.05, 300
 # Within which half of another user's pages come, and within which an estimate ends that waits for nodes.
 _MEDIAN_SECONDS, _ESTIMATE_SECONDS = 0.5, 15

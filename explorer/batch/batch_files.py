@@ -13,13 +13,14 @@ from ninja import Router
 from ninja.decorators import decorate_view
 from pydantic import BaseModel, WithJsonSchema
 
+from accounts import read_rate
 from api import batches
 from api.batches import FROM_NUMBER, BatchDetail
-from explorer import missing, read_rate
+from explorer import missing
 from explorer.batch import submitted_request
 from explorer.bundles import writing
 from explorer.bundles.bundle_schemas import ProofBundle
-from queries.api_endpoint import CONDITIONAL, READ, ApiError, errors
+from queries.api_endpoint import CONDITIONAL, ApiError, errors
 from queries.batch_request import BatchRequest
 from queries.models import Batch, Query
 from queries.query_parameters import LIMIT
@@ -46,8 +47,7 @@ def _file(
             except ApiError as error:
                 return missing.not_here(request, internalId, error, as_json=missing.prefers_json(request))
 
-        return router.api_operation(
-            READ,
+        return router.get(
             f"/explorer/query/{{internalId}}{path}",
             operation_id=view.__name__,
             summary=summary,

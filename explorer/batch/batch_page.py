@@ -28,7 +28,7 @@ from proving.batch_waits import Actor, Counts, ShownWait
 from proving.health.attester_checks import SIGNED
 from proving.models import WATCHED_STATES, AttesterWatch, FactsRegistry, Signer, Stop, TransactionState, WorkerHeartbeat
 from proving.registry import deployments
-from queries import query_rows
+from queries import identifiers, query_rows
 from queries.columns import RejectionCode
 from queries.models import HEADER_STEPS, Batch, BatchStatus, Query, StepKind
 
@@ -192,10 +192,7 @@ class BatchPage:
 
 def find(internal_id: str) -> Batch | None:
     """Return the batch of this id, without the request that it was made from."""
-    # An identifier consists of letters and digits. Some other texts are none that a database can be asked for.
-    if not internal_id.isalnum():
-        return None
-    return Batch.objects.defer("request").filter(pk=internal_id).first()
+    return Batch.objects.defer("request").filter(pk=identifiers.batch_id(internal_id)).first()
 
 
 def read(internal_id: str, wanted: Wanted) -> BatchPage | None:

@@ -22,18 +22,19 @@ from django.utils import timezone
 from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_safe
 
+from accounts import read_rate
 from accounts.models import User
 from accounts.throttle import client_address
 from config.chain_names import chain_name
 from config.configured_chains import get_chains
 from config.json_objects import iso
-from explorer import read_rate
 from explorer.formatting import csv_lines
 from explorer.lists import batch_rows, fact_list, first_query, searched_account
 from explorer.lists.batch_rows import BatchRow
 from explorer.lists.searched_account import HASH, NUMBER, SearchedAccount
 from proving.fact_search import START, Place, search
 from proving.models import SignedTransaction, Transaction
+from queries import identifiers
 from queries.models import Batch, BatchStatus, Block, Query
 
 PAGE_SIZE = 25
@@ -45,7 +46,6 @@ _COLUMNS = (
     *("internal_id", "status", "asked", "source_chain_ids", "destination_chain_id", "cost_wei", "submitted", "ended"),
     "rejection_code",
 )
-_ID = re.compile(r"[0-9A-HJKMNP-TV-Z]{26}", re.IGNORECASE | re.ASCII)
 _STATUS = re.compile("|".join(BatchStatus.values))
 
 
@@ -63,8 +63,12 @@ class Filters:
     @classmethod
     def of(cls, query: QueryDict) -> Self:
         """Read the filters. A malformed one is none."""
-        forms = {"status": _STATUS, "chain": NUMBER, "before": _ID, "after": _ID}
+        forms = {
+            "status": _STATUS,
+            "chain": NUMBER,
+        }
         given = {name: query.get(name, "") for name, form in forms.items() if form.fullmatch(query.get(name, ""))}
+        given |= {name: identifiers.batch_id(query.get(name, "")) for name in ("before", "after")}
         search = query.get("q", "").strip().replace("\0", "")[:100]
         return cls(everybody=query.get("of") == "everybody", search=search, **given)
 
@@ -91,7 +95,7 @@ def newest(user: User | None, most: int) -> list[BatchRow]:
 def page(request: HttpRequest) -> HttpResponse:
     """List the user's batches, or everybody's if `PUBLIC_BATCH_LIST` allows it. An identifier leads to its batch."""
     filters = Filters.of(request.GET)
-    wanted = filters.search.upper() if _ID.fullmatch(filters.search) else ""
+    wanted = identifiers.batch_id(filters.search)
     if wanted and Batch.objects.filter(pk=wanted).exists():
         return HttpResponseRedirect(reverse("explorer:batch", args=[wanted]))
     user = request.user if isinstance(request.user, User) else None
@@ -136,7 +140,7 @@ def file(request: HttpRequest) -> HttpResponse:
     batches, _ = _found(filters, user, searched_account.read(filters.search, client_address(request)))
     if filters.before:
         batches = batches.filter(pk__lt=filters.before)
-    rows = batch_rows.read(list(batches.order_by("-pk")[: MOST_IN_FILE + 1]))
+    rows = batch_rows.read(_first(batches, "-pk", MOST_IN_FILE + 1))
     following = ""
     if len(rows) > MOST_IN_FILE:
         rows = rows[:MOST_IN_FILE]
@@ -166,17 +170,23 @@ def _is_everybodys(user: User | None, filters: Filters) -> bool:
 def _page(batches: "QuerySet[Batch]", filters: Filters) -> tuple[Sequence[Batch], bool, bool]:
     """Return the rows to show, newest first, and whether there are newer and older ones."""
     if filters.after:
-        found = list(batches.filter(pk__gt=filters.after).order_by("pk")[: PAGE_SIZE + 1])
+        found = _first(batches.filter(pk__gt=filters.after), "pk", PAGE_SIZE + 1)
         return found[:PAGE_SIZE][::-1], len(found) > PAGE_SIZE, True
     if filters.before:
         batches = batches.filter(pk__lt=filters.before)
-    found = list(batches.order_by("-pk")[: PAGE_SIZE + 1])
+    found = _first(batches, "-pk", PAGE_SIZE + 1)
     return found[:PAGE_SIZE], bool(filters.before), len(found) > PAGE_SIZE
+
+
+def _first(batches: "QuerySet[Batch]", order: str, most: int) -> list[Batch]:
+    """Return the first batches in this order. Databases sort identifiers alone faster than whole rows."""
+    chosen = batches.order_by(order).values("pk")[:most]
+    return list(Batch.objects.filter(pk__in=chosen).defer("request").order_by(order))
 
 
 def _found(filters: Filters, user: User | None, account: SearchedAccount | None) -> tuple["QuerySet[Batch]", str]:
     """Return the batches, and what was searched for, in words; none and an empty text if nothing can match it."""
-    batches = Batch.objects.defer("request")
+    batches = Batch.objects.all()
     if user and not _is_everybodys(user, filters):
         batches = batches.filter(user=user)
     if filters.status:
@@ -186,11 +196,12 @@ def _found(filters: Filters, user: User | None, account: SearchedAccount | None)
     text = filters.search
     if not text:
         return batches, ""
-    if _ID.fullmatch(text):
-        return batches.filter(pk=text.upper()), "the identifier"
+    if identifier := identifiers.batch_id(text):
+        return batches.filter(pk=identifier), "the identifier"
     if NUMBER.fullmatch(text):
-        blocks = Block.objects.filter(number=int(text)).values("pk")
-        return batches.filter(pk__in=Query.objects.filter(block__in=blocks).values("batch")), "the block number"
+        # By their ids PostgreSQL knows how many queries are about them.
+        numbered = list(Block.objects.filter(number=int(text)).values_list("pk", flat=True))
+        return batches.filter(pk__in=Query.objects.filter(block__in=numbered).values("batch")), "the block number"
     if HASH.fullmatch(text):
         sent = SignedTransaction.objects.filter(hash=text.lower()).values("transaction")
         by_transaction = Transaction.queries.through.objects.filter(transaction__in=sent).values("query__batch")

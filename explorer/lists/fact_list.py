@@ -17,12 +17,12 @@ from django.views.decorators.csrf import csrf_exempt
 from django.views.decorators.http import require_safe
 from pydantic import ValidationError
 
+from accounts import read_rate
 from accounts.throttle import client_address
 from chains.encoding import fault, hex_data
 from config.chain_names import ChainName, chain_name
 from config.configured_chains import get_chains
 from config.error_answers import is_page
-from explorer import read_rate
 from explorer.batch import code_snippets, fact_display
 from explorer.batch.fact_display import Value
 from explorer.formatting import csv_lines
@@ -144,6 +144,8 @@ def _page(request: HttpRequest, search: FactSearch) -> HttpResponse:
     cursor, chains = _cursor(request), get_chains()
     found: list[FoundFact] = []
     following: Place | None = None
+    if search.filters and search.filters.slot and (refusal := read_rate.refusal(request)):
+        return refusal
     if search.filters:
         found, following = fact_search.search(search.filters, Place.of(cursor), PAGE_SIZE)
     elif settings.PUBLIC_BATCH_LIST and not search.typed:

@@ -3,9 +3,9 @@
 import re
 from dataclasses import dataclass
 
+from accounts import read_rate
 from chains.encoding import checksummed
 from config.configured_chains import get_chains
-from explorer import read_rate
 from queries import batch_request
 from queries.batch_request import Account, NoAccount
 

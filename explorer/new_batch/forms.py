@@ -15,13 +15,15 @@ from django.conf import settings
 from django.core.exceptions import NON_FIELD_ERRORS
 from django.http import QueryDict
 
+from accounts.models import User
 from chains.chains_file import Chain
 from config.configured_chains import get_chains
 from explorer.new_batch.storage_slots import KEYS
-from queries import batch_request
+from queries import submission
 from queries.api_endpoint import ApiError
 from queries.batch_request import ADDRESS_FAULT, AUTO, BatchRequest, Fault, InvalidRequest, pointer, too_many
 from queries.columns import AccountField, HeaderField
+from queries.submission import ESTIMATES
 
 MAX_ROWS = 50
 """A row holds any number of accounts."""
@@ -238,15 +240,17 @@ class FormFault(NamedTuple):
 
 
 class NewBatchForm:
-    """A batch with its rows: as they were posted, or as `batch` and `rows` say."""
+    """A batch with its rows: as `user` has posted them, or as `batch` and `rows` say."""
 
     def __init__(
         self,
         data: QueryDict | None = None,
+        user: User | None = None,
         *,
         batch: Mapping[str, Any] | None = None,
         rows: Sequence[Mapping[str, Any]] = (),
     ) -> None:
+        self.user = user
         self.batch = BatchForm(data, initial=batch, label_suffix="")
         self.rows = _Rows(
             None if data is None else _counted(data),
@@ -289,9 +293,13 @@ class NewBatchForm:
         return False
 
     def parse(self) -> BatchRequest:
-        """Return the request as the API reads it. Raises `InvalidRequest`; its faults stand at their fields then."""
+        """Return the request as the API reads it, counted among estimates. Raises `Refused`: too_many_requests.
+
+        Raises `InvalidRequest`; its faults stand at their fields then.
+        """
+        assert self.user is not None
         try:
-            return batch_request.parse(self.body, get_chains(), max_queries=settings.MAX_QUERIES_PER_BATCH)
+            return submission.read(self.user, self.body, ESTIMATES)
         except InvalidRequest as invalid:
             self.add_faults(invalid)
             raise

@@ -20,6 +20,7 @@ from django.views.decorators.cache import never_cache
 from django.views.decorators.csrf import csrf_exempt
 from django.views.decorators.http import require_http_methods
 
+from accounts.form_input import HIDDEN_ORIGIN, hides_origin
 from accounts.models import User, may_sign_in
 from accounts.signed_in import signed_in
 from config.chain_names import chain_name
@@ -29,7 +30,7 @@ from explorer.formatting.amounts import whole_units
 from explorer.formatting.sentences import in_words
 from explorer.new_batch import csv_rows, estimate_panel, storage_slots
 from explorer.new_batch.forms import MAX_ROWS, BatchForm, NewBatchForm, typed
-from queries import submission
+from queries import identifiers, submission
 from queries.api_endpoint import ApiError, status_of
 from queries.batch_request import InvalidRequest
 from queries.models import Batch, BatchStatus
@@ -41,7 +42,7 @@ _MOST_SHOWN_CHARACTERS = 20_000
 
 @never_cache
 @csrf_exempt  # `_check` does it. The page of Django's own check would lose what was typed.
-@require_http_methods(["GET", "HEAD", "POST"])
+@require_http_methods(["GET", "POST"])
 def new_batch(request: HttpRequest) -> HttpResponse:
     """Show the form, and do what its buttons say. `from` is a batch of the user's that it is filled in from."""
     if request.method != "POST":
@@ -51,7 +52,7 @@ def new_batch(request: HttpRequest) -> HttpResponse:
     try:
         user = _check(request)
         _count(user, button)
-        form = NewBatchForm(request.POST)
+        form = NewBatchForm(request.POST, user)
     except Refused as refused:
         return _kept(request, refused)
     is_of_row = number in map(str, range(len(form.rows.forms)))
@@ -65,7 +66,7 @@ def new_batch(request: HttpRequest) -> HttpResponse:
 
 @never_cache
 @csrf_exempt
-@require_http_methods(["GET", "HEAD", "POST"])
+@require_http_methods(["GET", "POST"])
 def estimate(request: HttpRequest) -> HttpResponse:
     """Tell htmx what the form as it stands would cost. A GET leads to the form."""
     if request.method != "POST":
@@ -73,7 +74,7 @@ def estimate(request: HttpRequest) -> HttpResponse:
     try:
         user = _check(request)
         _count(user, "estimate")
-        form = NewBatchForm(request.POST)
+        form = NewBatchForm(request.POST, user)
         context = {"form": form, **estimate_panel.context(user, form), **_beside(form)}
     except Refused as refused:
         context = {"not_estimated": refused.sentence, "is_refusal_alone": True}
@@ -87,7 +88,7 @@ def _check(request: HttpRequest) -> User:
         raise ApiError(401, "not_signed_in", "You are signed out. Sign in in another tab, then go on here.")
     if CsrfViewMiddleware(_no_answer).process_view(request, _no_answer, (), {}):
         sentence = "This form is of an earlier session, or of another site. Go on, look through it, then submit it."
-        raise ApiError(403, "csrf_failed", sentence)
+        raise ApiError(403, "csrf_failed", HIDDEN_ORIGIN if hides_origin(request) else sentence)
     # As with each request that has a key: the operator may have taken the address off the list.
     if not may_sign_in(user.address):
         raise ApiError(403, "address_not_allowed", "Your address may not use this service any more.")
@@ -187,7 +188,7 @@ def _first(request: HttpRequest, user: User) -> HttpResponse:
     blank = NewBatchForm(batch=batch, rows=[row])
     if not (internal_id := request.GET.get("from", "")):
         return _answer(request, blank)
-    earlier = Batch.objects.filter(pk=internal_id, user=user).first() if internal_id.isalnum() else None
+    earlier = Batch.objects.filter(pk=identifiers.batch_id(internal_id), user=user).first()
     if earlier is None:
         return _answer(request, blank, said=f"You have no batch {internal_id}.")
     document = json.loads(earlier.request)

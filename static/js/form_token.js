@@ -4,7 +4,9 @@ document.addEventListener("submit", renew, true);
 
 /** @param {Event} event */
 function renew(event) {
-  const token = document.cookie.match(/(?:^|; )csrftoken=([^;]+)/)?.[1];
+  // Over https the name keeps other hosts of the same domain from setting it.
+  const name = location.protocol === "https:" ? "__Host-csrftoken" : "csrftoken";
+  const token = document.cookie.match(`(?:^|; )${name}=([^;]+)`)?.[1];
   if (!token) return;
   for (const field of document.querySelectorAll("input[name=csrfmiddlewaretoken]")) field.value = token;
   const sent = event instanceof CustomEvent && event.detail.parameters;

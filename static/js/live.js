@@ -20,7 +20,8 @@ document.addEventListener("htmx:afterRequest", (event) => {
   if (elt.id === "batch") return;
   // Who has gone on meanwhile stays there.
   if (asked instanceof HTMLElement && [null, document.body].includes(document.activeElement)) asked.focus();
-  if (successful) return;
+  // Who must sign in first is on the way there.
+  if (successful || xhr.getResponseHeader("HX-Redirect")) return;
   const problem = Object.assign(document.createElement("p"), { className: "problem", textContent: whyNot(xhr) });
   target.replaceChildren(problem);
 });

@@ -2,7 +2,8 @@
 // page. Whatever fails is said in a sentence.
 
 import {
-  Failure, accountOf, ask as askWallet, findWallets, offer as showChoices, post as postWith, tell as show, walletButton,
+  Failure, accountOf, ask as askWallet, findWallets, offer as showChoices, post as postWith, tell as show, until,
+  walletButton,
 } from "./wallets.js";
 
 /** @typedef {import("./wallets.js").Wallet} Wallet */
@@ -15,7 +16,7 @@ const form = /** @type {HTMLFormElement} */ (document.getElementById("manual"));
 const chains = [...form.elements.chainId.options].map((option) => ({ id: BigInt(option.value), label: option.text }));
 const words = { instead: "sign by hand" };
 
-/** The sign-in under way; another object, or null, once it was cancelled. */
+/** The sign-in under way; another one, or null, once it was cancelled. @type {AbortController | null} */
 let current = null;
 
 // --- Finding wallets -------------------------------------------------------------------------------------------------
@@ -43,20 +44,18 @@ function addWallet(wallet) {
  * @param {HTMLButtonElement} button
  */
 async function run(wallet, button) {
-  const attempt = {};
+  const attempt = new AbortController();
   current = attempt;
-  const say = (...sentences) => current === attempt && tell(sentences);
   setBusy(true);
   offer([["Cancel", () => end(button, ["Cancelled. Nothing was signed in."])]]);
   const notices = [];
   try {
-    const next = await signIn(wallet, say, notices);
-    if (current !== attempt) return;
+    const next = await signIn(wallet, attempt.signal, notices);
     tell(["Signed in. Opening the next page …"]);
     offer([]);
     location.assign(next);
   } catch (error) {
-    if (current !== attempt) return;
+    if (attempt.signal.aborted) return;
     const expected = error instanceof Failure;
     if (!expected) console.warn(error);
     const sentence = expected ? error.message : `${wallet.name} answered something unexpected. Try again, or sign by hand.`;
@@ -68,13 +67,15 @@ async function run(wallet, button) {
 }
 
 /**
+ * Goes on only while it isn't cancelled: whatever the wallet answers after that signs nobody in.
+ * @param {AbortSignal} signal ends it
  * @param {string[]} notices gets a sentence if the wallet's chain is none of this service's
  * @returns {Promise<string>} the path that comes next
  */
-async function signIn(wallet, say, notices) {
-  say(`Waiting for ${wallet.name}. Open it and choose an account.`);
-  const address = await accountOf(wallet, words);
-  const walletChain = BigInt(await ask(wallet, "eth_chainId"));
+async function signIn(wallet, signal, notices) {
+  tell([`Waiting for ${wallet.name}. Open it and choose an account.`]);
+  const address = await until(signal, accountOf(wallet, words));
+  const walletChain = BigInt(await until(signal, ask(wallet, "eth_chainId")));
   const chain = chains.find(({ id }) => id === walletChain) ?? chains[0];
   if (chain.id !== walletChain) {
     notices.push(
@@ -83,16 +84,19 @@ async function signIn(wallet, say, notices) {
     );
   }
 
-  const { message } = await post(form.action, { address, chainId: chain.id.toString() });
-  say(`Sign the message in ${wallet.name}.`, ...notices);
-  const signature = await ask(wallet, "personal_sign", [hex(message), address]);
-  say("Checking the signature …", ...notices);
-  const { next } = await post(form.dataset.verify, { message, signature, next: form.elements.next.value });
+  const { message } = await until(signal, post(form.action, { address, chainId: chain.id.toString() }, signal));
+  tell([`Sign the message in ${wallet.name}.`, ...notices]);
+  const signature = await until(signal, ask(wallet, "personal_sign", [hex(message), address]));
+  tell(["Checking the signature …", ...notices]);
+  // The service may have begun the session already: what can't be taken back isn't offered.
+  offer([]);
+  const signed = { message, signature, next: form.elements.next.value };
+  const { next } = await until(signal, post(form.dataset.verify, signed, signal));
   return next;
 }
 
 async function switchChain(wallet, button, id) {
-  const attempt = {};
+  const attempt = new AbortController();
   current = attempt;
   setBusy(true);
   offer([["Cancel", () => end(button, ["Cancelled."])]]);
@@ -114,10 +118,10 @@ function ask(wallet, method, params = []) {
   return askWallet(wallet, method, params, { ...words, ...declined, noChain });
 }
 
-/** Posts JSON to this service. */
-async function post(path, body) {
+/** Posts JSON to this service. @param {string} path @param {object} body @param {AbortSignal} signal */
+async function post(path, body, signal) {
   try {
-    return await postWith(path, form, body);
+    return await postWith(path, form, body, signal);
   } catch (error) {
     if (["unknown_nonce", "expired"].includes(error.code)) {
       throw new Failure("The message has expired. Try again: you get a new one.");
@@ -135,6 +139,7 @@ function hex(text) {
 
 /** @param {HTMLButtonElement} button the one that began, which gets the focus back */
 function end(button, sentences, failed = false) {
+  current?.abort();
   current = null;
   offer([]);
   setBusy(false);

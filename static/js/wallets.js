@@ -25,25 +25,36 @@ export class Failure extends Error {
   }
 }
 
+/** The wallets that have announced themselves since the page was opened, by their uuid. @type {Map<string, Wallet>} */
+const announced = new Map();
+const late = new EventTarget();
+window.addEventListener("eip6963:announceProvider", (event) => {
+  const { info, provider } = event.detail ?? {};
+  if (!info || !provider || announced.has(info.uuid)) return;
+  const name = [...String(info.name || "Wallet")].slice(0, NAME_CHARS).join("");
+  const wallet = { name, icon: String(info.icon || ""), provider };
+  announced.set(info.uuid, wallet);
+  late.dispatchEvent(new CustomEvent("wallet", { detail: wallet }));
+});
+
 /**
  * Tells of each wallet once, also of those that come late. Resolves when those had time that are there.
  * @param {(wallet: Wallet) => void} found
  * @param {AbortSignal} [signal] ends it
  */
 export async function findWallets(found, signal) {
-  const known = new Set();
-  window.addEventListener("eip6963:announceProvider", (event) => {
-    const { info, provider } = event.detail ?? {};
-    if (!info || !provider || known.has(info.uuid)) return;
-    known.add(info.uuid);
-    found({ name: [...String(info.name || "Wallet")].slice(0, NAME_CHARS).join(""), icon: String(info.icon || ""), provider });
-  }, { signal });
+  for (const wallet of announced.values()) found(wallet);
+  late.addEventListener("wallet", (event) => found(event.detail), { signal });
   window.dispatchEvent(new Event("eip6963:requestProvider"));
   await new Promise((resolve) => setTimeout(resolve, DISCOVERY_MS));
-  if (known.size === 0 && window.ethereum) {
-    known.add("window.ethereum");
-    found({ name: "Browser wallet", icon: "", provider: window.ethereum });
-  }
+  // A wallet without EIP-6963 stands there alone. Another one's announcement doesn't make up for it.
+  const addUnannounced = () => {
+    const provider = window.ethereum;
+    if (signal?.aborted || !provider || [...announced.values()].some((wallet) => wallet.provider === provider)) return;
+    found({ name: "Browser wallet", icon: "", provider });
+  };
+  if (window.ethereum) addUnannounced();
+  else window.addEventListener("ethereum#initialized", addUnannounced, { once: true, signal });
 }
 
 /**
@@ -156,8 +167,13 @@ function sentenceFor(name, method, code, message, words) {
  * @param {string} path
  * @param {HTMLFormElement} form
  * @param {object} [body] becomes JSON
+ * @param {AbortSignal} [signal] ends it: no cookie of its answer is taken then
  */
-export async function post(path, form, body) {
+export async function post(path, form, body, signal) {
+  const controller = new AbortController();
+  const abort = () => controller.abort();
+  setTimeout(abort, SERVER_MS);
+  signal?.addEventListener("abort", abort, { once: true });
   let answer;
   try {
     answer = await fetch(path, {
@@ -169,7 +185,7 @@ export async function post(path, form, body) {
       },
       body: body && JSON.stringify(body),
       cache: "no-store",
-      signal: AbortSignal.timeout(SERVER_MS),
+      signal: controller.signal,
     });
   } catch {
     throw new Failure("This service can't be reached. Check your connection, then try again.");

@@ -1,3 +1,5 @@
+from ipaddress import ip_network
+
 import pytest
 from django.core.checks import run_checks
 from django.core.management import call_command
@@ -34,6 +36,37 @@ def test_it_says_that_the_chains_can_not_be_read(settings, configure_chains):
     ]
     assert message.id == "accounts.E003"
     assert message.msg.startswith(f"{settings.CHAINS_FILE} can't be used:\n- it is not TOML: ")
+
+
+RANDOM = "3f9c0a7be1d2486557acf09b81de3c42"  # of `openssl rand -hex 16`
+
+
+@pytest.mark.parametrize(
+    ("changed", "ids"),
+    [
+        ({}, []),
+        ({"SECRET_KEY": "changeme"}, ["W002"]),
+        ({"API_KEY_SECRET": "a" * 64}, ["W002"]),
+        ({"API_KEY_SECRET": "0123456789abcdef" * 4}, ["W002"]),
+        ({"SECRET_KEY": f"django-insecure-{RANDOM}"}, ["W002"]),
+        ({"METRICS_TOKEN": "metrics"}, ["W002"]),
+        ({"SECRET_KEY": RANDOM, "API_KEY_SECRET": RANDOM}, ["W003"]),
+        ({"API_KEY_SECRET": RANDOM, "METRICS_TOKEN": RANDOM}, ["W003"]),
+        ({"ALLOWED_HOSTS": ["127.0.0.1", "*"]}, ["W004"]),
+        ({"ALLOWED_HOSTS": ["127.0.0.1", ".example.org"]}, []),
+        ({"WEBHOOK_ALLOW": [ip_network("0.0.0.0/0")]}, ["W005"]),
+        ({"WEBHOOK_ALLOW": ["localhost", ip_network("::/0")]}, ["W005"]),
+        ({"WEBHOOK_ALLOW": [ip_network("0.0.0.0/1"), ip_network("128.0.0.0/1")]}, ["W005"]),
+        ({"WEBHOOK_ALLOW": ["localhost", ip_network("10.0.0.0/8"), ip_network("fc00::/7")]}, []),
+    ],
+)
+def test_a_deployment_is_warned_of_weak_secrets_and_open_settings(settings, changed, ids):
+    settings.SECRET_KEY, settings.API_KEY_SECRET = f"{RANDOM}{RANDOM[::-1]}", RANDOM[::-1]
+    for name, value in changed.items():
+        setattr(settings, name, value)
+    found = [check for check in run_checks(include_deployment_checks=True) if (check.id or "").startswith("accounts.")]
+    assert [check.id for check in found] == [f"accounts.{number}" for number in ids]
+    assert not [check for check in found if RANDOM in check.msg]
 
 
 @pytest.mark.django_db

@@ -1,6 +1,8 @@
 import re
 import socket
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import nullcontext
+from threading import Event, Semaphore
 
 import pytest
 from eth_abi.abi import encode
@@ -128,6 +130,33 @@ def test_a_bad_node_makes_no_signature_wrong_and_a_good_one_is_asked_after_it(
         configure_chains((31337, True, url, devchain.url), destinations=(31337,))
         message = start(wallet, 31337, "")
         assert finish(message, sign(message, ALICE)).address == wallet
+
+
+@pytest.mark.django_db(transaction=True)
+def test_of_many_checks_at_once_two_are_made_and_the_others_may_be_tried_again(devchain, wallet, configure_chains):
+    let_go, asked = Event(), Semaphore(0)
+
+    def slow(body):
+        asked.release()
+        assert let_go.wait(20)
+        return ask(devchain.url, body)
+
+    with lying_node(slow) as url:
+        configure_chains((31337, True, url), destinations=(31337,))
+        messages = [start(wallet, 31337, "") for _ in range(3)]
+        with ThreadPoolExecutor() as people:
+            checked = [people.submit(finish, message, sign(message, ALICE)) for message in messages[:2]]
+            # Each is refused only once both have been taken up.
+            assert all(asked.acquire(timeout=20) for _ in checked)
+            with pytest.raises(Refused) as caught:
+                finish(messages[2], sign(messages[2], ALICE))
+            own = start(BOB.address, 31337, "")
+            assert finish(own, sign(own, BOB)).address == BOB.address
+            let_go.set()
+            addresses = [person.result().address for person in checked]
+        assert (caught.value.code, caught.value.status) == ("too_many_checks", 503)
+        assert caught.value.retry_after
+        assert [*addresses, finish(messages[2], sign(messages[2], ALICE)).address] == [wallet] * 3
 
 
 def test_a_refusal_names_no_node(configure_chains):

@@ -1,7 +1,12 @@
+import html
+import json
+import re
 import socket
 from datetime import timedelta
 
 import pytest
+from django.contrib.sessions.models import Session
+from django.test import Client
 from django.utils import timezone
 
 from accounts.models import SignInNonce, ThrottleCount, User
@@ -72,10 +77,51 @@ def test_a_message_signs_in_once(message):
     assert code_of(finish, message, sign(message, ALICE)) == "unknown_nonce"
 
 
-def test_a_wrong_signature_uses_the_message_up(message):
+# Trezor's, MyEtherWallet's and MyCrypto's, Ledger's with 0 or 1 at the end, and what is copied along.
+@pytest.mark.parametrize(
+    "shown",
+    [
+        lambda signature: signature[2:],
+        lambda signature: "0X" + signature[2:].upper(),
+        lambda signature: f' "{signature}"\r\n',
+        lambda signature: f"\u201c{signature[2:]}\u201d\ufeff",
+        lambda signature: "\r\n".join((signature[:66], signature[66:130], signature[130:])),
+        lambda signature: json.dumps({"msg": '"sig":"', "sig": signature, "version": "2"}, indent=2),
+        lambda signature: json.dumps({"sig": signature[2:]}),
+        lambda signature: json.dumps({"signature": signature, "message": "x" * MAX_MESSAGE_CHARS}),
+        lambda signature: f"{signature[:-2]}{int(signature[-2:], 16) - 27:02x}",
+    ],
+    ids=["bare", "0X", "quoted", "typographic", "lines", "MyEtherWallet", "bare in JSON", "signature", "0 or 1"],
+)  # fmt: skip
+def test_a_signature_is_taken_as_wallets_show_it(message, shown):
+    assert finish(message, shown(sign(message, ALICE))).address == ALICE.address
+
+
+def test_a_message_whose_signature_nobody_could_check_may_be_answered_again_a_few_times(message):
     assert code_of(finish, message, sign(message, BOB)) == "node_unavailable"
+    assert finish(message, sign(message, ALICE)).address == ALICE.address
     assert code_of(finish, message, sign(message, ALICE)) == "unknown_nonce"
-    assert not User.objects.exists()
+    other = start(ALICE.address, 31337, CLIENT)
+    for code in ["node_unavailable"] * 5 + ["too_many_sign_ins"]:
+        with pytest.raises(Refused) as caught:
+            finish(other, sign(message, ALICE))
+        assert caught.value.code == code
+    assert caught.value.retry_after
+
+
+@pytest.mark.parametrize(("signature", "status"), [("0x12 and more", 400), ("0x12", 503)])
+def test_a_refused_signature_keeps_its_form_while_its_message_is_valid(message, signature, status):
+    answer = Client().post("/sign-in/verify", {"message": message.replace("\n", "\r\n"), "signature": signature})
+    assert answer.status_code == status
+    assert f">\n{message}</textarea>" in html.unescape(answer.text)
+    assert f">{signature}</textarea>" in answer.text
+    assert re.search('role="alert">The signature .*within 10 minutes', answer.text, re.DOTALL)
+    for wrong in (message.replace("31337", "5"), f"{message} "):
+        answer = Client().post("/sign-in/verify", {"message": wrong, "signature": "no hex"})
+        assert 'id="chain"' in answer.text
+    finish(message, sign(message, ALICE))
+    answer = Client().post("/sign-in/verify", {"message": message, "signature": signature})
+    assert 'id="chain"' in answer.text
 
 
 @pytest.mark.parametrize(
@@ -166,7 +212,7 @@ def test_text_that_is_no_message_is_refused(text):
 
 @pytest.mark.parametrize(
     "signature",
-    ["", "hello", "0x0", "0xzz", "00" * 65, "0x" + "00" * MAX_SIGNATURE_CHARS, "\ud800"],
+    ["", "hello", "0x0", "0xzz", '{"sig": ""}', "0x" + "00" * MAX_SIGNATURE_CHARS, "\ud800"],
     ids=range(7),
 )
 def test_text_that_is_no_signature_is_refused_and_does_not_use_the_message_up(message, signature):
@@ -278,3 +324,26 @@ def test_two_first_sign_ins_at_once_make_one_user_with_one_key():
     user = User.objects.get()
     assert results == [user] * 3
     assert user.api_keys.count() == 1
+
+
+# --- How long a session lasts -----------------------------------------------------------------------------------------
+
+
+def test_a_session_ends_after_idle_hours_and_is_written_only_once_in_a_while(settings, alice_client):
+    settings.SESSION_IDLE_HOURS = 48
+    now = timezone.now()
+
+    def ends_after_a_request() -> timedelta:
+        assert alice_client.get("/dashboard").status_code == 200
+        return Session.objects.get().expire_date - now
+
+    assert ends_after_a_request() > timedelta(hours=47)
+    # Less than two hours later, nothing is written.
+    for idle, until in ((timedelta(hours=47), 47), (timedelta(hours=45), 48)):
+        Session.objects.update(expire_date=now + idle)
+        assert round(ends_after_a_request() / timedelta(hours=1)) == until
+    settings.SESSION_IDLE_HOURS = 15 * 24
+    # It ends 14 days after the sign-in in any case.
+    assert round(ends_after_a_request() / timedelta(days=1)) == 14
+    Session.objects.update(expire_date=now)
+    assert alice_client.get("/dashboard").status_code == 302

@@ -1,14 +1,16 @@
 """A batch's page in a real browser: it follows a real worker on a real chain, and DONE is soon on the screen."""
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 import requests
+from django.contrib.sessions.models import Session
 from playwright.sync_api import BrowserContext, Page, expect
 
+from accounts.models import User
 from config import configured_chains as configured
 from dev.devnet.devchain import DevChain
 from proving.registry.deploying import deploy
@@ -21,7 +23,7 @@ from tests.explorer.batches import (
     path,
 )
 from tests.inside.working import a_worker
-from tests.service import chains_toml, request
+from tests.service import a_key, chains_toml, request, submit
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -93,3 +95,20 @@ def test_done_is_on_the_screen_within_a_second_and_a_half(page: Page):
     # And what this machine takes for it.
     expect(page.locator(".headline .chip")).to_have_text("DONE", timeout=2500)
     expect(page.locator("#announcement")).to_have_text("The batch is DONE: 4 of 4 steps completed.")
+
+
+def test_whoever_is_signed_out_meanwhile_signs_in_and_is_back_on_the_page(
+    page: Page, context: BrowserContext, alice: User, sign_in_as: Callable[..., User]
+):
+    beat()
+    webhook = {"url": "https://hooks.example.org", "events": ["DONE"]}
+    batch = submit(a_key(alice.address, "other"), {**request(alice.address, block=12), "webhook": webhook})
+    page.goto(path(batch))
+    expect(page.get_by_role("heading", name="Webhook")).to_be_visible()
+    Session.objects.all().delete()
+    # As soon as the page refreshes itself.
+    expect(page).to_have_url(re.compile(rf"/sign-in\?next={path(batch)}$"))
+    sign_in_as(context)
+    page.reload()
+    expect(page).to_have_url(re.compile(rf"{path(batch)}$"))
+    expect(page.get_by_role("heading", name="Webhook")).to_be_visible()

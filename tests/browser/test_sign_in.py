@@ -3,7 +3,7 @@ import re
 import pytest
 from playwright.sync_api import Page, Route, expect
 
-from accounts.models import AccountEvent, User
+from accounts.models import AccountEvent, EventKind, User
 from tests.accounts.wallets import ALICE
 from tests.browser.wallet import BUSY, DECLINED, NO_SUCH_CHAIN, said
 
@@ -76,6 +76,61 @@ def test_the_keyboard_alone_signs_in_and_out(page, context, wallet):
             page.keyboard.press("Enter")
     page.keyboard.press("Enter")
     expect(page).to_have_url(re.compile("/sign-in$"))
+
+
+# --- Several wallets, late ones, and those that are cancelled ---------------------------------------------------------
+
+# A wallet beside the first: another object, which is announced after a while, or stands at `window.ethereum` alone.
+ANNOUNCED_LATE = """provider => setTimeout(() => dispatchEvent(new CustomEvent("eip6963:announceProvider", {
+    detail: {info: {uuid: "late", name: "Other wallet", icon: "", rdns: "example.other"}, provider}})), 1000)"""
+UNANNOUNCED = "provider => { window.ethereum = provider; }"
+
+
+@pytest.mark.parametrize(
+    ("place", "name"), [(ANNOUNCED_LATE, "Other wallet"), (UNANNOUNCED, "Browser wallet")], ids=["late", "unannounced"]
+)
+def test_a_wallet_that_is_late_or_not_announced_signs_in_beside_another(page, context, wallet, place, name):
+    wallet.put_into(context)
+    context.add_init_script(f"({place})({{ request: window.ethereum.request }})")
+    open_sign_in(page)
+    press(page, name)
+    expect(page).to_have_url(re.compile("/dashboard$"))
+
+
+@pytest.mark.parametrize("method", ["eth_requestAccounts", "eth_chainId", "personal_sign"])
+def test_after_cancel_nobody_is_signed_in_whatever_the_wallet_answers_later(page, context, wallet, method):
+    wallet.put_into(context)
+    context.add_init_script(
+        f"window.heldMethod = '{method}'; window.whenHeld = new Promise((resolve) => {{ window.isHeld = resolve; }});"
+    )
+    open_sign_in(page)
+    press(page)
+    page.evaluate("window.whenHeld")
+    page.get_by_role("button", name="Cancel").click()
+    said(page, "Cancelled. Nothing was signed in.")
+    before = len(wallet.asked)
+    requests: list[str] = []
+    page.on("request", lambda request: requests.append(request.url.rpartition("/")[2]))
+    page.evaluate("window.heldMethod = ''; window.approve();")
+    # The next one ends later than the first would have.
+    press(page)
+    expect(page).to_have_url(re.compile("/dashboard$"))
+    assert wallet.asked[before:] == ["eth_requestAccounts", "eth_chainId", "personal_sign"]
+    assert requests[:3] == ["message", "verify", "dashboard"]
+    assert AccountEvent.objects.filter(kind=EventKind.SIGNED_IN).count() == 1
+
+
+def test_nothing_can_be_cancelled_once_the_service_has_the_signature(page, context, wallet):
+    held: list[Route] = []
+    wallet.put_into(context)
+    context.route("**/sign-in/verify", lambda route: held.append(route))  # noqa: PLW0108 (the driver wants a function)
+    open_sign_in(page)
+    with page.expect_request("**/sign-in/verify"):
+        press(page)
+    said(page, "Checking the signature …")
+    expect(page.get_by_role("button", name="Cancel")).to_have_count(0)
+    held[0].continue_()
+    expect(page).to_have_url(re.compile("/dashboard$"))
 
 
 # --- What goes wrong --------------------------------------------------------------------------------------------------

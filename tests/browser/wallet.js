@@ -14,6 +14,7 @@
     removeListener(event, listener) { listeners[event] = (listeners[event] ?? []).filter((one) => one !== listener); },
     async request({ method, params }) {
       const state = await window.walletState(method);
+      if (method === window.heldMethod) await new Promise((resolve) => { window.approve = resolve; window.isHeld(); });
       if (state.refuses[method]) throw refuse(...state.refuses[method]);
       switch (method) {
         case "eth_requestAccounts":

@@ -227,7 +227,7 @@ def test_a_transaction_that_is_refused_is_no_limit_whatever_its_words():
 
 # --- Limits, in the words of each provider ----------------------------------------------------------------------------
 
-# By the end of the sentence. Each source holds the words of the lines below it.
+# Messages under the end of our sentence. Each comment names the source of the lines below it.
 LIMITS: dict[str, list[tuple[int | str, str]]] = {
     "limits our requests": [
         # Infura
@@ -416,7 +416,7 @@ def test_a_refusal_tells_its_cause_in_our_words(message, cause):
         ("eth_sendRawTransaction", "Transaction gas limit cap exceeded"),
         ("eth_getLogs", "Requested range exceeds maximum RPC range limit"),
         ("eth_getProof", "Number of requests exceeds max batch size"),
-        # Those of geth.
+        # geth
         ("eth_getProof", "batch too large"),
         ("eth_getProof", "response too large"),
         ("eth_sendRawTransaction", "account limit exceeded: pooled 64 txs"),
@@ -427,7 +427,7 @@ def test_a_refusal_tells_its_cause_in_our_words(message, cause):
         ("eth_sendRawTransaction", "exceeds block gas limit"),
         ("eth_sendRawTransaction", "max fee per gas exceeds capacity"),
         ("eth_sendRawTransaction", "intrinsic gas too low"),
-        # Those that providers send.
+        # providers
         ("eth_getLogs", "query returned more than 10000 results"),
         ("eth_getLogs", "query exceeds max block range 100000"),
         ("eth_getLogs", "eth_getLogs is limited to a 5 range, upgrade from discover plan"),

@@ -347,7 +347,7 @@ class Echoing:
         self.most = 1000
         """The requests of a batch that it takes."""
         self.too_large = TOO_LARGE["base"]
-        """What it answers to a larger batch."""
+        """The answer to a larger batch."""
         self.spoils: dict[Any, Callable[[Any], Any]] = {}
         """Other answers, by the first parameter; None where it leaves the reply out."""
         self.chain_id = "0x7a69"

@@ -289,7 +289,7 @@ def test_facts_and_proofs_are_read_and_verified(live, bqs, proven, tmp_path):
 def test_proofs_are_verified_with_one_command(live, bqs, proven, tmp_path):
     by, table = ["--rpc-url", live.chain.url], ["query", "1", "2", "3"]
     for more, rows in ([], table), (["--query", "1"], table[:2]):
-        code, out, said = bqs("verify", proven.batch.id, *by, *more)
+        code, out, said = bqs("verify", proven.batch.id.lower(), *by, *more)
         assert (code, said) == (0, f"Everything checked is correct, for the batch {proven.batch.id}.\n")
         assert f"BALANCE {amount(live.balance(BOB, proven.block))}" in out
         assert [line.split()[0] for line in out.splitlines()] == rows

@@ -68,12 +68,13 @@ def test_nothing_else_is_signed(message):
     assert len(world.requests) == 2
 
 
-def test_the_newest_cookies_are_sent_and_the_key_is_shown_nowhere():
+@pytest.mark.parametrize("cookie", ["csrftoken", "__Host-csrftoken"])
+def test_the_newest_cookies_are_sent_and_the_key_is_shown_nowhere(cookie):
     key = "bqs_" + "k" * 43
     world = World(
-        answer(200, set_cookie="csrftoken=one; Path=/; SameSite=Lax"),
+        answer(200, set_cookie=f"{cookie}=one; Path=/; SameSite=Lax"),
         answer(200, {"message": MESSAGE}),
-        answer(200, {"address": ALICE}, set_cookie="csrftoken=two; Path=/"),
+        answer(200, {"address": ALICE}, set_cookie=f"{cookie}=two; Path=/"),
         answer(409, {"error": "Taken.", "code": "name_taken"}),
         answer(201, {"id": 7}),
         answer(200, {"apiKey": key}),
@@ -82,7 +83,7 @@ def test_the_newest_cookies_are_sent_and_the_key_is_shown_nowhere():
     assert world.run(steps) == key
     tokens = [value for request in world.requests for name, value in request.headers if name == "x-csrftoken"]
     assert tokens == ["one", "one", "two", "two", "two"]
-    assert ("cookie", "csrftoken=two") in world.requests[-1].headers
+    assert ("cookie", f"{cookie}=two") in world.requests[-1].headers
     assert not [request for request in world.requests if "another" in str(request.headers)]
     assert world.requests[-1].url.endswith("/dashboard/keys/7/reveal")
     assert not any("csrf" in repr(request) for request in world.requests)

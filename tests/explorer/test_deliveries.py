@@ -12,6 +12,8 @@ from tests.service import ALICE, BOB, a_key, request, submit
 
 pytestmark = [pytest.mark.django_db, pytest.mark.outside, pytest.mark.usefixtures("unreachable_chain")]
 
+HTMX = {"hx-request": "true"}
+
 
 @pytest.fixture
 def batch() -> Batch:
@@ -32,19 +34,29 @@ def test_nobody_else_does(batch):
             text = client.get(of).text
             assert "msg_" not in text
             assert "hooks.example.org" not in text
-    assert client_of(BOB).get(f"{path(batch)}/deliveries").status_code == 404
-    assert Client().get(f"{path(batch)}/deliveries").status_code == 302
+    assert client_of(BOB).get(f"{path(batch)}/deliveries", headers=HTMX).status_code == 404
+
+
+def test_who_is_signed_out_signs_in_and_comes_back_to_the_page_and_never_to_a_part_of_it(batch):
+    part = f"{path(batch)}/deliveries"
+    signed_out = Client().get(part, headers=HTMX)
+    # htmx follows the header whatever the status is, and would follow a redirect without leaving the page.
+    assert (signed_out.status_code, signed_out.json()["code"]) == (401, "not_signed_in")
+    assert signed_out.headers["HX-Redirect"] == f"/sign-in?next={path(batch)}"
+    for reader in (Client(), client_of(ALICE), client_of(BOB)):
+        opened = reader.get(part)
+        assert (opened.status_code, opened.headers["Location"]) == (302, path(batch))
 
 
 def test_the_part_of_the_page_is_refreshed_with_it(batch):
     client = client_of(ALICE)
     page = client.get(path(batch)).text
     assert f'hx-get="{path(batch)}/deliveries" hx-trigger="refresh from:#batch"' in page
-    part = client.get(f"{path(batch)}/deliveries").text
+    part = client.get(f"{path(batch)}/deliveries", headers=HTMX).text
     assert part.strip().startswith('<section id="deliveries"')
     assert "It said no." in part
     # What htmx asks for of the page itself is the same for everybody.
-    assert "msg_" not in client.get(path(batch), headers={"hx-request": "true"}).text
+    assert "msg_" not in client.get(path(batch), headers=HTMX).text
 
 
 def test_a_button_sends_one_again(batch):
@@ -63,7 +75,7 @@ def test_a_button_sends_one_again(batch):
     assert not WebhookDelivery.objects.filter(status=DeliveryStatus.PENDING).exists()
 
     client = client_of(ALICE)
-    answer = client.post(button)
+    answer = client.post(button.lower())
     assert (answer.status_code, answer.headers["Location"]) == (302, f"{path(batch)}#deliveries")
     assert list(WebhookDelivery.objects.filter(status=DeliveryStatus.PENDING)) == [first]
     assert "is sent again" in client.get(path(batch)).text

@@ -30,6 +30,7 @@ from tests.explorer.batches import (
     finish,
     of_two_sources,
     queries_of,
+    read_files,
     reject,
     reopen,
     word,
@@ -269,6 +270,16 @@ def test_it_takes_a_bounded_number_of_statements_and_reads_by_an_index(parameter
         # It sorts nothing, so it ends where the page does.
         assert not [line for line in found if "TEMP B-TREE" in line], found
     assert taken[0] == taken[1] <= 10
+
+
+def test_searches_by_a_slot_are_counted_with_files():
+    finish(a_batch())
+    page = {"account": ALICE, "slot": "2"}
+    read_files()
+    for answer in (asked(**page), client_of(BOB).get("/facts", page, headers=BROWSER)):
+        assert (answer.status_code, answer.json()["code"]) == (429, "too_many_requests")
+        assert int(answer.headers["Retry-After"]) > 0
+    assert asked(account=ALICE).status_code == 200
 
 
 # --- The page ---------------------------------------------------------------------------------------------------------

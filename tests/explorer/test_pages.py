@@ -1,12 +1,15 @@
 """The example of the home page, and error pages that tell nothing."""
 
+import time
+
 import pytest
 from django.db import connection
 from django.test import Client
 
+from accounts.models import User
 from tests.explorer.batches import a_batch, finish, path
 from tests.factories import client_of
-from tests.service import ALICE, BOB
+from tests.service import ALICE, BOB, header
 
 pytestmark = [pytest.mark.django_db, pytest.mark.outside]
 
@@ -33,6 +36,79 @@ def test_a_host_that_is_not_ours_gets_a_page_of_ours():
     assert response.status_code == 400
     assert "understood" in response.text
     assert "evil.example" not in response.text
+
+
+@pytest.mark.parametrize("written", [str.lower, str.title])
+def test_an_identifier_is_found_in_any_case_and_told_in_capitals(written):
+    finish(batch := a_batch())
+    key, other, own = header(batch.api_key), written(batch.pk), client_of(ALICE)
+    pages = [f"/explorer/query/{other}{more}" for more in ("", "/1", ".json", "/request.json", "/facts.csv")]
+    pages += [f"/batch-queries/{other}", f"/new-batch?from={other}", f"/explorer?before={other}"]
+    for page in (*pages, f"/batch-queries?cursor={other}", f"/webhook-deliveries?internalId={other}"):
+        answer = own.get(page, headers=key)
+        assert answer.status_code == 200, page
+        # The search box and the buttons of a list hold what was asked for.
+        assert other not in answer.getvalue().decode(), page
+    assert Client().get("/batch-query-status", {"batchQueryId": other}, headers=key).json() == {"queryStatus": "DONE"}
+
+
+def test_head_is_answered_as_get_without_a_body_and_waits_for_nothing():
+    batch = a_batch()
+    key, own, status = header(batch.api_key), client_of(ALICE), f"/batch-query-status?batchQueryId={batch.pk}"
+    api = ["/chain-connections", "/batch-queries", f"/batch-queries/{batch.pk}", status, "/webhook-deliveries"]
+    pages = ["/", "/dashboard", "/keys", "/dashboard/log", "/dashboard/webhooks/rotate", path(batch), "/sign-in"]
+    for address in (*api, f"/facts?account={ALICE}", "/healthz", "/chains.json", f"{path(batch)}.json", *pages):
+        head, get = own.head(address, headers=key), own.get(address, headers=key)
+        assert (head.status_code, head.content) == (get.status_code, b""), address
+        assert head.headers["Content-Type"] == get.headers["Content-Type"]
+    assert Client().head("/batch-queries").status_code == 401
+    refused = own.head("/submit-batch-query", headers=key)
+    assert (refused.status_code, refused.headers["Allow"]) == (405, "POST")
+    assert Client().post("/chain-connections").headers["Allow"] == "GET, HEAD"
+    began = time.monotonic()
+    assert own.head(f"{status}&wait=25", headers=key).status_code == 200
+    assert time.monotonic() - began < 20
+
+
+@pytest.mark.parametrize("address", ["/", "/nowhere", "/dashboard", "/batch-queries", "/explorer/query/a%00/1"])
+def test_nul_is_refused_and_breaks_nothing(address):
+    # Python's cookies, as browsers', may be in quotes, with characters by their octal number.
+    for name in ("sessionid", "csrftoken", "other"):
+        answer = Client().get(address, headers={"cookie": rf'{name}="{"a" * 32}\000"'})
+        assert answer.status_code == 400
+        assert (answer.headers["Content-Type"] == "application/json") == (address == "/batch-queries")
+
+
+def test_no_filter_of_the_admin_asks_the_database_for_nul(settings):
+    settings.OPERATOR_ADDRESSES = [ALICE]
+    # PostgreSQL refuses it.
+    assert client_of(ALICE).get("/admin/queries/batch/", {"status": "a\0"}).status_code in {200, 302, 400}
+
+
+@pytest.mark.parametrize("page", ["", ".json", "/deliveries", "/deliveries/x", "/1/read", "/transactions", "/1"])
+def test_no_identifier_breaks_a_page(page):
+    for identifier in ("1.json", "a%00", "%00", "1%00.json", "\u212a" * 26):
+        for reader in (Client(), client_of(ALICE)):
+            assert reader.get(f"/explorer/query/{identifier}{page}").status_code in {302, 404}
+
+
+@pytest.mark.parametrize(
+    ("secure", "headers", "is_hidden"),
+    [
+        (False, {"origin": "null"}, True),
+        (True, {"origin": "null"}, True),
+        (True, {}, True),
+        (False, {}, False),
+        (True, {"origin": "https://testserver"}, False),
+    ],
+)
+def test_a_form_without_an_origin_is_refused_with_the_cause(secure, headers, is_hidden):
+    client = Client(enforce_csrf_checks=True)
+    client.force_login(User.objects.for_address(ALICE))
+    for address in ("/sign-out", "/new-batch"):
+        answer = client.post(address, secure=secure, headers=headers)
+        assert answer.status_code == 403
+        assert ("Referrer-Policy" in answer.text and "Origin: null" in answer.text) == is_hidden
 
 
 def test_an_error_of_ours_gets_a_page_that_tells_nothing_of_it(caplog):

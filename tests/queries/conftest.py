@@ -15,9 +15,9 @@ def configured(unreachable_chain, db) -> None:
 def post(client: Client, key):
     """Posts a body, as JSON if it isn't bytes, with alice's key."""
 
-    def post(body, **headers):
+    def post(body, path="/submit-batch-query", **headers):
         raw = body if isinstance(body, bytes) else json.dumps(body).encode()
         sent = {**header(key), **headers}
-        return client.post("/submit-batch-query", raw, content_type="application/json", headers=sent)
+        return client.post(path, raw, content_type="application/json", headers=sent)
 
     return post

@@ -77,6 +77,13 @@ def test_names_that_stand_for_nobody_are_faults_beside_all_others(post, resolvin
     assert not Batch.objects.exists()
 
 
+@pytest.mark.parametrize("path", ["/submit-batch-query", "/estimate-batch-query"])
+@pytest.mark.parametrize(("most", "statuses"), [(20, [400, 400, 429]), (19, [400, 429]), (5, [400, 429])])
+def test_each_letter_of_a_name_counts_as_a_query(post, resolving, settings, path, most, statuses):
+    settings.MAX_QUERIES_PER_MINUTE = most
+    assert [post(at_blocks(block_1=["nobody.eth"]), path=path).status_code for _ in statuses] == statuses
+
+
 def test_an_account_may_stand_under_its_names_and_its_address(post, resolving):
     """The example of the service that this one replaces does so. Each name and address is a query."""
     accounts = ["alice.eth", ALICE.lower(), "one.below.eth", "two.below.eth", BOB]

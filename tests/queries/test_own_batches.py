@@ -1,6 +1,7 @@
 """`GET /batch-queries` and `POST /batch-queries/{internalId}/cancel`."""
 
 from datetime import UTC, datetime, timedelta
+from itertools import count
 
 import pytest
 from django.db import connection
@@ -8,8 +9,10 @@ from django.test import Client
 from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
+from campaigns.rows import BATCH_ID
 from queries.models import Batch, BatchStatus, StepKind
 from tests.explorer.batches import accept, complete, finish, queries_of, reject
+from tests.factories import copies
 from tests.plans import plans
 from tests.service import ALICE, BOB, CHARLIE, a_key, fresh, header, request, submit, work
 
@@ -148,16 +151,75 @@ def test_each_malformed_parameter_is_named(client: Client, key, parameters):
     assert not [name for name in parameters if name not in answer.json()["error"]]
 
 
-def test_a_page_takes_three_statements_and_reads_only_what_is_the_user_s(key, get):
+@pytest.mark.parametrize(("filters", "most"), [({}, 3), ({"block": "1"}, 4)], ids=str)
+def test_a_page_takes_few_statements_and_reads_only_what_is_the_user_s(key, get, filters, most):
     for _ in range(3):
         submit(key, request(*(f"0x{number:040x}" for number in range(60)), block=1))
     taken = []
     for limit in (1, 3):
         with CaptureQueriesContext(connection) as statements:
-            assert len(get(limit=limit, account=f"0x{1:040x}", block="1")["batchQueries"]) == limit
+            assert len(get(limit=limit, account=f"0x{1:040x}", **filters)["batchQueries"]) == limit
         taken.append(len(statements))
         assert not [line for line in plans(statements) if line.startswith("SCAN")], plans(statements)
-    assert taken == [3, 3]
+    assert taken == [most, most]
+
+
+# --- The steps of all lists -------------------------------------------------------------------------------------------
+
+
+def steps_of(client: Client, path: str, parameters: dict[str, str], headers: dict[str, str]) -> int:
+    """Return how many instructions of its virtual machine SQLite takes for a list, to a hundred."""
+    taken = count()
+    connection.ensure_connection()
+    connection.connection.set_progress_handler(lambda: next(taken) < 0, 100)
+    assert client.get(path, parameters, headers=headers).status_code == 200
+    connection.connection.set_progress_handler(None, 0)
+    return 100 * next(taken)
+
+
+@pytest.mark.sqlite_only(reason="PostgreSQL counts no steps")
+def test_no_list_takes_more_steps_than_in_proportion_to_the_rows(key, client: Client, settings):
+    settings.PUBLIC_BATCH_LIST = True
+    own, other = submit(key, request(ALICE, block=1)), submit(a_key(BOB), request(CHARLIE, block=2))
+    finish(own)
+    finish(other)
+    by_key, browser = header(key), {"accept": "text/html"}
+    # Beside each, the instructions that a copy of the two batches may add: 0 where an index leads to all that is shown.
+    lists = [
+        *(
+            ("/batch-queries", parameters, by_key, most)
+            for parameters, most in (
+                ({"account": CHARLIE}, 30),
+                ({"account": CHARLIE, "status": "DONE"}, 30),
+                ({"account": CHARLIE, "block": "1"}, 30),
+                ({"account": CHARLIE, "sourceChainId": "31337"}, 30),
+                ({"account": ALICE, "limit": "1"}, 30),
+                ({"block": "2"}, 30),
+                ({"sourceChainId": "1"}, 30),
+                ({"status": "REJECTED"}, 30),
+                ({"createdAfter": "2020-01-01T00:00:00Z", "limit": "1"}, 30),
+                ({"limit": "1"}, 0),
+            )
+        ),
+        ("/facts", {"account": ALICE, "limit": "1"}, by_key, 0),
+        ("/facts", {"account": ALICE, "slot": "2"}, by_key, 30),
+        ("/facts", {}, browser, 0),
+        ("/chains", {}, browser, 10),
+        ("/explorer", {"q": CHARLIE, "status": "REJECTED"}, browser, 30),
+    ]
+    client.force_login(key.user)
+
+    def taken() -> list[int]:
+        return [steps_of(client, path, parameters, headers) for path, parameters, headers, _ in lists]
+
+    taken()
+    before, rows = taken(), 1000
+    for place, batch in enumerate((own, other)):
+        query = batch.queries.get()
+        copies(fresh(batch), rows, id=BATCH_ID.format("EF"[place]))
+        copies(query, rows, batch_id=BATCH_ID.format("EF"[place]))
+    for (path, parameters, _, most), few, many in zip(lists, before, taken(), strict=True):
+        assert many - few <= most * rows + 3000, (path, parameters, few, many)
 
 
 # --- Cancelling -------------------------------------------------------------------------------------------------------

@@ -29,6 +29,36 @@ def kept() -> int:
 
 
 @pytest.mark.parametrize(
+    ("time", "cause"),
+    [
+        *(
+            (number, "not a time")
+            for number in ("0", "-1", "1764158400.5", "1764158400000", "20261126", "20261126120000")
+        ),
+        *(
+            (basic, "not a time")
+            for basic in ("20261126T120000Z", "2026-11-26", "2026-W48-4T12:00Z", "2026-330T12:00Z")
+        ),
+        *(
+            (other, "not a time")
+            for other in ("2026-11-26T12:00:00", "2026-11-26 12:00:00Z", "2026-13-26T12:00Z", "now")
+        ),
+        ("\u0662026-11-26T12:00Z", "not a time"),
+        *((f"2026-11-26T12:00:00{zone}", "arrived as a space") for zone in (" 02:00", " 0200", " 02")),
+        ("2026-11-26T12:00:00+02:00", ""),
+        *((f"2026-11-26T12:00{more}", "") for more in ("Z", "+0200", "-02", ":00.123456789Z", ":00,5-00:00")),
+        ("2026-11-26t12:00z", ""),
+    ],
+)
+def test_a_time_is_iso_8601_with_an_offset_or_refused_with_the_cause(time, cause):
+    fields = header(a_key())
+    for name in ("createdAfter", "createdBefore"):
+        answer = Client().get("/batch-queries", {name: time}, headers=fields)
+        assert answer.status_code == (400 if cause else 200)
+        assert not cause or (name in answer.json()["error"] and cause in answer.json()["error"])
+
+
+@pytest.mark.parametrize(
     "path",
     [
         *("/facts?account=x", "/facts?block=x", "/facts?block=1&slot=x", "/facts?block=1&sourceChainId=x"),

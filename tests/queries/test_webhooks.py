@@ -194,7 +194,8 @@ def test_nobody_sends_anothers_again(key, batch):
     for other, delivery in ((a_key(BOB), one["id"]), (key, "msg_01M7W1MRHW703BTRFFPT53VVP5"), (key, "msg_%00")):
         answer = again(other, delivery)
         assert (answer.status_code, answer.json()["code"]) == (404, "not_found")
-    assert again(key, one["id"]).status_code == 202
+    for written in (one["id"], one["id"].lower(), one["id"].upper()):
+        assert (again(key, written).status_code, again(key, written).json()) == (202, {"id": one["id"]})
     assert Client().post(f"/webhook-deliveries/{one['id']}/send-again").status_code == 401
     assert Client().get("/webhook-deliveries").status_code == 401
 

@@ -49,6 +49,8 @@ def running_nginx(
     kinds = ("client_body", "proxy", "fastcgi", "uwsgi", "scgi")
     (folder / "nginx.conf").write_text(
         f"daemon off; pid {folder}/pid; events {{ worker_connections {connections}; }}\nhttp {{\ngzip on;\n"
+        # Debian's block has all of them.
+        "ssl_protocols TLSv1 TLSv1.1 TLSv1.2 TLSv1.3; ssl_ciphers DEFAULT:@SECLEVEL=0;\n"
         + "".join(f"{kind}_temp_path {folder}/{kind};\n" for kind in kinds)
         + f"include {folder}/service.conf;\n}}\n"
     )

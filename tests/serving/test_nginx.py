@@ -6,12 +6,13 @@ import ssl
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager, nullcontext, suppress
 from http.client import HTTPException, HTTPResponse
 
 import pytest
 import requests
 
+from dev.devnet.ports import free_port
 from tests.serving.nginx import NGINX, OPENSSL, TRUSTING, running_nginx
 
 pytestmark = pytest.mark.skipif(not (NGINX and OPENSSL), reason="nginx or openssl is not installed")
@@ -80,12 +81,35 @@ def test_nobody_reads_the_metrics_through_nginx(nginx, path):
     assert answer.status == 404
 
 
-@pytest.mark.parametrize(("cookie", "encoding"), [(b"a=b", "gzip"), (b"a=b; sessionid=x", None)])
+@pytest.mark.parametrize(
+    ("cookie", "encoding"), [(b"a=b", "gzip"), (b"sessionid=x", None), (b"a=b; __Host-sessionid=x", None)]
+)
 def test_only_pages_of_who_is_not_signed_in_are_compressed(web, tmp_path, cookie, encoding):
     request = b"GET /sign-in HTTP/1.1\r\nHost: 127.0.0.1\r\nAccept-Encoding: gzip\r\nCookie: %s\r\n\r\n" % cookie
     with running_nginx(tmp_path, behind=web.port) as port:
         answer, _ = ask(port, request)
     assert (answer.status, answer.headers["Content-Encoding"]) == (200, encoding)
+
+
+@pytest.mark.parametrize(("version", "is_taken"), [(ssl.TLSVersion.TLSv1_1, False), (ssl.TLSVersion.TLSv1_2, True)])
+@pytest.mark.filterwarnings("ignore:ssl.TLSVersion:DeprecationWarning")
+def test_no_client_comes_by_an_old_tls(nginx, version, is_taken):
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+    context.set_ciphers("DEFAULT:@SECLEVEL=0")
+    context.minimum_version = context.maximum_version = version
+    plain = socket.create_connection(("127.0.0.1", nginx), 20)
+    with plain, nullcontext() if is_taken else pytest.raises(ssl.SSLError, match="PROTOCOL_VERSION"):
+        context.wrap_socket(plain, server_hostname="batch-queries.example.org").close()
+
+
+def test_http_leads_to_the_service_s_own_name_whatever_the_client_says(tmp_path):
+    port = free_port()
+    with running_nginx(tmp_path, behind=1, changed=[("listen 80", f"listen 127.0.0.1:{port}")]):
+        answer = requests.get(
+            f"http://127.0.0.1:{port}/a?b", headers={"Host": "evil.example"}, allow_redirects=False, timeout=20
+        )
+    assert (answer.status_code, answer.headers["Location"]) == (301, "https://batch-queries.example.org/a?b")
 
 
 @pytest.mark.parametrize(

@@ -42,7 +42,11 @@ def test_nobody_says_where_the_service_lies(web, name, value):
 def test_the_scheme_is_believed_behind_a_tls_proxy_alone(tmp_path, behind_proxy, status):
     with serving(tmp_path, BASE_URL="https://127.0.0.1", BEHIND_TLS_PROXY=behind_proxy) as server:
         asked = request(b"GET /sign-in HTTP/1.1", b"X-Forwarded-Proto: https")
-        assert ask(server.port, asked).status == status
+        answer = ask(server.port, asked)
+        assert answer.status == status
+        if status == 200:
+            cookie = answer.headers["Set-Cookie"]
+            assert re.fullmatch(r"__Host-csrftoken=\w+; (?!.*Domain).*Path=/;.* Secure", cookie)
         # Not what a proxy writes, and so not what it would overwrite.
         for field in (b"X_Forwarded_Proto: https", b"X-Forwarded-Ssl: on", b"X-Forwarded-Protocol: ssl"):
             assert ask(server.port, request(b"GET /sign-in HTTP/1.1", field)).status == 301

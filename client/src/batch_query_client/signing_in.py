@@ -51,7 +51,9 @@ class _Session:
         return (yield from self._send(self.access.request(path, max_bytes=MEGABYTE, headers=self._cookie())))
 
     def post(self, model: type[Model], path: str, body: Any) -> Steps[Model]:
-        headers = [("x-csrftoken", self.cookies.get("csrftoken", "")), ("referer", f"{self.access.url}/sign-in")]
+        # Over https the name has a prefix, and had none before version 0.3.
+        token = self.cookies.get("__Host-csrftoken") or self.cookies.get("csrftoken", "")
+        headers = [("x-csrftoken", token), ("referer", f"{self.access.url}/sign-in")]
         request = self.access.post(path, json.dumps(body).encode(), *headers, *self._cookie())
         return read(model, (yield from self._send(request, is_repeatable=False)), request.url)
 

@@ -1,4 +1,4 @@
-"""`manage.py migrate`, which alone makes SQLite's file."""
+"""`manage.py migrate`, which alone makes SQLite's file, for its owner alone."""
 
 from functools import partial
 from typing import Any
@@ -23,7 +23,8 @@ class Command(migrate.Command):
                     f"{file} is gone, and {log.name} has what was written last: put the file back beside it."
                 )
             try:
-                file.touch()
+                # SQLite gives the files beside it the same mode.
+                file.touch(mode=0o600)
             except OSError as error:
                 raise CommandError(f"{file} can't be made: {error.strerror}.") from None
         # A migration locks several tables, of which workers of the last version may have some, and want others. Where

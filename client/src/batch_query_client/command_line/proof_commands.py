@@ -15,7 +15,7 @@ from batch_query_client.command_line.output import amount, print_json, print_tab
 from batch_query_client.plain_text import hex_data
 from batch_query_client.questions import NUMBERS
 
-_BATCH = re.compile(r"[0-9A-HJKMNP-TV-Z]{26}", re.ASCII)
+_BATCH = re.compile(r"[0-9A-HJKMNP-TV-Z]{26}", re.ASCII | re.IGNORECASE)
 _QUERY = click.option(
     "--query", type=click.IntRange(min=1), metavar="NUMBER", help="One query of a BATCH, instead of all."
 )

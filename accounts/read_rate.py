@@ -1,4 +1,6 @@
-"""The rate of reads of one client address: files of facts, requests and proofs, and readings of a chain for a page."""
+"""The rate of reads of one client address: files of facts, requests and proofs, searches by a slot, and readings of a
+chain for a page.
+"""
 
 from collections.abc import Callable
 from contextlib import suppress
@@ -6,7 +8,7 @@ from functools import wraps
 from typing import Concatenate, ParamSpec
 
 from django.db import Error as DatabaseError
-from django.http import HttpRequest
+from django.http import HttpRequest, HttpResponse
 from django.http.response import HttpResponseBase
 
 from accounts import throttle
@@ -27,14 +29,20 @@ def count(client: str) -> int:
     return 0
 
 
+def refusal(request: HttpRequest) -> HttpResponse | None:
+    """Count one read. Return the answer 429 where its client has to wait."""
+    if seconds := count(client_address(request)):
+        limit = f"You may read files and search by a slot {READS_PER_MINUTE} times a minute."
+        sentence = f"{limit} Ask again in {seconds} s."
+        return error_answer(429, "too_many_requests", sentence, retry_after=seconds)
+    return None
+
+
 def counted(view: Callable[Concatenate[HttpRequest, _P], HttpResponseBase]) -> Callable[..., HttpResponseBase]:
     """Count each request to the view, and answer 429 where its client has to wait."""
 
     @wraps(view)
     def counting(request: HttpRequest, /, *args: _P.args, **kwargs: _P.kwargs) -> HttpResponseBase:
-        if seconds := count(client_address(request)):
-            sentence = f"You may read {READS_PER_MINUTE} files a minute. Ask again in {seconds} s."
-            return error_answer(429, "too_many_requests", sentence, retry_after=seconds)
-        return view(request, *args, **kwargs)
+        return refusal(request) or view(request, *args, **kwargs)
 
     return counting
