@@ -1,4 +1,4 @@
-# Every command of this project; `make help` lists them. Each sets up what it needs, and does so only once.
+# Every command of this project; `make help ALL=1` lists them. Each sets up what it needs, and does so only once.
 
 SHELL := /bin/sh
 .DEFAULT_GOAL := help
@@ -14,7 +14,7 @@ NODE_PATH_FIRST := PATH="$(CURDIR)/$(BIN):$$PATH"
 # Installs a lock file into a virtual environment.
 INSTALL = $(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' \
 	|| { echo "This needs Python 3.11 or newer; name one with make PYTHON=/path/to/python3."; exit 1; }; \
-	echo "Installing the Python packages of $< ..."; $(PYTHON) tools/install.py
+	echo "Installing the Python packages of $< ..."; $(PYTHON) dev/install.py
 
 # Installs the locked npm packages anew.
 NPM_CI = echo "Installing the development chain and the other npm packages ..."; \
@@ -39,28 +39,28 @@ WEB_THREADS ?= 8
 run: .venv/ready-to-run ## Run web server and worker against the chains in chains.toml
 	@$(BIN)/python manage.py migrate --no-input -v 0
 	@$(BIN)/python manage.py collectstatic --no-input -v 0
-	@$(BIN)/python tools/run.py --bind $(BIND) --processes $(WEB_PROCESSES) --threads $(WEB_THREADS)
+	@$(BIN)/python dev/run.py --bind $(BIND) --processes $(WEB_PROCESSES) --threads $(WEB_THREADS)
 
 # ONCE=1 ends a demo after what was read. Each takes other ports by PORT and RPC_PORT.
 DEMO_OPTIONS = $(if $(ONCE),--once) $(if $(PORT),--port $(PORT)) $(if $(RPC_PORT),--rpc-port $(RPC_PORT))
 
 demo: .venv/ready-for-demo node_modules/ready-for-demo ## Prove a balance on a development chain and show it (ONCE=1: stop after that)
-	@$(BIN)/python -m demo $(DEMO_OPTIONS)
+	@$(BIN)/python -m dev.demo $(DEMO_OPTIONS)
 
 demo-cross-chain: .venv/ready-for-demo node_modules/ready-for-demo ## Prove balances on two development chains by attesters (ONCE=1, DOWN=2)
-	@$(BIN)/python -m demo.cross_chain $(DEMO_OPTIONS) $(if $(DOWN),--down $(DOWN))
+	@$(BIN)/python -m dev.demo.cross_chain $(DEMO_OPTIONS) $(if $(DOWN),--down $(DOWN))
 
 demo-rollup: .venv/ready-for-demo node_modules/ready ## Prove a rollup's balance on the chain below it and on a third, by its own Outbox (ONCE=1)
-	@$(BIN)/python -m demo.rollup $(DEMO_OPTIONS)
+	@$(BIN)/python -m dev.demo.rollup $(DEMO_OPTIONS)
 
 demo-any-block: .venv/ready-for-demo .venv-beacon/ready node_modules/ready ## Prove an old block by a jump through a beacon chain (ONCE=1)
-	@$(BIN)/python -m demo.any_block $(DEMO_OPTIONS)
+	@$(BIN)/python -m dev.demo.any_block $(DEMO_OPTIONS)
 
 demo-cluster: .venv/ready-for-demo node_modules/ready-for-demo ## Prove 200 values with PostgreSQL, Redis and 3 Celery workers, one killed (ONCE=1)
-	@$(BIN)/python -m demo.cluster $(DEMO_OPTIONS)
+	@$(BIN)/python -m dev.demo.cluster $(DEMO_OPTIONS)
 
 testnet: .venv/ready-for-demo ## Run the service on Sepolia and OP Sepolia: asks for what is missing, and does the rest
-	@$(BIN)/python -m tools.testnet $(if $(PORT),--port $(PORT))
+	@$(BIN)/python -m dev.testnet $(if $(PORT),--port $(PORT))
 
 ## Check a change
 
@@ -197,65 +197,72 @@ docs: .venv-docs/ready ## Build the documentation site into build/docs; a broken
 
 LOCK = .uv/bin/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-header
 lock: .uv/bin/uv ## Pin the Python dependencies anew, from pyproject.toml (ARGS=--upgrade: to newer versions)
-	$(LOCK) $(ARGS) --group uv -o requirements-uv.txt
-	$(LOCK) $(ARGS) pyproject.toml -o requirements.txt
-	$(LOCK) $(ARGS) -c requirements.txt pyproject.toml client/pyproject.toml --extra demo -o requirements-demo.txt
-	$(LOCK) $(ARGS) -c requirements-demo.txt pyproject.toml client/pyproject.toml --extra demo --extra dev \
-		-o requirements-dev.txt
-	$(LOCK) $(ARGS) --group verify -o requirements-verify.txt
-	$(LOCK) $(ARGS) --group attack -o requirements-attack.txt
-	$(LOCK) $(ARGS) --group docs -o requirements-docs.txt
-	$(LOCK) $(ARGS) --group peer -o requirements-peer.txt
-	$(LOCK) $(ARGS) --group generators -o requirements-generators.txt
-	$(LOCK) $(ARGS) --group beacon -o requirements-beacon.txt
+	$(LOCK) $(ARGS) --group uv -o requirements/uv.txt
+	$(LOCK) $(ARGS) pyproject.toml -o requirements/service.txt
+	$(LOCK) $(ARGS) -c requirements/service.txt pyproject.toml client/pyproject.toml --extra demo -o requirements/demo.txt
+	$(LOCK) $(ARGS) -c requirements/demo.txt pyproject.toml client/pyproject.toml --extra demo --extra dev \
+		-o requirements/dev.txt
+	$(LOCK) $(ARGS) --group verify -o requirements/verify.txt
+	$(LOCK) $(ARGS) --group attack -o requirements/attack.txt
+	$(LOCK) $(ARGS) --group docs -o requirements/docs.txt
+	$(LOCK) $(ARGS) --group peer -o requirements/peer.txt
+	$(LOCK) $(ARGS) --group generators -o requirements/generators.txt
+	$(LOCK) $(ARGS) --group beacon -o requirements/beacon.txt
 
 clean: ## Remove what the commands above have made
 	rm -rf .uv .venv .venv-verify .venv-attack .venv-docs .venv-generators .venv-peer .venv-beacon node_modules $(LODESTAR) build .demo .demo-cross-chain .demo-rollup .demo-any-block .demo-cluster .mutants .mypy_cache .ruff_cache .pytest_cache .hypothesis
 
-help: ## List the commands
-	@awk -F ':.*## ' '/^## / { print "\n" substr($$0, 4) } /^[a-z-]+:.*## / { printf "  make %-16s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+# Commands that a newcomer needs: they fit on one screen.
+FIRST := run demo testnet test test-fast lint format docs
+
+help: ## List the commands that one needs first (ALL=1: every command)
+	@awk -F ':.*## ' -v first=' $(if $(ALL),,$(FIRST)) ' \
+		'/^## / { heading = "\n" substr($$0, 4) "\n" } \
+		/^[a-z-]+:.*## / && (first == "  " || index(first, " " $$1 " ")) { \
+			printf "%s  make %-16s %s\n", heading, $$1, $$2; heading = "" }' $(MAKEFILE_LIST)
+	@$(if $(ALL),,echo; echo "  make help ALL=1       List every command")
 
 # --- Set-up -----------------------------------------------------------------------------------------------------------
 
 # What running takes, what the demos take beside it, and what everything else takes: each contains the one before. An
 # environment is added to and never taken from, so that all of them may be `.venv`.
-.venv/ready-to-run: requirements.txt
+.venv/ready-to-run: requirements/service.txt
 	@$(INSTALL) .venv $<
 	@touch $@
 
-.venv/ready-for-demo: requirements-demo.txt client/pyproject.toml
+.venv/ready-for-demo: requirements/demo.txt client/pyproject.toml
 	@$(INSTALL) .venv $< --source client
 	@touch $@ .venv/ready-to-run
 
-.venv/ready: requirements-dev.txt client/pyproject.toml
+.venv/ready: requirements/dev.txt client/pyproject.toml
 	@$(INSTALL) .venv $< --source client
 	@touch $@ .venv/ready-for-demo .venv/ready-to-run
 
-.uv/bin/uv: requirements-uv.txt
+.uv/bin/uv: requirements/uv.txt
 	@$(INSTALL) .uv $<
 	@touch $@
 
-.venv-verify/ready: requirements-verify.txt .venv/ready
+.venv-verify/ready: requirements/verify.txt .venv/ready
 	@$(INSTALL) .venv-verify $<
 	@touch $@
 
-.venv-attack/ready: requirements-attack.txt .venv/ready
+.venv-attack/ready: requirements/attack.txt .venv/ready
 	@$(INSTALL) .venv-attack $<
 	@touch $@
 
-.venv-generators/ready: requirements-generators.txt .venv/ready
+.venv-generators/ready: requirements/generators.txt .venv/ready
 	@$(INSTALL) .venv-generators $<
 	@touch $@
 
-.venv-beacon/ready: requirements-beacon.txt .venv/ready-for-demo
+.venv-beacon/ready: requirements/beacon.txt .venv/ready-for-demo
 	@$(INSTALL) .venv-beacon $<
 	@touch $@
 
-.venv-peer/ready: requirements-peer.txt .venv/ready
+.venv-peer/ready: requirements/peer.txt .venv/ready
 	@$(INSTALL) .venv-peer $<
 	@touch $@
 
-.venv-docs/ready: requirements-docs.txt
+.venv-docs/ready: requirements/docs.txt
 	@$(INSTALL) .venv-docs $<
 	@touch $@
 

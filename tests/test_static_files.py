@@ -1,14 +1,16 @@
 """Static files as `manage.py collectstatic` stores them for production."""
 
 import json
+import os
 import re
+from pathlib import Path
 
 import pytest
 from django.contrib.staticfiles.storage import staticfiles_storage
 from django.core.management import call_command
 
 from config import settings as project
-from devnet.devchain import PROJECT
+from dev.devnet.devchain import PROJECT
 
 pytestmark = pytest.mark.outside
 
@@ -18,19 +20,22 @@ def test_a_script_imports_another_by_the_name_that_pages_load_it_by(settings, tm
     call_command("collectstatic", "--no-input", verbosity=0)
 
     def stored(script: str) -> str:
-        return staticfiles_storage.url(f"js/{script}").rpartition("/")[2]
+        return staticfiles_storage.url(script).rpartition("/")[2]
 
     def imports(text: str) -> list[str]:
-        return re.findall(r"""(?:^import\b[^;]*?|\bimport\()["']\./(.*)["']""", text, re.MULTILINE)
+        return re.findall(r"""(?:^import\b[^;]*?|\bimport\()["'](\..*)["']""", text, re.MULTILINE)
 
-    folder = PROJECT / "static/js"
+    folder = PROJECT / "static"
     plain = {str(path.relative_to(folder)): imports(path.read_text()) for path in folder.rglob("*.js")}
-    assert plain["live.js"] == ["times.js"] != [stored("times.js")]
-    assert (plain["check.js"], plain["noble/sha3.js"]) == (["checking.js"], ["_u64.js", "utils.js"])
+    assert plain["js/live.js"] == ["./times.js"] != [f"./{stored('js/times.js')}"]
+    assert (plain["js/check.js"], plain["js/proofs.js"]) == (["./checking.js"], ["../vendor/noble/sha3.js"])
+    assert plain["vendor/noble/sha3.js"] == ["./_u64.js", "./utils.js"]
     for script, names in plain.items():
-        of = "noble/" if script.startswith("noble/") else ""
-        text = (tmp_path / "js" / of / stored(script)).read_text()
-        assert [name.rpartition("/")[2] for name in imports(text)] == [stored(of + name) for name in names]
+        place = Path(script).parent
+        text = (tmp_path / place / stored(script)).read_text()
+        assert imports(text) == [
+            f"{name.rpartition('/')[0]}/{stored(os.path.normpath(place / name))}" for name in names
+        ]
 
 
 def test_keccak_is_that_of_the_release_that_the_npm_lock_pins():
@@ -43,7 +48,7 @@ def test_keccak_is_that_of_the_release_that_the_npm_lock_pins():
         for path in (PROJECT / "node_modules").resolve().rglob("@noble/hashes/package.json")
         if json.loads(path.read_text())["version"] == pinned
     ]
-    ours = PROJECT / "static" / "js" / "noble"
+    ours = PROJECT / "static" / "vendor" / "noble"
     assert {file.name for file in ours.iterdir()} == {"LICENSE", "_u64.js", "sha3.js", "utils.js"}
     for file in ours.iterdir():
         assert file.read_bytes() == (found[0] / file.name).read_bytes()
@@ -51,5 +56,5 @@ def test_keccak_is_that_of_the_release_that_the_npm_lock_pins():
 
 def test_idiomorph_is_what_the_npm_lock_pins():
     # It is kept here so that running the service needs no npm.
-    ours = PROJECT / "static" / "idiomorph" / "idiomorph-ext.min.js"
+    ours = PROJECT / "static" / "vendor" / "idiomorph" / "idiomorph-ext.min.js"
     assert ours.read_bytes() == (PROJECT / "node_modules/idiomorph/dist" / ours.name).read_bytes()

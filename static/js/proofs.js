@@ -2,7 +2,7 @@
 // the service itself does: chains/header.py and chains/trie.py say the same in Python. Whatever doesn't prove what it
 // should is a `Refusal`, whose message is one sentence.
 
-import { keccak_256 } from "./noble/sha3.js";
+import { keccak_256 } from "../vendor/noble/sha3.js";
 
 /** Bytes, or a list with the length of its RLP. @typedef {Uint8Array | (any[] & {size: number})} Item */
 

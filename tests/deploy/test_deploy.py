@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from devnet.devchain import PROJECT
+from dev.devnet.devchain import PROJECT
 
 DEPLOY = PROJECT / "deploy"
 UNITS = sorted((DEPLOY / "systemd").glob("*.service"))
@@ -26,7 +26,7 @@ MOST_EXPOSED = 20
 
 
 def test_the_image_has_the_packages_that_are_pinned_and_no_others():
-    assert "--require-hashes --only-binary :all: -r requirements.txt" in CONTAINERFILE
+    assert "--require-hashes --only-binary :all: -r requirements/service.txt" in CONTAINERFILE
     assert re.findall(r"^FROM (\S+)", CONTAINERFILE, re.MULTILINE) == ["python:3.12.8-slim"] * 2
     assert "apt-get" not in CONTAINERFILE
 

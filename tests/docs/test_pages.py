@@ -1,13 +1,15 @@
 """The README is short and says how to begin; links of all pages lead somewhere, on a code host as on the site."""
 
+import os
 import re
+import subprocess
 from pathlib import Path
 
 import pytest
 
 from chains.chains_file import Attester, Chain, Connection, Ens
 from chains.signer_keys import Signer
-from devnet.devchain import PROJECT
+from dev.devnet.devchain import PROJECT
 from queries.columns import RejectionCode
 from tests.docs.examples import pages
 
@@ -56,3 +58,20 @@ def test_every_field_of_the_chains_file_is_in_the_configuration_reference():
 def test_every_reason_to_reject_a_batch_is_in_the_specification():
     specified = (PROJECT / "docs/specification.md").read_text()
     assert not {code for code in RejectionCode.values if f"`{code}`" not in specified}
+
+
+def test_help_of_make_shows_on_one_screen_what_one_needs_first_and_every_command_on_demand():
+    def shown(*arguments: str) -> str:
+        command = ["make", "help", *arguments]
+        return subprocess.run(
+            command, cwd=PROJECT, env={"PATH": os.environ["PATH"]}, capture_output=True, text=True, check=True
+        ).stdout
+
+    def commands(text: str) -> set[str]:
+        return set(re.findall(r"^  make ([a-z-]+)", text, re.MULTILINE))
+
+    # A terminal of 80 columns and 24 lines breaks longer lines.
+    assert sum(1 + max(0, len(line) - 1) // 80 for line in shown().splitlines()) < 24
+    assert {"run", "demo", "test", "lint", "docs"} <= commands(shown())
+    phony = re.findall(r"^\.PHONY: (.*)", (PROJECT / "Makefile").read_text(), re.MULTILINE)[0].split()
+    assert commands(shown("ALL=1")) == set(phony)

@@ -1,4 +1,4 @@
-"""Installs locked Python packages into a virtual environment: `python3 tools/install.py .venv requirements.txt`.
+"""Installs locked Python packages into a virtual environment: `python3 dev/install.py .venv requirements/service.txt`.
 
 With `--source client` the commands and modules of that folder's distribution are there too, run from where they are.
 
@@ -21,7 +21,7 @@ from typing import IO
 PROJECT = Path(__file__).resolve().parent.parent
 TOOLS = PROJECT / ".uv"
 UV = TOOLS / "bin" / "uv"
-UV_REQUIREMENTS = PROJECT / "requirements-uv.txt"
+UV_REQUIREMENTS = PROJECT / "requirements" / "uv.txt"
 
 # What a machine tells pip about its registry, by name, and how uv is told the same. pip separates by white space; uv
 # wants commas here and there.

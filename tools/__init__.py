@@ -1,1 +1,0 @@
-"""What sets the project up, before anything is installed."""
