@@ -14,7 +14,7 @@ NODE_PATH_FIRST := PATH="$(CURDIR)/$(BIN):$$PATH"
 # Installs a lock file into a virtual environment.
 INSTALL = $(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' \
 	|| { echo "This needs Python 3.11 or newer; name one with make PYTHON=/path/to/python3."; exit 1; }; \
-	echo "Installing the Python packages of $< ..."; $(PYTHON) dev/install.py
+	echo "Installing the Python packages of $< ..."; $(PYTHON) tools/install.py
 
 # Installs the locked npm packages anew.
 NPM_CI = echo "Installing the development chain and the other npm packages ..."; \
@@ -39,28 +39,28 @@ WEB_THREADS ?= 8
 run: .venv/ready-to-run ## Run web server and worker against the chains in chains.toml
 	@$(BIN)/python manage.py migrate --no-input -v 0
 	@$(BIN)/python manage.py collectstatic --no-input -v 0
-	@$(BIN)/python dev/run.py --bind $(BIND) --processes $(WEB_PROCESSES) --threads $(WEB_THREADS)
+	@$(BIN)/python tools/run.py --bind $(BIND) --processes $(WEB_PROCESSES) --threads $(WEB_THREADS)
 
 # ONCE=1 ends a demo after what was read. Each takes other ports by PORT and RPC_PORT.
 DEMO_OPTIONS = $(if $(ONCE),--once) $(if $(PORT),--port $(PORT)) $(if $(RPC_PORT),--rpc-port $(RPC_PORT))
 
 demo: .venv/ready-for-demo node_modules/ready-for-demo ## Prove a balance on a development chain and show it (ONCE=1: stop after that)
-	@$(BIN)/python -m dev.demo $(DEMO_OPTIONS)
+	@$(BIN)/python -m demo $(DEMO_OPTIONS)
 
 demo-cross-chain: .venv/ready-for-demo node_modules/ready-for-demo ## Prove balances on two development chains by attesters (ONCE=1, DOWN=2)
-	@$(BIN)/python -m dev.demo.cross_chain $(DEMO_OPTIONS) $(if $(DOWN),--down $(DOWN))
+	@$(BIN)/python -m demo.cross_chain $(DEMO_OPTIONS) $(if $(DOWN),--down $(DOWN))
 
 demo-rollup: .venv/ready-for-demo node_modules/ready ## Prove a rollup's balance on the chain below it and on a third, by its own Outbox (ONCE=1)
-	@$(BIN)/python -m dev.demo.rollup $(DEMO_OPTIONS)
+	@$(BIN)/python -m demo.rollup $(DEMO_OPTIONS)
 
 demo-any-block: .venv/ready-for-demo .venv-beacon/ready node_modules/ready ## Prove an old block by a jump through a beacon chain (ONCE=1)
-	@$(BIN)/python -m dev.demo.any_block $(DEMO_OPTIONS)
+	@$(BIN)/python -m demo.any_block $(DEMO_OPTIONS)
 
 demo-cluster: .venv/ready-for-demo node_modules/ready-for-demo ## Prove 200 values with PostgreSQL, Redis and 3 Celery workers, one killed (ONCE=1)
-	@$(BIN)/python -m dev.demo.cluster $(DEMO_OPTIONS)
+	@$(BIN)/python -m demo.cluster $(DEMO_OPTIONS)
 
 testnet: .venv/ready-for-demo ## Run the service on Sepolia and OP Sepolia: asks for what is missing, and does the rest
-	@$(BIN)/python -m dev.testnet $(if $(PORT),--port $(PORT))
+	@$(BIN)/python -m tools.testnet $(if $(PORT),--port $(PORT))
 
 ## Check a change
 

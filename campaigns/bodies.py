@@ -3,8 +3,8 @@
 from collections.abc import Iterable
 from typing import Any
 
-from dev.demo.installation import CHAIN_ID
-from dev.devnet.devchain import ACCOUNTS
+from demo.installation import CHAIN_ID
+from devnet.devchain import ACCOUNTS
 
 
 def balances(

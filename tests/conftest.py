@@ -23,7 +23,7 @@ from accounts import keys
 from accounts.models import ApiKey
 from api import health
 from config.configured_chains import forget_chains
-from dev.devnet.devchain import DevChain
+from devnet.devchain import DevChain
 from proving import heads
 from proving.health.service_metrics import ServiceMetrics
 from queries import storage

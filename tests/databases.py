@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from django.db import connection
 
-from dev.devnet.servers import Postgres
+from devnet.servers import Postgres
 
 _server: Postgres | None = None
 

@@ -14,7 +14,7 @@ from django.core.management import call_command
 from django.db.models import Model
 from django.utils import timezone
 
-from dev.devnet.devchain import DevChain
+from devnet.devchain import DevChain
 from proving.models import FactsRegistry, SignedTransaction, Signer, Transaction
 
 _MINED_SECONDS = 20

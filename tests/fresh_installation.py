@@ -8,7 +8,7 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 
-from dev.devnet.devchain import PROJECT
+from devnet.devchain import PROJECT
 
 
 @dataclass(frozen=True)

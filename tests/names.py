@@ -7,7 +7,7 @@ from ens.constants import UNIVERSAL_RESOLVER_ADDR
 from ens.utils import dns_encode_name
 from eth_utils.crypto import keccak
 
-from dev.devnet.devchain import DevChain
+from devnet.devchain import DevChain
 from tests.contracts.deployed import Deployed
 
 

@@ -18,7 +18,7 @@ from django.utils import timezone
 
 from accounts.models import ApiKey, User
 from config.configured_chains import forget_chains
-from dev.devnet.devchain import ACCOUNTS, DevChain
+from devnet.devchain import ACCOUNTS, DevChain
 from proving.models import Lane
 from queries.models import Batch, BatchStatus, Block
 

@@ -18,7 +18,7 @@ from typing import Any
 
 import pytest
 
-from dev.devnet.devchain import PROJECT
+from devnet.devchain import PROJECT
 from tests.serving.process import WebServer, ask, serving
 
 pytestmark = pytest.mark.outside

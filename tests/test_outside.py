@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from dev.devnet.devchain import PROJECT
+from devnet.devchain import PROJECT
 
 PRODUCT = {"accounts", "api", "attesting", "chains", "config", "database", "explorer", "proving", "queries"}
 # A process that starts reads chains.toml; tests have many starts in one process.
@@ -60,5 +60,5 @@ def test_it_knows_nothing_of_the_inside(path):
 def test_what_the_outside_is_told_apart_by():
     inside = ["proving.heads.read", "queries.submission", "accounts.keys.issue", "chains.packed.encode"]
     assert [is_inside(name) for name in inside] == [True] * 4
-    outside = ["proving.models.Transaction", "config.settings", "dev.devnet.devchain.DevChain", RESTART, "models"]
+    outside = ["proving.models.Transaction", "config.settings", "devnet.devchain.DevChain", RESTART, "models"]
     assert [is_inside(name) for name in outside] == [False] * 5

@@ -9,7 +9,7 @@ from importlib import import_module
 import pytest
 
 import batch_query_client
-from dev.devnet.devchain import PROJECT
+from devnet.devchain import PROJECT
 
 pytestmark = pytest.mark.outside
 

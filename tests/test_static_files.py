@@ -10,7 +10,7 @@ from django.contrib.staticfiles.storage import staticfiles_storage
 from django.core.management import call_command
 
 from config import settings as project
-from dev.devnet.devchain import PROJECT
+from devnet.devchain import PROJECT
 
 pytestmark = pytest.mark.outside
 

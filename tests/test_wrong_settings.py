@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from dev.devnet.devchain import PROJECT
+from devnet.devchain import PROJECT
 
 GUNICORN = ["-m", "gunicorn", "--config", "config/gunicorn.py", "--bind", "127.0.0.1:0", "--workers", "2"]
 COMMANDS = {

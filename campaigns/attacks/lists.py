@@ -15,7 +15,7 @@ from campaigns.attacks.table import Seen
 from campaigns.attacks.target import Target, target
 from campaigns.bodies import balances
 from campaigns.rows import BATCH_ID, multiply
-from dev.devnet.devchain import ACCOUNTS
+from devnet.devchain import ACCOUNTS
 
 _ROWS, _AT_ONCE = 100_000, 16
 _PROBING_SECONDS, _PAUSE_SECONDS = 15, 0.05

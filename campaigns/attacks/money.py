@@ -14,9 +14,9 @@ import requests
 from campaigns.attacks.table import Seen
 from campaigns.attacks.target import Target, target
 from campaigns.bodies import balances
-from dev.demo.client import TIMEOUT, ClientError, submit
-from dev.demo.installation import CHAINS_TOML
-from dev.devnet.devchain import ACCOUNTS, PROJECT, DevChain
+from demo.client import TIMEOUT, ClientError, submit
+from demo.installation import CHAINS_TOML
+from devnet.devchain import ACCOUNTS, PROJECT, DevChain
 from tests.proving.rollups import OP_STACK, charge_for_data
 
 _ETHER, _GWEI = 10**18, 10**9

@@ -18,9 +18,9 @@ from campaigns.attacks.table import Seen
 from campaigns.attacks.target import Target, target
 from campaigns.bodies import balances
 from chains.nodes import FAIL_FAST_SECONDS
-from dev.demo.client import status, submit
-from dev.demo.installation import CHAIN_ID, CHAINS_TOML
-from dev.devnet.devchain import ACCOUNTS, DevChain
+from demo.client import status, submit
+from demo.installation import CHAIN_ID, CHAINS_TOML
+from devnet.devchain import ACCOUNTS, DevChain
 from tests.chains.hostile_node import DRIPS, FLOODS, LIES, Behaviour, Exchange, hostile_node
 from tests.chains.lying_node import ask
 

@@ -21,10 +21,10 @@ import requests
 
 from campaigns.attacks.table import Seen
 from campaigns.attacks.target import Target, target
-from dev.demo.client import submit
-from dev.demo.installation import CHAIN_ID, CHAINS_TOML
-from dev.devnet.devchain import ACCOUNTS, PROJECT
-from dev.devnet.servers import Postgres
+from demo.client import submit
+from demo.installation import CHAIN_ID, CHAINS_TOML
+from devnet.devchain import ACCOUNTS, PROJECT
+from devnet.servers import Postgres
 from tests.names import Names
 
 _SCHEMATHESIS = PROJECT / ".venv-attack" / "bin" / "schemathesis"

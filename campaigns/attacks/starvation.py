@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from campaigns.attacks.table import Seen
 from campaigns.attacks.target import Target, target
 from campaigns.bodies import balances
-from dev.demo.client import status, submit
+from demo.client import status, submit
 
 _BATCHES, _BLOCKS, _APART = 24, 2000, 20
 # Than one that is alone, most of whose time is that until the next block.

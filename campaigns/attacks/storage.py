@@ -16,7 +16,7 @@ import requests
 from campaigns.attacks.table import Seen
 from campaigns.attacks.target import Target, target
 from campaigns.bodies import balances
-from dev.devnet.devchain import ACCOUNTS
+from devnet.devchain import ACCOUNTS
 
 _SIGNER = ACCOUNTS[3][0]
 _DISK = "40m"

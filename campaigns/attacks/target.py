@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from dev.demo.client import status, submit, take_api_key
-from dev.demo.installation import CHAIN_ID, CHAINS_TOML, Service
-from dev.devnet.devchain import ACCOUNTS, DevChain
-from dev.devnet.ports import free_port
+from demo.client import status, submit, take_api_key
+from demo.installation import CHAIN_ID, CHAINS_TOML, Service
+from devnet.devchain import ACCOUNTS, DevChain
+from devnet.ports import free_port
 
 _SIGNER_KEY = ACCOUNTS[3][1]
 

@@ -12,9 +12,9 @@ import requests
 
 from campaigns.attacks.table import Seen
 from campaigns.attacks.target import Target, target
-from dev.demo.client import TIMEOUT, signed_in
-from dev.demo.installation import CHAIN_ID, CHAINS_TOML
-from dev.devnet.devchain import ACCOUNTS, DevChain
+from demo.client import TIMEOUT, signed_in
+from demo.installation import CHAIN_ID, CHAINS_TOML
+from devnet.devchain import ACCOUNTS, DevChain
 from tests.chains.lying_node import ask, lying_node
 
 _ATTACKERS, _SECONDS = 16, 20

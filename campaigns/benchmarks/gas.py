@@ -25,7 +25,7 @@ from chains.beacon.jumps import Anchor, BeaconChain
 from chains.encoding import hex_data
 from chains.packed import BLOCK_BEFORE_CAPELLA, BLOCK_BEFORE_MERGE, OLD_BLOCK, AccountToProve, BlockBranch
 from contracts import NO_CONTRACT
-from dev.devnet.devchain import DevChain
+from devnet.devchain import DevChain
 from tests.contracts import rollup_sources, tries
 from tests.contracts.beacon_roots import BeaconRoots
 from tests.contracts.beacon_worlds import SMALL, BeaconWorld

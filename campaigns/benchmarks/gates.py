@@ -19,9 +19,9 @@ import psycopg
 
 from campaigns.benchmarks.measured import Measured
 from campaigns.benchmarks.web import multiples_of_a_peer, processor_seconds
-from dev.demo.installation import CHAIN_ID
-from dev.devnet.devchain import PROJECT
-from dev.devnet.servers import Postgres
+from demo.installation import CHAIN_ID
+from devnet.devchain import PROJECT
+from devnet.servers import Postgres
 
 _DAYS_TRANSACTIONS = 10_000
 # A line of PostgreSQL's log.

@@ -14,12 +14,12 @@ from eth_account import Account
 from campaigns.benchmarks.distant_node import DistantNode
 from campaigns.benchmarks.web import UNLIMITED, CheckedOut
 from campaigns.bodies import balances
-from dev.demo import client
-from dev.demo.cluster import Cluster
-from dev.demo.installation import CHAIN_ID, CHAINS_TOML, SIGNER_KEY
-from dev.devnet.devchain import PROJECT, DevChain
-from dev.devnet.ports import free_port
-from dev.devnet.servers import Postgres, Redis
+from demo import client
+from demo.cluster import Cluster
+from demo.installation import CHAIN_ID, CHAINS_TOML, SIGNER_KEY
+from devnet.devchain import PROJECT, DevChain
+from devnet.ports import free_port
+from devnet.servers import Postgres, Redis
 
 AWAY_SECONDS = 0.05
 # By default anvil keeps 3,600 states, and mines more blocks than that before all is measured.

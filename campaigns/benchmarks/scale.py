@@ -11,7 +11,7 @@ from contextlib import ExitStack
 import psycopg
 
 from campaigns.benchmarks.measured import AWAY_SECONDS, Measured
-from dev.devnet.servers import Postgres
+from devnet.servers import Postgres
 
 _ENGINES = ("runworker-sqlite", "runworker-postgresql", "celery-postgresql")
 _ACCOUNTS = 5

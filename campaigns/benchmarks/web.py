@@ -20,11 +20,11 @@ from tempfile import TemporaryDirectory
 import requests
 
 from campaigns.bodies import balances
-from dev.demo import client
-from dev.demo.installation import CHAIN_ID, CHAINS_TOML, SIGNER_KEY, WALLET_ADDRESS, WALLET_KEY, Service
-from dev.devnet.devchain import PROJECT
-from dev.devnet.guarded_process import GuardedProcess
-from dev.devnet.ports import free_port
+from demo import client
+from demo.installation import CHAIN_ID, CHAINS_TOML, SIGNER_KEY, WALLET_ADDRESS, WALLET_KEY, Service
+from devnet.devchain import PROJECT
+from devnet.guarded_process import GuardedProcess
+from devnet.ports import free_port
 
 UNLIMITED = dict.fromkeys(
     ("MAX_BATCHES_PER_MINUTE", "MAX_QUERIES_PER_MINUTE", "MAX_OPEN_BATCHES", "MAX_OPEN_QUERIES"), "1000000"

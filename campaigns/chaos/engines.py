@@ -12,11 +12,11 @@ from typing import Any
 import psycopg
 import requests
 
-from dev.demo.client import TIMEOUT, take_api_key
-from dev.demo.installation import CHAIN_ID, CHAINS_TOML, MANAGE, Service
-from dev.devnet.devchain import ACCOUNTS, DevChain
-from dev.devnet.ports import free_port
-from dev.devnet.servers import Postgres, Redis
+from demo.client import TIMEOUT, take_api_key
+from demo.installation import CHAIN_ID, CHAINS_TOML, MANAGE, Service
+from devnet.devchain import ACCOUNTS, DevChain
+from devnet.ports import free_port
+from devnet.servers import Postgres, Redis
 
 # By name: whether PostgreSQL keeps the rows, and whether Celery distributes the work.
 ENGINES = {"sqlite": (False, False), "postgresql": (True, False), "celery": (True, True)}

@@ -13,7 +13,7 @@ from eth_utils.crypto import keccak
 from campaigns.attacks.table import Seen
 from campaigns.bodies import balances
 from campaigns.chaos.engines import OLD_BLOCKS, Installed
-from dev.demo.client import BALANCE, ClientError, account_field, submit
+from demo.client import BALANCE, ClientError, account_field, submit
 
 _USERS = 2
 _HEADER_ACCUMULATED = "0x" + keccak(text="HeaderAccumulated(uint256,bytes32)").hex()

@@ -17,12 +17,12 @@ import requests
 from campaigns.attacks.table import Seen
 from campaigns.chaos.engines import DEEPEST_REORG, ENGINES, WORKERS, Installed, a_chain
 from campaigns.chaos.load import Load, judge, kinds
-from dev.demo.client import TIMEOUT
-from dev.demo.installation import CHAIN_ID, CHAINS_TOML, Installation
-from dev.devnet.devchain import ACCOUNTS, PROJECT
-from dev.devnet.servers import Postgres, Redis
-from dev.install import install
+from demo.client import TIMEOUT
+from demo.installation import CHAIN_ID, CHAINS_TOML, Installation
+from devnet.devchain import ACCOUNTS, PROJECT
+from devnet.servers import Postgres, Redis
 from tests.deploy.units import Units
+from tools.install import install
 
 # Of version 0.2, and with today's contracts: else registries would have to be deployed anew.
 _OLDER = "018140de"

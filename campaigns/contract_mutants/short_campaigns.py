@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 
 from campaigns.fuzzing import boundaries, branches, headers, jumps, sequences, steps, transactions
 from campaigns.fuzzing.tally import Divergence, Tally
-from dev.devnet.devchain import DevChain
+from devnet.devchain import DevChain
 
 _SEED = 1
 _CAMPAIGNS: Mapping[str, tuple[Callable[[DevChain, int, int], Tally], int]] = {

@@ -17,7 +17,7 @@ from typing import NamedTuple
 from campaigns.fuzzing import boundaries, branches, headers, jumps, sequences, steps, transactions, undefined
 from campaigns.fuzzing.tally import Divergence, Tally
 from contracts import code_digest
-from dev.devnet.devchain import DevChain
+from devnet.devchain import DevChain
 
 
 @dataclass(frozen=True)

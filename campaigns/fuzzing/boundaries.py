@@ -48,7 +48,7 @@ from chains.packed import (
 )
 from chains.trie import EMPTY_CODE_HASH, EMPTY_TRIE_ROOT
 from contracts import Artifact
-from dev.devnet.devchain import DevChain
+from devnet.devchain import DevChain
 from tests.contracts.decoder import EMPTY, _Subtree
 from tests.contracts.nearly import nearly
 

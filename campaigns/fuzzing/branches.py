@@ -15,7 +15,7 @@ from chains.beacon import ssz
 from chains.beacon.blocks import BLOCK_HASH, EXECUTION_PAYLOAD
 from chains.beacon.jumps import HISTORICAL_ROOTS, HISTORICAL_SUMMARIES, HISTORY_DEPTH, BeaconChain
 from contracts import Artifact
-from dev.devnet.devchain import DevChain
+from devnet.devchain import DevChain
 from tests.contracts import beacon_model
 from tests.contracts.beacon_model import InvalidBranch
 from tests.contracts.deployed import Deployed

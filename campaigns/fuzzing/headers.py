@@ -30,7 +30,7 @@ from chains.packed import (
     encode_parent_hash,
 )
 from contracts import Artifact
-from dev.devnet.devchain import DevChain
+from devnet.devchain import DevChain
 from tests.contracts import tries
 from tests.contracts.decoder import InvalidPacked, PackedFacts, decode
 from tests.contracts.nearly import nearly

@@ -25,7 +25,7 @@ from chains.packed import (
     PARENT,
 )
 from contracts import NO_CONTRACT, Artifact
-from dev.devnet.devchain import DevChain
+from devnet.devchain import DevChain
 from tests.contracts import tries
 from tests.contracts.beacon_worlds import SMALL, BeaconWorld
 from tests.contracts.decoder import InvalidPacked, PackedFacts, decode

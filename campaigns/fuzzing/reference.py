@@ -8,7 +8,7 @@ import requests
 
 from campaigns.fuzzing.interpreter import Execution
 from chains.encoding import hex_data
-from dev.devnet.devchain import DevChain
+from devnet.devchain import DevChain
 from tests.contracts.deployed import SENDER
 from tests.contracts.simulator import outcome_of
 

@@ -40,7 +40,7 @@ from campaigns.fuzzing.unchecked import Ending, Unchecked
 from chains.encoding import HISTORY_WINDOW, hex_data, shortest
 from chains.packed import HASH_ALONE, HEADER_ALONE, PARENT
 from contracts import NO_CONTRACT, Artifact
-from dev.devnet.devchain import DevChain
+from devnet.devchain import DevChain
 from tests.contracts import decoder, tries
 from tests.contracts.decoder import InvalidPacked, PackedFacts
 from tests.contracts.deployed import Deployed

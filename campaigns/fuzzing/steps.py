@@ -23,7 +23,7 @@ from campaigns.fuzzing.tally import Tally, sentence
 from chains.encoding import HISTORY_WINDOW
 from chains.packed import BRANCH, END_OF_BRANCHES, HISTORY_ADDRESS
 from contracts import Artifact
-from dev.devnet.devchain import DevChain
+from devnet.devchain import DevChain
 from tests.contracts.decoder import InvalidPacked
 from tests.contracts.deployed import Deployed
 from tests.contracts.simulator import Call, Outcome, Simulator

@@ -38,7 +38,7 @@ from chains.packed import (
     encode_parent_hash,
 )
 from contracts import NO_CONTRACT, Artifact
-from dev.devnet.devchain import DevChain
+from devnet.devchain import DevChain
 from tests.contracts.decoder import InvalidPacked, PackedFacts, _Decoder, decode
 from tests.contracts.deployed import Deployed
 from tests.contracts.simulator import Call, Simulator

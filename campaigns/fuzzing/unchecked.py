@@ -16,7 +16,7 @@ from campaigns.fuzzing.steps import HARNESS
 from chains.encoding import HISTORY_WINDOW
 from contracts import Artifact
 from contracts.build import read_sources
-from dev.devnet.devchain import DevChain
+from devnet.devchain import DevChain
 from tests.contracts.deployed import Deployed
 from tests.contracts.simulator import Call, Simulator
 

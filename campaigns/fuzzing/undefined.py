@@ -20,7 +20,7 @@ from campaigns.fuzzing.transactions import Composer, accepted_forms, some_world
 from chains.encoding import HISTORY_WINDOW
 from chains.packed import HASH_BYTES, NIBBLES, encode, encode_parent_hash
 from contracts import NO_CONTRACT, Artifact
-from dev.devnet.devchain import DevChain
+from devnet.devchain import DevChain
 from tests.contracts.decoder import InvalidPacked, PackedFacts, _Subtree, decode
 from tests.contracts.deployed import Deployed
 from tests.contracts.simulator import Outcome

@@ -10,7 +10,7 @@ from django.test import Client
 from django.utils import timezone
 
 from accounts.models import AccountEvent, ApiKey, EventKind, SignInNonce, User
-from dev.devnet.devchain import ACCOUNTS
+from devnet.devchain import ACCOUNTS
 from tests.accounts import over_http as keys
 from tests.accounts.wallets import ALICE, BOB, sign
 

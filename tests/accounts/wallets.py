@@ -4,7 +4,7 @@ from eth_account import Account
 from eth_account.messages import encode_defunct
 from eth_account.signers.local import LocalAccount
 
-from dev.devnet.devchain import ACCOUNTS
+from devnet.devchain import ACCOUNTS
 
 ALICE: LocalAccount = Account.from_key(ACCOUNTS[0][1])
 BOB: LocalAccount = Account.from_key(ACCOUNTS[1][1])

@@ -2,7 +2,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from dev.devnet.devchain import DevChain
+from devnet.devchain import DevChain
 
 
 @pytest.fixture(scope="module")

@@ -16,9 +16,9 @@ from typing import Any, NamedTuple
 from eth_account import Account
 from eth_account.messages import SignableMessage, encode_typed_data
 
-from dev.demo.installation import health
-from dev.devnet.devchain import ACCOUNTS, PROJECT, DevChain
-from dev.devnet.guarded_process import GuardedProcess
+from demo.installation import health
+from devnet.devchain import ACCOUNTS, PROJECT, DevChain
+from devnet.guarded_process import GuardedProcess
 
 ALICE, BOB, CHARLIE = (Account.from_key(key) for _, key in ACCOUNTS[:3])
 CONTRACT = "0x5FbDB2315678afecb367f032d93F642f64180aa3"

@@ -12,7 +12,7 @@ from django.db import connection
 from django.test import Client
 
 from attesting.models import SignedBlock
-from dev.devnet.devchain import DevChain
+from devnet.devchain import DevChain
 from tests.attesting.process import ALICE, BOB, block_hash, chains_file, question, signer_of
 from tests.chains.lying_node import ask, error, lying_node, result
 from tests.proving.proxy import Proxy

@@ -11,7 +11,7 @@ import pytest
 from django.core.management import CommandError, call_command
 from eth_account import Account
 
-from dev.devnet.devchain import ACCOUNTS
+from devnet.devchain import ACCOUNTS
 from tests.attesting.process import CONTRACT
 
 pytestmark = pytest.mark.outside

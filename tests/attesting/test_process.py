@@ -16,7 +16,7 @@ import pytest
 import requests
 from django.core.management import CommandError, call_command
 
-from dev.devnet.devchain import ACCOUNTS, PROJECT, DevChain
+from devnet.devchain import ACCOUNTS, PROJECT, DevChain
 from tests.attesting.process import (
     ALICE,
     BOB,

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from dev.devnet.devchain import PROJECT
+from devnet.devchain import PROJECT
 
 _FOLDER = Path(__file__).parent
 _PYTHON = PROJECT / ".venv-beacon" / "bin" / "python"

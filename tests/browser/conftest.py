@@ -34,7 +34,7 @@ from playwright.sync_api import (
 from accounts import keys
 from accounts.models import User
 from config.configured_chains import forget_chains
-from dev.devnet.devchain import DevChain
+from devnet.devchain import DevChain
 from tests.accounts.wallets import ALICE
 from tests.browser.wallet import Wallet
 from tests.deployed import deploy_on

@@ -11,7 +11,7 @@ from playwright.sync_api import Page, Response, ViewportSize, expect
 from accounts import development_sign_in, keys
 from accounts.models import User
 from config.configured_chains import forget_chains
-from dev.devnet.devchain import DevChain
+from devnet.devchain import DevChain
 from explorer.lists import batch_rows
 from queries.models import Batch
 from tests.browser import installations, states

@@ -8,7 +8,7 @@ from django.db.models import Model, QuerySet
 from django.utils import timezone
 
 from accounts.models import ApiKey
-from dev.devnet.devchain import DevChain
+from devnet.devchain import DevChain
 from proving.models import AttesterWatch, ChainHead, FactsRegistry, Share, Transaction
 from queries import progress
 from queries.columns import HeaderField, RejectionCode

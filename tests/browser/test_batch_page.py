@@ -12,7 +12,7 @@ from playwright.sync_api import BrowserContext, Page, expect
 
 from accounts.models import User
 from config import configured_chains as configured
-from dev.devnet.devchain import DevChain
+from devnet.devchain import DevChain
 from proving.deploying import deploy
 from tests.browser.wallet import Wallet
 from tests.explorer.batches import (

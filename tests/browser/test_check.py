@@ -15,7 +15,7 @@ from playwright.sync_api import BrowserContext, Page, expect
 from batch_query_client import claimed_hashes
 from chains.header import Header
 from chains.trie import EMPTY_CODE_HASH, EMPTY_TRIE_ROOT, InvalidProof, verify_slot
-from dev.devnet.devchain import DevChain
+from devnet.devchain import DevChain
 from proving import facts
 from queries.models import Batch
 from tests import headers

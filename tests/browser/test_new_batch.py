@@ -7,7 +7,7 @@ import pytest
 from playwright.sync_api import BrowserContext, expect
 
 from accounts.models import User
-from dev.devnet.devchain import DevChain
+from devnet.devchain import DevChain
 from queries.models import Batch
 from tests.explorer.batches import path
 from tests.service import ALICE, BOB

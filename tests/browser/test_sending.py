@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from playwright.sync_api import BrowserContext, Page, Route, expect
 
-from dev.devnet.devchain import DevChain
+from devnet.devchain import DevChain
 from queries.models import Batch
 from tests.browser.conftest import TIMEOUT, faults_for_anybody
 from tests.browser.wallet import DECLINED, NO_SUCH_CHAIN, Wallet, said

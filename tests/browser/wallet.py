@@ -10,7 +10,7 @@ from eth_account.messages import encode_defunct
 from eth_account.signers.local import LocalAccount
 from playwright.sync_api import BrowserContext, Page, expect
 
-from dev.devnet.devchain import DevChain, DevChainError
+from devnet.devchain import DevChain, DevChainError
 from tests.accounts.wallets import ALICE
 
 _SCRIPT = Path(__file__).with_name("wallet.js")

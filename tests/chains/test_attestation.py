@@ -23,7 +23,7 @@ from chains.attestation import (
 )
 from chains.chains_file import Attester
 from chains.encoding import hex_data
-from dev.devnet.devchain import ACCOUNTS
+from devnet.devchain import ACCOUNTS
 from tests.chains.hostile_node import DRIPS, FLOODS, hostile_node
 from tests.chains.lying_node import Raw, lying_node, recording
 

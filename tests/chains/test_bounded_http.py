@@ -14,7 +14,7 @@ from chains.node_errors import InvalidReply, NodeUnavailable
 from chains.questions import ProofRequest
 from chains.rpc import RpcClient
 from chains.trie import EMPTY_TRIE_ROOT
-from dev.devnet.devchain import PROJECT
+from devnet.devchain import PROJECT
 from tests.chains.hostile_node import DRIPS, FLOODS, LIES, Exchange, hostile_node
 from tests.chains.lying_node import is_chain_id, lying_node, recording, result
 

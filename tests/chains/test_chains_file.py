@@ -9,7 +9,7 @@ from eth_account import Account
 from chains import chains_file, cross_checks
 from chains.chains_file import Chains, ChainsError, Connection, UnknownChain, load_chains
 from chains.signer_keys import Signer, SignerError
-from dev.devnet.devchain import ACCOUNTS, PROJECT
+from devnet.devchain import ACCOUNTS, PROJECT
 
 Load = Callable[..., Chains]
 

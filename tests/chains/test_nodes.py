@@ -26,7 +26,7 @@ from chains.node_errors import (
 from chains.nodes import FAIL_FAST_SECONDS, Question
 from chains.questions import AccountProof, ProofRequest
 from chains.rpc import RpcClient, result
-from dev.devnet.devchain import ACCOUNTS, DevChain
+from devnet.devchain import ACCOUNTS, DevChain
 from tests.chains.lying_node import Raw, ask, error, is_chain_id, lying_node, recording
 from tests.chains.lying_node import result as reply_of
 from tests.chains.transfers import ALICE, BOB, CONTRACT, send, signed

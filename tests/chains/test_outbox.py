@@ -11,8 +11,8 @@ from chains.header import Header
 from chains.node_errors import InvalidReply, RpcRefused
 from chains.outbox import Outbox
 from chains.rpc import RpcClient
-from dev.devnet.arbitrum_outbox import ArbitrumOutbox
-from dev.devnet.devchain import DevChain
+from devnet.arbitrum_outbox import ArbitrumOutbox
+from devnet.devchain import DevChain
 from tests.contracts import tries
 
 # The rollup confirms every tenth block. In between some blocks of the parent pass: a hundredth of Ethereum's.

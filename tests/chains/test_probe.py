@@ -4,7 +4,7 @@ from typing import Any
 import pytest
 
 from chains.probe import oldest_provable, probe
-from dev.devnet.devchain import DevChain
+from devnet.devchain import DevChain
 from tests.chains.lying_node import Raw, ask, error, lying_node, result
 
 HEAD = 1_200

@@ -17,7 +17,7 @@ from chains.node_errors import (
 )
 from chains.questions import AccountProof, ProofRequest, Receipt
 from chains.rpc import RpcClient
-from dev.devnet.devchain import DevChain
+from devnet.devchain import DevChain
 from tests.chains.lying_node import ask, error, is_chain_id, lying_node, recording, result
 from tests.chains.transfers import ALICE, BOB, CONTRACT, send, signed
 

@@ -16,7 +16,7 @@ from chains.trie import (
     verify_account,
     verify_slot,
 )
-from dev.devnet.devchain import ACCOUNTS
+from devnet.devchain import ACCOUNTS
 from tests.chains.tries import (
     DIGITS,
     EXTENSION_8,

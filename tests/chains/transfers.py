@@ -4,7 +4,7 @@ from eth_account import Account
 
 from chains import questions
 from chains.rpc import RpcClient
-from dev.devnet.devchain import ACCOUNTS
+from devnet.devchain import ACCOUNTS
 
 ALICE, BOB = (address for address, _ in ACCOUNTS[:2])
 CONTRACT = "0x" + "33" * 20

@@ -27,7 +27,7 @@ from batch_query_client.command_line.keystores import open_keystore
 from batch_query_client.command_line.options import read_amount, read_fee
 from batch_query_client.command_line.output import amount, cost, print_facts, print_json, print_table
 from batch_query_client.command_line.running import _said_of, bqs, run
-from dev.devnet.devchain import ACCOUNTS, PROJECT
+from devnet.devchain import ACCOUNTS, PROJECT
 
 pytestmark = pytest.mark.outside
 

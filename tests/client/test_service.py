@@ -42,10 +42,10 @@ from batch_query_client.command_line.exit_codes import ExitCode
 from batch_query_client.command_line.output import amount
 from batch_query_client.command_line.running import run
 from batch_query_client.json_rpc import Node
-from dev.demo.client import take_webhook_secret
-from dev.demo.installation import CHAIN_ID, CHAINS_TOML, Service
-from dev.devnet.devchain import ACCOUNTS, DevChain
-from dev.devnet.ports import free_port
+from demo.client import take_webhook_secret
+from demo.installation import CHAIN_ID, CHAINS_TOML, Service
+from devnet.devchain import ACCOUNTS, DevChain
+from devnet.ports import free_port
 from tests.http_server import serving
 
 pytestmark = pytest.mark.outside

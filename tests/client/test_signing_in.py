@@ -5,7 +5,7 @@ import pytest
 from batch_query_client import UnsafeSignIn
 from batch_query_client.operations import Access
 from batch_query_client.signing_in import check_message, new_key
-from dev.devnet.devchain import ACCOUNTS
+from devnet.devchain import ACCOUNTS
 from tests.client.world import PATIENCE, World, answer
 
 pytestmark = pytest.mark.outside

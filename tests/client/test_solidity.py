@@ -7,7 +7,7 @@ import pytest
 
 from contracts import Artifact, load_artifact
 from contracts.build import CODE, code_of, run_compiler
-from dev.devnet.devchain import PROJECT, DevChain
+from devnet.devchain import PROJECT, DevChain
 from proving.models import FactsRegistry
 from tests.contracts.deployed import SENDER, Deployed, Reverted
 from tests.service import BOB, a_key, submit, work_until_done

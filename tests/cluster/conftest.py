@@ -13,12 +13,12 @@ import pytest
 import requests
 from eth_account import Account
 
-from dev.demo import client
-from dev.demo.cluster import Cluster
-from dev.demo.installation import CHAIN_ID, CHAINS_TOML, SIGNER_ADDRESS, SIGNER_KEY
-from dev.devnet.devchain import DevChain
-from dev.devnet.ports import free_port
-from dev.devnet.servers import Postgres, Redis
+from demo import client
+from demo.cluster import Cluster
+from demo.installation import CHAIN_ID, CHAINS_TOML, SIGNER_ADDRESS, SIGNER_KEY
+from devnet.devchain import DevChain
+from devnet.ports import free_port
+from devnet.servers import Postgres, Redis
 from tests.cluster.rabbitmq import RabbitMQ
 from tests.factories import until
 from tests.proving.chain_state import ACCOUNT_PROVEN, HEADER_ACCUMULATED

@@ -9,8 +9,8 @@ from pathlib import Path
 import amqp
 import kombu
 
-from dev.devnet.ports import free_port
-from dev.devnet.servers import LocalServer
+from devnet.ports import free_port
+from devnet.servers import LocalServer
 
 
 class RabbitMQ(LocalServer):

@@ -9,7 +9,7 @@ import redis
 import requests
 from celery import Celery
 
-from dev.devnet.ports import free_port
+from devnet.ports import free_port
 from tests.cluster.conftest import Machines, celery
 
 PASSWORD = "hunter2-of-the-broker"

@@ -9,10 +9,10 @@ from dataclasses import dataclass
 import pytest
 import requests
 
-from dev.demo.client import BALANCE, account_field, take_api_key
-from dev.demo.installation import CHAINS_TOML, Service
-from dev.devnet.devchain import ACCOUNTS, DevChain
-from dev.devnet.ports import free_port
+from demo.client import BALANCE, account_field, take_api_key
+from demo.installation import CHAINS_TOML, Service
+from devnet.devchain import ACCOUNTS, DevChain
+from devnet.ports import free_port
 from tests.compatibility import exchanges
 from tests.compatibility.exchanges import CLIENTS, Client, GivesUp, as_sent
 from tests.names import Names

@@ -1,6 +1,6 @@
 """The contract of EIP-4788, on a development chain that has none."""
 
-from dev.devnet.devchain import DevChain
+from devnet.devchain import DevChain
 
 ADDRESS = "0x000F3df6D732807Ef1319fB7B8bB8522d0Beac02"
 # As the EIP says.

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from eth_utils.address import to_checksum_address
 
-from dev.devnet.devchain import DevChain
+from devnet.devchain import DevChain
 from tests.contracts.deployed import Deployed
 
 ADDRESS = to_checksum_address("0x0000000048C4Ed10cF14A02B9E0AbDDA5227b071")

@@ -5,7 +5,7 @@ from typing import Any
 
 from campaigns.fuzzing.branches import MODEL, REFUSALS
 from chains.beacon.jumps import BeaconChain
-from dev.devnet.devchain import DevChain
+from devnet.devchain import DevChain
 from tests.contracts.beacon_model import InvalidBranch
 from tests.contracts.deployed import Deployed
 from tests.contracts.simulator import Call, Simulator

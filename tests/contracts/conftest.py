@@ -6,7 +6,7 @@ from eth_utils.crypto import keccak
 from chains import packed
 from chains.encoding import HISTORY_WINDOW
 from contracts import NO_CONTRACT
-from dev.devnet.devchain import DevChain
+from devnet.devchain import DevChain
 from tests.contracts import decoder, tries
 from tests.contracts.deployed import Deployed
 from tests.contracts.harness import Harness

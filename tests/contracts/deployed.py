@@ -16,7 +16,7 @@ from eth_utils.address import to_checksum_address
 from eth_utils.crypto import keccak
 
 from contracts import Artifact, load_artifact
-from dev.devnet.devchain import ACCOUNTS, DevChain
+from devnet.devchain import ACCOUNTS, DevChain
 
 SENDER = ACCOUNTS[0][0]
 EXECUTION_REVERTED = 3

@@ -11,8 +11,8 @@ from eth_utils.address import to_checksum_address
 from eth_utils.crypto import keccak
 
 from contracts import NO_CONTRACT
-from dev.devnet.devchain import DevChain
-from dev.devnet.foreign_contracts import OWNER, ask, send
+from devnet.devchain import DevChain
+from devnet.foreign_contracts import OWNER, ask, send
 from tests.contracts import supersim
 
 _GAME_TYPE = 1

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Sequence
 
-from dev.devnet.devchain import DevChain
+from devnet.devchain import DevChain
 from tests.contracts.deployed import Deployed
 
 # The node refuses much longer requests.

@@ -2,8 +2,8 @@
 
 from eth_utils.address import to_checksum_address
 
-from dev.devnet.devchain import DevChain
-from dev.devnet.foreign_contracts import send
+from devnet.devchain import DevChain
+from devnet.foreign_contracts import send
 from tests.contracts import supersim
 
 ADDRESS = to_checksum_address("0x4200000000000000000000000000000000000015")

@@ -8,8 +8,8 @@ from eth_utils.crypto import keccak
 
 from chains.encoding import HISTORY_WINDOW
 from contracts import NO_CONTRACT
-from dev.devnet.arbitrum_outbox import ArbitrumOutbox
-from dev.devnet.devchain import DevChain
+from devnet.arbitrum_outbox import ArbitrumOutbox
+from devnet.devchain import DevChain
 from tests.contracts.deployed import Deployed
 from tests.contracts.dispute_games import DisputeGames, output_root
 from tests.contracts.worlds import Asked, World

@@ -8,7 +8,7 @@ from typing import Any
 import requests
 
 from chains.encoding import hex_data
-from dev.devnet.devchain import DevChain
+from devnet.devchain import DevChain
 from tests.contracts.deployed import SENDER
 
 # What calls of one request may weigh together. The node refuses requests of about two megabytes.

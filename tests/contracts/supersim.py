@@ -5,8 +5,8 @@ import json
 from collections.abc import Collection, Mapping
 from typing import Any
 
-from dev.devnet.devchain import DevChain
-from dev.devnet.foreign_contracts import PACKAGES
+from devnet.devchain import DevChain
+from devnet.foreign_contracts import PACKAGES
 
 _PROGRAM = PACKAGES / "supersim/bin/supersim"
 L1, L2 = 900, 901

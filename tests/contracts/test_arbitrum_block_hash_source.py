@@ -9,8 +9,8 @@ from eth_utils.crypto import keccak
 
 from chains.packed import AccountToProve, encode
 from contracts import NO_CONTRACT
-from dev.devnet.arbitrum_outbox import ArbitrumOutbox
-from dev.devnet.devchain import DevChain
+from devnet.arbitrum_outbox import ArbitrumOutbox
+from devnet.devchain import DevChain
 from tests.contracts import tries
 from tests.contracts.deployed import Deployed, Reverted
 from tests.contracts.lying_calldata import lies

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 import pytest
 from eth_utils.crypto import keccak
 
-from dev.devnet.devchain import DevChain
+from devnet.devchain import DevChain
 from tests.contracts import block_hash_buffer
 from tests.contracts.block_hash_buffer import PLACES, BlockHashBuffer
 from tests.contracts.deployed import Deployed, Reverted

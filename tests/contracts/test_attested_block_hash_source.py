@@ -8,7 +8,7 @@ from eth_account.messages import encode_typed_data
 from eth_account.signers.local import LocalAccount
 from eth_utils.address import to_checksum_address
 
-from dev.devnet.devchain import DevChain
+from devnet.devchain import DevChain
 from tests.contracts.deployed import Deployed, Reverted
 
 SOURCE_CHAIN_ID = 5

@@ -9,7 +9,7 @@ from chains import packed
 from chains.beacon import jumps
 from chains.encoding import HISTORY_WINDOW
 from chains.packed import OLD_BLOCK, BlockBranch
-from dev.devnet.devchain import DevChain
+from devnet.devchain import DevChain
 from tests.contracts import tries
 from tests.contracts.beacon_roots import WINDOW, BeaconRoots
 from tests.contracts.beacon_worlds import BeaconWorld

@@ -11,7 +11,7 @@ from eth_utils.crypto import keccak
 
 from chains.encoding import HISTORY_WINDOW
 from contracts import Artifact
-from dev.devnet.devchain import DevChain
+from devnet.devchain import DevChain
 from tests.contracts import decoder, forgeries, jump_forgeries
 from tests.contracts.conftest import SOURCE_CHAIN_ID
 from tests.contracts.deployed import Deployed

@@ -14,7 +14,7 @@ from campaigns.fuzzing.interpreter import (
     UnknownOpcode,
 )
 from campaigns.fuzzing.reference import Reference, Run
-from dev.devnet.devchain import DevChain
+from devnet.devchain import DevChain
 
 ADD, MUL, SUB, SLT, BYTE, SHL, SHR = 0x01, 0x02, 0x03, 0x12, 0x1A, 0x1B, 0x1C
 WORDS = (0, 1, 2, 31, 32, 33, 0x80, 0xFF, 255, 256, 2**64, 2**128 - 1, 2**255 - 1, 2**255, MAX - 1, MAX)

@@ -11,7 +11,7 @@ from campaigns.fuzzing.sequences import Bench, Forge, Model, Trial
 from campaigns.fuzzing.tally import Divergence, Tally
 from campaigns.fuzzing.unchecked import Unchecked
 from chains.encoding import HISTORY_WINDOW
-from dev.devnet.devchain import DevChain
+from devnet.devchain import DevChain
 from tests.contracts import decoder
 from tests.contracts.decoder import InvalidPacked
 from tests.contracts.simulator import Outcome

@@ -11,7 +11,7 @@ from campaigns.fuzzing.mutated import compile_with
 from campaigns.fuzzing.reference import Run
 from campaigns.fuzzing.steps import HARNESS
 from campaigns.fuzzing.tally import Divergence, Tally
-from dev.devnet.devchain import DevChain
+from devnet.devchain import DevChain
 
 # Operations by their first byte; those of accounts, in many forms each, by its high half.
 _OPERATIONS = {"00", "10", "11", "1x", "30", "32", "33", "34", "35", "36", "40", "43", "7x", "8x", "9x", "ax", "bx"}

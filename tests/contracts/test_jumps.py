@@ -11,7 +11,7 @@ from chains.beacon import jumps, ssz
 from chains.encoding import HISTORY_WINDOW
 from chains.packed import BLOCK_BEFORE_CAPELLA, BLOCK_BEFORE_MERGE, OLD_BLOCK, AccountToProve, BlockBranch, CannotPack
 from contracts import NO_CONTRACT
-from dev.devnet.devchain import DevChain
+from devnet.devchain import DevChain
 from tests.contracts import beacon_worlds, decoder, recorded_beacon, tries
 from tests.contracts.beacon_worlds import SMALL, BeaconWorld
 from tests.contracts.conftest import SOURCE_CHAIN_ID

@@ -5,7 +5,7 @@ from eth_utils.crypto import keccak
 
 from chains.encoding import hex_data
 from chains.packed import HISTORY_ADDRESS, AccountToProve, encode
-from dev.devnet.devchain import ACCOUNTS
+from devnet.devchain import ACCOUNTS
 from tests.contracts import tries
 from tests.contracts.deployed import SENDER, Deployed, Reverted
 

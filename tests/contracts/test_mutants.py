@@ -82,7 +82,7 @@ TINY_SOURCES = {"src/Tiny.sol": TINY, "src/Bounds.sol": BOUNDS, "test/Harness.so
 
 # 9 is missing.
 TINY_TEST = """
-from dev.devnet.devchain import DevChain
+from devnet.devchain import DevChain
 from tests.contracts.deployed import Deployed, Reverted
 
 with DevChain(extra_args=("--gas-limit", str(10**12))) as chain:
@@ -99,7 +99,7 @@ with DevChain(extra_args=("--gas-limit", str(10**12))) as chain:
 """
 TEST_OF_TINY = Command("tests", ("-c", TINY_TEST))
 HARNESS_TEST = """
-from dev.devnet.devchain import DevChain
+from devnet.devchain import DevChain
 from tests.contracts.deployed import Deployed
 
 with DevChain() as chain:

@@ -3,7 +3,7 @@ from collections.abc import Iterator
 import pytest
 
 from chains.encoding import hex_data
-from dev.devnet.devchain import DevChain
+from devnet.devchain import DevChain
 from tests.contracts.deployed import Deployed, Reverted
 
 # EIP-2935.

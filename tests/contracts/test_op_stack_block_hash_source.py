@@ -2,7 +2,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from dev.devnet.devchain import DevChain
+from devnet.devchain import DevChain
 from tests.contracts import l1_block
 from tests.contracts.conftest import SOURCE_CHAIN_ID
 from tests.contracts.deployed import Deployed, Reverted

@@ -7,8 +7,8 @@ import pytest
 from eth_utils.crypto import keccak
 
 from contracts import NO_CONTRACT
-from dev.devnet.devchain import DevChain
-from dev.devnet.foreign_contracts import OWNER, ask, create, send
+from devnet.devchain import DevChain
+from devnet.foreign_contracts import OWNER, ask, create, send
 from tests.contracts import tries
 from tests.contracts.deployed import Deployed, Reverted
 from tests.contracts.dispute_games import DisputeGames, output_root

@@ -7,7 +7,7 @@ import pytest
 import rlp
 from eth_utils.crypto import keccak
 
-from dev.devnet.devchain import DevChain
+from devnet.devchain import DevChain
 from tests.contracts import rollup_sources, tries
 from tests.contracts.deployed import Deployed, Reverted
 from tests.contracts.rollup_sources import ROLLUP, Vouch

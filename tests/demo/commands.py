@@ -5,8 +5,8 @@ import subprocess
 import sys
 from pathlib import Path
 
-from dev.devnet.devchain import PROJECT
-from dev.devnet.ports import free_port
+from devnet.devchain import PROJECT
+from devnet.ports import free_port
 
 
 def demo(module: str, folder: Path) -> list[str]:

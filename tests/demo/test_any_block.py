@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from dev.devnet.consensus_client import ENVIRONMENT
+from devnet.consensus_client import ENVIRONMENT
 from tests.demo.commands import demo, processes_with, run
 
 pytestmark = pytest.mark.skipif(
@@ -14,7 +14,7 @@ STEPS = ["INITIAL_STATE", "BLOCKHASH_AVAILABLE", "HEADER_ACCUMULATED", "ACCOUNT_
 
 
 def test_it_proves_an_old_block_by_a_jump(tmp_path):
-    done = run([*demo("dev.demo.any_block", tmp_path / "demo"), "--once"])
+    done = run([*demo("demo.any_block", tmp_path / "demo"), "--once"])
     assert done.returncode == 0, done.stdout + done.stderr
     assert re.findall(r"chain 31338  (\w+) +COMPLETED", done.stdout) == STEPS
     assert "equal to eth_getBalance on chain 31338 at that block" in done.stdout

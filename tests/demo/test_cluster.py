@@ -11,7 +11,7 @@ BATCHES = 16
 
 @pytest.fixture
 def command(tmp_path) -> list[str]:
-    return [*demo("dev.demo.cluster", tmp_path / "demo"), "--once", "--batches", str(BATCHES)]
+    return [*demo("demo.cluster", tmp_path / "demo"), "--once", "--batches", str(BATCHES)]
 
 
 def test_with_a_worker_killed_every_value_is_right_and_nothing_is_paid_twice(command, tmp_path):

@@ -11,7 +11,7 @@ STEPS = ["INITIAL_STATE", "BLOCKHASH_AVAILABLE", "HEADER_ACCUMULATED", "ACCOUNT_
 
 @pytest.fixture
 def command(tmp_path) -> list[str]:
-    return [*demo("dev.demo.cross_chain", tmp_path / "demo"), "--once"]
+    return [*demo("demo.cross_chain", tmp_path / "demo"), "--once"]
 
 
 def test_it_proves_a_balance_on_each_chain_while_one_attester_is_down(command, tmp_path):

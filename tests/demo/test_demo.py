@@ -10,14 +10,14 @@ import pytest
 import requests
 
 from batch_query_client.command_line.output import amount
-from dev.demo.installation import STOP_SECONDS
-from dev.devnet.devchain import PROJECT
+from demo.installation import STOP_SECONDS
+from devnet.devchain import PROJECT
 from tests.demo.commands import demo, processes_with, run, variables
 
 
 @pytest.fixture
 def command(tmp_path) -> list[str]:
-    return demo("dev.demo", tmp_path / "demo")
+    return demo("demo", tmp_path / "demo")
 
 
 def test_once_it_proves_the_balance_shows_every_step_and_leaves_no_process(command, tmp_path):

@@ -8,7 +8,7 @@ STEPS = ["INITIAL_STATE", "BLOCKHASH_AVAILABLE", "HEADER_ACCUMULATED", "ACCOUNT_
 
 
 def test_it_proves_a_rollups_balance_on_the_chain_below_and_on_a_third(tmp_path):
-    done = run([*demo("dev.demo.rollup", tmp_path / "demo"), "--once"])
+    done = run([*demo("demo.rollup", tmp_path / "demo"), "--once"])
     assert done.returncode == 0, done.stdout + done.stderr
     assert re.findall(r"chain 31338  (\w+) +COMPLETED", done.stdout) == STEPS * 2
     assert re.findall(r"block \d+, as chain (\d+) knows it", done.stdout) == ["31337", "31339"]

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from dev.devnet.devchain import PROJECT
+from devnet.devchain import PROJECT
 
 DEPLOY = PROJECT / "deploy"
 UNITS = sorted((DEPLOY / "systemd").glob("*.service"))

@@ -8,8 +8,8 @@ from functools import partial
 import pytest
 from gunicorn.config import Config
 
-from dev.demo.installation import CHAINS_TOML
-from dev.devnet.devchain import PROJECT
+from demo.installation import CHAINS_TOML
+from devnet.devchain import PROJECT
 from tests.deploy.units import Unit, Units
 from tests.factories import until
 from tests.fresh_installation import fresh_installation

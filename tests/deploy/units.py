@@ -14,8 +14,8 @@ from collections.abc import Mapping
 from contextlib import ExitStack
 from pathlib import Path
 
-from dev.devnet.devchain import PROJECT
-from dev.devnet.guarded_process import GuardedProcess
+from devnet.devchain import PROJECT
+from devnet.guarded_process import GuardedProcess
 
 # systemd's own, after which it ends what isn't ready.
 _START_SECONDS = 90

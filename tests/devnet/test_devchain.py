@@ -7,7 +7,7 @@ import pytest
 import requests
 from eth_account import Account
 
-from dev.devnet.devchain import ACCOUNTS, PROJECT, DevChain, DevChainError
+from devnet.devchain import ACCOUNTS, PROJECT, DevChain, DevChainError
 
 
 def answers(url: str) -> bool:
@@ -80,7 +80,7 @@ def test_it_tells_what_the_node_refused(devchain):
 def test_it_ends_when_its_parent_is_killed():
     script = """
 import os, signal
-from dev.devnet.devchain import DevChain
+from devnet.devchain import DevChain
 chain = DevChain()
 chain.start()
 print(chain.url, chain._home, flush=True)

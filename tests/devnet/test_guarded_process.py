@@ -2,7 +2,7 @@
 
 import os
 
-from dev.devnet.guarded_process import GuardedProcess
+from devnet.guarded_process import GuardedProcess
 
 # A child of its own in the same group, and it takes no notice of being asked to end.
 STUBBORN = ("/bin/sh", "-c", "trap '' TERM; sleep 600 & echo $!; wait")

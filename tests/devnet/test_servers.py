@@ -7,8 +7,8 @@ from pathlib import Path
 import psycopg
 import pytest
 
-from dev.devnet import servers
-from dev.devnet.servers import Postgres, ServerError
+from devnet import servers
+from devnet.servers import Postgres, ServerError
 
 
 @pytest.fixture

@@ -5,7 +5,7 @@ import textwrap
 from dataclasses import dataclass
 from functools import cache
 
-from dev.devnet.devchain import PROJECT
+from devnet.devchain import PROJECT
 
 # What a reader runs, compiles or writes to a file. Anything else needs a marker that says why it isn't run.
 LANGUAGES = {"sh", "python", "typescript", "solidity", "json", "toml"}

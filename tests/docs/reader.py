@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from dev.devnet.devchain import PROJECT
+from devnet.devchain import PROJECT
 from tests.docs.examples import Block
 
 # Languages of blocks that are run.

@@ -17,9 +17,9 @@ from eth_utils.crypto import keccak
 
 from chains.chains_file import load_chains
 from contracts.build import run_compiler
-from dev.demo import client
-from dev.devnet.devchain import ACCOUNTS, PROJECT
-from dev.devnet.ports import free_port
+from demo import client
+from devnet.devchain import ACCOUNTS, PROJECT
+from devnet.ports import free_port
 from tests.demo.commands import demo, variables
 from tests.docs import reader
 from tests.docs.examples import blocks_of, pages
@@ -36,7 +36,7 @@ RUNNABLE = [block for block in BLOCKS if block.language in reader.PROGRAMS and n
 def env(tmp_path_factory) -> Iterator[dict[str, str]]:
     """The variables of a demo of two chains, which serves."""
     folder = tmp_path_factory.mktemp("documented") / "demo"
-    command = demo("dev.demo.cross_chain", folder)
+    command = demo("demo.cross_chain", folder)
     process = subprocess.Popen(command, cwd=PROJECT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
     assert process.stdout is not None
     said = ""

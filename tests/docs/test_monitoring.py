@@ -14,7 +14,7 @@ from prometheus_client.parser import text_string_to_metric_families
 import proving.sources.attested
 import proving.worker  # noqa: F401 (what a worker counts, it loads)
 from config import metrics_server
-from dev.devnet.devchain import PROJECT
+from devnet.devchain import PROJECT
 from proving.health.service_metrics import ServiceMetrics
 
 FOLDER = PROJECT / "deploy/monitoring"

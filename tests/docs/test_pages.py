@@ -9,7 +9,7 @@ import pytest
 
 from chains.chains_file import Attester, Chain, Connection, Ens
 from chains.signer_keys import Signer
-from dev.devnet.devchain import PROJECT
+from devnet.devchain import PROJECT
 from queries.columns import RejectionCode
 from tests.docs.examples import pages
 

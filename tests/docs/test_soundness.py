@@ -11,7 +11,7 @@ from chains.encoding import HISTORY_WINDOW
 from chains.packed import HISTORY_ADDRESS, encode
 from contracts import NO_CONTRACT, Artifact, code_digest, load_artifact
 from contracts.build import run_compiler
-from dev.devnet.devchain import ACCOUNTS, PROJECT, DevChain
+from devnet.devchain import ACCOUNTS, PROJECT, DevChain
 from tests.contracts.deployed import SENDER, Deployed, Reverted
 from tests.contracts.worlds import Asked, World
 

@@ -13,7 +13,7 @@ from django.utils import timezone
 from accounts.models import ApiKey
 from batch_query_client import VerifiedBundle, claimed_hashes, verify_bundle
 from config.configured_chains import forget_chains
-from dev.devnet.devchain import DevChain
+from devnet.devchain import DevChain
 from proving.models import (
     AccountProof,
     ChainHead,

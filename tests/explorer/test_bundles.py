@@ -11,7 +11,7 @@ from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 from eth_utils.address import to_checksum_address
 
-from dev.devnet.devchain import DevChain
+from devnet.devchain import DevChain
 from proving.models import AccountProof, SlotProof, Transaction
 from queries.models import Batch, BatchStatus, Block, StepKind
 from tests import headers

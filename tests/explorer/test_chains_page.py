@@ -14,7 +14,7 @@ from eth_account import Account
 
 from chains.attestation import AttestationRequest, Domain, ask, sign
 from config.configured_chains import forget_chains
-from dev.devnet.devchain import ACCOUNTS, DevChain
+from devnet.devchain import ACCOUNTS, DevChain
 from proving import stops
 from proving.health import attester_checks
 from proving.models import AttesterWatch, ChainWatch, FactsRegistry

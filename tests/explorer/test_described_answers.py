@@ -10,7 +10,7 @@ import pytest
 from django.test import Client
 from django.utils import timezone
 
-from dev.devnet.devchain import PROJECT
+from devnet.devchain import PROJECT
 from proving.models import Share
 from queries.models import Batch, DeliveryStatus, StepKind, WebhookDelivery
 from tests.explorer.batches import (

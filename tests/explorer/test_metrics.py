@@ -9,7 +9,7 @@ from django.db import OperationalError, connection
 from django.test import Client
 from django.utils import timezone
 
-from dev.devnet.devchain import PROJECT
+from devnet.devchain import PROJECT
 from proving.models import ChainHead, ChainWatch, FactsRegistry, Signer, Stop, Transaction, WorkerHeartbeat
 from queries.models import Batch, Block, Sender
 from tests.explorer.batches import a_batch, beat, deployed, finish

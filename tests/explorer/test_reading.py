@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from django.test import Client
 
-from dev.devnet.devchain import DevChain
+from devnet.devchain import DevChain
 from queries.models import Batch, StepKind
 from tests.explorer.batches import a_batch, accept, batch_at, finish, path, read_files, reopen
 from tests.service import ALICE, BOB, a_key, chains_toml, request, submit, work_until_done

@@ -15,7 +15,7 @@ from accounts import keys
 from api import submitted_request
 from chains.encoding import hex_data
 from config.configured_chains import get_rpc
-from dev.devnet.devchain import PROJECT, DevChain
+from devnet.devchain import PROJECT, DevChain
 from explorer.batch import code_snippets
 from explorer.lists import first_query
 from proving import deployments, facts

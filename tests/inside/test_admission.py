@@ -3,7 +3,7 @@
 import json
 
 from chains.node_errors import NodeUnavailable
-from dev.devnet.devchain import DevChain
+from devnet.devchain import DevChain
 from queries.models import BatchStatus
 from tests.chains.lying_node import ask, lying_node
 from tests.inside.working import accept_all

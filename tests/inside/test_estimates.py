@@ -13,7 +13,7 @@ from campaigns.benchmarks import estimates
 from campaigns.benchmarks.gas import Lab, generated
 from config import configured_chains
 from config.configured_chains import get_rpc
-from dev.devnet.devchain import DevChain
+from devnet.devchain import DevChain
 from proving import batch_estimate, facts, gas
 from proving.facts import AccountFact, Fact, SlotFact
 from proving.gas import Missing, Route, Sample

@@ -21,7 +21,7 @@ from chains.header import Header
 from chains.node_errors import NodeUnavailable
 from chains.packed import BLOCK_BEFORE_CAPELLA, BLOCK_BEFORE_MERGE, OLD_BLOCK, BlockBranch
 from config.configured_chains import get_chains
-from dev.devnet.beacon_api import BeaconApi, BeaconNode, Reply
+from devnet.beacon_api import BeaconApi, BeaconNode, Reply
 from proving import lanes, pruning, worker
 from proving.lanes import LaneKind, LaneName
 from proving.models import BeaconAnchor, JumpLeaves

@@ -14,7 +14,7 @@ from django.utils import timezone
 from campaigns.benchmarks.distant_node import DistantNode
 from chains import nodes
 from config.configured_chains import forget_chains, get_chains, get_rpc
-from dev.devnet.devchain import DevChain
+from devnet.devchain import DevChain
 from proving import heads, packing
 from proving.deploying import deploy
 from proving.lanes import LaneKind

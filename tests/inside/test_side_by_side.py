@@ -24,7 +24,7 @@ from chains.chains_file import Chain
 from chains.questions import Receipt
 from config.configured_chains import get_chains, get_rpc
 from database import due_rows, statements
-from dev.devnet.devchain import PROJECT
+from devnet.devchain import PROJECT
 from proving import admit, lanes, money, pruning, stops
 from proving.gas import Amount
 from proving.lanes import HeldLane, LaneKind, LaneName

@@ -14,7 +14,7 @@ from chains.beacon import blocks, ssz
 from chains.beacon.blocks import ExecutionBranch
 from chains.beacon.jumps import MAINNET, BeaconChain
 from chains.beacon.ssz import BitList, Container, Type
-from dev.devnet.beacon_api import BeaconBlock, BeaconNode, BeaconState
+from devnet.beacon_api import BeaconBlock, BeaconNode, BeaconState
 from tests import headers
 from tests.contracts import recorded_beacon
 from tests.contracts.beacon_worlds import SMALL, BeaconWorld

@@ -5,7 +5,7 @@ from typing import Any
 
 from eth_utils.crypto import keccak
 
-from dev.devnet.devchain import DevChain
+from devnet.devchain import DevChain
 from proving.models import FactsRegistry
 from tests.service import SIGNERS
 

@@ -8,7 +8,7 @@ from contextlib import ExitStack
 
 import pytest
 
-from dev.devnet.devchain import PROJECT, DevChain
+from devnet.devchain import PROJECT, DevChain
 from tests.databases import same_database
 from tests.deployed import deploy_on
 from tests.proving.kills import Killer

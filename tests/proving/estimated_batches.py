@@ -7,7 +7,7 @@ from typing import Any
 from django.test import Client
 
 from accounts.models import ApiKey
-from dev.devnet.devchain import DevChain
+from devnet.devchain import DevChain
 from proving.models import Transaction
 from queries.models import BatchStatus
 from tests.service import CHARLIE, fresh, header, submit, waiting, work

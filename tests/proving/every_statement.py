@@ -9,7 +9,7 @@ import pytest
 from django.core.management import CommandError
 from django.db import OperationalError, connection
 
-from dev.devnet.devchain import DevChain
+from devnet.devchain import DevChain
 from proving.models import Signer, Transaction
 from queries.models import BatchStatus, Query, Step, StepKind, StepStatus
 from tests.proving.chain_state import ACCOUNT_PROVEN, HEADER_ACCUMULATED, events, signer_nonce

@@ -10,8 +10,8 @@ from pathlib import Path
 
 from chains.beacon.blocks import ExecutionBranch
 from chains.beacon.jumps import BeaconChain
-from dev.devnet.beacon_api import BeaconApi, BeaconNode
-from dev.devnet.devchain import DevChain
+from devnet.beacon_api import BeaconApi, BeaconNode
+from devnet.devchain import DevChain
 from tests import headers
 from tests.attesting import process
 from tests.chains.lying_node import lying_node

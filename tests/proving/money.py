@@ -13,7 +13,7 @@ from django.test import Client
 
 from accounts.models import ApiKey
 from config.configured_chains import forget_chains
-from dev.devnet.devchain import DevChain
+from devnet.devchain import DevChain
 from proving.models import ChainWatch, Transaction, TransactionState
 from queries.models import OPEN_STATUSES, Batch
 from tests.deployed import deploy_on

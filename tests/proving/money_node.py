@@ -8,7 +8,7 @@ import requests
 import rlp
 from eth_utils.crypto import keccak
 
-from dev.devnet.devchain import DevChain
+from devnet.devchain import DevChain
 from tests.chains.lying_node import error, result
 
 GWEI = 10**9

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import requests
 
-from dev.devnet.devchain import DevChain
+from devnet.devchain import DevChain
 from proving.models import FactsRegistry, Transaction
 from tests.deployed import deploy
 from tests.service import chains_toml, reconfigure

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager
 from typing import Any
 
-from dev.devnet.devchain import DevChain
+from devnet.devchain import DevChain
 from tests.chains.lying_node import between
 from tests.service import SIGNER
 

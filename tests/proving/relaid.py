@@ -4,7 +4,7 @@ from typing import Any
 
 from eth_utils.crypto import keccak
 
-from dev.devnet.devchain import DevChain
+from devnet.devchain import DevChain
 from tests import headers
 from tests.chains.lying_node import ask, error, result
 

@@ -2,7 +2,7 @@
 
 from eth_utils.address import to_checksum_address
 
-from dev.devnet.devchain import DevChain
+from devnet.devchain import DevChain
 from tests.contracts.deployed import Deployed
 
 OP_STACK = ("--network", "optimism")

@@ -6,7 +6,7 @@ from pathlib import Path
 from django.utils import timezone
 
 from accounts.models import ApiKey
-from dev.devnet.devchain import DevChain
+from devnet.devchain import DevChain
 from proving.models import Transaction, TransactionState
 from queries.models import Batch
 from tests.service import ALICE, SIGNER, chains_toml, request, submit, work

@@ -9,7 +9,7 @@ from typing import Any
 
 from eth_account import Account
 
-from dev.devnet.devchain import DevChain
+from devnet.devchain import DevChain
 from tests.attesting import process
 from tests.attesting.process import Attester, signature
 from tests.deployed import deploy

@@ -11,7 +11,7 @@ from django.test import Client
 from django.utils import timezone
 
 from accounts.models import ApiKey
-from dev.devnet.devchain import DevChain
+from devnet.devchain import DevChain
 from proving.models import FactsRegistry, Transaction
 from queries.models import Batch, BatchStatus, Block
 from tests.chains.lying_node import Raw, ask, between, error, lying_node

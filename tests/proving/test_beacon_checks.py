@@ -8,7 +8,7 @@ import pytest
 from django.core.management import CommandError, call_command
 
 from chains.beacon.jumps import MAINNET, BeaconChain
-from dev.devnet.beacon_api import BeaconApi, BeaconNode
+from devnet.beacon_api import BeaconApi, BeaconNode
 from tests.chains.era_site import Site, served
 from tests.proving import beacon_chains
 

@@ -10,7 +10,7 @@ from django.core.management import CommandError, call_command
 from eth_utils.abi import function_signature_to_4byte_selector
 
 from config.configured_chains import forget_chains
-from dev.devnet.devchain import DevChain
+from devnet.devchain import DevChain
 from proving.models import FactsRegistry, Transaction
 from tests.contracts.deployed import Deployed
 from tests.deployed import deploy

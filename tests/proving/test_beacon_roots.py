@@ -7,7 +7,7 @@ from django.core.management import CommandError
 from eth_utils.crypto import keccak
 
 from contracts import load_artifact
-from dev.devnet.devchain import DevChain
+from devnet.devchain import DevChain
 from proving.models import FactsRegistry, Transaction
 from queries.models import BatchStatus, Block
 from tests.contracts.beacon_roots import ADDRESS, BeaconRoots

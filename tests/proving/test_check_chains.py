@@ -16,7 +16,7 @@ from django.db import OperationalError, connection
 from eth_account import Account
 
 from config.configured_chains import forget_chains
-from dev.devnet.devchain import PROJECT, DevChain
+from devnet.devchain import PROJECT, DevChain
 from proving.models import SignedTransaction
 from tests.chains.lying_node import Raw, ask, error, lying_node
 from tests.deployed import deploy

@@ -10,7 +10,7 @@ import pytest
 
 from chains.header import Header
 from chains.packed import OLD_BLOCK, BlockBranch, HeaderParts
-from dev.devnet.devchain import PROJECT
+from devnet.devchain import PROJECT
 from proving.facts import AccountFact, HeaderFact, Missing, RegistryView, TimeFact
 from proving.models import AccountProof
 from proving.paths.building import PathFound

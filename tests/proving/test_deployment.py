@@ -7,7 +7,7 @@ import pytest
 from django.core.management import CommandError, call_command
 from eth_utils.abi import function_signature_to_4byte_selector
 
-from dev.devnet.devchain import DevChain
+from devnet.devchain import DevChain
 from proving.models import FactsRegistry, Transaction
 from tests.proving.chain_state import signer_nonce
 from tests.proving.receipts import changed_receipts

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from dev.devnet.devchain import DevChain
+from devnet.devchain import DevChain
 from proving.models import Transaction
 from queries.models import Batch, BatchStatus, Block, Query
 from tests.deployed import deploy

@@ -17,7 +17,7 @@ from django.apps import apps
 from django.db import OperationalError, connection, transaction
 from django.utils import timezone
 
-from dev.devnet.devchain import DevChain
+from devnet.devchain import DevChain
 from proving.models import ChainHead, FactsRegistry, JumpLeaves, Lane, Signer, Transaction, WorkerHeartbeat
 from queries.models import Batch, Block, WebhookDelivery
 from tests.chains.lying_node import ask, lying_node

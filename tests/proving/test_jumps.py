@@ -10,7 +10,7 @@ from django.test import Client
 from eth_utils.crypto import keccak
 
 from batch_query_client.bundles import verify_bundle
-from dev.devnet.devchain import DevChain
+from devnet.devchain import DevChain
 from proving.models import FactsRegistry, Transaction
 from queries.models import Batch, BatchStatus, Block
 from tests.chains.lying_node import between, error

@@ -10,7 +10,7 @@ from eth_utils.crypto import keccak
 
 from batch_query_client.bundles import verify_bundle
 from batch_query_client.errors import InvalidBundle
-from dev.devnet.devchain import DevChain
+from devnet.devchain import DevChain
 from proving.models import Transaction
 from queries.models import BatchStatus
 from tests import headers

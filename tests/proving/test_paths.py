@@ -8,7 +8,7 @@ from django.test import Client
 from django.utils import timezone
 
 from config.configured_chains import forget_chains
-from dev.devnet.devchain import ACCOUNTS, DevChain
+from devnet.devchain import ACCOUNTS, DevChain
 from proving.models import Transaction, TransactionState
 from queries.models import Batch, BatchStatus, Block, Query, StepKind
 from tests.chains.lying_node import ask, between, error, lying_node

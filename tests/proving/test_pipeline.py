@@ -14,7 +14,7 @@ from django.test import Client
 from django.utils import timezone
 from prometheus_client import REGISTRY
 
-from dev.devnet.devchain import DevChain
+from devnet.devchain import DevChain
 from proving.models import AccountProof, Transaction
 from queries.models import Batch, BatchStatus, Block, Step, StepKind, StepStatus
 from tests.chains.lying_node import Raw, ask, between, error, lying_node, result

@@ -12,8 +12,8 @@ from eth_utils.crypto import keccak
 
 from batch_query_client.bundles import verify_bundle
 from chains.beacon.jumps import MAINNET
-from dev.devnet.beacon_api import BeaconApi
-from dev.devnet.devchain import DevChain
+from devnet.beacon_api import BeaconApi
+from devnet.devchain import DevChain
 from proving.models import BeaconAnchor, JumpLeaves, JumpLeavesKind
 from queries.models import BatchStatus, Block
 from tests import headers

@@ -15,7 +15,7 @@ from eth_utils.crypto import keccak
 
 from config.configured_chains import forget_chains
 from contracts import NO_CONTRACT
-from dev.devnet.devchain import DevChain
+from devnet.devchain import DevChain
 from proving.models import FactsRegistry, SignedTransaction, Transaction
 from queries.models import BatchStatus, Block, Query, StepKind
 from tests.chains.lying_node import between

@@ -8,7 +8,7 @@ from django.test import Client
 from eth_utils.crypto import keccak
 
 from config.configured_chains import forget_chains
-from dev.devnet.devchain import DevChain
+from devnet.devchain import DevChain
 from proving.models import Transaction
 from queries.models import Batch, BatchStatus, Query, Sender, StepKind
 from tests.chains.lying_node import between, error

@@ -5,7 +5,7 @@ from datetime import timedelta
 import pytest
 from django.utils import timezone
 
-from dev.devnet.devchain import DevChain
+from devnet.devchain import DevChain
 from proving.models import SignedTransaction, Signer, Transaction, TransactionState
 from queries.models import BatchStatus, Block
 from tests.deployed import deploy

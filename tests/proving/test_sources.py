@@ -19,9 +19,9 @@ from eth_account import Account
 from eth_utils.crypto import keccak
 
 from config.configured_chains import forget_chains
-from dev.devnet.arbitrum_outbox import ArbitrumOutbox, set_send_root
-from dev.devnet.devchain import DevChain
-from dev.devnet.foreign_contracts import ask, send
+from devnet.arbitrum_outbox import ArbitrumOutbox, set_send_root
+from devnet.devchain import DevChain
+from devnet.foreign_contracts import ask, send
 from proving.models import FactsRegistry, SignedTransaction, Transaction
 from queries.models import Batch, BatchStatus, Block, Query, Step, StepKind
 from tests import headers

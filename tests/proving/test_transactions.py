@@ -8,7 +8,7 @@ from django.test import Client
 from django.utils import timezone
 from eth_utils.crypto import keccak
 
-from dev.devnet.devchain import DevChain
+from devnet.devchain import DevChain
 from proving.models import SignedTransaction, Signer, Transaction, TransactionState
 from queries.models import BatchStatus
 from tests.chains.lying_node import ask, between, error, lying_node, result

@@ -10,7 +10,7 @@ from django.test import Client
 from django.utils import timezone
 
 from config.configured_chains import forget_chains
-from dev.devnet.devchain import DevChain
+from devnet.devchain import DevChain
 from proving.models import ChainWatch
 from queries.models import Batch
 from tests.chains.lying_node import between

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 from eth_utils.crypto import keccak
 
-from dev.devnet.devchain import DevChain
+from devnet.devchain import DevChain
 from proving.models import Transaction
 from queries.models import Batch, BatchStatus, Query, Step, StepKind
 from tests import headers

@@ -13,8 +13,8 @@ import pytest
 from django.utils import timezone
 from eth_utils.crypto import keccak
 
-from dev.devnet.devchain import DevChain
-from dev.devnet.ports import free_port
+from devnet.devchain import DevChain
+from devnet.ports import free_port
 from proving.models import Lane, Signer, Transaction, WorkerHeartbeat
 from queries.models import Batch
 from tests.deployed import deploy

@@ -9,7 +9,7 @@ from django.db import connection
 from django.utils import timezone
 from eth_account import Account
 
-from dev.devnet.devchain import DevChain
+from devnet.devchain import DevChain
 from proving.models import SignedTransaction
 from tests.service import ALICE, SIGNER_KEY
 

@@ -3,7 +3,7 @@
 import json
 from collections.abc import Callable, Mapping
 
-from dev.devnet.devchain import ACCOUNTS
+from devnet.devchain import ACCOUNTS
 
 ALICE = ACCOUNTS[0][0]
 BYTES = 4 * 1024 * 1024

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from dev.devnet.devchain import DevChain
+from devnet.devchain import DevChain
 from queries.models import Batch, Query
 from tests.chains.lying_node import ask, lying_node, recording
 from tests.names import Names

@@ -5,8 +5,8 @@ import secrets
 import time
 from typing import Self
 
-from dev.devnet.ethereumjs import EthereumJs
-from dev.devnet.json_rpc import EngineApi
+from devnet.ethereumjs import EthereumJs
+from devnet.json_rpc import EngineApi
 
 # So many blocks behind the head are final.
 _FINAL_BEHIND = 6

@@ -6,9 +6,9 @@ from typing import Any, Protocol
 
 from eth_utils.crypto import keccak
 
-from dev.devnet.devchain import ACCOUNTS, DevChainError
-from dev.devnet.genesis import HOLDS_SLOTS
-from dev.devnet.json_rpc import NodeRefused
+from devnet.devchain import ACCOUNTS, DevChainError
+from devnet.genesis import HOLDS_SLOTS
+from devnet.json_rpc import NodeRefused
 
 # The contract of EIP-2935, and how many hashes it holds.
 _HISTORY, _HASHES = "0x0000F90827F1C53a10cb7A02335B175320002935", 8191

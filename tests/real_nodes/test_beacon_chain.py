@@ -11,9 +11,9 @@ from dataclasses import dataclass
 import pytest
 
 from config.configured_chains import forget_chains
-from dev.devnet.consensus_client import ENVIRONMENT, SLOTS_PER_EPOCH, SLOTS_PER_PERIOD, ConsensusClient
-from dev.devnet.devchain import DevChain
-from dev.devnet.ethereumjs import EthereumJs
+from devnet.consensus_client import ENVIRONMENT, SLOTS_PER_EPOCH, SLOTS_PER_PERIOD, ConsensusClient
+from devnet.devchain import DevChain
+from devnet.ethereumjs import EthereumJs
 from proving.models import FactsRegistry
 from queries.models import Batch, BatchStatus, Block, PathUnit
 from tests.deployed import deploy

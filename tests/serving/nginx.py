@@ -10,8 +10,8 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from dev.devnet.devchain import PROJECT
-from dev.devnet.ports import free_port
+from devnet.devchain import PROJECT
+from devnet.ports import free_port
 
 NGINX, OPENSSL = shutil.which("nginx"), shutil.which("openssl")
 # It trusts whomever it meets. One for all: each would read the system's certificates.

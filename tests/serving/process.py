@@ -10,9 +10,9 @@ from http.client import HTTPResponse
 from pathlib import Path
 from typing import Any
 
-from dev.demo.installation import CHAINS_TOML, Installation
-from dev.devnet.devchain import ACCOUNTS, PROJECT
-from dev.devnet.ports import free_port
+from demo.installation import CHAINS_TOML, Installation
+from devnet.devchain import ACCOUNTS, PROJECT
+from devnet.ports import free_port
 from tests.fresh_installation import fresh_installation
 
 # Nothing listens there: what is tested here asks no chain.

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from dev.devnet.devchain import PROJECT
+from devnet.devchain import PROJECT
 from tests.serving.batches import BODY, a_key
 from tests.serving.process import WebServer
 

@@ -12,7 +12,7 @@ from http.client import HTTPException, HTTPResponse
 import pytest
 import requests
 
-from dev.devnet.ports import free_port
+from devnet.ports import free_port
 from tests.serving.nginx import NGINX, OPENSSL, TRUSTING, running_nginx
 
 pytestmark = pytest.mark.skipif(not (NGINX and OPENSSL), reason="nginx or openssl is not installed")

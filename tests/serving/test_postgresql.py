@@ -9,10 +9,10 @@ import psycopg
 import pytest
 import requests
 
-from dev.demo import client
-from dev.demo.installation import CHAIN_ID, CHAINS_TOML, Service
-from dev.devnet.devchain import ACCOUNTS, DevChain
-from dev.devnet.servers import Postgres
+from demo import client
+from demo.installation import CHAIN_ID, CHAINS_TOML, Service
+from devnet.devchain import ACCOUNTS, DevChain
+from devnet.servers import Postgres
 from tests.service import ALICE, request
 
 SECONDS = 90

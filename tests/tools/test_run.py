@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 import requests
 
-from dev.devnet.devchain import ACCOUNTS, PROJECT
-from dev.devnet.ports import free_port
+from devnet.devchain import ACCOUNTS, PROJECT
+from devnet.ports import free_port
 from tests.fresh_installation import fresh_installation
 from tests.service import chains_toml
 
@@ -37,7 +37,7 @@ def start(tmp_path: Path, port: int) -> Iterator[Start]:
 
     def start(**variables: str) -> subprocess.Popen[str]:
         process = subprocess.Popen(
-            [sys.executable, "dev/run.py", "--bind", f"127.0.0.1:{port}", "--processes", "1"],
+            [sys.executable, "tools/run.py", "--bind", f"127.0.0.1:{port}", "--processes", "1"],
             cwd=PROJECT,
             env=env | variables,
             stderr=subprocess.PIPE,

@@ -14,11 +14,11 @@ import pytest
 import requests
 
 from chains.chains_file import load_chains
-from dev import testnet
-from dev.demo import client
-from dev.devnet.devchain import ACCOUNTS, PROJECT, DevChain
+from demo import client
+from devnet.devchain import ACCOUNTS, PROJECT, DevChain
 from tests.chains.lying_node import ask, error, lying_node
 from tests.contracts.l1_block import L1Block
+from tools import testnet
 
 SECONDS = 300
 ADDRESS, KEY = ACCOUNTS[2]
@@ -29,14 +29,13 @@ class Command:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        (folder / "dev").mkdir()
-        shutil.copy(PROJECT / testnet.CHAINS_FILE, folder / testnet.CHAINS_FILE)
+        shutil.copy(PROJECT / testnet.CHAINS_FILE, folder)
         self.said = ""
         self._process: subprocess.Popen[str] | None = None
 
     def start(self, *arguments: str, typed: str = "", **variables: str) -> None:
         self.stop()
-        command = [sys.executable, "-m", "dev.testnet", "--folder", str(self.folder), *arguments]
+        command = [sys.executable, "-m", "tools.testnet", "--folder", str(self.folder), *arguments]
         self._process = subprocess.Popen(
             command,
             cwd=PROJECT,

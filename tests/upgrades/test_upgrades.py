@@ -22,7 +22,7 @@ from django.test import Client
 from django.utils import timezone
 
 from accounts.models import ApiKey, User
-from dev.devnet.devchain import PROJECT
+from devnet.devchain import PROJECT
 from proving.models import ChainWatch, Share, Signer, Stop, Transaction
 from queries.models import Batch, Block, Query, Step
 from tests.factories import log_of_operators

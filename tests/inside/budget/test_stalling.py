@@ -6,7 +6,7 @@ import pytest
 from eth_utils.crypto import keccak
 
 from config.configured_chains import forget_chains, get_rpc
-from dev.devnet.devchain import DevChain
+from devnet.devchain import DevChain
 from proving.models import Share, Transaction
 from proving.transactions.signers import Unsent
 from queries.models import BatchStatus, Block

@@ -6,7 +6,7 @@ from contextlib import nullcontext
 import pytest
 
 from config.configured_chains import forget_chains
-from dev.devnet.devchain import DevChain
+from devnet.devchain import DevChain
 from proving.models import Transaction, TransactionState
 from queries.models import BatchStatus
 from tests.proving.money import (

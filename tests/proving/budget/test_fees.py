@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from django.utils import timezone
 
-from dev.devnet.devchain import DevChain
+from devnet.devchain import DevChain
 from proving.models import SignedTransaction, Transaction
 from queries.models import Batch, BatchStatus, Block
 from tests.proving.money import (

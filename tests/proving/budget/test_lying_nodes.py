@@ -9,7 +9,7 @@ import rlp
 from django.core.management import call_command
 from django.test import Client
 
-from dev.devnet.devchain import DevChain
+from devnet.devchain import DevChain
 from proving.models import Share, Signer, Transaction, TransactionState
 from queries.models import BatchStatus
 from tests.chains.lying_node import ask, between, error, lying_node

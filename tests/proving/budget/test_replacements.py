@@ -8,7 +8,7 @@ import pytest
 from eth_account import Account
 
 from accounts.models import ApiKey
-from dev.devnet.devchain import ACCOUNTS, DevChain
+from devnet.devchain import ACCOUNTS, DevChain
 from proving.models import Share, Transaction
 from queries.models import Batch, BatchStatus
 from tests.chains.lying_node import ask, error, lying_node, result

@@ -10,9 +10,9 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-from dev.devnet.guarded_process import GuardedProcess
-from dev.devnet.json_rpc import NodeRefused, post
-from dev.devnet.ports import free_port
+from devnet.guarded_process import GuardedProcess
+from devnet.json_rpc import NodeRefused, post
+from devnet.ports import free_port
 
 READY_SECONDS = 60
 _NODE = Path(sys.executable).with_name("node")

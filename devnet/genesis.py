@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from dev.devnet.devchain import ACCOUNTS
+from devnet.devchain import ACCOUNTS
 
 HOLDS_SLOTS = "0x000000000000000000000000000000000000c0de"
 """A contract that has slots from the beginning on."""

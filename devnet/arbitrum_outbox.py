@@ -7,8 +7,8 @@ bridge only names the rollup, and the rollup is an account of the development ch
 import gzip
 import json
 
-from dev.devnet.devchain import DevChain
-from dev.devnet.foreign_contracts import OWNER, bytecode, create, create_behind_proxy, send
+from devnet.devchain import DevChain
+from devnet.foreign_contracts import OWNER, bytecode, create, create_behind_proxy, send
 
 _OUTBOX = "@arbitrum/nitro-contracts/build/contracts/src/bridge/Outbox.sol/Outbox.json"
 # Answers the rollup's address, whatever it is asked: PUSH20, MSTORE, RETURN; before it, what copies these 27 bytes.

@@ -1,4 +1,4 @@
-"""A consensus client: a process that makes a beacon chain (`dev.devnet.beacon_chain`) by an execution client."""
+"""A consensus client: a process that makes a beacon chain (`devnet.beacon_chain`) by an execution client."""
 
 import json
 import os
@@ -9,10 +9,10 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-from dev.devnet.devchain import PROJECT
-from dev.devnet.ethereumjs import EthereumJs
-from dev.devnet.guarded_process import GuardedProcess
-from dev.devnet.json_rpc import NodeRefused
+from devnet.devchain import PROJECT
+from devnet.ethereumjs import EthereumJs
+from devnet.guarded_process import GuardedProcess
+from devnet.json_rpc import NodeRefused
 
 ENVIRONMENT = PROJECT / ".venv-beacon"
 # Of the minimal preset.
@@ -59,7 +59,7 @@ class ConsensusClient:
         self._control.settimeout(_SECONDS)
         self._lines = self._control.makefile()
         with theirs, self._log.open("wb") as log:
-            command = [str(ENVIRONMENT / "bin" / "python"), "-m", "dev.devnet.beacon_chain", str(theirs.fileno())]
+            command = [str(ENVIRONMENT / "bin" / "python"), "-m", "devnet.beacon_chain", str(theirs.fileno())]
             self._process = GuardedProcess(
                 command, env=os.environ, stdout=log, folder=folder, cwd=PROJECT, pass_fds=[theirs.fileno()]
             )

@@ -18,9 +18,9 @@ from typing import Any, Self
 
 import requests
 
-from dev.devnet.guarded_process import GuardedProcess
+from devnet.guarded_process import GuardedProcess
 
-PROJECT = Path(__file__).resolve().parent.parent.parent
+PROJECT = Path(__file__).resolve().parent.parent
 
 # The first accounts of the mnemonic "test test test test test test test test test test test junk", which every
 # development node derives alike: address, private key. Known to everybody, so worth nothing on a real chain.

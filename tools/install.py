@@ -1,4 +1,4 @@
-"""Installs locked Python packages into a virtual environment: `python3 dev/install.py .venv requirements/service.txt`.
+"""Installs locked Python packages into a virtual environment: `python3 tools/install.py .venv requirements/dev.txt`.
 
 With `--source client` the commands and modules of that folder's distribution are there too, run from where they are.
 

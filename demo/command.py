@@ -17,9 +17,9 @@ from typing import IO, Any, NoReturn, Protocol
 
 import requests
 
-from dev.demo import client
-from dev.demo.client import ClientError
-from dev.demo.installation import (
+from demo import client
+from demo.client import ClientError
+from demo.installation import (
     CHAIN_ID,
     SIGNER_ADDRESS,
     SIGNER_KEY,
@@ -30,10 +30,10 @@ from dev.demo.installation import (
     Service,
     write_private,
 )
-from dev.devnet.devchain import PROJECT, DevChain, DevChainError
-from dev.devnet.json_rpc import NodeRefused
-from dev.devnet.ports import PortInUse, chosen_port
-from dev.devnet.servers import ServerError
+from devnet.devchain import PROJECT, DevChain, DevChainError
+from devnet.json_rpc import NodeRefused
+from devnet.ports import PortInUse, chosen_port
+from devnet.servers import ServerError
 
 # Where nothing else uses them.
 PORT, RPC_PORT = 8000, 8545

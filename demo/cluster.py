@@ -13,12 +13,12 @@ from pathlib import Path
 from eth_account import Account
 from eth_utils.crypto import keccak
 
-from dev.demo import client, command
-from dev.demo.command import Demo
-from dev.demo.installation import CHAIN_ID, CHAINS_TOML, SIGNER_ADDRESS, Service
-from dev.devnet.devchain import ACCOUNTS, DevChain
-from dev.devnet.ports import free_port
-from dev.devnet.servers import Postgres, Redis
+from demo import client, command
+from demo.command import Demo
+from demo.installation import CHAIN_ID, CHAINS_TOML, SIGNER_ADDRESS, Service
+from devnet.devchain import ACCOUNTS, DevChain
+from devnet.ports import free_port
+from devnet.servers import Postgres, Redis
 
 WORKERS = 3
 # A user may submit 60 batches a minute.

@@ -3,8 +3,8 @@
 It is Deneb's up to an epoch, and Electra's from there on. States and blocks are of the specifications' own types, and
 its blocks hold attestations by which it becomes final. Nobody signs: BLS is off. Some slots have no block.
 
-`.venv-beacon/bin/python -m dev.devnet.beacon_chain` drives the client by the Engine API, and serves the beacon API over
-what it has made. See `dev.devnet.consensus_client`, which starts it.
+`.venv-beacon/bin/python -m devnet.beacon_chain` drives the client by the Engine API, and serves the beacon API over
+what it has made. See `devnet.consensus_client`, which starts it.
 """
 
 import hashlib
@@ -20,8 +20,8 @@ from eth_consensus_specs.deneb import minimal as deneb
 from eth_consensus_specs.electra import minimal as electra
 from eth_consensus_specs.utils import bls
 
-from dev.devnet.beacon_api import BeaconApi, BeaconBlock, BeaconNode, BeaconState
-from dev.devnet.json_rpc import EngineApi, post
+from devnet.beacon_api import BeaconApi, BeaconBlock, BeaconNode, BeaconState
+from devnet.json_rpc import EngineApi, post
 
 _VALIDATORS = 32
 _PUBLIC_KEYS = [bls.SkToPk(number) for number in range(1, _VALIDATORS + 1)]
@@ -202,7 +202,7 @@ def _set_slot_seconds(seconds: int) -> None:
 
 
 def main() -> None:
-    # By it dev.devnet.consensus_client tells what to do.
+    # By it devnet.consensus_client tells what to do.
     control = socket.socket(fileno=int(sys.argv[1]))
     lines = control.makefile()
     settings = json.loads(lines.readline())

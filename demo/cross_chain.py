@@ -5,10 +5,10 @@ State lives in `.demo-cross-chain/`, made anew at each start.
 
 import sys
 
-from dev.demo import command
-from dev.demo.command import Demo
-from dev.demo.installation import CHAIN_ID, CHAINS_TOML, SIGNER_ADDRESS
-from dev.devnet.devchain import ACCOUNTS
+from demo import command
+from demo.command import Demo
+from demo.installation import CHAIN_ID, CHAINS_TOML, SIGNER_ADDRESS
+from devnet.devchain import ACCOUNTS
 
 OTHER_ID = 31338
 ATTESTERS, THRESHOLD = 3, 2

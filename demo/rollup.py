@@ -8,11 +8,11 @@ import sys
 
 from eth_utils.crypto import keccak
 
-from dev.demo import command
-from dev.demo.command import Demo
-from dev.demo.installation import CHAIN_ID, CHAINS_TOML, KEY_FILE, SIGNER_ADDRESS
-from dev.devnet.arbitrum_outbox import ArbitrumOutbox, set_send_root
-from dev.devnet.devchain import ACCOUNTS, DevChain
+from demo import command
+from demo.command import Demo
+from demo.installation import CHAIN_ID, CHAINS_TOML, KEY_FILE, SIGNER_ADDRESS
+from devnet.arbitrum_outbox import ArbitrumOutbox, set_send_root
+from devnet.devchain import ACCOUNTS, DevChain
 
 ROLLUP_ID, THIRD_ID = 31338, 31339
 

@@ -2,9 +2,9 @@
 
 import sys
 
-from dev.demo import command
-from dev.demo.command import Demo
-from dev.demo.installation import CHAIN_ID, CHAINS_TOML
+from demo import command
+from demo.command import Demo
+from demo.installation import CHAIN_ID, CHAINS_TOML
 
 
 def run(demo: Demo) -> bool:

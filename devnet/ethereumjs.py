@@ -8,10 +8,10 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Self
 
-from dev.devnet.devchain import PROJECT
-from dev.devnet.genesis import genesis
-from dev.devnet.ports import free_port
-from dev.devnet.real_node import RealNode
+from devnet.devchain import PROJECT
+from devnet.genesis import genesis
+from devnet.ports import free_port
+from devnet.real_node import RealNode
 
 _CLIENT = PROJECT / "node_modules/@ethereumjs/client/dist/esm/bin/cli.js"
 

@@ -13,8 +13,8 @@ from pathlib import Path
 import requests
 from eth_account import Account
 
-from dev.devnet.devchain import ACCOUNTS, PROJECT
-from dev.devnet.guarded_process import GuardedProcess
+from devnet.devchain import ACCOUNTS, PROJECT
+from devnet.guarded_process import GuardedProcess
 
 START_SECONDS = 120
 STOP_SECONDS = 15

@@ -20,8 +20,8 @@ from typing import Self
 import psycopg
 import redis
 
-from dev.devnet.guarded_process import GuardedProcess
-from dev.devnet.ports import free_port
+from devnet.guarded_process import GuardedProcess
+from devnet.ports import free_port
 
 READY_SECONDS = 30
 STOP_SECONDS = 10

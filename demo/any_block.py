@@ -10,12 +10,12 @@ import time
 
 from eth_account import Account
 
-from dev.demo import command
-from dev.demo.command import Demo
-from dev.demo.installation import CHAIN_ID, CHAINS_TOML, SIGNER_KEY, DemoError
-from dev.devnet.consensus_client import SLOTS_PER_EPOCH, SLOTS_PER_PERIOD, ConsensusClient
-from dev.devnet.devchain import ACCOUNTS
-from dev.devnet.ethereumjs import EthereumJs
+from demo import command
+from demo.command import Demo
+from demo.installation import CHAIN_ID, CHAINS_TOML, SIGNER_KEY, DemoError
+from devnet.consensus_client import SLOTS_PER_EPOCH, SLOTS_PER_PERIOD, ConsensusClient
+from devnet.devchain import ACCOUNTS
+from devnet.ethereumjs import EthereumJs
 
 SOURCE_ID = 31338
 SLOT_SECONDS = 2

@@ -7,7 +7,7 @@ from eth_abi.abi import encode
 from eth_utils.abi import function_signature_to_4byte_selector
 from eth_utils.address import to_checksum_address
 
-from dev.devnet.devchain import ACCOUNTS, PROJECT, DevChain
+from devnet.devchain import ACCOUNTS, PROJECT, DevChain
 
 OWNER = ACCOUNTS[0][0]
 PACKAGES = PROJECT / "node_modules"

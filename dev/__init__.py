@@ -1,1 +1,0 @@
-"""Set-up, development chains and demos: all that runs the service beside its own commands."""

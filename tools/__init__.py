@@ -1,0 +1,1 @@
+"""What sets the project up, before anything is installed."""
