@@ -131,7 +131,7 @@ class Division:
         elif isinstance(outcome, LimitsRequests) and len(batch.indexes) > 1:
             # It may count the requests in a batch.
             self._limits = outcome
-            self._be_limited(len(batch.indexes) // 2)
+            self._be_limited(len(batch.indexes) // 2, is_at_limit=len(batch.indexes) >= self._limit)
         else:
             self._take_failure(batch.indexes, outcome)
 
@@ -191,8 +191,9 @@ class Division:
         self._signs += _CLEAR_SIGNS if is_sure else 1
         self._failed = min(self._failed, size)
 
-    def _be_limited(self, size: int) -> None:
-        if size >= _LEAST_BY_RATE:
+    def _be_limited(self, size: int, *, is_at_limit: bool = False) -> None:
+        """Send smaller batches. A small one tells little, but where larger ones were limited before (`is_at_limit`)."""
+        if size >= _LEAST_BY_RATE or (is_at_limit and size):
             self._is_limited = True
             self._limit = min(self._limit, size)
 

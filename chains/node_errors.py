@@ -319,8 +319,11 @@ def _typed(code: int, method: str, said: str, message: str, data: Any) -> RpcRef
     return RpcRefused(code, message, data)
 
 
-def limit_told(host: str, said: str, code: int = 0) -> LimitsRequests | None:
-    """Return the limit that a node's words or its code tell, or None: of our requests, a plan, or its load."""
+def limit_told(host: str, said: str, code: int = 0, *, is_page: bool = False) -> LimitsRequests | None:
+    """Return the limit that a node's words or its code tell, or None: of our requests, a plan, or its load.
+
+    `is_page` is True for the page of an HTTP error, which speaks of load whatever it is that fails.
+    """
     if _NAMES_BATCH.search(said):
         return None
     is_of_one = _OF_ONE_REQUEST.search(said) is not None
@@ -330,7 +333,7 @@ def limit_told(host: str, said: str, code: int = 0) -> LimitsRequests | None:
         return LimitsRequests(f"{host} limits our requests by a quota or plan")
     if _LIKELY_RATE.search(said) and not is_of_one and not _LIMIT_OF_TIME.search(said):
         return LimitsRequests(f"{host} limits our requests")
-    if _LOAD.search(said):
+    if _LOAD.search(said) and not is_page:
         return LimitsRequests(f"{host} limits our requests, because it has too much load")
     is_limit = code in _HTTP_LIMIT_CODES or (code in _LIMIT_CODES and not is_of_one)
     return LimitsRequests(f"{host} limits our requests") if is_limit else None

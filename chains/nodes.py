@@ -477,7 +477,7 @@ class RpcNode:
         except (ValueError, RecursionError):
             reply = answer.content[:_PEEKED_BYTES].decode(errors="replace")
         words = words_of(reply)
-        if words and (limit := limit_told(self.host, words)):
+        if words and (limit := limit_told(self.host, words, is_page=isinstance(reply, str))):
             raise limit
         error = reply.get("error") if isinstance(reply, dict) else None
         if isinstance(error, dict) and cause_told(words) in {Cause.STATE, Cause.ACCOUNT, Cause.METHOD}:

@@ -329,7 +329,8 @@ TOO_LARGE: dict[str, Callable[[list[Any]], Any]] = {
     "a proxy, 413": lambda _: Raw(b"<html>Request Entity Too Large</html>", 413),
     "a proxy, 400": lambda _: Raw(b'"too big"', 400),
     "a proxy, 403": lambda _: Raw(b'{"message": "Batch requests are not allowed."}', 403),
-    "a proxy, 503": lambda _: Raw(b"", 503),
+    "a proxy, 503": lambda _: Raw(b"<html>503 Service Temporarily Unavailable</html>", 503),
+    "a proxy, 502": lambda _: Raw(b"", 502),
     "other JSON": lambda _: {"message": "too many"},
     "an error of words": lambda _: {"error": "too many"},
     "text": lambda _: "too many",
@@ -440,6 +441,10 @@ def test_a_node_that_limits_the_requests_in_batches_is_sent_fewer_after_its_rest
     node.now = 60
     assert client.answers(echoes(range(100))) == list(range(100))
     assert max(node.count()) == 50
+    node.most = 1
+    for node.now in range(100, 300, 40):
+        client.ask(echoes(range(100)))
+    assert client.answers(echoes(range(100))) == list(range(100))
 
 
 def test_a_node_that_answers_nothing_is_asked_few_times(nodes):
