@@ -508,7 +508,7 @@ def test_its_page_tells_who_pays_and_lists_what_to_send(service, key):
     assert f'action="{path}"' in page
     assert Client().get(path).status_code == 302
     listed = Client().post(path).text
-    assert "1 transaction to send on Development chain (31337)" in listed
+    assert "1 transaction to send on Development chain (31337)" in " ".join(listed.split())
     (tx,) = left_of(batch)["transactions"]
     assert tx["data"] in listed
     send_until_done(service, batch)
