@@ -68,7 +68,7 @@ class BatchFilters(Schema):
         queries = Query.objects.filter(**_given({"source_chain_id": self.sourceChainId}))
         found = _given({"address": self.account})
         if self.block is not None:
-            # By their ids PostgreSQL knows how many queries are about them.
+            # PostgreSQL knows from the ids how many queries are about them.
             found["block__in"] = list(Block.objects.filter(number=self.block).values_list("pk", flat=True))
         if found:
             # All that an index finds, once: SQLite would go through them again for each batch of an EXISTS.

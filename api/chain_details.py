@@ -35,7 +35,7 @@ _KEPT_SECONDS = 15
 # What a worker has seen says little of now, when it is older.
 _STALE = timedelta(minutes=3)
 _STALE_ANSWERS = timedelta(minutes=10)
-# Of the batches that ended last, those that are DONE tell how long it takes.
+# The usual time is that of the DONE ones among the batches that ended last.
 _RECENT = 200
 _LEAST_TIMED = 3
 
@@ -283,7 +283,7 @@ def _usual_seconds() -> Mapping[_Ends, Sequence[float]]:
     """
     ended = Batch.objects.exclude(finished_at=None).filter(sender=Sender.OPERATOR).order_by("-finished_at")
     recent = ended.values_list("pk", "status")[:_RECENT]
-    # By their identifiers: SQLite would else go through all that are DONE.
+    # SQLite would go through all that are DONE, if they were not named by identifiers.
     done = [pk for pk, status in recent if status == BatchStatus.DONE]
     firsts = Query.objects.filter(position=0, batch__in=done).values_list(
         "source_chain_id", "batch__destination_chain_id", "batch__created_at", "batch__finished_at"

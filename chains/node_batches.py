@@ -81,7 +81,7 @@ class Division:
         """The size of the largest batch in which each request was answered."""
         self._failed = BATCH_SIZE + 1
         """The size of the smallest batch that failed."""
-        self.needs_pause = False
+        self._needs_pause = False
         """True if the node answered a part of a batch, and limits requests for a moment."""
         self._hung: NodeUnavailable | None = None
         self._failure: NodeUnavailable | None = None
@@ -96,8 +96,8 @@ class Division:
 
     def pause(self) -> bool:
         """Return whether to pause before the next wave, and count it."""
-        self._pauses += self.needs_pause
-        return self.needs_pause
+        self._pauses += self._needs_pause
+        return self._needs_pause
 
     @property
     def learned_limit(self) -> int | None:
@@ -118,7 +118,7 @@ class Division:
         # Failed batches come last: they may take long again.
         wave, self._waiting = pieces[:_AT_ONCE], pieces[_AT_ONCE:]
         self._hung = self._failure = None
-        self._has_answered = self.needs_pause = False
+        self._has_answered = self._needs_pause = False
         return wave
 
     def take(self, batch: RequestBatch, outcome: Results | NodeUnavailable) -> Iterator[tuple[int, Any]]:
@@ -148,7 +148,7 @@ class Division:
 
     def _take_results(self, indexes: Sequence[int], results: Results) -> Iterator[tuple[int, Any]]:
         answers = dict(zip(indexes, results, strict=True))
-        again = [index for index, answer in answers.items() if isinstance(answer, BatchRefused)]
+        again = {index: answer for index, answer in answers.items() if isinstance(answer, BatchRefused)}
         limited = [index for index, answer in answers.items() if isinstance(answer, LimitsRequests)]
         if len(limited) == len(answers) or self._pauses == _MAX_PAUSES:
             limited = []
@@ -159,12 +159,12 @@ class Division:
         if all(not isinstance(answer, RpcRefused | NodeUnavailable) for answer in results):
             self._answered = max(self._answered, len(answers))
         if limited:
-            self.needs_pause = True
+            self._needs_pause = True
             self._be_limited(len(answers) - len(limited))
             self._divide(limited, len(limited))
         if again:
-            self._note_failed(len(answers), is_sure=any(getattr(answers[index], "is_sure", False) for index in again))
-            self._divide(again)
+            self._note_failed(len(answers), is_sure=any(refused.is_sure for refused in again.values()))
+            self._divide([*again])
 
     def _take_failure(self, indexes: Sequence[int], failure: NodeUnavailable, size: int | None = None) -> None:
         """Divide a batch of which nothing came, or give its only request up."""

@@ -416,6 +416,8 @@ class RpcNode:
             except NodeUnavailable as error:
                 # Its traceback, in a circle with this frame, would keep the replies in memory.
                 outcome = error.with_traceback(None)
+            except RecursionError:
+                outcome = InvalidReply(f"{self.host} answered with lists in lists, more than can be read")
             count_exchange(self._chain_id, self.host, outcome, took)
             yield outcome
 
@@ -475,7 +477,7 @@ class RpcNode:
         try:
             reply = json.loads(answer.content)
         except (ValueError, RecursionError):
-            reply = answer.content[:_PEEKED_BYTES].decode(errors="replace")
+            reply = answer.content.decode(errors="replace")
         words = words_of(reply)
         if words and (limit := limit_told(self.host, words, is_page=isinstance(reply, str))):
             raise limit

@@ -19,7 +19,7 @@ from devnet.devchain import ACCOUNTS
 
 _ROWS, _AT_ONCE = 100_000, 16
 _PROBING_SECONDS, _PAUSE_SECONDS = 15, 0.05
-# Of a small answer to another user.
+# Bound of a small answer to another user.
 _MOST_SECONDS = 1.0
 _ENOUGH = 60  # seconds after which a batch is taken for stuck
 

@@ -105,11 +105,11 @@ def fill() -> None:
     event = AccountEvent.objects.create(user=equal.user, kind=EventKind.SIGNED_IN)
     copies(event, _ROWS)
     key = ApiKey.objects.get(user=equal.user)
-    # So many can only be revoked ones.
+    # A user can have this many keys only if most are revoked.
     copies(key, _ROWS, key_hash="CAST(i AS TEXT)", revoked_at="created_at")
     beat()
     if connection.vendor == "postgresql":
-        # As its autovacuum does. SQLite is never told.
+        # PostgreSQL's autovacuum does the same. SQLite is never told.
         with connection.cursor() as cursor:
             cursor.execute("ANALYZE")
             cursor.execute("SET LOCAL max_parallel_workers_per_gather = 0")

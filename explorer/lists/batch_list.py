@@ -201,7 +201,7 @@ def _found(filters: Filters, user: User | None, account: SearchedAccount | None)
     if identifier := identifiers.batch_id(text):
         return batches.filter(pk=identifier), "the identifier"
     if NUMBER.fullmatch(text):
-        # By their ids PostgreSQL knows how many queries are about them.
+        # PostgreSQL knows from the ids how many queries are about them.
         numbered = list(Block.objects.filter(number=int(text)).values_list("pk", flat=True))
         return batches.filter(pk__in=Query.objects.filter(block__in=numbered).values("batch")), "the block number"
     if HASH.fullmatch(text):
