@@ -58,6 +58,14 @@ class Intent:
     """Ids of the queries of which the next intent proves more."""
     most_gas: int | None = None
     """The maximum gas of executing it, without its calldata; None where only a simulation tells."""
+    gas_limit: int = 0
+    """The gas that it takes by its simulation, with a margin; 0: it wasn't simulated."""
+    data_fee: int = 0
+    """The wei that it takes beside gas, on rollups, by its simulation."""
+
+    def cost(self, price: int) -> int:
+        """Return what it costs at this price for a unit of gas, in wei, by its simulation."""
+        return self.gas_limit * price + self.data_fee
 
     def gas_bound(self) -> int | None:
         """Return the most gas that it takes as a transaction; None if only a simulation tells."""

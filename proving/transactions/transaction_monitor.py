@@ -40,7 +40,8 @@ from proving.models import (
     TransactionState,
     in_gwei,
 )
-from proving.transactions.replacement import fill, push, show
+from proving.transactions.replacement import fill, holds_key, is_past, push
+from proving.transactions.signing import show, sign_and_store
 from queries import clock, progress
 from queries.models import Block, Query
 
@@ -53,6 +54,8 @@ _DAY = timedelta(days=1)
 _ENVELOPE_BYTES = 250
 # After this number of implausible answers in a row, a signer sends nothing more until its operator says so.
 _MOST_DOUBTFUL = 3
+# Between the reservation of a version and its signature, while another worker may have the key.
+_SIGNING = timedelta(minutes=1)
 # Nonces of a gap that are used up, and final transactions that are looked after at a time.
 _MOST_FILLED = 16
 # What a transaction takes beside its gas, by what was expected or, where nothing was, by the most for its gas.
@@ -150,6 +153,8 @@ def _monitor(
         return (), ()
     # What a version before 0.3 has stored or replaced, which may run beside this one.
     _write(lane, signer, [_Change(tx, is_shown=False) for tx in watched if tx.reserved_gwei != in_gwei(tx.reserved)])
+    # Receipts are asked for with these hashes: a backup has versions as reserved that were sent after it was taken.
+    sign_and_store(chain, lane, [version for tx in watched for version in tx.versions.all() if _may_sign(tx, version)])
     began = time.monotonic()
     newest, nonces, receipts = rpc.ask(chain_heads.QUESTIONS, [questions.nonce(signer.address)], _questions_of(watched))
     heads, used = chain_heads.note(chain, rpc, newest, began), result(nonces[0])
@@ -168,7 +173,7 @@ def _monitor(
                 continue
             if change := _change(rpc, tx, receipt, found, heads=heads, used=used):
                 changes.append(change)
-                doubtful += tx.state == TransactionState.DISPLACED
+                doubtful += tx.state == TransactionState.DISPLACED and bool(tx.hashes)
             elif tx.state == TransactionState.PENDING and tx.nonce >= used:
                 _write(lane, signer, changes)
                 changes = []
@@ -184,6 +189,12 @@ def _monitor(
     return {tx.state for tx in watched} - {TransactionState.FINAL}, changes
 
 
+def _may_sign(tx: Transaction, version: SignedTransaction) -> bool:
+    """Return whether a version is reserved, and its fields are still there."""
+    has_fields = version.is_cancellation or tx.pruned_at is None
+    return not version.hash and tx.state == TransactionState.PENDING and has_fields
+
+
 def _change(
     rpc: RpcClient, tx: Transaction, receipt: Receipt | None, found: "_Receipts", *, heads: Heads, used: int
 ) -> "_Change | None":
@@ -195,6 +206,14 @@ def _change(
     if tx.state != TransactionState.PENDING:
         # Its block may be gone, or this node may just not have it yet: only another block there tells.
         return _vanished(tx) if found.has_left_its_block(tx) else None
+    if not tx.hashes:
+        # Nothing was broadcast of it. It waits while its signer is stopped, or a worker may be signing it.
+        is_given_up = not holds_key(rpc.chain, tx.signer) and is_past(tx.newest.created_at, _SIGNING)
+        return (
+            _displaced(tx, "Its signer's key was taken out before it was signed.", clock.latest())
+            if is_given_up
+            else None
+        )
     if tx.nonce >= used or not _is_displaced(rpc, tx, heads):
         return None
     logger.error(
@@ -289,12 +308,12 @@ def _look_after_final(rpc: RpcClient, lane: HeldLane, signer: Signer, below: Que
 
 
 def _questions_of(transactions: Sequence[Transaction]) -> list[Question[Receipt | None]]:
-    """Ask for the receipts of all versions of these transactions."""
-    return [questions.receipt(HexBytes(version.hash)) for tx in transactions for version in tx.versions.all()]
+    """Ask for the receipts of all signed versions of these transactions."""
+    return [questions.receipt(HexBytes(tx_hash)) for tx in transactions for tx_hash in tx.hashes]
 
 
 class _Receipts:
-    """The receipts of all versions of some transactions, and the headers that tell which of them count."""
+    """The receipts of all signed versions of some transactions, and the headers that tell which of them count."""
 
     def __init__(
         self,
@@ -307,7 +326,7 @@ class _Receipts:
 
         Raises `NodeUnavailable` if nodes have no header.
         """
-        hashes = [version.hash for tx in watched for version in tx.versions.all()]
+        hashes = [tx_hash for tx in watched for tx_hash in tx.hashes]
         self._receipts = dict(zip(hashes, answers, strict=True))
         numbers = {receipt.block_number for receipt in self._receipts.values() if isinstance(receipt, Receipt)}
         numbers |= {tx.block_number for tx in watched if tx.block_number is not None}
@@ -322,7 +341,7 @@ class _Receipts:
         """Return the receipt of the version that is in the chain, if one is, or why that isn't known."""
         problem: ChainError | None = None
         for version in tx.versions.all():
-            receipt = self._receipts[version.hash]
+            receipt = self._receipts[version.hash] if version.hash else None
             header = self._headers[receipt.block_number] if isinstance(receipt, Receipt) else None
             if isinstance(receipt, ChainError):
                 problem = receipt
