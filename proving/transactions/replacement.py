@@ -133,7 +133,7 @@ def _replace(
         portions = money.weights_of(tx)[tx]
         if not cancel:
             may_rise = least <= raised.max_fee_per_gas
-            version = signing.reserve(chain, tx, raised, portions, least=least) if may_rise else None
+            version = signing.reserve_version(chain, tx, raised, portions, least=least) if may_rise else None
             is_stuck = newest.max_fee_per_gas < market.base_and_tip <= chain.max_fee_per_gas
             cancel = isinstance(version, Unsent) and is_stuck and _others_wait(tx, version.batches or portions)
         if cancel:
@@ -186,7 +186,7 @@ def fill(chain: Chain, rpc: RpcClient, lane: HeldLane, signer: Signer, *, nonce:
         if isinstance(version, Unsent):
             tx.delete()
             return
-    signing.send(rpc, lane, [version])
+    signing.send_reserved(rpc, lane, [version])
 
 
 def _cancellation_gas(rpc: RpcClient, signer: Signer, newest: SignedTransaction | None = None) -> int:

@@ -96,7 +96,7 @@ def submit_all(chain: Chain, lane: HeldLane, orders: Sequence[Order]) -> list[Se
     versions, outcomes = statements.retried(partial(_reserve, chain, lane, state, parcels))
     # Whoever has taken the lane since goes on with what is reserved.
     with suppress(LaneLost):
-        signing.send(get_rpc(chain.id), lane, versions)
+        signing.send_reserved(get_rpc(chain.id), lane, versions)
     return [outcomes[place] if isinstance(order, Order) else order for place, order in enumerate(simulated)]
 
 
@@ -283,7 +283,7 @@ class _Reservation:
             return self._short(Unsent(signers.too_poor(self.chain, sender, intent.cost(least))))
         tx = _create(sender.row, nonce, intent)
         portions = money.portions_of(tx)
-        version = signing.reserve(self.chain, tx, offer, portions, least=least, is_new=True)
+        version = signing.reserve_version(self.chain, tx, offer, portions, least=least, is_new=True)
         if isinstance(version, Unsent):
             tx.delete()
             if not version.batches and len(portions) > 1:

@@ -54,8 +54,8 @@ def why_none(chain: Chain) -> str:
 def locked(chain: Chain, addresses: Collection[str] = ()) -> Iterator[dict[str, Signer]]:
     """Open a database transaction in which nobody else reserves on this chain.
 
-    It gives the rows by address, as they are now. It locks all of them, those too that the file names no more, and always
-    in one order: who holds one waits for none. Rows of these `addresses` are made where they are missing.
+    It gives the rows by address, as they are now. It locks all of them, those too that the file names no more, and
+    always in one order: who holds one waits for none. Rows of these `addresses` are made where they are missing.
     """
     with transaction.atomic():
         locking = Signer.objects.filter(chain_id=chain.id).order_by("pk").select_for_update(no_key=True)

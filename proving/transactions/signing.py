@@ -6,7 +6,7 @@ fields again: that gives the same bytes (RFC 6979).
 """
 
 import logging
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Collection, Mapping, Sequence
 from functools import partial
 from operator import attrgetter
@@ -42,7 +42,7 @@ def senders(chain: Chain) -> tuple[str, ...]:
 # --- Reserve ----------------------------------------------------------------------------------------------------------
 
 
-def reserve(
+def reserve_version(
     chain: Chain, tx: Transaction, offer: OfferedFees, portions: Counter[str], *, least: int, is_new: bool = False
 ) -> SignedTransaction | Unsent:
     """Reserve a version, at what is offered or what the bounds allow, but not below the `least` wei per gas.
@@ -69,7 +69,7 @@ def reserve(
 def reserve_cancellation(
     chain: Chain, tx: Transaction, offer: OfferedFees, portions: Counter[str], *, least: int, gas: int
 ) -> SignedTransaction | Unsent:
-    """Reserve a version that does nothing but use up the nonce, with this gas limit, as `reserve` does.
+    """Reserve a version that does nothing but use up the nonce, with this gas limit, as `reserve_version` does.
 
     The chain's bounds are the only ones that hold.
     """
@@ -102,17 +102,26 @@ def _reserve(
 # --- Sign and store ---------------------------------------------------------------------------------------------------
 
 
-def send(rpc: RpcClient, lane: HeldLane, versions: Sequence[SignedTransaction]) -> None:
+def send_reserved(rpc: RpcClient, lane: HeldLane, versions: Sequence[SignedTransaction]) -> None:
     """Sign, store and broadcast reserved versions, outside of any database transaction. Raises `LaneLost`."""
     sign_and_store(rpc.chain, lane, versions)
     broadcast(rpc, versions)
 
 
 def sign_and_store(chain: Chain, lane: HeldLane, versions: Sequence[SignedTransaction]) -> None:
-    """Sign and store the versions whose signers have a key and aren't stopped. Raises `LaneLost`, `SignerError`."""
+    """Sign and store versions that aren't signed yet, unless they are stopped. Raises `LaneLost`, `SignerError`.
+
+    What has no key or no calldata any more stays as it is.
+    """
+    unsigned: dict[str, list[SignedTransaction]] = defaultdict(list)
+    for version in versions:
+        tx = version.transaction
+        has_fields = version.is_cancellation or tx.pruned_at is None
+        if not version.hash and tx.state == TransactionState.PENDING and has_fields:
+            unsigned[tx.signer.address].append(version)
     signed: dict[SignedTransaction, bytes] = {}
-    for account in chain.accounts() if versions else ():
-        of_account = [version for version in versions if version.transaction.signer.address == account.address]
+    for account in chain.accounts() if unsigned else ():
+        of_account = unsigned.get(account.address, ())
         if of_account and not stops.why_signer_is_stopped(chain.id, account.address):
             signed |= {version: sign(account, version) for version in of_account}
     if not signed:

@@ -154,7 +154,7 @@ def _monitor(
     # What a version before 0.3 has stored or replaced, which may run beside this one.
     _write(lane, signer, [_Change(tx, is_shown=False) for tx in watched if tx.reserved_gwei != in_gwei(tx.reserved)])
     # Receipts are asked for with these hashes: a backup has versions as reserved that were sent after it was taken.
-    sign_and_store(chain, lane, [version for tx in watched for version in tx.versions.all() if _may_sign(tx, version)])
+    sign_and_store(chain, lane, [version for tx in watched for version in tx.versions.all()])
     began = time.monotonic()
     newest, nonces, receipts = rpc.ask(chain_heads.QUESTIONS, [questions.nonce(signer.address)], _questions_of(watched))
     heads, used = chain_heads.note(chain, rpc, newest, began), result(nonces[0])
@@ -187,12 +187,6 @@ def _monitor(
     _show_problem(signer, _mend_nonces(chain, rpc, lane, signer, watched, used=used))
     # What was final before is watched no more.
     return {tx.state for tx in watched} - {TransactionState.FINAL}, changes
-
-
-def _may_sign(tx: Transaction, version: SignedTransaction) -> bool:
-    """Return whether a version is reserved, and its fields are still there."""
-    has_fields = version.is_cancellation or tx.pruned_at is None
-    return not version.hash and tx.state == TransactionState.PENDING and has_fields
 
 
 def _change(
