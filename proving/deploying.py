@@ -249,7 +249,7 @@ def _submit(
 ) -> Transaction:
     """Store and broadcast all, and return the last; wait meanwhile for what is under way."""
     for _ in transaction_monitor.monitor_for(chain, seconds):
-        # Where another takes the lane before all is stored, nothing is, and it is done again.
+        # Where another takes the lane before all is reserved, nothing is, and it is done again.
         with suppress(LaneLost), lanes.hold(LaneName(LaneKind.DESTINATION, chain.id)) as lane:
             if lane is None:
                 continue

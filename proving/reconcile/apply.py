@@ -26,18 +26,18 @@ from queries.models import Block, Query
 _TRANSACTIONS_PER_TURN = 16
 
 
-def send_all(context: WorkContext, wanted: Mapping[int, tuple[Block, Sending]]) -> dict[int, Requeue | Fail]:
-    """Send it, for as many of the queries as can pay now: the others hold up nobody.
+def send_all(context: WorkContext, actions: Mapping[int, tuple[Block, Sending]]) -> dict[int, Requeue | Fail]:
+    """Send what actions need, for as many of the queries as can pay now: the others hold up nobody.
 
     Return, by the ids of blocks, why something could not be sent.
     """
-    if not wanted:
+    if not actions:
         return {}
-    # Observed it is all the same: what was sent before may be mined, or taken back.
+    # Blocks are observed all the same: what was sent before may be mined, or taken back.
     if stopped := stops.why_stopped(context.destination_rpc.chain.id, source=context.connection.config.source_id):
-        return dict.fromkeys(wanted, _postponed(context, stopped))
+        return dict.fromkeys(actions, _postponed(context, stopped))
     why_not: dict[int, Requeue | Fail] = {}
-    sendings = list(wanted.values())
+    sendings = list(actions.values())
     while sendings:
         sendings = _send_each(context, sendings, why_not)
     return why_not

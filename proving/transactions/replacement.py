@@ -64,13 +64,13 @@ def is_wanted(tx: Transaction) -> bool:
     if is_to_unused_registry(tx):
         return False
     is_proof = tx.queries.exists()
-    left = tx.queries.exclude(batch__status=BatchStatus.REJECTED)
+    needing = tx.queries.exclude(batch__status=BatchStatus.REJECTED)
     if is_proof and tx.extends_id is None:
         # What a node said to be displaced was sent anew: with both mined, the same would be paid for twice.
         anew = Transaction.objects.filter(proves_facts("queries__block"), queries=OuterRef("pk"), pk__gt=tx.pk)
         is_sent_anew = Exists(anew.exclude(state=TransactionState.DISPLACED).exclude(succeeded=False))
-        left = left.filter(Q(pk__in=tx.continued.values("pk")) | ~is_sent_anew)
-    return not is_proof or left.exists()
+        needing = needing.filter(Q(pk__in=tx.continued.values("pk")) | ~is_sent_anew)
+    return not is_proof or needing.exists()
 
 
 def _raised(fee: int) -> int:

@@ -128,7 +128,7 @@ def sign_and_store(chain: Chain, lane: HeldLane, versions: Sequence[SignedTransa
         return
     lane.write(partial(store, signed))
     weights = money.weights_of(*(version.transaction for version in signed))
-    for version in signed:
+    for version in (version for version in signed if version.hash):
         # What comes after is logged of the transaction alone.
         batches = sorted(weights[version.transaction])
         fields = {"transaction": version.hash, "chain": chain.id, "batches": batches}
@@ -172,10 +172,10 @@ def store(signed: Mapping[SignedTransaction, bytes]) -> None:
             version.refresh_from_db(fields=["hash", "raw"])
 
 
-def show(tx: Transaction, version: str, *, is_first: bool = False) -> None:
-    """Show this version on the steps that wait for the transaction, and not on those that wait for a later one.
+def show(tx: Transaction, tx_hash: str, *, is_first: bool = False) -> None:
+    """Show this hash on the steps that wait for the transaction, and not on those that wait for a later one.
 
-    All open steps wait for one that `is_first`. The batches are locked.
+    All open steps wait for the version that `is_first`. The batches are locked.
     """
     shown = None
     if not is_first:
@@ -183,7 +183,7 @@ def show(tx: Transaction, version: str, *, is_first: bool = False) -> None:
             return  # Its queries are proven anew, by others.
         # A step that has just begun shows none yet; a path that only led up to it has done its part.
         shown = [*tx.hashes, *([""] if tx.extends_id is None or tx.accumulates.exists() else [])]
-    progress.note_transaction(tx.queries.all(), version, instead_of=shown)
+    progress.note_transaction(tx.queries.all(), tx_hash, instead_of=shown)
 
 
 def is_to_unused_registry(tx: Transaction) -> bool:
