@@ -1,7 +1,7 @@
 """What counts against the limits, the bounds of what a transaction may cost, and who pays which part of it.
 
-Four bounds hold where a version is reserved (`transactions.signing`): a stop of sending; the chain's cap of fees and its
-limit of 24 hours; the user's limit of 24 hours; and the batch's fee. What is pending counts as the most that it can
+Four bounds hold where a version is reserved (`transactions.signing`): a stop of sending; the chain's cap of fees and
+its limit of 24 hours; the user's limit of 24 hours; and the batch's fee. What is pending counts as the most that it can
 cost, and so does what isn't final: until then a node may lie about what it has cost.
 """
 
