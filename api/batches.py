@@ -264,9 +264,10 @@ def _step(step: Step) -> dict[str, Any]:
 
 
 def _transactions(batch: Batch) -> list[dict[str, Any]]:
-    newest = SignedTransaction.objects.filter(transaction=OuterRef("pk")).order_by("-pk").values("hash")[:1]
-    sent = Transaction.objects.filter(shares__batch=batch).order_by("-pk")
-    latest = Coalesce(NullIf("hash", Value("")), Subquery(newest), output_field=CharField())
+    signed = SignedTransaction.objects.filter(transaction=OuterRef("pk")).exclude(hash=None)
+    newest = Subquery(signed.order_by("-pk").values("hash")[:1])
+    latest = Coalesce(NullIf("hash", Value("")), newest, output_field=CharField())
+    sent = Transaction.objects.filter(shares__batch=batch).alias(latest=latest).exclude(latest=None).order_by("-pk")
     rows = sent.values_list(latest, "signer__chain_id", "nonce", "state", "gas_used", "block_number")
     return [
         {

@@ -94,5 +94,5 @@ class TransactionAdmin(ReadOnlyAdmin):
     def versions(self, tx: Transaction) -> str:
         versions = tx.versions.order_by("pk").defer("raw")
         return format_html(
-            "{}", "\n".join(f"{one.hash}{' (a cancellation)' if one.is_cancellation else ''}" for one in versions)
+            "{}", "\n".join(f"{one}{' (a cancellation)' if one.is_cancellation else ''}" for one in versions)
         )

@@ -245,15 +245,15 @@ def _submit(
     chain: Chain,
     intents: Sequence[Intent],
     seconds: float,
-    and_store: Callable[[str, int], None] | None = None,
+    and_reserve: Callable[[str, int], None] | None = None,
 ) -> Transaction:
     """Store and broadcast all, and return the last; wait meanwhile for what is under way."""
     for _ in transaction_monitor.monitor_for(chain, seconds):
-        # Where another takes the lane before all is stored, nothing is, and it is done again.
+        # Where another takes the lane before all is reserved, nothing is, and it is done again.
         with suppress(LaneLost), lanes.hold(LaneName(LaneKind.DESTINATION, chain.id)) as lane:
             if lane is None:
                 continue
-            (outcome,) = sending.submit_all(chain, lane, [sending.Order(intents, and_store)])
+            (outcome,) = sending.submit_all(chain, lane, [sending.Order(intents, and_reserve)])
             match result(outcome):
                 case sending.Sent(transactions):
                     return transactions[-1]
@@ -302,7 +302,7 @@ def change_attesters(
         sent.refresh_from_db()
         if sent.state not in LIVE_STATES:
             if not sent.succeeded:
-                raise DeploymentError(f"The transaction {sent.latest_hash} failed.")
+                raise DeploymentError(f"The transaction {sent.label} failed.")
             return ordered
     raise DeploymentError(
         f"The change was not confirmed within {seconds:.0f} s; its transaction is stored and goes on."

@@ -142,7 +142,7 @@ def in_gwei(wei: int) -> int:
 
 
 class TransactionState(models.TextChoices):
-    PENDING = "PENDING"  # signed and stored; broadcast, or about to be
+    PENDING = "PENDING"  # its nonce is reserved; signed and broadcast, or about to be
     MINED = "MINED"
     CONFIRMED = "CONFIRMED"  # mined as deep as the chain's `confirmations` ask
     FINAL = "FINAL"  # mined in a final block: nothing can change any more
@@ -167,7 +167,7 @@ def proves_facts(block: str, transaction: str = "") -> models.Q:
 
 
 class Transaction(models.Model):
-    """One nonce of a signer: its purpose and its state. Its signed versions compete for the nonce."""
+    """One nonce of a signer: its purpose and its state. Its versions compete for the nonce."""
 
     signer = models.ForeignKey(Signer, models.PROTECT, related_name="transactions")
     nonce = models.PositiveBigIntegerField()
@@ -190,7 +190,7 @@ class Transaction(models.Model):
     )
     state = models.CharField(max_length=10, choices=TransactionState.choices, default=TransactionState.PENDING)
     created_at = models.DateTimeField(default=timezone.now)
-    spent_at = models.DateTimeField(default=timezone.now, db_index=True)  # when it was signed, or seen in a block
+    spent_at = models.DateTimeField(default=timezone.now, db_index=True)  # when it was reserved, or seen in a block
     last_error = models.TextField(blank=True)  # a sentence
     pruned_at = models.DateTimeField(null=True)  # since when `data`, and `raw` of its versions, are empty
 
@@ -218,22 +218,33 @@ class Transaction(models.Model):
         return f"nonce {self.nonce} of {self.signer_id}: {self.state}"
 
     @property
+    def hashes(self) -> list[str]:
+        """Return the hashes of the versions that are signed, the newest last."""
+        versions = sorted(self.versions.all(), key=lambda version: version.pk)
+        return [version.hash for version in versions if version.hash]
+
+    @property
     def newest(self) -> "SignedTransaction":
-        """Return the version that was signed last."""
-        return max(self.versions.all(), key=lambda version: version.pk)
+        """Return the version that was reserved last among those that are signed, or among all if none is."""
+        return max(self.versions.all(), key=lambda version: (bool(version.hash), version.pk))
 
     @property
     def latest_hash(self) -> str:
-        """Hash of the mined version, else of the newest one."""
-        return self.hash or self.newest.hash
+        """Return the hash of the mined version, else of the newest one; empty: none is signed yet."""
+        return self.hash or next(reversed(self.hashes), "")
+
+    @property
+    def label(self) -> str:
+        """Return the hash, or the nonce until a version is signed."""
+        return self.latest_hash or f"with nonce {self.nonce}"
 
     @property
     def waits_for(self) -> str:
         """Say what one that is under way waits for, in sentences."""
         if self.state == TransactionState.PENDING:
             if self.last_error:
-                return f"Transaction {self.latest_hash} is under way. {self.last_error}"
-            return f"Waiting for transaction {self.latest_hash} to be mined."
+                return f"Transaction {self.label} is under way. {self.last_error}"
+            return f"Waiting for transaction {self.label} to be {'mined' if self.latest_hash else 'signed'}."
         return f"Transaction {self.latest_hash} is mined; waiting for confirmations."
 
     @property
@@ -329,11 +340,14 @@ def goes_to_replaced_registry() -> models.Exists:
 
 
 class SignedTransaction(models.Model):
-    """One signed version of a transaction, stored before it is broadcast: a retry sends these very bytes."""
+    """One version of a transaction: its fields are reserved first, then signed, and stored before they are broadcast.
+
+    A retry signs these very fields, or broadcasts these very bytes.
+    """
 
     transaction = models.ForeignKey(Transaction, models.CASCADE, related_name="versions")
-    hash = models.CharField(max_length=66, unique=True)
-    raw = models.BinaryField()
+    hash = models.CharField(max_length=66, unique=True, null=True)  # noqa: DJ001 (unique); null: it isn't signed yet
+    raw = models.BinaryField()  # the signed bytes; empty: it isn't signed yet, or they were pruned
     max_fee_per_gas = Uint256Field()  # wei
     max_priority_fee_per_gas = Uint256Field()  # wei
     gas_limit = models.PositiveBigIntegerField(null=True)  # of a cancellation; null: the transaction's
@@ -342,7 +356,7 @@ class SignedTransaction(models.Model):
     broadcast_at = models.DateTimeField(null=True)
 
     def __str__(self) -> str:
-        return self.hash
+        return self.hash or f"a version of {self.transaction_id} that isn't signed yet"
 
     @property
     def gas(self) -> int:

@@ -1,7 +1,7 @@
-"""What counts against the limits, the bounds of what a signature may cost, and who pays which part of it.
+"""What counts against the limits, the bounds of what a transaction may cost, and who pays which part of it.
 
-Four bounds hold at each signature (`proving.transactions.signing`): a stop of sending; the chain's cap of fees and its
-limit of 24 hours; the user's limit of 24 hours; and the batch's fee. What is pending counts as the most that it can
+Four bounds hold where a version is reserved (`transactions.signing`): a stop of sending; the chain's cap of fees and
+its limit of 24 hours; the user's limit of 24 hours; and the batch's fee. What is pending counts as the most that it can
 cost, and so does what isn't final: until then a node may lie about what it has cost.
 """
 
@@ -213,7 +213,7 @@ def allowance_of(user: models.User, destination: Chain) -> DailyAllowance | None
     return None if limit is None else DailyAllowance(destination, limit, to_user(user.pk, destination.id))
 
 
-# --- The bounds of a signature ----------------------------------------------------------------------------------------
+# --- The bounds of a reservation --------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)

@@ -8,11 +8,12 @@ from dataclasses import dataclass, replace
 from eth_utils.crypto import keccak
 
 from chains import packed
+from chains.header import Header
 from chains.packed import AccountToProve, BlockBranch, HeaderParts
 from chains.questions import TRANSACTION_GAS
 from database.statements import chunks
-from proving.deployments import Registry
-from proving.facts import AccountFact, Fact, HeaderFact, SlotFact
+from proving.deployments import Call, Deployment, in_one_call
+from proving.facts import AccountFact, Fact, HeaderFact, Missing, SlotFact
 from proving.models import AccountProof, SlotProof
 from queries.models import Block, Query
 
@@ -29,6 +30,8 @@ _SLOT_GAS, _SLOT_BYTES = 30_000, 70
 _NODE_GAS = 6_000
 # Of a header that is accumulated, and of each of its fields.
 _HEADER_GAS, _HEADER_FIELD_GAS = 60_000, 25_000
+# The maximum gas of proving a time, without calldata.
+_TIME_GAS = 120_000
 # The maximum gas of a byte of other calls in the same transaction.
 _GAS_BESIDE = 60
 _ROWS_PER_READ = 50
@@ -58,6 +61,14 @@ class Intent:
     """Ids of the queries of which the next intent proves more."""
     most_gas: int | None = None
     """The maximum gas of executing it, without its calldata; None where only a simulation tells."""
+    gas_limit: int = 0
+    """The gas that it takes by its simulation, with a margin; 0: it wasn't simulated."""
+    data_fee: int = 0
+    """The wei that it takes beside gas, on rollups, by its simulation."""
+
+    def cost(self, price: int) -> int:
+        """Return what it costs at this price for a unit of gas, in wei, by its simulation."""
+        return self.gas_limit * price + self.data_fee
 
     def gas_bound(self) -> int | None:
         """Return the most gas that it takes as a transaction; None if only a simulation tells."""
@@ -141,38 +152,56 @@ def about(accounts: int, slots: int, *, nodes: float, size: float) -> int:
 
 def intents(
     block: Block,
-    registry: Registry,
-    missing: Mapping[Fact, Collection[int]],
+    registry: Deployment,
+    missing: Missing,
     *,
-    header: bytes | None,
+    with_header: bool,
     jump: HeaderParts = (),
-    beside: int = 0,
+    calls: Sequence[Call] = (),
 ) -> Iterator[Intent]:
     """Yield transactions that prove the missing facts; each fact comes with the ids of the queries that ask for it.
 
-    With `header` the first accumulates it, and fields of the header go with it: the others rest on that. Its hash is
-    trusted, or a `jump` leads to it. Facts about times are not of this kind. `beside` are the bytes of other calls that
-    share the first transaction.
+    `with_header` the first accumulates it, and fields of the header go with it: the others rest on that. Its hash is
+    trusted, or a `jump` leads to it, or other `calls` do so that share the transaction. Facts about times are not of
+    this kind.
     """
-    beside += sum(len(part.branch if isinstance(part, BlockBranch) else part) for part in jump)
+    header = _header(block) if with_header else None
+    jump, calls = (jump, calls) if with_header else ((), ())
+    beside = sum(len(part.branch if isinstance(part, BlockBranch) else part) for part in jump)
+    beside += sum(len(data) for _, data in calls)
     fields = {fact.field: queries for fact, queries in missing.items() if isinstance(fact, HeaderFact)}
     of_header = {query for queries in fields.values() for query in queries}
     for pack in _packs(block, missing, first=_Pack(of_header, beside=beside)):
-        data = packed.encode(
+        proof = packed.encode(
             block.number if header is None else [*jump, header],
             bytes.fromhex(block.state_root[2:]),
             pack.accounts,
             header_fields=() if header is None else sorted(fields),
         )
+        header_gas = 0 if header is None else _HEADER_GAS + len(fields) * _HEADER_FIELD_GAS
+        to, data = in_one_call(registry.multicall, [*calls, (registry.contract.address, proof)])
         yield Intent(
-            registry.address,
+            to,
             data,
             pack.queries,
             accumulates=() if header is None else (block,),
             continued=frozenset(pack.continued),
-            most_gas=pack.gas + (0 if header is None else _HEADER_GAS + len(fields) * _HEADER_FIELD_GAS),
+            most_gas=None if calls else pack.gas + header_gas,
         )
-        header = None
+        header, calls = None, ()
+
+
+def proof_of_time(
+    block: Block, registry: Deployment, following: Header, timestamp: int, queries: Collection[int]
+) -> Intent:
+    """Return the transaction that proves which block was the latest at a time, and accumulates its header."""
+    data = registry.contract.prove_timestamp(_header(block), following.encode(), timestamp)
+    return Intent(registry.contract.address, data, queries, accumulates=[block], most_gas=_TIME_GAS)
+
+
+def _header(block: Block) -> bytes:
+    assert block.header_rlp is not None, "INITIAL_STATE is completed"
+    return bytes(block.header_rlp)
 
 
 def _packs(block: Block, missing: Mapping[Fact, Collection[int]], *, first: _Pack) -> Iterator[_Pack]:

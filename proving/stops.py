@@ -1,7 +1,7 @@
 """Stops of sending: on a destination, for one of its connections, or by one of its signers.
 
-`proving.transactions.signing` asks before each signature and each broadcast. A stopped connection sends nothing new;
-what was sent for it before is still broadcast and replaced, because later nonces wait for it.
+`proving.transactions.signing` asks before each reservation, signature and broadcast. A stopped connection reserves
+nothing new; what was reserved for it before is still sent and replaced, because later nonces wait for it.
 """
 
 import logging
@@ -24,11 +24,11 @@ def stop(
 ) -> Stop:
     """Stop sending on a chain, or only for the connection from `source`, or only by the address `signer`.
 
-    Nothing is signed there any more when this has returned. What is in nodes' mempools may still be mined.
+    Nothing is reserved there any more when this has returned. What is in nodes' mempools may still be mined.
     """
     values = {"code": code, "reason": reason, "by": by}
     with transaction.atomic():
-        # Whoever signs at this moment has locked them: when this has ended, so has that.
+        # Whoever reserves at this moment has locked them: when this has ended, so has that.
         statements.lock(Signer.objects.filter(chain_id=chain_id))
         standing, is_new = Stop.objects.get_or_create(
             chain_id=chain_id, source_chain_id=source, signer=signer, defaults=values

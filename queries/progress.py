@@ -206,21 +206,14 @@ def _advance_batches(asking: Mapping[int, Query], completed: Mapping[int, _Compl
         _finish(sorted(ended), told)
 
 
-def note_transactions(queries_of: Mapping[str, Collection[int]]) -> None:
-    """Note which transactions, by their hashes, will complete the open steps of queries.
+def note_transaction(queries: "QuerySet[Query]", transaction_hash: str, *, instead_of: Collection[str] | None) -> None:
+    """Note which transaction will complete the queries' open steps, in place of one of these; None: of any.
 
-    No transaction completes INITIAL_STATE.
+    No transaction completes INITIAL_STATE. The queries' batches are locked.
     """
-    with transaction.atomic(savepoint=False):
-        lock_batches({pk for queries in queries_of.values() for pk in queries})
-        for transaction_hash, queries in queries_of.items():
-            for chunk in chunks(sorted(queries), _CHUNK):
-                _sent_steps(chunk).update(transaction_hash=transaction_hash)
-
-
-def note_version(queries: "QuerySet[Query]", transaction_hash: str, *, instead_of: Collection[str]) -> None:
-    """Note another transaction on the queries' open steps, in place of one of these. Their batches are locked."""
-    _sent_steps(queries).filter(transaction_hash__in=instead_of).update(transaction_hash=transaction_hash)
+    steps = _open_steps(queries).exclude(kind=StepKind.INITIAL_STATE)
+    shown = steps if instead_of is None else steps.filter(transaction_hash__in=instead_of)
+    shown.update(transaction_hash=transaction_hash)
 
 
 def note_failure(queries: Collection[int], reason: str) -> None:
@@ -284,11 +277,6 @@ def deadline_from(moment: datetime) -> datetime:
 def lock_batches(queries: "Collection[int] | QuerySet[Query, int]") -> None:
     """Lock the batches of these queries (ids): all at once before several of these functions, in one transaction."""
     statements.lock(Batch.objects.filter(pk__in=Query.objects.filter(pk__in=queries).order_by().values("batch")))
-
-
-def _sent_steps(queries: "Sequence[int] | QuerySet[Query]") -> QuerySet[Step]:
-    """Return the steps in progress that a transaction completes."""
-    return _open_steps(queries).exclude(kind=StepKind.INITIAL_STATE)
 
 
 def _open_steps(queries: "Sequence[int] | QuerySet[Query]") -> QuerySet[Step]:

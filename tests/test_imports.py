@@ -167,6 +167,13 @@ def test_a_template_has_short_lines_and_includes_those_of_its_page_and_shared_on
     assert {(page, of) for page, of in used if of not in (page, "explorer/shared")} == set()
 
 
+SPENDING = {
+    "sending.submit_all",
+    *("signing.reserve_version", "signing.reserve_cancellation"),
+    *("signing.send_reserved", "signing.sign_and_store", "signing.sign", "signing.store", "signing.broadcast"),
+}
+
+
 def test_few_modules_can_spend_money():
     """The modules are those that docs/developing/architecture.md lists."""
     inside = PROJECT / "proving/transactions"
@@ -184,7 +191,7 @@ def test_few_modules_can_spend_money():
             assert not froms & {
                 f"proving.transactions.{one}" for one in ("sending", "signing", "replacement", "transaction_monitor")
             }
-        if inside not in path.parents and names & {"sending.submit_all", "signing.sign", "signing.broadcast"}:
+        if inside not in path.parents and names & SPENDING:
             senders.add(path.relative_to(PROJECT / "proving").as_posix())
         if names & {"transaction_monitor.monitor_all", "transaction_monitor.monitor_for"}:
             tenders.add(path.relative_to(PROJECT / "proving").as_posix())

@@ -49,9 +49,8 @@ class ShownTransaction:
     @property
     def replaced(self) -> list[str]:
         """Return the hashes of the versions that this one replaced, the newest first."""
-        versions = self.row.versions.all() if self.row else ()
-        newest_first = sorted(versions, key=lambda version: version.pk, reverse=True)
-        return [version.hash for version in newest_first if version.hash != self.hash]
+        hashes = self.row.hashes if self.row else []
+        return [tx_hash for tx_hash in reversed(hashes) if tx_hash != self.hash]
 
 
 def read(
@@ -59,6 +58,7 @@ def read(
 ) -> tuple[list[ShownTransaction], int]:
     """Return the newest transactions of the queries that are shown whole, else of the batch; and how many there are.
 
+    One that isn't signed yet is not shown.
     `asked` is what the batch asks for, where it is one query; else empty.
     """
     hashes = {step.transaction_hash for card in cards for step in card.steps} - {""}
@@ -68,10 +68,13 @@ def read(
     links, head = _links(batch, pks[:MOST_SHOWN]), ChainHead.objects.filter(pk=destination.id).first()
     versions = Prefetch("versions", SignedTransaction.objects.defer("raw"))
     rows = Transaction.objects.defer("data").prefetch_related(versions).in_bulk(pks[:MOST_SHOWN])
-    shown = [_shown(rows[pk], destination, head, links, asked) for pk in pks if pk in rows]
-    known = {version.hash for row in rows.values() for version in row.versions.all()}
+    signed = {pk: row for pk, row in rows.items() if row.latest_hash}
+    shown = [_shown(signed[pk], destination, head, links, asked) for pk in pks if pk in signed]
+    known = {tx_hash for row in signed.values() for tx_hash in row.hashes}
     unknown = [ShownTransaction(tx_hash, _url(destination, tx_hash), "") for tx_hash in sorted(hashes - known)]
-    return shown + (unknown if len(pks) <= MOST_SHOWN else []), max(len(pks), len(shown) + len(unknown))
+    return shown + (unknown if len(pks) <= MOST_SHOWN else []), max(
+        len(pks) - len(rows) + len(signed), len(shown) + len(unknown)
+    )
 
 
 def _of_cards(cards: Sequence[ShownQuery], hashes: set[str]) -> set[int]:

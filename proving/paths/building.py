@@ -1,8 +1,13 @@
-"""The next transaction of a path: proofs of the history contract, as many as fit. It sends nothing."""
+"""The next transaction of a path: proofs of the history contract, as many as fit; and which block it is for.
+
+Nothing here sends.
+"""
 
 import itertools
-from collections.abc import Collection, Sequence
+from collections import defaultdict
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 
 from django.db.models import Exists, OuterRef, Q, QuerySet
 from django.utils import timezone
@@ -14,22 +19,27 @@ from chains.node_errors import ChainError, InvalidReply, NodeUnavailable
 from chains.packed import HISTORY_ADDRESS, AccountToProve, HeaderParts
 from chains.questions import AccountProof, ProofRequest
 from config.configured_chains import get_chains
-from database import due_rows
+from database import due_rows, statements
 from proving import deployments, packing, sources
 from proving.connections import OpenConnection
-from proving.deployments import Call
+from proving.deployments import Call, in_one_call
+from proving.facts import Missing
 from proving.models import SignedTransaction, Transaction, TransactionState
+from proving.packing import Intent
 from proving.paths import checkpoints, planning
 from proving.paths.checkpoints import Jump
 from proving.paths.planning import Hops, Path, TooFar
 from proving.sources import NotYet, Preparation, Start
 from proving.transactions import signing
+from queries.models import ADMITTED_STATUSES, Block, Query, Sender, StepKind
 
 # Beside what its trie nodes and headers take; packed, nodes are no longer than they were.
 _CALL_BYTES = 500
 # Reverted transactions that are counted, and the pause after them in seconds.
 _FAILURES = 10
 _FIRST_PAUSE, _LONGEST_PAUSE = 10, 600
+# Queries that a path may stop for beside those that it is sent for.
+_MOST_BESIDE = 1000
 
 
 @dataclass(frozen=True)
@@ -41,11 +51,6 @@ class Leg:
     """True if the registry trusts the block's hash after these calls."""
     checkpoints: Sequence[Header] = ()
     """The blocks that hops lead over."""
-
-    @property
-    def size(self) -> int:
-        """Return the bytes of calldata."""
-        return sum(len(data) for _, data in self.calls)
 
 
 @dataclass(frozen=True)
@@ -137,6 +142,35 @@ def next_leg(connection: OpenConnection, path: Path, *, beside: Collection[int] 
             return Leg(path.calls, arrives=True)
 
 
+def intents_of_leg(
+    connection: OpenConnection, block: Block, path: Path, *, target: Header, needing: Missing, jump: HeaderParts
+) -> tuple[Leg, Iterator[Intent]]:
+    """Return the next part of a path that can begin, and its transaction.
+
+    If it ends at the block itself, what can be proven at once goes with it, and the other proofs of what needs it
+    follow, resting on it. Raises `NodeUnavailable`, `RpcRefused`.
+    """
+    registry = connection.registry
+    asking = frozenset(pk for queries in needing.values() for pk in queries)
+    beside = _waiting_beside(block, asking)
+    leg = next_leg(connection, path, beside=beside)
+    queries = asking.union(*(beside.get(header.number, ()) for header in leg.checkpoints[1:]))
+    proofs: Iterator[Intent] = iter(())
+    if leg.arrives and target.number == block.number:
+        proofs = packing.intents(block, registry, needing, with_header=True, jump=jump, calls=leg.calls)
+        first = replace(next(proofs), queries=queries, continued=(), extends=registry.row_id)
+    else:
+        calls = [*leg.calls, *([(registry.contract.address, packed.encode_block_hash(jump))] if jump else [])]
+        first = Intent(*in_one_call(registry.multicall, calls), queries, extends=registry.row_id)
+    return leg, itertools.chain([first], proofs)
+
+
+def intent_before(connection: OpenConnection, preparation: Preparation, queries: Collection[int]) -> Intent:
+    """Return the transaction that a path needs before it can begin."""
+    to, data = in_one_call(connection.registry.multicall, preparation.calls)
+    return Intent(to, data, queries, extends=connection.registry.row_id)
+
+
 def _hop(connection: OpenConnection, path: Hops, beside: Collection[int]) -> Leg:
     passed = [number for number in beside if path.target < number < path.origin]
     points = [*_unknown(connection, sorted(passed, reverse=True)), path.target]
@@ -219,3 +253,50 @@ def extending(connection: OpenConnection, seen: int) -> QuerySet[Transaction]:
     senders = signing.senders(get_chains().chain(connection.config.destination_id))
     unseen = Q(state=TransactionState.PENDING) | Q(block_number__gt=seen)
     return Transaction.objects.filter(unseen, extends=connection.registry.row_id, signer__address__in=senders)
+
+
+# --- Blocks that wait for a path --------------------------------------------------------------------------------------
+
+
+def _waiting_beside(block: Block, queries: Collection[int]) -> Mapping[int, Collection[int]]:
+    """Return other queries (ids) of the batch of these that wait for blocks' hashes, by the blocks' numbers.
+
+    None where these are of several batches: each would pay for the stops of the others.
+    """
+    batches = set(Query.objects.filter(pk__in=queries).order_by().values_list("batch", flat=True).distinct()[:2])
+    if len(batches) > 1:
+        return {}
+    waiting = _waiting(block).exclude(block=block).filter(batch__in=batches).order_by("pk")
+    by_number: dict[int, list[int]] = defaultdict(list)
+    for pk, number, timestamp in waiting.values_list("pk", "block__number", "timestamp")[:_MOST_BESIDE]:
+        # Only the next block's header says when a block ended.
+        by_number[number if timestamp is None else number + 1].append(pk)
+    return by_number
+
+
+def give_way(block: Block, batches: Collection[str]) -> None:
+    """Let no block of these batches go first for a path on the block's connection, until it asks for one again."""
+    waiting = _waiting(block).filter(batch__in=batches).order_by().values("block")
+    rows = Block.objects.filter(pk__in=waiting, waits_for_path=True)
+    statements.retried(partial(rows.update, waits_for_path=False))
+
+
+def first_for_path(blocks: Sequence[Block]) -> int | None:
+    """Return which block is to have the next path: of these and those that wait for one on their connection, that of
+    the oldest batch, and of this the lowest.
+
+    Others lack what a path takes.
+    """
+    others = Q(block__waits_for_path=True, block__attempts=0, block__due_at__isnull=False)
+    waiting = _waiting(blocks[0]).filter(Q(block__in=blocks) | others, batch__sender=Sender.OPERATOR)
+    return waiting.order_by("batch", "block__number").values_list("block", flat=True).first()
+
+
+def _waiting(block: Block) -> QuerySet[Query]:
+    """Return the queries of the block's connection that may need a header."""
+    return Query.objects.filter(
+        step__in=[StepKind.INITIAL_STATE, StepKind.BLOCKHASH_AVAILABLE, StepKind.HEADER_ACCUMULATED],
+        block__destination_chain_id=block.destination_chain_id,
+        block__source_chain_id=block.source_chain_id,
+        batch__status__in=ADMITTED_STATUSES,
+    )

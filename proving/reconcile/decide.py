@@ -12,6 +12,7 @@ from chains.encoding import hex_data
 from chains.header import Header
 from chains.packed import HeaderParts
 from proving import heads
+from proving.deployments import Call
 from proving.facts import HeaderFact, Missing, TimeFact
 from proving.paths.building import PathFound
 from proving.paths.checkpoints import Jump
@@ -122,7 +123,7 @@ class Prove:
     is_optional: bool = False  # something else is to be done where nobody can pay for it
     is_alone: bool = False  # what other blocks send must not revert with it
     jump: HeaderParts = ()  # what leads to the header, where nothing vouches for its hash
-    start: Start | None = None  # what has the block hash source vouch for it first
+    calls: Sequence[Call] = ()  # what has the block hash source vouch for it first
 
     @property
     def with_header(self) -> bool:
@@ -519,9 +520,9 @@ def _found(seen: Observation, found: PathFound) -> list[Action]:
 def _prove_by(seen: Observation, asked: FindPath, found: PathFound) -> Prove:
     """Send the block's own proofs, which begin with what makes its hash trusted: none has to be stored for that."""
     assert seen.lacking is not None, "a path is only sought for what is missing"
-    start = found.path if isinstance(found.path, Start) else None
-    is_alone = bool(seen.lacking.failures) or start is not None
-    return Prove(asked.needing, seen.lacking.root_is_known, is_alone=is_alone, jump=found.jump, start=start)
+    calls = found.path.calls if isinstance(found.path, Start) else None
+    is_alone = bool(seen.lacking.failures) or calls is not None
+    return Prove(asked.needing, seen.lacking.root_is_known, is_alone=is_alone, jump=found.jump, calls=calls or ())
 
 
 def wait_for_path(seen: Observation) -> Requeue:

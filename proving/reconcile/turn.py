@@ -244,7 +244,7 @@ def _find_paths(turn: _Turn, seen: Mapping[int, Observation], finding: Mapping[i
     """
     if not finding:
         return
-    first = apply.first_for_path([turn.going[pk] for pk in finding])
+    first = building.first_for_path([turn.going[pk] for pk in finding])
     left = _PATHS
     for pk in sorted(finding, key=lambda pk: pk != first):
         if not left:

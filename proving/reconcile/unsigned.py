@@ -17,14 +17,14 @@ from chains import questions, rollups
 from chains.node_errors import ChainError, NodeUnavailable, Reverted
 from chains.rpc import RpcClient, result
 from database.statements import chunks
-from proving import connections
+from proving import connections, packing
 from proving.connections import Context
 from proving.deployments import Unusable, revert_reason
 from proving.facts import AccountFact, HeaderFact, Missing, SlotFact
 from proving.heads import Heads
 from proving.packing import GAS_MARGIN, MAX_GAS, Intent
 from proving.paths import building, checkpoints
-from proving.reconcile import apply, decide, observe
+from proving.reconcile import decide, observe
 from proving.reconcile.decide import (
     Action,
     Continue,
@@ -252,18 +252,22 @@ def _of_action(source: _Source, block: Block, seen: Observation, action: Action,
             yield from _of_proofs(source, block, action, where, rests=rests)
         case ProveTime():
             yield from _of_times(source, block, seen, action, where, rests=rests)
-        case PreparePath():
+        case PreparePath(preparation, queries):
             source.trusted = ()
-            yield _Proposed(apply.preparation(source.context, action), f"Records a hash that leads to {where}.")
+            intent = building.intent_before(source.context.connection, preparation, queries)
+            yield _Proposed(intent, f"Records a hash that leads to {where}.")
         case ExtendPath():
             yield from _of_leg(source, block, seen, action, where)
 
 
 def _of_proofs(source: _Source, block: Block, action: Prove, where: str, *, rests: bool) -> Iterator[_Proposed]:
-    for intent in apply.proofs(source.context, block, action):
+    context, with_header = source.context, action.with_header
+    for intent in packing.intents(
+        block, context.registry, action.missing, with_header=with_header, jump=action.jump, calls=action.calls
+    ):
         header = f"Accumulates the header of {where}, and proves facts of it."
         yield _Proposed(intent, header if intent.accumulates else f"Proves facts of {where}.", rests)
-        rests = rests or action.with_header
+        rests = rests or with_header
 
 
 def _of_times(
@@ -272,7 +276,9 @@ def _of_times(
     each: ProveTime | Prove | None = action
     while isinstance(each, ProveTime):
         what = f"Proves that {where} was the latest at the time {each.timestamp}, and accumulates its header."
-        yield _Proposed(apply.proof_of_time(source.context, block, each), what, rests)
+        registry = source.context.registry
+        intent = packing.proof_of_time(block, registry, each.following, each.timestamp, each.queries)
+        yield _Proposed(intent, what, rests)
         each = each.otherwise
     # A query for a time also asks for accounts of its block. Each of these transactions brings the header.
     assert seen.lacking is not None, "the time is missing"
@@ -285,7 +291,10 @@ def _of_times(
 
 
 def _of_leg(source: _Source, block: Block, seen: Observation, action: ExtendPath, where: str) -> Iterator[_Proposed]:
-    leg, intents = apply.leg_of_path(source.context, block, action)
+    connection, jump = source.context.connection, action.jump
+    leg, intents = building.intents_of_leg(
+        connection, block, action.path, target=action.target, needing=action.needing, jump=jump
+    )
     source.trusted = {header.number for header in leg.checkpoints}
     path, *proofs = itertools.islice(intents, _MOST + 1)
     yield _Proposed(path, f"Leads to {where}{', and proves facts there' if path.accumulates else ''}.")

@@ -17,7 +17,6 @@ from proving import money, stops
 from proving.lanes import HeldLane
 from proving.models import (
     CANCELLATION_GAS,
-    FactsRegistry,
     SignedTransaction,
     Signer,
     Transaction,
@@ -27,8 +26,7 @@ from proving.models import (
 from proving.money import RISE_PERCENT, OfferedFees, market_fees
 from proving.transactions import signers, signing
 from proving.transactions.signers import Unsent
-from proving.transactions.signing import broadcast, senders, sign
-from queries import progress
+from proving.transactions.signing import is_to_unused_registry
 from queries.models import ADMITTED_STATUSES, BatchStatus, Block, Query, Sender
 
 logger = logging.getLogger(__name__)
@@ -48,17 +46,17 @@ def push(chain: Chain, rpc: RpcClient, lane: HeldLane, tx: Transaction, *, may_r
     Only the lowest open nonce's fees are raised: the others wait for it, whatever they offer.
     """
     newest, signer = tx.newest, tx.signer
-    if stops.why_not_signed(tx, is_new=False):
+    if not newest.hash or stops.why_not_signed(tx, is_new=False):
         return
-    if not _holds_key(chain, signer):
+    if not holds_key(chain, signer):
         pass  # The configuration names its key no more: the stored bytes are all there is.
     elif not newest.is_cancellation and not (newest.raw and is_wanted(tx)):
         newest = _replace(chain, rpc, lane, tx, newest, cancel=True)
-    elif may_raise and _is_past(newest.created_at, _patience(chain)):
+    elif may_raise and is_past(newest.created_at, _patience(chain)):
         newest = _replace(chain, rpc, lane, tx, newest, cancel=newest.is_cancellation or _reverts(rpc, signer, tx))
     resend_after = timedelta(seconds=max(chain.block_seconds, _MIN_RESEND_SECONDS))
-    if newest.broadcast_at is None or _is_past(newest.broadcast_at, resend_after):
-        broadcast(rpc, [newest])
+    if newest.broadcast_at is None or is_past(newest.broadcast_at, resend_after):
+        signing.broadcast(rpc, [newest])
 
 
 def is_wanted(tx: Transaction) -> bool:
@@ -66,37 +64,13 @@ def is_wanted(tx: Transaction) -> bool:
     if is_to_unused_registry(tx):
         return False
     is_proof = tx.queries.exists()
-    left = tx.queries.exclude(batch__status=BatchStatus.REJECTED)
+    needing = tx.queries.exclude(batch__status=BatchStatus.REJECTED)
     if is_proof and tx.extends_id is None:
         # What a node said to be displaced was sent anew: with both mined, the same would be paid for twice.
         anew = Transaction.objects.filter(proves_facts("queries__block"), queries=OuterRef("pk"), pk__gt=tx.pk)
         is_sent_anew = Exists(anew.exclude(state=TransactionState.DISPLACED).exclude(succeeded=False))
-        left = left.filter(Q(pk__in=tx.continued.values("pk")) | ~is_sent_anew)
-    return not is_proof or left.exists()
-
-
-def is_to_unused_registry(tx: Transaction) -> bool:
-    """Return whether it proves something to a registry that was refused or replaced meanwhile."""
-    if not tx.to:
-        return False
-    rows = FactsRegistry.objects.filter(Q(address=tx.to) | Q(multicall=tx.to), destination_chain_id=tx.signer.chain_id)
-    unused = [bool(row.refused or row.replaced_at) for row in rows]
-    # A chain that was started anew may have another one at the same address.
-    return bool(unused) and all(unused)
-
-
-def show(tx: Transaction, version: str) -> None:
-    """Show this version on the steps that wait for the transaction, and not on those that wait for a later one.
-
-    The batches are locked.
-    """
-    if is_to_unused_registry(tx):
-        return  # Its queries are proven anew, by others.
-    shown = [other.hash for other in tx.versions.all()]
-    if tx.extends_id is None or tx.accumulates.exists():
-        # A step that has just begun shows none yet; a path that only led up to it has done its part.
-        shown.append("")
-    progress.note_version(tx.queries.all(), version, instead_of=shown)
+        needing = needing.filter(Q(pk__in=tx.continued.values("pk")) | ~is_sent_anew)
+    return not is_proof or needing.exists()
 
 
 def _raised(fee: int) -> int:
@@ -104,13 +78,15 @@ def _raised(fee: int) -> int:
     return fee * RISE_PERCENT // 100 + 1
 
 
-def _is_past(moment: datetime, pause: timedelta) -> bool:
+def is_past(moment: datetime, pause: timedelta) -> bool:
+    """Return whether a moment lies longer ago than the pause."""
     # A moment that lies ahead is that of a clock that was ahead: it must not be waited for.
     return abs(timezone.now() - moment) > pause
 
 
-def _holds_key(chain: Chain, signer: Signer) -> bool:
-    return signer.address in senders(chain)
+def holds_key(chain: Chain, signer: Signer) -> bool:
+    """Return whether the configuration names the signer's key."""
+    return signer.address in signing.senders(chain)
 
 
 def _patience(chain: Chain) -> timedelta:
@@ -137,9 +113,10 @@ def _reverts(rpc: RpcClient, signer: Signer, tx: Transaction) -> bool:
 def _replace(
     chain: Chain, rpc: RpcClient, lane: HeldLane, tx: Transaction, newest: SignedTransaction, *, cancel: bool
 ) -> SignedTransaction:
-    """Sign a new version under the same nonce, with fees that nodes take for a replacement, if limits leave room.
+    """Store a new version under the same nonce, with fees that nodes take for a replacement, if limits leave room.
 
     What can't be raised because its batches' money or the day's limit doesn't suffice is cancelled where others wait.
+    Return the version to broadcast.
     """
     market = market_fees(rpc)
     gas = _cancellation_gas(rpc, tx.signer, newest)
@@ -150,19 +127,20 @@ def _replace(
     offer = OfferedFees(max(market.offer.max_fee_per_gas, required.max_fee_per_gas, priority), priority)
     raised = offer.at_most(_MAX_TIMES_MARKET * market.offer.max_fee_per_gas)
     least = max(required.max_fee_per_gas, required.max_priority_fee_per_gas)
+    tx.refresh_from_db(fields=["versions"])
     # Inside, because others send meanwhile, within the same limits.
     with signers.locked(chain), lane.writing():
         portions = money.weights_of(tx)[tx]
         if not cancel:
-            version = sign(chain, tx, raised, portions, least=least) if least <= raised.max_fee_per_gas else None
+            may_rise = least <= raised.max_fee_per_gas
+            version = signing.reserve_version(chain, tx, raised, portions, least=least) if may_rise else None
             is_stuck = newest.max_fee_per_gas < market.base_and_tip <= chain.max_fee_per_gas
             cancel = isinstance(version, Unsent) and is_stuck and _others_wait(tx, version.batches or portions)
         if cancel:
-            version = signing.cancel(chain, tx, offer, portions, least=least, gas=gas)
-        if not isinstance(version, SignedTransaction):
-            return newest
-        progress.lock_batches(tx.queries.values_list("pk", flat=True))
-        show(tx, version.hash)
+            version = signing.reserve_cancellation(chain, tx, offer, portions, least=least, gas=gas)
+    if not isinstance(version, SignedTransaction):
+        return newest
+    signing.sign_and_store(chain, lane, [version])
     if cancel and not newest.is_cancellation:
         logger.info("%s is no longer wanted, or can't be paid for: cancelled", newest.hash)
     return version
@@ -193,7 +171,7 @@ def _others_wait(tx: Transaction, poor: Collection[str]) -> bool:
 
 def fill(chain: Chain, rpc: RpcClient, lane: HeldLane, signer: Signer, *, nonce: int, now: datetime) -> None:
     """Use up a nonce that no stored transaction has, if the daily limit leaves room: what is behind it waits for it."""
-    if stops.why_signer_is_stopped(chain.id, signer.address) or not _holds_key(chain, signer):
+    if stops.why_signer_is_stopped(chain.id, signer.address) or not holds_key(chain, signer):
         return
     market = market_fees(rpc).offer
     gas = _cancellation_gas(rpc, signer)
@@ -204,11 +182,11 @@ def fill(chain: Chain, rpc: RpcClient, lane: HeldLane, signer: Signer, *, nonce:
             signer=signer, nonce=nonce, to=signer.address, data=b"", gas_limit=gas, created_at=now, spent_at=now
         )
         least = market.max_priority_fee_per_gas
-        version = signing.cancel(chain, tx, market, Counter(), least=least, gas=gas)
+        version = signing.reserve_cancellation(chain, tx, market, Counter(), least=least, gas=gas)
         if isinstance(version, Unsent):
             tx.delete()
             return
-    broadcast(rpc, [version])
+    signing.send_reserved(rpc, lane, [version])
 
 
 def _cancellation_gas(rpc: RpcClient, signer: Signer, newest: SignedTransaction | None = None) -> int:

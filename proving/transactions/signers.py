@@ -52,10 +52,10 @@ def why_none(chain: Chain) -> str:
 
 @contextmanager
 def locked(chain: Chain, addresses: Collection[str] = ()) -> Iterator[dict[str, Signer]]:
-    """Open a database transaction in which nobody else signs on this chain. Gives the rows by address, as they are now.
+    """Open a database transaction in which nobody else reserves on this chain.
 
-    It locks all of them, those too that the file names no more, and always in one order: who holds one waits for none.
-    Rows of these `addresses` are made where they are missing.
+    It gives the rows by address, as they are now. It locks all of them, those too that the file names no more, and
+    always in one order: who holds one waits for none. Rows of these `addresses` are made where they are missing.
     """
     with transaction.atomic():
         locking = Signer.objects.filter(chain_id=chain.id).order_by("pk").select_for_update(no_key=True)
@@ -115,7 +115,7 @@ def active(
         if moving and waiting is not None:
             notices[address] = (
                 f"The signer {address} on chain {chain.id} sends nothing more until its transaction "
-                f"{waiting.latest_hash} is mined, which has waited for long. What comes meanwhile is sent by others."
+                f"{waiting.label} is mined, which has waited for long. What comes meanwhile is sent by others."
             )
     return next(iter(moving or able), refused), notices
 

@@ -1,13 +1,21 @@
-"""The only place that signs with the keys of signers, and that broadcasts: all that costs money goes through here."""
+"""The stages of a version: reserve its fields, sign them, store the bytes, broadcast them. Nothing else uses a key.
+
+Money is asked for once, where the fields are reserved: until the nonce is final they count as the most that they can
+cost. What follows holds no lock. A kill between two stages leaves it to the transaction monitor, which signs the same
+fields again: that gives the same bytes (RFC 6979).
+"""
 
 import logging
-from collections import Counter
-from collections.abc import Sequence
+from collections import Counter, defaultdict
+from collections.abc import Collection, Mapping, Sequence
+from functools import partial
 from operator import attrgetter
 from typing import Any
 
+from django.db.models import Q
 from django.utils import timezone
 from eth_account.signers.local import LocalAccount
+from eth_utils.crypto import keccak
 
 from chains import questions
 from chains.chains_file import Chain
@@ -16,9 +24,12 @@ from chains.node_errors import ChainError, FeeTooLow, InsufficientFunds, NonceTo
 from chains.rpc import RpcClient
 from config import logs
 from proving import money, stops
-from proving.models import SignedTransaction, Transaction
+from proving.lanes import HeldLane
+from proving.models import FactsRegistry, SignedTransaction, Transaction, TransactionState
 from proving.money import OfferedFees
 from proving.transactions.signers import Unsent
+from queries import progress
+from queries.models import Query
 
 logger = logging.getLogger(__name__)
 
@@ -28,14 +39,17 @@ def senders(chain: Chain) -> tuple[str, ...]:
     return tuple(account.address for account in chain.accounts())
 
 
-def sign(
+# --- Reserve ----------------------------------------------------------------------------------------------------------
+
+
+def reserve_version(
     chain: Chain, tx: Transaction, offer: OfferedFees, portions: Counter[str], *, least: int, is_new: bool = False
 ) -> SignedTransaction | Unsent:
-    """Sign and store one version, at what is offered or what the bounds allow, but not below the `least` wei per gas.
+    """Reserve a version, at what is offered or what the bounds allow, but not below the `least` wei per gas.
 
     Stops, the chain's cap and limit, the limits of users and the fees of batches are asked here and nowhere else
     (`proving.money`). `portions` are the parts of its gas limit that batches cause. Stops of connections matter
-    only where it `is_new`. Inside the caller's database transaction, in which nobody else signs on the chain.
+    only where it `is_new`. Inside the caller's database transaction, in which nobody else reserves on the chain.
     """
     if stopped := stops.why_not_signed(tx, is_new=is_new):
         return Unsent(stopped)
@@ -49,75 +63,154 @@ def sign(
     price = min([cap, *(bound.price for bound in bounds)])
     if is_new and (even := money.even_price(chain, portions)) is not None:
         price = min(price, max(even, least))
-    fees = offer.at_most(price)
-    return _store(chain, tx, portions, fees, to=tx.to, data=bytes(tx.data))
+    return _reserve(tx, portions, offer.at_most(price))
 
 
-def cancel(
+def reserve_cancellation(
     chain: Chain, tx: Transaction, offer: OfferedFees, portions: Counter[str], *, least: int, gas: int
 ) -> SignedTransaction | Unsent:
-    """Sign and store a version that does nothing but use up the nonce, with this gas limit, as `sign` does.
+    """Reserve a version that does nothing but use up the nonce, with this gas limit, as `reserve_version` does.
 
-    Of the bounds only the chain's hold.
+    The chain's bounds are the only ones that hold.
     """
     if stopped := stops.why_not_signed(tx, is_new=False):
         return Unsent(stopped)
     most = money.cancellation_price(chain, gas, tx)
     if most < least:
         return Unsent(f"Gas on chain {chain.id} costs more than its limits leave for a cancellation.")
-    return _store(chain, tx, portions, offer.at_most(most), to=tx.signer.address, cancel_with=gas)
+    return _reserve(tx, portions, offer.at_most(most), cancel_with=gas)
 
 
-def _store(
-    chain: Chain,
-    tx: Transaction,
-    portions: Counter[str],
-    fees: OfferedFees,
-    *,
-    to: str,
-    data: bytes = b"",
-    cancel_with: int | None = None,
+def _reserve(
+    tx: Transaction, portions: Counter[str], fees: OfferedFees, *, cancel_with: int | None = None
 ) -> SignedTransaction:
-    """Sign and store a version, and count its cost: what is signed next is bounded with it."""
-    fields: dict[str, Any] = {
-        "type": 2,
-        "chainId": chain.id,
-        "nonce": tx.nonce,
-        "gas": tx.gas_limit if cancel_with is None else cancel_with,
-        "maxFeePerGas": fees.max_fee_per_gas,
-        "maxPriorityFeePerGas": fees.max_priority_fee_per_gas,
-        "value": 0,
-        "data": data,
-    }
-    signed = _account(chain, tx.signer.address).sign_transaction(fields | ({"to": to} if to else {}))
+    """Reserve a version with these fees, and count its cost: what is reserved next is bounded with it."""
     version = SignedTransaction.objects.create(
         transaction=tx,
-        hash=hex_data(signed.hash),
-        raw=bytes(signed.raw_transaction),
         max_fee_per_gas=fees.max_fee_per_gas,
         max_priority_fee_per_gas=fees.max_priority_fee_per_gas,
         is_cancellation=cancel_with is not None,
         gas_limit=cancel_with,
     )
-    # With all of its versions as they are now.
-    stored = Transaction.objects.defer("data").prefetch_related("versions").get(pk=tx.pk)
-    stored.data_fee, stored.expected_data_fee, stored.expected_gas = tx.data_fee, tx.expected_data_fee, tx.expected_gas
-    stored.reserve()
-    stored.save(update_fields=["data_fee", "expected_data_fee", "expected_gas", "reserved_gwei"])
-    money.divide({stored: portions})
+    # It reads all versions, as they are now.
+    money.divide({tx: portions})
+    tx.reserve()
+    tx.save(update_fields=["data_fee", "expected_data_fee", "expected_gas", "reserved_gwei"])
     return version
 
 
-def broadcast(rpc: RpcClient, versions: Sequence[SignedTransaction]) -> None:
+# --- Sign and store ---------------------------------------------------------------------------------------------------
+
+
+def send_reserved(rpc: RpcClient, lane: HeldLane, versions: Sequence[SignedTransaction]) -> None:
+    """Sign, store and broadcast reserved versions, outside of any database transaction. Raises `LaneLost`."""
+    sign_and_store(rpc.chain, lane, versions)
+    broadcast(rpc, versions)
+
+
+def sign_and_store(chain: Chain, lane: HeldLane, versions: Sequence[SignedTransaction]) -> None:
+    """Sign and store versions that aren't signed yet, unless they are stopped. Raises `LaneLost`, `SignerError`.
+
+    What has no key or no calldata any more stays as it is.
+    """
+    unsigned: dict[str, list[SignedTransaction]] = defaultdict(list)
+    for version in versions:
+        tx = version.transaction
+        has_fields = version.is_cancellation or tx.pruned_at is None
+        if not version.hash and tx.state == TransactionState.PENDING and has_fields:
+            unsigned[tx.signer.address].append(version)
+    signed: dict[SignedTransaction, bytes] = {}
+    for account in chain.accounts() if unsigned else ():
+        of_account = unsigned.get(account.address, ())
+        if of_account and not stops.why_signer_is_stopped(chain.id, account.address):
+            signed |= {version: sign(account, version) for version in of_account}
+    if not signed:
+        return
+    lane.write(partial(store, signed))
+    weights = money.weights_of(*(version.transaction for version in signed))
+    for version in (version for version in signed if version.hash):
+        # What comes after is logged of the transaction alone.
+        batches = sorted(weights[version.transaction])
+        fields = {"transaction": version.hash, "chain": chain.id, "batches": batches}
+        logger.info("%s is stored for %s", version.hash, ", ".join(batches) or "the operator", extra=fields)
+
+
+def sign(account: LocalAccount, version: SignedTransaction) -> bytes:
+    """Return the signed bytes of a version's reserved fields."""
+    tx = version.transaction
+    fields: dict[str, Any] = {
+        "type": 2,
+        "chainId": tx.signer.chain_id,
+        "nonce": tx.nonce,
+        "gas": version.gas,
+        "maxFeePerGas": version.max_fee_per_gas,
+        "maxPriorityFeePerGas": version.max_priority_fee_per_gas,
+        "value": 0,
+        "data": b"" if version.is_cancellation else bytes(tx.data),
+    }
+    if to := account.address if version.is_cancellation else tx.to:
+        fields["to"] = to
+    return bytes(account.sign_transaction(fields).raw_transaction)
+
+
+def store(signed: Mapping[SignedTransaction, bytes]) -> None:
+    """Store the bytes of versions, and show their hashes, inside the caller's database transaction.
+
+    Bytes that another worker has stored stay. What was given up meanwhile gets none.
+    """
+    queries = Query.objects.filter(transactions__in=[version.transaction for version in signed])
+    progress.lock_batches(queries.values_list("pk", flat=True))
+    for version, raw in sorted(signed.items(), key=lambda item: item[0].pk):
+        tx, tx_hash = version.transaction, hex_data(keccak(raw))
+        reserved = SignedTransaction.objects.filter(
+            pk=version.pk, hash=None, transaction__state=TransactionState.PENDING
+        )
+        if reserved.update(hash=tx_hash, raw=raw):
+            show(tx, tx_hash, is_first=set(tx.hashes) <= {tx_hash})
+            version.hash, version.raw = tx_hash, raw
+        else:
+            version.refresh_from_db(fields=["hash", "raw"])
+
+
+def show(tx: Transaction, tx_hash: str, *, is_first: bool = False) -> None:
+    """Show this hash on the steps that wait for the transaction, and not on those that wait for a later one.
+
+    All open steps wait for the version that `is_first`. The batches are locked.
+    """
+    shown = None
+    if not is_first:
+        if is_to_unused_registry(tx):
+            return  # Its queries are proven anew, by others.
+        # A step that has just begun shows none yet; a path that only led up to it has done its part.
+        shown = [*tx.hashes, *([""] if tx.extends_id is None or tx.accumulates.exists() else [])]
+    progress.note_transaction(tx.queries.all(), tx_hash, instead_of=shown)
+
+
+def is_to_unused_registry(tx: Transaction) -> bool:
+    """Return whether it proves something to a registry that was refused or replaced meanwhile."""
+    if not tx.to:
+        return False
+    rows = FactsRegistry.objects.filter(Q(address=tx.to) | Q(multicall=tx.to), destination_chain_id=tx.signer.chain_id)
+    unused = [bool(row.refused or row.replaced_at) for row in rows]
+    # A chain that was started anew may have another one at the same address.
+    return bool(unused) and all(unused)
+
+
+# --- Broadcast --------------------------------------------------------------------------------------------------------
+
+
+def broadcast(rpc: RpcClient, versions: Collection[SignedTransaction]) -> None:
     """Hand the stored bytes to the node. What it says is noted, not raised: the chain decides, later."""
-    going = [one for one in versions if not stops.why_not_signed(one.transaction, is_new=False)]
-    asked = [questions.raw_transaction(bytes(one.raw)) for one in going]
-    for version, question in zip(going, asked, strict=True):
+    addresses = {version.transaction.signer.address for version in versions}
+    stopped = {address for address in addresses if stops.why_signer_is_stopped(rpc.chain.id, address)}
+    going = [version for version in versions if version.raw and version.transaction.signer.address not in stopped]
+    raw_transactions = [questions.raw_transaction(bytes(version.raw)) for version in going]
+    for version, question in zip(going, raw_transactions, strict=True):
         if version.broadcast_at is not None:
             # The process that took it before may have kept it.
             rpc.tell_all(question)
-    for version, answer in zip(going, rpc.ask(asked), strict=True):
-        with logs.about(transaction=version.hash, chain=rpc.chain.id):
+    for version, answer in zip(going, rpc.ask(raw_transactions), strict=True):
+        with logs.about(transaction=str(version), chain=rpc.chain.id):
             _note(rpc, version, answer)
 
 
@@ -144,9 +237,3 @@ def _note(rpc: RpcClient, version: SignedTransaction, answer: bytes | ChainError
     if problem != version.transaction.last_error:
         version.transaction.last_error = problem
         version.transaction.save(update_fields=["last_error"])
-
-
-def _account(chain: Chain, address: str) -> LocalAccount:
-    account = next((one for one in chain.accounts() if one.address == address), None)
-    assert account is not None, "the nonce is another account's"
-    return account

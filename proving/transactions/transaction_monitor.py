@@ -40,7 +40,8 @@ from proving.models import (
     TransactionState,
     in_gwei,
 )
-from proving.transactions.replacement import fill, push, show
+from proving.transactions.replacement import fill, holds_key, is_past, push
+from proving.transactions.signing import show, sign_and_store
 from queries import clock, progress
 from queries.models import Block, Query
 
@@ -53,6 +54,8 @@ _DAY = timedelta(days=1)
 _ENVELOPE_BYTES = 250
 # After this number of implausible answers in a row, a signer sends nothing more until its operator says so.
 _MOST_DOUBTFUL = 3
+# Between the reservation of a version and its signature, while another worker may have the key.
+_SIGNING = timedelta(minutes=1)
 # Nonces of a gap that are used up, and final transactions that are looked after at a time.
 _MOST_FILLED = 16
 # What a transaction takes beside its gas, by what was expected or, where nothing was, by the most for its gas.
@@ -150,25 +153,27 @@ def _monitor(
         return (), ()
     # What a version before 0.3 has stored or replaced, which may run beside this one.
     _write(lane, signer, [_Change(tx, is_shown=False) for tx in watched if tx.reserved_gwei != in_gwei(tx.reserved)])
+    # Receipts are asked for with these hashes: a backup has versions as reserved that were sent after it was taken.
+    sign_and_store(chain, lane, [version for tx in watched for version in tx.versions.all()])
     began = time.monotonic()
-    newest, nonces, receipts = rpc.ask(chain_heads.QUESTIONS, [questions.nonce(signer.address)], _questions_of(watched))
+    newest, nonces, answers = rpc.ask(chain_heads.QUESTIONS, [questions.nonce(signer.address)], _questions_of(watched))
     heads, used = chain_heads.note(chain, rpc, newest, began), result(nonces[0])
-    found = _Receipts(rpc, watched, receipts, [heads.latest, heads.confirmed])
+    receipts = _Receipts(rpc, watched, answers, [heads.latest, heads.confirmed])
     lowest_open, doubtful, problem = True, 0, ""
     # Nonces rise: what is mined comes before what is pending, and is written before that is sent again.
     changes: list[_Change] = []
     for tx in watched:
         with logs.about(transaction=tx.latest_hash, nonce=tx.nonce):
-            receipt = found.canonical(tx)
+            receipt = receipts.canonical(tx)
             if isinstance(receipt, ChainError):
                 # What one receipt says keeps no other nonce from being looked after.
                 sentence = _note_problem(chain, tx, receipt)
                 problem = problem or sentence
                 doubtful += isinstance(receipt, ImplausibleReceipt)
                 continue
-            if change := _change(rpc, tx, receipt, found, heads=heads, used=used):
+            if change := _change(rpc, tx, receipt, receipts, heads=heads, used=used):
                 changes.append(change)
-                doubtful += tx.state == TransactionState.DISPLACED
+                doubtful += tx.state == TransactionState.DISPLACED and bool(tx.hashes)
             elif tx.state == TransactionState.PENDING and tx.nonce >= used:
                 _write(lane, signer, changes)
                 changes = []
@@ -185,7 +190,7 @@ def _monitor(
 
 
 def _change(
-    rpc: RpcClient, tx: Transaction, receipt: Receipt | None, found: "_Receipts", *, heads: Heads, used: int
+    rpc: RpcClient, tx: Transaction, receipt: Receipt | None, receipts: "_Receipts", *, heads: Heads, used: int
 ) -> "_Change | None":
     """Return what has become of a transaction, if that is something new."""
     if receipt is not None:
@@ -194,7 +199,15 @@ def _change(
         return None
     if tx.state != TransactionState.PENDING:
         # Its block may be gone, or this node may just not have it yet: only another block there tells.
-        return _vanished(tx) if found.has_left_its_block(tx) else None
+        return _vanished(tx) if receipts.has_left_its_block(tx) else None
+    if not tx.hashes:
+        # Nothing was broadcast of it. It waits while its signer is stopped, or a worker may be signing it.
+        is_given_up = not holds_key(rpc.chain, tx.signer) and is_past(tx.newest.created_at, _SIGNING)
+        return (
+            _displaced(tx, "Its signer's key was taken out before it was signed.", clock.latest())
+            if is_given_up
+            else None
+        )
     if tx.nonce >= used or not _is_displaced(rpc, tx, heads):
         return None
     logger.error(
@@ -242,11 +255,11 @@ def _mend_nonces(
     if len(gap) > _MOST_FILLED:
         why = "It was left behind nonces that nobody has used, and is sent anew."
         # With the versions that were signed in this turn.
-        left = signer.transactions.filter(pk__in=[tx.pk for tx in pending]).defer("data").prefetch_related("versions")
-        _write(lane, signer, [_displaced(tx, why, now) for tx in left])
+        behind = signer.transactions.filter(pk__in=[tx.pk for tx in pending]).defer("data").prefetch_related("versions")
+        _write(lane, signer, [_displaced(tx, why, now) for tx in behind])
     else:
-        there = signer.transactions.filter(nonce__in=gap).defer("data").prefetch_related("versions")
-        _write(lane, signer, [_vanished(tx) for tx in there])
+        stored = signer.transactions.filter(nonce__in=gap).defer("data").prefetch_related("versions")
+        _write(lane, signer, [_vanished(tx) for tx in stored])
         for nonce in gap:
             fill(chain, rpc, lane, signer, nonce=nonce, now=now)
     return (
@@ -260,8 +273,8 @@ def _stop_where_doubtful(signer: Signer, doubtful: int) -> None:
 
     `doubtful` are those of this moment; before, nonces may have been used by another, one by one.
     """
-    told = signer.transactions.exclude(state=TransactionState.PENDING).order_by("-nonce")
-    newest = list(told.values_list("state", flat=True)[:_MOST_DOUBTFUL]) if doubtful else []
+    settled = signer.transactions.exclude(state=TransactionState.PENDING).order_by("-nonce")
+    newest = list(settled.values_list("state", flat=True)[:_MOST_DOUBTFUL]) if doubtful else []
     if doubtful >= _MOST_DOUBTFUL or newest == [TransactionState.DISPLACED] * _MOST_DOUBTFUL:
         stops.stop(signer.chain_id, signer=signer.address, by=stops.WORKER, code=StopCode.NOT_BELIEVED)
 
@@ -282,19 +295,19 @@ def _look_after_final(rpc: RpcClient, lane: HeldLane, signer: Signer, below: Que
     rows = below.filter(state=TransactionState.FINAL).order_by("nonce").defer("data").prefetch_related("versions")
     if not (final := list(rows[:_MOST_FILLED])):
         return False
-    found = _Receipts(rpc, final, rpc.ask(_questions_of(final)))
-    lost = [tx for tx in final if found.canonical(tx) is None and found.has_left_its_block(tx)]
+    receipts = _Receipts(rpc, final, rpc.ask(_questions_of(final)))
+    lost = [tx for tx in final if receipts.canonical(tx) is None and receipts.has_left_its_block(tx)]
     _write(lane, signer, [_vanished(tx) for tx in lost])
     return bool(lost)
 
 
 def _questions_of(transactions: Sequence[Transaction]) -> list[Question[Receipt | None]]:
-    """Ask for the receipts of all versions of these transactions."""
-    return [questions.receipt(HexBytes(version.hash)) for tx in transactions for version in tx.versions.all()]
+    """Ask for the receipts of all signed versions of these transactions."""
+    return [questions.receipt(HexBytes(tx_hash)) for tx in transactions for tx_hash in tx.hashes]
 
 
 class _Receipts:
-    """The receipts of all versions of some transactions, and the headers that tell which of them count."""
+    """The receipts of all signed versions of some transactions, and the headers that tell which of them count."""
 
     def __init__(
         self,
@@ -307,7 +320,7 @@ class _Receipts:
 
         Raises `NodeUnavailable` if nodes have no header.
         """
-        hashes = [version.hash for tx in watched for version in tx.versions.all()]
+        hashes = [tx_hash for tx in watched for tx_hash in tx.hashes]
         self._receipts = dict(zip(hashes, answers, strict=True))
         numbers = {receipt.block_number for receipt in self._receipts.values() if isinstance(receipt, Receipt)}
         numbers |= {tx.block_number for tx in watched if tx.block_number is not None}
@@ -322,7 +335,7 @@ class _Receipts:
         """Return the receipt of the version that is in the chain, if one is, or why that isn't known."""
         problem: ChainError | None = None
         for version in tx.versions.all():
-            receipt = self._receipts[version.hash]
+            receipt = self._receipts[version.hash] if version.hash else None
             header = self._headers[receipt.block_number] if isinstance(receipt, Receipt) else None
             if isinstance(receipt, ChainError):
                 problem = receipt
@@ -472,23 +485,23 @@ def _mined(rpc: RpcClient, tx: Transaction, receipt: Receipt, heads: Heads) -> _
 
 def _data_fee(rpc: RpcClient, tx: Transaction, receipt: Receipt) -> int:
     """Return what it took beside its gas, in wei: what was noted before, if that isn't told, or isn't believed."""
-    told = rollups.paid_beside_gas(rpc, receipt)
-    if not told:
-        return tx.data_fee if told is None else 0
+    paid = rollups.paid_beside_gas(rpc, receipt)
+    if not paid:
+        return tx.data_fee if paid is None else 0
     try:
-        had = rpc.balance(tx.signer.address, receipt.block_number - 1)
+        balance = rpc.balance(tx.signer.address, receipt.block_number - 1)
     except RpcRefused:
         # Most nodes keep few states, and blocks are final much later.
         return tx.data_fee
     # A lie about one transaction must not use up the limits of a day.
-    if told > min(had, _MOST_TIMES_DATA_FEE * max(tx.expected_data_fee, tx.most_for_gas)):
+    if paid > min(balance, _MOST_TIMES_DATA_FEE * max(tx.expected_data_fee, tx.most_for_gas)):
         logger.error(
             "a node says that %s took %d wei for its data, more than its signer had or than is believed",
             hex_data(receipt.tx_hash),
-            told,
+            paid,
         )
         return tx.data_fee
-    return told
+    return paid
 
 
 def _vanished(tx: Transaction) -> _Change:
@@ -510,6 +523,6 @@ def _displaced(tx: Transaction, why: str, now: datetime) -> _Change:
 def _wake_blocks(transactions: Sequence[Transaction]) -> None:
     """Wake the blocks, and then lock the batches that are written next: the order is that of `database.statements`."""
     if transactions:
-        asked = Query.objects.filter(transactions__in=transactions)
-        Block.objects.filter(pk__in=asked.values("block")).update(due_at=Now())
-        progress.lock_batches(asked.values_list("pk", flat=True))
+        queries = Query.objects.filter(transactions__in=transactions)
+        Block.objects.filter(pk__in=queries.values("block")).update(due_at=Now())
+        progress.lock_batches(queries.values_list("pk", flat=True))

@@ -289,7 +289,7 @@ def send(batch: Batch, *, tx_hash: str = TRANSACTION, extends: FactsRegistry | N
 def mine(tx: Transaction, *, block: int, head: int | None = None) -> None:
     """The transaction is in a block; the one before the head is final."""
     tx.state, tx.block_number, tx.succeeded, tx.gas_used = TransactionState.MINED, block, True, 175_840
-    tx.hash = tx.newest.hash
+    tx.hash = tx.latest_hash
     tx.save()
     number = head or block
     seen = {"number": number, "final": number - 2, "seen_at": timezone.now()}

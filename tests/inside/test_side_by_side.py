@@ -32,7 +32,7 @@ from proving.models import AccountProof, SignedTransaction, Signer, Transaction,
 from proving.reconcile import turn
 from proving.reconcile.decide import Settled
 from proving.source_estimate import Cost, SourceEstimate
-from proving.transactions import sending, signers, transaction_monitor
+from proving.transactions import sending, signers, signing, transaction_monitor
 from queries import progress, submission
 from queries.columns import RejectionCode
 from queries.models import Batch, BatchStatus, Block, Sender, Step, StepKind
@@ -159,18 +159,21 @@ def test_two_that_complete_the_last_queries_of_a_batch_make_it_done():
     assert Batch.objects.get().status == BatchStatus.DONE
 
 
-def test_what_is_noted_of_a_batch_waits_for_what_becomes_of_it():
+def test_what_is_noted_of_a_batch_waits_for_what_becomes_of_it(lane):
     batch = a_batch()
     accept(batch)
     complete(batch, StepKind.INITIAL_STATE)
     queries = queries_of(batch)
+    tx = Transaction.objects.create(signer=two_signers()[0], nonce=0, data=b"", gas_limit=1)
+    tx.queries.set(queries)
+    version = SignedTransaction.objects.create(transaction=tx, max_fee_per_gas=1, max_priority_fee_per_gas=1)
     met = meet(
         lambda: progress.complete(queries, StepKind.BLOCKHASH_AVAILABLE, transaction_hash="0x01"),
-        lambda: progress.note_transactions({"0x02": queries}),
+        lambda: lane.write(partial(signing.store, {version: b"signed"})),
     )
     assert met.waited
     shown = dict(Step.objects.values_list("kind", "transaction_hash"))
-    assert (shown["BLOCKHASH_AVAILABLE"], shown["HEADER_ACCUMULATED"]) == ("0x01", "0x02")
+    assert (shown["BLOCKHASH_AVAILABLE"], shown["HEADER_ACCUMULATED"]) == ("0x01", version.hash)
 
 
 def test_two_batches_do_not_reserve_the_same_rest_of_a_budget(lane, costly):
@@ -251,7 +254,7 @@ def test_what_a_batch_has_spent_adds_up_where_two_signers_see_their_transactions
     heads: Any = SimpleNamespace(final=0, confirmed=SimpleNamespace(number=9))
 
     def confirm(held: HeldLane, tx: Transaction) -> None:
-        receipt = Receipt(bytes.fromhex(tx.newest.hash[2:]), 5, b"\5" * 32, 1, 40_000, 1, data_fee=0)
+        receipt = Receipt(bytes.fromhex(tx.latest_hash[2:]), 5, b"\5" * 32, 1, 40_000, 1, data_fee=0)
         mined = transaction_monitor._mined(get_rpc(31337), tx, receipt, heads)
         assert mined
         transaction_monitor._write(held, tx.signer, [mined])

@@ -7,7 +7,7 @@ from django.utils import timezone
 
 from proving.health import findings
 from proving.models import ChainWatch, SignedTransaction
-from proving.transactions.replacement import _is_past
+from proving.transactions import replacement
 from queries import clock
 from queries.models import ServiceClock
 from tests.explorer.batches import DEAD_NODE, SOURCE, connect_source
@@ -44,7 +44,7 @@ def test_an_error_at_one_chain_is_logged_and_the_others_are_looked_at(service, t
 def test_a_version_that_a_clock_ahead_has_signed_is_not_waited_for(seconds, is_past):
     moment: datetime = timezone.now() + timedelta(seconds=seconds)
     version = SignedTransaction(created_at=moment)
-    assert _is_past(version.created_at, timedelta(seconds=10)) == is_past
+    assert replacement.is_past(version.created_at, timedelta(seconds=10)) == is_past
 
 
 @pytest.mark.parametrize("ahead", [timedelta(hours=25), -timedelta(hours=25), timedelta(days=400)])

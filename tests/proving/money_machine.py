@@ -281,7 +281,7 @@ class Machine:
     def _look(self) -> Seen:
         before = dict(self._versions)
         stored = SignedTransaction.objects.values_list("hash", "raw", "transaction")
-        self._versions |= {one: Version.of(bytes(raw), pk) for one, raw, pk in stored if one not in before}
+        self._versions |= {one: Version.of(bytes(raw), pk) for one, raw, pk in stored if one and one not in before}
         sent, self._sent = self._sent, {"0x" + keccak(raw).hex(): raw for raw in self._node.sent}
         new = [version for one, version in self._versions.items() if one not in before]
         receipts = self._receipts()

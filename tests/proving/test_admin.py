@@ -96,7 +96,7 @@ def test_rows_are_listed_found_and_only_shown():
         ("queries/block", "12", block, []),
         ("proving/signer", SIGNER.lower(), signer, []),
         ("proving/factsregistry", ALICE, registry, []),
-        ("proving/transaction", version.hash, tx, [version.hash]),
+        ("proving/transaction", str(version), tx, [str(version)]),
         ("proving/transaction", batch.pk, tx, []),
         ("proving/transaction", "7", tx, [f"/admin/proving/signer/{signer.pk}/change/"]),
     ):

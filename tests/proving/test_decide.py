@@ -346,7 +346,7 @@ def test_a_path_waits_for_that_of_a_block_that_has_waited_longer():
 
 def test_a_block_that_its_source_can_vouch_for_is_proven_with_that_and_waits_for_no_path():
     start = Start(7, (("0xsource", b"attest"),))
-    prove = Prove({BALANCE: [1]}, root_is_known=False, is_alone=True, start=start)
+    prove = Prove({BALANCE: [1]}, root_is_known=False, is_alone=True, calls=start.calls)
     decision = decide.path(UNVOUCHED, FindPath(OWN, {BALANCE: [1]}), PathFound(start, is_first=False))
     assert decision == Decision(Continue(), [ShowPath(0, PathUnit.HOPS), Complete([1], AVAILABLE), prove])
     # For the block after, it is a path.
@@ -549,11 +549,13 @@ def users_of(*names: str) -> set[str]:
     return {path.relative_to(PROJECT / "proving").as_posix() for path in paths if names_in(path) & set(names)}
 
 
-def test_one_module_signs_and_two_ask_it_to():
-    assert users_of("sign_transaction", "tell_all") == {"transactions/signing.py"}
-    # What is signed for webhooks are messages.
-    asking = users_of("sign", "broadcast") - {"webhooks/delivery.py"}
-    assert asking == {"transactions/sending.py", "transactions/replacement.py"}
+def test_one_module_signs_two_reserve_for_it_and_the_monitor_goes_on():
+    signing = "transactions/signing.py"
+    assert users_of("sign_transaction", "tell_all") == {signing}
+    reserving = {"transactions/sending.py", "transactions/replacement.py"}
+    assert users_of("reserve_version", "reserve_cancellation") - {signing} == reserving
+    going_on = users_of("send_reserved", "sign_and_store", "broadcast") - {signing}
+    assert going_on == {*reserving, "transactions/transaction_monitor.py"}
 
 
 def test_deciding_reads_and_writes_nothing():

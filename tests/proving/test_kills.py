@@ -11,13 +11,33 @@ from io import StringIO
 
 import pytest
 from django.core.management import CommandError, call_command
+from django.db.models import Q
+from django.test import Client
 
-from proving.models import FactsRegistry, Signer, Transaction
-from queries.models import BatchStatus, Step, StepKind
+from accounts.models import ApiKey
+from devnet.devchain import DevChain
+from proving.models import FactsRegistry, SignedTransaction, Signer, Transaction
+from queries.models import Batch, BatchStatus, Step, StepKind
 from tests.deployed import deploy, deploy_on
 from tests.proving.chain_state import ACCOUNT_PROVEN, HEADER_ACCUMULATED, events, registry, signer_nonce
-from tests.proving.kills import exchanges
-from tests.service import ALICE, BOB, SIGNER, a_key, chains_toml, request, submit, work, work_until_done
+from tests.proving.kills import Killer, exchanges
+from tests.proving.money import cancel, pending
+from tests.proving.several_signers import configure
+from tests.proving.transactions import age, between_statements
+from tests.service import (
+    ALICE,
+    BOB,
+    SECOND_SIGNER,
+    SIGNER,
+    a_key,
+    chains_toml,
+    expire_leases,
+    header,
+    request,
+    submit,
+    work,
+    work_until_done,
+)
 
 pytestmark = [pytest.mark.django_db, pytest.mark.outside]
 
@@ -78,6 +98,114 @@ def test_a_worker_that_is_frozen_at_any_exchange_pays_nothing_again_when_it_goes
         assert ended == [BatchStatus.DONE]
     assert exchange > 7
     assert len(events(service, ACCOUNT_PROVEN)) == 2 * batches
+
+
+# --- Between the stages of a version ----------------------------------------------------------------------------------
+
+VERSIONS = SignedTransaction.objects.exclude(transaction__to="")
+STAGES = {"reserving": Q(hash=None), "storing": Q(hash__isnull=False, broadcast_at=None)}
+FIELDS = ("pk", "max_fee_per_gas", "max_priority_fee_per_gas", "is_cancellation", "gas_limit")
+
+
+def reserved(chain: DevChain, key: ApiKey, killing: Killer) -> Batch:
+    """Let a worker be killed after it has reserved the batch's transaction."""
+    batch = submit(key, request(ALICE, block=chain.head()))
+    with killing.once(VERSIONS.filter(hash=None).exists):
+        work_until_done(batch)
+    assert killing.killed
+    return batch
+
+
+@pytest.mark.django_db(transaction=True)
+@pytest.mark.parametrize(
+    ("stage", "kind"),
+    [("reserving", "new"), ("reserving", "replacement"), ("reserving", "cancellation"), ("storing", "new")],
+)
+def test_what_is_reserved_is_sent_with_these_fields_wherever_the_worker_is_killed(service, killing, stage, kind):
+    service.rpc("evm_setAutomine", False)
+    batch = submit(a_key(), request(ALICE, block=service.head()))
+    nonce = signer_nonce(service)
+    if kind != "new":
+        pending(batch)
+        age()
+    if kind == "cancellation":
+        cancel(batch)
+    with killing.once(VERSIONS.filter(STAGES[stage]).exists):
+        work()
+        work()
+    assert killing.killed
+    assert Signer.objects.get().due_at is not None
+    before = list(VERSIONS.order_by("pk").values(*FIELDS))
+    work()
+    work()
+    assert list(VERSIONS.order_by("pk").values(*FIELDS)) == before
+    newest = VERSIONS.latest("pk")
+    ((in_mempool,),) = (sent.values() for sent in service.rpc("txpool_content")["pending"].values())
+    assert (in_mempool["hash"], int(in_mempool["nonce"], 16)) == (newest.hash, nonce)
+    assert int(in_mempool["maxFeePerGas"], 16) == newest.max_fee_per_gas
+    if kind != "cancellation":
+        shown = Step.objects.filter(query__batch=batch, status="IN_PROGRESS").values_list("transaction_hash", flat=True)
+        assert list(shown) == [newest.hash]
+        assert work_until_done(batch, service).status == BatchStatus.DONE
+
+
+def test_a_worker_that_is_frozen_before_it_signs_leaves_it_to_another(service):
+    batch, nonce = submit(a_key(), request(ALICE, block=service.head())), signer_nonce(service)
+
+    def another_works() -> None:
+        expire_leases()
+        assert work_until_done(batch).status == BatchStatus.DONE
+
+    with between_statements(lambda sql: sql.startswith('INSERT INTO "proving_signedtransaction"'), another_works):
+        work_until_done(batch)
+    work()
+    assert signer_nonce(service) == signer_nonce(service, "pending") == nonce + 1
+    assert VERSIONS.get().hash == Transaction.objects.get(queries__batch=batch).hash
+
+
+@pytest.mark.django_db(transaction=True)
+@pytest.mark.parametrize("stop", [{}, {"signer": SIGNER}], ids=["of the chain", "of the signer"])
+def test_what_is_reserved_is_not_signed_while_it_is_stopped(service, key, killing, stop):
+    batch, nonce = reserved(service, key, killing), signer_nonce(service)
+    call_command("stop", "31337", stdout=StringIO(), **stop)
+    for _ in range(2):
+        work()
+    assert VERSIONS.get().hash is None
+    assert signer_nonce(service, "pending") == nonce
+    # It counts, and is nowhere shown as sent.
+    assert Transaction.objects.get(queries__batch=batch).reserved_gwei
+    told = Client().get(f"/batch-queries/{batch.pk}", headers=header(key)).json()
+    assert told["transactions"] == []
+    for page in (f"/explorer/query/{batch.pk}", "/explorer/", "/metrics", "/healthz"):
+        assert "None" not in Client().get(page).text
+    call_command("resume", "31337", stdout=StringIO(), **stop)
+    assert work_until_done(batch).status == BatchStatus.DONE
+    assert signer_nonce(service) == nonce + 1
+
+
+@pytest.mark.django_db(transaction=True)
+def test_what_a_key_has_left_reserved_is_sent_by_another(two_signers, key, killing, settings, tmp_path):
+    call_command("stop", "31337", signer=SIGNER, stdout=StringIO())
+    batch = reserved(two_signers, key, killing)
+    call_command("resume", "31337", signer=SIGNER, stdout=StringIO())
+    configure(settings, tmp_path, two_signers, signers=1)
+    work()
+    assert Transaction.objects.get(queries__batch=batch).state == "PENDING"  # another worker may be signing it
+    age()
+    assert work_until_done(batch).status == BatchStatus.DONE
+    left_behind, sent = Transaction.objects.filter(queries__batch=batch).order_by("pk")
+    assert (left_behind.state, left_behind.hashes, sent.signer.address) == ("DISPLACED", [], SIGNER)
+    assert not Signer.objects.exclude(nonce_problem="").exists()
+    # The key comes back.
+    configure(settings, tmp_path, two_signers)
+    call_command("stop", "31337", signer=SIGNER, stdout=StringIO())
+    batch = submit(key, request(ALICE, block=two_signers.head()))
+    assert work_until_done(batch, two_signers).status == BatchStatus.DONE
+    assert Transaction.objects.get(queries__batch=batch).signer.address == SECOND_SIGNER
+    assert len(events(two_signers, ACCOUNT_PROVEN)) == 2
+
+
+# --- At each exchange, of several signers, paths and commands ---------------------------------------------------------
 
 
 def test_what_two_signers_send_is_sent_once_wherever_the_worker_is_killed(two_signers, killing):

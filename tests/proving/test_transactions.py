@@ -259,6 +259,20 @@ def test_a_transaction_that_would_revert_by_now_is_cancelled_instead_of_paid_for
     assert the_transaction().versions.filter(is_cancellation=True).exists()
 
 
+def test_what_was_sent_after_a_backup_in_which_it_is_reserved_is_known_again(service, batch):
+    nonce = signer_nonce(service)
+    assert work_until_done(batch).status == BatchStatus.DONE
+    sent = the_transaction().hash
+    SignedTransaction.objects.filter(hash=sent).update(hash=None, raw=b"", broadcast_at=None)
+    Transaction.objects.filter(hash=sent).update(
+        state=TransactionState.PENDING, hash="", block_number=None, block_hash="", succeeded=None
+    )
+    work()
+    tx = the_transaction()
+    assert (tx.state, tx.hash, tx.succeeded) == (TransactionState.CONFIRMED, sent, True)
+    assert signer_nonce(service, "pending") == nonce + 1
+
+
 def test_a_nonce_that_something_else_used_is_noticed_and_the_proof_sent_again(mempool, batch):
     ours = pending(batch)
     mempool.rpc("anvil_dropTransaction", ours.versions.get().hash)

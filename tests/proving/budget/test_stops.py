@@ -47,12 +47,18 @@ def test_a_stop_between_the_check_and_the_signature_is_seen(costly, key, setting
     assert waiting() == ["The operator has stopped sending on chain 31337."]
 
 
-def test_a_stop_between_signature_and_broadcast_is_seen(costly, key):
+@pytest.mark.parametrize(
+    ("statement", "is_signed"),
+    [('INSERT INTO "proving_signedtransaction"', False), ('UPDATE "proving_signedtransaction" SET "hash"', True)],
+    ids=["reservation and signature", "signature and broadcast"],
+)
+def test_a_stop_between_the_stages_of_a_version_is_seen(costly, key, statement, is_signed):
     batch = submit(key, request(ALICE, block=costly.head(), fee=ETHER))
-    with between_statements(lambda sql: sql.startswith('INSERT INTO "proving_signedtransaction"'), stop):
+    with between_statements(lambda sql: sql.startswith(statement), stop):
         work()
     work()
-    assert SignedTransaction.objects.get().broadcast_at is None
+    version = SignedTransaction.objects.get()
+    assert (version.broadcast_at, bool(version.hash), bool(version.raw)) == (None, is_signed, is_signed)
     assert costly.rpc("txpool_status") == NOTHING_PENDING
     call_command("resume", stdout=StringIO())
     costly.rpc("evm_setAutomine", True)
