@@ -33,6 +33,7 @@ from proving.transactions.signers import Notices, Sender, Unsent
 from proving.transactions.signing import broadcast
 from queries import clock, progress
 from queries.models import Batch
+from queries.waits import WaitReason, wait
 
 logger = logging.getLogger(__name__)
 
@@ -41,8 +42,8 @@ logger = logging.getLogger(__name__)
 _SIMULATED_AT: Sequence[BlockIdentifier] = ("pending", "latest")
 # Queries named in one statement.
 _PER_STATEMENT = 500
-_UNDER_WAY = Unsent("Waiting for a transaction that does the same.", is_brief=True)
-_NO_ROOM = Unsent("Waiting until transactions that were sent before are mined.", is_brief=True)
+_UNDER_WAY = Unsent(wait("same_under_way"), is_brief=True)
+_NO_ROOM = Unsent(wait("room"), is_brief=True)
 
 
 @dataclass(frozen=True)
@@ -148,7 +149,7 @@ def _submit_all(chain: Chain, lane: HeldLane, orders: Sequence[Order]) -> list[S
             sender, notices = signers.active(chain, rows, balances, nonces, least)
             signed: list[_Signed] = []
             stored: dict[int, Sent | Unsent] = {}
-            if isinstance(sender, str):
+            if isinstance(sender, WaitReason):
                 stored |= dict.fromkeys(ready, Unsent(sender))
             else:
                 stored |= _Sending(chain, sender, notices, market, signed).store(ready)
@@ -180,9 +181,7 @@ def _gas_limits(
             found.append(error)
             continue
         if (most := max(needed)) > MAX_GAS:
-            found.append(
-                Unsent(f"A transaction would need {most} gas, and none may have more than {MAX_GAS} (EIP-7825).")
-            )
+            found.append(Unsent(wait("transaction_too_large", gas=most, most=MAX_GAS)))
         else:
             found.append([min(MAX_GAS, int(gas * GAS_MARGIN)) for gas in needed])
     return found
@@ -278,14 +277,14 @@ class _Sending:
         sender.transactions += 1
         sender.gas += one.gas_limit
         sender.free -= one.cost(version.max_fee_per_gas)
-        self.notices[sender.row.address] = ""
+        self.notices[sender.row.address] = None
         self.signed.append(_Signed(version, one.intent.queries, portions))
         return tx
 
     def _short(self, why: Unsent) -> Unsent:
         """Tell the operator, unless something else can be paid for."""
         if not self.signed:
-            self.notices[self.sender.row.address] = why.sentence
+            self.notices[self.sender.row.address] = why.reason
         return why
 
     def _under_way(self, one: _Ready) -> bool:
