@@ -213,15 +213,9 @@ def too_dear(user: User, destination: Chain, cost: Cost, fee: int | None, used: 
         # What others have used up is waited for.
         yield from _beyond(destination, "all batches together", most, cost.wei.bound, 0)
     if fee is not None and cost.wei.bound > fee and not destination.test_network:
-        reason = wait(
-            "fee_too_low",
-            chain=destination.id,
-            cost=cost.wei.bound,
-            fee=fee,
-            gas=cost.gas.bound,
-            path_gas=cost.path_gas or None,
-            data_wei=cost.data_wei or None,
-        )
+        parts = {"path_gas": cost.path_gas or None, "data_wei": cost.data_wei or None}
+        bound = {"cost": cost.wei.bound, "gas": cost.gas.bound}
+        reason = wait("fee_too_low", chain=destination.id, fee=fee, **bound, **parts)
         yield Rejection(RejectionCode.FEE_TOO_LOW, reason, retryable=True)
 
 

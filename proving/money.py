@@ -236,15 +236,8 @@ class Bound:
     def reason(self, chain: Chain, price: int) -> WaitReason:
         """Say what is lacking where gas is at this price, in wei."""
         limit = {"limit": f"{chain.daily_limit} {chain.native_currency}"} if self.code == "daily_limit" else {}
-        return wait(
-            self.code,
-            chain=chain.id,
-            left=max(0, self.left),
-            price=price,
-            needed=self.gas * price + self.data_fee,
-            cheaper=self.price or None,
-            **limit,
-        )
+        left, needed, cheaper = max(0, self.left), self.gas * price + self.data_fee, self.price or None
+        return wait(self.code, chain=chain.id, left=left, price=price, needed=needed, cheaper=cheaper, **limit)
 
 
 def cap(chain: Chain, *, is_new: bool) -> int:

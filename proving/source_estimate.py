@@ -403,7 +403,8 @@ def _sample(inquiry: Inquiry, selected: Selected, proofs: _Proofs) -> _Tries | R
         elif isinstance(answer, RpcRefused) and not answer.may_pass:
             # Only what the node says, or that a younger block's proof is served, makes its age the cause.
             is_too_old = answer.cause == Cause.STATE or (answer.cause is None and is_served)
-            code, problem = "old_" * is_too_old + "proofs_not_served", answer.about(facts.proof_of(source, request))
+            code = "old_proofs_not_served" if is_too_old else "proofs_not_served"
+            problem = answer.about(facts.proof_of(source, request))
             reason = wait(code, chain=source.id, block=request.block_number, problem=problem)
             return Rejection(RejectionCode.PROOF_UNAVAILABLE, reason, retryable=True)
     return _Tries(tries, unserved)

@@ -147,7 +147,7 @@ class Words:
                 amount = self.wei(whole, currency_of)
                 return f", and {amount} for its data" if form == "data" else amount
             case "amount":
-                return f"{value / 10**18:.6f} {_chain(currency_of).currency}"
+                return f"{value / 10**18:.6f} {chain_of(currency_of).currency}"
         return _OF_NUMBERS[form](value) if form in _OF_NUMBERS else format(value, form)
 
 
@@ -155,7 +155,8 @@ def _capital(text: str) -> str:
     return text[:1].upper() + text[1:]
 
 
-def _chain(chain_id: int) -> "ChainName":
+def chain_of(chain_id: int) -> "ChainName":
+    """Return what sentences say of a chain."""
     # Models are loaded at each start, without the chains.
     from config.chain_names import chain_name  # noqa: PLC0415
 
@@ -175,7 +176,7 @@ _OF_TEXTS: Mapping[str, Callable[[str], str]] = {
 }
 _OF_NUMBERS: Mapping[str, Callable[[float], str]] = {
     "id": str,
-    "label": lambda number: f"{_chain(int(number)).name} ({number})",
+    "label": lambda number: f"{chain_of(int(number)).name} ({number})",
     "gwei": lambda wei: f"{wei / 10**9:.3f} gwei",
     "until": lambda wei: f" Waiting for gas at {wei / 10**9:.3f} gwei or less.",
     "path": ", {:,} of it for the path to old blocks".format,

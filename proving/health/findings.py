@@ -113,11 +113,11 @@ def signers() -> Iterator[Problem]:
     # What is stopped is told by itself.
     stops = Stop.objects.filter(chain_id=OuterRef("chain_id"), source_chain_id=0, signer__in=["", OuterRef("address")])
     told = Signer.objects.filter(Exists(waiting), ~Exists(stops)).exclude(notice="", wait=None).order_by("pk")
-    notices = [(signer.chain_id, str(signer.wait or signer.notice)) for signer in told]
+    notices = [(signer.chain_id, signer.wait or signer.notice) for signer in told]
     for chain in get_chains().destinations():
         # Some are about all signers of the chain.
         for notice in dict.fromkeys(notice for chain_id, notice in notices if chain_id == chain.id):
-            yield Problem("signer_waits", notice)
+            yield Problem("signer_waits", str(notice))
 
 
 def facts_registries() -> Iterator[Problem]:

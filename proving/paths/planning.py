@@ -202,16 +202,8 @@ def _why_too_far(connection: OpenConnection, target: Header, paths: Sequence[Sta
     if not hops:
         return wait("out_of_reach", block=target.number, chain=config.source_id, way_out=way_out)
     path = min(hops, key=_gas_of_hops)
-    return wait(
-        "too_many_hops",
-        block=target.number,
-        chain=config.source_id,
-        hops=len(path.stops),
-        origin=path.origin,
-        gas=_gas_of_hops(path),
-        most=config.max_hops,
-        way_out=way_out,
-    )
+    hops_of = {"hops": len(path.stops), "origin": path.origin, "gas": _gas_of_hops(path), "most": config.max_hops}
+    return wait("too_many_hops", block=target.number, chain=config.source_id, way_out=way_out, **hops_of)
 
 
 def _way_out(connection: OpenConnection, target: Header) -> str:

@@ -18,12 +18,11 @@ from chains.chains_file import Connection
 from chains.header import Header
 from chains.node_errors import InvalidReply
 from chains.rpc import RpcClient
-from config.chain_names import chain_name
 from proving.connections import OpenConnection
 from proving.deployments import Call, call
 from proving.gas import Amount
 from proving.models import FactsRegistry
-from queries.waits import WaitReason, wait
+from queries.waits import WaitReason, chain_of, wait
 
 logger = logging.getLogger(__name__)
 
@@ -154,7 +153,7 @@ def trust_in_rollup(connection: Connection) -> str:
 
 
 def named(chain_id: int) -> str:
-    return chain_name(chain_id).in_words
+    return chain_of(chain_id).in_words
 
 
 def behind(rpc: RpcClient, contracts: Mapping[str, str]) -> dict[str, str]:

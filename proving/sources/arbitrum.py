@@ -107,15 +107,10 @@ class Arbitrum(Recorder):
         confirmed_at = parent.known_header(newest.at).timestamp
         delay, silence = confirmed_at - newest.header.timestamp, parent.head().timestamp - confirmed_at
         expected = min(max(0, target.timestamp + delay), _LATEST)
+        known = {"source": config.source_id, "chain": _parent_id(config), "newest": newest.header.number}
+        long_silence = silence if silence > _LONG_SILENCE else None
         reason = wait(
-            "not_confirmed",
-            block=target.number,
-            source=config.source_id,
-            chain=_parent_id(config),
-            expected=expected,
-            newest=newest.header.number,
-            delay=delay,
-            silence=silence if silence > _LONG_SILENCE else None,
+            "not_confirmed", block=target.number, expected=expected, delay=delay, silence=long_silence, **known
         )
         return NotYet(reason, expected_at=datetime.fromtimestamp(expected, UTC))
 

@@ -75,15 +75,9 @@ class Attested(BlockHashSource):
             [_difference(connection, attesters, threshold), *_contradictions(connection, start, header.hash, answers)],
         )
         if len(agreeing) < threshold:
-            reason = wait(
-                "attesters_missing",
-                block=start,
-                source=connection.config.source_id,
-                signed=len(agreeing),
-                threshold=threshold,
-                answers=_what_others_say(header.hash, answers),
-            )
-            return NotYet(reason)
+            have = {"signed": len(agreeing), "threshold": threshold, "source": connection.config.source_id}
+            others = _what_others_say(header.hash, answers)
+            return NotYet(wait("attesters_missing", block=start, answers=others, **have))
         chosen = sorted(agreeing, key=lambda answer: answer.attester.lower())[:threshold]
         signatures = b"".join(answer.signature for answer in chosen)
         attest = call(self.contract, connection.registry.block_hash_source, "attest", start, header.hash, signatures)
