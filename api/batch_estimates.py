@@ -116,12 +116,12 @@ def _answer(found: BatchEstimate) -> Estimate:
             ExpectedRejection(
                 sourceChainId=None if one.source is None else str(one.source),
                 code=one.code,
-                error=one.sentence,
+                error=str(one.sentence),
                 retryable=one.retryable,
             )
             for one in found.reasons
         ],
-        waits=list(dict.fromkeys(sentence for one in found.sources for sentence in one.waits)),
+        waits=list(dict.fromkeys(str(reason) for one in found.sources for reason in one.waits)),
     )
 
 

@@ -224,7 +224,7 @@ def _connections(watches: Mapping[int, ChainWatch]) -> Iterator[ConnectionDetail
                 *(
                     filter(None, (registry.refused, registry.notice))
                     if registry
-                    else [deployments.not_deployed(one.destination_id, one.source_id)]
+                    else [str(deployments.not_deployed(one.destination_id, one.source_id))]
                 ),
             ],
             reach=_reach(one, registry, watches[one.source_id]),

@@ -120,7 +120,7 @@ def _body(batch: Batch, left: Left) -> Mapping[str, Any]:
     return {
         "chainId": str(batch.destination_chain_id),
         "isComplete": left.is_complete,
-        "waits": list(left.waits),
+        "waits": list(map(str, left.waits)),
         "transactions": [
             {
                 **call,

@@ -71,7 +71,7 @@ class StopAdmin(admin.ModelAdmin):  # type: ignore[type-arg]  # as above
 @admin.register(Signer)
 class SignerAdmin(ReadOnlyAdmin):
     search_fields = ("=address",)
-    list_display = ("address", "chain_id", "notice", "due_at")
+    list_display = ("address", "chain_id", "wait", "notice", "due_at")
     exclude = ("lease_token", "paused_at", "paused_because")
 
 
@@ -85,7 +85,7 @@ class FactsRegistryAdmin(ReadOnlyAdmin):
 @admin.register(Transaction)
 class TransactionAdmin(ReadOnlyAdmin):
     search_fields = ("=versions__hash", "nonce__exact", "=shares__batch__pk")
-    list_display = ("nonce", "signer", "state", "hash", "block_number", "succeeded", "spent_at", "last_error")
+    list_display = ("nonce", "signer", "state", "hash", "block_number", "succeeded", "spent_at", "error", "last_error")
     list_select_related = ("signer",)
     exclude = ("queries", "continued", "accumulates")
     readonly_fields = ("versions",)

@@ -30,10 +30,11 @@ from proving.facts import Fact
 from proving.lanes import HeldLane
 from proving.source_estimate import BatchPart, Cost, SourceEstimate
 from proving.transactions import signers
-from queries import progress, submission
+from queries import progress, submission, waits
 from queries.batch_request import Selector
 from queries.columns import Rejection, RejectionCode
 from queries.models import ADMITTED_STATUSES, OPEN_STATUSES, Batch, BatchStatus, Block, Query, Sender, open_queries
+from queries.waits import WaitReason, wait
 
 logger = logging.getLogger(__name__)
 
@@ -48,7 +49,7 @@ _LONGEST_PAUSE_SECONDS = 60
 class _End:
     """How a turn ends for a batch. With no pause it fails: it is looked at ever later."""
 
-    sentence: str = ""
+    reasons: tuple[WaitReason, ...] = ()
     pause: timedelta | None = None
     code: RejectionCode | None = None
     """The code by which it is rejected if further looks would reject it, too."""
@@ -75,7 +76,7 @@ def admit_all(lane: HeldLane, keys: Sequence[object]) -> int:
             lanes.note_job_run("batch", "done" if end == _DONE else "waits" if end.pause else "fails", began)
 
     def give_up(batch: Batch) -> None:
-        fault = _End("An error of this service, which has been logged.")
+        fault = _End((wait("internal_error"),))
         _give_back(lane, postponement, [batch], {batch.pk: fault})
         lanes.note_job_run("batch", "defect", time.monotonic())
 
@@ -97,12 +98,19 @@ def _give_back(
                 [batch],
                 due_rows.backoff(looks - 1) if fails else end.pause,
                 attempts=looks if fails else 0,
-                waiting_for=end.sentence,
+                wait=_joined(end.reasons),
+                waiting_for="",
                 looked_at=Now(),
                 **also,
             )
 
     lane.write(write)
+
+
+def _joined(reasons: Iterable[WaitReason]) -> WaitReason | None:
+    """Return the reason, or several as one: a batch may wait for several source chains."""
+    different = tuple(dict.fromkeys(reasons))
+    return wait("several", reasons=different) if len(different) > 1 else next(iter(different), None)
 
 
 def _looks(batch: Batch, end: _End) -> int:
@@ -182,9 +190,9 @@ def _unanswered(batch: Batch, estimates: Sequence[SourceEstimate]) -> _End | Non
     faults = [one.fault for one in estimates if one.fault]
     if faults:
         logger.warning("batch %s waits: %s", batch.pk, faults[0].for_operators)
-        return _End(" ".join(dict.fromkeys(map(str, faults))))
-    unusable = [wait for one in estimates if not one.cost and not one.rejections for wait in one.waits]
-    return _End(" ".join(dict.fromkeys(unusable)), _UNUSABLE) if unusable else None
+        return _End(tuple(map(waits.fault, faults)))
+    unusable = [reason for one in estimates if not one.cost and not one.rejections for reason in one.waits]
+    return _End(tuple(unusable), _UNUSABLE) if unusable else None
 
 
 def _record_all(several: Mapping[Batch, Sequence[SourceEstimate]]) -> dict[str, _End]:
@@ -227,7 +235,7 @@ def _too_dear(batch: Batch, destination: Chain, cost: Cost, used: int) -> Iterat
 
 def _doubt(batch: Batch, rejection: Rejection) -> _End:
     """Reject a batch if enough looks would have, or say that it is looked at again."""
-    end = _End(f"{rejection.reason} The batch is rejected if this stays so for a minute.", code=rejection.code)
+    end = _End((wait("rejected_in_a_minute", reason=rejection.reason),), code=rejection.code)
     if _looks(batch, end) < _LOOKS:
         return end
     _reject(batch, rejection)
@@ -298,7 +306,7 @@ def _find_blocks(lane: HeldLane, batches: Sequence[Batch]) -> dict[str, _End]:
 
 def _soonest(ends: Sequence[_End]) -> _End:
     pauses = [end.pause for end in ends if end.pause is not None]
-    return _End(" ".join(dict.fromkeys(end.sentence for end in ends)), min(pauses, default=None))
+    return _End(tuple(reason for end in ends for reason in end.reasons), min(pauses, default=None))
 
 
 def _find_blocks_of(lane: HeldLane, batch: Batch, source: int, selectors: Iterable[Selector]) -> _End | None:
@@ -306,21 +314,21 @@ def _find_blocks_of(lane: HeldLane, batch: Batch, source: int, selectors: Iterab
         inquiry = _inquiry(batch.destination_chain_id, source)
         found = block_selection.select(inquiry, dict.fromkeys(selectors, ()))
     except Unusable as why:
-        return _End(str(why), _UNUSABLE)
+        return _End((why.reason,), _UNUSABLE)
     except ChainError as error:
-        return _End(str(error))
+        return _End((waits.fault(error),))
     if found.fault:
-        return _End(str(found.fault))
+        return _End((waits.fault(found.fault),))
     if found.blocks:
         lane.write(partial(_take_blocks, batch, SourceEstimate(source, blocks=found.blocks)))
     if found.rejections:
         # It was found good before, so this is the word of a node that is behind, or of another chain.
-        return _End(found.rejections[0].reason)
+        return _End((wait("node_doubted", reason=found.rejections[0].reason),))
     if not found.times:
         return None
     seconds = min(min(found.times) - inquiry.head.timestamp, _LONGEST_PAUSE_SECONDS)
     pause = timedelta(seconds=max(heads.poll_seconds(inquiry.source), seconds))
-    return _End(block_selection.time_to_come(source, found.times), pause)
+    return _End((block_selection.time_to_come(source, found.times),), pause)
 
 
 def _take_blocks(batch: Batch, found: SourceEstimate) -> None:

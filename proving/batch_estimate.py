@@ -29,6 +29,7 @@ from queries.batch_request import BatchRequest, Selector
 from queries.columns import Rejection, RejectionCode
 from queries.models import Query
 from queries.submission import BUSY_RETRY_SECONDS, ESTIMATES
+from queries.waits import Value, WaitReason, wait
 
 # How long a thread asks nodes, and when the client should try again.
 _MOST_SECONDS = 10
@@ -53,7 +54,7 @@ class Reason:
 
     source: int | None  # None: it is not about one source chain
     code: str
-    sentence: str
+    sentence: WaitReason | str  # a refusal's is text
     retryable: bool
 
 
@@ -212,29 +213,21 @@ def too_dear(user: User, destination: Chain, cost: Cost, fee: int | None, used: 
         # What others have used up is waited for.
         yield from _beyond(destination, "all batches together", most, cost.wei.bound, 0)
     if fee is not None and cost.wei.bound > fee and not destination.test_network:
-        path = f", {cost.path_gas:,} of it for the path to old blocks" if cost.path_gas else ""
-        beside = f", and {cost.data_wei:,} wei for its data" if cost.data_wei else ""
-        yield Rejection(
-            RejectionCode.FEE_TOO_LOW,
-            f"Proving this batch may cost {cost.wei.bound:,} wei, more than its fee of {fee:,} wei. It is estimated at "
-            f"{cost.gas.bound:,} gas{path}{beside}, at a gas price a quarter above the present one.",
-            retryable=True,
-        )
+        parts = {"path_gas": cost.path_gas or None, "data_wei": cost.data_wei or None}
+        bound = {"cost": cost.wei.bound, "gas": cost.gas.bound}
+        reason = wait("fee_too_low", chain=destination.id, fee=fee, **bound, **parts)
+        yield Rejection(RejectionCode.FEE_TOO_LOW, reason, retryable=True)
 
 
 def _beyond(chain: Chain, whose: str, most: int, needed: int, used: int) -> Iterator[Rejection]:
     """Yield why one limit of 24 hours, in wei, leaves no room."""
-    rule, shown = f"{whose} may cost, on chain {chain.id},", chain.amount
+    limit: dict[str, Value] = {"whose": whose, "chain": chain.id, "most": most}
     if not most:
         # Else gas may become cheaper.
-        said = f"{rule[0].upper()}{rule[1:]} {shown(0)} in 24 hours."
-        yield Rejection(RejectionCode.TOO_LARGE_FOR_BUDGET, said, retryable=False)
+        yield Rejection(RejectionCode.TOO_LARGE_FOR_BUDGET, wait("nothing_allowed", **limit), retryable=False)
     elif needed > most:
-        said = f"This batch is estimated at {shown(needed)}, and {rule} {shown(most)} in 24 hours. Send it in parts."
-        yield Rejection(RejectionCode.TOO_LARGE_FOR_BUDGET, said, retryable=True)
+        reason = wait("too_large_for_limit", needed=needed, **limit)
+        yield Rejection(RejectionCode.TOO_LARGE_FOR_BUDGET, reason, retryable=True)
     elif used + needed > most:
-        said = (
-            f"{rule[0].upper()}{rule[1:]} {shown(most)} in 24 hours. {shown(used)} of this are used or reserved; this "
-            f"batch is estimated at {shown(needed)}."
-        )
-        yield Rejection(RejectionCode.BUDGET_EXCEEDED, said, retryable=True)
+        reason = wait("limit_used_up", used=used, needed=needed, **limit)
+        yield Rejection(RejectionCode.BUDGET_EXCEEDED, reason, retryable=True)

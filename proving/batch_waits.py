@@ -3,17 +3,17 @@
 from collections import Counter
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
-from enum import StrEnum
 from typing import Annotated
 
 from django.db.models import Count, Exists, Max, OuterRef, Q, QuerySet
 
-from config.chain_names import ChainName, chain_name
+from config.chain_names import chain_name
 from config.configured_chains import get_chains
 from config.json_objects import PAGE_ONLY
 from proving.models import LIVE_STATES, Transaction, TransactionState
 from queries import batch_json, models
 from queries.models import Batch, BatchStatus, StepKind
+from queries.waits import Actor, WaitReason, uncoded, wait
 
 AtStep = Mapping[str | None, int]
 """The number of queries at each open step. None: all their steps are completed."""
@@ -28,19 +28,16 @@ class Counts(batch_json.Counts):
     """The same for queries that are about a header."""
 
 
-class Actor(StrEnum):
-    """Name who must act, so that a batch goes on."""
-
-    NOBODY = ""
-    PAYER = "payer"  # of a self-funded batch
-    OPERATOR = "operator"
-
-
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class ShownWait(batch_json.Wait):
-    """A wait, and who must act."""
+    """A wait with its reason, of which pages make sentences of their own."""
 
-    actor: Annotated[Actor, PAGE_ONLY] = Actor.NOBODY
+    reason: Annotated[WaitReason, PAGE_ONLY]
+
+    @property
+    def actor(self) -> Actor:
+        """Return who must act."""
+        return self.reason.actor
 
 
 def count(batch: Batch) -> Counts:
@@ -63,51 +60,38 @@ def waits(batch: Batch, counts: Counts) -> tuple[ShownWait, ...]:
     links = Transaction.queries.through.objects.filter(query__batch=batch, transaction__state__in=LIVE_STATES)
     said = batch.waits(besides=links.exclude(query__block=None).values("query__block") if live else None)
     if live or not said:
-        said.append(models.Wait(_next(batch, chain_name(batch.destination_chain_id), counts.at_step, live)))
+        said.append(models.Wait(_next(batch, counts.at_step, live)))
     several = len(counts.source_chains) > 1
     return tuple(
         ShownWait(
-            wait.sentence,
-            wait.failing_since,
-            wait.next_try_at,
-            tuple(map(chain_name, wait.source_chain_ids)) if several else (),
-            Actor.PAYER if wait.for_payer else Actor.OPERATOR if wait.failing_since else Actor.NOBODY,
+            each.reason.told.code or None,
+            each.sentence,
+            each.failing_since,
+            each.next_try_at,
+            tuple(map(chain_name, each.source_chain_ids)) if several else (),
+            reason=each.reason,
         )
-        for wait in said
+        for each in said
     )
 
 
-def _next(batch: Batch, destination: ChainName, at_step: AtStep, live: Mapping[str, tuple[int, str]]) -> str:
-    """Say what takes time while all goes well."""
+def _next(batch: Batch, at_step: AtStep, live: Mapping[str, tuple[int, WaitReason | None]]) -> WaitReason:
+    """Return what takes time while all goes well."""
     if batch.status == BatchStatus.RECEIVED:
-        return "Waiting for a worker to check it against the chains."
-    where = f"{destination.name} ({destination.id})"
-    pending, problem = live.get(TransactionState.PENDING, (0, ""))
+        return wait("check")
+    chain = batch.destination_chain_id
+    pending, problem = live.get(TransactionState.PENDING, (0, None))
     if problem:
-        return f"{_sent(pending)} under way. {problem}"
+        return wait("transactions_under_way", transactions=pending, reason=problem)
+    pace = get_chains().chain(chain).block_seconds if chain_name(chain).is_configured else None
     if pending:
-        return f"The next block of {where} should include {_counted(pending)}.{_pace(destination)}"
-    mined, _ = live.get(TransactionState.MINED, (0, ""))
+        return wait("next_block", chain=chain, transactions=pending, block_seconds=pace)
+    mined, _ = live.get(TransactionState.MINED, (0, None))
     if mined:
-        return f"{_sent(mined)} being confirmed on {where}.{_pace(destination)}"
+        return wait("confirming", chain=chain, transactions=mined, block_seconds=pace)
     if at_step.get(StepKind.INITIAL_STATE):
-        return "The service fetches block headers and proofs, and verifies them."
-    return f"A worker compares with what {where} already knows, and sends transactions for the rest."
-
-
-def _pace(chain: ChainName) -> str:
-    """Say how long a block takes; empty where that is not known."""
-    return (
-        f" A block comes about every {get_chains().chain(chain.id).block_seconds:g} s." if chain.is_configured else ""
-    )
-
-
-def _counted(transactions: int) -> str:
-    return "the transaction" if transactions == 1 else f"{transactions} transactions"
-
-
-def _sent(transactions: int) -> str:
-    return f"{_counted(transactions).capitalize()} {'is' if transactions == 1 else 'are'}"
+        return wait("fetching")
+    return wait("comparing", chain=chain)
 
 
 def sent_for(batch: str, destination: int) -> "QuerySet[Transaction]":
@@ -119,8 +103,8 @@ def sent_for(batch: str, destination: int) -> "QuerySet[Transaction]":
     return Transaction.objects.filter(Exists(links), signer__chain_id=destination).order_by()
 
 
-def transactions(batch: Batch, states: Collection[str]) -> dict[str, tuple[int, str]]:
+def transactions(batch: Batch, states: Collection[str]) -> dict[str, tuple[int, WaitReason | None]]:
     """Count the transactions of the batch in each of these states, with the last error of one of them, if any has."""
     sent = sent_for(batch.pk, batch.destination_chain_id).filter(state__in=states)
-    rows = sent.values_list("state").annotate(Count("pk"), Max("last_error"))
-    return {state: (count, error) for state, count, error in rows}
+    rows = sent.values_list("state").annotate(Count("pk"), Max("error"), Max("last_error"))
+    return {state: (count, error or uncoded(older)) for state, count, error, older in rows}

@@ -16,6 +16,7 @@ from proving.facts import AccountFact, Fact, SlotFact
 from queries.batch_request import Selector
 from queries.columns import Rejection, RejectionCode
 from queries.models import BlockTag
+from queries.waits import WaitReason, wait
 
 # Of the year 5138. A later time is one in milliseconds.
 _LATEST_IN_SECONDS = 10**11
@@ -68,20 +69,16 @@ class Selected:
         blocks, head = max(self.later, default=0) - inquiry.head.number, inquiry.head
         return max(0.0, blocks * inquiry.source.block_seconds, max(self.times, default=0) - head.timestamp)
 
-    def waits(self, inquiry: Inquiry) -> list[str]:
-        """Return what is waited for until it exists, sentences."""
-        said = [heads.not_there_yet(inquiry.source.id, min(self.later), inquiry.head.number)] if self.later else []
-        if len(self.later) > 1:
-            said[0] += f" The last one that is waited for is {max(self.later)}."
-        return said + ([time_to_come(inquiry.source.id, self.times)] if self.times else [])
+    def waits(self, inquiry: Inquiry) -> list[WaitReason]:
+        """Return what is waited for until it exists."""
+        source, last = inquiry.source.id, max(self.later) if len(self.later) > 1 else None
+        blocks = [heads.not_there_yet(source, min(self.later), inquiry.head.number, last)] if self.later else []
+        return [*blocks, *([time_to_come(source, self.times)] if self.times else [])]
 
 
-def time_to_come(source: int, times: Collection[int]) -> str:
+def time_to_come(source: int, times: Collection[int]) -> WaitReason:
     """Say that blocks of these times (unix seconds) are waited for."""
-    last = f" The last one that is waited for is {max(times)}." if len(times) > 1 else ""
-    return (
-        f"No block of chain {source} is later than the time {min(times)} yet, so it may still get a later block.{last}"
-    )
+    return wait("time_to_come", chain=source, time=min(times), last=max(times) if len(times) > 1 else None)
 
 
 def select(inquiry: Inquiry, requests: Requests) -> Selected:
@@ -124,7 +121,7 @@ def _number_of(inquiry: Inquiry, selector: Selector) -> int | Rejection | None:
         return None
     if (number := facts.block_at(rpc, time, head, inquiry.go_on)) is not None:
         return number
-    reason = f"The time {time} is before the first block of chain {rpc.chain.id} whose header can be read."
+    reason = wait("time_before_first_block", time=time, chain=rpc.chain.id)
     return Rejection(RejectionCode.TIMESTAMP_BEFORE_FIRST_BLOCK, reason, retryable=False)
 
 
@@ -133,37 +130,31 @@ def _finalized(rpc: RpcClient) -> int | Rejection:
 
     Raises `NodeUnavailable`, and `RpcRefused` where another node may know better.
     """
-    said = ""
+    problem = ""
     try:
         if (header := rpc.header("finalized")) is not None:
             return header.number
     except RpcRefused as refused:
         if refused.may_pass:
             raise
-        said = f" {refused}"
-    return Rejection(
-        RejectionCode.FINALIZED_UNKNOWN,
-        f"No node of chain {rpc.chain.id} says which of its blocks is the newest final one.{said}",
-        retryable=True,
-    )
+        problem = str(refused)
+    reason = wait("finalized_unknown", chain=rpc.chain.id, problem=problem)
+    return Rejection(RejectionCode.FINALIZED_UNKNOWN, reason, retryable=True)
 
 
 def _too_far_ahead(inquiry: Inquiry, highest: int, latest: int) -> list[Rejection]:
     """Return a rejection if the highest block to come, or the latest time, is further ahead than is waited for."""
     source, head = inquiry.source, inquiry.head
     if (blocks := highest - head.number) > settings.MAX_BLOCKS_AHEAD:
-        reason = (
-            f"Block {highest} of chain {source.id} is {blocks:,} blocks above the newest one, {head.number}. A batch "
-            f"waits for at most {settings.MAX_BLOCKS_AHEAD:,} blocks. Send it again when the block is nearer."
-        )
+        values = {"block": highest, "chain": source.id, "ahead": blocks, "head": head.number}
+        reason = wait("block_too_far_ahead", most=settings.MAX_BLOCKS_AHEAD, **values)
         return [Rejection(RejectionCode.BLOCK_TOO_FAR_AHEAD, reason, retryable=True)]
     if (seconds := latest - head.timestamp) > settings.MAX_BLOCKS_AHEAD * source.block_seconds:
         is_wrong = latest > _LATEST_IN_SECONDS
         reason = (
-            f"The time {latest} is in the far future. It seems to be in milliseconds; name it in seconds."
+            wait("time_in_milliseconds", time=latest)
             if is_wrong
-            else f"The time {latest} is {seconds:,.0f} s after the newest block of chain {source.id}. Send the batch "
-            "again when the time is nearer."
+            else wait("time_too_far_ahead", time=latest, ahead=seconds, chain=source.id)
         )
         return [Rejection(RejectionCode.TIMESTAMP_TOO_FAR_AHEAD, reason, retryable=not is_wrong)]
     return []

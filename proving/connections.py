@@ -11,6 +11,7 @@ from proving import deployments, stops
 from proving.deployments import Deployment, Unusable
 from proving.heads import Heads, poll_seconds
 from proving.lanes import HeldLane
+from queries.waits import wait
 
 if TYPE_CHECKING:
     from chains.beacon.jumps import BeaconChain
@@ -42,7 +43,7 @@ def open_connection(destination: int, source: int) -> OpenConnection:
     """Open a connection. Raises as `deployments.find`, and `Unusable` if the connection isn't configured any more."""
     config = get_chains().connection(source, destination)
     if config is None:
-        raise Unusable(f"The connection from chain {source} to chain {destination} is not configured any more.")
+        raise Unusable(wait("not_configured", chain=destination, source=source))
     return OpenConnection(config, deployments.find(destination, source), get_rpc(source), get_rpc(destination))
 
 

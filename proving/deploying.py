@@ -35,6 +35,7 @@ from proving.transactions import sending, signers, signing, transaction_monitor
 from proving.transactions.signers import Unsent
 from queries import progress
 from queries.models import ADMITTED_STATUSES, Block, Query, StepKind
+from queries.waits import WaitReason
 
 logger = logging.getLogger(__name__)
 
@@ -78,7 +79,7 @@ def deploy(
     if row and row.deployed_at:
         deployments.check(row)
         if row.refused and not replace:
-            raise DeploymentError(row.refused_with_remedy)
+            raise DeploymentError(str(row.refusal))
         if row.refused or (replace and deployments.why_no_jump(row)):
             _require_same_chain(chain)
             replaced, row = row, None
@@ -143,7 +144,7 @@ def _begin(chain: Chain, connection: Connection, replaced: FactsRegistry | None,
         told = beacon_roots.newest_told(get_rpc(connection.source_id), get_rpc(chain.id))
         if isinstance(told, sources.NotYet):
             # On a chain with a beacon chain of its own, blocks of that would pass as the source's.
-            raise DeploymentError(told.sentence)
+            raise DeploymentError(str(told.reason))
     source_chain = get_chains().chain(connection.source_id)
     beacon_chain = source_chain.beacon_chain
     # This source creates one itself.
@@ -212,7 +213,7 @@ def _finish(chain: Chain, row: FactsRegistry, seconds: float, tell: Callable[[st
     """Go on until the contracts are there, following the transactions in case no worker runs."""
     rpc = get_rpc(chain.id)
     live = Transaction.objects.filter(signer__chain_id=chain.id, to="", state__in=LIVE_STATES)
-    why = ""
+    why: WaitReason | None = None
     for _ in transaction_monitor.monitor_for(chain, seconds):
         if not row.address and all(rpc.code(one) for one in _asked_first(row)):
             _create_registry(chain, row, seconds)
@@ -223,16 +224,16 @@ def _finish(chain: Chain, row: FactsRegistry, seconds: float, tell: Callable[[st
                 logger.info("deployed %s", row)
                 deployments.check(row)
                 if row.refused:
-                    raise DeploymentError(row.refused_with_remedy)
+                    raise DeploymentError(str(row.refusal))
                 return
             row.delete()
             raise DeploymentError("The deploying transactions did not create the contracts; run it again.")
         if (first := live.order_by("nonce").first()) and first.waits_for != why:
             why = first.waits_for
-            tell(why)
+            tell(str(why))
     raise DeploymentError(
-        f"The deploying transactions were not confirmed within {seconds:.0f} s. {why} They are stored: run it again to "
-        "go on waiting for them."
+        f"The deploying transactions were not confirmed within {seconds:.0f} s. {why or ''} They are stored: run it "
+        "again to go on waiting for them."
     )
 
 
@@ -259,8 +260,8 @@ def _submit(
                     return transactions[-1]
                 case Unsent(is_brief=True):
                     pass  # Until what is pending is confirmed.
-                case Unsent(sentence):
-                    raise DeploymentError(sentence)
+                case Unsent(reason):
+                    raise DeploymentError(str(reason))
     raise DeploymentError(f"For {seconds:.0f} s other transactions were in the way, so none was sent; run it again.")
 
 

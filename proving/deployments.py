@@ -24,6 +24,7 @@ from config.configured_chains import get_chains, get_rpc
 from contracts import NO_CONTRACT, load_artifact, why_bad
 from proving.models import FactsRegistry
 from queries.models import Batch, BatchStatus
+from queries.waits import WaitReason, wait
 
 logger = logging.getLogger(__name__)
 
@@ -163,7 +164,11 @@ class Deployment:
 
 
 class Unusable(Exception):
-    """A connection has no registry that may be used: why, and what its operator must do; sentences."""
+    """A connection can't be used: why, and what its operator must do."""
+
+    def __init__(self, reason: WaitReason) -> None:
+        self.reason = reason
+        super().__init__(str(reason))
 
 
 # Seconds for which a process relies on a registry's code as it saw it, which hardly ever changes; and on a refusal,
@@ -216,7 +221,7 @@ def _row(destination: int, source: int) -> FactsRegistry:
 
 def _usable(row: FactsRegistry) -> Deployment:
     if row.refused:
-        raise Unusable(row.refused_with_remedy)
+        raise Unusable(row.refusal)
     return Deployment(
         row.pk,
         Registry(row.address),
@@ -227,12 +232,9 @@ def _usable(row: FactsRegistry) -> Deployment:
     )
 
 
-def not_deployed(destination: int, source: int) -> str:
-    """Say that a connection has no registry, with what its operator must do; sentences."""
-    return (
-        f"No facts registry is deployed on chain {destination} for chain {source}. The operator must run: "
-        f"manage.py deploy_registry {destination} {source}"
-    )
+def not_deployed(destination: int, source: int) -> WaitReason:
+    """Say that a connection has no registry, with what its operator must do."""
+    return wait("not_deployed", chain=destination, source=source)
 
 
 def check(row: FactsRegistry) -> None:
@@ -251,7 +253,7 @@ def check(row: FactsRegistry) -> None:
     row.code_hash, row.refused = found.values()
     FactsRegistry.objects.filter(pk=row.pk).update(**found)
     if row.refused:
-        logger.error("%s", row.refused_with_remedy)
+        logger.error("%s", row.refusal)
 
 
 def _why_refused(row: FactsRegistry, code: bytes) -> str:

@@ -23,6 +23,7 @@ from proving.deployments import Call, Registry, selector
 from proving.models import AccountProof, SlotProof
 from queries.columns import AccountField, HeaderField
 from queries.models import Batch, BatchStatus, Block, Query
+from queries.waits import Value, WaitReason, wait
 
 
 def block_at(rpc: RpcClient, timestamp: int, head: Header, go_on: Callable[[], None] = lambda: None) -> int | None:
@@ -243,15 +244,13 @@ def lacking(header: Header, fields: Collection[HeaderField]) -> list[HeaderField
     return [field for field in fields if field not in known]
 
 
-def why_lacking(chain_id: int, header: Header, fields: Iterable[HeaderField]) -> str:
-    """Return a sentence about the fields that a header lacks: later forks added some, and other layouts have others."""
-    why = (
-        "its fork does not know them."
-        if header.is_ethereums
-        else f"after the first {SHARED_FIELDS}, its fields are not known to be Ethereum's."
-    )
+def why_lacking(chain_id: int, header: Header, fields: Iterable[HeaderField]) -> WaitReason:
+    """Say that a header lacks these fields: later forks added some, and other layouts have others."""
     names = ", ".join(field.name for field in fields)
-    return f"The header of block {header.number} of chain {chain_id} has no {names}: {why}"
+    values: dict[str, Value] = {"block": header.number, "chain": chain_id, "fields": names}
+    if header.is_ethereums:
+        return wait("property_unknown_to_fork", **values)
+    return wait("property_not_ethereums", shared=SHARED_FIELDS, **values)
 
 
 def proof_of(chain: Chain, request: ProofRequest) -> str:
@@ -381,8 +380,8 @@ def _calldata(function: str, words: Sequence[int]) -> bytes:
 @dataclass(frozen=True)
 class Comparison:
     missing: Missing
-    contradiction: str = ""
-    """A sentence, if the registry holds another value than was proven here."""
+    contradiction: WaitReason | None = None
+    """Set if the registry holds another value than was proven here."""
 
 
 def compare(queries: Sequence[Query], view: RegistryView, here: Mapping[Fact, bytes]) -> Comparison:
@@ -395,9 +394,5 @@ def compare(queries: Sequence[Query], view: RegistryView, here: Mapping[Fact, by
             if word is None or (isinstance(fact, TimeFact) and word != here[fact]):
                 missing[fact].append(query.pk)
             elif word != here.get(fact):
-                return Comparison(
-                    {},
-                    f"The registry's value of {fact} is not the one that was proven here. The operator must find out "
-                    "why.",
-                )
+                return Comparison({}, wait("value_contradicted", fact=str(fact)))
     return Comparison(missing)

@@ -19,6 +19,7 @@ from chains.questions import AccountProof, ProofRequest
 from proving import packing
 from proving.facts import AccountFact, Fact, HeaderFact, SlotFact, TimeFact, header_words
 from queries.columns import AccountField, HeaderField
+from queries.waits import WaitReason
 
 
 @dataclass(frozen=True)
@@ -264,7 +265,7 @@ class Route:
     headers: int = 0  # that hops begin with, of blocks that nobody asks for
     newest: int = 0  # number of the highest block that is hopped from
     start_gas: Amount = Amount()  # for the block hash source
-    waits: Sequence[str] = ()  # what the block hash source is waited for, sentences
+    waits: Sequence[WaitReason] = ()  # what the block hash source is waited for
     jumps: Mapping[int, int] = field(default_factory=dict)  # operations, by the numbers of blocks; not among the paths
     jump_origin: int | None = None  # the number of the block where they begin, if they need one
 

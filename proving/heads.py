@@ -15,6 +15,7 @@ from chains.header import Header
 from chains.node_errors import ChainError, InvalidReply, RpcRefused, UnreadableHeader
 from chains.rpc import RpcClient, result
 from proving.models import ChainHead
+from queries.waits import WaitReason, wait
 
 # Where a chain has no `finalized` tag: two epochs of Ethereum, the depth that finality usually takes.
 _FINAL_DEPTH = 64
@@ -83,9 +84,9 @@ def note(chain: Chain, rpc: RpcClient, answers: Sequence[Header | ChainError | N
     return heads
 
 
-def not_there_yet(chain_id: int, number: int, head: int) -> str:
-    """Say that a block is waited for, by its number and that of the newest block."""
-    return f"Block {number} of chain {chain_id} does not exist yet; the head is {head}."
+def not_there_yet(chain_id: int, number: int, head: int, last: int | None = None) -> WaitReason:
+    """Say that a block is waited for, by its number and that of the newest block; `last` is one that comes later."""
+    return wait("block_to_come", chain=chain_id, block=number, head=head, last=last)
 
 
 def highest_lately(chain_id: int) -> int:

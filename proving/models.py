@@ -11,6 +11,7 @@ from chains.encoding import HISTORY_WINDOW
 from database.due_rows import DueRow
 from queries.models import Batch, Block, Query
 from queries.uint256 import Uint256Field
+from queries.waits import Value, WaitField, WaitReason, uncoded, wait
 
 
 class _InUse(models.Manager["FactsRegistry"]):
@@ -33,7 +34,8 @@ class FactsRegistry(DueRow):
     # Address of the contract that proves old blocks by the beacon chain; empty: it was deployed without one.
     beacon_history = models.CharField(max_length=42, blank=True, db_default="", default="")
     jump_origin = models.PositiveBigIntegerField(null=True)  # the source's block that the last jump began at
-    waiting_for = models.TextField(blank=True)  # what its upkeep waits for, a sentence
+    wait = WaitField(null=True, blank=True)  # what its upkeep waits for
+    waiting_for = models.TextField(blank=True)  # Unused since 0.3; it goes with the next minor version.
     events_read_to = models.PositiveBigIntegerField(null=True)  # Unused since 0.3; it goes with the next minor version.
     notice = models.TextField(blank=True)  # a sentence for the operator, such as about an attester that contradicts
     deployed_at = models.DateTimeField(null=True)  # null: the deploying transactions are not confirmed yet
@@ -60,10 +62,10 @@ class FactsRegistry(DueRow):
         return f"{self.address} on chain {self.destination_chain_id} for chain {self.source_chain_id}"
 
     @property
-    def refused_with_remedy(self) -> str:
-        """Return `refused`, with what the operator must do."""
-        command = f"manage.py deploy_registry {self.destination_chain_id} {self.source_chain_id} --replace"
-        return self.refused and f"{self.refused} The operator must run: {command}"
+    def refusal(self) -> WaitReason:
+        """Return why it is `refused`, with what the operator must do."""
+        ends = {"chain": self.destination_chain_id, "source": self.source_chain_id}
+        return wait("registry_refused", problem=self.refused, **ends)
 
 
 class AccountProof(models.Model):
@@ -107,7 +109,9 @@ class Signer(DueRow):
 
     chain_id = models.PositiveBigIntegerField()
     address = models.CharField(max_length=42)  # EIP-55
-    notice = models.TextField(blank=True)  # a sentence for the operator, such as a low balance
+    wait = WaitField(null=True, blank=True)  # what its operator must see to, such as a low balance
+    # A sentence that a version without `wait` has stored.
+    notice = models.TextField(blank=True)
     # All of its transactions that are final, those that are no longer stored too.
     final_count = models.PositiveBigIntegerField(default=0, db_default=0)
     final_failures = models.PositiveBigIntegerField(default=0, db_default=0)  # of them
@@ -191,7 +195,8 @@ class Transaction(models.Model):
     state = models.CharField(max_length=10, choices=TransactionState.choices, default=TransactionState.PENDING)
     created_at = models.DateTimeField(default=timezone.now)
     spent_at = models.DateTimeField(default=timezone.now, db_index=True)  # when it was reserved, or seen in a block
-    last_error = models.TextField(blank=True)  # a sentence
+    error = WaitField(null=True, blank=True)  # the last one
+    last_error = models.TextField(blank=True)  # the sentence of a version without `error`
     pruned_at = models.DateTimeField(null=True)  # since when `data`, and `raw` of its versions, are empty
 
     # Of the version that was mined.
@@ -239,13 +244,13 @@ class Transaction(models.Model):
         return self.latest_hash or f"with nonce {self.nonce}"
 
     @property
-    def waits_for(self) -> str:
-        """Say what one that is under way waits for, in sentences."""
-        if self.state == TransactionState.PENDING:
-            if self.last_error:
-                return f"Transaction {self.label} is under way. {self.last_error}"
-            return f"Waiting for transaction {self.label} to be {'mined' if self.latest_hash else 'signed'}."
-        return f"Transaction {self.latest_hash} is mined; waiting for confirmations."
+    def waits_for(self) -> WaitReason:
+        """Return what one that is under way waits for."""
+        if self.state != TransactionState.PENDING:
+            return wait("transaction_mined", transaction=self.latest_hash)
+        if error := self.error or uncoded(self.last_error):
+            return wait("transaction_under_way", transaction=self.label, reason=error)
+        return wait("transaction_pending" if self.latest_hash else "transaction_unsigned", transaction=self.label)
 
     @property
     def gas(self) -> int:
@@ -399,10 +404,19 @@ class Stop(models.Model):
         return f"on chain {self.chain_id}"
 
     @property
-    def sentence(self) -> str:
+    def wait(self) -> WaitReason:
+        """Return what waits for this stop to end."""
         who = "The operator" if self.code == StopCode.OPERATOR else "A worker"
-        reason = self.reason or StopCode(self.code).label
-        return f"{who} has stopped sending {self.subject}.{f' The reason given: {reason}' if reason else ''}"
+        values: dict[str, Value] = {"who": who, "why": self.reason or StopCode(self.code).label, "chain": self.chain_id}
+        if self.signer:
+            return wait("signer_stopped", signer=self.signer, **values)
+        if self.source_chain_id:
+            return wait("connection_stopped", source=self.source_chain_id, **values)
+        return wait("chain_stopped", **values)
+
+    @property
+    def sentence(self) -> str:
+        return str(self.wait)
 
 
 class ChainHead(models.Model):

@@ -35,6 +35,7 @@ from proving.models import (
 )
 from queries import clock
 from queries.models import OPEN_STATUSES, Batch, Query, Sender
+from queries.waits import WaitReason, wait
 
 # By how much both fees of a replacement are above those before: nodes take it only if they rise by at least 10 %.
 RISE_PERCENT = 113
@@ -220,7 +221,7 @@ def allowance_of(user: models.User, destination: Chain) -> DailyAllowance | None
 class Bound:
     """The money that one limit leaves for a part of a transaction."""
 
-    limit: str
+    code: str  # of what waits for it
     left: int  # wei
     gas: int  # of the part
     data_fee: int  # of the part, in wei
@@ -232,14 +233,11 @@ class Bound:
         # Costs of batches are rounded, by less than a unit for each.
         return max(0, self.left - self.data_fee) // (self.gas + 1)
 
-    def sentence(self, chain: Chain, price: int) -> str:
+    def reason(self, chain: Chain, price: int) -> WaitReason:
         """Say what is lacking where gas is at this price, in wei."""
-        needed = chain.amount(self.gas * price + self.data_fee)
-        said = (
-            f"{self.limit} leaves {chain.amount(max(0, self.left))}, and at the present gas price of chain {chain.id}, "
-            f"{_gwei(price)}, this transaction may cost {needed} of it."
-        )
-        return f"{said} Waiting for gas at {_gwei(self.price)} or less." if self.price else said
+        limit = {"limit": f"{chain.daily_limit} {chain.native_currency}"} if self.code == "daily_limit" else {}
+        left, needed, cheaper = max(0, self.left), self.gas * price + self.data_fee, self.price or None
+        return wait(self.code, chain=chain.id, left=left, price=price, needed=needed, cheaper=cheaper, **limit)
 
 
 def cap(chain: Chain, *, is_new: bool) -> int:
@@ -279,9 +277,8 @@ def cancellation_price(chain: Chain, gas: int, tx: Transaction) -> int:
 
 def _by_day(chain: Chain, tx: Transaction) -> Iterator[Bound]:
     if chain.daily_limit_wei is not None:
-        limit = f"The operator's limit of {chain.daily_limit} {chain.native_currency} in 24 hours on chain {chain.id}"
         left = chain.daily_limit_wei - on_chain(chain.id, beside=tx.pk)
-        yield Bound(limit, left, tx.gas_limit, tx.data_fee)
+        yield Bound("daily_limit", left, tx.gas_limit, tx.data_fee)
 
 
 def _by_user(chain: Chain, tx: Transaction, portions: Mapping[str, int]) -> Iterator[Bound]:
@@ -294,7 +291,7 @@ def _by_user(chain: Chain, tx: Transaction, portions: Mapping[str, int]) -> Iter
         if (most := limits[user]) is not None:
             gas = sum(portions[pk] for pk in batches)
             left = most - of_user(user, chain.id, beside=tx.pk)
-            yield Bound("The daily limit of its user", left, gas, _data_fee(tx, gas), frozenset(batches))
+            yield Bound("user_limit", left, gas, _data_fee(tx, gas), frozenset(batches))
 
 
 def _by_fee(chain: Chain, tx: Transaction, portions: Mapping[str, int]) -> Iterator[Bound]:
@@ -303,16 +300,12 @@ def _by_fee(chain: Chain, tx: Transaction, portions: Mapping[str, int]) -> Itera
     caused = _at_worst(portions, beside=tx.pk)
     for batch, fee in Batch.objects.filter(pk__in=portions).values_list("pk", "fee"):
         gas = portions[batch]
-        yield Bound("The batch's fee", fee - caused[batch], gas, _data_fee(tx, gas), frozenset({batch}))
+        yield Bound("fee_limit", fee - caused[batch], gas, _data_fee(tx, gas), frozenset({batch}))
 
 
 def _data_fee(tx: Transaction, gas: int) -> int:
     """Return the data fee of this part of the transaction's gas, in wei."""
     return tx.data_fee * gas // tx.gas_limit
-
-
-def _gwei(wei: int) -> str:
-    return f"{wei / 10**9:.3f} gwei"
 
 
 # --- Who pays which part ----------------------------------------------------------------------------------------------

@@ -6,7 +6,7 @@ It asks both chains and reads rows. It writes nothing: admission decides by it, 
 from collections import defaultdict
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from datetime import UTC, datetime
+from datetime import datetime
 from statistics import median
 
 from chains import questions, rollups
@@ -35,8 +35,10 @@ from proving.models import SPENT_STATES, Transaction
 from proving.paths import planning
 from proving.paths.planning import TooFar
 from proving.sources import NotYet
+from queries import waits
 from queries.batch_request import Selector
 from queries.columns import Rejection, RejectionCode
+from queries.waits import WaitReason, wait
 
 # Every node keeps this number of newest states, archive or not. A refusal of one of these tells little.
 _KEPT_BY_ALL = 128
@@ -97,8 +99,8 @@ class SourceEstimate:
     jump_origin: int | None = None  # the number of the block where these begin, if one is needed
     seconds: float = 0  # until all of it exists
     rejections: Sequence[Rejection] = ()
-    waits: Sequence[str] = ()  # sentences
-    fault: ChainError | None = None  # why nothing is known; its sentence is among the waits
+    waits: Sequence[WaitReason] = ()
+    fault: ChainError | None = None  # why nothing is known; it is among the waits
 
 
 def of_source(source: int, inquire: Callable[[], Inquiry], parts: Sequence[BatchPart]) -> list[SourceEstimate]:
@@ -106,13 +108,13 @@ def of_source(source: int, inquire: Callable[[], Inquiry], parts: Sequence[Batch
     try:
         return estimate_all(inquire(), parts)
     except Unusable as why:
-        return [SourceEstimate(source, waits=[str(why)])] * len(parts)
+        return [SourceEstimate(source, waits=[why.reason])] * len(parts)
     except ChainError as error:
         return [_unknown(source, error)] * len(parts)
 
 
 def _unknown(source: int, fault: ChainError) -> SourceEstimate:
-    return SourceEstimate(source, waits=[str(fault)], fault=fault)
+    return SourceEstimate(source, waits=[waits.fault(fault)], fault=fault)
 
 
 def estimate_all(inquiry: Inquiry, parts: Sequence[BatchPart]) -> list[SourceEstimate]:
@@ -332,8 +334,8 @@ def _lacking_properties(inquiry: Inquiry, selected: Selected, read: _Read) -> li
     for header, wanted in [*blocks, *((inquiry.head, wanted) for wanted in selected.coming)]:
         fields = [fact.field for fact in wanted if isinstance(fact, HeaderFact)]
         if header is not None and (lacking := facts.lacking(header, fields)):
-            sentence = facts.why_lacking(inquiry.source.id, header, lacking)
-            found.append(Rejection(RejectionCode.HEADER_PROPERTY_MISSING, sentence, retryable=False))
+            reason = facts.why_lacking(inquiry.source.id, header, lacking)
+            found.append(Rejection(RejectionCode.HEADER_PROPERTY_MISSING, reason, retryable=False))
     return found
 
 
@@ -378,36 +380,34 @@ class _Tries:
     """The source chain's tries, as far as a proof of them was had."""
 
     tries: Sample
-    waits: Sequence[str] = ()  # sentences about proofs that no node serves now
+    waits: Sequence[WaitReason] = ()  # of proofs that no node serves now
 
 
 def _sample(inquiry: Inquiry, selected: Selected, proofs: _Proofs) -> _Tries | Rejection:
     """Return what the tries are like; or a rejection where no node serves a proof. Raises `NodeUnavailable`."""
-    tries, waits, source = Sample(), [], inquiry.source
+    tries, unserved, source = Sample(), [], inquiry.source
     is_served = any(isinstance(answer, AccountProof) for _, answer in proofs)
     for request, answer in proofs:
         tries = Sample() if isinstance(answer, ChainError) else Sample.of(answer)
         if isinstance(answer, OtherAccounts) and selected.asks_accounts:
-            return Rejection(RejectionCode.PROOF_UNAVAILABLE, str(answer), retryable=True)
+            reason = wait("other_accounts", problem=str(answer))
+            return Rejection(RejectionCode.PROOF_UNAVAILABLE, reason, retryable=True)
         if request.block_number > inquiry.head.number - _KEPT_BY_ALL:
             # Young blocks are asked for again when their queries are proven.
             continue
         if isinstance(answer, UnverifiedProof):
             # A node that lies is asked again for some minutes as well.
-            waits.append(str(answer))
+            unserved.append(waits.fault(answer))
         elif isinstance(answer, NodeUnavailable):
             raise answer
         elif isinstance(answer, RpcRefused) and not answer.may_pass:
             # Only what the node says, or that a younger block's proof is served, makes its age the cause.
             is_too_old = answer.cause == Cause.STATE or (answer.cause is None and is_served)
-            remedy = " Accounts and slots at old blocks take an archive node. Fields of the header take none."
-            return Rejection(
-                RejectionCode.PROOF_UNAVAILABLE,
-                f"No node of chain {source.id} serves proofs at block {request.block_number}. "
-                f"{answer.about(facts.proof_of(source, request))}{remedy if is_too_old else ''}",
-                retryable=True,
-            )
-    return _Tries(tries, waits)
+            code = "old_proofs_not_served" if is_too_old else "proofs_not_served"
+            problem = answer.about(facts.proof_of(source, request))
+            reason = wait(code, chain=source.id, block=request.block_number, problem=problem)
+            return Rejection(RejectionCode.PROOF_UNAVAILABLE, reason, retryable=True)
+    return _Tries(tries, unserved)
 
 
 # --- What is missing --------------------------------------------------------------------------------------------------
@@ -436,17 +436,11 @@ def _route(
             of_head = planning.route_to(inquiry.connection, [inquiry.head], deadline=deadline, go_on=inquiry.go_on)
             route = route if isinstance(of_head, Route) else of_head
     except planning.StatesRefused as refused:
-        return Rejection(
-            RejectionCode.PROOF_UNAVAILABLE,
-            f"No node of chain {inquiry.source.id} serves the states that lead to so old a block. {refused}",
-            retryable=True,
-        )
+        reason = wait("old_states_not_served", chain=inquiry.source.id, problem=str(refused))
+        return Rejection(RejectionCode.PROOF_UNAVAILABLE, reason, retryable=True)
     if isinstance(route, TooFar):
-        return Rejection(RejectionCode.BLOCK_TOO_OLD, route.sentence, retryable=False)
+        return Rejection(RejectionCode.BLOCK_TOO_OLD, route.reason, retryable=False)
     if isinstance(route, NotYet):
-        return Rejection(
-            RejectionCode.BLOCK_TOO_NEW,
-            f"{route.sentence} That is after the batch's deadline, {deadline.astimezone(UTC):%Y-%m-%d %H:%M} UTC.",
-            retryable=True,
-        )
+        reason = wait("after_deadline", reason=route.reason, deadline=deadline.timestamp())
+        return Rejection(RejectionCode.BLOCK_TOO_NEW, reason, retryable=True)
     return route

@@ -12,6 +12,7 @@ from django.db import transaction
 from database import statements
 from proving.models import FactsRegistry, Signer, Stop, StopCode, Transaction
 from queries.models import Query
+from queries.waits import WaitReason
 
 logger = logging.getLogger(__name__)
 
@@ -49,23 +50,23 @@ def resume(chain_id: int, *, source: int = 0, signer: str = "") -> bool:
     return bool(deleted)
 
 
-def why_stopped(chain_id: int, *, source: int) -> str:
-    """Return why nothing is sent for a connection, a sentence; empty if neither it nor the chain is stopped."""
+def why_stopped(chain_id: int, *, source: int) -> WaitReason | None:
+    """Return why nothing is sent for a connection; None if neither it nor the chain is stopped."""
     return _first(_standing(chain_id), {0, source})
 
 
-def why_signer_is_stopped(chain_id: int, address: str) -> str:
-    """Return why a signer sends nothing, a sentence; empty if neither it nor the chain is stopped."""
+def why_signer_is_stopped(chain_id: int, address: str) -> WaitReason | None:
+    """Return why a signer sends nothing; None if neither it nor the chain is stopped."""
     return _first(_standing(chain_id), {0}, address)
 
 
-def why_connection_is_stopped(source: int, destination: int) -> str:
-    """Return why a connection itself is stopped, a sentence; empty if it isn't, though its destination may be."""
+def why_connection_is_stopped(source: int, destination: int) -> WaitReason | None:
+    """Return why a connection itself is stopped; None if it isn't, though its destination may be."""
     return _first(_standing(destination), {source})
 
 
-def why_not_signed(tx: Transaction, *, is_new: bool) -> str:
-    """Return why a transaction may not be signed or broadcast, a sentence; empty if it may.
+def why_not_signed(tx: Transaction, *, is_new: bool) -> WaitReason | None:
+    """Return why a transaction may not be signed or broadcast; None if it may.
 
     Stops of its connections matter only where it `is_new`.
     """
@@ -83,6 +84,6 @@ def _standing(chain_id: int) -> list[Stop]:
     return list(Stop.objects.filter(chain_id=chain_id).order_by("source_chain_id", "signer"))
 
 
-def _first(standing: Iterable[Stop], sources: Collection[int], signer: str = "") -> str:
+def _first(standing: Iterable[Stop], sources: Collection[int], signer: str = "") -> WaitReason | None:
     found = (stop for stop in standing if stop.source_chain_id in sources and stop.signer in {"", signer})
-    return next((stop.sentence for stop in found), "")
+    return next((stop.wait for stop in found), None)

@@ -47,6 +47,7 @@ from proving.webhooks import delivery
 from queries import clock, progress, storage
 from queries.columns import RejectionCode
 from queries.models import OPEN_STATUSES, Batch, BatchStatus, Block, Query, Step, StepStatus, Webhook
+from queries.waits import uncoded, wait
 
 logger = logging.getLogger(__name__)
 
@@ -418,11 +419,11 @@ def _reject_overdue(lane: HeldLane) -> None:
     if newest := clock.newest_block():
         agreed |= Q(deadline_at__lt=newest)
     for batch in overdue.filter(agreed)[:_OVERDUE]:
-        said = [wait.sentence for wait in batch.waits()]
-        errors = Step.objects.filter(query__batch=batch, status=StepStatus.IN_PROGRESS).exclude(last_error="")
-        last_error = errors.values_list("last_error", flat=True).order_by("-pk").first()
-        reason = "The batch could not be proven before its deadline."
-        reason += f" It waited: {' '.join(said)}" if said else ""
-        reason += f" Its last error: {last_error}" if last_error and last_error not in said else ""
+        waits = tuple(each.reason for each in batch.waits())
+        steps = Step.objects.filter(query__batch=batch, status=StepStatus.IN_PROGRESS)
+        errors = steps.exclude(last_error="", error=None).values_list("error", "last_error").order_by("-pk")
+        error, older = errors.first() or (None, "")
+        last = error or uncoded(older)
+        reason = wait("deadline_exceeded", waits=waits, error=None if last in waits else last)
         code = RejectionCode.DEADLINE_EXCEEDED
         lane.write(partial(progress.reject, [batch.pk], code=code, reason=reason, retryable=True))

@@ -70,7 +70,7 @@ class BlockAdmin(ReadOnlyAdmin):
     search_fields = ("number__exact",)
     list_display = (
         *("number", "source_chain_id", "destination_chain_id", "due_at", "attempts"),
-        *("waiting_for", "is_checkpoint"),
+        *("wait", "waiting_for", "is_checkpoint"),
     )
     list_filter = (_Failing,)
     exclude = ("lease_token",)

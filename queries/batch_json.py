@@ -41,6 +41,7 @@ class BatchQuery(Schema):
 class Wait(JsonObject):
     """A reason why a batch waits, and the chains that it is about."""
 
+    code: str | None  # a stable word; null: a version without codes has stored the sentence
     sentence: str
     failing_since: Time | None
     next_try_at: Time | None

@@ -4,6 +4,8 @@ from dataclasses import dataclass
 
 from django.db import models
 
+from queries.waits import WaitReason
+
 
 class RejectionCode(models.TextChoices):
     """The API sends these words, so they never change."""
@@ -30,7 +32,7 @@ class Rejection:
     """The reason why a batch is, or would be, rejected."""
 
     code: RejectionCode
-    reason: str  # a sentence
+    reason: WaitReason
     retryable: bool  # whether sending the same batch again can help
 
 

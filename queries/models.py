@@ -4,7 +4,7 @@
 something happened in this service.
 """
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from itertools import groupby
@@ -23,6 +23,7 @@ from chains.encoding import hex_data
 from database.due_rows import DueRow
 from queries.columns import AccountField, HeaderField
 from queries.uint256 import Uint256Field
+from queries.waits import Actor, WaitField, WaitReason, uncoded, wait
 
 # Models are loaded at each start, and would load RLP and hashing with it.
 if TYPE_CHECKING:
@@ -86,22 +87,18 @@ class StepStatus(models.TextChoices):
     COMPLETED = "COMPLETED"
 
 
-LEFT_TO_OTHERS = (
-    "You pay for this batch: it goes on when what it asks for is on the chain. GET /batch-queries/{}/transactions has "
-    "the transactions that are missing; anybody may send them."
-)
-"""The sentence about what a self-funded batch waits for, with its identifier."""
-
-
 @dataclass(frozen=True)
 class Wait:
-    """A sentence about what a batch waits for. If it fails: since when, and when the next attempt is."""
+    """A reason why a batch waits. If it fails: since when, and when the next attempt is."""
 
-    sentence: str
+    reason: WaitReason
     failing_since: datetime | None = None
     next_try_at: datetime | None = None
     source_chain_ids: tuple[int, ...] = ()  # of the blocks that wait; empty if no source chain is concerned
-    for_payer: bool = False  # a self-funded batch waits for who pays for it
+
+    @property
+    def sentence(self) -> str:
+        return str(self.reason)
 
     def __str__(self) -> str:
         if self.failing_since is None:
@@ -111,6 +108,10 @@ class Wait:
         pause = max(0, round((self.next_try_at - now).total_seconds())) if self.next_try_at else 0
         soon = f"in {pause} s" if pause else "now"
         return f"{self.sentence} This has lasted for {failing} s; the next attempt is {soon}."
+
+
+# Of a batch or a block. Null is what a version without codes has left, too.
+SAYS_WHAT_IT_WAITS_FOR = ~models.Q(waiting_for="") | models.Q(wait__isnull=False)
 
 
 class Batch(DueRow):
@@ -135,7 +136,9 @@ class Batch(DueRow):
     stored_bytes = models.PositiveBigIntegerField(default=0)
 
     status = models.CharField(max_length=16, choices=BatchStatus.choices, default=BatchStatus.RECEIVED)
-    waiting_for = models.TextField(blank=True)  # a sentence, while it is due
+    wait = WaitField(null=True, blank=True)  # the reason, while it is due
+    # A sentence that a version without `wait` has stored.
+    waiting_for = models.TextField(blank=True)
     looked_at = models.DateTimeField(null=True)  # when a worker wrote that
     created_at = models.DateTimeField(default=timezone.now, db_index=True)
     accepted_at = models.DateTimeField(null=True)
@@ -162,7 +165,9 @@ class Batch(DueRow):
 
     # While it is open: the code by which it is rejected if further looks would reject it, too.
     rejection_code = models.CharField(max_length=40, blank=True)
-    rejection_reason = models.TextField(blank=True)
+    rejection_reason = models.TextField(blank=True)  # a sentence
+    # The same with its values; null: an operator, or a version without it, has written the sentence.
+    rejected_because = WaitField(null=True, blank=True)
     rejection_retryable = models.BooleanField(default=False)
 
     class Meta:
@@ -217,16 +222,30 @@ class Batch(DueRow):
         )
         if besides is not None:
             blocks = blocks.exclude(failing_since=None, pk__in=besides)
-        alike = blocks.exclude(waiting_for="").values_list("waiting_for", "source_chain_id")
-        at = Min("failing_since"), Min("due_at")
-        rows = alike.annotate(*at).order_by("waiting_for", "source_chain_id")[:limit]
-        found = [_wait(sentence, list(alike)) for sentence, alike in groupby(rows, itemgetter(0))]
+        by = "wait", "waiting_for"
+        waiting = blocks.filter(SAYS_WHAT_IT_WAITS_FOR).values_list(*by, "source_chain_id")
+        rows = waiting.annotate(Min("failing_since"), Min("due_at")).order_by(*by, "source_chain_id")[:limit]
+        waits = [
+            Wait(
+                reason,
+                failing_since=min((row[3] for row in alike if row[3]), default=None),
+                next_try_at=min((row[4] for row in alike if row[3]), default=None),
+                source_chain_ids=tuple(row[2] for row in alike),
+            )
+            for key, group in groupby(rows, itemgetter(0, 1))
+            if (alike := list(group)) and (reason := key[0] or uncoded(key[1]))
+        ]
         if self.is_self_funded and self._is_left_to_others():
-            found.insert(0, Wait(LEFT_TO_OTHERS.format(self.pk), for_payer=True))
-        if self.waiting_for:
-            next_try_at = self.due_at if self.failing_since else None
-            found.insert(0, Wait(self.waiting_for, self.failing_since, next_try_at))
-        return list({wait.sentence: wait for wait in found}.values())
+            waits.insert(0, Wait(wait("left_to_payer", batch=self.pk)))
+        next_try_at = self.due_at if self.failing_since else None
+        own = self.waits_for.parts if self.waits_for else ()
+        waits[:0] = [Wait(reason, self.failing_since, next_try_at) for reason in own]
+        return list({each.reason: each for each in waits}.values())
+
+    @property
+    def waits_for(self) -> WaitReason | None:
+        """Return what the batch itself waits for, in whichever version's column it is."""
+        return self.wait or uncoded(self.waiting_for)
 
     def _is_left_to_others(self) -> bool:
         """Return whether the proofs of an open query are stored, so that the rest is up to transactions."""
@@ -238,20 +257,6 @@ def _why_pruned(what: str, pruned_at: datetime | None, finished_at: datetime | N
         return ""
     days = (pruned_at - finished_at).days
     return f"The {what} of this batch were removed on {pruned_at:%Y-%m-%d}, after {days} days{rest}."
-
-
-def _wait(sentence: str, rows: Sequence[tuple[Any, ...]]) -> Wait:
-    """Make one wait of all that wait with this sentence.
-
-    `rows` has, for each source chain, the failures of the blocks that do.
-    """
-    failing = [row for row in rows if row[2]]
-    return Wait(
-        sentence,
-        failing_since=min((row[2] for row in failing), default=None),
-        next_try_at=min((row[3] for row in failing), default=None),
-        source_chain_ids=tuple(row[1] for row in rows),
-    )
 
 
 class PathUnit(models.TextChoices):
@@ -297,7 +302,8 @@ class Block(DueRow):
     path_left = models.PositiveIntegerField(default=0)
     path_origin = models.PositiveBigIntegerField(null=True)  # null: of no jump, or of one that needs none
 
-    waiting_for = models.TextField(blank=True)  # a sentence
+    wait = WaitField(null=True, blank=True)
+    waiting_for = models.TextField(blank=True)  # as that of a batch
     looked_at = models.DateTimeField(null=True)  # when a worker wrote that
     waits_for_path = models.BooleanField(default=False)  # its own, or another's that goes first
     checked_number = models.PositiveBigIntegerField(null=True)
@@ -335,6 +341,11 @@ class Block(DueRow):
 
     def __str__(self) -> str:
         return f"block {self.number} of chain {self.source_chain_id} on chain {self.destination_chain_id}"
+
+    @property
+    def needs_action(self) -> bool:
+        """Return whether somebody must act, so that it goes on."""
+        return self.wait is not None and self.wait.actor in {Actor.OPERATOR, Actor.USER}
 
     @property
     def path_done(self) -> int:
@@ -448,7 +459,9 @@ class Step(models.Model):
     transaction_hash = models.CharField(max_length=66, blank=True)
     # Unused since 0.3; it goes with the next minor version.
     attempts = models.PositiveIntegerField(default=0)
-    last_error = models.TextField(blank=True)  # a sentence
+    error = WaitField(null=True, blank=True)  # the last one
+    # A sentence that a version without `error` has stored.
+    last_error = models.TextField(blank=True)
     # When and why a reorg last took the query back to this step. Kept when the step completes again.
     went_back_at = models.DateTimeField(null=True)
     went_back_because = models.TextField(blank=True)  # a sentence

@@ -31,6 +31,7 @@ from queries.models import (
     Webhook,
     WebhookEvent,
 )
+from queries.waits import WaitReason
 
 logger = logging.getLogger(__name__)
 
@@ -59,10 +60,10 @@ def admit(batch: Batch, *, estimated_gas: int, estimated_wei: int) -> None:
     logger.info("batch %s admitted, about %d gas", batch.pk, estimated_gas)
 
 
-def reject(batches: Collection[str], *, code: RejectionCode, reason: str, retryable: bool) -> int:
+def reject(batches: Collection[str], *, code: RejectionCode, reason: WaitReason | str, retryable: bool) -> int:
     """Reject those of the batches that are still open, and return how many.
 
-    `retryable`: whether sending the same batch again can help.
+    The reason of an operator is a sentence. `retryable`: whether sending the same batch again can help.
     """
     count = 0
     for chunk in chunks(sorted(batches), _CHUNK):
@@ -76,12 +77,14 @@ def reject(batches: Collection[str], *, code: RejectionCode, reason: str, retrya
                 status=BatchStatus.REJECTED,
                 finished_at=timezone.now(),
                 rejection_code=code,
-                rejection_reason=reason,
+                rejection_reason=str(reason),
+                rejected_because=reason if isinstance(reason, WaitReason) else None,
                 rejection_retryable=retryable,
+                wait=None,
                 waiting_for="",
                 due_at=None,
             )
-            said = {"error": reason, "code": code, "retryable": retryable}
+            said = {"error": str(reason), "code": code, "retryable": retryable}
             told = webhooks.of(rejected).values()
             webhooks.tell(told, WebhookEvent.REJECTED, BatchStatus.REJECTED, **said)
         count += len(rejected)
@@ -179,7 +182,12 @@ def _write_steps(asking: Mapping[int, Query], completed: Mapping[int, _Completed
             begun.append((pk, following, StepStatus.IN_PROGRESS, None, ""))
         going_on[following].append(pk)
     for (step, tx_hash), pks in ended.items():
-        change: dict[str, object] = {"status": StepStatus.COMPLETED, "completed_at": now, "last_error": ""}
+        change: dict[str, object] = {
+            "status": StepStatus.COMPLETED,
+            "completed_at": now,
+            "error": None,
+            "last_error": "",
+        }
         if tx_hash:
             change["transaction_hash"] = tx_hash
         Step.objects.filter(query__in=pks, kind=step).update(**change)
@@ -216,12 +224,12 @@ def note_transaction(queries: "QuerySet[Query]", transaction_hash: str, *, inste
     shown.update(transaction_hash=transaction_hash)
 
 
-def note_failure(queries: Collection[int], reason: str) -> None:
-    """Note on the queries' open step why an attempt failed, in a sentence."""
+def note_failure(queries: Collection[int], reason: WaitReason) -> None:
+    """Note on the queries' open step why an attempt failed."""
     for chunk in chunks(sorted(queries), _CHUNK):
         with transaction.atomic(savepoint=False):
             lock_batches(chunk)
-            _open_steps(chunk).update(last_error=reason)
+            _open_steps(chunk).update(error=reason, last_error="")
 
 
 def reopen(queries: Collection[int], kind: StepKind, *, reason: str) -> None:
@@ -246,7 +254,8 @@ def reopen(queries: Collection[int], kind: StepKind, *, reason: str) -> None:
                 started_at=now,
                 completed_at=None,
                 transaction_hash="",
-                last_error=reason,
+                error=None,
+                last_error="",
                 went_back_at=now,
                 went_back_because=reason,
             )

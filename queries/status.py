@@ -28,7 +28,7 @@ def _says_what_it_waits_for() -> Exists:
     """Return whether a block of the batch's open queries does."""
     # From the batch to its blocks: others may have any number of these.
     of_batch = Query.objects.filter(batch=Given("batch"), step__isnull=False, block__due_at__isnull=False)
-    return Exists(of_batch.exclude(block__waiting_for=""))
+    return Exists(of_batch.filter(~Q(block__waiting_for="") | Q(block__wait__isnull=False)))
 
 
 # Whether the batch or a block of its open queries says what it waits for: only then it is read. A self-funded batch
@@ -39,7 +39,11 @@ _ASKED = CompiledQuery(
         .annotate(own=FilteredRelation("user__batches", condition=Q(user__batches__pk=Given("batch"))))
         .annotate(
             says=Case(
-                When(~Q(own__waiting_for="") | Q(own__sender=Sender.SELF), own__status__in=OPEN_STATUSES, then=True),
+                When(
+                    ~Q(own__waiting_for="") | Q(own__wait__isnull=False) | Q(own__sender=Sender.SELF),
+                    own__status__in=OPEN_STATUSES,
+                    then=True,
+                ),
                 When(_says_what_it_waits_for(), own__status__in=OPEN_STATUSES, then=True),
                 default=False,
             )

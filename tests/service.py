@@ -160,8 +160,8 @@ def expire(batches: QuerySet[Batch] | None = None) -> None:
 
 def waiting() -> list[str]:
     """Return what batches and blocks say they wait for."""
-    said = [*Batch.objects.values_list("waiting_for", flat=True), *Block.objects.values_list("waiting_for", flat=True)]
-    return [sentence for sentence in said if sentence]
+    reasons = [*Batch.objects.values_list("wait", flat=True), *Block.objects.values_list("wait", flat=True)]
+    return [str(reason) for reason in reasons if reason]
 
 
 def fresh(batch: Batch) -> Batch:

@@ -3,7 +3,7 @@
 Its templates and the browser count how long something has lasted from the times that are.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import timedelta
 from functools import cached_property
@@ -20,16 +20,17 @@ from explorer.batch.query_paging import MAX_CARDS, Wanted
 from explorer.batch.timeline import Bar
 from explorer.batch.transaction_display import ShownTransaction
 from explorer.batch.trusted_sources import TrustedSource
-from explorer.formatting.sentences import first_and_rest, in_words
+from explorer.formatting.wait_words import in_words
 from explorer.lists import headlines
 from explorer.lists.headlines import Headline
 from proving import batch_waits, deployments
-from proving.batch_waits import Actor, Counts, ShownWait
+from proving.batch_waits import Counts, ShownWait
 from proving.health.attester_checks import SIGNED
 from proving.models import WATCHED_STATES, AttesterWatch, FactsRegistry, Signer, Stop, TransactionState, WorkerHeartbeat
 from queries import query_rows
 from queries.columns import RejectionCode
 from queries.models import HEADER_STEPS, Batch, BatchStatus, Query, StepKind
+from queries.waits import Actor, WaitReason
 
 # Seconds between polls, by the age of an open batch; and of a closed one, while a reorg or a pending transaction can
 # still change it.
@@ -96,12 +97,17 @@ class BatchPage:
 
     @property
     def work(self) -> list[ShownWait]:
-        """Return what goes on, while all goes well."""
-        return [] if self.no_worker else [wait for wait in self.waits if wait.actor == Actor.NOBODY]
+        """Return what goes on, here or elsewhere."""
+        elsewhere = {Actor.NOBODY, Actor.OTHERS}
+        return [] if self.no_worker else [wait for wait in self.waits if wait.actor in elsewhere]
 
     @property
     def operators_turn(self) -> list[ShownWait]:
         return [wait for wait in self.waits if wait.actor == Actor.OPERATOR]
+
+    @property
+    def users_turn(self) -> list[ShownWait]:
+        return [wait for wait in self.waits if wait.actor == Actor.USER]
 
     @property
     def is_payers_turn(self) -> bool:
@@ -137,10 +143,14 @@ class BatchPage:
     def was_cancelled(self) -> bool:
         return self.batch.rejection_code in {RejectionCode.CANCELLED_BY_OPERATOR, RejectionCode.CANCELLED_BY_USER}
 
-    @cached_property
-    def rejection(self) -> tuple[str, str]:
-        """Return why it was rejected: one sentence, the title of the page, and what else was said."""
-        return first_and_rest(in_words(self.batch.rejection_reason, self.destination.currency))
+    @property
+    def rejection_title(self) -> str:
+        return self.batch.rejection_code.replace("_", " ").capitalize()
+
+    @property
+    def rejection(self) -> str:
+        """Return why it was rejected, in sentences."""
+        return in_words(self.batch.rejected_because or self.batch.rejection_reason)
 
     @property
     def shares_transactions(self) -> bool:
@@ -184,7 +194,7 @@ class BatchPage:
     def announcement(self) -> str:
         """Say what a screen reader is told when it changes: how the batch stands, in a sentence."""
         if self.batch.status == BatchStatus.REJECTED:
-            return f"The batch is REJECTED. {self.rejection[0]}"
+            return f"The batch is REJECTED. {self.rejection}"
         completed, total = self.steps_completed, self.steps_total
         if total <= _MOST_STEPS_ANNOUNCED:
             far = f"{completed} of {total} steps completed."
@@ -216,7 +226,7 @@ def read(internal_id: str, wanted: Wanted) -> BatchPage | None:
     queries = tuple(query_cards.read(batch, rows, held_by, steps=steps, slots_page=wanted.slots or 1))
     asked = queries[0].asked if counts.queries == 1 else ""
     sent, count = transaction_display.read(batch, destination, queries if is_whole else (), asked)
-    seconds = _poll_seconds(batch)
+    seconds, waits = _poll_seconds(batch), batch_waits.waits(batch, counts)
     return BatchPage(
         batch=batch,
         wanted=wanted,
@@ -228,10 +238,10 @@ def read(internal_id: str, wanted: Wanted) -> BatchPage | None:
         queries=queries,
         transactions=tuple(sent),
         transaction_count=count,
-        waits=batch_waits.waits(batch, counts),
+        waits=waits,
         poll_seconds=seconds,
         no_worker=seconds is not None and not WorkerHeartbeat.running().exists(),
-        notices=tuple(_notices(batch, held_by)) if seconds is not None else (),
+        notices=tuple(_notices(batch, held_by, {wait.reason for wait in waits})) if seconds is not None else (),
     )
 
 
@@ -245,14 +255,17 @@ def _poll_seconds(batch: Batch) -> int | None:
     return _NOT_FINAL_SECONDS if can_change else None
 
 
-def _notices(batch: Batch, held_by: Mapping[int, FactsRegistry]) -> Iterable[str]:
+def _notices(batch: Batch, held_by: Mapping[int, FactsRegistry], waits: Collection[WaitReason]) -> Iterable[str]:
+    """Return what the operator, or those who run attesters, must see to, besides what the batch waits for."""
     chain_id = batch.destination_chain_id
     stops = Stop.objects.filter(chain_id=chain_id, source_chain_id__in=[0, *held_by], signer="")
-    of_signers = Signer.objects.filter(chain_id=chain_id).exclude(notice="").order_by("pk")
-    found = [stop.sentence for stop in stops] + list(of_signers.values_list("notice", flat=True))
+    of_signers = Signer.objects.filter(chain_id=chain_id).exclude(notice="", wait=None).order_by("pk")
+    found: list[WaitReason | str] = [stop.wait for stop in stops]
+    found += [signer.wait or signer.notice for signer in of_signers]
     found += [row.notice for row in held_by.values() if row.notice]
     # Some are about all of them.
-    of_operator = (f"{sentence} The operator of this service must act." for sentence in dict.fromkeys(found))
+    others = [reason for reason in dict.fromkeys(found) if reason not in waits]
+    of_operator = (f"{in_words(reason)} The operator of this service must act." for reason in others)
     return (*of_operator, *(_silent_attesters(batch, held_by) if batch.is_open else ()))
 
 

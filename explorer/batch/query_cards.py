@@ -20,6 +20,7 @@ from proving import facts
 from proving.facts import Fact, HeaderFact, SlotFact
 from proving.models import FactsRegistry
 from queries.models import Batch, BatchStatus, Block, PathUnit, Query, Step, StepKind, StepStatus
+from queries.waits import WaitReason, uncoded
 
 # In a line, the first of the facts are shown, and more properties than this are counted instead of named.
 _MOST_IN_ROW, _MOST_NAMED = 3, 4
@@ -34,7 +35,7 @@ class ShownStep:
     status: str  # of `StepStatus`, or STOPPED (open when its batch was rejected), or empty: not begun
     bar: Bar | None = None  # None: its times aren't known
     transaction_hash: str = ""
-    last_error: str = ""
+    error: WaitReason | None = None
     next_try_at: datetime | None = None  # while it fails
     went_back_at: datetime | None = None
     went_back_because: str = ""
@@ -107,7 +108,7 @@ class ShownQuery:
 
     @property
     def has_failed(self) -> bool:
-        return any(step.last_error for step in self.steps if step.status in {StepStatus.IN_PROGRESS, "STOPPED"})
+        return any(step.error for step in self.steps if step.status in {StepStatus.IN_PROGRESS, "STOPPED"})
 
     @property
     def first_values(self) -> tuple[Value, ...]:
@@ -159,7 +160,7 @@ def read(
             else (),
             slots=slots[query.pk],
             steps=tuple(_steps(batch, query, steps[query.pk])) if steps is not None else (),
-            needs_action=bool(query.step and query.block and query.block.failing_since),
+            needs_action=bool(query.step and query.block and query.block.needs_action),
             seconds_left=_seconds_left(query.block, batch) if query.block and query.step else None,
         )
 
@@ -190,7 +191,7 @@ def _steps(batch: Batch, query: Query, begun: Iterable[Step]) -> Iterable[ShownS
             status="STOPPED" if stopped else step.status,
             bar=timeline.bar(batch, step.started_at, step.completed_at),
             transaction_hash=step.transaction_hash,
-            last_error=step.last_error if step.last_error != step.went_back_because else "",
+            error=step.error or uncoded(step.last_error),
             next_try_at=block.due_at if block and fails else None,
             went_back_at=step.went_back_at,
             went_back_because=step.went_back_because,

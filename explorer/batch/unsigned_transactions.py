@@ -11,6 +11,7 @@ from chains.node_errors import NodeUnavailable, RpcRefused
 from config.chain_names import ChainName, chain_name
 from config.configured_chains import get_page_rpc
 from explorer.formatting.amounts import cost
+from explorer.formatting.wait_words import in_words
 from proving.money import market_fees
 from proving.reconcile import unsigned
 from proving.reconcile.unsigned import Unsigned
@@ -79,7 +80,9 @@ def read(batch: Batch) -> UnsignedTransactions:
     except (NodeUnavailable, RpcRefused) as error:
         return UnsignedTransactions(f"The chain could not be read. {error} Try again in a moment.")
     shown = [ShownUnsigned(tx.what, tx.to, tx.gas, len(tx.data), hex_data(tx.data)) for tx in left.transactions]
-    return UnsignedTransactions("", chain, tuple(shown), tuple(left.waits), left.is_complete, left.block, wei)
+    return UnsignedTransactions(
+        "", chain, tuple(shown), tuple(map(in_words, left.waits)), left.is_complete, left.block, wei
+    )
 
 
 def _most_wei(chain_id: int, transactions: Sequence[Unsigned]) -> int:

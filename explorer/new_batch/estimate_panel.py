@@ -8,13 +8,14 @@ from accounts.models import ApiKey, User
 from config.chain_names import chain_name
 from config.error_answers import Refused
 from explorer.formatting.amounts import rounded
-from explorer.formatting.sentences import in_words
+from explorer.formatting.wait_words import in_words
 from explorer.new_batch.forms import NewBatchForm
 from proving import batch_estimate, money
 from proving.gas import Part
 from queries import submission
 from queries.batch_request import InvalidRequest
 from queries.submission import ESTIMATES
+from queries.waits import Actor
 
 _FACTS = (Part.HEADER_FIELDS, Part.ACCOUNTS, Part.SLOTS, Part.TIMES)
 
@@ -44,8 +45,6 @@ def _estimated(user: User, form: NewBatchForm) -> dict[str, Any]:
     for row in form.rows:
         row.meant = blocks.get((str(row["source"].value()), row.selector))
     of_parts = [(part, one) for source in found.sources for part, one in source.parts.items()]
-    currency = found.destination.native_currency
-    faults = {str(source.fault) for source in found.sources if source.fault}
     return {
         "estimate": found,
         "is_self_funded": request.is_self_funded,
@@ -56,8 +55,8 @@ def _estimated(user: User, form: NewBatchForm) -> dict[str, Any]:
         "paths": sum(one.count for part, one in of_parts if part == Part.PATHS),
         "jumps": sum(one.jumps for one in found.sources),
         "jump_origins": [one.jump_origin for one in found.sources if one.jump_origin is not None],
-        "reasons": [(one.code, in_words(one.sentence, currency)) for one in found.reasons],
-        "waits": {in_words(wait, currency): wait in faults for one in found.sources for wait in one.waits},
+        "reasons": [(one.code, in_words(one.sentence)) for one in found.reasons],
+        "waits": {in_words(wait): wait.actor == Actor.OPERATOR for source in found.sources for wait in source.waits},
         "allowance": None if request.is_self_funded else money.allowance_of(user, found.destination),
         "names": {part.name: part.address for part in parts if part.name},
         "made_at": timezone.now(),

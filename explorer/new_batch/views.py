@@ -23,11 +23,10 @@ from django.views.decorators.http import require_http_methods
 from accounts.form_input import HIDDEN_ORIGIN, hides_origin
 from accounts.models import User, may_sign_in
 from accounts.signed_in import signed_in
-from config.chain_names import chain_name
 from config.configured_chains import get_chains
 from config.error_answers import Refused
 from explorer.formatting.amounts import whole_units
-from explorer.formatting.sentences import in_words
+from explorer.formatting.wait_words import in_words
 from explorer.new_batch import csv_rows, estimate_panel, storage_slots
 from explorer.new_batch.forms import MAX_ROWS, BatchForm, NewBatchForm, typed
 from queries import identifiers, submission
@@ -205,7 +204,7 @@ def _first(request: HttpRequest, user: User) -> HttpResponse:
     if document.get("webhook"):
         more["said"] += " Its webhook is left out: it may hold secrets."
     if earlier.status == BatchStatus.REJECTED:
-        reason = in_words(earlier.rejection_reason, chain_name(earlier.destination_chain_id).currency)
+        reason = in_words(earlier.rejected_because or earlier.rejection_reason)
         more |= {"rejected": earlier, "rejected_because": reason}
     return _answer(request, NewBatchForm(batch=batch, rows=rows), **more)
 

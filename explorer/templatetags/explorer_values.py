@@ -15,8 +15,9 @@ from django.utils.safestring import SafeString, mark_safe
 from config.chain_names import chain_name
 from explorer.batch.fact_display import ADDRESS_ENDS, WORD_ENDS, InShort
 from explorer.formatting.amounts import cost, rounded, whole_units
-from explorer.formatting.sentences import in_words
 from explorer.formatting.utc_times import iso
+from explorer.formatting.wait_words import in_words
+from queries.waits import WaitReason
 
 register = template.Library()
 
@@ -214,14 +215,12 @@ _LONG_VALUE = re.compile(r"(0x(?:[0-9a-fA-F]{64}|[0-9a-fA-F]{40})\b)")
 
 
 @register.filter
-def with_short_values(sentence: str) -> SafeString:
-    """Return a sentence with its addresses and hashes by their ends, and chains by their names."""
+def with_short_values(reason: WaitReason | str) -> SafeString:
+    """Return a sentence, or that of a reason, with its addresses and hashes by their ends."""
     return SafeString(
         "".join(
-            escape(in_words(part))
-            if at % 2 == 0
-            else short(part, *(ADDRESS_ENDS if len(part) == _ADDRESS_LENGTH else WORD_ENDS))
-            for at, part in enumerate(_LONG_VALUE.split(sentence))
+            escape(part) if at % 2 == 0 else short(part, *(ADDRESS_ENDS if len(part) == _ADDRESS_LENGTH else WORD_ENDS))
+            for at, part in enumerate(_LONG_VALUE.split(in_words(reason)))
         )
     )
 

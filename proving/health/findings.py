@@ -112,12 +112,12 @@ def signers() -> Iterator[Problem]:
     )
     # What is stopped is told by itself.
     stops = Stop.objects.filter(chain_id=OuterRef("chain_id"), source_chain_id=0, signer__in=["", OuterRef("address")])
-    told = Signer.objects.filter(Exists(waiting), ~Exists(stops)).exclude(notice="").order_by("pk")
-    notices = list(told.values_list("chain_id", "notice"))
+    told = Signer.objects.filter(Exists(waiting), ~Exists(stops)).exclude(notice="", wait=None).order_by("pk")
+    notices = [(signer.chain_id, signer.wait or signer.notice) for signer in told]
     for chain in get_chains().destinations():
         # Some are about all signers of the chain.
         for notice in dict.fromkeys(notice for chain_id, notice in notices if chain_id == chain.id):
-            yield Problem("signer_waits", notice)
+            yield Problem("signer_waits", str(notice))
 
 
 def facts_registries() -> Iterator[Problem]:
@@ -126,9 +126,9 @@ def facts_registries() -> Iterator[Problem]:
     for connected in get_chains().connections:
         row = rows.get((connected.source_id, connected.destination_id))
         if row is None:
-            yield Problem("no_registry", deployments.not_deployed(connected.destination_id, connected.source_id))
+            yield Problem("no_registry", str(deployments.not_deployed(connected.destination_id, connected.source_id)))
         elif row.refused:
-            yield Problem("registry_refused", row.refused_with_remedy)
+            yield Problem("registry_refused", str(row.refusal))
 
 
 def storing() -> Iterator[Problem]:

@@ -128,7 +128,7 @@ def _check_confirmed(connection: Connection, chains: Chains, say: Callable[[str]
     except ChainError as error:
         return [Problem("nothing_confirmed", error.for_operators)]
     if isinstance(newest, NotYet):
-        return [Problem("nothing_confirmed", newest.sentence)]
+        return [Problem("nothing_confirmed", str(newest.reason))]
     say(f"  The newest confirmed block of {chains.chain(connection.source_id).label} is {newest}.")
     return []
 
@@ -157,7 +157,7 @@ def _said_of_registry(row: FactsRegistry) -> str:
     except ChainError as error:
         return f"The code of the facts registry {row} can't be read: {error.for_operators}"
     if row.refused:
-        return row.refused_with_remedy
+        return str(row.refusal)
     said = f"The facts registry {row} has the code of this version, {row.code_hash}."
     if row.beacon_history:
         return f"{said} So has its beacon history, {row.beacon_history}."

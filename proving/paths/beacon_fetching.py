@@ -26,6 +26,7 @@ from database import due_rows
 from proving.lanes import HeldLane
 from proving.models import BeaconAnchor, JumpLeaves, JumpLeavesKind
 from proving.sources import NotYet
+from queries.waits import wait
 
 Result = TypeVar("Result")
 
@@ -200,7 +201,7 @@ def leaves(tree: Period | Epoch) -> bytes | NotYet:
     rows.filter(due_at=None).update(due_at=Now())
     if row.problem:
         raise NodeUnavailable(row.problem)
-    return NotYet(f"Fetching what blocks of {tree.kind.value} {tree.number} are proven by.")
+    return NotYet(wait("beacon_data", kind=tree.kind.value, number=tree.number))
 
 
 def fetch_leaves(lane: HeldLane, key: object) -> None:

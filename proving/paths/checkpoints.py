@@ -29,7 +29,7 @@ from proving.heads import Heads, poll_seconds
 from proving.lanes import HeldLane
 from proving.models import FactsRegistry
 from proving.sources import Start
-from queries import submission
+from queries import submission, waits
 from queries.models import OPEN_STATUSES, PROVABLE_STEPS, Batch, Block, Query, Sender
 
 logger = logging.getLogger(__name__)
@@ -174,7 +174,7 @@ def look_after(lane: HeldLane, key: object) -> None:
     """Check whether it may be used, and learn what others have sent: a worker's duty."""
     postponement = lane.write(partial(due_rows.postpone, deployed(), [key]))
     for row in postponement.rows:
-        attempts, sentence, seconds = 0, "", float(_PAUSE)
+        attempts, reason, seconds = 0, None, float(_PAUSE)
         chain = get_chains().chain(row.destination_chain_id)
         with lanes.job_run("registry", chain=chain.id, source=row.source_chain_id) as job_run:
             try:
@@ -182,12 +182,12 @@ def look_after(lane: HeldLane, key: object) -> None:
                 if wake_waiting(lane, connection, heads.read(chain, connection.destination_rpc)):
                     seconds = min(seconds, poll_seconds(chain))
             except Unusable as why:
-                sentence, seconds = str(why), _UNUSABLE_PAUSE
+                reason, seconds = why.reason, _UNUSABLE_PAUSE
             except (NodeUnavailable, RpcRefused) as error:
                 if not row.attempts:  # Once, until it goes on.
                     logger.warning("the upkeep of %s waits: %s", row, error.for_operators)
-                sentence, seconds = str(error), due_rows.backoff(row.attempts).total_seconds()
+                reason, seconds = waits.fault(error), due_rows.backoff(row.attempts).total_seconds()
                 attempts = row.attempts + 1
             pause = timedelta(seconds=seconds)
-            lane.write(partial(postponement.end, [row], pause, attempts=attempts, waiting_for=sentence))
-            job_run.outcome = "fails" if attempts else "waits" if sentence else "done"
+            lane.write(partial(postponement.end, [row], pause, attempts=attempts, wait=reason, waiting_for=""))
+            job_run.outcome = "fails" if attempts else "waits" if reason else "done"

@@ -8,7 +8,6 @@ Only a connection whose registry has a beacon history imports this.
 """
 
 from collections.abc import Sequence
-from datetime import UTC, datetime
 
 from chains.beacon import jumps, shipped, ssz
 from chains.beacon.blocks import ExecutionBranch
@@ -25,6 +24,7 @@ from proving.paths import beacon_fetching
 from proving.paths.beacon_fetching import Epoch, Period
 from proving.paths.checkpoints import Jump
 from proving.sources import NotYet, Preparation, Start
+from queries.waits import wait
 
 # The last second that a `datetime` can tell.
 _LATEST = 253_402_300_799
@@ -187,11 +187,9 @@ def _old(source: Chain, chain: BeaconChain, origin: Header | None, target: Heade
     period = chain.period(chain.slot_at(target.timestamp))
     index = period - chain.periods_before_capella
     if index >= len(anchor.summaries):
-        ends = datetime.fromtimestamp(min(chain.time_of((period + 1) << chain.period_depth), _LATEST), UTC)
-        return NotYet(
-            f"Block {target.number} of {source.label} is too new for a jump from block {origin.number}: the beacon "
-            f"chain summarises it from {ends:%Y-%m-%d %H:%M:%S} UTC on."
-        )
+        ends = min(chain.time_of((period + 1) << chain.period_depth), _LATEST)
+        values = {"block": target.number, "source": source.id, "origin": origin.number, "expected": ends}
+        return NotYet(wait("summary_to_come", **values))
     summary = anchor.summaries[index]
     wanted = Period(source, chain, period, ssz.merge(*summary), summary[0])
     roots = beacon_fetching.leaves(wanted)

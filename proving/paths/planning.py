@@ -23,6 +23,7 @@ from proving.gas import HOP_GAS, Amount, Route
 from proving.paths import checkpoints
 from proving.paths.checkpoints import Jump
 from proving.sources import NotYet, Start, WrongHash
+from queries.waits import WaitReason, wait
 
 # Gas of the header that a path begins with, rounded up (make bench-gas).
 _HEADER_GAS = 60_000
@@ -34,7 +35,7 @@ _PER_READ = 200
 class TooFar:
     """No path leads there within the configured limits."""
 
-    sentence: str
+    reason: WaitReason
 
 
 class StatesRefused(RpcRefused):
@@ -128,11 +129,11 @@ def survey(
         return min(within, key=lambda path: _gas(connection, path))
     for without in found:
         if isinstance(without, WrongHash):
-            return TooFar(without.sentence)
+            return TooFar(without.reason)
         if isinstance(without, NotYet):
             # What is too far now may be near when the source vouches for more.
             return without
-    return TooFar(f"{_why_too_far(connection, target, paths)}{_way_out(connection, header)}")
+    return TooFar(_why_too_far(connection, header, paths))
 
 
 def _stops(path: Start | Hops) -> Sequence[int]:
@@ -161,10 +162,8 @@ def _from_source(connection: OpenConnection, header: Header) -> Start | Hops | N
     except StatesRefused:
         if connection.source_rpc.header(start.number) is not None:
             raise
-        return NotYet(
-            f"Nodes of chain {connection.config.source_id} don't have block {start.number} yet, from which block "
-            f"{target} is reached."
-        )
+        source = connection.config.source_id
+        return NotYet(wait("origin_to_come", source=source, origin=start.number, block=target))
     return replace(through, start=start) if isinstance(through, Hops) else through
 
 
@@ -180,11 +179,8 @@ def _through_history(connection: OpenConnection, origin: int, header: Header) ->
             return None
         if chunk[-1][1] == target and hashes[-1] != int.from_bytes(header.hash):
             source = connection.source_rpc.chain
-            return WrongHash(
-                f"Block {target} of chain {source.id} is out of reach: slot {connection.history_slot(target)} of the "
-                "chain's history of block hashes (EIP-2935) holds another hash than that block's. Its operator must "
-                f"see whether the chain has other than {source.history_window:,} slots (history_window)."
-            )
+            slot, slots = connection.history_slot(target), source.history_window
+            return WrongHash(wait("wrong_history", block=target, chain=source.id, slot=slot, slots=slots))
     return Hops(origin, stops)
 
 
@@ -200,19 +196,14 @@ def _hashes(connection: OpenConnection, wanted: Sequence[tuple[int, int]]) -> li
         raise StatesRefused(refused.code, refused.message, refused.data) from None
 
 
-def _why_too_far(connection: OpenConnection, target: int, paths: Sequence[Start | Hops]) -> str:
-    config = connection.config
+def _why_too_far(connection: OpenConnection, target: Header, paths: Sequence[Start | Hops]) -> WaitReason:
+    config, way_out = connection.config, _way_out(connection, target)
     hops = [path for path in paths if isinstance(path, Hops)]
     if not hops:
-        return (
-            f"Block {target} of chain {config.source_id} is out of reach: the chain has no history of block hashes "
-            "(EIP-2935) that goes back so far."
-        )
+        return wait("out_of_reach", block=target.number, chain=config.source_id, way_out=way_out)
     path = min(hops, key=_gas_of_hops)
-    return (
-        f"Block {target} of chain {config.source_id} is {len(path.stops):,} hops before block {path.origin}, about "
-        f"{_gas_of_hops(path):,} gas. This service goes back at most {config.max_hops:,} hops."
-    )
+    hops_of = {"hops": len(path.stops), "origin": path.origin, "gas": _gas_of_hops(path), "most": config.max_hops}
+    return wait("too_many_hops", block=target.number, chain=config.source_id, way_out=way_out, **hops_of)
 
 
 def _way_out(connection: OpenConnection, target: Header) -> str:
@@ -223,9 +214,9 @@ def _way_out(connection: OpenConnection, target: Header) -> str:
     from proving.paths import jumping  # noqa: PLC0415 (where a chain has a beacon chain)
 
     if why_not := jumping.why_not(source, target):
-        return f" {why_not}"
+        return why_not
     if connection.beacon_chain is None:
-        return " Its registry was deployed without a beacon history, by which blocks of any age are reached."
+        return "Its registry was deployed without a beacon history, by which blocks of any age are reached."
     return ""
 
 
@@ -254,7 +245,7 @@ def route_to(
             if path.expected_at is not None and path.expected_at > deadline:
                 return path
             # It will begin at the block itself, or near it.
-            route = replace(route, waits=[*route.waits, path.sentence])
+            route = replace(route, waits=[*route.waits, path.reason])
             path = Start(left[-1].number)
         if isinstance(path, Start):
             # A source that vouches for any block itself does so for all.

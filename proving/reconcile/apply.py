@@ -20,7 +20,9 @@ from proving.paths.planning import Path
 from proving.reconcile.decide import ExtendPath, Fail, PreparePath, Prove, ProveTime, Requeue, Sending
 from proving.transactions import sending
 from proving.transactions.signers import Unsent
+from queries import waits
 from queries.models import Block, Query
+from queries.waits import WaitReason, wait
 
 # Transactions of one block that are sent in one go.
 _TRANSACTIONS_PER_TURN = 16
@@ -52,7 +54,7 @@ def _send_each(
         try:
             orders.append((block, action, _order(context, block, action)))
         except ChainError as error:
-            why_not[block.pk] = Fail(str(error), for_operators=error.for_operators)
+            why_not[block.pk] = Fail(waits.fault(error), for_operators=error.for_operators)
     outcomes = sending.submit_all(context.destination_rpc.chain, context.lane, [order for *_, order in orders])
     instead: list[tuple[Block, Sending]] = []
     for (block, action, _), outcome in zip(orders, outcomes, strict=True):
@@ -131,18 +133,18 @@ def _note_path(context: WorkContext, path: Path, leg: Leg, _: str, __: int) -> N
 
 def _why_not(context: WorkContext, outcome: Unsent | ChainError) -> Requeue | Fail:
     match outcome:
-        case Unsent(sentence):
-            return Requeue(sentence, context.poll_seconds) if outcome.is_brief else _postponed(context, sentence)
+        case Unsent(why):
+            return Requeue(why, context.poll_seconds) if outcome.is_brief else _postponed(context, why)
         case Reverted():
             reason = revert_reason(outcome.data)
             if reason.name not in {"UnknownBlock", "HeaderMismatch"}:
-                return Fail(f"The registry does not accept the proof: {reason}.")
+                return Fail(wait("proof_not_accepted", revert=str(reason)))
             # The chain moved between the observation and the simulation; the next turn says what that means.
-            sentence = f"Chain {context.destination_rpc.chain.id} does not accept the header at this moment."
-            return Requeue(sentence, context.poll_seconds)
+            refused = wait("header_not_accepted", chain=context.destination_rpc.chain.id)
+            return Requeue(refused, context.poll_seconds)
         case ChainError():
-            return Fail(str(outcome), for_operators=outcome.for_operators)
+            return Fail(waits.fault(outcome), for_operators=outcome.for_operators)
 
 
-def _postponed(context: WorkContext, sentence: str) -> Requeue:
-    return Requeue(sentence, max(10, context.destination_rpc.chain.block_seconds))
+def _postponed(context: WorkContext, reason: WaitReason) -> Requeue:
+    return Requeue(reason, max(10, context.destination_rpc.chain.block_seconds))

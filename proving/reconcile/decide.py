@@ -32,6 +32,7 @@ from proving.sources import NotYet, Preparation, Start
 from queries.columns import RejectionCode
 from queries.models import PathUnit, StepKind
 from queries.progress import Complete
+from queries.waits import WaitReason, wait
 
 # How long nodes may refuse to serve a proof before that is taken for final: they may be syncing, or lack the newest
 # state for a moment.
@@ -45,9 +46,6 @@ _PAUSE_FOR_OTHERS = 300
 _LONGEST_PAUSE = 60
 # After this number of polls a block is reconciled though nothing woke it while its transaction is under way.
 _TENDED_POLLS = 16
-
-EXTENDING = "Waiting for the transaction by which the registry comes to trust further blocks."
-"""The sentence of blocks that wait for a path, their own or another's."""
 
 
 # --- Actions ----------------------------------------------------------------------------------------------------------
@@ -77,7 +75,7 @@ class Reject:
 
     queries: Collection[int]
     code: RejectionCode
-    reason: str
+    reason: WaitReason
     retryable: bool = False
 
 
@@ -174,18 +172,18 @@ Action = Change | Sending
 
 @dataclass(frozen=True)
 class Requeue:
-    """Nothing more can be done now: what it waits for, a sentence or nothing, and when to reconcile again (seconds)."""
+    """Nothing more can be done now: what it waits for, if anything, and when to reconcile again (seconds)."""
 
-    sentence: str
+    reason: WaitReason | None
     seconds: float
     for_path: bool = False  # it waits for one, its own or another's: that of the oldest batch comes first
 
 
 @dataclass(frozen=True)
 class Fail:
-    """Something is wrong, a sentence: the attempt is counted, and repeated more and more rarely."""
+    """Something is wrong: the attempt is counted, and repeated more and more rarely."""
 
-    sentence: str
+    reason: WaitReason
     queries: Collection[int] | None = None  # ids of those that it concerns; None: all of the block
     for_operators: str = ""  # what the log says instead
     for_path: bool = False  # a path to the block can't be had
@@ -241,11 +239,7 @@ def checked(seen: Checked) -> Decision:
     if seen.header is None or seen.is_behind:
         # Less than was seen before is a node that lags; only another block at that height is a reorg.
         return Decision(
-            Requeue(
-                f"The node of chain {seen.destination} is behind block {seen.number}, which was seen before; waiting "
-                "for it.",
-                seen.poll_seconds,
-            )
+            Requeue(wait("node_behind", chain=seen.destination, block=seen.number), seen.poll_seconds),
         )
     return Decision(Continue() if seen.header.hash == seen.hash else FindWhatIsGone())
 
@@ -254,7 +248,7 @@ def gone(seen: Checked, found: Gone) -> Decision:
     """Reopen what the registry lacks since the destination was reorganised."""
     if found.contradiction:
         return Decision(Fail(found.contradiction))
-    reason = f"Chain {seen.destination} was reorganised: block {seen.number} is another one now."
+    reason = f"The destination chain was reorganised: block {seen.number} is another one now."
     to_header = found.proven if not found.root_is_confirmed else found.lacking_of_header
     to_account = () if not found.root_is_confirmed else found.lacking_of_accounts
     reopened = [
@@ -289,13 +283,15 @@ def unfetched(seen: Unfetched) -> Decision:
     waiting = dict(seen.faults)
     if since is not None and seen.now - since >= _PROOF_PATIENCE:
         fault = waiting[next(iter(seen.refused))]
-        reason = f"No node of chain {seen.source} serves usable proofs at block {seen.number}. {fault}"
+        reason = wait("no_usable_proof", chain=seen.source, block=seen.number, reason=fault)
         actions = [Reject(seen.refused, RejectionCode.PROOF_UNAVAILABLE, reason, retryable=True)]
         waiting = {pk: fault for pk, fault in waiting.items() if pk not in seen.refused}
-    fault = next(iter(waiting.values()), "")
+    if not waiting:
+        return Decision(Continue(), actions)
+    fault = next(iter(waiting.values()))
     if waiting.keys() & set(seen.refused):
-        fault = f"{waiting[next(iter(seen.refused))]} The batch is rejected if this stays so for ten minutes."
-    return Decision(Fail(fault, tuple(waiting)) if waiting else Continue(), actions)
+        fault = wait("rejected_in_ten_minutes", reason=waiting[next(iter(seen.refused))])
+    return Decision(Fail(fault, tuple(waiting)), actions)
 
 
 # --- What the registry holds, and lacks -------------------------------------------------------------------------------
@@ -304,13 +300,7 @@ def unfetched(seen: Unfetched) -> Decision:
 def prove(seen: Observation) -> Decision:
     """Complete what the registry holds as proven here, and send what it lacks."""
     if not seen.root_is_confirmed and seen.asked and any(seen.view.state_root):
-        return Decision(
-            Requeue(
-                f"The registry holds another state root for block {seen.number} than the source chain has now; waiting "
-                "for the two to agree again.",
-                seen.poll_seconds,
-            )
-        )
+        return Decision(Requeue(wait("other_state_root", block=seen.number), seen.poll_seconds))
     header_steps = _header_steps(seen)
     if seen.contradiction:
         return Decision(Fail(seen.contradiction), header_steps)
@@ -369,24 +359,23 @@ def _gathering(seen: Observation, lacking: Lacking) -> Requeue | None:
     # More is left only where a clock was ahead.
     if not 0 < left <= seen.gather_seconds:
         return None
-    return Requeue(f"Waiting for other blocks to share a transaction with, for up to {seen.gather_seconds:g} s.", left)
+    return Requeue(wait("gathering", seconds=seen.gather_seconds), left)
 
 
 def _held_back(seen: Observation, lacking: Lacking, *, needs_path: bool) -> Requeue | Fail | None:
     """Return why nothing of what is missing may be sent now; None if it may."""
     trust = lacking.trust
     if needs_path and trust is None:
-        return Requeue(f"Waiting for the block after {seen.number}.", seen.source_poll_seconds)
+        return Requeue(wait("block_after", block=seen.number), seen.source_poll_seconds)
     if needs_path and trust and trust.is_extending and not trust.may_jump:
         return wait_for_path(seen)
     if needs_path and trust and trust.pause_after_failures:
-        reverted = "The last transaction for the registry's trust reverted; trying again more slowly."
-        return Requeue(reverted, trust.pause_after_failures)
+        return Requeue(wait("path_reverted"), trust.pause_after_failures)
     if lacking.failures > seen.attempts:
         # They reverted although their simulations did not, and that costs gas each time.
-        return Fail(f"{lacking.failures} transactions for this block reverted; trying again more slowly.")
+        return Fail(wait("reverted", count=lacking.failures))
     if lacking.is_accumulating and not lacking.root_is_known:
-        return Requeue("Waiting for the transaction that accumulates the header.", seen.poll_seconds)
+        return Requeue(wait("header"), seen.poll_seconds)
     return None
 
 
@@ -440,7 +429,7 @@ def _sending(seen: Observation, lacking: Lacking) -> Decision:
         if not _is_between(timestamp, seen, following):
             return Decision(FindTime(timestamp, asking))
     if following.parent_hash != seen.hash:
-        return Decision(Requeue("The source chain is being reorganised.", seen.source_poll_seconds))
+        return Decision(Requeue(wait("reorganised"), seen.source_poll_seconds))
     timed = {pk for asking in times.values() for pk in asking}
     others = {fact: [pk for pk in asking if pk not in timed] for fact, asking in missing.items()}
     others = {fact: asking for fact, asking in others.items() if asking}
@@ -464,17 +453,12 @@ def _is_alone(lacking: Lacking) -> bool:
 def time(seen: Observation, asked: FindTime, found: BlockOfTime) -> Decision:
     """Move the queries of a time to the block to which a reorg has moved it."""
     if not found.has_later:
-        sentence = f"Chain {seen.source} has no block later than the time {asked.timestamp} any more."
-        return Decision(Requeue(sentence, seen.source_poll_seconds))
+        none_later = wait("no_later_block", chain=seen.source, time=asked.timestamp)
+        return Decision(Requeue(none_later, seen.source_poll_seconds))
     if found.number is None or found.number == seen.number:
-        return Decision(
-            Fail(
-                f"The registry holds another block for the time {asked.timestamp} than {seen.number}, which the source "
-                "chain has; its operator must look into it."
-            )
-        )
-    reason = f"The source chain was reorganised: the time {asked.timestamp} is now that of block {found.number}."
-    return Decision(Requeue(reason, 0), [MoveToBlock(asked.queries, found.number, reason)])
+        return Decision(Fail(wait("time_contradicted", time=asked.timestamp, block=seen.number)))
+    reason = wait("time_moved", time=asked.timestamp, block=found.number)
+    return Decision(Requeue(reason, 0), [MoveToBlock(asked.queries, found.number, str(reason))])
 
 
 # --- The path to the block --------------------------------------------------------------------------------------------
@@ -493,13 +477,12 @@ def path(seen: Observation, asked: FindPath, found: PathFound | Preparation | No
             extend = [ExtendPath(found.path, asked.target, asked.needing, found.jump)] if found.is_first else []
             return Decision(wait_for_path(seen), [*_found(seen, found), *extend])
         case Preparation():
-            recording = "Waiting for the transaction that records the block's hash."
-            return Decision(Requeue(recording, seen.poll_seconds), [PreparePath(found, asking)])
+            return Decision(Requeue(wait("recording"), seen.poll_seconds), [PreparePath(found, asking)])
         case NotYet():
-            return Decision(Requeue(found.sentence, max(seen.poll_seconds, seen.source_poll_seconds)))
+            return Decision(Requeue(found.reason, max(seen.poll_seconds, seen.source_poll_seconds)))
         case TooFar():
             # Admission found a path. A node that is stale, or of another chain, may hide it for a moment.
-            return Decision(Fail(found.sentence))
+            return Decision(Fail(wait("node_doubted", reason=found.reason)))
 
 
 def _is_extending(seen: Observation) -> bool:
@@ -527,7 +510,7 @@ def _prove_by(seen: Observation, asked: FindPath, found: PathFound) -> Prove:
 
 def wait_for_path(seen: Observation) -> Requeue:
     """Wait until the registry trusts further blocks: one transaction at a time leads there."""
-    return Requeue(EXTENDING, seen.poll_seconds, for_path=True)
+    return Requeue(wait("path"), seen.poll_seconds, for_path=True)
 
 
 # --- At the end -------------------------------------------------------------------------------------------------------
@@ -536,11 +519,11 @@ def wait_for_path(seen: Observation) -> Requeue:
 def rest(seen: Rest) -> End:
     """Decide when to reconcile again, once all is done that can be."""
     if seen.is_left_to_others and not seen.is_under_way:
-        return Requeue("", _PAUSE_FOR_OTHERS)
+        return Requeue(None, _PAUSE_FOR_OTHERS)
     if seen.is_open:
         # The transaction monitor wakes the block when the transaction's state changes.
         return Requeue(seen.waits_for, seen.poll_seconds * (_TENDED_POLLS if seen.is_under_way else 1))
     # All is done, or rejected. It stays done only as long as the destination keeps the block that holds it.
     if seen.checked_number is None or seen.checked_number <= seen.final:
         return Settled()
-    return Requeue("", max(2, (seen.checked_number - seen.final) / 4) * seen.block_seconds)
+    return Requeue(None, max(2, (seen.checked_number - seen.final) / 4) * seen.block_seconds)

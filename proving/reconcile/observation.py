@@ -12,6 +12,7 @@ from functools import cached_property
 from chains.header import Header
 from proving.facts import Fact, HeaderFact, Missing, RegistryView, TimeFact
 from queries.models import StepKind
+from queries.waits import WaitReason
 
 
 @dataclass(frozen=True)
@@ -34,7 +35,7 @@ class Gone:
     proven: Sequence[int] = ()  # queries of which facts below the state root are proven, or to be
     lacking_of_header: Sequence[int] = ()
     lacking_of_accounts: Sequence[int] = ()
-    contradiction: str = ""
+    contradiction: WaitReason | None = None
 
 
 @dataclass(frozen=True)
@@ -56,7 +57,7 @@ class Unfetched:
 
     source: int
     number: int
-    faults: Mapping[int, str]  # by the ids of queries: a sentence
+    faults: Mapping[int, WaitReason]  # by the ids of queries
     refused: Collection[int]  # those for which no node serves a proof that can be used: more asking may not change it
     refused_since: datetime | None  # as it is stored
     now: datetime
@@ -176,8 +177,8 @@ class Observation:
     """Hash of the transaction of ours that brought the header, if one did."""
     proven_by: Mapping[int, str]
     """By id of a query, of this block or another: hash of the transaction of ours that proved it."""
-    contradiction: str
-    """A sentence, if the registry holds another value than was proven here. Other missing facts are not compared."""
+    contradiction: WaitReason | None
+    """Set if the registry holds another value than was proven here. Other missing facts are not compared."""
     lacking: Lacking | None
     """None: it lacks nothing."""
 
@@ -214,7 +215,7 @@ class Rest:
 
     is_open: bool
     is_under_way: bool  # a transaction is sent, and not confirmed yet
-    waits_for: str  # a sentence about it; empty where all goes well
+    waits_for: WaitReason | None  # None where all goes well
     is_left_to_others: bool  # it only waits for what others send
     checked_number: int | None
     final: int

@@ -44,10 +44,10 @@ from proving.reconcile.observation import (
     Trust,
     Unfetched,
 )
-from proving.reconcile.proofs import ProofRefused
 from proving.sources import NotYet, Preparation
 from queries import clock
 from queries.models import PROVABLE_STEPS, BatchStatus, Block, Query, Sender, Step, StepKind, StepStatus, open_queries
+from queries.waits import WaitReason
 
 # Queries that a turn observes: bounds its memory and its length.
 _QUERIES_PER_LOOK = 1000
@@ -155,7 +155,7 @@ def source_blocks(context: Context, blocks: Sequence[Block]) -> Observed[SourceB
 
 
 def unfetched(
-    context: Context, blocks: Sequence[Block], faults: Mapping[int, Mapping[int, Exception]]
+    context: Context, blocks: Sequence[Block], faults: Mapping[int, Mapping[int, WaitReason]]
 ) -> ByBlock[Unfetched]:
     """Return what could not be fetched, of those blocks of which not all was, now and before."""
     found: ByBlock[Unfetched] = {}
@@ -165,8 +165,8 @@ def unfetched(
             found[block.pk] = Unfetched(
                 source=context.source_rpc.chain.id,
                 number=block.number,
-                faults={pk: str(fault) for pk, fault in of_block.items()},
-                refused=[pk for pk, fault in of_block.items() if isinstance(fault, ProofRefused)],
+                faults=dict(of_block),
+                refused=[pk for pk, fault in of_block.items() if fault.code == "proof_refused"],
                 refused_since=block.refused_since,
                 now=clock.earliest(),
             )
@@ -513,7 +513,7 @@ def rest(context: Context, blocks: Sequence[Block], asking: ByBlock[OpenRequests
             is_open=bool(asked.senders),
             is_under_way=tx is not None,
             # What is mined takes its time, and waits for nobody.
-            waits_for=tx.waits_for if tx and tx.state == TransactionState.PENDING else "",
+            waits_for=tx.waits_for if tx and tx.state == TransactionState.PENDING else None,
             is_left_to_others=asked.senders == {Sender.SELF} and asked.steps <= set(PROVABLE_STEPS),
             checked_number=block.checked_number,
             final=context.heads.final,

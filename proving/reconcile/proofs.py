@@ -12,14 +12,16 @@ from dataclasses import dataclass, field, replace
 from chains import questions
 from chains.encoding import hex_data
 from chains.header import Header
-from chains.node_errors import ChainError, NodeUnavailable, RpcRefused, UnverifiedProof
+from chains.node_errors import ChainError, RpcRefused, UnverifiedProof
 from chains.questions import AccountProof as FetchedProof
 from chains.questions import ProofRequest
 from chains.rpc import RpcClient
 from database.statements import by_size, chunks
 from proving import facts
 from proving.models import AccountProof, SlotProof
+from queries import waits
 from queries.models import Block, Query, StepKind, open_queries
+from queries.waits import WaitReason, wait
 
 logger = logging.getLogger(__name__)
 
@@ -28,10 +30,6 @@ _ACCOUNTS_PER_FETCH = 100
 _SLOTS_PER_FETCH = 200
 # Of one account, in one request.
 _SLOTS_PER_REQUEST = 50
-
-
-class ProofRefused(Exception):
-    """No node serves proofs at this block, or none that could be used; the message is a sentence that says why."""
 
 
 @dataclass(frozen=True)
@@ -47,7 +45,7 @@ class Fetched:
     """Of one block: proofs to store, what is wrong with those of other queries (ids), and queries that lack none."""
 
     proofs: list[Proven] = field(default_factory=list)
-    faults: dict[int, Exception] = field(default_factory=dict)
+    faults: dict[int, WaitReason] = field(default_factory=dict)
     complete: list[int] = field(default_factory=list)
 
 
@@ -88,7 +86,9 @@ def of_headers(blocks: Sequence[Block]) -> dict[int, Fetched]:
     for query in open_queries(blocks).filter(step=StepKind.INITIAL_STATE, address="").order_by("pk"):
         pk, header = query.block_id or 0, headers[query.block_id or 0]
         if lacking := facts.lacking(header, query.header_fields):
-            found[pk].faults[query.pk] = ChainError(facts.why_lacking(query.source_chain_id, header, lacking))
+            found[pk].faults[query.pk] = wait(
+                "node_doubted", reason=facts.why_lacking(query.source_chain_id, header, lacking)
+            )
         else:
             found[pk].complete.append(query.pk)
     return found
@@ -144,26 +144,26 @@ def _lacking(accounts: Sequence[WaitingAccount]) -> Iterator[tuple[Block, ProofR
 
 def _proofs(
     source: RpcClient, lacking: Sequence[tuple[Block, ProofRequest]]
-) -> tuple[dict[tuple[int, str], Proven], dict[tuple[int, str], Exception]]:
+) -> tuple[dict[tuple[int, str], Proven], dict[tuple[int, str], WaitReason]]:
     """Ask for proofs. Return them, and why others were not had, by the block's id and the address."""
     # A node that answers none of these alone is seen to answer something else: it isn't down.
     beside = [questions.plain("eth_chainId")] if lacking else ()
     answers = source.proofs([request for _, request in lacking], beside=beside)
     # An account of many slots is asked for several times.
     proofs: dict[tuple[int, str], Proven] = {}
-    failed: dict[tuple[int, str], Exception] = {}
+    failed: dict[tuple[int, str], WaitReason] = {}
     for (block, request), answer in zip(lacking, answers, strict=True):
         key = block.pk, request.address
         if isinstance(answer, RpcRefused):
             logger.info("no proof of %s at %s: %s", request.address, block, answer.for_operators)
             sentence = answer.about(facts.proof_of(source.chain, request))
-            failed[key] = NodeUnavailable(sentence) if answer.may_pass else ProofRefused(sentence)
+            failed[key] = wait("node_fails" if answer.may_pass else "proof_refused", problem=sentence)
             continue
         if isinstance(answer, UnverifiedProof):
-            failed[key] = ProofRefused(f"{'; '.join(answer.reasons)}.")
+            failed[key] = wait("proof_refused", problem=f"{'; '.join(answer.reasons)}.")
             continue
         if isinstance(answer, ChainError):
-            failed[key] = answer
+            failed[key] = waits.fault(answer)
             continue
         proven = _rows(block, answer)
         before = proofs.get(key)

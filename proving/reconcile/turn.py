@@ -44,8 +44,9 @@ from proving.reconcile.decide import (
 )
 from proving.reconcile.observation import Observation
 from proving.sources import NotYet
-from queries import progress
+from queries import progress, waits
 from queries.models import Block, open_queries
+from queries.waits import WaitReason, wait
 
 logger = logging.getLogger(__name__)
 
@@ -76,7 +77,7 @@ def reconcile_all(lane: HeldLane, keys: Sequence[object], most_proofs: int, *, a
             lanes.note_job_run("block", _OUTCOMES[type(ends[block.pk])], began)
 
     def give_up(block: Block) -> None:
-        _give_back(lane, postponement, [block], {block.pk: Fail("An error of this service, which has been logged.")})
+        _give_back(lane, postponement, [block], {block.pk: Fail(wait("internal_error"))})
         lanes.note_job_run("block", "defect", time.monotonic())
 
     return lanes.work_on(postponement.rows, work, give_up) if postponement.rows else 0
@@ -89,7 +90,7 @@ def _reconcile(lane: HeldLane, blocks: Sequence[Block], most_proofs: int) -> Map
         connection = connections.open_connection(destination, source)
         seen = heads.recent(get_chains().chain(destination), connection.destination_rpc)
     except Unusable as why:
-        return dict.fromkeys((block.pk for block in blocks), Requeue(str(why), _UNUSABLE_SECONDS))
+        return dict.fromkeys((block.pk for block in blocks), Requeue(why.reason, _UNUSABLE_SECONDS))
     except ChainError as error:
         return dict.fromkeys((block.pk for block in blocks), _failed(error))
     turn = _Turn(WorkContext(connection, seen, lane), {block.pk: block for block in blocks})
@@ -167,7 +168,7 @@ class _Turn:
 
 def _failed(error: ChainError) -> Fail:
     for_path = isinstance(error, building.BranchUnavailable)
-    return Fail(str(error), for_operators=error.for_operators, for_path=for_path)
+    return Fail(waits.fault(error), for_operators=error.for_operators, for_path=for_path)
 
 
 def _take_back(turn: _Turn, blocks: Sequence[Block]) -> None:
@@ -196,7 +197,7 @@ def _fetch_and_prove(turn: _Turn, blocks: Sequence[Block], most_proofs: int) -> 
         pk, end = block.pk, turn.ends.get(block.pk)
         if pk in partly and not isinstance(end, Fail):
             # There is more to be fetched.
-            turn.end(pk, replace(end, seconds=0) if isinstance(end, Requeue) else Requeue("", 0))
+            turn.end(pk, replace(end, seconds=0) if isinstance(end, Requeue) else Requeue(None, 0))
         elif pk in faults and end is None:
             turn.end(pk, faults[pk])
 
@@ -207,7 +208,7 @@ def _fetch(turn: _Turn, blocks: Sequence[Block], most_proofs: int) -> tuple[set[
     Return the ids of blocks of which more is to be fetched, and what is wrong with the rest of others.
     """
     waiting, partly = proofs.waiting(blocks, most_proofs)
-    faults: dict[int, dict[int, Exception]] = defaultdict(dict)
+    faults: dict[int, dict[int, WaitReason]] = defaultdict(dict)
     for fetched in itertools.chain([proofs.of_headers(blocks)], proofs.fetch(turn.context.source_rpc, waiting)):
         for pk, found in fetched.items():
             faults[pk] |= found.faults
@@ -273,9 +274,9 @@ def _give_back(
 def _note_failure(lane: HeldLane, block: Block, end: Fail) -> None:
     seconds = due_rows.backoff(block.attempts).total_seconds()
     with logs.about(block=block.number, source=block.source_chain_id, chain=block.destination_chain_id):
-        logger.warning("%s waits: %s Next try in %.0f s.", block, end.for_operators or end.sentence, seconds)
+        logger.warning("%s waits: %s Next try in %.0f s.", block, end.for_operators or end.reason, seconds)
     concerned = block.open_queries().values_list("pk", flat=True) if end.queries is None else end.queries
-    lane.write(partial(progress.note_failure, list(concerned), end.sentence))
+    lane.write(partial(progress.note_failure, list(concerned), end.reason))
 
 
 def _write(postponement: Postponement[Block], blocks: Sequence[Block], ends: Mapping[int, End]) -> None:
@@ -284,7 +285,7 @@ def _write(postponement: Postponement[Block], blocks: Sequence[Block], ends: Map
     # Of many most are alike: one statement does for them.
     alike: dict[tuple[End, int], list[Block]] = defaultdict(list)
     for block in blocks:
-        alike[Requeue("", 0) if block.pk in asked_for else ends[block.pk], block.attempts].append(block)
+        alike[Requeue(None, 0) if block.pk in asked_for else ends[block.pk], block.attempts].append(block)
     for (end, attempts), some in alike.items():
         match end:
             case Requeue():
@@ -292,8 +293,7 @@ def _write(postponement: Postponement[Block], blocks: Sequence[Block], ends: Map
             case Fail():
                 pause, failed = due_rows.backoff(attempts), attempts + 1
             case Settled():
-                postponement.end(some, None, waiting_for="", looked_at=Now(), waits_for_path=False)
+                postponement.end(some, None, wait=None, waiting_for="", looked_at=Now(), waits_for_path=False)
                 continue
-        postponement.end(
-            some, pause, attempts=failed, waiting_for=end.sentence, looked_at=Now(), waits_for_path=end.for_path
-        )
+        told = {"wait": end.reason, "waiting_for": "", "looked_at": Now()}
+        postponement.end(some, pause, attempts=failed, waits_for_path=end.for_path, **told)

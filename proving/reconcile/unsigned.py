@@ -39,7 +39,9 @@ from proving.reconcile.decide import (
     Requeue,
 )
 from proving.reconcile.observation import Observation
+from queries import waits
 from queries.models import PROVABLE_STEPS, Batch, BatchStatus, Block, StepKind
+from queries.waits import WaitReason, wait
 
 # In one answer, which is some megabytes then.
 _MOST = 16
@@ -49,8 +51,7 @@ _BLOCKS_TOGETHER = 64
 # Who sends them makes no difference.
 _ANYBODY = "0x0000000000000000000000000000000000000000"
 
-_MORE = "More transactions are missing: ask again when these are on the chain."
-_ON_CHAIN = "All that it asks for is on the chain; waiting for confirmations."
+_MORE = wait("more_transactions")
 
 
 @dataclass(frozen=True)
@@ -73,8 +74,8 @@ class Left:
 
     transactions: list[Unsigned] = field(default_factory=list)
     """To be sent in this order."""
-    waits: list[str] = field(default_factory=list)
-    """Sentences about what else is waited for."""
+    waits: list[WaitReason] = field(default_factory=list)
+    """What else is waited for."""
     is_complete: bool = True
     """True if nothing is missing once these are on the chain."""
     block: int | None = None
@@ -82,15 +83,15 @@ class Left:
     fault: ChainError | None = None
     """Why a chain couldn't tell something."""
 
-    def wait(self, sentence: str) -> None:
+    def wait(self, reason: WaitReason) -> None:
         """Note that something is missing beside the transactions, and why."""
-        if sentence not in self.waits:
-            self.waits.append(sentence)
+        if reason not in self.waits:
+            self.waits.append(reason)
         self.is_complete = False
 
     def fail(self, error: ChainError) -> None:
         self.fault = self.fault or error
-        self.wait(str(error))
+        self.wait(waits.fault(error))
 
 
 def left_of(batch: Batch) -> Left:
@@ -109,7 +110,7 @@ def left_of(batch: Batch) -> Left:
     if left.fault is not None and not left.transactions:
         raise left.fault
     if left.is_complete and not left.transactions:
-        left.waits.append(_ON_CHAIN)
+        left.waits.append(wait("all_on_chain"))
     return left
 
 
@@ -119,10 +120,10 @@ class _Enough(Exception):
 
 def _note_what_is_not_prepared(left: Left, batch: Batch) -> None:
     if batch.status == BatchStatus.RECEIVED or batch.queries.filter(block=None).exists():
-        left.wait(batch.waiting_for or "Waiting for a worker to check it against the chains.")
+        left.wait(batch.waits_for or wait("check"))
     fetching = batch.queries.filter(step=StepKind.INITIAL_STATE).exclude(block=None)
     if batch.status != BatchStatus.RECEIVED and fetching.exists():
-        left.wait("Waiting for block headers and proofs of the source chain.")
+        left.wait(wait("proofs"))
 
 
 # --- Of one source chain ----------------------------------------------------------------------------------------------
@@ -163,7 +164,7 @@ def _find(left: Left, batch: Batch, source_id: int, ends: float) -> None:
                 go_on()
                 _add(source, block, seen[block.pk])
     except Unusable as why:
-        left.wait(str(why))
+        left.wait(why.reason)
     except ChainError as error:
         left.fail(error)
 
@@ -185,8 +186,7 @@ def _add(source: _Source, block: Block, answer: tuple[Observation, bool] | Chain
         source.trusted = ()
         if isinstance(error, Reverted):
             # The chain moved since it was observed.
-            reason = revert_reason(error.data)
-            source.left.wait(f"The registry does not accept a proof at this moment: {reason}. Ask again.")
+            source.left.wait(wait("proof_not_accepted_now", revert=str(revert_reason(error.data))))
         else:
             source.left.fail(error)
 
@@ -237,10 +237,12 @@ def _note_waits(left: Left, decision: Decision) -> None:
     match decision.then:
         case Continue():
             pass
-        case Requeue(sentence) | Fail(sentence):
-            left.wait(sentence)
+        case Requeue(reason) | Fail(reason):
+            left.is_complete = False
+            if reason:
+                left.wait(reason)
         case FindTime():
-            left.wait("The source chain was reorganised: the block of a time is sought anew.")
+            left.wait(wait("time_sought"))
         case _:
             left.wait(_MORE)
 

@@ -22,6 +22,7 @@ from proving.connections import OpenConnection
 from proving.deployments import Call, call
 from proving.gas import Amount
 from proving.models import FactsRegistry
+from queries.waits import WaitReason, chain_of, wait
 
 logger = logging.getLogger(__name__)
 
@@ -48,7 +49,7 @@ class Preparation:
 class NotYet:
     """The block hash source can't vouch for what is needed at this moment."""
 
-    sentence: str  # what is waited for
+    reason: WaitReason  # what is waited for
     expected_at: datetime | None = None  # not before this; None: nobody knows
 
 
@@ -86,10 +87,7 @@ class BlockHashSource(Protocol):
         if isinstance(newest, NotYet):
             return newest
         if newest < target:
-            return NotYet(
-                f"Chain {config.destination_id} {self.knows} chain {config.source_id} only up to block {newest} yet; "
-                f"waiting for block {target}."
-            )
+            return NotYet(wait("known_up_to", knows=self.knows, newest=newest, block=target, **ends(config)))
         return Start(newest)
 
     def begin(self, connection: OpenConnection, start: int) -> Start | Preparation | NotYet:
@@ -126,8 +124,7 @@ class Recorder(BlockHashSource, Protocol):
         if recorded == header.hash:
             return Start(start)
         if any(recorded):
-            chain = connection.config.source_id
-            return NotYet(f"The block hash source knows another block {start} of chain {chain} than its nodes.")
+            return NotYet(wait("other_block_known", chain=connection.config.source_id, block=start))
         return self.record(connection, header)
 
     def record(self, connection: OpenConnection, header: Header) -> Start | Preparation | NotYet:
@@ -144,16 +141,19 @@ def told_by(connection: OpenConnection, contract: str, *functions: str) -> list[
     return words
 
 
+def ends(connection: Connection) -> dict[str, int]:
+    """Return both chains of a connection as values of waits."""
+    return {"chain": connection.destination_id, "source": connection.source_id}
+
+
 def trust_in_rollup(connection: Connection) -> str:
     """Say who must be trusted where a rollup tells of the chain that it is derived from, a sentence."""
-    return (
-        f"Whoever can upgrade chain {connection.destination_id}; and its sequencer, until its block is derived from "
-        f"chain {connection.source_id}."
-    )
+    destination, source = named(connection.destination_id), named(connection.source_id)
+    return f"Whoever can upgrade {destination}; and its sequencer, until its block is derived from {source}."
 
 
-def days(seconds: int) -> str:
-    return f"{seconds / 86_400:.1f} days"
+def named(chain_id: int) -> str:
+    return chain_of(chain_id).in_words
 
 
 def behind(rpc: RpcClient, contracts: Mapping[str, str]) -> dict[str, str]:
@@ -168,18 +168,16 @@ def behind(rpc: RpcClient, contracts: Mapping[str, str]) -> dict[str, str]:
     }
 
 
-def why_unknown(connection: OpenConnection, chain_id: int, present: Callable[[], Mapping[str, str]]) -> str:
-    """Say what code on this chain chains.toml doesn't name, if it names any, in sentences; and note it."""
-    known, sentence = connection.config.known_implementations, ""
+def why_unknown(
+    connection: OpenConnection, chain_id: int, present: Callable[[], Mapping[str, str]]
+) -> WaitReason | None:
+    """Say what code on this chain chains.toml doesn't name, if it names any; and note it."""
+    known, source = connection.config.known_implementations, connection.config.source_id
     others = [f"{name}: {code}" for name, code in present().items() if code not in known] if known else []
-    if others:
-        sentence = (
-            f"What vouches for blocks of chain {connection.config.source_id} has changed on chain {chain_id}. "
-            f"chains.toml doesn't name this code in known_implementations: {', '.join(others)}. The operator must see "
-            "what it does, and add it there."
-        )
-    note(connection, [sentence])
-    return sentence
+    names = ", ".join(others)
+    reason = wait("implementation_changed", chain=chain_id, source=source, names=names) if others else None
+    note(connection, [str(reason or "")])
+    return reason
 
 
 def note(connection: OpenConnection, sentences: Iterable[str]) -> None:
@@ -192,7 +190,7 @@ def note(connection: OpenConnection, sentences: Iterable[str]) -> None:
 
 def not_there(connection: Connection, number: int) -> NotYet:
     """Say that nodes of the source chain have no such block."""
-    return NotYet(f"Block {number} of chain {connection.source_id} is not there.")
+    return NotYet(wait("source_without_block", chain=connection.source_id, block=number))
 
 
 def of(connection: Connection) -> BlockHashSource:

@@ -22,11 +22,12 @@ from proving.sources import (
     Recorder,
     Start,
     behind,
-    days,
+    named,
     not_there,
     told_by,
     why_unknown,
 )
+from queries.waits import wait
 
 # Of recording a block, as measured.
 _GAS = Amount(67_000, 100_000)
@@ -42,8 +43,8 @@ class Arbitrum(Recorder):
 
     def trust(self, connection: Connection) -> str:
         return (
-            f"The fault proofs of chain {connection.source_id}, and whoever can upgrade the contracts of its rollup on "
-            f"chain {_parent_id(connection)}. A block counts when the rollup has confirmed it, which takes days."
+            f"The fault proofs of {named(connection.source_id)}, and whoever can upgrade the contracts of its rollup "
+            f"on {named(_parent_id(connection))}. A block counts when the rollup has confirmed it, which takes days."
         )
 
     def arguments(self, connection: Connection) -> tuple[Any, ...]:
@@ -82,10 +83,8 @@ class Arbitrum(Recorder):
         if unknown := why_unknown(connection, parent_id, lambda: implementations(connection)):
             return NotYet(unknown)
         if self._outbox(connection).held(header) != header.hash:
-            return NotYet(
-                f"Chain {parent_id} holds another hash than that of block {header.number} of chain "
-                f"{connection.config.source_id}, or none: waiting for the next block that its rollup confirms."
-            )
+            source = connection.config.source_id
+            return NotYet(wait("outbox_differs", chain=parent_id, block=header.number, source=source))
         return self._by_outbox(connection, header)
 
     def _by_outbox(self, connection: OpenConnection, header: Header) -> Start | Preparation | NotYet:
@@ -107,15 +106,13 @@ class Arbitrum(Recorder):
         config, parent = connection.config, self._parent_rpc(connection)
         confirmed_at = parent.known_header(newest.at).timestamp
         delay, silence = confirmed_at - newest.header.timestamp, parent.head().timestamp - confirmed_at
-        stopped = f" Nothing was confirmed for {days(silence)}: has the rollup stopped, or another Outbox now?"
-        when = datetime.fromtimestamp(min(max(0, target.timestamp + delay), _LATEST), UTC)
-        return NotYet(
-            f"Block {target.number} of chain {config.source_id} is not confirmed on chain {_parent_id(config)} yet; "
-            f"expect it soon after {when:%Y-%m-%d %H:%M} UTC. The newest confirmed block is {newest.header.number}, "
-            f"which was confirmed {days(delay)} after it was made."
-            f"{stopped if silence > _LONG_SILENCE else ''}",
-            expected_at=when,
+        expected = min(max(0, target.timestamp + delay), _LATEST)
+        known = {"source": config.source_id, "chain": _parent_id(config), "newest": newest.header.number}
+        long_silence = silence if silence > _LONG_SILENCE else None
+        reason = wait(
+            "not_confirmed", block=target.number, expected=expected, delay=delay, silence=long_silence, **known
         )
+        return NotYet(reason, expected_at=datetime.fromtimestamp(expected, UTC))
 
 
 def implementations(connection: OpenConnection) -> dict[str, str]:
@@ -128,10 +125,8 @@ def _parent_id(config: Connection) -> int:
 
 
 def _nothing_confirmed(config: Connection) -> NotYet:
-    return NotYet(
-        f"Nodes of chain {_parent_id(config)} tell of no block of chain {config.source_id} that the Outbox "
-        f"{config.outbox} has confirmed."
-    )
+    ends = {"chain": _parent_id(config), "source": config.source_id}
+    return NotYet(wait("nothing_confirmed", outbox=str(config.outbox), **ends))
 
 
 SOURCE = Arbitrum()

@@ -12,7 +12,8 @@ from chains.chains_file import Connection
 from chains.node_errors import Reverted
 from proving.connections import OpenConnection
 from proving.deployments import call
-from proving.sources import BlockHashSource, NotYet, Start, trust_in_rollup
+from proving.sources import BlockHashSource, NotYet, Start, ends, trust_in_rollup
+from queries.waits import wait
 
 # Source: OffchainLabs/block-hash-pusher. Both have these addresses on all chains.
 BUFFER, PUSHER = "0x0000000048C4Ed10cF14A02B9E0AbDDA5227b071", "0x5a5C4f3D0F0Efaeed2aEc9B59B67eC62a4666D88"
@@ -34,33 +35,21 @@ class ArbitrumBuffer(BlockHashSource):
         if isinstance(newest, NotYet):
             return newest
         if newest < target:
-            config = connection.config
-            return NotYet(
-                f"The newest block of chain {config.source_id} that was pushed to chain {config.destination_id} is "
-                f"{newest}; waiting until somebody pushes block {target} or a later one, through {PUSHER} on chain "
-                f"{config.source_id}."
-            )
+            return NotYet(wait("not_pushed", newest=newest, block=target, pusher=PUSHER, **ends(connection.config)))
         return Start(newest)
 
     def begin(self, connection: OpenConnection, start: int) -> Start | NotYet:
         header, source = connection.source_rpc.header(start), connection.registry.block_hash_source
         held = connection.destination_rpc.eth_call(*call(self.contract, source, "blockHash", start))
         if header is None or held != header.hash:
-            config = connection.config
-            return NotYet(
-                f"The buffer on chain {config.destination_id} holds another hash than that of block {start} of chain "
-                f"{config.source_id}, or none: waiting for the next push."
-            )
+            return NotYet(wait("buffer_differs", block=start, **ends(connection.config)))
         return Start(start)
 
     def newest(self, connection: OpenConnection) -> int | NotYet:
         # Unlike the function that the contract asks for, this one isn't promised to stay.
         (answer,) = connection.destination_rpc.eth_calls([(BUFFER, _NEWEST)])
         if isinstance(answer, Reverted) or len(answer) != 32 or not any(answer):
-            return NotYet(
-                f"Chain {connection.config.destination_id} has no buffer of block hashes at {BUFFER}, or nothing was "
-                "pushed into it yet."
-            )
+            return NotYet(wait("no_buffer", chain=connection.config.destination_id, buffer=BUFFER))
         return int.from_bytes(answer)
 
 

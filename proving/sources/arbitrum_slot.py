@@ -24,6 +24,7 @@ from proving.deployments import Call, call
 from proving.gas import Amount
 from proving.sources import BlockHashSource, NotYet, Preparation, Start
 from proving.sources.arbitrum import Arbitrum
+from queries.waits import wait
 
 # The Outbox's mapping of send roots to hashes. Source: nitro-contracts, AbsOutbox.
 _ROOTS_SLOT = 3
@@ -56,7 +57,7 @@ class ArbitrumSlot(Arbitrum):
         try:
             parent = open_unless_stopped(connection.config.destination_id, _of_parent(connection.config).source_id)
         except deployments.Unusable as error:
-            return NotYet(str(error))
+            return NotYet(error.reason)
         confirmed_at = self._confirmed_at(connection, header)
         if confirmed_at is not None:
             recorded = self._recorded_at(connection, parent, header, confirmed_at)
@@ -67,7 +68,7 @@ class ArbitrumSlot(Arbitrum):
         if isinstance(newest, NotYet):
             return newest
         return self._recorded_at(connection, parent, header, newest) or NotYet(
-            f"Nodes of chain {parent.config.source_id} serve no proof of the Outbox at block {newest}."
+            wait("outbox_not_proven", chain=parent.config.source_id, block=newest)
         )
 
     def _recorded_at(
@@ -128,10 +129,7 @@ def _prove(parent: OpenConnection, number: int, outbox: str, confirmed: Header) 
         raise answer
     (proof,) = answer.slots
     if proof.value != int.from_bytes(confirmed.hash):
-        return NotYet(
-            f"The Outbox held another hash at block {number} of chain {parent.config.source_id}: waiting for the next "
-            "block that the rollup confirms."
-        )
+        return NotYet(wait("outbox_differed", chain=parent.config.source_id, block=number))
     asked = AccountToProve(bytes.fromhex(outbox[2:]), 0, answer.nodes, {slot: proof.nodes})
     return parent.registry.contract.address, packed.encode(header.encode(), header.state_root, [asked])
 

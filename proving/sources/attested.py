@@ -17,7 +17,8 @@ from proving import heads
 from proving.connections import OpenConnection
 from proving.deployments import call
 from proving.gas import Amount
-from proving.sources import BlockHashSource, NotYet, Start, not_there, note
+from proving.sources import BlockHashSource, NotYet, Start, named, not_there, note
+from queries.waits import wait
 
 # Gas of attesting a block, and of each signature, as measured.
 _GAS, _GAS_OF_SIGNATURE = Amount(28_000, 90_000), Amount(8_000, 15_000)
@@ -36,7 +37,7 @@ class Attested(BlockHashSource):
     def trust(self, connection: Connection) -> str:
         return (
             f"{connection.threshold} of {len(connection.attesters)} attesters, who sign hashes of final blocks of "
-            f"chain {connection.source_id}. Any {connection.threshold} of them together could forge a block."
+            f"{named(connection.source_id)}. Any {connection.threshold} of them together could forge a block."
         )
 
     def arguments(self, connection: Connection) -> tuple[Any, ...]:
@@ -51,10 +52,7 @@ class Attested(BlockHashSource):
         final = _final(connection)
         # Attesters may know by the chain's confirmations.
         if final is not None and target > final:
-            return NotYet(
-                f"Block {target} of chain {connection.config.source_id} is not final yet, which attesters wait for; "
-                f"the newest final block is {final}."
-            )
+            return NotYet(wait("not_final", block=target, source=connection.config.source_id, final=final))
         return Start(target)
 
     def begin(self, connection: OpenConnection, start: int) -> Start | NotYet:
@@ -65,10 +63,8 @@ class Attested(BlockHashSource):
         domain = Domain(connection.config.destination_id, connection.registry.block_hash_source)
         known = [attester for attester in connection.config.attesters if attester.address in attesters]
         if len(known) < threshold:
-            return NotYet(
-                f"The contract wants {threshold} attesters to agree, and chains.toml names {len(known)} of those that "
-                f"it believes ({', '.join(sorted(attesters)) or 'none'}). The operator must add the others."
-            )
+            believed = ", ".join(sorted(attesters)) or "none"
+            return NotYet(wait("attesters_not_named", threshold=threshold, named=len(known), attesters=believed))
         answers = ask(known, domain, connection.config.source_id, start)
         _count(connection.config, header.hash, answers)
         agreeing = [
@@ -79,12 +75,9 @@ class Attested(BlockHashSource):
             [_difference(connection, attesters, threshold), *_contradictions(connection, start, header.hash, answers)],
         )
         if len(agreeing) < threshold:
-            have = "has" if len(agreeing) == 1 else "have"
-            return NotYet(
-                f"Waiting for attesters to vouch for block {start} of chain {connection.config.source_id}: "
-                f"{len(agreeing)} of {threshold} required attesters {have} signed. "
-                f"{_what_others_say(header.hash, answers)}".strip()
-            )
+            have = {"signed": len(agreeing), "threshold": threshold, "source": connection.config.source_id}
+            others = _what_others_say(header.hash, answers)
+            return NotYet(wait("attesters_missing", block=start, answers=others, **have))
         chosen = sorted(agreeing, key=lambda answer: answer.attester.lower())[:threshold]
         signatures = b"".join(answer.signature for answer in chosen)
         attest = call(self.contract, connection.registry.block_hash_source, "attest", start, header.hash, signatures)
@@ -96,7 +89,7 @@ class Attested(BlockHashSource):
     def newest(self, connection: OpenConnection) -> int | NotYet:
         final = _final(connection)
         if final is None:
-            return NotYet(f"Nodes of chain {connection.config.source_id} do not tell which block is final.")
+            return NotYet(wait("no_finality", source=connection.config.source_id))
         return final
 
     def _members(self, connection: OpenConnection) -> tuple[set[str], int]:
@@ -132,7 +125,7 @@ def _contradictions(connection: OpenConnection, number: int, block_hash: bytes, 
     if others:
         who = ", ".join(f"{answer.attester} signed 0x{answer.block_hash.hex()}" for answer in others)
         sentences.append(
-            f"Attesters contradict the nodes of chain {connection.config.source_id} about block {number}, which is "
+            f"Attesters contradict the nodes of {named(connection.config.source_id)} about block {number}, which is "
             f"0x{block_hash.hex()} there: {who}."
         )
     return sentences
@@ -144,7 +137,7 @@ def _difference(connection: OpenConnection, attesters: Collection[str], threshol
     if configured == set(attesters) and threshold == connection.config.threshold:
         return ""
     return (
-        f"The attesters of chain {connection.config.source_id} in chains.toml are not those of the contract, which "
+        f"The attesters of {named(connection.config.source_id)} in chains.toml are not those of the contract, which "
         f"believes {threshold} of {', '.join(sorted(attesters))}. The operator must write them there."
     )
 

@@ -18,7 +18,8 @@ from config.configured_chains import get_beacon_client, get_chains
 from proving.connections import OpenConnection
 from proving.deployments import call
 from proving.gas import Amount
-from proving.sources import NotYet, Recorder, Start, trust_in_rollup
+from proving.sources import NotYet, Recorder, Start, ends, trust_in_rollup
+from queries.waits import wait
 
 BEACON_ROOTS = "0x000F3df6D732807Ef1319fB7B8bB8522d0Beac02"
 # Roots that it holds (HISTORY_BUFFER_LENGTH), and how many are relied on: a transaction may be mined later.
@@ -57,10 +58,7 @@ class BeaconRoots(Recorder):
         config, start = connection.config, header.number
         told = _told(connection, start)
         if told is None:
-            return NotYet(
-                f"Chain {config.destination_id} does not hold the beacon root of block {start} of chain "
-                f"{config.source_id}."
-            )
+            return NotYet(wait("beacon_root_not_held", block=start, **ends(config)))
         time, root = told
         source, branch = connection.registry.block_hash_source, _own_branch(config.source_id, root, header)
         return Start(start, (call(self.contract, source, "record", time, branch, header.encode()),))
@@ -84,10 +82,8 @@ def newest_told(source_rpc: RpcClient, destination_rpc: RpcClient) -> int | NotY
         for header in reversed(source_rpc.headers(range(max(1, last - _HEADERS + 1), last + 1))):
             if header and header.beacon_root == root:
                 return header.number - 1
-    return NotYet(
-        f"Chain {destination_rpc.chain.id} holds no beacon root, at {BEACON_ROOTS}, that one of the newest blocks of "
-        f"chain {source_rpc.chain.id} names."
-    )
+    chain, source = destination_rpc.chain.id, source_rpc.chain.id
+    return NotYet(wait("no_beacon_root", contract=BEACON_ROOTS, chain=chain, source=source))
 
 
 def _told(connection: OpenConnection, number: int) -> tuple[int, bytes] | None:

@@ -8,6 +8,7 @@ from chains.rpc import result
 from proving.connections import OpenConnection
 from proving.deployments import call
 from proving.sources import BlockHashSource, NotYet, Start, WrongHash
+from queries.waits import wait
 
 # The blocks that `blockhash` serves where the chain has no history contract (EIP-2935).
 _BLOCKHASH_WINDOW = 256
@@ -29,7 +30,7 @@ class Native(BlockHashSource):
         head = connection.source_rpc.head().number
         # One that is just in a window may have left it when the transaction is mined.
         starts = sorted({max(target, safe, 0) for _, safe in _edges(connection.config, head)})
-        source = connection.registry.block_hash_source
+        source, chain = connection.registry.block_hash_source, connection.config.destination_id
         calls = [questions.call(*call(self.contract, source, "blockHash", start), "pending") for start in starts]
         told, headers = connection.destination_rpc.ask(calls, [questions.header(start) for start in starts])
         wrong: list[int] = []
@@ -39,15 +40,8 @@ class Native(BlockHashSource):
             if header is not None and any(answer):
                 wrong.append(start)
         if wrong:
-            return WrongHash(
-                f"The block hash source {source} on chain {connection.config.destination_id} answers with another hash "
-                f"for block {wrong[0]} than the block has: the chain's history of block hashes (EIP-2935) can't be "
-                "used. Its operator must see what manage.py check_chains says of it."
-            )
-        return NotYet(
-            f"Chain {connection.config.destination_id} does not vouch for block {starts[0]} yet; "
-            "waiting for its next block."
-        )
+            return WrongHash(wait("wrong_block_hash", contract=source, chain=chain, block=wrong[0]))
+        return NotYet(wait("not_vouched_for", chain=chain, block=starts[0]))
 
     def begin(self, connection: OpenConnection, start: int) -> Start:
         return Start(start)

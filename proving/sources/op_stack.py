@@ -10,6 +10,7 @@ from proving.connections import OpenConnection
 from proving.deployments import call
 from proving.gas import Amount
 from proving.sources import BlockHashSource, NotYet, Preparation, Start, trust_in_rollup
+from queries.waits import wait
 
 # Source: OP Stack specification, "Predeploys".
 L1_BLOCK = "0x4200000000000000000000000000000000000015"
@@ -44,9 +45,7 @@ class OpStack(BlockHashSource):
     def newest(self, connection: OpenConnection) -> int | NotYet:
         answer = connection.destination_rpc.eth_call(L1_BLOCK, _NUMBER_SELECTOR)
         if not answer:
-            return NotYet(
-                f"Chain {connection.config.destination_id} has no L1Block predeploy: is it an OP Stack chain?"
-            )
+            return NotYet(wait("no_l1_block", chain=connection.config.destination_id))
         return int.from_bytes(answer)
 
     def _recorded(self, connection: OpenConnection) -> int:

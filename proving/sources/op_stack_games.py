@@ -28,10 +28,12 @@ from proving.sources import (
     Recorder,
     Start,
     behind,
-    days,
+    ends,
+    named,
     told_by,
     why_unknown,
 )
+from queries.waits import Value, wait
 
 # Place in a header of the storage root of L2ToL1MessagePasser, since Isthmus. Source: OP Stack specification.
 _MESSAGE_PASSER_ROOT = 16
@@ -52,9 +54,9 @@ class OpStackGames(Recorder):
     title = "OP Stack: blocks that dispute games have settled on the destination"
 
     def trust(self, connection: Connection) -> str:
-        below = connection.destination_id
+        below = named(connection.destination_id)
         return (
-            f"The proofs of chain {connection.source_id} on chain {below}, its guardian, who sets false games aside in "
+            f"The proofs of {named(connection.source_id)} on {below}, its guardian, who sets false games aside in "
             "time, and whoever can upgrade its contracts there. A block counts when a game about it, or about a later "
             "one, is over for long enough, which takes days."
         )
@@ -70,11 +72,9 @@ class OpStackGames(Recorder):
         address, newest = told_by(connection, self.contract, "anchorStateRegistry", "newest")
         registry, recorded = to_checksum_address(address[12:]), int.from_bytes(newest)
         if registry != config.anchor_state_registry:
-            return NotYet(
-                f"The block hash source of chain {config.source_id} reads the AnchorStateRegistry {registry}, and "
-                f"chains.toml names {config.anchor_state_registry}. The operator must write the former there, or "
-                "deploy another registry."
-            )
+            configured = str(config.anchor_state_registry)
+            reason = wait("other_anchor_registry", source=config.source_id, registry=registry, configured=configured)
+            return NotYet(reason)
         if target <= recorded <= target + config.window:
             return Start(recorded)
         found = _nearest(connection, target)
@@ -91,7 +91,7 @@ class OpStackGames(Recorder):
         if unknown := why_unknown(connection, below, lambda: implementations(connection) | _of_game(connection, game)):
             return NotYet(unknown)
         if found.header.hash != header.hash:
-            return NotYet(f"Waiting for a game about block {header.number} of chain {connection.config.source_id}.")
+            return NotYet(wait("game_to_come", block=header.number, source=connection.config.source_id))
         source, root = connection.registry.block_hash_source, _message_passer_root(header)
         return Start(header.number, (call(self.contract, source, "record", found.address, root, header.encode()),))
 
@@ -103,8 +103,7 @@ class OpStackGames(Recorder):
         settled = next((_settled(connection, one) for one in found if one.is_valid), None)
         if settled:
             return settled.header.number
-        none = f"has no anchor game about chain {connection.config.source_id} whose claim is valid."
-        return _paused(connection) or NotYet(f"{_who(connection.config)} {none}")
+        return _paused(connection) or NotYet(wait("no_anchor_game", registry=registry, **ends(connection.config)))
 
 
 @dataclass(frozen=True)
@@ -139,30 +138,18 @@ def _nearest(connection: OpenConnection, target: int) -> _Settled | NotYet:
             other = other or game
         waiting = waiting or next((game for game in about if not game.is_valid), None)
     if other:
-        return NotYet(
-            f"The game {other.address} on chain {config.destination_id} claims another output of block {other.number} "
-            f"of chain {config.source_id} than that chain's nodes have. The operator must find out who is right."
-        )
+        return NotYet(wait("game_contradicts", game=other.address, of_game=other.number, **ends(config)))
     if paused := _paused(connection):
         return paused
     if waiting:
+        values: dict[str, Value] = {"game": waiting.address, "of_game": waiting.number, "block": target, **ends(config)}
         asked = _call(str(config.anchor_state_registry), "disputeGameBlacklist(address)", waiting.address)
         (is_blacklisted,) = _words(connection.destination_rpc, [asked])
         if any(is_blacklisted):
-            return NotYet(
-                f"The game {waiting.address} on chain {config.destination_id}, about block {waiting.number} of chain "
-                f"{config.source_id}, is blacklisted there. Block {target} waits for another game."
-            )
+            return NotYet(wait("game_blacklisted", **values))
         age = connection.destination_rpc.head().timestamp - waiting.made_at
-        return NotYet(
-            f"Block {target} of chain {config.source_id} waits for the game {waiting.address} on chain "
-            f"{config.destination_id}, which is about block {waiting.number} and was made {days(age)} ago: its claim "
-            "is not valid yet."
-        )
-    return NotYet(
-        f"No game on chain {config.destination_id} is about block {target} of chain {config.source_id} or a later one "
-        "yet."
-    )
+        return NotYet(wait("game_not_valid", age=age, **values))
+    return NotYet(wait("no_game", block=target, **ends(config)))
 
 
 def _settled(connection: OpenConnection, game: _Game) -> _Settled | None:
@@ -181,14 +168,9 @@ def _message_passer_root(header: Header) -> bytes:
 
 def _paused(connection: OpenConnection) -> NotYet | None:
     """Say that no claim is valid at this moment; None if some may be."""
-    config = connection.config
-    (word,) = _words(connection.destination_rpc, [_call(str(config.anchor_state_registry), "paused()")])
-    sentence = f"{_who(config)} is paused: no claim about chain {config.source_id} is valid meanwhile."
-    return NotYet(sentence) if any(word) else None
-
-
-def _who(config: Connection) -> str:
-    return f"The AnchorStateRegistry {config.anchor_state_registry} on chain {config.destination_id}"
+    registry = str(connection.config.anchor_state_registry)
+    (word,) = _words(connection.destination_rpc, [_call(registry, "paused()")])
+    return NotYet(wait("games_paused", registry=registry, **ends(connection.config))) if any(word) else None
 
 
 def _games_since(connection: OpenConnection, seconds: int) -> Iterator[Sequence[_Game]]:

@@ -39,14 +39,15 @@ from proving.transactions import signers, signing
 from proving.transactions.signers import Notices, Sender, Unsent
 from queries import clock
 from queries.models import Batch
+from queries.waits import wait
 
 # Blocks upon which each intent is simulated. What is pending beside it, of ours or of others, may be mined after it, or
 # cancelled: then it finds what is there now.
 _SIMULATED_AT: Sequence[BlockIdentifier] = ("pending", "latest")
 # Queries named in one statement.
 _PER_STATEMENT = 500
-_UNDER_WAY = Unsent("Waiting for a transaction that does the same.", is_brief=True)
-_NO_ROOM = Unsent("Waiting until transactions that were sent before are mined.", is_brief=True)
+_UNDER_WAY = Unsent(wait("same_under_way"), is_brief=True)
+_NO_ROOM = Unsent(wait("room"), is_brief=True)
 
 
 @dataclass(frozen=True)
@@ -158,7 +159,7 @@ def _gas_limit(pending: int | ChainError, latest: int | ChainError) -> int | Uns
         # Of the newest block itself only the next one knows the hash.
         latest = pending
     if (gas := max(pending, latest)) > MAX_GAS:
-        return Unsent(f"A transaction would need {gas} gas, and none may have more than {MAX_GAS} (EIP-7825).")
+        return Unsent(wait("transaction_too_large", gas=gas, most=MAX_GAS))
     return min(MAX_GAS, int(gas * GAS_MARGIN))
 
 
@@ -293,14 +294,14 @@ class _Reservation:
         sender.transactions += 1
         sender.gas += intent.gas_limit
         sender.free -= intent.cost(version.max_fee_per_gas)
-        self.notices[sender.row.address] = ""
+        self.notices[sender.row.address] = None
         self.versions.append(version)
         return tx
 
     def _short(self, why: Unsent) -> Unsent:
         """Tell the operator, unless something else can be paid for."""
         if not self.versions:
-            self.notices[self.sender.row.address] = why.sentence
+            self.notices[self.sender.row.address] = why.reason
         return why
 
     def _is_under_way(self, intents: Sequence[Intent]) -> bool:

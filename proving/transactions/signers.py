@@ -17,11 +17,12 @@ from chains.chains_file import Chain
 from proving import stops
 from proving.models import GWEI, Signer, Transaction, TransactionState
 from queries import clock
+from queries.waits import WaitReason, wait
 
 logger = logging.getLogger(__name__)
 
-Notices: TypeAlias = dict[str, str]
-"""Sentences for the operator by the addresses of signers; empty: there is nothing to tell."""
+Notices: TypeAlias = dict[str, WaitReason | None]
+"""What the operator must see to, by the addresses of signers; None: there is nothing to tell."""
 
 # A nonce may wait for the longer of the two.
 _PATIENCE_SECONDS, _PATIENCE_BLOCKS = 60, 10
@@ -31,23 +32,18 @@ _TRANSACTIONS, _GAS = 64, 120_000_000
 
 @dataclass(frozen=True)
 class Unsent:
-    """Nothing is stored of it: why not, a sentence."""
+    """Nothing is stored of it: why not."""
 
-    sentence: str
+    reason: WaitReason
     batches: frozenset[str] = frozenset()
     """The batches whose fees, or whose users' limits, don't suffice at the present gas price."""
     is_brief: bool = False
     """True if it waits for what is under way."""
 
 
-def why_none(chain: Chain) -> str:
-    """Return a sentence if the chain has no signer; else an empty one."""
-    if chain.all_signers:
-        return ""
-    return (
-        f"This service has no signer on chain {chain.id}, so it sends nothing there. Batches with the sender self are "
-        "proven, by transactions that their submitters send."
-    )
+def why_none(chain: Chain) -> WaitReason | None:
+    """Say that the chain has no signer, if it has none."""
+    return None if chain.all_signers else wait("no_signer", chain=chain.id)
 
 
 @contextmanager
@@ -86,23 +82,23 @@ class Sender:
 
 def active(
     chain: Chain, rows: Mapping[str, Signer], balances: Mapping[str, int], nonces: Mapping[str, int], least: int
-) -> tuple[Sender | str, Notices]:
+) -> tuple[Sender | WaitReason, Notices]:
     """Return the signer that sends: the first of the file that is neither stopped, nor short of money, nor stuck.
 
-    It must have the `least` wei that anything costs that is to be sent. If there is none, a sentence says why. One that
-    is stuck sends if no other can. Beside it, what each signer's operator is told. `rows` are locked.
+    It must have the `least` wei that anything costs that is to be sent. If there is none, the reason is returned. One
+    that is stuck sends if no other can. Beside it, what each signer's operator is told. `rows` are locked.
     """
-    notices: Notices = dict.fromkeys(rows, "")
-    refused = ""
+    notices: Notices = dict.fromkeys(rows)
+    refused: WaitReason | None = None
     able: list[Sender] = []
     for address, balance in balances.items():
         sender = _sender(rows[address], balance, nonces[address])
         # Stops are told by themselves.
         why_not = stops.why_signer_is_stopped(chain.id, address)
         if not why_not and balance < chain.minimum_signer_balance_wei:
-            why_not = notices[address] = (
-                f"{_who_holds(chain, sender)}, less than the {chain.minimum_signer_balance} at which it stops. Its "
-                "operator must fund it."
+            minimum = str(chain.minimum_signer_balance)
+            why_not = notices[address] = wait(
+                "signer_below_minimum", signer=address, chain=chain.id, balance=balance, minimum=minimum
             )
         elif not why_not and sender.free < least:
             why_not = notices[address] = too_poor(chain, sender, least)
@@ -113,11 +109,10 @@ def active(
     moving = [sender for sender in able if stuck[sender.row.address] is None]
     for address, waiting in stuck.items():
         if moving and waiting is not None:
-            notices[address] = (
-                f"The signer {address} on chain {chain.id} sends nothing more until its transaction "
-                f"{waiting.label} is mined, which has waited for long. What comes meanwhile is sent by others."
-            )
-    return next(iter(moving or able), refused), notices
+            notices[address] = wait("signer_stuck", signer=address, chain=chain.id, transaction=waiting.label)
+    sender_or_why = next(iter(moving or able), refused)
+    assert sender_or_why is not None, "there are signers, and each is able or refused"
+    return sender_or_why, notices
 
 
 def _sender(row: Signer, balance: int, nonce: int) -> Sender:
@@ -135,21 +130,16 @@ def _stuck(chain: Chain, row: Signer) -> Transaction | None:
     return lowest if lowest and abs(clock.earliest() - lowest.spent_at) > patience else None
 
 
-def _who_holds(chain: Chain, sender: Sender) -> str:
-    return f"The signer {sender.row.address} on chain {chain.id} holds {chain.amount(sender.balance)}"
-
-
-def too_poor(chain: Chain, sender: Sender, cost: int) -> str:
+def too_poor(chain: Chain, sender: Sender, cost: int) -> WaitReason:
     """Say that the signer can't pay so many wei beside what is pending."""
-    needed = chain.amount(sender.balance - sender.free + cost)
-    return f"{_who_holds(chain, sender)}, less than the {needed} that it may have to pay. Its operator must fund it."
+    needed, signer = sender.balance - sender.free + cost, sender.row.address
+    return wait("signer_too_poor", signer=signer, chain=chain.id, balance=sender.balance, needed=needed)
 
 
 def show(rows: Collection[Signer], notices: Notices) -> None:
-    """Tell the operator what is lacking, on pages and in the log; or, with an empty one, that nothing is any more."""
+    """Tell the operator what is lacking, on pages and in the log; or, with none, that nothing is any more."""
     for row in rows:
-        if row.notice != notices[row.address]:
-            logger.warning(
-                "%s", notices[row.address] or f"the signer {row.address} on chain {row.chain_id} sends again"
-            )
-            Signer.objects.filter(pk=row.pk).update(notice=notices[row.address])
+        notice = notices[row.address]
+        if row.notice or row.wait != notice:
+            logger.warning("%s", notice or f"the signer {row.address} on chain {row.chain_id} sends again")
+            Signer.objects.filter(pk=row.pk).update(wait=notice, notice="")

@@ -28,8 +28,9 @@ from proving.lanes import HeldLane
 from proving.models import FactsRegistry, SignedTransaction, Transaction, TransactionState
 from proving.money import OfferedFees
 from proving.transactions.signers import Unsent
-from queries import progress
+from queries import progress, waits
 from queries.models import Query
+from queries.waits import wait
 
 logger = logging.getLogger(__name__)
 
@@ -55,11 +56,11 @@ def reserve_version(
         return Unsent(stopped)
     cap = money.cap(chain, is_new=is_new)
     if cap < least:
-        return Unsent(f"Gas on chain {chain.id} costs more than the cap of {chain.max_fee_per_gas_gwei} gwei.")
+        return Unsent(wait("gas_above_cap", chain=chain.id, cap=str(chain.max_fee_per_gas_gwei)))
     bounds = money.bounds(chain, tx, portions)
     if too_low := [bound for bound in bounds if bound.price < least or bound.left < bound.data_fee]:
         whose = frozenset[str]().union(*(bound.batches for bound in too_low))
-        return Unsent(min(too_low, key=attrgetter("price")).sentence(chain, least), whose)
+        return Unsent(min(too_low, key=attrgetter("price")).reason(chain, least), whose)
     price = min([cap, *(bound.price for bound in bounds)])
     if is_new and (even := money.even_price(chain, portions)) is not None:
         price = min(price, max(even, least))
@@ -77,7 +78,7 @@ def reserve_cancellation(
         return Unsent(stopped)
     most = money.cancellation_price(chain, gas, tx)
     if most < least:
-        return Unsent(f"Gas on chain {chain.id} costs more than its limits leave for a cancellation.")
+        return Unsent(wait("gas_above_cancellation", chain=chain.id))
     return _reserve(tx, portions, offer.at_most(most), cancel_with=gas)
 
 
@@ -215,25 +216,25 @@ def broadcast(rpc: RpcClient, versions: Collection[SignedTransaction]) -> None:
 
 
 def _note(rpc: RpcClient, version: SignedTransaction, answer: bytes | ChainError) -> None:
-    problem = for_operators = ""
+    problem, for_operators = None, ""
     try:
         rpc.sent(bytes(version.raw), answer)
     except NonceTooLow:
         pass  # One version of it is mined already; its receipt will tell.
     except ReplacementUnderpriced:
-        problem = "The node wants higher fees for the replacement."
+        problem = wait("replacement_fees_too_low")
     except FeeTooLow:
-        problem = "The node wants higher fees."
+        problem = wait("fees_too_low")
     except InsufficientFunds:
-        problem = "The signer can't pay for it."
+        problem = wait("signer_cant_pay")
     except ChainError as error:
-        problem, for_operators = str(error), error.for_operators
+        problem, for_operators = waits.fault(error), error.for_operators
     if problem:
         logger.warning("broadcasting %s: %s", version.hash, for_operators or problem)
     else:
         if version.broadcast_at is None:
             logger.info("broadcast %s", version.hash)
         SignedTransaction.objects.filter(pk=version.pk).update(broadcast_at=timezone.now())
-    if problem != version.transaction.last_error:
-        version.transaction.last_error = problem
-        version.transaction.save(update_fields=["last_error"])
+    if version.transaction.last_error or problem != version.transaction.error:
+        version.transaction.error, version.transaction.last_error = problem, ""
+        version.transaction.save(update_fields=["error", "last_error"])

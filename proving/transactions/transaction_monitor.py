@@ -44,6 +44,7 @@ from proving.transactions.replacement import fill, holds_key, is_past, push
 from proving.transactions.signing import show, sign_and_store
 from queries import clock, progress
 from queries.models import Block, Query
+from queries.waits import WaitReason, wait
 
 logger = logging.getLogger(__name__)
 
@@ -63,7 +64,7 @@ _MOST_TIMES_DATA_FEE = 16
 # Of a transaction: what changes with what becomes of it.
 _COLUMNS = (
     *("state", "hash", "block_hash", "block_number", "succeeded", "gas_used", "gas_price", "data_fee"),
-    *("spent_at", "last_error", "reserved_gwei"),
+    *("spent_at", "error", "last_error", "reserved_gwei"),
 )
 
 
@@ -204,7 +205,7 @@ def _change(
         # Nothing was broadcast of it. It waits while its signer is stopped, or a worker may be signing it.
         is_given_up = not holds_key(rpc.chain, tx.signer) and is_past(tx.newest.created_at, _SIGNING)
         return (
-            _displaced(tx, "Its signer's key was taken out before it was signed.", clock.latest())
+            _displaced(tx, wait("key_withdrawn"), clock.latest())
             if is_given_up
             else None
         )
@@ -215,7 +216,7 @@ def _change(
         tx.nonce,
         tx.signer.address,
     )
-    return _displaced(tx, "Its nonce was used by another transaction.", clock.latest())
+    return _displaced(tx, wait("nonce_taken"), clock.latest())
 
 
 def _is_displaced(rpc: RpcClient, tx: Transaction, heads: Heads) -> bool:
@@ -253,7 +254,7 @@ def _mend_nonces(
         return signer.nonce_problem if is_filled or is_left else ""
     now = clock.latest()
     if len(gap) > _MOST_FILLED:
-        why = "It was left behind nonces that nobody has used, and is sent anew."
+        why = wait("nonce_left_behind")
         # With the versions that were signed in this turn.
         behind = signer.transactions.filter(pk__in=[tx.pk for tx in pending]).defer("data").prefetch_related("versions")
         _write(lane, signer, [_displaced(tx, why, now) for tx in behind])
@@ -394,11 +395,11 @@ def _note_problem(chain: Chain, tx: Transaction, problem: ChainError) -> str:
     """Note that a receipt can't be used, and why. Return the sentence."""
     reasons = problem.reasons if isinstance(problem, NodeUnavailable) else ()
     why = "; ".join(reasons) or str(problem).removesuffix(".")
-    sentence = f"The receipt of transaction {tx.latest_hash} on {chain.label} can't be used: {why}."
-    if tx.last_error != sentence:
+    reason = wait("receipt_unusable", transaction=tx.latest_hash, chain=chain.id, problem=why)
+    if tx.error != reason:
         logger.error("the receipt of %s can't be used: %s", tx.latest_hash, problem.for_operators)
-        Transaction.objects.filter(pk=tx.pk).update(last_error=sentence)
-    return sentence
+        Transaction.objects.filter(pk=tx.pk).update(error=reason, last_error="")
+    return str(reason)
 
 
 class _Change(NamedTuple):
@@ -463,9 +464,9 @@ def _mined(rpc: RpcClient, tx: Transaction, receipt: Receipt, heads: Heads) -> _
     else:
         state = TransactionState.MINED
     tx_hash, block_hash = hex_data(receipt.tx_hash), hex_data(receipt.block_hash)
-    error = "" if receipt.status == 1 else "The transaction was mined, but it reverted."
+    error = None if receipt.status == 1 else wait("transaction_reverted")
     # Another error: its receipt could not be used in between.
-    if (tx.state, tx.hash, tx.block_hash, tx.last_error) == (state, tx_hash, block_hash, error):
+    if (tx.state, tx.hash, tx.block_hash, tx.error, tx.last_error) == (state, tx_hash, block_hash, error, ""):
         return None
     before = (tx.hash, tx.block_hash, tx.cost, money.is_spent(tx))
     if tx.state == TransactionState.PENDING:
@@ -478,7 +479,7 @@ def _mined(rpc: RpcClient, tx: Transaction, receipt: Receipt, heads: Heads) -> _
     tx.data_fee = _data_fee(rpc, tx, receipt)
     # It succeeded if it did what it was sent for, which a cancellation never does.
     tx.succeeded = receipt.status == 1 and not is_cancellation
-    tx.last_error = error
+    tx.error, tx.last_error = error, ""
     # That what is confirmed becomes final shows nowhere.
     return _Change(tx, is_shown=(tx.hash, tx.block_hash, tx.cost, money.is_spent(tx)) != before)
 
@@ -515,8 +516,8 @@ def _vanished(tx: Transaction) -> _Change:
     return _Change(tx)
 
 
-def _displaced(tx: Transaction, why: str, now: datetime) -> _Change:
-    tx.state, tx.spent_at, tx.last_error = TransactionState.DISPLACED, now, why
+def _displaced(tx: Transaction, why: WaitReason, now: datetime) -> _Change:
+    tx.state, tx.spent_at, tx.error, tx.last_error = TransactionState.DISPLACED, now, why, ""
     return _Change(tx)
 
 

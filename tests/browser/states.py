@@ -13,6 +13,7 @@ from proving.models import AttesterWatch, ChainHead, FactsRegistry, Share, Trans
 from queries import progress
 from queries.columns import HeaderField, RejectionCode
 from queries.models import Batch, BatchStatus, Block, Sender, Step, StepKind, WebhookDelivery
+from queries.waits import wait
 from tests.explorer.batches import (
     HASH,
     ROLLUP,
@@ -36,11 +37,10 @@ from tests.explorer.batches import (
 )
 from tests.service import ALICE, BOB, CHARLIE, a_key, request, submit, work, work_until_done
 
-REORGANISED = "Chain 31337 was reorganised: block 14 is another one now."
-# As `proving.sources.attested` says it.
-ATTESTERS_MISSING = (
-    f"Waiting for attesters to vouch for block 9 of chain {SOURCE}: 1 of 2 required attesters has signed. "
-    f"{BOB} can't be reached."
+REORGANISED = "The destination chain was reorganised: block 14 is another one now."
+NODE_DOWN = wait("node_fails", problem="The node is down.")
+ATTESTERS_MISSING = wait(
+    "attesters_missing", block=9, source=SOURCE, signed=1, threshold=2, answers=f"{BOB} can't be reached."
 )
 
 
@@ -102,8 +102,8 @@ def waiting() -> Batch:
     batch = a_batch()
     accept(batch)
     now = timezone.now()
-    progress.note_failure(queries_of(batch), "The node is down.")
-    Block.objects.update(waiting_for="The node is down.", failing_since=now, due_at=now + timedelta(seconds=8))
+    progress.note_failure(queries_of(batch), NODE_DOWN)
+    Block.objects.update(wait=NODE_DOWN, failing_since=now, due_at=now + timedelta(seconds=8))
     return over(75, batch)
 
 
@@ -114,7 +114,7 @@ def being_sent(block: int | None = None) -> Batch:
     complete(batch, StepKind.INITIAL_STATE, StepKind.BLOCKHASH_AVAILABLE)
     sent(batch, block=block)
     # As the worker said it that has sent it: the transaction itself tells more.
-    Block.objects.update(hash=HASH, waiting_for=Transaction.objects.get().waits_for)
+    Block.objects.update(hash=HASH, wait=Transaction.objects.get().waits_for)
     return over(40, batch)
 
 
@@ -137,12 +137,9 @@ def reorged_and_done_since() -> Batch:
 
 
 def rejected_at_once() -> Batch:
-    """By a sentence with numbers, chains and wei, of which a page makes words."""
+    """By a reason with numbers, a chain and wei, of which a page makes words."""
     batch = batch_at(**{f"timestamp_{2**62}": {"accounts": {ALICE: {"props": ["NONCE"]}}}})
-    reason = (
-        "Block 26441180 of chain 31337 may cost 342,000,000,000,000 wei, more than its fee of 100,000,000,000,000 wei. "
-        "The node 127.0.0.1:8545 of chain 77 said so at the time 1700000000."
-    )
+    reason = wait("time_too_far_ahead", time=2**62, ahead=2**62 - 1_700_000_000, chain=31337)
     progress.reject([batch.pk], code=RejectionCode.TIMESTAMP_TOO_FAR_AHEAD, reason=reason, retryable=True)
     return over(1, batch, since=60)
 
@@ -150,7 +147,9 @@ def rejected_at_once() -> Batch:
 def rejected() -> Batch:
     batch = a_batch()
     accept(batch)
-    progress.reject([batch.pk], code=RejectionCode.FEE_TOO_LOW, reason="The fee is too low.", retryable=True)
+    values = {"chain": 31337, "cost": 342 * 10**12, "fee": 10**14, "gas": 212_345, "path_gas": None, "data_wei": None}
+    reason = wait("fee_too_low", **values)
+    progress.reject([batch.pk], code=RejectionCode.FEE_TOO_LOW, reason=reason, retryable=True)
     return over(3, batch, since=60)
 
 
@@ -245,7 +244,8 @@ def several() -> Batch:
     for kind in StepKind:
         progress.complete(pks[:2], kind)
     progress.complete(pks[2:4], StepKind.INITIAL_STATE)
-    progress.note_failure(pks[4:], "The node sent a proof that doesn't lead to the state root.")
+    problem = "The node sent a proof that doesn't lead to the state root."
+    progress.note_failure(pks[4:], wait("node_fails", problem=problem))
     sent(batch, block=14)
     return over(50, batch)
 
@@ -296,7 +296,7 @@ def of_two_sources_waiting() -> Batch:
     here = batch.queries.filter(source_chain_id=31337).values_list("pk", flat=True)
     progress.complete(here, StepKind.BLOCKHASH_AVAILABLE)
     now = timezone.now()
-    Block.objects.filter(source_chain_id=SOURCE).update(waiting_for=ATTESTERS_MISSING)
+    Block.objects.filter(source_chain_id=SOURCE).update(wait=ATTESTERS_MISSING)
     ChainHead.objects.create(chain_id=SOURCE, number=20, final=4, seen_at=now)
     said = ((ALICE, "signed", "It signs."), (BOB, "unreachable", f"{BOB} can't be reached."))
     answers = [{"address": of, "answer": what, "sentence": why, "since": now.isoformat()} for of, what, why in said]
@@ -311,12 +311,12 @@ def one_of_two_sources() -> Batch:
     batch = of_two_sources()
     accept(batch)
     progress.complete(batch.queries.filter(source_chain_id=31337).values_list("pk", flat=True), StepKind.INITIAL_STATE)
-    why, now = "No node of chain 5 can be used: 127.0.0.1:1 can't be reached.", timezone.now()
-    Batch.objects.update(waiting_for=why, failing_since=now, due_at=now + timedelta(seconds=8))
+    problem, now = "No node of Other chain (5) can be used: 127.0.0.1:1 can't be reached.", timezone.now()
+    Batch.objects.update(wait=wait("node_fails", problem=problem), failing_since=now, due_at=now + timedelta(seconds=8))
     Block.objects.filter(source_chain_id=31337).update(waiting_for="Waiting for the signer.")
     deployed()
     registry = deployed(SOURCE)
-    registry.notice = f"Attesters contradict the nodes of chain 5 about block 9, which is {HASH} there."
+    registry.notice = f"Attesters contradict the nodes of Other chain about block 9, which is {HASH} there."
     registry.save()
     return over(30, batch)
 
@@ -356,7 +356,7 @@ def over_a_parent() -> Batch:
     batch = of_rollup()
     accept(batch, ROLLUP)
     complete(batch, StepKind.INITIAL_STATE, StepKind.BLOCKHASH_AVAILABLE)
-    Block.objects.update(hash=HASH, waiting_for=ATTESTERS_MISSING)
+    Block.objects.update(hash=HASH, wait=ATTESTERS_MISSING)
     deployed(SOURCE)
     deployed(ROLLUP)
     plan_path(batch, 2, left=2)

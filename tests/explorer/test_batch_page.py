@@ -13,6 +13,7 @@ from proving.models import AccountProof
 from queries import progress
 from queries.columns import RejectionCode
 from queries.models import Batch, StepKind
+from queries.waits import wait
 from tests.explorer.batches import (
     BALANCE,
     a_batch,
@@ -45,7 +46,7 @@ def test_every_rejection_has_advice_of_its_own(code):
 
 def test_the_last_error_is_escaped():
     batch = a_batch()
-    progress.note_failure(queries_of(batch), "<script>alert('x')</script>")
+    progress.note_failure(queries_of(batch), wait("node_fails", problem="<script>alert('x')</script>"))
     html = page(batch)
     assert "&lt;script&gt;alert(&#x27;x&#x27;)&lt;/script&gt;" in html
     assert "<script>alert" not in html

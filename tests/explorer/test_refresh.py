@@ -15,6 +15,7 @@ from proving.models import FactsRegistry, Signer
 from queries import progress
 from queries.columns import RejectionCode
 from queries.models import Batch, Block, Step
+from queries.waits import wait
 from tests.explorer.batches import (
     a_batch,
     accept,
@@ -31,6 +32,7 @@ from tests.service import ALICE, SIGNER
 
 pytestmark = pytest.mark.django_db
 
+NODE_DOWN = wait("node_fails", problem="The node is down.")
 NOW = timezone.now()
 
 
@@ -73,14 +75,14 @@ def test_an_unchanged_page_gets_204_without_a_body_and_a_changed_one_the_fragmen
 @pytest.mark.parametrize(
     "change",
     [
-        lambda batch: progress.note_failure(queries_of(batch), "The node is down."),
+        lambda batch: progress.note_failure(queries_of(batch), NODE_DOWN),
         lambda batch: Step.objects.filter(query__batch=batch).update(transaction_hash="0x" + "ab" * 32),
-        lambda _: Batch.objects.update(waiting_for="The node is down.", failing_since=NOW),
+        lambda _: Batch.objects.update(wait=NODE_DOWN, failing_since=NOW),
         lambda _: Batch.objects.update(gas_used=1),
         reject,
         lambda _: beat(),
-        lambda _: Signer.objects.create(chain_id=31337, address=SIGNER, notice="It must be funded."),
-        lambda _: Block.objects.update(waiting_for="The node is down.", failing_since=NOW, due_at=NOW),
+        lambda _: Signer.objects.create(chain_id=31337, address=SIGNER, wait=wait("signer_cant_pay")),
+        lambda _: Block.objects.update(wait=NODE_DOWN, failing_since=NOW, due_at=NOW),
         lambda _: Step.objects.update(went_back_because="The chain was reorganised.", went_back_at=NOW),
         lambda _: Batch.objects.update(created_at=NOW - timedelta(minutes=11)),
         lambda _: FactsRegistry.objects.update(address=SIGNER, deployed_at=NOW),

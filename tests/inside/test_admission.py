@@ -19,7 +19,7 @@ def test_a_batch_that_is_cancelled_while_nodes_are_asked_stays_cancelled(service
 
     monkeypatch.setattr("proving.source_estimate.estimate_all", cancel_and_fail)
     work()
-    assert (fresh(batch).rejection_code, batch.waiting_for, batch.due_at) == ("cancelled_by_user", "", None)
+    assert (fresh(batch).rejection_code, str(batch.waits_for), batch.due_at) == ("cancelled_by_user", "", None)
 
 
 def test_a_header_of_another_chain_rejects_no_block_that_was_admitted(service, key, settings):

@@ -27,6 +27,7 @@ from proving.lanes import LaneKind, LaneName
 from proving.models import BeaconAnchor, JumpLeaves
 from proving.paths import beacon_fetching, jumping
 from proving.sources import NotYet
+from queries.waits import wait
 from tests import headers
 from tests.contracts import beacon_model
 from tests.proving import beacon_chains
@@ -82,7 +83,7 @@ def branch_to(start: Header | None, end: Header) -> BlockBranch | NotYet:
     ask = partial(jumping.branch_to, source, start, end)
     with suppress(NodeUnavailable):
         found = ask()
-        if not (isinstance(found, NotYet) and found.sentence.startswith("Fetching")):
+        if not (isinstance(found, NotYet) and found.reason.code == "beacon_data"):
             return found
     worker.turn_of_all(LaneName(LaneKind.HISTORY))
     return ask()
@@ -113,7 +114,9 @@ def test_where_a_jump_can_not_begin(world, node, api, configured):
             branch_to(start, target(50))
     assert api.asked == []
     # Slot 96 begins the next period.
-    assert ask(world, 88) == NotYet(
+    too_new = ask(world, 88)
+    assert isinstance(too_new, NotYet)
+    assert str(too_new.reason) == (
         "Block 188 of Development chain (31337) is too new for a jump from block 1000: the beacon chain summarises it "
         "from 2023-11-14 22:32:32 UTC on."
     )
@@ -407,7 +410,7 @@ def test_epochs_before_the_merge_come_from_era_files_alone(merged, configured):
 def test_while_a_worker_fetches_another_waits(world, api):
     """And when that worker has died, the other does all of it."""
     with lanes.hold(LaneName(LaneKind.HISTORY)):
-        assert ask(world, 50) == NotYet("Fetching what blocks of period 6 are proven by.")
+        assert ask(world, 50) == NotYet(wait("beacon_data", kind="period", number=6))
     assert not any(path.endswith("/root") for path in api.asked)
     assert holds(world, 50, ask(world, 50))
 

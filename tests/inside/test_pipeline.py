@@ -13,6 +13,7 @@ from proving.reconcile import rows
 from proving.reconcile.decide import Reject
 from queries.columns import RejectionCode
 from queries.models import BatchStatus, Block
+from queries.waits import wait
 from tests.inside.working import accept_all
 from tests.service import ALICE, request, submit
 
@@ -29,7 +30,7 @@ def test_thousands_of_queries_are_rejected_whatever_one_statement_may_name(servi
         queries = range(batch.queries.get().pk + 1500)
         with lanes.hold(LaneName(LaneKind.CONNECTION, 31337, 31337)) as lane:
             assert lane
-            pruned = Reject(queries, RejectionCode.PROOF_UNAVAILABLE, "Pruned.")
+            pruned = Reject(queries, RejectionCode.PROOF_UNAVAILABLE, wait("proof_refused", problem="Pruned."))
             rows.write(WorkContext(to_itself, seen, lane), {block.pk: block}, [(block.pk, pruned)])
     finally:
         connection.connection.setlimit(sqlite3.SQLITE_LIMIT_VARIABLE_NUMBER, before)

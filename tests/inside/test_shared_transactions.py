@@ -109,7 +109,7 @@ def test_one_that_the_registry_refuses_keeps_no_other_from_being_proven(service,
     for _ in range(4):
         work_once()
     assert [fresh(batch).status for batch in batches] == [BatchStatus.DONE, BatchStatus.IN_PROGRESS, BatchStatus.DONE]
-    assert "The registry does not accept the proof" in Block.objects.get(pk=spoilt.pk).waiting_for
+    assert "The registry does not accept the proof" in str(Block.objects.get(pk=spoilt.pk).wait)
     assert Transaction.objects.filter(queries__batch=batches[0]).count() == 1
 
 

@@ -99,7 +99,7 @@ def test_a_node_that_is_behind_for_a_minute_has_nothing_rejected_and_is_told(ser
         assert batch.due_at
         # Each look is twice as long after the one before: the next is a minute after the first.
         assert batch.due_at - began > timedelta(seconds=31)
-        assert f"Block {seen + 5} of chain 31337 is 55 blocks above the newest one" in batch.waiting_for
+        assert f"Block {seen + 5} of chain 31337 is 55 blocks above the newest one" in str(batch.waits_for)
         assert f"The newest block of Development chain (31337) is {seen - 50}, and {seen} was seen" in told()
         reconfigure(settings, url, service.url)
     service.mine(5)
@@ -174,7 +174,7 @@ def test_headers_of_another_chain_reject_no_accepted_batch(service, key, setting
             for _ in range(2):
                 batch = accepted(batch)
                 assert (batch.status, batch.rejection_code) == (BatchStatus.IN_PROGRESS, "")
-            assert named == "block" or "before the first block" in batch.waiting_for
+            assert named == "block" or "before the first block" in str(batch.waits_for)
             reconfigure(settings, wrong, service.url)
     service.rpc("evm_increaseTime", 60)
     service.mine(2)
@@ -283,7 +283,7 @@ def test_a_registry_that_is_not_deployed_is_waited_for_and_the_command_named(ser
     FactsRegistry.objects.update(deployed_at=None)
     batch = accepted(submit(key, request(ALICE, block=service.head())))
     assert batch.status == BatchStatus.RECEIVED
-    assert "manage.py deploy_registry 31337 31337" in batch.waiting_for
+    assert "manage.py deploy_registry 31337 31337" in str(batch.waits_for)
     FactsRegistry.objects.update(deployed_at=row.deployed_at)
     assert work_until_done(batch).status == BatchStatus.DONE
 
@@ -313,7 +313,7 @@ def test_a_block_without_its_header_is_not_accepted_as_if_it_took_nothing(servic
         reconfigure(settings, service.url, url)
         work()
     assert (fresh(batch).status, batch.estimated_gas) == (BatchStatus.RECEIVED, None)
-    assert "lacks headers" in batch.waiting_for
+    assert "lacks headers" in str(batch.waits_for)
 
 
 # --- Proofs of old blocks that no node serves -------------------------------------------------------------------------

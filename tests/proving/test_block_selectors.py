@@ -69,7 +69,7 @@ def test_a_look_that_finds_a_batch_wanting_fixes_no_tag(service, key, settings):
         reconfigure(settings, service.url, url)
         batch = submit(key, asking({"latest": {"header": ["WITHDRAWALS_ROOT"]}}))
         work()
-        assert "WITHDRAWALS_ROOT" in fresh(batch).waiting_for
+        assert "WITHDRAWALS_ROOT" in str(fresh(batch).waits_for)
         reconfigure(settings, url, service.url)
     head = service.head()
     assert work_until_done(batch, service).status == BatchStatus.DONE
@@ -118,7 +118,7 @@ def test_a_node_that_is_down_may_know_the_final_block(service, key, settings):
         batch = submitted(key, finalized=[ALICE])
         work()
         assert fresh(batch).status == BatchStatus.RECEIVED
-        assert "The node refused (-39001)." in batch.waiting_for
+        assert "The node refused (-39001)." in str(batch.waits_for)
 
 
 # --- What is to come --------------------------------------------------------------------------------------------------
@@ -143,7 +143,7 @@ def test_what_is_to_come_holds_up_nothing_but_its_own_queries(service, key):
     service.rpc("evm_increaseTime", 60)
     service.mine(5)
     assert work_until_done(batch, service).status == BatchStatus.DONE
-    assert batch.waiting_for == ""
+    assert batch.waits_for is None
     assert numbers(batch)[1] == head + 2
 
 

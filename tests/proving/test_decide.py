@@ -18,7 +18,6 @@ from proving.paths.checkpoints import Jump
 from proving.paths.planning import Hops
 from proving.reconcile import decide
 from proving.reconcile.decide import (
-    EXTENDING,
     Action,
     Continue,
     Decision,
@@ -56,6 +55,7 @@ from proving.sources import NotYet, Preparation, Start
 from queries.columns import AccountField, HeaderField, RejectionCode
 from queries.models import PathUnit, StepKind
 from queries.progress import Complete
+from queries.waits import wait
 
 ROOT, HASH = b"\1" * 32, b"\2" * 32
 ALICE = "0x" + "a1" * 20
@@ -75,8 +75,9 @@ def header(number: int = 8, *, timestamp: int = 1010, parent: bytes = HASH) -> H
 
 
 OWN, NEXT = header(7, timestamp=1000), header(8)
-FOR_PATH = Requeue(EXTENDING, 0.5, for_path=True)
+FOR_PATH = Requeue(wait("path"), 0.5, for_path=True)
 HOPS = Hops(100, (50, 7))
+LIE = wait("value_contradicted", fact="BALANCE")
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 NOT_VOUCHED_FOR = Trust(OWN, is_vouched_for=False, is_vouched_for_long=True, is_extending=False, pause_after_failures=0)
@@ -107,7 +108,7 @@ NOTHING_IN_REGISTRY = Observation(
     root_is_confirmed=False,
     accumulated_by="",
     proven_by={},
-    contradiction="",
+    contradiction=None,
     lacking=LACKING,
 )
 TRUSTED = replace(
@@ -159,7 +160,7 @@ BLOCK_HASH, HEADER_DONE, ACCOUNT_DONE = (f"Complete {kind}" for kind in (AVAILAB
         ),
         pytest.param(
             seen(NOTHING_IN_REGISTRY, is_accumulating=True),
-            Requeue("Waiting for the transaction that accumulates the header.", 0.5),
+            Requeue(wait("header"), 0.5),
             [BLOCK_HASH],
             id="one header is enough",
         ),
@@ -171,17 +172,13 @@ BLOCK_HASH, HEADER_DONE, ACCOUNT_DONE = (f"Complete {kind}" for kind in (AVAILAB
         ),
         pytest.param(
             seen(NOTHING_IN_REGISTRY, failures=1),
-            Fail("1 transactions for this block reverted; trying again more slowly."),
+            Fail(wait("reverted", count=1)),
             [BLOCK_HASH],
             id="it reverted",
         ),
         pytest.param(
             seen(NOTHING_IN_REGISTRY, view=RegistryView(ROOT, {})),
-            Requeue(
-                "The registry holds another state root for block 7 than the source chain has now; waiting for the two "
-                "to agree again.",
-                0.5,
-            ),
+            Requeue(wait("other_state_root", block=7), 0.5),
             [],
             id="another root",
         ),
@@ -200,19 +197,19 @@ BLOCK_HASH, HEADER_DONE, ACCOUNT_DONE = (f"Complete {kind}" for kind in (AVAILAB
         pytest.param(seen(UNVOUCHED, is_extending=True), FOR_PATH, [], id="one path at a time"),
         pytest.param(
             seen(UNVOUCHED, pause_after_failures=20),
-            Requeue("The last transaction for the registry's trust reverted; trying again more slowly.", 20),
+            Requeue(wait("path_reverted"), 20),
             [],
             id="the last path reverted",
         ),
         pytest.param(
             seen(UNVOUCHED, trust=None, asked={}, missing={OF_TIME: [3]}),
-            Requeue("Waiting for the block after 7.", 3),
+            Requeue(wait("block_after", block=7), 3),
             [],
             id="when the block ended is not known yet",
         ),
         pytest.param(
-            seen(TRUSTED, missing={}, contradiction="The registry lies."),
-            Fail("The registry lies."),
+            seen(TRUSTED, missing={}, contradiction=LIE),
+            Fail(LIE),
             ["ShowPath", BLOCK_HASH, HEADER_DONE],
             id="another value",
         ),
@@ -254,7 +251,7 @@ BLOCK_HASH, HEADER_DONE, ACCOUNT_DONE = (f"Complete {kind}" for kind in (AVAILAB
         ),
         pytest.param(
             seen(NOTHING_IN_REGISTRY, asked={}, missing={OF_TIME: [3]}, header=header(parent=ROOT)),
-            Requeue("The source chain is being reorganised.", 3),
+            Requeue(wait("reorganised"), 3),
             [BLOCK_HASH],
             id="the next block is of another branch",
         ),
@@ -325,10 +322,10 @@ def test_steps_name_the_transactions_that_completed_them():
 @pytest.mark.parametrize(
     ("found", "then", "actions"),
     [
-        (NotYet("Not yet."), Requeue("Not yet.", 3), []),
+        (NotYet(wait("no_finality", source=1)), Requeue(wait("no_finality", source=1), 3), []),
         (
             Preparation(()),
-            Requeue("Waiting for the transaction that records the block's hash.", 0.5),
+            Requeue(wait("recording"), 0.5),
             [PreparePath(Preparation(()), [1, 2])],
         ),
     ],
@@ -389,13 +386,13 @@ def test_a_time_that_a_reorg_has_moved():
     def decided(found: BlockOfTime) -> Decision:
         return decide.time(NOTHING_IN_REGISTRY, FindTime(1005, [3]), found)
 
-    gone = Requeue("Chain 1 has no block later than the time 1005 any more.", 3)
+    gone = Requeue(wait("no_later_block", chain=1, time=1005), 3)
     assert decided(BlockOfTime(has_later=False)) == Decision(gone)
     for number in (None, 7):
         assert isinstance(decided(BlockOfTime(has_later=True, number=number)).then, Fail)
-    reason = "The source chain was reorganised: the time 1005 is now that of block 6."
+    reason = wait("time_moved", time=1005, block=6)
     moved = decided(BlockOfTime(has_later=True, number=6))
-    assert moved == Decision(Requeue(reason, 0), [MoveToBlock([3], 6, reason)])
+    assert moved == Decision(Requeue(reason, 0), [MoveToBlock([3], 6, str(reason))])
 
 
 CHECKED = Checked(2, 50, HASH, header(50), False, 0.5)
@@ -404,11 +401,11 @@ CHECKED = Checked(2, 50, HASH, header(50), False, 0.5)
 def test_a_destination_that_was_reorganised():
     there = cast("Header", SimpleNamespace(hash=HASH))
     assert decide.checked(replace(CHECKED, header=there)) == Decision(Continue())
-    behind = Requeue("The node of chain 2 is behind block 50, which was seen before; waiting for it.", 0.5)
+    behind = Requeue(wait("node_behind", chain=2, block=50), 0.5)
     assert decide.checked(replace(CHECKED, header=None)) == Decision(behind)
     assert decide.checked(replace(CHECKED, header=there, is_behind=True)) == Decision(behind)
     assert decide.checked(CHECKED) == Decision(FindWhatIsGone())
-    reason = "Chain 2 was reorganised: block 50 is another one now."
+    reason = "The destination chain was reorganised: block 50 is another one now."
     untrusted = Gone(root_is_confirmed=False, proven=[1, 2], lacking_of_accounts=[2])
     assert decide.gone(CHECKED, untrusted).actions == [
         Reopen([1, 2], HEADER, reason),
@@ -421,7 +418,7 @@ def test_a_destination_that_was_reorganised():
         Reopen([2], ACCOUNT, reason),
         NoteChecked(),
     ]
-    assert decide.gone(CHECKED, Gone(root_is_confirmed=True, contradiction="It lies.")) == Decision(Fail("It lies."))
+    assert decide.gone(CHECKED, Gone(root_is_confirmed=True, contradiction=LIE)) == Decision(Fail(LIE))
 
 
 def test_the_header_of_the_source_chain():
@@ -430,7 +427,7 @@ def test_the_header_of_the_source_chain():
     assert decide.source_block(replace(block, stored_hash="0x" + OWN.hash.hex())) == Decision(Continue(), [])
     assert decide.source_block(replace(block, stored_hash="0x" + "99" * 32)).actions == [TakeHeader(OWN)]
     missing = replace(block, header=None, head=6, seconds=0)
-    said = "Block 7 of chain 1 does not exist yet; the head is 6."
+    said = wait("block_to_come", chain=1, block=7, head=6, last=None)
     assert decide.source_block(missing) == Decision(Requeue(said, 3))
     # Later where it is far ahead, but a node that was behind may catch up.
     assert decide.source_block(replace(missing, seconds=12)) == Decision(Requeue(said, 12))
@@ -443,12 +440,13 @@ def test_what_was_fetched_is_stored():
     assert decision == Decision(Continue(), [StoreProofs(proofs), Complete([1], INITIAL)])
 
 
-REFUSED = Unfetched(1, 7, {4: "Pruned."}, refused=[4], refused_since=None, now=NOW)
-REFUSED_YET = "Pruned. The batch is rejected if this stays so for ten minutes."
+PRUNED = wait("proof_refused", problem="Pruned.")
+REFUSED = Unfetched(1, 7, {4: PRUNED}, refused=[4], refused_since=None, now=NOW)
+REFUSED_YET = wait("rejected_in_ten_minutes", reason=PRUNED)
 REJECTED = Reject(
     [4],
     RejectionCode.PROOF_UNAVAILABLE,
-    "No node of chain 1 serves usable proofs at block 7. Pruned.",
+    wait("no_usable_proof", chain=1, block=7, reason=PRUNED),
     retryable=True,
 )
 
@@ -459,7 +457,7 @@ REJECTED = Reject(
         (REFUSED, Fail(REFUSED_YET, (4,)), [NoteRefused(NOW)]),
         (replace(REFUSED, refused_since=NOW - timedelta(minutes=9)), Fail(REFUSED_YET, (4,)), []),
         (replace(REFUSED, refused_since=NOW - timedelta(minutes=10)), Continue(), [REJECTED]),
-        (replace(REFUSED, refused=[], refused_since=NOW), Fail("Pruned.", (4,)), [NoteRefused(None)]),
+        (replace(REFUSED, refused=[], refused_since=NOW), Fail(PRUNED, (4,)), [NoteRefused(None)]),
     ],
 )
 def test_what_can_not_be_fetched(what, then, actions):
@@ -524,8 +522,7 @@ def test_what_is_little_waits_for_others(what, waits):
     sent = [action for action in decision.actions if isinstance(action, Prove)]
     assert bool(sent) == (waits is None)
     if waits is not None:
-        sentence = "Waiting for other blocks to share a transaction with, for up to 5 s."
-        assert decision.then == Requeue(sentence, waits)
+        assert decision.then == Requeue(wait("gathering", seconds=5), waits)
 
 
 # --- Who can spend money ----------------------------------------------------------------------------------------------

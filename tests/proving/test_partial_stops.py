@@ -55,7 +55,7 @@ def test_batches_of_a_stopped_connection_wait_and_go_on(service, key):
     batch = submit(key, request(ALICE, block=service.head()))
     work()
     batch.refresh_from_db()
-    assert (batch.status, batch.waiting_for) == (BatchStatus.RECEIVED, STOPPED)
+    assert (batch.status, str(batch.waits_for)) == (BatchStatus.RECEIVED, STOPPED)
     assert said("resume", "31337", "--source", "31337") == "Sending from chain 31337 to chain 31337 goes on."
     assert said("resume", "31337", "--source", "31337") == "Sending from chain 31337 to chain 31337 was not stopped."
     assert work_until_done(batch).status == BatchStatus.DONE

@@ -280,7 +280,7 @@ def test_one_account_without_a_usable_answer_holds_up_no_other_user(service, set
         evil = submit(a_key(ALICE), of_slots(EVIL, block, slots) | {"sender": "self"})
         good = work_until_done(submit(a_key(BOB), of_slots(BOB, block, slots)))
         evil.refresh_from_db()
-        steps = dict(Step.objects.exclude(last_error="").values_list("query__batch", "last_error"))
+        steps = dict(Step.objects.exclude(error=None).values_list("query__batch", "error"))
     assert good.status == BatchStatus.DONE
     # Asked for alone it may have an answer in the end.
     assert evil.status not in {BatchStatus.REJECTED, BatchStatus.DONE}
@@ -394,4 +394,4 @@ def test_work_that_fails_is_logged_and_pushed_ahead_and_the_rest_goes_on(service
     assert ["error of this service" in sentence for sentence in waiting()] == [True]
     assert "a defect" in caplog.text
     assert value(Client().get("/metrics").text, "batchquery_job_run_seconds_count", kind="block", outcome="defect")
-    assert Block.objects.filter(waiting_for__gt="", due_at__gt=timezone.now()).exists()
+    assert Block.objects.filter(wait__isnull=False, due_at__gt=timezone.now()).exists()

@@ -56,10 +56,10 @@ def test_a_nonce_that_is_stuck_holds_up_nobody(mempool, key):
     for batch in others:
         assert work_until_done(batch, mempool).status == BatchStatus.DONE
     stuck = Transaction.objects.get(signer__address=SIGNER, state=TransactionState.PENDING)
-    notice = Signer.objects.get(address=SIGNER).notice
+    notice = str(Signer.objects.get(address=SIGNER).wait)
     assert notice.startswith(f"The signer {SIGNER} on chain 31337 sends nothing more until its transaction ")
     assert stuck.latest_hash in notice
-    assert Signer.objects.get(address=SECOND_SIGNER).notice == ""
+    assert Signer.objects.get(address=SECOND_SIGNER).wait is None
     # Its fees are raised as ever, and then it sends again.
     for _ in range(40):
         SignedTransaction.objects.update(created_at=timezone.now() - timedelta(hours=1))
@@ -68,7 +68,7 @@ def test_a_nonce_that_is_stuck_holds_up_nobody(mempool, key):
     assert work_until_done(first, mempool).status == BatchStatus.DONE
     send_each(key, mempool, 40)
     assert senders()[-1] == SIGNER
-    assert Signer.objects.get(address=SIGNER).notice == ""
+    assert Signer.objects.get(address=SIGNER).wait is None
 
 
 def test_one_without_money_is_told_and_holds_up_nobody(mempool, key):
@@ -76,15 +76,15 @@ def test_one_without_money_is_told_and_holds_up_nobody(mempool, key):
     mempool.mine()
     batches = send_each(key, mempool, 2, 3)
     assert senders() == [SECOND_SIGNER] * 2
-    notice = Signer.objects.get(address=SIGNER).notice
+    notice = str(Signer.objects.get(address=SIGNER).wait)
     assert notice.startswith(f"The signer {SIGNER} on chain 31337 holds 0.001000 ETH, less than the 0.01 at which")
-    assert Signer.objects.get(address=SECOND_SIGNER).notice == ""
+    assert Signer.objects.get(address=SECOND_SIGNER).wait is None
     mempool.rpc("anvil_setBalance", SIGNER, hex(ETHER))
     for batch in batches:
         assert work_until_done(batch, mempool).status == BatchStatus.DONE
     send_each(key, mempool, 8)
     assert senders()[2:] == [SIGNER]
-    assert Signer.objects.get(address=SIGNER).notice == ""
+    assert Signer.objects.get(address=SIGNER).wait is None
 
 
 def test_one_that_can_t_pay_what_is_to_be_sent_holds_up_nobody(mempool, key):
@@ -93,7 +93,7 @@ def test_one_that_can_t_pay_what_is_to_be_sent_holds_up_nobody(mempool, key):
     mempool.mine()
     batches = send_each(key, mempool, 2)
     assert senders() == [SECOND_SIGNER]
-    assert "that it may have to pay" in Signer.objects.get(address=SIGNER).notice
+    assert "that it may have to pay" in str(Signer.objects.get(address=SIGNER).wait)
     assert work_until_done(batches[0], mempool).status == BatchStatus.DONE
 
 
@@ -104,7 +104,7 @@ def test_where_none_has_money_it_is_waited_for_and_both_are_told(mempool, key):
     (batch,) = send_each(key, mempool, 2)
     assert senders() == []
     assert "Its operator must fund it." in waiting()[0]
-    assert all(row.address in row.notice for row in Signer.objects.all())
+    assert all(row.address in str(row.wait) for row in Signer.objects.all())
     mempool.rpc("anvil_setBalance", SECOND_SIGNER, hex(ETHER))
     assert work_until_done(batch, mempool).status == BatchStatus.DONE
     assert senders() == [SECOND_SIGNER]
@@ -114,10 +114,13 @@ def test_what_it_lacks_is_told_of_the_one_that_would_send_and_no_more_when_it_do
     configure(settings, tmp_path, mempool, chain="max_fee_per_gas_gwei = 0.001")
     (batch,) = send_each(key, mempool, 1)
     said = "Gas on chain 31337 costs more than the cap of 0.001 gwei."
-    assert {row.address: row.notice for row in Signer.objects.all()} == {SIGNER: said, SECOND_SIGNER: ""}
+    assert {row.address: row.wait and str(row.wait) for row in Signer.objects.all()} == {
+        SIGNER: said,
+        SECOND_SIGNER: None,
+    }
     configure(settings, tmp_path, mempool)
     assert work_until_done(batch, mempool).status == BatchStatus.DONE
-    assert not Signer.objects.exclude(notice="").exists()
+    assert not Signer.objects.exclude(notice="", wait=None).exists()
 
 
 def test_what_one_sent_that_is_named_no_more_is_followed_and_not_replaced(mempool, key, settings, tmp_path):
@@ -130,7 +133,7 @@ def test_what_one_sent_that_is_named_no_more_is_followed_and_not_replaced(mempoo
     assert (kept.versions.count(), left_behind.versions.count()) == (2, 1)
     send_each(key, mempool, 3)
     assert senders()[2:] == [SIGNER]
-    assert not Signer.objects.exclude(notice="").exists()
+    assert not Signer.objects.exclude(notice="", wait=None).exists()
     mempool.mine()
     work()
     left_behind.refresh_from_db()

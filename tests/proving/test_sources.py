@@ -231,7 +231,7 @@ def test_a_dead_source_is_named_beside_a_time_to_come(chain, there, attesters, s
         proxy.down()
         forget_chains()
         work()
-        assert "The other chain" in fresh(batch).waiting_for
+        assert "The other chain" in str(fresh(batch).waits_for)
         proxy.up()
 
 

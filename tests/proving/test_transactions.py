@@ -117,7 +117,7 @@ def test_what_the_node_finds_too_cheap_is_said_in_our_words(mempool, batch):
     mempool.mine()
     SignedTransaction.objects.update(broadcast_at=timezone.now() - timedelta(minutes=1))
     work()
-    assert the_transaction().last_error == "The node wants higher fees."
+    assert str(the_transaction().error) == "The node wants higher fees."
     assert not sent_hashes(mempool)
 
 
@@ -181,7 +181,7 @@ def test_a_signer_that_can_not_pay_for_all_that_is_reserved_stops_and_says_so(se
     service.mine()
     fresh = submit(a_key(BOB), request(ALICE, block=service.head()))
     work()
-    assert "less than the" in Signer.objects.get().notice
+    assert "less than the" in str(Signer.objects.get().wait)
     assert not Transaction.objects.exclude(to="").exists()
     service.rpc("anvil_setBalance", SIGNER, hex(10**18))
     assert work_until_done(fresh).status == BatchStatus.DONE
@@ -200,10 +200,10 @@ def test_a_node_that_lags_is_no_reorg_and_no_stranger(service, batch, settings, 
     with between(service.url, lag) as url:
         reconfigure(settings, service.url, url)
         work()
-        assert bool(the_transaction().last_error) == (told is not None)
+        assert bool(the_transaction().error) == (told is not None)
         reconfigure(settings, url, service.url)
         work()
-        assert the_transaction().last_error == ""
+        assert the_transaction().error is None
         reconfigure(settings, service.url, url)
         service.mine(5)
         work()
@@ -230,10 +230,10 @@ def test_the_signer_stops_below_its_minimum_balance_and_says_so(service):
     work()
     work()
     assert f"The signer {SIGNER} on chain 31337 holds 0.001000 ETH" in waiting()[0]
-    assert Signer.objects.get().notice == waiting()[0]
+    assert str(Signer.objects.get().wait) == waiting()[0]
     service.rpc("anvil_setBalance", SIGNER, hex(10**18))
     assert work_until_done(batch).status == BatchStatus.DONE
-    assert Signer.objects.get().notice == ""
+    assert Signer.objects.get().wait is None
 
 
 def test_a_transaction_whose_purpose_is_gone_is_replaced_by_an_empty_one(mempool, batch):
@@ -409,7 +409,7 @@ def test_a_reverted_transaction_is_followed_by_another_try(mempool, batch, setti
         assert work_until_done(batch, mempool).status == BatchStatus.DONE
         reconfigure(settings, url, mempool.url)
     first.refresh_from_db()
-    assert (first.succeeded, first.last_error) == (False, "The transaction was mined, but it reverted.")
+    assert (first.succeeded, str(first.error)) == (False, "The transaction was mined, but it reverted.")
     assert Transaction.objects.exclude(to="").count() == 2
     batch.refresh_from_db()
     work()

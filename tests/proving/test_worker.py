@@ -185,7 +185,7 @@ def test_a_worker_sends_nothing_to_a_registry_with_other_code_and_goes_on_when_i
     batch = submit(a_key(), request(ALICE, block=block))
     nonce = signer_nonce(service)
     start_worker()
-    until(lambda: REMEDY in Batch.objects.get(pk=batch.pk).waiting_for, "the batch's wait")
+    until(lambda: REMEDY in str(Batch.objects.get(pk=batch.pk).waits_for), "the batch's wait")
     until(lambda: bool(registry().refused), "the refusal")
     assert signer_nonce(service, "pending") == nonce
     new = deploy(31337, 31337, "--replace")

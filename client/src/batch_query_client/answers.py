@@ -102,6 +102,8 @@ class Wait(AnswerModel):
     """A reason why a batch waits."""
 
     sentence: Text
+    code: Text | None = None
+    """A stable word, by which programs tell waits apart. None: the service is older, or has no code for it."""
     failing_since: datetime | None = None
     next_try_at: datetime | None = None
 

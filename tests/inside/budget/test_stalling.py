@@ -10,6 +10,7 @@ from devnet.devchain import DevChain
 from proving.models import Share, Transaction
 from proving.transactions.signers import Unsent
 from queries.models import BatchStatus, Block
+from queries.waits import wait
 from tests.contracts.l1_block import L1Block
 from tests.inside.working import admitted, reconcile_block
 from tests.proving import sources
@@ -36,7 +37,7 @@ def test_a_batch_that_is_rejected_while_it_cannot_pay_is_left_alone(costly, key,
         asked.append(1)
         assert len(asked) < 3
         cancel(batch)
-        return [Unsent("Too dear.", frozenset({batch.pk} if is_there else ()))]
+        return [Unsent(wait("signer_cant_pay"), frozenset({batch.pk} if is_there else ()))]
 
     monkeypatch.setattr("proving.transactions.sending.submit_all", too_dear)
     reconcile_block(Block.objects.get(queries__batch=batch).pk)

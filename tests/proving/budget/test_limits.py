@@ -51,7 +51,7 @@ def test_the_signer_spends_no_more_in_a_day_than_its_limit(costly, key, settings
     (tx,) = Transaction.objects.all()
     assert tx.cost <= ETHER * 35 // 10_000
     assert Transaction.objects.count() == 1
-    notice = Signer.objects.get().notice
+    notice = str(Signer.objects.get().wait)
     assert notice.startswith("The operator's limit of 0.0035 ETH in 24 hours on chain 31337 leaves ")
     assert notice in waiting()
     # A day later.
@@ -61,7 +61,7 @@ def test_the_signer_spends_no_more_in_a_day_than_its_limit(costly, key, settings
     Transaction.objects.update(spent_at=tx.created_at.replace(year=2020))
     assert work_until_done(first, costly).status == BatchStatus.DONE
     assert work_until_done(other, costly).status == BatchStatus.DONE
-    assert Signer.objects.get().notice == ""
+    assert Signer.objects.get().wait is None
 
 
 def test_the_signers_balance_must_do_for_what_is_pending_too(costly, key):
@@ -71,7 +71,7 @@ def test_the_signers_balance_must_do_for_what_is_pending_too(costly, key):
     work()
     work()
     assert Transaction.objects.count() == 1
-    assert "that it may have to pay" in Signer.objects.get().notice
+    assert "that it may have to pay" in str(Signer.objects.get().wait)
 
 
 def test_the_operators_own_transactions_count_for_the_days_limit(chain, key, settings, tmp_path):

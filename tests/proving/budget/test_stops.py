@@ -32,7 +32,7 @@ def test_a_stop_takes_effect_before_the_next_signature(costly, key):
     call_command("resume")
     costly.rpc("evm_setAutomine", True)
     assert work_until_done(batch, costly).status == BatchStatus.DONE
-    assert Signer.objects.get().notice == ""
+    assert Signer.objects.get().wait is None
 
 
 def test_a_stop_between_the_check_and_the_signature_is_seen(costly, key, settings):

@@ -1,0 +1,26 @@
+"""Waits as pages tell them: chains by their names, amounts in whole units, numbers in groups."""
+
+from config.chain_names import chain_name
+from explorer.formatting.amounts import cost
+from queries.waits import WaitReason, Words
+
+# Shorter numbers are read without groups.
+_LEAST_GROUPED = 10_000
+
+
+class PageWords(Words):
+    """The words of pages."""
+
+    def chain(self, chain_id: int) -> str:
+        return chain_name(chain_id).in_words
+
+    def number(self, number: int) -> str:
+        return f"{number:,}" if number >= _LEAST_GROUPED else str(number)
+
+    def wei(self, wei: int, chain_id: int) -> str:
+        return f"{cost(wei)} {chain_name(chain_id).currency}"
+
+
+def in_words(reason: WaitReason | str) -> str:
+    """Return the sentence of a reason. A sentence stays as it is."""
+    return PageWords().sentence(reason) if isinstance(reason, WaitReason) else reason

@@ -1,0 +1,241 @@
+"""Waits as data: the reason why a batch waits, or what went wrong, is a code with its values.
+
+A sentence is made where it is shown, in the words of the reader, from the table `wait_sentences.toml`. Who must act
+follows from the code. Users see the values: no secret and no words of a node are among them.
+"""
+
+import json
+import tomllib
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from enum import StrEnum
+from pathlib import Path
+from string import Formatter
+from typing import TYPE_CHECKING, Any
+
+from django.db import models
+
+from chains.node_errors import ChainError
+
+if TYPE_CHECKING:
+    from config.chain_names import ChainName
+
+
+class Actor(StrEnum):
+    """Name who must act, so that a batch goes on."""
+
+    NOBODY = "nobody"
+    USER = "user"  # who submitted it: what it asks for can't be had so
+    PAYER = "payer"  # of a self-funded batch
+    OPERATOR = "operator"  # of this service
+    OTHERS = "others"  # who run attesters or another chain
+    INNER = "inner"  # that of the reason in the sentence
+
+
+_parts = Formatter().parse
+_table = tomllib.loads((Path(__file__).parent / "wait_sentences.toml").read_text("utf-8"))
+SENTENCES: Mapping[str, str] = {code: sentence for codes in _table.values() for code, sentence in codes.items()}
+ACTORS: Mapping[str, Actor] = {code: Actor(actor) for actor, codes in _table.items() for code in codes}
+# What a version without codes has stored.
+_STORED = ""
+
+
+@dataclass(frozen=True)
+class WaitReason:
+    """A code with its values, sorted by their names. As a string it is the API's sentence."""
+
+    code: str
+    values: "tuple[tuple[str, Value], ...]" = ()
+
+    def __str__(self) -> str:
+        return Words().sentence(self)
+
+    @property
+    def parts(self) -> "tuple[WaitReason, ...]":
+        """Return the reasons that are told one by one."""
+        several = next((value for _, value in self.values if isinstance(value, tuple)), ())
+        return several if self.code == "several" else (self,)
+
+    @property
+    def told(self) -> "WaitReason":
+        """Return the reason whose code and actor count: where one stands in the sentence, that."""
+        inner = (value.told for _, value in self.values if isinstance(value, WaitReason))
+        return next(inner, self) if ACTORS.get(self.code) == Actor.INNER else self
+
+    @property
+    def actor(self) -> Actor:
+        """Return who must act. Nobody knows that of a sentence without a code."""
+        return ACTORS.get(self.told.code, Actor.NOBODY)
+
+
+Value = str | int | float | WaitReason | tuple[WaitReason, ...] | None
+"""A text is a name, an address or a hash, or what is told of nodes or by operators: it is shown as it is."""
+
+
+def wait(code: str, /, **values: Value) -> WaitReason:
+    """Return a reason. Raises `TypeError` where its sentence lacks a value, or has no place for one.
+
+    `chain` may be there without a place: amounts are in its currency.
+    """
+    named = {name for _, name, _, _ in _parts(SENTENCES[code]) if name}
+    if named - values.keys() or values.keys() - named - {"chain"}:
+        raise TypeError(f"{code} takes the values {sorted(named)}, not {sorted(values)}.")
+    return WaitReason(code, tuple(sorted(values.items())))
+
+
+def uncoded(sentence: str) -> WaitReason | None:
+    """Return the sentence that a version without codes has stored, if it has any."""
+    return WaitReason(_STORED, (("sentence", sentence),)) if sentence else None
+
+
+def fault(error: ChainError) -> WaitReason:
+    """Return what users are told of an error of a chain's nodes."""
+    return wait("node_fails", problem=str(error))
+
+
+# --- Sentences --------------------------------------------------------------------------------------------------------
+
+
+class Words:
+    """The words of the API. Pages have their own for chains, numbers and amounts."""
+
+    def sentence(self, reason: WaitReason) -> str:
+        values = dict(reason.values)
+        if reason.code not in SENTENCES:  # no code, or that of a later version
+            return str(values.get("sentence") or f"Waiting: {reason.code}.")
+        chain = values.get("chain")
+        currency_of = chain if isinstance(chain, int) else 0
+        return "".join(
+            literal + (self._value(values.get(name), form or "", currency_of) if name else "")
+            for literal, name, form, _ in _parts(SENTENCES[reason.code])
+        )
+
+    def chain(self, chain_id: int) -> str:
+        return f"chain {chain_id}"
+
+    def number(self, number: int) -> str:
+        return str(number)
+
+    def wei(self, wei: int, chain_id: int) -> str:
+        return f"{wei:,} wei"
+
+    def _value(self, value: Value, form: str, currency_of: int) -> str:
+        match value:
+            case None | "" | ():
+                return ""
+            case int() | float():
+                return self._number(value, form, currency_of)
+            case WaitReason():
+                text = self.sentence(value)
+            case tuple():
+                text = " ".join(map(self.sentence, value))
+            case _:
+                text = value
+        return _OF_TEXTS[form](text) if form else text
+
+    def _number(self, value: float, form: str, currency_of: int) -> str:
+        whole = int(value)
+        match form:
+            case "":
+                return self.number(whole)
+            case "chain" | "Chain":
+                return _capital(self.chain(whole)) if form == "Chain" else self.chain(whole)
+            case "last":
+                return f" The last one that is waited for is {self.number(whole)}."
+            case "wei" | "data":
+                amount = self.wei(whole, currency_of)
+                return f", and {amount} for its data" if form == "data" else amount
+            case "amount":
+                return f"{value / 10**18:.6f} {chain_of(currency_of).currency}"
+        return _OF_NUMBERS[form](value) if form in _OF_NUMBERS else format(value, form)
+
+
+def _capital(text: str) -> str:
+    return text[:1].upper() + text[1:]
+
+
+def chain_of(chain_id: int) -> "ChainName":
+    """Return what sentences say of a chain."""
+    # Models are loaded at each start, without the chains.
+    from config.chain_names import chain_name  # noqa: PLC0415
+
+    return chain_name(chain_id)
+
+
+def _days(seconds: float) -> str:
+    return f"{seconds / 86_400:.1f} days"
+
+
+_OF_TEXTS: Mapping[str, Callable[[str], str]] = {
+    "capital": _capital,
+    "then": " {}".format,
+    "given": " The reason given: {}".format,
+    "waited": " It waited: {}".format,
+    "error": " Its last error: {}".format,
+}
+_OF_NUMBERS: Mapping[str, Callable[[float], str]] = {
+    "id": str,
+    "label": lambda number: f"{chain_of(int(number)).name} ({number})",
+    "gwei": lambda wei: f"{wei / 10**9:.3f} gwei",
+    "until": lambda wei: f" Waiting for gas at {wei / 10**9:.3f} gwei or less.",
+    "path": ", {:,} of it for the path to old blocks".format,
+    "minute": lambda seconds: f"{datetime.fromtimestamp(seconds, UTC):%Y-%m-%d %H:%M} UTC",
+    "second": lambda seconds: f"{datetime.fromtimestamp(seconds, UTC):%Y-%m-%d %H:%M:%S} UTC",
+    "days": _days,
+    "silence": lambda seconds: (
+        f" Nothing was confirmed for {_days(seconds)}: has the rollup stopped, or another Outbox now?"
+    ),
+    "pace": " A block comes about every {:g} s.".format,
+    "last_time": " The last one that is waited for is {}.".format,
+    "transactions": lambda count: "the transaction" if count == 1 else f"{count} transactions",
+    "Transactions": lambda count: "The transaction is" if count == 1 else f"{count} transactions are",
+    "have": lambda count: "has" if count == 1 else "have",
+}
+
+
+# --- In a database ----------------------------------------------------------------------------------------------------
+
+
+def _as_json(value: Value) -> Any:
+    match value:
+        case WaitReason():
+            return {"code": value.code, "values": {name: _as_json(each) for name, each in value.values}}
+        case tuple():
+            return list(map(_as_json, value))
+    return value
+
+
+def _of_json(told: Any) -> Any:
+    match told:
+        case {"code": code, "values": values}:
+            return WaitReason(code, tuple((name, _of_json(value)) for name, value in sorted(values.items())))
+        case list():
+            return tuple(map(_of_json, told))
+    return told
+
+
+if TYPE_CHECKING:
+    _TextField = models.TextField[WaitReason | None, WaitReason | None]
+else:
+    _TextField = models.TextField  # not subscriptable at run time
+
+
+class WaitField(_TextField):
+    """A column of a reason, as JSON; null: there is none. It takes no sentence."""
+
+    description = "Reason of a wait"
+
+    def from_db_value(self, value: str | None, expression: Any, connection: Any) -> WaitReason | None:
+        reason: WaitReason | None = _of_json(json.loads(value)) if value else None
+        return reason
+
+    def to_python(self, value: Any) -> Any:
+        return value
+
+    def get_prep_value(self, value: Any) -> str | None:
+        if value is None:
+            return None
+        if not isinstance(value, WaitReason):
+            raise TypeError(f"A reason is a code with values, and not {value!r}.")
+        return json.dumps(_as_json(value), separators=(",", ":"), sort_keys=True)

@@ -1,0 +1,177 @@
+"""Waits are codes with values: their table, the columns that hold them, and who is told what."""
+
+import ast
+import re
+from datetime import timedelta
+
+import pytest
+from django.test import Client
+from django.utils import timezone
+
+from devnet.devchain import PROJECT
+from explorer.formatting.wait_words import in_words
+from proving.models import FactsRegistry, Signer, Transaction
+from queries.models import Batch, Block, Step
+from queries.waits import ACTORS, SENTENCES, Actor, Value, WaitReason, wait
+from tests.explorer.batches import a_batch, accept, page, path
+from tests.explorer.pages import text_of
+
+WHO = {
+    Actor.NOBODY: "nobody",
+    Actor.OPERATOR: "the operator",
+    Actor.USER: "the user",
+    Actor.PAYER: "the payer",
+    Actor.OTHERS: "others",
+}
+# Forms of values that a sentence may do without.
+MAY_LACK = r"\{\w+:(?:last|last_time|then|given|until|path|data|silence|pace|waited|error)\}"
+SERVICE = [path for app in ("queries", "proving", "explorer", "api") for path in (PROJECT / app).rglob("*.py")]
+MUST_ACT = "operator of this service must act"
+TOO_FAR = wait("block_too_far_ahead", block=1_000_000, chain=31337, ahead=999_990, head=10, most=50)
+FAILS = {"failing_since": timezone.now() - timedelta(minutes=1), "due_at": timezone.now()}
+
+
+def any_value(form: str) -> Value:
+    return "any" if form in {"", "then", "given", "capital"} else 12_345_678
+
+
+def example(code: str, **values: Value) -> WaitReason:
+    """Return a reason with values of any kind."""
+    forms = re.findall(r"\{(\w+)(?::([^}]*))?\}", SENTENCES[code])
+    inner: dict[str, Value] = {"reason": TOO_FAR, "reasons": (TOO_FAR,), "waits": (TOO_FAR,), "error": TOO_FAR}
+    given = {name: inner[name] if name in inner else any_value(form) for name, form in forms}
+    return wait(code, **{"chain": 31337, **given, **values})
+
+
+def details(batch: Batch) -> dict[str, object]:
+    answer: dict[str, object] = Client().get(f"{path(batch)}.json").json()
+    return answer
+
+
+# --- The table --------------------------------------------------------------------------------------------------------
+
+
+def test_the_documents_list_each_code_who_must_act_and_its_sentence():
+    told = {code: sentence for code, sentence in SENTENCES.items() if ACTORS[code] != Actor.INNER}
+    marked = {code: re.sub(r"\{(\w+)[^}]*\}", r"*\1*", re.sub(MAY_LACK, "", told[code])) for code in told}
+    rows = [f"| `{code}` | {WHO[ACTORS[code]]} | {sentence} |" for code, sentence in marked.items()]
+    assert "\n".join(["| --- | --- | --- |", *rows, ""]) in (PROJECT / "docs/specification.md").read_text("utf-8")
+
+
+def test_each_code_is_used_and_each_that_is_used_is_in_the_table_with_its_values():
+    literals: set[str] = set()
+    for module in SERVICE:
+        for node in ast.walk(ast.parse(module.read_text("utf-8"))):
+            if isinstance(node, ast.Constant) and isinstance(node.value, str):
+                literals.add(node.value)
+            if not (isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "wait"):
+                continue
+            match node.args:
+                case [ast.Constant(str(code))]:
+                    named = {keyword.arg: 0 for keyword in node.keywords if keyword.arg}
+                    if len(named) == len(node.keywords):
+                        assert wait(code, **named), (module, node.lineno)
+                    assert set(named) <= {"chain", *re.findall(r"\{(\w+)", SENTENCES[code])}, (module, node.lineno)
+    assert set(SENTENCES) <= literals
+
+
+@pytest.mark.parametrize("code", SENTENCES)
+def test_each_has_a_sentence_in_the_words_of_the_api_and_of_pages(code):
+    reason = example(code)
+    for sentence in (str(reason), in_words(reason)):
+        assert sentence
+        assert not re.search(r"[{}]|None|  ", sentence)
+    assert all(part.actor != Actor.INNER for part in reason.parts)
+    if ACTORS[code] == Actor.USER:
+        assert "operator" not in SENTENCES[code]
+
+
+def test_values_are_written_where_they_are_shown():
+    assert str(TOO_FAR).startswith("Block 1000000 of chain 31337 is 999,990 blocks above the newest one, 10.")
+    assert in_words(TOO_FAR).startswith("Block 1,000,000 of Development chain is 999,990 blocks above")
+    fee = example("fee_too_low", cost=342 * 10**12, fee=10**14, data_wei=None, path_gas=None)
+    assert "may cost 342,000,000,000,000 wei, more than its fee of 100,000,000,000,000 wei" in str(fee)
+    assert "may cost 0.000342 ETH, more than its fee of 0.0001 ETH" in in_words(fee)
+    assert (
+        in_words(wait("chain_stopped", who="A worker", chain=77, why="")) == "A worker has stopped sending on chain 77."
+    )
+
+
+def test_values_that_a_sentence_lacks_or_has_no_place_for_are_a_defect():
+    for values in ({}, {"block": 1, "number": 2}):
+        with pytest.raises(TypeError, match="takes the values"):
+            wait("block_after", **values)
+
+
+# --- The columns ------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.django_db
+@pytest.mark.parametrize(
+    ("model", "column"),
+    [
+        *((Batch, "wait"), (Batch, "rejected_because"), (Block, "wait"), (Step, "error")),
+        *((FactsRegistry, "wait"), (Signer, "wait"), (Transaction, "error")),
+    ],
+)
+def test_a_column_takes_no_sentence(model, column):
+    with pytest.raises(TypeError, match="A reason is a code with values"):
+        model.objects.update(**{column: "The node is down."})
+
+
+@pytest.mark.django_db
+def test_a_column_returns_what_it_was_given():
+    batch = a_batch()
+    for reason in (None, *map(example, SENTENCES)):
+        Batch.objects.update(wait=reason)
+        assert Batch.objects.get(pk=batch.pk).wait == reason
+
+
+# --- What is told, and who must act -----------------------------------------------------------------------------------
+
+
+@pytest.mark.django_db
+@pytest.mark.parametrize("code", ["block_too_far_ahead", "out_of_reach", "fee_too_low"])
+def test_a_mistake_of_a_user_is_never_the_operators_turn(code):
+    batch = a_batch()
+    Batch.objects.update(wait=wait("rejected_in_a_minute", reason=example(code)), **FAILS)
+    told = text_of(page(batch))
+    assert MUST_ACT not in told
+    assert "only a batch that asks for something else can help" in told
+    assert [each["code"] for each in details(batch)["waits"]] == [code]  # type: ignore[attr-defined]
+
+
+@pytest.mark.django_db
+@pytest.mark.parametrize("fails", [{}, FAILS], ids=["waits", "fails"])
+def test_who_must_act_follows_from_the_code_and_not_from_a_failure(fails):
+    batch = a_batch()
+    accept(batch)
+    for code in ("check", "attesters_missing", "out_of_reach", "node_fails", "rejected_in_a_minute", "chain_stopped"):
+        Block.objects.update(**{"wait": example(code), "due_at": timezone.now(), **fails})
+        assert (MUST_ACT in text_of(page(batch))) == (ACTORS[code] == Actor.OPERATOR), code
+
+
+@pytest.mark.django_db
+def test_a_batch_that_waits_for_several_source_chains_tells_each():
+    batch = a_batch()
+    reasons = (wait("node_fails", problem="One is down."), wait("not_deployed", chain=31337, source=5))
+    Batch.objects.update(wait=wait("several", reasons=reasons))
+    assert [(each["code"], each["sentence"]) for each in details(batch)["waits"]] == [  # type: ignore[attr-defined]
+        (reason.code, str(reason)) for reason in reasons
+    ]
+
+
+@pytest.mark.django_db
+def test_a_sentence_of_an_older_version_is_told_as_it_is():
+    batch = a_batch()
+    accept(batch)
+    old = "Chain 31337 needs 1234567 wei; the operator knows."
+    Block.objects.update(waiting_for=old, due_at=timezone.now())
+    Step.objects.filter(query__batch=batch, completed_at=None).update(last_error=old)
+    assert [(each["code"], each["sentence"]) for each in details(batch)["waits"]] == [(None, old)]  # type: ignore[attr-defined]
+    told = text_of(page(batch))
+    assert told.count(old) == 2
+    assert MUST_ACT not in told
+    # A later version's code has no sentence here.
+    Block.objects.update(wait=WaitReason("of_a_later_version"))
+    assert details(batch)["waits"][0]["sentence"] == "Waiting: of_a_later_version."  # type: ignore[index]
