@@ -38,7 +38,6 @@ from proving.models import (
     StopCode,
     Transaction,
     TransactionState,
-    in_gwei,
 )
 from proving.transactions.replacement import fill, push, show
 from queries import clock, progress
@@ -148,8 +147,6 @@ def _monitor(
     if not watched:
         _show_receipt_problem(signer, "")
         return (), ()
-    # What a version before 0.3 has stored or replaced, which may run beside this one.
-    _write(lane, signer, [_Change(tx, is_shown=False) for tx in watched if tx.reserved_gwei != in_gwei(tx.reserved)])
     began = time.monotonic()
     newest, nonces, receipts = rpc.ask(chain_heads.QUESTIONS, [questions.nonce(signer.address)], _questions_of(watched))
     heads, used = chain_heads.note(chain, rpc, newest, began), result(nonces[0])
