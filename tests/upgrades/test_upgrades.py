@@ -22,12 +22,13 @@ from proving.models import SignedTransaction, Stop, Transaction, TransactionStat
 from queries.models import OPEN_STATUSES, Batch, DeliveryStatus, Query, Sender, WebhookDelivery
 from tests.accounts import wallets
 from tests.accounts.over_http import finish, start
-from tests.databases import all_that_is_stored
+from tests.databases import all_that_is_stored, same_database
 from tests.proving.chain_state import signer_nonce
 from tests.proving.jumping import beacon_chain_of, jumping
 from tests.proving.self_funded import left_of, send
 from tests.proving.sources import THERE
 from tests.service import ALICE, BOB, header, reconfigure, work
+from tests.test_wrong_settings import start as start_process
 from tests.upgrades.writing import FOLDER, SECRET, STOPPED
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.outside]
@@ -200,7 +201,7 @@ def schema() -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("lacking", ["accounts", "queries", "proving"])
-def test_an_older_database_is_refused_and_stays_as_it_is(old, unreachable_chain, lacking):
+def test_an_older_database_is_refused_and_stays_as_it_is(old, unreachable_chain, tmp_path, lacking):
     (last,) = values(f"SELECT max(name) FROM django_migrations WHERE app = '{lacking}'")
     rows(f"DELETE FROM django_migrations WHERE app = '{lacking}' AND name = '{last}'")
     before = all_that_is_stored()
@@ -212,6 +213,11 @@ def test_an_older_database_is_refused_and_stays_as_it_is(old, unreachable_chain,
         work()
     answer = Client().get("/readyz")
     assert (answer.status_code, answer.json()["problem"].startswith(TOO_OLD)) == (503, True)
+    if lacking == "proving":
+        connection.close()
+        done = start_process("web", tmp_path, **same_database())
+        assert (done.returncode, done.stdout) == (1, "")
+        assert done.stderr.splitlines()[-1].startswith(TOO_OLD)
     assert all_that_is_stored() == before
 
 
