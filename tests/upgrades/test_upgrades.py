@@ -1,6 +1,15 @@
-"""The database of the oldest version that this one upgrades from: that is commit f79de48e, whose own code wrote it."""
+"""A database of the oldest version that this one upgrades from, commit f79de48e, is taken to this one.
+
+That commit's own code has written what is in `baseline/`, on each engine: by HTTP, commands and worker's turns, as tests
+of the service do it, on two chains of anvil. Batches and transactions are in every state. A jump is under way and
+stopped, webhooks are pending, a self-funded batch waits for who pays, and a contract wallet has a key. Beside the
+database is the state of the chains by `anvil_dumpState`, old states included. Deadlines are in a hundred years.
+"""
 
 import lzma
+import os
+import subprocess
+import sys
 import uuid
 from collections.abc import Iterator
 from contextlib import closing
@@ -28,17 +37,19 @@ from tests.proving.jumping import beacon_chain_of, jumping
 from tests.proving.self_funded import left_of, send
 from tests.proving.sources import THERE
 from tests.service import ALICE, BOB, header, reconfigure, work
-from tests.test_wrong_settings import start as start_process
-from tests.upgrades.writing import FOLDER, SECRET, STOPPED
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.outside]
 
+BASELINE = Path(__file__).parent / "baseline"
+# Keys are derived by it, and webhooks sealed.
+SECRET = "the secret of the baseline, known to everybody"
+STOPPED = "A test of upgrades."
 APPS = {"accounts", "attesting", "queries", "proving"}
 TOO_OLD = "The database is older than commit f79de48e, from which this version upgrades"
 
 
 def read(name: str) -> bytes:
-    return lzma.decompress((FOLDER / f"{connection.vendor}{name}.xz").read_bytes())
+    return lzma.decompress((BASELINE / f"{connection.vendor}{name}.xz").read_bytes())
 
 
 @pytest.fixture
@@ -215,7 +226,23 @@ def test_an_older_database_is_refused_and_stays_as_it_is(old, unreachable_chain,
     assert (answer.status_code, answer.json()["problem"].startswith(TOO_OLD)) == (503, True)
     if lacking == "proving":
         connection.close()
-        done = start_process("web", tmp_path, **same_database())
+        done = subprocess.run(
+            [
+                sys.executable,
+                "-m",
+                "gunicorn",
+                "--config",
+                "config/gunicorn.py",
+                "--bind",
+                "127.0.0.1:0",
+                "config.wsgi",
+            ],
+            cwd=PROJECT,
+            env={"PATH": os.environ["PATH"], "STATE_DIR": str(tmp_path), **same_database()},
+            capture_output=True,
+            text=True,
+            check=False,
+        )
         assert (done.returncode, done.stdout) == (1, "")
         assert done.stderr.splitlines()[-1].startswith(TOO_OLD)
     assert all_that_is_stored() == before
