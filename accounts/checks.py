@@ -1,6 +1,7 @@
-"""System checks of who may sign in, of secrets, and of settings that are too open for a deployment."""
+"""System checks of the schema, of who may sign in, of secrets, and of settings that are too open for a deployment."""
 
 from collections.abc import Sequence
+from contextlib import suppress
 from ipaddress import IPv4Network, IPv6Network
 from itertools import combinations
 from typing import Any
@@ -8,10 +9,14 @@ from typing import Any
 from django.conf import settings
 from django.core.checks import CheckMessage, Error, Warning, register  # noqa: A004 (Django's name for it)
 from django.core.checks.security.base import SECRET_KEY_INSECURE_PREFIX
+from django.core.management.base import CommandError
+from django.db import Error as DatabaseError
+from django.db import connection
 
 from accounts.models import ANYONE
 from chains.encoding import checksummed
 from config.configured_chains import get_chains
+from database import schema
 
 # Secrets of `openssl rand -hex 16` or longer have fewer than 8 different digits once in millions.
 _SECRET_CHARS, _DIFFERENT_CHARS = 32, 8
@@ -33,6 +38,16 @@ def check_allowed_addresses(**_: Any) -> Sequence[CheckMessage]:
         for entry in operators
         if checksummed(entry) is None
     ]
+
+
+@register("settings")
+def check_schema(**_: Any) -> list[CheckMessage]:
+    """Refuse to run any command on a database that this version can't upgrade, `migrate` among them."""
+    # A command that needs a database that doesn't answer says so itself.
+    with suppress(DatabaseError):
+        if reason := schema.why_too_old(connection):
+            raise CommandError(reason)
+    return []
 
 
 @register()

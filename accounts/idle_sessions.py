@@ -25,7 +25,7 @@ class SessionStore(db.SessionStore):
         row: AbstractBaseSession | None = super()._get_session_from_db()  # type: ignore[misc]  # the stubs lack it
         latest = timezone.now() + _idle()
         if row and latest - row.expire_date > _idle() / _PARTS:
-            # A session that was begun before version 0.3 has no end of its own: its row's end stays.
+            # Where a session has no end of its own, its row's end stays.
             end = self.decode(row.session_data).get("_session_expiry")
             until = min(latest, self.get_expiry_date(expiry=end)) if end else row.expire_date
             # Whoever signs out meanwhile stays so: no row is made.

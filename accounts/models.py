@@ -74,18 +74,12 @@ class User(AbstractBaseUser):
     address = models.CharField(max_length=42, unique=True)  # with its EIP-55 checksum
     created_at = models.DateTimeField(default=timezone.now)
     last_sign_in = models.DateTimeField(null=True)
-    # Unused since 0.3; it goes with the next minor version.
-    stored_bytes = models.PositiveBigIntegerField(default=0)
     # Limits of the user's own, which an operator has set; null: the installation's (`accounts.models`). They are
     # named for the settings that they stand instead of.
     max_batches_per_minute = models.PositiveBigIntegerField(null=True, blank=True)
     max_queries_per_minute = models.PositiveBigIntegerField(null=True, blank=True)
     max_open_batches = models.PositiveBigIntegerField(null=True, blank=True)
     max_open_queries = models.PositiveBigIntegerField(null=True, blank=True)
-    # Unused since 0.3; they go with the next minor version.
-    daily_gas_budget = models.PositiveBigIntegerField(null=True, blank=True)
-    max_open_blocks = models.PositiveBigIntegerField(null=True, blank=True)
-    max_stored_megabytes = models.PositiveBigIntegerField(null=True, blank=True)
     # By a destination's chain id, or `EVERY_DESTINATION`, all in decimal digits: wei, instead of the chain's
     # `daily_limit_per_user`.
     daily_limits_wei = models.JSONField(null=True, blank=True)
@@ -153,20 +147,6 @@ class ApiKey(models.Model):
     def ends(self) -> str:
         """Return the part of the key that anyone may see: enough to tell it from others."""
         return f"{self.prefix}…{self.last_four}"
-
-
-class KeyUse(models.Model):
-    """Unused since 0.3; it goes with the next minor version."""
-
-    key = models.ForeignKey(ApiKey, on_delete=models.CASCADE, related_name="uses")
-    hour = models.DateTimeField()  # when it began
-    requests = models.PositiveBigIntegerField()
-
-    class Meta:
-        constraints: ClassVar[list[Any]] = [models.UniqueConstraint(fields=["key", "hour"], name="key_use_per_hour")]
-
-    def __str__(self) -> str:
-        return f"{self.requests} at {self.hour:%Y-%m-%d %H}"
 
 
 class WebhookSecret(models.Model):

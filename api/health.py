@@ -18,6 +18,7 @@ from pydantic import Field
 from config import metrics_server
 from config.error_answers import error_answer
 from config.metrics_server import may_read
+from database import schema
 from proving.health import findings
 from proving.health.findings import Problem
 from proving.health.service_metrics import ServiceMetrics
@@ -138,6 +139,6 @@ def _is_for_operator(request: HttpRequest) -> bool:
 def _schema_problem() -> str:
     """Look until there is none: then it stays so for the life of a process."""
     global _migrated
-    problem = "" if _migrated else storage.schema_problem(connection)
+    problem = "" if _migrated else schema.problem(connection)
     _migrated = not problem
     return problem

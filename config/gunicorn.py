@@ -1,6 +1,5 @@
 """How gunicorn serves: by its own threads. Where strangers come, docs/operating/nginx.conf stands before it."""
 
-import importlib
 import os
 import shutil
 import tempfile
@@ -9,6 +8,10 @@ from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
+import django
+from django.core.checks import run_checks
+from django.core.management.base import CommandError
+from django.db import connection
 from gunicorn.glogging import Logger
 
 worker_class = "gthread"
@@ -55,10 +58,10 @@ logconfig_dict = {
 
 
 def on_starting(_: Any) -> None:
-    """Say once what is wrong with a setting, before each process would."""
+    """Say once what is wrong with a setting or the schema, before each process would."""
     # Each process reads the settings itself, also when it is told to start anew: the supervisor must not have them.
     with ProcessPoolExecutor(1, get_context("fork")) as reader:
-        reader.submit(_read_settings).result()
+        reader.submit(_check).result()
     # Processes count in files of this folder, so that whichever is asked answers for all (`config.metrics_server`).
     memory = "/dev/shm"  # noqa: S108 (the folder in it is private)
     prefix = f"batch-query-service-metrics.{os.getpid()}."
@@ -67,9 +70,16 @@ def on_starting(_: Any) -> None:
     )
 
 
-def _read_settings() -> None:
-    """Raise SystemExit with a sentence where a setting is wrong."""
-    importlib.import_module(os.environ.get("DJANGO_SETTINGS_MODULE", "config.settings"))
+def _check() -> None:
+    """Raise SystemExit with a sentence where a setting is wrong, or the database is too old."""
+    os.environ.setdefault("DJANGO_SETTINGS_MODULE", "config.settings")
+    django.setup()
+    # A pool would wait for a database that is away.
+    connection.settings_dict["OPTIONS"].pop("pool", None)
+    try:
+        run_checks(tags=["settings"])
+    except CommandError as error:
+        raise SystemExit(str(error)) from None
 
 
 def on_exit(_: Any) -> None:

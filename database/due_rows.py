@@ -26,9 +26,6 @@ class DueRow(models.Model):
     due_at = models.DateTimeField(null=True, blank=True, db_index=True)  # null: nothing to do
     attempts = models.PositiveIntegerField(default=0)  # failures in a row
     failing_since = models.DateTimeField(null=True, blank=True)  # the first of them
-    # Unused since 0.3; both go with the next minor version.
-    lease_token = models.CharField(max_length=32, blank=True)
-    leased_until = models.DateTimeField(null=True, blank=True)
 
     class Meta:
         abstract = True

@@ -72,14 +72,12 @@ class StopAdmin(admin.ModelAdmin):  # type: ignore[type-arg]  # as above
 class SignerAdmin(ReadOnlyAdmin):
     search_fields = ("=address",)
     list_display = ("address", "chain_id", "wait", "notice", "due_at")
-    exclude = ("lease_token", "paused_at", "paused_because")
 
 
 @admin.register(FactsRegistry)
 class FactsRegistryAdmin(ReadOnlyAdmin):
     search_fields = ("=address",)
     list_display = ("address", "source_chain_id", "destination_chain_id", "deployed_at", "replaced_at", "refused")
-    exclude = ("lease_token",)
 
 
 @admin.register(Transaction)

@@ -35,8 +35,7 @@ class FactsRegistry(DueRow):
     beacon_history = models.CharField(max_length=42, blank=True, db_default="", default="")
     jump_origin = models.PositiveBigIntegerField(null=True)  # the source's block that the last jump began at
     wait = WaitField(null=True, blank=True)  # what its upkeep waits for
-    waiting_for = models.TextField(blank=True)  # Unused since 0.3; it goes with the next minor version.
-    events_read_to = models.PositiveBigIntegerField(null=True)  # Unused since 0.3; it goes with the next minor version.
+    waiting_for = models.TextField(blank=True)  # the sentence of a version without `wait`
     notice = models.TextField(blank=True)  # a sentence for the operator, such as about an attester that contradicts
     deployed_at = models.DateTimeField(null=True)  # null: the deploying transactions are not confirmed yet
     # keccak-256 of the code at the address when it was last compared; empty: it was not yet
@@ -119,9 +118,6 @@ class Signer(DueRow):
     final_wei = Uint256Field(default=0, db_default=0)
     nonce_problem = models.TextField(blank=True, db_default="", default="")  # a sentence
     receipt_problem = models.TextField(blank=True, db_default="", default="")  # a sentence
-    # Unused since 0.3; both go with the next minor version.
-    paused_at = models.DateTimeField(null=True)
-    paused_because = models.CharField(max_length=200, blank=True, default="", db_default="")
 
     class Meta:
         constraints: ClassVar = [models.UniqueConstraint(fields=["chain_id", "address"], name="one_signer_per_account")]
@@ -189,9 +185,6 @@ class Transaction(models.Model):
     extends = models.ForeignKey(  # whose trust it extends to further blocks
         FactsRegistry, models.SET_NULL, null=True, related_name="extending_transactions"
     )
-    leads_to = models.ForeignKey(  # Unused since 0.3; it goes with the next minor version.
-        Block, models.SET_NULL, null=True, related_name="leading_transactions"
-    )
     state = models.CharField(max_length=10, choices=TransactionState.choices, default=TransactionState.PENDING)
     created_at = models.DateTimeField(default=timezone.now)
     spent_at = models.DateTimeField(default=timezone.now, db_index=True)  # when it was reserved, or seen in a block
@@ -208,8 +201,7 @@ class Transaction(models.Model):
     # What was expected of it, by which later estimates are corrected (`proving.gas`); 0: nothing was.
     expected_gas = models.PositiveBigIntegerField(default=0, db_default=0)
     gas_price = Uint256Field(default=0)  # wei per gas, effective
-    # `reserved`, rounded up, so that a database adds it up; null: a version before 0.3 has stored it.
-    reserved_gwei = models.BigIntegerField(null=True)
+    reserved_gwei = models.BigIntegerField(default=0)  # `reserved`, rounded up, so that a database adds it up
 
     class Meta:
         constraints: ClassVar = [models.UniqueConstraint(fields=["signer", "nonce"], name="one_transaction_per_nonce")]
@@ -290,23 +282,6 @@ class Transaction(models.Model):
         self.reserved_gwei = in_gwei(self.reserved)
 
 
-class ParentFact(models.Model):
-    """A fact about a rollup's parent chain. Unused since 0.3; it goes with the next minor version."""
-
-    transaction = models.OneToOneField(Transaction, models.CASCADE, primary_key=True, related_name="parent_fact")
-    registry = models.ForeignKey(FactsRegistry, models.CASCADE, related_name="+")  # that of the parent chain
-    block_number = models.PositiveBigIntegerField()  # the parent's
-    account = models.CharField(max_length=42)  # EIP-55
-    slot = models.CharField(max_length=66)
-    vouches_for = models.PositiveBigIntegerField()  # the number of the rollup's block
-    # What it would take as a transaction of its own, with what vouches for the parent's block and what records the
-    # rollup's; null: the node didn't tell.
-    gas = models.PositiveBigIntegerField(null=True)
-
-    def __str__(self) -> str:
-        return f"slot {self.slot} of {self.account} at block {self.block_number}, for block {self.vouches_for}"
-
-
 class Share(models.Model):
     """One batch's part of the cost of one transaction: before it is mined, of the maximum that it can cost."""
 
@@ -316,9 +291,6 @@ class Share(models.Model):
     wei = Uint256Field()
     # Its part of `Transaction.reserved_gwei`, which counts against the limit of its user.
     reserved_gwei = models.BigIntegerField(default=0, db_default=0)
-    # Unused since 0.3; both go with the next minor version.
-    reserved_gas = models.PositiveBigIntegerField(default=0, db_default=0)
-    reserved_wei = Uint256Field(default=0, db_default=0)
     # Its part of the transaction's gas limit, decided when that was stored: nothing that happens later moves cost from
     # one batch to another.
     weight = models.PositiveBigIntegerField()
@@ -431,13 +403,11 @@ class ChainHead(models.Model):
         return f"block {self.number} of chain {self.chain_id}"
 
 
-class ChainWatch(DueRow):
-    """A worker's last observation of a configured chain: `/healthz` tells it without asking a chain.
-
-    It has `due_at` alone of a `DueRow`. The other columns are unused since 0.3; they go with the next minor version.
-    """
+class ChainWatch(models.Model):
+    """A worker's last observation of a configured chain: `/healthz` tells it without asking a chain."""
 
     chain_id = models.PositiveBigIntegerField(primary_key=True)
+    due_at = models.DateTimeField(null=True, blank=True, db_index=True)  # when it is observed again; null: at once
     looked_at = models.DateTimeField(null=True)
     timestamp = models.PositiveBigIntegerField(null=True)  # unix seconds, of the newest block that was seen
     problems = models.JSONField(default=list)  # pairs of a code and a sentence, as `proving.health.findings.Problem`
@@ -446,14 +416,9 @@ class ChainWatch(DueRow):
     final = models.PositiveBigIntegerField(null=True)  # the newest final block, where nodes tell which that is
     gas_price = Uint256Field(null=True)  # type: ignore[misc]  # wei, of a destination: base fee and tip
     keeps_hashes = models.BooleanField(null=True)  # whether its state has a history of block hashes (EIP-2935)
-    # Unused since 0.3; both go with the next minor version.
-    balance_costs = models.JSONField(default=dict, null=True)
-    sampled_at = models.DateTimeField(null=True)
     # Of a destination: wei by the addresses of its signers, in decimal digits, and what counts against its daily limit.
     balances = models.JSONField(default=dict, null=True)
     spent_in_day = Uint256Field(null=True)  # type: ignore[misc]  # the field's types don't include None
-    # Unused since 0.3; it goes with the next minor version.
-    spent_by_signer = models.JSONField(default=dict, null=True)
 
     def __str__(self) -> str:
         return f"chain {self.chain_id}"
@@ -492,7 +457,6 @@ class BeaconAnchor(models.Model):
     parent_root = models.CharField(max_length=66)
     state_root = models.CharField(max_length=66)
     body_root = models.CharField(max_length=66)
-    shipped = models.PositiveIntegerField()  # Unused since 0.3, and zero; it goes with the next minor version.
     summaries = models.BinaryField()  # 64 bytes each
     branch = models.BinaryField()  # from the root of all summaries to that of the state
     used_at = models.DateTimeField(default=timezone.now, db_index=True)  # within a day
@@ -512,10 +476,7 @@ class JumpLeavesKind(models.TextChoices):
 
 
 class JumpLeaves(DueRow):
-    """The leaves of a tree that jumps to old blocks lead through. It is due while it is to be filled.
-
-    What isn't complete counts for nothing: before 0.3 parts were stored, unverified.
-    """
+    """The leaves of a tree that jumps to old blocks lead through. It is due while it is to be filled."""
 
     chain_id = models.PositiveBigIntegerField()
     kind = models.CharField(max_length=6, choices=JumpLeavesKind.choices)
@@ -553,10 +514,6 @@ class WorkerHeartbeat(models.Model):
     worker = models.CharField(max_length=100, primary_key=True)
     started_at = models.DateTimeField()
     beat_at = models.DateTimeField(db_index=True)
-    # Unused since 0.3; they go with the next minor version.
-    clock_problem = models.TextField(blank=True)
-    broker_problem = models.TextField(blank=True, db_default="", default="")
-    exchanges = models.JSONField(default=list, null=True)
 
     # A worker that has been silent for so long is taken for dead.
     SILENCE: ClassVar[timedelta] = timedelta(seconds=20)

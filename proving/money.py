@@ -10,7 +10,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
-from django.db.models import Count, Exists, OuterRef, Q, QuerySet, Sum, Value, prefetch_related_objects
+from django.db.models import Exists, OuterRef, Q, QuerySet, Sum, Value, prefetch_related_objects
 from django.utils import timezone
 
 from accounts import models
@@ -41,8 +41,6 @@ from queries.waits import WaitReason, wait
 RISE_PERCENT = 113
 
 _DAY = timedelta(days=1)
-# Transactions that are read at a time.
-_AT_A_TIME = 1000
 _PER_STATEMENT = 500
 
 
@@ -86,27 +84,14 @@ def market_of(fees: Fees) -> MarketFees:
 def on_chain(chain_id: int, *, beside: int | None = None) -> int:
     """Return the wei that the chain's signers spent in the last 24 hours, and may still spend by what isn't final.
 
-    The transaction `beside` (an id) doesn't count. While the signers are locked (`signers.locked`): it writes what a
-    version before 0.3 has left out.
+    The transaction `beside` (an id) doesn't count.
     """
     sent = Transaction.objects.filter(signer__chain_id=chain_id).exclude(pk=beside or 0)
     wei = 0
     # Each of the two is read from an index.
     for counted in (sent.filter(_in_a_day()), sent.filter(_pending()).exclude(_in_a_day())):
-        sums = {"gwei": Sum("reserved_gwei"), "older": Count("pk", filter=Q(reserved_gwei=None))}
-        while (found := counted.aggregate(**sums))["older"]:
-            _count_older(counted.filter(reserved_gwei=None))
-        wei += GWEI * (found["gwei"] or 0)
+        wei += GWEI * (counted.aggregate(gwei=Sum("reserved_gwei"))["gwei"] or 0)
     return wei
-
-
-def _count_older(transactions: QuerySet[Transaction]) -> None:
-    """Count what a version before 0.3 has stored, some of it."""
-    rows = list(transactions.defer("data").prefetch_related("versions")[:_AT_A_TIME])
-    divide(weights_of(*rows))
-    for tx in rows:
-        tx.reserve()
-    Transaction.objects.bulk_update(rows, ["reserved_gwei"])
 
 
 def of_user(user_id: int, chain_id: int, *, beside: int | None = None) -> int:

@@ -34,7 +34,7 @@ from django.db.models.sql.compiler import SQLCompiler
 from chains.chains_file import ChainsError
 from chains.signer_keys import SignerError
 from config.configured_chains import get_chains
-from database import due_rows
+from database import due_rows, schema
 from database.statements import CompiledQuery, chunks
 from proving import admit, lanes, money, pruning
 from proving.health import findings
@@ -44,7 +44,7 @@ from proving.paths import checkpoints
 from proving.reconcile import turn as reconcile
 from proving.transactions import transaction_monitor
 from proving.webhooks import delivery
-from queries import clock, progress, storage
+from queries import clock, progress
 from queries.columns import RejectionCode
 from queries.models import OPEN_STATUSES, Batch, BatchStatus, Block, Query, Step, StepStatus, Webhook
 from queries.waits import uncoded, wait
@@ -56,9 +56,6 @@ _POLL_SECONDS = 0.2
 _BEAT_SECONDS = 5
 # Lanes that come round with each beat.
 _EACH_BEAT = {LaneKind.WATCH, LaneKind.HOUSE}
-# Workers of versions before lanes don't call themselves so. While one may run, nothing is done beside it.
-_BY_LANES = ":lanes"
-_BEFORE_LANES = timedelta(seconds=60)
 
 
 def obstacle() -> str:
@@ -69,7 +66,7 @@ def obstacle() -> str:
     try:
         for chain in get_chains().destinations():
             chain.accounts()
-        return storage.schema_problem(connection)
+        return schema.problem(connection)
     except (ChainsError, SignerError) as error:
         return str(error)
     except DatabaseError:
@@ -80,14 +77,13 @@ class Worker:
     """One process's; any number of them run, on any number of machines."""
 
     def __init__(self, *, poll_seconds: float = _POLL_SECONDS) -> None:
-        self.name = f"{socket.gethostname()}:{os.getpid()}:{secrets.token_hex(3)}{_BY_LANES}"
+        self.name = f"{socket.gethostname()}:{os.getpid()}:{secrets.token_hex(3)}"
         self._stopping = threading.Event()
         self._wake = threading.Event()
         self._poll_seconds = poll_seconds
         self._lanes = lanes.every()
         self._pool = ThreadPoolExecutor(len(self._lanes), thread_name_prefix="worker")
         self._turns: dict[LaneName, Future[None]] = {}
-        self._waits = False
 
     def stop(self) -> None:
         """Finish what is in hand, take up nothing new. May be called from a signal handler."""
@@ -110,8 +106,7 @@ class Worker:
                     self._beat(is_first=is_first)
                     is_first = False
                     next_beat = time.monotonic() + _BEAT_SECONDS
-                if not self._waits:
-                    self._begin_turns(is_beat=is_beat)
+                self._begin_turns(is_beat=is_beat)
             except DatabaseError:
                 logger.exception("the database does not answer; trying again")
                 connections.close_all()
@@ -138,11 +133,6 @@ class Worker:
             # Of the dead, and those that say they are of the future.
             day = timedelta(days=1)
             WorkerHeartbeat.objects.exclude(beat_at__range=(Now() - day, Now() + WorkerHeartbeat.SILENCE)).delete()
-        older = WorkerHeartbeat.objects.exclude(worker__endswith=_BY_LANES)
-        waits = older.filter(beat_at__range=(Now() - _BEFORE_LANES, Now() + WorkerHeartbeat.SILENCE)).exists()
-        if waits and not self._waits:
-            logger.warning("a worker of an older version runs, or did a minute ago: waiting until it has ended")
-        self._waits = waits
 
     def _begin_turns(self, *, is_beat: bool) -> None:
         self._turns = {name: running for name, running in self._turns.items() if not running.done()}

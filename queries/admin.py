@@ -39,7 +39,7 @@ class BatchAdmin(ReadOnlyAdmin):
     list_display = ("id", "status", "sender", "user", "destination_chain_id", "size", "created_at", "rejection_code")
     list_select_related = ("user",)
     list_filter = ("status", _Failing)
-    exclude = ("request", "lease_token")
+    exclude = ("request",)
     action_form = _CancelForm
     actions = ("cancel",)
 
@@ -73,7 +73,6 @@ class BlockAdmin(ReadOnlyAdmin):
         *("wait", "waiting_for", "is_checkpoint"),
     )
     list_filter = (_Failing,)
-    exclude = ("lease_token",)
 
 
 @admin.register(WebhookDelivery)

@@ -132,8 +132,6 @@ class Batch(DueRow):
     request = models.TextField()  # the submitted JSON
     size = models.PositiveIntegerField(default=0)  # accounts, slots and headers, as MAX_QUERIES_PER_BATCH counts them
     block_count = models.PositiveIntegerField(default=0)  # blocks that it names, by numbers or times
-    # Unused since 0.3; it goes with the next minor version.
-    stored_bytes = models.PositiveBigIntegerField(default=0)
 
     status = models.CharField(max_length=16, choices=BatchStatus.choices, default=BatchStatus.RECEIVED)
     wait = WaitField(null=True, blank=True)  # the reason, while it is due
@@ -261,7 +259,6 @@ def _why_pruned(what: str, pruned_at: datetime | None, finished_at: datetime | N
 
 class PathUnit(models.TextChoices):
     HOPS = "hops"
-    HEADERS = "headers"  # Unused since 0.3; it goes with the next minor version.
     JUMPS = "jumps"
 
 
@@ -287,10 +284,7 @@ class Block(DueRow):
 
     # The user in whose turns it is worked on: of those that have asked for it, the one with the fewest due blocks then.
     turn_of = models.ForeignKey(settings.AUTH_USER_MODEL, models.PROTECT, null=True, db_index=False, related_name="+")
-    # Unused since 0.3; it goes with the next minor version.
-    queue_at = models.DateTimeField(default=timezone.now)
     refused_since = models.DateTimeField(null=True)  # since when no node has served proofs of it
-    gathers_until = models.DateTimeField(null=True)  # Unused since 0.3; it goes with the next minor version.
 
     # The registry trusts its state root or its hash, so the path to other blocks may start here. This is a hint for
     # planning: it is checked on the chain before anything relies on it.
@@ -320,15 +314,6 @@ class Block(DueRow):
             models.Index(fields=["hash"]),
             models.Index(
                 fields=["destination_chain_id", "source_chain_id", "is_checkpoint", "number"], name="checkpoints"
-            ),
-            # Unused since 0.3; it goes with the next minor version.
-            models.Index(
-                fields=[
-                    *("destination_chain_id", "source_chain_id", "turn_of", "queue_at"),
-                    *("due_at", "leased_until"),
-                ],
-                condition=models.Q(due_at__isnull=False),
-                name="places",
             ),
             models.Index(
                 # The last one tells whose turn it is, so that skipping a long queue of other rows is cheap.
@@ -383,9 +368,6 @@ class Query(models.Model):
     block_tag = models.CharField(max_length=16, choices=BlockTag.choices, blank=True, default="", db_default="")
     block = models.ForeignKey(Block, models.PROTECT, related_name="queries", null=True, db_index=False)
     position = models.PositiveIntegerField()  # in the request, from 0
-    # Read no more since 0.3, as is the next: they go with the next minor version.
-    is_admitted = models.BooleanField(default=False)
-    estimated_gas = models.PositiveBigIntegerField(null=True)
     address = models.CharField(max_length=42, blank=True)  # EIP-55; empty: the header is asked for
     # By which ENS name the request names the account, normalised; empty: by its address.
     name = models.CharField(max_length=255, blank=True, default="", db_default="")
@@ -457,8 +439,6 @@ class Step(models.Model):
     started_at = models.DateTimeField()
     completed_at = models.DateTimeField(null=True)
     transaction_hash = models.CharField(max_length=66, blank=True)
-    # Unused since 0.3; it goes with the next minor version.
-    attempts = models.PositiveIntegerField(default=0)
     error = WaitField(null=True, blank=True)  # the last one
     # A sentence that a version without `error` has stored.
     last_error = models.TextField(blank=True)

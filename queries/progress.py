@@ -49,8 +49,6 @@ def admit(batch: Batch, *, estimated_gas: int, estimated_wei: int) -> None:
     if batch.status != BatchStatus.RECEIVED:
         return
     with transaction.atomic(savepoint=False):
-        # A version before 0.3 reads it, if it takes over.
-        batch.queries.update(is_admitted=True)
         batch.estimated_gas, batch.estimated_wei = estimated_gas, estimated_wei
         if batch.fee_is_estimate:
             batch.fee = estimated_wei

@@ -6,15 +6,11 @@ Nothing is lost then. What could not be stored was neither confirmed nor broadca
 import logging
 import shutil
 import time
-from functools import cache
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
 from django.db import Error as DatabaseError
 from django.db import connection
-from django.db.backends.base.base import BaseDatabaseWrapper
-from django.db.migrations.loader import MigrationLoader
-from django.db.migrations.recorder import MigrationRecorder
 from django.db.models.functions import Now
 
 from config.error_answers import READ_ONLY, why_unavailable
@@ -60,16 +56,3 @@ def _check() -> str:
         if free < _LEAST_FREE_BYTES:
             return f"The disk of this service is nearly full: {free / 1e6:.1f} MB are left."
     return ""
-
-
-def schema_problem(connection: BaseDatabaseWrapper) -> str:
-    """Return why this version can't work with the database, a sentence; empty where it can."""
-    if _migrations() <= MigrationRecorder(connection).applied_migrations().keys():
-        return ""
-    return "The database lacks migrations of this version: run manage.py migrate."
-
-
-@cache
-def _migrations() -> frozenset[tuple[str, str]]:
-    """Return this version's migrations. To read their files takes 40 ms."""
-    return frozenset(MigrationLoader(None).disk_migrations)

@@ -102,7 +102,6 @@ def anchor(source: Chain, chain: BeaconChain, root: bytes) -> Anchor:
         parent_root=hex_data(header.parent_root),
         state_root=hex_data(header.state_root),
         body_root=hex_data(header.body_root),
-        shipped=0,
         summaries=b"".join(b"".join(each) for each in told.summaries),
         branch=b"".join(told.branch),
     )

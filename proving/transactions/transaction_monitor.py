@@ -38,7 +38,6 @@ from proving.models import (
     StopCode,
     Transaction,
     TransactionState,
-    in_gwei,
 )
 from proving.transactions.replacement import fill, holds_key, is_past, push
 from proving.transactions.signing import show, sign_and_store
@@ -152,8 +151,6 @@ def _monitor(
     if not watched:
         _show_receipt_problem(signer, "")
         return (), ()
-    # What a version before 0.3 has stored or replaced, which may run beside this one.
-    _write(lane, signer, [_Change(tx, is_shown=False) for tx in watched if tx.reserved_gwei != in_gwei(tx.reserved)])
     # Receipts are asked for with these hashes: a backup has versions as reserved that were sent after it was taken.
     sign_and_store(chain, lane, [version for tx in watched for version in tx.versions.all()])
     began = time.monotonic()

@@ -33,7 +33,6 @@ export function read(text, only = null) {
   } catch {
     throw new Refusal("The file is not JSON.");
   }
-  if (isObject(bundle)) bundle = presentForm(bundle);
   if (!isObject(bundle) || bundle.format !== FORMAT) {
     throw new Refusal(`The file is not a proof bundle of the format ${FORMAT}.`);
   }
@@ -42,18 +41,6 @@ export function read(text, only = null) {
     throw new Refusal("The bundle has a place or a query's number that is a fraction.");
   }
   return { ...bundle, only };
-}
-
-/** A bundle of a form before 0.3 in the present one. It goes with the next minor version. @param {any} old */
-function presentForm(old) {
-  if (old.format === "facts-batch-1") {
-    return { ...old, format: FORMAT, nodes: listOf(old, "queries").flatMap((query) => listOf(query, "nodes")) };
-  }
-  if (old.format !== "facts-2") return old;
-  const below = listOf(old, "storageNodes"), nodes = [...below, ...(old.account == null ? [] : listOf(old, "accountProof"))];
-  const accountProof = [...nodes.keys()].slice(below.length);
-  const query = { ...old, number: old.query, block: 0, accountProof };
-  return { ...old, format: FORMAT, blocks: [old], nodes, queries: [query] };
 }
 
 /**

@@ -349,8 +349,7 @@ def test_a_session_ends_after_idle_hours_and_is_written_only_once_in_a_while(set
     assert alice_client.get("/dashboard").status_code == 302
 
 
-def test_a_session_of_an_earlier_version_is_not_prolonged(alice_client):
-    """Before 0.3 a session had no end of its own, but for that of its row."""
+def test_a_session_without_an_end_of_its_own_is_not_prolonged(alice_client):
     session = alice_client.session
     del session["_session_expiry"]
     session.save()

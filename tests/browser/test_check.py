@@ -22,7 +22,7 @@ from tests import headers
 from tests.browser.conftest import axe_violations, faults_for_anybody
 from tests.browser.wallet import DECLINED, NO_SUCH_CHAIN, Wallet
 from tests.chains.tries import MALFORMED, MALFORMED_ACCOUNTS, chained, slot_proof, storage_trie
-from tests.client.forged_bundles import FORGERIES, OLDER
+from tests.client.forged_bundles import FORGERIES
 from tests.contracts.tries import hex_prefix
 from tests.contracts.worlds import NEAR_SLOTS
 from tests.explorer.batches import SOURCE, bundle_of, everything, path, proven_by, word
@@ -86,19 +86,6 @@ def test_what_holds_shows_what_the_client_s_verifier_says(page: Page, made: Batc
         assert mine["facts"] == {name: f"0x{word.hex()}" for name, word in proven.facts.items()}
         assert mine["slots"] == {slot: f"0x{word.hex()}" for slot, word in proven.slots.items()}
         assert mine["isTimeShown"] == (proven.timestamp is not None)
-
-
-@pytest.mark.parametrize(("name", "only"), [("facts-2.json", 2), ("facts-batch-1.json", None)])
-def test_bundles_of_versions_before_are_verified_and_not_if_they_are_forged(
-    page: Page, made: Batch, name: str, only: int | None
-):
-    text = (OLDER / name).read_text().replace("01M88A59S6S6N9Z5F4RA8DKBSB", made.pk)
-    forged = text.replace(word(35), word(1))
-    assert forged != text
-    outcomes = verified(page, made, {"old": text, "forged": forged}, only=only)
-    present = verified(page, made, {"": json.dumps(bundle_of(made, only))}, only=only)[""]
-    assert outcomes["old"] == present
-    assert "another word in slot" in outcomes["forged"]
 
 
 def test_no_forgery_holds_in_a_browser(page: Page, made: Batch):

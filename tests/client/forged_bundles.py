@@ -1,7 +1,6 @@
 """What is forged in the bundle of a batch that asks for everything, with what verifiers say of it."""
 
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import rlp
@@ -13,9 +12,6 @@ from tests.explorer.made_tries import FIELDS
 from tests.service import BOB
 
 Bundle = dict[str, Any]
-
-# Bundles as the versions before wrote them.
-OLDER = Path(__file__).parent / "older_bundles"
 
 
 def of_query(which: int, /, **parts: Any) -> Callable[[Bundle], object]:

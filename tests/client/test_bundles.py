@@ -6,7 +6,6 @@ from collections.abc import Mapping
 from typing import Any
 
 import pytest
-from eth_utils.address import to_checksum_address
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -26,9 +25,9 @@ from batch_query_client.operations import Access
 from queries.models import Block
 from tests.client.answers import batch as details_of_batch
 from tests.client.answers import query as details_of_query
-from tests.client.forged_bundles import FORGERIES, OLDER, Bundle
+from tests.client.forged_bundles import FORGERIES, Bundle
 from tests.client.world import PATIENCE, World, answer
-from tests.explorer.batches import CONTRACT, DEAD_NODE, SOURCE, bundle_of, word
+from tests.explorer.batches import DEAD_NODE, SOURCE, bundle_of, word
 from tests.explorer.made_tries import asked_of_everything, balance, prove, slot_value
 from tests.service import ALICE, BOB, chains_toml
 
@@ -79,25 +78,6 @@ def test_of_one_query_it_shows_what_that_of_the_batch_shows(made):
     for number, bundle in _REMEMBERED["alone"].items():
         assert verify(bundle).queries == {number: proven.queries[number]}
     assert list(proven.queries) == list(_REMEMBERED["alone"])
-
-
-@pytest.mark.parametrize(("name", "numbers"), [("facts-2.json", [2]), ("facts-batch-1.json", list(range(1, 8)))])
-def test_bundles_of_versions_before_are_verified_and_not_if_they_are_forged(made, name, numbers):
-    text = (OLDER / name).read_text()
-    known = claimed(text)
-    assert known.items() <= hashes().items()
-    proven, present = verify_bundle(text, block_hashes=known), verify(made)
-    assert proven.queries == {number: present.queries[number] for number in numbers}
-    content = json.loads(text)
-    node = (content.get("storageNodes") or content["queries"][1]["nodes"])[-1]
-    another = f"{node[:-1]}{int(node[-1], 16) ^ 1:x}"
-    for told, forged in ((word(slot_value(word(5))), word(1)), (to_checksum_address(CONTRACT), BOB), (node, another)):
-        assert told in text
-        with pytest.raises(InvalidBundle, match="proof"):
-            verify_bundle(text.replace(told, forged), block_hashes=known)
-    for whole in ({"format": content["format"]}, content | {"queries": [7], "storageNodes": 7}):
-        with pytest.raises(InvalidBundle, match="malformed"):
-            verify(whole)
 
 
 def test_a_time_is_shown_only_by_the_hash_of_the_next_block(made):

@@ -2,12 +2,12 @@
 
 import asyncio
 import time
+from pathlib import Path
 
 import pytest
 
 from batch_query_client import AsyncBatchQueryService, BatchQueryService, Patience, Unavailable, verify_bundle_by_nodes
 from tests.chains.hostile_node import DRIPS, FLOODS, LIES, hostile_node
-from tests.client.forged_bundles import OLDER
 
 pytestmark = pytest.mark.outside
 
@@ -15,7 +15,7 @@ WORST = {**FLOODS, **DRIPS, **LIES}
 IMPATIENT = Patience(seconds=0, answer_seconds=0.5)
 # Beside what a flood takes to come, on a machine that does much else.
 SECONDS = 60
-BUNDLE = (OLDER / "facts-2.json").read_bytes()
+BUNDLE = Path(__file__).with_name("bundle.json").read_bytes()
 
 
 @pytest.mark.parametrize("behave", WORST.values(), ids=WORST)

@@ -29,7 +29,7 @@ pytestmark = [
 def rows_in_another_order() -> list[User]:
     """Three, of which the first was written last, so that the database comes to it last."""
     rows = [User.objects.for_address(address) for address in (ALICE, BOB, CHARLIE)]
-    User.objects.filter(pk=rows[0].pk).update(stored_bytes=1)
+    User.objects.filter(pk=rows[0].pk).update(max_open_batches=1)
     return rows
 
 
@@ -79,14 +79,14 @@ def test_two_that_wait_in_a_circle_are_both_done_in_the_end(caplog):
     with ThreadPoolExecutor(2) as pool:
         writing = [pool.submit(write, *rows), pool.submit(write, *reversed(rows))]
         assert sorted(one.result(20) for one in writing) == [1, 2]
-    assert set(User.objects.values_list("stored_bytes", flat=True)) == {2}
+    assert set(User.objects.values_list("max_open_batches", flat=True)) == {2}
     assert "is done again" in caplog.text
 
 
 def add(user: User) -> None:
     row = User.objects.select_for_update().get(pk=user.pk)
-    row.stored_bytes += 1
-    row.save(update_fields=["stored_bytes"])
+    row.max_open_batches = (row.max_open_batches or 0) + 1
+    row.save(update_fields=["max_open_batches"])
 
 
 # --- Lanes ------------------------------------------------------------------------------------------------------------

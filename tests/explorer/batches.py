@@ -154,7 +154,6 @@ def of_two_sources() -> Batch:
 
 def accept(batch: Batch, source: int = 31337) -> None:
     """Its queries about this source chain."""
-    batch.queries.filter(source_chain_id=source).update(is_admitted=True)
     batch.estimated_gas, batch.estimated_wei = (
         (batch.estimated_gas or 0) + 511_000,
         (batch.estimated_wei or 0) + 511_000,

@@ -258,7 +258,7 @@ def test_calldata_that_a_bundle_has_its_next_header_from_stays_with_it():
 
 
 def test_a_block_whose_header_was_pruned_can_be_asked_for(service):
-    """Empty headers as versions before 0.3 did, of blocks that paths had passed."""
+    """A path has passed it."""
     number = service.head()
     header = service.rpc("eth_getBlockByNumber", hex(number), False)
     Block.objects.create(

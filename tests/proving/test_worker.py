@@ -10,12 +10,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from django.utils import timezone
 from eth_utils.crypto import keccak
 
 from devnet.devchain import DevChain
 from devnet.ports import free_port
-from proving.models import Lane, Signer, Transaction, WorkerHeartbeat
+from proving.models import Signer, Transaction, WorkerHeartbeat
 from queries.models import Batch
 from tests.deployed import deploy
 from tests.factories import is_done, until
@@ -58,22 +57,6 @@ def test_a_worker_does_what_is_submitted_and_says_that_it_runs(service, start_wo
     start_worker()
     until(WorkerHeartbeat.objects.exists, "the first heartbeat")
     batch = submit(a_key(), request(ALICE, block=service.head()))
-    until(lambda: is_done(batch), "DONE")
-
-
-def test_beside_a_worker_of_an_older_version_it_waits(service, start_worker, tmp_path):
-    """The two know nothing of what the other one is doing, and would send the same."""
-    now = timezone.now()
-    WorkerHeartbeat.objects.create(worker="host:1:abc", started_at=now, beat_at=now)
-    batch = submit(a_key(), request(ALICE, block=service.head()))
-    start_worker()
-    until(lambda: "a worker of an older version runs" in last_log(tmp_path), "that it waits")
-    beats = WorkerHeartbeat.objects.exclude(worker="host:1:abc")
-    first = beats.get().beat_at
-    until(lambda: beats.get().beat_at > first, "its next beat")
-    assert not Lane.objects.filter(name="watch").exists()
-    assert Batch.objects.get().status == "RECEIVED"
-    WorkerHeartbeat.objects.filter(worker="host:1:abc").delete()
     until(lambda: is_done(batch), "DONE")
 
 

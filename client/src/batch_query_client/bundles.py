@@ -8,7 +8,7 @@ storage root to each slot.
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Annotated, Any
+from typing import Annotated
 
 from eth_utils.address import to_checksum_address
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
@@ -196,10 +196,9 @@ def _parse(document: str | bytes) -> _Bundle:
     if _values(document) > _MAX_VALUES:
         raise InvalidBundle(f"The bundle has more than {_MAX_VALUES} values.")
     try:
-        content = json.loads(document)
+        value = json.loads(document)
     except (ValueError, RecursionError):
         raise InvalidBundle("The bundle is not JSON.") from None
-    value = _present_form(content)
     if not isinstance(value, dict) or value.get("format") != FORMAT:
         raise InvalidBundle(f"The file is not a proof bundle of the format {FORMAT}.")
     try:
@@ -218,26 +217,6 @@ def _values(document: str | bytes) -> int:
     if isinstance(document, str):
         return sum(map(document.count, ",[{"))
     return sum(map(document.count, (b",", b"[", b"{")))
-
-
-def _present_form(value: Any) -> Any:
-    """Return a bundle of a form before 0.3 in the present one. Other values are returned as they are.
-
-    It goes with the next minor version.
-    """
-    if not isinstance(value, dict):
-        return value
-    try:
-        if value.get("format") == "facts-batch-1":
-            return value | {"format": FORMAT, "nodes": [node for query in value["queries"] for node in query["nodes"]]}
-        if value.get("format") == "facts-2":
-            below, above = value["storageNodes"], value["accountProof"] or []
-            proof = range(len(below), len(below) + len(above))
-            query = value | {"number": value["query"], "block": 0, "accountProof": list(proof)}
-            return value | {"format": FORMAT, "blocks": [value], "nodes": [*below, *above], "queries": [query]}
-    except (KeyError, TypeError):
-        raise InvalidBundle("The bundle is malformed.") from None
-    return value
 
 
 def _headers(bundle: _Bundle) -> list[BlockHeader]:

@@ -35,8 +35,11 @@ def test_what_a_clock_far_ahead_has_signed_counts_for_a_day_and_no_longer(costly
     with monkeypatch.context() as patch:
         patch.setattr(timezone, "now", lambda: now() + timedelta(days=365))
         pending(batch)
-    Transaction.objects.update(state=TransactionState.FINAL, gas_used=1, gas_price=1, reserved_gwei=None)
-    assert money.on_chain(31337) == up_to_a_gwei(Transaction.objects.get().reserved) > 1
+    tx = Transaction.objects.get()
+    tx.state, tx.gas_used, tx.gas_price = TransactionState.FINAL, 1, 1
+    tx.reserve()
+    tx.save()
+    assert money.on_chain(31337) == up_to_a_gwei(tx.reserved) > 1
     for late in (timedelta(hours=1), timedelta()):  # Without a block that says so no clock is known to be right.
         ServiceClock.objects.update_or_create(pk=1, defaults={"at": now() - late})
         money.recount()

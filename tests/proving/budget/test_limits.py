@@ -4,7 +4,7 @@ import pytest
 from django.core.management import CommandError, call_command
 
 from accounts.models import User
-from proving.models import Share, SignedTransaction, Signer, Transaction, TransactionState
+from proving.models import Share, Signer, Transaction, TransactionState
 from queries.models import BatchStatus
 from tests.proving.estimated_batches import estimate
 from tests.proving.money import (
@@ -124,34 +124,6 @@ def test_until_it_is_final_what_was_sent_counts_at_its_most_and_others_wait(cost
         work()
         assert spent_today() == up_to_a_gwei(tx.cost)
     assert work_until_done(second, costly, rounds=20).status == BatchStatus.DONE
-
-
-def test_what_a_version_before_has_stored_counts_too(costly, key, settings):
-    batch, tx = in_mempool(costly, key)
-    Transaction.objects.update(reserved_gwei=None)
-    Share.objects.update(reserved_gwei=0)
-    limit(settings, daily_limit=tx.cost * 3 // 2, daily_limit_per_user=tx.cost * 3 // 2)
-    submit(key, request(BOB, block=costly.head() - 1, fee=ETHER))
-    for _ in range(3):
-        work()
-    assert Transaction.objects.count() == 1
-    assert spent_today() == up_to_a_gwei(tx.cost)
-    assert Share.objects.get(batch=batch).reserved_gwei * GWEI == up_to_a_gwei(tx.cost)
-
-
-def test_what_a_version_before_has_raised_counts_too(costly, key):
-    """While the two run side by side."""
-    _, tx = in_mempool(costly, key)
-    newest = tx.newest
-    SignedTransaction.objects.create(
-        transaction=tx,
-        hash="0x" + "ab" * 32,
-        raw=newest.raw,
-        max_fee_per_gas=newest.max_fee_per_gas * 3,
-        max_priority_fee_per_gas=newest.max_priority_fee_per_gas * 3,
-    )
-    work()
-    assert spent_today() == up_to_a_gwei(tx.gas_limit * newest.max_fee_per_gas * 3)
 
 
 # --- Raising fees -----------------------------------------------------------------------------------------------------
