@@ -95,11 +95,16 @@ def batch_transactions(request: HttpRequest, internalId: str) -> HttpResponse:
 def _find(request: HttpRequest, internal_id: str) -> Batch:
     """Find the caller's own self-funded batch, unless it is rejected. Raises `ApiError`."""
     batch = own_batch(request, internal_id)
+    check_self_funded(batch)
+    return batch
+
+
+def check_self_funded(batch: Batch) -> None:
+    """Raise `ApiError` unless users send the batch's transactions."""
     if not batch.is_self_funded:
         raise ApiError(409, "paid_by_operator", "The service sends the transactions of this batch.")
     if batch.status == BatchStatus.REJECTED:
         raise ApiError(409, "already_finished", f"The batch was rejected: {batch.rejection_reason}")
-    return batch
 
 
 def _left_of(batch: Batch) -> Left:

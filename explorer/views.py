@@ -25,6 +25,7 @@ from accounts.models import User
 from accounts.signed_in import signed_in, signed_in_fragment
 from accounts.throttle import client_address
 from api import missing, submitted_request
+from api.transactions import check_self_funded
 from config.error_answers import Refused, error_answer, wants_json
 from explorer.batch import (
     batch_page,
@@ -37,17 +38,17 @@ from explorer.batch import (
 from explorer.batch.batch_page import BatchPage
 from explorer.batch.code_snippets import submitting
 from explorer.batch.query_paging import Filters, Wanted
-from explorer.batch.read_from_chain import Reading
-from explorer.batch.unsigned_transactions import UnsignedTransactions
+from explorer.batch.read_from_chain import READING_SENTENCES, Reading
+from explorer.batch.unsigned_transactions import TransactionsToSend
 from explorer.formatting import csv_lines
 from queries import identifiers, query_rows, webhooks
 from queries.api_endpoint import ApiError
-from queries.models import OPEN_STATUSES, Batch, BatchStatus
+from queries.models import OPEN_STATUSES, Batch
 
 # The request of a larger batch is only offered as a file.
 _MOST_SHOWN_QUERIES = 50
 _MOST_SHOWN_CHARACTERS = 20_000
-_TOO_OFTEN = "Your network has read the chain too often. Try again in a minute."
+_DELIVERY_SENTENCES = {"sent_again": "The delivery is sent again, now."}
 
 
 class HtmxRequest(HttpRequest):
@@ -97,6 +98,7 @@ def _batch_page(request: HtmxRequest, internal_id: str, wanted: Wanted, *, read:
             "path": reverse(f"explorer:{'query' if of_query else 'batch'}", args=[page.batch.pk, *of_query]),
             "batch": page.batch,
             "title": part.title,
+            "announcement": part.announcement,
             "fragment": part.of(request),
             "is_own": page.batch.user_id == request.user.pk,
             **_request(page),
@@ -149,7 +151,7 @@ def send_again(request: HttpRequest, user: User, internal_id: str, delivery_id: 
     try:
         if not webhooks.send_again(user.pk, identifiers.message_id(delivery_id)):
             raise Http404
-        messages.success(request, "The delivery is sent again, now.")
+        messages.success(request, _DELIVERY_SENTENCES["sent_again"])
     except Refused as refused:
         messages.error(request, refused.sentence)
     return back
@@ -186,7 +188,7 @@ def read_now(request: HtmxRequest, internal_id: str, number: int) -> HttpRespons
     if not retry_after:
         read, status = read_from_chain.read_now(found, row, slots), 200
     else:
-        read, status = Reading(number, _TOO_OFTEN), 429
+        read, status = Reading(number, READING_SENTENCES["too_many_requests"]), 429
     if request.htmx:
         # htmx does not swap in answers with the status of an error.
         return render(request, "explorer/batch/_reading.html", {"reading": read})
@@ -209,8 +211,10 @@ def transactions(request: HttpRequest, internal_id: str) -> HttpResponse:
     if request.method != "POST" or not found.is_self_funded or found.status not in OPEN_STATUSES:
         return HttpResponseRedirect(reverse("explorer:batch", args=[internal_id]))
     retry_after = read_rate.count(client_address(request))
-    left = UnsignedTransactions(_TOO_OFTEN) if retry_after else unsigned_transactions.read(found)
-    context = {"internal_id": internal_id, "left": left}
+    to_send = (
+        TransactionsToSend(READING_SENTENCES["too_many_requests"]) if retry_after else unsigned_transactions.read(found)
+    )
+    context = {"internal_id": internal_id, "to_send": to_send}
     response = render(request, "explorer/batch/unsigned_transactions.html", context, status=429 if retry_after else 200)
     if retry_after:
         response.headers["Retry-After"] = str(retry_after)
@@ -219,11 +223,13 @@ def transactions(request: HttpRequest, internal_id: str) -> HttpResponse:
 
 def _transactions_as_json(request: HttpRequest, found: Batch) -> HttpResponse:
     """Return what is left to be sent for static/js/send.js, which has a wallet send it."""
-    if not found.is_self_funded:
-        return error_answer(409, "paid_by_operator", "The service sends the transactions of this batch.")
-    if found.status == BatchStatus.REJECTED:
-        return error_answer(409, "already_finished", f"The batch was rejected: {found.rejection_reason}")
+    try:
+        check_self_funded(found)
+    except ApiError as error:
+        return error.response()
     if retry_after := read_rate.count(client_address(request)):
-        return error_answer(429, "too_many_requests", _TOO_OFTEN, retry_after=retry_after)
-    left = unsigned_transactions.read(found)
-    return error_answer(503, "chain_unavailable", left.problem) if left.problem else JsonResponse(left.as_json())
+        return error_answer(429, "too_many_requests", READING_SENTENCES["too_many_requests"], retry_after=retry_after)
+    to_send = unsigned_transactions.read(found)
+    if to_send.problem:
+        return error_answer(503, "chain_unavailable", to_send.problem)
+    return JsonResponse(to_send.as_json())

@@ -167,6 +167,29 @@ def test_a_template_has_short_lines_and_includes_those_of_its_page_and_shared_on
     assert {(page, of) for page, of in used if of not in (page, "explorer/shared")} == set()
 
 
+def test_pages_build_no_sentence_in_python():
+    """They are in templates, or in a table at the top of a module, by code."""
+    built, tables = [], 0
+    for path in (path for path in FILES if path.parts[0] == "explorer"):
+        nodes = nodes_of(path)
+        skipped = [node for node in nodes if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)]
+        for node in nodes[0].body:
+            if isinstance(node, ast.Assign) and isinstance(node.value, ast.Dict):
+                name = ast.unparse(node.targets[0])
+                skipped += [node] * name.endswith("SENTENCES")
+                tables += name.endswith("SENTENCES")
+        inside = {child for node in skipped for child in ast.walk(node)}
+        for node in set(nodes) - inside:
+            if isinstance(node, ast.JoinedStr):
+                text = "".join(str(part.value) if isinstance(part, ast.Constant) else "N" for part in node.values)
+            else:
+                text = node.value if isinstance(node, ast.Constant) and isinstance(node.value, str) else ""
+            if re.search(r"\w+ (?:\S+ )+\S+[.!?]\s*$", re.sub(r"<[^>]*>", "", text)):
+                built.append(f"{path}:{node.lineno}: {text}")
+    assert built == []
+    assert tables > 1
+
+
 def test_few_modules_can_spend_money():
     """The modules are those that docs/developing/architecture.md lists."""
     inside = PROJECT / "proving/transactions"

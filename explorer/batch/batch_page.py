@@ -3,7 +3,7 @@
 Its templates and the browser count how long something has lasted from the times that are.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from datetime import timedelta
 from functools import cached_property
@@ -51,6 +51,16 @@ class StepCount:
 
 
 @dataclass(frozen=True)
+class SilentAttesters:
+    """A source chain of which too few attesters signed when they were last asked."""
+
+    source: ChainName
+    signing: int
+    named: int
+    threshold: int
+
+
+@dataclass(frozen=True)
 class BatchPage:
     batch: Batch
     wanted: Wanted
@@ -66,7 +76,9 @@ class BatchPage:
     poll_seconds: int | None  # None: nothing can change any more
     no_worker: bool = False
     notices: tuple[str, ...] = ()
-    """Sentences about what somebody must do at the destination or a connection. A page that can't change has none."""
+    """Sentences about what the operator must do at the destination or a connection. A page that can't change has none.
+    """
+    silent_attesters: tuple[SilentAttesters, ...] = ()
 
     @property
     def is_about_one(self) -> bool:
@@ -181,19 +193,10 @@ class BatchPage:
         return sum(count.total for count in self.step_counts)
 
     @property
-    def announcement(self) -> str:
-        """Say what a screen reader is told when it changes: how the batch stands, in a sentence."""
-        if self.batch.status == BatchStatus.REJECTED:
-            return f"The batch is REJECTED. {self.rejection[0]}"
-        completed, total = self.steps_completed, self.steps_total
-        if total <= _MOST_STEPS_ANNOUNCED:
-            far = f"{completed} of {total} steps completed."
-        else:
-            # Otherwise each poll of a large batch would announce something.
-            far = f"{10 * completed // total * 10} % of the steps completed."
-        if self.batch.went_back_at and self.batch.is_open:
-            return f"The batch was rolled back. {self.batch.went_back_because} {far}"
-        return f"The batch is {self.batch.status}: {far}"
+    def announced_percent(self) -> int | None:
+        """Return the share of completed steps in tens of percent. None: the steps are few enough to announce each."""
+        total = self.steps_total
+        return None if total <= _MOST_STEPS_ANNOUNCED else 10 * self.steps_completed // total * 10
 
 
 def read(internal_id: str, wanted: Wanted) -> BatchPage | None:
@@ -214,8 +217,7 @@ def read(internal_id: str, wanted: Wanted) -> BatchPage | None:
     is_whole = wanted.only is not None or counts.queries <= MAX_CARDS
     steps = query_rows.steps_of(rows) if is_whole else None
     queries = tuple(query_cards.read(batch, rows, held_by, steps=steps, slots_page=wanted.slots or 1))
-    asked = queries[0].asked if counts.queries == 1 else ""
-    sent, count = transaction_display.read(batch, destination, queries if is_whole else (), asked)
+    sent, count = transaction_display.read(batch, destination, queries if is_whole else ())
     seconds = _poll_seconds(batch)
     return BatchPage(
         batch=batch,
@@ -232,6 +234,7 @@ def read(internal_id: str, wanted: Wanted) -> BatchPage | None:
         poll_seconds=seconds,
         no_worker=seconds is not None and not WorkerHeartbeat.running().exists(),
         notices=tuple(_notices(batch, held_by)) if seconds is not None else (),
+        silent_attesters=tuple(_silent_attesters(batch, held_by)) if batch.is_open else (),
     )
 
 
@@ -245,36 +248,30 @@ def _poll_seconds(batch: Batch) -> int | None:
     return _NOT_FINAL_SECONDS if can_change else None
 
 
-def _notices(batch: Batch, held_by: Mapping[int, FactsRegistry]) -> Iterable[str]:
+def _notices(batch: Batch, held_by: Mapping[int, FactsRegistry]) -> dict[str, None]:
+    """Return the notices, each once: some are about several connections."""
     chain_id = batch.destination_chain_id
     stops = Stop.objects.filter(chain_id=chain_id, source_chain_id__in=[0, *held_by], signer="")
     of_signers = Signer.objects.filter(chain_id=chain_id).exclude(notice="").order_by("pk")
-    found = [stop.sentence for stop in stops] + list(of_signers.values_list("notice", flat=True))
-    found += [row.notice for row in held_by.values() if row.notice]
-    # Some are about all of them.
-    of_operator = (f"{sentence} The operator of this service must act." for sentence in dict.fromkeys(found))
-    return (*of_operator, *(_silent_attesters(batch, held_by) if batch.is_open else ()))
+    notices = [stop.sentence for stop in stops] + list(of_signers.values_list("notice", flat=True))
+    notices += [row.notice for row in held_by.values() if row.notice]
+    return dict.fromkeys(notices)
 
 
-def _silent_attesters(batch: Batch, held_by: Mapping[int, FactsRegistry]) -> Iterator[str]:
-    """Yield a sentence for each source chain of which too few attesters have signed when they were last asked."""
+def _silent_attesters(batch: Batch, held_by: Mapping[int, FactsRegistry]) -> Iterator[SilentAttesters]:
     named = [get_chains().connection(source, batch.destination_chain_id) for source in held_by]
-    parents = [get_chains().connection(one.parent_id, one.destination_id) for one in named if one and one.parent_id]
-    connections = [*named, *parents]
-    attested = {one.source_id: one for one in connections if one and one.attesters}
+    parents = [get_chains().connection(hop.parent_id, hop.destination_id) for hop in named if hop and hop.parent_id]
+    attested = {hop.source_id: hop for hop in (*named, *parents) if hop and hop.attesters}
     if not attested:
         return
-    asked = AttesterWatch.objects.filter(
+    watches = AttesterWatch.objects.filter(
         destination_chain_id=batch.destination_chain_id,
         source_chain_id__in=attested,
         answered_at__gt=timezone.now() - _STALE_ANSWERS,
     )
-    for row in asked:
-        connection = attested[row.source_chain_id]
-        signing = sum(one["answer"] == SIGNED for one in row.answers)
-        if signing < (connection.threshold or 0):
-            yield (
-                f"{signing} of {len(connection.attesters)} attesters of {chain_name(row.source_chain_id).name} "
-                f"answered when they were last asked, and {connection.threshold} must sign. "
-                "Whoever runs the others must act."
-            )
+    for watch in watches:
+        connection, source = attested[watch.source_chain_id], chain_name(watch.source_chain_id)
+        signing = sum(answer["answer"] == SIGNED for answer in watch.answers)
+        threshold = connection.threshold or 0
+        if signing < threshold:
+            yield SilentAttesters(source, signing, len(connection.attesters), threshold)

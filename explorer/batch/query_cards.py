@@ -88,13 +88,9 @@ class ShownQuery:
         return len(self.query.slots)
 
     @property
-    def asked(self) -> str:
-        """Return what the query asks for, in words."""
-        if not self.address:
-            named = ", ".join(self.fields) if len(self.fields) <= _MOST_NAMED else f"{len(self.fields)} properties"
-            return f"header, {named}"
-        slots = [f"{self.slot_count:,} slot{'' if self.slot_count == 1 else 's'}"] if self.slot_count else []
-        return ", ".join([*self.fields, *slots])
+    def names_fields(self) -> bool:
+        """Return whether a line names the properties, instead of their number."""
+        return bool(self.address) or len(self.fields) <= _MOST_NAMED
 
     @property
     def at(self) -> tuple[int, str, int | None, int | None]:

@@ -99,7 +99,7 @@ def page(request: HttpRequest) -> HttpResponse:
     if wanted and Batch.objects.filter(pk=wanted).exists():
         return HttpResponseRedirect(reverse("explorer:batch", args=[wanted]))
     user = request.user if isinstance(request.user, User) else None
-    context = {"filters": filters, "is_identifier": bool(wanted), "account_in_words": searched_account.in_words()}
+    context = {"filters": filters, "is_identifier": bool(wanted), "resolves_names": get_chains().ens is not None}
     rows, is_everybodys = [], _is_everybodys(user, filters)
     if user or is_everybodys:
         account = searched_account.read(filters.search, client_address(request))
@@ -187,7 +187,7 @@ def _first(batches: "QuerySet[Batch]", order: str, most: int) -> list[Batch]:
 
 
 def _found(filters: Filters, user: User | None, account: SearchedAccount | None) -> tuple["QuerySet[Batch]", str]:
-    """Return the batches, and what was searched for, in words; none and an empty text if nothing can match it."""
+    """Return the batches, and the kind of what was searched for; none and an empty text if nothing can match it."""
     batches = Batch.objects.all()
     if user and not _is_everybodys(user, filters):
         batches = batches.filter(user=user)
@@ -199,18 +199,18 @@ def _found(filters: Filters, user: User | None, account: SearchedAccount | None)
     if not text:
         return batches, ""
     if identifier := identifiers.batch_id(text):
-        return batches.filter(pk=identifier), "the identifier"
+        return batches.filter(pk=identifier), "identifier"
     if NUMBER.fullmatch(text):
         # PostgreSQL knows from the ids how many queries are about them.
         numbered = list(Block.objects.filter(number=int(text)).values_list("pk", flat=True))
-        return batches.filter(pk__in=Query.objects.filter(block__in=numbered).values("batch")), "the block number"
+        return batches.filter(pk__in=Query.objects.filter(block__in=numbered).values("batch")), "number"
     if HASH.fullmatch(text):
         sent = SignedTransaction.objects.filter(hash=text.lower()).values("transaction")
         by_transaction = Transaction.queries.through.objects.filter(transaction__in=sent).values("query__batch")
         blocks = Block.objects.filter(hash=text.lower()).values("pk")
         by_block = Query.objects.filter(block__in=blocks).values("batch")
-        return batches.filter(Q(pk__in=by_transaction) | Q(pk__in=by_block)), "the hash of a transaction or block"
+        return batches.filter(Q(pk__in=by_transaction) | Q(pk__in=by_block)), "hash"
     if account and account.address:
-        return batches.filter(pk__in=Query.objects.filter(address=account.address).values("batch")), "the account"
+        return batches.filter(pk__in=Query.objects.filter(address=account.address).values("batch")), "account"
     # An unknown name is nobody's. Queries about headers have an empty address.
-    return batches.none(), "the account" if account else ""
+    return batches.none(), "account" if account else ""

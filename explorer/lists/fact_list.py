@@ -41,8 +41,8 @@ _COLUMNS = (
     *("source_chain_id", "destination_chain_id", "block", "block_hash", "account", "property", "slot", "value", "word"),
     *("registry", "calldata", "transaction"),
 )
-# What each filter is, in words.
-_FIELDS = {
+# By the filter.
+_FAULT_SENTENCES = {
     "account": "The account {}.",
     "block": "The block must be a number, in decimal digits.",
     "property": "There is no such property.",
@@ -50,6 +50,7 @@ _FIELDS = {
     "sourceChainId": "The source chain must be a chain id, in decimal digits.",
     "destinationChainId": "The destination chain must be a chain id, in decimal digits.",
 }
+_TOO_FEW_SENTENCES = {"account": "Name an account or a block."}
 
 
 @dataclass(frozen=True)
@@ -156,7 +157,7 @@ def _page(request: HttpRequest, search: FactSearch) -> HttpResponse:
         "is_first": cursor == fact_search.START,
         "next": str(following or ""),
         "most_in_file": MOST_IN_FILE,
-        "account_in_words": searched_account.in_words(),
+        "resolves_names": chains.ens is not None,
         "properties": fact_search.PROPERTIES,
         "sources": [chain_name(pk) for pk in sorted({one.source_id for one in chains.connections})],
         "destinations": [chain_name(chain.id) for chain in chains.destinations()],
@@ -170,7 +171,9 @@ def _cursor(request: HttpRequest) -> str:
 
 
 def _search(request: HttpRequest) -> FactSearch:
-    typed = {name: text for name in _FIELDS if (text := request.GET.get(name, "").strip().replace("\0", "")[:100])}
+    typed = {
+        name: text for name in _FAULT_SENTENCES if (text := request.GET.get(name, "").strip().replace("\0", "")[:100])
+    }
     account = searched_account.read(typed["account"], client_address(request)) if "account" in typed else None
     faults, values = {}, dict(typed)
     if account and account.address:
@@ -182,11 +185,11 @@ def _search(request: HttpRequest) -> FactSearch:
     except ValidationError as invalid:
         for error in invalid.errors(include_url=False, include_context=False, include_input=False):
             name = str(error["loc"][0])
-            faults.setdefault(name, _FIELDS[name].format(fault(typed.get("account", ""))))
+            faults.setdefault(name, _FAULT_SENTENCES[name].format(fault(typed.get("account", ""))))
         return FactSearch(typed, account, faults=faults)
     if "account" in typed or "block" in typed:
         return FactSearch(typed, account, filters)
-    return FactSearch(typed, faults={"account": "Name an account or a block."} if typed else {})
+    return FactSearch(typed, faults=_TOO_FEW_SENTENCES if typed else {})
 
 
 def _cells(one: FoundFact) -> Iterator[str]:

@@ -23,6 +23,7 @@ register = template.Library()
 register.filter("whole_units", whole_units)
 register.filter("cost", cost)
 register.filter("chain", chain_name)
+register.filter("iso", iso)
 
 _MINUTE = timedelta(minutes=1)
 
@@ -91,10 +92,9 @@ _AGED = 5
 
 
 @register.filter
-def aged(when: datetime) -> SafeString:
-    """Return how old something is that was said then. It shows as soon as that is more than a few seconds."""
-    hidden = "" if (timezone.now() - when).total_seconds() >= _AGED else " hidden"
-    return html('<span class="hint" data-aged="{}"{}>This was so {}.</span>', iso(when), SafeString(hidden), ago(when))
+def is_aged(when: datetime) -> bool:
+    """Return whether something that was said then is older than a few seconds."""
+    return (timezone.now() - when).total_seconds() >= _AGED
 
 
 @register.filter
