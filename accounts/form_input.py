@@ -1,4 +1,4 @@
-"""What people and programs send: the fields of a form or of a JSON object, read alike."""
+"""Requests of people and programs: the fields of a form or of a JSON object, read alike."""
 
 import json
 from collections.abc import Callable
@@ -12,10 +12,10 @@ from django.utils.http import url_has_allowed_host_and_scheme
 from config.error_answers import Refused, is_json
 from config.logs import redact_keys
 
-Given = Callable[[str], str]
+FieldReader = Callable[[str], str]
 
 
-def given_in(request: HttpRequest) -> Given:
+def given_in(request: HttpRequest) -> FieldReader:
     """Read the fields of a form or of a JSON object. A field that is missing or not a string is empty.
 
     Raises `Refused`: malformed_request, too_large.

@@ -294,13 +294,13 @@ class ShownWebhookSecret:
 
 
 def _shown_webhook_secret(user: User) -> ShownWebhookSecret:
-    found = list(user.webhook_secrets.filter(Q(expires_at=None) | Q(expires_at__gt=timezone.now())))
-    current = next((one for one in found if one.expires_at is None), None)
+    rows = list(user.webhook_secrets.filter(Q(expires_at=None) | Q(expires_at__gt=timezone.now())))
+    current = next((row for row in rows if row.expires_at is None), None)
     secret = current and webhook_secrets.reveal(current)
     return ShownWebhookSecret(
         ends=webhook_secrets.ends(secret) if secret else "",
         is_lost=current is not None and secret is None,
-        previous_until=next((one.expires_at for one in found if one.expires_at), None),
+        previous_until=next((row.expires_at for row in rows if row.expires_at), None),
     )
 
 

@@ -98,26 +98,26 @@ def reveal(key: ApiKey) -> str | None:
 
 def authenticate_hash(key_hash: str) -> ApiKey | None:
     """Return the key with this `digest`. None if it is unknown, revoked, expired or no longer allowed."""
-    found = authenticate_and_read(_KEYS, key_hash)
-    return found[0] if found else None
+    known = authenticate_and_read(_KEYS, key_hash)
+    return known[0] if known else None
 
 
 def working() -> "QuerySet[ApiKey]":
-    """Return the key that was presented, if it works: for queries of `authenticate_and_read`, which tell it first."""
+    """Return the key that was presented, if it works, for the queries of `authenticate_and_read`."""
     unexpired = Q(expires_at=None) | Q(expires_at__gt=Given("now"))
     return ApiKey.objects.filter(unexpired, key_hash=Given("key_hash"), revoked_at=None).order_by()
 
 
-TOLD_FIRST = ("pk", "user_id", "last_used_at", "user__address")
-_KEYS = CompiledQuery(lambda: working().values_list(*TOLD_FIRST))
+OWN_COLUMNS = ("pk", "user_id", "last_used_at", "user__address")
+_KEYS = CompiledQuery(lambda: working().values_list(*OWN_COLUMNS))
 
 
 def authenticate_and_read(
     query: CompiledQuery[tuple[Any, ...]], key_hash: str, **given: object
 ) -> tuple[ApiKey, tuple[Any, ...]] | None:
-    """Return what `authenticate_hash` does, and what else the query of `working` keys tells after `TOLD_FIRST`.
+    """Return the key as `authenticate_hash` does, and more columns of the query.
 
-    `key_hash` is the `digest` of what was presented.
+    It is a query of `working` keys, and its columns begin with `OWN_COLUMNS`. `key_hash` is the `digest` of the key.
     """
     row = query.first(key_hash=key_hash, now=timezone.now(), **given)
     if row is None:

@@ -86,7 +86,7 @@ class User(AbstractBaseUser):
     daily_gas_budget = models.PositiveBigIntegerField(null=True, blank=True)
     max_open_blocks = models.PositiveBigIntegerField(null=True, blank=True)
     max_stored_megabytes = models.PositiveBigIntegerField(null=True, blank=True)
-    # By a destination's chain id, or `EVERY_DESTINATION`, all in decimal digits: wei, instead of the chain's
+    # Keys are a destination's chain id, or `EVERY_DESTINATION`, all in decimal digits: wei, instead of the chain's
     # `daily_limit_per_user`.
     daily_limits_wei = models.JSONField(null=True, blank=True)
     last_login = None

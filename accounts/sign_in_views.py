@@ -23,7 +23,7 @@ from django.views.decorators.csrf import ensure_csrf_cookie
 from django.views.decorators.http import require_GET, require_POST
 
 from accounts import development_sign_in, event_log, sign_in
-from accounts.form_input import HIDDEN_ORIGIN, Given, given_in, hides_origin, safe_next
+from accounts.form_input import HIDDEN_ORIGIN, FieldReader, given_in, hides_origin, safe_next
 from accounts.models import EventKind, User
 from accounts.sign_in import SignInError, finish, start
 from accounts.signed_in import signed_in
@@ -160,7 +160,7 @@ def _sign_in_form(request: HttpRequest, *, next_path: str, status: int = 200, **
     return render(request, "accounts/sign_in.html", context, status=status)
 
 
-def _message_in(request: HttpRequest, given: Given) -> str:
+def _message_in(request: HttpRequest, given: FieldReader) -> str:
     """Return the message. Browsers send every line break of a form as CRLF."""
     return given("message") if is_json(request) else given("message").replace("\r\n", "\n")
 

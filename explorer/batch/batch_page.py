@@ -1,4 +1,4 @@
-"""What the page of a batch shows. The number of statements that read it does not grow with the batch.
+"""The data of a batch's page. The number of statements that read it does not grow with the batch.
 
 Its templates and the browser count how long something has lasted from the times that are.
 """
@@ -16,7 +16,7 @@ from config.chain_names import ChainName, chain_name
 from config.configured_chains import get_chains
 from explorer.batch import query_cards, query_paging, timeline, transaction_display, trusted_sources
 from explorer.batch.query_cards import ShownQuery
-from explorer.batch.query_paging import MAX_CARDS, Wanted
+from explorer.batch.query_paging import MAX_CARDS, QuerySelection
 from explorer.batch.timeline import Bar
 from explorer.batch.transaction_display import ShownTransaction
 from explorer.batch.trusted_sources import TrustedSource
@@ -61,9 +61,9 @@ class SilentAttesters:
 
 
 @dataclass(frozen=True)
-class BatchPage:
+class ShownBatch:
     batch: Batch
-    wanted: Wanted
+    wanted: QuerySelection
     counts: Counts
     destination: ChainName
     source_chains: tuple[ChainName, ...]
@@ -131,7 +131,7 @@ class BatchPage:
     @property
     def is_being_finalised(self) -> bool:
         """Return whether a block that the chain can still drop holds the facts of a batch that is DONE."""
-        is_final = all(one.row and one.row.state == TransactionState.FINAL for one in self.transactions)
+        is_final = all(sent.row and sent.row.state == TransactionState.FINAL for sent in self.transactions)
         return self.batch.status == BatchStatus.DONE and self.poll_seconds is not None and not is_final
 
     @property
@@ -157,13 +157,13 @@ class BatchPage:
     @property
     def shares_transactions(self) -> bool:
         """Return whether its transactions took more gas than is its own: they do something for other batches too."""
-        in_all = sum(one.row.gas_used for one in self.transactions if one.row and not one.is_unconfirmed)
+        in_all = sum(sent.row.gas_used for sent in self.transactions if sent.row and not sent.is_unconfirmed)
         return not self.batch.is_self_funded and in_all > self.batch.gas_used
 
     @property
     def has_unconfirmed_cost(self) -> bool:
         """Return whether a transaction is mined whose cost doesn't count as spent yet."""
-        return not self.batch.is_self_funded and any(one.is_unconfirmed for one in self.transactions)
+        return not self.batch.is_self_funded and any(sent.is_unconfirmed for sent in self.transactions)
 
     @property
     def has_timeline(self) -> bool:
@@ -175,14 +175,14 @@ class BatchPage:
         at_step, headers_at_step = self.counts.at_step, self.counts.headers_at_step
         open_or_before = accumulate(at_step.get(kind, 0) for kind in StepKind)
         total, headers = self.counts.queries, sum(headers_at_step.values())
-        found = []
+        step_counts = []
         for kind, not_past in zip(StepKind, open_or_before, strict=True):
             # Headers, which have no last step, are past it too.
             without = 0 if kind in HEADER_STEPS else headers
             past = 0 if kind in HEADER_STEPS else headers_at_step.get(None, 0)
             if total > without:
-                found.append(StepCount(kind, total - not_past - past, total - without, bars.get(kind)))
-        return found
+                step_counts.append(StepCount(kind, total - not_past - past, total - without, bars.get(kind)))
+        return step_counts
 
     @property
     def steps_completed(self) -> int:
@@ -199,7 +199,7 @@ class BatchPage:
         return None if total <= _MOST_STEPS_ANNOUNCED else 10 * self.steps_completed // total * 10
 
 
-def read(internal_id: str, wanted: Wanted) -> BatchPage | None:
+def read(internal_id: str, wanted: QuerySelection) -> ShownBatch | None:
     """Return the page of a batch. None if there is no such batch, or no query with the number `wanted.only` in it."""
     batch = query_rows.find_batch(internal_id)
     if batch is None:
@@ -208,7 +208,7 @@ def read(internal_id: str, wanted: Wanted) -> BatchPage | None:
     if wanted.only is not None and not 1 <= wanted.only <= counts.queries:
         return None
     if counts.queries == 1:  # There is nothing to choose from.
-        wanted = Wanted(only=wanted.only, slots=wanted.slots)
+        wanted = QuerySelection(only=wanted.only, slots=wanted.slots)
     destination = chain_name(batch.destination_chain_id)
     registries = deployments.all_of(destination.id, counts.source_chains)
     held_by = deployments.of_batch(batch, registries)
@@ -219,7 +219,7 @@ def read(internal_id: str, wanted: Wanted) -> BatchPage | None:
     queries = tuple(query_cards.read(batch, rows, held_by, steps=steps, slots_page=wanted.slots or 1))
     sent, count = transaction_display.read(batch, destination, queries if is_whole else ())
     seconds = _poll_seconds(batch)
-    return BatchPage(
+    return ShownBatch(
         batch=batch,
         wanted=wanted,
         counts=counts,

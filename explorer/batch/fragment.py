@@ -15,8 +15,8 @@ from django.template.loader import render_to_string
 from django.utils.safestring import SafeString
 
 from explorer.batch import batch_page
-from explorer.batch.batch_page import BatchPage
-from explorer.batch.query_paging import Wanted
+from explorer.batch.batch_page import ShownBatch
+from explorer.batch.query_paging import QuerySelection
 from explorer.formatting.one_line import one_line
 
 # For all who watch. A page asks each second, so that DONE is on each screen within 1.5 s.
@@ -47,7 +47,7 @@ class Fragment:
         return SafeString(content.replace(self.token, get_token(request)) if is_needed else content)
 
 
-def render(page: BatchPage, **context: object) -> Fragment:
+def render(page: ShownBatch, **context: object) -> Fragment:
     """Render a page's fragment."""
     token = secrets.token_hex(16)
     values = {"page": page, "batch": page.batch, "version": _VERSION, "csrf_token": token, "payer": _PAYER + token}
@@ -60,11 +60,11 @@ def render(page: BatchPage, **context: object) -> Fragment:
     return Fragment(title, announcement, content, version, page.batch.user_id, token)
 
 
-def read(internal_id: str, wanted: Wanted) -> Fragment | None:
+def read(internal_id: str, wanted: QuerySelection) -> Fragment | None:
     """Return the fragment as it was within the last half second. None: there is no such page."""
     key = hashlib.sha256(f"{internal_id} {wanted}".encode()).hexdigest()
-    found: Fragment | None = cache.get(key)
-    if found is None and (page := batch_page.read(internal_id, wanted)) is not None:
-        found = render(page)
-        cache.set(key, found, _KEPT_SECONDS)
-    return found
+    known: Fragment | None = cache.get(key)
+    if known is None and (page := batch_page.read(internal_id, wanted)) is not None:
+        known = render(page)
+        cache.set(key, known, _KEPT_SECONDS)
+    return known

@@ -17,7 +17,7 @@ from queries.models import Batch
 MOST_SHOWN = 20
 
 
-class BatchPart(NamedTuple):
+class TransactionPart(NamedTuple):
     """The part of a batch that a transaction is for."""
 
     queries: int = 0
@@ -27,7 +27,7 @@ class BatchPart(NamedTuple):
     wei: int | None = None
 
 
-_NO_PART = BatchPart()
+_NO_PART = TransactionPart()
 
 
 @dataclass(frozen=True)
@@ -35,7 +35,7 @@ class ShownTransaction:
     hash: str
     url: str  # on the chain's own explorer, where one is configured
     row: Transaction | None = None  # None: it is not known here
-    part: BatchPart = _NO_PART
+    part: TransactionPart = _NO_PART
     final_block: int | None = None  # the newest, where it waits for its own to be final
     confirmations: int | None = None  # where it waits for more
     confirmations_needed: int | None = None
@@ -115,20 +115,20 @@ def _of_cards(cards: Sequence[ShownQuery], hashes: set[str]) -> set[int]:
     return {pk for (pk,) in transactions}
 
 
-def _parts(batch: Batch, pks: Sequence[int]) -> Mapping[int, BatchPart]:
+def _parts(batch: Batch, pks: Sequence[int]) -> Mapping[int, TransactionPart]:
     """Return the batch's parts by the transaction."""
     links = Transaction.queries.through.objects.filter(transaction__in=pks, query__batch=batch).order_by()
     wei = Share.objects.filter(transaction=OuterRef("transaction"), batch=batch).values("wei")
     counts = Count("pk"), Min("query__position"), Count("query__block", distinct=True), Max("query__block__number")
     rows = links.values_list("transaction").annotate(*counts, wei=Subquery(wei))
-    return {pk: BatchPart(*part) for pk, *part in rows}
+    return {pk: TransactionPart(*part) for pk, *part in rows}
 
 
 def _url(destination: ChainName, tx_hash: str) -> str:
     return f"{destination.explorer_url}/tx/{tx_hash}" if destination.explorer_url else ""
 
 
-def _shown(tx: Transaction, destination: ChainName, head: ChainHead | None, part: BatchPart) -> ShownTransaction:
+def _shown(tx: Transaction, destination: ChainName, head: ChainHead | None, part: TransactionPart) -> ShownTransaction:
     shown = ShownTransaction(tx.latest_hash, _url(destination, tx.latest_hash), tx, part)
     if head is None or tx.block_number is None or not shown.is_unconfirmed:
         return shown

@@ -68,19 +68,19 @@ class TransactionsToSend:
 
 
 def read(batch: Batch) -> TransactionsToSend:
-    """Read what is left to send of a batch. Nothing is left of a batch that is DONE."""
+    """Read the transactions that a batch lacks. A batch that is DONE lacks none."""
     chain = chain_name(batch.destination_chain_id)
     if batch.status == BatchStatus.DONE:
         return TransactionsToSend(chain=chain)
     try:
-        left = unsigned.left_of(batch)
-        wei = _most_wei(chain.id, left.transactions)
+        missing = unsigned.left_of(batch)
+        wei = _most_wei(chain.id, missing.transactions)
     except UnknownChain:
         return TransactionsToSend(READING_SENTENCES["unknown_chain"].format(chain=chain.id))
     except (NodeUnavailable, RpcRefused) as error:
         return TransactionsToSend(READING_SENTENCES["chain_unavailable"].format(reason=error))
-    shown = [ShownUnsigned(tx.what, tx.to, tx.gas, len(tx.data), hex_data(tx.data)) for tx in left.transactions]
-    return TransactionsToSend("", chain, tuple(shown), tuple(left.waits), left.is_complete, left.block, wei)
+    shown = [ShownUnsigned(tx.what, tx.to, tx.gas, len(tx.data), hex_data(tx.data)) for tx in missing.transactions]
+    return TransactionsToSend("", chain, tuple(shown), tuple(missing.waits), missing.is_complete, missing.block, wei)
 
 
 def _most_wei(chain_id: int, transactions: Sequence[Unsigned]) -> int:

@@ -32,7 +32,7 @@ from explorer.formatting import csv_lines
 from explorer.lists import batch_rows, fact_list, first_query, searched_account
 from explorer.lists.batch_rows import BatchRow
 from explorer.lists.searched_account import HASH, NUMBER, SearchedAccount
-from proving.fact_search import START, Place, search
+from proving.fact_search import START, FactCursor, search
 from proving.models import SignedTransaction, Transaction
 from queries import identifiers
 from queries.models import Batch, BatchStatus, Block, Query
@@ -50,7 +50,7 @@ _STATUS = re.compile("|".join(BatchStatus.values))
 
 
 @dataclass(frozen=True)
-class Filters:
+class BatchListFilters:
     """The filters in a page's address."""
 
     everybody: bool = False
@@ -94,7 +94,7 @@ def newest(user: User | None, most: int) -> list[BatchRow]:
 @require_safe
 def page(request: HttpRequest) -> HttpResponse:
     """List the user's batches, or everybody's if `PUBLIC_BATCH_LIST` allows it. An identifier leads to its batch."""
-    filters = Filters.of(request.GET)
+    filters = BatchListFilters.of(request.GET)
     wanted = identifiers.batch_id(filters.search)
     if wanted and Batch.objects.filter(pk=wanted).exists():
         return HttpResponseRedirect(reverse("explorer:batch", args=[wanted]))
@@ -104,22 +104,24 @@ def page(request: HttpRequest) -> HttpResponse:
     if user or is_everybodys:
         account = searched_account.read(filters.search, client_address(request))
         batches, searched_for = _found(filters, user, account)
-        found, has_newer, has_older = _page(batches, filters)
-        rows, by = batch_rows.read(found), fact_list.searched(filters.search, account)
-        facts, more_facts = search(by, Place.of(START), _MOST_FACTS) if by else ([], None)
+        batches_of_page, has_newer, has_older = _page(batches, filters)
+        rows, fact_filters = batch_rows.read(batches_of_page), fact_list.searched(filters.search, account)
+        facts, more_facts = search(fact_filters, FactCursor.of(START), _MOST_FACTS) if fact_filters else ([], None)
         context |= {
             "everybody": is_everybodys,
             "public": settings.PUBLIC_BATCH_LIST,
             "may_list": True,
             "days": _by_day(rows),
             # The identifiers after and before which the next pages begin.
-            "newer": found[0].pk if found and has_newer else "",
-            "older": found[-1].pk if found and has_older else "",
+            "newer": batches_of_page[0].pk if batches_of_page and has_newer else "",
+            "older": batches_of_page[-1].pk if batches_of_page and has_older else "",
             "searched_for": searched_for,
             "not_understood": bool(filters.search) and not searched_for,
-            "has_none": not rows and filters == Filters(everybody=filters.everybody),
+            "has_none": not rows and filters == BatchListFilters(everybody=filters.everybody),
             "account": account,
-            "facts_address": f"{reverse('facts')}?{urlencode(by.model_dump(exclude_none=True))}" if by else "",
+            "facts_address": f"{reverse('facts')}?{urlencode(fact_filters.model_dump(exclude_none=True))}"
+            if fact_filters
+            else "",
             "facts": list(fact_list.rows(facts)),
             "has_more_facts": more_facts is not None,
             "statuses": BatchStatus.values,
@@ -135,7 +137,7 @@ def page(request: HttpRequest) -> HttpResponse:
 @read_rate.counted
 def file(request: HttpRequest) -> HttpResponse:
     """Return the list as CSV. Where there are more than a file holds, the header `Link` names the next file."""
-    filters = Filters.of(request.GET)
+    filters = BatchListFilters.of(request.GET)
     user = request.user if isinstance(request.user, User) else None
     if not user and not _is_everybodys(user, filters):
         return redirect_to_login(request.get_full_path())
@@ -162,22 +164,22 @@ def _cells(row: BatchRow) -> Iterator[str]:
     yield from (iso(batch.created_at) or "", iso(batch.finished_at) or "", code)
 
 
-def _is_everybodys(user: User | None, filters: Filters) -> bool:
+def _is_everybodys(user: User | None, filters: BatchListFilters) -> bool:
     return settings.PUBLIC_BATCH_LIST and (filters.everybody or user is None)
 
 
 # --- Which batches ----------------------------------------------------------------------------------------------------
 
 
-def _page(batches: "QuerySet[Batch]", filters: Filters) -> tuple[Sequence[Batch], bool, bool]:
+def _page(batches: "QuerySet[Batch]", filters: BatchListFilters) -> tuple[Sequence[Batch], bool, bool]:
     """Return the rows to show, newest first, and whether there are newer and older ones."""
     if filters.after:
-        found = _first(batches.filter(pk__gt=filters.after), "pk", PAGE_SIZE + 1)
-        return found[:PAGE_SIZE][::-1], len(found) > PAGE_SIZE, True
+        batches_of_page = _first(batches.filter(pk__gt=filters.after), "pk", PAGE_SIZE + 1)
+        return batches_of_page[:PAGE_SIZE][::-1], len(batches_of_page) > PAGE_SIZE, True
     if filters.before:
         batches = batches.filter(pk__lt=filters.before)
-    found = _first(batches, "-pk", PAGE_SIZE + 1)
-    return found[:PAGE_SIZE], bool(filters.before), len(found) > PAGE_SIZE
+    batches_of_page = _first(batches, "-pk", PAGE_SIZE + 1)
+    return batches_of_page[:PAGE_SIZE], bool(filters.before), len(batches_of_page) > PAGE_SIZE
 
 
 def _first(batches: "QuerySet[Batch]", order: str, most: int) -> list[Batch]:
@@ -186,7 +188,9 @@ def _first(batches: "QuerySet[Batch]", order: str, most: int) -> list[Batch]:
     return list(Batch.objects.filter(pk__in=chosen).defer("request").order_by(order))
 
 
-def _found(filters: Filters, user: User | None, account: SearchedAccount | None) -> tuple["QuerySet[Batch]", str]:
+def _found(
+    filters: BatchListFilters, user: User | None, account: SearchedAccount | None
+) -> tuple["QuerySet[Batch]", str]:
     """Return the batches, and the kind of what was searched for; none and an empty text if nothing can match it."""
     batches = Batch.objects.all()
     if user and not _is_everybodys(user, filters):

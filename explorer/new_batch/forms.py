@@ -255,8 +255,8 @@ class NewBatchForm:
         if not self.batch.is_bound or self.size > settings.MAX_QUERIES_PER_BATCH:
             return sum(row.facts for row in self.rows)
         blocks = [block for chain in self.document["data"].values() for block in chain.values()]
-        asked = blocks + [one for block in blocks for one in block.get("accounts", {}).values()]
-        return sum(len(one.get(name, ())) for one in asked for name in ("props", "slots", "header"))
+        entries = blocks + [entry for block in blocks for entry in block.get("accounts", {}).values()]
+        return sum(len(entry.get(name, ())) for entry in entries for name in ("props", "slots", "header"))
 
     @property
     def size(self) -> int:
@@ -288,13 +288,13 @@ class NewBatchForm:
             raise
 
     def add_faults(self, invalid: InvalidRequest) -> None:
-        found = dict.fromkeys(place for fault in invalid.faults for place in self._places(fault))
-        different = list(dict.fromkeys((name, sentence) for _, name, sentence in found))
-        told = set(different[:_MOST_FAULTS])
-        for form, name, sentence in found:
-            if (name, sentence) in told:
+        places = dict.fromkeys(place for fault in invalid.faults for place in self._places(fault))
+        different = list(dict.fromkeys((name, sentence) for _, name, sentence in places))
+        shown = set(different[:_MOST_FAULTS])
+        for form, name, sentence in places:
+            if (name, sentence) in shown:
                 form.add_error(name, sentence)
-        if more := len(different) - len(told):
+        if more := len(different) - len(shown):
             self.batch.add_error(None, FORM_SENTENCES["more_faults"].format(count=more))
 
     def _places(self, fault: Fault) -> Iterator[tuple[forms.Form, str | None, str]]:
@@ -366,15 +366,15 @@ class NewBatchForm:
 
 def _unique(words: Iterable[str]) -> list[str]:
     """Return each word in its first spelling: addresses, names and slots mean the same in small letters."""
-    found: dict[str, str] = {}
+    spellings: dict[str, str] = {}
     for word in words:
-        found.setdefault(word.lower(), word)
-    return [*found.values()]
+        spellings.setdefault(word.lower(), word)
+    return [*spellings.values()]
 
 
-def _join(there: dict[str, Any], asked: Mapping[str, Sequence[str]], *names: str) -> None:
+def _join(there: dict[str, Any], row: Mapping[str, Sequence[str]], *names: str) -> None:
     for name in names:
-        if values := _unique([*there.get(name, ()), *asked[name]]):
+        if values := _unique([*there.get(name, ()), *row[name]]):
             there[name] = values
 
 

@@ -1,4 +1,4 @@
-"""Where Solidity keeps what is in a mapping or an array.
+"""Slots in which Solidity keeps the values of a mapping or an array.
 
 Source: the Solidity documentation, "Layout of State Variables in Storage", section "Mappings and Dynamic Arrays".
 """

@@ -158,18 +158,18 @@ def _beside(form: NewBatchForm) -> dict[str, Any]:
     chains = get_chains()
     chosen = form.batch["destination"].value()
     chain = next((chain for chain in chains.destinations() if str(chain.id) == chosen), None)
-    found: dict[str, Any] = {
+    beside: dict[str, Any] = {
         "chosen": chain,
         "sources": [source.name for source in chains.sources(chain.id)] if chain else [],
     }
-    # What is wrong in a field would stand there as something else.
+    # A wrong field would stand in the JSON as something else.
     if form.batch.is_bound and not form.is_blank and form.batch.is_valid() and form.rows.is_valid():
         try:
             text = _as_text(form)
         except InvalidRequest:
-            return found
-        found |= {"json": text} if len(text) <= _MOST_SHOWN_CHARACTERS else {"json_is_long": True}
-    return found
+            return beside
+        beside |= {"json": text} if len(text) <= _MOST_SHOWN_CHARACTERS else {"json_is_long": True}
+    return beside
 
 
 def _as_text(form: NewBatchForm) -> str:
@@ -224,8 +224,8 @@ def _rows_of(data: Mapping[str, Mapping[str, Any]]) -> Iterator[dict[str, Any]]:
                     where["time"] = csv_rows.typed_time(int(number))
             header = block.get("header", [])
             alike: dict[tuple[tuple[str, ...], ...], list[str]] = defaultdict(list)
-            for account, asked in (block.get("accounts") or {}).items():
-                alike[tuple(asked.get("props", ())), tuple(asked.get("slots", ()))].append(account)
+            for account, account_request in (block.get("accounts") or {}).items():
+                alike[tuple(account_request.get("props", ())), tuple(account_request.get("slots", ()))].append(account)
             if not alike:
                 yield {**where, "props": [], "header": header}
             for (props, slots), accounts in alike.items():

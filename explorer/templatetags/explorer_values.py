@@ -82,12 +82,12 @@ def since(when: datetime) -> SafeString:
 @register.filter
 def until(when: datetime) -> SafeString:
     """Return `in 8 s`, as of now, or `now`; the browser counts down."""
-    left = when - timezone.now()
-    text = f"in {_whole_span(left)}" if left >= timedelta(seconds=1) else "now"
+    remaining = when - timezone.now()
+    text = f"in {_whole_span(remaining)}" if remaining >= timedelta(seconds=1) else "now"
     return html('<span data-until="{}">{}</span>', iso(when), text)
 
 
-# What is younger is as good as now, in seconds; times.js has it too.
+# In seconds: younger estimates are as good as now. times.js has it too.
 _AGED = 5
 
 
