@@ -71,7 +71,7 @@ def rotate(key: ApiKey, name: str, overlap: timedelta) -> ApiKey:
     Raises `Refused`: as `issue`, and key_expires if the key was already rotated or revoked.
     """
     with transaction.atomic():
-        # As in `issue`: first the user, then the keys.
+        # Rows are locked in the order of `issue`: the user, then the keys.
         statements.lock(User.objects.filter(pk=key.user_id))
         now = timezone.now()
         expiry = {"expires_at": now + overlap} if overlap else {"expires_at": now, "revoked_at": now}
@@ -153,7 +153,7 @@ def revoke(key: ApiKey) -> bool:
 def revoke_by_operator(whose: QuerySet[User]) -> int:
     """Revoke all keys of these users, for good, and tell them in their log. Returns how many were live."""
     with transaction.atomic():
-        # As in `issue` and `rotate`: none makes another one meanwhile.
+        # `issue` and `rotate` take the same lock: no user makes another key meanwhile.
         statements.lock(whose)
         live = ApiKey.objects.filter(revoked_at=None, user__in=whose)
         revoked = list(live.order_by("pk").select_for_update(no_key=True))

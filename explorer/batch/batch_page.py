@@ -71,7 +71,7 @@ class ShownBatch:
     shown: "Page[Query]"
     queries: tuple[ShownQuery, ...]
     transactions: tuple[ShownTransaction, ...]
-    transaction_count: int  # of which these are the newest
+    transaction_count: int  # the number of all; `transactions` has the newest
     waits: tuple[ShownWait, ...]
     poll_seconds: int | None  # None: nothing can change any more
     no_worker: bool = False

@@ -37,7 +37,7 @@ class ShownTransaction:
     row: Transaction | None = None  # None: it is not known here
     part: TransactionPart = _NO_PART
     final_block: int | None = None  # the newest, where it waits for its own to be final
-    confirmations: int | None = None  # where it waits for more
+    confirmations: int | None = None  # None: it has enough, or they are unknown
     confirmations_needed: int | None = None
 
     @property

@@ -16,7 +16,7 @@ class TrustedSource:
 
     chain: ChainName
     title: str  # of the kind of block hash source
-    trust: str  # who must be trusted for what, a sentence
+    trust: str  # a sentence: who must be trusted for what
     registry: FactsRegistry | None  # None: not deployed yet
     replaced: tuple[FactsRegistry, ...]  # that were in use before
 

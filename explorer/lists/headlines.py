@@ -49,7 +49,7 @@ class HeadlineQuery:
 
     address: str | None  # None: it is about the header
     source: ChainName
-    selector: str  # by which the request named the block
+    selector: str  # the request's name of the block
     timestamp: int | None  # unix seconds, where the block was named by a time
     block_number: int | None  # None: not found yet
     fields: Sequence[str]

@@ -46,7 +46,7 @@ def _area(rows: int, **attributes: str) -> forms.Textarea:
 
 
 class _BlockNumber(forms.IntegerField):
-    re_decimal = re.compile(r"[\s,_]")  # what is left out: people group digits
+    re_decimal = re.compile(r"[\s,_]")  # is left out, because people group digits
 
 
 class BatchForm(forms.Form):

@@ -89,7 +89,7 @@ def _check(request: HttpRequest) -> User:
         raise _refusal(401, "not_signed_in")
     if CsrfViewMiddleware(_no_answer).process_view(request, _no_answer, (), {}):
         raise ApiError(403, "csrf_failed", HIDDEN_ORIGIN) if hides_origin(request) else _refusal(403, "csrf_failed")
-    # As with each request that has a key: the operator may have taken the address off the list.
+    # The operator may have taken the address off the list. Each request with a key is checked alike.
     if not may_sign_in(user.address):
         raise _refusal(403, "address_not_allowed")
     return user
