@@ -63,14 +63,14 @@ def get_batch_page(
     request: HttpRequest, internalId: str, limit: int = LIMIT, cursor: str = FROM_NUMBER
 ) -> HttpResponse:
     """Tell all about a batch query, as `/batch-queries/{internalId}` does for its owner."""
-    return batches.detail(request, missing.batch(internalId), limit, cursor)
+    return batches.detail(request, missing.find_batch(internalId), limit, cursor)
 
 
 @_file("/request.json", "request_json", BatchRequest, 429, summary="Submitted request")
 @read_rate.counted
 def get_submitted_request(request: HttpRequest, internalId: str) -> HttpResponse:
     """Tell what was submitted, without what only its sender may see."""
-    batch = missing.batch(internalId)
+    batch = missing.find_batch(internalId)
     return _download(submitted_request.as_text(submitted_request.public_request(batch)), f"batch-{batch.pk}.json")
 
 

@@ -11,7 +11,7 @@ from queries.api_endpoint import ApiError
 from queries.models import Batch, BatchStatus, Query
 
 
-def batch(internal_id: str) -> Batch:
+def find_batch(internal_id: str) -> Batch:
     """Return a batch. Raises `ApiError`: not_found."""
     row = query_rows.find_batch(internal_id)
     if row is None:
@@ -21,25 +21,25 @@ def batch(internal_id: str) -> Batch:
 
 def completed_query(internal_id: str, number: int) -> tuple[Batch, Query]:
     """Return a batch, and one of its queries that is completed. Raises `ApiError`: not_found, not_done, rejected."""
-    completed = batch(internal_id)
-    row = completed.queries.filter(position=number - 1).select_related("block").first()
+    batch = find_batch(internal_id)
+    row = batch.queries.filter(position=number - 1).select_related("block").first()
     if row is None:
         raise ApiError(404, "not_found", "No query found")
-    if completed.status == BatchStatus.REJECTED:
+    if batch.status == BatchStatus.REJECTED:
         raise ApiError(404, "rejected", "The batch was rejected.")
-    if not facts.may_be_told(completed, row):
+    if not facts.may_be_told(batch, row):
         raise ApiError(404, "not_done", "The query is not completed yet.")
-    return completed, row
+    return batch, row
 
 
 def finished_batch(internal_id: str) -> Batch:
     """Return a batch that is DONE. Raises `ApiError`, as `completed_query`."""
-    finished = batch(internal_id)
-    if finished.status == BatchStatus.REJECTED:
+    batch = find_batch(internal_id)
+    if batch.status == BatchStatus.REJECTED:
         raise ApiError(404, "rejected", "The batch was rejected.")
-    if finished.status != BatchStatus.DONE:
+    if batch.status != BatchStatus.DONE:
         raise ApiError(404, "not_done", "Not all queries of the batch are completed yet.")
-    return finished
+    return batch
 
 
 def prefers_json(request: HttpRequest) -> bool:

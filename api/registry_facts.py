@@ -56,8 +56,8 @@ def list_facts(
     # It goes through all queries of the account or the block.
     if filters.slot and (refusal := read_rate.refusal(request)):
         return refusal
-    found, following = fact_search.search(filters, FactCursor.of(cursor), limit)
-    return {"facts": list(map(_told, found)), "next": str(following) if following else None}
+    facts, following = fact_search.search(filters, FactCursor.of(cursor), limit)
+    return {"facts": list(map(_told, facts)), "next": str(following) if following else None}
 
 
 def _told(fact: FoundFact) -> dict[str, Any]:

@@ -103,7 +103,7 @@ def page(request: HttpRequest) -> HttpResponse:
     rows, is_everybodys = [], _is_everybodys(user, filters)
     if user or is_everybodys:
         account = searched_account.read(filters.search, client_address(request))
-        batches, searched_for = _found(filters, user, account)
+        batches, searched_for = _matching(filters, user, account)
         batches_of_page, has_newer, has_older = _page(batches, filters)
         rows, fact_filters = batch_rows.read(batches_of_page), fact_list.searched(filters.search, account)
         facts, more_facts = search(fact_filters, FactCursor.of(START), _MOST_FACTS) if fact_filters else ([], None)
@@ -141,7 +141,7 @@ def file(request: HttpRequest) -> HttpResponse:
     user = request.user if isinstance(request.user, User) else None
     if not user and not _is_everybodys(user, filters):
         return redirect_to_login(request.get_full_path())
-    batches, _ = _found(filters, user, searched_account.read(filters.search, client_address(request)))
+    batches, _ = _matching(filters, user, searched_account.read(filters.search, client_address(request)))
     if filters.before:
         batches = batches.filter(pk__lt=filters.before)
     rows = batch_rows.read(_first(batches, "-pk", MOST_IN_FILE + 1))
@@ -188,7 +188,7 @@ def _first(batches: "QuerySet[Batch]", order: str, most: int) -> list[Batch]:
     return list(Batch.objects.filter(pk__in=chosen).defer("request").order_by(order))
 
 
-def _found(
+def _matching(
     filters: BatchListFilters, user: User | None, account: SearchedAccount | None
 ) -> tuple["QuerySet[Batch]", str]:
     """Return the batches, and the kind of what was searched for; none and an empty text if nothing can match it."""
