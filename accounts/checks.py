@@ -58,7 +58,7 @@ def check_somebody_may_sign_in(**_: Any) -> list[CheckMessage]:
     try:
         destinations = get_chains().destinations()
     except (ValueError, OSError):
-        return []  # Who needs the chains says what is wrong with them, and `check_chains_file` says it before all do.
+        return []  # `check_chains_file` reports it.
     if real := [chain.name for chain in destinations if not chain.test_network]:
         return [
             Warning(
@@ -114,18 +114,18 @@ def _is_weak(secret: str) -> bool:
 @register(deploy=True)
 def check_openness(**_: Any) -> list[CheckMessage]:
     """Report as W004 that any host is answered for, and as W005 that webhooks may lead into any network."""
-    found: list[CheckMessage] = []
+    warnings: list[CheckMessage] = []
     if "*" in settings.ALLOWED_HOSTS:
         hint = "Name the hosts, such as the address that probes use. That of BASE_URL is one already."
-        found.append(Warning("ALLOWED_HOSTS holds *: any name leads here.", hint=hint, id="accounts.W004"))
+        warnings.append(Warning("ALLOWED_HOSTS holds *: any name leads here.", hint=hint, id="accounts.W004"))
     wide = [str(item) for item in settings.WEBHOOK_ALLOW if not isinstance(item, str) and _is_wide(item)]
     if wide:
         hint = "Name the hosts or the small networks that receive webhooks. Public ones need no entry."
         sentence = (
             f"WEBHOOK_ALLOW holds {', '.join(wide)}: users may have webhooks sent to this machine's own networks."
         )
-        found.append(Warning(sentence, hint=hint, id="accounts.W005"))
-    return found
+        warnings.append(Warning(sentence, hint=hint, id="accounts.W005"))
+    return warnings
 
 
 def _is_wide(network: IPv4Network | IPv6Network) -> bool:

@@ -16,7 +16,7 @@ _REVERTED = 3  # geth's code
 _NODE_SECONDS = 2  # to connect, and for each silence; three times as long for an answer
 
 
-class _Nodes(BaseProvider):
+class _NodeProvider(BaseProvider):
     """Gives the library access to a chain, within the bounds of `RpcClient`."""
 
     # ERC-3668 would let any contract make this server fetch a URL of the contract's choice.
@@ -47,7 +47,7 @@ def accepts(verify: Callable[..., None], chain: Chain) -> bool | None:
     None: no node can tell.
     """
     try:
-        verify(provider=_Nodes(chain))
+        verify(provider=_NodeProvider(chain))
     except siwe.InvalidSignature as error:
         # It has arguments only where the chain can't be asked.
         return None if error.args else False

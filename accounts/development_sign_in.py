@@ -12,26 +12,26 @@ from eth_account import Account
 from eth_account.messages import encode_defunct
 
 from config.configured_chains import get_chains
+from config.metrics_server import PROXY_HEADERS
 
 # The first account of anvil and Hardhat.
 ADDRESS = "0xf39Fd6e51aad88F6F4ce6aB8827279cffFb92266"
 _KEY = "0xac0974bec39a17e36ba4a6b4d238ff944bacb478cbed5efcae784d7bf4f2ff80"
 
-# Of anvil and Hardhat, and of the demos' other chains. Nodes of other chains are refused by their own id.
+# The ids of anvil and Hardhat, and of the demos' other chains. Nodes of other chains are refused by their own id.
 _DEVELOPMENT_CHAINS = frozenset({31337, 31338, 31339})
-# A reverse proxy or a tunnel on this machine lets others in, and says so by one of these.
-_HEADERS_OF_PROXIES = ("Forwarded", "X-Forwarded-For", "X-Forwarded-Host", "X-Forwarded-Proto", "X-Real-IP", "Via")
 
 
 def is_offered(request: HttpRequest) -> bool:
     """Return whether every chain is a development chain, and server, client and the host asked for are this machine."""
     return (
         all(chain.test_network and chain.id in _DEVELOPMENT_CHAINS for chain in get_chains().chains)
-        # By gunicorn, the address that it listens on.
+        # Gunicorn sets it: the address that it listens on.
         and _is_loopback(request.META["SERVER_NAME"])
         and _is_loopback(request.META.get("REMOTE_ADDR", ""))
         and _is_loopback(urlsplit(f"//{request.get_host()}").hostname or "")
-        and not any(name in request.headers for name in _HEADERS_OF_PROXIES)
+        # A reverse proxy or a tunnel on this machine lets others in.
+        and not any(name in request.headers for name in PROXY_HEADERS)
     )
 
 

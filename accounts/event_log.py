@@ -53,5 +53,5 @@ def read(user: User, before: int | None = None, size: int = PAGE) -> EventPage:
     events = user.events.filter(at__gte=timezone.now() - timedelta(days=AccountEvent.KEPT_DAYS)).order_by("-id")
     if before is not None:
         events = events.filter(id__lt=before)
-    found = list(events[: size + 1])
-    return EventPage(found[:size], older=found[size - 1].pk if len(found) > size else None)
+    rows = list(events[: size + 1])
+    return EventPage(rows[:size], older=rows[size - 1].pk if len(rows) > size else None)

@@ -1,4 +1,4 @@
-"""What people and programs send: the fields of a form or of a JSON object, read alike."""
+"""Requests of people and programs: the fields of a form or of a JSON object, read alike."""
 
 import json
 from collections.abc import Callable
@@ -12,10 +12,20 @@ from django.utils.http import url_has_allowed_host_and_scheme
 from config.error_answers import Refused, is_json
 from config.logs import redact_keys
 
-Given = Callable[[str], str]
+FieldReader = Callable[[str], str]
+
+STATUS_OF_REFUSAL = {
+    **dict.fromkeys(("malformed_request", "malformed_name", "malformed_overlap"), 400),
+    **dict.fromkeys(("malformed_address", "malformed_message", "malformed_signature", "unknown_chain"), 400),
+    "address_not_allowed": 403,
+    "too_large": 413,
+    **dict.fromkeys(("too_many_changes", "too_many_sign_ins"), 429),
+    **dict.fromkeys(("node_unavailable", "too_many_checks"), 503),
+}
+"""By code. Signing in answers others with 401, and keys with 409."""
 
 
-def given_in(request: HttpRequest) -> Given:
+def given_in(request: HttpRequest) -> FieldReader:
     """Read the fields of a form or of a JSON object. A field that is missing or not a string is empty.
 
     Raises `Refused`: malformed_request, too_large.

@@ -22,7 +22,7 @@ from django.views.decorators.http import require_GET, require_http_methods
 from pydantic import SecretStr
 
 from accounts import event_log, keys, webhook_secrets
-from accounts.form_input import given_in
+from accounts.form_input import STATUS_OF_REFUSAL, given_in
 from accounts.models import AccountEvent, ApiKey, EventKind, User
 from accounts.signed_in import signed_in
 from config.error_answers import Refused, refused_answer, wants_json
@@ -36,14 +36,7 @@ OVERLAPS = {
     "now": ("not at all: it expires now", timedelta()),
 }
 
-_STATUS = {
-    "malformed_request": 400,
-    "too_large": 413,
-    "malformed_name": 400,
-    "malformed_overlap": 400,
-    "too_many_changes": 429,
-}
-_CONFLICT = 409  # every other code
+_CONFLICT = 409
 _EVENTS_SHOWN = 5
 _MAX_ID_DIGITS = 18
 
@@ -250,7 +243,7 @@ def _made(request: HttpRequest, key: ApiKey, sentence: str) -> HttpResponse:
 
 def _refused(request: HttpRequest, refused: Refused, page: Callable[..., HttpResponse]) -> HttpResponse:
     """Tell a program why it is refused, and people on the `page`."""
-    status = _STATUS.get(refused.code, _CONFLICT)
+    status = STATUS_OF_REFUSAL.get(refused.code, _CONFLICT)
     return refused_answer(status, refused) if wants_json(request) else page(error=refused.sentence, status=status)
 
 
@@ -294,13 +287,13 @@ class ShownWebhookSecret:
 
 
 def _shown_webhook_secret(user: User) -> ShownWebhookSecret:
-    found = list(user.webhook_secrets.filter(Q(expires_at=None) | Q(expires_at__gt=timezone.now())))
-    current = next((one for one in found if one.expires_at is None), None)
+    rows = list(user.webhook_secrets.filter(Q(expires_at=None) | Q(expires_at__gt=timezone.now())))
+    current = next((row for row in rows if row.expires_at is None), None)
     secret = current and webhook_secrets.reveal(current)
     return ShownWebhookSecret(
         ends=webhook_secrets.ends(secret) if secret else "",
         is_lost=current is not None and secret is None,
-        previous_until=next((one.expires_at for one in found if one.expires_at), None),
+        previous_until=next((row.expires_at for row in rows if row.expires_at), None),
     )
 
 

@@ -71,7 +71,7 @@ def rotate(key: ApiKey, name: str, overlap: timedelta) -> ApiKey:
     Raises `Refused`: as `issue`, and key_expires if the key was already rotated or revoked.
     """
     with transaction.atomic():
-        # As in `issue`: first the user, then the keys.
+        # Rows are locked in the order of `issue`: the user, then the keys.
         statements.lock(User.objects.filter(pk=key.user_id))
         now = timezone.now()
         expiry = {"expires_at": now + overlap} if overlap else {"expires_at": now, "revoked_at": now}
@@ -98,26 +98,26 @@ def reveal(key: ApiKey) -> str | None:
 
 def authenticate_hash(key_hash: str) -> ApiKey | None:
     """Return the key with this `digest`. None if it is unknown, revoked, expired or no longer allowed."""
-    found = authenticate_and_read(_KEYS, key_hash)
-    return found[0] if found else None
+    known = authenticate_and_read(_KEYS, key_hash)
+    return known[0] if known else None
 
 
 def working() -> "QuerySet[ApiKey]":
-    """Return the key that was presented, if it works: for queries of `authenticate_and_read`, which tell it first."""
+    """Return the key that was presented, if it works, for the queries of `authenticate_and_read`."""
     unexpired = Q(expires_at=None) | Q(expires_at__gt=Given("now"))
     return ApiKey.objects.filter(unexpired, key_hash=Given("key_hash"), revoked_at=None).order_by()
 
 
-TOLD_FIRST = ("pk", "user_id", "last_used_at", "user__address")
-_KEYS = CompiledQuery(lambda: working().values_list(*TOLD_FIRST))
+OWN_COLUMNS = ("pk", "user_id", "last_used_at", "user__address")
+_KEYS = CompiledQuery(lambda: working().values_list(*OWN_COLUMNS))
 
 
 def authenticate_and_read(
     query: CompiledQuery[tuple[Any, ...]], key_hash: str, **given: object
 ) -> tuple[ApiKey, tuple[Any, ...]] | None:
-    """Return what `authenticate_hash` does, and what else the query of `working` keys tells after `TOLD_FIRST`.
+    """Return the key as `authenticate_hash` does, and more columns of the query.
 
-    `key_hash` is the `digest` of what was presented.
+    It is a query of `working` keys, and its columns begin with `OWN_COLUMNS`. `key_hash` is the `digest` of the key.
     """
     row = query.first(key_hash=key_hash, now=timezone.now(), **given)
     if row is None:
@@ -153,7 +153,7 @@ def revoke(key: ApiKey) -> bool:
 def revoke_by_operator(whose: QuerySet[User]) -> int:
     """Revoke all keys of these users, for good, and tell them in their log. Returns how many were live."""
     with transaction.atomic():
-        # As in `issue` and `rotate`: none makes another one meanwhile.
+        # `issue` and `rotate` take the same lock: no user makes another key meanwhile.
         statements.lock(whose)
         live = ApiKey.objects.filter(revoked_at=None, user__in=whose)
         revoked = list(live.order_by("pk").select_for_update(no_key=True))

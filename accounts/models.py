@@ -80,7 +80,7 @@ class User(AbstractBaseUser):
     max_queries_per_minute = models.PositiveBigIntegerField(null=True, blank=True)
     max_open_batches = models.PositiveBigIntegerField(null=True, blank=True)
     max_open_queries = models.PositiveBigIntegerField(null=True, blank=True)
-    # By a destination's chain id, or `EVERY_DESTINATION`, all in decimal digits: wei, instead of the chain's
+    # Keys are a destination's chain id, or `EVERY_DESTINATION`, all in decimal digits: wei, instead of the chain's
     # `daily_limit_per_user`.
     daily_limits_wei = models.JSONField(null=True, blank=True)
     last_login = None

@@ -23,7 +23,14 @@ from django.views.decorators.csrf import ensure_csrf_cookie
 from django.views.decorators.http import require_GET, require_POST
 
 from accounts import development_sign_in, event_log, sign_in
-from accounts.form_input import HIDDEN_ORIGIN, Given, given_in, hides_origin, safe_next
+from accounts.form_input import (
+    HIDDEN_ORIGIN,
+    STATUS_OF_REFUSAL,
+    FieldReader,
+    given_in,
+    hides_origin,
+    safe_next,
+)
 from accounts.models import EventKind, User
 from accounts.sign_in import SignInError, finish, start
 from accounts.signed_in import signed_in
@@ -32,19 +39,7 @@ from config.configured_chains import get_chains
 from config.error_answers import Refused, error_answer, is_json, refused_answer
 from config.logs import redact_keys
 
-_SIGN_IN_STATUS = {
-    "malformed_request": 400,
-    "too_large": 413,
-    "malformed_address": 400,
-    "unknown_chain": 400,
-    "malformed_message": 400,
-    "malformed_signature": 400,
-    "address_not_allowed": 403,
-    "too_many_sign_ins": 429,
-    "node_unavailable": 503,
-    "too_many_checks": 503,
-}
-_REFUSED = 401  # every other code
+_REFUSED = 401
 _MAX_CHAIN_DIGITS = 78  # of 2**256
 
 
@@ -160,7 +155,7 @@ def _sign_in_form(request: HttpRequest, *, next_path: str, status: int = 200, **
     return render(request, "accounts/sign_in.html", context, status=status)
 
 
-def _message_in(request: HttpRequest, given: Given) -> str:
+def _message_in(request: HttpRequest, given: FieldReader) -> str:
     """Return the message. Browsers send every line break of a form as CRLF."""
     return given("message") if is_json(request) else given("message").replace("\r\n", "\n")
 
@@ -180,7 +175,7 @@ def _message_form(
 
 
 def _sign_in_refused(request: HttpRequest, error: Refused) -> HttpResponse:
-    status = _SIGN_IN_STATUS.get(error.code, _REFUSED)
+    status = STATUS_OF_REFUSAL.get(error.code, _REFUSED)
     if is_json(request):
         return refused_answer(status, error)
     message = _message_in(request, given_in(request))

@@ -39,7 +39,7 @@ def take(what: str, who: object, most: int, amount: int = 1) -> int:
         # There is no row, or others took the rest meanwhile. Whether there is one by now says nothing of then.
         now = timezone.now()
         old = ThrottleCount.objects.filter(Q(began_at__lt=now - _KEPT) | Q(began_at__gt=now + _KEPT))
-        # Those that are locked are being used again.
+        # Locked rows are being used again.
         old.delete()
         ThrottleCount.objects.bulk_create(
             [ThrottleCount(what_and_who=_key(what, who), began_at=now)], ignore_conflicts=True

@@ -41,10 +41,10 @@ def seal(content: str, row: str) -> bytes:
 
 def unseal(sealed: bytes, row: str) -> str:
     """Return what `seal` was given. Raises `CantOpen`."""
-    nonce, rest = sealed[:_NONCE_BYTES], sealed[_NONCE_BYTES:]
+    nonce, tagged = sealed[:_NONCE_BYTES], sealed[_NONCE_BYTES:]
     try:
         cipher = _cipher(nonce, row)
-        return cipher.decrypt_and_verify(rest[_TAG_BYTES:], rest[:_TAG_BYTES]).decode()
+        return cipher.decrypt_and_verify(tagged[_TAG_BYTES:], tagged[:_TAG_BYTES]).decode()
     except ValueError:
         raise CantOpen from None
 
@@ -65,10 +65,10 @@ _BYTES = 32
 
 def issue_first(user_id: int) -> WebhookSecret:
     """Return the user's secret, made where there is none. Of two simultaneous calls, one makes it."""
-    found, _ = WebhookSecret.objects.get_or_create(
+    secret, _ = WebhookSecret.objects.get_or_create(
         user_id=user_id, expires_at=None, defaults={"sealed": _new_sealed(user_id)}
     )
-    return found
+    return secret
 
 
 def rotate(user: User, overlap: timedelta) -> WebhookSecret:

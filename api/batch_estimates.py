@@ -101,38 +101,38 @@ def estimate_batch_query(request: HttpRequest) -> Estimate:
     return _answer(batch_estimate.estimate(parsed, body, key))
 
 
-def _answer(found: BatchEstimate) -> Estimate:
-    cost = found.cost
+def _answer(estimate: BatchEstimate) -> Estimate:
+    cost = estimate.cost
     return Estimate(
         gas=_gas(cost.gas),
         wei=EstimatedWei(expected=str(cost.wei.expected), bound=str(cost.wei.bound)),
-        gasPrice=str(found.gas_price),
-        sources=[_source(one, one.cost.gas) for one in found.sources if one.cost],
-        transactions=found.transactions,
-        blocksToDone=found.blocks_to_done,
-        secondsToDone=found.seconds_to_done,
-        fee=None if found.fee_suffices is None else FeeCheck(sufficient=found.fee_suffices),
+        gasPrice=str(estimate.gas_price),
+        sources=[_source(source, source.cost.gas) for source in estimate.sources if source.cost],
+        transactions=estimate.transactions,
+        blocksToDone=estimate.blocks_to_done,
+        secondsToDone=estimate.seconds_to_done,
+        fee=None if estimate.fee_suffices is None else FeeCheck(sufficient=estimate.fee_suffices),
         rejections=[
             ExpectedRejection(
-                sourceChainId=None if one.source is None else str(one.source),
-                code=one.code,
-                error=str(one.sentence),
-                retryable=one.retryable,
+                sourceChainId=None if reason.source is None else str(reason.source),
+                code=reason.code,
+                error=str(reason.sentence),
+                retryable=reason.retryable,
             )
-            for one in found.reasons
+            for reason in estimate.reasons
         ],
-        waits=list(dict.fromkeys(str(reason) for one in found.sources for reason in one.waits)),
+        waits=list(dict.fromkeys(str(wait) for source in estimate.sources for wait in source.waits)),
     )
 
 
-def _source(one: SourceEstimate, gas: Amount) -> EstimatedSource:
+def _source(source: SourceEstimate, gas: Amount) -> EstimatedSource:
     parts = {
         part.value: EstimatedPart(count=of_part.count, inRegistry=of_part.in_registry, gas=_gas(of_part.gas))
-        for part, of_part in one.parts.items()
+        for part, of_part in source.parts.items()
     }
-    origin = None if one.jump_origin is None else str(one.jump_origin)
-    jumps = EstimatedJumps(count=one.jumps, fromBlock=origin) if one.jumps else None
-    return EstimatedSource(sourceChainId=str(one.source), gas=_gas(gas), jumps=jumps, parts=EstimatedParts(**parts))
+    origin = None if source.jump_origin is None else str(source.jump_origin)
+    jumps = EstimatedJumps(count=source.jumps, fromBlock=origin) if source.jumps else None
+    return EstimatedSource(sourceChainId=str(source.source), gas=_gas(gas), jumps=jumps, parts=EstimatedParts(**parts))
 
 
 def _gas(gas: Amount) -> EstimatedGas:

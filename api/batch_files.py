@@ -25,10 +25,10 @@ from queries.query_parameters import LIMIT
 
 router = Router(tags=["Explorer"])
 
-# Of a query. Longer than any that there is.
+# Longer than the number of any query.
 _NUMBER = re.compile(r"[0-9]{1,9}", re.ASCII)
 
-# What is no number is told like a number that no query has.
+# Another text is answered like a number that no query has.
 NumberFrom1 = Annotated[str, WithJsonSchema({"type": "integer", "minimum": 1})]
 
 
@@ -63,15 +63,15 @@ def get_batch_page(
     request: HttpRequest, internalId: str, limit: int = LIMIT, cursor: str = FROM_NUMBER
 ) -> HttpResponse:
     """Tell all about a batch query, as `/batch-queries/{internalId}` does for its owner."""
-    return batches.detail(request, missing.batch(internalId), limit, cursor)
+    return batches.detail(request, missing.find_batch(internalId), limit, cursor)
 
 
 @_file("/request.json", "request_json", BatchRequest, 429, summary="Submitted request")
 @read_rate.counted
 def get_submitted_request(request: HttpRequest, internalId: str) -> HttpResponse:
     """Tell what was submitted, without what only its sender may see."""
-    found = missing.batch(internalId)
-    return _download(submitted_request.as_text(submitted_request.public_request(found)), f"batch-{found.pk}.json")
+    batch = missing.find_batch(internalId)
+    return _download(submitted_request.as_text(submitted_request.public_request(batch)), f"batch-{batch.pk}.json")
 
 
 @_file(
@@ -85,8 +85,8 @@ def get_submitted_request(request: HttpRequest, internalId: str) -> HttpResponse
 @read_rate.counted
 def get_proof_bundle(request: HttpRequest, internalId: str, number: NumberFrom1) -> HttpResponseBase:
     """Give the proof of a query's facts, to be checked without this service."""
-    found, row = missing.completed_query(internalId, int(number) if _NUMBER.fullmatch(number) else 0)
-    return _bundle(found, found.queries.filter(pk=row.pk), f"proof-{found.pk}-{number}.json")
+    batch, row = missing.completed_query(internalId, int(number) if _NUMBER.fullmatch(number) else 0)
+    return _bundle(batch, batch.queries.filter(pk=row.pk), f"proof-{batch.pk}-{number}.json")
 
 
 @_file(
@@ -100,8 +100,8 @@ def get_proof_bundle(request: HttpRequest, internalId: str, number: NumberFrom1)
 @read_rate.counted
 def get_batch_proof_bundle(request: HttpRequest, internalId: str) -> HttpResponseBase:
     """Give the proofs of all facts of a batch that is DONE, to be checked without this service."""
-    found = missing.finished_batch(internalId)
-    return _bundle(found, found.queries.all(), f"proof-{found.pk}.json")
+    batch = missing.finished_batch(internalId)
+    return _bundle(batch, batch.queries.all(), f"proof-{batch.pk}.json")
 
 
 def _bundle(batch: Batch, queries: QuerySet[Query], name: str) -> StreamingHttpResponse:

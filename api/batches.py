@@ -64,21 +64,21 @@ class BatchFilters(Schema):
             "created_at__lt": self.createdBefore,
             "pk__lt": self.cursor,
         }
-        batches = batches.filter(**_given(of_batch))
-        queries = Query.objects.filter(**_given({"source_chain_id": self.sourceChainId}))
-        found = _given({"address": self.account})
+        batches = batches.filter(**_named(of_batch))
+        queries = Query.objects.filter(**_named({"source_chain_id": self.sourceChainId}))
+        conditions = _named({"address": self.account})
         if self.block is not None:
             # PostgreSQL knows from the ids how many queries are about them.
-            found["block__in"] = list(Block.objects.filter(number=self.block).values_list("pk", flat=True))
-        if found:
+            conditions["block__in"] = list(Block.objects.filter(number=self.block).values_list("pk", flat=True))
+        if conditions:
             # All that an index finds, once: SQLite would go through them again for each batch of an EXISTS.
-            return batches.filter(pk__in=queries.filter(**found).values("batch"))
+            return batches.filter(pk__in=queries.filter(**conditions).values("batch"))
         if self.sourceChainId is not None:
             return batches.filter(Exists(queries.filter(batch=OuterRef("pk"))))
         return batches
 
 
-def _given(values: Mapping[str, object]) -> dict[str, Any]:
+def _named(values: Mapping[str, object]) -> dict[str, Any]:
     return {name: value for name, value in values.items() if value is not None}
 
 
@@ -94,12 +94,12 @@ def list_batch_queries(request: HttpRequest, filters: Parameter[BatchFilters], l
     own = filters.apply(Batch.objects.filter(user=key.user_id)).order_by("-pk")
     # SQLite sorts identifiers alone several times as fast as whole rows.
     page = own.values("pk")[: limit + 1]
-    found = list(Batch.objects.filter(pk__in=page).defer("request").order_by("-pk"))
-    batches = found[:limit]
+    rows = list(Batch.objects.filter(pk__in=page).defer("request").order_by("-pk"))
+    batches = rows[:limit]
     counts = batch_json.count([batch.pk for batch in batches])
     return {
         "batchQueries": [batch_json.told(batch, counts[batch.pk]) for batch in batches],
-        "next": batches[-1].pk if len(found) > limit else None,
+        "next": batches[-1].pk if len(rows) > limit else None,
     }
 
 
@@ -129,10 +129,10 @@ def own_batch(request: HttpRequest, internal_id: str) -> Batch:
     """Return a batch of the user whose key was presented, without its request. Raises `ApiError`: not_found."""
     key: ApiKey = request.auth  # type: ignore[attr-defined]
     own = Batch.objects.defer("request").filter(user=key.user_id)
-    found = own.filter(pk=identifiers.batch_id(internal_id)).first()
-    if not found:
+    batch = own.filter(pk=identifiers.batch_id(internal_id)).first()
+    if not batch:
         raise ApiError(404, "not_found", "No query found")
-    return found
+    return batch
 
 
 # --- One of them ------------------------------------------------------------------------------------------------------
@@ -227,11 +227,11 @@ def _detail(batch: Batch, first: int, limit: int) -> dict[str, Any]:
 def _queries(batch: Batch, queries: Sequence[Query], held_by: Mapping[int, FactsRegistry]) -> list[dict[str, Any]]:
     steps = query_rows.steps_of(queries)
     words = facts.proven_for({query: facts.of(query) for query in queries if facts.may_be_told(batch, query)})
-    told = []
+    shown = []
     for query in queries:
         block, registry = query.block, held_by.get(query.source_chain_id)
         known = words.get(query.pk, {})
-        told.append(
+        shown.append(
             {
                 "number": query.number,
                 "sourceChainId": str(query.source_chain_id),
@@ -250,7 +250,7 @@ def _queries(batch: Batch, queries: Sequence[Query], held_by: Mapping[int, Facts
                 ],
             }
         )
-    return told
+    return shown
 
 
 def _step(step: Step) -> dict[str, Any]:

@@ -10,13 +10,13 @@ from config.configured_chains import get_chains
 router = Router(tags=["Chains"])
 
 
-class Connection(Schema):
+class ChainConnection(Schema):
     originChainId: str
     destinationChainId: str
 
 
 class ConnectionList(Schema):
-    connections: list[Connection]
+    connections: list[ChainConnection]
 
 
 @router.get("/chain-connections", operation_id="list_chain_connections", response=ConnectionList)

@@ -32,7 +32,7 @@ router = Router(tags=["Chains"])
 
 # For how long caches may keep the JSON.
 _KEPT_SECONDS = 15
-# What a worker has seen says little of now, when it is older.
+# Older sightings of workers say little of now.
 _STALE = timedelta(minutes=3)
 _STALE_ANSWERS = timedelta(minutes=10)
 # The usual time is that of the DONE ones among the batches that ended last.
@@ -85,7 +85,7 @@ class AttesterRound(Schema):
 
     @property
     def signing(self) -> int:
-        return sum(one.answer == SIGNED for one in self.attesters)
+        return sum(attester.answer == SIGNED for attester in self.attesters)
 
     @property
     def is_stale(self) -> bool:
@@ -201,20 +201,20 @@ _Ends = tuple[int, int]
 def _connections(watches: Mapping[int, ChainWatch]) -> Iterator[ConnectionDetail]:
     deployed = FactsRegistry.in_use.exclude(deployed_at=None)
     registries = {(row.source_chain_id, row.destination_chain_id): row for row in deployed}
-    asked = {(row.source_chain_id, row.destination_chain_id): row for row in AttesterWatch.objects.all()}
+    rounds = {(row.source_chain_id, row.destination_chain_id): row for row in AttesterWatch.objects.all()}
     stops = list(Stop.objects.filter(signer="").order_by("source_chain_id"))
     seconds = _usual_seconds()
-    for one in get_chains().connections:
-        ends = one.source_id, one.destination_id
-        registry, source, took = registries.get(ends), sources.of(one), seconds[ends]
-        gas, price = balance_costs.expected_gas(one), watches[one.destination_id].gas_price
+    for connection in get_chains().connections:
+        ends = connection.source_id, connection.destination_id
+        registry, source, took = registries.get(ends), sources.of(connection), seconds[ends]
+        gas, price = balance_costs.expected_gas(connection), watches[connection.destination_id].gas_price
         stopped = [stop.sentence for stop in stops if stop.chain_id == ends[1] and stop.source_chain_id in {0, ends[0]}]
         yield ConnectionDetail(
-            sourceChainId=one.source_id,
-            destinationChainId=one.destination_id,
-            kind=one.block_hash_source,
+            sourceChainId=connection.source_id,
+            destinationChainId=connection.destination_id,
+            kind=connection.block_hash_source,
             title=source.title,
-            trust=source.trust(one),
+            trust=source.trust(connection),
             factsRegistry=registry.address if registry else None,
             blockHashSource=registry.block_hash_source if registry else None,
             codeHash=(registry and registry.code_hash) or None,
@@ -224,15 +224,15 @@ def _connections(watches: Mapping[int, ChainWatch]) -> Iterator[ConnectionDetail
                 *(
                     filter(None, (registry.refused, registry.notice))
                     if registry
-                    else [str(deployments.not_deployed(one.destination_id, one.source_id))]
+                    else [str(deployments.not_deployed(connection.destination_id, connection.source_id))]
                 ),
             ],
-            reach=_reach(one, registry, watches[one.source_id]),
+            reach=_reach(connection, registry, watches[connection.source_id]),
             oneBalance=BalanceCost(gas=gas, wei=None if price is None else gas * price),
             usualTime=UsualTime(seconds=round(statistics.median(took), 1), batches=len(took))
             if len(took) >= _LEAST_TIMED
             else None,
-            attesters=_attesters(one, asked.get(ends) or AttesterWatch()) if one.attesters else None,
+            attesters=_attesters(connection, rounds.get(ends) or AttesterWatch()) if connection.attesters else None,
         )
 
 
@@ -263,13 +263,13 @@ def _reach(connection: Connection, registry: FactsRegistry | None, watch: ChainW
 
 
 def _attesters(connection: Connection, row: AttesterWatch) -> AttesterRound:
-    said = {one["address"]: one for one in row.answers}
+    answers = {answer["address"]: answer for answer in row.answers}
     unasked = {"answer": None, "sentence": "", "since": None}
     return AttesterRound(
         threshold=connection.threshold or 0,
         attesters=[
-            AttesterAnswer(**unasked | said.get(one.address, {}) | {"address": one.address, "host": one.host})
-            for one in connection.attesters
+            AttesterAnswer(**unasked | answers.get(key.address, {}) | {"address": key.address, "host": key.host})
+            for key in connection.attesters
         ],
         blockNumber=row.block,
         answeredAt=row.answered_at,
@@ -277,9 +277,9 @@ def _attesters(connection: Connection, row: AttesterWatch) -> AttesterRound:
 
 
 def _usual_seconds() -> Mapping[_Ends, Sequence[float]]:
-    """Return the seconds from submission to DONE of batches that ended last, by what their first query is about.
+    """Return the seconds from submission to DONE of batches that ended last, by the chains of their first query.
 
-    Those that pay themselves take as long as their senders do.
+    Self-funded batches are left out: they take as long as their senders do.
     """
     ended = Batch.objects.exclude(finished_at=None).filter(sender=Sender.OPERATOR).order_by("-finished_at")
     recent = ended.values_list("pk", "status")[:_RECENT]
@@ -288,8 +288,8 @@ def _usual_seconds() -> Mapping[_Ends, Sequence[float]]:
     firsts = Query.objects.filter(position=0, batch__in=done).values_list(
         "source_chain_id", "batch__destination_chain_id", "batch__created_at", "batch__finished_at"
     )
-    found: dict[_Ends, list[float]] = defaultdict(list)
+    seconds: dict[_Ends, list[float]] = defaultdict(list)
     for source, destination, created_at, finished_at in firsts:
         if finished_at:
-            found[source, destination].append((finished_at - created_at).total_seconds())
-    return found
+            seconds[source, destination].append((finished_at - created_at).total_seconds())
+    return seconds

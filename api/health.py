@@ -104,7 +104,7 @@ def livez(request: HttpRequest) -> JsonResponse:
 
 
 @never_cache
-@csrf_exempt  # As the API's paths, of which it is one: programs are told the method, and not that they lack a token.
+@csrf_exempt  # Programs are told the method, as at the API's other paths, and not that they lack a token.
 @require_safe
 def is_alive(request: HttpRequest) -> HttpResponse:
     """Answer 200 as `livez` does, in the word that clients of older services read."""

@@ -1,4 +1,4 @@
-"""What is answered where a batch, or a proof of it, isn't there: a page to people, JSON to programs."""
+"""Answers if a batch, or a proof of it, isn't there: a page for people, JSON for programs."""
 
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import render
@@ -11,35 +11,35 @@ from queries.api_endpoint import ApiError
 from queries.models import Batch, BatchStatus, Query
 
 
-def batch(internal_id: str) -> Batch:
+def find_batch(internal_id: str) -> Batch:
     """Return a batch. Raises `ApiError`: not_found."""
-    found = query_rows.find_batch(internal_id)
-    if found is None:
+    row = query_rows.find_batch(internal_id)
+    if row is None:
         raise ApiError(404, "not_found", "No query found")
-    return found
+    return row
 
 
 def completed_query(internal_id: str, number: int) -> tuple[Batch, Query]:
     """Return a batch, and one of its queries that is completed. Raises `ApiError`: not_found, not_done, rejected."""
-    found = batch(internal_id)
-    row = found.queries.filter(position=number - 1).select_related("block").first()
+    batch = find_batch(internal_id)
+    row = batch.queries.filter(position=number - 1).select_related("block").first()
     if row is None:
         raise ApiError(404, "not_found", "No query found")
-    if found.status == BatchStatus.REJECTED:
+    if batch.status == BatchStatus.REJECTED:
         raise ApiError(404, "rejected", "The batch was rejected.")
-    if not facts.may_be_told(found, row):
+    if not facts.may_be_told(batch, row):
         raise ApiError(404, "not_done", "The query is not completed yet.")
-    return found, row
+    return batch, row
 
 
 def finished_batch(internal_id: str) -> Batch:
     """Return a batch that is DONE. Raises `ApiError`, as `completed_query`."""
-    found = batch(internal_id)
-    if found.status == BatchStatus.REJECTED:
+    batch = find_batch(internal_id)
+    if batch.status == BatchStatus.REJECTED:
         raise ApiError(404, "rejected", "The batch was rejected.")
-    if found.status != BatchStatus.DONE:
+    if batch.status != BatchStatus.DONE:
         raise ApiError(404, "not_done", "Not all queries of the batch are completed yet.")
-    return found
+    return batch
 
 
 def prefers_json(request: HttpRequest) -> bool:

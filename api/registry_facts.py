@@ -12,7 +12,7 @@ from accounts import read_rate
 from api import fact_schema
 from api.fact_schema import Fact
 from proving import fact_search
-from proving.fact_search import FactFilters, FoundFact, Place
+from proving.fact_search import FactCursor, FactFilters, FoundFact
 from queries.api_endpoint import KEY, ApiError, errors
 from queries.query_parameters import CURSOR, LIMIT
 from queries.strict_json import INVALID
@@ -56,15 +56,15 @@ def list_facts(
     # It goes through all queries of the account or the block.
     if filters.slot and (refusal := read_rate.refusal(request)):
         return refusal
-    found, following = fact_search.search(filters, Place.of(cursor), limit)
-    return {"facts": list(map(_told, found)), "next": str(following) if following else None}
+    facts, following = fact_search.search(filters, FactCursor.of(cursor), limit)
+    return {"facts": list(map(_told, facts)), "next": str(following) if following else None}
 
 
-def _told(one: FoundFact) -> dict[str, Any]:
-    return fact_schema.told(one.fact, one.word, one.registry, one.block) | {
-        "sourceChainId": str(one.block.source_chain_id),
-        "destinationChainId": str(one.block.destination_chain_id),
-        "blockNumber": str(one.block.number),
-        "account": one.address or None,
-        "transactionHash": one.transaction_hash or None,
+def _told(fact: FoundFact) -> dict[str, Any]:
+    return fact_schema.told(fact.fact, fact.word, fact.registry, fact.block) | {
+        "sourceChainId": str(fact.block.source_chain_id),
+        "destinationChainId": str(fact.block.destination_chain_id),
+        "blockNumber": str(fact.block.number),
+        "account": fact.address or None,
+        "transactionHash": fact.transaction_hash or None,
     }

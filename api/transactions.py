@@ -18,7 +18,7 @@ from chains.node_errors import NodeUnavailable, RpcRefused
 from database import statements
 from database.statements import chunks
 from proving.reconcile import unsigned
-from proving.reconcile.unsigned import Left
+from proving.reconcile.unsigned import MissingTransactions
 from queries.api_endpoint import KEY, ApiError, errors
 from queries.models import Batch, BatchStatus, Block, Query
 
@@ -78,31 +78,36 @@ def batch_transactions(request: HttpRequest, internalId: str) -> HttpResponse:
     """
     batch = _find(request, internalId)
     if batch.status == BatchStatus.DONE:
-        left = Left()
+        missing = MissingTransactions()
     else:
         if seconds := throttle.take("unsigned transactions", batch.user_id, _MOST_PER_MINUTE):
             sentence = f"You may ask {_MOST_PER_MINUTE} times in a minute. Ask again in {seconds} s."
             raise ApiError(429, "too_many_requests", sentence, retry_after=seconds)
-        left = _left_of(batch)
-        if left.is_complete and not left.transactions:
+        missing = _left_of(batch)
+        if missing.is_complete and not missing.transactions:
             # A worker sees it now, also where nodes serve no events.
             waiting = Block.objects.filter(queries__batch=batch, due_at__gt=Now())
             statements.retried(partial(waiting.update, due_at=Now()))
     # Written as it is: to validate megabytes of our own would take long.
-    return HttpResponse(json.dumps(_body(batch, left)), content_type="application/json; charset=utf-8")
+    return HttpResponse(json.dumps(_body(batch, missing)), content_type="application/json; charset=utf-8")
 
 
 def _find(request: HttpRequest, internal_id: str) -> Batch:
     """Find the caller's own self-funded batch, unless it is rejected. Raises `ApiError`."""
     batch = own_batch(request, internal_id)
+    check_self_funded(batch)
+    return batch
+
+
+def check_self_funded(batch: Batch) -> None:
+    """Raise `ApiError` unless users send the batch's transactions."""
     if not batch.is_self_funded:
         raise ApiError(409, "paid_by_operator", "The service sends the transactions of this batch.")
     if batch.status == BatchStatus.REJECTED:
         raise ApiError(409, "already_finished", f"The batch was rejected: {batch.rejection_reason}")
-    return batch
 
 
-def _left_of(batch: Batch) -> Left:
+def _left_of(batch: Batch) -> MissingTransactions:
     """Ask the chains what is left to be sent for the batch. Raises `ApiError`."""
     try:
         return unsigned.left_of(batch)
@@ -113,14 +118,14 @@ def _left_of(batch: Batch) -> Left:
     raise ApiError(503, "chain_unavailable", sentence, retry_after=_RETRY_SECONDS)
 
 
-def _body(batch: Batch, left: Left) -> Mapping[str, Any]:
+def _body(batch: Batch, missing: MissingTransactions) -> Mapping[str, Any]:
     chain = hex(batch.destination_chain_id)
-    calls = [{"to": tx.to, "data": hex_data(tx.data), "value": "0x0"} for tx in left.transactions]
-    numbers = _numbers(left)
+    calls = [{"to": tx.to, "data": hex_data(tx.data), "value": "0x0"} for tx in missing.transactions]
+    numbers = _numbers(missing)
     return {
         "chainId": str(batch.destination_chain_id),
-        "isComplete": left.is_complete,
-        "waits": list(map(str, left.waits)),
+        "isComplete": missing.is_complete,
+        "waits": list(map(str, missing.waits)),
         "transactions": [
             {
                 **call,
@@ -129,17 +134,17 @@ def _body(batch: Batch, left: Left) -> Mapping[str, Any]:
                 "what": tx.what,
                 "queries": sorted(numbers[pk] for pk in tx.queries if pk in numbers),
             }
-            for tx, call in zip(left.transactions, calls, strict=True)
+            for tx, call in zip(missing.transactions, calls, strict=True)
         ],
         "calls": {"version": "2.0.0", "chainId": chain, "atomicRequired": False, "calls": calls},
     }
 
 
-def _numbers(left: Left) -> Mapping[int, int]:
+def _numbers(missing: MissingTransactions) -> Mapping[int, int]:
     """Return, by a query's id, its number in the batch, from 1."""
-    asked = sorted({pk for tx in left.transactions for pk in tx.queries})
+    pks = sorted({pk for tx in missing.transactions for pk in tx.queries})
     numbers: dict[int, int] = {}
-    for chunk in chunks(asked, _PER_STATEMENT):
+    for chunk in chunks(pks, _PER_STATEMENT):
         rows = Query.objects.filter(pk__in=chunk).values_list("pk", "position")
         numbers |= {pk: position + 1 for pk, position in rows}
     return numbers

@@ -14,6 +14,8 @@ from django.core.management.base import CommandError
 from django.db import connection
 from gunicorn.glogging import Logger
 
+from config.logs import to_console
+
 worker_class = "gthread"
 timeout = 60
 # nginx keeps its connections to us for 60 s: we must not close one while a request is on its way.
@@ -39,16 +41,7 @@ class logger_class(Logger):  # noqa: N801 (gunicorn's name of the setting)
 # As config/settings.py reads it, which refuses anything else.
 log_format = "json" if os.environ.get("LOG_FORMAT") == "json" else "line"
 logconfig_dict = {
-    "version": 1,
-    "disable_existing_loggers": False,
-    "filters": {"redact": {"()": "config.logs.RedactKeys"}},
-    "formatters": {
-        "line": {"format": "%(asctime)s %(levelname)s %(name)s: %(message)s"},
-        "json": {"()": "config.logs.JsonLines"},
-    },
-    "handlers": {
-        "console": {"class": "logging.StreamHandler", "formatter": log_format, "filters": ["redact"]},
-    },
+    **to_console(log_format),
     "loggers": {
         "gunicorn.error": {"handlers": ["console"], "level": "INFO", "propagate": False},
         "gunicorn.access": {"handlers": ["console"], "level": "INFO", "propagate": False},

@@ -69,6 +69,21 @@ def redact_all(value: Any, redact: Callable[[str], str] = redact) -> Any:
     return redact(value.decode(errors="replace") if isinstance(value, bytes) else str(value))
 
 
+def to_console(log_format: str) -> dict[str, Any]:
+    """Return the part of a logging configuration that writes redacted lines, as `line` or as `json`."""
+    console = {"class": "logging.StreamHandler", "formatter": log_format, "filters": ["redact"]}
+    return {
+        "version": 1,
+        "disable_existing_loggers": False,
+        "filters": {"redact": {"()": RedactKeys}},
+        "formatters": {
+            "line": {"format": "%(asctime)s %(levelname)s %(name)s: %(message)s"},
+            "json": {"()": JsonLines},
+        },
+        "handlers": {"console": console},
+    }
+
+
 class JsonLines(JsonFormatter):
     """One object for each record: `time`, `level`, `logger`, `message`, what `config.logs` knows, and extras."""
 

@@ -57,8 +57,8 @@ def count_request(route: str | None, status: int, seconds: float) -> None:
     REQUEST_SECONDS.labels(name).observe(seconds)
 
 
-# What proxies add. Where the settings name none of them, the connection's address is the proxy's and not the client's.
-_OF_PROXIES = ("Forwarded", "Via", "X-Forwarded-For", "X-Forwarded-Host", "X-Forwarded-Proto", "X-Real-Ip")
+# Proxies add them. If the settings name none of them, the connection's address is the proxy's and not the client's.
+PROXY_HEADERS = ("Forwarded", "Via", "X-Forwarded-For", "X-Forwarded-Host", "X-Forwarded-Proto", "X-Real-IP")
 
 
 class _Headers(Protocol):
@@ -81,7 +81,7 @@ def may_read(peer: str, headers: _Headers, *, behind_proxy: bool) -> bool:
     if told:
         # Of a list the last entry counts: the proxy wrote it.
         peer = told.rpartition(",")[2]
-    elif any(header in headers for header in _OF_PROXIES):
+    elif any(header in headers for header in PROXY_HEADERS):
         return False
     try:
         address = ip_address(peer.strip())

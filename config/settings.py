@@ -19,6 +19,7 @@ from csp.constants import NONE, SELF
 from environs import Env, EnvValidationError, ValidationError, validate
 
 from config.api_paths import ApiPaths
+from config.logs import to_console
 from config.private_files import new_private_file
 
 BASE_DIR = Path(__file__).resolve().parent.parent
@@ -327,16 +328,7 @@ else:
     }
 
 LOGGING = {
-    "version": 1,
-    "disable_existing_loggers": False,
-    "filters": {"redact": {"()": "config.logs.RedactKeys"}},
-    "formatters": {
-        "line": {"format": "{asctime} {levelname} {name}: {message}", "style": "{"},
-        "json": {"()": "config.logs.JsonLines"},
-    },
-    "handlers": {
-        "console": {"class": "logging.StreamHandler", "formatter": LOG_FORMAT, "filters": ["redact"]},
-    },
+    **to_console(LOG_FORMAT),
     "root": {"handlers": ["console"], "level": _log_level},
     "loggers": {
         # By default Django mails admins and has a handler of its own. Here, all logs go to one place.

@@ -24,7 +24,7 @@ def operator(request: HttpRequest) -> HttpResponse:
     if not request.user.is_staff:
         raise Http404
     problems, notices = findings.findings()
-    needs = [(one.sentence, one in problems, _LISTS.get(one.code)) for one in (*problems, *notices)]
+    needs = [(finding.sentence, finding in problems, _LISTS.get(finding.code)) for finding in (*problems, *notices)]
     response = render(request, "explorer/operator/page.html", {"needs": needs})
     response.headers["X-Robots-Tag"] = "noindex"
     return response

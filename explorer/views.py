@@ -25,6 +25,7 @@ from accounts.models import User
 from accounts.signed_in import signed_in, signed_in_fragment
 from accounts.throttle import client_address
 from api import missing, submitted_request
+from api.transactions import check_self_funded
 from config.error_answers import Refused, error_answer, wants_json
 from explorer.batch import (
     batch_page,
@@ -34,20 +35,20 @@ from explorer.batch import (
     read_from_chain,
     unsigned_transactions,
 )
-from explorer.batch.batch_page import BatchPage
+from explorer.batch.batch_page import ShownBatch
 from explorer.batch.code_snippets import submitting
-from explorer.batch.query_paging import Filters, Wanted
-from explorer.batch.read_from_chain import Reading
-from explorer.batch.unsigned_transactions import UnsignedTransactions
+from explorer.batch.query_paging import QueryFilters, QuerySelection
+from explorer.batch.read_from_chain import READING_SENTENCES, Reading
+from explorer.batch.unsigned_transactions import TransactionsToSend
 from explorer.formatting import csv_lines
 from queries import identifiers, query_rows, webhooks
 from queries.api_endpoint import ApiError
-from queries.models import OPEN_STATUSES, Batch, BatchStatus
+from queries.models import OPEN_STATUSES, Batch
 
 # The request of a larger batch is only offered as a file.
 _MOST_SHOWN_QUERIES = 50
 _MOST_SHOWN_CHARACTERS = 20_000
-_TOO_OFTEN = "Your network has read the chain too often. Try again in a minute."
+_DELIVERY_SENTENCES = {"sent_again": "The delivery is sent again, now."}
 
 
 class HtmxRequest(HttpRequest):
@@ -62,18 +63,20 @@ class HtmxRequest(HttpRequest):
 @never_cache
 @require_safe
 def batch(request: HtmxRequest, internal_id: str) -> HttpResponse:
-    """Show one batch. `page` is the number of a page of its queries; `Filters` hide others."""
-    return _batch_page(request, internal_id, Wanted(request.GET.get("page", ""), Filters.of(request.GET)))
+    """Show one batch. `page` is the number of a page of its queries; `QueryFilters` hide others."""
+    return _batch_page(request, internal_id, QuerySelection(request.GET.get("page", ""), QueryFilters.of(request.GET)))
 
 
 @never_cache
 @require_safe
 def query(request: HtmxRequest, internal_id: str, number: int) -> HttpResponse:
     """Show one query of a batch, with the page `slots` of its slots."""
-    return _batch_page(request, internal_id, Wanted(only=number, slots=request.GET.get("slots", "")))
+    return _batch_page(request, internal_id, QuerySelection(only=number, slots=request.GET.get("slots", "")))
 
 
-def _batch_page(request: HtmxRequest, internal_id: str, wanted: Wanted, *, read: Reading | None = None) -> HttpResponse:
+def _batch_page(
+    request: HtmxRequest, internal_id: str, wanted: QuerySelection, *, read: Reading | None = None
+) -> HttpResponse:
     """Show a batch. For htmx, only the part that changes, or 204 if htmx has the same `version`.
 
     Not 304, because htmx 2 would swap the empty body into the page.
@@ -97,6 +100,7 @@ def _batch_page(request: HtmxRequest, internal_id: str, wanted: Wanted, *, read:
             "path": reverse(f"explorer:{'query' if of_query else 'batch'}", args=[page.batch.pk, *of_query]),
             "batch": page.batch,
             "title": part.title,
+            "announcement": part.announcement,
             "fragment": part.of(request),
             "is_own": page.batch.user_id == request.user.pk,
             **_request(page),
@@ -108,23 +112,23 @@ def _batch_page(request: HtmxRequest, internal_id: str, wanted: Wanted, *, read:
     return response
 
 
-def _webhook(request: HttpRequest, page: BatchPage) -> dict[str, object]:
+def _webhook(request: HttpRequest, page: ShownBatch) -> dict[str, object]:
     """Return what the page shows of the webhook, for the batch's owner alone."""
     webhook = delivery_display.read(page.batch.pk, request.user if isinstance(request.user, User) else None)
     return {"webhook": webhook, "internal_id": page.batch.pk, "is_live": page.poll_seconds is not None}
 
 
-def _request(page: BatchPage) -> dict[str, str]:
+def _request(page: ShownBatch) -> dict[str, str]:
     """Return the submitted JSON and a command that submits it again, unless they are too long to read."""
     if page.counts.queries > _MOST_SHOWN_QUERIES:
         return {}
-    found = Batch.objects.only("request").filter(pk=page.batch.pk).first()
-    if found is None:  # deleted meanwhile
+    stored = Batch.objects.only("request").filter(pk=page.batch.pk).first()
+    if stored is None:  # deleted meanwhile
         return {}
     # A query may name thousands of slots.
-    if len(found.request) > _MOST_SHOWN_CHARACTERS:
+    if len(stored.request) > _MOST_SHOWN_CHARACTERS:
         return {}
-    text = submitted_request.as_text(submitted_request.public_request(found))
+    text = submitted_request.as_text(submitted_request.public_request(stored))
     return {"submitted": text, "command": submitting(settings.BASE_URL, text)}
 
 
@@ -149,7 +153,7 @@ def send_again(request: HttpRequest, user: User, internal_id: str, delivery_id: 
     try:
         if not webhooks.send_again(user.pk, identifiers.message_id(delivery_id)):
             raise Http404
-        messages.success(request, "The delivery is sent again, now.")
+        messages.success(request, _DELIVERY_SENTENCES["sent_again"])
     except Refused as refused:
         messages.error(request, refused.sentence)
     return back
@@ -160,10 +164,10 @@ def send_again(request: HttpRequest, user: User, internal_id: str, delivery_id: 
 @read_rate.counted
 def facts_csv_file(request: HttpRequest, internal_id: str) -> HttpResponse:
     """Return all facts of a batch, for spreadsheets."""
-    found = query_rows.find_batch(internal_id)
-    if found is None:
+    batch = query_rows.find_batch(internal_id)
+    if batch is None:
         return missing.unknown_batch(request, internal_id, as_json=missing.prefers_json(request))
-    return csv_lines.file(facts_csv.lines(found), f"facts-{found.pk}.csv")
+    return csv_lines.file(facts_csv.lines(batch), f"facts-{batch.pk}.csv")
 
 
 @never_cache
@@ -178,19 +182,19 @@ def read_now(request: HtmxRequest, internal_id: str, number: int) -> HttpRespons
         parameters = f"?slots={slots}" if slots.isascii() and slots.isdigit() else ""
         return HttpResponseRedirect(reverse("explorer:query", args=[internal_id, number]) + parameters)
     try:
-        found, row = missing.completed_query(internal_id, number)
+        batch, row = missing.completed_query(internal_id, number)
     except ApiError as error:
         return missing.not_here(request, internal_id, error, as_json=wants_json(request))
     slots = request.GET.get("slots", "")
     retry_after = read_rate.count(client_address(request))
     if not retry_after:
-        read, status = read_from_chain.read_now(found, row, slots), 200
+        read, status = read_from_chain.read_now(batch, row, slots), 200
     else:
-        read, status = Reading(number, _TOO_OFTEN), 429
+        read, status = Reading(number, READING_SENTENCES["too_many_requests"]), 429
     if request.htmx:
         # htmx does not swap in answers with the status of an error.
         return render(request, "explorer/batch/_reading.html", {"reading": read})
-    response = _batch_page(request, internal_id, Wanted(only=number, slots=slots), read=read)
+    response = _batch_page(request, internal_id, QuerySelection(only=number, slots=slots), read=read)
     response.status_code = status
     if retry_after:
         response.headers["Retry-After"] = str(retry_after)
@@ -201,29 +205,33 @@ def read_now(request: HtmxRequest, internal_id: str, number: int) -> HttpRespons
 @require_http_methods(["GET", "POST"])
 def transactions(request: HttpRequest, internal_id: str) -> HttpResponse:
     """Show the transactions that a self-funded batch lacks, as the chains have it now. A GET leads to its page."""
-    found = query_rows.find_batch(internal_id)
-    if found is None:
+    batch = query_rows.find_batch(internal_id)
+    if batch is None:
         return missing.unknown_batch(request, internal_id, as_json=wants_json(request))
     if wants_json(request) and request.method == "POST":
-        return _transactions_as_json(request, found)
-    if request.method != "POST" or not found.is_self_funded or found.status not in OPEN_STATUSES:
+        return _transactions_as_json(request, batch)
+    if request.method != "POST" or not batch.is_self_funded or batch.status not in OPEN_STATUSES:
         return HttpResponseRedirect(reverse("explorer:batch", args=[internal_id]))
     retry_after = read_rate.count(client_address(request))
-    left = UnsignedTransactions(_TOO_OFTEN) if retry_after else unsigned_transactions.read(found)
-    context = {"internal_id": internal_id, "left": left}
+    to_send = (
+        TransactionsToSend(READING_SENTENCES["too_many_requests"]) if retry_after else unsigned_transactions.read(batch)
+    )
+    context = {"internal_id": internal_id, "to_send": to_send}
     response = render(request, "explorer/batch/unsigned_transactions.html", context, status=429 if retry_after else 200)
     if retry_after:
         response.headers["Retry-After"] = str(retry_after)
     return response
 
 
-def _transactions_as_json(request: HttpRequest, found: Batch) -> HttpResponse:
+def _transactions_as_json(request: HttpRequest, batch: Batch) -> HttpResponse:
     """Return what is left to be sent for static/js/send.js, which has a wallet send it."""
-    if not found.is_self_funded:
-        return error_answer(409, "paid_by_operator", "The service sends the transactions of this batch.")
-    if found.status == BatchStatus.REJECTED:
-        return error_answer(409, "already_finished", f"The batch was rejected: {found.rejection_reason}")
+    try:
+        check_self_funded(batch)
+    except ApiError as error:
+        return error.response()
     if retry_after := read_rate.count(client_address(request)):
-        return error_answer(429, "too_many_requests", _TOO_OFTEN, retry_after=retry_after)
-    left = unsigned_transactions.read(found)
-    return error_answer(503, "chain_unavailable", left.problem) if left.problem else JsonResponse(left.as_json())
+        return error_answer(429, "too_many_requests", READING_SENTENCES["too_many_requests"], retry_after=retry_after)
+    to_send = unsigned_transactions.read(batch)
+    if to_send.problem:
+        return error_answer(503, "chain_unavailable", to_send.problem)
+    return JsonResponse(to_send.as_json())

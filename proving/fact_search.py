@@ -45,7 +45,7 @@ class FactFilters(BaseModel):
 
 
 @dataclass(frozen=True)
-class Place:
+class FactCursor:
     """A query about a block, and a fact of it, from 0."""
 
     block: int
@@ -76,7 +76,7 @@ class FoundFact:
     transaction_hash: str  # of the transaction that proved it; empty: it is not known
 
 
-def search(filters: FactFilters, start: Place, limit: int) -> tuple[list[FoundFact], Place | None]:
+def search(filters: FactFilters, start: FactCursor, limit: int) -> tuple[list[FoundFact], FactCursor | None]:
     """Return a page of facts of an account or a block, one of which `filters` name, and where the next page begins.
 
     Anybody may have proven more. A fact that several queries asked for may be told again on a later page.
@@ -158,7 +158,7 @@ class _Row(NamedTuple):
     """The length of its slots as JSON."""
 
 
-def _rows(filters: FactFilters, held: _Held, start: Place, most: int) -> list[_Row]:
+def _rows(filters: FactFilters, held: _Held, start: FactCursor, most: int) -> list[_Row]:
     """Return them from `start` on."""
     queries = _asking(filters, Query.objects.filter(held.condition))
     if filters.account:
@@ -217,7 +217,9 @@ class _Found:
     fact: Fact
 
 
-def _page(filters: FactFilters, rows: Sequence[_Row], start: Place, limit: int) -> tuple[list[_Found], Place | None]:
+def _page(
+    filters: FactFilters, rows: Sequence[_Row], start: FactCursor, limit: int
+) -> tuple[list[_Found], FactCursor | None]:
     """Return the facts, and where the next page begins. `rows` has one more than `limit` where there are more."""
     chosen = _enough(rows, start.fact + limit)
     found: dict[tuple[int, Fact], _Found] = {}
@@ -230,7 +232,7 @@ def _page(filters: FactFilters, rows: Sequence[_Row], start: Place, limit: int) 
     left = rows[len(chosen)] if len(chosen) < len(rows) else None
     if left is None and len(rows) > limit:
         left = _Row(rows[-1].query + 1, rows[-1].block, 0)
-    return list(found.values()), Place(left.block, left.query) if left else None
+    return list(found.values()), FactCursor(left.block, left.query) if left else None
 
 
 def _enough(rows: Sequence[_Row], count: int) -> Sequence[_Row]:
@@ -243,7 +245,7 @@ def _enough(rows: Sequence[_Row], count: int) -> Sequence[_Row]:
     return rows
 
 
-def _in_order(filters: FactFilters, rows: Sequence[_Row]) -> Iterator[tuple[Place, _Found]]:
+def _in_order(filters: FactFilters, rows: Sequence[_Row]) -> Iterator[tuple[FactCursor, _Found]]:
     if not rows:
         return
     queries = Query.objects.select_related("block").in_bulk([row.query for row in rows])
@@ -253,7 +255,7 @@ def _in_order(filters: FactFilters, rows: Sequence[_Row]) -> Iterator[tuple[Plac
             continue
         for at, fact in enumerate(facts.of(query)):
             if filters.asks_for(fact):
-                yield Place(row.block, row.query, at), _Found(query, fact)
+                yield FactCursor(row.block, row.query, at), _Found(query, fact)
 
 
 # --- What is known of them --------------------------------------------------------------------------------------------

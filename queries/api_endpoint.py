@@ -284,7 +284,7 @@ def _key(_: HttpRequest, key_hash: str) -> ApiKey | None:
 
 _LIMITS = ("max_batches_per_minute", "max_queries_per_minute")
 _SUBMITTING = CompiledQuery(
-    lambda: keys.working().values_list(*keys.TOLD_FIRST, *(f"user__{limit}" for limit in _LIMITS))
+    lambda: keys.working().values_list(*keys.OWN_COLUMNS, *(f"user__{limit}" for limit in _LIMITS))
 )
 
 

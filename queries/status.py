@@ -49,7 +49,7 @@ _ASKED = CompiledQuery(
             )
         )
         .values_list(
-            *keys.TOLD_FIRST,
+            *keys.OWN_COLUMNS,
             *(
                 f"own__{field}"
                 for field in ("pk", "status", "created_at", "rejection_reason", "rejection_code", "rejection_retryable")

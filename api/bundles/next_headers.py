@@ -21,14 +21,14 @@ def stored(times: Mapping[Block, int]) -> dict[int, bytes]:
 
     It is there if another query asked for that block, or in the transaction that proved the time.
     """
-    found: dict[int, bytes] = {}
+    headers: dict[int, bytes] = {}
     if not times:
-        return found
+        return headers
     by_id = {block.pk: (block, seconds) for block, seconds in times.items()}
     for pk, encoded in _candidates([block for block, _ in by_id.values()]):
-        if pk not in found and _is_next(encoded, *by_id[pk]):
-            found[pk] = encoded
-    return found
+        if pk not in headers and _is_next(encoded, *by_id[pk]):
+            headers[pk] = encoded
+    return headers
 
 
 def _candidates(blocks: Sequence[Block]) -> Iterator[tuple[int, bytes]]:

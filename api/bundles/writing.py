@@ -48,10 +48,10 @@ def parts(batch: Batch, queries: QuerySet[Query]) -> Iterator[bytes]:
     times = _times(queries)
     yield from _listed("blocks", _blocks(batch, queries, times))
     yield b",\n"
-    told: list[dict[str, Any]] = []
-    yield from _listed("nodes", _nodes(queries, {pk: at for at, pk in enumerate(times)}, told))
+    items: list[dict[str, Any]] = []
+    yield from _listed("nodes", _nodes(queries, {pk: at for at, pk in enumerate(times)}, items))
     yield b",\n"
-    yield from _listed("queries", chunks(told, _CHUNK))
+    yield from _listed("queries", chunks(items, _CHUNK))
     _require_unchanged(batch)
     yield b"}\n"
 
@@ -137,8 +137,8 @@ class _Pool:
         return taken
 
 
-def _nodes(queries: QuerySet[Query], places: Mapping[int, int], told: list[dict[str, Any]]) -> Iterator[Sequence[str]]:
-    """Yield the nodes of all proofs, some at a time, and add the bundle's item of each query to `told`.
+def _nodes(queries: QuerySet[Query], places: Mapping[int, int], items: list[dict[str, Any]]) -> Iterator[Sequence[str]]:
+    """Yield the nodes of all proofs, some at a time, and add the bundle's item of each query to `items`.
 
     `places` are those of the blocks, by their ids.
     """
@@ -149,7 +149,7 @@ def _nodes(queries: QuerySet[Query], places: Mapping[int, int], told: list[dict[
             accounts = _accounts(several)
             slots = _slots(several, accounts)
             new: list[str] = []
-            told += [
+            items += [
                 _query(query, places, accounts.get(_pair(query)), slots, partial(pool.take, new)) for query in several
             ]
             yield new
@@ -162,7 +162,7 @@ def _pair(query: Query) -> tuple[int | None, str]:
 def _accounts(queries: Sequence[Query]) -> dict[tuple[int | None, str], AccountProof]:
     """Return the accounts with their proofs, by (block's id, address). Raises `Changed`."""
     pairs = {_pair(query) for query in queries if query.address}
-    found: dict[tuple[int | None, str], AccountProof] = {}
+    proofs: dict[tuple[int | None, str], AccountProof] = {}
     if pairs:
         blocks, addresses = {block for block, _ in pairs}, {address for _, address in pairs}
         # Others may have asked for other pairs of these: their proofs aren't read.
@@ -170,10 +170,10 @@ def _accounts(queries: Sequence[Query]) -> dict[tuple[int | None, str], AccountP
             "pk", "block_id", "address"
         )
         ids = [pk for pk, *pair in near if tuple(pair) in pairs]
-        found = {(proof.block_id, proof.address): proof for proof in AccountProof.objects.filter(pk__in=ids)}
-    if len(found) < len(pairs):
+        proofs = {(proof.block_id, proof.address): proof for proof in AccountProof.objects.filter(pk__in=ids)}
+    if len(proofs) < len(pairs):
         raise Changed("The proof of an account is not stored any more.")
-    return found
+    return proofs
 
 
 def _slots(queries: Sequence[Query], accounts: Mapping[tuple[int | None, str], AccountProof]) -> Iterator[SlotProof]:
@@ -185,11 +185,11 @@ def _slots(queries: Sequence[Query], accounts: Mapping[tuple[int | None, str], A
             account__in={account for account, _ in wanted}, slot__in={slot for _, slot in wanted}
         ).values_list("pk", "account_id", "slot")
         ids = [pk for pk, *pair in near if tuple(pair) in wanted]
-        found = {(proof.account_id, proof.slot): proof for proof in SlotProof.objects.filter(pk__in=ids)}
+        proofs = {(proof.account_id, proof.slot): proof for proof in SlotProof.objects.filter(pk__in=ids)}
         for pair in several:
-            if pair not in found:
+            if pair not in proofs:
                 raise Changed("The proof of a slot is not stored any more.")
-            yield found[pair]
+            yield proofs[pair]
 
 
 def _query(

@@ -1,4 +1,4 @@
-"""What the page of a batch shows. The number of statements that read it does not grow with the batch.
+"""The data of a batch's page. The number of statements that read it does not grow with the batch.
 
 Its templates and the browser count how long something has lasted from the times that are.
 """
@@ -16,7 +16,7 @@ from config.chain_names import ChainName, chain_name
 from config.configured_chains import get_chains
 from explorer.batch import query_cards, query_paging, timeline, transaction_display, trusted_sources
 from explorer.batch.query_cards import ShownQuery
-from explorer.batch.query_paging import MAX_CARDS, Wanted
+from explorer.batch.query_paging import MAX_CARDS, QuerySelection
 from explorer.batch.timeline import Bar
 from explorer.batch.transaction_display import ShownTransaction
 from explorer.batch.trusted_sources import TrustedSource
@@ -52,9 +52,19 @@ class StepCount:
 
 
 @dataclass(frozen=True)
-class BatchPage:
+class SilentAttesters:
+    """A source chain of which too few attesters signed when they were last asked."""
+
+    source: ChainName
+    signing: int
+    named: int
+    threshold: int
+
+
+@dataclass(frozen=True)
+class ShownBatch:
     batch: Batch
-    wanted: Wanted
+    wanted: QuerySelection
     counts: Counts
     destination: ChainName
     source_chains: tuple[ChainName, ...]
@@ -62,12 +72,14 @@ class BatchPage:
     shown: "Page[Query]"
     queries: tuple[ShownQuery, ...]
     transactions: tuple[ShownTransaction, ...]
-    transaction_count: int  # of which these are the newest
+    transaction_count: int  # the number of all; `transactions` has the newest
     waits: tuple[ShownWait, ...]
     poll_seconds: int | None  # None: nothing can change any more
     no_worker: bool = False
     notices: tuple[str, ...] = ()
-    """Sentences about what somebody must do at the destination or a connection. A page that can't change has none."""
+    """Sentences about what the operator must do at the destination or a connection. A page that can't change has none.
+    """
+    silent_attesters: tuple[SilentAttesters, ...] = ()
 
     @property
     def is_about_one(self) -> bool:
@@ -125,7 +137,7 @@ class BatchPage:
     @property
     def is_being_finalised(self) -> bool:
         """Return whether a block that the chain can still drop holds the facts of a batch that is DONE."""
-        is_final = all(one.row and one.row.state == TransactionState.FINAL for one in self.transactions)
+        is_final = all(sent.row and sent.row.state == TransactionState.FINAL for sent in self.transactions)
         return self.batch.status == BatchStatus.DONE and self.poll_seconds is not None and not is_final
 
     @property
@@ -155,13 +167,13 @@ class BatchPage:
     @property
     def shares_transactions(self) -> bool:
         """Return whether its transactions took more gas than is its own: they do something for other batches too."""
-        in_all = sum(one.row.gas_used for one in self.transactions if one.row and not one.is_unconfirmed)
+        in_all = sum(sent.row.gas_used for sent in self.transactions if sent.row and not sent.is_unconfirmed)
         return not self.batch.is_self_funded and in_all > self.batch.gas_used
 
     @property
     def has_unconfirmed_cost(self) -> bool:
         """Return whether a transaction is mined whose cost doesn't count as spent yet."""
-        return not self.batch.is_self_funded and any(one.is_unconfirmed for one in self.transactions)
+        return not self.batch.is_self_funded and any(sent.is_unconfirmed for sent in self.transactions)
 
     @property
     def has_timeline(self) -> bool:
@@ -173,14 +185,14 @@ class BatchPage:
         at_step, headers_at_step = self.counts.at_step, self.counts.headers_at_step
         open_or_before = accumulate(at_step.get(kind, 0) for kind in StepKind)
         total, headers = self.counts.queries, sum(headers_at_step.values())
-        found = []
+        step_counts = []
         for kind, not_past in zip(StepKind, open_or_before, strict=True):
             # Headers, which have no last step, are past it too.
             without = 0 if kind in HEADER_STEPS else headers
             past = 0 if kind in HEADER_STEPS else headers_at_step.get(None, 0)
             if total > without:
-                found.append(StepCount(kind, total - not_past - past, total - without, bars.get(kind)))
-        return found
+                step_counts.append(StepCount(kind, total - not_past - past, total - without, bars.get(kind)))
+        return step_counts
 
     @property
     def steps_completed(self) -> int:
@@ -191,22 +203,13 @@ class BatchPage:
         return sum(count.total for count in self.step_counts)
 
     @property
-    def announcement(self) -> str:
-        """Say what a screen reader is told when it changes: how the batch stands, in a sentence."""
-        if self.batch.status == BatchStatus.REJECTED:
-            return f"The batch is REJECTED. {self.rejection}"
-        completed, total = self.steps_completed, self.steps_total
-        if total <= _MOST_STEPS_ANNOUNCED:
-            far = f"{completed} of {total} steps completed."
-        else:
-            # Otherwise each poll of a large batch would announce something.
-            far = f"{10 * completed // total * 10} % of the steps completed."
-        if self.batch.went_back_at and self.batch.is_open:
-            return f"The batch was rolled back. {self.batch.went_back_because} {far}"
-        return f"The batch is {self.batch.status}: {far}"
+    def announced_percent(self) -> int | None:
+        """Return the share of completed steps in tens of percent. None: the steps are few enough to announce each."""
+        total = self.steps_total
+        return None if total <= _MOST_STEPS_ANNOUNCED else 10 * self.steps_completed // total * 10
 
 
-def read(internal_id: str, wanted: Wanted) -> BatchPage | None:
+def read(internal_id: str, wanted: QuerySelection) -> ShownBatch | None:
     """Return the page of a batch. None if there is no such batch, or no query with the number `wanted.only` in it."""
     batch = query_rows.find_batch(internal_id)
     if batch is None:
@@ -215,7 +218,7 @@ def read(internal_id: str, wanted: Wanted) -> BatchPage | None:
     if wanted.only is not None and not 1 <= wanted.only <= counts.queries:
         return None
     if counts.queries == 1:  # There is nothing to choose from.
-        wanted = Wanted(only=wanted.only, slots=wanted.slots)
+        wanted = QuerySelection(only=wanted.only, slots=wanted.slots)
     destination = chain_name(batch.destination_chain_id)
     registries = deployments.all_of(destination.id, counts.source_chains)
     held_by = deployments.of_batch(batch, registries)
@@ -224,10 +227,9 @@ def read(internal_id: str, wanted: Wanted) -> BatchPage | None:
     is_whole = wanted.only is not None or counts.queries <= MAX_CARDS
     steps = query_rows.steps_of(rows) if is_whole else None
     queries = tuple(query_cards.read(batch, rows, held_by, steps=steps, slots_page=wanted.slots or 1))
-    asked = queries[0].asked if counts.queries == 1 else ""
-    sent, count = transaction_display.read(batch, destination, queries if is_whole else (), asked)
+    sent, count = transaction_display.read(batch, destination, queries if is_whole else ())
     seconds, waits = _poll_seconds(batch), batch_waits.waits(batch, counts)
-    return BatchPage(
+    return ShownBatch(
         batch=batch,
         wanted=wanted,
         counts=counts,
@@ -242,6 +244,7 @@ def read(internal_id: str, wanted: Wanted) -> BatchPage | None:
         poll_seconds=seconds,
         no_worker=seconds is not None and not WorkerHeartbeat.running().exists(),
         notices=tuple(_notices(batch, held_by, {wait.reason for wait in waits})) if seconds is not None else (),
+        silent_attesters=tuple(_silent_attesters(batch, held_by)) if batch.is_open else (),
     )
 
 
@@ -256,38 +259,30 @@ def _poll_seconds(batch: Batch) -> int | None:
 
 
 def _notices(batch: Batch, held_by: Mapping[int, FactsRegistry], waits: Collection[WaitReason]) -> Iterable[str]:
-    """Return what the operator, or those who run attesters, must see to, besides what the batch waits for."""
+    """Return what the operator must see to besides what the batch waits for, each once: some are about several."""
     chain_id = batch.destination_chain_id
     stops = Stop.objects.filter(chain_id=chain_id, source_chain_id__in=[0, *held_by], signer="")
     of_signers = Signer.objects.filter(chain_id=chain_id).exclude(notice="", wait=None).order_by("pk")
-    found: list[WaitReason | str] = [stop.wait for stop in stops]
-    found += [signer.wait or signer.notice for signer in of_signers]
-    found += [row.notice for row in held_by.values() if row.notice]
-    # Some are about all of them.
-    others = [reason for reason in dict.fromkeys(found) if reason not in waits]
-    of_operator = (f"{in_words(reason)} The operator of this service must act." for reason in others)
-    return (*of_operator, *(_silent_attesters(batch, held_by) if batch.is_open else ()))
+    notices: list[WaitReason | str] = [stop.wait for stop in stops]
+    notices += [signer.wait or signer.notice for signer in of_signers]
+    notices += [row.notice for row in held_by.values() if row.notice]
+    return (in_words(notice) for notice in dict.fromkeys(notices) if notice not in waits)
 
 
-def _silent_attesters(batch: Batch, held_by: Mapping[int, FactsRegistry]) -> Iterator[str]:
-    """Yield a sentence for each source chain of which too few attesters have signed when they were last asked."""
+def _silent_attesters(batch: Batch, held_by: Mapping[int, FactsRegistry]) -> Iterator[SilentAttesters]:
     named = [get_chains().connection(source, batch.destination_chain_id) for source in held_by]
-    parents = [get_chains().connection(one.parent_id, one.destination_id) for one in named if one and one.parent_id]
-    connections = [*named, *parents]
-    attested = {one.source_id: one for one in connections if one and one.attesters}
+    parents = [get_chains().connection(hop.parent_id, hop.destination_id) for hop in named if hop and hop.parent_id]
+    attested = {hop.source_id: hop for hop in (*named, *parents) if hop and hop.attesters}
     if not attested:
         return
-    asked = AttesterWatch.objects.filter(
+    watches = AttesterWatch.objects.filter(
         destination_chain_id=batch.destination_chain_id,
         source_chain_id__in=attested,
         answered_at__gt=timezone.now() - _STALE_ANSWERS,
     )
-    for row in asked:
-        connection = attested[row.source_chain_id]
-        signing = sum(one["answer"] == SIGNED for one in row.answers)
-        if signing < (connection.threshold or 0):
-            yield (
-                f"{signing} of {len(connection.attesters)} attesters of {chain_name(row.source_chain_id).name} "
-                f"answered when they were last asked, and {connection.threshold} must sign. "
-                "Whoever runs the others must act."
-            )
+    for watch in watches:
+        connection, source = attested[watch.source_chain_id], chain_name(watch.source_chain_id)
+        signing = sum(answer["answer"] == SIGNED for answer in watch.answers)
+        threshold = connection.threshold or 0
+        if signing < threshold:
+            yield SilentAttesters(source, signing, len(connection.attesters), threshold)

@@ -33,7 +33,7 @@ class _Parameter:
 class _Call:
     """A view function of the facts registry with its arguments."""
 
-    what: str  # what it reads
+    what: str  # a name of the fact that it reads
     function: str
     parameters: tuple[_Parameter, ...]
     answer: str = "bytes32"

@@ -1,4 +1,4 @@
-"""What the webhook of a batch was told, for the batch's owner alone. No more of its URL is shown than the host."""
+"""The deliveries of a batch's webhook, for the batch's owner alone. No more of its URL is shown than the host."""
 
 import json
 from datetime import datetime
@@ -26,7 +26,7 @@ def read(internal_id: str, user: User | None) -> dict[str, Any] | None:
             "row": row,
             "step": json.loads(row.body)["data"].get("step", ""),
             "is_next": row in pending[-1:],
-            "attempts": [one | {"at": datetime.fromisoformat(one["at"])} for one in reversed(row.attempts)],
+            "attempts": [attempt | {"at": datetime.fromisoformat(attempt["at"])} for attempt in reversed(row.attempts)],
         }
         for row in rows
     ]

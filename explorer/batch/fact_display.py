@@ -47,7 +47,8 @@ class Value:
     number: int | None  # of a property, as the registry numbers it
     slot: str  # of a slot, 0x and 64 hexadecimal digits
     word: str
-    note: str  # what the word is, if its name suggests something else
+    is_hash: bool  # the word is a hash of a property that doesn't fit one
+    timestamp: int | None  # of BLOCK_AT_TIMESTAMP: the time that the request names, in unix seconds
     meanings: tuple[Meaning, ...]
     registry: str
     snippets: tuple[Snippet, ...]  # only for the first of the slots or of a header's properties
@@ -55,6 +56,16 @@ class Value:
     @property
     def label(self) -> str:
         return label(self.field, self.slot)
+
+    @property
+    def has_note(self) -> bool:
+        """Return whether the word is something else than its name suggests."""
+        return self.is_hash or self.timestamp is not None
+
+    @property
+    def time(self) -> str:
+        """Return the time of the request, in UTC; empty beyond the calendar's years."""
+        return utc(self.timestamp) if self.timestamp is not None else ""
 
     @property
     def in_short(self) -> InShort:
@@ -72,11 +83,6 @@ class Value:
                 return InShort(rounded(number), currency)
         return word
 
-    @property
-    def copied(self) -> str:
-        """Return the name of the button that copies the word."""
-        return f"the word of {self.label}"
-
 
 def shown(query: Query, first_slot: int | None, most_slots: int = SLOTS_PAGE) -> list[Fact]:
     """Return the facts that a query asks for, with one page of its slots from `first_slot` on; None: all slots."""
@@ -85,8 +91,8 @@ def shown(query: Query, first_slot: int | None, most_slots: int = SLOTS_PAGE) ->
 
 
 def shown_slots(query: Query, first_slot: int | None) -> Sequence[str]:
-    found: list[str] = query.slots if first_slot is None else query.slots[first_slot - 1 : first_slot - 1 + SLOTS_PAGE]
-    return found
+    slots: list[str] = query.slots
+    return slots if first_slot is None else slots[first_slot - 1 : first_slot - 1 + SLOTS_PAGE]
 
 
 def proven(
@@ -103,7 +109,8 @@ def value(fact: Fact, word: bytes, currency: str, registry: str, snippets: tuple
         number=int(fact.field) if isinstance(fact, AccountFact | HeaderFact) else None,
         slot=fact.slot if isinstance(fact, SlotFact) else "",
         word=hex_data(word),
-        note=note(fact),
+        is_hash=isinstance(fact, HeaderFact) and fact.field in HASHED_HEADER_FIELDS,
+        timestamp=fact.timestamp if isinstance(fact, TimeFact) else None,
         meanings=meanings(fact, word, currency),
         registry=registry,
         snippets=snippets,
@@ -115,15 +122,6 @@ def value(fact: Fact, word: bytes, currency: str, registry: str, snippets: tuple
 
 def label(field: str, slot: str) -> str:
     return f"slot {int(slot, 16):#x}" if slot else field
-
-
-def note(fact: Fact) -> str:
-    if isinstance(fact, HeaderFact) and fact.field in HASHED_HEADER_FIELDS:
-        return "keccak-256 of its bytes, which don't fit one word"
-    if isinstance(fact, TimeFact):
-        when = utc(fact.timestamp)
-        return f"the latest block at {f'{when} UTC, ' if when else ''}{fact.timestamp} s"
-    return ""
 
 
 def meanings(fact: Fact, word: bytes, currency: str) -> tuple[Meaning, ...]:

@@ -15,9 +15,9 @@ from django.template.loader import render_to_string
 from django.utils.safestring import SafeString
 
 from explorer.batch import batch_page
-from explorer.batch.batch_page import BatchPage
-from explorer.batch.query_paging import Wanted
-from explorer.templatetags.explorer_values import html
+from explorer.batch.batch_page import ShownBatch
+from explorer.batch.query_paging import QuerySelection
+from explorer.formatting.one_line import one_line
 
 # For all who watch. A page asks each second, so that DONE is on each screen within 1.5 s.
 _KEPT_SECONDS = 0.5
@@ -30,6 +30,7 @@ _PASSING = re.compile(r' data-now="[^"]*"|(?<=data-)((?:since|until)="[^"]*">)[^
 @dataclass(frozen=True)
 class Fragment:
     title: SafeString
+    announcement: SafeString
     content: str
     version: str
     submitter: int  # the id of the user
@@ -40,27 +41,30 @@ class Fragment:
         """Return the fragment for this reader: forms with their token, and whether it is they who must act."""
         content = self.content
         if (payer := _PAYER + self.token) in content:
-            content = content.replace(payer, "you" if request.user.pk == self.submitter else "its submitter")
+            before, own, of_others, after = content.split(payer)
+            content = before + (own if request.user.pk == self.submitter else of_others) + after
         is_needed = self.token in content
         return SafeString(content.replace(self.token, get_token(request)) if is_needed else content)
 
 
-def render(page: BatchPage, **context: object) -> Fragment:
+def render(page: ShownBatch, **context: object) -> Fragment:
     """Render a page's fragment."""
     token = secrets.token_hex(16)
     values = {"page": page, "batch": page.batch, "version": _VERSION, "csrf_token": token, "payer": _PAYER + token}
     values |= context
-    content = render_to_string("explorer/batch/_fragment.html", values)
+    values["announcement"] = announcement = one_line("explorer/batch/_announcement.html", values)
+    content: str = render_to_string("explorer/batch/_fragment.html", values)
     version = hashlib.sha256(_PASSING.sub(r"\1", content.replace(token, "")).encode()).hexdigest()[:32]
-    title = html("{} · {} · Batch Query Service", page.batch.status, page.headline.text)
-    return Fragment(title, content.replace(_VERSION, version), version, page.batch.user_id, token)
+    title = one_line("explorer/batch/_title.html", values)
+    content = content.replace(_VERSION, version)
+    return Fragment(title, announcement, content, version, page.batch.user_id, token)
 
 
-def read(internal_id: str, wanted: Wanted) -> Fragment | None:
+def read(internal_id: str, wanted: QuerySelection) -> Fragment | None:
     """Return the fragment as it was within the last half second. None: there is no such page."""
     key = hashlib.sha256(f"{internal_id} {wanted}".encode()).hexdigest()
-    found: Fragment | None = cache.get(key)
-    if found is None and (page := batch_page.read(internal_id, wanted)) is not None:
-        found = render(page)
-        cache.set(key, found, _KEPT_SECONDS)
-    return found
+    known: Fragment | None = cache.get(key)
+    if known is None and (page := batch_page.read(internal_id, wanted)) is not None:
+        known = render(page)
+        cache.set(key, known, _KEPT_SECONDS)
+    return known

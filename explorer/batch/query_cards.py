@@ -89,13 +89,9 @@ class ShownQuery:
         return len(self.query.slots)
 
     @property
-    def asked(self) -> str:
-        """Return what the query asks for, in words."""
-        if not self.address:
-            named = ", ".join(self.fields) if len(self.fields) <= _MOST_NAMED else f"{len(self.fields)} properties"
-            return f"header, {named}"
-        slots = [f"{self.slot_count:,} slot{'' if self.slot_count == 1 else 's'}"] if self.slot_count else []
-        return ", ".join([*self.fields, *slots])
+    def names_fields(self) -> bool:
+        """Return whether a line names the properties, instead of their number."""
+        return bool(self.address) or len(self.fields) <= _MOST_NAMED
 
     @property
     def at(self) -> tuple[int, str, int | None, int | None]:
@@ -143,10 +139,10 @@ def read(
     `held_by` are the registries that hold the facts, by source chain (`deployments.of_batch`).
     """
     slots = {query.pk: Paginator(query.slots, SLOTS_PAGE).get_page(slots_page) for query in queries}
-    told = {query: slots[query.pk].start_index() or 1 for query in queries if facts.may_be_told(batch, query)}
+    first_slots = {query: slots[query.pk].start_index() or 1 for query in queries if facts.may_be_told(batch, query)}
     # Only the page of one query leads to further slots.
-    first, most = max(told.values(), default=1), SLOTS_PAGE if steps is not None else _MOST_IN_ROW
-    words = fact_display.proven(list(told), first, most)
+    first, most = max(first_slots.values(), default=1), SLOTS_PAGE if steps is not None else _MOST_IN_ROW
+    words = fact_display.proven(list(first_slots), first, most)
     sources = {number: chain_name(number) for number in {query.source_chain_id for query in queries}}
     for query in queries:
         source, registry = sources[query.source_chain_id], held_by.get(query.source_chain_id)
@@ -181,7 +177,7 @@ def _steps(batch: Batch, query: Query, begun: Iterable[Step]) -> Iterable[ShownS
         stopped = is_open and batch.status == BatchStatus.REJECTED
         step = steps.get(kind)
         if step is None:
-            # Of what was pruned, only that it was completed is left.
+            # The step was pruned: only its order tells whether it was completed.
             is_before = query.step is None or order.index(kind) < order.index(StepKind(query.step))
             yield ShownStep(kind, StepStatus.COMPLETED.value if is_before else "STOPPED" if stopped else "")
             continue

@@ -1,4 +1,4 @@
-"""Which of a batch's queries a page shows, and in which order."""
+"""The queries of a batch that a page shows, and their order."""
 
 import re
 from dataclasses import dataclass
@@ -28,7 +28,7 @@ _NUMBER = re.compile(r"[0-9]{1,18}", re.ASCII)
 
 
 @dataclass(frozen=True)
-class Filters:
+class QueryFilters:
     """The queries that a page leaves out, and their order. A malformed filter has no effect."""
 
     search: str = ""  # as written
@@ -37,7 +37,7 @@ class Filters:
     sort: str = ""  # of `SORTS`; empty: the order of the request
 
     @classmethod
-    def of(cls, query: QueryDict) -> "Filters":
+    def of(cls, query: QueryDict) -> "QueryFilters":
         source, state, sort = (query.get(name, "") for name in ("chain", "state", "sort"))
         return cls(
             search=query.get("account", "").strip().replace("\0", "")[:100],
@@ -77,19 +77,19 @@ class Filters:
 
 
 @dataclass(frozen=True)
-class Wanted:
+class QuerySelection:
     """The queries that a reader asks for."""
 
     page: str = ""  # as written
-    filters: Filters = Filters()
+    filters: QueryFilters = QueryFilters()
     only: int | None = None  # the number of the one query to show
     slots: str = ""  # the page of its slots to show, as written
 
 
-def read(batch: Batch, wanted: Wanted) -> "Page[Query]":
+def read(batch: Batch, wanted: QuerySelection) -> "Page[Query]":
     """Read one page of the queries, with their blocks."""
-    found: QuerySet[Query] = batch.queries.prefetch_related("block").filter(wanted.filters.condition)
+    queries: QuerySet[Query] = batch.queries.prefetch_related("block").filter(wanted.filters.condition)
     if wanted.only is not None:
-        found = found.filter(position=wanted.only - 1)
+        queries = queries.filter(position=wanted.only - 1)
     order = [SORTS[wanted.filters.sort]] if wanted.filters.sort else []
-    return Paginator(found.order_by(*order, "position"), PAGE_SIZE).get_page(wanted.page or 1)
+    return Paginator(queries.order_by(*order, "position"), PAGE_SIZE).get_page(wanted.page or 1)

@@ -16,6 +16,14 @@ from proving.deployments import Registry
 from proving.facts import SlotFact
 from queries.models import Batch, Query
 
+READING_SENTENCES = {
+    "chain_unavailable": "The chain could not be read. {reason} Try again in a moment.",
+    "no_registry": "The facts registry that held this is no longer in use.",
+    "too_many_requests": "Your network has read the chain too often. Try again in a minute.",
+    "unknown_chain": "Chain {chain} is no longer configured here.",
+}
+"""Problems with a reading of a chain for a page, by code."""
+
 
 @dataclass(frozen=True)
 class ReadFact:
@@ -32,7 +40,7 @@ class ReadFact:
 
 @dataclass(frozen=True)
 class Reading:
-    """The registry's answer. `problem` is a sentence instead of one."""
+    """The registry's answer. `problem` is one of `READING_SENTENCES` instead."""
 
     number: int  # of the query
     problem: str = ""
@@ -53,15 +61,15 @@ def read_now(batch: Batch, query: Query, slots_page: str = "") -> Reading:
     row = deployments.of_batch(batch, deployments.all_of(chain.id, [source.id])).get(source.id)
     proven = fact_display.proven([query], slots.start_index() or 1)[query.pk]
     if row is None or query.block is None or not proven:
-        return Reading(number, "The facts registry that held this is no longer in use.")
+        return Reading(number, READING_SENTENCES["no_registry"])
     try:
         rpc = get_page_rpc(chain.id)
         head = rpc.head().number
         view = facts.read(rpc, Registry(row.address), query.block.number, proven, at=head)
     except UnknownChain:
-        return Reading(number, f"Chain {chain.id} is no longer configured here.")
+        return Reading(number, READING_SENTENCES["unknown_chain"].format(chain=chain.id))
     except (NodeUnavailable, RpcRefused) as error:
-        return Reading(number, f"The chain could not be read. {error} Try again in a moment.")
+        return Reading(number, READING_SENTENCES["chain_unavailable"].format(reason=error))
     return Reading(
         number,
         chain=chain,

@@ -1,7 +1,8 @@
 """The destination's transactions as a batch's page shows them."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 from django.db.models import Count, Max, Min, OuterRef, Prefetch, Subquery
 
@@ -15,19 +16,49 @@ from queries.models import Batch
 # The newest of a batch that has more.
 MOST_SHOWN = 20
 
-_Links = Mapping[int, Sequence[int | None]]
-"""By transaction: the count of a batch's queries that it is for, the first position, their blocks, the highest, wei."""
+
+class TransactionPart(NamedTuple):
+    """The part of a batch that a transaction is for."""
+
+    queries: int = 0
+    first_position: int = 0
+    blocks: int = 0
+    highest_block: int | None = None
+    wei: int | None = None
+
+
+_NO_PART = TransactionPart()
 
 
 @dataclass(frozen=True)
 class ShownTransaction:
     hash: str
     url: str  # on the chain's own explorer, where one is configured
-    progress: str  # how far it is, a phrase
-    result: str = ""  # ok, run, fail: a class of the style sheet. Empty: its nonce was used otherwise, or it is unknown
     row: Transaction | None = None  # None: it is not known here
-    proves: str = ""  # of one batch, a phrase
-    cost: int | None = None  # of one batch, in wei; before it is mined, the most that it may be
+    part: TransactionPart = _NO_PART
+    final_block: int | None = None  # the newest, where it waits for its own to be final
+    confirmations: int | None = None  # None: it has enough, or they are unknown
+    confirmations_needed: int | None = None
+
+    @property
+    def result(self) -> str:
+        """Return ok, run or fail, a class of the style sheet. Empty: its nonce was used otherwise, or it is unknown."""
+        if self.row is None or self.row.state == TransactionState.DISPLACED:
+            return ""
+        if not self.is_mined:
+            return "run"
+        if not self.row.succeeded:
+            return "fail"
+        return "run" if self.is_unconfirmed else "ok"
+
+    @property
+    def first_query(self) -> int:
+        return self.part.first_position + 1
+
+    @property
+    def cost(self) -> int | None:
+        """Return what the batch pays of it, in wei; before it is mined, the most that it may be."""
+        return self.part.wei if self.result else None
 
     @property
     def is_mined(self) -> bool:
@@ -53,35 +84,31 @@ class ShownTransaction:
         return [tx_hash for tx_hash in reversed(hashes) if tx_hash != self.hash]
 
 
-def read(
-    batch: Batch, destination: ChainName, cards: Sequence[ShownQuery], asked: str
-) -> tuple[list[ShownTransaction], int]:
+def read(batch: Batch, destination: ChainName, cards: Sequence[ShownQuery]) -> tuple[list[ShownTransaction], int]:
     """Return the newest transactions of the queries that are shown whole, else of the batch; and how many there are.
 
     One that isn't signed yet is not shown.
-    `asked` is what the batch asks for, where it is one query; else empty.
     """
     hashes = {step.transaction_hash for card in cards for step in card.steps} - {""}
     pks = sorted(
         _of_cards(cards, hashes) if cards else batch.shares.values_list("transaction", flat=True), reverse=True
     )
-    links, head = _links(batch, pks[:MOST_SHOWN]), ChainHead.objects.filter(pk=destination.id).first()
+    parts, head = _parts(batch, pks[:MOST_SHOWN]), ChainHead.objects.filter(pk=destination.id).first()
     versions = Prefetch("versions", SignedTransaction.objects.defer("raw"))
     rows = Transaction.objects.defer("data").prefetch_related(versions).in_bulk(pks[:MOST_SHOWN])
     signed = {pk: row for pk, row in rows.items() if row.latest_hash}
-    shown = [_shown(signed[pk], destination, head, links, asked) for pk in pks if pk in signed]
+    shown = [_shown(signed[pk], destination, head, parts.get(pk, _NO_PART)) for pk in pks if pk in signed]
     known = {tx_hash for row in signed.values() for tx_hash in row.hashes}
-    unknown = [ShownTransaction(tx_hash, _url(destination, tx_hash), "") for tx_hash in sorted(hashes - known)]
-    return shown + (unknown if len(pks) <= MOST_SHOWN else []), max(
-        len(pks) - len(rows) + len(signed), len(shown) + len(unknown)
-    )
+    unknown = [ShownTransaction(tx_hash, _url(destination, tx_hash)) for tx_hash in sorted(hashes - known)]
+    count = max(len(pks) - len(rows) + len(signed), len(shown) + len(unknown))
+    return shown + (unknown if len(pks) <= MOST_SHOWN else []), count
 
 
 def _of_cards(cards: Sequence[ShownQuery], hashes: set[str]) -> set[int]:
     """Return the transactions for these queries, for the paths to their blocks, and those with these hashes."""
     links = Transaction.queries.through.objects.all()
     blocks = [card.block.pk for card in cards if card.block]
-    found = (
+    transactions = (
         links.filter(query__in=[card.query.pk for card in cards])
         .values_list("transaction")
         .union(
@@ -89,48 +116,30 @@ def _of_cards(cards: Sequence[ShownQuery], hashes: set[str]) -> set[int]:
             SignedTransaction.objects.filter(hash__in=hashes).values_list("transaction"),
         )
     )
-    return {pk for (pk,) in found}
+    return {pk for (pk,) in transactions}
 
 
-def _links(batch: Batch, pks: Sequence[int]) -> _Links:
+def _parts(batch: Batch, pks: Sequence[int]) -> Mapping[int, TransactionPart]:
+    """Return the batch's parts by the transaction."""
     links = Transaction.queries.through.objects.filter(transaction__in=pks, query__batch=batch).order_by()
     wei = Share.objects.filter(transaction=OuterRef("transaction"), batch=batch).values("wei")
     counts = Count("pk"), Min("query__position"), Count("query__block", distinct=True), Max("query__block__number")
-    return {pk: of for pk, *of in links.values_list("transaction").annotate(*counts, wei=Subquery(wei))}
+    rows = links.values_list("transaction").annotate(*counts, wei=Subquery(wei))
+    return {pk: TransactionPart(*part) for pk, *part in rows}
 
 
 def _url(destination: ChainName, tx_hash: str) -> str:
     return f"{destination.explorer_url}/tx/{tx_hash}" if destination.explorer_url else ""
 
 
-def _shown(
-    tx: Transaction, destination: ChainName, head: ChainHead | None, links: _Links, asked: str
-) -> ShownTransaction:
-    count, position, blocks, highest, wei = links.get(tx.pk, (0, 0, 0, 0, None))
-    if tx.extends_id:
-        proves = f"path to block {highest}" if blocks == 1 else f"paths to {blocks:,} blocks" if blocks else "a path"
-    else:
-        proves = asked or (f"query {(position or 0) + 1}" if count == 1 else f"{count:,} queries")
-    progress, result = _progress(tx, destination, head)
-    url = _url(destination, tx.latest_hash)
-    return ShownTransaction(tx.latest_hash, url, progress, result, tx, proves, wei if result else None)
-
-
-def _progress(tx: Transaction, destination: ChainName, head: ChainHead | None) -> tuple[str, str]:
-    """Return how far a transaction is, a phrase, and its result."""
-    if tx.state == TransactionState.DISPLACED:
-        return "its nonce was used by another transaction", ""
-    if tx.block_number is None:
-        return "sent, not in a block yet", "run"
-    if not tx.succeeded:
-        return f"reverted in block {tx.block_number}", "fail"
-    where = f"in block {tx.block_number}"
-    if tx.state != TransactionState.MINED:
-        return f"{where}, {'final' if tx.state == TransactionState.FINAL else 'confirmed'}", "ok"
+def _shown(tx: Transaction, destination: ChainName, head: ChainHead | None, part: TransactionPart) -> ShownTransaction:
+    shown = ShownTransaction(tx.latest_hash, _url(destination, tx.latest_hash), tx, part)
+    if head is None or tx.block_number is None or not shown.is_unconfirmed:
+        return shown
     needed = get_chains().chain(destination.id).confirmations if destination.is_configured else 1
-    far = ""
-    if head and needed == "finalized":
-        far = f": block {head.final} is the newest final one"
-    elif head and needed != "finalized" and head.number - tx.block_number + 1 < needed:
-        far = f": {max(1, head.number - tx.block_number + 1)} of {needed} confirmations"
-    return f"{where}, being confirmed{far}", "run"
+    if needed == "finalized":
+        return replace(shown, final_block=head.final)
+    confirmations = head.number - tx.block_number + 1
+    if confirmations >= needed:
+        return shown
+    return replace(shown, confirmations=max(1, confirmations), confirmations_needed=needed)

@@ -16,20 +16,20 @@ class TrustedSource:
 
     chain: ChainName
     title: str  # of the kind of block hash source
-    trust: str  # who must be trusted for what, a sentence
+    trust: str  # a sentence: who must be trusted for what
     registry: FactsRegistry | None  # None: not deployed yet
     replaced: tuple[FactsRegistry, ...]  # that were in use before
 
     @property
-    def warning(self) -> str:
-        """Return a warning about the registry that holds facts of a batch; empty if it can be trusted."""
+    def is_replaced(self) -> bool:
+        return self.registry is not None and self.registry.replaced_at is not None
+
+    @property
+    def why_not(self) -> str:
+        """Return why the registry that holds facts of a batch isn't used any more; empty if it is."""
         if self.registry is None:
             return ""
-        if self.registry.replaced_at:
-            why = self.registry.replaced_because
-            return f"The facts of this batch are in a registry that was replaced. {why}"
-        why = self.registry.refused
-        return why and f"The facts of this batch are in a registry that is no longer used. {why}"
+        return self.registry.replaced_because if self.is_replaced else self.registry.refused
 
 
 def trusted_sources(

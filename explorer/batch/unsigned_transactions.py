@@ -10,6 +10,7 @@ from chains.encoding import hex_data
 from chains.node_errors import NodeUnavailable, RpcRefused
 from config.chain_names import ChainName, chain_name
 from config.configured_chains import get_page_rpc
+from explorer.batch.read_from_chain import READING_SENTENCES
 from explorer.formatting.amounts import cost
 from explorer.formatting.wait_words import in_words
 from proving.money import market_fees
@@ -35,8 +36,8 @@ class ShownUnsigned:
 
 
 @dataclass(frozen=True)
-class UnsignedTransactions:
-    """`problem` is a sentence instead of an answer."""
+class TransactionsToSend:
+    """The transactions that a batch lacks, in their order. `problem` is a sentence instead of them."""
 
     problem: str = ""
     chain: ChainName | None = None
@@ -67,22 +68,21 @@ class UnsignedTransactions:
         }
 
 
-def read(batch: Batch) -> UnsignedTransactions:
-    """Read what is left to send of a batch. Nothing is left of a batch that is DONE."""
+def read(batch: Batch) -> TransactionsToSend:
+    """Read the transactions that a batch lacks. A batch that is DONE lacks none."""
     chain = chain_name(batch.destination_chain_id)
     if batch.status == BatchStatus.DONE:
-        return UnsignedTransactions(chain=chain)
+        return TransactionsToSend(chain=chain)
     try:
-        left = unsigned.left_of(batch)
-        wei = _most_wei(chain.id, left.transactions)
+        missing = unsigned.left_of(batch)
+        wei = _most_wei(chain.id, missing.transactions)
     except UnknownChain:
-        return UnsignedTransactions(f"Chain {chain.id} is no longer configured here.")
+        return TransactionsToSend(READING_SENTENCES["unknown_chain"].format(chain=chain.id))
     except (NodeUnavailable, RpcRefused) as error:
-        return UnsignedTransactions(f"The chain could not be read. {error} Try again in a moment.")
-    shown = [ShownUnsigned(tx.what, tx.to, tx.gas, len(tx.data), hex_data(tx.data)) for tx in left.transactions]
-    return UnsignedTransactions(
-        "", chain, tuple(shown), tuple(map(in_words, left.waits)), left.is_complete, left.block, wei
-    )
+        return TransactionsToSend(READING_SENTENCES["chain_unavailable"].format(reason=error))
+    shown = [ShownUnsigned(tx.what, tx.to, tx.gas, len(tx.data), hex_data(tx.data)) for tx in missing.transactions]
+    waits = tuple(map(in_words, missing.waits))
+    return TransactionsToSend("", chain, tuple(shown), waits, missing.is_complete, missing.block, wei)
 
 
 def _most_wei(chain_id: int, transactions: Sequence[Unsigned]) -> int:

@@ -5,8 +5,8 @@ _WEI = 10**18
 
 def whole_units(wei: int) -> str:
     """Return an amount in wei as a decimal number of whole units (10^18 wei), exact, without needless zeros."""
-    whole, rest = divmod(wei, _WEI)
-    fraction = f"{rest:018d}".rstrip("0")
+    whole, fraction_wei = divmod(wei, _WEI)
+    fraction = f"{fraction_wei:018d}".rstrip("0")
     return f"{whole}.{fraction}" if fraction else str(whole)
 
 
@@ -17,10 +17,10 @@ def rounded(amount: int, decimals: int = 18, places: int = 4) -> str:
 
     One that is not 0 never looks as if it were: then it is exact.
     """
-    whole, rest = divmod(amount, 10**decimals)
-    if not rest:
+    whole, remainder = divmod(amount, 10**decimals)
+    if not remainder:
         return f"{whole:,}"
-    exact = f"{rest:0{decimals}d}".rstrip("0")
+    exact = f"{remainder:0{decimals}d}".rstrip("0")
     if len(exact) <= places:
         return f"{whole:,}.{exact}"
     parts = (amount * 10**places + 10**decimals // 2) // 10**decimals

@@ -32,7 +32,7 @@ from explorer.formatting import csv_lines
 from explorer.lists import batch_rows, fact_list, first_query, searched_account
 from explorer.lists.batch_rows import BatchRow
 from explorer.lists.searched_account import HASH, NUMBER, SearchedAccount
-from proving.fact_search import START, Place, search
+from proving.fact_search import START, FactCursor, search
 from proving.models import SignedTransaction, Transaction
 from queries import identifiers
 from queries.models import Batch, BatchStatus, Block, Query
@@ -50,7 +50,7 @@ _STATUS = re.compile("|".join(BatchStatus.values))
 
 
 @dataclass(frozen=True)
-class Filters:
+class BatchListFilters:
     """The filters in a page's address."""
 
     everybody: bool = False
@@ -94,32 +94,34 @@ def newest(user: User | None, most: int) -> list[BatchRow]:
 @require_safe
 def page(request: HttpRequest) -> HttpResponse:
     """List the user's batches, or everybody's if `PUBLIC_BATCH_LIST` allows it. An identifier leads to its batch."""
-    filters = Filters.of(request.GET)
+    filters = BatchListFilters.of(request.GET)
     wanted = identifiers.batch_id(filters.search)
     if wanted and Batch.objects.filter(pk=wanted).exists():
         return HttpResponseRedirect(reverse("explorer:batch", args=[wanted]))
     user = request.user if isinstance(request.user, User) else None
-    context = {"filters": filters, "is_identifier": bool(wanted), "account_in_words": searched_account.in_words()}
+    context = {"filters": filters, "is_identifier": bool(wanted), "resolves_names": get_chains().ens is not None}
     rows, is_everybodys = [], _is_everybodys(user, filters)
     if user or is_everybodys:
         account = searched_account.read(filters.search, client_address(request))
-        batches, searched_for = _found(filters, user, account)
-        found, has_newer, has_older = _page(batches, filters)
-        rows, by = batch_rows.read(found), fact_list.searched(filters.search, account)
-        facts, more_facts = search(by, Place.of(START), _MOST_FACTS) if by else ([], None)
+        batches, searched_for = _matching(filters, user, account)
+        batches_of_page, has_newer, has_older = _page(batches, filters)
+        rows, fact_filters = batch_rows.read(batches_of_page), fact_list.searched(filters.search, account)
+        facts, more_facts = search(fact_filters, FactCursor.of(START), _MOST_FACTS) if fact_filters else ([], None)
         context |= {
             "everybody": is_everybodys,
             "public": settings.PUBLIC_BATCH_LIST,
             "may_list": True,
             "days": _by_day(rows),
             # The identifiers after and before which the next pages begin.
-            "newer": found[0].pk if found and has_newer else "",
-            "older": found[-1].pk if found and has_older else "",
+            "newer": batches_of_page[0].pk if batches_of_page and has_newer else "",
+            "older": batches_of_page[-1].pk if batches_of_page and has_older else "",
             "searched_for": searched_for,
             "not_understood": bool(filters.search) and not searched_for,
-            "has_none": not rows and filters == Filters(everybody=filters.everybody),
+            "has_none": not rows and filters == BatchListFilters(everybody=filters.everybody),
             "account": account,
-            "facts_address": f"{reverse('facts')}?{urlencode(by.model_dump(exclude_none=True))}" if by else "",
+            "facts_address": f"{reverse('facts')}?{urlencode(fact_filters.model_dump(exclude_none=True))}"
+            if fact_filters
+            else "",
             "facts": list(fact_list.rows(facts)),
             "has_more_facts": more_facts is not None,
             "statuses": BatchStatus.values,
@@ -135,11 +137,11 @@ def page(request: HttpRequest) -> HttpResponse:
 @read_rate.counted
 def file(request: HttpRequest) -> HttpResponse:
     """Return the list as CSV. Where there are more than a file holds, the header `Link` names the next file."""
-    filters = Filters.of(request.GET)
+    filters = BatchListFilters.of(request.GET)
     user = request.user if isinstance(request.user, User) else None
     if not user and not _is_everybodys(user, filters):
         return redirect_to_login(request.get_full_path())
-    batches, _ = _found(filters, user, searched_account.read(filters.search, client_address(request)))
+    batches, _ = _matching(filters, user, searched_account.read(filters.search, client_address(request)))
     if filters.before:
         batches = batches.filter(pk__lt=filters.before)
     rows = batch_rows.read(_first(batches, "-pk", MOST_IN_FILE + 1))
@@ -162,22 +164,22 @@ def _cells(row: BatchRow) -> Iterator[str]:
     yield from (iso(batch.created_at) or "", iso(batch.finished_at) or "", code)
 
 
-def _is_everybodys(user: User | None, filters: Filters) -> bool:
+def _is_everybodys(user: User | None, filters: BatchListFilters) -> bool:
     return settings.PUBLIC_BATCH_LIST and (filters.everybody or user is None)
 
 
 # --- Which batches ----------------------------------------------------------------------------------------------------
 
 
-def _page(batches: "QuerySet[Batch]", filters: Filters) -> tuple[Sequence[Batch], bool, bool]:
+def _page(batches: "QuerySet[Batch]", filters: BatchListFilters) -> tuple[Sequence[Batch], bool, bool]:
     """Return the rows to show, newest first, and whether there are newer and older ones."""
     if filters.after:
-        found = _first(batches.filter(pk__gt=filters.after), "pk", PAGE_SIZE + 1)
-        return found[:PAGE_SIZE][::-1], len(found) > PAGE_SIZE, True
+        batches_of_page = _first(batches.filter(pk__gt=filters.after), "pk", PAGE_SIZE + 1)
+        return batches_of_page[:PAGE_SIZE][::-1], len(batches_of_page) > PAGE_SIZE, True
     if filters.before:
         batches = batches.filter(pk__lt=filters.before)
-    found = _first(batches, "-pk", PAGE_SIZE + 1)
-    return found[:PAGE_SIZE], bool(filters.before), len(found) > PAGE_SIZE
+    batches_of_page = _first(batches, "-pk", PAGE_SIZE + 1)
+    return batches_of_page[:PAGE_SIZE], bool(filters.before), len(batches_of_page) > PAGE_SIZE
 
 
 def _first(batches: "QuerySet[Batch]", order: str, most: int) -> list[Batch]:
@@ -186,8 +188,10 @@ def _first(batches: "QuerySet[Batch]", order: str, most: int) -> list[Batch]:
     return list(Batch.objects.filter(pk__in=chosen).defer("request").order_by(order))
 
 
-def _found(filters: Filters, user: User | None, account: SearchedAccount | None) -> tuple["QuerySet[Batch]", str]:
-    """Return the batches, and what was searched for, in words; none and an empty text if nothing can match it."""
+def _matching(
+    filters: BatchListFilters, user: User | None, account: SearchedAccount | None
+) -> tuple["QuerySet[Batch]", str]:
+    """Return the batches, and the kind of what was searched for; none and an empty text if nothing can match it."""
     batches = Batch.objects.all()
     if user and not _is_everybodys(user, filters):
         batches = batches.filter(user=user)
@@ -199,18 +203,18 @@ def _found(filters: Filters, user: User | None, account: SearchedAccount | None)
     if not text:
         return batches, ""
     if identifier := identifiers.batch_id(text):
-        return batches.filter(pk=identifier), "the identifier"
+        return batches.filter(pk=identifier), "identifier"
     if NUMBER.fullmatch(text):
         # PostgreSQL knows from the ids how many queries are about them.
         numbered = list(Block.objects.filter(number=int(text)).values_list("pk", flat=True))
-        return batches.filter(pk__in=Query.objects.filter(block__in=numbered).values("batch")), "the block number"
+        return batches.filter(pk__in=Query.objects.filter(block__in=numbered).values("batch")), "number"
     if HASH.fullmatch(text):
         sent = SignedTransaction.objects.filter(hash=text.lower()).values("transaction")
         by_transaction = Transaction.queries.through.objects.filter(transaction__in=sent).values("query__batch")
         blocks = Block.objects.filter(hash=text.lower()).values("pk")
         by_block = Query.objects.filter(block__in=blocks).values("batch")
-        return batches.filter(Q(pk__in=by_transaction) | Q(pk__in=by_block)), "the hash of a transaction or block"
+        return batches.filter(Q(pk__in=by_transaction) | Q(pk__in=by_block)), "hash"
     if account and account.address:
-        return batches.filter(pk__in=Query.objects.filter(address=account.address).values("batch")), "the account"
+        return batches.filter(pk__in=Query.objects.filter(address=account.address).values("batch")), "account"
     # An unknown name is nobody's. Queries about headers have an empty address.
-    return batches.none(), "the account" if account else ""
+    return batches.none(), "account" if account else ""

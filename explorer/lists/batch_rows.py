@@ -14,7 +14,7 @@ from config.chain_names import ChainName, chain_name
 from explorer.batch import fact_display
 from explorer.batch.fact_display import Value
 from explorer.lists import headlines
-from explorer.lists.headlines import AskedQuery, Headline
+from explorer.lists.headlines import Headline, HeadlineQuery
 from proving import deployments, facts
 from proving.facts import TimeFact
 from proving.models import FactsRegistry
@@ -45,56 +45,60 @@ def read(batches: Sequence[Batch]) -> list[BatchRow]:
     """Return the lines of batches."""
     pks = [batch.pk for batch in batches]
     queries = Query.objects.filter(batch__in=pks)
-    # The last one tells how many there are, without counting them. A request names each source chain once, so the
-    # queries of one follow each other.
+    # The last query tells how many there are, without counting them. A request names each source chain once, so the
+    # queries of a chain follow each other.
     last = Query.objects.filter(batch=OuterRef("pk")).order_by("-position")
     ends = Subquery(last.values("position")[:1]), Subquery(last.values("source_chain_id")[:1])
     counts = {pk: end for pk, *end in Batch.objects.filter(pk__in=pks).values_list("pk", *ends)}
     known: dict[str, list[Query]] = defaultdict(list)
     few = queries.filter(position__lt=_MOST_READ).order_by("position")
-    for one in few.select_related("block").defer("slots", "block__header_rlp"):
-        known[one.batch_id].append(one)
-    # A larger one asks for several slots, which no line names.
+    for query in few.select_related("block").defer("slots", "block__header_rlp"):
+        known[query.batch_id].append(query)
+    # A larger batch asks for several slots, which no line names.
     alone = queries.filter(batch__in=[pk for pk, (at, _) in counts.items() if at == 0], batch__size__lte=2)
-    singles = {one.batch_id: one for one in alone.select_related("block", "batch")}
+    singles = {query.batch_id: query for query in alone.select_related("block", "batch")}
     values = _values(list(singles.values()))
-    found = []
+    rows = []
     for batch in batches:
-        asked = [singles[batch.pk]] if batch.pk in singles else known[batch.pk]
+        known_queries = [singles[batch.pk]] if batch.pk in singles else known[batch.pk]
         last_position, last_source = counts[batch.pk]
-        sources = list(dict.fromkeys(one.source_chain_id for one in asked))
-        is_whole = last_position == len(asked) - 1 or sources == [last_source]
-        found.append(
+        sources = list(dict.fromkeys(query.source_chain_id for query in known_queries))
+        is_whole = last_position == len(known_queries) - 1 or sources == [last_source]
+        rows.append(
             BatchRow(
                 batch,
-                headline=_headline(batch, asked, last_position + 1, values) if asked else Headline("No queries"),
+                headline=_headline(batch, known_queries, last_position + 1, values)
+                if known_queries
+                else Headline("No queries"),
                 sources=tuple(map(chain_name, sources)) if is_whole else (),
                 destination=chain_name(batch.destination_chain_id),
             )
         )
-    return found
+    return rows
 
 
 def _values(queries: Sequence[Query]) -> Mapping[int, Value]:
     """Return the value, by the query, where it asks for one alone and has it."""
     # Beside a fact, a query may ask which block there was at a time.
-    asked = {query: [fact for fact in facts.of(query) if not isinstance(fact, TimeFact)] for query in queries}
-    told = {query: alone for query, alone in asked.items() if len(alone) == 1 and facts.may_be_told(query.batch, query)}
-    words = facts.proven_for(told) if told else {}
-    registries = FactsRegistry.objects.order_by("source_chain_id", "pk") if told else []
-    found = {}
-    for query, [fact] in told.items():
+    facts_of = {query: [fact for fact in facts.of(query) if not isinstance(fact, TimeFact)] for query in queries}
+    single_facts = {
+        query: alone for query, alone in facts_of.items() if len(alone) == 1 and facts.may_be_told(query.batch, query)
+    }
+    words = facts.proven_for(single_facts) if single_facts else {}
+    registries = FactsRegistry.objects.order_by("source_chain_id", "pk") if single_facts else []
+    values = {}
+    for query, [fact] in single_facts.items():
         here = [row for row in registries if row.destination_chain_id == query.batch.destination_chain_id]
         registry, word = deployments.of_batch(query.batch, here).get(query.source_chain_id), words[query.pk].get(fact)
         if registry and word is not None:
             currency = chain_name(query.source_chain_id).currency
-            found[query.pk] = fact_display.value(fact, word, currency, registry.address)
-    return found
+            values[query.pk] = fact_display.value(fact, word, currency, registry.address)
+    return values
 
 
 def _headline(batch: Batch, known: Sequence[Query], count: int, values: Mapping[int, Value]) -> Headline:
     first = known[0]
-    asked = AskedQuery(
+    query = HeadlineQuery(
         address=first.address or None,
         source=chain_name(first.source_chain_id),
         selector=first.block_tag,
@@ -106,10 +110,10 @@ def _headline(batch: Batch, known: Sequence[Query], count: int, values: Mapping[
         values=[values[first.pk]] if first.pk in values else [],
     )
     if count == 1:
-        return headlines.of_query(asked, names_chain=False)
-    where = headlines.block_in_words(asked) if batch.block_count == 1 else f"{batch.block_count:,} blocks"
+        return headlines.of_query(query, names_chain=False)
+    where = headlines.block_in_words(query) if batch.block_count == 1 else f"{batch.block_count:,} blocks"
     if count > len(known):
         return Headline(f"{count:,} queries", "", f"at {where}")
-    accounts = {one.address for one in known}
-    done = sum(one.step is None for one in known)
+    accounts = {query.address for query in known}
+    done = sum(query.step is None for query in known)
     return headlines.of_several(count, done, f"at {where}", accounts.pop() if len(accounts) == 1 else "")

@@ -1,4 +1,4 @@
-"""What a user sees first: the results of the newest batches, the rest of the day's budget, and the last 30 days."""
+"""The page that a user sees first: the newest batches' results, the remaining budget of the day, the last 30 days."""
 
 from dataclasses import dataclass
 from datetime import UTC, date, timedelta
@@ -56,7 +56,7 @@ def month(user: User) -> tuple[list[Day], bool]:
     cancelled = (RejectionCode.CANCELLED_BY_USER, RejectionCode.CANCELLED_BY_OPERATOR)
     # A day as text: SQLite would call Python for each row to make a date.
     day = Substr(Cast("finished_at", TextField()), 1, len("2026-01-31"))
-    # By the identifiers alone: SQLite would else go through all of the user's.
+    # Identifiers narrow it: SQLite would else go through all of the user's batches.
     rows = Batch.objects.filter(pk__in=newest).exclude(rejection_code__in=cancelled).annotate(day=day)
     counts = {(at, status): n for at, status, n in rows.values_list("day", "status").annotate(Count("pk"))}
     today = timezone.now().astimezone(UTC).date()

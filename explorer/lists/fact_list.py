@@ -29,7 +29,7 @@ from explorer.formatting import csv_lines
 from explorer.lists import searched_account
 from explorer.lists.searched_account import HASH, NUMBER, SearchedAccount
 from proving import fact_search, facts
-from proving.fact_search import FactFilters, FoundFact, Place
+from proving.fact_search import FactCursor, FactFilters, FoundFact
 from proving.facts import SlotFact
 from proving.models import SignedTransaction, Transaction
 from queries.models import Block, Query
@@ -41,8 +41,8 @@ _COLUMNS = (
     *("source_chain_id", "destination_chain_id", "block", "block_hash", "account", "property", "slot", "value", "word"),
     *("registry", "calldata", "transaction"),
 )
-# What each filter is, in words.
-_FIELDS = {
+# Keys are filters.
+_FAULT_SENTENCES = {
     "account": "The account {}.",
     "block": "The block must be a number, in decimal digits.",
     "property": "There is no such property.",
@@ -50,11 +50,12 @@ _FIELDS = {
     "sourceChainId": "The source chain must be a chain id, in decimal digits.",
     "destinationChainId": "The destination chain must be a chain id, in decimal digits.",
 }
+_TOO_FEW_SENTENCES = {"account": "Name an account or a block."}
 
 
 @dataclass(frozen=True)
 class FactRow:
-    found: FoundFact
+    fact: FoundFact
     source: ChainName
     destination: ChainName
     value: Value
@@ -70,12 +71,12 @@ class FactSearch:
     faults: Mapping[str, str] = field(default_factory=dict)  # sentences, by the field
 
 
-def rows(found: Sequence[FoundFact]) -> Iterator[FactRow]:
-    for one in found:
-        source, destination = chain_name(one.block.source_chain_id), chain_name(one.block.destination_chain_id)
-        snippets = code_snippets.reading(one.registry, one.block.number, one.fact)
-        value = fact_display.value(one.fact, one.word, source.currency, one.registry, snippets)
-        yield FactRow(one, source, destination, value)
+def rows(facts_found: Sequence[FoundFact]) -> Iterator[FactRow]:
+    for fact in facts_found:
+        source, destination = chain_name(fact.block.source_chain_id), chain_name(fact.block.destination_chain_id)
+        snippets = code_snippets.reading(fact.registry, fact.block.number, fact.fact)
+        value = fact_display.value(fact.fact, fact.word, source.currency, fact.registry, snippets)
+        yield FactRow(fact, source, destination, value)
 
 
 def searched(text: str, account: SearchedAccount | None) -> FactFilters | None:
@@ -128,10 +129,10 @@ def file(request: HttpRequest) -> HttpResponse:
     search = _search(request)
     if search.filters is None:
         return _page(request, search)
-    found, following = fact_search.search(search.filters, Place.of(_cursor(request)), MOST_IN_FILE)
+    facts_found, following = fact_search.search(search.filters, FactCursor.of(_cursor(request)), MOST_IN_FILE)
     parts = request.GET.copy()
     parts["cursor"] = str(following)
-    lines = map(csv_lines.line, [_COLUMNS, *map(_cells, found)])
+    lines = map(csv_lines.line, [_COLUMNS, *map(_cells, facts_found)])
     return csv_lines.file(lines, "facts.csv", f"?{parts.urlencode()}" if following else "")
 
 
@@ -142,23 +143,23 @@ def _may_search(request: HttpRequest) -> bool:
 
 def _page(request: HttpRequest, search: FactSearch) -> HttpResponse:
     cursor, chains = _cursor(request), get_chains()
-    found: list[FoundFact] = []
-    following: Place | None = None
+    facts_found: list[FoundFact] = []
+    following: FactCursor | None = None
     if search.filters and search.filters.slot and (refusal := read_rate.refusal(request)):
         return refusal
     if search.filters:
-        found, following = fact_search.search(search.filters, Place.of(cursor), PAGE_SIZE)
+        facts_found, following = fact_search.search(search.filters, FactCursor.of(cursor), PAGE_SIZE)
     elif settings.PUBLIC_BATCH_LIST and not search.typed:
-        found = fact_search.latest(_LATEST)
+        facts_found = fact_search.latest(_LATEST)
     context = {
         "search": search,
-        "rows": list(rows(found)),
+        "rows": list(rows(facts_found)),
         "is_first": cursor == fact_search.START,
         "next": str(following or ""),
         "most_in_file": MOST_IN_FILE,
-        "account_in_words": searched_account.in_words(),
+        "resolves_names": chains.ens is not None,
         "properties": fact_search.PROPERTIES,
-        "sources": [chain_name(pk) for pk in sorted({one.source_id for one in chains.connections})],
+        "sources": [chain_name(pk) for pk in sorted({connection.source_id for connection in chains.connections})],
         "destinations": [chain_name(chain.id) for chain in chains.destinations()],
     }
     return render(request, "explorer/fact_list/page.html", context)
@@ -170,7 +171,9 @@ def _cursor(request: HttpRequest) -> str:
 
 
 def _search(request: HttpRequest) -> FactSearch:
-    typed = {name: text for name in _FIELDS if (text := request.GET.get(name, "").strip().replace("\0", "")[:100])}
+    typed = {
+        name: text for name in _FAULT_SENTENCES if (text := request.GET.get(name, "").strip().replace("\0", "")[:100])
+    }
     account = searched_account.read(typed["account"], client_address(request)) if "account" in typed else None
     faults, values = {}, dict(typed)
     if account and account.address:
@@ -182,17 +185,17 @@ def _search(request: HttpRequest) -> FactSearch:
     except ValidationError as invalid:
         for error in invalid.errors(include_url=False, include_context=False, include_input=False):
             name = str(error["loc"][0])
-            faults.setdefault(name, _FIELDS[name].format(fault(typed.get("account", ""))))
+            faults.setdefault(name, _FAULT_SENTENCES[name].format(fault(typed.get("account", ""))))
         return FactSearch(typed, account, faults=faults)
     if "account" in typed or "block" in typed:
         return FactSearch(typed, account, filters)
-    return FactSearch(typed, faults={"account": "Name an account or a block."} if typed else {})
+    return FactSearch(typed, faults=_TOO_FEW_SENTENCES if typed else {})
 
 
-def _cells(one: FoundFact) -> Iterator[str]:
-    block = one.block
-    yield from map(str, (block.source_chain_id, block.destination_chain_id, block.number, block.hash, one.address))
-    yield facts.name(one.fact)
-    yield one.fact.slot if isinstance(one.fact, SlotFact) else ""
-    yield str(int.from_bytes(one.word)) if facts.is_number(one.fact) else ""
-    yield from (hex_data(one.word), one.registry, facts.calldata(block.number, one.fact), one.transaction_hash)
+def _cells(fact: FoundFact) -> Iterator[str]:
+    block = fact.block
+    yield from map(str, (block.source_chain_id, block.destination_chain_id, block.number, block.hash, fact.address))
+    yield facts.name(fact.fact)
+    yield fact.fact.slot if isinstance(fact.fact, SlotFact) else ""
+    yield str(int.from_bytes(fact.word)) if facts.is_number(fact.fact) else ""
+    yield from (hex_data(fact.word), fact.registry, facts.calldata(block.number, fact.fact), fact.transaction_hash)

@@ -36,20 +36,20 @@ class Headline:
     def text(self) -> str:
         """Return one line, with long values by their ends."""
         address = f"of {_by_its(ADDRESS_ENDS, self.address)}" if self.address else ""
-        said = " ".join(filter(None, (self.about, address, self.where)))
+        subject = " ".join(filter(None, (self.about, address, self.where)))
         if self.answer:
             value = _by_its(self.answer.ends, self.answer.text) if self.answer.ends else self.answer.text
-            return f"{said}: {value} {self.answer.unit}".strip()
-        return f"{said}: {self.state}" if self.state else said
+            return f"{subject}: {value} {self.answer.unit}".strip()
+        return f"{subject}: {self.state}" if self.state else subject
 
 
 @dataclass(frozen=True)
-class AskedQuery:
+class HeadlineQuery:
     """The data of a query that a title needs."""
 
     address: str | None  # None: it is about the header
     source: ChainName
-    selector: str  # by which the request named the block
+    selector: str  # the request's name of the block
     timestamp: int | None  # unix seconds, where the block was named by a time
     block_number: int | None  # None: not found yet
     fields: Sequence[str]
@@ -58,12 +58,12 @@ class AskedQuery:
     values: Sequence[Value]  # once all its steps are completed
 
 
-def of_query(query: ShownQuery | AskedQuery, *, names_chain: bool = True) -> Headline:
-    asked = len(query.fields) + query.slot_count
+def of_query(query: ShownQuery | HeadlineQuery, *, names_chain: bool = True) -> Headline:
+    count = len(query.fields) + query.slot_count
     chain = f" of {query.source.in_words}" if names_chain else ""
     where = f"{'at' if query.address else 'of the header of'} {block_in_words(query)}{chain}"
-    if asked != 1:
-        what = f"{asked:,} {'facts' if query.address else 'properties'}"
+    if count != 1:
+        what = f"{count:,} {'facts' if query.address else 'properties'}"
         return Headline(what, query.address or "", where, state="all proven" if query.values else "")
     answer = next((value.in_short for value in query.values if value.number is not None or value.slot), None)
     return Headline(_one(query), query.address or "", where, answer)
@@ -83,14 +83,14 @@ def of_several(total: int, done: int, where: str, address: str = "") -> Headline
     return Headline(f"{total:,} queries", address, where, state="all proven" if done == total else f"{done:,} proven")
 
 
-def _one(query: ShownQuery | AskedQuery) -> str:
+def _one(query: ShownQuery | HeadlineQuery) -> str:
     if query.fields:
         return _PROPERTIES.get(query.fields[0], query.fields[0]) if query.address else query.fields[0]
     slot = f"{int(query.slots[0], 16):#x}"
     return f"Slot {slot}" if len(slot) <= _MOST_OF_SLOT else "A slot"
 
 
-def block_in_words(query: ShownQuery | AskedQuery) -> str:
+def block_in_words(query: ShownQuery | HeadlineQuery) -> str:
     """Return the block that the query is about, a phrase."""
     if query.timestamp is not None:
         return f"the block at {time} UTC" if (time := utc(query.timestamp)) else "the block at a time"

@@ -24,8 +24,12 @@ _BATCHES = 10
 def home(request: HttpRequest) -> HttpResponse:
     user = request.user if isinstance(request.user, User) else None
     connections = [
-        (chain_name(one.source_id), chain_name(one.destination_id), sources.of(one).trust(one))
-        for one in get_chains().connections
+        (
+            chain_name(connection.source_id),
+            chain_name(connection.destination_id),
+            sources.of(connection).trust(connection),
+        )
+        for connection in get_chains().connections
     ]
     context = {
         "command": first_query.command(user),

@@ -2,6 +2,7 @@
 
 import re
 from dataclasses import dataclass
+from typing import Self
 
 from accounts import read_rate
 from chains.encoding import checksummed
@@ -13,6 +14,11 @@ NUMBER, HASH = re.compile(r"[0-9]{1,18}", re.ASCII), re.compile(r"0x[0-9a-f]{64}
 """A search may also be a block's number, or the hash of a block or a transaction."""
 
 _ADDRESS = re.compile(r"0x[0-9a-f]{40}", re.IGNORECASE | re.ASCII)
+_PROBLEM_SENTENCES = {
+    "no_account": "The name {name} {reason}.",
+    "names_unavailable": "The name {name} can't be resolved now. Try again in a moment.",
+    "too_many_requests": "Your network has read the chain too often. Try again in {seconds} s.",
+}
 
 
 @dataclass(frozen=True)
@@ -21,10 +27,9 @@ class SearchedAccount:
     name: str = ""  # that ENS says to be the address's, normalised
     problem: str = ""  # why there is no address, a sentence
 
-
-def in_words() -> str:
-    """Say what an account is searched by."""
-    return f"0x and 40 hexadecimal digits{', or an ENS name' if get_chains().ens else ''}"
+    @classmethod
+    def unknown(cls, code: str, **values: object) -> Self:
+        return cls(problem=_PROBLEM_SENTENCES[code].format(**values))
 
 
 def read(text: str, client_address: str) -> SearchedAccount | None:
@@ -38,12 +43,12 @@ def read(text: str, client_address: str) -> SearchedAccount | None:
     if get_chains().ens is None or not batch_request.is_name(text):
         return None
     if seconds := read_rate.count(client_address):
-        return SearchedAccount(problem=f"Your network has read the chain too often. Try again in {seconds} s.")
+        return SearchedAccount.unknown("too_many_requests", seconds=seconds)
     try:
         match batch_request.resolve_names([text], get_chains())[text]:
             case Account(address, name):
                 return SearchedAccount(address, name)
             case NoAccount(because):
-                return SearchedAccount(problem=f"The name {text} {because}.")
+                return SearchedAccount.unknown("no_account", name=text, reason=because)
     except batch_request.NamesUnavailable:
-        return SearchedAccount(problem=f"The name {text} can't be resolved now. Try again in a moment.")
+        return SearchedAccount.unknown("names_unavailable", name=text)

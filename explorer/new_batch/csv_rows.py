@@ -10,6 +10,7 @@ from typing import Any
 
 from django.core.exceptions import ValidationError
 
+from explorer.new_batch.form_sentences import line_fault
 from explorer.new_batch.forms import MAX_ROWS
 from queries.columns import AccountField, HeaderField
 
@@ -35,10 +36,10 @@ def read(text: str, like: Mapping[str, Any], chains: Mapping[str, str], most: in
     names in small letters. Raises `ValidationError` with the lines that are no part of a table of at most `most` lines.
     """
     rows: dict[tuple[str, ...], dict[str, Any]] = {}
-    found = list(_lines(text))
-    columns, lines, faults = _table(found)
-    if len(lines or found) > most:
-        raise ValidationError(f"It has more than {most:,} lines. Add them in parts.")
+    whole = list(_lines(text))
+    columns, lines, faults = _table(whole)
+    if len(lines or whole) > most:
+        raise line_fault("too_many_lines", most=most)
     for number, cells in lines:
         try:
             given = _given(number, columns, cells)
@@ -46,17 +47,14 @@ def read(text: str, like: Mapping[str, Any], chains: Mapping[str, str], most: in
             row = rows.get(others) or rows.setdefault(others, _row(number, given, like, chains))
             row["accounts"] += _accounts(number, given, row)
         except ValidationError as error:
-            faults += error.messages
+            faults.append(error)
     if faults:
         more = len(faults) - _MOST_FAULTS
-        raise ValidationError(faults[:_MOST_FAULTS] + [f"There are {more} more faults like these."] * (more > 0))
+        raise ValidationError(faults[:_MOST_FAULTS] + [line_fault("more_faults", count=more)] * (more > 0))
     if len(rows) > MAX_ROWS:
-        raise ValidationError(
-            f"It asks for {len(rows):,} different things: blocks, or what is proven at them. The form holds {MAX_ROWS} "
-            "rows. Add them in parts, or use the API."
-        )
+        raise line_fault("too_many_rows", count=len(rows), most=MAX_ROWS)
     if not rows:
-        raise ValidationError("It has no line that asks for anything.")
+        raise line_fault("no_lines")
     return [row | {"accounts": "\n".join(row["accounts"])} for row in rows.values()], len(lines)
 
 
@@ -80,8 +78,7 @@ def _lines(text: str) -> Iterator[_Line]:
                 yield number, cells
             number = above + reader.line_num + 1
     except csv.Error:
-        sentence = f"Line {number} can't be read as CSV: look at its quotation marks."
-        raise ValidationError(sentence) from None
+        raise line_fault("bad_csv", number=number) from None
 
 
 def _is_comment(cells: Sequence[str]) -> bool:
@@ -103,30 +100,34 @@ def _delimiter(text: str) -> str:
     return "\t" if "\t" in head else next((letter for letter in head if letter in ";,"), ",")
 
 
-def _table(lines: Sequence[_Line]) -> tuple[Sequence[str], Sequence[_Line], list[str]]:
+def _table(lines: Sequence[_Line]) -> tuple[Sequence[str], Sequence[_Line], list[ValidationError]]:
     """Return the columns, the lines below the one that names them, and what is wrong with it and those above."""
     heads = [line for line in lines if _names_columns(line[1])]
     if not heads:
         above = list(takewhile(lambda line: not _begins_table(line[1]), lines))
-        faults = [f"Line {number} names neither an account nor a column: {_shown(cells)}." for number, cells in above]
-        if faults:
-            return COLUMNS, (), [*faults[:-1], f"{faults[-1]} The columns are {', '.join(COLUMNS)}."]
+        codes = ["no_table"] * (len(above) - 1) + ["no_table_at_all"]
+        if above:
+            faults = [
+                line_fault(code, number=number, cells=_shown(cells), names=", ".join(COLUMNS))
+                for code, (number, cells) in zip(codes, above, strict=True)
+            ]
+            return COLUMNS, (), faults
         return COLUMNS, [(number, _one_cell_of_addresses(cells)) for number, cells in lines], []
     number, head = max(heads, key=lambda line: _likeness(line[1]))
     columns = [*map(_column, head)]
     faults = [
-        f"Line {above} names an account above the columns, which line {number} names."
+        line_fault("above_columns", above=above, number=number)
         for above, cells in lines
         if above < number and _begins_table(cells) and (cells[0] or any(map(_ADDRESS.fullmatch, cells)))
     ]
     faults += [
-        f"Line {above} says {_shown(cells)} above the columns, which line {number} names: put it into a column."
+        line_fault("value_above_columns", above=above, cells=_shown(cells), number=number)
         for above, cells in lines
         if above < number and _says_column(cells)
     ]
     unknown = [name for name in columns if name and name not in COLUMNS]
-    faults += [f"{name!r} is no column. Line {number} may name {', '.join(COLUMNS)}." for name in unknown]
-    faults += [f"Line {number} names the column {name} twice." for name in COLUMNS if columns.count(name) > 1]
+    faults += [line_fault("unknown_column", name=name, number=number, names=", ".join(COLUMNS)) for name in unknown]
+    faults += [line_fault("column_twice", number=number, name=name) for name in COLUMNS if columns.count(name) > 1]
     return columns, () if faults else [line for line in lines if line[0] > number], faults
 
 
@@ -179,19 +180,19 @@ def _shown(cells: Sequence[str]) -> str:
 def _given(number: int, columns: Sequence[str], cells: Sequence[str]) -> Mapping[str, str]:
     """Return the cells by their columns. Raises `ValidationError`."""
     if len(cells) > len(columns):
-        raise ValidationError(f"Line {number} has {len(cells)} cells, and there are {len(columns)} columns.")
+        raise line_fault("too_many_cells", number=number, count=len(cells), columns=len(columns))
     given = list(zip(columns, cells, strict=False))
     if nameless := [cell for name, cell in given if cell and not name]:
-        raise ValidationError(f"Line {number}: {nameless[0][:80]!r} stands in a column without a name.")
+        raise line_fault("nameless_column", number=number, word=nameless[0][:80])
     return dict(given)
 
 
 def _accounts(number: int, given: Mapping[str, str], row: Mapping[str, Any]) -> list[str]:
     accounts = _split(given.get("address", ""))
     if not accounts and not row["header"]:
-        raise ValidationError(f"Line {number} has no address.")
+        raise line_fault("no_address", number=number)
     if wrong := [word for word in accounts if not _is_account(word)]:
-        raise ValidationError(f"Line {number}: {wrong[0][:80]!r} is no address, nor a name.")
+        raise line_fault("bad_account", number=number, word=wrong[0][:80])
     return accounts
 
 
@@ -200,7 +201,7 @@ def _row(number: int, given: Mapping[str, str], like: Mapping[str, Any], chains:
     # A box for what is unknown isn't there to be ticked, so the row would lose it.
     for named, known in ((props, AccountField.names), (header, HeaderField.names)):
         if unknown := [name for name in named if name.upper() not in known]:
-            raise ValidationError(f"Line {number}: {unknown[0]!r} is none of {', '.join(known)}.")
+            raise line_fault("bad_name", number=number, word=unknown[0], names=", ".join(known))
     chain = given.get("chain", "")
     row = {**like, "accounts": [], "header": []}
     if chain:
@@ -216,10 +217,7 @@ def _row(number: int, given: Mapping[str, str], like: Mapping[str, Any], chains:
     try:
         return row | _at(given.get("block", ""))
     except (ValueError, OverflowError, OSError):
-        raise ValidationError(
-            f"Line {number}: {given['block'][:80]!r} is no block. Name it by its number, by a time such as "
-            "2026-11-20 12:00:00 in UTC, or as latest or finalized."
-        ) from None
+        raise line_fault("bad_block", number=number, word=given["block"][:80]) from None
 
 
 def _at(cell: str) -> dict[str, str]:

@@ -18,6 +18,7 @@ from django.http import QueryDict
 from accounts.models import User
 from chains.chains_file import Chain
 from config.configured_chains import get_chains
+from explorer.new_batch.form_sentences import API_FAULT_SENTENCES, FIELD_SENTENCES, FORM_SENTENCES, HINT_SENTENCES
 from explorer.new_batch.storage_slots import KEYS
 from queries import submission
 from queries.api_endpoint import ApiError
@@ -33,13 +34,6 @@ _MOST_FAULTS = 20
 _WORD = re.compile(r"[^\s,;]{1,300}")
 _WHEN = (("latest", "Latest"), ("finalized", "Final"), ("block", "Block"), ("time", "Time"))
 _SLOT_OF = (*((kind, f"mapping by {kind}") for kind in KEYS), ("array", "array"))
-# Of fields in which one thing alone can be wrong by then. The API's sentences are about its JSON.
-_SENTENCES = {
-    "destination": "No facts can be made readable on this chain here.",
-    "sender": "The service has no signer on this chain, so it pays for nothing there. Choose “I pay myself”.",
-    "source": "This chain can't be proven on the destination that you chose.",
-    "time": "Name a time after 1970.",
-}
 _OF_BATCH = {"destinationChainId": "destination", "fee": "fee", "sender": "sender", "webhook": "webhook"}
 
 
@@ -52,7 +46,7 @@ def _area(rows: int, **attributes: str) -> forms.Textarea:
 
 
 class _BlockNumber(forms.IntegerField):
-    re_decimal = re.compile(r"[\s,_]")  # what is left out: people group digits
+    re_decimal = re.compile(r"[\s,_]")  # is left out, because people group digits
 
 
 class BatchForm(forms.Form):
@@ -70,11 +64,8 @@ class BatchForm(forms.Form):
         decimal_places=18,
         widget=_text(inputmode="decimal"),
         error_messages={
-            **dict.fromkeys(
-                ("invalid", "min_value", "max_decimal_places"),
-                "The fee cap is an amount such as 0.002 or 1500.25, with up to 18 decimal places.",
-            ),
-            "max_value": "The fee cap is too large.",
+            **dict.fromkeys(("invalid", "min_value", "max_decimal_places"), FIELD_SENTENCES["fee"]),
+            "max_value": FIELD_SENTENCES["fee_too_large"],
         },
     )
     webhook = forms.CharField(required=False, widget=_text(inputmode="url", placeholder="https://…"))
@@ -101,16 +92,14 @@ class RowForm(forms.Form):
         min_value=0,
         max_value=(1 << 63) - 1,
         widget=_text(inputmode="numeric"),
-        error_messages=dict.fromkeys(
-            ("invalid", "min_value", "max_value"), "A block number has decimal digits, such as 26,441,180."
-        ),
+        error_messages=dict.fromkeys(("invalid", "min_value", "max_value"), FIELD_SENTENCES["block"]),
     )
     time = forms.DateTimeField(
         label="Time, in UTC",
         required=False,
         widget=forms.DateTimeInput({"type": "datetime-local", "step": "1"}),
-        help_text="The latest block that is not after it.",
-        error_messages={"invalid": "Write the time as 2026-11-20 12:00:00, in UTC."},
+        help_text=HINT_SENTENCES["time"],
+        error_messages={"invalid": FIELD_SENTENCES["time"]},
     )
     accounts = forms.CharField(required=False, strip=False, widget=_area(2))
     props = forms.MultipleChoiceField(
@@ -120,12 +109,7 @@ class RowForm(forms.Form):
         widget=forms.CheckboxSelectMultiple,
         initial=["BALANCE"],
     )
-    slots = forms.CharField(
-        required=False,
-        strip=False,
-        widget=_area(2),
-        help_text="Of each of these accounts. Hexadecimal. Separate several with spaces or line breaks.",
-    )
+    slots = forms.CharField(required=False, strip=False, widget=_area(2), help_text=HINT_SENTENCES["slots"])
     header = forms.MultipleChoiceField(
         label="Header fields of this block",
         required=False,
@@ -148,21 +132,18 @@ class RowForm(forms.Form):
         chains = get_chains()
         sources = {connection.source_id for connection in chains.connections}
         self.chain = _offer(self, "source", [chain for chain in chains.chains if chain.id in sources])
-        kinds = "Addresses or ENS names" if chains.ens else "Addresses"
-        self.fields[
-            "accounts"
-        ].help_text = f"{kinds}, as many as you like. Separate several with spaces or line breaks."
+        self.fields["accounts"].help_text = HINT_SENTENCES["addresses_or_names" if chains.ens else "addresses"]
 
     def clean(self) -> None:
         at = self.cleaned_data.get("at")
         for name in {"block", "time"} - {at}:
             self.errors.pop(name, None)
         if at in {"block", "time"} and at not in self.errors and self.cleaned_data[at] is None and not self.is_blank:
-            self.add_error(at, "It is empty.")
+            self.add_error(at, FIELD_SENTENCES["empty"])
         if self.asked["slots"] and not self.asked["accounts"]:
-            self.add_error("accounts", "It is empty.")
+            self.add_error("accounts", FIELD_SENTENCES["empty"])
         if self.asked["accounts"] and not (self.asked["props"] or self.asked["slots"]):
-            self.add_error("props", "Tick a property, or name a slot.")
+            self.add_error("props", FIELD_SENTENCES["props"])
 
     def focus(self, control: str) -> None:
         """Let the page begin at this control, if it is of this row."""
@@ -234,7 +215,9 @@ _OF_ROW = re.compile(r"rows-([0-9]{1,3})-")
 
 
 class FormFault(NamedTuple):
-    where: str  # such as "Row 2, accounts"; empty: the whole form
+    label: str  # of the field; empty: the whole form, or the whole row
+    row: int  # the first with this fault, from 1; 0: it is of no row
+    more_rows: int  # with the same fault
     sentence: str
     control: str  # the id of the control; empty for the whole form
 
@@ -257,7 +240,7 @@ class NewBatchForm:
             initial=rows,
             prefix="rows",
             form_kwargs={"label_suffix": ""},
-            error_messages={"too_many_forms": f"The form holds {MAX_ROWS} rows. A row holds any number of accounts."},
+            error_messages={"too_many_forms": FORM_SENTENCES["too_many_rows"].format(most=MAX_ROWS)},
         )
         # Both are cleaned, whatever the other is.
         self._is_well_typed = all([self.batch.is_valid(), self.rows.is_valid()])
@@ -272,8 +255,8 @@ class NewBatchForm:
         if not self.batch.is_bound or self.size > settings.MAX_QUERIES_PER_BATCH:
             return sum(row.facts for row in self.rows)
         blocks = [block for chain in self.document["data"].values() for block in chain.values()]
-        asked = blocks + [one for block in blocks for one in block.get("accounts", {}).values()]
-        return sum(len(one.get(name, ())) for one in asked for name in ("props", "slots", "header"))
+        entries = blocks + [entry for block in blocks for entry in block.get("accounts", {}).values()]
+        return sum(len(entry.get(name, ())) for entry in entries for name in ("props", "slots", "header"))
 
     @property
     def size(self) -> int:
@@ -286,7 +269,7 @@ class NewBatchForm:
             return True
         if self.is_blank:
             first: forms.Form = self.rows[0] if self.rows.forms else self.batch
-            first.add_error("accounts" if self.rows.forms else None, "Name an account, or tick a header field.")
+            first.add_error("accounts" if self.rows.forms else None, FIELD_SENTENCES["nothing_asked"])
         else:
             with suppress(InvalidRequest):
                 self.parse()
@@ -305,14 +288,14 @@ class NewBatchForm:
             raise
 
     def add_faults(self, invalid: InvalidRequest) -> None:
-        found = dict.fromkeys(place for fault in invalid.faults for place in self._places(fault))
-        different = list(dict.fromkeys((name, sentence) for _, name, sentence in found))
-        told = set(different[:_MOST_FAULTS])
-        for form, name, sentence in found:
-            if (name, sentence) in told:
+        places = dict.fromkeys(place for fault in invalid.faults for place in self._places(fault))
+        different = list(dict.fromkeys((name, sentence) for _, name, sentence in places))
+        shown = set(different[:_MOST_FAULTS])
+        for form, name, sentence in places:
+            if (name, sentence) in shown:
                 form.add_error(name, sentence)
-        if more := len(different) - len(told):
-            self.batch.add_error(None, f"There are {more} more faults like these.")
+        if more := len(different) - len(shown):
+            self.batch.add_error(None, FORM_SENTENCES["more_faults"].format(count=more))
 
     def _places(self, fault: Fault) -> Iterator[tuple[forms.Form, str | None, str]]:
         """Yield the fields that the fault is about and that have no other, and a sentence."""
@@ -324,23 +307,22 @@ class NewBatchForm:
         ]
         for form, field in places or [(self.batch, of_batch)]:
             if (field or NON_FIELD_ERRORS) not in form.errors:
-                yield form, field, _SENTENCES.get(field or "", sentence)
+                yield form, field, API_FAULT_SENTENCES.get(field or "", sentence)
 
     @property
     def faults(self) -> Iterator[FormFault]:
         """Yield each fault once, with the first of its rows and the number of others."""
-        found: dict[tuple[str, str], list[tuple[int, str]]] = {}
+        places: dict[tuple[str, str], list[tuple[int, str]]] = {}
         for number, form in enumerate([self.batch, *self.rows]):
             for name, sentences in form.errors.items():
                 field = form[name] if name in form.fields else None
                 control = (field.id_for_label or f"{field.auto_id}_0") if field else ""
                 for sentence in sentences:
-                    found.setdefault((field.label if field else "", str(sentence)), []).append((number, control))
-        for (label, sentence), ((number, control), *others) in found.items():
-            rows = f"Row {number}{f' and {len(others)} more' if others else ''}, {label.lower()}"
-            yield FormFault(rows if number and label else label, sentence, control)
+                    places.setdefault((field.label if field else "", str(sentence)), []).append((number, control))
+        for (label, sentence), ((number, control), *others) in places.items():
+            yield FormFault(label, number, len(others), sentence, control)
         for sentence in self.rows.non_form_errors():
-            yield FormFault("", str(sentence), "")
+            yield FormFault("", 0, 0, str(sentence), "")
 
     # --- The API's request
 
@@ -384,15 +366,15 @@ class NewBatchForm:
 
 def _unique(words: Iterable[str]) -> list[str]:
     """Return each word in its first spelling: addresses, names and slots mean the same in small letters."""
-    found: dict[str, str] = {}
+    spellings: dict[str, str] = {}
     for word in words:
-        found.setdefault(word.lower(), word)
-    return [*found.values()]
+        spellings.setdefault(word.lower(), word)
+    return [*spellings.values()]
 
 
-def _join(there: dict[str, Any], asked: Mapping[str, Sequence[str]], *names: str) -> None:
+def _join(there: dict[str, Any], row: Mapping[str, Sequence[str]], *names: str) -> None:
     for name in names:
-        if values := _unique([*there.get(name, ()), *asked[name]]):
+        if values := _unique([*there.get(name, ()), *row[name]]):
             there[name] = values
 
 
@@ -401,7 +383,7 @@ def _offer(form: forms.Form, name: str, chains: Iterable[Chain]) -> str:
     choices = [(str(chain.id), f"{chain.name} ({chain.id})") for chain in chains]
     chosen = str(form[name].value() or "")
     if chosen and chosen not in dict(choices):
-        choices.append((chosen, f"Chain {chosen}, not connected here"))
+        choices.append((chosen, FIELD_SENTENCES["absent_chain"].format(chain=chosen)))
     field = form.fields[name]
     assert isinstance(field, forms.ChoiceField)
     field.choices = choices
@@ -415,9 +397,7 @@ def _counted(data: QueryDict) -> QueryDict:
     """
     numbers = {int(row[1]) for name in data if (row := _OF_ROW.match(name))}
     if missing := set(range(max(numbers, default=-1))) - numbers:
-        sentence = (
-            f"The form names row {max(numbers) + 1} and lacks row {min(missing) + 1}. Number its rows without gaps."
-        )
+        sentence = FORM_SENTENCES["missing_row"].format(last=max(numbers) + 1, missing=min(missing) + 1)
         raise ApiError(400, "invalid_request", sentence)
     counted = data.copy()
     counted["rows-TOTAL_FORMS"] = str(len(numbers))

@@ -28,6 +28,7 @@ from config.error_answers import Refused
 from explorer.formatting.amounts import whole_units
 from explorer.formatting.wait_words import in_words
 from explorer.new_batch import csv_rows, estimate_panel, storage_slots
+from explorer.new_batch.form_sentences import FIELD_SENTENCES, REFUSAL_SENTENCES
 from explorer.new_batch.forms import MAX_ROWS, BatchForm, NewBatchForm, typed
 from queries import identifiers, submission
 from queries.api_endpoint import ApiError, status_of
@@ -84,14 +85,17 @@ def _check(request: HttpRequest) -> User:
     """Return the user, who may post this form. Raises `Refused`."""
     user = request.user
     if not isinstance(user, User):
-        raise ApiError(401, "not_signed_in", "You are signed out. Sign in in another tab, then go on here.")
+        raise _refusal(401, "not_signed_in")
     if CsrfViewMiddleware(_no_answer).process_view(request, _no_answer, (), {}):
-        sentence = "This form is of an earlier session, or of another site. Go on, look through it, then submit it."
-        raise ApiError(403, "csrf_failed", HIDDEN_ORIGIN if hides_origin(request) else sentence)
-    # As with each request that has a key: the operator may have taken the address off the list.
+        raise ApiError(403, "csrf_failed", HIDDEN_ORIGIN) if hides_origin(request) else _refusal(403, "csrf_failed")
+    # The operator may have taken the address off the list. Each request with a key is checked alike.
     if not may_sign_in(user.address):
-        raise ApiError(403, "address_not_allowed", "Your address may not use this service any more.")
+        raise _refusal(403, "address_not_allowed")
     return user
+
+
+def _refusal(status: int, code: str) -> ApiError:
+    return ApiError(status, code, REFUSAL_SENTENCES[code])
 
 
 def _count(user: User, button: str) -> None:
@@ -153,18 +157,18 @@ def _beside(form: NewBatchForm) -> dict[str, Any]:
     chains = get_chains()
     chosen = form.batch["destination"].value()
     chain = next((chain for chain in chains.destinations() if str(chain.id) == chosen), None)
-    found: dict[str, Any] = {
+    beside: dict[str, Any] = {
         "chosen": chain,
         "sources": [source.name for source in chains.sources(chain.id)] if chain else [],
     }
-    # What is wrong in a field would stand there as something else.
+    # A wrong field would stand in the JSON as something else.
     if form.batch.is_bound and not form.is_blank and form.batch.is_valid() and form.rows.is_valid():
         try:
             text = _as_text(form)
         except InvalidRequest:
-            return found
-        found |= {"json": text} if len(text) <= _MOST_SHOWN_CHARACTERS else {"json_is_long": True}
-    return found
+            return beside
+        beside |= {"json": text} if len(text) <= _MOST_SHOWN_CHARACTERS else {"json_is_long": True}
+    return beside
 
 
 def _as_text(form: NewBatchForm) -> str:
@@ -188,21 +192,18 @@ def _first(request: HttpRequest, user: User) -> HttpResponse:
         return _answer(request, blank)
     earlier = Batch.objects.filter(pk=identifiers.batch_id(internal_id), user=user).first()
     if earlier is None:
-        return _answer(request, blank, said=f"You have no batch {internal_id}.")
+        return _answer(request, blank, outcome="no_batch", outcome_of=internal_id)
     document = json.loads(earlier.request)
     rows = list(_rows_of(document["data"]))
     if len(rows) > MAX_ROWS:
-        said = f"Batch {earlier.pk} asks for more than the form holds. Send it again by the API."
-        return _answer(request, blank, said=said)
+        return _answer(request, blank, outcome="batch_too_large", outcome_of=earlier.pk)
     fee = document.get("fee", "")
     batch |= {
         "destination": document["destinationChainId"],
         "sender": document.get("sender", "service"),
         "fee": whole_units(int(fee)) if fee.isdecimal() and "sender" not in document else "",
     }
-    more: dict[str, Any] = {"said": f"The form is filled in as batch {earlier.pk} was."}
-    if document.get("webhook"):
-        more["said"] += " Its webhook is left out: it may hold secrets."
+    more: dict[str, Any] = {"outcome": "filled_in", "outcome_of": earlier.pk, "omits_webhook": "webhook" in document}
     if earlier.status == BatchStatus.REJECTED:
         reason = in_words(earlier.rejected_because or earlier.rejection_reason)
         more |= {"rejected": earlier, "rejected_because": reason}
@@ -222,8 +223,8 @@ def _rows_of(data: Mapping[str, Mapping[str, Any]]) -> Iterator[dict[str, Any]]:
                     where["time"] = csv_rows.typed_time(int(number))
             header = block.get("header", [])
             alike: dict[tuple[tuple[str, ...], ...], list[str]] = defaultdict(list)
-            for account, asked in (block.get("accounts") or {}).items():
-                alike[tuple(asked.get("props", ())), tuple(asked.get("slots", ()))].append(account)
+            for account, account_request in (block.get("accounts") or {}).items():
+                alike[tuple(account_request.get("props", ())), tuple(account_request.get("slots", ()))].append(account)
             if not alike:
                 yield {**where, "props": [], "header": header}
             for (props, slots), accounts in alike.items():
@@ -248,10 +249,15 @@ class _Post:
     def _rows(self) -> list[dict[str, Any]]:
         return [typed(row) for row in self.form.rows]
 
-    def _changed(self, rows: Sequence[Mapping[str, Any]], focus: str, said: str = "", **batch: str) -> HttpResponse:
-        """Answer with the form as the button has changed it. Nothing in it is checked yet."""
+    def _changed(
+        self, rows: Sequence[Mapping[str, Any]], focus: str, outcome: str = "", of: object = "", **batch: str
+    ) -> HttpResponse:
+        """Answer with the form as the button has changed it. Nothing in it is checked yet.
+
+        `outcome` and its object `of` are as in the template `_outcome.html`.
+        """
         form = NewBatchForm(batch=typed(self.form.batch) | batch, rows=rows)
-        return _answer(self.request, form, focus=focus, said=said)
+        return _answer(self.request, form, focus=focus, outcome=outcome, outcome_of=of)
 
     def estimate(self) -> HttpResponse:
         return _answer(self.request, self.form, **estimate_panel.context(self.user, self.form))
@@ -260,7 +266,7 @@ class _Post:
         # The admin, and the list of what a key was used for, find the batch under it.
         key = self.user.api_keys.live(timezone.now()).order_by("pk").first()
         if key is None:
-            raise ApiError(403, "no_api_key", "You have no API key. Make one among your keys: batches belong to one.")
+            raise _refusal(403, "no_api_key")
         if not self.form.is_valid:
             submission.count_request(self.user)
             return _answer(self.request, self.form)
@@ -288,16 +294,15 @@ class _Post:
     def add(self) -> HttpResponse:
         rows = self._rows
         if len(rows) >= MAX_ROWS:
-            said = f"The form holds {MAX_ROWS} rows. A row holds any number of accounts."
-            return self._changed(rows, "add-row", said)
+            return self._changed(rows, "add-row", "too_many_rows", MAX_ROWS)
         # Most ask for more at the same block.
         new = {name: rows[-1][name] for name in ("source", "at", "block", "time")} if rows else {}
         return self._changed([*rows, new], f"id_rows-{len(rows)}-accounts")
 
     def remove(self) -> HttpResponse:
         rows = self._rows
-        gone = rows.pop(self.number)
-        return self._changed(rows or [{"source": gone["source"]}], "add-row", f"Row {self.number + 1} is removed.")
+        removed = rows.pop(self.number)
+        return self._changed(rows or [{"source": removed["source"]}], "add-row", "row_removed", self.number + 1)
 
     def slot(self) -> HttpResponse:
         """Add the slot that the row's helper finds."""
@@ -308,7 +313,7 @@ class _Post:
             form.add_error(None, error)
             return _answer(self.request, self.form)
         row |= {"slots": "\n".join([*form.asked["slots"], slot]), "slot_key": ""}
-        return self._changed(self._rows, f"id_rows-{self.number}-slot_key", f"Slot {slot} is added.")
+        return self._changed(self._rows, f"id_rows-{self.number}-slot_key", "slot_added", slot)
 
     def paste(self) -> HttpResponse:
         form, rows = self.form, self._rows
@@ -319,15 +324,15 @@ class _Post:
             like = rows[-1] if rows else typed(form.rows.empty_form)
             pasted, count = csv_rows.read(text, like, names, settings.MAX_QUERIES_PER_BATCH)
         except UnicodeDecodeError:
-            form.batch.add_error("pasted", "The file is no text in UTF-8.")
+            form.batch.add_error("pasted", FIELD_SENTENCES["file"])
         except ValidationError as error:
             form.batch.add_error("pasted", error)
         else:
             rows = [*([] if form.is_blank else rows), *pasted]
             if len(rows) <= MAX_ROWS:
-                said = f"{count:,} {'line is' if count == 1 else 'lines are'} in the form."
-                return self._changed(rows, "submit", said, pasted="")
-            form.batch.add_error("pasted", f"The form holds {MAX_ROWS} rows, and would have {len(rows)}.")
+                return self._changed(rows, "submit", "lines_added", count, pasted="")
+            sentence = FIELD_SENTENCES["pasted_too_many_rows"].format(most=MAX_ROWS, count=len(rows))
+            form.batch.add_error("pasted", sentence)
         return _answer(self.request, form)
 
 

@@ -24,6 +24,7 @@ register = template.Library()
 register.filter("whole_units", whole_units)
 register.filter("cost", cost)
 register.filter("chain", chain_name)
+register.filter("iso", iso)
 
 _MINUTE = timedelta(minutes=1)
 
@@ -82,20 +83,19 @@ def since(when: datetime) -> SafeString:
 @register.filter
 def until(when: datetime) -> SafeString:
     """Return `in 8 s`, as of now, or `now`; the browser counts down."""
-    left = when - timezone.now()
-    text = f"in {_whole_span(left)}" if left >= timedelta(seconds=1) else "now"
+    remaining = when - timezone.now()
+    text = f"in {_whole_span(remaining)}" if remaining >= timedelta(seconds=1) else "now"
     return html('<span data-until="{}">{}</span>', iso(when), text)
 
 
-# What is younger is as good as now, in seconds; times.js has it too.
+# In seconds: younger estimates are as good as now. times.js has it too.
 _AGED = 5
 
 
 @register.filter
-def aged(when: datetime) -> SafeString:
-    """Return how old something is that was said then. It shows as soon as that is more than a few seconds."""
-    hidden = "" if (timezone.now() - when).total_seconds() >= _AGED else " hidden"
-    return html('<span class="hint" data-aged="{}"{}>This was so {}.</span>', iso(when), SafeString(hidden), ago(when))
+def is_aged(when: datetime) -> bool:
+    """Return whether something that was said then is older than a few seconds."""
+    return (timezone.now() - when).total_seconds() >= _AGED
 
 
 @register.filter

@@ -69,7 +69,7 @@ class Unsigned:
 
 
 @dataclass
-class Left:
+class MissingTransactions:
     """The transactions that are left to send for a batch, as far as they were found."""
 
     transactions: list[Unsigned] = field(default_factory=list)
@@ -94,12 +94,12 @@ class Left:
         self.wait(waits.fault(error))
 
 
-def left_of(batch: Batch) -> Left:
+def left_of(batch: Batch) -> MissingTransactions:
     """Find what is left to be sent for a batch that is open.
 
     Raises `NodeUnavailable`, `RpcRefused` where nothing can be told.
     """
-    left, ends = Left(), time.monotonic() + _SECONDS
+    left, ends = MissingTransactions(), time.monotonic() + _SECONDS
     _note_what_is_not_prepared(left, batch)
     provable = batch.queries.filter(step__in=PROVABLE_STEPS).order_by("source_chain_id")
     try:
@@ -118,7 +118,7 @@ class _Enough(Exception):
     """One answer holds no more."""
 
 
-def _note_what_is_not_prepared(left: Left, batch: Batch) -> None:
+def _note_what_is_not_prepared(left: MissingTransactions, batch: Batch) -> None:
     if batch.status == BatchStatus.RECEIVED or batch.queries.filter(block=None).exists():
         left.wait(batch.waits_for or wait("check"))
     fetching = batch.queries.filter(step=StepKind.INITIAL_STATE).exclude(block=None)
@@ -133,13 +133,13 @@ def _note_what_is_not_prepared(left: Left, batch: Batch) -> None:
 class _Source:
     """One source chain of the batch, and what was given out of a path to its blocks."""
 
-    left: Left
+    left: MissingTransactions
     context: Context
     trusted: Collection[int] | None = None
     """Blocks whose hashes are known when the path is on the chain; None while there is no path."""
 
 
-def _find(left: Left, batch: Batch, source_id: int, ends: float) -> None:
+def _find(left: MissingTransactions, batch: Batch, source_id: int, ends: float) -> None:
     """Add what is missing of the blocks of one source chain, the oldest first: a path to it passes the others.
 
     Raises `_Enough`.
@@ -231,7 +231,7 @@ def _with_path(source: _Source, block: Block, seen: Observation, decision: Decis
     return Decision(further.then, [*decision.actions, *further.actions])
 
 
-def _note_waits(left: Left, decision: Decision) -> None:
+def _note_waits(left: MissingTransactions, decision: Decision) -> None:
     if any(isinstance(action, ExtendPath) for action in decision.actions):
         return  # What is waited for is what is given out.
     match decision.then:

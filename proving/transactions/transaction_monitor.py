@@ -201,11 +201,7 @@ def _change(
     if not tx.hashes:
         # Nothing was broadcast of it. It waits while its signer is stopped, or a worker may be signing it.
         is_given_up = not holds_key(rpc.chain, tx.signer) and is_past(tx.newest.created_at, _SIGNING)
-        return (
-            _displaced(tx, wait("key_withdrawn"), clock.latest())
-            if is_given_up
-            else None
-        )
+        return _displaced(tx, wait("key_withdrawn"), clock.latest()) if is_given_up else None
     if tx.nonce >= used or not _is_displaced(rpc, tx, heads):
         return None
     logger.error(

@@ -21,6 +21,7 @@ from queries import progress
 from queries.columns import RejectionCode
 from queries.models import Batch
 from tests.explorer.batches import batch_at, many_accounts, path
+from tests.explorer.pages import text_of
 from tests.golden_pages import compare
 from tests.service import (
     ACCOUNT_FIELDS,
@@ -243,7 +244,7 @@ def test_of_many_faults_some_are_told_and_the_others_counted(alice):
     assert len(said(html)) == 21
     html = post(alice, "submit", *[{"accounts": "0x12", "slots": "xyz"}] * 51, status=400)
     assert [control for control, _ in said(html)] == ["id_rows-0-accounts", "id_rows-0-slots", ""]
-    assert html.count("Row 1 and 49 more, ") == 2
+    assert text_of(html).count("Row 1 and 49 more, ") == 2
     assert "The form holds 50 rows. A row holds any number of accounts." in html
 
 

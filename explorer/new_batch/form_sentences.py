@@ -1,0 +1,83 @@
+"""The sentences about faults of the form, by code: of a pasted line, a field, a slot, the form, and its refusals."""
+
+from django.core.exceptions import ValidationError
+
+FORM_SENTENCES = {
+    "missing_row": "The form names row {last} and lacks row {missing}. Number its rows without gaps.",
+    "more_faults": "There are {count:,} more faults like these.",
+    "too_many_rows": "The form holds {most} rows. A row holds any number of accounts.",
+}
+LINE_SENTENCES = {
+    "above_columns": "Line {above} names an account above the columns, which line {number} names.",
+    "bad_csv": "Line {number} can't be read as CSV: look at its quotation marks.",
+    "bad_account": "Line {number}: {word!r} is no address, nor a name.",
+    "bad_block": (
+        "Line {number}: {word!r} is no block. Name it by its number, by a time such as 2026-11-20 12:00:00 in UTC, or "
+        "as latest or finalized."
+    ),
+    "bad_name": "Line {number}: {word!r} is none of {names}.",
+    "column_twice": "Line {number} names the column {name} twice.",
+    "more_faults": FORM_SENTENCES["more_faults"],
+    "nameless_column": "Line {number}: {word!r} stands in a column without a name.",
+    "no_address": "Line {number} has no address.",
+    "no_lines": "It has no line that asks for anything.",
+    "no_table": "Line {number} names neither an account nor a column: {cells}.",
+    "no_table_at_all": "Line {number} names neither an account nor a column: {cells}. The columns are {names}.",
+    "too_many_cells": "Line {number} has {count} cells, and there are {columns} columns.",
+    "too_many_lines": "It has more than {most:,} lines. Add them in parts.",
+    "too_many_rows": (
+        "It asks for {count:,} different things: blocks, or what is proven at them. The form holds {most} rows. Add "
+        "them in parts, or use the API."
+    ),
+    "unknown_column": "{name!r} is no column. Line {number} may name {names}.",
+    "value_above_columns": (
+        "Line {above} says {cells} above the columns, which line {number} names: put it into a column."
+    ),
+}
+FIELD_SENTENCES = {
+    "absent_chain": "Chain {chain}, not connected here",
+    "block": "A block number has decimal digits, such as 26,441,180.",
+    "empty": "It is empty.",
+    "fee": "The fee cap is an amount such as 0.002 or 1500.25, with up to 18 decimal places.",
+    "fee_too_large": "The fee cap is too large.",
+    "file": "The file is no text in UTF-8.",
+    "nothing_asked": "Name an account, or tick a header field.",
+    "pasted_too_many_rows": "The form holds {most} rows, and would have {count}.",
+    "props": "Tick a property, or name a slot.",
+    "time": "Write the time as 2026-11-20 12:00:00, in UTC.",
+}
+# Keys are fields in which one thing alone can be wrong by then. The API's own sentences are about its JSON.
+API_FAULT_SENTENCES = {
+    "destination": "No facts can be made readable on this chain here.",
+    "sender": "The service has no signer on this chain, so it pays for nothing there. Choose “I pay myself”.",
+    "source": "This chain can't be proven on the destination that you chose.",
+    "time": "Name a time after 1970.",
+}
+# Keys are fields; that of accounts has two.
+HINT_SENTENCES = {
+    "addresses": "Addresses, as many as you like. Separate several with spaces or line breaks.",
+    "addresses_or_names": "Addresses or ENS names, as many as you like. Separate several with spaces or line breaks.",
+    "slots": "Of each of these accounts. Hexadecimal. Separate several with spaces or line breaks.",
+    "time": "The latest block that is not after it.",
+}
+SLOT_SENTENCES = {
+    "address": "{key!r} {reason}.",
+    "base": "This slot is a number below 2^256: decimal, or hexadecimal with 0x.",
+    "bytes32": "The key is 0x and 64 hexadecimal digits.",
+    "index": "The index is a number below 2^256: decimal, or hexadecimal with 0x.",
+    "uint256": "The key is a number below 2^256: decimal, or hexadecimal with 0x.",
+}
+REFUSAL_SENTENCES = {
+    "address_not_allowed": "Your address may not use this service any more.",
+    "csrf_failed": "This form is of an earlier session, or of another site. Go on, look through it, then submit it.",
+    "no_api_key": "You have no API key. Make one among your keys: batches belong to one.",
+    "not_signed_in": "You are signed out. Sign in in another tab, then go on here.",
+}
+
+
+def line_fault(code: str, **values: object) -> ValidationError:
+    return ValidationError(LINE_SENTENCES[code].format(**values), code)
+
+
+def slot_fault(field: str, code: str, **values: object) -> ValidationError:
+    return ValidationError({field: SLOT_SENTENCES[code].format(**values)}, code)
