@@ -18,7 +18,7 @@ from eth_account.signers.local import LocalAccount
 from eth_keys.exceptions import BadSignature
 
 from chains import bounded_http
-from chains.bounded_http import Failed, Post, TimedOut, TooLong
+from chains.bounded_http import Failed, HttpRequest, TimedOut, TooLong
 from chains.chains_file import Attester
 from chains.cross_checks import MAX_ATTESTERS
 from chains.encoding import checksummed, read_data, read_object
@@ -189,7 +189,7 @@ def answer_label(answer: Answer, block_hash: bytes) -> str:
     return "signed" if answer.block_hash == block_hash else "contradicts"
 
 
-class _Refused(Exception):
+class _RefusalError(Exception):
     def __init__(self, code: str, what: str) -> None:
         super().__init__(what)
         self.code = code
@@ -219,9 +219,9 @@ def ask(
     return [_read(attester, question, answers.get(attester, late)) for attester in attesters]
 
 
-def _asking(attester: Attester, question: AttestationRequest, timeout_seconds: float) -> Post:
+def _asking(attester: Attester, question: AttestationRequest, timeout_seconds: float) -> HttpRequest:
     parts = urlsplit(attester.url)
-    return Post(
+    return HttpRequest(
         parts._replace(path=f"{parts.path.rstrip('/')}/attest").geturl(),
         json.dumps(question.body()).encode(),
         max_bytes=MAX_ANSWER_BYTES,
@@ -230,7 +230,7 @@ def _asking(attester: Attester, question: AttestationRequest, timeout_seconds: f
     )
 
 
-def _read(attester: Attester, question: AttestationRequest, answer: bounded_http.Answer | Failed) -> Answer:
+def _read(attester: Attester, question: AttestationRequest, answer: bounded_http.HttpReply | Failed) -> Answer:
     match answer:
         case TimedOut():
             return _refusal(attester, "timed_out", str(answer))
@@ -240,7 +240,7 @@ def _read(attester: Attester, question: AttestationRequest, answer: bounded_http
             return _refusal(attester, "unreachable", str(answer))
     try:
         return _read_answer(attester, question, answer.status, answer.content)
-    except _Refused as refused:
+    except _RefusalError as refused:
         return _refusal(attester, refused.code, str(refused))
 
 
@@ -258,27 +258,27 @@ def _read_answer(attester: Attester, question: AttestationRequest, status: int, 
         answer = read_object(json.loads(content))
     except (ValueError, RecursionError):
         if status != HTTPStatus.OK:
-            raise _Refused("unreachable", f"answered with HTTP status {status}") from None
-        raise _Refused("bad_answer", "answered with something that is not a JSON object") from None
+            raise _RefusalError("unreachable", f"answered with HTTP status {status}") from None
+        raise _RefusalError("bad_answer", "answered with something that is not a JSON object") from None
     if status != HTTPStatus.OK:
         raise _read_refusal(answer, status)
     try:
         block_hash, signature = read_data(answer.get("blockHash"), 32), read_data(answer.get("signature"))
     except ValueError:
-        raise _Refused("bad_answer", "answered without a block hash and a signature in hexadecimal") from None
+        raise _RefusalError("bad_answer", "answered without a block hash and a signature in hexadecimal") from None
     try:
         signer = recover(question.message(block_hash), signature)
     except ValueError as error:
-        raise _Refused("bad_signature", f"sent {error}") from None
+        raise _RefusalError("bad_signature", f"sent {error}") from None
     if signer != attester.address:
-        raise _Refused("bad_signature", f"signs as {signer}, or for another block, and not as {attester.address}")
+        raise _RefusalError("bad_signature", f"signs as {signer}, or for another block, and not as {attester.address}")
     return Attestation(attester.address, block_hash, signature)
 
 
-def _read_refusal(answer: dict[str, Any], status: int) -> _Refused:
+def _read_refusal(answer: dict[str, Any], status: int) -> _RefusalError:
     code, sentence = answer.get("code"), answer.get("error")
     if not isinstance(code, str) or not _CODE.fullmatch(code) or not isinstance(sentence, str):
-        return _Refused("unreachable", f"answered with HTTP status {status}")
+        return _RefusalError("unreachable", f"answered with HTTP status {status}")
     # An attester's text ends up in logs and pages, so it becomes one short printable line.
     printable = "".join(letter if letter.isprintable() else " " for letter in sentence[:_MAX_SENTENCE_CHARS])
-    return _Refused(code, f"refused: {printable.rstrip('.')}")
+    return _RefusalError(code, f"refused: {printable.rstrip('.')}")

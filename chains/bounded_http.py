@@ -32,7 +32,7 @@ class TimedOut(Failed):
 
 
 @dataclass(frozen=True)
-class Post:
+class HttpRequest:
     """JSON to send, and how much the answer may take."""
 
     url: str = field(repr=False)
@@ -53,28 +53,28 @@ class Post:
 
 
 @dataclass(frozen=True)
-class Answer:
+class HttpReply:
     status: int
     content: bytes
     range: str = ""
     """The header Content-Range: which bytes these are, and of how many."""
 
 
-def get(url: str, path: str, headers: Mapping[str, str], max_bytes: int, *, seconds: float, status: int) -> Post:
+def get(url: str, path: str, headers: Mapping[str, str], max_bytes: int, *, seconds: float, status: int) -> HttpRequest:
     """Return a GET of a path below a URL, whose query stays. An answer of this status alone is read."""
     parts = urlsplit(url)
     whole = parts._replace(path=parts.path.rstrip("/") + path).geturl()
-    return Post(whole, b"", max_bytes, seconds, 3 * seconds, {status}, "GET", headers)
+    return HttpRequest(whole, b"", max_bytes, seconds, 3 * seconds, {status}, "GET", headers)
 
 
-def post_all(requests: Sequence[Post]) -> list[Answer | Failed]:
+def post_all(requests: Sequence[HttpRequest]) -> list[HttpReply | Failed]:
     """Send all at once, and follow no redirect. Return the answers in the order of the requests."""
     exchanges = _exchanges()
     return exchanges.run(_post_all(exchanges.session, requests))
 
 
-async def _post_all(session: "aiohttp.ClientSession", requests: Sequence[Post]) -> list[Answer | Failed]:
-    async def answer_or_failure(request: Post) -> Answer | Failed:
+async def _post_all(session: "aiohttp.ClientSession", requests: Sequence[HttpRequest]) -> list[HttpReply | Failed]:
+    async def answer_or_failure(request: HttpRequest) -> HttpReply | Failed:
         try:
             return await _post(session, request)
         except Failed as failed:
@@ -84,7 +84,7 @@ async def _post_all(session: "aiohttp.ClientSession", requests: Sequence[Post]) 
     return await asyncio.gather(*map(answer_or_failure, requests))
 
 
-async def _post(session: "aiohttp.ClientSession", request: Post) -> Answer:
+async def _post(session: "aiohttp.ClientSession", request: HttpRequest) -> HttpReply:
     """Send the request. Raises `Failed`."""
     import aiohttp  # noqa: PLC0415 (it takes a while to load, and most commands and pages ask nobody)
 
@@ -104,7 +104,7 @@ async def _post(session: "aiohttp.ClientSession", request: Post) -> Answer:
     raise failed
 
 
-async def _answer(session: "aiohttp.ClientSession", request: Post) -> Answer:
+async def _answer(session: "aiohttp.ClientSession", request: HttpRequest) -> HttpReply:
     import aiohttp  # noqa: PLC0415 (same)
 
     content = bytearray()
@@ -119,14 +119,14 @@ async def _answer(session: "aiohttp.ClientSession", request: Post) -> Answer:
         allow_redirects=False,
     ) as response:
         if request.read_statuses is not None and response.status not in request.read_statuses:
-            return Answer(response.status, await response.content.read(request.peeked_bytes))
+            return HttpReply(response.status, await response.content.read(request.peeked_bytes))
         if response.headers.get("Content-Encoding", "identity").lower() != "identity":
             raise Failed("answered in an encoding that it was not asked for")
         async for part in response.content.iter_any():
             content += part
             if len(content) > request.max_bytes:
                 raise TooLong(f"sent more than {request.max_bytes} bytes")
-        return Answer(response.status, bytes(content), response.headers.get("Content-Range", ""))
+        return HttpReply(response.status, bytes(content), response.headers.get("Content-Range", ""))
 
 
 class _Exchanges:

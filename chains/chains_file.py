@@ -16,7 +16,7 @@ from pydantic import AfterValidator, BeforeValidator, Field, ValidationError, Va
 
 from chains import cross_checks
 from chains.encoding import HISTORY_WINDOW, checksummed
-from chains.signer_keys import VARIABLE, Signer, SignerError, Table, file_path, variable
+from chains.signer_keys import VARIABLE, SignerError, SignerKey, Table, file_path, variable
 
 if TYPE_CHECKING:
     from chains.beacon.jumps import BeaconChain
@@ -144,7 +144,7 @@ Slot = Annotated[int, Field(ge=0, lt=2**64)]
 Amount = Annotated[Decimal, BeforeValidator(_amount), Field(ge=0)]
 Confirmations = Annotated[int | Literal["finalized"], BeforeValidator(_confirmations)]
 NodeQuorum = Annotated[int | None, BeforeValidator(_node_quorum)]
-Nodes = Annotated[tuple[RpcUrl, ...], AfterValidator(_none_twice), Field(strict=False, repr=False)]
+NodeUrls = Annotated[tuple[RpcUrl, ...], AfterValidator(_none_twice), Field(strict=False, repr=False)]
 Text = Annotated[str, Field(min_length=1, max_length=100)]
 ChainId = Annotated[int, Field(ge=1, lt=2**256)]
 
@@ -198,7 +198,7 @@ class BeaconChainTable(Table):
 class Chain(Table):
     id: ChainId
     name: Text
-    rpc_urls: Annotated[Nodes, AfterValidator(_some)]
+    rpc_urls: Annotated[NodeUrls, AfterValidator(_some)]
     native_currency: Text = "ETH"
     """Name of the native currency. It has 18 decimals."""
     explorer_url: PageUrl | None = None
@@ -214,7 +214,7 @@ class Chain(Table):
     history_window: Annotated[int, Field(ge=1, lt=2**63)] = HISTORY_WINDOW
     """Slots that the chain's history contract has (EIP-2935): 8,191 on Ethereum, 393,168 on Arbitrum."""
     beacon_chain_table: Annotated[BeaconChainTable | None, Field(alias="beacon_chain")] = None
-    beacon_urls: Nodes = ()
+    beacon_urls: NodeUrls = ()
     """URLs of beacon nodes, which tell what old blocks are proven by."""
     era_files: Annotated[tuple[EraPlace, ...], Field(strict=False, repr=False)] = ()
     """Folders of era files, by paths or by URLs."""
@@ -226,9 +226,9 @@ class Chain(Table):
     """In whole units: the most that the signers spend together in any 24 hours, for all users."""
     daily_limit_per_user: Amount | None = None
     """In whole units: the most of it that one user's batches cause."""
-    signer: Signer | None = None
+    signer: SignerKey | None = None
     """The only one. It is this or `signers`."""
-    signers: Annotated[tuple[Signer, ...], AfterValidator(_some), Field(strict=False)] | None = None
+    signers: Annotated[tuple[SignerKey, ...], AfterValidator(_some), Field(strict=False)] | None = None
 
     @model_validator(mode="after")
     def _fits_together(self) -> Self:
@@ -257,7 +257,7 @@ class Chain(Table):
         return f"{self.name} ({self.id})"
 
     @property
-    def all_signers(self) -> tuple[Signer, ...]:
+    def all_signers(self) -> tuple[SignerKey, ...]:
         """Return the signers in the file's order. At a destination without any, users send the transactions."""
         return self.signers or (() if self.signer is None else (self.signer,))
 
@@ -373,7 +373,7 @@ class Chains(Table):
 
     chains: Annotated[tuple[Chain, ...], AfterValidator(_some), Field(strict=False, validate_default=True)] = ()
     connections: Annotated[tuple[Connection, ...], Field(strict=False)] = ()
-    attester: Signer | None = None
+    attester: SignerKey | None = None
     """The key that this installation attests with, if it is an attester."""
     ens: Ens | None = None
     """None: names are not supported."""

@@ -35,7 +35,7 @@ class UnknownLayout(InvalidHeader):
 
 
 @dataclass(frozen=True)
-class Header:
+class ExecutionHeader:
     """A header that the registry can read. Made by `decode` or `from_rpc`."""
 
     parent_hash: bytes
@@ -88,7 +88,7 @@ class Header:
         return cls(beginning.parent_hash, beginning.state_root, beginning.number, timestamp, fields, encoded)
 
     @staticmethod
-    def from_rpc(block: Mapping[str, Any]) -> "Header":
+    def from_rpc(block: Mapping[str, Any]) -> "ExecutionHeader":
         """Return the header of a block as nodes send it.
 
         Its layout must be known: Ethereum's, or that of another chain. Of the extra data, the header holds what the
@@ -110,7 +110,7 @@ class Header:
         for hashed in _hashed_extra_data(extra_data):
             encoded = _encode([*beginning, hashed, *ending])
             if keccak(encoded) == expected:
-                header = Header.decode(encoded)
+                header = ExecutionHeader.decode(encoded)
                 return header.with_shared_fields() if other else header
         if seals[0] == _ISTANBUL_DIGEST:
             # Nor would the header itself help: it has the seals.
@@ -124,9 +124,9 @@ class Header:
         return replace(self, fields=self.fields[:SHARED_FIELDS])
 
 
-def verify(encoded: bytes, expected_hash: bytes) -> Header:
+def verify(encoded: bytes, expected_hash: bytes) -> ExecutionHeader:
     """Return the header whose hash is `expected_hash`. Raises `InvalidHeader`."""
-    header = Header.decode(encoded)
+    header = ExecutionHeader.decode(encoded)
     if header.hash != expected_hash:
         raise InvalidHeader("The header's hash is not the block's hash.")
     return header

@@ -33,7 +33,7 @@ class NodeUnavailable(ChainError):
     """The word under which metrics count it."""
 
 
-class WrongChain(NodeUnavailable):
+class NodeOfWrongChain(NodeUnavailable):
     """The node belongs to another chain than the configuration says."""
 
     kind = "wrong_chain"

@@ -17,7 +17,7 @@ from typing import Any, Generic, TypeVar
 from prometheus_client import Counter, Histogram
 
 from chains import bounded_http
-from chains.bounded_http import Failed, Post, TooLong
+from chains.bounded_http import Failed, HttpRequest, TooLong
 from chains.chains_file import Chain
 from chains.encoding import read_quantity
 from chains.node_batches import BATCH_SIZE, BatchRefused, Division, NodeTimedOut, ReplyTooLong, Request, Results
@@ -28,11 +28,11 @@ from chains.node_errors import (
     ChainError,
     InvalidReply,
     LimitsRequests,
+    NodeOfWrongChain,
     NodeUnavailable,
     RpcRefused,
     UnreadableHeader,
     UnverifiedProof,
-    WrongChain,
     cause_told,
     limit_told,
     names_batch,
@@ -274,14 +274,14 @@ class RpcNode:
         else:
             self._failures, self.rests_until, self.problem = 0, 0.0, None
 
-    def wrong_chain(self) -> WrongChain | None:
+    def wrong_chain(self) -> NodeOfWrongChain | None:
         """Ask for the chain id. Return what is wrong if it is another one."""
         self._checked_at = None
         try:
             self.check_chain()
         except NodeUnavailable as error:
             self._rest(error, is_down=True)
-            return error if isinstance(error, WrongChain) else None
+            return error if isinstance(error, NodeOfWrongChain) else None
         return None
 
     def check_chain(self) -> None:
@@ -291,7 +291,7 @@ class RpcNode:
         self._checked_at = None
         chain_id = self.chain_id()
         if chain_id != self._chain_id:
-            raise WrongChain(f"{self.host} is a node of chain {chain_id}, not of {self._chain_id}")
+            raise NodeOfWrongChain(f"{self.host} is a node of chain {chain_id}, not of {self._chain_id}")
         self._checked_at = self._clock()
 
     def chain_id(self) -> int:
@@ -439,13 +439,13 @@ class RpcNode:
             return list(refusals)
         return [BatchRefused(f"{self.host} refuses a batch") for _ in batch]
 
-    def _post(self, batch: Sequence[Request], ids: Sequence[int], seconds: float) -> Post:
+    def _post(self, batch: Sequence[Request], ids: Sequence[int], seconds: float) -> HttpRequest:
         """Return one JSON-RPC object for one request, a JSON-RPC batch for several."""
         bodies = [
             {"jsonrpc": "2.0", "id": number, "method": method, "params": params}
             for number, (method, params) in zip(ids, batch, strict=True)
         ]
-        return Post(
+        return HttpRequest(
             self._url,
             json.dumps(bodies if len(bodies) > 1 else bodies[0]).encode(),
             max_bytes=min(MAX_REPLY_BYTES, sum(map(_most_bytes, batch))),
@@ -455,7 +455,7 @@ class RpcNode:
             peeked_bytes=_PEEKED_BYTES,
         )
 
-    def _json(self, answer: bounded_http.Answer | Failed) -> Any:
+    def _json(self, answer: bounded_http.HttpReply | Failed) -> Any:
         if isinstance(answer, Failed):
             raise without_answer(self.host, answer)
         if answer.status in _LIMIT_STATUSES:
@@ -469,7 +469,7 @@ class RpcNode:
         except (ValueError, RecursionError):
             raise InvalidReply(f"{self.host} answered with something that is not JSON") from None
 
-    def _refusal_by_status(self, answer: bounded_http.Answer) -> Any:
+    def _refusal_by_status(self, answer: bounded_http.HttpReply) -> Any:
         """Return the JSON-RPC error that comes with an HTTP status, if it tells a cause that no pause mends.
 
         Raises `NodeUnavailable` otherwise: a proxy's errors have the same form.

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from eth_utils.crypto import keccak
 
 from chains import questions
-from chains.header import Header
+from chains.header import ExecutionHeader
 from chains.node_errors import InvalidReply, Reverted, RpcRefused
 from chains.questions import Log
 from chains.rpc import RpcClient
@@ -28,14 +28,14 @@ _REQUESTS = 100
 
 
 @dataclass(frozen=True)
-class Confirmed:
+class ConfirmedBlock:
     """A block of the rollup, by its header, and the block of the parent chain in which it was confirmed."""
 
-    header: Header
+    header: ExecutionHeader
     at: int
 
 
-def send_root(header: Header) -> bytes | None:
+def send_root(header: ExecutionHeader) -> bytes | None:
     """Return the send root in a block's header; None where it has none, as before Nitro."""
     extra_data = header.fields[_EXTRA_DATA]
     return extra_data if len(extra_data) == _SEND_ROOT_BYTES else None
@@ -49,7 +49,7 @@ class Outbox:
         self._rollup = rollup
         self._address = address
 
-    def held(self, header: Header) -> bytes:
+    def held(self, header: ExecutionHeader) -> bytes:
         """Return the hash that the Outbox holds for the header's send root; zeros where it holds none.
 
         It is that of the last block with this send root that was confirmed. Raises `InvalidReply` where nothing at the
@@ -63,7 +63,7 @@ class Outbox:
             raise InvalidReply(f"There is no Outbox at {self._address} on {self._parent.chain.label}.")
         return answer
 
-    def newest(self) -> Confirmed | None:
+    def newest(self) -> ConfirmedBlock | None:
         """Return the newest block that was confirmed; None if no event tells of one.
 
         Raises `NodeUnavailable`, `RpcRefused`.
@@ -77,7 +77,7 @@ class Outbox:
             last = first - 1
         return None
 
-    def lowest(self, target: Header, newest: Confirmed, *, within: int = 0) -> Confirmed:
+    def lowest(self, target: ExecutionHeader, newest: ConfirmedBlock, *, within: int = 0) -> ConfirmedBlock:
         """Return the first of the confirmed blocks that is at the target or above, or `newest`, which is.
 
         Any one is good enough that is at most `within` blocks above. Where nodes don't tell of older ones, it is the
@@ -115,7 +115,7 @@ class Outbox:
             halve = (high - low) * 2 > before
         return found
 
-    def by_hash(self, block_hash: bytes) -> Header:
+    def by_hash(self, block_hash: bytes) -> ExecutionHeader:
         """Return the header of a block of the rollup that was confirmed. Raises `InvalidReply` where none is there."""
         header = self._rollup.answer(questions.header_by_hash(block_hash))
         if header is None:
@@ -125,8 +125,8 @@ class Outbox:
             )
         return header
 
-    def _confirmed(self, log: Log) -> Confirmed:
-        return Confirmed(self.by_hash(log.topics[2]), log.block_number)
+    def _confirmed(self, log: Log) -> ConfirmedBlock:
+        return ConfirmedBlock(self.by_hash(log.topics[2]), log.block_number)
 
 
 class _Events:

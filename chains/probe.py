@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from chains import questions
 from chains.encoding import HISTORY_CONTRACT, HISTORY_WINDOW, history_slot
-from chains.header import Header
+from chains.header import ExecutionHeader
 from chains.node_errors import ChainError, Reverted, RpcRefused, UnreadableHeader
 from chains.questions import ProofRequest
 from chains.rpc import RpcClient, result
@@ -17,7 +17,7 @@ DEPTHS = (0, 128, 1_000, HISTORY_WINDOW, 100_000, 1_000_000)
 
 @dataclass(frozen=True)
 class Abilities:
-    head: Header
+    head: ExecutionHeader
     finalized: int | None
     """None where the chain has no final block."""
     keeps_hashes: bool
@@ -46,7 +46,7 @@ def probe(rpc: RpcClient) -> Abilities:
     )
 
 
-def oldest_provable(rpc: RpcClient, head: Header) -> int | None:
+def oldest_provable(rpc: RpcClient, head: ExecutionHeader) -> int | None:
     """Return the oldest of a few blocks (`DEPTHS` below the head, and the first) down to which every state is provable.
 
     Older blocks up to the next depth may be provable too. None where not even the head is. A node that does not answer
@@ -63,7 +63,7 @@ def oldest_provable(rpc: RpcClient, head: Header) -> int | None:
 def _proves(rpc: RpcClient, number: int) -> bool:
     slot = history_slot(number, rpc.chain.history_window)
     (header,) = rpc.ask([questions.header(number)])
-    if not isinstance(header, Header):
+    if not isinstance(header, ExecutionHeader):
         return False
     (proof,) = rpc.proofs([ProofRequest(number, header.hash, header.state_root, HISTORY_CONTRACT, [slot])])
     return not isinstance(proof, ChainError)

@@ -12,11 +12,11 @@ from eth_utils.crypto import keccak
 
 from chains.chains_file import Chain
 from chains.encoding import HISTORY_CONTRACT, hex_data, history_slot, read_data, read_list, read_object, read_quantity
-from chains.header import Header, InvalidHeader, UnknownLayout
+from chains.header import ExecutionHeader, InvalidHeader, UnknownLayout
 from chains.node_batches import Request
 from chains.node_errors import OtherAccounts, RpcRefused, UnreadableHeader
 from chains.nodes import Question
-from chains.trie import EMPTY_TRIE_ROOT, Account, InvalidProof, OtherAccountForm, verify_account, verify_slot
+from chains.trie import EMPTY_TRIE_ROOT, InvalidProof, OtherAccountForm, StateAccount, verify_account, verify_slot
 
 HASH_BYTES = 32
 WORD_BYTES = 32
@@ -51,20 +51,20 @@ class ProofRequest:
 
 
 @dataclass(frozen=True)
-class SlotProof:
+class VerifiedSlotProof:
     slot: int
     value: int
     nodes: tuple[bytes, ...]
 
 
 @dataclass(frozen=True)
-class AccountProof:
+class VerifiedAccountProof:
     """Verified values with the trie nodes that prove them, root first, without embedded ones."""
 
     address: str
-    account: Account
+    account: StateAccount
     nodes: tuple[bytes, ...]
-    slots: tuple[SlotProof, ...]
+    slots: tuple[VerifiedSlotProof, ...]
 
 
 @dataclass(frozen=True)
@@ -101,17 +101,17 @@ class Log:
 # --- Questions --------------------------------------------------------------------------------------------------------
 
 
-def header(block: int | Tag) -> Question[Header | None]:
+def header(block: int | Tag) -> Question[ExecutionHeader | None]:
     """Ask for a block's header, with a computed hash and not the node's. None if there is no such block yet."""
     return Question(("eth_getBlockByNumber", [_block(block), False]), lambda result: _read_header(result, block))
 
 
-def header_by_hash(block_hash: bytes) -> Question[Header | None]:
+def header_by_hash(block_hash: bytes) -> Question[ExecutionHeader | None]:
     request = ("eth_getBlockByHash", [hex_data(block_hash), False])
     return Question(request, lambda result: _read_header(result, block_hash))
 
 
-def proof(wanted: ProofRequest) -> Question[AccountProof]:
+def proof(wanted: ProofRequest) -> Question[VerifiedAccountProof]:
     """Ask for `eth_getProof` (EIP-1186) by block hash (EIP-1898), and by number where a node refuses that.
 
     A proof that does not verify is no answer, so the next node is asked.
@@ -170,7 +170,7 @@ def kept_hash(number: int, chain: Chain, at: BlockIdentifier) -> Question[int]:
     return storage(HISTORY_CONTRACT, history_slot(number, chain.history_window), at)
 
 
-def keeps_hashes(head: Header, chain: Chain) -> Question[bool]:
+def keeps_hashes(head: ExecutionHeader, chain: Chain) -> Question[bool]:
     """Ask whether the head's state knows the hash of its parent, by the history contract (EIP-2935)."""
     kept = kept_hash(head.number - 1, chain, head.number)
     return Question(kept.request, lambda result: _read_word(result) == int.from_bytes(head.parent_hash))
@@ -260,7 +260,7 @@ def _block(block: BlockIdentifier) -> Any:
 # --- What comes back --------------------------------------------------------------------------------------------------
 
 
-def _read_header(result: Any, wanted: int | bytes | Tag) -> Header | Question[Header | None] | None:
+def _read_header(result: Any, wanted: int | bytes | Tag) -> ExecutionHeader | Question[ExecutionHeader | None] | None:
     if result is None:
         return None
     block = read_object(result)
@@ -273,17 +273,17 @@ def _read_header(result: Any, wanted: int | bytes | Tag) -> Header | Question[He
     if not isinstance(wanted, str) and wanted not in {number, block_hash}:
         raise ValueError("another block than was asked for")
     try:
-        return Header.from_rpc(block)
+        return ExecutionHeader.from_rpc(block)
     except UnknownLayout as unknown:
         return _raw_header(number, block_hash, str(unknown))
     except InvalidHeader as invalid:
         raise UnreadableHeader(f"block {number}, which can't be read: {str(invalid).removesuffix('.')}") from None
 
 
-def _raw_header(number: int, block_hash: bytes, fault: str) -> Question[Header | None]:
+def _raw_header(number: int, block_hash: bytes, fault: str) -> Question[ExecutionHeader | None]:
     """Ask for the raw header (`debug_getRawHeader`) of a block whose JSON fields don't add up to it, due to `fault`."""
 
-    def read(result: Any) -> Header:
+    def read(result: Any) -> ExecutionHeader:
         encoded = read_data(result)
         if keccak(encoded) != block_hash:
             raise ValueError(
@@ -291,7 +291,7 @@ def _raw_header(number: int, block_hash: bytes, fault: str) -> Question[Header |
                 "It is false, or the chain makes it in a way that is not known"
             )
         try:
-            header = Header.decode(encoded)
+            header = ExecutionHeader.decode(encoded)
         except InvalidHeader as invalid:
             raise UnreadableHeader(f"no header of block {number}: {str(invalid).removesuffix('.')}") from None
         if header.number != number:
@@ -305,7 +305,7 @@ def _raw_header(number: int, block_hash: bytes, fault: str) -> Question[Header |
     return Question(("debug_getRawHeader", [hex(number)]), read, lacking=lacking)
 
 
-def _read_proof(result: Any, wanted: ProofRequest) -> AccountProof | RpcRefused:
+def _read_proof(result: Any, wanted: ProofRequest) -> VerifiedAccountProof | RpcRefused:
     """Read and verify a proof. Raises `InvalidProof`, whatever it is that doesn't make it one."""
     about = f"{wanted.address} at block {wanted.block_number}"
     if not result or result == "0x":
@@ -322,7 +322,7 @@ def _read_proof(result: Any, wanted: ProofRequest) -> AccountProof | RpcRefused:
             raise ValueError("It has storage proofs for other slots than were asked for.")  # noqa: TRY301 - as others.
         for slot, proof in zip(wanted.slots, storage, strict=True):
             slot_nodes = _read_nodes(proof.get("proof"))
-            slots.append(SlotProof(slot, verify_slot(account.storage_root, slot, slot_nodes), slot_nodes))
+            slots.append(VerifiedSlotProof(slot, verify_slot(account.storage_root, slot, slot_nodes), slot_nodes))
     except OtherAccountForm as other:
         return OtherAccounts(str(other))
     except ValueError as invalid:
@@ -332,7 +332,7 @@ def _read_proof(result: Any, wanted: ProofRequest) -> AccountProof | RpcRefused:
             if isinstance(invalid, InvalidProof) or fault.startswith("It ")
             else f"a malformed proof of {about}, with {fault}"
         ) from None
-    return AccountProof(wanted.address, account, nodes, tuple(slots))
+    return VerifiedAccountProof(wanted.address, account, nodes, tuple(slots))
 
 
 def _read_key(key: Any) -> int:

@@ -9,18 +9,18 @@ from eth_utils.crypto import keccak
 
 from chains import questions
 from chains.chains_file import Chain
-from chains.header import Header
+from chains.header import ExecutionHeader
 from chains.node_errors import (
     AlreadyKnown,
     ChainError,
     InvalidReply,
+    NodeOfWrongChain,
     NonceTooLow,
     Reverted,
     RpcRefused,
-    WrongChain,
 )
 from chains.nodes import ChainNodes, Question
-from chains.questions import NO_PRICE, AccountProof, BlockIdentifier, Fees, Log, ProofRequest, Tag, Topic
+from chains.questions import NO_PRICE, BlockIdentifier, Fees, Log, ProofRequest, Tag, Topic, VerifiedAccountProof
 
 # In wei for a unit of gas, where nodes suggest none: geth builds blocks of what pays as much.
 _LEAST_PRIORITY_FEE = 1_000_000
@@ -87,48 +87,48 @@ class RpcClient:
         """Return the `result` of one request, as JSON has it."""
         return self.answer(questions.plain(method, *params))
 
-    def wrong_chains(self) -> dict[int, WrongChain]:
+    def wrong_chains(self) -> dict[int, NodeOfWrongChain]:
         """Ask every node for its chain id. Return what those of other chains say, by the place of their URLs."""
         found = {place: node.wrong_chain() for place, node in enumerate(self._nodes.all)}
         return {place: wrong for place, wrong in found.items() if wrong}
 
     # Blocks
 
-    def head(self) -> Header:
+    def head(self) -> ExecutionHeader:
         """Return the latest block's header."""
         return self.must_have_head(self.header("latest"))
 
-    def must_have_head(self, answer: Header | ChainError | None) -> Header:
+    def must_have_head(self, answer: ExecutionHeader | ChainError | None) -> ExecutionHeader:
         """Return the latest block's header, by the answer to the question for it, or raise why there is none."""
         header = result(answer)
         if header is None:
             raise InvalidReply(f"{self.chain.label} has no latest block.")
         return header
 
-    def header(self, block: int | Tag) -> Header | None:
+    def header(self, block: int | Tag) -> ExecutionHeader | None:
         """Return the block's header, with a computed hash and not the node's. None if there is no such block yet."""
         return self.answer(questions.header(block))
 
-    def headers(self, numbers: Sequence[int]) -> list[Header | None]:
+    def headers(self, numbers: Sequence[int]) -> list[ExecutionHeader | None]:
         """Return what `header` does, for several blocks, in order."""
         return self.answers([questions.header(number) for number in numbers])
 
-    def known_header(self, number: int) -> Header:
+    def known_header(self, number: int) -> ExecutionHeader:
         """Return the header of a block below the head, which every node has. Raises `InvalidReply` where one hasn't."""
         return self._must_have(number, self.header(number))
 
-    def known_headers(self, numbers: Sequence[int]) -> list[Header]:
+    def known_headers(self, numbers: Sequence[int]) -> list[ExecutionHeader]:
         """Return what `known_header` does, for several blocks, in order."""
         return [self._must_have(*found) for found in zip(numbers, self.headers(numbers), strict=True)]
 
-    def _must_have(self, number: int, header: Header | None) -> Header:
+    def _must_have(self, number: int, header: ExecutionHeader | None) -> ExecutionHeader:
         if header is None:
             raise InvalidReply(f"A node of chain {self.chain.id} doesn't have block {number}, below its own head.")
         return header
 
     def proofs(
         self, wanted: Sequence[ProofRequest], *, beside: Sequence[Question[Any]] = ()
-    ) -> list[AccountProof | ChainError]:
+    ) -> list[VerifiedAccountProof | ChainError]:
         """Return `eth_getProof` (EIP-1186) of each account and its slots at its block, in order, or why there is none.
 
         `beside` is asked with it. Where every node sends a proof that doesn't verify, the reason is `UnverifiedProof`.
@@ -179,11 +179,11 @@ class RpcClient:
         heads, suggested = self.ask([questions.header("latest")], [questions.priority_fee()])
         return self.fees_by(heads[0], suggested[0])
 
-    def fees_by(self, head: Header | ChainError | None, suggested: int | ChainError) -> Fees:
+    def fees_by(self, head: ExecutionHeader | ChainError | None, suggested: int | ChainError) -> Fees:
         """Return the present fees by the head and the node's suggestion. Ask for a base fee that isn't in the head."""
         return Fees(self._base_fee(self.must_have_head(head)), self._priority_fee(suggested))
 
-    def _base_fee(self, head: Header) -> int:
+    def _base_fee(self, head: ExecutionHeader) -> int:
         if head.is_ethereums and (head.base_fee_per_gas or 0) < NO_PRICE:
             return head.base_fee_per_gas or 0
         return self.answer(questions.base_fee(head.number))

@@ -68,7 +68,7 @@ FilePath = Annotated[Path, BeforeValidator(file_path)]
 Reference = Annotated[str, AfterValidator(_environment_reference)]
 
 
-class Signer(Table):
+class SignerKey(Table):
     """The place of a signer's key: an encrypted keystore with a password, a key file, or a variable.
 
     Nothing is read before `account()`, so a process that signs nothing needs no key.

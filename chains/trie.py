@@ -36,7 +36,7 @@ class OtherAccountForm(InvalidProof):
 
 
 @dataclass(frozen=True)
-class Account:
+class StateAccount:
     """An account as the state trie holds it; `balance` in wei.
 
     One that does not exist has `exists` False, zeros, the empty trie's root, and 32 zero bytes as code hash, as the
@@ -50,10 +50,10 @@ class Account:
     code_hash: bytes
 
 
-NO_ACCOUNT = Account(exists=False, nonce=0, balance=0, storage_root=EMPTY_TRIE_ROOT, code_hash=NO_CODE_HASH)
+NO_ACCOUNT = StateAccount(exists=False, nonce=0, balance=0, storage_root=EMPTY_TRIE_ROOT, code_hash=NO_CODE_HASH)
 
 
-def verify_account(state_root: bytes, address: str | bytes, nodes: Sequence[bytes]) -> Account:
+def verify_account(state_root: bytes, address: str | bytes, nodes: Sequence[bytes]) -> StateAccount:
     """Return the account at `address` (20 bytes, or hex) below `state_root`, by its proof's nodes, root first.
 
     Raises `InvalidProof`.
@@ -64,7 +64,7 @@ def verify_account(state_root: bytes, address: str | bytes, nodes: Sequence[byte
     return _look_up(state_root, keccak(raw), nodes, _read_account) or NO_ACCOUNT
 
 
-def _read_account(value: bytes) -> Account:
+def _read_account(value: bytes) -> StateAccount:
     try:
         fields = decode_rlp(value)
         if isinstance(fields, bytes):
@@ -75,7 +75,7 @@ def _read_account(value: bytes) -> Account:
                 "be proven."
             )
         nonce, balance, storage_root, code_hash = fields
-        return Account(
+        return StateAccount(
             exists=True,
             nonce=read_integer(nonce, 8),
             balance=read_integer(balance, 32),

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from django.conf import settings
 
 from chains.chains_file import Chain
-from chains.header import Header
+from chains.header import ExecutionHeader
 from chains.node_errors import ChainError, RpcRefused
 from chains.rpc import RpcClient
 from proving import facts, heads
@@ -29,7 +29,7 @@ class Inquiry:
     """A connection whose chains are asked what it takes to prove something."""
 
     connection: OpenConnection
-    head: Header
+    head: ExecutionHeader
     """The source chain's newest block, of a moment ago at most."""
     go_on: Callable[[], None] = lambda: None
     """Called between exchanges. What it raises ends the inquiry."""

@@ -9,15 +9,13 @@ from eth_utils.crypto import keccak
 from chains import questions
 from chains.chains_file import Chain
 from chains.encoding import hex_data
-from chains.header import SHARED_FIELDS, Header
+from chains.header import SHARED_FIELDS, ExecutionHeader
 from chains.node_errors import ChainError, InvalidReply, Reverted, UnreadableHeader
 from chains.nodes import Question
 from chains.packed import HASHED_HEADER_FIELDS
-from chains.questions import AccountProof as FetchedProof
-from chains.questions import BlockIdentifier, ProofRequest
-from chains.questions import SlotProof as FetchedSlot
+from chains.questions import BlockIdentifier, ProofRequest, VerifiedAccountProof, VerifiedSlotProof
 from chains.rpc import RpcClient, result
-from chains.trie import NO_CODE_HASH, Account
+from chains.trie import NO_CODE_HASH, StateAccount
 from database.statements import chunks
 from proving.deployments import Call, Registry, selector
 from proving.models import AccountProof, SlotProof
@@ -25,7 +23,9 @@ from queries.columns import AccountField, HeaderField
 from queries.models import Batch, BatchStatus, Block, Query
 
 
-def block_at(rpc: RpcClient, timestamp: int, head: Header, go_on: Callable[[], None] = lambda: None) -> int | None:
+def block_at(
+    rpc: RpcClient, timestamp: int, head: ExecutionHeader, go_on: Callable[[], None] = lambda: None
+) -> int | None:
     """Return the number of the block N with time(N) <= timestamp < time(N+1).
 
     None if all blocks whose headers can be read are later. `head` must be later than the timestamp. Times rise with
@@ -184,7 +184,7 @@ def proven(asked: Mapping[Block, Iterable[Fact]]) -> dict[int, dict[Fact, bytes]
         of_accounts = {address: account_words(proof) for (pk, address), proof in accounts.items() if pk == block.pk}
         of_header: dict[HeaderField, bytes] = {}
         if block.header_rlp is not None and any(isinstance(fact, HeaderFact) for fact in facts):
-            of_header = header_words(Header.decode(bytes(block.header_rlp)))
+            of_header = header_words(ExecutionHeader.decode(bytes(block.header_rlp)))
         here = words[block.pk] = {}
         for fact in facts:
             match fact:
@@ -201,9 +201,9 @@ def proven(asked: Mapping[Block, Iterable[Fact]]) -> dict[int, dict[Fact, bytes]
     return words
 
 
-def stored_proof(row: AccountProof, slots: int) -> FetchedProof:
+def stored_proof(row: AccountProof, slots: int) -> VerifiedAccountProof:
     """Return a stored proof as it was fetched, with the proofs of at most so many slots."""
-    account = Account(
+    account = StateAccount(
         exists=row.code_hash != hex_data(NO_CODE_HASH),
         nonce=row.nonce,
         balance=row.balance,
@@ -211,8 +211,8 @@ def stored_proof(row: AccountProof, slots: int) -> FetchedProof:
         code_hash=bytes.fromhex(row.code_hash[2:]),
     )
     some = row.slot_proofs.all()[:slots]
-    proven = (FetchedSlot(int(one.slot, 16), one.value, tuple(_nodes(one.nodes))) for one in some)
-    return FetchedProof(row.address, account, tuple(_nodes(row.nodes)), tuple(proven))
+    proven = (VerifiedSlotProof(int(one.slot, 16), one.value, tuple(_nodes(one.nodes))) for one in some)
+    return VerifiedAccountProof(row.address, account, tuple(_nodes(row.nodes)), tuple(proven))
 
 
 def _nodes(stored: Sequence[str]) -> Iterator[bytes]:
@@ -228,7 +228,7 @@ def account_words(proof: AccountProof) -> dict[AccountField, bytes]:
     }
 
 
-def header_words(header: Header) -> dict[HeaderField, bytes]:
+def header_words(header: ExecutionHeader) -> dict[HeaderField, bytes]:
     """Return the words of the properties that this header is known to have; of those that fit none, the keccak-256."""
     return {
         field: keccak(content) if field in HASHED_HEADER_FIELDS else content.rjust(32, b"\0")
@@ -237,13 +237,13 @@ def header_words(header: Header) -> dict[HeaderField, bytes]:
     }
 
 
-def lacking(header: Header, fields: Collection[HeaderField]) -> list[HeaderField]:
+def lacking(header: ExecutionHeader, fields: Collection[HeaderField]) -> list[HeaderField]:
     """Return the fields that this header is not known to have."""
     known = header_words(header) if fields else ()
     return [field for field in fields if field not in known]
 
 
-def why_lacking(chain_id: int, header: Header, fields: Iterable[HeaderField]) -> str:
+def why_lacking(chain_id: int, header: ExecutionHeader, fields: Iterable[HeaderField]) -> str:
     """Return a sentence about the fields that a header lacks: later forks added some, and other layouts have others."""
     why = (
         "its fork does not know them."

@@ -13,9 +13,9 @@ from functools import cached_property
 from typing import Self
 
 from chains.encoding import HISTORY_WINDOW, decode_rlp
-from chains.header import Header
+from chains.header import ExecutionHeader
 from chains.packed import BLOCK_BEFORE_CAPELLA, BLOCK_BEFORE_MERGE, IMPLIED_HEADER_FIELDS, OLD_BLOCK
-from chains.questions import AccountProof, ProofRequest
+from chains.questions import ProofRequest, VerifiedAccountProof
 from proving import packing
 from proving.facts import AccountFact, Fact, HeaderFact, SlotFact, TimeFact, header_words
 from queries.columns import AccountField, HeaderField
@@ -157,7 +157,7 @@ class Sample:
     """The storage of other accounts."""
 
     @classmethod
-    def of(cls, proof: AccountProof) -> Self:
+    def of(cls, proof: VerifiedAccountProof) -> Self:
         state = Trie.of(proof.nodes)
         if not proof.slots:
             return cls(state)
@@ -179,7 +179,7 @@ class Sample:
         return self.storage if address == self.address else self.others
 
 
-def sampled(header: Header, asked: Iterable[Fact]) -> ProofRequest:
+def sampled(header: ExecutionHeader, asked: Iterable[Fact]) -> ProofRequest:
     """Choose the proof that tells most of the tries: of the account with the most slots. At least one is asked for."""
     slots: dict[str, list[int]] = {}
     for fact in asked:
@@ -201,7 +201,7 @@ class Missing:
     number: int
     facts: Sequence[Fact]
     is_known: bool  # to the registry: the block's state root
-    header: Header | None = None
+    header: ExecutionHeader | None = None
 
     @property
     def needs_header(self) -> bool:

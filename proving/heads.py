@@ -11,7 +11,7 @@ from django.utils import timezone
 
 from chains import questions
 from chains.chains_file import Chain
-from chains.header import Header
+from chains.header import ExecutionHeader
 from chains.node_errors import ChainError, InvalidReply, RpcRefused, UnreadableHeader
 from chains.rpc import RpcClient, result
 from proving.models import ChainHead
@@ -30,10 +30,10 @@ _MIN_POLL_SECONDS, _MAX_POLL_SECONDS = 0.2, 4
 class Heads:
     """The newest block, the newest that counts as confirmed, and the number of the newest that is final."""
 
-    latest: Header
-    confirmed: Header
+    latest: ExecutionHeader
+    confirmed: ExecutionHeader
     final: int
-    finalized: Header | None = None
+    finalized: ExecutionHeader | None = None
     """The newest final one where the nodes say which that is; otherwise `final` is a guess by its depth."""
 
 
@@ -60,7 +60,7 @@ def read(chain: Chain, rpc: RpcClient) -> Heads:
     return note(chain, rpc, answers, began)
 
 
-def note(chain: Chain, rpc: RpcClient, answers: Sequence[Header | ChainError | None], began: float) -> Heads:
+def note(chain: Chain, rpc: RpcClient, answers: Sequence[ExecutionHeader | ChainError | None], began: float) -> Heads:
     """Note for the pages what was answered to `QUESTIONS`, asked when `time.monotonic` was `began`, and return it."""
     latest = rpc.must_have_head(answers[0])
     finalized = None if isinstance(answers[1], RpcRefused | UnreadableHeader) else result(answers[1])

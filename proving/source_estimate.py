@@ -11,7 +11,7 @@ from statistics import median
 
 from chains import questions, rollups
 from chains.encoding import HISTORY_CONTRACT, HISTORY_WINDOW
-from chains.header import Header
+from chains.header import ExecutionHeader
 from chains.node_errors import (
     Cause,
     ChainError,
@@ -21,7 +21,7 @@ from chains.node_errors import (
     RpcRefused,
     UnverifiedProof,
 )
-from chains.questions import AccountProof, Fees, ProofRequest
+from chains.questions import Fees, ProofRequest, VerifiedAccountProof
 from chains.rollups import DataCost
 from chains.rpc import result
 from database.statements import by_size, chunks
@@ -245,7 +245,7 @@ def _correction(registry: Deployment) -> float:
 class _BlockAnswers:
     """The chains' answers about a block that exists."""
 
-    header: Header
+    header: ExecutionHeader
     is_known: bool  # the registry knows its state root
     is_vouched: bool  # the registry can take the header now
 
@@ -263,7 +263,7 @@ class _Read:
     fees: Fees
     """The destination's fees."""
 
-    def header(self, number: int) -> Header | None:
+    def header(self, number: int) -> ExecutionHeader | None:
         block = self.blocks[number]
         return block.header if isinstance(block, _BlockAnswers) else None
 
@@ -280,9 +280,9 @@ def _read(inquiry: Inquiry, asked: Sequence[Selected]) -> _Read:
     blocks: dict[int, _BlockAnswers | ChainError] = {}
     fees: Fees | None = None
     for numbers in chunks(sorted(wanted), _PER_READ):
-        headers: list[Header] = []
+        headers: list[ExecutionHeader] = []
         for number, header in zip(numbers, source.ask([questions.header(number) for number in numbers]), strict=True):
-            if isinstance(header, Header):
+            if isinstance(header, ExecutionHeader):
                 headers.append(header)
             else:
                 lacks = f"A node of chain {inquiry.source.id} lacks headers that it must have."
@@ -337,7 +337,7 @@ def _lacking_properties(inquiry: Inquiry, selected: Selected, read: _Read) -> li
     return found
 
 
-_Proofs = Sequence[tuple[ProofRequest, AccountProof | ChainError]]
+_Proofs = Sequence[tuple[ProofRequest, VerifiedAccountProof | ChainError]]
 """Which proofs were asked for, and the answers."""
 
 
@@ -384,7 +384,7 @@ class _Tries:
 def _sample(inquiry: Inquiry, selected: Selected, proofs: _Proofs) -> _Tries | Rejection:
     """Return what the tries are like; or a rejection where no node serves a proof. Raises `NodeUnavailable`."""
     tries, waits, source = Sample(), [], inquiry.source
-    is_served = any(isinstance(answer, AccountProof) for _, answer in proofs)
+    is_served = any(isinstance(answer, VerifiedAccountProof) for _, answer in proofs)
     for request, answer in proofs:
         tries = Sample() if isinstance(answer, ChainError) else Sample.of(answer)
         if isinstance(answer, OtherAccounts) and selected.asks_accounts:

@@ -26,7 +26,7 @@ from queries.uint256 import Uint256Field
 
 # Models are loaded at each start, and would load RLP and hashing with it.
 if TYPE_CHECKING:
-    from chains.header import Header
+    from chains.header import ExecutionHeader
 
 
 stored = Signal()
@@ -347,7 +347,7 @@ class Block(DueRow):
             return "by the beacon chain" + ("" if self.path_origin is None else f", from block {self.path_origin}")
         return f"{self.path_unit} {self.path_done:,} of {self.path_length:,} done" if self.path_left else ""
 
-    def take(self, header: "Header") -> None:
+    def take(self, header: "ExecutionHeader") -> None:
         """Set `HEADER_COLUMNS`, not saved."""
         self.hash = hex_data(header.hash)
         self.header_rlp = header.encode()

@@ -15,7 +15,7 @@ import time
 from functools import partial
 from pathlib import Path
 
-from chains.signer_keys import Signer, SignerError
+from chains.signer_keys import SignerError, SignerKey
 from config.private_files import new_private_file
 from devnet.ports import PortInUse, chosen_port
 
@@ -112,7 +112,7 @@ class Testnet:
         if keystore.exists():
             # Before anybody sends it money: a key that can't be read couldn't spend it.
             try:
-                account = Signer(keystore_file=keystore, password_file=password).account()
+                account = SignerKey(keystore_file=keystore, password_file=password).account()
             except SignerError as error:
                 raise TestnetError(str(error)) from None
             say(f"Signer: {account.address}, kept in {keystore}.")

@@ -9,7 +9,7 @@ from eth_abi.abi import decode
 from eth_utils.crypto import keccak
 
 from chains.encoding import hex_data
-from chains.header import Header
+from chains.header import ExecutionHeader
 from proving.models import Transaction
 from queries.models import Block
 
@@ -52,5 +52,5 @@ def _candidates(blocks: Sequence[Block]) -> Iterator[tuple[int, bytes]]:
 
 
 def _is_next(encoded: bytes, block: Block, timestamp: int) -> bool:
-    following = Header.decode(encoded)
+    following = ExecutionHeader.decode(encoded)
     return hex_data(following.parent_hash) == block.hash and following.timestamp > timestamp

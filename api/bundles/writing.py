@@ -15,7 +15,7 @@ from django.db.models import Exists, Max, Min, OuterRef, Q, QuerySet
 
 from api.bundles import FORMAT, next_headers
 from chains.encoding import hex_data
-from chains.header import Header
+from chains.header import ExecutionHeader
 from database.statements import by_size, chunks
 from proving import deployments, facts
 from proving.models import AccountProof, SlotProof
@@ -204,7 +204,7 @@ def _query(
     if block is None or block.header_rlp is None or block.pk not in places:
         raise Changed(f"The header of query {query.position + 1} is not stored any more.")
     if account is None:
-        header = facts.header_words(Header.decode(bytes(block.header_rlp)))
+        header = facts.header_words(ExecutionHeader.decode(bytes(block.header_rlp)))
         words = {field.name: header[field] for field in query.header_fields}
     else:
         properties = facts.account_words(account)

@@ -9,8 +9,8 @@ from collections.abc import Iterator
 from eth_utils.address import to_checksum_address
 
 from campaigns.benchmarks.gas import Case, Lab, generated, generated_cases, recorded_cases
-from chains.header import Header
-from chains.questions import AccountProof, ProofRequest, SlotProof
+from chains.header import ExecutionHeader
+from chains.questions import ProofRequest, VerifiedAccountProof, VerifiedSlotProof
 from chains.trie import verify_account, verify_slot
 from proving import gas
 from proving.facts import AccountFact, Fact, SlotFact
@@ -45,7 +45,7 @@ def of_proof(lab: Lab, case: Case) -> Result:
 
 def estimated(case: Case) -> Amount:
     """Return what admission would say, before it has seen more than a few of the proofs."""
-    header = Header.decode(case.header)
+    header = ExecutionHeader.decode(case.header)
     wanted: list[Fact] = []
     for account in case.accounts:
         address = to_checksum_address(account.address)
@@ -56,11 +56,11 @@ def estimated(case: Case) -> Amount:
     return gas.estimate(missing, sample, Route()).gas
 
 
-def _served(case: Case, request: ProofRequest) -> AccountProof:
+def _served(case: Case, request: ProofRequest) -> VerifiedAccountProof:
     (proven,) = (account for account in case.accounts if to_checksum_address(account.address) == request.address)
     account = verify_account(request.state_root, request.address, proven.nodes)
     slots = (
-        SlotProof(slot, verify_slot(account.storage_root, slot, proven.slots[slot]), tuple(proven.slots[slot]))
+        VerifiedSlotProof(slot, verify_slot(account.storage_root, slot, proven.slots[slot]), tuple(proven.slots[slot]))
         for slot in request.slots
     )
-    return AccountProof(request.address, account, tuple(proven.nodes), tuple(slots))
+    return VerifiedAccountProof(request.address, account, tuple(proven.nodes), tuple(slots))

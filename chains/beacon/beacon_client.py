@@ -183,7 +183,7 @@ class BeaconEndpoint:
             count_exchange(self._chain_id, self.host, result, seconds)
         return results
 
-    def _result(self, answer: bounded_http.Answer | bounded_http.Failed) -> bytes | RpcRefused | NodeUnavailable:
+    def _result(self, answer: bounded_http.HttpReply | bounded_http.Failed) -> bytes | RpcRefused | NodeUnavailable:
         if isinstance(answer, bounded_http.Failed):
             return without_answer(self.host, answer)
         if answer.status == HTTPStatus.OK:

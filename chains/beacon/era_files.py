@@ -296,14 +296,14 @@ class _RemoteFile:
         answers = self._ask([(f"{start}-{end - 1}", end - start) for start, end in ranges])
         return [answer.content for answer in answers]
 
-    def _ask(self, ranges: Sequence[tuple[str, int]]) -> list[bounded_http.Answer]:
+    def _ask(self, ranges: Sequence[tuple[str, int]]) -> list[bounded_http.HttpReply]:
         self.begin()
         status, path = HTTPStatus.PARTIAL_CONTENT, f"/{self.name}"
         asked = [({"Range": f"bytes={wanted}"}, size) for wanted, size in ranges]
         posts = [bounded_http.get(self.place, path, *one, seconds=self.timeout, status=status) for one in asked]
         return [self._checked(answer) for answer in bounded_http.post_all(posts)]
 
-    def _checked(self, answer: bounded_http.Answer | bounded_http.Failed) -> bounded_http.Answer:
+    def _checked(self, answer: bounded_http.HttpReply | bounded_http.Failed) -> bounded_http.HttpReply:
         if isinstance(answer, bounded_http.Failed):
             raise without_answer(self.label, answer)
         if answer.status == HTTPStatus.NOT_FOUND:

@@ -14,7 +14,7 @@ from django.utils import timezone
 
 from chains.attestation import Answer, Domain, Refusal, answer_label, ask
 from chains.chains_file import Attester, Connection
-from chains.header import Header
+from chains.header import ExecutionHeader
 from chains.node_errors import ChainError, RpcRefused
 from chains.rpc import RpcClient
 from config.configured_chains import get_chains, get_rpc
@@ -98,7 +98,7 @@ def _ask(connection: Connection, contract: str) -> tuple[int, list[dict[str, str
     ]
 
 
-def _sentence(attester: Attester, answer: Answer, header: Header) -> str:
+def _sentence(attester: Attester, answer: Answer, header: ExecutionHeader) -> str:
     if isinstance(answer, Refusal):
         return answer.sentence
     if answer.block_hash == header.hash:
@@ -109,7 +109,7 @@ def _sentence(attester: Attester, answer: Answer, header: Header) -> str:
     )
 
 
-def _old_enough(rpc: RpcClient) -> Header:
+def _old_enough(rpc: RpcClient) -> ExecutionHeader:
     try:
         final = rpc.header("finalized")
     except RpcRefused:

@@ -21,8 +21,8 @@ from django.utils import timezone
 from chains import questions
 from chains.chains_file import Chain
 from chains.encoding import HISTORY_CONTRACT, history_slot
-from chains.header import Header
-from chains.node_errors import ChainError, NodeUnavailable, RpcRefused, WrongChain
+from chains.header import ExecutionHeader
+from chains.node_errors import ChainError, NodeOfWrongChain, NodeUnavailable, RpcRefused
 from chains.rpc import RpcClient, result
 from chains.signer_keys import SignerError
 from config.configured_chains import get_chains, get_rpc
@@ -192,7 +192,7 @@ def observe(lane: HeldLane) -> None:
 class Examined:
     """The observations of a chain, and the problems of its nodes, clock and signers."""
 
-    head: Header | None
+    head: ExecutionHeader | None
     """The newest block; None where no node tells it."""
     problems: list[Problem]
     balances: Mapping[str, int]
@@ -217,7 +217,7 @@ def examine(chain: Chain, rpc: RpcClient) -> Examined:
             problems += _of_balances(chain, balances)
     except ChainError as error:
         # Where all nodes are of other chains, that is told by now.
-        if not (problems and isinstance(error, WrongChain)):
+        if not (problems and isinstance(error, NodeOfWrongChain)):
             problems.append(_unavailable(chain, error))
     return Examined(head, problems, balances)
 
@@ -252,7 +252,7 @@ def _note_newest_block() -> None:
         ServiceClock.objects.update_or_create(pk=1, defaults={"at": datetime.fromtimestamp(newest, UTC)})
 
 
-def _state(chain: Chain, rpc: RpcClient, head: Header) -> dict[str, object]:
+def _state(chain: Chain, rpc: RpcClient, head: ExecutionHeader) -> dict[str, object]:
     """Ask what pages tell of the chain, and nothing depends on. Without an answer all is left as it was known."""
     found: dict[str, object] = {}
     is_destination = chain in get_chains().destinations()
@@ -273,7 +273,7 @@ def _state(chain: Chain, rpc: RpcClient, head: Header) -> dict[str, object]:
 
 
 def _unavailable(chain: Chain, error: ChainError) -> Problem:
-    if isinstance(error, WrongChain):
+    if isinstance(error, NodeOfWrongChain):
         return Problem("wrong_chain", str(error))
     if isinstance(error, NodeUnavailable):
         return Problem("chain_unavailable", str(error))
@@ -281,7 +281,7 @@ def _unavailable(chain: Chain, error: ChainError) -> Problem:
     return Problem("chain_unavailable", f"No node of {chain.label} can be used: it refuses what any node answers.")
 
 
-def _apart_from_clock(chain: Chain, head: Header) -> Iterator[Problem]:
+def _apart_from_clock(chain: Chain, head: ExecutionHeader) -> Iterator[Problem]:
     # Development chains make blocks when they are told to, and at any time that they are told.
     age = time.time() - head.timestamp
     late = max(_SECONDS_BEHIND, _BLOCKS_BEHIND * chain.block_seconds)
@@ -295,7 +295,7 @@ def _apart_from_clock(chain: Chain, head: Header) -> Iterator[Problem]:
     yield Problem("clock", f"The newest block of {chain.label} {sentence}")
 
 
-def _of_history(chain: Chain, rpc: RpcClient, head: Header) -> list[Problem]:
+def _of_history(chain: Chain, rpc: RpcClient, head: ExecutionHeader) -> list[Problem]:
     """Return a problem if the chain's history of block hashes (EIP-2935) tells another hash than a block has.
 
     A young block and the oldest of the window are compared: the history contract may read another ring than the chain
@@ -312,7 +312,7 @@ def _of_history(chain: Chain, rpc: RpcClient, head: Header) -> list[Problem]:
         [questions.kept_hash(number, chain, head.number) for number in numbers],
     )
     for header, answer, word in zip(headers, told if is_read else kept, kept, strict=True):
-        if not isinstance(header, Header):
+        if not isinstance(header, ExecutionHeader):
             continue
         if isinstance(answer, bytes) and len(answer) == 32 and any(answer) and answer != header.hash:
             return [_wrong_answer(chain, header, is_young=header.number == numbers[0])]
@@ -321,7 +321,7 @@ def _of_history(chain: Chain, rpc: RpcClient, head: Header) -> list[Problem]:
     return []
 
 
-def _wrong_answer(chain: Chain, header: Header, *, is_young: bool) -> Problem:
+def _wrong_answer(chain: Chain, header: ExecutionHeader, *, is_young: bool) -> Problem:
     remedy = (
         "A native source asks it first, also about the newest 256 blocks, so that no other window helps: let attesters "
         f'vouch for the chain (block_hash_source = "attested"), and run: {_replacing(chain)}'
@@ -335,7 +335,7 @@ def _wrong_answer(chain: Chain, header: Header, *, is_young: bool) -> Problem:
     )
 
 
-def _wrong_slot(chain: Chain, header: Header) -> Problem:
+def _wrong_slot(chain: Chain, header: ExecutionHeader) -> Problem:
     return Problem(
         "wrong_history",
         f"Slot {history_slot(header.number, chain.history_window)} of the history contract {HISTORY_CONTRACT} "
@@ -349,7 +349,7 @@ def _replacing(chain: Chain) -> str:
     return f"manage.py deploy_registry {chain.id} {chain.id} --replace"
 
 
-def _gone_back(chain: Chain, head: Header) -> Iterator[Problem]:
+def _gone_back(chain: Chain, head: ExecutionHeader) -> Iterator[Problem]:
     behind = heads.highest_lately(chain.id) - head.number
     # A reorganisation is no news, nor one node that is a moment behind another.
     if behind > 2 and behind * chain.block_seconds >= _SECONDS_BEHIND:

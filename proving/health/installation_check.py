@@ -18,7 +18,7 @@ from chains.node_errors import ChainError, NodeUnavailable
 from chains.nodes import RpcNode
 from chains.probe import Abilities, probe
 from chains.rpc import RpcClient
-from chains.signer_keys import Signer, SignerError
+from chains.signer_keys import SignerError, SignerKey
 from config.configured_chains import get_chains
 from contracts import NO_CONTRACT
 from proving import deploying, deployments, sources
@@ -199,7 +199,7 @@ def _cells(abilities: Abilities) -> tuple[str, ...]:
 
 
 def _tell_of_signer(
-    signer: Signer,
+    signer: SignerKey,
     balances: Mapping[str, int],
     missing: Sequence[Connection],
     rpc: RpcClient,

@@ -9,10 +9,10 @@ from django.utils import timezone
 
 from chains import packed
 from chains.encoding import HISTORY_CONTRACT
-from chains.header import Header
+from chains.header import ExecutionHeader
 from chains.node_errors import ChainError, InvalidReply, NodeUnavailable
 from chains.packed import HISTORY_ADDRESS, AccountToProve, HeaderParts
-from chains.questions import AccountProof, ProofRequest
+from chains.questions import ProofRequest, VerifiedAccountProof
 from config.configured_chains import get_chains
 from database import due_rows
 from proving import deployments, packing, sources
@@ -39,7 +39,7 @@ class Leg:
     calls: Sequence[Call]
     arrives: bool
     """True if the registry trusts the block's hash after these calls."""
-    checkpoints: Sequence[Header] = ()
+    checkpoints: Sequence[ExecutionHeader] = ()
     """The blocks that hops lead over."""
 
     @property
@@ -72,7 +72,12 @@ class BranchUnavailable(NodeUnavailable):
 
 
 def find(
-    connection: OpenConnection, target: Header, hints: Collection[int], *, is_patient: bool, is_self_funded: bool
+    connection: OpenConnection,
+    target: ExecutionHeader,
+    hints: Collection[int],
+    *,
+    is_patient: bool,
+    is_self_funded: bool,
 ) -> PathFound | Preparation | NotYet | TooFar:
     """Find a path to a header's hash. `hints` are those of `planning.survey`.
 
@@ -90,7 +95,7 @@ def find(
 
 
 def _jump(
-    connection: OpenConnection, target: Header, jump: Jump, *, is_self_funded: bool
+    connection: OpenConnection, target: ExecutionHeader, jump: Jump, *, is_self_funded: bool
 ) -> PathFound | Preparation | NotYet:
     """Return the jump with its branch. Raises `NodeUnavailable` where that can't be had."""
     from proving.paths import jumping  # noqa: PLC0415 (where a chain has a beacon chain)
@@ -182,7 +187,9 @@ def _unknown(connection: OpenConnection, numbers: Sequence[int]) -> list[int]:
     return [header.number for header, known in zip(headers, vouched, strict=True) if not known]
 
 
-def _history_to_prove(connection: OpenConnection, following: Header, answer: AccountProof) -> AccountToProve:
+def _history_to_prove(
+    connection: OpenConnection, following: ExecutionHeader, answer: VerifiedAccountProof
+) -> AccountToProve:
     """Return what the history contract holds at one block: it must know the hash of `following`."""
     (slot,) = answer.slots
     if slot.value != int.from_bytes(following.hash):

@@ -16,7 +16,7 @@ from django.db.models.functions import Now
 from eth_utils.crypto import keccak
 
 from chains.encoding import hex_data
-from chains.header import Header
+from chains.header import ExecutionHeader
 from chains.node_errors import NodeUnavailable, RpcRefused
 from chains.questions import Log
 from config.configured_chains import get_chains
@@ -51,7 +51,7 @@ _PAUSE, _UNUSABLE_PAUSE = 30, 60
 class Jump:
     """A jump to a block of any age."""
 
-    origin: Header | None = None
+    origin: ExecutionHeader | None = None
     """The header that it begins with. None: it begins with a constant."""
     start: Start | None = None
     """Makes the origin trusted. None: nothing has to."""
@@ -67,7 +67,7 @@ def rows(connection: OpenConnection) -> QuerySet[Block]:
     return known.exclude(hash="")
 
 
-def headers(connection: OpenConnection, numbers: Sequence[int]) -> list[Header]:
+def headers(connection: OpenConnection, numbers: Sequence[int]) -> list[ExecutionHeader]:
     """Return the blocks of these numbers as the source chain has them now. Others may have been noted before."""
     found = connection.source_rpc.headers(numbers) if numbers else []
     return [header for header in found if header is not None]
@@ -86,7 +86,7 @@ def nearest(connection: OpenConnection, target: int, hints: Collection[int]) -> 
     return next(trusted, None)
 
 
-def note(connection: OpenConnection, headers: Collection[Header]) -> None:
+def note(connection: OpenConnection, headers: Collection[ExecutionHeader]) -> None:
     source = connection.config.source_id
     found = submission.find_blocks(connection.config.destination_id, {(source, header.number) for header in headers})
     # In the order of their rows, as `database.statements` says.
@@ -102,7 +102,7 @@ def note(connection: OpenConnection, headers: Collection[Header]) -> None:
         row.update(is_checkpoint=True)
 
 
-def note_origin(registry_id: int, origin: Header) -> None:
+def note_origin(registry_id: int, origin: ExecutionHeader) -> None:
     """Note that jumps begin at this block."""
     FactsRegistry.objects.filter(pk=registry_id).exclude(jump_origin=origin.number).update(jump_origin=origin.number)
 

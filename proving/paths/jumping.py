@@ -15,7 +15,7 @@ from chains.beacon.blocks import ExecutionBranch
 from chains.beacon.era_files import split
 from chains.beacon.jumps import RECORDS_DEPTH, BeaconChain, CannotProve
 from chains.chains_file import Chain
-from chains.header import Header
+from chains.header import ExecutionHeader
 from chains.node_errors import NodeUnavailable
 from chains.packed import BLOCK_BEFORE_CAPELLA, BLOCK_BEFORE_MERGE, OLD_BLOCK, BlockBranch, encode_parent_hash
 from proving import deployments, heads, sources
@@ -39,7 +39,7 @@ _NO_BLOCK = 2**256 - 1
 # --- Whether one can be had -------------------------------------------------------------------------------------------
 
 
-def why_not(source: Chain, target: Header | int) -> str:
+def why_not(source: Chain, target: ExecutionHeader | int) -> str:
     """Say in a sentence why no jump to a block can be had; empty where one may be. Asks no node.
 
     Of a `target` by its number less is known than of a header.
@@ -71,7 +71,7 @@ def _why_not_by_files(source: Chain, shipped_list: Sequence[bytes]) -> str:
     )
 
 
-def operation(source: Chain, target: Header) -> int:
+def operation(source: Chain, target: ExecutionHeader) -> int:
     """Return the operation of the packed format that a jump to a block is. Only an `OLD_BLOCK` begins at a header."""
     chain = source.beacon_chain
     if chain and target.number < chain.blocks_before_merge:
@@ -79,7 +79,7 @@ def operation(source: Chain, target: Header) -> int:
     return BLOCK_BEFORE_CAPELLA if chain and target.timestamp < chain.time_of(chain.capella) else OLD_BLOCK
 
 
-def may_be_had(connection: OpenConnection, target: Header) -> bool:
+def may_be_had(connection: OpenConnection, target: ExecutionHeader) -> bool:
     """Return whether a jump to a block may be had now. Asks nothing but the source's head, and that only if it may.
 
     Raises `NodeUnavailable`.
@@ -94,7 +94,7 @@ def may_be_had(connection: OpenConnection, target: Header) -> bool:
 # --- Where it begins --------------------------------------------------------------------------------------------------
 
 
-def plan(connection: OpenConnection, target: Header) -> Jump | None:
+def plan(connection: OpenConnection, target: ExecutionHeader) -> Jump | None:
     """Plan the jump to a block that costs least; None where the beacon chain doesn't lead there now.
 
     Raises `NodeUnavailable`, `RpcRefused`.
@@ -129,7 +129,7 @@ def gas(connection: OpenConnection) -> Amount:
     return _KEPT_GAS if connection.is_own else sources.of(connection.config).gas(connection.config)
 
 
-def leads_to(connection: OpenConnection, origin: Header, target: Header) -> bool:
+def leads_to(connection: OpenConnection, origin: ExecutionHeader, target: ExecutionHeader) -> bool:
     """Return whether the state that a header names remembers the block, as far as their times tell."""
     chain = connection.beacon_chain
     assert chain is not None, "only then a jump is asked about"
@@ -142,13 +142,13 @@ def leads_to(connection: OpenConnection, origin: Header, target: Header) -> bool
     return before >= 0 and chain.period(before) > chain.period(of_target)
 
 
-def _usable(connection: OpenConnection, numbers: list[int], target: Header) -> list[Header]:
+def _usable(connection: OpenConnection, numbers: list[int], target: ExecutionHeader) -> list[ExecutionHeader]:
     """Return those blocks, as the source chain has them now, that lead to the target."""
     found = connection.source_rpc.headers(numbers) if numbers else []
     return [header for header in found if header is not None and leads_to(connection, header, target)]
 
 
-def _trusted(connection: OpenConnection, headers: list[Header]) -> Header | None:
+def _trusted(connection: OpenConnection, headers: list[ExecutionHeader]) -> ExecutionHeader | None:
     if not headers:
         return None
     asked = [(_NO_BLOCK if connection.is_own else header.number, header.hash) for header in headers]
@@ -160,7 +160,7 @@ def _trusted(connection: OpenConnection, headers: list[Header]) -> Header | None
 # --- What proves it ---------------------------------------------------------------------------------------------------
 
 
-def branch_to(source: Chain, origin: Header | None, target: Header) -> BlockBranch | NotYet:
+def branch_to(source: Chain, origin: ExecutionHeader | None, target: ExecutionHeader) -> BlockBranch | NotYet:
     """Return the branch from the beacon root in the header of `origin`, its field 19, to the hash of `target`.
 
     `origin` is needed for an `OLD_BLOCK` alone. The branch is verified: it leads to both. `NotYet` where the state of
@@ -180,7 +180,9 @@ def branch_to(source: Chain, origin: Header | None, target: Header) -> BlockBran
         raise NodeUnavailable(f"Block {target.number} of {source.label} can't be proven: {cannot}") from None
 
 
-def _old(source: Chain, chain: BeaconChain, origin: Header | None, target: Header) -> BlockBranch | NotYet:
+def _old(
+    source: Chain, chain: BeaconChain, origin: ExecutionHeader | None, target: ExecutionHeader
+) -> BlockBranch | NotYet:
     if origin is None or not origin.beacon_root:
         raise CannotProve("The header to jump from names no beacon block.")
     anchor = beacon_fetching.anchor(source, chain, origin.beacon_root)
@@ -202,7 +204,7 @@ def _old(source: Chain, chain: BeaconChain, origin: Header | None, target: Heade
     return BlockBranch(OLD_BLOCK, jumps.old(chain, block, block_roots, anchor))
 
 
-def _before_capella(source: Chain, chain: BeaconChain, target: Header) -> BlockBranch | NotYet:
+def _before_capella(source: Chain, chain: BeaconChain, target: ExecutionHeader) -> BlockBranch | NotYet:
     historical_roots = shipped.historical_roots(chain)
     period = chain.period(chain.slot_at(target.timestamp))
     wanted = Period(source, chain, period, historical_roots[period])
@@ -215,7 +217,7 @@ def _before_capella(source: Chain, chain: BeaconChain, target: Header) -> BlockB
     return BlockBranch(BLOCK_BEFORE_CAPELLA, branch)
 
 
-def _before_merge(source: Chain, chain: BeaconChain, target: Header) -> BlockBranch | NotYet:
+def _before_merge(source: Chain, chain: BeaconChain, target: ExecutionHeader) -> BlockBranch | NotYet:
     epochs = shipped.epochs(chain)
     number, place = divmod(target.number, 1 << RECORDS_DEPTH)
     content = beacon_fetching.leaves(Epoch(source, chain, number, epochs[number]))
@@ -227,7 +229,9 @@ def _before_merge(source: Chain, chain: BeaconChain, target: Header) -> BlockBra
     return BlockBranch(BLOCK_BEFORE_MERGE, jumps.before_merge(chain, target.number, records, epochs))
 
 
-def _block_of(chain: BeaconChain, target: Header, block_roots: Sequence[bytes], period_root: bytes) -> ExecutionBranch:
+def _block_of(
+    chain: BeaconChain, target: ExecutionHeader, block_roots: Sequence[bytes], period_root: bytes
+) -> ExecutionBranch:
     """Return the beacon block of an execution block, verified. Raises `NodeUnavailable`, `CannotProve`."""
     slot = chain.slot_at(target.timestamp)
     place = chain.place(slot)

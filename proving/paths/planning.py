@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 
 from chains.encoding import HISTORY_CONTRACT
-from chains.header import Header
+from chains.header import ExecutionHeader
 from chains.node_errors import RpcRefused
 from database.statements import chunks
 from proving import heads, sources
@@ -67,7 +67,7 @@ def over(origin: int, points: Sequence[int], window: int) -> list[int]:
     return stops
 
 
-def jump_to(connection: OpenConnection, target: Header) -> Jump | None:
+def jump_to(connection: OpenConnection, target: ExecutionHeader) -> Jump | None:
     """Plan the jump to a block that costs least; None where there is no beacon chain, or it doesn't lead there now.
 
     Raises `NodeUnavailable`, `RpcRefused`.
@@ -79,7 +79,7 @@ def jump_to(connection: OpenConnection, target: Header) -> Jump | None:
     return jumping.plan(connection, target)
 
 
-def may_jump(connection: OpenConnection, target: Header) -> bool:
+def may_jump(connection: OpenConnection, target: ExecutionHeader) -> bool:
     """Return whether a jump to a block may be had now. Raises `NodeUnavailable`."""
     if connection.beacon_chain is None:
         return False
@@ -93,7 +93,7 @@ def may_jump(connection: OpenConnection, target: Header) -> bool:
 
 def survey(
     connection: OpenConnection,
-    header: Header,
+    header: ExecutionHeader,
     *,
     hints: Collection[int] = (),
 ) -> Start | Hops | NotYet | TooFar:
@@ -151,7 +151,7 @@ def _gas_of_hops(path: Hops) -> int:
     return len(path.stops) * HOP_GAS + (_HEADER_GAS if path.start else 0)
 
 
-def _from_source(connection: OpenConnection, header: Header) -> Start | Hops | NotYet | None:
+def _from_source(connection: OpenConnection, header: ExecutionHeader) -> Start | Hops | NotYet | None:
     target = header.number
     start = sources.of(connection.config).reach(connection, target)
     if isinstance(start, NotYet) or start.number == target:
@@ -168,7 +168,7 @@ def _from_source(connection: OpenConnection, header: Header) -> Start | Hops | N
     return replace(through, start=start) if isinstance(through, Hops) else through
 
 
-def _through_history(connection: OpenConnection, origin: int, header: Header) -> Hops | WrongHash | None:
+def _through_history(connection: OpenConnection, origin: int, header: ExecutionHeader) -> Hops | WrongHash | None:
     """Return the hops from a block to that of a header; None where the history doesn't go back so far."""
     target = header.number
     stops = over(origin, [target], connection.config.window)
@@ -215,7 +215,7 @@ def _why_too_far(connection: OpenConnection, target: int, paths: Sequence[Start 
     )
 
 
-def _way_out(connection: OpenConnection, target: Header) -> str:
+def _way_out(connection: OpenConnection, target: ExecutionHeader) -> str:
     """Say what the operator may do so that blocks of any age are reached; empty where the beacon chain can't help."""
     source = connection.source_rpc.chain
     if source.beacon_chain is None:
@@ -234,7 +234,7 @@ def _way_out(connection: OpenConnection, target: Header) -> str:
 
 def route_to(
     connection: OpenConnection,
-    targets: Sequence[Header],
+    targets: Sequence[ExecutionHeader],
     *,
     deadline: datetime,
     go_on: Callable[[], None] = lambda: None,
@@ -269,8 +269,8 @@ def route_to(
 
 
 def _jumps(
-    connection: OpenConnection, targets: Sequence[Header], go_on: Callable[[], None]
-) -> tuple[Route, Sequence[Header]]:
+    connection: OpenConnection, targets: Sequence[ExecutionHeader], go_on: Callable[[], None]
+) -> tuple[Route, Sequence[ExecutionHeader]]:
     """Return the jumps to those blocks to which the beacon chain leads; and the other blocks."""
     if connection.beacon_chain is None:
         return Route(), targets
@@ -279,7 +279,7 @@ def _jumps(
     jumps: dict[int, int] = {}
     last: dict[int, Jump] = {}
     start_gas = Amount()
-    left: list[Header] = []
+    left: list[ExecutionHeader] = []
     for header in targets:
         go_on()
         operation = jumping.operation(connection.source_rpc.chain, header)
@@ -297,7 +297,11 @@ def _jumps(
 
 
 def _with(
-    connection: OpenConnection, route: Route, path: Start | Hops, passed: Sequence[Header], stops: Sequence[int]
+    connection: OpenConnection,
+    route: Route,
+    path: Start | Hops,
+    passed: Sequence[ExecutionHeader],
+    stops: Sequence[int],
 ) -> Route:
     """Return the route with this path, over these stops, and as often as a source vouches for the blocks themselves."""
     direct = len(passed) if isinstance(path, Start) else 0

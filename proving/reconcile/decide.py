@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from chains.encoding import hex_data
-from chains.header import Header
+from chains.header import ExecutionHeader
 from chains.packed import HeaderParts
 from proving import heads
 from proving.facts import HeaderFact, Missing, TimeFact
@@ -84,7 +84,7 @@ class Reject:
 class TakeHeader:
     """Store the block's header; where another one was stored, all that was built on that begins anew."""
 
-    header: Header
+    header: ExecutionHeader
 
 
 @dataclass(frozen=True)
@@ -138,7 +138,7 @@ class ProveTime:
     """Send what proves which block was the latest at a time, by its header and the one that follows."""
 
     timestamp: int
-    following: Header
+    following: ExecutionHeader
     queries: Collection[int]
     otherwise: "ProveTime | Prove | None" = None
     """The action for other users, who are not to wait where none of these can pay."""
@@ -157,7 +157,7 @@ class ExtendPath:
     """Send the next transaction of a path, and with it what needs it if it arrives."""
 
     path: Path
-    target: Header
+    target: ExecutionHeader
     needing: Missing
     jump: HeaderParts = ()
 
@@ -209,7 +209,7 @@ class FindWhatIsGone:
 class FindPath:
     """The registry doesn't trust the hash of `target`: plan a path to it, and decide with `path`."""
 
-    target: Header
+    target: ExecutionHeader
     needing: Missing
 
 
@@ -336,7 +336,7 @@ def _moved(seen: Observation, known: Sequence[Action]) -> Decision | None:
     return None
 
 
-def _is_between(timestamp: int, seen: Observation, following: Header) -> bool:
+def _is_between(timestamp: int, seen: Observation, following: ExecutionHeader) -> bool:
     return (seen.timestamp or 0) <= timestamp < following.timestamp
 
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from functools import cached_property
 
-from chains.header import Header
+from chains.header import ExecutionHeader
 from proving.facts import Fact, HeaderFact, Missing, RegistryView, TimeFact
 from queries.models import StepKind
 
@@ -21,7 +21,7 @@ class Checked:
     destination: int
     number: int
     hash: bytes
-    header: Header | None
+    header: ExecutionHeader | None
     is_behind: bool  # the node's head is
     poll_seconds: float
 
@@ -43,7 +43,7 @@ class SourceBlock:
 
     source: int
     number: int
-    header: Header | None
+    header: ExecutionHeader | None
     stored_hash: str  # empty: none is stored
     poll_seconds: float  # of the source chain
     head: int = 0  # the number of its newest block, where there is no header
@@ -75,7 +75,7 @@ class OpenQuery:
 class Trust:
     """The registry's trust in the header, read if something that is missing needs it, whoever sends it."""
 
-    header: Header
+    header: ExecutionHeader
     """Its hash must be vouched for: the block's own, or the next one, which alone says when the block ended."""
     is_vouched_for: bool
     """True if the registry can take that header now."""

@@ -17,7 +17,7 @@ from django.utils import timezone
 
 from chains import questions
 from chains.encoding import hex_data
-from chains.header import Header
+from chains.header import ExecutionHeader
 from chains.node_errors import ChainError
 from chains.questions import BlockIdentifier
 from chains.rpc import result
@@ -97,7 +97,7 @@ def open_requests(blocks: Sequence[Block]) -> ByBlock[OpenRequests]:
 def checked(context: Context, blocks: Sequence[Block]) -> Observed[Checked]:
     """Read the blocks again in which facts were last read, for those blocks of which something was completed."""
 
-    def read(block: Block, header: Header | None) -> Checked:
+    def read(block: Block, header: ExecutionHeader | None) -> Checked:
         return Checked(
             context.destination_rpc.chain.id,
             block.checked_number or 0,
@@ -140,12 +140,12 @@ def source_blocks(context: Context, blocks: Sequence[Block]) -> Observed[SourceB
     rpc, chain = context.source_rpc, context.source_rpc.chain
     headers = rpc.ask([questions.header(block.number) for block in blocks])
     latest = rpc.ask([questions.header("latest")])[0] if None in headers else None
-    head = latest.number if isinstance(latest, Header) else 0
+    head = latest.number if isinstance(latest, ExecutionHeader) else 0
     if isinstance(latest, ChainError):
         # How long to wait for a block that isn't there nobody knows.
         headers = [latest if header is None else header for header in headers]
 
-    def read(block: Block, header: Header | None) -> SourceBlock:
+    def read(block: Block, header: ExecutionHeader | None) -> SourceBlock:
         # Where its bytes were pruned it is taken again.
         stored_hash = block.hash if block.header_rlp is not None else ""
         seconds = (block.number - head - 1) * chain.block_seconds
@@ -359,7 +359,7 @@ def _with_trust(
     timed = [block for block, missing in needing.items() if any(isinstance(fact, TimeFact) for fact in missing)]
     read = context.source_rpc.ask([questions.header(block.number + 1) for block in timed])
     following = dict(zip(timed, read, strict=True))
-    there = {block: header for block, header in following.items() if isinstance(header, Header)}
+    there = {block: header for block, header in following.items() if isinstance(header, ExecutionHeader)}
     asked = [questions.call(*registry.vouches(header.number, header.hash), at) for header in there.values()]
     vouched = dict(zip(there, context.destination_rpc.ask(asked), strict=True))
     found = dict(seen)
@@ -383,9 +383,9 @@ def _with_trust(
     return found
 
 
-def _own_header(block: Block) -> Header:
+def _own_header(block: Block) -> ExecutionHeader:
     assert block.header_rlp is not None, "INITIAL_STATE is completed"
-    return Header.decode(bytes(block.header_rlp))
+    return ExecutionHeader.decode(bytes(block.header_rlp))
 
 
 def _looked_at(blocks: Sequence[Block], confirmed: int) -> ByBlock[list[Query]]:
@@ -494,7 +494,7 @@ def _failures(asking: Mapping[int, Sequence[int]]) -> dict[int, int]:
 
 
 def path(
-    context: Context, block: Block, target: Header, *, is_first: bool
+    context: Context, block: Block, target: ExecutionHeader, *, is_first: bool
 ) -> PathFound | Preparation | NotYet | TooFar:
     """Find a path to a header's hash, for a block. Raises `NodeUnavailable`, `RpcRefused`."""
     # The attempts before may have failed for something else.

@@ -11,10 +11,9 @@ from dataclasses import dataclass, field, replace
 
 from chains import questions
 from chains.encoding import hex_data
-from chains.header import Header
+from chains.header import ExecutionHeader
 from chains.node_errors import ChainError, NodeUnavailable, RpcRefused, UnverifiedProof
-from chains.questions import AccountProof as FetchedProof
-from chains.questions import ProofRequest
+from chains.questions import ProofRequest, VerifiedAccountProof
 from chains.rpc import RpcClient
 from database.statements import by_size, chunks
 from proving import facts
@@ -83,7 +82,7 @@ def of_headers(blocks: Sequence[Block]) -> dict[int, Fetched]:
 
     They were admitted by a header that had what they ask for. So one that lacks it is that of a node of another chain.
     """
-    headers = {block.pk: Header.decode(bytes(block.header_rlp or b"")) for block in blocks}
+    headers = {block.pk: ExecutionHeader.decode(bytes(block.header_rlp or b"")) for block in blocks}
     found: dict[int, Fetched] = defaultdict(Fetched)
     for query in open_queries(blocks).filter(step=StepKind.INITIAL_STATE, address="").order_by("pk"):
         pk, header = query.block_id or 0, headers[query.block_id or 0]
@@ -171,7 +170,7 @@ def _proofs(
     return proofs, failed
 
 
-def _rows(block: Block, answer: FetchedProof) -> Proven:
+def _rows(block: Block, answer: VerifiedAccountProof) -> Proven:
     account = answer.account
     row = AccountProof(
         block=block,

@@ -15,7 +15,7 @@ from eth_utils.address import to_checksum_address
 from eth_utils.crypto import keccak
 
 from chains.chains_file import Connection
-from chains.header import Header
+from chains.header import ExecutionHeader
 from chains.node_errors import InvalidReply
 from chains.rpc import RpcClient
 from proving.connections import OpenConnection
@@ -130,7 +130,7 @@ class Recorder(BlockHashSource, Protocol):
             return NotYet(f"The block hash source knows another block {start} of chain {chain} than its nodes.")
         return self.record(connection, header)
 
-    def record(self, connection: OpenConnection, header: Header) -> Start | Preparation | NotYet:
+    def record(self, connection: OpenConnection, header: ExecutionHeader) -> Start | Preparation | NotYet:
         """Return the block with the calls that record it; or what must be sent before."""
 
 

@@ -9,8 +9,8 @@ from datetime import UTC, datetime
 from typing import Any
 
 from chains.chains_file import Connection
-from chains.header import Header
-from chains.outbox import Confirmed, Outbox
+from chains.header import ExecutionHeader
+from chains.outbox import ConfirmedBlock, Outbox
 from chains.rpc import RpcClient
 from config.configured_chains import get_rpc
 from proving.connections import OpenConnection
@@ -77,7 +77,7 @@ class Arbitrum(Recorder):
             found = outbox.by_hash(held) if any(held) else found
         return Start(min(number for number in (found.number, recorded) if number >= target))
 
-    def record(self, connection: OpenConnection, header: Header) -> Start | Preparation | NotYet:
+    def record(self, connection: OpenConnection, header: ExecutionHeader) -> Start | Preparation | NotYet:
         parent_id = _parent_id(connection.config)
         if unknown := why_unknown(connection, parent_id, lambda: implementations(connection)):
             return NotYet(unknown)
@@ -88,7 +88,7 @@ class Arbitrum(Recorder):
             )
         return self._by_outbox(connection, header)
 
-    def _by_outbox(self, connection: OpenConnection, header: Header) -> Start | Preparation | NotYet:
+    def _by_outbox(self, connection: OpenConnection, header: ExecutionHeader) -> Start | Preparation | NotYet:
         source = connection.registry.block_hash_source
         return Start(header.number, (call(self.contract, source, "record", header.encode()),))
 
@@ -103,7 +103,7 @@ class Arbitrum(Recorder):
     def _outbox(self, connection: OpenConnection) -> Outbox:
         return Outbox(self._parent_rpc(connection), connection.source_rpc, str(connection.config.outbox))
 
-    def _not_confirmed(self, connection: OpenConnection, target: Header, newest: Confirmed) -> NotYet:
+    def _not_confirmed(self, connection: OpenConnection, target: ExecutionHeader, newest: ConfirmedBlock) -> NotYet:
         config, parent = connection.config, self._parent_rpc(connection)
         confirmed_at = parent.known_header(newest.at).timestamp
         delay, silence = confirmed_at - newest.header.timestamp, parent.head().timestamp - confirmed_at

@@ -11,7 +11,7 @@ from eth_utils.crypto import keccak
 
 from chains import packed
 from chains.chains_file import Connection
-from chains.header import Header
+from chains.header import ExecutionHeader
 from chains.node_errors import ChainError, RpcRefused
 from chains.outbox import send_root
 from chains.packed import AccountToProve
@@ -52,7 +52,7 @@ class ArbitrumSlot(Arbitrum):
     def _parent_rpc(self, connection: OpenConnection) -> RpcClient:
         return get_rpc(_of_parent(connection.config).source_id)
 
-    def _by_outbox(self, connection: OpenConnection, header: Header) -> Start | Preparation | NotYet:
+    def _by_outbox(self, connection: OpenConnection, header: ExecutionHeader) -> Start | Preparation | NotYet:
         try:
             parent = open_unless_stopped(connection.config.destination_id, _of_parent(connection.config).source_id)
         except deployments.Unusable as error:
@@ -71,7 +71,7 @@ class ArbitrumSlot(Arbitrum):
         )
 
     def _recorded_at(
-        self, connection: OpenConnection, parent: OpenConnection, header: Header, number: int
+        self, connection: OpenConnection, parent: OpenConnection, header: ExecutionHeader, number: int
     ) -> Start | Preparation | NotYet | None:
         """Return the calls that record the header by what the Outbox holds at this block of the parent, or a later one.
 
@@ -87,7 +87,7 @@ class ArbitrumSlot(Arbitrum):
         calls = (*begun.calls, proof, call(self.contract, contract, "record", begun.number, header.encode()))
         return Start(header.number, calls)
 
-    def _confirmed_at(self, connection: OpenConnection, header: Header) -> int | None:
+    def _confirmed_at(self, connection: OpenConnection, header: ExecutionHeader) -> int | None:
         """Return the parent's block in which the rollup has confirmed this one; None if no event tells that."""
         outbox = self._outbox(connection)
         newest = outbox.newest()
@@ -115,7 +115,7 @@ def _vouched_for(parent: OpenConnection, source: BlockHashSource, number: int) -
     return source.begin(parent, start.number)
 
 
-def _prove(parent: OpenConnection, number: int, outbox: str, confirmed: Header) -> Call | NotYet | None:
+def _prove(parent: OpenConnection, number: int, outbox: str, confirmed: ExecutionHeader) -> Call | NotYet | None:
     """Return the call that proves that the Outbox holds this header's hash at the parent's block.
 
     None where no node serves that block's state.
@@ -136,7 +136,7 @@ def _prove(parent: OpenConnection, number: int, outbox: str, confirmed: Header) 
     return parent.registry.contract.address, packed.encode(header.encode(), header.state_root, [asked])
 
 
-def _slot(header: Header) -> int:
+def _slot(header: ExecutionHeader) -> int:
     """Return the slot in which the Outbox holds the hash of this header."""
     return int.from_bytes(keccak((send_root(header) or b"") + _ROOTS_SLOT.to_bytes(32)))
 

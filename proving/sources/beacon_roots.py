@@ -11,7 +11,7 @@ from typing import Any
 from chains.beacon import jumps
 from chains.beacon.jumps import CannotProve
 from chains.chains_file import Connection
-from chains.header import Header
+from chains.header import ExecutionHeader
 from chains.node_errors import NodeUnavailable
 from chains.rpc import RpcClient
 from config.configured_chains import get_beacon_client, get_chains
@@ -53,7 +53,7 @@ class BeaconRoots(Recorder):
             return Start(target)
         return super().reach(connection, target)
 
-    def record(self, connection: OpenConnection, header: Header) -> Start | NotYet:
+    def record(self, connection: OpenConnection, header: ExecutionHeader) -> Start | NotYet:
         config, start = connection.config, header.number
         told = _told(connection, start)
         if told is None:
@@ -120,7 +120,7 @@ def _held(destination_rpc: RpcClient, times: Sequence[int]) -> list[bytes]:
 
 
 @lru_cache(maxsize=64)
-def _own_branch(source_id: int, root: bytes, header: Header) -> bytes:
+def _own_branch(source_id: int, root: bytes, header: ExecutionHeader) -> bytes:
     """Return the branch from a block's hash to the root of its beacon block. Raises `NodeUnavailable`."""
     chain, client = get_chains().chain(source_id), get_beacon_client(source_id)
     assert chain.beacon_chain is not None, "chains.toml was checked"

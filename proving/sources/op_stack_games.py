@@ -17,7 +17,7 @@ from eth_utils.address import to_checksum_address
 from eth_utils.crypto import keccak
 
 from chains.chains_file import Connection
-from chains.header import Header
+from chains.header import ExecutionHeader
 from chains.node_errors import InvalidReply, Reverted
 from chains.rpc import RpcClient
 from proving.connections import OpenConnection
@@ -83,7 +83,7 @@ class OpStackGames(Recorder):
         number = found.header.number
         return Start(min(number, recorded) if recorded >= target else number)
 
-    def record(self, connection: OpenConnection, header: Header) -> Start | NotYet:
+    def record(self, connection: OpenConnection, header: ExecutionHeader) -> Start | NotYet:
         found = _nearest(connection, header.number)
         if isinstance(found, NotYet):
             return found
@@ -122,7 +122,7 @@ class _Settled:
     """A block with the game whose valid claim is its output root."""
 
     address: str
-    header: Header
+    header: ExecutionHeader
 
 
 def _nearest(connection: OpenConnection, target: int) -> _Settled | NotYet:
@@ -175,7 +175,7 @@ def _settled(connection: OpenConnection, game: _Game) -> _Settled | None:
     return _Settled(game.address, header) if claim == output else None
 
 
-def _message_passer_root(header: Header) -> bytes:
+def _message_passer_root(header: ExecutionHeader) -> bytes:
     return header.fields[_MESSAGE_PASSER_ROOT]
 
 

@@ -17,7 +17,7 @@ from hexbytes import HexBytes
 from chains import questions, rollups
 from chains.chains_file import Chain
 from chains.encoding import hex_data
-from chains.header import Header
+from chains.header import ExecutionHeader
 from chains.node_errors import ChainError, InvalidReply, NodeUnavailable, RpcRefused, UnreadableHeader
 from chains.nodes import Question
 from chains.questions import TRANSACTION_GAS, Receipt
@@ -301,7 +301,7 @@ class _Receipts:
         rpc: RpcClient,
         watched: Sequence[Transaction],
         answers: Sequence[Receipt | ChainError | None],
-        known: Sequence[Header] = (),
+        known: Sequence[ExecutionHeader] = (),
     ) -> None:
         """Read the headers of all blocks that matter, beside the `known` ones. `answers` are to `_questions_of`.
 
@@ -311,7 +311,7 @@ class _Receipts:
         self._receipts = dict(zip(hashes, answers, strict=True))
         numbers = {receipt.block_number for receipt in self._receipts.values() if isinstance(receipt, Receipt)}
         numbers |= {tx.block_number for tx in watched if tx.block_number is not None}
-        self._headers: dict[int, Header | ChainError | None] = {header.number: header for header in known}
+        self._headers: dict[int, ExecutionHeader | ChainError | None] = {header.number: header for header in known}
         unknown = sorted(numbers.difference(self._headers))
         headers = rpc.ask([questions.header(number) for number in unknown])
         if headers and all(_is_down(header) for header in headers):
@@ -336,7 +336,7 @@ class _Receipts:
     def has_left_its_block(self, tx: Transaction) -> bool:
         assert tx.block_number is not None
         header = self._headers[tx.block_number]
-        return isinstance(header, Header) and hex_data(header.hash) != tx.block_hash
+        return isinstance(header, ExecutionHeader) and hex_data(header.hash) != tx.block_hash
 
 
 def _is_down(answer: object) -> bool:
@@ -348,7 +348,7 @@ class ImplausibleReceipt(InvalidReply):
     """The receipt says what can't be true of any block."""
 
 
-def _checked(receipt: Receipt, version: SignedTransaction, header: Header) -> Receipt | ImplausibleReceipt:
+def _checked(receipt: Receipt, version: SignedTransaction, header: ExecutionHeader) -> Receipt | ImplausibleReceipt:
     """Return the receipt, with the price by its block's header (EIP-1559), if that is known.
 
     The header is believed instead of the node. Where nobody tells a price, or only zero, it is the highest: budgets and

@@ -13,7 +13,7 @@ from eth_utils.crypto import keccak
 from playwright.sync_api import BrowserContext, Page, expect
 
 from batch_query_client import claimed_hashes
-from chains.header import Header
+from chains.header import ExecutionHeader
 from chains.trie import EMPTY_CODE_HASH, EMPTY_TRIE_ROOT, InvalidProof, verify_slot
 from devnet.devchain import DevChain
 from proving import facts
@@ -288,7 +288,7 @@ def test_headers_of_all_chains_are_read_as_the_service_reads_them(page: Page):
     ]
     found = told(page, [("header", b"", each, []) for each in (*encoded, *malformed)])
     for each, words in zip(encoded, found, strict=False):
-        theirs = facts.header_words(Header.decode(each))
+        theirs = facts.header_words(ExecutionHeader.decode(each))
         assert words == {field.name: word.hex() for field, word in theirs.items()}
     assert all(isinstance(outcome, str) and outcome.startswith("Refusal: ") for outcome in found[len(encoded) :])
 

@@ -6,7 +6,15 @@ from eth_utils.crypto import keccak
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from chains.header import FEWEST_FIELDS, MOST_FIELDS, SHARED_FIELDS, Header, InvalidHeader, UnknownLayout, verify
+from chains.header import (
+    FEWEST_FIELDS,
+    MOST_FIELDS,
+    SHARED_FIELDS,
+    ExecutionHeader,
+    InvalidHeader,
+    UnknownLayout,
+    verify,
+)
 from devnet.devchain import DevChain
 from tests import headers
 from tests.fixtures_folder import fixture_names, load_fixture, needs_fixtures, unhex
@@ -64,14 +72,14 @@ def test_headers_of_a_node_of_each_fork_have_the_hash_that_it_says(hardfork):
     with DevChain(hardfork=hardfork) as chain:
         chain.mine(1)
         block = chain.rpc("eth_getBlockByNumber", "latest", False)
-    header = Header.from_rpc(block)
+    header = ExecutionHeader.from_rpc(block)
     assert header.hash == unhex(block["hash"])
     assert header.base_fee_per_gas == int(block["baseFeePerGas"], 16)
 
 
 @pytest.mark.parametrize("fields", headers.ETHEREUM.values(), ids=headers.ETHEREUM.keys())
 def test_a_block_of_ethereums_fields_makes_a_header_with_all_of_them(fields):
-    header = Header.from_rpc(headers.as_json(fields))
+    header = ExecutionHeader.from_rpc(headers.as_json(fields))
     assert header.encode() == headers.encode(fields)
     assert list(header.fields) == rlp.decode(headers.encode(fields))
 
@@ -81,7 +89,7 @@ def test_a_block_of_ethereums_fields_makes_a_header_with_all_of_them(fields):
 
 @pytest.mark.parametrize("fields", headers.OTHERS.values(), ids=headers.OTHERS.keys())
 def test_of_another_layout_only_the_first_fields_are_known(fields):
-    header = Header.decode(headers.encode(fields))
+    header = ExecutionHeader.decode(headers.encode(fields))
     assert list(header.fields) == rlp.decode(headers.encode(headers.SHARED, difficulty=fields["difficulty"]))
     assert not header.is_ethereums
     assert header.base_fee_per_gas is None
@@ -91,7 +99,7 @@ def test_of_another_layout_only_the_first_fields_are_known(fields):
 
 @pytest.mark.parametrize("fields", headers.TOLD.values(), ids=headers.TOLD.keys())
 def test_a_block_of_a_chain_with_fields_of_its_own_makes_a_header(fields):
-    header = Header.from_rpc(headers.as_json(fields))
+    header = ExecutionHeader.from_rpc(headers.as_json(fields))
     assert header.encode() == headers.encode(fields)
     assert len(header.fields) == SHARED_FIELDS
 
@@ -122,7 +130,7 @@ QBFT_BLOCK = resealed(headers.QBFT_GENESIS, b"\2", [b"\xaa" * 65, b"\xbb" * 65])
     ],
 )
 def test_a_header_holds_of_the_extra_data_what_the_hash_is_made_of(block):
-    header = Header.from_rpc(block)
+    header = ExecutionHeader.from_rpc(block)
     assert header == verify(header.encode(), unhex(block["hash"]))
     assert header.is_ethereums
     assert len(header.fields) == FEWEST_FIELDS
@@ -148,7 +156,7 @@ AURA_SEALS = ("sealFields", "step", "signature")
 )
 def test_auras_seals_are_read_by_the_names_of_each_node(seals):
     block = {name: value for name, value in headers.SOKOL_BLOCK.items() if name not in AURA_SEALS}
-    header = Header.from_rpc(block | seals)
+    header = ExecutionHeader.from_rpc(block | seals)
     assert header.hash == unhex(block["hash"])
     assert (header.number, len(header.fields)) == (34, SHARED_FIELDS)
 
@@ -156,7 +164,7 @@ def test_auras_seals_are_read_by_the_names_of_each_node(seals):
 def test_seals_besides_mix_hash_and_nonce_say_the_same():
     """Parity said them of Ethereum's blocks."""
     block = headers.as_json(headers.FRONTIER)
-    header = Header.from_rpc(block | {"sealFields": [block["mixHash"], block["nonce"]]})
+    header = ExecutionHeader.from_rpc(block | {"sealFields": [block["mixHash"], block["nonce"]]})
     assert header.encode() == headers.encode(headers.FRONTIER)
 
 
@@ -179,7 +187,7 @@ for _ in range(400):
 )
 def test_it_says_what_is_wrong_where_another_layout_is_not_to_blame(block, fault):
     with pytest.raises(InvalidHeader, match=fault) as caught:
-        Header.from_rpc(block)
+        ExecutionHeader.from_rpc(block)
     assert not isinstance(caught.value, UnknownLayout)
 
 
@@ -197,20 +205,20 @@ def test_it_says_what_is_wrong_where_another_layout_is_not_to_blame(block, fault
 )
 def test_it_says_where_another_layout_may_be_to_blame(block, fault):
     with pytest.raises(UnknownLayout, match=fault):
-        Header.from_rpc(block)
+        ExecutionHeader.from_rpc(block)
 
 
 def test_a_hash_is_no_base_fee_whatever_a_node_calls_it():
     lie = headers.as_json(headers.FRONTIER | {"baseFeePerGas": int.from_bytes(b"\xe1" * 32)})
     assert lie["hash"] == headers.as_json(headers.AVALANCHE_AT_FIRST, difficulty=0)["hash"]
     with pytest.raises(InvalidHeader, match="baseFeePerGas is more than 16 bytes"):
-        Header.from_rpc(lie)
+        ExecutionHeader.from_rpc(lie)
 
 
 @pytest.mark.parametrize("fields", [headers.UNTOLD, headers.UNTOLD_LONDON])
 def test_a_block_of_a_layout_that_json_does_not_tell_makes_no_header(fields):
     with pytest.raises(InvalidHeader):
-        Header.from_rpc(headers.as_json(fields))
+        ExecutionHeader.from_rpc(headers.as_json(fields))
 
 
 # --- What is no header ------------------------------------------------------------------------------------------------
@@ -251,11 +259,11 @@ def changed(place: int, value: Any) -> bytes:
 )
 def test_it_refuses_malformed_headers(encoded, fault):
     with pytest.raises(InvalidHeader, match=fault):
-        Header.decode(encoded)
+        ExecutionHeader.decode(encoded)
 
 
 def test_it_refuses_a_header_of_another_hash():
-    assert verify(PRAGUE, keccak(PRAGUE)) == Header.decode(PRAGUE)
+    assert verify(PRAGUE, keccak(PRAGUE)) == ExecutionHeader.decode(PRAGUE)
     with pytest.raises(InvalidHeader, match="hash"):
         verify(PRAGUE, bytes(32))
 
@@ -280,4 +288,4 @@ def test_it_refuses_a_header_of_another_hash():
 def test_it_refuses_malformed_blocks_of_a_node(devchain, key, value):
     block = devchain.rpc("eth_getBlockByNumber", "latest", False)
     with pytest.raises(InvalidHeader):
-        Header.from_rpc({**block, key: value})
+        ExecutionHeader.from_rpc({**block, key: value})

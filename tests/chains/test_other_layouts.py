@@ -8,7 +8,7 @@ import rlp
 from eth_utils.crypto import keccak
 
 from chains import questions
-from chains.header import Header, UnknownLayout
+from chains.header import ExecutionHeader, UnknownLayout
 from chains.node_errors import InvalidReply, UnreadableHeader
 from tests import headers
 from tests.chains.lying_node import error, is_chain_id, lying_node, result
@@ -138,7 +138,7 @@ def test_without_such_a_node_it_is_said_what_is_missing(client_of):
 )
 def test_a_field_that_a_node_writes_otherwise_is_named_and_the_header_itself_is_asked_for(block, fault):
     with pytest.raises(UnknownLayout, match=fault):
-        Header.from_rpc(block)
+        ExecutionHeader.from_rpc(block)
 
 
 @pytest.mark.parametrize(

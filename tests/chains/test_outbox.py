@@ -7,7 +7,7 @@ import pytest
 from eth_utils.crypto import keccak
 
 from chains import outbox as outbox_module
-from chains.header import Header
+from chains.header import ExecutionHeader
 from chains.node_errors import InvalidReply, RpcRefused
 from chains.outbox import Outbox
 from chains.rpc import RpcClient
@@ -75,7 +75,7 @@ def outbox(confirmed, client_of) -> Outbox:
     return Outbox(client_of(confirmed.parent.url), rollup, confirmed.address)
 
 
-def target(confirmed: Rollup, client_of: Callable[..., RpcClient], number: int) -> Header:
+def target(confirmed: Rollup, client_of: Callable[..., RpcClient], number: int) -> ExecutionHeader:
     return client_of(confirmed.rollup.url, chain_id=31338).known_header(number)
 
 
@@ -117,6 +117,6 @@ def test_an_address_that_does_not_answer_as_an_outbox_is_told(confirmed, client_
     other = "0x" + "12" * 20
     confirmed.parent.rpc("anvil_setCode", other, code)
     rollup = client_of(confirmed.rollup.url, chain_id=31338)
-    header = Header.decode(tries.header(1, b"\x01" * 32, extra_data=b"\x05" * 32))
+    header = ExecutionHeader.decode(tries.header(1, b"\x01" * 32, extra_data=b"\x05" * 32))
     with pytest.raises(InvalidReply, match=f"There is no Outbox at {other} on "):
         Outbox(client_of(confirmed.parent.url), rollup, other).held(header)

@@ -4,7 +4,7 @@ import pytest
 from eth_utils.crypto import keccak
 
 from chains import packed
-from chains.header import Header
+from chains.header import ExecutionHeader
 from chains.packed import AccountToProve, encode, encode_parent_hash
 from proving import facts
 from queries.columns import HeaderField
@@ -30,7 +30,7 @@ def child_of(fields: headers.Fields) -> headers.Fields:
 
 
 def test_an_account_is_proven_under_it_with_what_is_known_of_the_header(registry, source, fields):
-    header = Header.decode(headers.encode(fields))
+    header = ExecutionHeader.decode(headers.encode(fields))
     source.send("set", 12, header.hash)
     words = facts.header_words(header)
     account = AccountToProve(ALICE, packed.NONCE_AND_BALANCE, [LEAF])
@@ -47,10 +47,10 @@ def test_an_account_is_proven_under_it_with_what_is_known_of_the_header(registry
 def test_its_time_is_proven(registry, source, fields):
     header, following = headers.encode(fields), headers.encode(child_of(fields))
     source.send("set", 13, keccak(following))
-    time = Header.decode(header).timestamp
+    time = ExecutionHeader.decode(header).timestamp
     registry.send("proveTimestamp", header, following, time + 11)
     assert registry.call("tryBlockAtTimestamp", time + 11) == (True, 12)
-    assert Header.decode(following).timestamp == time + 12
+    assert ExecutionHeader.decode(following).timestamp == time + 12
 
 
 def test_a_walk_leads_over_it(registry, source, fields):

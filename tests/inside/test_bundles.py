@@ -13,7 +13,7 @@ from batch_query_client import InvalidBundle
 from batch_query_client import trie_proof as ours
 from batch_query_client.block_header import decode
 from chains import trie
-from chains.header import Header, InvalidHeader
+from chains.header import ExecutionHeader, InvalidHeader
 from proving import facts
 from tests import headers
 
@@ -55,7 +55,7 @@ def test_of_any_trie_ours_and_the_service_s_verifier_tell_the_same(count, asked,
 @pytest.mark.parametrize("form", FORMS.values(), ids=FORMS)
 def test_headers_of_all_chains_are_read_as_the_service_reads_them(form):
     encoded = headers.encode(form)
-    mine, theirs = decode(encoded), Header.decode(encoded)
+    mine, theirs = decode(encoded), ExecutionHeader.decode(encoded)
     assert (mine.hash, mine.number, mine.timestamp) == (theirs.hash, theirs.number, theirs.timestamp)
     assert (mine.state_root, mine.parent_hash) == (theirs.state_root, theirs.parent_hash)
     assert mine.words == {field.name: word for field, word in facts.header_words(theirs).items()}
@@ -70,4 +70,4 @@ def test_what_ours_takes_for_a_header_theirs_does(fields):
     except InvalidBundle:
         return
     with contextlib.suppress(InvalidHeader):  # Such as one without a state root.
-        assert Header.decode(encoded).state_root == mine.state_root
+        assert ExecutionHeader.decode(encoded).state_root == mine.state_root

@@ -17,7 +17,7 @@ from django.utils import timezone
 from eth_utils.crypto import keccak
 
 from chains.beacon import era_files, jumps, shipped, ssz
-from chains.header import Header
+from chains.header import ExecutionHeader
 from chains.node_errors import NodeUnavailable
 from chains.packed import BLOCK_BEFORE_CAPELLA, BLOCK_BEFORE_MERGE, OLD_BLOCK, BlockBranch
 from config.configured_chains import get_chains
@@ -67,16 +67,16 @@ def api(node, configured) -> Iterator[BeaconApi]:
         yield api
 
 
-def target(slot: int) -> Header:
-    return Header.decode(beacon_chains.target(slot))
+def target(slot: int) -> ExecutionHeader:
+    return ExecutionHeader.decode(beacon_chains.target(slot))
 
 
-def origin(root: bytes, number: int = 1000) -> Header:
+def origin(root: bytes, number: int = 1000) -> ExecutionHeader:
     """A newer header, which names a beacon block."""
-    return Header.decode(headers.encode(headers.PRAGUE, number=number, parentBeaconBlockRoot=root))
+    return ExecutionHeader.decode(headers.encode(headers.PRAGUE, number=number, parentBeaconBlockRoot=root))
 
 
-def branch_to(start: Header | None, end: Header) -> BlockBranch | NotYet:
+def branch_to(start: ExecutionHeader | None, end: ExecutionHeader) -> BlockBranch | NotYet:
     """Return what a block is told in the end, that asks again when a worker has fetched what it waits for."""
     source = get_chains().chain(CHAIN_ID)
     ask = partial(jumping.branch_to, source, start, end)
@@ -108,7 +108,7 @@ def test_a_branch_leads_from_the_origin_to_the_target(world, api):
 
 
 def test_where_a_jump_can_not_begin(world, node, api, configured):
-    for start in (None, Header.decode(headers.encode(headers.SHANGHAI))):
+    for start in (None, ExecutionHeader.decode(headers.encode(headers.SHANGHAI))):
         with pytest.raises(NodeUnavailable, match="names no beacon block"):
             branch_to(start, target(50))
     assert api.asked == []
@@ -127,9 +127,9 @@ def test_where_a_jump_can_not_begin(world, node, api, configured):
 
 
 def test_a_target_that_is_not_on_the_beacon_chain(world, api):
-    other = Header.decode(target(50).encode().replace(b"anybody", b"another"))
+    other = ExecutionHeader.decode(target(50).encode().replace(b"anybody", b"another"))
     missed = target(53)
-    between = Header.decode(
+    between = ExecutionHeader.decode(
         headers.encode(
             headers.PRAGUE, number=150, timestamp=beacon_chains.GENESIS + 50 * beacon_chains.SLOT_SECONDS + 1
         )
@@ -361,7 +361,7 @@ def test_blocks_before_capella_come_from_era_files(as_mainnet, eras, configured,
 
 
 @pytest.fixture
-def merged(monkeypatch, tmp_path) -> Iterator[tuple[jumps.BeaconChain, Header, BlockBranch]]:
+def merged(monkeypatch, tmp_path) -> Iterator[tuple[jumps.BeaconChain, ExecutionHeader, BlockBranch]]:
     """A beacon chain with two epochs before the Merge, a block of the last one, and the branch to it."""
     fields = [{**headers.FRONTIER, "number": number, "difficulty": number} for number in range(8192, 8192 + 40)]
     encoded, totals = [headers.encode(one) for one in fields], list(accumulate(range(8192, 8192 + 40), initial=777))[1:]
@@ -375,7 +375,7 @@ def merged(monkeypatch, tmp_path) -> Iterator[tuple[jumps.BeaconChain, Header, B
     shipped._shipped.cache_clear()
     beacon_chains.write_era1(tmp_path, f"small-00001-{epochs[1][:4].hex()}.era1", 8192, encoded, totals)
     branch = BlockBranch(BLOCK_BEFORE_MERGE, jumps.before_merge(chain, 8200, records, epochs))
-    yield chain, Header.decode(encoded[8]), branch
+    yield chain, ExecutionHeader.decode(encoded[8]), branch
     shipped._shipped.cache_clear()
 
 
@@ -398,7 +398,7 @@ def test_epochs_before_the_merge_come_from_era_files_alone(merged, configured):
         assert branch(end) == expected
         assert bytes(JumpLeaves.objects.get().content) == right
     with pytest.raises(NodeUnavailable, match="Another block was at this number"):
-        branch(Header.decode(headers.encode({**headers.FRONTIER, "number": 8200})))
+        branch(ExecutionHeader.decode(headers.encode({**headers.FRONTIER, "number": 8200})))
 
 
 # --- What is kept -----------------------------------------------------------------------------------------------------

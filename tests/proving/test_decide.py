@@ -8,7 +8,7 @@ from typing import Any, cast
 
 import pytest
 
-from chains.header import Header
+from chains.header import ExecutionHeader
 from chains.packed import OLD_BLOCK, BlockBranch, HeaderParts
 from devnet.devchain import PROJECT
 from proving.facts import AccountFact, HeaderFact, Missing, RegistryView, TimeFact
@@ -69,9 +69,11 @@ ACCOUNT_QUERY, HEADER_QUERY, TIMED_QUERY = (
 )
 
 
-def header(number: int = 8, *, timestamp: int = 1010, parent: bytes = HASH) -> Header:
+def header(number: int = 8, *, timestamp: int = 1010, parent: bytes = HASH) -> ExecutionHeader:
     """Return a header with only the fields that decisions rest on."""
-    return cast("Header", SimpleNamespace(number=number, timestamp=timestamp, parent_hash=parent, hash=b"\3" * 32))
+    return cast(
+        "ExecutionHeader", SimpleNamespace(number=number, timestamp=timestamp, parent_hash=parent, hash=b"\3" * 32)
+    )
 
 
 OWN, NEXT = header(7, timestamp=1000), header(8)
@@ -402,7 +404,7 @@ CHECKED = Checked(2, 50, HASH, header(50), False, 0.5)
 
 
 def test_a_destination_that_was_reorganised():
-    there = cast("Header", SimpleNamespace(hash=HASH))
+    there = cast("ExecutionHeader", SimpleNamespace(hash=HASH))
     assert decide.checked(replace(CHECKED, header=there)) == Decision(Continue())
     behind = Requeue("The node of chain 2 is behind block 50, which was seen before; waiting for it.", 0.5)
     assert decide.checked(replace(CHECKED, header=None)) == Decision(behind)
