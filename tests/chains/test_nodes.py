@@ -132,7 +132,7 @@ NO_LOGS: list[tuple[dict[str, Any], str]] = [
     ({"topics": ["0x" + "02" * 32]}, "other logs"),
     ({"topics": []}, "other logs"),
     ({"topics": None}, "other logs"),
-    ({"topics": "0x"}, "what is no JSON list"),
+    ({"topics": "0x"}, "something that is no JSON list"),
     ({"topics": ["0x01"]}, "1 bytes instead of 32"),
     ({"data": None}, "data that is not hexadecimal"),
     ({"blockNumber": None}, "a quantity that is not hexadecimal"),
