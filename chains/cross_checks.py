@@ -20,7 +20,7 @@ ChecksAmongAll = Sequence[tuple[Callable[[Entry, Chains], object], str]]
 MAX_ATTESTERS = 100
 # Ethereum, whose beacon chain is built in (`chains.beacon.jumps`).
 MAINNET_ID = 1
-# Kinds of block hash source between two chains: the kind of source chain, and which of the two is a rollup.
+# Block hash sources between two chains: the kind of source chain, and the end of the connection that is a rollup.
 KINDS: Mapping[str, tuple[str, Literal["source_id", "destination_id"]]] = {
     "op-stack": ("the chain below", "destination_id"),
     "op-stack-games": ("an OP Stack chain on top of the destination", "source_id"),
@@ -31,7 +31,7 @@ KINDS: Mapping[str, tuple[str, Literal["source_id", "destination_id"]]] = {
 }
 
 
-# --- Checks of one table ------------------------------------------------------------------------------------------------
+# --- Checks of one table ----------------------------------------------------------------------------------------------
 
 
 def _is_only_with(field: str, *kinds: str) -> Callable[[Connection], bool]:

@@ -170,7 +170,7 @@ TABLE: list[tuple[Spoil, Callable[[RpcClient], Any], type[ChainError], str]] = [
     (raw(b""), call, NodeUnavailable, "not JSON"),
     (raw(b"[" * 15_000), call, NodeUnavailable, "not JSON"),
     # From Python 3.12 on, JSON may be nested deeper than functions may call each other.
-    (raw(b"[" * 5000 + b"]" * 5000), call, InvalidReply, "lists in lists|belongs to no request|not JSON"),
+    (raw(b"[" * 5000 + b"]" * 5000), call, InvalidReply, "nested too deeply|belongs to no request|not JSON"),
     (raw(b"1"), call, NodeUnavailable, "belongs to no request"),
     (raw(b"[]"), call, NodeUnavailable, "without a reply"),
     (raw(b"{}"), call, NodeUnavailable, "belongs to no request"),
