@@ -20,7 +20,7 @@ from batch_query_client import (
 )
 from batch_query_client import claimed_hashes as claimed
 from batch_query_client.bundles import MAX_BYTES
-from batch_query_client.effects import Answer
+from batch_query_client.effects import HttpAnswer
 from batch_query_client.json_rpc import Node
 from batch_query_client.operations import Access
 from queries.models import Block
@@ -250,7 +250,7 @@ def told_of(made: Bundle) -> list[dict[str, Any]]:
 
 def verify_told(made: Bundle, told: list[dict[str, Any]]) -> VerifiedBundle:
     world = World(
-        Answer(200, (), json.dumps(made).encode()),
+        HttpAnswer(200, (), json.dumps(made).encode()),
         answer(200, details_of_batch(queryList=told, queries=len(told))),
     )
     nodes = [Node(node_of(chain), PATIENCE) for chain in (31337, SOURCE)]
