@@ -23,9 +23,9 @@ from devnet.servers import Postgres, Redis
 WORKERS = 3
 # A user may submit 60 batches a minute.
 WALLETS, PER_WALLET = 4, 50
-# How soon the rows of a killed worker are taken up.
+# Seconds until another worker takes over the lanes of a killed one.
 LEASE_SECONDS = 5
-# Whose balance is proven: it receives a little in each block, so that no two values are the same.
+# The account with the proven balance. It receives wei in each block, so that all values differ.
 RECEIVER = f"0x{0xBA7C:040x}"
 _EVENTS = ("HeaderAccumulated(uint256,bytes32)", "AccountProven(address,uint256,uint8)")
 

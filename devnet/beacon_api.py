@@ -58,9 +58,9 @@ class BeaconNode:
     roots: MutableMapping[int, bytes] = field(default_factory=dict)
     """The block's root of each slot; of a slot that isn't here no block is known."""
     blocks: MutableMapping[bytes, BeaconBlock] = field(default_factory=dict)
-    """By their roots."""
+    """Blocks by their roots."""
     states: MutableMapping[int, BeaconState] = field(default_factory=dict)
-    """After the blocks of these slots."""
+    """States after the blocks of these slots."""
     state_paths: Collection[str] = (NIMBUS,)
     """The endpoints that tell historical summaries; none: those of most clients."""
 
@@ -101,7 +101,7 @@ class BeaconApi:
             request_queue_size = 128
 
             def handle_error(self, request: object, client_address: object) -> None:
-                # Whoever asked may have hung up.
+                # The client may have hung up.
                 if not isinstance(sys.exception(), ConnectionError):
                     super().handle_error(request, client_address)  # type: ignore[arg-type]
 
@@ -180,7 +180,7 @@ class BeaconApi:
 
     def _summaries(self, identifier: str) -> Reply:
         known = self._known(identifier)
-        # Of roots, those of states are meant.
+        # A root is that of a state.
         slot = int(identifier) if identifier.isdigit() else known[1].slot if known else None
         if identifier.startswith("0x"):
             of = (block.slot for block in self.node.blocks.values() if _hex(block.state_root) == identifier)

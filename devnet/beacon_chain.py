@@ -28,7 +28,7 @@ _PUBLIC_KEYS = [bls.SkToPk(number) for number in range(1, _VALIDATORS + 1)]
 bls.bls_active = False
 
 
-class BeaconChain:
+class SimulatedBeaconChain:
     """The chain up to its newest block. What it has made is added to `served`, block by block."""
 
     def __init__(
@@ -90,7 +90,7 @@ class BeaconChain:
         self._spec.process_slots(self._state, self._state.slot + 1)
         if self._spec is deneb and self._state.slot >= self._electra_slot:
             self._spec, self._state = electra, electra.upgrade_to_electra(self._state)
-            # Those of before have another form.
+            # Votes before the fork have another form.
             self._votes = []
 
     def _make_block(self) -> None:
@@ -202,14 +202,14 @@ def _set_slot_seconds(seconds: int) -> None:
 
 
 def main() -> None:
-    # By it devnet.consensus_client tells what to do.
+    # The socket of devnet.consensus_client's commands.
     control = socket.socket(fileno=int(sys.argv[1]))
     lines = control.makefile()
     settings = json.loads(lines.readline())
     _set_slot_seconds(settings["slot_seconds"])
     served = BeaconNode(chain_id=settings["chain_id"], genesis_time=settings["genesis_time"])
     first = post(settings["rpc_url"], "eth_getBlockByNumber", ["0x0", False])
-    chain = BeaconChain(
+    chain = SimulatedBeaconChain(
         EngineApi(settings["engine_url"], bytes.fromhex(settings["secret"])),
         served,
         first["hash"],
@@ -221,7 +221,7 @@ def main() -> None:
         _follow(chain, control, lines, settings)
 
 
-def _follow(chain: BeaconChain, control: socket.socket, lines: IO[str], settings: dict[str, Any]) -> None:
+def _follow(chain: SimulatedBeaconChain, control: socket.socket, lines: IO[str], settings: dict[str, Any]) -> None:
     """Make slots when told how many, and where the chain is `live` also when their time has come."""
     while True:
         due = settings["genesis_time"] + (chain.slot + 1) * settings["slot_seconds"]

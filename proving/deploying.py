@@ -40,14 +40,14 @@ logger = logging.getLogger(__name__)
 
 # PUSH0 PUSH0 PUSH0 MCOPY STOP
 _COPIES_NOTHING = "0x5f5f5f5e00"
-# Of a transaction that creates a contract; of a byte of its data that isn't zero; of 32 bytes of them (EIP-3860); and
-# of a byte of the contract (Yellow Paper, appendix G).
+# Gas: contract creation, data byte that isn't zero, 32-byte word of data (EIP-3860), byte of code (Yellow Paper,
+# appendix G).
 _CREATION, _BYTE, _WORD, _BYTE_OF_CODE = 53_000, 16, 2, 200
-# What the constructors take at the most.
+# Maximum gas of a constructor.
 _CONSTRUCTOR = 60_000
-# For an address that is not known yet: no byte of it is zero.
+# Stands for an address that is not known yet. It has no zero bytes, which would cost less.
 _UNKNOWN = "0x" + "ff" * 20
-# So many balances are a day of trying it out.
+# Balances that are proven in a day of trying it out.
 _BALANCES = 20
 _ATTESTED = "AttestedBlockHashSource"
 
@@ -112,7 +112,7 @@ def _retire(row: FactsRegistry) -> None:
     row.replaced_because = row.refused or deployments.why_no_jump(row)
     row.save(update_fields=["replaced_at", "replaced_because", "due_at"])
     blocks = Block.objects.filter(destination_chain_id=row.destination_chain_id, source_chain_id=row.source_chain_id)
-    # What a worker finds out at this moment is about the old registry.
+    # Without the lane, a worker can't store its present findings, which are about the old registry.
     lanes.take_away(LaneName(LaneKind.CONNECTION, row.destination_chain_id, row.source_chain_id))
     blocks.update(is_checkpoint=False, checked_number=None, checked_hash="")
     admitted = Query.objects.filter(block__in=blocks, batch__status__in=ADMITTED_STATUSES)
@@ -249,7 +249,7 @@ def _submit(
 ) -> Transaction:
     """Store and broadcast all, and return the last; wait meanwhile for what is under way."""
     for _ in transaction_monitor.monitor_for(chain, seconds):
-        # Where another takes the lane before all is stored, nothing is, and it is done again.
+        # If another process takes the lane first, nothing is stored, and the loop tries again.
         with suppress(LaneLost), lanes.hold(LaneName(LaneKind.DESTINATION, chain.id)) as lane:
             if lane is None:
                 continue
@@ -388,7 +388,7 @@ def _creation_codes(connection: Connection) -> list[tuple[str, bytes]]:
     ]
     beacon_chain = get_chains().chain(connection.source_id).beacon_chain
     if beacon_chain:
-        # Whoever creates it.
+        # Its creation is counted too, although another installation may have created it.
         codes.append(("BeaconHistory", creation_code("BeaconHistory", beacon_chain.arguments)))
         of_registry = (*of_registry[:-1], _UNKNOWN)
     return [*codes, ("FactsRegistry", creation_code("FactsRegistry", *of_registry))]

@@ -20,7 +20,7 @@ from queries.columns import AccountField, HeaderField
 from queries.models import Batch, BatchStatus, Block, Query, Step, StepKind
 from queries.query_parameters import Address, Number, Slot
 
-# Of a batch whose facts are the latest, so many queries are read.
+# Maximum queries read of one batch for the list of the latest facts.
 _MOST_OF_BATCH = 1000
 _SLOT, _TIME = "SLOT", "BLOCK_AT_TIMESTAMP"
 PROPERTIES = tuple(sorted({*AccountField.names, *HeaderField.names, _SLOT, _TIME}))
@@ -90,7 +90,7 @@ def search(filters: FactFilters, start: Place, limit: int) -> tuple[list[FoundFa
 def latest(limit: int) -> list[FoundFact]:
     """Return facts of the batches that were done last, newest first, each once."""
     held = _Held.by(_registries(FactFilters()))
-    # By two statements, and without naming DONE: SQLite would else go through all blocks, and all that are DONE.
+    # Two statements without the status DONE. Otherwise SQLite would scan all blocks and all DONE batches.
     ended = Batch.objects.filter(finished_at__isnull=False).exclude(status=BatchStatus.REJECTED)
     done = list(ended.order_by("-finished_at").values_list("pk", flat=True)[:limit])
     queries = Query.objects.filter(held.condition, batch__in=done, position__lt=_MOST_OF_BATCH).select_related("block")
@@ -139,7 +139,7 @@ class _Held:
                 if other.replaced_at and (other.destination_chain_id, other.source_chain_id) == connection
             ]
             if former:
-                # What was DONE before is in the former one.
+                # Batches that were DONE before are in the former registry.
                 condition &= Q(batch__finished_at=None) | Q(batch__finished_at__gt=max(former))
             held |= condition
         # No worker checks whether the facts of a rejected batch are still held.
@@ -164,11 +164,11 @@ def _rows(filters: FactFilters, held: _Held, start: Place, most: int) -> list[_R
     if filters.account:
         queries = queries.filter(address=filters.account)
     if filters.block is None:
-        # By two statements, because a database would go through all that an OR leaves out.
+        # Two statements, because with an OR a database would scan all other rows.
         found = _first(queries.filter(block_id=start.block, pk__gte=start.query), most)
         return found + _first(queries.filter(block_id__gt=start.block), most - len(found))
     found = []
-    # Of one block after the other, because each is in the order of an index.
+    # One block after the other, because an index has each block's queries in this order.
     for block in _blocks(filters.block, held):
         if block >= start.block and len(found) < most:
             first = start.query if block == start.block else 0

@@ -1,4 +1,4 @@
-"""What queries ask for, word by word: what it must be, as proven here, and what the facts registry says."""
+"""Facts: the words that queries ask for, their values as proven here, and their values in the facts registry."""
 
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
@@ -34,7 +34,7 @@ def block_at(
     header. Raises `NodeUnavailable`.
     """
     assert head.timestamp > timestamp
-    # Where the block `low` has no time, neither it nor any block below it can be read.
+    # `low_time` is None until a header at `low` could be read. Before that, blocks up to `low` are unreadable.
     low, high = -1, head
     low_time: int | None = None
     halve, reach = False, 1 / rpc.chain.block_seconds
@@ -391,7 +391,7 @@ def compare(queries: Sequence[Query], view: RegistryView, here: Mapping[Fact, by
     for query in queries:
         for fact in of(query):
             word = view.facts.get(fact)
-            # Of the two chains that a reorg made, the time's block may be of the one that is gone.
+            # The registry's block for the time may be of a chain that a reorg has removed.
             if word is None or (isinstance(fact, TimeFact) and word != here[fact]):
                 missing[fact].append(query.pk)
             elif word != here.get(fact):

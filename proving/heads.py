@@ -1,4 +1,4 @@
-"""How far a chain is, and how much of that counts."""
+"""Heads of chains: the latest block, and the newest confirmed and final blocks."""
 
 import time
 from collections.abc import Sequence
@@ -16,9 +16,9 @@ from chains.node_errors import ChainError, InvalidReply, RpcRefused, UnreadableH
 from chains.rpc import RpcClient, result
 from proving.models import ChainHead
 
-# Where a chain has no `finalized` tag: two epochs of Ethereum, the depth that finality usually takes.
+# Blocks until finality on chains without a `finalized` tag: two epochs of Ethereum, the usual depth.
 _FINAL_DEPTH = 64
-# How long the highest head counts, though a node tells a lower one. Then the chain itself must have gone back.
+# Time for which the highest head counts although nodes report a lower one. After that, the chain was rolled back.
 _LATELY = timedelta(minutes=5)
 # The part of the time between blocks by which the next one may be late, that we don't ask for it just before it comes.
 _LATE_PART = 1 / 8
@@ -71,7 +71,7 @@ def note(chain: Chain, rpc: RpcClient, answers: Sequence[ExecutionHeader | Chain
         raise InvalidReply(f"A node of chain {chain.id} says that block {final} is final, above its own head.")
     last = _last.setdefault(rpc, _LastReading())
     depth = latest.number - final if chain.confirmations == "finalized" else chain.confirmations - 1
-    # What is final can't need more confirmations.
+    # A final block needs no more confirmations.
     number = max(latest.number - depth, final, 0)
     seen = {header.number: header for header in (latest, finalized) if header}
     confirmed = seen.get(number) or rpc.known_header(number)

@@ -1,4 +1,4 @@
-"""What proving keeps: registries, fetched proofs, the signers' transactions and the workers' heartbeats."""
+"""Tables of proving: registries, fetched proofs, the signers' transactions and the workers' heartbeats."""
 
 from datetime import datetime, timedelta
 from typing import ClassVar
@@ -126,13 +126,13 @@ class Signer(DueRow):
         return f"{self.address} on chain {self.chain_id}"
 
 
-# What a transaction takes that does nothing.
+# Gas of a transaction that does nothing (Yellow Paper, G_transaction).
 CANCELLATION_GAS = 21_000
 # The minimum share of its maximum cost that a final transaction counts: honest ones seldom cost less.
 _LEAST_PART = 4
 
 GWEI = 10**9
-# What a column may hold so that a thousand are added up: more than there is of any currency.
+# Maximum of a column, so that a thousand of them can be added up. It is more than exists of any currency.
 _MOST_GWEI = 2**53
 
 
@@ -151,7 +151,7 @@ class TransactionState(models.TextChoices):
 
 # States in which the transaction may still do what it was sent for.
 LIVE_STATES = (TransactionState.PENDING, TransactionState.MINED)
-# Of a transaction whose cost its batches show as spent.
+# States of a transaction whose cost its batches show as spent.
 SPENT_STATES = (TransactionState.CONFIRMED, TransactionState.FINAL)
 # States that the chain can still change.
 WATCHED_STATES = (*LIVE_STATES, TransactionState.CONFIRMED)
@@ -176,10 +176,10 @@ class Transaction(models.Model):
     gas_limit = models.PositiveBigIntegerField()
     # Wei that it takes beside its gas, on rollups: expected, with a margin, until a receipt tells.
     data_fee = Uint256Field(default=0)
-    # What was expected of it: the same again where a reorganised chain takes the transaction back.
+    # The expected data fee, which counts again if a reorganisation removes the transaction.
     expected_data_fee = Uint256Field(default=0)
     queries = models.ManyToManyField(Query, related_name="transactions")  # that it is for; empty: of the operator's own
-    # Those of them that it proves only a part of.
+    # Queries of which it proves only a part.
     continued = models.ManyToManyField(Query, related_name="continued_by")
     accumulates = models.ManyToManyField(Block, related_name="accumulating_transactions")  # whose headers it carries
     extends = models.ForeignKey(  # whose trust it extends to further blocks
@@ -194,13 +194,13 @@ class Transaction(models.Model):
     last_error = models.TextField(blank=True)  # a sentence
     pruned_at = models.DateTimeField(null=True)  # since when `data`, and `raw` of its versions, are empty
 
-    # Of the version that was mined.
+    # Fields of the mined version.
     hash = models.CharField(max_length=66, blank=True)
     block_number = models.PositiveBigIntegerField(null=True)
     block_hash = models.CharField(max_length=66, blank=True)
     succeeded = models.BooleanField(null=True)
     gas_used = models.PositiveBigIntegerField(default=0)
-    # What was expected of it, by which later estimates are corrected (`proving.gas`); 0: nothing was.
+    # The expected gas, by which later estimates are corrected (`proving.gas`). 0: unknown.
     expected_gas = models.PositiveBigIntegerField(default=0, db_default=0)
     gas_price = Uint256Field(default=0)  # wei per gas, effective
     # `reserved`, rounded up, so that a database adds it up; null: a version before 0.3 has stored it.
@@ -283,8 +283,8 @@ class ParentFact(models.Model):
     account = models.CharField(max_length=42)  # EIP-55
     slot = models.CharField(max_length=66)
     vouches_for = models.PositiveBigIntegerField()  # the number of the rollup's block
-    # What it would take as a transaction of its own, with what vouches for the parent's block and what records the
-    # rollup's; null: the node didn't tell.
+    # Gas of a separate transaction that vouches for the parent's block and records the rollup's block. Null: the node
+    # gave no estimate.
     gas = models.PositiveBigIntegerField(null=True)
 
     def __str__(self) -> str:
@@ -421,7 +421,8 @@ class ChainWatch(DueRow):
     # Unused since 0.3; both go with the next minor version.
     balance_costs = models.JSONField(default=dict, null=True)
     sampled_at = models.DateTimeField(null=True)
-    # Of a destination: wei by the addresses of its signers, in decimal digits, and what counts against its daily limit.
+    # For destinations: balances in wei by signer's address, in decimal digits, and the wei that count against the daily
+    # limit.
     balances = models.JSONField(default=dict, null=True)
     spent_in_day = Uint256Field(null=True)  # type: ignore[misc]  # the field's types don't include None
     # Unused since 0.3; it goes with the next minor version.

@@ -1,4 +1,4 @@
-"""What counts against the limits, the bounds of what a signature may cost, and who pays which part of it.
+"""Money: the spending that counts against limits, the bounds of a signature's cost, and its shares by batch.
 
 Four bounds hold at each signature (`proving.transactions.signing`): a stop of sending; the chain's cap of fees and its
 limit of 24 hours; the user's limit of 24 hours; and the batch's fee. What is pending counts as the most that it can
@@ -36,7 +36,7 @@ from proving.models import (
 from queries import clock
 from queries.models import OPEN_STATUSES, Batch, Query, Sender
 
-# By how much both fees of a replacement are above those before: nodes take it only if they rise by at least 10 %.
+# Both fees of a replacement, in percent of the earlier ones. Nodes accept it only if both rise by at least 10 %.
 RISE_PERCENT = 113
 
 _DAY = timedelta(days=1)
@@ -127,8 +127,8 @@ def to_user(user_id: int, chain_id: int) -> int:
     columns = ("batch", "wei", "of_open")
     spent = 0
     caused: Counter[str] = Counter()
-    # By one statement, and before the estimates: what is sent or mined meanwhile must not be missing from both. Not by
-    # an OR, for which PostgreSQL reads everybody's.
+    # One statement before the estimates, so that a transaction sent or mined meanwhile isn't missing from both. A union
+    # and no OR, for which PostgreSQL would read the rows of all users.
     for batch, wei, is_of_open in recent.values_list(*columns).union(of_open_ones.values_list(*columns), all=True):
         if is_of_open:
             caused[batch] += wei
@@ -428,7 +428,7 @@ def portions_of(tx: Transaction) -> Counter[str]:
         tx.expected_gas = weights.total()
     portions = Counter({batch: tx.gas_limit * weight // weights.total() for batch, weight in weights.items()})
     for largest, _ in portions.most_common(1):
-        # What is left by rounding.
+        # The remainder of rounding.
         portions[largest] += tx.gas_limit - portions.total()
     return portions
 

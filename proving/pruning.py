@@ -58,7 +58,7 @@ logger = logging.getLogger(__name__)
 _ROWS, _PROOFS, _TRANSACTIONS, _BATCHES, _LEAVES = 1000, 200, 20, 50, 20
 # Blocks that one statement names.
 _BLOCKS = 500
-# How long a worker prunes at a time, and pauses between two times, in seconds; and when nothing is left.
+# Seconds of one run, seconds between two runs, and the pause after all is pruned.
 _TURN_SECONDS, _PAUSE_SECONDS, _REST = 1.0, 2.0, due_rows.LONGEST
 
 
@@ -103,7 +103,7 @@ def _prune(lane: HeldLane, *, seconds: float | None = None) -> tuple[Mapping[str
 
 
 def _prune_chunk(kind: "Kind", days: int) -> int:
-    # By the clock that decides about deadlines: what is pruned doesn't come back.
+    # The clock of deadlines, which is the cautious one, because pruned rows can't be restored.
     return kind.prune(clock.earliest() - timedelta(days=days))
 
 
@@ -153,7 +153,7 @@ def _empty_proofs() -> int:
         return 0
     blocks = Query.objects.filter(batch=batch).exclude(block=None).order_by("block").values_list("block", flat=True)
     for some in chunks(list(blocks.distinct()), _BLOCKS):
-        # Those that another batch still has bundles of are left to that one.
+        # Blocks that another batch's bundles need are kept until that batch is pruned.
         free = sorted(set(some) - _needed(some))
         for model, block in ((SlotProof, "account__block"), (AccountProof, "block")):
             # In the order of an index.

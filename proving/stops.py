@@ -15,7 +15,7 @@ from queries.models import Query
 
 logger = logging.getLogger(__name__)
 
-# Who stops, where it is no operator.
+# Recorded as `by` when a worker stops a signer.
 WORKER = "a worker"
 
 
@@ -28,7 +28,7 @@ def stop(
     """
     values = {"code": code, "reason": reason, "by": by}
     with transaction.atomic():
-        # Whoever signs at this moment has locked them: when this has ended, so has that.
+        # A process that signs holds these locks, so after this transaction no earlier signature is under way.
         statements.lock(Signer.objects.filter(chain_id=chain_id))
         standing, is_new = Stop.objects.get_or_create(
             chain_id=chain_id, source_chain_id=source, signer=signer, defaults=values

@@ -23,8 +23,8 @@ TOOLS = PROJECT / ".uv"
 UV = TOOLS / "bin" / "uv"
 UV_REQUIREMENTS = PROJECT / "requirements" / "uv.txt"
 
-# What a machine tells pip about its registry, by name, and how uv is told the same. pip separates by white space; uv
-# wants commas here and there.
+# Names of pip's settings of its registry, and uv's variables with the same meaning. pip separates values by white
+# space, and uv some of them by commas.
 UV_NAMES = {
     "index-url": "UV_DEFAULT_INDEX",
     "extra-index-url": "UV_EXTRA_INDEX_URL",
@@ -70,7 +70,7 @@ def main() -> int:
 def install(environment: Path, requirements: Path) -> None:
     python = environment / "bin" / "python"
     if not _works(python):
-        # What was linked to a Python that is gone is of no use to another one.
+        # Links to a removed Python are useless, so the environment is made again.
         venv.EnvBuilder(symlinks=True, clear=environment.is_dir() and not environment.is_symlink()).create(environment)
     _make_tools()
     log = environment / "install.log"
@@ -120,7 +120,7 @@ def _make_tools() -> None:
     if is_there and (_has_pip() or (TOOLS / "bin" / "pip").exists()):
         return
     try:
-        # What is there may lack nothing but pip, because another Python made it.
+        # If only pip is missing, another Python made the folder, and pip alone is added.
         venv.EnvBuilder(symlinks=True, clear=not is_there, with_pip=not _has_pip()).create(TOOLS)
     except (OSError, subprocess.CalledProcessError):
         raise InstallError("Python's venv module is missing; on Debian: apt-get install python3-venv") from None

@@ -24,10 +24,10 @@ PROJECT = Path(__file__).resolve().parent.parent
 CHAINS_FILE = "chains.sepolia.toml"
 SEPOLIA, OP_SEPOLIA = 11155111, 11155420
 NAMES = {SEPOLIA: "Sepolia", OP_SEPOLIA: "OP Sepolia"}
-# By the variable that CHAINS_FILE reads: the chain, and what an empty answer means.
+# Variables in CHAINS_FILE, with the chain and the default URL.
 NODES = {"SEPOLIA_RPC_URL": (SEPOLIA, ""), "OP_SEPOLIA_RPC_URL": (OP_SEPOLIA, "https://sepolia.optimism.io")}
 PORT = 8000
-# Between two looks at the signer's balance.
+# Seconds between two checks of the signer's balance.
 POLL_SECONDS = 5
 # Between two reminders of what it lacks.
 TELL_SECONDS = 120

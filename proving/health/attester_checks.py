@@ -25,7 +25,7 @@ from proving.models import AttesterWatch, FactsRegistry
 
 # Below the newest final block, in blocks: an attester whose nodes are an epoch behind is no silent one.
 _BEHIND = 32
-# Where nodes don't tell which block is final.
+# Blocks until finality, if nodes report no final block.
 _FINAL_DEPTH = 64
 # Between two rounds of questions. Each may leave a row with every attester, which keeps what it has signed.
 _PAUSE = timedelta(minutes=2)
@@ -38,7 +38,7 @@ def examine(connection: Connection, contract: str, say: Callable[[str], object])
     try:
         block, answers = _ask(connection, contract)
     except ChainError as error:
-        # That is told of the chain already.
+        # The chain's own checks report this error.
         say(f"  The attesters of {label} are not asked: {error.for_operators}")
         return []
     agreeing = sum(one["answer"] == SIGNED for one in answers)
@@ -72,7 +72,7 @@ def _watch(lane: HeldLane, connection: Connection) -> None:
     try:
         block, answers = _ask(connection, contract or NO_CONTRACT)
     except ChainError:
-        # That is told of the chain already. What was known stays, with its time.
+        # The chain's own checks report this error. The earlier answers stay, with their time.
         return
     now, before = timezone.now().isoformat(), {(one["address"], one["answer"]): one["since"] for one in row.answers}
     told = [one | {"since": before.get((one["address"], one["answer"]), now)} for one in answers]

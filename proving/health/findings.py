@@ -46,12 +46,12 @@ CODES = (
 
 class Problem(NamedTuple):
     code: str
-    """Stable: what watches the service may rely on it."""
+    """A stable word, on which monitoring may rely."""
     sentence: str
-    """For people; it names what to do where that isn't plain. It holds no secret and names no file."""
+    """A sentence for people, with the remedy if it isn't obvious. It holds no secret and no path of a file."""
 
 
-# What was seen of a chain counts for so long, and a worker has so long for its first observations.
+# Time for which an observation of a chain counts, and time that a worker has for its first observations.
 _COUNTS, _FIRST_OBSERVATIONS = timedelta(minutes=3), timedelta(minutes=1)
 # Seconds between two observations, and while something is wrong: the operator who mends it wants to see that.
 _PAUSE, _PAUSE_IN_TROUBLE = timedelta(seconds=30), timedelta(seconds=10)
@@ -110,7 +110,7 @@ def signers() -> Iterator[Problem]:
     waiting = Batch.objects.filter(
         status__in=OPEN_STATUSES, sender=Sender.OPERATOR, destination_chain_id=OuterRef("chain_id")
     )
-    # What is stopped is told by itself.
+    # Stops are reported separately.
     stops = Stop.objects.filter(chain_id=OuterRef("chain_id"), source_chain_id=0, signer__in=["", OuterRef("address")])
     told = Signer.objects.filter(Exists(waiting), ~Exists(stops)).exclude(notice="").order_by("pk")
     notices = list(told.values_list("chain_id", "notice"))
@@ -216,7 +216,7 @@ def examine(chain: Chain, rpc: RpcClient) -> Examined:
             balances = dict(zip(signers, rpc.answers([questions.balance(one) for one in signers]), strict=True))
             problems += _of_balances(chain, balances)
     except ChainError as error:
-        # Where all nodes are of other chains, that is told by now.
+        # Nodes of other chains are reported already.
         if not (problems and isinstance(error, NodeOfWrongChain)):
             problems.append(_unavailable(chain, error))
     return Examined(head, problems, balances)

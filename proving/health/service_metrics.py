@@ -1,4 +1,4 @@
-"""What is measured by reading the database: queues, batches, money, chains, and the problems of `/healthz`.
+"""Metrics that are read from the database: queues, batches, money, chains, and the problems of `/healthz`.
 
 It asks no chain: workers store what they see. Its statements are few and use indexes, and what they found is told
 again for some seconds, so that neither a scraper nor a stranger loads the database. Sums over all transactions are kept
@@ -34,7 +34,7 @@ from queries.models import OPEN_STATUSES, Batch, Block, DeliveryStatus, Sender, 
 
 _Family = CounterMetricFamily | GaugeMetricFamily
 
-# How long the last answer is given again.
+# Seconds for which the last answer is reused.
 KEPT_SECONDS = 5
 _HOUR = timedelta(hours=1)
 
@@ -50,7 +50,7 @@ class ServiceMetrics(Collector):
         return ()
 
     def collect(self) -> Iterable[_Family]:
-        # Who comes while another asks waits for its answer.
+        # A scrape waits while another one reads, and then gets the same answer.
         with self._lock:
             if time.monotonic() - self._found_at >= KEPT_SECONDS:
                 self._found = _measure()
@@ -65,7 +65,7 @@ def _measure() -> list[_Family]:
         for read in _READERS:
             families += read()
     except DatabaseError:
-        # Of a part of them nobody could tell that it is one.
+        # None rather than a part, because nobody could see that metrics are missing.
         families, answers = [], False
     about = ("database_answers", "Whether the database has answered.")
     return [*_families((), [((), answers)], about), *families]
@@ -157,7 +157,7 @@ def _webhooks() -> Iterator[_Family]:
 
 
 def _signers() -> Iterator[_Family]:
-    # By the index of each signer: a maximum over a join would read all transactions.
+    # A subquery for each signer uses an index. A maximum over a join would read all transactions.
     highest = Transaction.objects.filter(signer=OuterRef("pk")).order_by("-nonce").values("nonce")[:1]
     signers = list(Signer.objects.annotate(highest=Subquery(highest)).order_by("pk"))
     of = {one.pk: (one.chain_id, one.address) for one in signers}

@@ -1,4 +1,4 @@
-"""Where a destination's trust in blocks of a source chain begins: a file for each kind of block hash source.
+"""Block hash sources, by which a destination trusts blocks of a source chain. Each kind has a module.
 
 Each has a contract (`contracts/src/IBlockHashSource.sol`), and a class here that knows what to send to it. From a block
 that a source vouches for, `proving.paths.planning` leads to all blocks before.
@@ -25,7 +25,7 @@ from proving.models import FactsRegistry
 
 logger = logging.getLogger(__name__)
 
-# Of a proxy's implementation (EIP-1967).
+# Slot with the address of a proxy's implementation (EIP-1967).
 _IMPLEMENTATION_SLOT = int.from_bytes(keccak(text="eip1967.proxy.implementation")) - 1
 
 
@@ -97,7 +97,7 @@ class BlockHashSource(Protocol):
 
     def vouches_for_long(self, connection: Connection, number: int, head: int) -> bool:
         """Return whether what it vouches for now, at the destination's block `head`, it still will for some blocks."""
-        return True  # What is recorded stays.
+        return True  # Recorded blocks stay.
 
     def vouched(self, connection: Connection, *, keeps_hashes: bool) -> int | None:
         """Return how many of the source's newest blocks need no path; None: any final one does without.

@@ -28,7 +28,7 @@ from proving.sources import (
     why_unknown,
 )
 
-# Of recording a block, as measured.
+# Measured gas to record a block.
 _GAS = Amount(67_000, 100_000)
 # Seconds without a confirmation after which that is told: rollups confirm every hour or so.
 _LONG_SILENCE = 86_400
@@ -61,7 +61,7 @@ class Arbitrum(Recorder):
         header = connection.source_rpc.header(target)
         if header is None:
             return not_there(connection.config, target)
-        # What the Outbox holds for its send root is the only block from there on to that one, however long ago.
+        # The Outbox's block for this send root is the only confirmed block with it, so no search of events is needed.
         held = outbox.held(header)
         found = outbox.by_hash(held) if any(held) else None
         if found is None or found.number < target:

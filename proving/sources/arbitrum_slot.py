@@ -27,7 +27,7 @@ from proving.sources.arbitrum import Arbitrum
 
 # The Outbox's mapping of send roots to hashes. Source: nitro-contracts, AbsOutbox.
 _ROOTS_SLOT = 3
-# Of the parent's header, the proof of the slot, and recording, as measured; beside what vouches for the parent's block.
+# Measured gas for the parent's header, the slot's proof and recording, without the proof of the parent's block.
 _GAS = Amount(305_000, 420_000)
 
 

@@ -28,7 +28,7 @@ _HELD, _RELIED_ON = 8191, 7168
 _DRIFT, _MOMENTS = 1800, 150
 # Headers that are looked at together for the newest whose root is held, and how often.
 _HEADERS, _LOOKS = 32, 5
-# Of recording a block, as measured.
+# Measured gas to record a block.
 _GAS = Amount(85_000, 110_000)
 
 

@@ -41,9 +41,9 @@ _AHEAD = 3600
 _PROBES, _GAMES, _LOOKS = 16, 32, 4
 # Valid claims among these that are compared with the nodes' headers.
 _CLAIMS = 8
-# How a clone of a game's implementation calls that: PUSH20, GAS, DELEGATECALL. What it was made with comes behind.
+# The call in a clone of a game's implementation: PUSH20, GAS, DELEGATECALL. The clone's arguments come after it.
 _CLONE = re.compile(rb"\x73(.{20})\x5a\xf4", re.DOTALL)
-# Of recording a block, as measured.
+# Measured gas to record a block.
 _GAS = Amount(150_000, 200_000)
 
 
@@ -199,7 +199,7 @@ def _games_since(connection: OpenConnection, seconds: int) -> Iterator[Sequence[
     address = to_checksum_address(factory[12:])
     (told,) = _words(rpc, [_call(address, "gameCount()")])
     count = int.from_bytes(told)
-    # Those that were made until they were retired are valid no more.
+    # Games up to the time of retirement are no longer valid.
     first = _first_after(rpc, address, count, max(seconds, int.from_bytes(retired_at)))
     for start in range(first, min(count, first + _GAMES * _LOOKS), _GAMES):
         yield _looked_at(rpc, registry, _games_at(rpc, address, range(start, min(count, start + _GAMES))))

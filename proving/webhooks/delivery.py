@@ -42,17 +42,17 @@ logger = logging.getLogger(__name__)
 
 # Deliveries at a time; of them those of one receiver, and of one user.
 _SENDERS, _MOST_OF_A_RECEIVER, _MOST_OF_A_USER = 32, 4, 8
-# How often it is looked whether more is due while receivers are waited for, in seconds.
+# Seconds between checks for further due deliveries, while receivers are answering.
 _LOOK_SECONDS = 0.2
 # Between two attempts, in seconds; and by how much a pause is longer or shorter by chance, so that what failed together
 # isn't tried again together.
 _FIRST_PAUSE, _LONGEST_PAUSE = 5, 3000
 _SPREAD = 0.2
 _GONE = 410
-# Of one delivery: attempts that are kept.
+# Maximum attempts of one delivery that are kept.
 _MAX_ATTEMPTS_KEPT = 50
 TOTAL_SECONDS = 10.0
-"""For everything: the name, the connection, TLS, the request and the answer's status."""
+"""Maximum of one delivery: look-up of the name, connection, TLS, request and the answer's status."""
 # Bytes that may come before the status, such as answers that only say that it is to come (RFC 9110, section 15.2).
 _MOST_BEFORE_STATUS = 1 << 16
 _STATUS = re.compile(rb"HTTP/[0-9](?:\.[0-9])?[ \t]+([1-9][0-9]{2})[ \t\r\n]")
@@ -175,7 +175,7 @@ def _note_attempt(
 
 def _end(postponement: Postponement[Webhook], webhook: Webhook, attempts: int = 0) -> None:
     """Make the webhook due for its next delivery, in the caller's transaction."""
-    # Who writes another one has locked it.
+    # A process that writes a delivery has locked its webhook.
     statements.lock(Webhook.objects.filter(pk=webhook.pk))
     postponement.end([webhook], webhooks.due_next(webhook), attempts=attempts)
 
@@ -228,7 +228,7 @@ def _note(
     spread = secrets.SystemRandom().uniform(1 - _SPREAD, 1 + _SPREAD)
     pause: timedelta = spread * due_rows.backoff(delivery.failures, first=_FIRST_PAUSE, longest=_LONGEST_PAUSE)
     is_delivered = ends_as == DeliveryStatus.DELIVERED
-    # What has happened to it meanwhile counts, such as that it is to be sent again.
+    # The row may have changed meanwhile, for example because it is to be sent again.
     fresh = WebhookDelivery.objects.get(pk=delivery.pk)
     fresh.attempts = [*fresh.attempts, attempt][-_MAX_ATTEMPTS_KEPT:]
     if ends_as is None and clock.earliest() + pause > fresh.gives_up_at:
@@ -261,7 +261,7 @@ def post(url: str, headers: Mapping[str, str], body: bytes, *, seconds: float = 
     except aiohttp.ClientSSLError:
         failed = Failed("has no valid TLS certificate")
     except aiohttp.ClientConnectorError as error:
-        # Which names there are inside is nobody's business.
+        # The same words for both, so that users can't find out names of the internal network.
         is_unknown = door.has_refused or isinstance(error, aiohttp.ClientConnectorDNSError)
         failed = Failed("has no public address" if is_unknown else "can't be reached")
     except (aiohttp.ClientError, OSError, ValueError):
@@ -345,7 +345,7 @@ class _StatusReader(ResponseHandler):
 
 
 async def _answered(url: str, headers: Mapping[str, str], body: bytes, door: _Door, seconds: float) -> int:
-    # Of its own: nothing that another receiver has left is used again.
+    # A new connector, so that nothing from another receiver is reused.
     connector = aiohttp.TCPConnector(
         resolver=aiohttp.ThreadedResolver(), use_dns_cache=False, force_close=True, socket_factory=door.open
     )

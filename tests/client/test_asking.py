@@ -149,7 +149,7 @@ def test_text_of_others_can_not_move_the_cursor():
     ],
 )
 def test_what_is_no_status_is_said_to_be_none(content):
-    with pytest.raises(UnexpectedAnswer, match=r"^service\.example answered with something else"):
+    with pytest.raises(UnexpectedAnswer, match=r"^service\.example didn't answer like a Batch Query Service"):
         read(Status, HttpAnswer(200, (), content), URL)
 
 
