@@ -12,7 +12,7 @@ from accounts import read_rate
 from api import fact_schema
 from api.fact_schema import Fact
 from proving import fact_search
-from proving.fact_search import FactFilters, FoundFact, Place
+from proving.fact_search import FactFilters, FactPosition, FoundFact
 from queries.api_endpoint import KEY, ApiError, errors
 from queries.query_parameters import CURSOR, LIMIT
 from queries.strict_json import INVALID
@@ -56,7 +56,7 @@ def list_facts(
     # It goes through all queries of the account or the block.
     if filters.slot and (refusal := read_rate.refusal(request)):
         return refusal
-    found, following = fact_search.search(filters, Place.of(cursor), limit)
+    found, following = fact_search.search(filters, FactPosition.of(cursor), limit)
     return {"facts": list(map(_told, found)), "next": str(following) if following else None}
 
 

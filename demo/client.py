@@ -46,8 +46,10 @@ def signed_in(base_url: str, address: str, private_key: str, chain_id: int) -> r
     session.headers.update({"Accept": "application/json", "Referer": f"{base_url}/sign-in"})
     _ok(session.get(f"{base_url}/sign-in", headers={"Accept": "text/html"}, timeout=TIMEOUT))
     session.headers["X-CSRFToken"] = _token(session)
-    asked = session.post(f"{base_url}/sign-in/message", json={"address": address, "chainId": chain_id}, timeout=TIMEOUT)
-    message = _ok(asked).json()["message"]
+    answer = session.post(
+        f"{base_url}/sign-in/message", json={"address": address, "chainId": chain_id}, timeout=TIMEOUT
+    )
+    message = _ok(answer).json()["message"]
     signature = Account.sign_message(encode_defunct(text=message), private_key).signature.to_0x_hex()
     _ok(session.post(f"{base_url}/sign-in/verify", json={"message": message, "signature": signature}, timeout=TIMEOUT))
     # The token changes when one signs in.

@@ -81,7 +81,7 @@ class BeaconApi:
     def __enter__(self) -> Self:
         api = self
 
-        class Handler(BaseHTTPRequestHandler):
+        class BeaconApiHandler(BaseHTTPRequestHandler):
             protocol_version = "HTTP/1.1"
 
             def do_GET(self) -> None:
@@ -97,7 +97,7 @@ class BeaconApi:
             def log_message(self, *_: object) -> None:
                 pass
 
-        class Server(ThreadingHTTPServer):
+        class BeaconApiServer(ThreadingHTTPServer):
             request_queue_size = 128
 
             def handle_error(self, request: object, client_address: object) -> None:
@@ -105,7 +105,7 @@ class BeaconApi:
                 if not isinstance(sys.exception(), ConnectionError):
                     super().handle_error(request, client_address)  # type: ignore[arg-type]
 
-        self._server = Server(("127.0.0.1", self._port), Handler)
+        self._server = BeaconApiServer(("127.0.0.1", self._port), BeaconApiHandler)
         self._port = self._server.server_address[1]
         threading.Thread(target=self._server.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True).start()
         return self
@@ -125,11 +125,11 @@ class BeaconApi:
             f"/eth/v1/beacon/blocks/{_IDENTIFIER}/root": self._block_root,
             f"/eth/v1/beacon/headers/{_IDENTIFIER}": self._header,
             f"/eth/v2/beacon/blocks/{_IDENTIFIER}": partial(self._block, accepts_ssz=accepts_ssz),
-            **{one.format(_IDENTIFIER): self._summaries for one in self.node.state_paths},
+            **{state_path.format(_IDENTIFIER): self._summaries for state_path in self.node.state_paths},
         }
         for route, answer in routes.items():
-            if asked := re.fullmatch(route, path):
-                return answer(*asked.groups())
+            if match := re.fullmatch(route, path):
+                return answer(*match.groups())
         return _not_found("Route not found")
 
     def _deposit_contract(self) -> Reply:

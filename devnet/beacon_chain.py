@@ -170,21 +170,24 @@ class SimulatedBeaconChain:
         )
         index = spec.get_generalized_index(spec.BeaconState, "historical_summaries")
         self._served.states[slot] = BeaconState(
-            [(bytes(one.block_summary_root), bytes(one.state_summary_root)) for one in state.historical_summaries],
+            [
+                (bytes(summary.block_summary_root), bytes(summary.state_summary_root))
+                for summary in state.historical_summaries
+            ],
             [bytes(sibling) for sibling in spec.compute_merkle_proof(state, index)],
         )
         # Last, as from then on it is found.
         self._served.roots[slot] = root
 
 
-def _payload_of(spec: Any, told: dict[str, Any]) -> Any:
+def _payload_of(spec: Any, fields: dict[str, Any]) -> Any:
     """Return the specifications' form of a payload of the Engine API."""
     payload = spec.ExecutionPayload()
     for name, kind in spec.ExecutionPayload.fields().items():
-        first, *others = name.split("_")
-        value = told[first + "".join(one.capitalize() for one in others)]
+        first, *more_words = name.split("_")
+        value = fields[first + "".join(word.capitalize() for word in more_words)]
         if name == "transactions":
-            value = [bytes.fromhex(one[2:]) for one in value]
+            value = [bytes.fromhex(word[2:]) for word in value]
         elif isinstance(value, str):
             value = int(value, 16) if issubclass(kind, int) else bytes.fromhex(value[2:])
         setattr(payload, name, value)
@@ -237,8 +240,8 @@ def _follow(chain: SimulatedBeaconChain, control: socket.socket, lines: IO[str],
             chain.advance()
 
 
-def _say(control: socket.socket, **told: Any) -> None:
-    control.sendall(json.dumps(told).encode() + b"\n")
+def _say(control: socket.socket, **fields: Any) -> None:
+    control.sendall(json.dumps(fields).encode() + b"\n")
 
 
 if __name__ == "__main__":

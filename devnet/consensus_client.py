@@ -95,8 +95,8 @@ class ConsensusClient:
         line = self._lines.readline()
         if not line:
             raise NodeErrorReply(f"The consensus client ended: {self._log.read_text()[-800:]}")
-        told: dict[str, Any] = json.loads(line)
-        return told
+        answer: dict[str, Any] = json.loads(line)
+        return answer
 
     def _stop(self) -> None:
         self._process.stop()

@@ -79,9 +79,9 @@ class LocalServer:
         deadline = time.monotonic() + READY_SECONDS
         while not self._answers():
             if self._process.has_ended() or time.monotonic() > deadline:
-                said = log.read_text(errors="replace")[-500:].strip()
+                ending = log.read_text(errors="replace")[-500:].strip()
                 self.stop()
-                raise ServerError(f"{self.name} did not start: {said or 'it said nothing'}")
+                raise ServerError(f"{self.name} did not start: {ending or 'its log is empty'}")
             time.sleep(0.02)
 
     def stop(self) -> None:
@@ -150,8 +150,8 @@ class Postgres(LocalServer):
 
     def _can_run(self, user: str) -> bool:
         try:
-            asked = [self._program("initdb"), "--version"]
-            return subprocess.run(asked, user=user, capture_output=True, check=False).returncode == 0
+            command = [self._program("initdb"), "--version"]
+            return subprocess.run(command, user=user, capture_output=True, check=False).returncode == 0
         except PermissionError:
             return False
 
@@ -175,7 +175,7 @@ class Postgres(LocalServer):
             "dynamic_shared_memory_type=mmap",
             *self._settings,
         ]
-        return [self._program("postgres"), "-D", "data", *(part for one in settings for part in ("-c", one))]
+        return [self._program("postgres"), "-D", "data", *(part for setting in settings for part in ("-c", setting))]
 
     def _program(self, name: str) -> str:
         return str(self._home / "bin" / name)

@@ -140,10 +140,10 @@ def _begin(chain: Chain, connection: Connection, replaced: FactsRegistry | None,
             raise DeploymentError(str(error)) from None
     takes_roots = connection.block_hash_source == "beacon-roots"
     if takes_roots:
-        told = beacon_roots.newest_told(get_rpc(connection.source_id), get_rpc(chain.id))
-        if isinstance(told, sources.NotYet):
+        root = beacon_roots.newest_told(get_rpc(connection.source_id), get_rpc(chain.id))
+        if isinstance(root, sources.NotYet):
             # On a chain with a beacon chain of its own, blocks of that would pass as the source's.
-            raise DeploymentError(told.sentence)
+            raise DeploymentError(root.sentence)
     source_chain = get_chains().chain(connection.source_id)
     beacon_chain = source_chain.beacon_chain
     # This source creates one itself.
@@ -168,8 +168,8 @@ def _begin(chain: Chain, connection: Connection, replaced: FactsRegistry | None,
             )
         ]
 
-    others = {"FactsRegistry", *(() if creates_history else ("BeaconHistory",))}
-    intents = [Intent("", code) for name, code in _creation_codes(connection) if name not in others]
+    skipped = {"FactsRegistry", *(() if creates_history else ("BeaconHistory",))}
+    intents = [Intent("", code) for name, code in _creation_codes(connection) if name not in skipped]
     try:
         _submit(chain, intents, seconds, store)
     except Reverted as reverted:
@@ -214,10 +214,10 @@ def _finish(chain: Chain, row: FactsRegistry, seconds: float, tell: Callable[[st
     live = Transaction.objects.filter(signer__chain_id=chain.id, to="", state__in=LIVE_STATES)
     why = ""
     for _ in transaction_monitor.monitor_for(chain, seconds):
-        if not row.address and all(rpc.code(one) for one in _asked_first(row)):
+        if not row.address and all(rpc.code(address) for address in _asked_first(row)):
             _create_registry(chain, row, seconds)
         elif not live.exists():
-            if row.address and all(rpc.code(one) for one in (row.address, row.multicall, *_asked_first(row))):
+            if row.address and all(rpc.code(address) for address in (row.address, row.multicall, *_asked_first(row))):
                 row.deployed_at = timezone.now()
                 row.save(update_fields=["deployed_at"])
                 logger.info("deployed %s", row)

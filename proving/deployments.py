@@ -106,14 +106,14 @@ def _calldata(contract: str, function: str, *arguments: Any) -> bytes:
 @cache
 def _selector_and_types(contract: str, function: str) -> tuple[bytes, list[str]]:
     abi = load_artifact(contract).abi
-    (found,) = (one for one in abi if one["type"] == "function" and one["name"] == function)
-    return function_abi_to_4byte_selector(found), [collapse_if_tuple(argument) for argument in found["inputs"]]
+    (entry,) = (candidate for candidate in abi if candidate["type"] == "function" and candidate["name"] == function)
+    return function_abi_to_4byte_selector(entry), [collapse_if_tuple(argument) for argument in entry["inputs"]]
 
 
 def creation_code(name: str, *arguments: Any) -> bytes:
     """Return the data that creates the contract `name`, constructor arguments included."""
     artifact = load_artifact(name)
-    inputs = next((one["inputs"] for one in artifact.abi if one["type"] == "constructor"), [])
+    inputs = next((entry["inputs"] for entry in artifact.abi if entry["type"] == "constructor"), [])
     types = [collapse_if_tuple(argument) for argument in inputs]
     return artifact.bytecode + encode(types, arguments)
 
@@ -182,7 +182,7 @@ def find(destination: int, source: int) -> Deployment:
     row = _row(destination, source)
     compared_at = _compared_at.setdefault(get_rpc(destination), {})
     now = time.monotonic()
-    compared = (row.address, *((one.address, one.refused) if (one := _of_parent(row)) else ()))
+    compared = (row.address, *((parent.address, parent.refused) if (parent := _of_parent(row)) else ()))
     if now - compared_at.get(compared, -math.inf) > (_REFUSED_SECONDS if row.refused else _USED_SECONDS):
         check(row)
         compared_at[compared] = now
@@ -245,11 +245,11 @@ def check(row: FactsRegistry) -> None:
     refused = _why_refused(row, code)
     if row.beacon_history and not refused:
         refused = _why_history_refused(row, rpc)
-    found = {"code_hash": hex_data(keccak(code)), "refused": refused}
-    if (row.code_hash, row.refused) == tuple(found.values()):
+    checked = {"code_hash": hex_data(keccak(code)), "refused": refused}
+    if (row.code_hash, row.refused) == tuple(checked.values()):
         return
-    row.code_hash, row.refused = found.values()
-    FactsRegistry.objects.filter(pk=row.pk).update(**found)
+    row.code_hash, row.refused = checked.values()
+    FactsRegistry.objects.filter(pk=row.pk).update(**checked)
     if row.refused:
         logger.error("%s", row.refused_with_remedy)
 
@@ -370,8 +370,8 @@ def of_batch(batch: Batch, rows: Collection[FactsRegistry]) -> dict[int, FactsRe
     A batch that is DONE has its facts in the registry of that time. When one is replaced, open batches start again.
     """
     done_at = batch.finished_at if batch.status == BatchStatus.DONE else None
-    found: dict[int, FactsRegistry] = {}
+    registries: dict[int, FactsRegistry] = {}
     for row in rows:
         if row.replaced_at is None or (done_at is not None and done_at <= row.replaced_at):
-            found.setdefault(row.source_chain_id, row)
-    return {source: row for source, row in found.items() if row.deployed_at}
+            registries.setdefault(row.source_chain_id, row)
+    return {source: row for source, row in registries.items() if row.deployed_at}

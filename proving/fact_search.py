@@ -45,7 +45,7 @@ class FactFilters(BaseModel):
 
 
 @dataclass(frozen=True)
-class Place:
+class FactPosition:
     """A query about a block, and a fact of it, from 0."""
 
     block: int
@@ -76,15 +76,15 @@ class FoundFact:
     transaction_hash: str  # of the transaction that proved it; empty: it is not known
 
 
-def search(filters: FactFilters, start: Place, limit: int) -> tuple[list[FoundFact], Place | None]:
+def search(filters: FactFilters, start: FactPosition, limit: int) -> tuple[list[FoundFact], FactPosition | None]:
     """Return a page of facts of an account or a block, one of which `filters` name, and where the next page begins.
 
     Anybody may have proven more. A fact that several queries asked for may be told again on a later page.
     """
     held = _Held.by(_registries(filters))
     rows = _rows(filters, held, start, limit + 1)
-    found, following = _page(filters, rows, start, limit)
-    return list(_held_facts(found, held)), following
+    page, following = _page(filters, rows, start, limit)
+    return list(_held_facts(page, held)), following
 
 
 def latest(limit: int) -> list[FoundFact]:
@@ -94,11 +94,11 @@ def latest(limit: int) -> list[FoundFact]:
     ended = Batch.objects.filter(finished_at__isnull=False).exclude(status=BatchStatus.REJECTED)
     done = list(ended.order_by("-finished_at").values_list("pk", flat=True)[:limit])
     queries = Query.objects.filter(held.condition, batch__in=done, position__lt=_MOST_OF_BATCH).select_related("block")
-    found: dict[tuple[int | None, str, Fact], _Found] = {}
+    matches: dict[tuple[int | None, str, Fact], _FactOfQuery] = {}
     for query in queries.order_by("-batch__finished_at", "position")[:limit]:
         for fact in facts.of(query)[:limit]:
-            found.setdefault((query.block_id, query.address, fact), _Found(query, fact))
-    return list(_held_facts(list(found.values())[:limit], held))
+            matches.setdefault((query.block_id, query.address, fact), _FactOfQuery(query, fact))
+    return list(_held_facts(list(matches.values())[:limit], held))
 
 
 # --- Which registries -------------------------------------------------------------------------------------------------
@@ -158,22 +158,22 @@ class _Row(NamedTuple):
     """The length of its slots as JSON."""
 
 
-def _rows(filters: FactFilters, held: _Held, start: Place, most: int) -> list[_Row]:
-    """Return them from `start` on."""
+def _rows(filters: FactFilters, held: _Held, start: FactPosition, most: int) -> list[_Row]:
+    """Return rows of queries from `start` on."""
     queries = _asking(filters, Query.objects.filter(held.condition))
     if filters.account:
         queries = queries.filter(address=filters.account)
     if filters.block is None:
         # Two statements, because with an OR a database would scan all other rows.
-        found = _first(queries.filter(block_id=start.block, pk__gte=start.query), most)
-        return found + _first(queries.filter(block_id__gt=start.block), most - len(found))
-    found = []
+        rows = _first(queries.filter(block_id=start.block, pk__gte=start.query), most)
+        return rows + _first(queries.filter(block_id__gt=start.block), most - len(rows))
+    rows = []
     # One block after the other, because an index has each block's queries in this order.
     for block in _blocks(filters.block, held):
-        if block >= start.block and len(found) < most:
+        if block >= start.block and len(rows) < most:
             first = start.query if block == start.block else 0
-            found += _first(queries.filter(block_id=block, pk__gte=first), most - len(found))
-    return found
+            rows += _first(queries.filter(block_id=block, pk__gte=first), most - len(rows))
+    return rows
 
 
 def _first(queries: QuerySet[Query], most: int) -> list[_Row]:
@@ -204,33 +204,35 @@ def _asking(filters: FactFilters, queries: QuerySet[Query]) -> QuerySet[Query]:
             of_account = 1 << AccountField[name] if name in AccountField.names else 0
             of_header = 1 << HeaderField[name] if name in HeaderField.names else 0
             bits = F("fields")
-            wanted = Case(When(address="", then=bits.bitand(of_header)), default=bits.bitand(of_account))
-            return queries.alias(wanted=wanted).filter(wanted__gt=0)
+            mask = Case(When(address="", then=bits.bitand(of_header)), default=bits.bitand(of_account))
+            return queries.alias(wanted=mask).filter(wanted__gt=0)
 
 
 # --- Which facts ------------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
-class _Found:
+class _FactOfQuery:
     query: Query  # with its block
     fact: Fact
 
 
-def _page(filters: FactFilters, rows: Sequence[_Row], start: Place, limit: int) -> tuple[list[_Found], Place | None]:
+def _page(
+    filters: FactFilters, rows: Sequence[_Row], start: FactPosition, limit: int
+) -> tuple[list[_FactOfQuery], FactPosition | None]:
     """Return the facts, and where the next page begins. `rows` has one more than `limit` where there are more."""
     chosen = _enough(rows, start.fact + limit)
-    found: dict[tuple[int, Fact], _Found] = {}
-    for place, one in _in_order(filters, chosen):
+    matches: dict[tuple[int, Fact], _FactOfQuery] = {}
+    for place, match in _in_order(filters, chosen):
         if place.query == start.query and place.fact < start.fact:
             continue
-        if len(found) == limit:
-            return list(found.values()), place
-        found.setdefault((place.block, one.fact), one)
-    left = rows[len(chosen)] if len(chosen) < len(rows) else None
-    if left is None and len(rows) > limit:
-        left = _Row(rows[-1].query + 1, rows[-1].block, 0)
-    return list(found.values()), Place(left.block, left.query) if left else None
+        if len(matches) == limit:
+            return list(matches.values()), place
+        matches.setdefault((place.block, match.fact), match)
+    next_row = rows[len(chosen)] if len(chosen) < len(rows) else None
+    if next_row is None and len(rows) > limit:
+        next_row = _Row(rows[-1].query + 1, rows[-1].block, 0)
+    return list(matches.values()), FactPosition(next_row.block, next_row.query) if next_row else None
 
 
 def _enough(rows: Sequence[_Row], count: int) -> Sequence[_Row]:
@@ -243,7 +245,7 @@ def _enough(rows: Sequence[_Row], count: int) -> Sequence[_Row]:
     return rows
 
 
-def _in_order(filters: FactFilters, rows: Sequence[_Row]) -> Iterator[tuple[Place, _Found]]:
+def _in_order(filters: FactFilters, rows: Sequence[_Row]) -> Iterator[tuple[FactPosition, _FactOfQuery]]:
     if not rows:
         return
     queries = Query.objects.select_related("block").in_bulk([row.query for row in rows])
@@ -253,34 +255,34 @@ def _in_order(filters: FactFilters, rows: Sequence[_Row]) -> Iterator[tuple[Plac
             continue
         for at, fact in enumerate(facts.of(query)):
             if filters.asks_for(fact):
-                yield Place(row.block, row.query, at), _Found(query, fact)
+                yield FactPosition(row.block, row.query, at), _FactOfQuery(query, fact)
 
 
 # --- What is known of them --------------------------------------------------------------------------------------------
 
 
-def _held_facts(found: Sequence[_Found], held: _Held) -> Iterator[FoundFact]:
-    asked: dict[Block, list[Fact]] = {}
-    for one in found:
-        assert one.query.block
-        asked.setdefault(one.query.block, []).append(one.fact)
-    words = facts.proven(asked)
-    transactions = _transactions({one.query.pk for one in found})
-    for one in found:
-        block = one.query.block
+def _held_facts(matches: Sequence[_FactOfQuery], held: _Held) -> Iterator[FoundFact]:
+    facts_by_block: dict[Block, list[Fact]] = {}
+    for match in matches:
+        assert match.query.block
+        facts_by_block.setdefault(match.query.block, []).append(match.fact)
+    words = facts.proven(facts_by_block)
+    transactions = _transactions({match.query.pk for match in matches})
+    for match in matches:
+        block = match.query.block
         assert block
-        word = words[block.pk].get(one.fact)
+        word = words[block.pk].get(match.fact)
         if word is None:
             continue
-        is_of_account = isinstance(one.fact, AccountFact | SlotFact)
+        is_of_account = isinstance(match.fact, AccountFact | SlotFact)
         kind = StepKind.ACCOUNT_ACCUMULATED if is_of_account else StepKind.HEADER_ACCUMULATED
         yield FoundFact(
             block,
-            one.query.address if is_of_account else "",
-            one.fact,
+            match.query.address if is_of_account else "",
+            match.fact,
             word,
             held.addresses[block.destination_chain_id, block.source_chain_id],
-            transactions.get((one.query.pk, kind), ""),
+            transactions.get((match.query.pk, kind), ""),
         )
 
 

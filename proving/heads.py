@@ -112,8 +112,8 @@ def seconds_to_next(chain: Chain, rpc: RpcClient) -> float:
     last, poll = _last.get(rpc), poll_seconds(chain)
     if last is None or last.heads is None:
         return poll
-    left = last.heads.latest.timestamp + chain.block_seconds * (1 + _LATE_PART) - time.time()
-    return left if poll < left <= chain.block_seconds + poll else poll
+    seconds = last.heads.latest.timestamp + chain.block_seconds * (1 + _LATE_PART) - time.time()
+    return seconds if poll < seconds <= chain.block_seconds + poll else poll
 
 
 def _store(chain: Chain, last: _LastReading, heads: Heads) -> None:

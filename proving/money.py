@@ -93,9 +93,9 @@ def on_chain(chain_id: int, *, beside: int | None = None) -> int:
     # Each of the two is read from an index.
     for counted in (sent.filter(_in_a_day()), sent.filter(_pending()).exclude(_in_a_day())):
         sums = {"gwei": Sum("reserved_gwei"), "older": Count("pk", filter=Q(reserved_gwei=None))}
-        while (found := counted.aggregate(**sums))["older"]:
+        while (sums_of_chunk := counted.aggregate(**sums))["older"]:
             _count_older(counted.filter(reserved_gwei=None))
-        wei += GWEI * (found["gwei"] or 0)
+        wei += GWEI * (sums_of_chunk["gwei"] or 0)
     return wei
 
 
@@ -203,8 +203,8 @@ class DailyAllowance:
 
 def allowances_of(user: models.User) -> list[DailyAllowance]:
     """Return the allowances of the user on all destinations that limit users."""
-    found = (allowance_of(user, chain) for chain in get_chains().destinations())
-    return [one for one in found if one is not None]
+    allowances = (allowance_of(user, chain) for chain in get_chains().destinations())
+    return [allowance for allowance in allowances if allowance is not None]
 
 
 def allowance_of(user: models.User, destination: Chain) -> DailyAllowance | None:
@@ -235,11 +235,11 @@ class Bound:
     def sentence(self, chain: Chain, price: int) -> str:
         """Say what is lacking where gas is at this price, in wei."""
         needed = chain.amount(self.gas * price + self.data_fee)
-        said = (
+        reason = (
             f"{self.limit} leaves {chain.amount(max(0, self.left))}, and at the present gas price of chain {chain.id}, "
             f"{_gwei(price)}, this transaction may cost {needed} of it."
         )
-        return f"{said} Waiting for gas at {_gwei(self.price)} or less." if self.price else said
+        return f"{reason} Waiting for gas at {_gwei(self.price)} or less." if self.price else reason
 
 
 def cap(chain: Chain, *, is_new: bool) -> int:
@@ -280,8 +280,8 @@ def cancellation_price(chain: Chain, gas: int, tx: Transaction) -> int:
 def _by_day(chain: Chain, tx: Transaction) -> Iterator[Bound]:
     if chain.daily_limit_wei is not None:
         limit = f"The operator's limit of {chain.daily_limit} {chain.native_currency} in 24 hours on chain {chain.id}"
-        left = chain.daily_limit_wei - on_chain(chain.id, beside=tx.pk)
-        yield Bound(limit, left, tx.gas_limit, tx.data_fee)
+        remaining = chain.daily_limit_wei - on_chain(chain.id, beside=tx.pk)
+        yield Bound(limit, remaining, tx.gas_limit, tx.data_fee)
 
 
 def _by_user(chain: Chain, tx: Transaction, portions: Mapping[str, int]) -> Iterator[Bound]:
@@ -293,8 +293,8 @@ def _by_user(chain: Chain, tx: Transaction, portions: Mapping[str, int]) -> Iter
     for user, batches in batches_of.items():
         if (most := limits[user]) is not None:
             gas = sum(portions[pk] for pk in batches)
-            left = most - of_user(user, chain.id, beside=tx.pk)
-            yield Bound("The daily limit of its user", left, gas, _data_fee(tx, gas), frozenset(batches))
+            remaining = most - of_user(user, chain.id, beside=tx.pk)
+            yield Bound("The daily limit of its user", remaining, gas, _data_fee(tx, gas), frozenset(batches))
 
 
 def _by_fee(chain: Chain, tx: Transaction, portions: Mapping[str, int]) -> Iterator[Bound]:
@@ -435,15 +435,15 @@ def portions_of(tx: Transaction) -> Counter[str]:
 
 def _sample(queries: Iterable[Query]) -> Sample:
     """Return what the tries are like by a proof that is stored for one of the queries."""
-    query = max(queries, key=lambda one: (len(one.slots), bool(one.address)), default=None)
+    query = max(queries, key=lambda query: (len(query.slots), bool(query.address)), default=None)
     row = query and AccountProof.objects.filter(block=query.block_id, address=query.address).first()
     return Sample.of(facts.stored_proof(row, gas.SAMPLED_SLOTS)) if row and row.nodes else Sample()
 
 
 def _expected(queries: Iterable[Query], carried: Collection[int], sample: Sample) -> int:
     """Return the gas that these queries are expected to take, at blocks of which the headers are `carried` (ids)."""
-    wanted: dict[int | None, dict[Fact, None]] = defaultdict(dict)
+    facts_by_block: dict[int | None, dict[Fact, None]] = defaultdict(dict)
     for query in queries:
-        wanted[query.block_id].update(dict.fromkeys(facts.of(query)))
-    missing = [Missing(0, list(here), is_known=block not in carried) for block, here in wanted.items()]
+        facts_by_block[query.block_id].update(dict.fromkeys(facts.of(query)))
+    missing = [Missing(0, list(here), is_known=block not in carried) for block, here in facts_by_block.items()]
     return gas.estimate(missing, sample, Route()).gas.expected

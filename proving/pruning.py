@@ -108,8 +108,8 @@ def _prune_chunk(kind: "Kind", days: int) -> int:
 
 
 def _log(counts: Mapping[str, int]) -> None:
-    if said := ", ".join(f"{count} {name}" for name, count in counts.items() if count):
-        logger.info("pruned %s", said)
+    if summary := ", ".join(f"{count} {name}" for name, count in counts.items() if count):
+        logger.info("pruned %s", summary)
 
 
 @dataclass(frozen=True)
@@ -216,8 +216,8 @@ def _prune_webhooks(before: datetime) -> int:
     if oldest := _first(ended.order_by("ended_at")):
         # One that is to be sent again since is not among them.
         return ended.filter(pk__in=oldest).delete()[0]
-    told = WebhookDelivery.objects.filter(webhook=OuterRef("pk"))
-    over = Webhook.objects.filter(~Exists(told), batch__in=_settled(before).order_by())
+    deliveries = WebhookDelivery.objects.filter(webhook=OuterRef("pk"))
+    over = Webhook.objects.filter(~Exists(deliveries), batch__in=_settled(before).order_by())
     return over.filter(pk__in=_first(over)).delete()[0]
 
 

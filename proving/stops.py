@@ -84,5 +84,5 @@ def _standing(chain_id: int) -> list[Stop]:
 
 
 def _first(standing: Iterable[Stop], sources: Collection[int], signer: str = "") -> str:
-    found = (stop for stop in standing if stop.source_chain_id in sources and stop.signer in {"", signer})
-    return next((stop.sentence for stop in found), "")
+    matching = (stop for stop in standing if stop.source_chain_id in sources and stop.signer in {"", signer})
+    return next((stop.sentence for stop in matching), "")

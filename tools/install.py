@@ -74,14 +74,14 @@ def install(environment: Path, requirements: Path) -> None:
         venv.EnvBuilder(symlinks=True, clear=environment.is_dir() and not environment.is_symlink()).create(environment)
     _make_tools()
     log = environment / "install.log"
-    with log.open("w") as said:
+    with log.open("w") as log_file:
         try:
-            _get_uv(said)
-            _by_uv(python, requirements, said)
+            _get_uv(log_file)
+            _by_uv(python, requirements, log_file)
         except (OSError, subprocess.CalledProcessError):
             print("uv could not install it; now pip tries, which takes about a minute ...", flush=True)
             try:
-                _by_pip(python, requirements, said)
+                _by_pip(python, requirements, log_file)
             except subprocess.CalledProcessError:
                 raise InstallError(
                     f"The Python packages could not be installed. Is there a network? {log} says more."
@@ -135,31 +135,31 @@ def _has_pip() -> bool:
     return tuple(int(part) for part in re.findall(r"\d+", version)[:2]) >= (22, 3)
 
 
-def _get_uv(said: IO[str]) -> None:
+def _get_uv(log_file: IO[str]) -> None:
     pinned = UV_REQUIREMENTS.read_text()
     installed = TOOLS / UV_REQUIREMENTS.name
     if installed.exists() and installed.read_text() == pinned and UV.exists():
         return
     command = [*_pip(TOOLS / "bin" / "python"), "install", "--quiet", "--only-binary", ":all:"]
     command += ["--require-hashes", "-r", UV_REQUIREMENTS]
-    subprocess.run(command, check=True, stdout=said, stderr=said)
+    subprocess.run(command, check=True, stdout=log_file, stderr=log_file)
     installed.write_text(pinned)
 
 
-def _by_uv(python: Path, requirements: Path, said: IO[str]) -> None:
+def _by_uv(python: Path, requirements: Path, log_file: IO[str]) -> None:
     # The lock is complete, so that dependencies need not be looked up. Hashes decide what may be installed: it doesn't
     # matter which of several registries has it, and any may, as with pip.
     command: list[str | Path] = [UV, "pip", "install", "--python", python, "--no-deps", "--require-hashes"]
     command += ["--index-strategy", "unsafe-best-match", "-r", requirements]
-    told = uv_settings(_pip_settings())
-    if told.pop("UV_NO_INDEX", "").lower() in {"1", "true", "yes", "on"}:
+    variables = uv_settings(_pip_settings())
+    if variables.pop("UV_NO_INDEX", "").lower() in {"1", "true", "yes", "on"}:
         command.append("--no-index")  # It has no variable.
-    subprocess.run(command, check=True, stdout=said, stderr=said, env=os.environ | told)
+    subprocess.run(command, check=True, stdout=log_file, stderr=log_file, env=os.environ | variables)
 
 
-def _by_pip(python: Path, requirements: Path, said: IO[str]) -> None:
+def _by_pip(python: Path, requirements: Path, log_file: IO[str]) -> None:
     command = [*_pip(python), "install", "--quiet", "--require-hashes", "-r", requirements]
-    subprocess.run(command, check=True, stdout=said, stderr=said)
+    subprocess.run(command, check=True, stdout=log_file, stderr=log_file)
 
 
 def _pip(python: Path) -> list[str | Path]:
@@ -177,15 +177,15 @@ def _pip_settings() -> str:
 
 def uv_settings(pip_settings: str) -> dict[str, str]:
     """Return the environment variables that tell uv the same, without those that are set already."""
-    told: dict[str, dict[str, str]] = {section: {} for section in PIP_SECTIONS}
+    by_section: dict[str, dict[str, str]] = {section: {} for section in PIP_SECTIONS}
     for line in pip_settings.splitlines():
         key, _, value = line.partition("=")
         section, _, name = key.rpartition(".")
-        if section in told and name in UV_NAMES and value.startswith(("'", '"')):
-            told[section][UV_NAMES[name]] = (",".join if name in SEPARATED_BY_COMMAS else " ".join)(
+        if section in by_section and name in UV_NAMES and value.startswith(("'", '"')):
+            by_section[section][UV_NAMES[name]] = (",".join if name in SEPARATED_BY_COMMAS else " ".join)(
                 ast.literal_eval(value).split()
             )
-    merged = {name: value for section in PIP_SECTIONS for name, value in told[section].items() if value}
+    merged = {name: value for section in PIP_SECTIONS for name, value in by_section[section].items() if value}
     return {name: value for name, value in merged.items() if name not in os.environ}
 
 

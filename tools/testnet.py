@@ -90,11 +90,13 @@ class Testnet:
         elif not is_given:
             question = f"URL of a node of {NAMES[chain_id]}{f' (Enter: {default})' if default else ''}: "
             self.environment[name] = _ask(question, name) or default
-        said, refused = self._manage("check_chains", "--node", f"${{{name}}}")
+        output, refused = self._manage("check_chains", "--node", f"${{{name}}}")
         # A destination's node needs no proofs.
         if not refused or (chain_id == OP_SEPOLIA and refused.startswith("no_proofs: ")):
-            told, *lines = said.splitlines()
-            refused = "" if told == f"A node of chain {chain_id}" else f"{told}, and not of chain {chain_id}."
+            first_line, *lines = output.splitlines()
+            refused = (
+                "" if first_line == f"A node of chain {chain_id}" else f"{first_line}, and not of chain {chain_id}."
+            )
         if refused:
             remedy = f" Remove {kept} to be asked for another one." if is_kept else ""
             raise TestnetError(f"{name} can't be used. {refused}{remedy}")
@@ -154,9 +156,9 @@ class Testnet:
 
     def _lacking(self, destination: int) -> str:
         """Return what the signer lacks there to begin, a sentence of `check_chains`; empty if nothing."""
-        said, _ = self._manage("check_chains")
-        lines = (line.strip() for line in said.splitlines())
-        return next((one for one in lines if one.startswith("To begin on ") and f"({destination})" in one), "")
+        output, _ = self._manage("check_chains")
+        lines = (line.strip() for line in output.splitlines())
+        return next((line for line in lines if line.startswith("To begin on ") and f"({destination})" in line), "")
 
     # --- Servers ------------------------------------------------------------------------------------------------------
 
@@ -168,10 +170,10 @@ class Testnet:
         os.execve(sys.executable, command, {**self.environment, "BASE_URL": f"http://{place}"})
 
     def _must(self, *arguments: str) -> str:
-        said, refused = self._manage(*arguments)
+        output, refused = self._manage(*arguments)
         if refused:
             raise TestnetError(f"manage.py {arguments[0]}: {refused}")
-        return said
+        return output
 
     def _manage(self, *arguments: str) -> tuple[str, str]:
         """Return what a command of manage.py prints, and its last words if it fails."""

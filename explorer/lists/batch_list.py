@@ -32,7 +32,7 @@ from explorer.formatting import csv_lines
 from explorer.lists import batch_rows, fact_list, first_query, searched_account
 from explorer.lists.batch_rows import BatchRow
 from explorer.lists.searched_account import HASH, NUMBER, SearchedAccount
-from proving.fact_search import START, Place, search
+from proving.fact_search import START, FactPosition, search
 from proving.models import SignedTransaction, Transaction
 from queries import identifiers
 from queries.models import Batch, BatchStatus, Block, Query
@@ -106,7 +106,7 @@ def page(request: HttpRequest) -> HttpResponse:
         batches, searched_for = _found(filters, user, account)
         found, has_newer, has_older = _page(batches, filters)
         rows, by = batch_rows.read(found), fact_list.searched(filters.search, account)
-        facts, more_facts = search(by, Place.of(START), _MOST_FACTS) if by else ([], None)
+        facts, more_facts = search(by, FactPosition.of(START), _MOST_FACTS) if by else ([], None)
         context |= {
             "everybody": is_everybodys,
             "public": settings.PUBLIC_BATCH_LIST,

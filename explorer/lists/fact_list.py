@@ -29,7 +29,7 @@ from explorer.formatting import csv_lines
 from explorer.lists import searched_account
 from explorer.lists.searched_account import HASH, NUMBER, SearchedAccount
 from proving import fact_search, facts
-from proving.fact_search import FactFilters, FoundFact, Place
+from proving.fact_search import FactFilters, FactPosition, FoundFact
 from proving.facts import SlotFact
 from proving.models import SignedTransaction, Transaction
 from queries.models import Block, Query
@@ -128,7 +128,7 @@ def file(request: HttpRequest) -> HttpResponse:
     search = _search(request)
     if search.filters is None:
         return _page(request, search)
-    found, following = fact_search.search(search.filters, Place.of(_cursor(request)), MOST_IN_FILE)
+    found, following = fact_search.search(search.filters, FactPosition.of(_cursor(request)), MOST_IN_FILE)
     parts = request.GET.copy()
     parts["cursor"] = str(following)
     lines = map(csv_lines.line, [_COLUMNS, *map(_cells, found)])
@@ -143,11 +143,11 @@ def _may_search(request: HttpRequest) -> bool:
 def _page(request: HttpRequest, search: FactSearch) -> HttpResponse:
     cursor, chains = _cursor(request), get_chains()
     found: list[FoundFact] = []
-    following: Place | None = None
+    following: FactPosition | None = None
     if search.filters and search.filters.slot and (refusal := read_rate.refusal(request)):
         return refusal
     if search.filters:
-        found, following = fact_search.search(search.filters, Place.of(cursor), PAGE_SIZE)
+        found, following = fact_search.search(search.filters, FactPosition.of(cursor), PAGE_SIZE)
     elif settings.PUBLIC_BATCH_LIST and not search.typed:
         found = fact_search.latest(_LATEST)
     context = {

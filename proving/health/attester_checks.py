@@ -33,7 +33,7 @@ SIGNED = "signed"
 
 
 def examine(connection: Connection, contract: str, say: Callable[[str], object]) -> list[Problem]:
-    """Ask the attesters, and tell of each in a line; returns whether too few of them agree with our nodes."""
+    """Ask the attesters and print a line about each. Return a problem if too few agree with our nodes."""
     label, threshold = get_rpc(connection.source_id).chain.label, connection.threshold or 0
     try:
         block, answers = _ask(connection, contract)
@@ -41,10 +41,10 @@ def examine(connection: Connection, contract: str, say: Callable[[str], object])
         # The chain's own checks report this error.
         say(f"  The attesters of {label} are not asked: {error.for_operators}")
         return []
-    agreeing = sum(one["answer"] == SIGNED for one in answers)
+    agreeing = sum(answer["answer"] == SIGNED for answer in answers)
     say(f"  Of the attesters of {label}, {agreeing} sign block {block}, and {threshold} must:")
-    for one in answers:
-        say(f"    {one['address']}: {one['sentence']}")
+    for answer in answers:
+        say(f"    {answer['address']}: {answer['sentence']}")
     if agreeing >= threshold:
         return []
     sentence = (
@@ -55,7 +55,7 @@ def examine(connection: Connection, contract: str, say: Callable[[str], object])
 
 
 def watch(lane: HeldLane) -> None:
-    """Ask the attesters of each connection whose last round is long ago, and store what they say: a worker's duty."""
+    """Ask the attesters of each connection whose last round is long ago, and store their answers: a worker's duty."""
     for connection in get_chains().connections:
         if connection.attesters:
             _watch(lane, connection)
@@ -74,9 +74,12 @@ def _watch(lane: HeldLane, connection: Connection) -> None:
     except ChainError:
         # The chain's own checks report this error. The earlier answers stay, with their time.
         return
-    now, before = timezone.now().isoformat(), {(one["address"], one["answer"]): one["since"] for one in row.answers}
-    told = [one | {"since": before.get((one["address"], one["answer"]), now)} for one in answers]
-    lane.write(partial(this.update, block=block, answers=told, answered_at=Now()))
+    now, before = (
+        timezone.now().isoformat(),
+        {(answer["address"], answer["answer"]): answer["since"] for answer in row.answers},
+    )
+    dated_answers = [answer | {"since": before.get((answer["address"], answer["answer"]), now)} for answer in answers]
+    lane.write(partial(this.update, block=block, answers=dated_answers, answered_at=Now()))
 
 
 def _ask(connection: Connection, contract: str) -> tuple[int, list[dict[str, str]]]:

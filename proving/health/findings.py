@@ -112,8 +112,8 @@ def signers() -> Iterator[Problem]:
     )
     # Stops are reported separately.
     stops = Stop.objects.filter(chain_id=OuterRef("chain_id"), source_chain_id=0, signer__in=["", OuterRef("address")])
-    told = Signer.objects.filter(Exists(waiting), ~Exists(stops)).exclude(notice="").order_by("pk")
-    notices = list(told.values_list("chain_id", "notice"))
+    noticed = Signer.objects.filter(Exists(waiting), ~Exists(stops)).exclude(notice="").order_by("pk")
+    notices = list(noticed.values_list("chain_id", "notice"))
     for chain in get_chains().destinations():
         # Some are about all signers of the chain.
         for notice in dict.fromkeys(notice for chain_id, notice in notices if chain_id == chain.id):
@@ -213,7 +213,7 @@ def examine(chain: Chain, rpc: RpcClient) -> Examined:
             addresses: list[str] = []
             problems += _of_keys(chain, addresses)
             signers = list(dict.fromkeys(addresses))
-            balances = dict(zip(signers, rpc.answers([questions.balance(one) for one in signers]), strict=True))
+            balances = dict(zip(signers, rpc.answers([questions.balance(signer) for signer in signers]), strict=True))
             problems += _of_balances(chain, balances)
     except ChainError as error:
         # Nodes of other chains are reported already.
@@ -225,19 +225,19 @@ def examine(chain: Chain, rpc: RpcClient) -> Examined:
 def _observe(lane: HeldLane, chain: Chain) -> None:
     rpc = get_rpc(chain.id)
     seen = examine(chain, rpc)
-    found: dict[str, object] = {"looked_at": Now()}
+    columns: dict[str, object] = {"looked_at": Now()}
     problems = seen.problems
     if seen.head:
-        found |= {"timestamp": min(seen.head.timestamp, _LATEST), "number": seen.head.number, "seen_at": Now()}
-        found |= _state(chain, rpc, seen.head)
+        columns |= {"timestamp": min(seen.head.timestamp, _LATEST), "number": seen.head.number, "seen_at": Now()}
+        columns |= _state(chain, rpc, seen.head)
         problems = [*problems, *_gone_back(chain, seen.head)]
-    found |= {"problems": problems, "due_at": Now() + (_PAUSE_IN_TROUBLE if problems else _PAUSE)}
+    columns |= {"problems": problems, "due_at": Now() + (_PAUSE_IN_TROUBLE if problems else _PAUSE)}
     if seen.balances:
-        found["balances"] = {address: str(wei) for address, wei in seen.balances.items()}
+        columns["balances"] = {address: str(wei) for address, wei in seen.balances.items()}
     if chain in get_chains().destinations():
         with locked(chain):
-            found["spent_in_day"] = money.on_chain(chain.id)
-    lane.write(partial(ChainWatch.objects.filter(pk=chain.id).update, **found))
+            columns["spent_in_day"] = money.on_chain(chain.id)
+    lane.write(partial(ChainWatch.objects.filter(pk=chain.id).update, **columns))
     _note_newest_block()
 
 
@@ -254,7 +254,7 @@ def _note_newest_block() -> None:
 
 def _state(chain: Chain, rpc: RpcClient, head: ExecutionHeader) -> dict[str, object]:
     """Ask what pages tell of the chain, and nothing depends on. Without an answer all is left as it was known."""
-    found: dict[str, object] = {}
+    columns: dict[str, object] = {}
     is_destination = chain in get_chains().destinations()
     with suppress(ChainError):
         began = time.monotonic()
@@ -263,13 +263,13 @@ def _state(chain: Chain, rpc: RpcClient, head: ExecutionHeader) -> dict[str, obj
         )
         # It notes the head for all workers.
         seen = heads.note(chain, rpc, newest, began)
-        found["keeps_hashes"] = not isinstance(kept[0], RpcRefused) and result(kept[0])
+        columns["keeps_hashes"] = not isinstance(kept[0], RpcRefused) and result(kept[0])
         if seen.finalized:
-            found["final"] = seen.final
+            columns["final"] = seen.final
         if suggested:
             fees = rpc.fees_by(seen.latest, suggested[0])
-            found["gas_price"] = min(fees.base_fee + fees.priority_fee, _MOST_WEI)
-    return found
+            columns["gas_price"] = min(fees.base_fee + fees.priority_fee, _MOST_WEI)
+    return columns
 
 
 def _unavailable(chain: Chain, error: ChainError) -> Problem:
@@ -301,17 +301,19 @@ def _of_history(chain: Chain, rpc: RpcClient, head: ExecutionHeader) -> list[Pro
     A young block and the oldest of the window are compared: the history contract may read another ring than the chain
     writes, and a ring may be smaller than is relied on.
     """
-    among = [one for one in get_chains().connections if one.source_id == chain.id]
-    relying = [one for one in among if sources.of(one).vouched(one, keeps_hashes=True) is not None]
-    is_read = any(one.block_hash_source == "native" for one in relying)
-    oldest = head.number + 1 - max((one.window for one in relying), default=0)
+    among = [connection for connection in get_chains().connections if connection.source_id == chain.id]
+    relying = [
+        connection for connection in among if sources.of(connection).vouched(connection, keeps_hashes=True) is not None
+    ]
+    is_read = any(connection.block_hash_source == "native" for connection in relying)
+    oldest = head.number + 1 - max((connection.window for connection in relying), default=0)
     numbers = sorted({max(0, head.number - _KEPT_BELOW), max(0, oldest)}, reverse=True) if relying else []
-    headers, told, kept = rpc.ask(
+    headers, block_hashes, kept = rpc.ask(
         [questions.header(number) for number in numbers],
         [questions.call(HISTORY_CONTRACT, number.to_bytes(32), head.number) for number in numbers if is_read],
         [questions.kept_hash(number, chain, head.number) for number in numbers],
     )
-    for header, answer, word in zip(headers, told if is_read else kept, kept, strict=True):
+    for header, answer, word in zip(headers, block_hashes if is_read else kept, kept, strict=True):
         if not isinstance(header, ExecutionHeader):
             continue
         if isinstance(answer, bytes) and len(answer) == 32 and any(answer) and answer != header.hash:
@@ -368,7 +370,7 @@ def _of_keys(chain: Chain, addresses: list[str]) -> Iterator[Problem]:
         except SignerError:
             which = "the signer" if len(chain.all_signers) == 1 else f"signer {number}"
             yield Problem("signer_unreadable", f"The key of {which} of {chain.label} can't be read.")
-    for address in sorted({one for one in addresses if addresses.count(one) > 1}):
+    for address in sorted({address for address in addresses if addresses.count(address) > 1}):
         yield Problem("signer_unreadable", f"Two signers of {chain.label} have the same key, that of {address}.")
 
 

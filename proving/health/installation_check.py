@@ -50,7 +50,7 @@ def check(say: Callable[[str], object]) -> list[Problem]:
         problems += _check_chain(chain, chains, missing, say)
         for row in deployed:
             if row.source_chain_id in there:
-                say(f"  {_said_of_registry(row)}")
+                say(f"  {_sentence_about_registry(row)}")
         for source_id, connection in there.items():
             registry = in_use.get(source_id)
             if connection.attesters:
@@ -135,20 +135,20 @@ def _check_confirmed(connection: Connection, chains: Chains, say: Callable[[str]
 
 def _check_nodes(chain: Chain, say: Callable[[str], object], *, must_prove: bool) -> bool:
     """Tell of each node, in a line; returns whether one of them can be used."""
-    found = [(host, _abilities(chain, url)) for host, url in zip(chain.hosts, chain.rpc_urls, strict=True)]
+    abilities_by_host = [(host, _abilities(chain, url)) for host, url in zip(chain.hosts, chain.rpc_urls, strict=True)]
     rows = [
         (host, *_cells(abilities)) if isinstance(abilities, Abilities) else (host, abilities)
-        for host, abilities in found
+        for host, abilities in abilities_by_host
     ]
     for line in _aligned([_COLUMNS, *rows]):
         say(f"  {line}")
     return any(
         isinstance(abilities, Abilities) and not (must_prove and abilities.oldest_provable is None)
-        for _, abilities in found
+        for _, abilities in abilities_by_host
     )
 
 
-def _said_of_registry(row: FactsRegistry) -> str:
+def _sentence_about_registry(row: FactsRegistry) -> str:
     """Return a sentence about a deployed registry, whose code is compared now."""
     if row.replaced_at:
         return f"Replaced on {row.replaced_at:%Y-%m-%d}, code {row.code_hash}: {row.replaced_because}"
@@ -158,13 +158,13 @@ def _said_of_registry(row: FactsRegistry) -> str:
         return f"The code of the facts registry {row} can't be read: {error.for_operators}"
     if row.refused:
         return row.refused_with_remedy
-    said = f"The facts registry {row} has the code of this version, {row.code_hash}."
+    sentence = f"The facts registry {row} has the code of this version, {row.code_hash}."
     if row.beacon_history:
-        return f"{said} So has its beacon history, {row.beacon_history}."
+        return f"{sentence} So has its beacon history, {row.beacon_history}."
     if why_not := deployments.why_no_jump(row):
         command = f"manage.py deploy_registry {row.destination_chain_id} {row.source_chain_id} --replace"
-        return f"{said} {why_not} The operator may run: {command}"
-    return said
+        return f"{sentence} {why_not} The operator may run: {command}"
+    return sentence
 
 
 def _abilities(chain: Chain, url: str) -> Abilities | str:
@@ -291,8 +291,8 @@ def _check_era_files(chain: Chain, beacon_chain: BeaconChain, say: Callable[[str
             say(f"  Era files, {label}: {error}")
             continue
         can_be_read = True
-        said = (f"no {name}" if size is None else f"{name}, {size / 1e6:,.0f} MB" for name, size in sizes.items())
-        say(f"  Era files, {label}: {'; '.join(said)}.")
+        listed = (f"no {name}" if size is None else f"{name}, {size / 1e6:,.0f} MB" for name, size in sizes.items())
+        say(f"  Era files, {label}: {'; '.join(listed)}.")
     if can_be_read or not chain.era_files:
         return []
     return [Problem("no_era_files", f"No place of era_files of {chain.label} can be read.")]

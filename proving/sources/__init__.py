@@ -137,7 +137,7 @@ class Recorder(BlockHashSource, Protocol):
 def told_by(connection: OpenConnection, contract: str, *functions: str) -> list[bytes]:
     """Return the word that each function of the block hash source's contract answers. Raises as `reach`."""
     address = connection.registry.block_hash_source
-    answers = connection.destination_rpc.eth_calls([call(contract, address, one) for one in functions])
+    answers = connection.destination_rpc.eth_calls([call(contract, address, function) for function in functions])
     words = [answer for answer in answers if isinstance(answer, bytes) and len(answer) == 32]
     if len(words) < len(functions):
         raise InvalidReply(f"There is no {contract} at {address}.")
@@ -171,11 +171,11 @@ def behind(rpc: RpcClient, contracts: Mapping[str, str]) -> dict[str, str]:
 def why_unknown(connection: OpenConnection, chain_id: int, present: Callable[[], Mapping[str, str]]) -> str:
     """Say what code on this chain chains.toml doesn't name, if it names any, in sentences; and note it."""
     known, sentence = connection.config.known_implementations, ""
-    others = [f"{name}: {code}" for name, code in present().items() if code not in known] if known else []
-    if others:
+    unknown = [f"{name}: {code}" for name, code in present().items() if code not in known] if known else []
+    if unknown:
         sentence = (
             f"What vouches for blocks of chain {connection.config.source_id} has changed on chain {chain_id}. "
-            f"chains.toml doesn't name this code in known_implementations: {', '.join(others)}. The operator must see "
+            f"chains.toml doesn't name this code in known_implementations: {', '.join(unknown)}. The operator must see "
             "what it does, and add it there."
         )
     note(connection, [sentence])

@@ -63,19 +63,19 @@ class Arbitrum(Recorder):
             return not_there(connection.config, target)
         # The Outbox's block for this send root is the only confirmed block with it, so no search of events is needed.
         held = outbox.held(header)
-        found = outbox.by_hash(held) if any(held) else None
-        if found is None or found.number < target:
+        confirmed = outbox.by_hash(held) if any(held) else None
+        if confirmed is None or confirmed.number < target:
             newest = outbox.newest()
             if newest is None:
                 return _nothing_confirmed(connection.config)
             if newest.header.number < target:
                 return self._not_confirmed(connection, header, newest)
             # One hop leads over a whole window, however far the block is.
-            found = outbox.lowest(header, newest, within=window).header
+            confirmed = outbox.lowest(header, newest, within=window).header
             # An event may tell of a block whose place another has taken.
-            held = outbox.held(found)
-            found = outbox.by_hash(held) if any(held) else found
-        return Start(min(number for number in (found.number, recorded) if number >= target))
+            held = outbox.held(confirmed)
+            confirmed = outbox.by_hash(held) if any(held) else confirmed
+        return Start(min(number for number in (confirmed.number, recorded) if number >= target))
 
     def record(self, connection: OpenConnection, header: ExecutionHeader) -> Start | Preparation | NotYet:
         parent_id = _parent_id(connection.config)

@@ -93,8 +93,8 @@ class ArbitrumSlot(Arbitrum):
         newest = outbox.newest()
         if newest is None:
             return None
-        found = outbox.lowest(header, newest)
-        return found.at if found.header.hash == header.hash else None
+        confirmed = outbox.lowest(header, newest)
+        return confirmed.at if confirmed.header.hash == header.hash else None
 
 
 def _of_parent(connection: Connection) -> Connection:
@@ -132,8 +132,8 @@ def _prove(parent: OpenConnection, number: int, outbox: str, confirmed: Executio
             f"The Outbox held another hash at block {number} of chain {parent.config.source_id}: waiting for the next "
             "block that the rollup confirms."
         )
-    asked = AccountToProve(bytes.fromhex(outbox[2:]), 0, answer.nodes, {slot: proof.nodes})
-    return parent.registry.contract.address, packed.encode(header.encode(), header.state_root, [asked])
+    account = AccountToProve(bytes.fromhex(outbox[2:]), 0, answer.nodes, {slot: proof.nodes})
+    return parent.registry.contract.address, packed.encode(header.encode(), header.state_root, [account])
 
 
 def _slot(header: ExecutionHeader) -> int:

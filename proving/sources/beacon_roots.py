@@ -55,18 +55,18 @@ class BeaconRoots(Recorder):
 
     def record(self, connection: OpenConnection, header: ExecutionHeader) -> Start | NotYet:
         config, start = connection.config, header.number
-        told = _told(connection, start)
-        if told is None:
+        newest = _told(connection, start)
+        if newest is None:
             return NotYet(
                 f"Chain {config.destination_id} does not hold the beacon root of block {start} of chain "
                 f"{config.source_id}."
             )
-        time, root = told
+        time, root = newest
         source, branch = connection.registry.block_hash_source, _own_branch(config.source_id, root, header)
         return Start(start, (call(self.contract, source, "record", time, branch, header.encode()),))
 
     def vouched(self, connection: Connection, *, keeps_hashes: bool) -> int:
-        there, here = (get_chains().chain(one) for one in (connection.source_id, connection.destination_id))
+        there, here = (get_chains().chain(chain_id) for chain_id in (connection.source_id, connection.destination_id))
         return int(_RELIED_ON * here.block_seconds / there.block_seconds)
 
     def newest(self, connection: OpenConnection) -> int | NotYet:
@@ -108,9 +108,9 @@ def _told(connection: OpenConnection, number: int) -> tuple[int, bytes] | None:
     first = head.timestamp - (head.timestamp - oldest) // step * step
     times = range(first, min(head.timestamp, first + _DRIFT) + 1, step)
     # Blocks of a rollup that are derived from the same L1 block follow each other: some of their times will do.
-    asked = [*times[:: max(1, -(-len(times) // _MOMENTS))], head.timestamp]
-    held = zip(asked, _held(rpc, asked), strict=True)
-    return next(((time, root) for time, one in held if one == root), None)
+    moments = [*times[:: max(1, -(-len(times) // _MOMENTS))], head.timestamp]
+    held = zip(moments, _held(rpc, moments), strict=True)
+    return next(((time, root) for time, held_root in held if held_root == root), None)
 
 
 def _held(destination_rpc: RpcClient, times: Sequence[int]) -> list[bytes]:

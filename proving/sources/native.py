@@ -31,9 +31,9 @@ class Native(BlockHashSource):
         starts = sorted({max(target, safe, 0) for _, safe in _edges(connection.config, head)})
         source = connection.registry.block_hash_source
         calls = [questions.call(*call(self.contract, source, "blockHash", start), "pending") for start in starts]
-        told, headers = connection.destination_rpc.ask(calls, [questions.header(start) for start in starts])
+        block_hashes, headers = connection.destination_rpc.ask(calls, [questions.header(start) for start in starts])
         wrong: list[int] = []
-        for start, answer, header in zip(starts, map(result, told), map(result, headers), strict=True):
+        for start, answer, header in zip(starts, map(result, block_hashes), map(result, headers), strict=True):
             if header is not None and answer == header.hash:
                 return Start(start)
             if header is not None and any(answer):

@@ -67,7 +67,7 @@ _CANT_OPEN = (
 
 
 @dataclass(frozen=True)
-class _Request:
+class _DeliveryRequest:
     """Holds what is sent of a delivery, at a moment."""
 
     webhook: Webhook
@@ -94,7 +94,7 @@ def deliver_all(lane: HeldLane, *, seconds: float) -> int:
     Receivers are waited for side by side: a slow one holds up no other.
     """
     failed, ends = 0, monotonic() + seconds
-    sent: dict[Future[tuple[int | None, str]], tuple[Postponement[Webhook], _Request]] = {}
+    sent: dict[Future[tuple[int | None, str]], tuple[Postponement[Webhook], _DeliveryRequest]] = {}
     with ThreadPoolExecutor(_SENDERS, thread_name_prefix="webhooks") as senders:
         is_first = True
         while is_first or sent:
@@ -125,11 +125,13 @@ def _next(in_hand: Collection[Webhook]) -> list[str]:
     users, receivers = Counter(row.user_id for row in in_hand), Counter(row.receiver for row in in_hand)
     rows = due_rows.due(Webhook.objects.exclude(pk__in=[row.pk for row in in_hand]))
     rows = rows.exclude(user__in=[user for user, count in users.items() if count >= _MOST_OF_A_USER])
-    rows = rows.exclude(receiver__in=[one for one, count in receivers.items() if count >= _MOST_OF_A_RECEIVER])
+    rows = rows.exclude(
+        receiver__in=[receiver for receiver, count in receivers.items() if count >= _MOST_OF_A_RECEIVER]
+    )
     place = Window(RowNumber(), partition_by=["user"], order_by="due_at")
-    found = rows.annotate(place=place).filter(place__lte=_SENDERS)
+    ranked = rows.annotate(place=place).filter(place__lte=_SENDERS)
     chosen: list[str] = []
-    for key, user, receiver in found.order_by("place", "due_at").values_list("pk", "user", "receiver"):
+    for key, user, receiver in ranked.order_by("place", "due_at").values_list("pk", "user", "receiver"):
         if len(in_hand) + len(chosen) == _SENDERS:
             break
         if users[user] < _MOST_OF_A_USER and receivers[receiver] < _MOST_OF_A_RECEIVER:
@@ -139,7 +141,7 @@ def _next(in_hand: Collection[Webhook]) -> list[str]:
     return chosen
 
 
-def _prepare(lane: HeldLane, postponement: Postponement[Webhook], webhook: Webhook) -> _Request | None:
+def _prepare(lane: HeldLane, postponement: Postponement[Webhook], webhook: Webhook) -> _DeliveryRequest | None:
     """Return what to send of the first pending event; None where that is nothing now."""
     delivery = webhooks.first_pending(webhook)
     if delivery is None or _is_early(delivery):
@@ -149,13 +151,13 @@ def _prepare(lane: HeldLane, postponement: Postponement[Webhook], webhook: Webho
     try:
         url, headers = _signed(webhook, delivery)
     except webhook_secrets.CantOpen:
-        _note_attempt(lane, postponement, _Request(webhook, delivery, "", {}, at, began), None, _CANT_OPEN)
+        _note_attempt(lane, postponement, _DeliveryRequest(webhook, delivery, "", {}, at, began), None, _CANT_OPEN)
         return None
-    return _Request(webhook, delivery, url, headers, at, began)
+    return _DeliveryRequest(webhook, delivery, url, headers, at, began)
 
 
 def _note_attempt(
-    lane: HeldLane, postponement: Postponement[Webhook], request: _Request, status: int | None, outcome: str
+    lane: HeldLane, postponement: Postponement[Webhook], request: _DeliveryRequest, status: int | None, outcome: str
 ) -> None:
     attempt = {
         "at": request.at.isoformat(),
@@ -251,7 +253,7 @@ def _note(
 
 def post(url: str, headers: Mapping[str, str], body: bytes, *, seconds: float = TOTAL_SECONDS) -> int:
     """Send a request, and return the HTTP status of the answer. Raises `Failed`, `TimedOut`."""
-    door = _Door(url)
+    door = _PublicAddressGuard(url)
     try:
         # Unlike `asyncio.run`, it doesn't wait for the thread of a name server that hangs: a look-up can't be ended.
         with closing(asyncio.new_event_loop()) as loop:
@@ -270,7 +272,7 @@ def post(url: str, headers: Mapping[str, str], body: bytes, *, seconds: float = 
     raise failed
 
 
-class _Door:
+class _PublicAddressGuard:
     """Makes the sockets of a request, for addresses that are allowed alone."""
 
     def __init__(self, url: str) -> None:
@@ -344,7 +346,9 @@ class _StatusReader(ResponseHandler):
         super().data_received(b"HTTP/1.1 %s \r\nContent-Length: 0\r\n\r\n" % status)
 
 
-async def _answered(url: str, headers: Mapping[str, str], body: bytes, door: _Door, seconds: float) -> int:
+async def _answered(
+    url: str, headers: Mapping[str, str], body: bytes, door: _PublicAddressGuard, seconds: float
+) -> int:
     # A new connector, so that nothing from another receiver is reused.
     connector = aiohttp.TCPConnector(
         resolver=aiohttp.ThreadedResolver(), use_dns_cache=False, force_close=True, socket_factory=door.open
