@@ -1,8 +1,7 @@
-"""Finds what facts registries hold, as far as this service has proven it for any user. It never tells for whom.
+"""Search for facts in facts registries that this service has proven for any user. Users are never named.
 
-It goes through the completed queries of an account or a block, in the order of their blocks and ids. That is a part of
-an index, and each page begins where the last one has ended. A query may name thousands of slots, so a page may end
-inside one.
+A search reads the completed queries of an account or a block, in the order of an index: by block and id. Each page
+begins at the end of the page before. A query may name thousands of slots, so a page may end within a query.
 """
 
 from collections.abc import Iterator, Sequence
@@ -24,7 +23,7 @@ from queries.query_parameters import Address, Number, Slot
 _MOST_OF_BATCH = 1000
 _SLOT, _TIME = "SLOT", "BLOCK_AT_TIMESTAMP"
 PROPERTIES = tuple(sorted({*AccountField.names, *HeaderField.names, _SLOT, _TIME}))
-# A slot as JSON has it, with quotes, a comma and a space.
+# Characters of a slot in JSON, with quotes, a comma and a space.
 _CHARACTERS_OF_SLOT = 70
 
 
@@ -46,7 +45,7 @@ class FactFilters(BaseModel):
 
 @dataclass(frozen=True)
 class FactPosition:
-    """A query about a block, and a fact of it, from 0."""
+    """A position in the search: a query about a block, and a fact of the query, from 0."""
 
     block: int
     query: int
@@ -54,7 +53,7 @@ class FactPosition:
 
     @classmethod
     def of(cls, cursor: str) -> Self:
-        """Return the place that `CURSOR` describes."""
+        """Return the position in a cursor of the form `CURSOR`."""
         return cls(*map(int, cursor.split(".")))
 
     def __str__(self) -> str:
@@ -77,11 +76,12 @@ class FoundFact:
 
 
 def search(filters: FactFilters, start: FactPosition, limit: int) -> tuple[list[FoundFact], FactPosition | None]:
-    """Return a page of facts of an account or a block, one of which `filters` name, and where the next page begins.
+    """Return a page of facts of an account or a block, and the position of the next page.
 
-    Anybody may have proven more. A fact that several queries asked for may be told again on a later page.
+    `filters` must have an account or a block. Registries may hold more facts, proven by others. A fact of several
+    queries may come again on a later page.
     """
-    held = _Held.by(_registries(filters))
+    held = _RegistriesInUse.by(_registries(filters))
     rows = _rows(filters, held, start, limit + 1)
     page, following = _page(filters, rows, start, limit)
     return list(_held_facts(page, held)), following
@@ -89,7 +89,7 @@ def search(filters: FactFilters, start: FactPosition, limit: int) -> tuple[list[
 
 def latest(limit: int) -> list[FoundFact]:
     """Return facts of the batches that were done last, newest first, each once."""
-    held = _Held.by(_registries(FactFilters()))
+    held = _RegistriesInUse.by(_registries(FactFilters()))
     # Two statements without the status DONE. Otherwise SQLite would scan all blocks and all DONE batches.
     ended = Batch.objects.filter(finished_at__isnull=False).exclude(status=BatchStatus.REJECTED)
     done = list(ended.order_by("-finished_at").values_list("pk", flat=True)[:limit])
@@ -101,7 +101,7 @@ def latest(limit: int) -> list[FoundFact]:
     return list(_held_facts(list(matches.values())[:limit], held))
 
 
-# --- Which registries -------------------------------------------------------------------------------------------------
+# --- Registries -------------------------------------------------------------------------------------------------------
 
 
 def _registries(filters: FactFilters) -> list[FactsRegistry]:
@@ -115,7 +115,7 @@ def _registries(filters: FactFilters) -> list[FactsRegistry]:
 
 
 @dataclass(frozen=True)
-class _Held:
+class _RegistriesInUse:
     """The facts that the registries in use hold."""
 
     addresses: dict[tuple[int, int], str]
@@ -124,7 +124,7 @@ class _Held:
     """The condition for a query: it is completed, and the registry holds its facts."""
 
     @classmethod
-    def by(cls, registries: Sequence[FactsRegistry]) -> "_Held":
+    def by(cls, registries: Sequence[FactsRegistry]) -> "_RegistriesInUse":
         addresses: dict[tuple[int, int], str] = {}
         held = Q(pk__in=[])
         for row in registries:
@@ -146,7 +146,7 @@ class _Held:
         return cls(addresses, Q(step=None) & ~Q(batch__status=BatchStatus.REJECTED) & held)
 
 
-# --- Which queries ----------------------------------------------------------------------------------------------------
+# --- Queries ----------------------------------------------------------------------------------------------------------
 
 
 class _Row(NamedTuple):
@@ -158,7 +158,7 @@ class _Row(NamedTuple):
     """The length of its slots as JSON."""
 
 
-def _rows(filters: FactFilters, held: _Held, start: FactPosition, most: int) -> list[_Row]:
+def _rows(filters: FactFilters, held: _RegistriesInUse, start: FactPosition, most: int) -> list[_Row]:
     """Return rows of queries from `start` on."""
     queries = _asking(filters, Query.objects.filter(held.condition))
     if filters.account:
@@ -181,7 +181,7 @@ def _first(queries: QuerySet[Query], most: int) -> list[_Row]:
     return [_Row(*row) for row in queries.order_by("block_id", "pk").values_list("pk", "block_id", length)[:most]]
 
 
-def _blocks(number: int, held: _Held) -> list[int]:
+def _blocks(number: int, held: _RegistriesInUse) -> list[int]:
     of_connections = Q(pk__in=[])
     for destination, source in held.addresses:
         of_connections |= Q(destination_chain_id=destination, source_chain_id=source)
@@ -261,7 +261,7 @@ def _in_order(filters: FactFilters, rows: Sequence[_Row]) -> Iterator[tuple[Fact
 # --- What is known of them --------------------------------------------------------------------------------------------
 
 
-def _held_facts(matches: Sequence[_FactOfQuery], held: _Held) -> Iterator[FoundFact]:
+def _held_facts(matches: Sequence[_FactOfQuery], held: _RegistriesInUse) -> Iterator[FoundFact]:
     facts_by_block: dict[Block, list[Fact]] = {}
     for match in matches:
         assert match.query.block

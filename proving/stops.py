@@ -1,7 +1,7 @@
 """Stops of sending: on a destination, for one of its connections, or by one of its signers.
 
-`proving.transactions.signing` asks before each signature and each broadcast. A stopped connection sends nothing new;
-what was sent for it before is still broadcast and replaced, because later nonces wait for it.
+`proving.transactions.signing` checks stops before each signature and each broadcast. A stopped connection sends nothing
+new. Its earlier transactions are still broadcast and replaced, because later nonces wait for them.
 """
 
 import logging
@@ -24,7 +24,7 @@ def stop(
 ) -> Stop:
     """Stop sending on a chain, or only for the connection from `source`, or only by the address `signer`.
 
-    Nothing is signed there any more when this has returned. What is in nodes' mempools may still be mined.
+    After the return nothing more is signed there. Transactions in nodes' mempools may still be mined.
     """
     values = {"code": code, "reason": reason, "by": by}
     with transaction.atomic():
@@ -33,7 +33,7 @@ def stop(
         standing, is_new = Stop.objects.get_or_create(
             chain_id=chain_id, source_chain_id=source, signer=signer, defaults=values
         )
-        # A worker leaves the operator's own reason.
+        # A worker doesn't replace the operator's reason.
         if not is_new and code == StopCode.OPERATOR:
             Stop.objects.filter(pk=standing.pk).update(**values)
             standing.refresh_from_db()
@@ -42,7 +42,7 @@ def stop(
 
 
 def resume(chain_id: int, *, source: int = 0, signer: str = "") -> bool:
-    """Take a stop back, and return whether there was one. What was signed before is broadcast again."""
+    """Remove a stop, and return whether there was one. Earlier signed transactions are broadcast again."""
     deleted, _ = Stop.objects.filter(chain_id=chain_id, source_chain_id=source, signer=signer).delete()
     if deleted:
         logger.warning("sending goes on %s", Stop(chain_id=chain_id, source_chain_id=source, signer=signer).subject)
@@ -60,14 +60,14 @@ def why_signer_is_stopped(chain_id: int, address: str) -> str:
 
 
 def why_connection_is_stopped(source: int, destination: int) -> str:
-    """Return why a connection itself is stopped, a sentence; empty if it isn't, though its destination may be."""
+    """Return why a connection itself is stopped, a sentence; empty if at most its destination is stopped."""
     return _first(_standing(destination), {source})
 
 
 def why_not_signed(tx: Transaction, *, is_new: bool) -> str:
     """Return why a transaction may not be signed or broadcast, a sentence; empty if it may.
 
-    Stops of its connections matter only where it `is_new`.
+    Stops of its connections count only for new transactions.
     """
     standing = _standing(tx.signer.chain_id)
     sources = {0}
@@ -79,7 +79,7 @@ def why_not_signed(tx: Transaction, *, is_new: bool) -> str:
 
 
 def _standing(chain_id: int) -> list[Stop]:
-    """Return the stops of a chain. That of the whole chain comes first."""
+    """Return the stops of a chain. The stop of the whole chain comes first."""
     return list(Stop.objects.filter(chain_id=chain_id).order_by("source_chain_id", "signer"))
 
 
