@@ -37,16 +37,16 @@ BlockHashes = Mapping[tuple[int, int], str | bytes]
 _Place = Annotated[int, Field(strict=True, ge=0)]
 
 
-class _Part(BaseModel):
+class _BundlePart(BaseModel):
     model_config = ConfigDict(frozen=True, extra="ignore", alias_generator=to_camel)
 
 
-class _Slot(_Part):
+class _BundleSlot(_BundlePart):
     word: Word
     proof: tuple[_Place, ...]
 
 
-class _Block(_Part):
+class _BundleBlock(_BundlePart):
     source_chain_id: Number
     block_number: Number
     block_hash: Word
@@ -54,22 +54,22 @@ class _Block(_Part):
     next_header: Data | None
 
 
-class _Query(_Part):
+class _BundleQuery(_BundlePart):
     number: Annotated[int, Field(strict=True, ge=1)]
     block: _Place
     account: Annotated[Data, Field(min_length=20, max_length=20)] | None
     account_proof: tuple[_Place, ...] | None
     facts: dict[str, Word]
-    slots: dict[Annotated[str, Field(pattern="^0x[0-9a-f]{64}$")], _Slot]
+    slots: dict[Annotated[str, Field(pattern="^0x[0-9a-f]{64}$")], _BundleSlot]
     timestamp: Number | None
 
 
-class _Bundle(_Part):
+class _Bundle(_BundlePart):
     batch: Annotated[str, Field(pattern="^[0-9A-Za-z]{1,64}$")]
     destination_chain_id: Number
-    blocks: tuple[_Block, ...]
+    blocks: tuple[_BundleBlock, ...]
     nodes: tuple[Data, ...]
-    queries: tuple[_Query, ...]
+    queries: tuple[_BundleQuery, ...]
 
 
 @dataclass(frozen=True)
@@ -296,7 +296,7 @@ def _verify(
 
 
 def _verify_query(
-    query: _Query, block: _Block, header: BlockHeader, nodes: Sequence[bytes], *, knows_next: bool
+    query: _BundleQuery, block: _BundleBlock, header: BlockHeader, nodes: Sequence[bytes], *, knows_next: bool
 ) -> VerifiedQuery:
     """Return the proven facts of a query, whose block's hash is trusted. `knows_next`: so is the next block's."""
     if not query.facts and not query.slots:
@@ -341,7 +341,7 @@ def _account_words(account: ProvenAccount) -> dict[str, bytes]:
     return dict(zip(ACCOUNT_PROPERTIES, values, strict=True))
 
 
-def _shown_time(query: _Query, block: _Block, header: BlockHeader) -> int | None:
+def _shown_time(query: _BundleQuery, block: _BundleBlock, header: BlockHeader) -> int | None:
     """Return the time at which the block was the latest, as far as the header after it shows it."""
     if query.timestamp is None:
         return None

@@ -36,7 +36,7 @@ class _Key(AnswerModel):
     id: Number
 
 
-class _ApiKey(AnswerModel):
+class _RevealedKey(AnswerModel):
     api_key: Annotated[str, Field(pattern=r"^[!-~]{8,200}$", repr=False)]
 
 
@@ -97,7 +97,7 @@ def new_key(access: Access, *, address: str, sign: Sign, chain_id: int | None, n
         if conflict.code != "name_taken":
             raise
         key = yield from session.post(_Key, "/dashboard/keys", {})
-    return (yield from session.post(_ApiKey, f"/dashboard/keys/{key.id}/reveal", {})).api_key
+    return (yield from session.post(_RevealedKey, f"/dashboard/keys/{key.id}/reveal", {})).api_key
 
 
 def check_message(message: str, url: str, address: str) -> None:
