@@ -1,6 +1,4 @@
-"""Deploys the facts registry of a connection, once, whenever it is interrupted; tells what that takes; and changes who
-attests for it.
-"""
+"""Deployment of a connection's facts registry, its cost, and changes of attesters. An interrupted run is continued."""
 
 import logging
 import math
@@ -53,7 +51,7 @@ _ATTESTED = "AttestedBlockHashSource"
 
 
 class DeploymentError(Exception):
-    """The registry can't be deployed, or its attesters changed. The message is a sentence that says why."""
+    """The registry can't be deployed, or its attesters can't be changed. The message is a sentence with the reason."""
 
 
 def deploy(
@@ -64,7 +62,7 @@ def deploy(
     seconds: float = transaction_monitor.WAIT_SECONDS,
     tell: Callable[[str], None] = lambda _: None,
 ) -> FactsRegistry:
-    """Deploy the registry of a connection, and wait until it is confirmed. What was begun before is finished.
+    """Deploy the registry of a connection, and wait until it is confirmed. An interrupted deployment is finished.
 
     `tell` is given what it waits for, in sentences, whenever that changes. Raises `DeploymentError`, also after
     `seconds` without confirmation; `chains.rpc.ChainError` when no node answers.
@@ -92,7 +90,7 @@ def deploy(
 
 
 def _require_same_chain(chain: Chain) -> None:
-    """Raise `DeploymentError` where the chain knows nothing of what is final: nonces would never be reached."""
+    """Raise `DeploymentError` if the chain reports no final block, because nonces would never be final."""
     final = Transaction.objects.filter(signer__chain_id=chain.id, state=TransactionState.FINAL)
     of_signers = final.filter(signer__address__in=signing.senders(chain)).order_by("-nonce")
     newest = of_signers.values_list("signer__address", "nonce").first()
@@ -156,7 +154,7 @@ def _begin(chain: Chain, connection: Connection, replaced: FactsRegistry | None,
         block_hash_source = contract_address(sender, first_nonce)
         # The first contract that a contract creates is at its nonce 1 (EIP-161).
         beacon_history = contract_address(*((sender, first_nonce + 2) if creates_history else (block_hash_source, 1)))
-        # Only what was stored last counts: the transaction may be done again.
+        # Only the last run of the transaction counts, because it may be repeated.
         created[:] = [
             FactsRegistry.objects.create(
                 destination_chain_id=chain.id,
@@ -178,7 +176,7 @@ def _begin(chain: Chain, connection: Connection, replaced: FactsRegistry | None,
 
 
 def _require_cancun(chain: Chain) -> None:
-    """Raise `DeploymentError` where the chain lacks an opcode that the contracts use."""
+    """Raise `DeploymentError` if the chain lacks an opcode of the contracts."""
     try:
         get_rpc(chain.id).call("eth_call", {"data": _COPIES_NOTHING}, "latest")
     except RpcRefused as refused:
@@ -247,7 +245,7 @@ def _submit(
     seconds: float,
     and_store: Callable[[str, int], None] | None = None,
 ) -> Transaction:
-    """Store and broadcast all, and return the last; wait meanwhile for what is under way."""
+    """Store and broadcast all transactions, and return the last. Wait meanwhile for those that are pending."""
     for _ in transaction_monitor.monitor_for(chain, seconds):
         # If another process takes the lane first, nothing is stored, and the loop tries again.
         with suppress(LaneLost), lanes.hold(LaneName(LaneKind.DESTINATION, chain.id)) as lane:
@@ -265,7 +263,7 @@ def _submit(
 
 
 def contract_address(sender: str, nonce: int) -> str:
-    """Return where a transaction of `sender` with this nonce creates a contract (Yellow Paper, section 7)."""
+    """Return the address of the contract that `sender` creates with this nonce (Yellow Paper, section 7)."""
     return to_checksum_address(keccak(encode([to_canonical_address(sender), nonce]))[12:])
 
 
@@ -341,7 +339,7 @@ def _signed_change(
     return call(_ATTESTED, contract, "changeAttesters", ordered, threshold, joined)
 
 
-# --- What it takes ----------------------------------------------------------------------------------------------------
+# --- Cost -------------------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -354,7 +352,7 @@ class Needed:
     in_all: int  # to deploy, and to prove some balances
 
     def to_send(self, balance: int) -> int:
-        """Return what a signer with this balance should get: two digits of it, rounded up."""
+        """Return the amount to send to a signer, rounded up to two digits."""
         lacking = self.in_all - balance
         unit: int = 10 ** max(0, len(str(lacking)) - 2)
         return -(-lacking // unit) * unit

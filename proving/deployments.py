@@ -1,4 +1,4 @@
-"""Facts registries: what each says and takes as a contract, which one serves a connection, and whether it is ours."""
+"""Facts registries: their calls, the registry of each connection, and the check of its code."""
 
 import logging
 import math
@@ -51,7 +51,7 @@ class Registry:
         self.address = to_checksum_address(address)
 
     def state_root(self, block_number: int) -> Call:
-        """Return a call that answers 32 bytes: zero where the block's header is not accumulated."""
+        """Return a call that answers 32 bytes: zeros if the block's header is not accumulated."""
         return self._call("stateRoot", block_number)
 
     def vouches(self, block_number: int, block_hash: bytes) -> Call:
@@ -67,7 +67,7 @@ class Registry:
 
     @staticmethod
     def decode_try(answer: bytes) -> bytes | None:
-        """Return the fact's word (32 bytes), or None where nothing is proven."""
+        """Return the fact's word (32 bytes), or None if it is not proven."""
         proven, word = decode(["bool", "bytes32"], answer)
         return bytes(word) if proven else None
 
@@ -135,17 +135,17 @@ def revert_reason(data: bytes) -> RevertReason:
                 try:
                     return RevertReason(error["name"], decode(types, data[4:]))
                 except DecodingError:
-                    # A node has told something else than the contract says.
+                    # The node's answer is not the contract's.
                     return RevertReason("")
     return RevertReason("")
 
 
-# --- Where they are, and what they are ----------------------------------------------------------------------------
+# --- Registries of connections --------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
 class Deployment:
-    """A deployed registry: its row, the contract to call, and the addresses of what belongs to it."""
+    """A deployed registry: its row, the contract to call, and the addresses of its other contracts."""
 
     row_id: int
     contract: Registry
@@ -190,7 +190,7 @@ def find(destination: int, source: int) -> Deployment:
 
 
 def noted(destination: int, source: int) -> Deployment:
-    """Find the registry by what workers noted of its code, neither asking nodes nor writing. Raises `Unusable`."""
+    """Return the registry by its stored checks, without asking nodes or writing. Raises `Unusable`."""
     return _usable(_row(destination, source))
 
 
@@ -202,7 +202,7 @@ def why_no_jump(row: FactsRegistry) -> str:
 
 
 def deployed(destination: int, source: int) -> FactsRegistry | None:
-    """Return the registry of a connection that is in use, whatever its code."""
+    """Return the registry of a connection that is in use, with any code."""
     rows = FactsRegistry.in_use.filter(destination_chain_id=destination, source_chain_id=source)
     return rows.exclude(deployed_at=None).first()
 

@@ -189,7 +189,7 @@ def _blocks(number: int, held: _RegistriesInUse) -> list[int]:
 
 
 def _asking(filters: FactFilters, queries: QuerySet[Query]) -> QuerySet[Query]:
-    """Leave those that ask for such a fact at all, so that no page is empty where there are others."""
+    """Select queries with a matching fact, so that no page is empty before the last."""
     if filters.slot:
         # SQLite's LIKE takes four times as long.
         return queries.alias(at=StrIndex(Cast("slots", TextField()), Value(filters.slot))).filter(at__gt=0)
@@ -220,7 +220,7 @@ class _FactOfQuery:
 def _page(
     filters: FactFilters, rows: Sequence[_Row], start: FactPosition, limit: int
 ) -> tuple[list[_FactOfQuery], FactPosition | None]:
-    """Return the facts, and where the next page begins. `rows` has one more than `limit` where there are more."""
+    """Return the facts, and the position of the next page. `rows` has more than `limit` rows if there are more."""
     chosen = _enough(rows, start.fact + limit)
     matches: dict[tuple[int, Fact], _FactOfQuery] = {}
     for place, match in _in_order(filters, chosen):
@@ -258,7 +258,7 @@ def _in_order(filters: FactFilters, rows: Sequence[_Row]) -> Iterator[tuple[Fact
                 yield FactPosition(row.block, row.query, at), _FactOfQuery(query, fact)
 
 
-# --- What is known of them --------------------------------------------------------------------------------------------
+# --- Facts ------------------------------------------------------------------------------------------------------------
 
 
 def _held_facts(matches: Sequence[_FactOfQuery], held: _RegistriesInUse) -> Iterator[FoundFact]:

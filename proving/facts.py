@@ -255,7 +255,7 @@ def why_lacking(chain_id: int, header: ExecutionHeader, fields: Iterable[HeaderF
 
 
 def proof_of(chain: Chain, request: ProofRequest) -> str:
-    """Return words for what is asked for, for sentences."""
+    """Return the fact's name in words, for sentences."""
     return f"the proof of account {request.address} at block {request.block_number} of {chain.label}"
 
 
@@ -293,12 +293,12 @@ def _slots(
     return words
 
 
-# --- As the registry says ---------------------------------------------------------------------------------------------
+# --- Facts in the registry --------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
 class RegistryView:
-    """The registry's facts about one source block, as of one destination block."""
+    """The registry's facts about one source block, in the state of one destination block."""
 
     state_root: bytes  # zero bytes: the header is not accumulated
     facts: Mapping[Fact, bytes | None]  # None: not proven
@@ -356,7 +356,7 @@ def _call(registry: Registry, block_number: int, fact: Fact) -> Call:
 
 
 def calldata(block_number: int, fact: Fact) -> str:
-    """Return the calldata, 0x and hex, that reads a fact from its registry; the call reverts where it isn't proven."""
+    """Return the calldata, 0x and hex, that reads a fact from its registry. The call reverts if it isn't proven."""
     return hex_data(_calldata(*_reading(block_number, fact)))
 
 
@@ -389,7 +389,7 @@ class Comparison:
 
 
 def compare(queries: Sequence[Query], view: RegistryView, here: Mapping[Fact, bytes]) -> Comparison:
-    """Return which facts that these queries of a block ask for the registry lacks. `here` are those proven here."""
+    """Compare a block's facts in these queries with the registry's. `here` has the facts as proven here."""
     missing: dict[Fact, list[int]] = defaultdict(list)
     for query in queries:
         for fact in of(query):

@@ -19,7 +19,7 @@ class _InUse(models.Manager["FactsRegistry"]):
 
 
 class FactsRegistry(DueRow):
-    """A facts registry of one (source chain, destination chain), where it was deployed.
+    """A deployed facts registry of one pair of source chain and destination chain.
 
     One is in use, or none; those that it has replaced stay on record. It is due for its upkeep.
     """
@@ -61,13 +61,13 @@ class FactsRegistry(DueRow):
 
     @property
     def refused_with_remedy(self) -> str:
-        """Return `refused`, with what the operator must do."""
+        """Return `refused` with the operator's remedy."""
         command = f"manage.py deploy_registry {self.destination_chain_id} {self.source_chain_id} --replace"
         return self.refused and f"{self.refused} The operator must run: {command}"
 
 
 class AccountProof(models.Model):
-    """A verified proof of one account at one block. It is all that proving needs: no archive node is asked again."""
+    """A verified proof of one account at one block. With it, proving needs no archive node any more."""
 
     block = models.ForeignKey(Block, models.CASCADE, related_name="account_proofs")
     address = models.CharField(max_length=42)  # EIP-55
@@ -149,7 +149,7 @@ class TransactionState(models.TextChoices):
     DISPLACED = "DISPLACED"  # its nonce was used by a transaction that isn't ours
 
 
-# States in which the transaction may still do what it was sent for.
+# States in which the transaction may still take effect.
 LIVE_STATES = (TransactionState.PENDING, TransactionState.MINED)
 # States of a transaction whose cost its batches show as spent.
 SPENT_STATES = (TransactionState.CONFIRMED, TransactionState.FINAL)
@@ -174,7 +174,7 @@ class Transaction(models.Model):
     to = models.CharField(max_length=42, blank=True)  # EIP-55; empty: creates a contract
     data = models.BinaryField()
     gas_limit = models.PositiveBigIntegerField()
-    # Wei that it takes beside its gas, on rollups: expected, with a margin, until a receipt tells.
+    # Wei besides the gas, on rollups. Before the receipt, an estimate with a margin.
     data_fee = Uint256Field(default=0)
     # The expected data fee, which counts again if a reorganisation removes the transaction.
     expected_data_fee = Uint256Field(default=0)
@@ -229,7 +229,7 @@ class Transaction(models.Model):
 
     @property
     def waits_for(self) -> str:
-        """Say what one that is under way waits for, in sentences."""
+        """Return sentences that say what a pending transaction waits for."""
         if self.state == TransactionState.PENDING:
             if self.last_error:
                 return f"Transaction {self.latest_hash} is under way. {self.last_error}"
@@ -238,14 +238,14 @@ class Transaction(models.Model):
 
     @property
     def gas(self) -> int:
-        """Return what it has used, or the most that it can still use."""
+        """Return the used gas, or the maximum gas that it can still use."""
         if self.state == TransactionState.DISPLACED:
             return 0
         return self.gas_limit if self.state == TransactionState.PENDING else self.gas_used
 
     @property
     def cost(self) -> int:
-        """Return what it has cost in wei, or the most that it can still cost. Any of its versions may be mined."""
+        """Return the cost in wei, or the maximum that it can still cost, as any of its versions may be mined."""
         if self.state == TransactionState.DISPLACED:
             return 0
         if self.state != TransactionState.PENDING:
@@ -292,7 +292,7 @@ class ParentFact(models.Model):
 
 
 class Share(models.Model):
-    """One batch's part of the cost of one transaction: before it is mined, of the maximum that it can cost."""
+    """One batch's part of a transaction's cost. Before it is mined, the part of its maximum cost."""
 
     transaction = models.ForeignKey(Transaction, models.CASCADE, related_name="shares")
     batch = models.ForeignKey(Batch, models.CASCADE, related_name="shares")
@@ -315,7 +315,7 @@ class Share(models.Model):
 
 
 def goes_to_replaced_registry() -> models.Exists:
-    """Select shares of what was sent to a replaced registry or its block hash source.
+    """Select shares of transactions to a replaced registry or its block hash source.
 
     All is proven again, and no batch and no limit of a user pays twice.
     """
@@ -404,7 +404,7 @@ class ChainHead(models.Model):
 
 
 class ChainWatch(DueRow):
-    """A worker's last observation of a configured chain: `/healthz` tells it without asking a chain.
+    """A worker's last observation of a configured chain, which `/healthz` shows without asking the chain.
 
     It has `due_at` alone of a `DueRow`. The other columns are unused since 0.3; they go with the next minor version.
     """
@@ -453,7 +453,7 @@ class AttesterWatch(models.Model):
 
 
 class BeaconAnchor(models.Model):
-    """A beacon block that a header of a source chain names, and what its state summarises: jumps begin there.
+    """A beacon block named in a header of a source chain, with its state's summaries. Jumps begin there.
 
     Verified when it was stored, and again by whoever reads it (`proving.paths.beacon_fetching`).
     """
@@ -485,7 +485,7 @@ class JumpLeavesKind(models.TextChoices):
 
 
 class JumpLeaves(DueRow):
-    """The leaves of a tree that jumps to old blocks lead through. It is due while it is to be filled.
+    """The leaves of a tree in the branches of jumps to old blocks. The row is due until it is filled.
 
     What isn't complete counts for nothing: before 0.3 parts were stored, unverified.
     """
@@ -521,7 +521,7 @@ class Lane(models.Model):
 
 
 class WorkerHeartbeat(models.Model):
-    """A running worker says that it runs, by the database's clock. One that is killed falls silent."""
+    """A running worker's sign of life, by the database's clock. A killed worker stops renewing it."""
 
     worker = models.CharField(max_length=100, primary_key=True)
     started_at = models.DateTimeField()
@@ -531,7 +531,7 @@ class WorkerHeartbeat(models.Model):
     broker_problem = models.TextField(blank=True, db_default="", default="")
     exchanges = models.JSONField(default=list, null=True)
 
-    # A worker that has been silent for so long is taken for dead.
+    # Time without a sign of life after which a worker counts as dead.
     SILENCE: ClassVar[timedelta] = timedelta(seconds=20)
 
     def __str__(self) -> str:
@@ -545,5 +545,5 @@ class WorkerHeartbeat(models.Model):
 
     @classmethod
     def running(cls) -> "models.QuerySet[WorkerHeartbeat]":
-        """Select the workers that run. A beat from the future is that of a clock that was ahead, and tells nothing."""
+        """Select the running workers. A sign of life in the future comes from a wrong clock, and doesn't count."""
         return cls.objects.filter(beat_at__gt=Now() - cls.SILENCE, beat_at__lt=Now() + cls.SILENCE)

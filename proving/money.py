@@ -66,7 +66,7 @@ class MarketFees:
     base_and_tip: int
     offer: OfferedFees
     least: int
-    """The least offer for the next block, whatever this one does to the base fee (EIP-1559)."""
+    """The lowest offer that is enough for the next block after any change of the base fee (EIP-1559)."""
 
 
 def market_fees(rpc: RpcClient) -> MarketFees:
@@ -74,16 +74,16 @@ def market_fees(rpc: RpcClient) -> MarketFees:
 
 
 def market_of(fees: Fees) -> MarketFees:
-    # The base fee can double within six full blocks; what is not needed is not paid.
+    # The base fee can double within six full blocks. The unneeded part isn't paid.
     offer = OfferedFees(2 * fees.base_fee + fees.priority_fee, fees.priority_fee)
     return MarketFees(fees.base_fee + fees.priority_fee, offer, fees.base_fee * 9 // 8 + fees.priority_fee)
 
 
-# --- What counts ------------------------------------------------------------------------------------------------------
+# --- Spending ---------------------------------------------------------------------------------------------------------
 
 
 def on_chain(chain_id: int, *, beside: int | None = None) -> int:
-    """Return the wei that the chain's signers spent in the last 24 hours, and may still spend by what isn't final.
+    """Return the wei that the chain's signers spent in the last 24 hours, and may still spend by pending transactions.
 
     The transaction `beside` (an id) doesn't count. While the signers are locked (`signers.locked`): it writes what a
     version before 0.3 has left out.
@@ -100,7 +100,7 @@ def on_chain(chain_id: int, *, beside: int | None = None) -> int:
 
 
 def _count_older(transactions: QuerySet[Transaction]) -> None:
-    """Count what a version before 0.3 has stored, some of it."""
+    """Convert a part of the rows that a version before 0.3 has stored."""
     rows = list(transactions.defer("data").prefetch_related("versions")[:_AT_A_TIME])
     divide(weights_of(*rows))
     for tx in rows:
@@ -153,7 +153,7 @@ def _at_worst(batches: Collection[str], *, beside: int) -> Counter[str]:
 
 
 def _shares() -> QuerySet[Share]:
-    """Return the shares that count against fees and limits of users: what went to replaced registries doesn't."""
+    """Return the shares that count against users' fees and limits, without those of replaced registries."""
     return Share.objects.filter(~goes_to_replaced_registry())
 
 
@@ -164,7 +164,7 @@ def _of_day(user_id: int, chain_id: int) -> QuerySet[Share]:
 
 
 def _in_a_day(prefix: str = "") -> Q:
-    """Select what is spent in the last 24 hours. `prefix` leads to the transaction, and ends in `__`."""
+    """Select spending of the last 24 hours. `prefix` leads to the transaction, and ends in `__`."""
     return Q(**{f"{prefix}spent_at__gt": _day_began()})
 
 
@@ -208,7 +208,7 @@ def allowances_of(user: models.User) -> list[DailyAllowance]:
 
 
 def allowance_of(user: models.User, destination: Chain) -> DailyAllowance | None:
-    """Return the user's allowance on this destination; None where nothing is limited."""
+    """Return the user's allowance on this destination. None: users aren't limited."""
     limit = models.daily_wei(user.daily_limits_wei, destination)
     return None if limit is None else DailyAllowance(destination, limit, to_user(user.pk, destination.id))
 
@@ -323,7 +323,7 @@ class NotOurs(Exception):
 
 
 def is_spent(tx: Transaction) -> bool:
-    """Return whether its batches show what it costs as spent."""
+    """Return whether its batches show its cost as spent."""
     return tx.state in SPENT_STATES
 
 
@@ -332,7 +332,7 @@ Weights = Mapping[Transaction, Counter[str]]
 
 
 def divide(weights: Weights) -> None:
-    """Divide what transactions cost, or can still cost, among their batches.
+    """Divide the cost of transactions, or their maximum cost, among their batches.
 
     Derived anew each time, never added up: doing it twice changes nothing. Inside the caller's database transaction,
     whenever the transactions' versions or states have changed; after another state, `show_spent` too.
@@ -362,7 +362,7 @@ def _divided(tx: Transaction, weights: Counter[str]) -> Iterator[Share]:
 
 
 def show_spent(batches: Collection[str]) -> None:
-    """Show on batches, which the caller has locked, what they have spent.
+    """Store the spending of batches, which the caller has locked.
 
     The lock matters: several signers may send for one batch, and what each adds up must hold what the others have.
     """
@@ -371,7 +371,7 @@ def show_spent(batches: Collection[str]) -> None:
 
 
 def _show_spent(batches: Sequence[str]) -> None:
-    """Write what these batches have spent.
+    """Write the spending of these batches.
 
     Above a batch's fee the operator pays for cancellations, which free the nonce for all that wait, and for what was
     sent to a registry that was replaced.
@@ -434,7 +434,7 @@ def portions_of(tx: Transaction) -> Counter[str]:
 
 
 def _sample(queries: Iterable[Query]) -> Sample:
-    """Return what the tries are like by a proof that is stored for one of the queries."""
+    """Return a sample of the tries' shape, from a stored proof of one of the queries."""
     query = max(queries, key=lambda query: (len(query.slots), bool(query.address)), default=None)
     row = query and AccountProof.objects.filter(block=query.block_id, address=query.address).first()
     return Sample.of(facts.stored_proof(row, gas.SAMPLED_SLOTS)) if row and row.nodes else Sample()

@@ -220,7 +220,7 @@ def _prune_webhooks(before: datetime) -> int:
     return over.filter(pk__in=_first(over)).delete()[0]
 
 
-# --- What expires -----------------------------------------------------------------------------------------------------
+# --- Other rows -------------------------------------------------------------------------------------------------------
 
 
 def _first(rows: QuerySet[Any], most: int = _ROWS) -> list[Any]:

@@ -1,4 +1,4 @@
-"""Asks the attesters of a connection, as proving will: who signs what our own nodes say, and why others don't.
+"""Checks of a connection's attesters: which of them sign the hash of our own nodes, and why others don't.
 
 Workers do so from time to time, also while there is no work, so that pages can tell without asking anybody. Nothing
 is decided by it.
@@ -27,7 +27,7 @@ from proving.models import AttesterWatch, FactsRegistry
 _BEHIND = 32
 # Blocks until finality, if nodes report no final block.
 _FINAL_DEPTH = 64
-# Between two rounds of questions. Each may leave a row with every attester, which keeps what it has signed.
+# Pause between two rounds. A round may add a row to each attester's database, which stores what it has signed.
 _PAUSE = timedelta(minutes=2)
 SIGNED = "signed"
 
@@ -83,7 +83,7 @@ def _watch(lane: HeldLane, connection: Connection) -> None:
 
 
 def _ask(connection: Connection, contract: str) -> tuple[int, list[dict[str, str]]]:
-    """Return the block that the attesters were asked about, and what each said of it for this contract.
+    """Return the block in question, and each attester's answer for this contract.
 
     `answer` is as in `answer_label`. Before there is a contract, any address does. Raises `NodeUnavailable`,
     `RpcRefused`.

@@ -57,7 +57,7 @@ _COUNTS, _FIRST_OBSERVATIONS = timedelta(minutes=3), timedelta(minutes=1)
 _PAUSE, _PAUSE_IN_TROUBLE = timedelta(seconds=30), timedelta(seconds=10)
 # A newest block that is so far in the future has another reason than chance, in blocks and in seconds.
 _BLOCKS_EARLY, _SECONDS_EARLY = 20, 300
-# A head that is so late, or so far back, is told.
+# Lateness of a head, and depth of a reorganisation, that are reported.
 _BLOCKS_BEHIND, _SECONDS_BEHIND = 5, 30
 # A reorganisation replaces no block that is so far below the head.
 _KEPT_BELOW = 4
@@ -106,7 +106,7 @@ def stopped() -> Iterator[Problem]:
 
 
 def signers() -> Iterator[Problem]:
-    """Yield what keeps transactions from being sent, while there is something to send."""
+    """Yield the obstacles to sending, for chains with something to send."""
     waiting = Batch.objects.filter(
         status__in=OPEN_STATUSES, sender=Sender.OPERATOR, destination_chain_id=OuterRef("chain_id")
     )
@@ -137,7 +137,7 @@ def storing() -> Iterator[Problem]:
 
 
 def attesters() -> Iterator[Problem]:
-    """Yield notices, which have no code: what the operator must look into about configured connections that work.
+    """Yield notices without a code: sentences for the operator about configured connections that work.
 
     Those of other connections are left out: nothing would ever remove them.
     """
@@ -162,7 +162,7 @@ def findings() -> tuple[list[Problem], list[Problem]]:
     return [problem for check in CHECKS for problem in check()], list(attesters())
 
 
-# --- What a worker observes of chains ------------------------------------------------------------------------------
+# --- Observations of chains ----------------------------------------------------------------------------------------
 
 
 def wake() -> None:
@@ -193,7 +193,7 @@ class Examined:
     """The observations of a chain, and the problems of its nodes, clock and signers."""
 
     head: ExecutionHeader | None
-    """The newest block; None where no node tells it."""
+    """The newest block. None: no node reports it."""
     problems: list[Problem]
     balances: Mapping[str, int]
     """In wei, by the addresses of the signers whose keys can be read."""
@@ -253,7 +253,7 @@ def _note_newest_block() -> None:
 
 
 def _state(chain: Chain, rpc: RpcClient, head: ExecutionHeader) -> dict[str, object]:
-    """Ask what pages tell of the chain, and nothing depends on. Without an answer all is left as it was known."""
+    """Ask for values that only pages show. Without an answer the earlier values stay."""
     columns: dict[str, object] = {}
     is_destination = chain in get_chains().destinations()
     with suppress(ChainError):
@@ -296,7 +296,7 @@ def _apart_from_clock(chain: Chain, head: ExecutionHeader) -> Iterator[Problem]:
 
 
 def _of_history(chain: Chain, rpc: RpcClient, head: ExecutionHeader) -> list[Problem]:
-    """Return a problem if the chain's history of block hashes (EIP-2935) tells another hash than a block has.
+    """Return a problem if the chain's history of block hashes (EIP-2935) has a wrong hash of a block.
 
     A young block and the oldest of the window are compared: the history contract may read another ring than the chain
     writes, and a ring may be smaller than is relied on.
@@ -363,7 +363,7 @@ def _gone_back(chain: Chain, head: ExecutionHeader) -> Iterator[Problem]:
 
 
 def _of_keys(chain: Chain, addresses: list[str]) -> Iterator[Problem]:
-    """Yield what is wrong with the keys of the signers, and add their addresses to `addresses`."""
+    """Yield the problems of the signers' keys, and add the signers' addresses to `addresses`."""
     for number, signer in enumerate(chain.all_signers, 1):
         try:
             addresses.append(signer.account().address)

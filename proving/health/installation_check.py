@@ -33,7 +33,7 @@ _COLUMNS = ("node", "head", "age", "finalized", "pending", "EIP-2935", "proofs")
 
 
 def check(say: Callable[[str], object]) -> list[Problem]:
-    """Say each thing in a line; return what is wrong. Raises `ChainsError`."""
+    """Print a line for each check, and return the problems. Raises `ChainsError`."""
     chains = get_chains()
     try:
         registries = list(FactsRegistry.objects.exclude(deployed_at=None).order_by("source_chain_id", "pk"))
@@ -81,7 +81,7 @@ def check_node(url: str, say: Callable[[str], object]) -> list[Problem]:
 def _check_chain(
     chain: Chain, chains: Chains, missing: Sequence[Connection], say: Callable[[str], object]
 ) -> list[Problem]:
-    """Tell of a chain's nodes and signers; `missing` are the connections to it without a registry."""
+    """Print lines about a chain's nodes and signers. `missing` has the connections to it without a registry."""
     must_prove = chain.id in {connection.source_id for connection in chains.connections}
     can_be_used = _check_nodes(chain, say, must_prove=must_prove)
     problems = _check_beacon(chain, say)
@@ -116,7 +116,7 @@ def _check_names(chain: Chain, chains: Chains, say: Callable[[str], object]) -> 
 
 
 def _check_confirmed(connection: Connection, chains: Chains, say: Callable[[str], object]) -> list[Problem]:
-    """Tell the newest block that the rollup of a connection has confirmed."""
+    """Print the newest block that the rollup of a connection has confirmed."""
     try:
         opened = open_connection(connection.destination_id, connection.source_id)
         rollup = op_stack_games if connection.anchor_state_registry else arbitrum
@@ -134,7 +134,7 @@ def _check_confirmed(connection: Connection, chains: Chains, say: Callable[[str]
 
 
 def _check_nodes(chain: Chain, say: Callable[[str], object], *, must_prove: bool) -> bool:
-    """Tell of each node, in a line; returns whether one of them can be used."""
+    """Print a line about each node. Return whether one of them can be used."""
     abilities_by_host = [(host, _abilities(chain, url)) for host, url in zip(chain.hosts, chain.rpc_urls, strict=True)]
     rows = [
         (host, *_cells(abilities)) if isinstance(abilities, Abilities) else (host, abilities)
@@ -168,7 +168,7 @@ def _sentence_about_registry(row: FactsRegistry) -> str:
 
 
 def _abilities(chain: Chain, url: str) -> Abilities | str:
-    """Return what the node can do, or what is wrong with it."""
+    """Return the node's abilities, or a sentence with its fault."""
     alone = chain.model_copy(update={"rpc_urls": (url,)})
     rpc = RpcClient(alone)
     try:
@@ -205,7 +205,7 @@ def _tell_of_signer(
     rpc: RpcClient,
     say: Callable[[str], object],
 ) -> None:
-    """Tell the signer's address with what it holds, and what it lacks to begin; or why that can't be told."""
+    """Print the signer's address and balance, and the amount that it lacks to begin, or why they are unknown."""
     chain = rpc.chain
     try:
         address = signer.account().address

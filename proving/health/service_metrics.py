@@ -270,7 +270,7 @@ def _health() -> Iterator[_Family]:
 
 
 def _age(since: datetime | None, now: datetime) -> float:
-    """Return the age in seconds; 0 also of what lies ahead, by a clock that was ahead."""
+    """Return the age in seconds. 0 for a time in the future, which a wrong clock has stored."""
     return max(0.0, (now - since).total_seconds()) if since else 0.0
 
 

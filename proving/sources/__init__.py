@@ -46,14 +46,14 @@ class Preparation:
 
 @dataclass(frozen=True)
 class NotYet:
-    """The block hash source can't vouch for what is needed at this moment."""
+    """The block hash source can't vouch for a suitable block at this moment."""
 
-    sentence: str  # what is waited for
+    sentence: str  # says what is missing
     expected_at: datetime | None = None  # not before this; None: nobody knows
 
 
 class WrongHash(NotYet):
-    """A history of block hashes tells another hash than the block has. To wait doesn't help."""
+    """A history of block hashes has a wrong hash of the block. Waiting doesn't help."""
 
 
 class BlockHashSource(Protocol):
@@ -68,13 +68,13 @@ class BlockHashSource(Protocol):
     knows: str = "knows"
 
     def trust(self, connection: Connection) -> str:
-        """Say who must be trusted for what, in a sentence."""
+        """Return a sentence that says who must be trusted, and for what."""
 
     def arguments(self, connection: Connection) -> tuple[Any, ...]:
         """Return the arguments of the contract's constructor."""
 
     def gas(self, connection: Connection) -> Amount:
-        """Return the gas that it takes to have one block vouched for."""
+        """Return the gas to record one block."""
         return Amount()
 
     def reach(self, connection: OpenConnection, target: int) -> Start | NotYet:
@@ -114,7 +114,7 @@ class Recorder(BlockHashSource, Protocol):
     """A kind whose contract records headers, each once it can be shown to it."""
 
     def recorded(self, connection: OpenConnection, number: int) -> bytes:
-        """Return the hash that is recorded of a block; zeros where none is."""
+        """Return the recorded hash of a block, or zeros."""
         source = connection.registry.block_hash_source
         return connection.destination_rpc.eth_call(*call(self.contract, source, "blockHash", number))
 
@@ -131,7 +131,7 @@ class Recorder(BlockHashSource, Protocol):
         return self.record(connection, header)
 
     def record(self, connection: OpenConnection, header: ExecutionHeader) -> Start | Preparation | NotYet:
-        """Return the block with the calls that record it; or what must be sent before."""
+        """Return the block with the calls that record it, or the transaction that must come before."""
 
 
 def told_by(connection: OpenConnection, contract: str, *functions: str) -> list[bytes]:

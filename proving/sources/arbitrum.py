@@ -30,9 +30,9 @@ from proving.sources import (
 
 # Measured gas to record a block.
 _GAS = Amount(67_000, 100_000)
-# Seconds without a confirmation after which that is told: rollups confirm every hour or so.
+# Seconds without a confirmation after which it is reported. Rollups confirm about every hour.
 _LONG_SILENCE = 86_400
-# The last second that a `datetime` can tell, in unix seconds: a node may say anything.
+# The last second of a `datetime`, in unix seconds, as a node may send any number.
 _LATEST = 253_402_300_799
 
 
@@ -72,7 +72,7 @@ class Arbitrum(Recorder):
                 return self._not_confirmed(connection, header, newest)
             # One hop leads over a whole window, however far the block is.
             confirmed = outbox.lowest(header, newest, within=window).header
-            # An event may tell of a block whose place another has taken.
+            # The event may be of a block that another confirmed block has replaced.
             held = outbox.held(confirmed)
             confirmed = outbox.by_hash(held) if any(held) else confirmed
         return Start(min(number for number in (confirmed.number, recorded) if number >= target))

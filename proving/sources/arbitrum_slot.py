@@ -88,7 +88,7 @@ class ArbitrumSlot(Arbitrum):
         return Start(header.number, calls)
 
     def _confirmed_at(self, connection: OpenConnection, header: ExecutionHeader) -> int | None:
-        """Return the parent's block in which the rollup has confirmed this one; None if no event tells that."""
+        """Return the number of the parent's block that confirmed this one; None if there is no event."""
         outbox = self._outbox(connection)
         newest = outbox.newest()
         if newest is None:

@@ -111,7 +111,7 @@ class Attested(BlockHashSource):
 
 
 def _final(connection: OpenConnection) -> int | None:
-    """Return the newest final block; None if nodes don't tell."""
+    """Return the newest final block; None if nodes report none."""
     finalized = heads.recent(connection.source_rpc.chain, connection.source_rpc).finalized
     return None if finalized is None else finalized.number
 

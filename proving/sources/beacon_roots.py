@@ -26,7 +26,7 @@ _HELD, _RELIED_ON = 8191, 7168
 # A rollup's block may be so much younger than the L1 block from which it is derived, in seconds (Fjord). At so many
 # moments of these it is asked for its root.
 _DRIFT, _MOMENTS = 1800, 150
-# Headers that are looked at together for the newest whose root is held, and how often.
+# Headers in one search for the newest held root, and maximum number of searches.
 _HEADERS, _LOOKS = 32, 5
 # Measured gas to record a block.
 _GAS = Amount(85_000, 110_000)
@@ -74,7 +74,7 @@ class BeaconRoots(Recorder):
 
 
 def newest_told(source_rpc: RpcClient, destination_rpc: RpcClient) -> int | NotYet:
-    """Return the newest block whose root the destination was told, by a later one of the source.
+    """Return the newest block whose root the destination holds, by a later block of the source.
 
     None of a destination whose beacon roots are those of another chain. Raises `NodeUnavailable`, `RpcRefused`.
     """

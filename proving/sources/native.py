@@ -9,9 +9,9 @@ from proving.connections import OpenConnection
 from proving.deployments import call
 from proving.sources import BlockHashSource, NotYet, Start, WrongHash
 
-# The blocks that `blockhash` serves where the chain has no history contract (EIP-2935).
+# Number of blocks that `blockhash` serves, on chains without the history contract (EIP-2935).
 _BLOCKHASH_WINDOW = 256
-# The most that the contract takes, however large the chain's own history is.
+# Maximum window of the contract, even if the chain's history is larger.
 _MAX_WINDOW = 8191
 
 
@@ -27,7 +27,7 @@ class Native(BlockHashSource):
 
     def reach(self, connection: OpenConnection, target: int) -> Start | NotYet:
         head = connection.source_rpc.head().number
-        # One that is just in a window may have left it when the transaction is mined.
+        # A block at the edge of a window may have left it when the transaction is mined.
         starts = sorted({max(target, safe, 0) for _, safe in _edges(connection.config, head)})
         source = connection.registry.block_hash_source
         calls = [questions.call(*call(self.contract, source, "blockHash", start), "pending") for start in starts]

@@ -37,7 +37,7 @@ from proving.sources import (
 _MESSAGE_PASSER_ROOT = 16
 # A sequencer's clock may be ahead of the chain below, in seconds (Fjord: at most 1,800).
 _AHEAD = 3600
-# Games by whose times one is sought; games that are looked at together, and how often.
+# Games in a search by time, games that are read together, and maximum number of such reads.
 _PROBES, _GAMES, _LOOKS = 16, 32, 4
 # Valid claims among these that are compared with the nodes' headers.
 _CLAIMS = 8
@@ -230,7 +230,7 @@ def _games_at(rpc: RpcClient, factory: str, places: Sequence[int]) -> list[tuple
 
 
 def _looked_at(rpc: RpcClient, registry: str, games: Sequence[tuple[str, int]]) -> list[_Game]:
-    """Return what each game is about, and whether its claim is valid; but for those that tell no number."""
+    """Return each game with its block and the validity of its claim, without games that have no number."""
     validity_calls = [_call(registry, "isGameClaimValid(address)", game) for game, _ in games]
     answers = rpc.eth_calls([*validity_calls, *(_call(game, "extraData()") for game, _ in games)])
     games_read = []
