@@ -24,7 +24,7 @@ from accounts.models import AccountEvent, ApiKey, EventKind, User, may_sign_in
 from config.error_answers import Refused
 from config.logs import redact_keys
 from database import statements
-from database.statements import CompiledQuery, Given
+from database.statements import CompiledQuery, QueryParameter
 
 PREFIX = "bqs_"
 FIRST_NAME = "default"
@@ -104,8 +104,8 @@ def authenticate_hash(key_hash: str) -> ApiKey | None:
 
 def working() -> "QuerySet[ApiKey]":
     """Return the key that was presented, if it works, for the queries of `authenticate_and_read`."""
-    unexpired = Q(expires_at=None) | Q(expires_at__gt=Given("now"))
-    return ApiKey.objects.filter(unexpired, key_hash=Given("key_hash"), revoked_at=None).order_by()
+    unexpired = Q(expires_at=None) | Q(expires_at__gt=QueryParameter("now"))
+    return ApiKey.objects.filter(unexpired, key_hash=QueryParameter("key_hash"), revoked_at=None).order_by()
 
 
 OWN_COLUMNS = ("pk", "user_id", "last_used_at", "user__address")

@@ -16,7 +16,7 @@ from django.http import HttpRequest
 from django.utils import timezone
 
 from accounts.models import ThrottleCount
-from database.statements import CompiledQuery, Given
+from database.statements import CompiledQuery, QueryParameter
 
 PERIOD = timedelta(minutes=1)
 # Counts are deleted when they are this old.
@@ -52,7 +52,10 @@ def take(what: str, who: object, most: int, amount: int = 1) -> int:
 # A minute that begins far in the future is over too: the clock was set back, and nobody waits for it.
 _FULL = CompiledQuery(
     lambda: ThrottleCount.objects.filter(
-        what_and_who=Given("key"), began_at__gt=Given("since"), began_at__lte=Given("until"), used__gt=Given("most")
+        what_and_who=QueryParameter("key"),
+        began_at__gt=QueryParameter("since"),
+        began_at__lte=QueryParameter("until"),
+        used__gt=QueryParameter("most"),
     ).values_list("began_at")
 )
 # With the time a minute ago, and in a minute.

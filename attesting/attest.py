@@ -1,4 +1,4 @@
-"""What this attester signs: final blocks on whose hash enough of its nodes agree, and only one hash for each."""
+"""Attestations by this attester: hashes of final blocks that enough of its nodes agree on, one for each number."""
 
 import logging
 
@@ -18,7 +18,7 @@ logger = logging.getLogger(__name__)
 
 
 def own_account() -> LocalAccount:
-    """Return the account that this installation attests with. Raises `ChainsError`, `SignerError`."""
+    """Return the account with which this installation attests. Raises `ChainsError`, `SignerError`."""
     signer = get_chains().attester
     if signer is None:
         raise SignerError("The chains file has no [attester] table, which says where the attester's key is.")
@@ -33,12 +33,12 @@ def attest(question: AttestationRequest) -> Attestation:
     except UnknownChain as error:
         raise Refused("unknown_chain", f"This attester can't answer: {error}") from None
     block_hash = _agreed_hash(chain, number)
-    remembered = _remember(chain, number, block_hash)
-    if remembered != block_hash:
+    stored = _store(chain, number, block_hash)
+    if stored != block_hash:
         logger.critical(
             "CONFLICT: block %d of %s is %s now, but this attester has signed %s for it. It signs nothing more for "
             "this number. Either a final block was reorganised, or the nodes lied once or lie now: find out which.",
-            *(number, chain.label, hex_data(block_hash), hex_data(remembered)),
+            *(number, chain.label, hex_data(block_hash), hex_data(stored)),
         )
         raise Refused("conflict", f"This attester has signed another hash for block {number} of chain {chain.id}.")
     account = own_account()
@@ -48,19 +48,19 @@ def attest(question: AttestationRequest) -> Attestation:
 def _agreed_hash(chain: Chain, number: int) -> bytes:
     """Return the block's hash. Raises `Refused`.
 
-    At least `needed_nodes` of the chain's nodes must say that the block is final and has this hash, and no node that
-    answers may have another block of this number, final or not. A node that lags counts neither for nor against it.
+    At least `needed_nodes` of the chain's nodes must report the block as final with this hash. No node may report
+    another block of this number, final or not. A node that lags counts neither for nor against the hash.
     """
-    asked = node_agreement.of(chain)
-    views = asked.views(number)
+    nodes = node_agreement.of(chain)
+    views = nodes.views(number)
     hashes = {view.block_hash for view in views if view.block_hash is not None}
-    # While no node calls the block final, nodes may well have different blocks.
+    # Before a node reports the block as final, nodes may have different blocks without a fault.
     if len(hashes) > 1 and any(view.final is not None and number <= view.final for view in views):
-        said = (f"{view.host} has {hex_data(view.block_hash)}" for view in views if view.block_hash is not None)
-        logger.error("The nodes of %s disagree about block %d: %s.", chain.label, number, ", ".join(said))
+        reports = (f"{view.host} has {hex_data(view.block_hash)}" for view in views if view.block_hash is not None)
+        logger.error("The nodes of %s disagree about block %d: %s.", chain.label, number, ", ".join(reports))
         raise Refused("unavailable", f"The nodes of this attester disagree about block {number} of chain {chain.id}.")
     try:
-        final = asked.newest_final(views)
+        final = nodes.newest_final(views)
     except node_agreement.TooFewNodes as error:
         logger.warning("Block %d is not signed: %s", number, error)
         raise Refused(error.code, str(error)) from None
@@ -72,10 +72,10 @@ def _agreed_hash(chain: Chain, number: int) -> bytes:
     return block_hash
 
 
-def _remember(chain: Chain, number: int, block_hash: bytes) -> bytes:
-    """Return the hash to sign for this number from now on: this one, or an earlier one if one was stored.
+def _store(chain: Chain, number: int, block_hash: bytes) -> bytes:
+    """Store the hash unless another hash is stored for this number. Return the stored hash.
 
-    It is committed when this function returns. So a killed process can't forget a hash that it has signed.
+    It is committed before anything is signed, so a killed process can't forget a hash that it has signed.
     """
     with transaction.atomic(durable=True):
         signed, _ = SignedBlock.objects.get_or_create(

@@ -6,9 +6,9 @@ from django.db import models
 
 
 class SignedBlock(models.Model):
-    """The only hash that this attester signs for a block's number. It is stored before the first signature, for ever.
+    """The only hash that this attester signs for a block's number. It is stored before the first signature and kept.
 
-    It is the same for every destination chain and contract, because there is only one truth about a source chain.
+    It holds for all destination chains and contracts, because a source chain has a single final block of each number.
     """
 
     source_chain_id = models.PositiveBigIntegerField()

@@ -1,8 +1,8 @@
-"""What the nodes of a source chain agree on. Each is asked by itself: an attester is worth no more than its nodes.
+"""Agreement among the nodes of a source chain, each asked separately: an attester is as reliable as its nodes.
 
 With `confirmations = "finalized"`, a block is final for a node if the node's `finalized` block is at or above it. With
 a number, the block must also have that many confirmations. A node without a `finalized` block counts by confirmations
-alone, as long as no node of the chain has told one.
+alone, until a node of the chain has reported one.
 """
 
 import logging
@@ -21,56 +21,56 @@ logger = logging.getLogger(__name__)
 TIMEOUT_SECONDS = 2
 """Limit of one exchange with a node."""
 ANSWER_SECONDS = 4
-"""Limit of all exchanges with all nodes, below `chains.attestation.TIMEOUT_SECONDS`, which a service waits."""
+"""Limit of all exchanges with all nodes. It is below `chains.attestation.TIMEOUT_SECONDS`, the service's limit."""
 
 
 class TooFewNodes(ChainError):
-    """Fewer nodes answer than must agree. Anybody may see the sentence and the code."""
+    """Fewer nodes answer than must agree. The sentence and the code are public."""
 
     code = "unavailable"
 
 
 class NoFinality(TooFewNodes):
-    """Fewer nodes tell which block is final than must agree."""
+    """Fewer nodes report a final block than must agree."""
 
     code = "no_finality"
 
 
 @dataclass(frozen=True)
-class View:
+class NodeView:
     """One node's view of a chain, and of one of its blocks."""
 
     host: str
     final: int | None
-    """Number of the newest final block. None if the node doesn't tell."""
+    """Number of the newest final block. None: the node reports none."""
     knows_finalized: bool
-    """True if it has a `finalized` block."""
+    """True if the node has a `finalized` block."""
     block_hash: bytes | None
-    """None where the node doesn't have the block."""
+    """None: the node lacks the block."""
 
 
-class Nodes:
+class AttesterNodes:
     """The nodes of one chain, for any number of threads."""
 
     def __init__(self, chain: Chain) -> None:
         self._chain = chain
-        # One client for each URL, because a client of several asks the next one only if the first fails.
+        # One client for each URL, because a client with several URLs asks the second only if the first fails.
         self._clients = [
             RpcClient(chain.model_copy(update={"rpc_urls": (url,)}), timeout_seconds=TIMEOUT_SECONDS)
             for url in chain.rpc_urls
         ]
         self._has_finality = False
-        """True if any node has told a `finalized` block since this process began."""
+        """True if a node has reported a `finalized` block since this process began."""
 
-    def views(self, number: int | None = None) -> list[View]:
-        """Return the answers of those nodes that answer in time, also about block `number`. All are asked at once."""
+    def views(self, number: int | None = None) -> list[NodeView]:
+        """Ask all nodes at once, for block `number` if given. Return the views of those that answer in time."""
         pool = ThreadPoolExecutor(max_workers=len(self._clients))
-        asked = [(rpc, pool.submit(self._view, rpc, number)) for rpc in self._clients]
-        # The pool ends by itself. Waiting for it would mean waiting for the slowest node.
+        pending = [(rpc, pool.submit(self._view, rpc, number)) for rpc in self._clients]
+        # The pool ends by itself. Waiting for it would take as long as the slowest node.
         pool.shutdown(wait=False)
         deadline = time.monotonic() + ANSWER_SECONDS
         views = []
-        for rpc, answer in asked:
+        for rpc, answer in pending:
             try:
                 views.append(answer.result(max(0, deadline - time.monotonic())))
             except TimeoutError:
@@ -84,8 +84,8 @@ class Nodes:
                 logger.warning("%s does not tell which block of %s is final.", view.host, self._chain.label)
         return views
 
-    def newest_final(self, views: Sequence[View]) -> int:
-        """Return the newest block that enough nodes call final. Raises `TooFewNodes`."""
+    def newest_final(self, views: Sequence[NodeView]) -> int:
+        """Return the newest block that enough nodes report as final. Raises `TooFewNodes`."""
         finals = sorted((view.final for view in views if view.final is not None), reverse=True)
         needed = self._chain.needed_nodes
         if len(finals) >= needed:
@@ -100,7 +100,7 @@ class Nodes:
             sentence += " Where the chain has no finality, the attester's operator sets confirmations to a number."
         raise NoFinality(sentence)
 
-    def _view(self, rpc: RpcClient, number: int | None) -> View:
+    def _view(self, rpc: RpcClient, number: int | None) -> NodeView:
         host = rpc.chain.hosts[0]
         try:
             finalized = rpc.header("finalized")
@@ -116,7 +116,7 @@ class Nodes:
         block_hash = (
             None if number is None else _block_hash(rpc, number, must_exist=final is not None and number <= final)
         )
-        return View(host, final, finalized is not None, block_hash)
+        return NodeView(host, final, finalized is not None, block_hash)
 
     def _note_finality(self, host: str) -> None:
         if not self._has_finality and self._chain.confirmations != "finalized":
@@ -129,15 +129,15 @@ class Nodes:
 
 
 @cache
-def of(chain: Chain) -> Nodes:
-    return Nodes(chain)
+def of(chain: Chain) -> AttesterNodes:
+    return AttesterNodes(chain)
 
 
 def _block_hash(rpc: RpcClient, number: int, *, must_exist: bool) -> bytes | None:
     try:
         header = rpc.header(number)
     except RpcRefused:
-        # Some nodes answer like this about a block that does not exist yet.
+        # Some nodes refuse a request for a block that does not exist yet.
         if must_exist:
             raise
         return None

@@ -1,6 +1,6 @@
 """The settings of an attester's process. It shares only the database, the chains and the logs with the service."""
 
-from config.settings import (  # noqa: F401 (Django reads them here)
+from config.settings import (  # noqa: F401 (Django reads them from this module)
     BASE_DIR,
     CHAINS_FILE,
     DATABASES,
@@ -18,9 +18,8 @@ MIDDLEWARE = ["config.request_log.RequestMiddleware", "django.middleware.common.
 ROOT_URLCONF = "attesting.urls"
 API_PATHS = ("/attest", "/healthz")
 
-# Any name may be in a request's Host header. Checking the header would protect addresses that are built from it, and
-# sessions. An attester has neither, and signs public facts, the same for everybody. The check could only keep away
-# those who reach it by a name that its operator forgot to list.
+# A check of the Host header would protect sessions and URLs built from the header. An attester has neither, and signs
+# the same public facts for everybody, so any name is allowed.
 ALLOWED_HOSTS = ["*"]
 
 DATA_UPLOAD_MAX_MEMORY_SIZE = 4096

@@ -32,11 +32,11 @@ def _whole_number(written: object) -> object:
     return int(written)
 
 
-class _Asked(BaseModel):
+class _AttestationBody(BaseModel):
     model_config = ConfigDict(strict=True, extra="forbid", hide_input_in_errors=True)
 
     sourceChainId: Annotated[ChainId, BeforeValidator(_whole_number)]
-    # A block's number has 8 bytes at most, and a database's integer one bit less.
+    # A block number has up to 64 bits, and a database's integer 63.
     blockNumber: Annotated[int, BeforeValidator(_whole_number), Field(lt=2**63)]
     destinationChainId: Annotated[ChainId, BeforeValidator(_whole_number)]
     verifyingContract: Address
@@ -51,7 +51,7 @@ def attest_block(request: HttpRequest) -> JsonResponse:
     if request.method != "POST":
         return error_answer(405, "method_not_allowed", "This path accepts only POST.")
     try:
-        asked = _Asked.model_validate_json(request.body)
+        body = _AttestationBody.model_validate_json(request.body)
     except RequestDataTooBig:
         return error_answer(413, "too_large", "The request's body is too large.")
     except UnreadablePostError:
@@ -59,7 +59,7 @@ def attest_block(request: HttpRequest) -> JsonResponse:
     except ValidationError as error:
         return error_answer(400, "bad_request", f"The request can't be read: {'; '.join(_faults(error))}.")
     try:
-        attestation = attest(asked.question())
+        attestation = attest(body.question())
     except Refused as refused:
         return refused_answer(_STATUS[refused.code], refused)
     return JsonResponse(
@@ -76,7 +76,7 @@ def _faults(error: ValidationError) -> list[str]:
     return [
         ": ".join([*map(str, fault["loc"]), fault["msg"].removeprefix("Value error, ")])
         for fault in faults
-        # The name of an unknown field is the client's own text, so it is not repeated.
+        # An unknown field's name is the client's text, so it isn't repeated.
         if fault["type"] != "extra_forbidden"
     ] or ["it has other fields than sourceChainId, blockNumber, destinationChainId and verifyingContract"]
 
@@ -85,22 +85,22 @@ def _faults(error: ValidationError) -> list[str]:
 
 
 def healthz(request: HttpRequest) -> JsonResponse:
-    """Answer 200 if enough nodes of every chain answer to agree, else 503.
+    """Answer 200 if enough nodes of every chain report a final block, else 503.
 
     `{"attester": address, "chains": {id: {"newestFinalBlock": number} | {"error": sentence}}}`
     """
     chains = get_chains().chains
     with ThreadPoolExecutor(max_workers=len(chains)) as pool:
-        told = dict(zip((str(chain.id) for chain in chains), pool.map(_health, chains), strict=True))
-    works = not any("error" in health for health in told.values())
-    state = {"attester": own_account().address, "chains": told}
+        health_by_chain = dict(zip((str(chain.id) for chain in chains), pool.map(_health, chains), strict=True))
+    works = not any("error" in health for health in health_by_chain.values())
+    state = {"attester": own_account().address, "chains": health_by_chain}
     return JsonResponse(state, status=200 if works else 503, headers={"Cache-Control": "no-store"})
 
 
 def _health(chain: Chain) -> dict[str, str]:
-    asked = node_agreement.of(chain)
+    nodes = node_agreement.of(chain)
     try:
-        return {"newestFinalBlock": str(asked.newest_final(asked.views()))}
+        return {"newestFinalBlock": str(nodes.newest_final(nodes.views()))}
     except node_agreement.TooFewNodes as error:
         return {"error": str(error)}
 

@@ -1,12 +1,12 @@
 """Attestations: signatures by which attesters vouch for block hashes of a source chain (EIP-712).
 
-Their domain includes the contract on the destination chain that checks them, so they are worthless elsewhere.
+A signature's domain has the contract that checks it, so no other contract accepts it.
 """
 
 import json
 import re
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from http import HTTPStatus
 from typing import Any
@@ -18,17 +18,17 @@ from eth_account.signers.local import LocalAccount
 from eth_keys.exceptions import BadSignature
 
 from chains import bounded_http
-from chains.bounded_http import Failed, Post, TimedOut, TooLong
+from chains.bounded_http import Failed, HttpRequest, TimedOut, TooLong
 from chains.chains_file import Attester
 from chains.cross_checks import MAX_ATTESTERS
 from chains.encoding import checksummed, read_data, read_object
 
 SIGNATURE_BYTES = 65
 MAX_ANSWER_BYTES = 16 * 1024
-# For one attester's answer. An attester gives its own nodes less (`attesting.node_agreement`).
+# Maximum for one attester's answer. An attester gives its own nodes less time (`attesting.node_agreement`).
 TIMEOUT_SECONDS = 5
 REST_SECONDS = 15
-"""An attester that was too slow is not asked again for so long. Otherwise each of many blocks would wait for it."""
+"""Pause before an attester that timed out is asked again. Without it, each of many blocks would wait for it."""
 
 _HIGHEST_S = 0xFFFFFFFFFFFFFFFFFFFFFFFFFFFFFFFEBAAEDCE6AF48A03BBFD25E8CD0364141 // 2
 _CODE = re.compile(r"[a-z][a-z_]{0,39}")
@@ -36,7 +36,7 @@ _MAX_SENTENCE_CHARS = 300
 _rests_until: dict[str, float] = {}  # by URL, on the monotonic clock
 
 
-# --- What is signed ---------------------------------------------------------------------------------------------------
+# --- Signatures -------------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -48,7 +48,7 @@ class Domain:
     """EIP-55."""
 
     def message(self, kind: str, fields: Sequence[tuple[str, str, Any]]) -> SignableMessage:
-        """Return the typed data of one message, by its type's name and each field's type, name and value."""
+        """Return a message as typed data. `kind` is the type's name; each field has a type, a name and a value."""
         return encode_typed_data(
             domain_data={
                 "name": "Batch Query Service Attestation",
@@ -143,12 +143,12 @@ def recover(message: SignableMessage, signature: bytes) -> str:
     return address
 
 
-# --- Asking for it ----------------------------------------------------------------------------------------------------
+# --- Requests to attesters --------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
 class Attestation:
-    """An attester's word for a block's hash, verified: the signature is the configured account's."""
+    """A block's hash as an attester signed it. The signature is verified: it is the configured account's."""
 
     attester: str
     block_hash: bytes
@@ -167,7 +167,7 @@ class Refusal:
     host: str
     code: str
     sentence: str
-    """Plain, with the host in it and no more of the URL."""
+    """For people. It names the host, and nothing else of the URL."""
 
 
 Answer = Attestation | Refusal
@@ -180,18 +180,21 @@ _CODES = frozenset(
 
 
 def answer_label(answer: Answer, block_hash: bytes) -> str:
-    """Return `signed` if an attester vouches for this hash, `contradicts` if for another, or its refusal's code.
+    """Return the answer's label in metrics: `signed`, `contradicts` (for another hash), or its refusal's code.
 
-    A code that isn't known is "other": an attester may choose any.
+    Unknown codes count as "other", because an attester may send any text.
     """
     if isinstance(answer, Refusal):
         return answer.code if answer.code in _CODES else "other"
     return "signed" if answer.block_hash == block_hash else "contradicts"
 
 
-class _Refused(Exception):
-    def __init__(self, code: str, what: str) -> None:
-        super().__init__(what)
+_FAILURE_CODES: Mapping[type[Failed], str] = {TimedOut: "timed_out", TooLong: "bad_answer"}
+
+
+class _RefusalError(Exception):
+    def __init__(self, code: str, reason: str) -> None:
+        super().__init__(reason)
         self.code = code
 
 
@@ -203,15 +206,15 @@ def ask(
     *,
     timeout_seconds: float = TIMEOUT_SECONDS,
 ) -> list[Answer]:
-    """Ask all attesters at once, and return their answers in the same order. None may take longer than the time-out.
+    """Ask all attesters at the same time. Return their answers in the same order.
 
-    An attester that takes longer is not asked again for `REST_SECONDS`; until then "timed_out" stays its answer.
+    An attester that exceeds the time-out isn't asked for `REST_SECONDS`; until then its answer stays "timed_out".
     Attestations may be for different hashes: the caller counts which of them agree.
     """
     question = AttestationRequest(domain, source_chain_id, block_number)
     awake = [attester for attester in attesters if time.monotonic() >= _rests_until.get(attester.url, 0)]
-    came = bounded_http.post_all([_asking(attester, question, timeout_seconds) for attester in awake])
-    answers = dict(zip(awake, came, strict=True))
+    replies = bounded_http.send_all([_http_request(attester, question, timeout_seconds) for attester in awake])
+    answers = dict(zip(awake, replies, strict=True))
     for attester, answer in answers.items():
         if isinstance(answer, TimedOut):
             _rests_until[attester.url] = time.monotonic() + REST_SECONDS
@@ -219,9 +222,9 @@ def ask(
     return [_read(attester, question, answers.get(attester, late)) for attester in attesters]
 
 
-def _asking(attester: Attester, question: AttestationRequest, timeout_seconds: float) -> Post:
+def _http_request(attester: Attester, question: AttestationRequest, timeout_seconds: float) -> HttpRequest:
     parts = urlsplit(attester.url)
-    return Post(
+    return HttpRequest(
         parts._replace(path=f"{parts.path.rstrip('/')}/attest").geturl(),
         json.dumps(question.body()).encode(),
         max_bytes=MAX_ANSWER_BYTES,
@@ -230,26 +233,21 @@ def _asking(attester: Attester, question: AttestationRequest, timeout_seconds: f
     )
 
 
-def _read(attester: Attester, question: AttestationRequest, answer: bounded_http.Answer | Failed) -> Answer:
-    match answer:
-        case TimedOut():
-            return _refusal(attester, "timed_out", str(answer))
-        case TooLong():
-            return _refusal(attester, "bad_answer", str(answer))
-        case Failed():
-            return _refusal(attester, "unreachable", str(answer))
+def _read(attester: Attester, question: AttestationRequest, answer: bounded_http.HttpReply | Failed) -> Answer:
+    if isinstance(answer, Failed):
+        return _refusal(attester, _FAILURE_CODES.get(type(answer), "unreachable"), str(answer))
     try:
         return _read_answer(attester, question, answer.status, answer.content)
-    except _Refused as refused:
+    except _RefusalError as refused:
         return _refusal(attester, refused.code, str(refused))
 
 
-def _refusal(attester: Attester, code: str, what: str) -> Refusal:
+def _refusal(attester: Attester, code: str, reason: str) -> Refusal:
     url = urlsplit(attester.url)
-    if any(secret and secret in what for secret in (url.path.strip("/"), url.query, url.username, url.password)):
-        # A proxy may quote the URL that it was asked for.
-        what = f"refused ({code})"
-    return Refusal(attester.address, attester.host, code, f"{attester.host} {what}.")
+    if any(secret and secret in reason for secret in (url.path.strip("/"), url.query, url.username, url.password)):
+        # A proxy's reply may quote the requested URL.
+        reason = f"refused ({code})"
+    return Refusal(attester.address, attester.host, code, f"{attester.host} {reason}.")
 
 
 def _read_answer(attester: Attester, question: AttestationRequest, status: int, content: bytes) -> Attestation:
@@ -258,27 +256,27 @@ def _read_answer(attester: Attester, question: AttestationRequest, status: int, 
         answer = read_object(json.loads(content))
     except (ValueError, RecursionError):
         if status != HTTPStatus.OK:
-            raise _Refused("unreachable", f"answered with HTTP status {status}") from None
-        raise _Refused("bad_answer", "answered with something that is not a JSON object") from None
+            raise _RefusalError("unreachable", f"answered with HTTP status {status}") from None
+        raise _RefusalError("bad_answer", "answered with something that is not a JSON object") from None
     if status != HTTPStatus.OK:
         raise _read_refusal(answer, status)
     try:
         block_hash, signature = read_data(answer.get("blockHash"), 32), read_data(answer.get("signature"))
     except ValueError:
-        raise _Refused("bad_answer", "answered without a block hash and a signature in hexadecimal") from None
+        raise _RefusalError("bad_answer", "answered without a block hash and a signature in hexadecimal") from None
     try:
         signer = recover(question.message(block_hash), signature)
     except ValueError as error:
-        raise _Refused("bad_signature", f"sent {error}") from None
+        raise _RefusalError("bad_signature", f"sent {error}") from None
     if signer != attester.address:
-        raise _Refused("bad_signature", f"signs as {signer}, or for another block, and not as {attester.address}")
+        raise _RefusalError("bad_signature", f"signs as {signer}, or for another block, and not as {attester.address}")
     return Attestation(attester.address, block_hash, signature)
 
 
-def _read_refusal(answer: dict[str, Any], status: int) -> _Refused:
+def _read_refusal(answer: dict[str, Any], status: int) -> _RefusalError:
     code, sentence = answer.get("code"), answer.get("error")
     if not isinstance(code, str) or not _CODE.fullmatch(code) or not isinstance(sentence, str):
-        return _Refused("unreachable", f"answered with HTTP status {status}")
+        return _RefusalError("unreachable", f"answered with HTTP status {status}")
     # An attester's text ends up in logs and pages, so it becomes one short printable line.
     printable = "".join(letter if letter.isprintable() else " " for letter in sentence[:_MAX_SENTENCE_CHARS])
-    return _Refused(code, f"refused: {printable.rstrip('.')}")
+    return _RefusalError(code, f"refused: {printable.rstrip('.')}")

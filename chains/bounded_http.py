@@ -1,8 +1,7 @@
-"""HTTP requests to nodes, attesters and servers of files, which may be anybody: bounded in total time and in
-bytes. None is asked for compressed answers, and one that comes is not read.
+"""HTTP requests to nodes, attesters and file servers that nobody vouches for, bounded in total time and in bytes.
 
-All requests of a process run in one event loop, in a thread of its own. A socket's time-out covers one read only, so a
-blocking client would wait as long as a server likes that drips its headers or its body.
+Compressed answers are neither asked for nor read. All requests of a process run in one event loop, in a thread of its
+own. A socket's time-out covers a single read, so a server that drips its answer could hold up a blocking client.
 """
 
 import asyncio
@@ -20,7 +19,7 @@ Result = TypeVar("Result")
 
 
 class Failed(Exception):
-    """There was no usable answer. The message says what the server did, to be put behind its name, and shows no URL."""
+    """There was no usable answer. The message goes on from the server's name, and shows no URL."""
 
 
 class TooLong(Failed):
@@ -32,64 +31,64 @@ class TimedOut(Failed):
 
 
 @dataclass(frozen=True)
-class Post:
-    """JSON to send, and how much the answer may take."""
+class HttpRequest:
+    """A request with JSON or without a body, and the limits of its answer."""
 
     url: str = field(repr=False)
     body: bytes = field(repr=False)
     max_bytes: int
     silence_seconds: float
-    """For the connection, and for each pause in the answer."""
+    """Maximum to connect, and of each pause in the answer."""
     total_seconds: float
-    """For everything: the name, the connection, the headers and the content."""
+    """Maximum of the whole exchange: look-up of the name, connection, headers and content."""
     read_statuses: Collection[int] | None = None
-    """The content of other answers is not read, but for `peeked_bytes`. None: it always is."""
+    """Answers with other statuses are read up to `peeked_bytes`. None: all are read whole."""
     method: Literal["POST", "GET"] = "POST"
     """A GET has an empty body."""
     headers: Mapping[str, str] = field(default_factory=dict)
-    """Further headers, or other values of those that are sent always."""
+    """Further headers. They replace default headers of the same name."""
     peeked_bytes: int = 0
-    """The most that is read of an answer with another status."""
+    """Maximum bytes read of an answer with another status."""
 
 
 @dataclass(frozen=True)
-class Answer:
+class HttpReply:
     status: int
     content: bytes
     range: str = ""
-    """The header Content-Range: which bytes these are, and of how many."""
+    """The header Content-Range: the range of these bytes, and the size of the whole."""
 
 
-def get(url: str, path: str, headers: Mapping[str, str], max_bytes: int, *, seconds: float, status: int) -> Post:
-    """Return a GET of a path below a URL, whose query stays. An answer of this status alone is read."""
+def get(url: str, path: str, headers: Mapping[str, str], max_bytes: int, *, seconds: float, status: int) -> HttpRequest:
+    """Return a GET of a path below a URL, with the URL's query. Only an answer with this status is read."""
     parts = urlsplit(url)
     whole = parts._replace(path=parts.path.rstrip("/") + path).geturl()
-    return Post(whole, b"", max_bytes, seconds, 3 * seconds, {status}, "GET", headers)
+    return HttpRequest(whole, b"", max_bytes, seconds, 3 * seconds, {status}, "GET", headers)
 
 
-def post_all(requests: Sequence[Post]) -> list[Answer | Failed]:
-    """Send all at once, and follow no redirect. Return the answers in the order of the requests."""
+def send_all(requests: Sequence[HttpRequest]) -> list[HttpReply | Failed]:
+    """Send all at the same time, following no redirects. Return the answers in the order of the requests."""
     exchanges = _exchanges()
-    return exchanges.run(_post_all(exchanges.session, requests))
+    return exchanges.run(_send_all(exchanges.session, requests))
 
 
-async def _post_all(session: "aiohttp.ClientSession", requests: Sequence[Post]) -> list[Answer | Failed]:
-    async def answer_or_failure(request: Post) -> Answer | Failed:
+async def _send_all(session: "aiohttp.ClientSession", requests: Sequence[HttpRequest]) -> list[HttpReply | Failed]:
+    async def answer_or_failure(request: HttpRequest) -> HttpReply | Failed:
         try:
-            return await _post(session, request)
+            return await _send(session, request)
         except Failed as failed:
-            # Its traceback would keep in memory what came.
+            # The traceback would keep the received bytes in memory.
             return failed.with_traceback(None)
 
     return await asyncio.gather(*map(answer_or_failure, requests))
 
 
-async def _post(session: "aiohttp.ClientSession", request: Post) -> Answer:
+async def _send(session: "aiohttp.ClientSession", request: HttpRequest) -> HttpReply:
     """Send the request. Raises `Failed`."""
-    import aiohttp  # noqa: PLC0415 (it takes a while to load, and most commands and pages ask nobody)
+    import aiohttp  # noqa: PLC0415 (slow to load, and most commands and pages send no requests)
 
     try:
-        # Around everything: the library's own time-out ends before it has hung up.
+        # Not the library's own time-out, which doesn't cover closing the connection.
         async with asyncio.timeout(request.total_seconds):
             return await _answer(session, request)
     except TimeoutError:
@@ -104,7 +103,7 @@ async def _post(session: "aiohttp.ClientSession", request: Post) -> Answer:
     raise failed
 
 
-async def _answer(session: "aiohttp.ClientSession", request: Post) -> Answer:
+async def _answer(session: "aiohttp.ClientSession", request: HttpRequest) -> HttpReply:
     import aiohttp  # noqa: PLC0415 (same)
 
     content = bytearray()
@@ -119,18 +118,18 @@ async def _answer(session: "aiohttp.ClientSession", request: Post) -> Answer:
         allow_redirects=False,
     ) as response:
         if request.read_statuses is not None and response.status not in request.read_statuses:
-            return Answer(response.status, await response.content.read(request.peeked_bytes))
+            return HttpReply(response.status, await response.content.read(request.peeked_bytes))
         if response.headers.get("Content-Encoding", "identity").lower() != "identity":
             raise Failed("answered in an encoding that it was not asked for")
         async for part in response.content.iter_any():
             content += part
             if len(content) > request.max_bytes:
                 raise TooLong(f"sent more than {request.max_bytes} bytes")
-        return Answer(response.status, bytes(content), response.headers.get("Content-Range", ""))
+        return HttpReply(response.status, bytes(content), response.headers.get("Content-Range", ""))
 
 
 class _Exchanges:
-    """The event loop in which they are made, in a thread of its own, and the connections that it keeps open."""
+    """The event loop of all exchanges, in a thread of its own, with the connections that it keeps open."""
 
     def __init__(self) -> None:
         self._loop = asyncio.new_event_loop()
@@ -140,13 +139,13 @@ class _Exchanges:
         atexit.register(self._close)
 
     def run(self, work: Coroutine[Any, Any, Result]) -> Result:
-        """Run the coroutine. Return or raise what it does. Any number of threads may wait at once."""
+        """Run the coroutine in the loop, and return its result. Any number of threads may wait at the same time."""
         return asyncio.run_coroutine_threadsafe(work, self._loop).result()
 
     async def _open(self) -> "aiohttp.ClientSession":
         import aiohttp  # noqa: PLC0415 (same)
 
-        # As many connections as threads ask at once. Nodes and attesters need no cookies.
+        # No limit of connections, because callers bound their exchanges. Nodes and attesters need no cookies.
         return aiohttp.ClientSession(
             connector=aiohttp.TCPConnector(limit=0),
             cookie_jar=aiohttp.DummyCookieJar(),
@@ -166,7 +165,7 @@ _the_exchanges: _Exchanges | None = None
 
 
 def _exchanges() -> _Exchanges:
-    """Return the exchanges of this process. Made at their first use: a fork before that would lose their thread."""
+    """Return the exchanges of this process, made at their first use: a fork after that would lose their thread."""
     global _the_exchanges
     with _lock:
         if _the_exchanges is None:

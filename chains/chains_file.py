@@ -16,17 +16,17 @@ from pydantic import AfterValidator, BeforeValidator, Field, ValidationError, Va
 
 from chains import cross_checks
 from chains.encoding import HISTORY_WINDOW, checksummed
-from chains.signer_keys import VARIABLE, Signer, SignerError, Table, file_path, variable
+from chains.signer_keys import VARIABLE, SignerError, SignerKey, Table, file_path, variable
 
 if TYPE_CHECKING:
     from chains.beacon.jumps import BeaconChain
 
-# The defaults, in whole units of the native currency.
+# Defaults in whole units of the native currency.
 _DAILY_LIMIT, _DAILY_LIMIT_PER_USER = Decimal("0.5"), Decimal("0.1")
 
 
 class ChainsError(ValueError):
-    """The chains' file is wrong. `faults` has one sentence for each fault, with its place."""
+    """The chains' file can't be used. `faults` has a sentence for each fault, with its place."""
 
     def __init__(self, path: Path, faults: Sequence[str]) -> None:
         self.faults = tuple(faults)
@@ -56,14 +56,19 @@ def _address(written: str) -> str:
 def _rpc_url(written: str, info: ValidationInfo) -> str:
     environ: Mapping[str, str] = (info.context or {}).get("environ", {})
     url = VARIABLE.sub(lambda match: variable(match[1], environ), written)
-    try:
-        parts = urlsplit(url)
-        usable = parts.scheme in {"http", "https"} and bool(parts.hostname) and parts.port != 0
-    except ValueError:
-        usable = False
-    if not usable or re.search(r"\s|\$\{", url):
+    if not _is_http_url(url) or "${" in url:
         raise ValueError("must be an http or https URL (it is not shown, since it may hold a key)")
     return url
+
+
+def _is_http_url(url: str) -> bool:
+    try:
+        parts = urlsplit(url)
+        return bool(
+            parts.scheme in {"http", "https"} and parts.hostname and parts.port != 0 and not re.search(r"\s", url)
+        )
+    except ValueError:
+        return False
 
 
 def _era_place(written: object, info: ValidationInfo) -> object:
@@ -72,7 +77,7 @@ def _era_place(written: object, info: ValidationInfo) -> object:
 
 
 def _none_twice(urls: tuple[str, ...]) -> tuple[str, ...]:
-    # An attester counts nodes, and would count a node that is listed twice as two.
+    # An attester counts agreeing nodes, and would count this node twice.
     if len(set(urls)) < len(urls):
         raise ValueError("a node is listed twice")
     return urls
@@ -91,14 +96,13 @@ def _node_quorum(written: object, info: ValidationInfo) -> object:
 
 
 def _page_url(url: str) -> str:
-    parts = urlsplit(url)
-    if parts.scheme not in {"http", "https"} or not parts.hostname or re.search(r"\s", url):
+    if not _is_http_url(url):
         raise ValueError("must be an http or https URL")
     return url.rstrip("/")
 
 
 def _amount(written: object) -> object:
-    # It must be a string, because a TOML float is not exactly what was typed.
+    # A string, because a TOML float may differ from the typed digits.
     if isinstance(written, Decimal):
         return written
     try:
@@ -116,17 +120,17 @@ def _wei_of_gwei(amount: float) -> int:
 
 
 def _confirmations(written: object) -> object:
-    # One sentence for the whole union. pydantic would give one for each member.
+    # pydantic would give a sentence for each member of the union.
     if written != "finalized" and not (type(written) is int and written >= 1):
         raise ValueError('must be a number of blocks from 1, or "finalized"')
     return written
 
 
-def _some(found: tuple[Any, ...]) -> tuple[Any, ...]:
+def _not_empty(entries: tuple[Any, ...]) -> tuple[Any, ...]:
     # pydantic's own minimum length would also complain about a list whose only member is wrong.
-    if not found:
+    if not entries:
         raise ValueError("at least one is needed")
-    return found
+    return entries
 
 
 def _host(url: str) -> str:
@@ -144,20 +148,20 @@ Slot = Annotated[int, Field(ge=0, lt=2**64)]
 Amount = Annotated[Decimal, BeforeValidator(_amount), Field(ge=0)]
 Confirmations = Annotated[int | Literal["finalized"], BeforeValidator(_confirmations)]
 NodeQuorum = Annotated[int | None, BeforeValidator(_node_quorum)]
-Nodes = Annotated[tuple[RpcUrl, ...], AfterValidator(_none_twice), Field(strict=False, repr=False)]
+NodeUrls = Annotated[tuple[RpcUrl, ...], AfterValidator(_none_twice), Field(strict=False, repr=False)]
 Text = Annotated[str, Field(min_length=1, max_length=100)]
 ChainId = Annotated[int, Field(ge=1, lt=2**256)]
 
 
-# --- What the file holds ----------------------------------------------------------------------------------------------
+# --- Tables of the file -----------------------------------------------------------------------------------------------
 
 
 class BeaconChainTable(Table):
-    """A chain's beacon chain, by which old blocks are proven. Forks are told by their first slots."""
+    """A chain's beacon chain, by which old blocks are proven. A fork is given by its first slot."""
 
     preset: Literal["mainnet", "minimal"] = "mainnet"
     period_depth: Annotated[int, Field(ge=1, le=24)] | None = None
-    """A state keeps the roots of the last 2 to this power slots. None: as in the preset."""
+    """Binary logarithm of the number of slots whose roots a state keeps. None: as in the preset."""
     genesis_time: Annotated[int, Field(ge=0)]
     """The time of slot 0, in seconds since 1970."""
     slot_seconds: Annotated[int, Field(ge=1)] = 12
@@ -166,14 +170,14 @@ class BeaconChainTable(Table):
     deneb: Slot
     electra: Slot
     end: Slot = 2**64 - 1
-    """The first slot of a fork whose blocks have another layout."""
+    """The first slot whose block has an unknown layout."""
     historical_roots: Root = "0x" + "00" * 32
-    """The root of the list of periods before Capella. Zero: those blocks are not proven."""
+    """The root of the list of periods before Capella. Zero: blocks before Capella are not proven."""
     blocks_before_merge: Annotated[int, Field(ge=0, le=2**30)] = 0
     accumulator: Root = "0x" + "00" * 32
     """The root of the list of epochs of blocks before the Merge."""
     config_name: str = ""
-    """The name that era files begin with; empty: there are none."""
+    """The beginning of era files' names. Empty: the chain has no era files."""
 
     @model_validator(mode="after")
     def _forks_follow_each_other(self) -> Self:
@@ -198,37 +202,37 @@ class BeaconChainTable(Table):
 class Chain(Table):
     id: ChainId
     name: Text
-    rpc_urls: Annotated[Nodes, AfterValidator(_some)]
+    rpc_urls: Annotated[NodeUrls, AfterValidator(_not_empty)]
     native_currency: Text = "ETH"
-    """Name of the native currency. It has 18 decimals."""
+    """The native currency's name. It has 18 decimals."""
     explorer_url: PageUrl | None = None
     confirmations: Confirmations = "finalized"
-    """Number of blocks that make a transaction count, including its own; or the chain's own finality."""
+    """Blocks after which a transaction counts, its own included; or "finalized", by the chain's finality."""
     node_quorum: NodeQuorum = None
     """Number of nodes that must agree on a block before an attester signs it. None: more than half."""
     test_network: bool = False
     block_seconds: Annotated[float, Field(gt=0)] = 12
-    """About how often a block comes."""
+    """Usual time between blocks."""
     gather_seconds: Annotated[float, Field(ge=0, le=600)] = 0
-    """Seconds that a small transaction waits for others to share it with."""
+    """Seconds that a small transaction waits for other batches to share it."""
     history_window: Annotated[int, Field(ge=1, lt=2**63)] = HISTORY_WINDOW
     """Slots that the chain's history contract has (EIP-2935): 8,191 on Ethereum, 393,168 on Arbitrum."""
     beacon_chain_table: Annotated[BeaconChainTable | None, Field(alias="beacon_chain")] = None
-    beacon_urls: Nodes = ()
-    """URLs of beacon nodes, which tell what old blocks are proven by."""
+    beacon_urls: NodeUrls = ()
+    """URLs of beacon nodes, which serve the proofs of old blocks."""
     era_files: Annotated[tuple[EraPlace, ...], Field(strict=False, repr=False)] = ()
-    """Folders of era files, by paths or by URLs."""
+    """Paths or URLs of folders with era files."""
     max_fee_per_gas_gwei: Annotated[float, Field(gt=0)] = 200
     min_priority_fee_gwei: Annotated[float, Field(ge=0)] = 0
     minimum_signer_balance: Amount = Decimal("0.01")
     """In whole units of the native currency."""
     daily_limit: Amount | None = None
-    """In whole units: the most that the signers spend together in any 24 hours, for all users."""
+    """Maximum that the signers spend together in any 24 hours, for all users, in whole units."""
     daily_limit_per_user: Amount | None = None
-    """In whole units: the most of it that one user's batches cause."""
-    signer: Signer | None = None
-    """The only one. It is this or `signers`."""
-    signers: Annotated[tuple[Signer, ...], AfterValidator(_some), Field(strict=False)] | None = None
+    """Maximum that one user's batches may cost in any 24 hours, in whole units."""
+    signer: SignerKey | None = None
+    """The only signer. A chain has this or `signers`."""
+    signers: Annotated[tuple[SignerKey, ...], AfterValidator(_not_empty), Field(strict=False)] | None = None
 
     @model_validator(mode="after")
     def _fits_together(self) -> Self:
@@ -244,7 +248,7 @@ class Chain(Table):
 
     @property
     def beacon_chain(self) -> "BeaconChain | None":
-        """Return the beacon chain whose roots are in field 19 of this chain's headers; None where none is known."""
+        """Return the beacon chain whose roots are in field 19 of this chain's headers; None if none is known."""
         if self.id == cross_checks.MAINNET_ID:
             from chains.beacon.jumps import MAINNET  # noqa: PLC0415 (where a chain has a beacon chain)
 
@@ -257,14 +261,14 @@ class Chain(Table):
         return f"{self.name} ({self.id})"
 
     @property
-    def all_signers(self) -> tuple[Signer, ...]:
-        """Return the signers in the file's order. At a destination without any, users send the transactions."""
+    def all_signers(self) -> tuple[SignerKey, ...]:
+        """Return the signers in the file's order. If a destination has none, users send the transactions."""
         return self.signers or (() if self.signer is None else (self.signer,))
 
     def accounts(self) -> tuple[LocalAccount, ...]:
         """Return the accounts of the chain's signers, in the file's order.
 
-        Raises `SignerError`, also where two are the same.
+        Raises `SignerError` if a key can't be read, or if two signers have the same key.
         """
         accounts = tuple(signer.account() for signer in self.all_signers)
         addresses = [account.address for account in accounts]
@@ -275,12 +279,12 @@ class Chain(Table):
 
     @property
     def hosts(self) -> tuple[str, ...]:
-        """Return the RPC URLs' hosts, for messages: the rest of a URL often is a secret."""
+        """Return the hosts of the RPC URLs, for messages: other parts of a URL may be secret."""
         return tuple(_host(url) for url in self.rpc_urls)
 
     @property
     def beacon_hosts(self) -> tuple[str, ...]:
-        """Return the hosts of the beacon nodes, as `hosts`."""
+        """Return the hosts of the beacon nodes' URLs, for messages."""
         return tuple(_host(url) for url in self.beacon_urls)
 
     @property
@@ -290,12 +294,12 @@ class Chain(Table):
 
     @property
     def max_fee_per_gas(self) -> int:
-        """Return the maximum that a signer pays for a unit of gas, in wei."""
+        """Return the highest fee that a signer pays for a unit of gas, in wei."""
         return _wei_of_gwei(self.max_fee_per_gas_gwei)
 
     @property
     def min_priority_fee(self) -> int:
-        """Return the lowest priority fee that a signer offers for a unit of gas, in wei, whatever nodes suggest."""
+        """Return the lowest priority fee that a signer offers for a unit of gas, in wei, even if nodes suggest less."""
         return _wei_of_gwei(self.min_priority_fee_gwei)
 
     @property
@@ -316,14 +320,14 @@ class Chain(Table):
 
 
 class Attester(Table):
-    """An attester: the account that signs block hashes, and the URL of the service that is asked for them."""
+    """An attester: the account that signs block hashes, and the URL of its service."""
 
     address: Address
     url: Annotated[RpcUrl, Field(repr=False)]
 
     @property
     def host(self) -> str:
-        """Return the URL's host, for messages: the rest of a URL may be a secret."""
+        """Return the URL's host, for messages: other parts of a URL may be secret."""
         return _host(self.url)
 
 
@@ -339,29 +343,27 @@ BlockHashSourceName = Literal[
 
 
 class Connection(Table):
-    """Facts of `source` can be proven to contracts on `destination`."""
+    """A pair of chains: facts of `source` can be proven to contracts on `destination`."""
 
     source_id: Annotated[ChainId, Field(alias="source")]
     destination_id: Annotated[ChainId, Field(alias="destination")]
     block_hash_source: BlockHashSourceName
-    """The way in which the destination learns hashes of the source's blocks: it is the same chain, attesters sign
-    them, it is an OP Stack or Arbitrum chain on top of the source, it holds the source's beacon roots, or the source is
-    a rollup on top of it."""
+    """The way in which the destination learns hashes of the source's blocks (docs/concepts/chains.md)."""
     window: Annotated[int, Field(ge=1)] = HISTORY_WINDOW
-    """Number of blocks that the native source, and each hop, reaches back; at most the source's `history_window`."""
+    """Blocks that the native source, and each hop, reaches back. Maximum: the source's `history_window`."""
     max_hops: Annotated[int, Field(ge=0, le=10_000)] = 50
-    """The most hops that an older block is proven by."""
+    """Maximum number of hops to an older block."""
     attesters: Annotated[tuple[Attester, ...], Field(strict=False)] = ()
     threshold: Annotated[int, Field(ge=1)] | None = None
     """Number of attesters that must agree."""
     outbox: Address | None = None
     """The Arbitrum chain's Outbox, on its parent chain."""
     parent_id: Annotated[ChainId | None, Field(alias="parent")] = None
-    """The chain that the Outbox is on. None: the destination."""
+    """The chain with the Outbox. None: the destination."""
     anchor_state_registry: Address | None = None
     """The OP Stack chain's AnchorStateRegistry, on the chain below it."""
     known_implementations: Annotated[tuple[Address, ...], Field(strict=False)] = ()
-    """Code that the Outbox, or the AnchorStateRegistry and what it relies on, may run. None: it isn't looked at."""
+    """Addresses of code that the Outbox, or the AnchorStateRegistry and its contracts, may run. Empty: any code."""
 
     @model_validator(mode="after")
     def _fits_together(self) -> Self:
@@ -371,12 +373,12 @@ class Connection(Table):
 class Chains(Table):
     """The whole file."""
 
-    chains: Annotated[tuple[Chain, ...], AfterValidator(_some), Field(strict=False, validate_default=True)] = ()
+    chains: Annotated[tuple[Chain, ...], AfterValidator(_not_empty), Field(strict=False, validate_default=True)] = ()
     connections: Annotated[tuple[Connection, ...], Field(strict=False)] = ()
-    attester: Signer | None = None
-    """The key that this installation attests with, if it is an attester."""
+    attester: SignerKey | None = None
+    """The key that this installation attests with. None: it is no attester."""
     ens: Ens | None = None
-    """None: names are not supported."""
+    """The chain for ENS names. None: names are not supported."""
 
     def chain(self, chain_id: int) -> Chain:
         """Return the chain with this id. Raises `UnknownChain`."""
@@ -402,13 +404,13 @@ class Chains(Table):
         return tuple(chain for chain in self.chains if chain.id in ids)
 
 
-# --- Reading it -------------------------------------------------------------------------------------------------------
+# --- Reading the file -------------------------------------------------------------------------------------------------
 
 
 def load_chains(path: Path, environ: Mapping[str, str]) -> Chains:
     """Read and check the chains' file.
 
-    Raises `ChainsError`, which names all faults of tables; and where there are none, what doesn't fit together.
+    Raises `ChainsError`, which names all faults within tables, or else all contradictions between tables.
     """
     try:
         content = tomllib.loads(path.read_text(encoding="utf-8"))
@@ -426,7 +428,7 @@ def load_chains(path: Path, environ: Mapping[str, str]) -> Chains:
 
 
 def chain_of_node(url: str, environ: Mapping[str, str]) -> Chain:
-    """Return a chain of which this node alone is known, and not its id: it has the id 1.
+    """Return a chain with this node alone, of which nothing else is known. It has the id 1.
 
     `url` may hold variables, as in the file. Raises `ValueError`, one sentence.
     """
@@ -439,7 +441,7 @@ def chain_of_node(url: str, environ: Mapping[str, str]) -> Chain:
 
 def _faults(error: ValidationError) -> list[str]:
     """Return a sentence for each fault, with its place."""
-    found: list[str] = []
+    sentences: list[str] = []
     for fault in error.errors(include_input=False, include_url=False):
         place = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in fault["loc"])
         of_type = {
@@ -447,5 +449,5 @@ def _faults(error: ValidationError) -> list[str]:
             "tuple_type": "must be a list; tables in one are written in double brackets, [[...]]",
             "extra_forbidden": "is not known here",
         }
-        found.append(f"{place[1:]}: {of_type.get(fault['type'], fault['msg'].removeprefix('Value error, '))}")
-    return found
+        sentences.append(f"{place[1:]}: {of_type.get(fault['type'], fault['msg'].removeprefix('Value error, '))}")
+    return sentences

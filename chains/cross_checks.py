@@ -1,27 +1,26 @@
-"""What must fit together in the chains' file: tables of what may be wrong, and the sentence that says so.
+"""Checks of the chains' file: tables of predicates, each true if there is a fault, and the sentence for the fault.
 
-A predicate is true where there is a fault. A sentence begins with its place within the table of the file.
+A sentence begins with its place within the table of the file.
 """
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Literal, TypeAlias, TypeVar
 
-# Of `chains.chains_file`, which imports this.
+# Classes of `chains.chains_file`, which imports this module.
 Chain: TypeAlias = Any
 Chains: TypeAlias = Any
 Connection: TypeAlias = Any
 Ens: TypeAlias = Any
 
-One = TypeVar("One")
-Checks = Sequence[tuple[Callable[[One], object], str]]
-ChecksAmongAll = Sequence[tuple[Callable[[One, Chains], object], str]]
+Entry = TypeVar("Entry")
+Checks = Sequence[tuple[Callable[[Entry], object], str]]
+ChecksAmongAll = Sequence[tuple[Callable[[Entry, Chains], object], str]]
 
 # A contract can check this many signatures in one transaction, with much room to spare.
 MAX_ATTESTERS = 100
-# The chain whose beacon chain is known.
+# Ethereum, whose beacon chain is built in (`chains.beacon.jumps`).
 MAINNET_ID = 1
-# Of kinds of block hash source: what the source chain must be, which isn't the destination then; and which of the two
-# is a rollup on top of another.
+# Block hash sources between two chains: the kind of source chain, and the end of the connection that is a rollup.
 KINDS: Mapping[str, tuple[str, Literal["source_id", "destination_id"]]] = {
     "op-stack": ("the chain below", "destination_id"),
     "op-stack-games": ("an OP Stack chain on top of the destination", "source_id"),
@@ -32,25 +31,25 @@ KINDS: Mapping[str, tuple[str, Literal["source_id", "destination_id"]]] = {
 }
 
 
-# --- Of one table -----------------------------------------------------------------------------------------------------
+# --- Checks of one table ----------------------------------------------------------------------------------------------
 
 
 def _is_only_with(field: str, *kinds: str) -> Callable[[Connection], bool]:
-    return lambda one: bool(getattr(one, field)) != (one.block_hash_source in kinds)
+    return lambda entry: bool(getattr(entry, field)) != (entry.block_hash_source in kinds)
 
 
-def _is_attested(one: Connection) -> bool:
-    return bool(one.block_hash_source == "attested")
+def _is_attested(entry: Connection) -> bool:
+    return bool(entry.block_hash_source == "attested")
 
 
-def _same_attesters(one: Connection) -> bool:
-    return len({attester.address for attester in one.attesters}) < len(one.attesters)
+def _same_attesters(entry: Connection) -> bool:
+    return len({attester.address for attester in entry.attesters}) < len(entry.attesters)
 
 
 OF_CHAIN: Checks[Chain] = (
-    (lambda one: one.signer and one.signers, "must have [chains.signer] or [[chains.signers]], not both"),
+    (lambda entry: entry.signer and entry.signers, "must have [chains.signer] or [[chains.signers]], not both"),
     (
-        lambda one: one.id == MAINNET_ID and one.beacon_chain_table,
+        lambda entry: entry.id == MAINNET_ID and entry.beacon_chain_table,
         "must have no [chains.beacon_chain]: that of Ethereum, chain 1, is known",
     ),
 )
@@ -65,137 +64,148 @@ OF_CONNECTION: Checks[Connection] = (
         "anchor_state_registry belongs to block_hash_source op-stack-games, which needs it",
     ),
     (
-        lambda one: one.known_implementations and not (one.anchor_state_registry or one.outbox),
+        lambda entry: entry.known_implementations and not (entry.anchor_state_registry or entry.outbox),
         "known_implementations belongs to block_hash_source arbitrum and op-stack-games",
     ),
     (
-        lambda one: (one.attesters or one.threshold) and not _is_attested(one),
+        lambda entry: (entry.attesters or entry.threshold) and not _is_attested(entry),
         "attesters and threshold belong to block_hash_source attested",
     ),
     (
-        lambda one: _is_attested(one) and not 1 <= len(one.attesters) <= MAX_ATTESTERS,
+        lambda entry: _is_attested(entry) and not 1 <= len(entry.attesters) <= MAX_ATTESTERS,
         f"block_hash_source attested needs 1 to {MAX_ATTESTERS} attesters",
     ),
     (_same_attesters, "an attester is listed twice"),
     (
-        lambda one: _is_attested(one) and not 1 <= (one.threshold or 0) <= len(one.attesters),
+        lambda entry: _is_attested(entry) and not 1 <= (entry.threshold or 0) <= len(entry.attesters),
         "block_hash_source attested needs a threshold, at most the number of attesters",
     ),
 )
 
 
-def check(one: One, table: Checks[One]) -> One:
-    """Return the chain or connection. Raises `ValueError`, the first sentence of the table that is true of it."""
+def check(entry: Entry, table: Checks[Entry]) -> Entry:
+    """Return the chain or connection. Raises `ValueError` with the sentence of its first fault."""
     for is_fault, sentence in table:
-        if is_fault(one):
+        if is_fault(entry):
             raise ValueError(sentence)
-    return one
+    return entry
 
 
-# --- Of several -------------------------------------------------------------------------------------------------------
+# --- Checks across tables ---------------------------------------------------------------------------------------------
 
 
 def _is_unknown(chain_id: int, chains: Chains) -> bool:
     return chain_id not in {chain.id for chain in chains.chains}
 
 
-def _rollup(one: Connection) -> int | None:
-    """Return the id of the chain that its kind of block hash source takes for a rollup."""
-    kind = KINDS.get(one.block_hash_source)
-    return getattr(one, kind[1]) if kind else None
+def _rollup(entry: Connection) -> int | None:
+    """Return the id of the chain that must be a rollup for this kind of block hash source."""
+    kind = KINDS.get(entry.block_hash_source)
+    return getattr(entry, kind[1]) if kind else None
 
 
-def _is_rollup_with_beacon_chain(one: Connection, chains: Chains) -> bool:
-    rollup = _rollup(one)
+def _is_rollup_with_beacon_chain(entry: Connection, chains: Chains) -> bool:
+    rollup = _rollup(entry)
     return rollup is not None and chains.chain(rollup).beacon_chain is not None
 
 
-def _is_above_itself(one: Connection, chains: Chains) -> bool:
-    """Return whether the source chain is its own parent's parent, or further up."""
-    above = one.parent_id
+def _is_above_itself(entry: Connection, chains: Chains) -> bool:
+    """Return whether the source chain is among its parent's parents."""
+    above = entry.parent_id
     for _ in chains.connections:
-        further = chains.connection(above or 0, one.destination_id)
+        further = chains.connection(above or 0, entry.destination_id)
         above = further.parent_id if further else None
-        if above == one.source_id:
+        if above == entry.source_id:
             return True
     return False
 
 
-def _lacks_beacon_node(one: Connection, chains: Chains) -> bool:
-    source = chains.chain(one.source_id)
-    is_other = one.block_hash_source == "beacon-roots" and one.source_id != one.destination_id
+def _lacks_beacon_node(entry: Connection, chains: Chains) -> bool:
+    source = chains.chain(entry.source_id)
+    is_other = entry.block_hash_source == "beacon-roots" and entry.source_id != entry.destination_id
     return is_other and not (source.beacon_chain and source.beacon_urls)
 
 
 _AMONG_CHAINS: ChecksAmongAll[Chain] = (
-    (lambda one, chains: chains.chain(one.id) is not one, ".id: {one.id} is listed twice"),
+    (lambda entry, chains: chains.chain(entry.id) is not entry, ".id: {entry.id} is listed twice"),
     (
-        lambda one, chains: one.node_quorum is not None and chains.attester is None,
+        lambda entry, chains: entry.node_quorum is not None and chains.attester is None,
         ".node_quorum: belongs to the file of an attester, which has a table [attester]",
     ),
 )
 _OF_ENS: ChecksAmongAll[Ens] = (
-    (lambda one, chains: _is_unknown(one.chain_id, chains), ".chain: no chain with id {one.chain_id} is configured"),
+    (
+        lambda entry, chains: _is_unknown(entry.chain_id, chains),
+        ".chain: no chain with id {entry.chain_id} is configured",
+    ),
 )
 _OF_ENDS: ChecksAmongAll[Connection] = (
     (
-        lambda one, chains: chains.connection(one.source_id, one.destination_id) is not one,
-        ": a connection from {one.source_id} to {one.destination_id} is listed twice",
+        lambda entry, chains: chains.connection(entry.source_id, entry.destination_id) is not entry,
+        ": a connection from {entry.source_id} to {entry.destination_id} is listed twice",
     ),
-    (lambda one, chains: _is_unknown(one.source_id, chains), ".source: no chain with id {one.source_id} is configured"),
     (
-        lambda one, chains: _is_unknown(one.destination_id, chains),
-        ".destination: no chain with id {one.destination_id} is configured",
+        lambda entry, chains: _is_unknown(entry.source_id, chains),
+        ".source: no chain with id {entry.source_id} is configured",
+    ),
+    (
+        lambda entry, chains: _is_unknown(entry.destination_id, chains),
+        ".destination: no chain with id {entry.destination_id} is configured",
     ),
 )
-# Looked at where nothing is wrong by `_OF_ENDS`.
+# Applied to connections without a fault in `_OF_ENDS`.
 _AMONG_CONNECTIONS: ChecksAmongAll[Connection] = (
     (
-        lambda one, _: one.block_hash_source == "native" and one.source_id != one.destination_id,
+        lambda entry, _: entry.block_hash_source == "native" and entry.source_id != entry.destination_id,
         ": block_hash_source native needs source and destination to be the same chain",
     ),
     (
-        lambda one, _: one.block_hash_source in KINDS and one.source_id == one.destination_id,
-        ": block_hash_source {one.block_hash_source} needs {kind[0]} as source",
+        lambda entry, _: entry.block_hash_source in KINDS and entry.source_id == entry.destination_id,
+        ": block_hash_source {entry.block_hash_source} needs {kind[0]} as source",
     ),
     (
-        lambda one, _: one.parent_id in {one.source_id, one.destination_id},
+        lambda entry, _: entry.parent_id in {entry.source_id, entry.destination_id},
         ": parent is neither source nor destination",
     ),
     (
-        lambda one, chains: one.parent_id and not chains.connection(one.parent_id, one.destination_id),
-        ".parent: no connection from {one.parent_id} to {one.destination_id} is configured",
+        lambda entry, chains: entry.parent_id and not chains.connection(entry.parent_id, entry.destination_id),
+        ".parent: no connection from {entry.parent_id} to {entry.destination_id} is configured",
     ),
-    (_is_above_itself, ".parent: its parents lead back to chain {one.source_id}"),
+    (_is_above_itself, ".parent: its parents lead back to chain {entry.source_id}"),
     (
         _lacks_beacon_node,
-        ": block_hash_source beacon-roots needs a known beacon chain and beacon_urls of chain {one.source_id}",
+        ": block_hash_source beacon-roots needs a known beacon chain and beacon_urls of chain {entry.source_id}",
     ),
     (
         _is_rollup_with_beacon_chain,
         ": chain {rollup} is a rollup, so it has no beacon chain: by it facts of another chain would pass as its own",
     ),
     (
-        lambda one, chains: one.window > chains.chain(one.source_id).history_window,
-        ".window: must be at most {source.history_window}, the history_window of chain {one.source_id}",
+        lambda entry, chains: entry.window > chains.chain(entry.source_id).history_window,
+        ".window: must be at most {source.history_window}, the history_window of chain {entry.source_id}",
     ),
 )
 
 
 def faults(chains: Chains) -> list[str]:
-    """Return a sentence, with its place, for each thing that doesn't fit together among chains and connections."""
+    """Return a sentence, with its place, for each contradiction among chains and connections."""
 
-    def told(place: str, one: One, table: ChecksAmongAll[One], **words: object) -> list[str]:
-        return [place + sentence.format(one=one, **words) for is_fault, sentence in table if is_fault(one, chains)]
+    def sentences(place: str, entry: Entry, table: ChecksAmongAll[Entry], **words: object) -> list[str]:
+        return [
+            place + sentence.format(entry=entry, **words) for is_fault, sentence in table if is_fault(entry, chains)
+        ]
 
-    found = [fault for at, one in enumerate(chains.chains) for fault in told(f"chains[{at}]", one, _AMONG_CHAINS)]
+    all_faults = [
+        fault for at, chain in enumerate(chains.chains) for fault in sentences(f"chains[{at}]", chain, _AMONG_CHAINS)
+    ]
     if chains.ens:
-        found += told("ens", chains.ens, _OF_ENS)
-    for at, one in enumerate(chains.connections):
+        all_faults += sentences("ens", chains.ens, _OF_ENS)
+    for at, connection in enumerate(chains.connections):
         place = f"connections[{at}]"
-        if of_ends := told(place, one, _OF_ENDS):
-            found += of_ends
+        if faults_of_ends := sentences(place, connection, _OF_ENDS):
+            all_faults += faults_of_ends
         else:
-            words = {"kind": KINDS.get(one.block_hash_source), "rollup": _rollup(one)}
-            found += told(place, one, _AMONG_CONNECTIONS, source=chains.chain(one.source_id), **words)
-    return found
+            words = {"kind": KINDS.get(connection.block_hash_source), "rollup": _rollup(connection)}
+            source = chains.chain(connection.source_id)
+            all_faults += sentences(place, connection, _AMONG_CONNECTIONS, source=source, **words)
+    return all_faults

@@ -1,6 +1,6 @@
-"""JSON-RPC's hexadecimal, RLP, and slots of the history contract.
+"""JSON-RPC's hexadecimal numbers and data, RLP, and slots of the history contract.
 
-The readers are strict: each value has one canonical form.
+RLP is read strictly: each value has one canonical form.
 """
 
 import re
@@ -15,7 +15,7 @@ def checksummed(text: str) -> str | None:
     """Return the address with its EIP-55 checksum. None if it is no address, or in mixed case with a wrong checksum."""
     if not _ADDRESS.fullmatch(text):
         return None
-    # The models of users load this module at each start, and these take a while.
+    # The models of users load this module at each start, and this import is slow.
     from eth_utils.address import is_checksum_address, to_checksum_address  # noqa: PLC0415
 
     digits = text[2:]
@@ -25,7 +25,7 @@ def checksummed(text: str) -> str | None:
 
 
 def fault(text: str) -> str:
-    """Say what is wrong with a text that is no address: its length, its checksum, or all of it."""
+    """Return the fault of a text that is no address: its length, its checksum, or its form."""
     if not _HEXADECIMAL.fullmatch(text):
         return "is no address, which is 0x and 40 hexadecimal digits"
     if not _ADDRESS.fullmatch(text):
@@ -33,7 +33,7 @@ def fault(text: str) -> str:
     return "has a wrong EIP-55 checksum: a digit is mistyped, or a letter is in the wrong case"
 
 
-# RLP decodes to bytes, or to a list of the same.
+# RLP decodes to bytes, or to a list of items.
 Item = bytes | Sequence["Item"]
 
 _QUANTITY = re.compile(r"0x[0-9a-fA-F]{1,64}")
@@ -42,7 +42,7 @@ _DATA = re.compile(r"0x(?:[0-9a-fA-F]{2})*")
 
 def read_quantity(value: Any) -> int:
     """Read a JSON-RPC quantity, such as "0x1f", of at most 256 bits. Raises `ValueError`."""
-    # Leading zeros are against the JSON-RPC specification, but some nodes send them and they change no value.
+    # The JSON-RPC specification forbids leading zeros, but some nodes send them and they change no value.
     if not isinstance(value, str) or not _QUANTITY.fullmatch(value):
         raise ValueError("a quantity that is not hexadecimal")
     return int(value, 16)
@@ -65,22 +65,22 @@ def hex_data(data: bytes) -> str:
 
 def read_object(value: Any) -> dict[str, Any]:
     if not isinstance(value, dict):
-        raise ValueError("what is no JSON object")
+        raise ValueError("something that is no JSON object")
     return value
 
 
 def read_list(value: Any) -> list[Any]:
     if not isinstance(value, list):
-        raise ValueError("what is no JSON list")
+        raise ValueError("something that is no JSON list")
     return value
 
 
 def decode_rlp(encoded: bytes) -> Item:
     """Decode one item. Raises `ValueError` unless `encoded` is the canonical RLP of one item, with nothing after it."""
-    import rlp  # noqa: PLC0415 (models load this module at each start, and rlp takes a while)
+    import rlp  # noqa: PLC0415 (models load this module at each start, and rlp is slow to import)
 
     try:
-        # Strict decoding refuses every encoding but the shortest.
+        # Strict decoding refuses all encodings but the shortest.
         item: Item = rlp.decode(encoded, strict=True)
     except (rlp.exceptions.RLPException, RecursionError):
         raise ValueError("not canonical RLP") from None
@@ -95,7 +95,7 @@ def read_integer(item: Item, max_bytes: int) -> int:
 
 
 def shortest(number: int) -> bytes:
-    """Return the bytes that `read_integer` reads."""
+    """Return the canonical bytes of an integer, as `read_integer` reads them."""
     return number.to_bytes((number.bit_length() + 7) // 8)
 
 
@@ -109,7 +109,7 @@ def read_bytes(item: Item, length: int) -> bytes:
 
 HISTORY_CONTRACT = "0x0000F90827F1C53a10cb7A02335B175320002935"
 
-# How many earlier blocks a state knows, on Ethereum and on chains that use the same contract.
+# Earlier blocks whose hashes a state holds, on Ethereum and on chains with the same contract.
 HISTORY_WINDOW = 8191
 
 

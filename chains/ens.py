@@ -1,8 +1,7 @@
-"""The addresses of ENS names, asked of the universal resolver (ENSIP-23) on one chain.
+"""The addresses of ENS names, by the universal resolver (ENSIP-23) on one chain.
 
-That contract finds the name's own resolver, that of a parent included (ENSIP-10). Names are normalised by the library
-of their makers (ENSIP-15). No gateway is asked that a resolver refers to (EIP-3668): the resolver's author names its
-host.
+That contract finds a name's own resolver, or that of a parent name (ENSIP-10). ENS's own library normalises names
+(ENSIP-15). No gateway is asked (EIP-3668), because the author of a resolver chooses the gateway's host.
 """
 
 import time
@@ -23,8 +22,8 @@ from chains.node_errors import ChainError, NodeUnavailable, Reverted, RpcRefused
 from chains.rpc import RpcClient, result
 
 MAX_NAME_BYTES = 255
-_NODE_SECONDS = 2  # to connect, and for each silence; three times as long for an answer
-# The error of a contract that refers to gateways.
+_NODE_SECONDS = 2  # to connect, and for each pause; an answer may take three times as long
+# The error by which a contract refers to gateways (EIP-3668).
 _OFFCHAIN_LOOKUP = function_signature_to_4byte_selector("OffchainLookup(address,string[],bytes,bytes4,bytes)")
 _RESOLVE = function_signature_to_4byte_selector("resolve(bytes,bytes)")
 _ADDR = function_signature_to_4byte_selector("addr(bytes32)")
@@ -32,7 +31,7 @@ _NOBODY = "0x" + "00" * 20
 
 
 class NotAnswered(ChainError):
-    """The name has no address here. The message goes on from "the name …"."""
+    """The name has no address on this chain. The message goes on from "the name …"."""
 
     is_supported = True
 
@@ -43,7 +42,7 @@ class InvalidName(ValueError):
 
 def normalized(name: str) -> str:
     """Return the name as ENSIP-15 normalises it; at most `MAX_NAME_BYTES` in UTF-8. Raises `InvalidName`."""
-    # Before it is looked at: the library takes milliseconds for each letter.
+    # Checked first, because the library takes milliseconds for each letter.
     if len(name.encode()) > MAX_NAME_BYTES:
         raise InvalidName(f"is longer than {MAX_NAME_BYTES} bytes")
     try:
@@ -56,11 +55,11 @@ def normalized(name: str) -> str:
 
 
 def resolve(chain: Chain, names: Sequence[str]) -> list[str | NotAnswered]:
-    """Return the address (EIP-55) of each normalised name, its coin type 60, or why it has none; in order.
+    """Return the address (EIP-55, coin type 60) of each normalised name, or why it has none, in order.
 
-    All names are asked for in one exchange. Raises `NodeUnavailable`.
+    All names go in one exchange. Raises `NodeUnavailable`.
     """
-    # A client of its own: a stranger's contract may run for ever, which says nothing about the node's health.
+    # A separate client: if a stranger's contract runs for ever, the node is still healthy.
     rpc = RpcClient(chain, timeout_seconds=_NODE_SECONDS)
     calls = [questions.call(UNIVERSAL_RESOLVER_ADDR, _calldata(name)) for name in names]
     (head,), (code,), answers = rpc.ask([questions.header("latest")], [questions.code(UNIVERSAL_RESOLVER_ADDR)], calls)
@@ -76,9 +75,9 @@ def resolve(chain: Chain, names: Sequence[str]) -> list[str | NotAnswered]:
 
 
 def _calldata(name: str) -> bytes:
-    """Return the call that asks for the address of a name, which is normalised.
+    """Return the calldata that asks for the address of a normalised name.
 
-    The library would normalise it again for each of its hashes, and takes long for each letter.
+    Written by hand, because the library would normalise the name again for each hash, which is slow.
     """
     labels = [label.encode() for label in name.split(".")]
     node = bytes(32)
@@ -90,7 +89,7 @@ def _calldata(name: str) -> bytes:
 
 
 def _address(chain: Chain, answer: bytes | ChainError) -> str | NotAnswered:
-    """Read an address from the answer, or why there is none. Raises `NodeUnavailable`."""
+    """Return the address in an answer, or why there is none. Raises `NodeUnavailable`."""
     nobody = NotAnswered(f"has no address on chain {chain.label}")
     if isinstance(answer, Reverted):
         if answer.data[:4] != _OFFCHAIN_LOOKUP:
@@ -101,12 +100,12 @@ def _address(chain: Chain, answer: bytes | ChainError) -> str | NotAnswered:
     if isinstance(answer, RpcRefused):
         if answer.may_pass:
             raise NodeUnavailable(str(answer))
-        # Such as one that takes more gas than a node lets a call have.
+        # For example, it takes more gas than nodes allow a call.
         return NotAnswered(f"has a resolver that no node of chain {chain.label} can ask")
     try:
-        said, _ = decode(["bytes", "address"], result(answer))
-        (address,) = decode(["address"], said)
+        resolved, _ = decode(["bytes", "address"], result(answer))
+        (address,) = decode(["address"], resolved)
     except DecodingError:
-        # A resolver may be anybody's contract.
+        # Anybody can write a resolver that returns nonsense.
         return nobody
     return nobody if address == _NOBODY else to_checksum_address(address)

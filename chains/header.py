@@ -1,8 +1,8 @@
 """Block headers, read by place as the facts registry reads them (Yellow Paper 4.3; contracts/src/PackedHeader.sol).
 
-Headers of all chains of interest begin with the same 13 fields, up to the extra data. What comes after differs: forks
-of Ethereum have appended to it, and some chains have fields of their own there (docs/concepts/chains.md). A block's
-hash binds all of them, so nothing else has to be known of a header to prove what its state root holds.
+Headers of all chains of interest begin with the same 13 fields, up to the extra data. The fields after them differ:
+Ethereum's forks have appended fields, and some chains have fields of their own (docs/concepts/chains.md). A block's
+hash binds all fields, so the shared fields suffice to prove the state below the state root.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -17,34 +17,33 @@ from eth_utils.crypto import keccak
 from chains.encoding import Item, decode_rlp, read_bytes, read_data, read_integer, read_list, read_quantity, shortest
 
 SHARED_FIELDS = 13
-# Of Ethereum's layout: before London, and since Amsterdam.
+# Number of fields in Ethereum's headers: before London, and since Amsterdam.
 FEWEST_FIELDS, MOST_FIELDS = 15, 23
 
 _BASE_FEE, _BEACON_ROOT = 15, 19
 
 
 class InvalidHeader(ValueError):
-    """The bytes, or the JSON, are no header of a known form, or not the one that was expected."""
+    """The bytes or the JSON are no header of a known form, or not the expected header."""
 
 
 class UnknownLayout(InvalidHeader):
-    """The JSON is that of another layout, as far as can be told: the header itself may be readable.
+    """The JSON seems to be of another layout. The raw header may be readable.
 
-    Its text is a clause about the block.
+    The text is a clause about the block, such as "which has no nonce".
     """
 
 
 @dataclass(frozen=True)
 class Header:
-    """A header that the registry can read. Made by `decode` or `from_rpc`."""
+    """A block's header that the registry can read, made by `decode` or `from_rpc`."""
 
     parent_hash: bytes
     state_root: bytes
     number: int
     timestamp: int  # seconds
     fields: tuple[bytes, ...]
-    """The contents of those fields, by place, that mean what they mean in Ethereum's header: of all where the layout is
-    Ethereum's, else of the shared ones."""
+    """The fields' contents, by place: all of them if the layout is Ethereum's, else the shared fields only."""
     _encoded: bytes = field(repr=False)
 
     def encode(self) -> bytes:
@@ -57,29 +56,27 @@ class Header:
 
     @property
     def is_ethereums(self) -> bool:
-        """Return whether all fields are known to be Ethereum's, and not only the shared ones."""
+        """Return whether the layout is Ethereum's, so that fields after the shared ones are known too."""
         return len(self.fields) > SHARED_FIELDS
 
     @property
     def base_fee_per_gas(self) -> int | None:
-        """Return the base fee in wei. None before London, and where the layout is not Ethereum's."""
+        """Return the base fee in wei. None before London, and if the layout is not Ethereum's."""
         return int.from_bytes(self.fields[_BASE_FEE]) if len(self.fields) > _BASE_FEE else None
 
     @property
     def beacon_root(self) -> bytes:
-        """Return the root of the beacon block before its own (EIP-4788). Empty where `base_fee_per_gas` is None, and
-        before Cancun.
-        """
+        """Return the root of the parent beacon block (EIP-4788). Empty before Cancun and in other layouts."""
         return self.fields[_BEACON_ROOT] if len(self.fields) > _BEACON_ROOT else b""
 
     @classmethod
     def decode(cls, encoded: bytes) -> Self:
-        """Read any header that the registry takes, with a time. Raises `InvalidHeader`.
+        """Read a header that the registry takes and that has a timestamp. Raises `InvalidHeader`.
 
-        The layout is taken for Ethereum's if each field has the size that it has there.
+        If every field has the size of Ethereum's, the layout is taken for Ethereum's.
         """
         beginning = read_beginning(encoded)
-        # The gas limit and the gas used come before.
+        # The gas limit and the used gas come before the timestamp.
         digits = next(islice(read_fields(encoded, beginning.end), 2, None), None)
         if digits is None:
             raise InvalidHeader("The header has no timestamp.")
@@ -89,13 +86,13 @@ class Header:
 
     @staticmethod
     def from_rpc(block: Mapping[str, Any]) -> "Header":
-        """Return the header of a block as nodes send it.
+        """Return the header of a block in a node's JSON.
 
-        Its layout must be known: Ethereum's, or that of another chain. Of the extra data, the header holds what the
-        block's hash is made of: that of IBFT and QBFT leaves out the seals.
+        The layout must be Ethereum's or another known one. The header's extra data is as in the block's hash, which
+        leaves out the seals of IBFT and QBFT.
 
-        Raises `InvalidHeader`, also where no such header has the hash that the node tells. It doesn't check whether
-        that hash is the right one.
+        Raises `InvalidHeader`, also if no such header has the hash in the JSON. The caller checks whether that hash is
+        the right one.
         """
         other = next((forms for name, forms in _OTHER_LAYOUTS.items() if name in block), None)
         forms = other or _ETHEREUM
@@ -113,14 +110,14 @@ class Header:
                 header = Header.decode(encoded)
                 return header.with_shared_fields() if other else header
         if seals[0] == _ISTANBUL_DIGEST:
-            # Nor would the header itself help: it has the seals.
+            # The raw header wouldn't help, because it has the seals.
             raise InvalidHeader(
                 "The block's hash is not that of its fields, neither with nor without the seals of IBFT or QBFT."
             )
         raise UnknownLayout("whose fields don't make a header of its hash")
 
     def with_shared_fields(self) -> Self:
-        """Return the header with the shared fields only, where what follows them is known not to be Ethereum's."""
+        """Return the header with the shared fields only, for layouts that are not Ethereum's."""
         return replace(self, fields=self.fields[:SHARED_FIELDS])
 
 
@@ -132,7 +129,7 @@ def verify(encoded: bytes, expected_hash: bytes) -> Header:
     return header
 
 
-# --- As the registry reads it -----------------------------------------------------------------------------------------
+# --- The registry's reading -------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -148,15 +145,15 @@ class Beginning:
 
 
 def read_beginning(encoded: bytes) -> Beginning:
-    """Read what a header begins with. Raises `InvalidHeader` unless the registry takes `encoded` for a header."""
-    # A list of 256 to 65,535 bytes, as the bloom alone makes it.
+    """Read the first fields of a header. Raises `InvalidHeader` unless the registry takes `encoded` for a header."""
+    # A list of 256 to 65,535 bytes: the bloom alone has 256.
     if encoded[:1] != b"\xf9" or len(encoded) != 3 + int.from_bytes(encoded[1:3]):
         raise InvalidHeader("The header is no list of a header's length.")
-    # Prefixes of the first fields, whose sizes are fixed: 32 bytes each, but for the coinbase and the bloom.
+    # Prefixes of the first fields, of fixed size: 32 bytes, but for the coinbase (20) and the bloom (256).
     sized = zip((0, 33, 66, 87, 120, 153), (0xA0, 0xA0, 0x94, 0xA0, 0xA0, 0xA0), strict=True)
     if any(encoded[3 + at : 4 + at] != bytes([size]) for at, size in sized) or encoded[189:192] != b"\xb9\1\0":
         raise InvalidHeader("The fields that a header begins with have other sizes.")
-    # The difficulty only has to be passed.
+    # The registry skips the difficulty.
     difficulty, end = _read_string(encoded, 448)
     if len(difficulty) > 32:
         raise InvalidHeader("The header has no difficulty.")
@@ -169,9 +166,9 @@ def read_beginning(encoded: bytes) -> Beginning:
 
 
 def read_fields(encoded: bytes, start: int = 3) -> Iterator[bytes]:
-    """Yield the contents of a header's fields. `start` is where in its RLP the first one begins.
+    """Yield the contents of a header's fields. `start` is the offset of the first of them in the RLP.
 
-    Raises `InvalidHeader` at one that is no string.
+    Raises `InvalidHeader` at a field that is no string.
     """
     while start < len(encoded):
         content, start = _read_string(encoded, start)
@@ -179,7 +176,7 @@ def read_fields(encoded: bytes, start: int = 3) -> Iterator[bytes]:
 
 
 def _read_string(encoded: bytes, cursor: int) -> tuple[bytes, int]:
-    """Return the RLP string at the cursor and where the next item begins. Raises `InvalidHeader`."""
+    """Return the RLP string at the cursor, and the offset of the next item. Raises `InvalidHeader`."""
     prefix = encoded[cursor] if cursor < len(encoded) else 0xFF
     if prefix < 0x80:
         return encoded[cursor : cursor + 1], cursor + 1
@@ -250,7 +247,7 @@ _ETHEREUM = (
     _string("extraData"),
     _fixed("mixHash", 32),
     _fixed("nonce", 8),
-    # London, EIP-1559. No fee takes more than 16 bytes, and no hash takes less, such as Avalanche has in this place.
+    # London, EIP-1559. A fee has at most 16 bytes. Avalanche has a hash in this place, which has more.
     _integer("baseFeePerGas", 16),
     _fixed("withdrawalsRoot", 32),  # Shanghai, EIP-4895
     _integer("blobGasUsed", 8),  # Cancun, EIP-4844
@@ -262,7 +259,7 @@ _ETHEREUM = (
 )
 assert len(_ETHEREUM) == MOST_FIELDS
 
-# By a field that no other has.
+# Other layouts, by a field that only this layout has.
 _OTHER_LAYOUTS = {
     # Avalanche's C-Chain. Source: ava-labs/coreth, plugin/evm/customtypes/header_ext.go
     "extDataHash": (
@@ -300,15 +297,15 @@ def _field_from_rpc(block: Mapping[str, Any], form: _Form) -> bytes:
 
 def _encode(fields: Sequence[Item]) -> bytes:
     try:
-        # They are strings of bytes already: finding out takes as long again.
+        # The fields are bytes already, and inferring their types would double the time.
         encoded: bytes = rlp.encode(fields, infer_serializer=False)
     except RecursionError:
-        raise InvalidHeader("The block has lists in lists, more than can be read.") from None
+        raise InvalidHeader("The block has lists nested too deeply to be read.") from None
     return encoded
 
 
 def _aura_seals(block: Mapping[str, Any]) -> list[Item]:
-    """Return the fields that headers of AuRa have in the places of mix hash and nonce. Empty for other blocks.
+    """Return the fields that AuRa's headers have in place of mix hash and nonce. Empty for other blocks.
 
     Sources: openethereum/openethereum, crates/rpc/src/v1/types/block.rs; NethermindEth/nethermind,
     Nethermind.Facade/Eth/BlockForRpc.cs; erigontech/erigon, rpc/ethapi/api.go.
@@ -332,7 +329,7 @@ _VANITY_BYTES = 32
 
 
 def _hashed_extra_data(extra_data: bytes) -> Iterator[bytes]:
-    """Yield the extra data as it is, and then as blocks of IBFT and QBFT are hashed: without the seals.
+    """Yield the extra data unchanged, and then without the seals, as IBFT and QBFT hash it.
 
     Sources: Consensys/quorum, core/types/istanbul.go; hyperledger/besu, IbftExtraDataCodec.java and
     QbftExtraDataCodec.java; polynetwork/Zion, core/types/hotstuff.go.
@@ -356,24 +353,14 @@ def _hashed_extra_data(extra_data: bytes) -> Iterator[bytes]:
 
 
 def _known_fields(encoded: bytes) -> tuple[bytes, ...]:
-    """Return all fields where their sizes are those of Ethereum's, else the shared ones."""
-    found: list[bytes] = []
+    """Return all fields if their sizes are those of Ethereum's fields, else the shared fields."""
+    fields: list[bytes] = []
     try:
         for content in read_fields(encoded):
-            found.append(content)  # noqa: PERF402 - what comes before an error stays.
-        ethereums = _have_ethereums_sizes(found)
-    except InvalidHeader:
-        ethereums = False  # There is a list among them.
-    return tuple(found if ethereums else found[:SHARED_FIELDS])
-
-
-def _have_ethereums_sizes(fields: Sequence[bytes]) -> bool:
-    # Any number will do: chains that follow Ethereum don't take over all fields of a fork at once.
-    if not FEWEST_FIELDS <= len(fields) <= MOST_FIELDS:
-        return False
-    try:
+            fields.append(content)  # noqa: PERF402 - fields before an error stay.
         for form, content in zip(_ETHEREUM, fields, strict=False):
             form.from_rlp(content)
-    except ValueError:
-        return False
-    return True
+    except ValueError:  # One of the fields is a list, or has another size.
+        return tuple(fields[:SHARED_FIELDS])
+    # Any number of fields in between, because chains take over the fields of Ethereum's forks one by one.
+    return tuple(fields if FEWEST_FIELDS <= len(fields) <= MOST_FIELDS else fields[:SHARED_FIELDS])

@@ -1,7 +1,7 @@
-"""Which requests go to a node in one JSON-RPC batch, and how a batch that fails is divided.
+"""The division of requests to a node into JSON-RPC batches, and of a failed batch into smaller ones.
 
-Nodes limit the requests of a batch and the size of its reply, and tell it in many forms: an error for all, an error of
-the first request (geth), of each, a reply that is cut, an HTTP status, or a connection that breaks off.
+Nodes limit the requests in a batch and the size of its reply. They tell it in many forms: an error for all requests,
+for the first request (geth) or for each, a cut reply, an HTTP status, or a connection that breaks off.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -9,38 +9,39 @@ from typing import Any, NamedTuple
 
 from chains.node_errors import InvalidReply, LimitsRequests, NodeUnavailable, RpcRefused
 
-# The maximum of one exchange, by the weight of its requests (`_weight`), and of exchanges with one node at a time.
+# Maximum weight (`_weight`) of the requests in one exchange, and maximum number of exchanges with one node at a time.
 BATCH_SIZE = 50
 _SLOTS_PER_REQUEST = 20
 _AT_ONCE = 4
-# Failed waves after which a node isn't asked again: all that is asked in the same list waits for one that hangs.
+# Failed waves after which a node isn't asked again: if it hangs, all questions of the same list wait for it.
 _MAX_FAILURES, _MAX_FAILURES_IF_IT_ANSWERS = 2, 4
-# Pauses in which a node that answers a part of what it is asked in a second answers the rest.
+# Maximum pauses for a node that limits requests by the second, and answers only a part of a batch.
 _MAX_PAUSES = 8
-# Failed batches that tell a limit of their size; one may be an accident. Where the node names the size, one will do.
+# Failed batches that show a limit of their size, as a single failure may be an accident. If the node names the size,
+# one failure shows it.
 _CLEAR_SIGNS = 3
-# A limit of requests in a second makes batches no smaller.
+# Smallest batch size that a limit of requests by the second leads to.
 _LEAST_BY_RATE = 5
 
 Request = tuple[str, list[Any]]
-"""A method and its parameters, as JSON has them."""
+"""A method and its parameters, as in JSON."""
 
 Results = list[Any | RpcRefused | NodeUnavailable]
-"""For each request of a batch its result, or what is wrong with the reply to it."""
+"""The result of each request of a batch, or the fault of the reply to it."""
 
 
 class BatchRefused(NodeUnavailable):
-    """The node gave no answer to a request, or to any, because of the batch that it came in."""
+    """The node didn't answer a request, or any of a batch, because of the batch."""
 
     kind = "too_long"
     is_sure = False
     """True if the node's words name the batch."""
     refusal: RpcRefused | None = None
-    """The node's refusal of the request, which may hold where it comes alone as well."""
+    """The node's refusal of the request, which may also hold for the request alone."""
 
 
 class ReplyTooLong(InvalidReply):
-    """The reply is longer than it may be."""
+    """The reply exceeds its maximum size."""
 
     kind = "too_long"
 
@@ -52,23 +53,23 @@ class NodeTimedOut(NodeUnavailable):
 
 
 class RequestBatch(NamedTuple):
-    """Requests, by their indexes, that go to a node together."""
+    """The indexes of requests that go to a node together."""
 
     indexes: Sequence[int]
     has_hung: bool = False
-    """True if the node did not answer in time when they came in a larger batch."""
+    """True if the node timed out on a larger batch with these requests."""
 
 
 class Division:
-    """The requests that a node has not answered yet, in batches that become smaller where they fail.
+    """The requests that a node has not answered yet, in batches that become smaller as they fail.
 
     A failure may be the fault of the batch's size, of one request, or of the node.
     """
 
     def __init__(self, requests: Mapping[int, Request], limit: int) -> None:
-        """`limit` is how many requests the node takes in a batch, as far as is known."""
+        """`limit` is the number of requests that the node is known to take in a batch."""
         self.unanswered: dict[int, NodeUnavailable] = {}
-        """Requests that failed alone, and why."""
+        """The failures of requests that were sent alone, by index."""
         self._waiting = [RequestBatch(indexes) for indexes in _by_weight(requests)]
         self._limit = limit
         self._is_limited = False
@@ -76,7 +77,7 @@ class Division:
         self._failures = 0
         self._pauses = 0
         self._signs = 0
-        """Signs that batches are too large."""
+        """Number of signs that batches are too large."""
         self._answered = 0
         """The size of the largest batch in which each request was answered."""
         self._failed = BATCH_SIZE + 1
@@ -85,9 +86,9 @@ class Division:
         """True if the node answered a part of a batch, and limits requests for a moment."""
         self._hung: NodeUnavailable | None = None
         self._failure: NodeUnavailable | None = None
-        """The last failures of this wave: of what took its time, and of what was answered at once."""
+        """The last failures of this wave: the last time-out, and the last other failure."""
         self._has_answered = False
-        """True if anything was answered in this wave."""
+        """True if a request was answered in this wave."""
         self._limits: LimitsRequests | None = None
 
     @property
@@ -101,9 +102,9 @@ class Division:
 
     @property
     def learned_limit(self) -> int | None:
-        """Return how many requests the node takes in a batch; None where nothing was learned.
+        """Return the number of requests that the node takes in a batch; None if that was not learned.
 
-        If batches of one size fail and are answered, a request is at fault and not the size.
+        If batches of the same size both fail and are answered, a request is at fault and not the size.
         """
         if self._is_limited:
             return self._limit
@@ -111,7 +112,7 @@ class Division:
         return self._answered if is_clear else None
 
     def next_wave(self) -> list[RequestBatch]:
-        """Return batches to send at the same time; none if nothing waits."""
+        """Return batches to send at the same time. Empty if no request waits."""
         pieces = [
             RequestBatch(piece, batch.has_hung) for batch in self._waiting for piece in _pieces(batch, self._limit)
         ]
@@ -122,21 +123,21 @@ class Division:
         return wave
 
     def take(self, batch: RequestBatch, outcome: Results | NodeUnavailable) -> Iterator[tuple[int, Any]]:
-        """Yield the answers in what came of a batch. What has none waits again, in smaller batches."""
+        """Yield the answers in a batch's outcome. Requests without an answer wait again, in smaller batches."""
         if not isinstance(outcome, NodeUnavailable):
             yield from self._take_results(batch.indexes, outcome)
         elif isinstance(outcome, NodeTimedOut):
             self._hung = outcome
             self._take_failure(batch.indexes, outcome, size=1 if batch.has_hung else None)
         elif isinstance(outcome, LimitsRequests) and len(batch.indexes) > 1:
-            # It may count the requests in a batch.
+            # The node may count each request of a batch.
             self._limits = outcome
             self._be_limited(len(batch.indexes) // 2, is_at_limit=len(batch.indexes) >= self._limit)
         else:
             self._take_failure(batch.indexes, outcome)
 
     def end_wave(self) -> None:
-        """Raise `NodeUnavailable` if the node wants fewer requests, or if it is of no use to go on."""
+        """Raise `NodeUnavailable` if the node wants fewer requests, or if further waves are hopeless."""
         failure = self._hung or (None if self._has_answered else self._failure)
         self._failures += failure is not None
         if self._limits:
@@ -167,7 +168,7 @@ class Division:
             self._divide([*again])
 
     def _take_failure(self, indexes: Sequence[int], failure: NodeUnavailable, size: int | None = None) -> None:
-        """Divide a batch of which nothing came, or give its only request up."""
+        """Divide a batch that failed as a whole, or give up its only request."""
         is_of_size = isinstance(failure, BatchRefused | ReplyTooLong)
         if len(indexes) == 1:
             self.unanswered[indexes[0]] = failure
@@ -181,7 +182,7 @@ class Division:
         if isinstance(failure, BatchRefused) or self._answered <= 1:
             self._limit = min(self._limit, -(-len(indexes) // 2))
         if not is_of_size and not self._failure:
-            # Two requests that come alone tell whether the node answers any: one may be at fault itself.
+            # The first and the last request go alone, to see if the node answers any: one of the two may be at fault.
             self._waiting[:0] = [RequestBatch(indexes[:1]), RequestBatch(indexes[-1:])]
             indexes = indexes[1:-1]
         self._failure = self._failure if is_of_size else failure
@@ -192,13 +193,13 @@ class Division:
         self._failed = min(self._failed, size)
 
     def _be_limited(self, size: int, *, is_at_limit: bool = False) -> None:
-        """Send smaller batches. A small one tells little, but where larger ones were limited before (`is_at_limit`)."""
+        """Send smaller batches. A very small size counts only if batches of the limit failed (`is_at_limit`)."""
         if size >= _LEAST_BY_RATE or (is_at_limit and size):
             self._is_limited = True
             self._limit = min(self._limit, size)
 
     def _divide(self, indexes: Sequence[int], size: int | None = None, *, has_hung: bool = False) -> None:
-        """Let the requests wait in batches of `size`, by default in halves."""
+        """Queue the requests again in batches of `size`, by default in halves."""
         pieces = _pieces(RequestBatch(indexes), size or max(1, -(-len(indexes) // 2)))
         self._waiting += [RequestBatch(piece, has_hung) for piece in pieces]
 
@@ -208,7 +209,7 @@ def _pieces(batch: RequestBatch, size: int) -> list[Sequence[int]]:
 
 
 def _by_weight(requests: Mapping[int, Request]) -> Iterator[list[int]]:
-    """Divide the requests into batches no heavier than `BATCH_SIZE`, but each of one at least."""
+    """Divide the requests into batches of at most `BATCH_SIZE` in weight, with at least one request each."""
     batch: list[int] = []
     weight = 0.0
     for index, request in requests.items():
@@ -221,6 +222,6 @@ def _by_weight(requests: Mapping[int, Request]) -> Iterator[list[int]]:
 
 
 def _weight(request: Request) -> float:
-    """Return how much of `BATCH_SIZE` the request takes."""
+    """Return the weight of a request: 1, and more for the slots of a proof."""
     method, params = request
     return 1 + len(params[1]) / _SLOTS_PER_REQUEST if method == "eth_getProof" else 1

@@ -1,4 +1,4 @@
-"""What can go wrong with a node, how to recognise it in the words of each kind of node, and what of them is shown."""
+"""Errors of nodes: their types, how the words of each client show them, and which of the words are shown to users."""
 
 import re
 from base64 import b64encode
@@ -13,14 +13,14 @@ _NUMBERS = re.compile(r"(?i)\[redacted\]|0x[0-9a-f]*|[0-9a-f-]*\d[0-9a-f-]*")
 
 
 class ChainError(Exception):
-    """Something went wrong with a chain. Its text is one plain sentence for users, without any words of a node."""
+    """Something went wrong with a chain. The text is one sentence for users, without a node's words."""
 
     message = ""
-    """The node's own words, as `plain` has them: a node may echo our key in any form."""
+    """The node's own words after `plain`, because a node may echo our key in any form."""
 
     @property
     def for_operators(self) -> str:
-        """Return the sentence with the node's words, marked as its own: for logs and commands."""
+        """Return the sentence with the node's words in quotes, for logs and commands."""
         return f"{str(self).removesuffix('.')}; the node said: “{self.message}”." if self.message else str(self)
 
 
@@ -30,11 +30,11 @@ class NodeUnavailable(ChainError):
     reasons: tuple[str, ...] = ()
     """A sentence about each node, beginning with its host."""
     kind = "unreachable"
-    """The word under which metrics count it."""
+    """The label in metrics."""
 
 
-class WrongChain(NodeUnavailable):
-    """The node belongs to another chain than the configuration says."""
+class NodeOfWrongChain(NodeUnavailable):
+    """The node is of another chain than the configured one."""
 
     kind = "wrong_chain"
 
@@ -46,13 +46,13 @@ class InvalidReply(NodeUnavailable):
 
 
 class UnreadableHeader(NodeUnavailable):
-    """No node tells the header of a block in a form that the facts registry can read."""
+    """No node sends the header of a block in a form that the facts registry can read."""
 
     kind = InvalidReply.kind
 
 
 class UnverifiedProof(InvalidReply):
-    """The node's proof doesn't verify. Where every node sends such a proof, none is down, but none serves it."""
+    """The node's proof doesn't verify. If no node sends a valid proof, none of them counts as down."""
 
 
 class LimitsRequests(NodeUnavailable):
@@ -62,7 +62,7 @@ class LimitsRequests(NodeUnavailable):
 
 
 class BadStatus(NodeUnavailable):
-    """The node answered with another HTTP status than that of a reply."""
+    """The node answered with an HTTP status that comes with no reply."""
 
     kind = "http_status"
 
@@ -71,11 +71,11 @@ class RpcRefused(ChainError):
     """Every node that could be asked answered with a JSON-RPC error."""
 
     may_pass = False
-    """True if another node failed, and might have answered. Only then is it worth asking the same again."""
+    """True if another node failed that might have answered. Only then may the same request succeed later."""
     host = "The node"
     """The node that refused."""
     cause: "Cause | None" = None
-    """The cause that its words tell, if they are known."""
+    """The cause, if the node's words are known."""
 
     def __init__(self, code: int, message: str, data: Any = None) -> None:
         self.code = code
@@ -84,16 +84,16 @@ class RpcRefused(ChainError):
         super().__init__(f"The node refused ({code}).")
 
     def is_like(self, other: "RpcRefused") -> bool:
-        """Return whether a node said the same of another request, whatever numbers and identifiers are in its words."""
+        """Return whether both messages are equal, apart from numbers and identifiers."""
         return _NUMBERS.sub("", self.message) == _NUMBERS.sub("", other.message)
 
     def about(self, request: str) -> str:
-        """Say who refused a request, and why: a sentence."""
+        """Return a sentence: the node that refused the request, and the cause."""
         return f"{self.host} refused {request} ({self.code}){f': {self.cause}' if self.cause else ''}."
 
 
 class OtherAccounts(RpcRefused):
-    """The chain's accounts have another form than Ethereum's, as a proof shows: the registry can't read them."""
+    """A proof shows that the chain's accounts have another form than Ethereum's. The registry can't read them."""
 
     def __init__(self, sentence: str) -> None:
         super().__init__(0, "")
@@ -104,7 +104,7 @@ class OtherAccounts(RpcRefused):
 
 
 class Reverted(RpcRefused):
-    """Execution reverted. `data` is the revert data as bytes, empty where the node gave none."""
+    """Execution reverted. `data` is the revert data, empty if the node sent none."""
 
     data: bytes
 
@@ -114,11 +114,11 @@ class NonceTooLow(RpcRefused):
 
 
 class ReplacementUnderpriced(RpcRefused):
-    """Another transaction with this nonce waits already, and the new one does not pay enough more."""
+    """Another transaction with this nonce waits, and the new fee is not enough above its fee."""
 
 
 class FeeTooLow(RpcRefused):
-    """The transaction offers less than the node takes."""
+    """The transaction offers less than the node's minimum fee."""
 
 
 class InsufficientFunds(RpcRefused):
@@ -126,17 +126,17 @@ class InsufficientFunds(RpcRefused):
 
 
 class AlreadyKnown(RpcRefused):
-    """The node already has this transaction. For the sender that is a success."""
+    """The node already has this transaction, which is a success for the sender."""
 
 
-# These are true of the chain, whichever node says it. Any other refusal may be that of one node only.
+# Refusals by the chain, the same from each node. Any other refusal may be a single node's.
 FINAL = (OtherAccounts, Reverted, NonceTooLow, ReplacementUnderpriced, InsufficientFunds, AlreadyKnown)
 
 
-# --- Recognising them -------------------------------------------------------------------------------------------------
+# --- Recognising errors -----------------------------------------------------------------------------------------------
 
-# The words of each client are in tests/chains/test_node_errors.py. "transaction underpriced" says too little of a
-# replacement as of any other, so replacements come first.
+# The words of each client are in tests/chains/test_node_errors.py. Replacements come first, because "transaction
+# underpriced" is also a part of their words.
 _TRANSACTION_REFUSALS: tuple[tuple[type[RpcRefused], re.Pattern[str]], ...] = (
     (
         AlreadyKnown,
@@ -166,7 +166,7 @@ _TRANSACTION_REFUSALS: tuple[tuple[type[RpcRefused], re.Pattern[str]], ...] = (
         ),
     ),
 )
-# Limits of our requests that no other words make doubtful, and others that some do.
+# Limits of our requests: words that are certain, and words that `_OF_ONE_REQUEST` may contradict.
 _RATE = re.compile(
     r"(?i)rate.?limit|too many (\w+ )?(requests|connections|calls)\b(?! in)|request limit|throttl"
     r"|(requests?|calls?) per (second|minute|hour|day)|compute units?"
@@ -177,7 +177,7 @@ _LIKELY_RATE = re.compile(
     r"|\b[qrt]ps\b|(number|amount) of (requests|calls)|(throughput|bandwidth).{0,20}(limit|exceed)"
     r"|(limit|exceed|surpass).{0,30}(throughput|bandwidth)|in.?flight|queue.{0,12}\bfull"
 )
-# Quotas and plans, in any order of words: spent ones, and what a plan does not include.
+# Quotas and plans, with their words in any order: spent quotas, and features that a plan excludes.
 _QUOTA = (
     r"(?is)(?=.*(\bquotas?\b|\bcredits?\b|capacity|\bplans?\b|\btiers?\b|usage|subscription|allowance|\bCUPS\b"
     r"|\b(month|dai|week|hour)ly|\b(day|month)'s|\bCUP?s?\b))"
@@ -196,7 +196,7 @@ _LOAD = re.compile(
 )
 _HTTP_LIMIT_CODES = {402, 429}
 _LIMIT_CODES = {-32005, -32029}
-# One request or transaction that asks for too much; or something that no pause brings.
+# Limits of a single request or transaction, and faults that no pause mends.
 _OF_ONE_REQUEST = re.compile(
     r"(?i)\bgas\b|gas.?limit|\bfees?\b|\bfunds\b|\bbalance\b|\bnonce\b|\btxs?\b|txpool|transaction|\bpool\b"
     r"|account limit\b|\bbatch|\branges?\b|\bresults?\b|\blogs?\b|too (large|big|long)|oversized|\bsize\b|depth"
@@ -212,7 +212,7 @@ _BATCH = re.compile(
 
 
 class Cause(StrEnum):
-    """The cause of a refusal to prove something, as it stands in a sentence after a colon."""
+    """The cause of a refusal to prove something, a clause after a colon."""
 
     STATE = "it lacks the state of that block"
     ACCOUNT = "it finds no such account, and doesn't prove that there is none"
@@ -221,7 +221,7 @@ class Cause(StrEnum):
     DEFECT = "by an error of its own"
 
 
-# In this order: "not available" says less than what is not available.
+# The order matters: STATE has words that METHOD's patterns match too, such as "not available".
 _CAUSES: tuple[tuple[Cause, re.Pattern[str]], ...] = (
     (
         Cause.STATE,
@@ -253,17 +253,17 @@ _REVERT = re.compile(r"(?i)\brevert")
 _REVERT_CODE = 3
 _NETHERMIND_VM_ERROR = -32015
 _MAX_SEARCHED = 300
-_MAX_CODE = 1 << 31  # Others would be as long as the node likes.
+_MAX_CODE = 1 << 31  # A longer code could fill a page.
 
 
 def names_batch(error: Mapping[str, Any]) -> bool:
-    """Return whether a JSON-RPC error names the batch in which a request came: alone it may be answered."""
+    """Return whether a JSON-RPC error blames the batch. The request may be answered if it is sent alone."""
     words = words_of(error)
     return bool(_BATCH.search(words)) and not _REVERT.search(words)
 
 
 def words_of(reply: Any) -> str:
-    """Return the words of an error in whatever form it comes: an object, objects in a list or in each other, a text."""
+    """Return the words of an error: a text, an object, or objects in a list or in each other."""
     match reply:
         case str():
             return reply[:_MAX_SEARCHED]
@@ -277,75 +277,75 @@ def words_of(reply: Any) -> str:
 
 
 def read_refusal(host: str, method: str, error: Mapping[str, Any] | str, secrets: Iterable[str] = ()) -> RpcRefused:
-    """Return the typed error for a JSON-RPC error. `secrets` must not appear in its words.
+    """Return the typed error for a JSON-RPC error. `secrets` are redacted from its words.
 
-    Raises `NodeUnavailable` for what merely means "later".
+    Raises `LimitsRequests` if the node only wants fewer requests.
     """
     error = {"message": error} if isinstance(error, str) else error
     code = _code(error.get("code"))
-    said = str(error.get("message", ""))[:_MAX_SEARCHED]
+    words = str(error.get("message", ""))[:_MAX_SEARCHED]
     message = plain(error.get("message", ""), secrets)
-    refusal = _typed(code, method, said, message, error.get("data"))
-    # A transaction's refusal, or a revert, which holds the contract's own words, may have any words.
+    refusal = _typed(code, method, words, message, error.get("data"))
+    # Only untyped refusals: the words of a revert are the contract's, and may look like a limit.
     if type(refusal) is RpcRefused:
-        if limit := limit_told(host, f"{said} {_details(error)}", code):
+        if limit := limit_told(host, f"{words} {_details(error)}", code):
             raise limit
-        refusal.cause = cause_told(said)
+        refusal.cause = cause_told(words)
     refusal.host = host
     return refusal
 
 
 def cause_told(words: str) -> Cause | None:
-    """Return the cause of a refusal that a node's words tell."""
+    """Return the cause of a refusal, by the node's words. None: unknown words."""
     return next((cause for cause, pattern in _CAUSES if pattern.search(words)), None)
 
 
 def _code(code: Any) -> int:
-    """Return the code of an error, which some nodes write as a text; 0 where it is none."""
+    """Return the code of an error, which some nodes write as a text. 0: no valid code."""
     if isinstance(code, str) and re.fullmatch(r"-?\d{1,9}", code, re.ASCII):
         return int(code)
     return int(code) if type(code) in {int, float} and abs(code) <= _MAX_CODE else 0
 
 
-def _typed(code: int, method: str, said: str, message: str, data: Any) -> RpcRefused:
+def _typed(code: int, method: str, words: str, message: str, data: Any) -> RpcRefused:
     if method in {"eth_call", "eth_estimateGas"} and (
-        code in {_REVERT_CODE, _NETHERMIND_VM_ERROR} or _REVERT.search(said)
+        code in {_REVERT_CODE, _NETHERMIND_VM_ERROR} or _REVERT.search(words)
     ):
         return Reverted(code, message, _revert_data(data))
     if method in {"eth_sendRawTransaction", "eth_estimateGas"}:
         for kind, sentences in _TRANSACTION_REFUSALS:
-            if sentences.search(said):
+            if sentences.search(words):
                 return kind(code, message, data)
     return RpcRefused(code, message, data)
 
 
-def limit_told(host: str, said: str, code: int = 0, *, is_page: bool = False) -> LimitsRequests | None:
-    """Return the limit that a node's words or its code tell, or None: of our requests, a plan, or its load.
+def limit_told(host: str, words: str, code: int = 0, *, is_page: bool = False) -> LimitsRequests | None:
+    """Return the limit in a node's words or code: of our requests, of a plan, or of its load. None: no limit.
 
-    `is_page` is True for the page of an HTTP error, which speaks of load whatever it is that fails.
+    `is_page` is True for the HTML page of an HTTP error, which mentions load whatever the cause.
     """
-    if _NAMES_BATCH.search(said):
+    if _NAMES_BATCH.search(words):
         return None
-    is_of_one = _OF_ONE_REQUEST.search(said) is not None
-    if _RATE.search(said):
+    is_of_one = _OF_ONE_REQUEST.search(words) is not None
+    if _RATE.search(words):
         return LimitsRequests(f"{host} limits our requests")
-    if (_SPENT.search(said) and not _PRICE.search(said)) or (_PLAN.search(said) and not is_of_one):
+    if (_SPENT.search(words) and not _PRICE.search(words)) or (_PLAN.search(words) and not is_of_one):
         return LimitsRequests(f"{host} limits our requests by a quota or plan")
-    if _LIKELY_RATE.search(said) and not is_of_one and not _LIMIT_OF_TIME.search(said):
+    if _LIKELY_RATE.search(words) and not is_of_one and not _LIMIT_OF_TIME.search(words):
         return LimitsRequests(f"{host} limits our requests")
-    if _LOAD.search(said) and not is_page:
+    if _LOAD.search(words) and not is_page:
         return LimitsRequests(f"{host} limits our requests, because it has too much load")
     is_limit = code in _HTTP_LIMIT_CODES or (code in _LIMIT_CODES and not is_of_one)
     return LimitsRequests(f"{host} limits our requests") if is_limit else None
 
 
 def _details(error: Mapping[str, Any]) -> str:
-    """Return the words beside an error's message: some providers tell a limit only there."""
+    """Return the words beside an error's message. Some providers name a limit only there."""
     return " ".join(str(part)[: 2 * _MAX_SEARCHED] for part in (error.get("data"), error.get("details")) if part)
 
 
 def _revert_data(data: Any) -> bytes:
-    """Revert data as nodes send it: hex, hex behind the word "Reverted", or either inside an object."""
+    """Return revert data. Nodes send hex, hex behind the word "Reverted", or either in an object."""
     if isinstance(data, dict):
         data = data.get("data")
     if isinstance(data, str):
@@ -356,11 +356,11 @@ def _revert_data(data: Any) -> bytes:
         return b""
 
 
-# --- What of a stranger's text is fit for logs and public pages -----------------------------------------------------
+# --- Words of strangers, made fit for logs and public pages -----------------------------------------------------------
 
 MAX_CHARS = 120
 
-# Only the beginning is shown, so only this much is read.
+# Characters of a text that are read. Only its beginning is shown.
 _MAX_READ = 4000
 _URL = re.compile(r"(?i)\b[a-z][a-z0-9+.-]*://\S+")
 # Long mixtures of letters and digits are taken for keys, except hexadecimal data such as hashes and addresses.
@@ -369,23 +369,24 @@ _KEY = re.compile(
 )
 _NAMED = re.compile(r"(?i)\b((?:api|access|auth)?[-_ ]?(?:key|token|secret|password)\b[\"']?\s*[=:]\s*)\S+")
 _QUOTES = str.maketrans("“”„‟", '""""')
-# Equal letters in a row that are taken for a part of a secret. Three are, by chance, in half of all hashes.
+# Consecutive letters in common with a secret that count as a part of it. Half of all hashes have three by chance.
 _PART_CHARS = 4
-# A key may be encoded again by each proxy that it passes.
+# Each proxy on the way may encode a key again.
 _MAX_ENCODINGS = 3
 
 
 def plain(words: object, secrets: Iterable[str] = ()) -> str:
-    """Return one printable line of at most `MAX_CHARS` characters. It has no URL, nothing that looks like a key, and
-    no part of `secrets` in any form.
+    """Return one printable line of at most `MAX_CHARS` characters.
+
+    URLs, words that look like keys, and parts of `secrets` in any form are redacted.
     """
     text = str(words)
     if len(text) > _MAX_READ:
-        # Cut between words: the rest of a key would no longer look like a key.
+        # Cut between words, because a part of a key no longer looks like a key.
         text = text[:_MAX_READ].rpartition(" ")[0]
     for _ in range(_MAX_ENCODINGS):
         text = unquote(text)
-    # Controls are not printable, nor are characters that change the direction of text.
+    # Control characters and characters that change the direction of text are not printable.
     text = " ".join("".join(letter if letter.isprintable() else " " for letter in text).split())
     text = _KEY.sub("[redacted]", _NAMED.sub(r"\1[redacted]", _URL.sub("[redacted]", text)))
     text = _without(text, secrets).translate(_QUOTES)
@@ -393,10 +394,10 @@ def plain(words: object, secrets: Iterable[str] = ()) -> str:
 
 
 def _without(text: str, secrets: Iterable[str]) -> str:
-    """Redact what the text has in common with a secret.
+    """Redact the parts of a text that it has in common with a secret.
 
-    That is `_PART_CHARS` letters and digits in a row, in any case and with anything else between them; or all of a
-    shorter secret, as a word.
+    A part is `_PART_CHARS` consecutive letters and digits, in upper or lower case, with any other characters between
+    them. A shorter secret is redacted where it stands as a word.
     """
     places = [place for place, letter in enumerate(text) if letter.isalnum()]
     letters = "".join(_lower(text[place]) for place in places)
@@ -411,22 +412,22 @@ def _without(text: str, secrets: Iterable[str]) -> str:
                 beside = text[max(first - 1, 0) : first] + text[end : end + 1]
                 if size == _PART_CHARS or not any(map(str.isalnum, beside)):
                     hidden[first:end] = b"\1" * (end - first)
-    for found in reversed(list(re.finditer(b"\1+", hidden))):
-        text = f"{text[: found.start()]}[redacted]{text[found.end() :]}"
+    for part in reversed(list(re.finditer(b"\1+", hidden))):
+        text = f"{text[: part.start()]}[redacted]{text[part.end() :]}"
     return text
 
 
 def _lower(letter: str) -> str:
-    """Return one letter for one: `str.lower` may give several."""
+    """Return a letter in lower case, always one letter: `str.lower` may give several."""
     return letter.lower()[:1]
 
 
 def secrets_of(url: str) -> list[str]:
-    """Return the parts of a URL that may be a provider's key, as they stand there and decoded, longest first."""
+    """Return the parts of a URL that may be a provider's key, both encoded and decoded, longest first."""
     parts = urlsplit(url)
     login = [parts.username or "", parts.password or ""]
-    values = [one.rpartition("=")[2] for one in parts.query.split("&")]
-    found = [*parts.path.split("/"), *values, *login]
-    # As it is sent (RFC 7617).
+    values = [parameter.rpartition("=")[2] for parameter in parts.query.split("&")]
+    secrets = [*parts.path.split("/"), *values, *login]
+    # The form in a request's header (RFC 7617).
     basic = b64encode(unquote(":".join(login)).encode()).decode() if any(login) else ""
-    return sorted({*found, *map(unquote, found), basic} - {""}, key=len, reverse=True)
+    return sorted({*secrets, *map(unquote, secrets), basic} - {""}, key=len, reverse=True)

@@ -1,6 +1,6 @@
-"""The nodes of one chain, each asked in JSON-RPC batches. What they can be asked is in `chains.questions`.
+"""The nodes of one chain, each asked in JSON-RPC batches. `chains.questions` has the questions.
 
-RPC URLs often hold a provider's key, so no error, `repr` or log line here shows more of them than the host.
+An RPC URL often holds a provider's key, so errors, `repr`s and log lines show only its host.
 """
 
 import itertools
@@ -17,7 +17,7 @@ from typing import Any, Generic, TypeVar
 from prometheus_client import Counter, Histogram
 
 from chains import bounded_http
-from chains.bounded_http import Failed, Post, TooLong
+from chains.bounded_http import Failed, HttpRequest, TooLong
 from chains.chains_file import Chain
 from chains.encoding import read_quantity
 from chains.node_batches import BATCH_SIZE, BatchRefused, Division, NodeTimedOut, ReplyTooLong, Request, Results
@@ -28,11 +28,11 @@ from chains.node_errors import (
     ChainError,
     InvalidReply,
     LimitsRequests,
+    NodeOfWrongChain,
     NodeUnavailable,
     RpcRefused,
     UnreadableHeader,
     UnverifiedProof,
-    WrongChain,
     cause_told,
     limit_told,
     names_batch,
@@ -42,11 +42,11 @@ from chains.node_errors import (
 )
 from chains.trie import InvalidProof
 
-# The size of one reply, whatever was asked for.
+# Maximum bytes of one reply to any batch.
 MAX_REPLY_BYTES = 16 * 1024 * 1024
-# The values in it. Three bytes of JSON may take 200 in memory, so a limit of bytes alone is not enough.
+# Maximum values in a reply. Three bytes of JSON may take 200 in memory, so a limit of bytes is not enough.
 MAX_REPLY_VALUES = 250_000
-# The size of the reply to one request, including errors. For most methods _USUAL_BYTES is generous.
+# Maximum bytes of the reply to one request, including errors. For most methods _USUAL_BYTES is generous.
 _USUAL_BYTES = 1024 * 1024
 _REPLY_BYTES = {
     **dict.fromkeys(
@@ -59,34 +59,34 @@ _REPLY_BYTES = {
         ),
         16 * 1024,
     ),
-    # It holds the hashes of the block's transactions. Blocks of some chains have tens of thousands.
+    # A block comes with the hashes of its transactions. Blocks of some chains have tens of thousands.
     "eth_getBlockByNumber": 4 * 1024 * 1024,
     "eth_getBlockByHash": 4 * 1024 * 1024,
     "eth_getLogs": 8 * 1024 * 1024,
 }
-# A trie is 64 nodes deep at most, and a node has 532 bytes at most, of two hexadecimal digits.
+# A proof has up to 64 trie nodes of up to 532 bytes, each byte in two hexadecimal digits.
 _PROOF_BYTES = 80 * 1024
-# Some nodes send JSON-RPC errors as HTTP 400. Of any other answer the beginning is looked at.
+# Some nodes send JSON-RPC errors as HTTP 400. Answers with other statuses are read up to _PEEKED_BYTES.
 _READ_STATUSES = {HTTPStatus.OK, HTTPStatus.BAD_REQUEST}
 _PEEKED_BYTES = 4096
 _LIMIT_STATUSES = {HTTPStatus.TOO_MANY_REQUESTS, HTTPStatus.PAYMENT_REQUIRED}
 MAX_REST_SECONDS = 60
-# How long a node's chain id counts: its URL may lead to another chain one day.
+# Seconds until a node's chain id is checked again: its URL may lead to another chain one day.
 CHAIN_CHECK_SECONDS = 30
-# How long it counts which form of a request, and how large a batch, a node takes.
+# Seconds to remember the request form and the batch size that a node accepts.
 _FORM_SECONDS = 600
-# Providers count requests by the second.
+# Seconds to pause at a limit: providers count requests by the second.
 LIMIT_PAUSE_SECONDS = 1
-# For so long after all nodes have failed none is asked: one that hangs costs a whole time-out.
+# Seconds without a request after all nodes have failed: a node that hangs costs a whole time-out.
 FAIL_FAST_SECONDS = 3
-# Codes by which JSON-RPC refuses how something is asked, and not what: no JSON, no request, no parameters of a method.
+# JSON-RPC codes that refuse the form of a request: invalid JSON, invalid request, invalid parameters.
 _NOT_UNDERSTOOD = {-32700, -32600, -32602}
 
-# A label has a node's host and never its URL, which may hold a key.
+# The label "node" is a host and never a URL, which may hold a key.
 _SECONDS = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30)
 NODE_EXCHANGES = Counter(
     "batchquery_node_exchanges_total",
-    "HTTP requests to nodes, by what came of them: answered, or why there was no usable answer.",
+    "HTTP requests to nodes, by outcome: answered, or the reason why there was no usable answer.",
     ("chain", "node", "outcome"),
 )
 NODE_EXCHANGE_SECONDS = Histogram(
@@ -99,30 +99,30 @@ Answer_co = TypeVar("Answer_co", covariant=True)
 
 @dataclass(frozen=True)
 class Question(Generic[Answer_co]):
-    """A request to a node, and how to read its result: by a function whose `ValueError` makes it no answer."""
+    """A request to a node, and the function that reads its result. If it raises `ValueError`, there is no answer."""
 
     request: Request
     read: "Callable[[Any], Answer_co | Question[Answer_co] | RpcRefused]"
-    """May return another question, which the same node is asked then."""
+    """May return another question, which then goes to the same node."""
     plainer: Request | None = None
-    """The request in a form that more nodes take."""
+    """The request in a form that more nodes accept."""
     lacking: str | None = None
-    """If set, a node that refuses the request is no use: words between the node's name and the refusal."""
+    """If set, a refusal makes the node unusable for the question. The words stand after the node's name."""
 
 
 def without_answer(host: str, failed: Failed) -> NodeUnavailable:
-    """Return what is wrong with a node that gave no usable HTTP answer."""
+    """Return the error for a node without a usable HTTP answer."""
     kinds: dict[type[Failed], type[NodeUnavailable]] = {TooLong: ReplyTooLong, bounded_http.TimedOut: NodeTimedOut}
     return kinds.get(type(failed), NodeUnavailable)(f"{host} {failed}")
 
 
 def has_too_many_values(content: bytes) -> bool:
-    """Return whether JSON may have more than `MAX_REPLY_VALUES`."""
+    """Return whether JSON may have more than `MAX_REPLY_VALUES` values."""
     return sum(map(content.count, (b",", b"[", b"{"))) > MAX_REPLY_VALUES
 
 
 def count_exchange(chain_id: int, host: str, outcome: object, seconds: float) -> None:
-    """Count an HTTP request in the metrics, by its answer or the `NodeUnavailable` instead of one."""
+    """Count an HTTP request in the metrics. `outcome` is its answer or a `NodeUnavailable`."""
     kind = outcome.kind if isinstance(outcome, NodeUnavailable) else "answered"
     NODE_EXCHANGES.labels(str(chain_id), host, kind).inc()
     NODE_EXCHANGE_SECONDS.labels(str(chain_id), host).observe(seconds)
@@ -131,7 +131,7 @@ def count_exchange(chain_id: int, host: str, outcome: object, seconds: float) ->
 class ChainNodes:
     """The nodes of one chain, asked in the order of its configuration, by any number of threads.
 
-    What one node doesn't answer, the next one is asked. A node that fails rests: it is asked last for a while.
+    If a node doesn't answer a question, the next node is asked. A node that fails rests: for a while it is asked last.
     """
 
     def __init__(
@@ -142,7 +142,7 @@ class ChainNodes:
         ask_seconds: float = math.inf,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """After `ask_seconds` a node is sent no more of what is asked in one list."""
+        """`ask_seconds` is the time after which a node gets no further questions of one list."""
         self._chain = chain
         self._clock = clock
         self.all = [
@@ -151,18 +151,18 @@ class ChainNodes:
         ]
 
     def ask(self, questions: Sequence[Question[Answer]]) -> list[Answer | ChainError]:
-        """Return the answers in the order of the questions. One without a usable answer has the reason in its place."""
+        """Return the answers in the order of the questions. A missing answer has the reason in its place."""
         answers: dict[int, Any] = {}
         refusals: dict[int, RpcRefused] = {}
         faults: dict[int, list[NodeUnavailable]] = defaultdict(list)
         down = [node.problem for node in self.all if node.problem and node.has_just_failed]
         problems = down if len(down) == len(self.all) else []
         for node in () if problems else self._in_order():
-            left = {index: question for index, question in enumerate(questions) if index not in answers}
-            if not left:
+            unanswered = {index: question for index, question in enumerate(questions) if index not in answers}
+            if not unanswered:
                 break
             try:
-                for index, answer in node.ask(left):
+                for index, answer in node.ask(unanswered):
                     if isinstance(answer, NodeUnavailable):
                         faults[index].append(answer)
                     elif is_answer(answer):
@@ -180,14 +180,14 @@ class ChainNodes:
         ]
 
     def tell_all(self, question: Question[Any]) -> None:
-        """Ask every node that doesn't rest, whatever each makes of it. Does nothing with one node."""
+        """Ask every node that doesn't rest, and ignore the answers. If there is a single node, do nothing."""
         for node in self._in_order() if len(self.all) > 1 else ():
             if node.rests_until <= self._clock():
                 with suppress(NodeUnavailable):
                     list(node.ask({0: question}))
 
     def _in_order(self) -> "list[RpcNode]":
-        """Return the nodes in the order of the configuration, with those that rest at the end."""
+        """Return the nodes in the order of the configuration, with resting nodes at the end."""
         now = self._clock()
         return sorted(self.all, key=lambda node: max(node.rests_until - now, 0))
 
@@ -203,7 +203,7 @@ class ChainNodes:
 
 
 class RpcNode:
-    """One node, asked by any number of threads. It is of use only as long as it tells the right chain id."""
+    """One node, asked by any number of threads. It is used only while it reports the right chain id."""
 
     def __init__(
         self,
@@ -217,7 +217,7 @@ class RpcNode:
     ) -> None:
         self.host = host
         self.problem: NodeUnavailable | None = None
-        """The last fault; None where it has answered since."""
+        """The last fault. None: the node has answered since."""
         self.rests_until = 0.0
         self._chain_id = chain_id
         self._url = url
@@ -228,31 +228,31 @@ class RpcNode:
         self._failures = 0
         self._down_until = 0.0
         self._checked_at: float | None = None
-        """The time when it told the right chain id; None: it has failed since, or was never asked."""
+        """The time when the node reported the right chain id. None: it has failed since, or was never asked."""
         self._forms: dict[str, tuple[bool, float]] = {}
-        """For each method, whether the node takes only the plainer form of a request, and until when that counts."""
+        """By method: True if the node accepts only the plainer form of a request; and until when that counts."""
         self._batch_limit = BATCH_SIZE, 0.0
-        """How many requests the node takes in a batch, as it has shown, and until when that counts."""
+        """The number of requests that the node accepts in a batch, and the time until which that counts."""
 
     def __repr__(self) -> str:
         return f"RpcNode({self.host!r})"
 
     @property
     def has_just_failed(self) -> bool:
-        """Return whether it failed within `FAIL_FAST_SECONDS`.
+        """Return whether the node failed within `FAIL_FAST_SECONDS`.
 
-        If it answered, if only with nonsense, it has not: what is wrong with an answer may be the question's fault.
+        A node that answers with nonsense has not failed, because the question may be at fault.
         """
         return self._clock() < min(self._down_until, self.rests_until)
 
     def takes_only_plainer(self, method: str) -> bool:
-        """Return whether it has refused the usual form of the method's requests lately, and took the plainer one."""
+        """Return whether the node lately refused the usual form of the method's requests, but not the plainer form."""
         return self._form(method) is True
 
     def ask(self, questions: Mapping[int, Question[Any]]) -> Iterator[tuple[int, Any | RpcRefused | NodeUnavailable]]:
-        """Yield the answer to each question, or what is wrong with it: then the node rests afterwards.
+        """Yield the answer to each question, or its fault. After a fault the node rests.
 
-        Raises `NodeUnavailable` if the node gives no answer at all, or none any more.
+        Raises `NodeUnavailable` if the node doesn't answer, or stops answering.
         """
         fault: NodeUnavailable | None = None
         is_answering = False
@@ -265,7 +265,7 @@ class RpcNode:
                     is_answering = True
                 yield index, answer
         except NodeUnavailable as error:
-            # It may be the fault of a request. A node that is down doesn't tell its chain id either, before the next.
+            # A request may be at fault. If the node is down, the check of its chain id fails before the next questions.
             is_limited = isinstance(error, LimitsRequests) and not is_answering
             self._rest(error, is_down=self._checked_at is None or is_limited)
             raise
@@ -274,28 +274,28 @@ class RpcNode:
         else:
             self._failures, self.rests_until, self.problem = 0, 0.0, None
 
-    def wrong_chain(self) -> WrongChain | None:
-        """Ask for the chain id. Return what is wrong if it is another one."""
+    def wrong_chain(self) -> NodeOfWrongChain | None:
+        """Ask for the chain id. Return the error if the node is of another chain."""
         self._checked_at = None
         try:
             self.check_chain()
         except NodeUnavailable as error:
             self._rest(error, is_down=True)
-            return error if isinstance(error, WrongChain) else None
+            return error if isinstance(error, NodeOfWrongChain) else None
         return None
 
     def check_chain(self) -> None:
-        """Ask for the chain id before the first use, after each failure, and from time to time."""
+        """Check the chain id before the first use, after each failure, and every `CHAIN_CHECK_SECONDS`."""
         if self._checked_at is not None and self._clock() - self._checked_at < CHAIN_CHECK_SECONDS:
             return
         self._checked_at = None
         chain_id = self.chain_id()
         if chain_id != self._chain_id:
-            raise WrongChain(f"{self.host} is a node of chain {chain_id}, not of {self._chain_id}")
+            raise NodeOfWrongChain(f"{self.host} is a node of chain {chain_id}, not of {self._chain_id}")
         self._checked_at = self._clock()
 
     def chain_id(self) -> int:
-        """Ask the node which chain it is of. Raises `NodeUnavailable`."""
+        """Return the chain id that the node reports. Raises `NodeUnavailable`."""
         (answer,) = self._exchange([("eth_chainId", [])])
         if isinstance(answer, NodeUnavailable):
             raise answer
@@ -305,17 +305,17 @@ class RpcNode:
             raise InvalidReply(f"{self.host} does not tell its chain id") from None
 
     def _rest(self, problem: NodeUnavailable, *, is_down: bool = False) -> None:
-        """Let other nodes be asked first for a while."""
+        """Let the node rest, so that other nodes are asked first for a while."""
         now = self._clock()
         self.problem = problem
         self.rests_until = now + min(2**self._failures, MAX_REST_SECONDS)
         self._down_until = now + FAIL_FAST_SECONDS if is_down else now
         self._failures = min(self._failures + 1, 10)
         self._checked_at = None
-        # It may come back as another version, or another client.
+        # The node may come back as another version or another client.
         self._forms.clear()
 
-    # What a node can do
+    # Forms of requests
 
     def _form(self, method: str) -> bool | None:
         is_plainer, until = self._forms.get(method, (None, 0))
@@ -324,17 +324,17 @@ class RpcNode:
     def _answers(
         self, questions: Mapping[int, Question[Any]]
     ) -> Iterator[tuple[int, Any | RpcRefused | NodeUnavailable]]:
-        """Yield the answers, after any further question that one needs, or a plainer form of a request."""
-        asked = {
+        """Yield the answers. Ask further questions that an answer needs, and plainer forms of refused requests."""
+        open_questions = {
             index: replace(question, request=question.plainer)
             if question.plainer and self.takes_only_plainer(question.request[0])
             else question
             for index, question in questions.items()
         }
-        while asked:
+        while open_questions:
             again: dict[int, Question[Any]] = {}
-            for index, result in self._results({index: question.request for index, question in asked.items()}):
-                question = asked[index]
+            for index, result in self._results({index: question.request for index, question in open_questions.items()}):
+                question = open_questions[index]
                 method, is_plainer = question.request[0], question.request == question.plainer
                 answer = self._read(question, result)
                 if isinstance(answer, Question):
@@ -347,7 +347,7 @@ class RpcNode:
                     if is_answer(answer) and self._form(method) is None:
                         self._forms[method] = is_plainer, self._clock() + _FORM_SECONDS
                     yield index, answer
-            asked = again
+            open_questions = again
 
     def _read(self, question: Question[Any], result: Any) -> Any | Question[Any] | RpcRefused | NodeUnavailable:
         if isinstance(result, RpcRefused) and question.lacking:
@@ -359,7 +359,7 @@ class RpcNode:
         try:
             return question.read(result)
         except (ValueError, UnreadableHeader) as error:
-            # Besides the exchange, which was answered.
+            # Counted besides the exchange, which was answered.
             NODE_EXCHANGES.labels(str(self._chain_id), self.host, InvalidReply.kind).inc()
             kinds: dict[type[Exception], type[NodeUnavailable]] = {
                 UnreadableHeader: UnreadableHeader,
@@ -370,9 +370,9 @@ class RpcNode:
     # Batches
 
     def _results(self, requests: Mapping[int, Request]) -> Iterator[tuple[int, Any | RpcRefused | NodeUnavailable]]:
-        """Yield the result of each request, or what is wrong with it.
+        """Yield the result of each request, or its fault.
 
-        Raises `NodeUnavailable` if the node answers none, none any more, or wants fewer requests.
+        Raises `NodeUnavailable` if the node doesn't answer, stops answering, or wants fewer requests.
         """
         limit, until = self._batch_limit
         division = Division(requests, limit if self._clock() < until else BATCH_SIZE)
@@ -400,13 +400,10 @@ class RpcNode:
         return outcome
 
     def _exchanges(self, batches: Sequence[Sequence[Request]], seconds: float) -> Iterator[Results | NodeUnavailable]:
-        """Send each batch in one HTTP exchange, all at the same time.
-
-        Yield for each its results, or what is wrong with all of the reply.
-        """
+        """Send each batch in one HTTP exchange, all at the same time. Yield the results of each, or its fault."""
         ids = [[next(self._ids) for _ in batch] for batch in batches]
         began = time.monotonic()
-        answers = bounded_http.post_all([self._post(*both, seconds) for both in zip(batches, ids, strict=True)])
+        answers = bounded_http.send_all([self._post(*both, seconds) for both in zip(batches, ids, strict=True)])
         took = time.monotonic() - began
         for batch, of_batch, answer in zip(batches, ids, answers, strict=True):
             outcome: Results | NodeUnavailable
@@ -414,15 +411,15 @@ class RpcNode:
                 outcome = self._read_reply(batch, of_batch, self._json(answer))
                 outcome = self._with_refusals_checked(batch, outcome)
             except NodeUnavailable as error:
-                # Its traceback, in a circle with this frame, would keep the replies in memory.
+                # The traceback and this frame refer to each other, which would keep the replies in memory.
                 outcome = error.with_traceback(None)
             except RecursionError:
-                outcome = InvalidReply(f"{self.host} answered with lists in lists, more than can be read")
+                outcome = InvalidReply(f"{self.host} answered with lists nested too deeply to be read")
             count_exchange(self._chain_id, self.host, outcome, took)
             yield outcome
 
     def _with_refusals_checked(self, batch: Sequence[Request], results: Results) -> Results:
-        """Return the results of a batch. If all are refused alike, that holds only if it does for one request alone."""
+        """Return the results of a batch. If all are refused alike, send one alone, to see if the batch is at fault."""
         refusals: list[RpcRefused] = []
         for result in results:
             refusal = result.refusal if isinstance(result, BatchRefused) and not result.is_sure else result
@@ -439,13 +436,13 @@ class RpcNode:
             return list(refusals)
         return [BatchRefused(f"{self.host} refuses a batch") for _ in batch]
 
-    def _post(self, batch: Sequence[Request], ids: Sequence[int], seconds: float) -> Post:
-        """Return one JSON-RPC object for one request, a JSON-RPC batch for several."""
+    def _post(self, batch: Sequence[Request], ids: Sequence[int], seconds: float) -> HttpRequest:
+        """Return the HTTP request: a JSON-RPC object for one request, a JSON-RPC batch for several."""
         bodies = [
             {"jsonrpc": "2.0", "id": number, "method": method, "params": params}
             for number, (method, params) in zip(ids, batch, strict=True)
         ]
-        return Post(
+        return HttpRequest(
             self._url,
             json.dumps(bodies if len(bodies) > 1 else bodies[0]).encode(),
             max_bytes=min(MAX_REPLY_BYTES, sum(map(_most_bytes, batch))),
@@ -455,7 +452,7 @@ class RpcNode:
             peeked_bytes=_PEEKED_BYTES,
         )
 
-    def _json(self, answer: bounded_http.Answer | Failed) -> Any:
+    def _json(self, answer: bounded_http.HttpReply | Failed) -> Any:
         if isinstance(answer, Failed):
             raise without_answer(self.host, answer)
         if answer.status in _LIMIT_STATUSES:
@@ -469,10 +466,10 @@ class RpcNode:
         except (ValueError, RecursionError):
             raise InvalidReply(f"{self.host} answered with something that is not JSON") from None
 
-    def _refusal_by_status(self, answer: bounded_http.Answer) -> Any:
-        """Return the JSON-RPC error that comes with an HTTP status, if it tells a cause that no pause mends.
+    def _refusal_by_status(self, answer: bounded_http.HttpReply) -> Any:
+        """Return the JSON-RPC error that comes with an HTTP status, if its cause is known and no pause mends it.
 
-        Raises `NodeUnavailable` otherwise: a proxy's errors have the same form.
+        Raises `NodeUnavailable` otherwise, because a proxy's errors have the same form.
         """
         try:
             reply = json.loads(answer.content)
@@ -487,12 +484,12 @@ class RpcNode:
         raise BadStatus(f"{self.host} answered with HTTP status {answer.status}")
 
     def _read_reply(self, batch: Sequence[Request], ids: Sequence[int], reply: Any) -> Results:
-        """Return for each request its result, or what is wrong with the reply to it alone.
+        """Return for each request its result or the fault of its reply.
 
-        Raises `NodeUnavailable` for what is wrong with all.
+        Raises `NodeUnavailable` for a fault of the whole reply.
         """
         if isinstance(reply, dict) and isinstance(reply.get("error"), dict):
-            # The only reply that may lack an id: the node did not look into what it was sent.
+            # Only this reply may lack an id: the node didn't read the requests.
             if len(batch) > 1 and names_batch(reply["error"]):
                 raise BatchRefused(f"{self.host} refuses a batch of {len(batch)} requests")
             refusal = read_refusal(self.host, batch[0][0], reply["error"], secrets_of(self._url))
@@ -501,12 +498,12 @@ class RpcNode:
             if reply.get("id") is None:
                 return [refusal]
         by_id: dict[int, Any] = {}
-        for one in reply if isinstance(reply, list) else [reply]:
-            number = one.get("id") if isinstance(one, dict) else None
+        for entry in reply if isinstance(reply, list) else [reply]:
+            number = entry.get("id") if isinstance(entry, dict) else None
             if type(number) is not int or number not in ids or number in by_id:
                 limit = limit_told(self.host, words_of(reply))
                 raise limit or InvalidReply(f"{self.host} sent a reply that belongs to no request")
-            by_id[number] = one
+            by_id[number] = entry
         is_cut = len(by_id) < len(batch) > 1
         results = [
             self._result(method, by_id.get(number), is_alone=len(batch) == 1, is_cut=is_cut)
@@ -520,10 +517,10 @@ class RpcNode:
     def _result(
         self, method: str, reply: dict[str, Any] | None, *, is_alone: bool, is_cut: bool
     ) -> Any | RpcRefused | NodeUnavailable:
-        """Return the result in a reply, a refusal, or what is wrong with the reply.
+        """Return the result in a reply, a refusal, or the reply's fault.
 
-        `is_cut` is True where other requests of the batch were left without a reply: geth tells of a batch that is too
-        large by the error of its first request.
+        `is_cut` is True if other requests of the batch have no reply: if a batch is too large, geth sends an error for
+        its first request only.
         """
         if reply is None:
             lacking = f"{self.host} left requests without a reply"
@@ -553,12 +550,12 @@ class RpcNode:
 
 
 def is_answer(answer: Any) -> bool:
-    """Return whether the answer is the chain's, so that no other node is asked for it."""
+    """Return whether the answer is the chain's, so that no other node needs to be asked."""
     return not isinstance(answer, RpcRefused | NodeUnavailable) or isinstance(answer, FINAL)
 
 
 def _is_not_understood(answer: Any) -> bool:
-    """Return whether a node may refuse the form of a request, and so all requests of this form."""
+    """Return whether a node may refuse the form of a request, and thus all requests of this form."""
     if not isinstance(answer, RpcRefused) or isinstance(answer, FINAL):
         return False
     return answer.code in _NOT_UNDERSTOOD or "pending" in answer.message

@@ -1,7 +1,7 @@
-"""What an Arbitrum rollup has confirmed on its parent chain: what its Outbox holds, and the events that tell of it.
+"""Blocks that an Arbitrum rollup has confirmed on its parent chain: the Outbox's roots and events.
 
-The rollup confirms its blocks in their order, about every hour. So what was confirmed at any time is found by guessing
-where it must be, in a few requests, however few blocks nodes read at once. Nothing is remembered.
+The rollup confirms its blocks in order, about every hour. A search guesses in which of the parent's blocks an event
+must be, so it takes few requests even if nodes allow few blocks in each. Nothing is stored.
 """
 
 from bisect import bisect_left
@@ -16,33 +16,33 @@ from chains.node_errors import InvalidReply, Reverted, RpcRefused
 from chains.questions import Log
 from chains.rpc import RpcClient
 
-# The send root and the block's hash.
+# The event's topics: the send root and the block's hash.
 _CONFIRMED = keccak(text="SendRootUpdated(bytes32,bytes32)")
 _ROOTS = keccak(text="roots(bytes32)")[:4]
-# Place in a header of the extra data, which is the send root, and its size.
+# Index in a header of the extra data, which is the send root, and the send root's size.
 _EXTRA_DATA, _SEND_ROOT_BYTES = 12, 32
-# How many of the parent's blocks are read at first in one request, and at the most. Nodes read as few as five.
+# Blocks of the parent chain in one request: at first, and at most. Some nodes allow only five.
 _RANGE, _LONGEST_RANGE = 2_000, 1_000_000
-# How many requests one search may take.
+# Maximum requests of one search.
 _REQUESTS = 100
 
 
 @dataclass(frozen=True)
-class Confirmed:
-    """A block of the rollup, by its header, and the block of the parent chain in which it was confirmed."""
+class ConfirmedBlock:
+    """A confirmed block of the rollup, and the number of the parent chain's block that has the event."""
 
     header: Header
     at: int
 
 
 def send_root(header: Header) -> bytes | None:
-    """Return the send root in a block's header; None where it has none, as before Nitro."""
+    """Return the send root in a block's header; None if it has none, as before Nitro."""
     extra_data = header.fields[_EXTRA_DATA]
     return extra_data if len(extra_data) == _SEND_ROOT_BYTES else None
 
 
 class Outbox:
-    """The Outbox at an address of the chain `parent`, for blocks of the chain `rollup`. `asking` is for one search."""
+    """The Outbox at an address of the chain `parent`, for blocks of the chain `rollup`."""
 
     def __init__(self, parent: RpcClient, rollup: RpcClient, address: str) -> None:
         self._parent = parent
@@ -50,10 +50,10 @@ class Outbox:
         self._address = address
 
     def held(self, header: Header) -> bytes:
-        """Return the hash that the Outbox holds for the header's send root; zeros where it holds none.
+        """Return the hash that the Outbox holds for the header's send root; zeros if it holds none.
 
-        It is that of the last block with this send root that was confirmed. Raises `InvalidReply` where nothing at the
-        address answers so.
+        It is the hash of the last confirmed block with this send root. Raises `InvalidReply` if no Outbox is at the
+        address.
         """
         root = send_root(header)
         if root is None:
@@ -63,8 +63,8 @@ class Outbox:
             raise InvalidReply(f"There is no Outbox at {self._address} on {self._parent.chain.label}.")
         return answer
 
-    def newest(self) -> Confirmed | None:
-        """Return the newest block that was confirmed; None if no event tells of one.
+    def newest(self) -> ConfirmedBlock | None:
+        """Return the newest confirmed block; None if there is no event.
 
         Raises `NodeUnavailable`, `RpcRefused`.
         """
@@ -77,46 +77,46 @@ class Outbox:
             last = first - 1
         return None
 
-    def lowest(self, target: Header, newest: Confirmed, *, within: int = 0) -> Confirmed:
-        """Return the first of the confirmed blocks that is at the target or above, or `newest`, which is.
+    def lowest(self, target: Header, newest: ConfirmedBlock, *, within: int = 0) -> ConfirmedBlock:
+        """Return the lowest confirmed block at the target or above. `newest` is one of these.
 
-        Any one is good enough that is at most `within` blocks above. Where nodes don't tell of older ones, it is the
-        lowest that was found. Raises `NodeUnavailable`.
+        The search ends early at a block at most `within` blocks above the target. If nodes refuse older events, it ends
+        at the lowest block so far. Raises `NodeUnavailable`.
         """
         events = _Events(self._parent, self._address)
-        # It is in one of the blocks from `low` up to that before `high`, or it is `found`.
-        found, low, high = newest, 0, newest.at
-        # Not every chain's first header can be read: its time is guessed by the one in the middle.
+        # The event is in the parent's blocks from `low` to `high` - 1, or `lowest` is the result.
+        lowest, low, high = newest, 0, newest.at
+        # The first header of some chains can't be read, so its time is extrapolated from a header in the middle.
         middle = self._parent.known_header(high // 2)
         low_time = 2 * middle.timestamp - newest.header.timestamp
         halve = False
-        while found.header.number > target.number + within and low < high and events.requests_left:
+        while lowest.header.number > target.number + within and low < high and events.requests_left:
             before = high - low
             share = 0.5
-            if not halve and low_time < target.timestamp < found.header.timestamp:
-                share = (target.timestamp - low_time) / (found.header.timestamp - low_time)
+            if not halve and low_time < target.timestamp < lowest.header.timestamp:
+                share = (target.timestamp - low_time) / (lowest.header.timestamp - low_time)
             guess = min(low + int(share * before), high - 1)
             try:
                 logs, end = events.next(guess, high - 1)
             except RpcRefused as refused:
                 if refused.may_pass:
                     raise
-                return found
+                return lowest
             place = bisect_left(logs, target.number, key=lambda log: self._confirmed(log).header.number)
             if place < len(logs):
-                found = self._confirmed(logs[place])
+                lowest = self._confirmed(logs[place])
             if place == 0:
-                # Whatever is not read yet is above all that is, or may not be read any more.
+                # The unread events are above the read ones, or can't be read any more.
                 high = guess
             elif place < len(logs):
-                return found
+                return lowest
             else:
                 low, low_time = end + 1, self._confirmed(logs[-1]).header.timestamp
             halve = (high - low) * 2 > before
-        return found
+        return lowest
 
     def by_hash(self, block_hash: bytes) -> Header:
-        """Return the header of a block of the rollup that was confirmed. Raises `InvalidReply` where none is there."""
+        """Return the header of a confirmed block of the rollup. Raises `InvalidReply` if the node lacks it."""
         header = self._rollup.answer(questions.header_by_hash(block_hash))
         if header is None:
             raise InvalidReply(
@@ -125,12 +125,12 @@ class Outbox:
             )
         return header
 
-    def _confirmed(self, log: Log) -> Confirmed:
-        return Confirmed(self.by_hash(log.topics[2]), log.block_number)
+    def _confirmed(self, log: Log) -> ConfirmedBlock:
+        return ConfirmedBlock(self.by_hash(log.topics[2]), log.block_number)
 
 
 class _Events:
-    """Reads the Outbox's events in ranges of blocks that nodes allow, in a limited number of requests."""
+    """A reader of the Outbox's events, in ranges of blocks that nodes allow, by a limited number of requests."""
 
     def __init__(self, rpc: RpcClient, address: str) -> None:
         self._rpc = rpc
@@ -140,7 +140,7 @@ class _Events:
         self.requests_left = _REQUESTS
 
     def next(self, first: int, last: int) -> tuple[Sequence[Log], int]:
-        """Return the first events from the block `first` on, and the last block that was read, `last` at the most."""
+        """Return the first events from the block `first` on, and the last block that was read, at most `last`."""
         logs: Sequence[Log] = ()
         end = first - 1
         while not logs and end < last and self.requests_left:
@@ -148,9 +148,9 @@ class _Events:
         return logs, end
 
     def read(self, first: int, last: int, *, from_end: bool = False) -> tuple[Sequence[Log], int, int]:
-        """Return the events of as many of these blocks as may be read at once, with the first and last of the blocks.
+        """Return the events of as many of these blocks as nodes allow, with the first and the last block that was read.
 
-        Raises `NodeUnavailable`; `RpcRefused` also where not even one block can be read.
+        Raises `NodeUnavailable`, and `RpcRefused` if not even one block can be read.
         """
         while True:
             self.requests_left -= 1

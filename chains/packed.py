@@ -1,6 +1,6 @@
-"""The packed calldata of the facts registry (docs/developing/proof-format.md), which `encode` builds out of trie nodes.
+"""The packed calldata of the facts registry (docs/developing/proof-format.md), built from trie nodes by `encode`.
 
-One set of facts has one byte string. `tests/contracts/decoder.py` verifies it as the contract does, for comparisons.
+Each set of facts has exactly one byte string. `tests/contracts/decoder.py` verifies it as the contract does.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -11,57 +11,57 @@ from eth_utils.crypto import keccak
 
 from chains.encoding import HISTORY_CONTRACT, HISTORY_WINDOW, Item, decode_rlp, shortest
 from chains.header import Beginning, InvalidHeader, read_beginning
-from chains.trie import EMPTY_CODE_HASH, EMPTY_TRIE_ROOT
+from chains.trie import EMPTY_CODE_HASH, EMPTY_TRIE_ROOT, InvalidProof, read_account
 
-# --- What the bytes mean, and the facts that they are about -----------------------------------------------------------
+# --- Bytes and facts --------------------------------------------------------------------------------------------------
 
-# What to store of an account, as a mask of 1 << AccountField of the contract.
+# Fields of an account to store, as masks: 1 << AccountField of the contract.
 NONCE_AND_BALANCE = 0b0011
 STORAGE_ROOT = 0b0100
 CODE_HASH = 0b1000
 
-# Places in the header's RLP whose facts are the keccak-256 of their bytes: LOGS_BLOOM and EXTRA_DATA.
+# Indexes of header fields whose facts are the keccak-256 of their bytes: LOGS_BLOOM and EXTRA_DATA.
 HASHED_HEADER_FIELDS = frozenset({6, 12})
-# STATE_ROOT and BLOCK_NUMBER can be read of every accumulated header, so they are never asked for.
+# STATE_ROOT and BLOCK_NUMBER can be read from every accumulated header, so no operation stores them.
 IMPLIED_HEADER_FIELDS = frozenset({3, 8})
 HEADER_FIELDS = 31
 
 NIBBLES = 64
-# A node at depth 63 needs two keys that agree in 62 nibbles of their hashes: 2^124 steps of search.
+# A deeper node needs two keys whose hashes agree in 62 nibbles, which takes 2^124 steps to find.
 MAX_DEPTH = 62
 BRANCH_ITEMS = 17
 HASH_BYTES = 32
 
 HISTORY_ADDRESS = bytes.fromhex(HISTORY_CONTRACT[2:])
 
-# Operations; the low bits of most tell more.
+# Operations. The low bits of most of them are parameters.
 FULL_BRANCH, BRANCH, END_OF_BRANCHES = 0x00, 0x10, 0x20
-# What comes with a child of a branch, in the high half of the byte whose low half is its place.
+# Kind of a branch's child, in the high half of a byte. The low half is the child's index.
 HASH_CHILD, NODE_CHILD, OWN_CHILD = 0, 1, 2
 OPEN_STORAGE, HEADER_FACTS, ZERO_SLOT, EXTENSION, HEADER_ALONE = 0x30, 0x31, 0x32, 0x36, 0x37
 PARENT, HASH_ALONE = 0x38, 0x39
-# Older blocks, by branches in the beacon chain; the last two need no header.
+# Older blocks, proven by branches in the beacon chain. The last two need no header.
 OLD_BLOCK, BLOCK_BEFORE_CAPELLA, BLOCK_BEFORE_MERGE = 0x3A, 0x3B, 0x3C
 SLOT, BLOCK_HASH, ABSENT_ACCOUNT, ACCOUNT = 0x40, 0x43, 0x70, 0x80
-# How a key is absent.
+# Kinds of absence of a key: what is at its place instead.
 AT_EMPTY, AT_EXTENSION, AT_SAME, AT_LEAF, AT_ACCOUNT = 0, 1, 2, 3, 4
 ABSENT_CLOSES_STORAGE = 0x08
-# Bits of an account's operation. The lowest makes their number even.
+# Bits of an account's operation. The lowest bit makes the number of set bits even.
 STORE_NONCE_AND_BALANCE, STORE_STORAGE_ROOT, STORE_CODE_HASH, CLOSES_STORAGE = 0x40, 0x20, 0x10, 0x08
-# One bit up in an account's operation.
+# These bits are shifted left by one in an account's operation.
 STORAGE_ROOT_FOLLOWS, CODE_HASH_FOLLOWS = 0x02, 0x01
 HEADER_PARITY = 1 << 31
 
 
 class CannotPack(ValueError):
-    """The nodes don't prove what is to be packed, or the facts make no sense; the message is one sentence."""
+    """The nodes don't prove the facts, or the facts contradict each other; the message is one sentence."""
 
 
 @dataclass(frozen=True)
 class BlockBranch:
-    """The proof of an older block's hash: OLD_BLOCK below a header, or an operation that needs none.
+    """The proof of an older block's hash: OLD_BLOCK after a header, or an operation that needs no header.
 
-    `branch` is as `chains.beacon.jumps` makes it.
+    `branch` comes from `chains.beacon.jumps`.
     """
 
     operation: int
@@ -69,16 +69,16 @@ class BlockBranch:
 
 
 HeaderParts = Sequence[bytes | BlockBranch]
-"""Headers and branches in their order, from one that is trusted on."""
+"""Headers and branches in order, beginning with a trusted header or a branch that needs none."""
 
 
 @dataclass(frozen=True)
 class AccountToProve:
-    """An account, what to store of it, and the nodes that prove it, as `eth_getProof` answers them.
+    """An account to prove, with the trie nodes of `eth_getProof`.
 
-    `fields` is a mask of NONCE_AND_BALANCE, STORAGE_ROOT and CODE_HASH, and does not matter for an account that does
-    not exist. It may be zero where there are slots. `slots` holds the proof's nodes of each storage slot. So does
-    `history`, for other slots, of the history contract only: their values become known block hashes, and no facts.
+    `fields` is a mask of NONCE_AND_BALANCE, STORAGE_ROOT and CODE_HASH. It may be zero if there are slots, and is
+    ignored if the account doesn't exist. `slots` has the nodes of each storage slot. `history` has the nodes of slots
+    of the history contract whose values become known block hashes instead of facts.
     """
 
     address: bytes  # 20 bytes
@@ -88,7 +88,7 @@ class AccountToProve:
     history: Mapping[int, Sequence[bytes]] = field(default_factory=dict)
 
 
-# --- Building them ----------------------------------------------------------------------------------------------------
+# --- Encoding ---------------------------------------------------------------------------------------------------------
 
 
 def encode(
@@ -101,22 +101,25 @@ def encode(
 ) -> bytes:
     """Return the packed calldata that proves the accounts, in any order, at one block.
 
-    `block` is the RLP of its header; or headers, from one whose hash is trusted down to the block's own, each that of
-    the parent of the one before, or of the block that a branch before it proves; or its number where the
-    registry has accumulated its header before, and then there must be an account. `state_root` (32 bytes) is the
-    block's. `header_fields` are places in the header's RLP. `history_window` is the registry's: block hashes are in
-    slots below it.
+    `block` is one of three:
+    - the RLP of the block's header;
+    - headers and branches, from a trusted header down to the block's own. Each header is the parent of the header
+      before it, or the block that the branch before it proves;
+    - the block's number, if the registry has accumulated its header. Then there must be an account.
 
-    Raises `CannotPack`. It refuses what is inconsistent, but does not replace verification before.
+    `state_root` is the block's, 32 bytes. `header_fields` are indexes of fields in the header's RLP. `history_window`
+    is the registry's: slots with block hashes are below it.
+
+    Raises `CannotPack` if the input is inconsistent. The caller has verified the proofs.
     """
-    wanted: dict[bytes, AccountToProve] = {}
+    by_key: dict[bytes, AccountToProve] = {}
     for account in accounts:
-        if wanted.setdefault(keccak(account.address), account) is not account:
+        if by_key.setdefault(keccak(account.address), account) is not account:
             raise CannotPack(f"The account 0x{account.address.hex()} is listed twice.")
         beyond = [slot for slot in account.history if slot >= history_window]
         if beyond:
             raise CannotPack(f"Slot {min(beyond)} is none of the {history_window} in which block hashes are kept.")
-    operations = _state_operations(state_root, wanted) if wanted else b""
+    operations = _state_operations(state_root, by_key) if by_key else b""
     if isinstance(block, int):
         if header_fields:
             raise CannotPack("Fields of a header can only be stored together with the header.")
@@ -128,7 +131,7 @@ def encode(
 
 
 def encode_parent_hash(headers: Sequence[bytes | BlockBranch]) -> bytes:
-    """Return the packed calldata that makes the hash of the last header's parent a known one, and accumulates nothing.
+    """Return the packed calldata that records the hash of the last header's parent, and accumulates no header.
 
     `headers` are as in `encode`. Raises `CannotPack`.
     """
@@ -136,13 +139,13 @@ def encode_parent_hash(headers: Sequence[bytes | BlockBranch]) -> bytes:
 
 
 def encode_block_hash(headers: Sequence[bytes | BlockBranch]) -> bytes:
-    """Return the packed calldata that makes the hash that the last branch proves a known one, and accumulates nothing.
+    """Return the packed calldata that records the hash that the last branch proves, and accumulates no header.
 
-    `headers` are as in `encode`, but for the header that would follow the last branch. Raises `CannotPack`.
+    `headers` are as in `encode`, but end with the branch. Raises `CannotPack`.
     """
     *before, last = headers
     if not isinstance(last, BlockBranch):
-        raise CannotPack("The last one is no branch.")
+        raise CannotPack("The last part is no branch.")
     return (_headers(before) if before else b"") + _branch(last, is_first=not before) + bytes([HASH_ALONE])
 
 
@@ -194,11 +197,11 @@ def _header_operation(places: Iterable[int]) -> bytes:
     return bytes([HEADER_FACTS]) + mask.to_bytes(4) if mask else b""
 
 
-def _state_operations(state_root: bytes, wanted: Mapping[bytes, AccountToProve]) -> bytes:
-    subtrees = _Encoder(node for account in wanted.values() for node in account.nodes)
+def _state_operations(state_root: bytes, accounts: Mapping[bytes, AccountToProve]) -> bytes:
+    subtrees = _Encoder(node for account in accounts.values() for node in account.nodes)
 
     def present(key: bytes, depth: int, value: bytes) -> bytes:
-        account = wanted[key]
+        account = accounts[key]
         if len(account.address) != 20:
             raise CannotPack("An address has 20 bytes.")
         head, flags, integers, roots, storage_root = _account_parts(value, depth)
@@ -219,7 +222,7 @@ def _state_operations(state_root: bytes, wanted: Mapping[bytes, AccountToProve])
         return opened + _account_operation(store | CLOSES_STORAGE | flags << 1) + head + integers + code_hash
 
     def absent(key: bytes, how: int, after: Callable[[bytes], bytes]) -> bytes:
-        account = wanted[key]
+        account = accounts[key]
         if account.slots or account.history:
             opened = _open_storage(account, EMPTY_TRIE_ROOT)
             return opened + bytes([ABSENT_ACCOUNT | ABSENT_CLOSES_STORAGE | how]) + after(b"")
@@ -232,7 +235,7 @@ def _state_operations(state_root: bytes, wanted: Mapping[bytes, AccountToProve])
     def absent_elsewhere(key: bytes, how: int, where: bytes) -> bytes:
         return absent(key, how, lambda name: name + where)
 
-    return subtrees.trie(state_root, sorted(wanted), _Leaves(present, absent_at_leaf, absent_elsewhere))
+    return subtrees.trie(state_root, sorted(accounts), _Leaves(present, absent_at_leaf, absent_elsewhere))
 
 
 def _account_operation(bits: int) -> bytes:
@@ -245,15 +248,15 @@ def _open_storage(account: AccountToProve, storage_root: bytes) -> bytes:
     if account.history.keys() & account.slots.keys():
         raise CannotPack("A slot of the history contract is asked for both as a fact and as a block hash.")
     proofs = {**account.slots, **account.history}
-    wanted = {keccak(slot.to_bytes(32)): slot for slot in proofs}
+    slots = {keccak(slot.to_bytes(32)): slot for slot in proofs}
     subtrees = _Encoder(node for nodes in proofs.values() for node in nodes)
 
     def name(key: bytes) -> bytes:
-        digits = shortest(wanted[key])
+        digits = shortest(slots[key])
         return bytes([len(digits)]) + digits
 
     def present(key: bytes, depth: int, value: bytes) -> bytes:
-        operation = BLOCK_HASH if wanted[key] in account.history else SLOT
+        operation = BLOCK_HASH if slots[key] in account.history else SLOT
         return bytes([operation]) + name(key) + bytes([depth]) + _slot_part(value)
 
     def absent_at_leaf(key: bytes, depth: int, suffix: str, value: bytes) -> bytes:
@@ -261,17 +264,17 @@ def _open_storage(account: AccountToProve, storage_root: bytes) -> bytes:
         return absent_elsewhere(key, AT_LEAF, where)
 
     def absent_elsewhere(key: bytes, how: int, where: bytes) -> bytes:
-        if wanted[key] in account.history:
-            raise CannotPack(f"Slot {wanted[key]} of the history contract holds no block hash.")
+        if slots[key] in account.history:
+            raise CannotPack(f"Slot {slots[key]} of the history contract holds no block hash.")
         return bytes([ZERO_SLOT + how]) + name(key) + where
 
-    operations = subtrees.trie(storage_root, sorted(wanted), _Leaves(present, absent_at_leaf, absent_elsewhere))
+    operations = subtrees.trie(storage_root, sorted(slots), _Leaves(present, absent_at_leaf, absent_elsewhere))
     return bytes([OPEN_STORAGE]) + account.address + operations
 
 
 @dataclass(frozen=True)
 class _Leaves:
-    """The form of a trie's keys, in which state and storage differ."""
+    """Writers of a trie's keys, which differ between state and storage."""
 
     present: Callable[[bytes, int, bytes], bytes]  # key, depth, value
     absent_at_leaf: Callable[[bytes, int, str, bytes], bytes]  # key, depth, the other leaf's path and value
@@ -279,17 +282,14 @@ class _Leaves:
 
 
 class _Encoder:
-    """Writes a trie's nodes in the order in which a stack of subtrees needs them, children before parents."""
+    """A writer of a trie's nodes in the order of the contract's stack of subtrees, children before parents."""
 
     def __init__(self, nodes: Iterable[bytes]) -> None:
         self._nodes = {keccak(node): node for node in set(nodes)}
 
     def trie(self, root: bytes, keys: Sequence[bytes], leaves: _Leaves) -> bytes:
         out = bytearray()
-        if root == EMPTY_TRIE_ROOT:
-            self._subtree(b"", 0, keys, leaves, out)
-        else:
-            self._subtree(root, 0, keys, leaves, out)
+        self._subtree(b"" if root == EMPTY_TRIE_ROOT else root, 0, keys, leaves, out)
         return bytes(out)
 
     def _node(self, reference: Item) -> Sequence[Item]:
@@ -307,9 +307,8 @@ class _Encoder:
         return node
 
     def _subtree(self, reference: Item, depth: int, keys: Sequence[bytes], leaves: _Leaves, out: bytearray) -> None:
-        """Write what proves `keys`, rising and at least one, which all lead to this node."""
-        first, *others = keys
-        same = [(key, AT_SAME, b"") for key in others]
+        """Write the proof of `keys`, which all lead to this node. There is at least one key, and they are sorted."""
+        first, *same = keys
         if reference == b"":
             out += leaves.absent_elsewhere(first, AT_EMPTY, bytes([_depth(depth)]))
         else:
@@ -320,8 +319,7 @@ class _Encoder:
             path, is_leaf = _read_path(node)
             reach = depth + len(path)
             inside = [key for key in keys if key.hex()[depth:reach] == path]
-            outside = [key for key in keys if key not in inside]
-            same = [(key, AT_SAME, b"") for key in outside]
+            same = [key for key in keys if key not in inside]
             if is_leaf:
                 value = node[1]
                 if not isinstance(value, bytes):
@@ -342,8 +340,8 @@ class _Encoder:
                 _depth(reach)
                 out += leaves.absent_elsewhere(first, AT_EXTENSION, where)
                 del same[0]
-        for key, how, where in same:
-            out += leaves.absent_elsewhere(key, how, where)
+        for key in same:
+            out += leaves.absent_elsewhere(key, AT_SAME, b"")
 
     def _branch(self, node: Sequence[Item], depth: int, keys: Sequence[bytes], leaves: _Leaves, out: bytearray) -> None:
         below: dict[int, list[bytes]] = {}
@@ -382,32 +380,26 @@ def _read_path(node: Sequence[Item]) -> tuple[str, bool]:
 
 
 def _account_parts(value: bytes, depth: int) -> tuple[bytes, int, bytes, bytes, bytes]:
-    """Split an account's leaf into head, flags, nonce and balance, what follows them, and the storage root."""
+    """Return the parts of an account's leaf: head, flags, nonce and balance, packed roots, and the storage root."""
     try:
-        nonce, balance, storage_root, code_hash = decode_rlp(value)
-    except ValueError:
+        account = read_account(value)
+    except InvalidProof:
         raise CannotPack("A leaf of the proof is no account.") from None
-    if not (
-        isinstance(nonce, bytes)
-        and isinstance(balance, bytes)
-        and isinstance(storage_root, bytes)
-        and isinstance(code_hash, bytes)
-    ):
-        raise CannotPack("A leaf of the proof is no account.")
+    nonce, balance = shortest(account.nonce), shortest(account.balance)
     head = (depth << 10 | len(nonce) << 6 | len(balance)).to_bytes(2)
     flags, roots = 0, b""
-    if storage_root != EMPTY_TRIE_ROOT:
-        flags, roots = STORAGE_ROOT_FOLLOWS, storage_root
-    if code_hash != EMPTY_CODE_HASH:
-        flags, roots = flags | CODE_HASH_FOLLOWS, roots + code_hash
-    return head, flags, nonce + balance, roots, storage_root
+    if account.storage_root != EMPTY_TRIE_ROOT:
+        flags, roots = STORAGE_ROOT_FOLLOWS, account.storage_root
+    if account.code_hash != EMPTY_CODE_HASH:
+        flags, roots = flags | CODE_HASH_FOLLOWS, roots + account.code_hash
+    return head, flags, nonce + balance, roots, account.storage_root
 
 
 def _slot_part(value: bytes) -> bytes:
     try:
         digits = decode_rlp(value)
     except ValueError:
-        raise CannotPack("A leaf of the proof is no storage slot.") from None
+        digits = []
     if not isinstance(digits, bytes):
         raise CannotPack("A leaf of the proof is no storage slot.")
     return bytes([len(digits)]) + digits

@@ -1,6 +1,4 @@
-"""What a node can do: its newest blocks, whether it knows the pending one and its chain keeps block hashes, and the
-oldest state that it proves.
-"""
+"""Abilities of a chain's nodes: newest blocks, the pending block, kept block hashes, the oldest provable state."""
 
 from dataclasses import dataclass
 
@@ -11,7 +9,7 @@ from chains.node_errors import ChainError, Reverted, RpcRefused, UnreadableHeade
 from chains.questions import ProofRequest
 from chains.rpc import RpcClient, result
 
-# Around the usual limits: geth and Nethermind keep 128 states, Erigon 1,000, EIP-2935 8,191 hashes.
+# Blocks below the head, at usual limits: geth and Nethermind keep 128 states, Erigon 1,000, EIP-2935 8,191 hashes.
 DEPTHS = (0, 128, 1_000, HISTORY_WINDOW, 100_000, 1_000_000)
 
 
@@ -19,19 +17,19 @@ DEPTHS = (0, 128, 1_000, HISTORY_WINDOW, 100_000, 1_000_000)
 class Abilities:
     head: Header
     finalized: int | None
-    """None where the chain has no final block."""
+    """None if the chain has no final block."""
     keeps_hashes: bool
-    """True if the chain's state knows its head's parent by the history contract (EIP-2935)."""
+    """True if the history contract (EIP-2935) has the hash of the head's parent."""
     oldest_provable: int | None
-    """See `oldest_provable`."""
+    """Block number. None: not even the head."""
     knows_pending: bool
-    """Calls are made on top of what waits in its mempool. Otherwise it is asked for its latest state."""
+    """True if nodes run calls on the pending block. Otherwise calls run on the latest block."""
 
 
 def probe(rpc: RpcClient) -> Abilities:
-    """Find out what the chain's nodes can do.
+    """Return the abilities of the chain's nodes.
 
-    Raises `NodeUnavailable`, and `RpcRefused` where not even the latest block is told.
+    Raises `NodeUnavailable`, and `RpcRefused` if even the latest block is refused.
     """
     head = rpc.head()
     (finalized,), (keeps,) = rpc.ask([questions.header("finalized")], [questions.keeps_hashes(head, rpc.chain)])
@@ -41,16 +39,15 @@ def probe(rpc: RpcClient) -> Abilities:
         finalized=final.number if final else None,
         keeps_hashes=not isinstance(keeps, RpcRefused) and result(keeps),
         oldest_provable=oldest_provable(rpc, head),
-        # At the end: a node that calls make fail may prove all the same.
+        # At the end, because a call may make a node fail that can prove.
         knows_pending=_knows_pending(rpc),
     )
 
 
 def oldest_provable(rpc: RpcClient, head: Header) -> int | None:
-    """Return the oldest of a few blocks (`DEPTHS` below the head, and the first) down to which every state is provable.
+    """Return the oldest provable block among a few: `DEPTHS` below the head, and block 1. None: not even the head.
 
-    Older blocks up to the next depth may be provable too. None where not even the head is. A node that does not answer
-    in time does not prove.
+    The search ends at the first block that isn't provable. A node that times out does not prove.
     """
     oldest = None
     for number in [*(head.number - depth for depth in DEPTHS if head.number - depth > 1), min(1, head.number)]:
@@ -71,5 +68,5 @@ def _proves(rpc: RpcClient, number: int) -> bool:
 
 def _knows_pending(rpc: RpcClient) -> bool:
     (answer,) = rpc.ask([questions.call(HISTORY_CONTRACT, b"", "pending")])
-    # The history contract reverts without a number.
+    # The history contract reverts if the calldata has no number.
     return isinstance(answer, bytes | Reverted) and not rpc.asks_latest_for_pending

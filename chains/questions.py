@@ -1,7 +1,7 @@
-"""Questions to the nodes of a chain: each is one JSON-RPC request, and how its result is read.
+"""Questions to the nodes of a chain. Each has a JSON-RPC request, and a function that reads its result.
 
-Numbers are ints and data is bytes. All that can be checked without asking another node is: headers are hashed again,
-proofs are verified, and a malformed reply is none.
+Numbers are ints and data is bytes. Results are checked as far as possible without another request: headers are hashed,
+proofs are verified, and malformed results are refused.
 """
 
 from collections.abc import Callable, Sequence
@@ -16,22 +16,22 @@ from chains.header import Header, InvalidHeader, UnknownLayout
 from chains.node_batches import Request
 from chains.node_errors import OtherAccounts, RpcRefused, UnreadableHeader
 from chains.nodes import Question
-from chains.trie import EMPTY_TRIE_ROOT, Account, InvalidProof, OtherAccountForm, verify_account, verify_slot
+from chains.trie import EMPTY_TRIE_ROOT, InvalidProof, OtherAccountForm, StateAccount, verify_account, verify_slot
 
 HASH_BYTES = 32
 WORD_BYTES = 32
-# Every transaction takes as much (yellow paper, G_transaction).
+# Gas of the simplest transaction (Yellow Paper, G_transaction).
 TRANSACTION_GAS = 21_000
-# In wei for a unit of gas: nobody could pay it.
+# Wei for a unit of gas that nobody could pay.
 NO_PRICE = 2**96
-# Half of those of EIP-2681, and of what a header holds: what a column holds.
+# Limits of a database column: half of EIP-2681's nonces, and half of a header's block numbers.
 _NONCES = _BLOCKS = 2**63
 
 Tag = Literal["latest", "safe", "finalized", "earliest"]
 BlockIdentifier = int | bytes | Tag | Literal["pending"]
-"""A block by its number, by its hash (EIP-1898), or by name."""
+"""A block's number, hash (EIP-1898) or name."""
 Topic = bytes | None
-"""A log's topic in one place: a certain one, or any."""
+"""A log's topic in one place. None: any topic."""
 
 Answer = TypeVar("Answer")
 
@@ -51,25 +51,25 @@ class ProofRequest:
 
 
 @dataclass(frozen=True)
-class SlotProof:
+class VerifiedSlotProof:
     slot: int
     value: int
     nodes: tuple[bytes, ...]
 
 
 @dataclass(frozen=True)
-class AccountProof:
-    """Verified values with the trie nodes that prove them, root first, without embedded ones."""
+class VerifiedAccountProof:
+    """Verified values with the trie nodes that prove them, root first, without embedded nodes."""
 
     address: str
-    account: Account
+    account: StateAccount
     nodes: tuple[bytes, ...]
-    slots: tuple[SlotProof, ...]
+    slots: tuple[VerifiedSlotProof, ...]
 
 
 @dataclass(frozen=True)
 class Fees:
-    """In wei for a unit of gas. `base_fee` is that of the latest block; zero on a chain without base fees."""
+    """Fees in wei for a unit of gas. `base_fee` is the latest block's; zero on a chain without base fees."""
 
     base_fee: int
     priority_fee: int
@@ -81,14 +81,14 @@ class Receipt:
     block_number: int
     block_hash: bytes
     status: int | None
-    """1 for success, 0 for a revert. None: the node doesn't tell."""
+    """1 for success, 0 for a revert. None: unknown."""
     gas_used: int
     effective_gas_price: int | None
-    """In wei. None: the node doesn't tell."""
+    """In wei. None: unknown."""
     data_fee: int | None = None
-    """In wei, besides the gas: what an OP Stack chain charges for the transaction's data on its L1. None: unknown."""
+    """OP Stack's fee for the transaction's data on L1, in wei, besides the gas. None: unknown."""
     has_operator_fee: bool = False
-    """True if the chain's operator charges another fee (OP Stack, Isthmus)."""
+    """True if the chain's operator charges a further fee (OP Stack since Isthmus)."""
 
 
 @dataclass(frozen=True)
@@ -102,7 +102,7 @@ class Log:
 
 
 def header(block: int | Tag) -> Question[Header | None]:
-    """Ask for a block's header, with a computed hash and not the node's. None if there is no such block yet."""
+    """Ask for a block's header, whose hash is computed. None if there is no such block yet."""
     return Question(("eth_getBlockByNumber", [_block(block), False]), lambda result: _read_header(result, block))
 
 
@@ -111,26 +111,26 @@ def header_by_hash(block_hash: bytes) -> Question[Header | None]:
     return Question(request, lambda result: _read_header(result, block_hash))
 
 
-def proof(wanted: ProofRequest) -> Question[AccountProof]:
-    """Ask for `eth_getProof` (EIP-1186) by block hash (EIP-1898), and by number where a node refuses that.
+def proof(account: ProofRequest) -> Question[VerifiedAccountProof]:
+    """Ask for `eth_getProof` (EIP-1186) by block hash (EIP-1898), or by number if a node refuses the hash.
 
-    A proof that does not verify is no answer, so the next node is asked.
+    A proof that doesn't verify is no answer, so the next node is asked.
     """
 
     def request(block: int | bytes) -> Request:
-        return "eth_getProof", [wanted.address, [_word(slot) for slot in wanted.slots], _block(block)]
+        return "eth_getProof", [account.address, [_word(slot) for slot in account.slots], _block(block)]
 
     return Question(
-        request(wanted.block_hash), lambda result: _read_proof(result, wanted), request(wanted.block_number)
+        request(account.block_hash), lambda result: _read_proof(result, account), request(account.block_number)
     )
 
 
 def logs(address: str, topics: Sequence[Topic], first: int, last: int) -> Question[list[Log]]:
     """Ask for the logs of one contract in the blocks from `first` to `last`, both included, in the chain's order.
 
-    `topics` are those that a log must begin with; None stands for any. Nodes refuse ranges that they find too long.
+    A log must begin with `topics`; None stands for any topic. Nodes refuse ranges that are too long for them.
     """
-    wanted = {
+    log_filter = {
         "address": address,
         "topics": [_topic(topic) for topic in topics],
         "fromBlock": hex(first),
@@ -138,16 +138,16 @@ def logs(address: str, topics: Sequence[Topic], first: int, last: int) -> Questi
     }
 
     def read(result: Any) -> list[Log]:
-        found = [_read_log(log, address) for log in _read_nullable_list(result)]
-        if not all(first <= log.block_number <= last and _begins_with(log, topics) for log in found):
+        entries = [_read_log(log, address) for log in _read_nullable_list(result)]
+        if not all(first <= log.block_number <= last and _begins_with(log, topics) for log in entries):
             raise ValueError("other logs than were asked for")
-        return found
+        return entries
 
-    return Question(("eth_getLogs", [wanted]), read)
+    return Question(("eth_getLogs", [log_filter]), read)
 
 
 def call(to: str, data: bytes, block: BlockIdentifier = "latest") -> Question[bytes]:
-    """Ask what a call returns. It is refused with `Reverted`."""
+    """Ask for the return data of a call. A refusal may be `Reverted`."""
     return _on_top("eth_call", {"to": to, "data": hex_data(data)}, block, read_data)
 
 
@@ -166,12 +166,12 @@ def storage(address: str, slot: int, block: BlockIdentifier = "latest") -> Quest
 
 
 def kept_hash(number: int, chain: Chain, at: BlockIdentifier) -> Question[int]:
-    """Ask for the hash of a block that the history contract (EIP-2935) keeps in the state `at`; 0: none."""
+    """Ask for the hash of a block in the history contract (EIP-2935), in the state `at`. 0: none."""
     return storage(HISTORY_CONTRACT, history_slot(number, chain.history_window), at)
 
 
 def keeps_hashes(head: Header, chain: Chain) -> Question[bool]:
-    """Ask whether the head's state knows the hash of its parent, by the history contract (EIP-2935)."""
+    """Ask whether the history contract (EIP-2935) in the head's state has the hash of the head's parent."""
     kept = kept_hash(head.number - 1, chain, head.number)
     return Question(kept.request, lambda result: _read_word(result) == int.from_bytes(head.parent_hash))
 
@@ -191,7 +191,7 @@ def priority_fee() -> Question[int]:
 
 
 def gas_estimate(sender: str, to: str | None, data: bytes, block: BlockIdentifier = "pending") -> Question[int]:
-    """Ask for the gas that a node estimates. It is refused with `Reverted`, `InsufficientFunds`.
+    """Ask for a node's estimate of gas. A refusal may be `Reverted` or `InsufficientFunds`.
 
     `to=None` creates a contract.
     """
@@ -202,7 +202,7 @@ def gas_estimate(sender: str, to: str | None, data: bytes, block: BlockIdentifie
 def _on_top(
     method: str, transaction: dict[str, str], block: BlockIdentifier, read: Callable[[Any], Answer]
 ) -> Question[Answer]:
-    """Ask what a transaction does on top of a block: of the latest one, if a node knows no pending one."""
+    """Ask for the effect of a transaction on top of a block. If a node knows no pending block, the latest counts."""
     plainer = (method, [transaction, "latest"]) if block == "pending" else None
     return Question((method, [transaction, _block(block)]), read, plainer)
 
@@ -236,11 +236,11 @@ def receipt(tx_hash: bytes) -> Question[Receipt | None]:
 
 
 def plain(method: str, *params: Any) -> Question[Any]:
-    """Ask for the `result` of a request, as JSON has it."""
+    """Ask for the `result` of a request, as JSON."""
     return Question((method, list(params)), lambda result: result)
 
 
-# --- What goes out ----------------------------------------------------------------------------------------------------
+# --- Parameters -------------------------------------------------------------------------------------------------------
 
 
 def _word(number: int) -> str:
@@ -257,10 +257,10 @@ def _block(block: BlockIdentifier) -> Any:
     return {"blockHash": hex_data(block)} if isinstance(block, bytes) else block
 
 
-# --- What comes back --------------------------------------------------------------------------------------------------
+# --- Results ----------------------------------------------------------------------------------------------------------
 
 
-def _read_header(result: Any, wanted: int | bytes | Tag) -> Header | Question[Header | None] | None:
+def _read_header(result: Any, requested: int | bytes | Tag) -> Header | Question[Header | None] | None:
     if result is None:
         return None
     block = read_object(result)
@@ -270,7 +270,7 @@ def _read_header(result: Any, wanted: int | bytes | Tag) -> Header | Question[He
         raise ValueError(f"a block whose number or hash is {error}") from None
     if number >= _BLOCKS:
         raise ValueError("a block that no chain can have reached")
-    if not isinstance(wanted, str) and wanted not in {number, block_hash}:
+    if not isinstance(requested, str) and requested not in {number, block_hash}:
         raise ValueError("another block than was asked for")
     try:
         return Header.from_rpc(block)
@@ -281,7 +281,7 @@ def _read_header(result: Any, wanted: int | bytes | Tag) -> Header | Question[He
 
 
 def _raw_header(number: int, block_hash: bytes, fault: str) -> Question[Header | None]:
-    """Ask for the raw header (`debug_getRawHeader`) of a block whose JSON fields don't add up to it, due to `fault`."""
+    """Ask for the raw header (`debug_getRawHeader`) of a block whose JSON doesn't give it, because of `fault`."""
 
     def read(result: Any) -> Header:
         encoded = read_data(result)
@@ -296,7 +296,7 @@ def _raw_header(number: int, block_hash: bytes, fault: str) -> Question[Header |
             raise UnreadableHeader(f"no header of block {number}: {str(invalid).removesuffix('.')}") from None
         if header.number != number:
             raise ValueError(f"the header of block {header.number} instead of block {number}")
-        # Their names in JSON tell that these fields are not Ethereum's, whatever their sizes.
+        # The names in the JSON show that the other fields are not Ethereum's.
         return header.with_shared_fields()
 
     lacking = (
@@ -305,24 +305,24 @@ def _raw_header(number: int, block_hash: bytes, fault: str) -> Question[Header |
     return Question(("debug_getRawHeader", [hex(number)]), read, lacking=lacking)
 
 
-def _read_proof(result: Any, wanted: ProofRequest) -> AccountProof | RpcRefused:
-    """Read and verify a proof. Raises `InvalidProof`, whatever it is that doesn't make it one."""
-    about = f"{wanted.address} at block {wanted.block_number}"
+def _read_proof(result: Any, request: ProofRequest) -> VerifiedAccountProof | RpcRefused:
+    """Read and verify a proof. Raises `InvalidProof`, also for a malformed result."""
+    about = f"{request.address} at block {request.block_number}"
     if not result or result == "0x":
         raise InvalidProof(f"no proof of {about}")
     try:
         result = read_object(result)
         storage = [read_object(proof) for proof in _read_nullable_list(result.get("storageProof"))]
         nodes, slots = _read_nodes(result.get("accountProof")), []
-        account = verify_account(wanted.state_root, wanted.address, nodes)
+        account = verify_account(request.state_root, request.address, nodes)
         if not storage and account.storage_root == EMPTY_TRIE_ROOT:
-            # Besu and ethrex leave out the slots of an account that does not exist: its own proof shows that all are 0.
-            storage = [{"key": hex(slot)} for slot in wanted.slots]
-        if [_read_key(proof.get("key")) for proof in storage] != list(wanted.slots):
-            raise ValueError("It has storage proofs for other slots than were asked for.")  # noqa: TRY301 - as others.
-        for slot, proof in zip(wanted.slots, storage, strict=True):
+            # Besu and ethrex leave out the slots of an account without storage: the account's proof shows they are 0.
+            storage = [{"key": hex(slot)} for slot in request.slots]
+        if [_read_key(proof.get("key")) for proof in storage] != list(request.slots):
+            raise ValueError("It has storage proofs for other slots than were asked for.")  # noqa: TRY301 - handled like the other faults of the proof.
+        for slot, proof in zip(request.slots, storage, strict=True):
             slot_nodes = _read_nodes(proof.get("proof"))
-            slots.append(SlotProof(slot, verify_slot(account.storage_root, slot, slot_nodes), slot_nodes))
+            slots.append(VerifiedSlotProof(slot, verify_slot(account.storage_root, slot, slot_nodes), slot_nodes))
     except OtherAccountForm as other:
         return OtherAccounts(str(other))
     except ValueError as invalid:
@@ -332,22 +332,22 @@ def _read_proof(result: Any, wanted: ProofRequest) -> AccountProof | RpcRefused:
             if isinstance(invalid, InvalidProof) or fault.startswith("It ")
             else f"a malformed proof of {about}, with {fault}"
         ) from None
-    return AccountProof(wanted.address, account, nodes, tuple(slots))
+    return VerifiedAccountProof(request.address, account, nodes, tuple(slots))
 
 
 def _read_key(key: Any) -> int:
-    """Read the key of a slot, which old versions of Besu write without 0x."""
+    """Read a slot's key, which old versions of Besu write without 0x."""
     return read_quantity(key if not isinstance(key, str) or key.startswith("0x") else f"0x{key}")
 
 
 def _read_nullable_list(value: Any) -> list[Any]:
-    """Read a list that may be empty. Erigon, like other programs in Go, writes null for an empty one."""
+    """Read a list. Erigon, like other programs in Go, writes null for an empty list."""
     return [] if value is None else read_list(value)
 
 
 def _read_nodes(nodes: Any) -> tuple[bytes, ...]:
     read = [node for node in map(read_data, _read_nullable_list(nodes)) if node]
-    # A trie node shorter than a hash is part of its parent, except the root. Some RPC nodes repeat it.
+    # A trie node shorter than a hash, except the root, is embedded in its parent. Some RPC nodes send it again.
     return tuple(node for place, node in enumerate(read) if place == 0 or len(node) >= HASH_BYTES)
 
 
@@ -371,7 +371,7 @@ def _read_log(result: Any, address: str) -> Log:
 
 def _begins_with(log: Log, topics: Sequence[Topic]) -> bool:
     return len(log.topics) >= len(topics) and all(
-        wanted is None or topic == wanted for wanted, topic in zip(topics, log.topics, strict=False)
+        expected is None or topic == expected for expected, topic in zip(topics, log.topics, strict=False)
     )
 
 
@@ -397,17 +397,14 @@ def _read_nonce(result: Any) -> int:
 
 
 def _read_base_fee(result: Any) -> int:
-    """Read the base fee of the oldest block that was asked about.
-
-    The last entry is about the block after the newest.
-    """
+    """Read the base fee of the first block of a fee history, which has a further entry for the block after the last."""
     return _read_price(next(iter(read_list(read_object(result).get("baseFeePerGas"))), None))
 
 
 def _read_receipt(result: dict[str, Any]) -> Receipt:
-    """Read the fields that are needed, and others only in a form that can be read.
+    """Read a receipt. Fields without which it is useless must be valid; others become None.
 
-    Nodes leave fields out, or have null, "", "0x" or other words in them.
+    Nodes leave fields out, or fill them with null, "", "0x" or other words.
     """
     operator_fees = [result.get(name) for name in ("operatorFeeScalar", "operatorFeeConstant")]
     return Receipt(
@@ -419,7 +416,7 @@ def _read_receipt(result: dict[str, Any]) -> Receipt:
         effective_gas_price=_number(result.get("effectiveGasPrice")),
         # Arbitrum's `gasUsedForL1` is a part of `gasUsed`.
         data_fee=_number(result.get("l1Fee")),
-        # The chain is asked for a fee that can't be read.
+        # A fee that can't be read counts as one: `chains.rollups` then asks the chain for it.
         has_operator_fee=any(fee is not None and _number(fee) != 0 for fee in operator_fees),
     )
 
@@ -436,7 +433,7 @@ def _read_hash(result: Any) -> bytes:
 
 
 def _number(value: Any) -> int | None:
-    """Return a quantity, or a number of JSON. None if it is neither."""
+    """Return a quantity or a JSON number. None if the value is neither."""
     if type(value) is int and value >= 0:
         return int(value)
     try:

@@ -1,8 +1,8 @@
-"""What a rollup charges for a transaction's data, which the gas of its execution doesn't include.
+"""Costs of a transaction's data on a rollup, which come on top of the gas of its execution.
 
 The OP Stack charges wei besides the gas: the L1 data fee, and since Isthmus the operator fee
-(https://specs.optimism.io/protocol/predeploys.html#gaspriceoracle). Arbitrum takes gas, which an estimate by the node
-and a receipt contain (https://docs.arbitrum.io/how-arbitrum-works/gas-fees). The chain itself tells which kind it is.
+(https://specs.optimism.io/protocol/predeploys.html#gaspriceoracle). Arbitrum charges gas, which a node's estimate and a
+receipt include (https://docs.arbitrum.io/how-arbitrum-works/gas-fees). The chain's predeploys show its kind.
 """
 
 from collections.abc import Sequence
@@ -19,17 +19,17 @@ from chains.rpc import RpcClient
 # Predeploy of every OP Stack chain, and precompile of every Arbitrum chain.
 GAS_PRICE_ORACLE = "0x420000000000000000000000000000000000000F"
 ARB_GAS_INFO = "0x000000000000000000000000000000000000006C"
-# It only answers calls; the chain has no such contract.
+# Nodes answer calls to it, but it isn't deployed.
 NODE_INTERFACE = "0x00000000000000000000000000000000000000C8"
 
-# Unlike the price of gas, the data fee of a signed transaction has no cap, and it is that of the block that mines it.
-# L1's base fee doubles within six full blocks.
+# Factor for the rise of the data fee until a transaction is mined, as a signature can't cap that fee. L1's base fee
+# doubles within six full blocks.
 _MARGIN = 2
-# What a transaction's fields and signature take besides its calldata, in bytes.
+# Bytes of a transaction's fields and signature, besides its calldata.
 _ENVELOPE = 200
-# Nodes accept no transaction above 128 KiB, so longer data goes in several.
+# Maximum bytes of calldata in a transaction. Nodes accept no transaction above 128 KiB.
 _MOST_DATA = 110_000
-# For a sample that no compression shortens, so that what is bound by it stays below.
+# A sample that no compression shortens, so that its cost is an upper bound.
 _SAMPLE = bytes((place * place * 31 + place * 7 + (place >> 3)) & 0xFF for place in range(2048))
 
 
@@ -39,27 +39,27 @@ class DataCost:
 
     gas: int = 0
     wei: int = 0
-    """Besides the gas."""
+    """Fee besides the gas."""
 
 
 def data_cost(rpc: RpcClient, size: int, gas: int) -> DataCost:
-    """Return the data cost of `size` bytes of calldata and this much gas, in one transaction or as many as it takes.
+    """Return the data cost of `size` bytes of calldata and this much gas, in as many transactions as they take.
 
-    Zero on a chain that is not a rollup. Raises `NodeUnavailable`, `RpcRefused`.
+    Zero on a chain that is no rollup. Raises `NodeUnavailable`, `RpcRefused`.
     """
     return data_costs(rpc, [(size, gas)])[0]
 
 
-def data_costs(rpc: RpcClient, wanted: Sequence[tuple[int, int]]) -> list[DataCost]:
-    """Return what `data_cost` does, for each size and gas, in order: the chain is asked once for all."""
-    if not any(size for size, _ in wanted):
-        return [DataCost()] * len(wanted)
+def data_costs(rpc: RpcClient, transactions: Sequence[tuple[int, int]]) -> list[DataCost]:
+    """Return the `data_cost` of each size and gas, in order. The chain is asked once for all."""
+    if not any(size for size, _ in transactions):
+        return [DataCost()] * len(transactions)
     if _has_code(rpc, GAS_PRICE_ORACLE):
-        return [DataCost(wei=wei) for wei in _op_stack_fees(rpc, wanted)]
+        return [DataCost(wei=wei) for wei in _op_stack_fees(rpc, transactions)]
     if _has_code(rpc, ARB_GAS_INFO):
         gas = _MARGIN * _arbitrum_gas(rpc)
-        return [DataCost(gas=gas * (size + _ENVELOPE) // len(_SAMPLE) if size else 0) for size, _ in wanted]
-    return [DataCost()] * len(wanted)
+        return [DataCost(gas=gas * (size + _ENVELOPE) // len(_SAMPLE) if size else 0) for size, _ in transactions]
+    return [DataCost()] * len(transactions)
 
 
 def without_margin(cost: DataCost, size: int, most: int) -> DataCost:
@@ -69,13 +69,13 @@ def without_margin(cost: DataCost, size: int, most: int) -> DataCost:
 
 
 def paid_beside_gas(rpc: RpcClient, receipt: Receipt) -> int | None:
-    """Return the data fee and the operator fee of a mined transaction, in wei. None if the node doesn't tell.
+    """Return the data fee and the operator fee of a mined transaction, in wei. None if the node doesn't report them.
 
-    Asked while the node has the state of its block. Raises `NodeUnavailable`.
+    The node must still have the state of the transaction's block. Raises `NodeUnavailable`.
     """
     if receipt.data_fee is None or not receipt.has_operator_fee:
         return receipt.data_fee
-    # How it is computed differs between forks, and the predeploy knows which one its block belongs to.
+    # The formula differs between forks, and the predeploy has the formula of the block's fork.
     call = _oracle("getOperatorFee(uint256)", ["uint256"], receipt.gas_used)
     try:
         return receipt.data_fee + _word(rpc.eth_call(*call, receipt.block_number))
@@ -87,27 +87,27 @@ _known: WeakKeyDictionary[RpcClient, dict[str, bool]] = WeakKeyDictionary()
 
 
 def _has_code(rpc: RpcClient, address: str) -> bool:
-    """Tell whether the address has code. A chain's predeploys don't change, so the node is asked once."""
+    """Return whether the address has code. A chain's predeploys don't change, so the node is asked once."""
     known = _known.setdefault(rpc, {})
     if address not in known:
         known[address] = bool(rpc.code(address))
     return known[address]
 
 
-def _op_stack_fees(rpc: RpcClient, wanted: Sequence[tuple[int, int]]) -> list[int]:
+def _op_stack_fees(rpc: RpcClient, transactions: Sequence[tuple[int, int]]) -> list[int]:
     """Return the data fee and the operator fee of each transaction, in wei, as an upper bound."""
-    counts = [-(-size // _MOST_DATA) for size, _ in wanted]
-    sizes = [size // count + _ENVELOPE if count else 0 for (size, _), count in zip(wanted, counts, strict=True)]
+    counts = [-(-size // _MOST_DATA) for size, _ in transactions]
+    sizes = [size // count + _ENVELOPE if count else 0 for (size, _), count in zip(transactions, counts, strict=True)]
     calls = [_oracle("getL1FeeUpperBound(uint256)", ["uint256"], size) for size in sizes]
-    calls += [_oracle("getOperatorFee(uint256)", ["uint256"], gas) for _, gas in wanted]
+    calls += [_oracle("getOperatorFee(uint256)", ["uint256"], gas) for _, gas in transactions]
     answers = rpc.eth_calls(calls)
-    bounds, operators = answers[: len(wanted)], answers[len(wanted) :]
+    bounds, operators = answers[: len(transactions)], answers[len(transactions) :]
     fees: list[int] = []
     for count, size, bound, operator in zip(counts, sizes, bounds, operators, strict=True):
-        # Before Fjord each byte counts by itself.
+        # Before Fjord there is no upper bound by size; bytes that aren't zero cost most.
         of_bytes = _oracle("getL1Fee(bytes)", ["bytes"], b"\xff" * size)
         data_fee = _word(rpc.eth_call(*of_bytes) if isinstance(bound, Reverted) else bound)
-        # Before Isthmus there is no such fee.
+        # Before Isthmus there is no operator fee.
         operator_fee = 0 if isinstance(operator, Reverted) else _word(operator)
         fees.append(count * (_MARGIN * data_fee + operator_fee))
     return fees

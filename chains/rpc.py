@@ -1,4 +1,4 @@
-"""One JSON-RPC client per chain. What it can be asked is in `chains.questions`."""
+"""A JSON-RPC client of one chain. `chains.questions` has the questions."""
 
 import math
 import time
@@ -14,15 +14,15 @@ from chains.node_errors import (
     AlreadyKnown,
     ChainError,
     InvalidReply,
+    NodeOfWrongChain,
     NonceTooLow,
     Reverted,
     RpcRefused,
-    WrongChain,
 )
 from chains.nodes import ChainNodes, Question
-from chains.questions import NO_PRICE, AccountProof, BlockIdentifier, Fees, Log, ProofRequest, Tag, Topic
+from chains.questions import NO_PRICE, BlockIdentifier, Fees, Log, ProofRequest, Tag, Topic, VerifiedAccountProof
 
-# In wei for a unit of gas, where nodes suggest none: geth builds blocks of what pays as much.
+# Wei for a unit of gas if nodes suggest no priority fee: geth's default minimum for its blocks.
 _LEAST_PRIORITY_FEE = 1_000_000
 
 Answer = TypeVar("Answer")
@@ -32,7 +32,7 @@ C = TypeVar("C")
 
 
 def result(answer: Answer | ChainError) -> Answer:
-    """Return the answer, or raise why there is none."""
+    """Return the answer, or raise the error in its place."""
     if isinstance(answer, ChainError):
         raise answer
     return answer
@@ -67,30 +67,30 @@ class RpcClient:
         self, a: Sequence[Question[A]], b: Sequence[Question[B]], c: Sequence[Question[C]], /
     ) -> tuple[list[A | ChainError], list[B | ChainError], list[C | ChainError]]: ...
     def ask(self, *lists: Sequence[Question[Any]]) -> Any:
-        """Ask questions of any kinds in one exchange. Return the answers in their order, as one list for each list.
+        """Ask lists of questions in one exchange. Return a list of answers for each list, in the same order.
 
-        A question without an answer has the reason in its place: that is no fault of the others.
+        A question without an answer has the reason in its place.
         """
-        answers = iter(self._nodes.ask([question for each in lists for question in each]))
-        divided = tuple([next(answers) for _ in each] for each in lists)
+        answers = iter(self._nodes.ask([question for questions in lists for question in questions]))
+        divided = tuple([next(answers) for _ in questions] for questions in lists)
         return divided if len(divided) > 1 else divided[0]
 
-    def answers(self, asked: Sequence[Question[Answer]]) -> list[Answer]:
-        """Return the answers to all of the questions, in order. Raises the first error among them."""
-        return [result(answer) for answer in self.ask(asked)]
+    def answers(self, questions: Sequence[Question[Answer]]) -> list[Answer]:
+        """Return the answers to all questions, in order. Raises the first error among them."""
+        return [result(answer) for answer in self.ask(questions)]
 
     def answer(self, question: Question[Answer]) -> Answer:
-        """Return the answer to a question, or raise why there is none."""
+        """Return the answer to a question, or raise the reason why there is none."""
         return result(self.ask([question])[0])
 
     def call(self, method: str, *params: Any) -> Any:
-        """Return the `result` of one request, as JSON has it."""
+        """Return the `result` of one request, as JSON."""
         return self.answer(questions.plain(method, *params))
 
-    def wrong_chains(self) -> dict[int, WrongChain]:
-        """Ask every node for its chain id. Return what those of other chains say, by the place of their URLs."""
-        found = {place: node.wrong_chain() for place, node in enumerate(self._nodes.all)}
-        return {place: wrong for place, wrong in found.items() if wrong}
+    def wrong_chains(self) -> dict[int, NodeOfWrongChain]:
+        """Ask every node for its chain id. Return the errors of nodes of other chains, by the place of their URLs."""
+        errors = {place: node.wrong_chain() for place, node in enumerate(self._nodes.all)}
+        return {place: wrong for place, wrong in errors.items() if wrong}
 
     # Blocks
 
@@ -99,27 +99,27 @@ class RpcClient:
         return self.must_have_head(self.header("latest"))
 
     def must_have_head(self, answer: Header | ChainError | None) -> Header:
-        """Return the latest block's header, by the answer to the question for it, or raise why there is none."""
+        """Return the latest block's header in an answer, or raise the reason why there is none."""
         header = result(answer)
         if header is None:
             raise InvalidReply(f"{self.chain.label} has no latest block.")
         return header
 
     def header(self, block: int | Tag) -> Header | None:
-        """Return the block's header, with a computed hash and not the node's. None if there is no such block yet."""
+        """Return the block's header, whose hash is computed. None if there is no such block yet."""
         return self.answer(questions.header(block))
 
     def headers(self, numbers: Sequence[int]) -> list[Header | None]:
-        """Return what `header` does, for several blocks, in order."""
+        """Return the headers of several blocks, in order. None for blocks that don't exist yet."""
         return self.answers([questions.header(number) for number in numbers])
 
     def known_header(self, number: int) -> Header:
-        """Return the header of a block below the head, which every node has. Raises `InvalidReply` where one hasn't."""
+        """Return the header of a block below the head. Raises `InvalidReply` if the node lacks it."""
         return self._must_have(number, self.header(number))
 
     def known_headers(self, numbers: Sequence[int]) -> list[Header]:
-        """Return what `known_header` does, for several blocks, in order."""
-        return [self._must_have(*found) for found in zip(numbers, self.headers(numbers), strict=True)]
+        """Return the `known_header` of several blocks, in order."""
+        return [self._must_have(*numbered) for numbered in zip(numbers, self.headers(numbers), strict=True)]
 
     def _must_have(self, number: int, header: Header | None) -> Header:
         if header is None:
@@ -127,13 +127,14 @@ class RpcClient:
         return header
 
     def proofs(
-        self, wanted: Sequence[ProofRequest], *, beside: Sequence[Question[Any]] = ()
-    ) -> list[AccountProof | ChainError]:
-        """Return `eth_getProof` (EIP-1186) of each account and its slots at its block, in order, or why there is none.
+        self, requests: Sequence[ProofRequest], *, beside: Sequence[Question[Any]] = ()
+    ) -> list[VerifiedAccountProof | ChainError]:
+        """Return the proof (`eth_getProof`, EIP-1186) for each request, or the reason why there is none, in order.
 
-        `beside` is asked with it. Where every node sends a proof that doesn't verify, the reason is `UnverifiedProof`.
+        `beside` goes in the same exchange. If every node sends a proof that doesn't verify, the reason is
+        `UnverifiedProof`.
         """
-        return self.ask(beside, [questions.proof(request) for request in wanted])[1]
+        return self.ask(beside, [questions.proof(request) for request in requests])[1]
 
     def logs(self, address: str, topics: Sequence[Topic], first: int, last: int) -> list[Log]:
         """Return the logs of one contract in a range of blocks, as `questions.logs` does."""
@@ -143,18 +144,18 @@ class RpcClient:
 
     @property
     def asks_latest_for_pending(self) -> bool:
-        """Return whether a node refused calls of the pending block, and answers them at the latest one."""
+        """Return whether a node refused calls on the pending block, and answers them on the latest block."""
         methods = "eth_call", "eth_estimateGas"
         return any(node.takes_only_plainer(method) for node in self._nodes.all for method in methods)
 
     def eth_call(self, to: str, data: bytes, block: BlockIdentifier = "latest") -> bytes:
-        """Return what the call returns. Raises `Reverted`."""
+        """Return the return data of a call. Raises `Reverted`."""
         return self.answer(questions.call(to, data, block))
 
     def eth_calls(
         self, calls: Sequence[tuple[str, bytes]], block: BlockIdentifier = "latest"
     ) -> list[bytes | Reverted]:
-        """Return what each (to, data) returns, in order. A reverted call has its revert as result."""
+        """Return the return data of each call (to, data), in order. A reverted call has its `Reverted` instead."""
         answers = self.ask([questions.call(to, data, block) for to, data in calls])
         return [answer if isinstance(answer, Reverted) else result(answer) for answer in answers]
 
@@ -165,9 +166,9 @@ class RpcClient:
         """Return the account's balance in wei."""
         return self.answer(questions.balance(address, block))
 
-    def storages(self, wanted: Sequence[tuple[str, int, BlockIdentifier]]) -> list[int]:
+    def storages(self, slots: Sequence[tuple[str, int, BlockIdentifier]]) -> list[int]:
         """Return the values of several slots, in order."""
-        return self.answers([questions.storage(*one) for one in wanted])
+        return self.answers([questions.storage(*slot) for slot in slots])
 
     def nonce(self, address: str, block: BlockIdentifier = "latest") -> int:
         return self.answer(questions.nonce(address, block))
@@ -175,12 +176,12 @@ class RpcClient:
     # Transactions
 
     def fees(self) -> Fees:
-        """Return the present fees, in one exchange where nodes answer as most do."""
+        """Return the present fees, usually in one exchange."""
         heads, suggested = self.ask([questions.header("latest")], [questions.priority_fee()])
         return self.fees_by(heads[0], suggested[0])
 
     def fees_by(self, head: Header | ChainError | None, suggested: int | ChainError) -> Fees:
-        """Return the present fees by the head and the node's suggestion. Ask for a base fee that isn't in the head."""
+        """Return the present fees by the head and the node's suggestion. Ask for the base fee if the head lacks it."""
         return Fees(self._base_fee(self.must_have_head(head)), self._priority_fee(suggested))
 
     def _base_fee(self, head: Header) -> int:
@@ -189,19 +190,19 @@ class RpcClient:
         return self.answer(questions.base_fee(head.number))
 
     def _priority_fee(self, suggested: int | ChainError) -> int:
-        told = _LEAST_PRIORITY_FEE if isinstance(suggested, RpcRefused) else result(suggested)
-        return max(self.chain.min_priority_fee, told)
+        fee = _LEAST_PRIORITY_FEE if isinstance(suggested, RpcRefused) else result(suggested)
+        return max(self.chain.min_priority_fee, fee)
 
     def estimate_gas(self, sender: str, to: str | None, data: bytes, block: BlockIdentifier = "pending") -> int:
-        """Return the gas that the node estimates. Raises `Reverted`, `InsufficientFunds`."""
+        """Return the node's estimate of gas. Raises `Reverted`, `InsufficientFunds`."""
         return self.answer(questions.gas_estimate(sender, to, data, block))
 
     def tell_all(self, question: Question[Any]) -> None:
-        """Send a request to every node, where there are several: the first that accepts it may pass it on to nobody."""
+        """Send a request to every node if there are several, because the first may not pass it on."""
         self._nodes.tell_all(question)
 
     def sent(self, raw: bytes, answer: bytes | ChainError) -> bytes:
-        """Return the hash of a transaction that was sent, by what the node said of it: a success if it knew it already.
+        """Return the hash of a sent transaction by the node's answer. `AlreadyKnown` is a success.
 
         Raises `NonceTooLow`, `ReplacementUnderpriced`, `FeeTooLow`, `InsufficientFunds`, or another `ChainError`.
         """
@@ -209,7 +210,7 @@ class RpcClient:
         if isinstance(answer, AlreadyKnown):
             return tx_hash
         if isinstance(answer, NonceTooLow):
-            # This very transaction may have used the nonce: it was sent before, and is in a block by now.
+            # This very transaction may have used the nonce, if it was sent before and is in a block by now.
             if self.call("eth_getTransactionByHash", f"0x{tx_hash.hex()}") is None:
                 raise answer
             return tx_hash

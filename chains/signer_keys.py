@@ -1,4 +1,4 @@
-"""The keys that sign: where each is, and how it is read. No key is in a `repr`, a `str` or an error message here."""
+"""The places of signers' keys, and their reading. No `repr`, `str` or error message shows a key."""
 
 import json
 import re
@@ -28,13 +28,13 @@ class SignerError(Exception):
 
 
 class Table(BaseModel):
-    """A table of the chains' file. The context of its validation has the environment and the file's folder."""
+    """A table of the chains' file. Its validation context has the environment and the file's folder."""
 
     model_config = ConfigDict(strict=True, extra="forbid", frozen=True, allow_inf_nan=False, hide_input_in_errors=True)
 
 
 def variable(name: str, environ: Mapping[str, str]) -> str:
-    """Return the value of `NAME`, else of the file that `NAME_FILE` names."""
+    """Return the value of `NAME`, or else the content of the file that `NAME_FILE` names."""
     if value := environ.get(name):
         return value
     if path := environ.get(f"{name}_FILE"):
@@ -60,7 +60,7 @@ def _environment_reference(written: str) -> str:
 
 
 def _key_bytes(written: str) -> bytes:
-    """Return the key's 32 bytes; empty if it is not a key. eth_account would silently pad a key that lost a digit."""
+    """Return the key's 32 bytes, or none if the text is no key: eth_account silently pads a key that lost a digit."""
     return bytes.fromhex(written.strip()[-64:]) if _KEY.fullmatch(written.strip()) else b""
 
 
@@ -68,10 +68,10 @@ FilePath = Annotated[Path, BeforeValidator(file_path)]
 Reference = Annotated[str, AfterValidator(_environment_reference)]
 
 
-class Signer(Table):
+class SignerKey(Table):
     """The place of a signer's key: an encrypted keystore with a password, a key file, or a variable.
 
-    Nothing is read before `account()`, so a process that signs nothing needs no key.
+    The key is first read by `account()`, so a process that signs nothing needs no key.
     """
 
     keystore_file: FilePath | None = Field(default=None, repr=False)
@@ -84,8 +84,8 @@ class Signer(Table):
 
     @model_validator(mode="after")
     def _one_way(self, info: ValidationInfo) -> Self:
-        given = {name for name in type(self).model_fields if getattr(self, name) is not None}
-        if given not in ({"keystore_file", "password_file"}, {"key_file"}, {"key"}):
+        fields = {name for name in type(self).model_fields if getattr(self, name) is not None}
+        if fields not in ({"keystore_file", "password_file"}, {"key_file"}, {"key"}):
             raise ValueError("must have keystore_file and password_file, or key_file alone, or key alone")
         self._environ = (info.context or {}).get("environ", {})
         return self
@@ -101,7 +101,7 @@ class Signer(Table):
             keystore, password = _read(self.keystore_file), _read(self.password_file).rstrip("\r\n")
             try:
                 key: Any = Account.decrypt(json.loads(keystore), password)
-            except Exception:  # noqa: BLE001 - whatever is wrong, the message may quote the file.
+            except Exception:  # noqa: BLE001 - any library error may quote the file.
                 raise SignerError(
                     f"The signer's keystore {self.keystore_file} can't be decrypted with its password."
                 ) from None

@@ -1,9 +1,9 @@
 """Strict verification of account and storage proofs against a root (Yellow Paper, appendix D; EIP-1186).
 
-A proof is refused if it holds more or less than the path to its key, or anything that is not in canonical form.
-Exclusion is proven in every form: an empty trie, an empty place in a branch, another leaf, an extension elsewhere.
+A proof is refused if it holds more or less than the path to its key, or an encoding that is not canonical. All forms of
+exclusion are accepted: an empty trie, an empty place in a branch, another leaf, an extension elsewhere.
 
-Written by hand, because py-trie accepts proofs with superfluous nodes. It is the oracle of the tests.
+This is written by hand, because py-trie accepts proofs with superfluous nodes. Tests compare with py-trie.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -28,7 +28,7 @@ Value = TypeVar("Value")
 
 
 class InvalidProof(ValueError):
-    """The proof does not prove what it should; the message is one sentence."""
+    """The proof doesn't verify; the message is one sentence."""
 
 
 class OtherAccountForm(InvalidProof):
@@ -36,11 +36,11 @@ class OtherAccountForm(InvalidProof):
 
 
 @dataclass(frozen=True)
-class Account:
-    """An account as the state trie holds it; `balance` in wei.
+class StateAccount:
+    """An account in the state trie; `balance` in wei.
 
-    One that does not exist has `exists` False, zeros, the empty trie's root, and 32 zero bytes as code hash, as the
-    EVM's EXTCODEHASH gives them (EIP-1052). One without code that exists has `EMPTY_CODE_HASH`.
+    An account that doesn't exist has zeros, the empty trie's root, and a code hash of 32 zero bytes, like EXTCODEHASH
+    (EIP-1052). An account that exists without code has `EMPTY_CODE_HASH`.
     """
 
     exists: bool
@@ -50,32 +50,33 @@ class Account:
     code_hash: bytes
 
 
-NO_ACCOUNT = Account(exists=False, nonce=0, balance=0, storage_root=EMPTY_TRIE_ROOT, code_hash=NO_CODE_HASH)
+NO_ACCOUNT = StateAccount(exists=False, nonce=0, balance=0, storage_root=EMPTY_TRIE_ROOT, code_hash=NO_CODE_HASH)
 
 
-def verify_account(state_root: bytes, address: str | bytes, nodes: Sequence[bytes]) -> Account:
-    """Return the account at `address` (20 bytes, or hex) below `state_root`, by its proof's nodes, root first.
+def verify_account(state_root: bytes, address: str | bytes, nodes: Sequence[bytes]) -> StateAccount:
+    """Return the account at `address` (20 bytes, or hex) below `state_root`. The proof's `nodes` begin with the root.
 
     Raises `InvalidProof`.
     """
     raw = bytes.fromhex(address.removeprefix("0x")) if isinstance(address, str) else address
     if len(raw) != 20:
         raise ValueError("An address has 20 bytes.")
-    return _look_up(state_root, keccak(raw), nodes, _read_account) or NO_ACCOUNT
+    return _look_up(state_root, keccak(raw), nodes, read_account) or NO_ACCOUNT
 
 
-def _read_account(value: bytes) -> Account:
+def read_account(value: bytes) -> StateAccount:
+    """Read an account's leaf in the state trie. Raises `InvalidProof`."""
     try:
         fields = decode_rlp(value)
         if isinstance(fields, bytes):
-            raise ValueError("not a list")  # noqa: TRY301 - as the other faults of its content.
+            raise ValueError("not a list")  # noqa: TRY301 - handled like the other faults of the leaf.
         if len(fields) != _ACCOUNT_FIELDS:
             raise OtherAccountForm(
                 f"Accounts of this chain have {len(fields)} fields instead of Ethereum's {_ACCOUNT_FIELDS}: they can't "
                 "be proven."
             )
         nonce, balance, storage_root, code_hash = fields
-        return Account(
+        return StateAccount(
             exists=True,
             nonce=read_integer(nonce, 8),
             balance=read_integer(balance, 32),
@@ -107,12 +108,12 @@ def _read_slot(value: bytes) -> int:
 
 
 def _look_up(root: bytes, key: bytes, nodes: Sequence[bytes], read: Callable[[bytes], Value]) -> Value | None:
-    """Return the value at a hashed key, or None where the nodes prove that there is none.
+    """Return the value at a hashed key, or None if the nodes prove that there is none.
 
-    Where another key's leaf shows that, its value is read too, as the registry does.
+    If another key's leaf proves that, its value is read too, as the registry does.
     """
     if root == EMPTY_TRIE_ROOT:
-        # An empty trie has nothing to prove. Some RPC nodes send its one empty node, others none.
+        # An empty trie needs no proof. Some RPC nodes send its empty node, others none.
         if list(nodes) not in ([], [b"\x80"]):
             raise InvalidProof("The proof has nodes, but the trie is empty.")
         return None
@@ -124,7 +125,7 @@ def _look_up(root: bytes, key: bytes, nodes: Sequence[bytes], read: Callable[[by
 
 
 def _walk(node: Sequence[Item], path: str, remaining: Iterator[bytes], read: Callable[[bytes], Value]) -> Value | None:
-    """Follow `path`, the nibbles of a key as hex digits, from `node` down to a value or to proof of its absence."""
+    """Follow `path`, a key's nibbles in hex digits, from `node` down to its value. None: the value is absent."""
     while True:
         if len(node) == _BRANCH:
             if node[-1] != b"":
@@ -159,12 +160,12 @@ def _child(child: Item, remaining: Iterator[bytes]) -> Sequence[Item]:
 
 
 def _referenced(reference: bytes, remaining: Iterator[bytes], *, is_root: bool = False) -> Sequence[Item]:
-    """Return the next node of the proof, which must be the one whose hash is `reference`."""
+    """Return the next node of the proof, whose hash must be `reference`."""
     encoded = next(remaining, None)
     if encoded is None:
         raise InvalidProof("The proof ends before its key does.")
     if keccak(encoded) != reference:
-        raise InvalidProof("The proof has a node whose hash is not the one that its parent, or the root, names.")
+        raise InvalidProof("The proof has a node whose hash is not the hash in its parent, or the root.")
     if len(encoded) < _HASH_BYTES and not is_root:
         raise InvalidProof("The proof has a short node by its hash that should be embedded in its parent.")
     try:
@@ -182,7 +183,7 @@ def _read_node(node: Item) -> Sequence[Item]:
 
 
 def _read_path(encoded: Item) -> tuple[str, bool]:
-    """Read a hex-prefix encoded path (Yellow Paper, appendix C): its nibbles, and whether it ends in a leaf."""
+    """Read a hex-prefix encoded path (Yellow Paper, appendix C): its nibbles, and True if it ends in a leaf."""
     digits = encoded.hex() if isinstance(encoded, bytes) else ""
     if digits[:1] in {"0", "2"} and digits[1:2] == "0":
         return digits[2:], digits[0] == "2"

@@ -1,4 +1,4 @@
-"""The paths of an API. Some have a part that may be anything."""
+"""The paths of an API. Some have a variable part."""
 
 import re
 from collections.abc import Iterator
@@ -7,18 +7,18 @@ _PART = re.compile(r"<\w+>", re.ASCII)
 
 
 class ApiPaths:
-    """`path in paths` tells whether a path is one of them. A part `<name>` is any text without a slash."""
+    """A set of paths, for `path in paths`. A part `<name>` stands for any text without a slash."""
 
     def __init__(self, *patterns: str) -> None:
         self._patterns = patterns
-        # Paths without such a part are found at once.
+        # A set, because most requests have a path without a variable part.
         self._plain = frozenset(pattern for pattern in patterns if not _PART.search(pattern))
-        others = (pattern for pattern in patterns if pattern not in self._plain)
-        self._others = re.compile("|".join(map(_as_regex, others)) or r"(?!)")
+        with_parts = (pattern for pattern in patterns if pattern not in self._plain)
+        self._variable = re.compile("|".join(map(_as_regex, with_parts)) or r"(?!)")
         self.regex = f"^({'|'.join(map(_as_regex, patterns))})$"
 
     def __contains__(self, path: str) -> bool:
-        return path in self._plain or bool(self._others.fullmatch(path))
+        return path in self._plain or bool(self._variable.fullmatch(path))
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._patterns)

@@ -1,4 +1,4 @@
-"""What a page says about a chain."""
+"""A chain's name on pages, with its currency and its explorer."""
 
 from dataclasses import dataclass
 from typing import Annotated
@@ -10,7 +10,7 @@ from config.json_objects import PAGE_ONLY, JsonObject
 
 @dataclass(frozen=True)
 class ChainName(JsonObject):
-    """A chain that is no longer configured has only its id."""
+    """A chain's name and links. A chain that is no longer configured has only its id."""
 
     id: int
     name: str

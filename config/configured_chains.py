@@ -6,14 +6,14 @@ from typing import TYPE_CHECKING
 
 from django.conf import settings
 
-# Each command loads this module, and few ask a chain. What reads the file and what asks nodes takes a while to load.
+# Every command loads this module, but few use chains, whose modules are slow to load.
 if TYPE_CHECKING:
     from chains.beacon.beacon_client import BeaconClient
     from chains.beacon.era_files import EraFiles
     from chains.chains_file import Chains
     from chains.rpc import RpcClient
 
-# For pages, a node that takes longer counts as down: people are waiting, and a web process has few threads.
+# Seconds after which a node counts as down for pages: people are waiting, and a web process has few threads.
 PAGE_TIMEOUT_SECONDS = 2
 
 
@@ -27,7 +27,7 @@ def get_chains() -> "Chains":
 
 @cache
 def get_rpc(chain_id: int) -> "RpcClient":
-    """Return the client of a chain. All threads share it, and with it what is known about the nodes' health."""
+    """Return the client of a chain. All threads share it, so that they share its record of failed nodes."""
     from chains.rpc import RpcClient  # noqa: PLC0415 (as above)
 
     return RpcClient(get_chains().chain(chain_id))
@@ -35,7 +35,7 @@ def get_rpc(chain_id: int) -> "RpcClient":
 
 @cache
 def get_page_rpc(chain_id: int) -> "RpcClient":
-    """Return a client as `get_rpc` does, with `PAGE_TIMEOUT_SECONDS` for a node, because a reader waits for a page."""
+    """Return a client like `get_rpc`, with `PAGE_TIMEOUT_SECONDS` for a node."""
     from chains.rpc import RpcClient  # noqa: PLC0415 (as above)
 
     chain = get_chains().chain(chain_id)
@@ -44,7 +44,7 @@ def get_page_rpc(chain_id: int) -> "RpcClient":
 
 @cache
 def get_beacon_client(chain_id: int) -> "BeaconClient | None":
-    """Return the client of a chain's beacon nodes, as `get_rpc`. None where it has none, or no known beacon chain."""
+    """Return the client of a chain's beacon nodes. None if it has no beacon nodes, or no known beacon chain."""
     from chains.beacon.beacon_client import BeaconClient  # noqa: PLC0415 (as above)
 
     chain = get_chains().chain(chain_id)
@@ -53,7 +53,7 @@ def get_beacon_client(chain_id: int) -> "BeaconClient | None":
 
 @cache
 def get_era_files(chain_id: int) -> "EraFiles | None":
-    """Return the places of a chain's era files. None where there are none."""
+    """Return the places of a chain's era files. None if it has none, or no known beacon chain."""
     from chains.beacon.era_files import EraFiles  # noqa: PLC0415 (as above)
 
     chain = get_chains().chain(chain_id)

@@ -1,6 +1,6 @@
-"""The one form of an error: `{"error": sentence, "code": stable word}`, in the API, the dashboard and the attester.
+"""The form of every error in the API, the dashboard and the attester: `{"error": sentence, "code": stable word}`.
 
-`details` lists several faults of one request. `Retry-After` says when it is worth trying again.
+`details` lists the faults of a request that has several. `Retry-After` is the time after which a new try may succeed.
 """
 
 import sqlite3
@@ -15,7 +15,7 @@ LOCKED = "The database of this service is locked for longer than usual."
 READ_ONLY = "The database of this service can't be written to."
 AWAY = "The database of this service can't be reached, or takes no more connections."
 
-# By the kind of SQLite's code (https://www.sqlite.org/rescode.html), or by SQLSTATE
+# Keys: SQLite's primary result codes (https://www.sqlite.org/rescode.html) and PostgreSQL's SQLSTATE
 # (https://www.postgresql.org/docs/current/errcodes-appendix.html).
 _SENTENCES: dict[int | str, str] = {
     **dict.fromkeys((sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR, "53100", "58030"), FULL),
@@ -26,13 +26,13 @@ _SENTENCES: dict[int | str, str] = {
 
 
 def why_unavailable(error: BaseException) -> str | None:
-    """Return why the database can't be used for now, a sentence. None for any other error, such as a defect."""
-    # PostgreSQL raises the last where it may only be read.
+    """Return the reason why the database can't be used for now, a sentence. None for other errors, such as defects."""
+    # PostgreSQL raises InternalError if the database is read-only.
     if not isinstance(error, OperationalError | InterfaceError | InternalError):
         return None
     cause = error.__cause__
     if (code := getattr(cause, "sqlite_errorcode", None)) is not None:
-        # The lowest byte is the kind. A missing table is an OperationalError too.
+        # The lowest byte is the primary code. A missing table is an OperationalError too, with a code not listed.
         return _SENTENCES.get(code & 0xFF)
     # Without a connection there is no SQLSTATE.
     return _SENTENCES.get(getattr(cause, "sqlstate", None) or "", None if isinstance(error, InternalError) else AWAY)
@@ -68,7 +68,7 @@ def refused_answer(status: int, refused: Refused) -> JsonResponse:
     return error_answer(status, refused.code, refused.sentence, retry_after=refused.retry_after)
 
 
-# --- Who gets JSON ----------------------------------------------------------------------------------------------------
+# --- Requests that get JSON -------------------------------------------------------------------------------------------
 
 
 def is_json(request: HttpRequest) -> bool:
@@ -77,12 +77,12 @@ def is_json(request: HttpRequest) -> bool:
 
 
 def wants_json(request: HttpRequest) -> bool:
-    """Return whether a program asks: its body is JSON, or it prefers JSON to HTML. People get pages."""
+    """Return whether the client is a program: the body is JSON, or it prefers JSON to HTML. People get pages."""
     return is_json(request) or request.get_preferred_type(["text/html", "application/json"]) == "application/json"
 
 
 def is_page(request: HttpRequest) -> bool:
-    """Return whether a browser asks for the page at a path that the API has too. Whoever sends a key is a program."""
+    """Return whether a browser requests the page at a path that the API has too. A client with a key is a program."""
     return (
         request.path in settings.PAGES_OF_API_PATHS
         and request.method == "GET"

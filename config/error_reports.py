@@ -1,8 +1,8 @@
-"""Reports of errors to Sentry, or to what speaks its protocol, where `settings.SENTRY_DSN` says so.
+"""Reports of errors to Sentry, or to a server with its protocol, if `settings.SENTRY_DSN` is set.
 
-A report has the traceback without the variables, the route, and what log lines say: nothing of a request's query,
-headers, cookies and body, nobody's address, and no URL beyond its host. Whatever text is left goes through the same
-redaction as the log. Reports are sent by a thread of their own, and dropped where they can't be.
+A report has the traceback without variables, the route, and the fields of log lines. It has no query, headers, cookies
+or body of a request, no client's address, and no URL beyond its host. All its text is redacted like the log. A thread
+of its own sends reports, and drops reports that fail.
 """
 
 import os
@@ -16,20 +16,20 @@ from config import logs
 from config.configured_chains import get_chains
 from config.logs import redact, redact_all
 
-# How long a process waits at its end for reports that are under way.
+# Seconds that a process waits at its end for reports on their way.
 _SHUTDOWN_SECONDS = 2
-# Whatever is behind the host may be a provider's key; what is before it, a password.
+# The parts of a URL behind its host may be a provider's key, and the part before it a password.
 _URL = re.compile(r"(?i)\b([a-z][a-z0-9+.-]*://)(?:[^\s/@\"']*@)?([^\s/?#\"'<>]*)[^\s\"'<>]*")
 _MIN_SECRET_CHARS = 8
-# Unknown host names, too many fields of a form, and the like.
+# Loggers of requests that Django refuses, for example with unknown host names or too many fields.
 _LOGGERS_OF_REFUSALS = "django.security."
 
 
 def start() -> None:
-    # Commands without an installation have no such setting.
+    # `config.stateless` lacks this setting.
     if not getattr(settings, "SENTRY_DSN", ""):
         return
-    # It takes a good part of a second to load.
+    # Loading it takes a good part of a second.
     import sentry_sdk  # noqa: PLC0415
     from sentry_sdk.integrations.django import DjangoIntegration  # noqa: PLC0415
 
@@ -38,31 +38,31 @@ def start() -> None:
         send_default_pii=False,
         include_local_variables=False,
         max_request_body_size="never",
-        # They, and headers of traces, would tell others of the URLs that HTTP clients ask.
+        # Breadcrumbs and trace headers would reveal the URLs that HTTP clients request.
         max_breadcrumbs=0,
         auto_enabling_integrations=False,
         trace_propagation_targets=[],
         integrations=[DjangoIntegration(transaction_style="url", middleware_spans=False, signals_spans=False)],
         before_send=cast("Any", _redacted),
         shutdown_timeout=_SHUTDOWN_SECONDS,
-        # Otherwise it would ask git for it.
+        # Without a value, sentry_sdk would run git.
         release=os.environ.get("SENTRY_RELEASE", "batch-query-service"),
     )
 
 
 def _redacted(event: dict[str, Any], _: dict[str, Any]) -> dict[str, Any] | None:
-    """Return an event with what it may tell, or None for a refusal, which any client can cause as often as it likes.
+    """Return the event with its permitted parts, or None for a refused request, which clients can cause at will.
 
-    It is made in the thread that failed, whose log context it gets.
+    Runs in the thread that failed, and adds that thread's log context.
     """
     if (event.get("logger") or "").startswith(_LOGGERS_OF_REFUSALS):
         return None
-    asked = event.pop("request", None) or {}
+    request = event.pop("request", None) or {}
     for name in ("user", "server_name", "modules", "extra"):
         event.pop(name, None)
-    if "method" in asked:
-        event["request"] = {"method": asked["method"]}
-    event["tags"] = {**(event.get("tags") or {}), **{name: str(one) for name, one in logs.fields().items()}}
+    if "method" in request:
+        event["request"] = {"method": request["method"]}
+    event["tags"] = {**(event.get("tags") or {}), **{name: str(value) for name, value in logs.fields().items()}}
     secrets = _secrets()
 
     def without(text: str) -> str:
@@ -75,9 +75,9 @@ def _redacted(event: dict[str, Any], _: dict[str, Any]) -> dict[str, Any] | None
 
 
 def _secrets() -> list[str]:
-    """Return the installation's own secrets, longest first. They must not be in any text, wherever it comes from."""
+    """Return the installation's own secrets, longest first, to remove them from every text."""
     password = str(settings.DATABASES["default"].get("PASSWORD") or "")
     named = [settings.SECRET_KEY, settings.API_KEY_SECRET, settings.METRICS_TOKEN, password]
     if get_chains.cache_info().currsize:
         named += [secret for chain in get_chains().chains for url in chain.rpc_urls for secret in secrets_of(url)]
-    return sorted((one for one in named if len(one) >= _MIN_SECRET_CHARS), key=len, reverse=True)
+    return sorted((secret for secret in named if len(secret) >= _MIN_SECRET_CHARS), key=len, reverse=True)

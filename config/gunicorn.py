@@ -1,4 +1,4 @@
-"""How gunicorn serves: by its own threads. Where strangers come, docs/operating/nginx.conf stands before it."""
+"""Settings of gunicorn, which serves by threads. On the internet nginx is before it (docs/operating/nginx.conf)."""
 
 import os
 import shutil
@@ -18,27 +18,27 @@ from config.logs import to_console
 
 worker_class = "gthread"
 timeout = 60
-# nginx keeps its connections to us for 60 s: we must not close one while a request is on its way.
+# Longer than nginx keeps its connections, 60 s: otherwise one could be closed while a request is on its way.
 keepalive = 75
 # docs/specification.md, "Errors".
 limit_request_line, limit_request_field_size = 8190, 32 * 1024
-# No header says where a request comes from, or the service lies. Django reads what the settings name.
+# No proxy's headers are trusted here. Django reads the headers that its settings name.
 forwarded_allow_ips = ""
 # A full disk or a network file system must not stop the heartbeat of the processes.
 if Path("/dev/shm").is_dir():  # noqa: S108 (memory, and gunicorn makes a private file in it)
     worker_tmp_dir = "/dev/shm"  # noqa: S108 (same)
-# By default it lies in the home folder, where two installations would share it. Nothing here uses it.
+# The control socket lies in the home folder, where two installations would share it. It isn't needed.
 control_socket_disable = True
 
 
 class logger_class(Logger):  # noqa: N801 (gunicorn's name of the setting)
-    """Log no request: `config.request_log` does it, without the query string."""
+    """A logger that logs no requests, because `config.request_log` does so without the query string."""
 
     def access(self, *_: Any) -> None:
         pass
 
 
-# As config/settings.py reads it, which refuses anything else.
+# config/settings.py reads the same variable, and refuses other values.
 log_format = "json" if os.environ.get("LOG_FORMAT") == "json" else "line"
 logconfig_dict = {
     **to_console(log_format),

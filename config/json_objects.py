@@ -1,4 +1,4 @@
-"""Dataclasses as JSON in the API's spelling, which pydantic makes of their annotations."""
+"""Dataclasses that pydantic writes as JSON, in the API's spelling."""
 
 from datetime import datetime
 from typing import Annotated, ClassVar
@@ -8,7 +8,7 @@ from pydantic.alias_generators import to_camel
 
 
 class JsonObject:
-    """The base of a dataclass that is also told as JSON, with names in camel case."""
+    """The base of a dataclass that is also written as JSON, with names in camel case."""
 
     __pydantic_config__: ClassVar = ConfigDict(
         alias_generator=to_camel, serialize_by_alias=True, json_schema_serialization_defaults_required=True
@@ -19,7 +19,7 @@ Time = Annotated[datetime, PlainSerializer(datetime.isoformat, return_type=str)]
 """ISO 8601."""
 
 PAGE_ONLY = Field(exclude=True)
-"""A field that only pages need."""
+"""A field for pages, left out of JSON."""
 
 
 def iso(at: datetime | None) -> str | None:

@@ -1,4 +1,4 @@
-"""Keeps API keys and passwords out of logs, and each record on one line: of text, or of JSON."""
+"""Logs without API keys and passwords, with one line of text or JSON for each record."""
 
 import logging
 import re
@@ -19,7 +19,7 @@ def fields() -> Mapping[str, str | int]:
 
 @contextmanager
 def about(**more: str | int) -> Iterator[None]:
-    """Log lines inside have these fields, beside those that they have already."""
+    """Add these fields to log lines within the block."""
     before = _fields.set({**fields(), **more})
     try:
         yield
@@ -28,27 +28,27 @@ def about(**more: str | int) -> Iterator[None]:
 
 
 def enter(only: Mapping[str, str | int]) -> None:
-    """Give log lines these fields from now on, and no others."""
+    """Set the fields of log lines from now on, in place of earlier ones."""
     _fields.set(only)
 
 
-# The query parameter and the header as they appear in URLs, in JSON and in printed headers.
+# The query parameter and the header with an API key, in URLs, in JSON and in printed headers.
 _NAMED = re.compile(r"(?i)(api[-_]?key[\"']?\s*[=:]\s*[\"']?)(?!\[redacted\])[^\s&\"',;)}\]]+")
 _KEY = re.compile(r"(bqs_)[0-9A-Za-z_-]{8,}")
-# Of a URL, such as a broker's or a database's, also where libraries quote it in their errors.
+# A URL's password, for example a broker's or a database's, which libraries quote in their errors.
 _PASSWORD = re.compile(r"(://[^\s:/?#@]*:)[^\s/?#@]+@")
 
 
 def redact(text: str) -> str:
-    """Put `[redacted]` for each key, each value that is named as a key, and each password in a URL."""
+    """Replace keys, values that are named as keys, and passwords in URLs by `[redacted]`."""
     if "://" in text:
         text = _PASSWORD.sub(r"\1[redacted]@", text)
-    # Most lines have no such word, and to look for it takes far less time than the expression.
+    # Most lines lack the word "key", and searching for it is far faster than the expression.
     return redact_keys(_NAMED.sub(r"\1[redacted]", text) if "key" in text.lower() else text)
 
 
 def redact_keys(text: str) -> str:
-    """Put `[redacted]` in place of whatever has the form of a key, for texts that are shown or stored."""
+    """Replace texts with the form of a key by `[redacted]`, for texts that are shown or stored."""
     return _KEY.sub(r"\1[redacted]", text) if "bqs_" in text else text
 
 
@@ -56,16 +56,16 @@ _NAME_OF_KEY = re.compile(r"(?i)api[-_]?key|authorization|cookie")
 
 
 def redact_all(value: Any, redact: Callable[[str], str] = redact) -> Any:
-    """Return what JSON can hold of the value. Every text in it is redacted, and whatever is named as a key."""
+    """Return the value in JSON's types, with every text redacted, and every value that is named as a key."""
     if isinstance(value, bool | int | float) or value is None:
         return value
     if isinstance(value, Mapping):
         return {
-            redact(str(name)): "[redacted]" if _NAME_OF_KEY.search(str(name)) else redact_all(one, redact)
-            for name, one in value.items()
+            redact(str(name)): "[redacted]" if _NAME_OF_KEY.search(str(name)) else redact_all(entry, redact)
+            for name, entry in value.items()
         }
     if isinstance(value, list | tuple | set | frozenset):
-        return [redact_all(one, redact) for one in value]
+        return [redact_all(entry, redact) for entry in value]
     return redact(value.decode(errors="replace") if isinstance(value, bytes) else str(value))
 
 
@@ -85,7 +85,7 @@ def to_console(log_format: str) -> dict[str, Any]:
 
 
 class JsonLines(JsonFormatter):
-    """One object for each record: `time`, `level`, `logger`, `message`, what `config.logs` knows, and extras."""
+    """A formatter with a JSON object for each record: `time`, `level`, `logger`, `message`, context and extras."""
 
     def __init__(self) -> None:
         super().__init__(
@@ -98,7 +98,7 @@ class JsonLines(JsonFormatter):
         return f"{super().formatTime(record, '%Y-%m-%dT%H:%M:%S')}.{record.msecs:03.0f}{time.strftime('%z')}"
 
     def process_log_record(self, log_record: dict[str, Any]) -> dict[str, Any]:
-        # Django adds its object of that name, which has all of the request in it.
+        # Django adds its request object under this name, with the whole request in it.
         extras = {name: value for name, value in log_record.items() if name != "request" or isinstance(value, str)}
         redacted: dict[str, Any] = redact_all({**extras, **fields()})
         return redacted
@@ -108,12 +108,12 @@ class JsonLines(JsonFormatter):
 _CONTROLS = {code: f"\\x{code:02x}" for code in (*range(32), *range(127, 160))}
 
 
-# Django's lines quote paths, of kilobytes if a client likes. In characters; a control character takes four.
+# Maximum characters of a line of Django's, before control characters are escaped. It may quote a path of kilobytes.
 _MOST_OF_DJANGO = 400
 
 
 class RedactKeys(logging.Filter):
-    """Rewrites each record's message, and the text of its exception, without keys and control characters."""
+    """A filter that removes keys and control characters from each record's message and exception."""
 
     def filter(self, record: logging.LogRecord) -> bool:
         text = redact(record.getMessage())

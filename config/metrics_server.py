@@ -1,4 +1,4 @@
-"""Count requests and the like in a process, say who may read the metrics, and serve those of a worker."""
+"""Metrics: counts of requests, the check of who may read metrics, and a worker's server of its own metrics."""
 
 import logging
 import os
@@ -21,7 +21,7 @@ from prometheus_client import (
 )
 from prometheus_client.registry import Collector
 
-# Otherwise each counter has a second series, of when it began.
+# Without this, each counter has a second series with the time of its beginning.
 disable_created_metrics()  # type: ignore[no-untyped-call]  # the library's
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
@@ -29,14 +29,14 @@ CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 REQUESTS = Counter("batchquery_requests_total", "Answered requests.", ("route", "status"))
 REQUEST_SECONDS = Histogram(
     "batchquery_request_seconds",
-    "How long an answer took, from when a thread took up the request.",
+    "Seconds to answer a request, since a thread took it up.",
     ("route",),
     buckets=(0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30),
 )
 
 
 def exposition(collectors: Sequence[Collector] = ()) -> bytes:
-    """Return the metrics of this process, or of all processes of its web server, and those of the collectors."""
+    """Return the metrics of this process, or of all processes of its web server, and of the collectors."""
     counted: CollectorRegistry = REGISTRY
     if "PROMETHEUS_MULTIPROC_DIR" in os.environ:
         counted = CollectorRegistry()
@@ -70,9 +70,8 @@ class _Headers(Protocol):
 def may_read(peer: str, headers: _Headers, *, behind_proxy: bool) -> bool:
     """Return whether a client may read the metrics.
 
-    `peer` is the address of the connection, as text; a Unix socket has none. `headers` ignore case.
-
-    `behind_proxy`: whether this is what the settings say of a proxy about.
+    `peer` is the connection's address as text; a Unix socket has none. `headers` ignore case. `behind_proxy` is True if
+    the settings for a proxy apply to this server.
     """
     token = settings.METRICS_TOKEN
     if token and compare_digest(headers.get("Authorization", "").encode(), f"Bearer {token}".encode()):
@@ -94,7 +93,7 @@ def may_read(peer: str, headers: _Headers, *, behind_proxy: bool) -> bool:
 logger = logging.getLogger(__name__)
 
 
-class _Handler(BaseHTTPRequestHandler):
+class _MetricsHandler(BaseHTTPRequestHandler):
     timeout = 10
 
     def do_GET(self) -> None:
@@ -109,16 +108,18 @@ class _Handler(BaseHTTPRequestHandler):
         self.wfile.write(body)
 
     def log_message(self, *_: object) -> None:
-        """Write no line for each scrape: it would help nobody."""
+        """Write no line for a scrape."""
 
 
 def serve(port: int) -> None:
-    """Serve `/metrics` to this machine alone, unless the settings allow others."""
-    is_for_others = settings.METRICS_TOKEN or any(not one.is_loopback for one in settings.METRICS_ALLOWED_NETWORKS)
-    host = "0.0.0.0" if is_for_others else "127.0.0.1"  # noqa: S104 (it is asked for)
+    """Serve `/metrics` to this machine alone, unless the settings allow other clients."""
+    is_for_others = settings.METRICS_TOKEN or any(
+        not network.is_loopback for network in settings.METRICS_ALLOWED_NETWORKS
+    )
+    host = "0.0.0.0" if is_for_others else "127.0.0.1"  # noqa: S104 (the settings ask for it)
     try:
-        server = ThreadingHTTPServer((host, port), _Handler)
+        server = ThreadingHTTPServer((host, port), _MetricsHandler)
     except OSError as error:
-        logger.error("no metrics are served: can't listen on port %d: %s", port, error.strerror)  # noqa: TRY400 (all is said)
+        logger.error("no metrics are served: can't listen on port %d: %s", port, error.strerror)  # noqa: TRY400 (the message has it all)
         return
     threading.Thread(target=server.serve_forever, name="metrics", daemon=True).start()

@@ -9,15 +9,13 @@ from pathlib import Path
 
 @contextmanager
 def new_private_file(path: Path) -> Iterator[Path]:
-    """Make an empty draft beside `path`, with mode 0600.
+    """Make an empty draft beside `path`, with mode 0600. Missing folders get mode 0700.
 
-    The draft gets that name if the block ends well, and is removed if not.
-
-    Raises `FileExistsError` if `path` exists, before the block or when it ends. Folders that are missing are made with
-    mode 0700.
+    If the block succeeds, the draft is renamed to `path`, else it is removed. Raises `FileExistsError` if `path` exists
+    before the block or at its end.
     """
     if os.path.lexists(path):
-        raise FileExistsError(f"{path} exists already; it is left as it is.")
+        raise FileExistsError(f"{path} exists already, and is not replaced.")
     for folder in reversed([parent for parent in path.parents if not parent.exists()]):
         folder.mkdir(mode=0o700, exist_ok=True)
     draft = path.with_name(f".{path.name}.{secrets.token_hex(8)}")
@@ -27,9 +25,9 @@ def new_private_file(path: Path) -> Iterator[Path]:
         with draft.open("rb") as written:
             os.fsync(written.fileno())
         try:
-            # Unlike a rename, a link fails where the name is taken.
+            # Unlike a rename, a link fails if the name is taken.
             os.link(draft, path)
         except FileExistsError:
-            raise FileExistsError(f"{path} exists already; it is left as it is.") from None
+            raise FileExistsError(f"{path} exists already, and is not replaced.") from None
     finally:
         draft.unlink()

@@ -1,4 +1,4 @@
-"""Give each request an id, which its answer and its log lines have, count it, and log its answer."""
+"""The middleware that logs and counts requests. Each request has an id, in its answer and its log lines."""
 
 import logging
 import os
@@ -12,16 +12,16 @@ from config import logs
 from config.metrics_server import count_request
 
 HEADER = "X-Request-Id"
-# In characters. The service's own are shorter; the log writes control characters with four.
+# Maximum characters of a logged path, before control characters are escaped. The service's own paths are shorter.
 _MOST_LOGGED_OF_PATH = 200
-# Of 64 KiB.
+# Maximum number of unread pieces, each 64 KiB, that are read.
 _MOST_PIECES_UNREAD = 1024
 
 logger = logging.getLogger("gunicorn.access")
 
 
 class RequestMiddleware:
-    """Gives each request an id. A client's own is not believed."""
+    """Middleware that gives each request an id. An id that the client sends is ignored."""
 
     def __init__(self, get_response: Callable[[HttpRequest], HttpResponse]) -> None:
         self.get_response = get_response
@@ -29,11 +29,11 @@ class RequestMiddleware:
     def __call__(self, request: HttpRequest) -> HttpResponse:
         began = time.monotonic()
         request_id = os.urandom(8).hex()
-        # Until the thread's next request: Django's line about an error is written after the last middleware.
+        # Kept until the thread's next request, because Django logs an error after the last middleware.
         logs.enter({"request": request_id})
         response = self.get_response(request)
         response.headers[HEADER] = request_id
-        _read_rest(request)
+        _read_unread_body(request)
         match = request.resolver_match
         seconds = time.monotonic() - began
         count_request(match.route if match else None, response.status_code, seconds)
@@ -41,8 +41,8 @@ class RequestMiddleware:
         return response
 
 
-def _read_rest(request: HttpRequest) -> None:
-    """Read what no view has read: gunicorn closes the connection otherwise, and nginx takes that for a failure."""
+def _read_unread_body(request: HttpRequest) -> None:
+    """Read the unread part of the body. Otherwise gunicorn closes the connection, which nginx takes for a failure."""
     with suppress(OSError):
         for _ in range(_MOST_PIECES_UNREAD):
             if not request.read(2**16):
@@ -50,7 +50,7 @@ def _read_rest(request: HttpRequest) -> None:
 
 
 def _log(request: HttpRequest, response: HttpResponse, seconds: float) -> None:
-    """Log neither the query string nor the referrer, which may hold an API key."""
+    """Log the answer without the query string and the referrer, which may hold an API key."""
     client, path = request.META.get("REMOTE_ADDR", ""), request.path
     shown = path if len(path) <= _MOST_LOGGED_OF_PATH else f"{path[:_MOST_LOGGED_OF_PATH]}..."
     length = None if response.streaming else len(response.content)

@@ -1,4 +1,4 @@
-"""What an operator sets, read from the environment, and what Django needs to know beside it.
+"""An operator's settings, read from the environment, and Django's settings.
 
 The defaults run the whole service on one machine with nothing to install. A value that can't be read ends the process
 with a sentence for each fault. Other constants are in the modules that use them.
@@ -24,13 +24,13 @@ from config.private_files import new_private_file
 
 BASE_DIR = Path(__file__).resolve().parent.parent
 
-# Settings of former versions. Without a word they would have no effect.
+# Settings of former versions. An error says so, because otherwise they would silently have no effect.
 GONE = {
     "DAILY_GAS_BUDGET": "a chain's daily_limit_per_user in chains.toml bounds a user's batches; 0 is nothing.",
     "DATABASE_POOL_SIZE": "each process opens at most 16 connections.",
     "DATABASE_TIMEOUT_SECONDS": "a web process waits for 5 s, others for 20 s.",
     "KEEP_ACCOUNT_EVENTS_DAYS": "the log of keys and sessions is kept for 90 days.",
-    "KEEP_BEACON_DATA_DAYS": "what old blocks are proven by is kept for 90 days after it was last used.",
+    "KEEP_BEACON_DATA_DAYS": "beacon data of old blocks is kept for 90 days after its last use.",
     "KEEP_IDEMPOTENCY_KEYS_DAYS": "idempotency keys are kept for one day.",
     "KEEP_KEY_USES_DAYS": "keys show when they were last used, and no number of requests.",
     "KEEP_PATH_HEADERS_DAYS": "headers of paths are kept.",
@@ -49,39 +49,39 @@ GONE = {
     "STATIC_DIR": "static files are in STATE_DIR/static, or in the folder `collected` beside the code if there is one.",
 }
 
-# --- How values are read ----------------------------------------------------------------------------------------------
+# --- Reading of values ------------------------------------------------------------------------------------------------
 
 env = Env(eager=False)
 _ONE_OR_MORE = validate.Range(min=1)
 _FROM_ZERO = validate.Range(min=0)
-# The last label of a name is not a number: then it would be an odd spelling of an address.
+# A host name. Its last label is no number, because that would be an odd spelling of an IP address.
 _HOST_NAME = re.compile(r"(?:[A-Za-z0-9_-]{1,63}\.)*[A-Za-z_-][A-Za-z0-9_-]{0,62}", re.ASCII)
 
 
 @env.parser_for("items")
 def _items(value: str) -> list[str]:
-    """Return what is separated by commas."""
+    """Return the items between commas."""
     return [item.strip() for item in value.split(",") if item.strip()]
 
 
 @env.parser_for("networks")
 def _networks(value: str, *, names: bool = False) -> list[IPv4Network | IPv6Network | str]:
-    """Return networks, and with `names` also names of hosts, in lower case."""
-    found: list[IPv4Network | IPv6Network | str] = []
+    """Return networks. With `names`, also return host names, in lower case."""
+    networks: list[IPv4Network | IPv6Network | str] = []
     for item in _items(value):
         try:
-            found.append(ip_network(item))
+            networks.append(ip_network(item))
         except ValueError as error:
             if not (names and _HOST_NAME.fullmatch(item)):
-                what = "networks such as 10.0.0.0/8, or names of hosts" if names else "networks such as 10.0.0.0/8"
-                raise ValidationError(f"Must be {what}: {error}.") from None
-            found.append(item.lower())
-    return found
+                expected = "networks such as 10.0.0.0/8, or host names" if names else "networks such as 10.0.0.0/8"
+                raise ValidationError(f"Must be {expected}: {error}.") from None
+            networks.append(item.lower())
+    return networks
 
 
 @env.parser_for("days")
 def _days(value: str) -> int | None:
-    """Return a number of days. None, for ever, is written as `never` or as nothing."""
+    """Return a number of days. None (for ever) is written as `never` or left empty."""
     if value in {"", "never"}:
         return None
     if not value.isdecimal() or not int(value):
@@ -99,7 +99,7 @@ def _base_url(value: str) -> str:
 
 @env.parser_for("folder")
 def _folder(value: str) -> Path:
-    """Return a folder that is there, or is made for its owner alone."""
+    """Return a folder. If it is missing, make it for its owner alone."""
     try:
         Path(value).mkdir(mode=0o700, parents=True, exist_ok=True)
     except OSError as error:
@@ -109,7 +109,7 @@ def _folder(value: str) -> Path:
 
 @env.parser_for("content")
 def _content(path: str) -> str:
-    """Return what is in a file, and nothing where none is named."""
+    """Return a file's content. No name: nothing."""
     if not path:
         return ""
     try:
@@ -117,13 +117,13 @@ def _content(path: str) -> str:
     except (OSError, UnicodeDecodeError):
         text = ""
     if not text:
-        # What is named isn't quoted: it may be the secret itself, by mistake.
+        # The name isn't quoted, because by mistake it may be the secret itself.
         raise ValidationError("The file that it names can't be read, or is empty.")
     return text
 
 
 def _secret(name: str) -> str:
-    """Return what is in `NAME`, else in the file that `NAME_FILE` names; empty where neither is set."""
+    """Return the value of `NAME`, or else the content of the file that `NAME_FILE` names. Empty if neither is set."""
     secret: str = env.str(name, "") or env.content(f"{name}_FILE", "")
     return secret
 
@@ -132,17 +132,17 @@ def _is_broker(url: str) -> bool:
     try:
         parsed = urlsplit(url)
         return parsed.scheme in {"redis", "rediss", "amqp", "amqps"} and bool(parsed.hostname) and parsed.port != 0
-    except ValueError:  # Its port is no number, which a password with a slash or a # also leads to.
+    except ValueError:  # The port is no number, for example because the password has a slash or a #.
         return False
 
 
 def _postgresql(url: str) -> dict[str, Any]:
-    """Return what the URL says, as Django takes it. Empty where it can't be read."""
-    import dj_database_url  # noqa: PLC0415 (no command waits for it where the database is SQLite)
+    """Return Django's settings of the database at a URL. Empty if the URL can't be read."""
+    import dj_database_url  # noqa: PLC0415 (slow to load, and not needed for SQLite)
 
     try:
         parsed: dict[str, Any] = {**dj_database_url.parse(url)}
-    except Exception:  # noqa: BLE001 (whatever it can't read)
+    except Exception:  # noqa: BLE001 (the library raises many kinds)
         return {}
     return parsed if parsed.get("ENGINE") == "django.db.backends.postgresql" and parsed["NAME"] else {}
 
@@ -150,8 +150,8 @@ def _postgresql(url: str) -> dict[str, Any]:
 def _generated(path: Path) -> str:
     """Return the secret in the file, which the first start makes.
 
-    So an installation works before anything is configured, and never shares a secret with another one. Of two processes
-    that start at once one makes the file, and both read it.
+    So an installation works before anything is configured, and shares no secret with another installation. If two
+    processes start at the same time, one of them makes the file and both read it.
     """
     try:
         if not path.exists():
@@ -162,84 +162,83 @@ def _generated(path: Path) -> str:
         sys.exit(f"{path} can't be kept: {error.strerror}. STATE_DIR must be writable, or secrets must be set.")
 
 
-# --- What an operator sets --------------------------------------------------------------------------------------------
+# --- The operator's settings ------------------------------------------------------------------------------------------
 
-# The address that people type. Sign-in messages are bound to it, never to the Host header of a request. It decides how
-# strict security is. With `https` cookies, redirects and HSTS are strict. With `http`, for one's own machine, they are
-# not, because browsers would not send the cookies at all.
+# The address that people type. Sign-in messages are bound to it, and never to the Host header of a request. With
+# `https`, cookies, redirects and HSTS are strict. With `http`, meant for the operator's own machine, they are not,
+# because browsers would not send the cookies.
 BASE_URL: str = env.base_url("BASE_URL", "http://127.0.0.1:8000")
 _other_hosts: list[str] = env.items("ALLOWED_HOSTS", "")
 _hsts_seconds = env.int("HSTS_SECONDS", 365 * 24 * 3600, validate=_FROM_ZERO)
 _is_behind_tls_proxy = env.bool("BEHIND_TLS_PROXY", default=False)
-# The header in which a reverse proxy in front of us puts the client's address, such as X-Real-IP. Empty: no proxy.
+# The header in which a reverse proxy sends the client's address, such as X-Real-IP. Empty: no proxy.
 CLIENT_ADDRESS_HEADER = env.str("CLIENT_ADDRESS_HEADER", "")
 
-# Where the installation keeps what it makes: the SQLite database, generated secrets, collected static files.
+# The folder for files that the installation makes: SQLite database, generated secrets, collected static files.
 STATE_DIR: Path = env.folder("STATE_DIR", str(BASE_DIR / ".state"))
 CHAINS_FILE = env.path("CHAINS_FILE", BASE_DIR / "chains.toml")
 _sqlite_file = env.path("SQLITE_FILE", None)
 _database_url = _secret("DATABASE_URL")
-# The broker, by which a submission wakes a worker of Celery. None is needed: workers poll.
+# The broker by which a submission wakes a worker of Celery. It is optional, because workers also poll.
 BROKER_URL = _secret("BROKER_URL")
 SECRET_KEY = _secret("SECRET_KEY")
 # API keys are derived from a secret of their own, so they survive a new SECRET_KEY, which ends all sessions.
 API_KEY_SECRET = _secret("API_KEY_SECRET")
 
-# Who may sign in: addresses, or * for anyone. Empty means anyone only where no destination costs real money.
+# Addresses that may sign in, or * for anyone. Empty means anyone, but only if no destination costs real money.
 ALLOWED_ADDRESSES: list[str] = env.items("ALLOWED_ADDRESSES", "")
-# Who may use the admin: addresses. They may also sign in and have keys.
+# Addresses that may use the admin. They may also sign in and have keys.
 OPERATOR_ADDRESSES: list[str] = env.items("OPERATOR_ADDRESSES", "")
-# Whether everybody may see the list of everybody's batches. A batch's page needs its link either way.
+# True: everybody may see the list of all batches. A batch's page needs its link either way.
 PUBLIC_BATCH_LIST = env.bool("PUBLIC_BATCH_LIST", default=False)
 
-# Of one batch. Queries are counted as accounts, slots and headers, here and below.
+# Maximum queries in one batch. Accounts, slots and headers count as queries, here and below.
 MAX_QUERIES_PER_BATCH = env.int("MAX_QUERIES_PER_BATCH", 10_000, validate=_ONE_OR_MORE)
-# How far above the head a block may be for a batch to wait for it, in blocks.
+# Maximum blocks above the head for which a batch may wait.
 MAX_BLOCKS_AHEAD = env.int("MAX_BLOCKS_AHEAD", 64, validate=_FROM_ZERO)
-# How long a batch may take before it is rejected.
+# Seconds until an unfinished batch is rejected.
 BATCH_DEADLINE_SECONDS = env.int("BATCH_DEADLINE_SECONDS", 24 * 3600, validate=_ONE_OR_MORE)
-# Of one user in a minute. The largest batch must fit.
+# Limits of one user in a minute. The largest batch must fit.
 MAX_BATCHES_PER_MINUTE = env.int("MAX_BATCHES_PER_MINUTE", 60, validate=_ONE_OR_MORE)
 MAX_QUERIES_PER_MINUTE = env.int(
     "MAX_QUERIES_PER_MINUTE", 3 * (MAX_QUERIES_PER_BATCH or 0), validate=validate.Range(min=MAX_QUERIES_PER_BATCH)
 )
-# What one user may have open at a time.
+# Maximum number of a user's unfinished batches, and of queries in them.
 MAX_OPEN_BATCHES = env.int("MAX_OPEN_BATCHES", 1000, validate=_ONE_OR_MORE)
 MAX_OPEN_QUERIES = env.int("MAX_OPEN_QUERIES", 100_000, validate=_ONE_OR_MORE)
-# Sign-ins that one client address starts in a minute.
+# Maximum sign-ins that one client address may start in a minute.
 MAX_SIGN_INS_PER_MINUTE = env.int("MAX_SIGN_INS_PER_MINUTE", 20, validate=_ONE_OR_MORE)
-# After how many hours without a request a session ends.
+# Hours without a request after which a session ends.
 SESSION_IDLE_HOURS = env.int("SESSION_IDLE_HOURS", 24, validate=validate.Range(min=1, max=336))
-# How long a worker holds a lane without renewing that. After that, another worker takes it.
+# Seconds that a worker holds a lane without renewing it. After that, another worker may take it.
 LEASE_SECONDS = env.int("LEASE_SECONDS", 20, validate=_ONE_OR_MORE)
 
-# For development: networks, and names of hosts, that may be sent to although they are not public; by http and at other
-# ports, too.
+# Networks and host names that may receive webhooks although they are not public, also by http and at other ports. For
+# development.
 WEBHOOK_ALLOW: list[IPv4Network | IPv6Network | str] = env.networks("WEBHOOK_ALLOW", "", names=True)
 # The operator's own networks that have public addresses.
 WEBHOOK_REFUSE: list[IPv4Network | IPv6Network | str] = env.networks("WEBHOOK_REFUSE", "")
 
-# How long is kept what nobody needs for ever, in days; None: for ever. `proving.pruning` prunes what is older. What is
-# open, or can still change on a chain, is kept whatever is set here. What users see goes only where an operator has
-# said so.
-# Since a batch was done or rejected: the trie nodes of its proofs, and so its proof bundles; and its steps one by one.
+# Days after which `proving.pruning` deletes data; None: never. Unfinished data, and data that can still change on a
+# chain, is always kept. By default no data is deleted that users see.
+# Days since a batch was done or rejected: for its trie nodes, which its proof bundles need, and for its steps.
 KEEP_PROOFS_DAYS: int | None = env.days("KEEP_PROOFS_DAYS", "never")
 KEEP_STEPS_DAYS: int | None = env.days("KEEP_STEPS_DAYS", "never")
-# Since a transaction was mined: what was sent, of final ones. The chain has it too.
+# Days since a final transaction was mined, for its calldata. The chain has it too.
 KEEP_CALLDATA_DAYS: int | None = env.days("KEEP_CALLDATA_DAYS", "90")
-# Since webhooks were delivered, or given up: what was sent; and since the batch ended, where to.
+# Days since a webhook was delivered or given up, for its content; days since the batch ended, for its URL.
 KEEP_WEBHOOK_DELIVERIES_DAYS: int | None = env.days("KEEP_WEBHOOK_DELIVERIES_DAYS", "30")
 
 _log_level = env.log_level("LOG_LEVEL", logging.INFO)
-# For people, or for what collects logs. config/gunicorn.py reads it too.
+# Lines of text for people, or JSON for a log collector. config/gunicorn.py reads this variable too.
 LOG_FORMAT = env.str("LOG_FORMAT", "line", validate=validate.OneOf(["line", "json"]))
-# Where errors are reported to, beside the log; empty: nowhere.
+# The server to which errors are reported, besides the log. Empty: none.
 SENTRY_DSN = _secret("SENTRY_DSN")
-# A bearer token that also grants access to the metrics: `Authorization: Bearer …`.
+# A bearer token that grants access to the metrics: `Authorization: Bearer …`.
 METRICS_TOKEN = _secret("METRICS_TOKEN")
-# Who else may: clients of these networks, and by default of this machine alone.
+# Networks whose clients may read the metrics without the token. Default: this machine.
 METRICS_ALLOWED_NETWORKS: list[IPv4Network | IPv6Network] = env.networks("METRICS_ALLOWED_NETWORKS", "127.0.0.0/8,::1")
-# Where a worker serves its own; 0: nowhere.
+# Port at which a worker serves its own metrics. 0: none.
 METRICS_PORT = env.int("METRICS_PORT", 0, validate=_FROM_ZERO)
 # Django's debug pages. Never where others can reach them.
 DEBUG = env.bool("DEBUG", default=False)
@@ -261,7 +260,7 @@ if _database_url and not (_server := _postgresql(_database_url)):
 if _faults:
     sys.exit("\n".join(_faults))
 
-# --- What follows from it ---------------------------------------------------------------------------------------------
+# --- Settings that follow from these ----------------------------------------------------------------------------------
 
 SECRET_KEY = SECRET_KEY or _generated(STATE_DIR / "secret_key")
 API_KEY_SECRET = API_KEY_SECRET or _generated(STATE_DIR / "api_key_secret")
@@ -282,21 +281,19 @@ if _database_url:
 
     _server |= {
         "CONN_MAX_AGE": 0,
-        # The pool tries a connection before it gives it away: the server may have ended it, as when it was restarted.
+        # The pool tests a connection before use, because a restarted server has ended it.
         "CONN_HEALTH_CHECKS": True,
         "OPTIONS": {
             "connect_timeout": 10,
-            # How PostgreSQL locks. Transactions run side by side: each statement reads what was committed before it
-            # began, and what one has read may change before the next. So rows are locked before what is written depends
-            # on them, in the order that `database.statements` says. Whatever the server's defaults are, the code is
-            # written for this.
+            # Transactions run side by side. Each statement reads what was committed before it began, so a row may
+            # change between two statements. A transaction locks rows before its writes depend on them, in the order
+            # in `database.statements`. The code is written for this level, so the server's default is replaced.
             "isolation_level": IsolationLevel.READ_COMMITTED,
-            # No transaction here waits for anything but the database. One whose process is frozen, or whose machine is
-            # gone, must not keep its locks: others wait for less than `lock_timeout`, and go on.
+            # No transaction waits for anything but the database, so an idle one belongs to a frozen process or a lost
+            # machine. It is ended before others reach `lock_timeout`.
             "options": "-c lock_timeout=20s -c idle_in_transaction_session_timeout=5s",
-            # Each process has its pool. A thread takes a connection from it when it first asks, and gives it back at
-            # the end of its request or its turn. By default the pool tries to connect for minutes, ever more
-            # seldom, and nobody else may meanwhile.
+            # Each process has a pool. A thread takes a connection for its first query, and returns it at the end of
+            # its request or turn. By default a pool that can't connect would try for minutes, with growing pauses.
             "pool": {"min_size": 0, "max_size": 16, "timeout": 20, "reconnect_timeout": 1},
             **_server.get("OPTIONS", {}),
         },
@@ -306,19 +303,18 @@ else:
     DATABASES = {
         "default": {
             "ENGINE": "django.db.backends.sqlite3",
-            # The file that is there (mode=rw): a file that is gone is an outage. An empty one would be taken for the
-            # database, and SQLite would throw away the log (WAL) beside it, with what was committed last.
+            # mode=rw makes no new file: a missing file is an outage. SQLite would take an empty new file for the
+            # database, and delete the log (WAL) beside it with the last commits.
             "NAME": f"file:{quote(str((_sqlite_file or STATE_DIR / 'db.sqlite3').absolute()))}?mode=rw",
-            # In seconds. To open a connection takes longer than to answer the status of a batch. But one that is kept
-            # goes on with a file that was moved away.
+            # Seconds. Opening a connection takes longer than answering a batch's status. But a kept connection goes on
+            # with a file that was moved away.
             "CONN_MAX_AGE": 1,
-            # How SQLite locks, which the whole service relies on. One lock covers the whole database, and one process
-            # holds it at a time; there are no locks of rows, so `select_for_update` does nothing here: it is for
-            # databases that have them. Each transaction takes the lock at its beginning (BEGIN IMMEDIATE) and keeps it
-            # until its end: transactions run one after another, and what one reads stays true until it ends. Without
-            # IMMEDIATE, a transaction that reads first and writes later would fail at once where another has written. A
-            # statement outside a transaction takes the lock for itself. WAL lets readers go on meanwhile, each with the
-            # database as it was when its reading began. FULL: what was answered or broadcast survives a power cut.
+            # SQLite has one lock for the whole database, and none for rows, so `select_for_update` does nothing. A
+            # transaction takes the lock at its beginning (BEGIN IMMEDIATE) and keeps it until its end. So transactions
+            # run one after another, and rows don't change while a transaction runs. Without IMMEDIATE, a transaction
+            # that reads first would fail at its first write if another has written. A statement outside a transaction
+            # takes the lock for itself. WAL lets readers go on meanwhile, each with the database at the beginning of
+            # its reading. FULL: committed data survives a power cut.
             "OPTIONS": {
                 "timeout": 20,
                 "transaction_mode": "IMMEDIATE",
@@ -331,19 +327,19 @@ LOGGING = {
     **to_console(LOG_FORMAT),
     "root": {"handlers": ["console"], "level": _log_level},
     "loggers": {
-        # By default Django mails admins and has a handler of its own. Here, all logs go to one place.
+        # Django's own handlers, which mail admins among others, are replaced, so that all logs go to one place.
         "django": {"handlers": [], "propagate": True},
         "django.server": {"handlers": [], "propagate": True},
-        # At DEBUG these log URLs of nodes, which may hold a provider's key.
+        # At DEBUG these libraries log URLs of nodes, which may hold a provider's key.
         "urllib3": {"level": "INFO"},
         "web3": {"level": "INFO"},
-        # Two lines for each message otherwise, of which most only say where to look.
+        # At INFO these write two lines for each message, most of which say nothing.
         "celery.worker.strategy": {"level": "WARNING"},
         "celery.app.trace": {"level": "WARNING"},
     },
 }
 
-# --- What is installed ------------------------------------------------------------------------------------------------
+# --- Applications and paths -------------------------------------------------------------------------------------------
 
 INSTALLED_APPS = [
     "django.contrib.admin",
@@ -361,12 +357,12 @@ INSTALLED_APPS = [
     "queries",
     "proving",
     "explorer",
-    # For its commands. An attester runs in a process of its own, with settings of its own.
+    # Only for its commands. An attester runs in a process of its own, with attesting/settings.py.
     "attesting",
 ]
 
 MIDDLEWARE = [
-    # Must be first: it removes the API key from the request before anything could log it.
+    # First, so that the API key is removed from the request before anything can log it.
     "accounts.middleware.ApiKeyMiddleware",
     "config.request_log.RequestMiddleware",
     "queries.api_endpoint.JsonErrorsMiddleware",
@@ -400,16 +396,16 @@ API_PATHS = ApiPaths(
     "/facts",
     "/is-alive",
 )
-# Of these, the paths that are a page to people.
+# API paths at which browsers get a page.
 PAGES_OF_API_PATHS = frozenset({"/facts"})
-# Of the form of a new batch. It alone is multipart/form-data.
+# Paths of the form of a new batch, the only form in multipart/form-data.
 LARGE_FORM_PATHS = frozenset({"/new-batch", "/new-batch/estimate"})
 # The API's paths have no trailing slash (docs/specification.md, "Conventions"), and no path may exist twice.
 APPEND_SLASH = False
-# Of one request. Files of a form with more are dropped: nothing of a request is written to disk.
+# Maximum bytes of one request. Nothing of a request is written to disk, so larger files of a form are dropped.
 DATA_UPLOAD_MAX_MEMORY_SIZE = FILE_UPLOAD_MAX_MEMORY_SIZE = 4 * 1024 * 1024
 FILE_UPLOAD_HANDLERS = ["django.core.files.uploadhandler.MemoryFileUploadHandler"]
-# The form of a new batch has up to 50 rows of up to 34 fields, 1,713 parts in all. Of multipart/form-data, all count.
+# The form of a new batch has up to 50 rows of up to 34 fields, 1,713 parts in all. All parts count.
 DATA_UPLOAD_MAX_NUMBER_FIELDS = 2000
 
 TEMPLATES = [
@@ -438,12 +434,12 @@ LOGIN_REDIRECT_URL = "explorer:dashboard"
 SESSION_ENGINE = "accounts.idle_sessions"
 SESSION_COOKIE_AGE = 14 * 24 * 3600
 
-# Programs that lack the token get JSON, like every other answer to them.
+# A program without the token gets JSON, like every answer to programs.
 CSRF_FAILURE_VIEW = "accounts.sign_in_views.csrf_failure"
 
 # --- Security ---------------------------------------------------------------------------------------------------------
 
-# Monitors ask the service directly, without the TLS of a proxy before it.
+# Paths for monitors, which ask the service directly, without a proxy's TLS.
 SECURE_REDIRECT_EXEMPT = [r"^(healthz|livez|readyz|metrics)$"]
 # `no-referrer` would break the CSRF check of plain forms in Chromium, which then sends `Origin: null`.
 SECURE_REFERRER_POLICY = "same-origin"
@@ -463,7 +459,7 @@ CONTENT_SECURITY_POLICY = {
 }
 
 # Any origin may call the API, and nothing else: programs in browsers send the key in a header, never as a cookie.
-CORS_URLS_REGEX = API_PATHS.regex.removesuffix("$") + "/?$"  # Browsers are to read that nothing is there.
+CORS_URLS_REGEX = API_PATHS.regex.removesuffix("$") + "/?$"  # With the slash, so that browsers can read the answer 404.
 CORS_ALLOW_ALL_ORIGINS = True
 CORS_ALLOW_CREDENTIALS = False
 CORS_ALLOW_METHODS = ("GET", "POST", "OPTIONS")
@@ -478,7 +474,7 @@ USE_TZ = True
 TIME_ZONE = "UTC"
 
 STATIC_URL = "static/"
-# An image has the static files of its version, and its state is elsewhere.
+# An image has the static files of its version in its own folder, apart from its state.
 _collected = BASE_DIR / "collected"
 STATIC_ROOT = _collected if _collected.is_dir() else STATE_DIR / "static"
 STATICFILES_DIRS = [BASE_DIR / "static"]

@@ -1,4 +1,4 @@
-"""How collected static files are stored."""
+"""The storage of collected static files."""
 
 from whitenoise.storage import CompressedManifestStaticFilesStorage
 
@@ -12,10 +12,10 @@ _IMPORTS = (
 
 
 class StaticFilesStorage(CompressedManifestStaticFilesStorage):  # type: ignore[misc]  # whitenoise has no types
-    """Compressed files, named by their content even where one script imports another, so that each is loaded once.
+    """A storage of compressed files that are named by their content, also in imports between scripts.
 
-    Django's `support_js_module_import_aggregation` would also look for imports in the scripts of packages, whose
-    comments show imports of files that don't exist. This class looks only in the project's own folders.
+    Django's `support_js_module_import_aggregation` would also read the scripts of packages, whose comments have
+    imports of files that don't exist. This class reads only the project's own folders.
     """
 
     patterns = (*CompressedManifestStaticFilesStorage.patterns, ("js/*.js", _IMPORTS), ("vendor/*.js", _IMPORTS))

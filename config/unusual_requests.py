@@ -1,4 +1,4 @@
-"""Requests that views need not think of: HEAD, which is GET to them, and texts that PostgreSQL doesn't take."""
+"""Requests that views need not handle: HEAD, which becomes GET, and texts with NUL, which PostgreSQL refuses."""
 
 from collections.abc import Callable
 
@@ -11,17 +11,17 @@ from config.error_answers import error_answer, is_of_api, wants_json
 
 
 class UnusualRequestMiddleware:
-    """Answers HEAD as GET, whose body the web server leaves out, and refuses the character NUL.
+    """Middleware that answers HEAD like GET, and refuses the character NUL.
 
-    `META["REQUEST_METHOD"]` still says HEAD. A view may read NUL as something that isn't there, until it asks
-    PostgreSQL for it.
+    The web server leaves out the body of the answer, because `META["REQUEST_METHOD"]` stays HEAD. A view may accept a
+    NUL in a text, but a query to PostgreSQL with it fails.
     """
 
     def __init__(self, get_response: Callable[[HttpRequest], HttpResponseBase]) -> None:
         self.get_response = get_response
 
     def __call__(self, request: HttpRequest) -> HttpResponseBase:
-        # A cookie in quotes may hold any character, as in "\000". Error pages ask for its session, too.
+        # A cookie in quotes may hold any character, as in "\000". Error pages look up its session too.
         if any("\0" in value for value in request.COOKIES.values()):
             return _refusal(request)
         method = request.method

@@ -25,17 +25,19 @@ for endpoints in (
     api.add_router("", endpoints.router)
 
 api_patterns, *_ = api.urls
-(list_facts,) = (one.callback for one in api_patterns if isinstance(one, URLPattern) and one.name == "list_facts")
+(list_facts,) = (
+    pattern.callback for pattern in api_patterns if isinstance(pattern, URLPattern) and pattern.name == "list_facts"
+)
 
 urlpatterns = [
-    # Operators sign in and out as everybody: there are no passwords.
+    # Operators sign in and out like users, because there are no passwords.
     path("admin/login/", sign_in_views.admin_sign_in),
     path("admin/logout/", sign_in_views.sign_out),
     path("admin/", admin.site.urls),
-    # People and programs ask for facts at the same address.
+    # A page for people and the API for programs have the same path.
     path("facts", fact_list.facts_or_api, {"api": list_facts}, name="facts"),
     path("facts.csv", fact_list.file, name="account_facts_csv"),
-    # Before the API, which answers / with a 404 of its own.
+    # Before the API, which would answer / with its own 404.
     path("", include("explorer.urls")),
     path("", api.urls),
     path("", include("accounts.urls")),

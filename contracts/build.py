@@ -137,12 +137,12 @@ def run_compiler(sources: Mapping[str, str], selection: dict[str, Any]) -> dict[
             timeout=300,
         )
         answer.seek(0)
-        said = answer.read()
+        reply = answer.read()
     # solc-js may say what it supports before the JSON begins.
-    start = said.find("{")
+    start = reply.find("{")
     if result.returncode != 0 or start < 0:
-        raise BuildError(f"The Solidity compiler failed: {result.stderr.strip() or said.strip()}")
-    output: dict[str, Any] = json.loads(said[start:])
+        raise BuildError(f"The Solidity compiler failed: {result.stderr.strip() or reply.strip()}")
+    output: dict[str, Any] = json.loads(reply[start:])
     return output
 
 

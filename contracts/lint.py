@@ -48,9 +48,9 @@ def findings() -> Iterator[Finding]:
         for _, detector in inspect.getmembers(all_detectors, inspect.isclass):
             if issubclass(detector, AbstractDetector):
                 slither.register_detector(detector)
-        for found in slither.run_detectors():
-            for each in found:
-                yield Finding(each["check"], " ".join(each["description"].split()))
+        for detected in slither.run_detectors():
+            for finding in detected:
+                yield Finding(finding["check"], " ".join(finding["description"].split()))
 
 
 def _request() -> dict[str, Any]:
@@ -79,17 +79,17 @@ def _compiler(folder: Path) -> Path:
 
 def main() -> int:
     """Return the exit code: 1 where a finding isn't explained, or an explanation has lost its findings."""
-    found = list(findings())
-    if not found:
+    all_findings = list(findings())
+    if not all_findings:
         sys.stderr.write("Slither finds nothing at all, not even assembly: something is wrong with it.\n")
         return 1
-    new = [each for each in found if each.check not in EXPLAINED]
-    for each in new:
-        sys.stdout.write(f"{each.check}: {each.description}\n")
-    stale = EXPLAINED.keys() - {each.check for each in found}
+    new = [finding for finding in all_findings if finding.check not in EXPLAINED]
+    for finding in new:
+        sys.stdout.write(f"{finding.check}: {finding.description}\n")
+    stale = EXPLAINED.keys() - {finding.check for finding in all_findings}
     for check in sorted(stale):
         sys.stdout.write(f"Nothing is found of {check} any more: its explanation can go.\n")
-    sys.stdout.write(f"{len(found)} findings, {len(found) - len(new)} of them explained.\n")
+    sys.stdout.write(f"{len(all_findings)} findings, {len(all_findings) - len(new)} of them explained.\n")
     return int(bool(new or stale))
 
 

@@ -24,7 +24,7 @@ from typing import Any
 
 from contracts import code_digest
 from contracts.build import ROOT_DIR, BuildError, read_sources
-from contracts.faults import FAULTS, Fault
+from contracts.faults import FAULTS, SourceFault
 from contracts.foundry import environment, write_project
 
 HALMOS = ROOT_DIR / ".venv-verify" / "bin" / "halmos"
@@ -40,11 +40,11 @@ OPTIONS = (
 # The sha256 of halmos takes bytes for bits, and fails. A contract of `proofs/BeaconHistoryProofs.sol` stands for it.
 STAND_IN = ("src/BeaconHistory.sol", "SHA256 = 2;", "SHA256 = 0x5a256;")
 
-# For one property, in seconds: what takes longer counts as not proven.
+# Seconds for one property. A property that takes longer counts as not proven.
 TIME_LIMIT = 1800
 
-# Of what halmos says, in characters: it can go on for pages.
-SAID = 2000
+# Maximum characters of halmos's output that are printed.
+MOST_OUTPUT = 2000
 
 
 @dataclass(frozen=True)
@@ -55,11 +55,11 @@ class Outcome:
     is_false: bool
     paths: int
     seconds: float
-    said: str
+    output: str
 
 
 def main() -> int:
-    """Return the exit code: 1, with what halmos said, where a property isn't proven or a fault isn't noticed."""
+    """Return the exit code: 1, with what halmos output, where a property isn't proven or a fault isn't noticed."""
     parser = argparse.ArgumentParser(prog="python -m contracts.prove", description="Prove properties of the contracts.")
     parser.add_argument("--only", default="", help="properties whose name has a match of this regular expression")
     parser.add_argument("--jobs", type=int, default=os.cpu_count(), help="how many at a time (%(default)s)")
@@ -130,7 +130,7 @@ def refute(folder: Path, sources: Mapping[str, str], check: str) -> Outcome:
 
 
 def _write(folder: Path, sources: Mapping[str, str], *paths: str) -> dict[str, Any]:
-    """Compile these sources and what they import into a project. Return what the compiler said."""
+    """Compile these sources and what they import into a project. Return what the compiler output."""
     source, before, after = STAND_IN
     if sources[source].count(before) != 1:
         raise BuildError(f"{source} doesn't have exactly once: {before!r}")
@@ -138,13 +138,13 @@ def _write(folder: Path, sources: Mapping[str, str], *paths: str) -> dict[str, A
 
 
 def _print(outcome: Outcome, verdict: str, what: str) -> None:
-    """Print a line, and the end of what halmos said where the verdict is in capitals."""
+    """Print a line, and the end of what halmos output where the verdict is in capitals."""
     line = f"{verdict:<11} {outcome.seconds:6.1f} s {outcome.paths:6} paths  {what}\n"
-    sys.stdout.write(line + outcome.said[-SAID:] if verdict.isupper() else line)
+    sys.stdout.write(line + outcome.output[-MOST_OUTPUT:] if verdict.isupper() else line)
     sys.stdout.flush()
 
 
-def _with_fault(sources: dict[str, str], fault: Fault) -> dict[str, str]:
+def _with_fault(sources: dict[str, str], fault: SourceFault) -> dict[str, str]:
     if sources[fault.source].count(fault.before) != 1:
         raise BuildError(f"{fault.source} doesn't have exactly once: {fault.before!r}")
     return {**sources, fault.source: sources[fault.source].replace(fault.before, fault.after)}
@@ -181,7 +181,7 @@ def _run_halmos(project: Path, check: str, *options: str) -> Outcome:
     except FileNotFoundError:
         raise BuildError("halmos is not installed: run `make prove`.") from None
     except subprocess.TimeoutExpired as expired:
-        return Outcome(is_proven=False, is_false=False, paths=0, seconds=TIME_LIMIT, said=f"{expired}\n")
+        return Outcome(is_proven=False, is_false=False, paths=0, seconds=TIME_LIMIT, output=f"{expired}\n")
     if not answer.exists():
         raise BuildError(f"halmos failed: {run.stdout}")
     # Counterexamples hold memory as integers of thousands of digits, which Python doesn't read as such.
@@ -193,7 +193,7 @@ def _run_halmos(project: Path, check: str, *options: str) -> Outcome:
         # Neither is told of a run that failed.
         paths=int((result["num_paths"] or [0])[0]),
         seconds=(result["time"] or [0.0])[0],
-        said=run.stdout,
+        output=run.stdout,
     )
 
 

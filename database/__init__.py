@@ -1,1 +1,1 @@
-"""SQL helpers, locks, due rows and bulk writes: what knows the database, and no model of this service."""
+"""SQL helpers, locks, due rows and bulk writes. Nothing here knows the models of this service."""

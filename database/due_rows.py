@@ -1,6 +1,6 @@
-"""Rows that workers work on when they are due. Who may work on them is the holder of their lane (`proving.lanes`).
+"""Rows that workers work on when they are due. The holder of a row's lane may work on it (`proving.lanes`).
 
-The database's clock decides what is due: all workers share it, whatever their own clocks show.
+The database's clock decides which rows are due, because all workers share it.
 """
 
 from collections.abc import Sequence
@@ -14,14 +14,14 @@ from django.db.models import Case, DateTimeField, F, Q, Value, When
 from django.db.models.expressions import Combinable
 from django.db.models.functions import Coalesce, Least, Now
 
-# Nothing is postponed for longer.
+# Maximum time that a row is postponed.
 LONGEST = timedelta(minutes=10)
 # SQLite's clock has a resolution of a millisecond.
 TICK = timedelta(milliseconds=1)
 
 
 class DueRow(models.Model):
-    """A row that workers work on: when it is due, and how often that has failed."""
+    """A row that workers work on, with the time when it is due and the number of failures."""
 
     due_at = models.DateTimeField(null=True, blank=True, db_index=True)  # null: nothing to do
     attempts = models.PositiveIntegerField(default=0)  # failures in a row
@@ -36,7 +36,7 @@ Row = TypeVar("Row", bound=DueRow)
 
 @dataclass(frozen=True)
 class Postponement(Generic[Row]):
-    """Rows that a worker works on: they are due again at `until`, which is what happens if the worker is killed."""
+    """Rows that a worker works on. If the worker is killed, they are due again at `until`."""
 
     rows: Sequence[Row]
     until: datetime | None
@@ -49,10 +49,10 @@ class Postponement(Generic[Row]):
         attempts: int = 0,
         **also: Any,
     ) -> None:
-        """Make some of the rows due after a pause, or at a time of the database's clock, with these columns `also`.
+        """Make some of the rows due after a pause, or at a time of the database's clock. Set the columns `also`.
 
-        None: there is nothing more to do. A row that somebody has made due meanwhile stays so, and one that somebody
-        has ended stays as it is.
+        If `pause` is None, the rows are done. A row that another process has made due meanwhile stays due, and a row
+        that another process has ended stays ended.
         """
         due_at = Now() + pause if isinstance(pause, timedelta) else pause
         if due_at is not None:
@@ -64,19 +64,19 @@ class Postponement(Generic[Row]):
             "failing_since": Coalesce(F("failing_since"), Now()) if attempts else None,
             **also,
         }
-        going = type(rows[0])._default_manager.filter(due_at__isnull=False)
-        going.filter(pk__in=[row.pk for row in rows]).update(**changes)
+        unfinished = type(rows[0])._default_manager.filter(due_at__isnull=False)
+        unfinished.filter(pk__in=[row.pk for row in rows]).update(**changes)
 
 
 def postpone(rows: "models.QuerySet[Row]", keys: Sequence[object]) -> Postponement[Row]:
-    """Postpone those of the rows with these primary keys, and return them as they are then, in the keys' order.
+    """Postpone the rows with these primary keys, and return them as they are then, in the keys' order.
 
-    Whoever makes one due later gives it another time, which `Postponement.end` heeds. Inside the caller's transaction:
-    until it ends nobody else does.
+    If another process makes a row due later, the row has another time, which `Postponement.end` respects. The call is
+    inside the caller's transaction, until whose end no other process changes the rows.
     """
     rows.filter(pk__in=keys).update(due_at=Now() + timedelta(seconds=settings.LEASE_SECONDS))
-    found = rows.in_bulk(keys)
-    ordered = [found[key] for key in keys if key in found]
+    rows_by_key = rows.in_bulk(keys)
+    ordered = [rows_by_key[key] for key in keys if key in rows_by_key]
     return Postponement(ordered, ordered[0].due_at if ordered else None)
 
 
@@ -86,20 +86,20 @@ def due(rows: "models.QuerySet[Row]") -> "models.QuerySet[Row]":
 
 
 def wake_all(rows: "models.QuerySet[Row]") -> None:
-    """Make all rows due for which there is something to do, now or later."""
+    """Make all rows due that are due later."""
     rows.filter(due_at__gt=Now()).update(due_at=Now())
 
 
-def wake_what_is_too_late(rows: "models.QuerySet[Row]") -> None:
-    """Make rows due that are postponed for longer than anything is: a clock was ahead when they were."""
+def wake_rows_postponed_too_long(rows: "models.QuerySet[Row]") -> None:
+    """Make rows due that are postponed for more than the maximum, because a clock was ahead."""
     rows.filter(due_at__gt=Now() + LONGEST + timedelta(minutes=1)).update(due_at=Now())
 
 
 def backoff(attempts: int, *, first: float = 1, longest: float = 60) -> timedelta:
-    """Return how long to wait after this many failures in a row. It doubles from `first` to `longest`, in seconds."""
+    """Return the pause after this many failures in a row. It doubles from `first` to `longest`, in seconds."""
     return timedelta(seconds=min(longest, first * 2 ** min(attempts, 16)))
 
 
 def without_resting(rows: "models.QuerySet[Row]") -> "models.QuerySet[Row]":
-    """Leave out rows that failed and are not due again yet, for callers that take other rows before they are due."""
+    """Leave out rows that failed and are not due yet, for callers that take rows before they are due."""
     return rows.exclude(Q(attempts__gt=0, due_at__gt=Now()))

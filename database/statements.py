@@ -1,8 +1,8 @@
-"""Statements of SQL that Django's ORM would make too large, too slowly or one by one; and those that lock rows.
+"""SQL statements that Django's ORM would make too large or too slowly, and statements that lock rows.
 
-Long lists are split, because databases limit the parameters of a statement, and because long locks hold others up.
-Thousands of rows are inserted in a short transaction. What every poll of a status or of a worker asks, and every
-submission, is made into SQL once: making a statement takes longer than running it.
+Long lists are split, because databases limit the parameters of a statement, and because long locks delay others.
+Thousands of rows are inserted in a short transaction. Queries of every poll and every submission are compiled to SQL
+once, because compiling takes longer than running them.
 """
 
 import logging
@@ -21,13 +21,13 @@ T = TypeVar("T")
 
 
 def chunks(items: Sequence[T], size: int) -> Iterator[Sequence[T]]:
-    """Yield consecutive pieces of at most `size` items; no piece for an empty sequence."""
+    """Yield consecutive pieces of at most `size` items. An empty sequence has no pieces."""
     for start in range(0, len(items), size):
         yield items[start : start + size]
 
 
 def by_size(items: Iterable[T], size: Callable[[T], int], most: int) -> Iterator[list[T]]:
-    """Yield the items in order, in lists of at most the size `most` together. A larger item has a list of its own."""
+    """Yield the items in order, in lists of at most `most` in total size. A larger item has a list of its own."""
     several: list[T] = []
     used = 0
     for item in items:
@@ -41,8 +41,8 @@ def by_size(items: Iterable[T], size: Callable[[T], int], most: int) -> Iterator
         yield several
 
 
-# Other threads of the process run between two statements, while the database is locked. SQLite takes 32766 values in a
-# statement.
+# Small enough that other threads of the process run between two statements while the database is locked, and below
+# SQLite's limit of 32,766 values in a statement.
 _ROWS_PER_STATEMENT = 500
 
 
@@ -53,9 +53,9 @@ def insert(
     *,
     ignore_conflicts: bool = False,
 ) -> None:
-    """Insert rows like `template`, except for `columns`, whose values are given as the database stores them.
+    """Insert rows like `template`, except for `columns`. `rows` has their values in the database's form.
 
-    The database assigns the keys. `bulk_create` prepares each value of each row, and takes ten times as long.
+    The database assigns the keys. `bulk_create` prepares each value of each row, which takes ten times as long.
     """
     table, alike, values = _alike(template, columns)
     names = ", ".join((*columns, *alike))
@@ -63,42 +63,42 @@ def insert(
     unless = " ON CONFLICT DO NOTHING" if ignore_conflicts else ""
     with connection.cursor() as cursor:
         for chunk in chunks(rows, _ROWS_PER_STATEMENT):
-            # Names are the models' own.
+            # The names come from models, not from users.
             sql = f"INSERT INTO {table} ({names}) VALUES {', '.join([places] * len(chunk))}{unless}"  # noqa: S608
             cursor.execute(sql, [value for row in chunk for value in (*row, *values)])
 
 
-def insert_for_each(template: Model, column: str, found: str, parameters: Sequence[int | str]) -> None:
-    """Insert a row like `template` for each row that the statement `found`, whose first words are FROM, finds.
+def insert_for_each(template: Model, column: str, selection: str, parameters: Sequence[int | str]) -> None:
+    """Insert a row like `template` for each row of `selection`, a part of a statement that begins with FROM.
 
-    `column` becomes the id of what was found.
+    `column` becomes the id of the selected row.
     """
     table, alike, values = _alike(template, (column,))
     names, places = ", ".join((column, *alike)), ", ".join(("id", *["%s"] * len(alike)))
     with connection.cursor() as cursor:
-        cursor.execute(f"INSERT INTO {table} ({names}) SELECT {places} {found}", (*values, *parameters))
+        cursor.execute(f"INSERT INTO {table} ({names}) SELECT {places} {selection}", (*values, *parameters))
 
 
-def _alike(template: Model, others: Sequence[str]) -> tuple[str, list[str], list[Any]]:
-    """Return the table, and its columns besides `others` with the values of `template` as the database stores them."""
+def _alike(template: Model, excluded: Sequence[str]) -> tuple[str, list[str], list[Any]]:
+    """Return the table, its columns without `excluded`, and their values in `template` in the database's form."""
     quote = connection.ops.quote_name
-    fields = _fields(type(template), tuple(others))
+    fields = _fields(type(template), tuple(excluded))
     values = [field.get_db_prep_save(field.pre_save(template, add=True), connection) for field in fields]
     return quote(template._meta.db_table), [quote(str(field.column)) for field in fields], values
 
 
 @cache
-def _fields(model: type[Model], others: tuple[str, ...]) -> "list[Field[Any, Any]]":
+def _fields(model: type[Model], excluded: tuple[str, ...]) -> "list[Field[Any, Any]]":
     fields = model._meta.local_concrete_fields
     is_assigned = isinstance(model._meta.pk, AutoField)
-    return [field for field in fields if field.column not in others and not (field.primary_key and is_assigned)]
+    return [field for field in fields if field.column not in excluded and not (field.primary_key and is_assigned)]
 
 
 Row = TypeVar("Row", bound=tuple[Any, ...])
 
 
-class Given(Expression):
-    """Stand for a value that is given each time the query runs."""
+class QueryParameter(Expression):
+    """A value in a compiled query that is given at each run."""
 
     def __init__(self, name: str) -> None:
         super().__init__()
@@ -109,20 +109,20 @@ class Given(Expression):
 
 
 class CompiledQuery(Generic[Row]):
-    """A query of `values_list` whose values are given by name: `query.first(batch="01...")`."""
+    """A compiled query of `values_list`. Its parameters are given by name: `query.first(batch="01...")`."""
 
     def __init__(self, make: Callable[[], "QuerySet[Any, Row]"]) -> None:
         self._make = make
 
-    def first(self, **given: Any) -> Row | None:
-        """Return the first row; None if there is none. The query should select no more."""
-        return next(iter(self.all(**given)), None)
+    def first(self, **values: Any) -> Row | None:
+        """Return the first row; None if there is none. The query should select a single row."""
+        return next(iter(self.all(**values)), None)
 
-    def all(self, **given: Any) -> list[Row]:
+    def all(self, **values: Any) -> list[Row]:
         """Return the rows that the query selects."""
         sql, parameters, converters = self._compiled
         with connection.cursor() as cursor:
-            cursor.execute(sql, [_value(each, given) for each in parameters])
+            cursor.execute(sql, [_value(parameter, values) for parameter in parameters])
             rows = [list(row) for row in cursor.fetchall()]
         for row in rows:
             for at, (converts, column) in converters.items():
@@ -132,31 +132,30 @@ class CompiledQuery(Generic[Row]):
 
     @cached_property
     def _compiled(self) -> tuple[str, tuple[Any, ...], dict[int, tuple[list[Callable[..., Any]], Any]]]:
-        """Return the SQL, its parameters, and the converters of the database's values by the column's place."""
+        """Return the SQL, its parameters, and the converters of the database's values by column index."""
         compiler = self._make().query.get_compiler(connection=connection)
         sql, parameters = compiler.as_sql()
         return sql, tuple(parameters), compiler.get_converters([column for column, *_ in compiler.select])
 
 
-def _value(parameter: Any, given: dict[str, Any]) -> Any:
-    value = given[parameter.name] if isinstance(parameter, Given) else parameter
+def _value(parameter: Any, values: dict[str, Any]) -> Any:
+    value = values[parameter.name] if isinstance(parameter, QueryParameter) else parameter
     return connection.ops.adapt_datetimefield_value(value) if isinstance(value, datetime) else value
 
 
 # --- Locks of rows ----------------------------------------------------------------------------------------------------
 
-# Locks are for databases that run transactions side by side, and last until the transaction ends. SQLite runs
-# transactions one after another (`config.settings` says how), so there these functions do nothing. Elsewhere what a
-# transaction reads may change until it writes, unless the rows that it depends on are locked.
+# PostgreSQL runs transactions side by side, so rows that a transaction read may change before it writes. A lock
+# prevents that until the transaction ends. SQLite runs transactions one after another (see `config.settings`), so it
+# needs no locks, and these functions do nothing there.
 #
-# Nobody may wait in a circle. So everybody locks in the same order: signers, users, blocks, batches, and then what
-# belongs to a batch: queries, steps and shares, which nobody writes who hasn't locked the batch or the signer; and
-# last webhooks, which are locked for their deliveries too. Rows of one table are locked by primary key. Where new
-# rows break the order, the database ends one of the two transactions with an error, and `retried` does that one
-# again.
+# A fixed order of locks prevents deadlocks: signers, users, blocks, batches, a batch's queries, steps and shares, and
+# last webhooks. A transaction locks the batch or the signer before it writes queries, steps or shares, and the webhook
+# before it writes deliveries. Rows of one table are locked by primary key. If new rows break the order, the database
+# ends one of two transactions with an error, and `retried` runs that transaction again.
 
 _TRIES = 5
-# Before the next one, in which those who waited take what has become free: otherwise it meets them again.
+# Pause before the next try, in which waiting transactions take the freed locks: otherwise it meets them again.
 _PAUSE_SECONDS = 0.05
 # serialization_failure and deadlock_detected (https://www.postgresql.org/docs/current/errcodes-appendix.html).
 _CIRCLES = {"40001", "40P01"}
@@ -165,15 +164,15 @@ _M = TypeVar("_M", bound=Model)
 
 
 def lock(rows: QuerySet[_M]) -> None:
-    """Keep these rows from other transactions. What is read after that is as the others have left it."""
+    """Lock these rows until the transaction ends. Later reads see what other transactions have committed."""
     if connection.features.has_select_for_update:
         list(rows.order_by("pk").select_for_update(no_key=True).values_list("pk", flat=True))
 
 
 def retried(write: Callable[[], T], *, tries: int = _TRIES) -> T:
-    """Return what `write` returns. Call it again where the database ended its transaction because of others.
+    """Return the result of `write`. Call it again if the database ended its transaction because of a deadlock.
 
-    Inside a transaction it is called once: that transaction has ended, too.
+    Inside a transaction `write` is called once, because the outer transaction has ended too.
     """
     is_inside = connection.in_atomic_block
     for _ in range(tries - 1):
@@ -182,6 +181,6 @@ def retried(write: Callable[[], T], *, tries: int = _TRIES) -> T:
         except OperationalError as error:
             if is_inside or getattr(error.__cause__, "sqlstate", None) not in _CIRCLES:
                 raise
-            logger.warning("a database transaction is done again: %s", error)
+            logger.warning("a database transaction is run again: %s", error)
             time.sleep(_PAUSE_SECONDS)
     return write()

@@ -16,17 +16,17 @@ def main(what: str) -> int:
     # It is answered only under the name that people use.
     host = urlsplit(os.environ.get("BASE_URL", "http://127.0.0.1:8000")).netloc
     path = "livez" if what == "web" else "healthz"
-    asked = urllib.request.Request(f"http://{address}/{path}", headers={"Host": host})
+    request = urllib.request.Request(f"http://{address}/{path}", headers={"Host": host})
     try:
-        with urllib.request.urlopen(asked, timeout=8) as answer:  # noqa: S310 (it is http)
-            said = json.load(answer)
+        with urllib.request.urlopen(request, timeout=8) as answer:  # noqa: S310 (it is http)
+            health = json.load(answer)
     except urllib.error.HTTPError as error:
         if error.code != 503:
             return 1
-        said = json.load(error)
+        health = json.load(error)
     except (OSError, ValueError):
         return 1
-    return 0 if what == "web" or said["worker"]["running"] else 1
+    return 0 if what == "web" or health["worker"]["running"] else 1
 
 
 if __name__ == "__main__":

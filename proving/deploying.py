@@ -1,6 +1,4 @@
-"""Deploys the facts registry of a connection, once, whenever it is interrupted; tells what that takes; and changes who
-attests for it.
-"""
+"""Deployment of a connection's facts registry, its cost, and changes of attesters. An interrupted run is continued."""
 
 import logging
 import math
@@ -41,20 +39,20 @@ logger = logging.getLogger(__name__)
 
 # PUSH0 PUSH0 PUSH0 MCOPY STOP
 _COPIES_NOTHING = "0x5f5f5f5e00"
-# Of a transaction that creates a contract; of a byte of its data that isn't zero; of 32 bytes of them (EIP-3860); and
-# of a byte of the contract (Yellow Paper, appendix G).
+# Gas: contract creation, data byte that isn't zero, 32-byte word of data (EIP-3860), byte of code (Yellow Paper,
+# appendix G).
 _CREATION, _BYTE, _WORD, _BYTE_OF_CODE = 53_000, 16, 2, 200
-# What the constructors take at the most.
+# Maximum gas of a constructor.
 _CONSTRUCTOR = 60_000
-# For an address that is not known yet: no byte of it is zero.
+# Stands for an address that is not known yet. It has no zero bytes, which would cost less.
 _UNKNOWN = "0x" + "ff" * 20
-# So many balances are a day of trying it out.
+# Balances that are proven in a day of trying it out.
 _BALANCES = 20
 _ATTESTED = "AttestedBlockHashSource"
 
 
 class DeploymentError(Exception):
-    """The registry can't be deployed, or its attesters changed. The message is a sentence that says why."""
+    """The registry can't be deployed, or its attesters can't be changed. The message is a sentence with the reason."""
 
 
 def deploy(
@@ -65,7 +63,7 @@ def deploy(
     seconds: float = transaction_monitor.WAIT_SECONDS,
     tell: Callable[[str], None] = lambda _: None,
 ) -> FactsRegistry:
-    """Deploy the registry of a connection, and wait until it is confirmed. What was begun before is finished.
+    """Deploy the registry of a connection, and wait until it is confirmed. An interrupted deployment is finished.
 
     `tell` is given what it waits for, in sentences, whenever that changes. Raises `DeploymentError`, also after
     `seconds` without confirmation; `chains.rpc.ChainError` when no node answers.
@@ -93,7 +91,7 @@ def deploy(
 
 
 def _require_same_chain(chain: Chain) -> None:
-    """Raise `DeploymentError` where the chain knows nothing of what is final: nonces would never be reached."""
+    """Raise `DeploymentError` if the chain reports no final block, because nonces would never be final."""
     final = Transaction.objects.filter(signer__chain_id=chain.id, state=TransactionState.FINAL)
     of_signers = final.filter(signer__address__in=signing.senders(chain)).order_by("-nonce")
     newest = of_signers.values_list("signer__address", "nonce").first()
@@ -113,7 +111,7 @@ def _retire(row: FactsRegistry) -> None:
     row.replaced_because = row.refused or deployments.why_no_jump(row)
     row.save(update_fields=["replaced_at", "replaced_because", "due_at"])
     blocks = Block.objects.filter(destination_chain_id=row.destination_chain_id, source_chain_id=row.source_chain_id)
-    # What a worker finds out at this moment is about the old registry.
+    # Without the lane, a worker can't store its present findings, which are about the old registry.
     lanes.take_away(LaneName(LaneKind.CONNECTION, row.destination_chain_id, row.source_chain_id))
     blocks.update(is_checkpoint=False, checked_number=None, checked_hash="")
     admitted = Query.objects.filter(block__in=blocks, batch__status__in=ADMITTED_STATUSES)
@@ -141,10 +139,10 @@ def _begin(chain: Chain, connection: Connection, replaced: FactsRegistry | None,
             raise DeploymentError(str(error)) from None
     takes_roots = connection.block_hash_source == "beacon-roots"
     if takes_roots:
-        told = beacon_roots.newest_told(get_rpc(connection.source_id), get_rpc(chain.id))
-        if isinstance(told, sources.NotYet):
+        root = beacon_roots.newest_told(get_rpc(connection.source_id), get_rpc(chain.id))
+        if isinstance(root, sources.NotYet):
             # On a chain with a beacon chain of its own, blocks of that would pass as the source's.
-            raise DeploymentError(str(told.reason))
+            raise DeploymentError(str(root.reason))
     source_chain = get_chains().chain(connection.source_id)
     beacon_chain = source_chain.beacon_chain
     # This source creates one itself.
@@ -157,7 +155,7 @@ def _begin(chain: Chain, connection: Connection, replaced: FactsRegistry | None,
         block_hash_source = contract_address(sender, first_nonce)
         # The first contract that a contract creates is at its nonce 1 (EIP-161).
         beacon_history = contract_address(*((sender, first_nonce + 2) if creates_history else (block_hash_source, 1)))
-        # Only what was stored last counts: the transaction may be done again.
+        # Only the last run of the transaction counts, because it may be repeated.
         created[:] = [
             FactsRegistry.objects.create(
                 destination_chain_id=chain.id,
@@ -169,8 +167,8 @@ def _begin(chain: Chain, connection: Connection, replaced: FactsRegistry | None,
             )
         ]
 
-    others = {"FactsRegistry", *(() if creates_history else ("BeaconHistory",))}
-    intents = [Intent("", code) for name, code in _creation_codes(connection) if name not in others]
+    skipped = {"FactsRegistry", *(() if creates_history else ("BeaconHistory",))}
+    intents = [Intent("", code) for name, code in _creation_codes(connection) if name not in skipped]
     try:
         _submit(chain, intents, seconds, store)
     except Reverted as reverted:
@@ -179,7 +177,7 @@ def _begin(chain: Chain, connection: Connection, replaced: FactsRegistry | None,
 
 
 def _require_cancun(chain: Chain) -> None:
-    """Raise `DeploymentError` where the chain lacks an opcode that the contracts use."""
+    """Raise `DeploymentError` if the chain lacks an opcode of the contracts."""
     try:
         get_rpc(chain.id).call("eth_call", {"data": _COPIES_NOTHING}, "latest")
     except RpcRefused as refused:
@@ -215,10 +213,10 @@ def _finish(chain: Chain, row: FactsRegistry, seconds: float, tell: Callable[[st
     live = Transaction.objects.filter(signer__chain_id=chain.id, to="", state__in=LIVE_STATES)
     why: WaitReason | None = None
     for _ in transaction_monitor.monitor_for(chain, seconds):
-        if not row.address and all(rpc.code(one) for one in _asked_first(row)):
+        if not row.address and all(rpc.code(address) for address in _asked_first(row)):
             _create_registry(chain, row, seconds)
         elif not live.exists():
-            if row.address and all(rpc.code(one) for one in (row.address, row.multicall, *_asked_first(row))):
+            if row.address and all(rpc.code(address) for address in (row.address, row.multicall, *_asked_first(row))):
                 row.deployed_at = timezone.now()
                 row.save(update_fields=["deployed_at"])
                 logger.info("deployed %s", row)
@@ -248,7 +246,7 @@ def _submit(
     seconds: float,
     and_reserve: Callable[[str, int], None] | None = None,
 ) -> Transaction:
-    """Store and broadcast all, and return the last; wait meanwhile for what is under way."""
+    """Store and broadcast all transactions, and return the last. Wait meanwhile for those that are pending."""
     for _ in transaction_monitor.monitor_for(chain, seconds):
         # Where another takes the lane before all is reserved, nothing is, and it is done again.
         with suppress(LaneLost), lanes.hold(LaneName(LaneKind.DESTINATION, chain.id)) as lane:
@@ -266,7 +264,7 @@ def _submit(
 
 
 def contract_address(sender: str, nonce: int) -> str:
-    """Return where a transaction of `sender` with this nonce creates a contract (Yellow Paper, section 7)."""
+    """Return the address of the contract that `sender` creates with this nonce (Yellow Paper, section 7)."""
     return to_checksum_address(keccak(encode([to_canonical_address(sender), nonce]))[12:])
 
 
@@ -342,7 +340,7 @@ def _signed_change(
     return call(_ATTESTED, contract, "changeAttesters", ordered, threshold, joined)
 
 
-# --- What it takes ----------------------------------------------------------------------------------------------------
+# --- Cost -------------------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -355,7 +353,7 @@ class Needed:
     in_all: int  # to deploy, and to prove some balances
 
     def to_send(self, balance: int) -> int:
-        """Return what a signer with this balance should get: two digits of it, rounded up."""
+        """Return the amount to send to a signer, rounded up to two digits."""
         lacking = self.in_all - balance
         unit: int = 10 ** max(0, len(str(lacking)) - 2)
         return -(-lacking // unit) * unit
@@ -389,7 +387,7 @@ def _creation_codes(connection: Connection) -> list[tuple[str, bytes]]:
     ]
     beacon_chain = get_chains().chain(connection.source_id).beacon_chain
     if beacon_chain:
-        # Whoever creates it.
+        # Its creation is counted too, although another installation may have created it.
         codes.append(("BeaconHistory", creation_code("BeaconHistory", beacon_chain.arguments)))
         of_registry = (*of_registry[:-1], _UNKNOWN)
     return [*codes, ("FactsRegistry", creation_code("FactsRegistry", *of_registry))]

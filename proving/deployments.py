@@ -1,4 +1,4 @@
-"""Facts registries: what each says and takes as a contract, which one serves a connection, and whether it is ours."""
+"""Facts registries: their calls, the registry of each connection, and the check of its code."""
 
 import logging
 import math
@@ -52,7 +52,7 @@ class Registry:
         self.address = to_checksum_address(address)
 
     def state_root(self, block_number: int) -> Call:
-        """Return a call that answers 32 bytes: zero where the block's header is not accumulated."""
+        """Return a call that answers 32 bytes: zeros if the block's header is not accumulated."""
         return self._call("stateRoot", block_number)
 
     def vouches(self, block_number: int, block_hash: bytes) -> Call:
@@ -68,7 +68,7 @@ class Registry:
 
     @staticmethod
     def decode_try(answer: bytes) -> bytes | None:
-        """Return the fact's word (32 bytes), or None where nothing is proven."""
+        """Return the fact's word (32 bytes), or None if it is not proven."""
         proven, word = decode(["bool", "bytes32"], answer)
         return bytes(word) if proven else None
 
@@ -107,14 +107,14 @@ def _calldata(contract: str, function: str, *arguments: Any) -> bytes:
 @cache
 def _selector_and_types(contract: str, function: str) -> tuple[bytes, list[str]]:
     abi = load_artifact(contract).abi
-    (found,) = (one for one in abi if one["type"] == "function" and one["name"] == function)
-    return function_abi_to_4byte_selector(found), [collapse_if_tuple(argument) for argument in found["inputs"]]
+    (entry,) = (candidate for candidate in abi if candidate["type"] == "function" and candidate["name"] == function)
+    return function_abi_to_4byte_selector(entry), [collapse_if_tuple(argument) for argument in entry["inputs"]]
 
 
 def creation_code(name: str, *arguments: Any) -> bytes:
     """Return the data that creates the contract `name`, constructor arguments included."""
     artifact = load_artifact(name)
-    inputs = next((one["inputs"] for one in artifact.abi if one["type"] == "constructor"), [])
+    inputs = next((entry["inputs"] for entry in artifact.abi if entry["type"] == "constructor"), [])
     types = [collapse_if_tuple(argument) for argument in inputs]
     return artifact.bytecode + encode(types, arguments)
 
@@ -136,17 +136,17 @@ def revert_reason(data: bytes) -> RevertReason:
                 try:
                     return RevertReason(error["name"], decode(types, data[4:]))
                 except DecodingError:
-                    # A node has told something else than the contract says.
+                    # The node's answer is not the contract's.
                     return RevertReason("")
     return RevertReason("")
 
 
-# --- Where they are, and what they are ----------------------------------------------------------------------------
+# --- Registries of connections --------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
 class Deployment:
-    """A deployed registry: its row, the contract to call, and the addresses of what belongs to it."""
+    """A deployed registry: its row, the contract to call, and the addresses of its other contracts."""
 
     row_id: int
     contract: Registry
@@ -187,7 +187,7 @@ def find(destination: int, source: int) -> Deployment:
     row = _row(destination, source)
     compared_at = _compared_at.setdefault(get_rpc(destination), {})
     now = time.monotonic()
-    compared = (row.address, *((one.address, one.refused) if (one := _of_parent(row)) else ()))
+    compared = (row.address, *((parent.address, parent.refused) if (parent := _of_parent(row)) else ()))
     if now - compared_at.get(compared, -math.inf) > (_REFUSED_SECONDS if row.refused else _USED_SECONDS):
         check(row)
         compared_at[compared] = now
@@ -195,7 +195,7 @@ def find(destination: int, source: int) -> Deployment:
 
 
 def noted(destination: int, source: int) -> Deployment:
-    """Find the registry by what workers noted of its code, neither asking nodes nor writing. Raises `Unusable`."""
+    """Return the registry by its stored checks, without asking nodes or writing. Raises `Unusable`."""
     return _usable(_row(destination, source))
 
 
@@ -207,7 +207,7 @@ def why_no_jump(row: FactsRegistry) -> str:
 
 
 def deployed(destination: int, source: int) -> FactsRegistry | None:
-    """Return the registry of a connection that is in use, whatever its code."""
+    """Return the registry of a connection that is in use, with any code."""
     rows = FactsRegistry.in_use.filter(destination_chain_id=destination, source_chain_id=source)
     return rows.exclude(deployed_at=None).first()
 
@@ -247,11 +247,11 @@ def check(row: FactsRegistry) -> None:
     refused = _why_refused(row, code)
     if row.beacon_history and not refused:
         refused = _why_history_refused(row, rpc)
-    found = {"code_hash": hex_data(keccak(code)), "refused": refused}
-    if (row.code_hash, row.refused) == tuple(found.values()):
+    checked = {"code_hash": hex_data(keccak(code)), "refused": refused}
+    if (row.code_hash, row.refused) == tuple(checked.values()):
         return
-    row.code_hash, row.refused = found.values()
-    FactsRegistry.objects.filter(pk=row.pk).update(**found)
+    row.code_hash, row.refused = checked.values()
+    FactsRegistry.objects.filter(pk=row.pk).update(**checked)
     if row.refused:
         logger.error("%s", row.refusal)
 
@@ -372,8 +372,8 @@ def of_batch(batch: Batch, rows: Collection[FactsRegistry]) -> dict[int, FactsRe
     A batch that is DONE has its facts in the registry of that time. When one is replaced, open batches start again.
     """
     done_at = batch.finished_at if batch.status == BatchStatus.DONE else None
-    found: dict[int, FactsRegistry] = {}
+    registries: dict[int, FactsRegistry] = {}
     for row in rows:
         if row.replaced_at is None or (done_at is not None and done_at <= row.replaced_at):
-            found.setdefault(row.source_chain_id, row)
-    return {source: row for source, row in found.items() if row.deployed_at}
+            registries.setdefault(row.source_chain_id, row)
+    return {source: row for source, row in registries.items() if row.deployed_at}

@@ -1,8 +1,7 @@
-"""Finds what facts registries hold, as far as this service has proven it for any user. It never tells for whom.
+"""Search for facts in facts registries that this service has proven for any user. Users are never named.
 
-It goes through the completed queries of an account or a block, in the order of their blocks and ids. That is a part of
-an index, and each page begins where the last one has ended. A query may name thousands of slots, so a page may end
-inside one.
+A search reads the completed queries of an account or a block, in the order of an index: by block and id. Each page
+begins at the end of the page before. A query may name thousands of slots, so a page may end within a query.
 """
 
 from collections.abc import Iterator, Sequence
@@ -20,11 +19,11 @@ from queries.columns import AccountField, HeaderField
 from queries.models import Batch, BatchStatus, Block, Query, Step, StepKind
 from queries.query_parameters import Address, Number, Slot
 
-# Of a batch whose facts are the latest, so many queries are read.
+# Maximum queries read of one batch for the list of the latest facts.
 _MOST_OF_BATCH = 1000
 _SLOT, _TIME = "SLOT", "BLOCK_AT_TIMESTAMP"
 PROPERTIES = tuple(sorted({*AccountField.names, *HeaderField.names, _SLOT, _TIME}))
-# A slot as JSON has it, with quotes, a comma and a space.
+# Characters of a slot in JSON, with quotes, a comma and a space.
 _CHARACTERS_OF_SLOT = 70
 
 
@@ -54,7 +53,7 @@ class FactCursor:
 
     @classmethod
     def of(cls, cursor: str) -> Self:
-        """Return the place that `CURSOR` describes."""
+        """Return the position in a cursor of the form `CURSOR`."""
         return cls(*map(int, cursor.split(".")))
 
     def __str__(self) -> str:
@@ -79,29 +78,30 @@ class FoundFact:
 def search(filters: FactFilters, start: FactCursor, limit: int) -> tuple[list[FoundFact], FactCursor | None]:
     """Return a page of facts of an account or a block, one of which `filters` name, and where the next page begins.
 
-    Anybody may have proven more. A fact that several queries asked for may be told again on a later page.
+    `filters` must have an account or a block. Registries may hold more facts, proven by others. A fact of several
+    queries may come again on a later page.
     """
-    held = _Held.by(_registries(filters))
+    held = _RegistriesInUse.by(_registries(filters))
     rows = _rows(filters, held, start, limit + 1)
-    found, following = _page(filters, rows, start, limit)
-    return list(_held_facts(found, held)), following
+    page, following = _page(filters, rows, start, limit)
+    return list(_held_facts(page, held)), following
 
 
 def latest(limit: int) -> list[FoundFact]:
     """Return facts of the batches that were done last, newest first, each once."""
-    held = _Held.by(_registries(FactFilters()))
-    # By two statements, and without naming DONE: SQLite would else go through all blocks, and all that are DONE.
+    held = _RegistriesInUse.by(_registries(FactFilters()))
+    # Two statements without the status DONE. Otherwise SQLite would scan all blocks and all DONE batches.
     ended = Batch.objects.filter(finished_at__isnull=False).exclude(status=BatchStatus.REJECTED)
     done = list(ended.order_by("-finished_at").values_list("pk", flat=True)[:limit])
     queries = Query.objects.filter(held.condition, batch__in=done, position__lt=_MOST_OF_BATCH).select_related("block")
-    found: dict[tuple[int | None, str, Fact], _Found] = {}
+    matches: dict[tuple[int | None, str, Fact], _FactOfQuery] = {}
     for query in queries.order_by("-batch__finished_at", "position")[:limit]:
         for fact in facts.of(query)[:limit]:
-            found.setdefault((query.block_id, query.address, fact), _Found(query, fact))
-    return list(_held_facts(list(found.values())[:limit], held))
+            matches.setdefault((query.block_id, query.address, fact), _FactOfQuery(query, fact))
+    return list(_held_facts(list(matches.values())[:limit], held))
 
 
-# --- Which registries -------------------------------------------------------------------------------------------------
+# --- Registries -------------------------------------------------------------------------------------------------------
 
 
 def _registries(filters: FactFilters) -> list[FactsRegistry]:
@@ -115,7 +115,7 @@ def _registries(filters: FactFilters) -> list[FactsRegistry]:
 
 
 @dataclass(frozen=True)
-class _Held:
+class _RegistriesInUse:
     """The facts that the registries in use hold."""
 
     addresses: dict[tuple[int, int], str]
@@ -124,7 +124,7 @@ class _Held:
     """The condition for a query: it is completed, and the registry holds its facts."""
 
     @classmethod
-    def by(cls, registries: Sequence[FactsRegistry]) -> "_Held":
+    def by(cls, registries: Sequence[FactsRegistry]) -> "_RegistriesInUse":
         addresses: dict[tuple[int, int], str] = {}
         held = Q(pk__in=[])
         for row in registries:
@@ -139,14 +139,14 @@ class _Held:
                 if other.replaced_at and (other.destination_chain_id, other.source_chain_id) == connection
             ]
             if former:
-                # What was DONE before is in the former one.
+                # Batches that were DONE before are in the former registry.
                 condition &= Q(batch__finished_at=None) | Q(batch__finished_at__gt=max(former))
             held |= condition
         # No worker checks whether the facts of a rejected batch are still held.
         return cls(addresses, Q(step=None) & ~Q(batch__status=BatchStatus.REJECTED) & held)
 
 
-# --- Which queries ----------------------------------------------------------------------------------------------------
+# --- Queries ----------------------------------------------------------------------------------------------------------
 
 
 class _Row(NamedTuple):
@@ -158,22 +158,22 @@ class _Row(NamedTuple):
     """The length of its slots as JSON."""
 
 
-def _rows(filters: FactFilters, held: _Held, start: FactCursor, most: int) -> list[_Row]:
+def _rows(filters: FactFilters, held: _RegistriesInUse, start: FactCursor, most: int) -> list[_Row]:
     """Return them from `start` on."""
     queries = _asking(filters, Query.objects.filter(held.condition))
     if filters.account:
         queries = queries.filter(address=filters.account)
     if filters.block is None:
-        # By two statements, because a database would go through all that an OR leaves out.
-        found = _first(queries.filter(block_id=start.block, pk__gte=start.query), most)
-        return found + _first(queries.filter(block_id__gt=start.block), most - len(found))
-    found = []
-    # Of one block after the other, because each is in the order of an index.
+        # Two statements, because with an OR a database would scan all other rows.
+        rows = _first(queries.filter(block_id=start.block, pk__gte=start.query), most)
+        return rows + _first(queries.filter(block_id__gt=start.block), most - len(rows))
+    rows = []
+    # One block after the other, because an index has each block's queries in this order.
     for block in _blocks(filters.block, held):
-        if block >= start.block and len(found) < most:
+        if block >= start.block and len(rows) < most:
             first = start.query if block == start.block else 0
-            found += _first(queries.filter(block_id=block, pk__gte=first), most - len(found))
-    return found
+            rows += _first(queries.filter(block_id=block, pk__gte=first), most - len(rows))
+    return rows
 
 
 def _first(queries: QuerySet[Query], most: int) -> list[_Row]:
@@ -181,7 +181,7 @@ def _first(queries: QuerySet[Query], most: int) -> list[_Row]:
     return [_Row(*row) for row in queries.order_by("block_id", "pk").values_list("pk", "block_id", length)[:most]]
 
 
-def _blocks(number: int, held: _Held) -> list[int]:
+def _blocks(number: int, held: _RegistriesInUse) -> list[int]:
     of_connections = Q(pk__in=[])
     for destination, source in held.addresses:
         of_connections |= Q(destination_chain_id=destination, source_chain_id=source)
@@ -189,7 +189,7 @@ def _blocks(number: int, held: _Held) -> list[int]:
 
 
 def _asking(filters: FactFilters, queries: QuerySet[Query]) -> QuerySet[Query]:
-    """Leave those that ask for such a fact at all, so that no page is empty where there are others."""
+    """Select queries with a matching fact, so that no page is empty before the last."""
     if filters.slot:
         # SQLite's LIKE takes four times as long.
         return queries.alias(at=StrIndex(Cast("slots", TextField()), Value(filters.slot))).filter(at__gt=0)
@@ -204,35 +204,35 @@ def _asking(filters: FactFilters, queries: QuerySet[Query]) -> QuerySet[Query]:
             of_account = 1 << AccountField[name] if name in AccountField.names else 0
             of_header = 1 << HeaderField[name] if name in HeaderField.names else 0
             bits = F("fields")
-            wanted = Case(When(address="", then=bits.bitand(of_header)), default=bits.bitand(of_account))
-            return queries.alias(wanted=wanted).filter(wanted__gt=0)
+            mask = Case(When(address="", then=bits.bitand(of_header)), default=bits.bitand(of_account))
+            return queries.alias(wanted=mask).filter(wanted__gt=0)
 
 
 # --- Which facts ------------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
-class _Found:
+class _FactOfQuery:
     query: Query  # with its block
     fact: Fact
 
 
 def _page(
     filters: FactFilters, rows: Sequence[_Row], start: FactCursor, limit: int
-) -> tuple[list[_Found], FactCursor | None]:
+) -> tuple[list[_FactOfQuery], FactCursor | None]:
     """Return the facts, and where the next page begins. `rows` has one more than `limit` where there are more."""
     chosen = _enough(rows, start.fact + limit)
-    found: dict[tuple[int, Fact], _Found] = {}
-    for place, one in _in_order(filters, chosen):
+    matches: dict[tuple[int, Fact], _FactOfQuery] = {}
+    for place, match in _in_order(filters, chosen):
         if place.query == start.query and place.fact < start.fact:
             continue
-        if len(found) == limit:
-            return list(found.values()), place
-        found.setdefault((place.block, one.fact), one)
-    left = rows[len(chosen)] if len(chosen) < len(rows) else None
-    if left is None and len(rows) > limit:
-        left = _Row(rows[-1].query + 1, rows[-1].block, 0)
-    return list(found.values()), FactCursor(left.block, left.query) if left else None
+        if len(matches) == limit:
+            return list(matches.values()), place
+        matches.setdefault((place.block, match.fact), match)
+    next_row = rows[len(chosen)] if len(chosen) < len(rows) else None
+    if next_row is None and len(rows) > limit:
+        next_row = _Row(rows[-1].query + 1, rows[-1].block, 0)
+    return list(matches.values()), FactCursor(next_row.block, next_row.query) if next_row else None
 
 
 def _enough(rows: Sequence[_Row], count: int) -> Sequence[_Row]:
@@ -245,7 +245,7 @@ def _enough(rows: Sequence[_Row], count: int) -> Sequence[_Row]:
     return rows
 
 
-def _in_order(filters: FactFilters, rows: Sequence[_Row]) -> Iterator[tuple[FactCursor, _Found]]:
+def _in_order(filters: FactFilters, rows: Sequence[_Row]) -> Iterator[tuple[FactCursor, _FactOfQuery]]:
     if not rows:
         return
     queries = Query.objects.select_related("block").in_bulk([row.query for row in rows])
@@ -255,34 +255,34 @@ def _in_order(filters: FactFilters, rows: Sequence[_Row]) -> Iterator[tuple[Fact
             continue
         for at, fact in enumerate(facts.of(query)):
             if filters.asks_for(fact):
-                yield FactCursor(row.block, row.query, at), _Found(query, fact)
+                yield FactCursor(row.block, row.query, at), _FactOfQuery(query, fact)
 
 
-# --- What is known of them --------------------------------------------------------------------------------------------
+# --- Facts ------------------------------------------------------------------------------------------------------------
 
 
-def _held_facts(found: Sequence[_Found], held: _Held) -> Iterator[FoundFact]:
-    asked: dict[Block, list[Fact]] = {}
-    for one in found:
-        assert one.query.block
-        asked.setdefault(one.query.block, []).append(one.fact)
-    words = facts.proven(asked)
-    transactions = _transactions({one.query.pk for one in found})
-    for one in found:
-        block = one.query.block
+def _held_facts(matches: Sequence[_FactOfQuery], held: _RegistriesInUse) -> Iterator[FoundFact]:
+    facts_by_block: dict[Block, list[Fact]] = {}
+    for match in matches:
+        assert match.query.block
+        facts_by_block.setdefault(match.query.block, []).append(match.fact)
+    words = facts.proven(facts_by_block)
+    transactions = _transactions({match.query.pk for match in matches})
+    for match in matches:
+        block = match.query.block
         assert block
-        word = words[block.pk].get(one.fact)
+        word = words[block.pk].get(match.fact)
         if word is None:
             continue
-        is_of_account = isinstance(one.fact, AccountFact | SlotFact)
+        is_of_account = isinstance(match.fact, AccountFact | SlotFact)
         kind = StepKind.ACCOUNT_ACCUMULATED if is_of_account else StepKind.HEADER_ACCUMULATED
         yield FoundFact(
             block,
-            one.query.address if is_of_account else "",
-            one.fact,
+            match.query.address if is_of_account else "",
+            match.fact,
             word,
             held.addresses[block.destination_chain_id, block.source_chain_id],
-            transactions.get((one.query.pk, kind), ""),
+            transactions.get((match.query.pk, kind), ""),
         )
 
 

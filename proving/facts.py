@@ -1,4 +1,4 @@
-"""What queries ask for, word by word: what it must be, as proven here, and what the facts registry says."""
+"""Facts: the words that queries ask for, their values as proven here, and their values in the facts registry."""
 
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
@@ -13,11 +13,9 @@ from chains.header import SHARED_FIELDS, Header
 from chains.node_errors import ChainError, InvalidReply, Reverted, UnreadableHeader
 from chains.nodes import Question
 from chains.packed import HASHED_HEADER_FIELDS
-from chains.questions import AccountProof as FetchedProof
-from chains.questions import BlockIdentifier, ProofRequest
-from chains.questions import SlotProof as FetchedSlot
+from chains.questions import BlockIdentifier, ProofRequest, VerifiedAccountProof, VerifiedSlotProof
 from chains.rpc import RpcClient, result
-from chains.trie import NO_CODE_HASH, Account
+from chains.trie import NO_CODE_HASH, StateAccount
 from database.statements import chunks
 from proving.deployments import Call, Registry, selector
 from proving.models import AccountProof, SlotProof
@@ -35,7 +33,7 @@ def block_at(rpc: RpcClient, timestamp: int, head: Header, go_on: Callable[[], N
     header. Raises `NodeUnavailable`.
     """
     assert head.timestamp > timestamp
-    # Where the block `low` has no time, neither it nor any block below it can be read.
+    # `low_time` is None until a header at `low` could be read. Before that, blocks up to `low` are unreadable.
     low, high = -1, head
     low_time: int | None = None
     halve, reach = False, 1 / rpc.chain.block_seconds
@@ -158,30 +156,30 @@ def may_be_told(batch: Batch, query: Query) -> bool:
     return query.step is None and batch.status != BatchStatus.REJECTED
 
 
-def proven_for(asked: Mapping[Query, Sequence[Fact]]) -> dict[int, dict[Fact, bytes]]:
-    """Return, by the query's id, the 32-byte words of its facts in `asked`, as far as their proofs are stored."""
+def proven_for(facts_by_query: Mapping[Query, Sequence[Fact]]) -> dict[int, dict[Fact, bytes]]:
+    """Return the 32-byte words of each query's facts, by the query's id. Facts without a stored proof are left out."""
     by_block: dict[Block, list[Fact]] = defaultdict(list)
-    for query, wanted in asked.items():
+    for query, query_facts in facts_by_query.items():
         if query.block is not None:
-            by_block[query.block] += wanted
+            by_block[query.block] += query_facts
     words = proven(by_block)
-    found = {}
-    for query, wanted in asked.items():
+    words_by_query = {}
+    for query, query_facts in facts_by_query.items():
         known = words.get(query.block_id, {}) if query.block_id else {}
-        found[query.pk] = {fact: known[fact] for fact in wanted if fact in known}
-    return found
+        words_by_query[query.pk] = {fact: known[fact] for fact in query_facts if fact in known}
+    return words_by_query
 
 
-def proven(asked: Mapping[Block, Iterable[Fact]]) -> dict[int, dict[Fact, bytes]]:
+def proven(facts_by_block: Mapping[Block, Iterable[Fact]]) -> dict[int, dict[Fact, bytes]]:
     """Return, by the block's id, the 32-byte word of each of these facts whose proof is stored here.
 
     The number of statements doesn't grow with that of blocks.
     """
-    wanted = {block: list(dict.fromkeys(facts)) for block, facts in asked.items()}
-    accounts = _accounts(wanted)
-    slots = _slots(wanted, accounts)
+    distinct_facts = {block: list(dict.fromkeys(facts)) for block, facts in facts_by_block.items()}
+    accounts = _accounts(distinct_facts)
+    slots = _slots(distinct_facts, accounts)
     words: dict[int, dict[Fact, bytes]] = {}
-    for block, facts in wanted.items():
+    for block, facts in distinct_facts.items():
         of_accounts = {address: account_words(proof) for (pk, address), proof in accounts.items() if pk == block.pk}
         of_header: dict[HeaderField, bytes] = {}
         if block.header_rlp is not None and any(isinstance(fact, HeaderFact) for fact in facts):
@@ -202,18 +200,18 @@ def proven(asked: Mapping[Block, Iterable[Fact]]) -> dict[int, dict[Fact, bytes]
     return words
 
 
-def stored_proof(row: AccountProof, slots: int) -> FetchedProof:
-    """Return a stored proof as it was fetched, with the proofs of at most so many slots."""
-    account = Account(
+def stored_proof(row: AccountProof, slots: int) -> VerifiedAccountProof:
+    """Return a stored proof in the form in which it was fetched, with the proofs of at most `slots` slots."""
+    account = StateAccount(
         exists=row.code_hash != hex_data(NO_CODE_HASH),
         nonce=row.nonce,
         balance=row.balance,
         storage_root=bytes.fromhex(row.storage_root[2:]),
         code_hash=bytes.fromhex(row.code_hash[2:]),
     )
-    some = row.slot_proofs.all()[:slots]
-    proven = (FetchedSlot(int(one.slot, 16), one.value, tuple(_nodes(one.nodes))) for one in some)
-    return FetchedProof(row.address, account, tuple(_nodes(row.nodes)), tuple(proven))
+    slot_rows = row.slot_proofs.all()[:slots]
+    proven = (VerifiedSlotProof(int(slot.slot, 16), slot.value, tuple(_nodes(slot.nodes))) for slot in slot_rows)
+    return VerifiedAccountProof(row.address, account, tuple(_nodes(row.nodes)), tuple(proven))
 
 
 def _nodes(stored: Sequence[str]) -> Iterator[bytes]:
@@ -254,50 +252,50 @@ def why_lacking(chain_id: int, header: Header, fields: Iterable[HeaderField]) ->
 
 
 def proof_of(chain: Chain, request: ProofRequest) -> str:
-    """Return words for what is asked for, for sentences."""
+    """Return the fact's name in words, for sentences."""
     return f"the proof of account {request.address} at block {request.block_number} of {chain.label}"
 
 
-def _accounts(wanted: Mapping[Block, Iterable[Fact]]) -> dict[tuple[int, str], AccountProof]:
+def _accounts(facts_by_block: Mapping[Block, Iterable[Fact]]) -> dict[tuple[int, str], AccountProof]:
     """Return stored proofs by (block's id, address). Proofs of other pairs of these blocks and addresses do no harm."""
     addresses = {
-        fact.address for facts in wanted.values() for fact in facts if isinstance(fact, AccountFact | SlotFact)
+        fact.address for facts in facts_by_block.values() for fact in facts if isinstance(fact, AccountFact | SlotFact)
     }
-    found: dict[tuple[int, str], AccountProof] = {}
+    proofs_by_address: dict[tuple[int, str], AccountProof] = {}
     for chunk in chunks(sorted(addresses), _CHUNK):
-        proofs = AccountProof.objects.defer("nodes").filter(block__in=list(wanted), address__in=chunk)
-        found |= {(proof.block_id, proof.address): proof for proof in proofs}
-    return found
+        proofs = AccountProof.objects.defer("nodes").filter(block__in=list(facts_by_block), address__in=chunk)
+        proofs_by_address |= {(proof.block_id, proof.address): proof for proof in proofs}
+    return proofs_by_address
 
 
 def _slots(
-    wanted: Mapping[Block, Iterable[Fact]], accounts: Mapping[tuple[int, str], AccountProof]
+    facts_by_block: Mapping[Block, Iterable[Fact]], accounts: Mapping[tuple[int, str], AccountProof]
 ) -> dict[tuple[int, SlotFact], bytes]:
     """Return the words of stored slot proofs by (block's id, fact)."""
-    asked = {
+    slot_facts = {
         (accounts[block.pk, fact.address].pk, fact.slot): (block.pk, fact)
-        for block, facts in wanted.items()
+        for block, facts in facts_by_block.items()
         for fact in facts
         if isinstance(fact, SlotFact) and (block.pk, fact.address) in accounts
     }
-    names = {slot for _, slot in asked}
-    found: dict[tuple[int, SlotFact], bytes] = {}
-    for chunk in chunks(sorted({account for account, _ in asked}), _CHUNK):
+    names = {slot for _, slot in slot_facts}
+    words: dict[tuple[int, SlotFact], bytes] = {}
+    for chunk in chunks(sorted({account for account, _ in slot_facts}), _CHUNK):
         rows = SlotProof.objects.filter(account__in=chunk)
         if len(names) * len(chunk) <= _NAMED_SLOTS:
             rows = rows.filter(slot__in=names)
         for account, slot, value in rows.values_list("account", "slot", "value"):
-            if (account, slot) in asked:
-                found[asked[account, slot]] = value.to_bytes(32)
-    return found
+            if (account, slot) in slot_facts:
+                words[slot_facts[account, slot]] = value.to_bytes(32)
+    return words
 
 
-# --- As the registry says ---------------------------------------------------------------------------------------------
+# --- Facts in the registry --------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
 class RegistryView:
-    """The registry's facts about one source block, as of one destination block."""
+    """The registry's facts about one source block, in the state of one destination block."""
 
     state_root: bytes  # zero bytes: the header is not accumulated
     facts: Mapping[Fact, bytes | None]  # None: not proven
@@ -325,17 +323,20 @@ class ViewRequest:
             if not isinstance(answer, bytes) or not answer:
                 return InvalidReply(f"There is no facts registry at {registry.address} as of block {self.at!r}.")
             words.append(answer)
-        root, *rest = words
+        root, *field_words = words
         return RegistryView(
-            root, {fact: registry.decode_try(word) for fact, word in zip(self.facts, rest, strict=True)}
+            root, {fact: registry.decode_try(word) for fact, word in zip(self.facts, field_words, strict=True)}
         )
 
 
-def views(rpc: RpcClient, registry: Registry, wanted: Sequence[ViewRequest]) -> list[RegistryView | ChainError]:
+def views(rpc: RpcClient, registry: Registry, requests: Sequence[ViewRequest]) -> list[RegistryView | ChainError]:
     """Ask the registry about several blocks in one exchange. A block without an answer has the reason in its place."""
-    asked = [one.questions(registry) for one in wanted]
-    answers = iter(rpc.ask([question for each in asked for question in each]))
-    return [one.view(registry, [next(answers) for _ in each]) for one, each in zip(wanted, asked, strict=True)]
+    question_lists = [request.questions(registry) for request in requests]
+    answers = iter(rpc.ask([question for question_list in question_lists for question in question_list]))
+    return [
+        request.view(registry, [next(answers) for _ in question_list])
+        for request, question_list in zip(requests, question_lists, strict=True)
+    ]
 
 
 def read(
@@ -352,7 +353,7 @@ def _call(registry: Registry, block_number: int, fact: Fact) -> Call:
 
 
 def calldata(block_number: int, fact: Fact) -> str:
-    """Return the calldata, 0x and hex, that reads a fact from its registry; the call reverts where it isn't proven."""
+    """Return the calldata, 0x and hex, that reads a fact from its registry. The call reverts if it isn't proven."""
     return hex_data(_calldata(*_reading(block_number, fact)))
 
 
@@ -385,12 +386,12 @@ class Comparison:
 
 
 def compare(queries: Sequence[Query], view: RegistryView, here: Mapping[Fact, bytes]) -> Comparison:
-    """Return which facts that these queries of a block ask for the registry lacks. `here` are those proven here."""
+    """Compare a block's facts in these queries with the registry's. `here` has the facts as proven here."""
     missing: dict[Fact, list[int]] = defaultdict(list)
     for query in queries:
         for fact in of(query):
             word = view.facts.get(fact)
-            # Of the two chains that a reorg made, the time's block may be of the one that is gone.
+            # The registry's block for the time may be of a chain that a reorg has removed.
             if word is None or (isinstance(fact, TimeFact) and word != here[fact]):
                 missing[fact].append(query.pk)
             elif word != here.get(fact):

@@ -15,7 +15,7 @@ from typing import Self
 from chains.encoding import HISTORY_WINDOW, decode_rlp
 from chains.header import Header
 from chains.packed import BLOCK_BEFORE_CAPELLA, BLOCK_BEFORE_MERGE, IMPLIED_HEADER_FIELDS, OLD_BLOCK
-from chains.questions import AccountProof, ProofRequest
+from chains.questions import ProofRequest, VerifiedAccountProof
 from proving import packing
 from proving.facts import AccountFact, Fact, HeaderFact, SlotFact, TimeFact, header_words
 from queries.columns import AccountField, HeaderField
@@ -158,7 +158,7 @@ class Sample:
     """The storage of other accounts."""
 
     @classmethod
-    def of(cls, proof: AccountProof) -> Self:
+    def of(cls, proof: VerifiedAccountProof) -> Self:
         state = Trie.of(proof.nodes)
         if not proof.slots:
             return cls(state)

@@ -1,4 +1,4 @@
-"""How far a chain is, and how much of that counts."""
+"""Heads of chains: the latest block, and the newest confirmed and final blocks."""
 
 import time
 from collections.abc import Sequence
@@ -17,25 +17,25 @@ from chains.rpc import RpcClient, result
 from proving.models import ChainHead
 from queries.waits import WaitReason, wait
 
-# Where a chain has no `finalized` tag: two epochs of Ethereum, the depth that finality usually takes.
+# Blocks until finality on chains without a `finalized` tag: two epochs of Ethereum, the usual depth.
 _FINAL_DEPTH = 64
-# How long the highest head counts, though a node tells a lower one. Then the chain itself must have gone back.
+# Time for which the highest head counts although nodes report a lower one. After that, the chain was rolled back.
 _LATELY = timedelta(minutes=5)
-# The part of the time between blocks by which the next one may be late, that we don't ask for it just before it comes.
+# Part of the time between blocks by which a poll is delayed, so that it doesn't come just before the block.
 _LATE_PART = 1 / 8
-# Seconds between two polls, which are four for each block.
+# Limits of the seconds between two polls. There are four polls for each block.
 _MIN_POLL_SECONDS, _MAX_POLL_SECONDS = 0.2, 4
 
 
 @dataclass(frozen=True)
 class Heads:
-    """The newest block, the newest that counts as confirmed, and the number of the newest that is final."""
+    """The newest block, the newest confirmed block, and the number of the newest final block."""
 
     latest: Header
     confirmed: Header
     final: int
     finalized: Header | None = None
-    """The newest final one where the nodes say which that is; otherwise `final` is a guess by its depth."""
+    """The newest final block as nodes report it. None: `final` is a guess by depth."""
 
 
 @dataclass
@@ -46,7 +46,7 @@ class _LastReading:
     seen_at: float = 0
     """The time of the last reading, by `time.monotonic`."""
     noted: tuple[int, int] | None = None
-    """The newest and the final block that are noted for the pages."""
+    """The newest and the final block as stored for pages."""
 
 
 _last: WeakKeyDictionary[RpcClient, _LastReading] = WeakKeyDictionary()
@@ -55,30 +55,30 @@ QUESTIONS = (questions.header("latest"), questions.header("finalized"))
 
 
 def read(chain: Chain, rpc: RpcClient) -> Heads:
-    """Ask the chain, and note what it says for the pages. Raises `NodeUnavailable`, `RpcRefused`."""
+    """Ask the chain for its heads, and store them for pages. Raises `NodeUnavailable`, `RpcRefused`."""
     began = time.monotonic()
     answers = rpc.ask(QUESTIONS)
     return note(chain, rpc, answers, began)
 
 
 def note(chain: Chain, rpc: RpcClient, answers: Sequence[Header | ChainError | None], began: float) -> Heads:
-    """Note for the pages what was answered to `QUESTIONS`, asked when `time.monotonic` was `began`, and return it."""
+    """Store the answers to `QUESTIONS` for pages, and return them as heads. `began`: `time.monotonic` when asked."""
     latest = rpc.must_have_head(answers[0])
     finalized = None if isinstance(answers[1], RpcRefused | UnreadableHeader) else result(answers[1])
-    # Nothing counts as final where the final block can't be read, such as the first one of a development chain.
+    # If the final block can't be read, nothing is final. The first block of some development chains is an example.
     guess = 0 if isinstance(answers[1], UnreadableHeader) else max(0, latest.number - _FINAL_DEPTH)
     final = finalized.number if finalized else guess
     if final > latest.number:
-        raise InvalidReply(f"A node of chain {chain.id} says that block {final} is final, above its own head.")
+        raise InvalidReply(f"A node of chain {chain.id} reports block {final} as final, which is above its own head.")
     last = _last.setdefault(rpc, _LastReading())
     depth = latest.number - final if chain.confirmations == "finalized" else chain.confirmations - 1
-    # What is final can't need more confirmations.
+    # A final block needs no more confirmations.
     number = max(latest.number - depth, final, 0)
     seen = {header.number: header for header in (latest, finalized) if header}
     confirmed = seen.get(number) or rpc.known_header(number)
     heads = Heads(latest, confirmed, final, finalized)
     _store(chain, last, heads)
-    # A slow answer is older than one that was asked for later.
+    # A slow answer must not replace the answer to a later question.
     if last.heads is None or began >= last.seen_at:
         last.heads, last.seen_at = heads, began
     return heads
@@ -90,13 +90,13 @@ def not_there_yet(chain_id: int, number: int, head: int, last: int | None = None
 
 
 def highest_lately(chain_id: int) -> int:
-    """Return the number of the highest head that any worker has seen within some minutes; 0: none has."""
+    """Return the highest head that any worker has seen in the last minutes. 0: none."""
     lately = ChainHead.objects.filter(pk=chain_id, seen_at__gt=timezone.now() - _LATELY)
     return lately.values_list("number", flat=True).first() or 0
 
 
 def recent(chain: Chain, rpc: RpcClient) -> Heads:
-    """Read the heads as `read` does, or return those that this process has read within the last `poll_seconds`."""
+    """Return the heads that this process has read within the last `poll_seconds`, or else read them."""
     last = _last.get(rpc)
     if last is not None and last.heads is not None and time.monotonic() - last.seen_at < poll_seconds(chain):
         return last.heads
@@ -104,26 +104,26 @@ def recent(chain: Chain, rpc: RpcClient) -> Heads:
 
 
 def poll_seconds(chain: Chain) -> float:
-    """Return how often to ask what the next block brings: a few times per block, so that no node is hammered."""
+    """Return the seconds between two polls: a few polls for each block, so that nodes aren't overloaded."""
     return min(_MAX_POLL_SECONDS, max(_MIN_POLL_SECONDS, chain.block_seconds / 4))
 
 
 def seconds_to_next(chain: Chain, rpc: RpcClient) -> float:
-    """Return when to ask for the next block, if it comes as it should; then `poll_seconds` from time to time."""
+    """Return the seconds until the next block should be there. If it is late, return `poll_seconds`."""
     last, poll = _last.get(rpc), poll_seconds(chain)
     if last is None or last.heads is None:
         return poll
-    left = last.heads.latest.timestamp + chain.block_seconds * (1 + _LATE_PART) - time.time()
-    return left if poll < left <= chain.block_seconds + poll else poll
+    seconds = last.heads.latest.timestamp + chain.block_seconds * (1 + _LATE_PART) - time.time()
+    return seconds if poll < seconds <= chain.block_seconds + poll else poll
 
 
 def _store(chain: Chain, last: _LastReading, heads: Heads) -> None:
-    """Keep it for the pages, written once a block."""
+    """Store the heads for pages, once for each block."""
     number, final = heads.latest.number, heads.final
     if last.noted == (number, final):
         return
     values = {"number": number, "final": final, "seen_at": timezone.now()}
-    # Another worker may have noted it, or a higher one: a node that is behind tells nothing new.
+    # Another worker may have stored a higher head. A node that is behind must not lower it.
     behind = Q(number__gt=number, seen_at__gt=timezone.now() - _LATELY)
     if not ChainHead.objects.filter(~behind, pk=chain.id).exclude(number=number, final=final).update(**values):
         ChainHead.objects.get_or_create(pk=chain.id, defaults=values)

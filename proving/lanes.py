@@ -1,11 +1,11 @@
-"""Lanes: parts of the work, each done by one worker at a time, in whatever process or machine.
+"""Lanes: parts of the work, each done by one worker at a time among all processes and machines.
 
 A worker holds a lane by a fresh token and an expiry, which a thread renews. It writes only inside `HeldLane.writing`, a
-database transaction that fails if the lane has another token by now. So a worker that was paused for too long can't
-overwrite what its successor wrote, and sends nothing: what is sent is stored first. The transaction locks the lane's
-row, and on SQLite the whole database (`config.settings` says how), so no RPC call belongs inside.
+database transaction that fails if the lane has another token by then. So a worker that was paused for too long can't
+overwrite its successor's rows, and sends nothing, because transactions are stored before they are sent. The database
+transaction locks the lane's row, and on SQLite the whole database, so it must contain no RPC call.
 
-Nothing is remembered but rows: whoever holds the lane of a killed worker repeats what that one had begun.
+All state is in rows, so the next holder of a killed worker's lane repeats the unfinished work.
 """
 
 import logging
@@ -44,25 +44,25 @@ JOB_SECONDS = Histogram(
     buckets=(0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60),
 )
 
-# A lane is renewed for no longer: whatever hangs for so long is another's to do.
+# Maximum seconds that a lane is renewed. After that its work hangs, and another worker shall take it.
 _LONGEST_SECONDS = 300
 
 
 class LaneKind(StrEnum):
     DESTINATION = "destination"
-    """Follows what was sent on a chain. Commands that send hold it, too."""
+    """Monitors the transactions on a chain. Commands that send also hold this lane."""
     ADMISSION = "admission"
     LARGE_ADMISSION = "large-admission"
-    """Admits batches that name so many blocks that others would wait for long."""
+    """Admits batches with so many blocks that other batches would wait for them."""
     CONNECTION = "connection"
-    """Proves the blocks of a source chain on a destination, and looks after the registry there."""
+    """Proves blocks of a source chain on a destination, and checks the registry there."""
     HISTORY = "history"
-    """Fetches what jumps to old blocks are proven by, which takes minutes."""
+    """Fetches proofs for jumps to old blocks, which takes minutes."""
     WEBHOOKS = "webhooks"
     WATCH = "watch"
     """Observes chains and attesters."""
     HOUSE = "house"
-    """Rejects what is past its deadline, and prunes."""
+    """Rejects batches past their deadline, and prunes."""
 
 
 class LaneName(NamedTuple):
@@ -87,7 +87,7 @@ class HeldLane:
 
     @contextmanager
     def writing(self) -> Iterator[None]:
-        """Open a database transaction, as the only one who writes in this lane. Raises `LaneLost`."""
+        """Open a database transaction, as the only writer in this lane. Raises `LaneLost`."""
         with transaction.atomic():
             self.fence()
             yield
@@ -98,7 +98,7 @@ class HeldLane:
             raise LaneLost
 
     def write(self, change: Callable[[], Result]) -> Result:
-        """Do it inside of `writing`, and again where the database has ended that because of others."""
+        """Call `change` inside `writing`. Call it again if the database ends the transaction because of others."""
 
         def whole() -> Result:
             with self.writing():
@@ -112,12 +112,12 @@ class JobRun:
     """A worker's work on one row that was due. It is counted, timed, and named in its log lines."""
 
     outcome: str = "lost"
-    """`done`, `waits`, `fails`, or `lost` where another worker has taken over the row."""
+    """`done`, `waits`, `fails`, or `lost` if another worker has taken over the row."""
 
 
 @contextmanager
 def job_run(kind: str, **about: str | int) -> Iterator[JobRun]:
-    """Time and count a job run. Its caller sets the outcome; an exception is a `defect`: expected ones are caught."""
+    """Time and count a job run, whose caller sets the outcome. An uncaught exception is a `defect`."""
     this, outcome, began = JobRun(), "defect", time.monotonic()
     try:
         with logs.about(**about):
@@ -128,15 +128,15 @@ def job_run(kind: str, **about: str | int) -> Iterator[JobRun]:
 
 
 def note_job_run(kind: str, outcome: str, began: float) -> None:
-    """Count and time a job run that `began` then (`time.monotonic`), also of a turn that has worked on several rows."""
+    """Count and time a job run, or a turn with several rows. `began` is its begin by `time.monotonic`."""
     JOB_SECONDS.labels(kind, outcome).observe(time.monotonic() - began)
 
 
 def work_on(rows: Sequence[Row], work: Callable[[Sequence[Row]], None], give_up: Callable[[Row], None]) -> int:
-    """Work on rows of a lane together; on one after the other where that fails by an error of ours, which is logged.
+    """Work on rows of a lane together. If that fails by our own error, which is logged, work on them one by one.
 
-    So a row that makes it fail costs the others a second try. `give_up` postpones that row. Return how many failed.
-    Raises `LaneLost`, `OperationalError`.
+    So a defective row costs the others only a second try. `give_up` postpones the defective row. Return the number of
+    failed rows. Raises `LaneLost`, `OperationalError`.
     """
     try:
         work(rows)
@@ -146,7 +146,7 @@ def work_on(rows: Sequence[Row], work: Callable[[Sequence[Row]], None], give_up:
         if len(rows) > 1:
             logger.warning("working on %d rows one by one: together they failed", len(rows), exc_info=True)
             for row in rows:
-                # Some of it may have been written.
+                # The failed work may have changed the row.
                 row.refresh_from_db()
             return sum(work_on([row], work, give_up) for row in rows)
         logger.exception("a part of a turn failed")
@@ -173,7 +173,7 @@ def every() -> list[LaneName]:
 
 @contextmanager
 def hold(name: LaneName) -> Iterator[HeldLane | None]:
-    """Hold a lane until the end of the block. Gives None where another worker holds it."""
+    """Hold a lane until the end of the block. Yield None if another worker holds it."""
     lane = HeldLane(name)
     if not _take(lane):
         yield None
@@ -187,12 +187,12 @@ def hold(name: LaneName) -> Iterator[HeldLane | None]:
 
 
 def take_away(name: LaneName) -> None:
-    """Let whoever holds the lane write nothing more, in the caller's database transaction."""
+    """Take the lane from its holder, which then can't write any more, in the caller's database transaction."""
     Lane.objects.filter(name=str(name)).update(token="", until=None)
 
 
 def _take(lane: HeldLane) -> bool:
-    # One that lasts too long was written while a clock was ahead.
+    # A lease that lasts too long was written while a clock was ahead.
     too_long = Now() + timedelta(seconds=2 * settings.LEASE_SECONDS)
     rows = Lane.objects.filter(name=str(lane.name))
     free = rows.filter(Q(until=None) | Q(until__lt=Now()) | Q(until__gt=too_long))
@@ -214,7 +214,7 @@ def _expiry() -> Combinable:
 
 
 class _Renewal:
-    """A thread that renews what this process holds, while it holds anything. Most lanes are given back before that."""
+    """A thread that renews this process's lanes while it holds any. Most lanes are given back before that."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -248,7 +248,7 @@ class _Renewal:
         try:
             _tokens(held).update(until=_expiry())
         except DatabaseError as error:
-            # Each write says for itself whether the lane is still held.
+            # Each write checks whether the lane is still held.
             logger.warning("lanes could not be renewed: %s", error)
         finally:
             connection.close()

@@ -1,4 +1,4 @@
-"""What proving keeps: registries, fetched proofs, the signers' transactions and the workers' heartbeats."""
+"""Tables of proving: registries, fetched proofs, the signers' transactions and the workers' heartbeats."""
 
 from datetime import datetime, timedelta
 from typing import ClassVar
@@ -20,7 +20,7 @@ class _InUse(models.Manager["FactsRegistry"]):
 
 
 class FactsRegistry(DueRow):
-    """A facts registry of one (source chain, destination chain), where it was deployed.
+    """A deployed facts registry of one pair of source chain and destination chain.
 
     One is in use, or none; those that it has replaced stay on record. It is due for its upkeep.
     """
@@ -68,7 +68,7 @@ class FactsRegistry(DueRow):
 
 
 class AccountProof(models.Model):
-    """A verified proof of one account at one block. It is all that proving needs: no archive node is asked again."""
+    """A verified proof of one account at one block. With it, proving needs no archive node any more."""
 
     block = models.ForeignKey(Block, models.CASCADE, related_name="account_proofs")
     address = models.CharField(max_length=42)  # EIP-55
@@ -126,13 +126,13 @@ class Signer(DueRow):
         return f"{self.address} on chain {self.chain_id}"
 
 
-# What a transaction takes that does nothing.
+# Gas of a transaction that does nothing (Yellow Paper, G_transaction).
 CANCELLATION_GAS = 21_000
 # The minimum share of its maximum cost that a final transaction counts: honest ones seldom cost less.
 _LEAST_PART = 4
 
 GWEI = 10**9
-# What a column may hold so that a thousand are added up: more than there is of any currency.
+# Maximum of a column, so that a thousand of them can be added up. It is more than exists of any currency.
 _MOST_GWEI = 2**53
 
 
@@ -149,9 +149,9 @@ class TransactionState(models.TextChoices):
     DISPLACED = "DISPLACED"  # its nonce was used by a transaction that isn't ours
 
 
-# States in which the transaction may still do what it was sent for.
+# States in which the transaction may still take effect.
 LIVE_STATES = (TransactionState.PENDING, TransactionState.MINED)
-# Of a transaction whose cost its batches show as spent.
+# States of a transaction whose cost its batches show as spent.
 SPENT_STATES = (TransactionState.CONFIRMED, TransactionState.FINAL)
 # States that the chain can still change.
 WATCHED_STATES = (*LIVE_STATES, TransactionState.CONFIRMED)
@@ -174,12 +174,12 @@ class Transaction(models.Model):
     to = models.CharField(max_length=42, blank=True)  # EIP-55; empty: creates a contract
     data = models.BinaryField()
     gas_limit = models.PositiveBigIntegerField()
-    # Wei that it takes beside its gas, on rollups: expected, with a margin, until a receipt tells.
+    # Wei besides the gas, on rollups. Before the receipt, an estimate with a margin.
     data_fee = Uint256Field(default=0)
-    # What was expected of it: the same again where a reorganised chain takes the transaction back.
+    # The expected data fee, which counts again if a reorganisation removes the transaction.
     expected_data_fee = Uint256Field(default=0)
     queries = models.ManyToManyField(Query, related_name="transactions")  # that it is for; empty: of the operator's own
-    # Those of them that it proves only a part of.
+    # Queries of which it proves only a part.
     continued = models.ManyToManyField(Query, related_name="continued_by")
     accumulates = models.ManyToManyField(Block, related_name="accumulating_transactions")  # whose headers it carries
     extends = models.ForeignKey(  # whose trust it extends to further blocks
@@ -192,13 +192,13 @@ class Transaction(models.Model):
     last_error = models.TextField(blank=True)  # the sentence of a version without `error`
     pruned_at = models.DateTimeField(null=True)  # since when `data`, and `raw` of its versions, are empty
 
-    # Of the version that was mined.
+    # Fields of the mined version.
     hash = models.CharField(max_length=66, blank=True)
     block_number = models.PositiveBigIntegerField(null=True)
     block_hash = models.CharField(max_length=66, blank=True)
     succeeded = models.BooleanField(null=True)
     gas_used = models.PositiveBigIntegerField(default=0)
-    # What was expected of it, by which later estimates are corrected (`proving.gas`); 0: nothing was.
+    # The expected gas, by which later estimates are corrected (`proving.gas`). 0: unknown.
     expected_gas = models.PositiveBigIntegerField(default=0, db_default=0)
     gas_price = Uint256Field(default=0)  # wei per gas, effective
     reserved_gwei = models.BigIntegerField(default=0)  # `reserved`, rounded up, so that a database adds it up
@@ -246,14 +246,14 @@ class Transaction(models.Model):
 
     @property
     def gas(self) -> int:
-        """Return what it has used, or the most that it can still use."""
+        """Return the used gas, or the maximum gas that it can still use."""
         if self.state == TransactionState.DISPLACED:
             return 0
         return self.gas_limit if self.state == TransactionState.PENDING else self.gas_used
 
     @property
     def cost(self) -> int:
-        """Return what it has cost in wei, or the most that it can still cost. Any of its versions may be mined."""
+        """Return the cost in wei, or the maximum that it can still cost, as any of its versions may be mined."""
         if self.state == TransactionState.DISPLACED:
             return 0
         if self.state != TransactionState.PENDING:
@@ -283,7 +283,7 @@ class Transaction(models.Model):
 
 
 class Share(models.Model):
-    """One batch's part of the cost of one transaction: before it is mined, of the maximum that it can cost."""
+    """One batch's part of a transaction's cost. Before it is mined, the part of its maximum cost."""
 
     transaction = models.ForeignKey(Transaction, models.CASCADE, related_name="shares")
     batch = models.ForeignKey(Batch, models.CASCADE, related_name="shares")
@@ -303,7 +303,7 @@ class Share(models.Model):
 
 
 def goes_to_replaced_registry() -> models.Exists:
-    """Select shares of what was sent to a replaced registry or its block hash source.
+    """Select shares of transactions to a replaced registry or its block hash source.
 
     All is proven again, and no batch and no limit of a user pays twice.
     """
@@ -445,7 +445,7 @@ class AttesterWatch(models.Model):
 
 
 class BeaconAnchor(models.Model):
-    """A beacon block that a header of a source chain names, and what its state summarises: jumps begin there.
+    """A beacon block named in a header of a source chain, with its state's summaries. Jumps begin there.
 
     Verified when it was stored, and again by whoever reads it (`proving.paths.beacon_fetching`).
     """
@@ -509,13 +509,13 @@ class Lane(models.Model):
 
 
 class WorkerHeartbeat(models.Model):
-    """A running worker says that it runs, by the database's clock. One that is killed falls silent."""
+    """A running worker's sign of life, by the database's clock. A killed worker stops renewing it."""
 
     worker = models.CharField(max_length=100, primary_key=True)
     started_at = models.DateTimeField()
     beat_at = models.DateTimeField(db_index=True)
 
-    # A worker that has been silent for so long is taken for dead.
+    # Time without a sign of life after which a worker counts as dead.
     SILENCE: ClassVar[timedelta] = timedelta(seconds=20)
 
     def __str__(self) -> str:
@@ -529,5 +529,5 @@ class WorkerHeartbeat(models.Model):
 
     @classmethod
     def running(cls) -> "models.QuerySet[WorkerHeartbeat]":
-        """Select the workers that run. A beat from the future is that of a clock that was ahead, and tells nothing."""
+        """Select the running workers. A sign of life in the future comes from a wrong clock, and doesn't count."""
         return cls.objects.filter(beat_at__gt=Now() - cls.SILENCE, beat_at__lt=Now() + cls.SILENCE)

@@ -37,7 +37,7 @@ from queries import clock
 from queries.models import OPEN_STATUSES, Batch, Query, Sender
 from queries.waits import WaitReason, wait
 
-# By how much both fees of a replacement are above those before: nodes take it only if they rise by at least 10 %.
+# Both fees of a replacement, in percent of the earlier ones. Nodes accept it only if both rise by at least 10 %.
 RISE_PERCENT = 113
 
 _DAY = timedelta(days=1)
@@ -65,7 +65,7 @@ class MarketFees:
     base_and_tip: int
     offer: OfferedFees
     least: int
-    """The least offer for the next block, whatever this one does to the base fee (EIP-1559)."""
+    """The lowest offer that is enough for the next block after any change of the base fee (EIP-1559)."""
 
 
 def market_fees(rpc: RpcClient) -> MarketFees:
@@ -73,16 +73,16 @@ def market_fees(rpc: RpcClient) -> MarketFees:
 
 
 def market_of(fees: Fees) -> MarketFees:
-    # The base fee can double within six full blocks; what is not needed is not paid.
+    # The base fee can double within six full blocks. The unneeded part isn't paid.
     offer = OfferedFees(2 * fees.base_fee + fees.priority_fee, fees.priority_fee)
     return MarketFees(fees.base_fee + fees.priority_fee, offer, fees.base_fee * 9 // 8 + fees.priority_fee)
 
 
-# --- What counts ------------------------------------------------------------------------------------------------------
+# --- Spending ---------------------------------------------------------------------------------------------------------
 
 
 def on_chain(chain_id: int, *, beside: int | None = None) -> int:
-    """Return the wei that the chain's signers spent in the last 24 hours, and may still spend by what isn't final.
+    """Return the wei that the chain's signers spent in the last 24 hours, and may still spend by pending transactions.
 
     The transaction `beside` (an id) doesn't count.
     """
@@ -113,8 +113,8 @@ def to_user(user_id: int, chain_id: int) -> int:
     columns = ("batch", "wei", "of_open")
     spent = 0
     caused: Counter[str] = Counter()
-    # By one statement, and before the estimates: what is sent or mined meanwhile must not be missing from both. Not by
-    # an OR, for which PostgreSQL reads everybody's.
+    # One statement before the estimates, so that a transaction sent or mined meanwhile isn't missing from both. A union
+    # and no OR, for which PostgreSQL would read the rows of all users.
     for batch, wei, is_of_open in recent.values_list(*columns).union(of_open_ones.values_list(*columns), all=True):
         if is_of_open:
             caused[batch] += wei
@@ -139,7 +139,7 @@ def _at_worst(batches: Collection[str], *, beside: int) -> Counter[str]:
 
 
 def _shares() -> QuerySet[Share]:
-    """Return the shares that count against fees and limits of users: what went to replaced registries doesn't."""
+    """Return the shares that count against users' fees and limits, without those of replaced registries."""
     return Share.objects.filter(~goes_to_replaced_registry())
 
 
@@ -150,7 +150,7 @@ def _of_day(user_id: int, chain_id: int) -> QuerySet[Share]:
 
 
 def _in_a_day(prefix: str = "") -> Q:
-    """Select what is spent in the last 24 hours. `prefix` leads to the transaction, and ends in `__`."""
+    """Select spending of the last 24 hours. `prefix` leads to the transaction, and ends in `__`."""
     return Q(**{f"{prefix}spent_at__gt": _day_began()})
 
 
@@ -189,12 +189,12 @@ class DailyAllowance:
 
 def allowances_of(user: models.User) -> list[DailyAllowance]:
     """Return the allowances of the user on all destinations that limit users."""
-    found = (allowance_of(user, chain) for chain in get_chains().destinations())
-    return [one for one in found if one is not None]
+    allowances = (allowance_of(user, chain) for chain in get_chains().destinations())
+    return [allowance for allowance in allowances if allowance is not None]
 
 
 def allowance_of(user: models.User, destination: Chain) -> DailyAllowance | None:
-    """Return the user's allowance on this destination; None where nothing is limited."""
+    """Return the user's allowance on this destination. None: users aren't limited."""
     limit = models.daily_wei(user.daily_limits_wei, destination)
     return None if limit is None else DailyAllowance(destination, limit, to_user(user.pk, destination.id))
 
@@ -301,7 +301,7 @@ class NotOurs(Exception):
 
 
 def is_spent(tx: Transaction) -> bool:
-    """Return whether its batches show what it costs as spent."""
+    """Return whether its batches show its cost as spent."""
     return tx.state in SPENT_STATES
 
 
@@ -310,7 +310,7 @@ Weights = Mapping[Transaction, Counter[str]]
 
 
 def divide(weights: Weights) -> None:
-    """Divide what transactions cost, or can still cost, among their batches.
+    """Divide the cost of transactions, or their maximum cost, among their batches.
 
     Derived anew each time, never added up: doing it twice changes nothing. Inside the caller's database transaction,
     whenever the transactions' versions or states have changed; after another state, `show_spent` too.
@@ -340,7 +340,7 @@ def _divided(tx: Transaction, weights: Counter[str]) -> Iterator[Share]:
 
 
 def show_spent(batches: Collection[str]) -> None:
-    """Show on batches, which the caller has locked, what they have spent.
+    """Store the spending of batches, which the caller has locked.
 
     The lock matters: several signers may send for one batch, and what each adds up must hold what the others have.
     """
@@ -349,7 +349,7 @@ def show_spent(batches: Collection[str]) -> None:
 
 
 def _show_spent(batches: Sequence[str]) -> None:
-    """Write what these batches have spent.
+    """Write the spending of these batches.
 
     Above a batch's fee the operator pays for cancellations, which free the nonce for all that wait, and for what was
     sent to a registry that was replaced.
@@ -406,22 +406,22 @@ def portions_of(tx: Transaction) -> Counter[str]:
         tx.expected_gas = weights.total()
     portions = Counter({batch: tx.gas_limit * weight // weights.total() for batch, weight in weights.items()})
     for largest, _ in portions.most_common(1):
-        # What is left by rounding.
+        # The remainder of rounding.
         portions[largest] += tx.gas_limit - portions.total()
     return portions
 
 
 def _sample(queries: Iterable[Query]) -> Sample:
-    """Return what the tries are like by a proof that is stored for one of the queries."""
-    query = max(queries, key=lambda one: (len(one.slots), bool(one.address)), default=None)
+    """Return a sample of the tries' shape, from a stored proof of one of the queries."""
+    query = max(queries, key=lambda query: (len(query.slots), bool(query.address)), default=None)
     row = query and AccountProof.objects.filter(block=query.block_id, address=query.address).first()
     return Sample.of(facts.stored_proof(row, gas.SAMPLED_SLOTS)) if row and row.nodes else Sample()
 
 
 def _expected(queries: Iterable[Query], carried: Collection[int], sample: Sample) -> int:
     """Return the gas that these queries are expected to take, at blocks of which the headers are `carried` (ids)."""
-    wanted: dict[int | None, dict[Fact, None]] = defaultdict(dict)
+    facts_by_block: dict[int | None, dict[Fact, None]] = defaultdict(dict)
     for query in queries:
-        wanted[query.block_id].update(dict.fromkeys(facts.of(query)))
-    missing = [Missing(0, list(here), is_known=block not in carried) for block, here in wanted.items()]
+        facts_by_block[query.block_id].update(dict.fromkeys(facts.of(query)))
+    missing = [Missing(0, list(here), is_known=block not in carried) for block, here in facts_by_block.items()]
     return gas.estimate(missing, sample, Route()).gas.expected

@@ -1,11 +1,10 @@
-"""Prunes what is older than `config.settings` keeps. A worker's duty, and `manage.py prune`.
+"""Pruning of data that is older than `config.settings` keeps it, by workers and by `manage.py prune`.
 
-It goes in chunks: each is one short database transaction in the lane of the house, so that others get their turn, one
-process at a time prunes, and a kill leaves nothing half.
+Each chunk is a short database transaction in the lane HOUSE. So other transactions get their turn, one process prunes
+at a time, and a kill leaves no chunk half done.
 
-A proof bundle is whole or said to be gone. So a batch is marked first (`Batch.proofs_pruned_at`), and from then on has
-no bundles. The nodes of a block's proofs go when all batches that ask about the block are marked. What the proofs have
-shown, the values, stays.
+A batch has all of its proof bundles or none. So a batch is marked first (`Batch.proofs_pruned_at`), after which it has
+no bundles. The nodes of a block's proofs are emptied when all batches with the block are marked. Proven values stay.
 """
 
 import logging
@@ -54,16 +53,16 @@ from queries.models import (
 
 logger = logging.getLogger(__name__)
 
-# Rows that one chunk changes. Those of proofs and transactions are long, and those of leaves very long.
+# Maximum rows of one chunk. Rows of proofs and transactions are long, and rows of leaves very long.
 _ROWS, _PROOFS, _TRANSACTIONS, _BATCHES, _LEAVES = 1000, 200, 20, 50, 20
-# Blocks that one statement names.
+# Maximum blocks in one statement.
 _BLOCKS = 500
-# How long a worker prunes at a time, and pauses between two times, in seconds; and when nothing is left.
+# Seconds of one run, seconds between two runs, and the pause after all is pruned.
 _TURN_SECONDS, _PAUSE_SECONDS, _REST = 1.0, 2.0, due_rows.LONGEST
 
 
 def prune_when_due(lane: HeldLane) -> None:
-    """Prune for a moment, if that is due, and be due again: a worker's duty."""
+    """Prune for a moment if that is due, and make it due again: a worker's duty."""
     row, _ = lane.write(partial(Pruning.objects.get_or_create, pk=1, defaults={"due_at": Now()}))
     if not due_rows.due(Pruning.objects.filter(pk=row.pk)).exists():
         return
@@ -75,8 +74,8 @@ def prune_when_due(lane: HeldLane) -> None:
 
 
 def prune_now() -> Mapping[str, int] | None:
-    """Prune all that is old enough, and say how many rows of each kind. None while another process prunes."""
-    # Lost to another process where this one stood still, or took minutes: what went by then is gone.
+    """Prune all old data. Return the number of rows of each kind. None: another process is pruning."""
+    # Another process may take the lane after a pause of this one. The chunks that were pruned by then stay pruned.
     with suppress(LaneLost), lanes.hold(LaneName(LaneKind.HOUSE)) as lane:
         if lane is not None:
             counts, _ = _prune(lane)
@@ -86,7 +85,7 @@ def prune_now() -> Mapping[str, int] | None:
 
 
 def _prune(lane: HeldLane, *, seconds: float | None = None) -> tuple[Mapping[str, int], bool]:
-    """Prune, and count the rows of each kind. Returns also whether nothing is left. Raises `LaneLost`."""
+    """Prune, and return the number of rows of each kind, and whether nothing is left. Raises `LaneLost`."""
     ends = None if seconds is None else time.monotonic() + seconds
     counts: Counter[str] = Counter()
     for kind in KINDS:
@@ -103,13 +102,13 @@ def _prune(lane: HeldLane, *, seconds: float | None = None) -> tuple[Mapping[str
 
 
 def _prune_chunk(kind: "Kind", days: int) -> int:
-    # By the clock that decides about deadlines: what is pruned doesn't come back.
+    # The clock of deadlines, which is the cautious one, because pruned rows can't be restored.
     return kind.prune(clock.earliest() - timedelta(days=days))
 
 
 def _log(counts: Mapping[str, int]) -> None:
-    if said := ", ".join(f"{count} {name}" for name, count in counts.items() if count):
-        logger.info("pruned %s", said)
+    if summary := ", ".join(f"{count} {name}" for name, count in counts.items() if count):
+        logger.info("pruned %s", summary)
 
 
 @dataclass(frozen=True)
@@ -117,16 +116,16 @@ class Kind:
     """Data that is pruned at an age."""
 
     name: str  # for people, plural
-    keep: str | int  # a setting, or for how many days
+    keep: str | int  # a setting, or a number of days
     prune: Callable[[datetime], int]
-    """Prune a chunk of what is older than this, in the caller's transaction. How many rows; 0: nothing is left."""
+    """Prunes a chunk of older rows, in the caller's transaction. Returns the number of rows; 0: none is left."""
 
 
 # --- Proofs and steps of batches --------------------------------------------------------------------------------------
 
 
 def _settled(before: datetime) -> QuerySet[Batch]:
-    """Return batches that ended before this moment, and that no reorganisation can take back."""
+    """Return batches that ended before this moment and can't be rolled back any more."""
     in_work = Query.objects.filter(batch=OuterRef("pk"), block__due_at__isnull=False)
     closed = Batch.objects.exclude(status__in=OPEN_STATUSES).filter(finished_at__lt=before)
     return closed.filter(~Exists(in_work)).order_by("finished_at")
@@ -141,22 +140,22 @@ def _mark_batches(before: datetime) -> int:
     settled = _settled(before).filter(proofs_pruned_at=None, proofs_gone_at=None)
     chosen = list(settled.values_list("pk", flat=True)[:_BATCHES])
     statements.lock(Batch.objects.filter(pk__in=chosen))
-    # A reorganisation may have taken some of them back before they were locked.
+    # A reorganisation may have rolled some back before they were locked.
     return settled.filter(pk__in=chosen).update(proofs_pruned_at=timezone.now())
 
 
 def _empty_proofs() -> int:
-    """Empty proofs of the longest marked batch that has any, or note that it has none."""
+    """Empty proofs of the batch that was marked first, or store that it has none left."""
     marked = Batch.objects.filter(proofs_gone_at=None).exclude(proofs_pruned_at=None)
     batch = marked.order_by("finished_at").values_list("pk", flat=True).first()
     if batch is None:
         return 0
     blocks = Query.objects.filter(batch=batch).exclude(block=None).order_by("block").values_list("block", flat=True)
     for some in chunks(list(blocks.distinct()), _BLOCKS):
-        # Those that another batch still has bundles of are left to that one.
+        # Blocks that another batch's bundles need are kept until that batch is pruned.
         free = sorted(set(some) - _needed(some))
         for model, block in ((SlotProof, "account__block"), (AccountProof, "block")):
-            # In the order of an index.
+            # Ordered as an index is.
             full = model.objects.exclude(nodes=[]).filter(**{f"{block}__in": free})
             rows = list(full.order_by("account" if model is SlotProof else "block").values_list("pk", block)[:_PROOFS])
             if rows and (emptied := _empty(model, rows)):
@@ -166,27 +165,27 @@ def _empty_proofs() -> int:
 
 
 def _empty(model: type[AccountProof] | type[SlotProof], rows: list[tuple[int, int]]) -> int:
-    """Empty those proofs that no batch needs. `rows` are primary keys of proofs and of their blocks."""
+    """Empty the proofs that no batch needs. `rows` has the primary keys of proofs and of their blocks."""
     blocks = {block for _, block in rows}
-    # A batch that is accepted now waits for these locks, and finds the proofs gone; one that was before is seen here.
+    # A batch accepted later waits for these locks, and then sees that the proofs are gone.
     statements.lock(Block.objects.filter(pk__in=blocks))
     needed = _needed(blocks)
     return model.objects.filter(pk__in=[pk for pk, block in rows if block not in needed]).update(nodes=[])
 
 
 def _needed(blocks: Collection[int]) -> set[int]:
-    """Return which of these blocks a batch has bundles of."""
+    """Return the blocks that bundles of a batch need."""
     queries = Query.objects.filter(block__in=blocks, batch__proofs_pruned_at=None)
     return {block for block in queries.order_by().values_list("block", flat=True).distinct() if block is not None}
 
 
 def _prune_steps(before: datetime) -> int:
-    """Delete the steps of a batch, which is marked: its page shows the times of all its steps, or of none."""
+    """Mark a batch and delete all its steps, because its page shows the times of all steps or of none."""
     settled = _settled(before).filter(steps_gone_at=None)
     batch = settled.values_list("pk", flat=True).first()
     statements.lock(Batch.objects.filter(pk=batch))
     now = timezone.now()
-    # A reorganisation may have taken it back before it was locked.
+    # A reorganisation may have rolled it back before it was locked.
     if not settled.filter(pk=batch).update(steps_pruned_at=now, steps_gone_at=now):
         return 0
     return max(1, Step.objects.filter(query__batch=batch).delete()[0])
@@ -197,7 +196,7 @@ def _prune_steps(before: datetime) -> int:
 
 def _prune_calldata(before: datetime) -> int:
     final = Transaction.objects.filter(state=TransactionState.FINAL, spent_at__lt=before, pruned_at=None)
-    # Bundles of times have the next header from here.
+    # Bundles with times need the next header in this calldata.
     needed = Query.objects.filter(
         block__accumulating_transactions=OuterRef("pk"), timestamp__isnull=False, batch__proofs_pruned_at=None
     )
@@ -211,17 +210,17 @@ def _prune_calldata(before: datetime) -> int:
 
 
 def _prune_webhooks(before: datetime) -> int:
-    """Delete ended deliveries; and webhooks that have none left, if no event of their batch can follow."""
+    """Delete ended deliveries, and webhooks without deliveries if their batch can have no further event."""
     ended = WebhookDelivery.objects.filter(ended_at__lt=before)
     if oldest := _first(ended.order_by("ended_at")):
-        # One that is to be sent again since is not among them.
+        # Checked again, because a delivery may have been set to be sent again meanwhile.
         return ended.filter(pk__in=oldest).delete()[0]
-    told = WebhookDelivery.objects.filter(webhook=OuterRef("pk"))
-    over = Webhook.objects.filter(~Exists(told), batch__in=_settled(before).order_by())
+    deliveries = WebhookDelivery.objects.filter(webhook=OuterRef("pk"))
+    over = Webhook.objects.filter(~Exists(deliveries), batch__in=_settled(before).order_by())
     return over.filter(pk__in=_first(over)).delete()[0]
 
 
-# --- What expires -----------------------------------------------------------------------------------------------------
+# --- Other rows -------------------------------------------------------------------------------------------------------
 
 
 def _first(rows: QuerySet[Any], most: int = _ROWS) -> list[Any]:

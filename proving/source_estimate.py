@@ -21,7 +21,7 @@ from chains.node_errors import (
     RpcRefused,
     UnverifiedProof,
 )
-from chains.questions import AccountProof, Fees, ProofRequest
+from chains.questions import Fees, ProofRequest, VerifiedAccountProof
 from chains.rollups import DataCost
 from chains.rpc import result
 from database.statements import by_size, chunks
@@ -339,7 +339,7 @@ def _lacking_properties(inquiry: Inquiry, selected: Selected, read: _Read) -> li
     return found
 
 
-_Proofs = Sequence[tuple[ProofRequest, AccountProof | ChainError]]
+_Proofs = Sequence[tuple[ProofRequest, VerifiedAccountProof | ChainError]]
 """Which proofs were asked for, and the answers."""
 
 
@@ -386,7 +386,7 @@ class _Tries:
 def _sample(inquiry: Inquiry, selected: Selected, proofs: _Proofs) -> _Tries | Rejection:
     """Return what the tries are like; or a rejection where no node serves a proof. Raises `NodeUnavailable`."""
     tries, unserved, source = Sample(), [], inquiry.source
-    is_served = any(isinstance(answer, AccountProof) for _, answer in proofs)
+    is_served = any(isinstance(answer, VerifiedAccountProof) for _, answer in proofs)
     for request, answer in proofs:
         tries = Sample() if isinstance(answer, ChainError) else Sample.of(answer)
         if isinstance(answer, OtherAccounts) and selected.asks_accounts:

@@ -16,7 +16,7 @@ from queries.waits import WaitReason
 
 logger = logging.getLogger(__name__)
 
-# Who stops, where it is no operator.
+# Recorded as `by` when a worker stops a signer.
 WORKER = "a worker"
 
 
@@ -34,7 +34,7 @@ def stop(
         standing, is_new = Stop.objects.get_or_create(
             chain_id=chain_id, source_chain_id=source, signer=signer, defaults=values
         )
-        # A worker leaves the operator's own reason.
+        # A worker doesn't replace the operator's reason.
         if not is_new and code == StopCode.OPERATOR:
             Stop.objects.filter(pk=standing.pk).update(**values)
             standing.refresh_from_db()
@@ -43,7 +43,7 @@ def stop(
 
 
 def resume(chain_id: int, *, source: int = 0, signer: str = "") -> bool:
-    """Take a stop back, and return whether there was one. What was signed before is broadcast again."""
+    """Remove a stop, and return whether there was one. Earlier signed transactions are broadcast again."""
     deleted, _ = Stop.objects.filter(chain_id=chain_id, source_chain_id=source, signer=signer).delete()
     if deleted:
         logger.warning("sending goes on %s", Stop(chain_id=chain_id, source_chain_id=source, signer=signer).subject)
@@ -68,7 +68,7 @@ def why_connection_is_stopped(source: int, destination: int) -> WaitReason | Non
 def why_not_signed(tx: Transaction, *, is_new: bool) -> WaitReason | None:
     """Return why a transaction may not be signed or broadcast; None if it may.
 
-    Stops of its connections matter only where it `is_new`.
+    Stops of its connections count only for new transactions.
     """
     standing = _standing(tx.signer.chain_id)
     sources = {0}
@@ -80,7 +80,7 @@ def why_not_signed(tx: Transaction, *, is_new: bool) -> WaitReason | None:
 
 
 def _standing(chain_id: int) -> list[Stop]:
-    """Return the stops of a chain. That of the whole chain comes first."""
+    """Return the stops of a chain. The stop of the whole chain comes first."""
     return list(Stop.objects.filter(chain_id=chain_id).order_by("source_chain_id", "signer"))
 
 

@@ -363,7 +363,7 @@ def _watch(lane: HeldLane, _: Sequence[Any]) -> int:
 def _house(lane: HeldLane, _: Sequence[Any]) -> int:
     checkpoints.wake()
     for name in lanes.every():
-        due_rows.wake_what_is_too_late(rows(name))
+        due_rows.wake_rows_postponed_too_long(rows(name))
     _reject_overdue(lane)
     money.recount()
     return _failed(partial(pruning.prune_when_due, lane))

@@ -11,7 +11,7 @@ from django.db.models import Case, Exists, FilteredRelation, Q, When
 from django.utils import timezone
 
 from accounts import keys
-from database.statements import CompiledQuery, Given
+from database.statements import CompiledQuery, QueryParameter
 from queries import identifiers
 from queries.models import OPEN_STATUSES, Batch, BatchStatus, Query, Sender
 
@@ -27,7 +27,7 @@ def poll_seconds(age: timedelta) -> int:
 def _says_what_it_waits_for() -> Exists:
     """Return whether a block of the batch's open queries does."""
     # From the batch to its blocks: others may have any number of these.
-    of_batch = Query.objects.filter(batch=Given("batch"), step__isnull=False, block__due_at__isnull=False)
+    of_batch = Query.objects.filter(batch=QueryParameter("batch"), step__isnull=False, block__due_at__isnull=False)
     return Exists(of_batch.filter(~Q(block__waiting_for="") | Q(block__wait__isnull=False)))
 
 
@@ -36,7 +36,7 @@ def _says_what_it_waits_for() -> Exists:
 _ASKED = CompiledQuery(
     lambda: (
         keys.working()
-        .annotate(own=FilteredRelation("user__batches", condition=Q(user__batches__pk=Given("batch"))))
+        .annotate(own=FilteredRelation("user__batches", condition=Q(user__batches__pk=QueryParameter("batch"))))
         .annotate(
             says=Case(
                 When(
@@ -58,7 +58,7 @@ _ASKED = CompiledQuery(
         )
     )
 )
-_STATUS = CompiledQuery(lambda: Batch.objects.filter(pk=Given("batch")).values_list("status"))
+_STATUS = CompiledQuery(lambda: Batch.objects.filter(pk=QueryParameter("batch")).values_list("status"))
 
 
 class QueryStatus(StrEnum):

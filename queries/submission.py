@@ -31,7 +31,7 @@ from accounts.models import ApiKey, User, own_or
 from config.configured_chains import get_chains
 from config.error_answers import Refused
 from database import statements
-from database.statements import CompiledQuery, Given, chunks
+from database.statements import CompiledQuery, QueryParameter, chunks
 from queries import batch_request, webhooks
 from queries.api_endpoint import ApiError
 from queries.batch_request import BatchRequest, Part
@@ -338,7 +338,7 @@ def why_no_room(request: BatchRequest, body: bytes, key: ApiKey) -> Refused | No
 
 _ROOM = CompiledQuery(
     lambda: (
-        User.objects.filter(pk=Given("user"))
+        User.objects.filter(pk=QueryParameter("user"))
         .annotate(open=FilteredRelation("batches", condition=Q(batches__status__in=OPEN_STATUSES)))
         .values_list("max_open_batches", "max_open_queries")
         .annotate(open_batches=Count("open"), open_queries=Coalesce(Sum("open__size"), 0))

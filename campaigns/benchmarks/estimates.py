@@ -10,7 +10,7 @@ from eth_utils.address import to_checksum_address
 
 from campaigns.benchmarks.gas import Case, Lab, generated, generated_cases, recorded_cases
 from chains.header import Header
-from chains.questions import AccountProof, ProofRequest, SlotProof
+from chains.questions import ProofRequest, VerifiedAccountProof, VerifiedSlotProof
 from chains.trie import verify_account, verify_slot
 from proving import gas
 from proving.facts import AccountFact, Fact, SlotFact
@@ -56,11 +56,11 @@ def estimated(case: Case) -> Amount:
     return gas.estimate(missing, sample, Route()).gas
 
 
-def _served(case: Case, request: ProofRequest) -> AccountProof:
+def _served(case: Case, request: ProofRequest) -> VerifiedAccountProof:
     (proven,) = (account for account in case.accounts if to_checksum_address(account.address) == request.address)
     account = verify_account(request.state_root, request.address, proven.nodes)
     slots = (
-        SlotProof(slot, verify_slot(account.storage_root, slot, proven.slots[slot]), tuple(proven.slots[slot]))
+        VerifiedSlotProof(slot, verify_slot(account.storage_root, slot, proven.slots[slot]), tuple(proven.slots[slot]))
         for slot in request.slots
     )
-    return AccountProof(request.address, account, tuple(proven.nodes), tuple(slots))
+    return VerifiedAccountProof(request.address, account, tuple(proven.nodes), tuple(slots))

@@ -98,7 +98,7 @@ class Measured:
     def _status(self, batch: str, key: str) -> str:
         try:
             return client.status(self.service.base_url, key or self.key, batch)
-        except client.Unavailable as error:
+        except client.ServiceDown as error:
             return str(error)
 
     def seconds_to_done(self, accounts: int = 1, key: str = "", seconds: float = _PATIENCE_SECONDS) -> float:
@@ -112,7 +112,7 @@ class Measured:
         blocks, began = self.new_blocks(count), time.monotonic()
         while len(ids) < count:
             # A worker that is stopped in the middle of a write holds SQLite's lock: it goes on before the next try.
-            with self.frozen(), suppress(client.Unavailable):
+            with self.frozen(), suppress(client.ServiceDown):
                 while len(ids) < count:
                     ids.append(self.submit([blocks[len(ids)]], accounts))
                 began = time.monotonic()

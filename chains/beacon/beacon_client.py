@@ -1,7 +1,7 @@
 """A client of beacon nodes: the standard API (github.com/ethereum/beacon-APIs), and two clients' own for summaries.
 
-What a node says is verified: a header and a block by their root, summaries by the root of their state, the roots of a
-period's slots by that of all. Where one says something else, the next is asked.
+Every answer is verified: a header and a block by their root, summaries by the root of their state, the roots of a
+period's slots by the root over them. If one node's answer is false, the next node is asked.
 """
 
 import json
@@ -24,27 +24,27 @@ from chains.nodes import count_exchange, has_too_many_values, without_answer
 
 Answer = TypeVar("Answer")
 
-# The endpoints that tell a state's historical summaries with their branch: Nimbus's, and Lodestar's.
+# Endpoints for a state's historical summaries with their branch: Nimbus's and Lodestar's.
 SUMMARIES_PATHS = (
     "/nimbus/v1/debug/beacon/states/{}/historical_summaries",
     "/eth/v1/lodestar/states/{}/historical_summaries",
 )
 _JSON, _SSZ = "application/json", "application/octet-stream"
-# Bytes of an answer at most. A summary takes about 200, and there are 13 a fortnight.
+# Maximum bytes of an answer. A summary takes about 200 bytes of JSON, and mainnet adds 13 in a fortnight.
 _MOST_USUAL, _MOST_SUMMARIES = 16 * 1024, 2 * 1024**2
-# Requests for roots of slots that go to one node at the same time.
+# Requests for roots of slots sent to one node at the same time.
 _ROOTS_AT_ONCE = 32
-# How long one node is asked for a period at most, in seconds: who waits for it has other work.
+# Maximum seconds to read one period from one node: the caller has other work.
 _PERIOD_SECONDS = 120
 _INTEGER = re.compile(r"[0-9]{1,20}")
-# Refusals of one request, as far as the node is concerned: what it hasn't, and what it doesn't know.
+# HTTP statuses that refuse one request: the node lacks the object or doesn't know the endpoint, and isn't down.
 _REFUSED = frozenset({400, 404, 405, 406, 410, 415, 501})
 
 
 class BeaconClient:
     """A client of a chain's beacon nodes, for any number of threads. All its methods may raise `NodeUnavailable`.
 
-    The nodes are asked one after the other, those at the end that have failed last.
+    The nodes are asked one after the other. A node that has failed is asked after the others.
     """
 
     def __init__(
@@ -64,43 +64,43 @@ class BeaconClient:
         ]
 
     def header(self, root: bytes | str) -> BeaconHeader:
-        """Return the header with this root; or that of the block "finalized", which is the node's word."""
+        """Return the header with this root, or the header of the block "finalized", for which the node is trusted."""
         identifier = root if isinstance(root, str) else hex_data(root)
         expected = None if isinstance(root, str) else root
         request = _json(f"/eth/v1/beacon/headers/{identifier}")
-        return self._one(request, lambda content: _read_header(content, expected), f"the beacon header {identifier}")
+        return self._first(request, lambda content: _read_header(content, expected), f"the beacon header {identifier}")
 
     def block(self, root: bytes, slot: int) -> ExecutionBranch:
-        """Return the execution block of the beacon block with this root, and what proves it. Raises `CannotProve`.
+        """Return the execution block of the beacon block with this root, and its proof.
 
-        That is, where the layout of blocks at that slot isn't known.
+        Raises `CannotProve` if the layout of blocks at that slot isn't known.
         """
         layout, preset = self._beacon_chain.layout(slot), self._beacon_chain.preset
 
         def read(content: bytes) -> ExecutionBranch:
-            found = blocks.execution_branch(content, layout, preset=preset)
-            if found.header.root != root or found.header.slot != slot:
+            branch = blocks.execution_branch(content, layout, preset=preset)
+            if branch.header.root != root or branch.header.slot != slot:
                 raise ValueError("another block than was asked for")
-            return found
+            return branch
 
         request = (f"/eth/v2/beacon/blocks/{hex_data(root)}", [_SSZ, MOST_BLOCK])
-        return self._one(request, read, f"the beacon block of slot {slot}")
+        return self._first(request, read, f"the beacon block of slot {slot}")
 
     def summaries(self, header: BeaconHeader) -> Anchor:
         """Return the historical summaries of a block's state, verified against the header's state root."""
-        what, reasons = f"the historical summaries of the state of slot {header.slot}", list[str]()
+        object_name, reasons = f"the historical summaries of the state of slot {header.slot}", list[str]()
         for path in SUMMARIES_PATHS:
             request = (path.format(header.slot), [_JSON, _MOST_SUMMARIES])
             try:
-                return self._one(request, lambda content: _read_anchor(content, header), what)
+                return self._first(request, lambda content: _read_anchor(content, header), object_name)
             except NodeUnavailable as error:
                 reasons += error.reasons
-        raise self._lacking(f"{what}, which Nimbus and Lodestar tell", reasons)
+        raise self._lacking(f"{object_name}, which Nimbus and Lodestar tell", reasons)
 
     def block_roots(self, period: int, root: bytes) -> bytes:
-        """Return the roots of the blocks of all slots of a period; of a missed slot, that of the block before.
+        """Return the block root of each slot of a period. A missed slot has the root of the block before it.
 
-        `root` is that of all of them. The nodes are asked one by one, each for all.
+        `root` is the root over all of them. Each node is asked for the whole period, one node after the other.
         """
         problems: list[str] = []
         for endpoint in self._in_order():
@@ -120,23 +120,23 @@ class BeaconClient:
         depth, ends = self._beacon_chain.period_depth, self._clock() + _PERIOD_SECONDS
         first, end = period << depth, period + 1 << depth
         roots: list[bytes] = []
-        # Before the first block of the chain there is none.
+        # Slots before the chain's first block have a root of zeros.
         last = bytes(32)
-        # If the period begins with missed slots, a block just before it counts.
+        # If the period begins with missed slots, they have the root of a block just before the period.
         for start in range(max(0, first - _ROOTS_AT_ONCE), end, _ROOTS_AT_ONCE):
             if self._clock() > ends:
                 raise NodeUnavailable(f"{endpoint.host} is too slow")
             slots = range(start, min(start + _ROOTS_AT_ONCE, end))
             for answer in endpoint.exchange([_json(f"/eth/v1/beacon/blocks/{slot}/root") for slot in slots]):
-                # What a node refuses counts as missed: a wrong root shows in the end.
+                # A refused slot counts as missed: if that is wrong, the root over the period shows it.
                 last = last if isinstance(answer, RpcRefused) else _read_root(_content(answer))
                 roots.append(last)
             if not any(last):
                 raise NodeUnavailable(f"{endpoint.host} has no block of slots {start} to {slots[-1]}")
         return roots[-(1 << depth) :]
 
-    def _one(self, request: Request, read: Callable[[bytes], Answer], what: str) -> Answer:
-        """Return what the first node tells whose answer can be read."""
+    def _first(self, request: Request, read: Callable[[bytes], Answer], object_name: str) -> Answer:
+        """Return the first node's answer that can be read."""
         reasons: list[str] = []
         for endpoint in self._in_order():
             (answer,) = endpoint.exchange([request])
@@ -148,19 +148,19 @@ class BeaconClient:
                 endpoint.failed_at = self._clock()
                 is_false = isinstance(error, ValueError)
                 reasons.append(f"{endpoint.host} answered with {error}" if is_false else str(error))
-        raise self._lacking(what, reasons)
+        raise self._lacking(object_name, reasons)
 
     def _in_order(self) -> "list[BeaconEndpoint]":
         return sorted(self._endpoints, key=lambda endpoint: endpoint.failed_at)
 
-    def _lacking(self, what: str, reasons: Sequence[str]) -> NodeUnavailable:
-        error = NodeUnavailable(f"No beacon node of {self._chain.label} has {what}: {'; '.join(reasons)}.")
+    def _lacking(self, object_name: str, reasons: Sequence[str]) -> NodeUnavailable:
+        error = NodeUnavailable(f"No beacon node of {self._chain.label} has {object_name}: {'; '.join(reasons)}.")
         error.reasons = tuple(reasons)
         return error
 
 
 class BeaconEndpoint:
-    """One beacon node, asked by GETs. A request is a path, with what is accepted and how much."""
+    """One beacon node. A request is a GET: a path, the accepted content type and the maximum size in bytes."""
 
     def __init__(self, chain_id: int, url: str, host: str, timeout_seconds: float) -> None:
         self.host = host
@@ -170,20 +170,20 @@ class BeaconEndpoint:
         self._timeout = timeout_seconds
 
     def exchange(self, batched: Sequence[Request]) -> list[bytes | RpcRefused | NodeUnavailable]:
-        """Send GETs at the same time, and return for each the content of the answer, or what is wrong with it."""
+        """Send GETs at the same time. Return for each the content of its answer, or the fault."""
         began = time.monotonic()
         posts = [
             bounded_http.get(self._url, path, {"Accept": accept}, most, seconds=self._timeout, status=HTTPStatus.OK)
             for path, (accept, most) in batched
         ]
-        results = [self._result(answer) for answer in bounded_http.post_all(posts)]
-        # They share the time.
+        results = [self._result(answer) for answer in bounded_http.send_all(posts)]
+        # The requests ran at the same time, so each counts with an equal part of it.
         seconds = (time.monotonic() - began) / len(results)
         for result in results:
             count_exchange(self._chain_id, self.host, result, seconds)
         return results
 
-    def _result(self, answer: bounded_http.Answer | bounded_http.Failed) -> bytes | RpcRefused | NodeUnavailable:
+    def _result(self, answer: bounded_http.HttpReply | bounded_http.Failed) -> bytes | RpcRefused | NodeUnavailable:
         if isinstance(answer, bounded_http.Failed):
             return without_answer(self.host, answer)
         if answer.status == HTTPStatus.OK:
@@ -198,7 +198,7 @@ def _json(path: str) -> Request:
     return path, [_JSON, _MOST_USUAL]
 
 
-# --- What comes back --------------------------------------------------------------------------------------------------
+# --- Answers ----------------------------------------------------------------------------------------------------------
 
 
 def _content(answer: bytes | RpcRefused | NodeUnavailable) -> bytes:
@@ -240,9 +240,8 @@ def _read_header(content: bytes, root: bytes | None) -> BeaconHeader:
 def _read_anchor(content: bytes, header: BeaconHeader) -> Anchor:
     data = _data(content)
     summaries = []
-    for one in read_list(data.get("historical_summaries")):
-        both = (read_object(one).get(name) for name in ("block_summary_root", "state_summary_root"))
-        first, second = (read_data(each, 32) for each in both)
+    for summary in map(read_object, read_list(data.get("historical_summaries"))):
+        first, second = (read_data(summary.get(name), 32) for name in ("block_summary_root", "state_summary_root"))
         summaries.append((first, second))
     anchor = Anchor(header, summaries, [read_data(sibling, 32) for sibling in read_list(data.get("proof"))])
     if not anchor.is_true:

@@ -1,4 +1,4 @@
-"""Beacon blocks as clients send them (SSZ), and the branch from one's root to its execution block.
+"""Beacon blocks as clients send them (SSZ), and the branch from a block's root to its execution block.
 
 Layouts of Bellatrix to Fulu: Ethereum consensus specifications, `specs/*/beacon-chain.md` and `presets/`.
 """
@@ -10,7 +10,7 @@ from enum import IntEnum
 from chains.beacon import ssz
 from chains.beacon.ssz import BitList, ByteList, Bytes, Container, List, Type
 
-# Places in a tree whose parts are anybody's to read: the contract has them too.
+# Indexes of fields in a body and in a payload (contracts/src/BeaconHistory.sol has them too).
 EXECUTION_PAYLOAD, BLOCK_HASH = 9, 12
 BODY_DEPTH = 4
 
@@ -29,11 +29,11 @@ class Preset:
     """The sizes in blocks that differ between networks."""
 
     committees: int
-    """The most committees of a slot."""
+    """Maximum number of committees in a slot."""
     sync_committee: int
-    """Validators in it, a multiple of 8."""
+    """Number of its validators, a multiple of 8."""
     withdrawals: int
-    """The most withdrawals in a block."""
+    """Maximum number of withdrawals in a block."""
 
 
 MAINNET_PRESET = Preset(committees=64, sync_committee=512, withdrawals=16)
@@ -42,7 +42,7 @@ MINIMAL_PRESET = Preset(committees=4, sync_committee=32, withdrawals=4)
 
 @dataclass(frozen=True)
 class BeaconHeader:
-    """The parts of a beacon block's root."""
+    """A beacon block's header, which has the block's root."""
 
     slot: int
     proposer: int
@@ -62,7 +62,7 @@ class BeaconHeader:
 
 @dataclass(frozen=True)
 class ExecutionBranch:
-    """A beacon block, the hash of its execution block, and what leads from that to the root of its body."""
+    """A beacon block, the hash of its execution block, and the branch from that hash to the root of its body."""
 
     header: BeaconHeader
     block_hash: bytes
@@ -94,22 +94,20 @@ def execution_branch(
 
 _UINT64, _ROOT, _ADDRESS, _PUBLIC_KEY, _SIGNATURE = Bytes(8), Bytes(32), Bytes(20), Bytes(48), Bytes(96)
 
-_HEADER = Container(
-    {
-        "slot": _UINT64,
-        "proposer_index": _UINT64,
-        "parent_root": _ROOT,
-        "state_root": _ROOT,
-        "body": ByteList(2**32),
-    }
-)
+_HEADER_FIELDS: Mapping[str, Type] = {
+    "slot": _UINT64,
+    "proposer_index": _UINT64,
+    "parent_root": _ROOT,
+    "state_root": _ROOT,
+}
+_HEADER = Container({**_HEADER_FIELDS, "body": ByteList(2**32)})
 
 
 def _signed(**message: Type) -> Container:
     return Container({"message": Container(message), "signature": _SIGNATURE})
 
 
-_BLOCK_HEADER = _signed(slot=_UINT64, proposer_index=_UINT64, parent_root=_ROOT, state_root=_ROOT, body_root=_ROOT)
+_BLOCK_HEADER = _signed(**_HEADER_FIELDS, body_root=_ROOT)
 _CHECKPOINT = Container({"epoch": _UINT64, "root": _ROOT})
 _ATTESTATION_DATA = Container(
     {
@@ -120,34 +118,17 @@ _ATTESTATION_DATA = Container(
         "target": _CHECKPOINT,
     }
 )
-_DEPOSIT = Container(
-    {
-        "proof": Bytes(33 * 32),
-        "data": Container(
-            {
-                "pubkey": _PUBLIC_KEY,
-                "withdrawal_credentials": _ROOT,
-                "amount": _UINT64,
-                "signature": _SIGNATURE,
-            }
-        ),
-    }
-)
+_DEPOSIT_DATA: Mapping[str, Type] = {
+    "pubkey": _PUBLIC_KEY,
+    "withdrawal_credentials": _ROOT,
+    "amount": _UINT64,
+    "signature": _SIGNATURE,
+}
+_DEPOSIT = Container({"proof": Bytes(33 * 32), "data": Container(_DEPOSIT_DATA)})
 _WITHDRAWAL = Container({"index": _UINT64, "validator_index": _UINT64, "address": _ADDRESS, "amount": _UINT64})
 _EXECUTION_REQUESTS = Container(
     {
-        "deposits": List(
-            Container(
-                {
-                    "pubkey": _PUBLIC_KEY,
-                    "withdrawal_credentials": _ROOT,
-                    "amount": _UINT64,
-                    "signature": _SIGNATURE,
-                    "index": _UINT64,
-                }
-            ),
-            8192,
-        ),
+        "deposits": List(Container({**_DEPOSIT_DATA, "index": _UINT64}), 8192),
         "withdrawals": List(
             Container({"source_address": _ADDRESS, "validator_pubkey": _PUBLIC_KEY, "amount": _UINT64}), 16
         ),
@@ -185,22 +166,13 @@ def _payload_of(layout: Layout, preset: Preset) -> Container:
 def body_of(layout: Layout, preset: Preset = MAINNET_PRESET) -> Container:
     """Return the type of a block's body."""
     electra = layout >= Layout.ELECTRA
-    # Of one committee; since Electra of all of a slot.
+    # Validators in one committee; since Electra, in all committees of a slot.
     attesters = 2048 * preset.committees if electra else 2048
-    attestation: dict[str, Type] = {
-        "aggregation_bits": BitList(attesters),
-        "data": _ATTESTATION_DATA,
-        "signature": _SIGNATURE,
-    }
+    signed_data: Mapping[str, Type] = {"data": _ATTESTATION_DATA, "signature": _SIGNATURE}
+    attestation: dict[str, Type] = {"aggregation_bits": BitList(attesters), **signed_data}
     if electra:
         attestation["committee_bits"] = Bytes(-(-preset.committees // 8))
-    indexed = Container(
-        {
-            "attesting_indices": List(_UINT64, attesters, packed=True),
-            "data": _ATTESTATION_DATA,
-            "signature": _SIGNATURE,
-        }
-    )
+    indexed = Container({"attesting_indices": List(_UINT64, attesters, packed=True), **signed_data})
     fields: Mapping[str, Type] = {
         "randao_reveal": _SIGNATURE,
         "eth1_data": Container({"deposit_root": _ROOT, "deposit_count": _UINT64, "block_hash": _ROOT}),

@@ -1,7 +1,7 @@
 """Era files: beacon blocks and roots of a period (`.era`), and execution headers before the Merge (`.era1`).
 
-Their names follow from roots that are known, so no list of files is needed. Only what is needed of a file is read, from
-a folder or by ranges over HTTP. Everything is verified against those roots: a false file is none.
+A file's name follows from a known root, so no list of files is needed. Only the needed parts of a file are read, from a
+folder or by ranges over HTTP. Everything is verified against that root, so a false file does no harm.
 (Forms: github.com/eth-clients/e2store-format-specs.)
 """
 
@@ -28,25 +28,25 @@ from chains.node_errors import BadStatus, InvalidReply, NodeUnavailable
 from chains.nodes import without_answer
 
 _HEAD, _ROOT = 8, 32
-# An index: its head, what it begins at, and how many there are.
+# An index without its offsets: its head, its first slot or block, and the number of its offsets.
 _INDEX_FRAME = _HEAD + 8 + 8
-# In a state, what comes before the block roots and the state roots of a period.
+# Bytes of a state before the block roots and the state roots of a period.
 _BEFORE_ROOTS = 176
-# Bytes of a block, of its compressed form, and of a header before the Merge, at most (MAX_PAYLOAD_SIZE of the consensus
-# specifications). Such a header has fewer than 700 bytes, in either form.
+# Maximum bytes of a block (MAX_PAYLOAD_SIZE of the consensus specifications), of a compressed block, and of a header
+# before the Merge, which has fewer than 700 bytes, compressed or not.
 MOST_BLOCK, _MOST_PACKED_BLOCK, _MOST_HEADER = 10 * 1024**2, 12 * 1024**2, 1024
-# Headers that are read at the same time.
+# Headers read at the same time.
 _AT_ONCE = 16
-# How long one place is read from at most, in seconds.
+# Maximum seconds to read from one place.
 _MOST_SECONDS = 300
-# Bytes of a snappy frame at most, and a little more.
+# Bytes of the largest snappy frame, rounded up.
 _FRAME = 80 * 1024
 
 Answer = TypeVar("Answer")
 
 
 class InvalidEra(ValueError):
-    """The file is no era file of what its name tells; the message is one sentence."""
+    """The file isn't the era file that its name promises; the message is one sentence."""
 
 
 class NoEraFile(NodeUnavailable):
@@ -62,19 +62,19 @@ class PeriodRoots:
 
 
 class _EraFile(Protocol):
-    """A file in a folder or behind a URL. All of it raises `NodeUnavailable`."""
+    """A file in a folder or at a URL. Its methods raise `NodeUnavailable`."""
 
     def tail(self, size: int) -> tuple[bytes, int]:
-        """Return the last bytes, and how many the file has."""
+        """Return the last `size` bytes, and the file's size."""
 
     def parts(self, ranges: Sequence[tuple[int, int]]) -> list[bytes]:
-        """Return the bytes from each start to before each end; fewer beyond the file's end."""
+        """Return the bytes of each range, from its start to before its end. The file's end cuts a range short."""
 
 
 class EraFiles:
-    """The places where a chain's era files may be, asked in this order.
+    """The places where a chain's era files may be, tried in this order.
 
-    Reading raises `NodeUnavailable` where no place has the right file, with what is wrong with each.
+    If no place has the right file, `NodeUnavailable` tells the fault of each.
     """
 
     def __init__(
@@ -91,20 +91,20 @@ class EraFiles:
         self._clock = clock
 
     def roots(self, period: int, root: bytes) -> PeriodRoots:
-        """Return the roots of a period whose own root is this one."""
+        """Return the roots of a period, verified against the period's own root."""
         return self._first(self.era_name(period, root), lambda file: self._read_roots(file, root))
 
     def block(self, slot: int, period_root: bytes, root: bytes) -> ExecutionBranch:
-        """Return the execution block of the beacon block with this root, and what proves it."""
+        """Return the execution block of the beacon block with this root, and its proof."""
         name = self.era_name(self._chain.period(slot), period_root)
         return self._first(name, lambda file: self._read_block(file, slot, root))
 
     def records(self, epoch: int, root: bytes) -> list[tuple[bytes, int]]:
-        """Return hash and total difficulty of each block of an epoch before the Merge, whose root is this one."""
+        """Return hash and total difficulty of each block of an epoch before the Merge, verified against its root."""
         return self._first(self.era1_name(epoch, root), lambda file: _read_records(file, root))
 
     def size(self, name: str) -> int | None:
-        """Return how many bytes a file has. None if it isn't there."""
+        """Return a file's size in bytes. None if it isn't there."""
         with suppress(NoEraFile):
             return self._first(name, lambda file: file.tail(1)[1])
         return None
@@ -115,7 +115,7 @@ class EraFiles:
 
     def era_name(self, period: int, root: bytes) -> str:
         """Return the name of the file of a period."""
-        # An era is numbered by where it ends.
+        # The number of an era is that of the period after it.
         return f"{self._chain.config_name}-{period + 1:05}-{root[:4].hex()}.era"
 
     def _first(self, name: str, read: Callable[[_EraFile], Answer]) -> Answer:
@@ -144,15 +144,15 @@ class EraFiles:
         _, at = self._indices(file)
         size = _ROOT << self._chain.period_depth
         state = bytearray(_BEFORE_ROOTS + 2 * size)
-        # Roots are random, so frames of them are hardly smaller, or a little larger. The last one is read whole.
+        # Roots are random, so compressed frames of them may even be larger. The last frame is read whole.
         (entry,) = file.parts([(at, at + _HEAD + len(state) + len(state) // 64 + _FRAME)])
-        # There is more in the stream than is needed, and it is cut somewhere behind that.
+        # The stream is cut somewhere behind the needed part.
         with suppress(DecompressionError):
             snappy.decompress_into(entry[_HEAD:], state)
-        found = PeriodRoots(bytes(state[_BEFORE_ROOTS:-size]), bytes(state[-size:]))
-        if period_root(self._chain, found) != root:
+        roots = PeriodRoots(bytes(state[_BEFORE_ROOTS:-size]), bytes(state[-size:]))
+        if period_root(self._chain, roots) != root:
             raise InvalidEra("Its roots are not those of the period.")
-        return found
+        return roots
 
     def _read_block(self, file: _EraFile, slot: int, root: bytes) -> ExecutionBranch:
         places, state = self._indices(file)
@@ -164,13 +164,13 @@ class EraFiles:
             raise InvalidEra(f"An entry has more than {_MOST_PACKED_BLOCK} bytes.")
         (entry,) = file.parts([(at, end)])
         encoded = _unpacked(entry[_HEAD:], MOST_BLOCK)
-        found = blocks.execution_branch(encoded, self._chain.layout(slot), preset=self._chain.preset)
-        if found.header.root != root:
+        branch = blocks.execution_branch(encoded, self._chain.layout(slot), preset=self._chain.preset)
+        if branch.header.root != root:
             raise InvalidEra(f"It has another block than that of slot {slot}.")
-        return found
+        return branch
 
     def _indices(self, file: _EraFile) -> tuple[list[int | None], int]:
-        """Return where the block of each slot begins, and where the state does."""
+        """Return the offsets of each slot's block (None: missed) and of the state."""
         of_state, of_blocks = _INDEX_FRAME + 8, _INDEX_FRAME + (8 << self._chain.period_depth)
         tail, size = file.tail(of_blocks + of_state)
         if len(tail) != of_blocks + of_state:
@@ -183,12 +183,12 @@ class EraFiles:
 
 
 def period_root(chain: BeaconChain, roots: PeriodRoots) -> bytes:
-    """Return the root of a period: one of the historical roots, and since Capella that of a summary."""
+    """Return the root of a period: a historical root, or since Capella the root of a summary."""
     return ssz.merge(*(ssz.tree_root(split(each), chain.period_depth) for each in (roots.blocks, roots.states)))
 
 
 def split(roots: bytes) -> list[bytes]:
-    """Return roots one by one."""
+    """Return the roots, 32 bytes each, as a list."""
     return [roots[at : at + _ROOT] for at in range(0, len(roots), _ROOT)]
 
 
@@ -198,14 +198,14 @@ def _read_records(file: _EraFile, root: bytes) -> list[tuple[bytes, int]]:
     starts = [at for at in _index(tail[-length:], size - length) if at is not None]
     if len(starts) < 2:
         raise InvalidEra("It has no blocks.")
-    # The first block's total difficulty stands at its end, where another block follows.
-    (told,) = file.parts([(max(0, starts[1] - _ROOT), starts[1])])
+    # The first block's entries end with its total difficulty, just before the next block.
+    (total,) = file.parts([(max(0, starts[1] - _ROOT), starts[1])])
     read: list[tuple[bytes, int]] = []
     for first in range(0, len(starts), _AT_ONCE):
         ranges = [(at, at + _HEAD + _MOST_HEADER) for at in starts[first : first + _AT_ONCE]]
         read += map(_hash_and_difficulty, file.parts(ranges))
     hashes, difficulties = zip(*read, strict=True)
-    before = int.from_bytes(told, "little") - difficulties[0]
+    before = int.from_bytes(total, "little") - difficulties[0]
     records = list(zip(hashes, list(accumulate(difficulties, initial=before))[1:], strict=True))
     try:
         leaves = jumps.record_leaves(records)
@@ -217,7 +217,7 @@ def _read_records(file: _EraFile, root: bytes) -> list[tuple[bytes, int]]:
 
 
 def _hash_and_difficulty(entry: bytes) -> tuple[bytes, int]:
-    """Return these of the header in an entry."""
+    """Return the hash and the difficulty of the header in an entry."""
     length = int.from_bytes(entry[2:6], "little")
     encoded = _unpacked(entry[_HEAD : _HEAD + length], _MOST_HEADER)
     try:
@@ -232,11 +232,11 @@ def _unpacked(framed: bytes, most: int) -> bytes:
     try:
         return bytes(out[: snappy.decompress_into(framed, out)])
     except DecompressionError:
-        raise InvalidEra(f"It has something else where at most {most} compressed bytes belong.") from None
+        raise InvalidEra(f"It lacks compressed data of at most {most} bytes where it should be.") from None
 
 
 def _index(data: bytes, at: int) -> list[int | None]:
-    """Return where each entry is that an index leads to; None where there is none. `at` is where itself is."""
+    """Return the offset of each entry of an index, None for a missing entry. `at` is the index's own offset."""
     offsets = (int.from_bytes(data[i : i + 8], "little", signed=True) for i in range(_HEAD + 8, len(data) - 8, 8))
     places = [at + offset if offset else None for offset in offsets]
     if any(place is not None and not 0 <= place < at for place in places):
@@ -244,7 +244,7 @@ def _index(data: bytes, at: int) -> list[int | None]:
     return places
 
 
-# --- Places -----------------------------------------------------------------------------------------------------------
+# --- Files in folders and behind URLs ---------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -263,15 +263,15 @@ class _LocalFile:
         return data, total
 
     def parts(self, ranges: Sequence[tuple[int, int]]) -> list[bytes]:
-        found: list[bytes] = []
+        parts: list[bytes] = []
         try:
             with self.path.open("rb") as file:
                 for start, end in ranges:
                     file.seek(start)
-                    found.append(file.read(end - start))
+                    parts.append(file.read(end - start))
         except OSError as error:
             raise self._unreadable(error) from None
-        return found
+        return parts
 
     def _unreadable(self, error: OSError) -> NodeUnavailable:
         return NodeUnavailable(f"{self.path.name} can't be read: {error.strerror}")
@@ -289,21 +289,23 @@ class _RemoteFile:
         (answer,) = self._ask([(f"-{size}", size)])
         total = answer.range.rpartition("/")[2]
         if not answer.range.startswith("bytes ") or not (total.isascii() and total.isdigit() and len(total) < _ROOT):
-            raise InvalidReply(f"{self.label} doesn't tell how long a file is")
+            raise InvalidReply(f"{self.label} doesn't tell the size of a file")
         return answer.content, int(total)
 
     def parts(self, ranges: Sequence[tuple[int, int]]) -> list[bytes]:
         answers = self._ask([(f"{start}-{end - 1}", end - start) for start, end in ranges])
         return [answer.content for answer in answers]
 
-    def _ask(self, ranges: Sequence[tuple[str, int]]) -> list[bounded_http.Answer]:
+    def _ask(self, ranges: Sequence[tuple[str, int]]) -> list[bounded_http.HttpReply]:
         self.begin()
-        status, path = HTTPStatus.PARTIAL_CONTENT, f"/{self.name}"
-        asked = [({"Range": f"bytes={wanted}"}, size) for wanted, size in ranges]
-        posts = [bounded_http.get(self.place, path, *one, seconds=self.timeout, status=status) for one in asked]
-        return [self._checked(answer) for answer in bounded_http.post_all(posts)]
+        path, status = f"/{self.name}", HTTPStatus.PARTIAL_CONTENT
+        requests = [
+            bounded_http.get(self.place, path, {"Range": f"bytes={span}"}, size, seconds=self.timeout, status=status)
+            for span, size in ranges
+        ]
+        return [self._checked(answer) for answer in bounded_http.send_all(requests)]
 
-    def _checked(self, answer: bounded_http.Answer | bounded_http.Failed) -> bounded_http.Answer:
+    def _checked(self, answer: bounded_http.HttpReply | bounded_http.Failed) -> bounded_http.HttpReply:
         if isinstance(answer, bounded_http.Failed):
             raise without_answer(self.label, answer)
         if answer.status == HTTPStatus.NOT_FOUND:

@@ -1,5 +1,6 @@
-"""Branches from what a chain has of its beacon chain to the hash of an old block, as contracts/src/BeaconHistory.sol
-takes them (docs/developing/proof-format.md).
+"""Branches in the beacon chain from a root that a chain knows to the hash of an old block.
+
+contracts/src/BeaconHistory.sol takes them (docs/developing/proof-format.md).
 """
 
 from collections.abc import Sequence
@@ -8,7 +9,7 @@ from dataclasses import dataclass
 from chains.beacon import ssz
 from chains.beacon.blocks import MAINNET_PRESET, BeaconHeader, ExecutionBranch, Layout, Preset
 
-# Depths of lists: in a state, of the epochs before the Merge, and of the blocks in one of them.
+# Depths of lists: the periods in a state, the epochs before the Merge, the blocks of such an epoch.
 HISTORY_DEPTH, EPOCHS_DEPTH, RECORDS_DEPTH = 24, 17, 13
 HISTORICAL_ROOTS, HISTORICAL_SUMMARIES = 7, 27
 _SLOTS_PER_EPOCH = 32
@@ -16,14 +17,14 @@ _UINT64_MOST = 2**64 - 1
 
 
 class CannotProve(ValueError):
-    """The parts don't belong together, or the block is none that can be proven; the message is one sentence."""
+    """The parts don't belong together, or the block can't be proven; the message is one sentence."""
 
 
 @dataclass(frozen=True)
 class BeaconChain:
-    """A beacon chain: first the arguments of `BeaconHistory`, in the order of its constructor.
+    """A beacon chain. The first ten fields are the arguments of `BeaconHistory`, in the order of its constructor.
 
-    Forks are told by their first slots.
+    A fork is named by its first slot.
     """
 
     id: int
@@ -41,7 +42,7 @@ class BeaconChain:
     slot_seconds: int = 12
     preset: Preset = MAINNET_PRESET
     config_name: str = ""
-    """The name that era files begin with; empty: there are none."""
+    """The beginning of era files' names. Empty: the chain has no era files."""
 
     @property
     def arguments(self) -> tuple[int | bytes, ...]:
@@ -52,9 +53,9 @@ class BeaconChain:
 
     @property
     def immutables(self) -> dict[str, int]:
-        """Return what is in the code of a `BeaconHistory` of this chain, by name, to compare code by."""
+        """Return the immutables of a `BeaconHistory` of this chain, by name, to compare its code with."""
         names = ("sourceChainId", "periodDepth", "bellatrix", "capella", "deneb", "electra", "end", "historicalRoots")
-        values = (each if isinstance(each, int) else int.from_bytes(each) for each in self.arguments)
+        values = (value if isinstance(value, int) else int.from_bytes(value) for value in self.arguments)
         return dict(zip((*names, "blocksBeforeMerge", "accumulator"), values, strict=True))
 
     @property
@@ -69,9 +70,9 @@ class BeaconChain:
         return slot & (1 << self.period_depth) - 1
 
     def slot_at(self, timestamp: int) -> int:
-        """Return the slot that begins at this time, in seconds since 1970. Raises `CannotProve` where none does."""
-        slot, rest = divmod(timestamp - self.genesis_time, self.slot_seconds)
-        if slot < 0 or rest:
+        """Return the slot that begins at this time, in seconds since 1970. Raises `CannotProve` if none begins then."""
+        slot, seconds_after = divmod(timestamp - self.genesis_time, self.slot_seconds)
+        if slot < 0 or seconds_after:
             raise CannotProve(f"No slot begins at the time {timestamp}.")
         return slot
 
@@ -80,7 +81,7 @@ class BeaconChain:
         return self.genesis_time + slot * self.slot_seconds
 
     def layout(self, slot: int) -> Layout:
-        """Return the layout of a block. Raises `CannotProve` where none is known."""
+        """Return the layout of a slot's block. Raises `CannotProve` if it isn't known."""
         if not self.bellatrix <= slot < self.end:
             raise CannotProve(f"A block of slot {slot} has no known layout.")
         return Layout(sum(slot >= fork for fork in (self.capella, self.deneb, self.electra)))
@@ -111,9 +112,9 @@ MAINNET = BeaconChain(
 
 @dataclass(frozen=True)
 class Anchor:
-    """A beacon block, and what its state summarises: of each period the roots of its block roots and state roots.
+    """A beacon block with the summaries in its state: for each period, the roots of its block roots and state roots.
 
-    `branch` leads from the root of that list to the root of the state.
+    `branch` leads from the root of the list of summaries to the root of the state.
     """
 
     header: BeaconHeader
@@ -147,9 +148,9 @@ def own(block: ExecutionBranch) -> bytes:
 
 
 def old(chain: BeaconChain, block: ExecutionBranch, block_roots: Sequence[bytes], anchor: Anchor) -> bytes:
-    """Return the branch to a block of a period from Capella on, which the state of `anchor` has summarised.
+    """Return the branch to a block of a period from Capella on that the state of `anchor` summarises.
 
-    `block_roots` are those of the block's period. Raises `CannotProve`.
+    `block_roots` are the roots of all blocks of the block's period. Raises `CannotProve`.
     """
     summaries = anchor.summaries
     index = chain.period(block.header.slot) - chain.periods_before_capella
@@ -175,7 +176,7 @@ def before_capella(
     state_roots_root: bytes,
     historical_roots: Sequence[bytes],
 ) -> bytes:
-    """Return the branch to a block of a period before Capella, whose roots these are. Raises `CannotProve`."""
+    """Return the branch to a block of a period before Capella. `block_roots` are the period's. Raises `CannotProve`."""
     index = chain.period(block.header.slot)
     if index >= chain.periods_before_capella:
         raise CannotProve(f"The period of slot {block.header.slot} is not before Capella.")
@@ -198,8 +199,8 @@ def before_merge(
 ) -> bytes:
     """Return the branch to a block before the Merge.
 
-    `records` are hash and total difficulty of each block of its epoch of 8,192 blocks; `epochs` the roots of
-    all epochs. Raises `CannotProve`.
+    `records` has the hash and total difficulty of each block of its epoch, 8,192 blocks. `epochs` has the roots of all
+    epochs. Raises `CannotProve`.
     """
     if not 0 <= number < chain.blocks_before_merge:
         raise CannotProve(f"Block {number} is not before the Merge.")
@@ -245,13 +246,15 @@ def _period(
 
 
 def _list(leaves: Sequence[bytes], depth: int, index: int) -> list[bytes]:
-    """Return the siblings that are not beyond the last element."""
-    found = ssz.siblings(leaves, depth, index)
-    return [each for height, each in enumerate(found) if (index >> height ^ 1) << height < len(leaves)]
+    """Return the siblings of a leaf, but for those beyond the last element, which are trees of zeros."""
+    siblings = enumerate(ssz.siblings(leaves, depth, index))
+    return [sibling for height, sibling in siblings if (index >> height ^ 1) << height < len(leaves)]
 
 
 def _anchor(chain: BeaconChain, anchor: BeaconHeader, state_branch: Sequence[bytes]) -> bytes:
     if anchor.slot < chain.capella or len(state_branch) != chain.state_depth(anchor.slot):
         raise CannotProve(f"A state of slot {anchor.slot} has no such branch.")
-    rest = ssz.merge(ssz.merge(anchor.body_root, ssz.zeros(0)), ssz.zeros(1))
-    return b"".join([anchor.slot.to_bytes(8), anchor.proposer.to_bytes(8), anchor.parent_root, *state_branch, rest])
+    other_leaves = ssz.merge(ssz.merge(anchor.body_root, ssz.zeros(0)), ssz.zeros(1))
+    return b"".join(
+        [anchor.slot.to_bytes(8), anchor.proposer.to_bytes(8), anchor.parent_root, *state_branch, other_leaves]
+    )

@@ -1,6 +1,6 @@
-"""Lists of mainnet's beacon chain that are shipped: what a branch to an old block needs and that never changes.
+"""Shipped lists of mainnet's beacon chain, which never change and which branches to old blocks need.
 
-They are compared with known roots, constants of the contract, when they are loaded.
+A list is compared with its known root, a constant of the contract, when it is loaded.
 """
 
 from functools import cache
@@ -15,16 +15,16 @@ HISTORICAL_ROOTS, EPOCHS = "historical_roots.ssz", "epochs.ssz"
 
 
 class WrongList(ValueError):
-    """A list isn't the one that is known by its root; the message is one sentence."""
+    """A shipped list doesn't have its known root, or can't be read; the message is one sentence."""
 
 
 def historical_roots(chain: BeaconChain) -> list[bytes]:
-    """Return the roots of the periods before Capella; none where they aren't shipped. Raises `WrongList`."""
+    """Return the roots of the periods before Capella; none if the chain isn't mainnet. Raises `WrongList`."""
     return _shipped(HISTORICAL_ROOTS, chain.historical_roots) if chain == MAINNET else []
 
 
 def epochs(chain: BeaconChain) -> list[bytes]:
-    """Return the roots of the epochs before the Merge; none where they aren't shipped. Raises `WrongList`."""
+    """Return the roots of the epochs before the Merge; none if the chain isn't mainnet. Raises `WrongList`."""
     return _shipped(EPOCHS, chain.accumulator) if chain == MAINNET else []
 
 

@@ -1,6 +1,6 @@
 """Hash tree roots of encoded SSZ objects, and branches to their parts (Ethereum consensus specifications, `ssz/`).
 
-Only what beacon blocks are made of. What is read is not kept: a type turns bytes into a root.
+It has only the types of beacon blocks. A type turns bytes into a root, and keeps nothing of them.
 """
 
 from collections.abc import Mapping, Sequence
@@ -11,8 +11,8 @@ from typing import Protocol
 
 _CHUNK = 32
 _OFFSET = 4
-# Elements of a list whose sizes differ, at most. The format allows a block a million transactions. But no gas limit of
-# the next years has room for so many, and to hash a million empty ones takes minutes.
+# Maximum number of a list's elements of different sizes. The format allows a block a million transactions, but no gas
+# limit of the next years has room for that many, and hashing a million empty ones takes minutes.
 _MOST_ELEMENTS = 1 << 16
 
 
@@ -23,7 +23,7 @@ class InvalidSsz(ValueError):
 class Type(Protocol):
     @property
     def size(self) -> int | None:
-        """Return how many bytes each object takes; None where that differs."""
+        """Return the size of each object in bytes; None if objects differ in size."""
 
     def root(self, data: bytes) -> bytes:
         """Return the hash tree root of an encoded object. Raises `InvalidSsz`."""
@@ -43,12 +43,12 @@ def zeros(height: int) -> bytes:
 
 
 def tree_root(leaves: Sequence[bytes], depth: int) -> bytes:
-    """Return the root over leaves and, after them, zeros."""
+    """Return the root of a tree of the leaves, filled up with zeros."""
     return _layers(leaves, depth)[depth][0]
 
 
 def siblings(leaves: Sequence[bytes], depth: int, index: int) -> list[bytes]:
-    """Return what leads from a leaf to the root, from the leaf on. Trees of zeros are among it."""
+    """Return the siblings on the way from a leaf to the root, with trees of zeros among them."""
     layers = _layers(leaves, depth)
     places = [index >> height ^ 1 for height in range(depth)]
     return [
@@ -57,7 +57,7 @@ def siblings(leaves: Sequence[bytes], depth: int, index: int) -> list[bytes]:
 
 
 def climb(node: bytes, branch: Sequence[bytes], index: int) -> bytes:
-    """Return the root to which siblings lead."""
+    """Return the root to which a branch leads from a node at this index."""
     for height, sibling in enumerate(branch):
         node = merge(sibling, node) if index >> height & 1 else merge(node, sibling)
     return node
@@ -84,7 +84,7 @@ def _layers(leaves: Sequence[bytes], depth: int) -> list[Sequence[bytes]]:
 
 
 def _depth(count: int) -> int:
-    """Return the depth of the smallest tree with as many leaves."""
+    """Return the depth of the smallest tree with room for this many leaves."""
     return (count - 1).bit_length() if count else 0
 
 
@@ -97,12 +97,13 @@ def _chunks(data: bytes) -> list[bytes]:
 
 @dataclass(frozen=True)
 class Bytes:
-    """Bytes of a fixed number; also an integer, which is little-endian, and a vector of bits or of roots."""
+    """A fixed number of bytes; also a little-endian integer, and a vector of bits or of roots."""
 
     size: int
 
     def root(self, data: bytes) -> bytes:
-        _check_size(self.size, data)
+        if len(data) != self.size:
+            raise InvalidSsz(f"{len(data)} bytes are not {self.size}.")
         return tree_root(_chunks(data), _depth(-(-self.size // _CHUNK)))
 
 
@@ -125,7 +126,7 @@ class BitList:
     def root(self, data: bytes) -> bytes:
         if not data or not data[-1]:
             raise InvalidSsz("A list of bits doesn't tell its length.")
-        # The highest bit stands behind the last one.
+        # The highest bit marks the end of the list.
         number = int.from_bytes(data, "little")
         count = number.bit_length() - 1
         if count > self.limit:
@@ -141,7 +142,7 @@ class List:
     element: Type
     limit: int
     packed: bool = False
-    """Elements are integers, several to a leaf."""
+    """True if elements are integers, several in a leaf."""
     size: None = None
 
     def root(self, data: bytes) -> bytes:
@@ -162,7 +163,7 @@ class Container:
 
     @property
     def size(self) -> int | None:
-        sizes = [each.size for each in self.fields.values()]
+        sizes = [field.size for field in self.fields.values()]
         return None if None in sizes else sum(size for size in sizes if size is not None)
 
     @property
@@ -171,34 +172,29 @@ class Container:
 
     def parts(self, data: bytes) -> dict[str, bytes]:
         """Return each field's encoding. Raises `InvalidSsz`."""
-        fixed = sum(_OFFSET if each.size is None else each.size for each in self.fields.values())
+        fixed = sum(_OFFSET if field.size is None else field.size for field in self.fields.values())
         if len(data) < fixed:
             raise InvalidSsz(f"{len(data)} bytes are fewer than a container's {fixed}.")
-        found: dict[str, bytes] = {}
+        encodings: dict[str, bytes] = {}
         places: dict[str, int] = {}
         at = 0
-        for name, each in self.fields.items():
-            if each.size is None:
+        for name, field in self.fields.items():
+            if field.size is None:
                 places[name] = int.from_bytes(data[at : at + _OFFSET], "little")
                 at += _OFFSET
             else:
-                found[name] = data[at : at + each.size]
-                at += each.size
-        found |= zip(places, _split(data, list(places.values()), fixed), strict=True)
-        return {name: found[name] for name in self.fields}
+                encodings[name] = data[at : at + field.size]
+                at += field.size
+        encodings |= zip(places, _split(data, list(places.values()), fixed), strict=True)
+        return {name: encodings[name] for name in self.fields}
 
     def leaves(self, data: bytes) -> list[bytes]:
         """Return the root of each field. Raises `InvalidSsz`."""
         parts = self.parts(data)
-        return [each.root(parts[name]) for name, each in self.fields.items()]
+        return [field.root(parts[name]) for name, field in self.fields.items()]
 
     def root(self, data: bytes) -> bytes:
         return tree_root(self.leaves(data), self.depth)
-
-
-def _check_size(size: int, data: bytes) -> None:
-    if len(data) != size:
-        raise InvalidSsz(f"{len(data)} bytes are not {size}.")
 
 
 def _elements(element: Type, data: bytes) -> list[bytes]:
@@ -216,7 +212,7 @@ def _elements(element: Type, data: bytes) -> list[bytes]:
 
 
 def _split(data: bytes, places: Sequence[int], first: int) -> list[bytes]:
-    """Split at offsets, of which the first must be `first`."""
+    """Split at offsets. The first of them must be `first`."""
     if (
         (places[0] if places else len(data)) != first
         or list(places) != sorted(places)

@@ -90,7 +90,7 @@ contract BeaconHistoryProofs is Symbolic {
     struct Climb {
         bytes branch;
         bytes32 node;
-        // Whether the contract must refuse it, whatever the root.
+        // True if the contract must refuse it with any root.
         bool isNone;
     }
 
@@ -223,7 +223,7 @@ contract BeaconHistoryProofs is Symbolic {
         // The difficulty.
         _climb(climb, 0, 1);
         uint256 epoch = blockNumber / 8192;
-        // Of two epochs.
+        // A chain with two epochs.
         _list(climb, blockNumber % 8192, epoch == 0 ? 8192 : epoch == 1 ? BLOCKS_BEFORE_MERGE - 8192 : 0, 13);
         _list(climb, epoch, 2, 17);
     }

@@ -48,13 +48,13 @@ contract AskedRegistry is FactsRegistry {
 /// @dev From any state of the registry, whatever the source answers. A question stands for all questions. Headers have
 /// any contents, in the sizes that are named here: halmos reads at places that it knows.
 contract FactsRegistryProofs is Symbolic {
-    // Where things are in a header, which begins with three bytes of prefix.
+    // Offsets in a header, which begins with three bytes of prefix.
     uint256 private constant FIRST_PLACE = 3;
     uint256 private constant PARENT_HASH_PLACE = FIRST_PLACE + 1;
     uint256 private constant STATE_ROOT_PLACE = FIRST_PLACE + 88;
     uint256 private constant DIFFICULTY_PLACE = FIRST_PLACE + 445;
 
-    // Of EIP-2935.
+    // The history contract of EIP-2935.
     bytes20 private constant HISTORY = hex"0000f90827f1c53a10cb7a02335b175320002935";
     uint256 private constant HISTORY_WINDOW = 8191;
 
@@ -139,7 +139,7 @@ contract FactsRegistryProofs is Symbolic {
             header = parent;
         }
         bytes memory operations = svm.createBytes(rest, "operations");
-        // How long a branch is must be concrete. In so few bytes there is none.
+        // The length of a branch must be concrete, and so few bytes can hold none.
         if (rest != 0) vm.assume(operations[0] != OLD_BLOCK);
         (bool accepted,) = address(registry).call(abi.encodePacked(input, operations));
 

@@ -14,7 +14,7 @@ import {Symbolic} from "./Symbolic.sol";
 contract OperationsProofs is Symbolic {
     uint256 private constant SUBTREE = 0xc0;
     uint256 private constant BOTTOM = MemoryZones.STACK + SUBTREE;
-    // What is looked at behind the top.
+    // Bytes behind the top that are checked.
     uint256 private constant BEHIND = SUBTREE + 0x40;
 
     // The words of a subtree, see `SubtreeStack`.
@@ -27,7 +27,7 @@ contract OperationsProofs is Symbolic {
 
     uint256 private constant NIBBLES = 64;
     uint256 private constant EMPTY_CODE_HASH = uint256(keccak256(""));
-    // Whose storage it is, where one is open.
+    // Owner of the open storage, if one is open.
     uint256 private constant OWNER = 0x11;
 
     StepHarness private machine;
@@ -225,7 +225,7 @@ contract OperationsProofs is Symbolic {
     function check_an_account(uint256 flags, uint256 depth) external {
         depth = _each(depth, 0, 63);
         flags = depth == 31 ? _each(flags, 0, 31) : 31;
-        // What is stored, and what follows.
+        // Bits of stored fields and of following roots.
         uint256 op = _withParity((flags & 0x1c) << 2 | (flags & 3) << 1);
         bytes memory account = svm.createBytes(20, "account");
         (bytes memory rest, bytes memory value, bool areRight) = _account(flags & 3);
@@ -437,7 +437,7 @@ contract OperationsProofs is Symbolic {
             if (place >= BOTTOM && place < BOTTOM + SUBTREE) continue;
             assert(_word(image, place) == _left(left, place));
         }
-        // What the compiler keeps.
+        // The compiler's own memory.
         assert(_left(left, 0x40) < MemoryZones.NODE && _left(left, 0x60) == 0);
     }
 

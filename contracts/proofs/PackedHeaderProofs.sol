@@ -84,7 +84,7 @@ contract PackedHeaderProofs is Symbolic {
         }
     }
 
-    /// @param prefixes Of all fields up to the bloom of logs, whose prefix has three bytes.
+    /// @param prefixes Prefixes of all fields up to the bloom of logs, whose prefix has three bytes.
     function check_the_first_fields_are_taken_from_their_one_encoding_only(
         bytes9 prefixes,
         bytes32[5] memory hashes,

@@ -109,8 +109,8 @@ contract SubtreeStackProofs is Symbolic {
     {
         bool hasRoom = stack.top >= MemoryZones.STACK && stack.top <= MemoryZones.STACK_END - SUBTREE;
         vm.assume(!hasRoom || uint256(words[1]) > 31 || uint256(words[3]) > 62);
-        // Where one byte of room is missing, and where there is room, halmos is told the place: if anything is written
-        // there, it can go on, and finds that it shouldn't.
+        // Halmos gets the concrete place if one byte of room is missing, and if there is room: then it can follow a write,
+        // and find that it is wrong.
         if (stack.top == MemoryZones.STACK_END - SUBTREE + 1) stack.top = MemoryZones.STACK_END - SUBTREE + 1;
         if (stack.top == MemoryZones.STACK) stack.top = MemoryZones.STACK;
         try user.push(stack, words) {

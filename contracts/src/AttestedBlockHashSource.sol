@@ -89,8 +89,8 @@ contract AttestedBlockHashSource is IBlockHashSource {
 
     /// @notice Stores the hash of a block that enough attesters have signed. Once more changes nothing, at no error; the
     /// signatures must be valid all the same.
-    /// @param signatures Of `BlockHash(sourceChainId, blockNumber, blockHash)`, in ascending order of their signers'
-    /// addresses. One that isn't valid invalidates all.
+    /// @param signatures Signatures of `BlockHash(sourceChainId, blockNumber, blockHash)`, in ascending order of their signers'
+    /// addresses. An invalid one invalidates all.
     /// @dev Reverts with ZeroHash, Conflict, and as `changeAttesters` does for the signatures.
     function attest(uint256 blockNumber, bytes32 hash, bytes calldata signatures) external {
         if (hash == 0) revert ZeroHash();
@@ -104,9 +104,9 @@ contract AttestedBlockHashSource is IBlockHashSource {
     }
 
     /// @notice Puts other attesters in the place of the present ones. What those have attested stays.
-    /// @param attesters_ All that there will be, in strictly ascending order.
-    /// @param signatures Of `AttesterSet(attesters, threshold, nonce)` with the present nonce, by present attesters, in
-    /// ascending order of their addresses.
+    /// @param attesters_ All attesters after the change, in strictly ascending order.
+    /// @param signatures Signatures of `AttesterSet(attesters, threshold, nonce)` with the present nonce, by present
+    /// attesters, in ascending order of their addresses.
     /// @dev Reverts with InvalidLength, TooFewSignatures, InvalidSignature, NotAnAttester or WrongOrder for the signatures,
     /// with InvalidAttesters or InvalidThreshold for the new ones.
     function changeAttesters(address[] calldata attesters_, uint256 threshold_, bytes calldata signatures) external {
@@ -180,7 +180,7 @@ contract AttestedBlockHashSource is IBlockHashSource {
     function _signer(bytes32 digest, bytes calldata signature, uint256 place) private pure returns (address signer) {
         bytes32 s = bytes32(signature[32:64]);
         uint8 v = uint8(signature[64]);
-        // Of v, `ecrecover` refuses whatever is neither 27 nor 28.
+        // `ecrecover` refuses every v but 27 and 28.
         if (s <= MAX_S) signer = ecrecover(digest, v, bytes32(signature[:32]), s);
         if (signer == address(0)) revert InvalidSignature(place);
     }

@@ -32,7 +32,7 @@ contract BeaconBlockHashSource is IBlockHashSource {
 
     /// @notice Stores the hash of the execution block in the beacon block whose root is held. Once more changes nothing, at
     /// no error.
-    /// @param timestamp Of the block of this chain to which that root was told, in seconds since 1970.
+    /// @param timestamp Time of this chain's block that received that root, in seconds since 1970.
     /// @param branch From the block's hash to the root, for `IBeaconHistory.ownBlockHash`.
     /// @param header The block's RLP.
     /// @return blockNumber Its number.
@@ -44,7 +44,7 @@ contract BeaconBlockHashSource is IBlockHashSource {
     }
 
     /// @notice As `record`, of a block whose period was over at the beacon block whose root is held.
-    /// @param branch For `IBeaconHistory.oldBlockHash`.
+    /// @param branch Branch for `IBeaconHistory.oldBlockHash`.
     function recordOld(uint256 timestamp, bytes calldata branch, bytes calldata header)
         external
         returns (uint256 blockNumber)

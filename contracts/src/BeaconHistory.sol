@@ -59,7 +59,7 @@ contract BeaconHistory is IBeaconHistory {
 
     /// @notice When the chain's forks were, what its constants are, and how long its periods are.
     struct Chain {
-        // By its EIP-155 chain id.
+        // EIP-155 chain id.
         uint256 id;
         // A state keeps the roots of the last `1 << periodDepth` slots: 13 on mainnet, 6 in the minimal preset.
         uint256 periodDepth;
@@ -72,7 +72,7 @@ contract BeaconHistory is IBeaconHistory {
         uint256 end;
         // The root of the state's list `historical_roots`, which doesn't change any more; zero where it isn't known.
         bytes32 historicalRoots;
-        // How many blocks there were before the Merge, and the root of the accumulator of their hashes.
+        // Number of blocks before the Merge, and the root of the accumulator of their hashes.
         uint256 blocksBeforeMerge;
         bytes32 accumulator;
     }
@@ -277,7 +277,7 @@ contract BeaconHistory is IBeaconHistory {
         uint256 place = input.skip(32 * depth);
         assembly ("memory-safe") {
             for { let height := 0 } lt(height, depth) { height := add(height, 1) } {
-                // Where the node stands of the two: first, or second.
+                // The node's place in the pair: 0 or 32.
                 let side := shl(5, and(shr(height, index), 1))
                 mstore(side, node)
                 mstore(xor(side, 32), calldataload(add(place, shl(5, height))))

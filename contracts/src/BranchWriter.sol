@@ -10,10 +10,10 @@ import {Subtree} from "./SubtreeStack.sol";
 /// @notice A branch is a list of sixteen children and a value, which here is always empty: no key ends in a branch, as all
 /// are equally long.
 library BranchWriter {
-    // As in `MemoryZones`, whose constants assembly can't name.
+    // The same as in `MemoryZones`, whose constants assembly can't name.
     uint256 private constant NODE = 0x400;
 
-    // As in `SubtreeStack`.
+    // The same as in `SubtreeStack`.
     uint256 private constant SIZE = 0x20;
     uint256 private constant KEY = 0x40;
     uint256 private constant DEPTH = 0x60;
@@ -41,7 +41,7 @@ library BranchWriter {
                 mstore8(add(at, 98), 0xa0)
                 others := add(others, 96)
             }
-            // Those from the place on go one place up, prefixes included, to make room for ours.
+            // Children from the place on move up by one, prefixes included, to make room for ours.
             let ours := add(add(NODE, 3), mul(33, place))
             mcopy(add(ours, 33), ours, sub(add(NODE, 498), ours))
             mstore(add(ours, 1), hash)
@@ -53,9 +53,9 @@ library BranchWriter {
     /// @dev Writes the branch whose children are `count` subtrees, from `lowest` on, and others. Two of them must be real:
     /// a subtree can also be an empty place. Of all `size` children, in order of place, calldata holds a byte whose low half
     /// is the place. Its high half is 0 before a hash, 1 before a node of less than 32 bytes, and 2 for the next subtree.
-    /// @param cursor Where the first child's byte is in calldata.
-    /// @return end Where the list ends, for `NodeWriter.finish`.
-    /// @return Where calldata goes on after the children.
+    /// @param cursor Offset of the first child's byte in calldata.
+    /// @return end End of the list, for `NodeWriter.finish`.
+    /// @return Offset in calldata after the children.
     function put(Subtree lowest, uint256 count, uint256 size, uint256 cursor)
         internal
         pure
@@ -78,7 +78,7 @@ library BranchWriter {
             let real := 0
             // The lowest place that is free.
             let next := 0
-            // Where the child of a place goes, less the place: every place takes a byte, and what is there the rest.
+            // Address of a place's child, less the place: every place takes one byte, and a child the others.
             let base := end
             mstore(base, EMPTY_STRINGS)
             // Places rise, so there are at most sixteen rounds. Each adds at most 32 to the base, and writes at most 33 bytes

@@ -24,12 +24,12 @@ abstract contract Facts {
         bytes32 storageRoot;
         bytes32 codeHash;
         mapping(uint256 slot => uint256) slots;
-        // Of slots proven to be zero a bit each, 256 neighbours in a word.
+        // A bit for each slot proven to be zero, 256 neighbours in a word.
         mapping(uint256 slotsBy256 => uint256) zeroSlots;
     }
 
     struct HeaderFacts {
-        // Of fields proven to be zero a bit each.
+        // A bit for each field proven to be zero.
         uint256 zeroFields;
         bytes32[31] fields;
     }
@@ -68,15 +68,15 @@ abstract contract Facts {
     event HeaderAccumulated(uint256 indexed blockNumber, bytes32 stateRoot);
 
     /// @notice Facts about an account became readable.
-    /// @param fields Those that weren't before, a mask of `1 << AccountField`. It can hold more than was asked for: nonce
-    /// and balance come together, and of an account that doesn't exist all four.
+    /// @param fields Newly readable fields, a mask of `1 << AccountField`. It can hold more than was asked for: nonce and
+    /// balance come together, and an account that doesn't exist has all four.
     event AccountProven(address indexed account, uint256 indexed blockNumber, uint8 fields);
 
     /// @notice The value of a storage slot became readable.
     event StorageSlotProven(address indexed account, uint256 indexed blockNumber, bytes32 indexed slot);
 
     /// @notice Fields of a header became readable.
-    /// @param fields Those that weren't before, a mask of `1 << place`.
+    /// @param fields Newly readable fields, a mask of `1 << place`.
     event HeaderFieldsProven(uint256 indexed blockNumber, uint256 fields);
 
     /// @notice It became readable which block was the latest at a time.

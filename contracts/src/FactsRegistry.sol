@@ -50,7 +50,7 @@ contract FactsRegistry is StateProof {
     error SourceOfAnotherChain(uint256 itsSourceChainId);
 
     /// @dev Reverts with SourceOfAnotherChain.
-    /// @param historyWindow_ How many slots the source chain's history contract (EIP-2935) writes to.
+    /// @param historyWindow_ Number of slots to which the source chain's history contract (EIP-2935) writes.
     /// @param beaconChainHistory_ Zero, unless field 19 of the source chain's headers is the root of its own beacon chain.
     constructor(
         uint256 sourceChainId_,
@@ -244,7 +244,7 @@ contract FactsRegistry is StateProof {
         assembly ("memory-safe") {
             mstore(zone, selector)
             mstore(add(zone, 4), beaconRoot)
-            // Where the branch begins, counted from the first argument; then its size.
+            // Offset of the branch, counted from the first argument; then its size.
             mstore(add(zone, sub(head, 28)), head)
             mstore(add(zone, add(head, 4)), size)
             calldatacopy(add(zone, add(head, 36)), place, size)
@@ -295,7 +295,7 @@ contract FactsRegistry is StateProof {
 
     /// @param fields A mask of `1 << place`, without those that can be read of every accumulated header. Its highest bit
     /// makes the number of ones even.
-    /// @param start Where the header begins.
+    /// @param start Offset of the header.
     function _storeHeaderFields(uint256 blockNumber, uint256 fields, uint256 start) private {
         bool even = _isEven(fields);
         fields &= (1 << HEADER_FIELDS) - 1;

@@ -18,7 +18,7 @@ library MemoryZones {
     // two tries that can be open.
     uint256 internal constant STACK_END = STACK + 2048 * 0xc0;
 
-    // What the compiler may still take from free memory, for the data of events. It doesn't keep it.
+    // Free memory that the compiler may still take, for the data of events. It doesn't keep it.
     uint256 private constant EVENTS = 0x80;
 
     /// @dev Zones don't overlap, and the compiler's ends before them. Nothing may be allocated after this.

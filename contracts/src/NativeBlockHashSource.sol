@@ -11,10 +11,10 @@ contract NativeBlockHashSource is IBlockHashSource {
     /// @notice The history contract of EIP-2935.
     address public constant HISTORY = 0x0000F90827F1C53a10cb7A02335B175320002935;
 
-    // How many blocks the history contract serves.
+    // Number of blocks that the history contract serves.
     uint256 private constant MAX_WINDOW = 8191;
 
-    /// @notice How many blocks this vouches for, the newest ones, at the most.
+    /// @notice Maximum number of newest blocks for which this vouches.
     uint256 public immutable window;
 
     /// @notice The window must be from 1 to 8,191, which the history contract serves.

@@ -11,10 +11,10 @@ import {RecordedBlocks} from "./RecordedBlocks.sol";
 /// @dev What is recorded stays, also where the AnchorStateRegistry calls the game invalid later. Claims of super roots,
 /// which bind outputs of several chains, aren't read.
 contract OpStackGamesBlockHashSource is RecordedBlocks {
-    // Of the AnchorStateRegistry, and of a game.
+    // Functions of the AnchorStateRegistry and of a game.
     bytes4 private constant IS_GAME_CLAIM_VALID = bytes4(keccak256("isGameClaimValid(address)"));
     bytes4 private constant ROOT_CLAIM = bytes4(keccak256("rootClaim()"));
-    // Of the one kind of output root that there is. Source: OP Stack specification, "Proposals".
+    // Version of output roots; there is no other. Source: OP Stack specification, "Proposals".
     bytes32 private constant OUTPUT_VERSION = 0;
 
     /// @notice The OP Stack chain's AnchorStateRegistry, on the chain below.
@@ -32,8 +32,8 @@ contract OpStackGamesBlockHashSource is RecordedBlocks {
 
     /// @notice Stores the hash of a block whose output a game has claimed. Once more changes nothing, at no error.
     /// @param game Its address. The AnchorStateRegistry knows the games of its own factory alone.
-    /// @param messagePasserStorageRoot That of L2ToL1MessagePasser's storage at the block, which the output root binds
-    /// beside the header's state root and hash.
+    /// @param messagePasserStorageRoot Root of L2ToL1MessagePasser's storage at the block, which the output root binds
+    /// besides the header's state root and hash.
     /// @param header RLP of the block's header.
     /// @return blockNumber Its number, from the header: the game's own word for it isn't needed.
     /// @dev Reverts with InvalidHeader, ClaimNotValid, NotClaimed or Conflict.

@@ -17,7 +17,7 @@ library PackedHeader {
     uint256 internal constant EXTRA_DATA = 12;
     uint256 internal constant PARENT_BEACON_BLOCK_ROOT = 19;
 
-    // Where fields begin, counted from the first: their sizes are fixed up to the bloom of logs, which has 256 bytes.
+    // Offsets of fields from the first one. Sizes are fixed up to the bloom of logs, which has 256 bytes.
     uint256 private constant UNCLES_HASH_PLACE = 33;
     uint256 private constant COINBASE_PLACE = 66;
     uint256 private constant STATE_ROOT_PLACE = 87;
@@ -43,11 +43,11 @@ library PackedHeader {
 
     /// @dev Reads the fields that all forks begin with: parent hash, uncles' hash, coinbase, state root, transactions'
     /// root, receipts' root, bloom of logs, difficulty, number.
-    /// @param cursor Where the first field begins.
+    /// @param cursor Offset of the first field.
     /// @return parentHash Place 0.
     /// @return root Place 3.
     /// @return blockNumber Place 8, at most 64 bits.
-    /// @return next Where the field after the number begins.
+    /// @return next Offset of the field after the number.
     function takeFirst(uint256 cursor, uint256 end)
         internal
         pure

@@ -60,7 +60,7 @@ library PackedTrie {
             if (depth == 0) revert InvalidProof();
             (uint256 end, uint256 cursor) = BranchWriter.put(lowest, count, children, input.cursor);
             input.skip(cursor - input.cursor);
-            // What `fullBranches` does isn't done here.
+            // A full branch belongs to `fullBranches`, so that a proof has one form only.
             if (count == 1 && end == NodeWriter.begin() + BranchWriter.FULL_LENGTH) revert InvalidProof();
             (bytes32 ref, uint256 size) = NodeWriter.finish(end);
             stack.push(ref, size, key, depth - 1, 0, 0);

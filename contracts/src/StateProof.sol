@@ -29,7 +29,7 @@ abstract contract StateProof is Facts {
     uint256 private constant ABSENT_ACCOUNT = 0x70; // to 0x7f
     uint256 private constant ACCOUNT = 0x80; // to 0xff
 
-    // How something is absent: low bits of ABSENT_ACCOUNT, offset of ZERO_SLOT.
+    // Kinds of absence: low bits of ABSENT_ACCOUNT, offset of ZERO_SLOT.
     uint256 private constant AT_EMPTY = 0;
     uint256 private constant AT_EXTENSION = 1;
     uint256 private constant AT_SAME = 2;
@@ -47,10 +47,10 @@ abstract contract StateProof is Facts {
     uint256 private constant CODE_HASH_FOLLOWS = 0x01;
     uint256 private constant STORAGE_ROOT_FOLLOWS = 0x02;
 
-    // Of EIP-2935. Its storage holds hashes of the blocks before, and nothing else.
+    // The history contract (EIP-2935). Its storage holds only hashes of earlier blocks.
     address private constant HISTORY = 0x0000F90827F1C53a10cb7A02335B175320002935;
 
-    /// @notice How many slots the source chain's history contract (EIP-2935) writes to, the first ones: 8191 on Ethereum.
+    /// @notice Number of slots, from 0, to which the source chain's history contract (EIP-2935) writes: 8191 on Ethereum.
     uint256 public immutable historyWindow;
 
     /// @dev What the operations work on.

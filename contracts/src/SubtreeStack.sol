@@ -27,7 +27,7 @@ struct Stack {
 ///     reach       as many nibbles as keys that are absent here may not agree with `key` in; zero for a branch
 ///     last        the greatest key that was proven absent at this very node
 library SubtreeStack {
-    // As in `MemoryZones`, whose constants assembly can't name.
+    // The same as in `MemoryZones`, whose constants assembly can't name.
     uint256 private constant STACK = 0x640;
     uint256 private constant STACK_END = 0x60640;
 

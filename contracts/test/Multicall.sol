@@ -6,9 +6,10 @@ contract Multicall {
     // All that a transaction can have (EIP-7825).
     uint256 private constant GAS_PER_CALL = 16777216;
 
-    /// @notice Makes the calls in order. One that fails keeps none of the others from being made.
-    /// @param calls Of each the address to call (20 bytes), a size (3), and as many bytes to call it with.
-    /// @return answers Of each a byte that is 1 if it succeeded, a size (3), and what it returned or reverted with.
+    /// @notice Makes the calls in order, also after a call that fails.
+    /// @param calls For each call the address (20 bytes), the size of the calldata (3), and the calldata.
+    /// @return answers For each call a byte that is 1 if it succeeded, the size of its data (3), and the data that it
+    /// returned or reverted with.
     function run(bytes calldata calls) external returns (bytes memory answers) {
         assembly {
             answers := mload(0x40)

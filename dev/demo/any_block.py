@@ -22,7 +22,7 @@ SLOT_SECONDS = 2
 ELECTRA_EPOCH = 3
 # Slots without a block, as there are on mainnet; also the first one of Electra, and of a period.
 MISSED = (10, ELECTRA_EPOCH * SLOTS_PER_EPOCH, SLOTS_PER_PERIOD)
-# So many until a block is final whose state summarises the first period.
+# Slots until a block is final whose state summarises the first period.
 SLOTS = SLOTS_PER_PERIOD + 5 * SLOTS_PER_EPOCH
 # The block that is asked for: after the first transfer, before the second.
 OLD_BLOCK = 12

@@ -12,7 +12,7 @@ from eth_account.messages import encode_defunct
 ACCOUNT_FIELD_SELECTOR = "7177899b"
 BALANCE = 1
 
-# For one answer, in seconds. Generous: the machine may be busy with its first start.
+# Seconds for one answer. Generous, because the machine may be busy with its first start.
 TIMEOUT = 30
 
 
@@ -20,7 +20,7 @@ class ClientError(Exception):
     """The service answered something else than was hoped for; a sentence."""
 
 
-class Unavailable(ClientError):
+class ServiceDown(ClientError):
     """It answered 503: the same may be asked again, and nothing was stored."""
 
 
@@ -46,8 +46,10 @@ def signed_in(base_url: str, address: str, private_key: str, chain_id: int) -> r
     session.headers.update({"Accept": "application/json", "Referer": f"{base_url}/sign-in"})
     _ok(session.get(f"{base_url}/sign-in", headers={"Accept": "text/html"}, timeout=TIMEOUT))
     session.headers["X-CSRFToken"] = _token(session)
-    asked = session.post(f"{base_url}/sign-in/message", json={"address": address, "chainId": chain_id}, timeout=TIMEOUT)
-    message = _ok(asked).json()["message"]
+    answer = session.post(
+        f"{base_url}/sign-in/message", json={"address": address, "chainId": chain_id}, timeout=TIMEOUT
+    )
+    message = _ok(answer).json()["message"]
     signature = Account.sign_message(encode_defunct(text=message), private_key).signature.to_0x_hex()
     _ok(session.post(f"{base_url}/sign-in/verify", json={"message": message, "signature": signature}, timeout=TIMEOUT))
     # The token changes when one signs in.
@@ -121,6 +123,6 @@ def _ok(response: requests.Response) -> requests.Response:
             sentence = response.json()["error"]
         except (ValueError, KeyError):
             sentence = f"HTTP status {response.status_code}"
-        kind = Unavailable if response.status_code == requests.codes.unavailable else ClientError
+        kind = ServiceDown if response.status_code == requests.codes.unavailable else ClientError
         raise kind(f"The service answered at {response.url.partition('?')[0]}: {sentence}")
     return response

@@ -23,9 +23,9 @@ from devnet.servers import Postgres, Redis
 WORKERS = 3
 # A user may submit 60 batches a minute.
 WALLETS, PER_WALLET = 4, 50
-# How soon the rows of a killed worker are taken up.
+# Seconds until another worker takes over the lanes of a killed one.
 LEASE_SECONDS = 5
-# Whose balance is proven: it receives a little in each block, so that no two values are the same.
+# The account with the proven balance. It receives wei in each block, so that all values differ.
 RECEIVER = f"0x{0xBA7C:040x}"
 _EVENTS = ("HeaderAccumulated(uint256,bytes32)", "AccountProven(address,uint256,uint8)")
 
@@ -65,7 +65,7 @@ def run(demo: Demo) -> bool:
     command.say(f"Signing in with {WALLETS} wallets, and submitting {len(blocks)} batches to both web servers in turn")
     wallets = [Account.create() for _ in range(WALLETS)]
     urls = demo.service.base_urls
-    keys = [client.take_api_key(urls[0], one.address, one.key.to_0x_hex(), CHAIN_ID) for one in wallets]
+    keys = [client.take_api_key(urls[0], wallet.address, wallet.key.to_0x_hex(), CHAIN_ID) for wallet in wallets]
     batches: dict[str, str] = {}
     for number, block in enumerate(blocks):
         if number == len(blocks) // 2:
@@ -118,8 +118,8 @@ def is_proven_once(chain: DevChain, registry: str, blocks: Sequence[int], *, sen
         f"transactions  {sent} sent by the signer, {named} named by the batches": sent == named,
         f"proofs        {events} of {len(blocks)} headers and {len(blocks)} accounts": events == 2 * len(blocks),
     }
-    for said, is_right in lines.items():
-        print(f"  {said}{'' if is_right else '  WRONG'}", flush=True)
+    for label, is_right in lines.items():
+        print(f"  {label}{'' if is_right else '  WRONG'}", flush=True)
     return all(lines.values())
 
 

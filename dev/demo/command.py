@@ -1,4 +1,4 @@
-"""What the demos have in common: options, a fresh folder, chains, the service, and a batch that is proven and read."""
+"""The common parts of the demos: options, a fresh folder, chains, the service, and a batch that is proven and read."""
 
 import argparse
 import fcntl
@@ -25,21 +25,21 @@ from demo.installation import (
     SIGNER_KEY,
     WALLET_ADDRESS,
     WALLET_KEY,
-    Attester,
+    DemoAttester,
     DemoError,
     Service,
     write_private,
 )
 from devnet.devchain import PROJECT, DevChain, DevChainError
-from devnet.json_rpc import NodeRefused
+from devnet.json_rpc import NodeErrorReply
 from devnet.ports import PortInUse, chosen_port
 from devnet.servers import ServerError
 
-# Where nothing else uses them.
+# Default ports, if they are free.
 PORT, RPC_PORT = 8000, 8545
 
 
-class Node(Protocol):
+class DemoNode(Protocol):
     """A chain's node."""
 
     chain_id: int
@@ -49,14 +49,14 @@ class Node(Protocol):
 
 
 class Process(Protocol):
-    """A process that must go on."""
+    """A process that must keep running."""
 
     def require_running(self) -> None:
-        """Raise an error, with a sentence, where it has ended."""
+        """Raise an error with a sentence if it has ended."""
 
 
 class Demo:
-    """A run of a demo. What it starts ends with `running`, and `processes` must go on until then."""
+    """A run of a demo. Its processes end with `running`, and `processes` must keep running until then."""
 
     def __init__(self, running: ExitStack, options: argparse.Namespace) -> None:
         self.running, self.options = running, options
@@ -64,13 +64,13 @@ class Demo:
         self.service: Service
 
     def chain(self, chain_id: int = CHAIN_ID) -> DevChain:
-        """Start a development chain with a block every second. The first one has the port that was chosen."""
+        """Start a development chain with a block every second. The first one has the chosen port."""
         port = self.options.rpc_port if chain_id == CHAIN_ID else 0
         return self.running.enter_context(DevChain(chain_id=chain_id, block_seconds=1, port=port))
 
-    def attester(self, name: str, chain_toml: str) -> Attester:
+    def attester(self, name: str, chain_toml: str) -> DemoAttester:
         """Start an attester, who signs hashes of final blocks of a chain."""
-        attester = Attester(self.running, self.options.state / name, chain_toml)
+        attester = DemoAttester(self.running, self.options.state / name, chain_toml)
         self.processes.append(attester)
         return attester
 
@@ -87,38 +87,40 @@ class Demo:
         self.processes.append(service)
         return registries
 
-    def prove(self, destination: DevChain, sources: Mapping[str, tuple[Node, int | None]], **variables: str) -> bool:
-        """Prove the signer's balance on each source in one batch, and read it. Returns whether each one is right.
+    def prove(
+        self, destination: DevChain, sources: Mapping[str, tuple[DemoNode, int | None]], **variables: str
+    ) -> bool:
+        """Prove the signer's balance on each source in one batch, and read it. Return whether all are right.
 
-        `sources` are chains and blocks, None for the newest, by the registry of their facts. `variables` come to those
-        that the documentation's examples use. Raises `ClientError` when the batch is not DONE in time.
+        `sources` has chains and blocks (None: the newest) by the registry of their facts. `variables` are added to the
+        variables of the documentation's examples. Raises `ClientError` if the batch is not DONE in time.
         """
         url = self.service.base_url
         say("Signing in with a wallet and taking its API key")
         api_key = client.take_api_key(url, WALLET_ADDRESS, WALLET_KEY, destination.chain_id)
 
-        asked = [(at, node, node.head() if block is None else block) for at, (node, block) in sources.items()]
-        where = " and ".join(f"block {block} of chain {node.chain_id}" for _, node, block in asked)
+        requested = [(at, node, node.head() if block is None else block) for at, (node, block) in sources.items()]
+        where = " and ".join(f"block {block} of chain {node.chain_id}" for _, node, block in requested)
         say(f"Asking for the balance of {SIGNER_ADDRESS} at {where}")
         accounts = {"accounts": {SIGNER_ADDRESS: {"props": ["BALANCE"], "slots": []}}}
-        data = {str(node.chain_id): {f"block:{block}": accounts} for _, node, block in asked}
+        data = {str(node.chain_id): {f"block:{block}": accounts} for _, node, block in requested}
         body = {"destinationChainId": str(destination.chain_id), "fee": "0", "data": data}
         internal_id = client.submit(url, api_key, body)
         if not self.options.once:
             print(f"Its page is {url}/explorer/query/{internal_id}", flush=True)
         client.follow(url, api_key, internal_id, _steps_printer(), self.options.done_seconds)
 
-        are_right = [show_balance(destination, *one) for one in asked]
+        are_right = [show_balance(destination, *source) for source in requested]
         env = {
             "BASE_URL": url,
             "API_KEY": api_key,
             "RPC_URL": destination.url,
             "CHAIN_ID": str(destination.chain_id),
-            "FACTS_REGISTRY": asked[0][0],
+            "FACTS_REGISTRY": requested[0][0],
             "QUERY_ID": internal_id,
             "BQS_URL": url,
             "BQS_API_KEY": api_key,
-            # By it, the client asks the chain and not the service.
+            # With it, the client reads from the chain and not from the service.
             "BQS_RPC_URL": destination.url,
             **variables,
         }
@@ -126,7 +128,7 @@ class Demo:
         if not self.options.once:
             env_file = self.options.state / "env"
             write_private(env_file, "".join(f"{name}={value}\n" for name, value in env.items()))
-            # What it names ends.
+            # Its URLs are dead after the demo.
             self.running.callback(env_file.unlink, missing_ok=True)
             print(f"\nExplorer  {url}/explorer/query/{internal_id}")
             print(f"Ask here  {url}/new-batch  (sign in as a development account; it takes no wallet)")
@@ -136,29 +138,31 @@ class Demo:
 
 
 def say(text: str) -> None:
-    """Print what comes next."""
+    """Print the next action."""
     print(f"{text} ...", flush=True)
 
 
 def parser(program: str, description: str | None, folder: str) -> argparse.ArgumentParser:
-    """Return the options of each demo; `folder` is where it keeps its state, below the project's."""
+    """Return the options of each demo. `folder` is the default folder of its state, below the project's."""
     options = argparse.ArgumentParser(prog=program, description=description)
     options.add_argument(
-        "--once", action="store_true", help="end after the read; exit 0 only if what was read is right"
+        "--once", action="store_true", help="end after the read, with exit code 0 only if the values are right"
     )
-    options.add_argument("--state", type=Path, default=PROJECT / folder, help="folder to make anew and keep all in")
+    options.add_argument(
+        "--state", type=Path, default=PROJECT / folder, help="folder of the demo, which is emptied first"
+    )
     options.add_argument(
         "--port", type=int, help=f"of the web server ({program} PORT=...); by default {PORT}, or a free one"
     )
     options.add_argument(
         "--rpc-port", type=int, help=f"of the development chain ({program} RPC_PORT=...); likewise {RPC_PORT}"
     )
-    options.add_argument("--done-seconds", type=float, default=60, help="how long the batch may take (%(default)s)")
+    options.add_argument("--done-seconds", type=float, default=60, help="maximum seconds for the batch (%(default)s)")
     return options
 
 
 def main(parser: argparse.ArgumentParser, run: Callable[[Demo], bool]) -> int:
-    """Run a demo, which returns whether what it read is right."""
+    """Run a demo, and return its exit code. `run` returns whether the values are right."""
     options = parser.parse_args()
     options.state = options.state.resolve()
     signal.signal(signal.SIGTERM, _interrupt)
@@ -169,7 +173,9 @@ def main(parser: argparse.ArgumentParser, run: Callable[[Demo], bool]) -> int:
             demo = Demo(running, options)
             is_right = run(demo)
             if options.once:
-                print("\nAll ends here. Without ONCE=1 it goes on, for the explorer and the API.", flush=True)
+                print(
+                    "\nThe demo ends here. Without ONCE=1 it would keep serving the explorer and the API.", flush=True
+                )
                 return 0 if is_right else 1
             print("\nServing until Ctrl-C.", flush=True)
             while True:
@@ -178,7 +184,7 @@ def main(parser: argparse.ArgumentParser, run: Callable[[Demo], bool]) -> int:
                 time.sleep(0.5)
     except KeyboardInterrupt:
         print("\nStopped.")
-    except (DemoError, DevChainError, NodeRefused, ServerError, ClientError, PortInUse) as error:
+    except (DemoError, DevChainError, NodeErrorReply, ServerError, ClientError, PortInUse) as error:
         print(error, file=sys.stderr)
         return 1
     except requests.RequestException as error:
@@ -187,19 +193,19 @@ def main(parser: argparse.ArgumentParser, run: Callable[[Demo], bool]) -> int:
     return 0
 
 
-def show_balance(destination: Node, registry: str, source: Node, block: int) -> bool:
-    """Print the balance that the facts registry returns. Returns whether the source chain says the same."""
+def show_balance(destination: DemoNode, registry: str, source: DemoNode, block: int) -> bool:
+    """Print the balance in the facts registry. Return whether the source chain has the same."""
     word = client.account_field(destination.url, registry, SIGNER_ADDRESS, block, client.BALANCE)
     balance = int.from_bytes(word)
     expected = int(client.rpc(source.url, "eth_getBalance", SIGNER_ADDRESS, hex(block)), 16)
     is_right = balance == expected
-    said = f"eth_getBalance on chain {source.chain_id}"
+    call = f"eth_getBalance on chain {source.chain_id}"
     print(f"\nChain {source.chain_id}, block {block}, as chain {destination.chain_id} knows it:")
     print(f"  call     accountField({SIGNER_ADDRESS}, {block}, BALANCE) on {registry}")
     print(f"  word     0x{word.hex()}")
     print(f"  decimal  {balance} wei")
     print(f"  ETH      {balance // 10**18}.{balance % 10**18:018d}")
-    print(f"  equal to {said} at that block" if is_right else f"  WRONG: {said} says {expected}", flush=True)
+    print(f"  equal to {call} at that block" if is_right else f"  WRONG: {call} says {expected}", flush=True)
     return is_right
 
 
@@ -219,7 +225,7 @@ def _steps_printer() -> Callable[[dict[str, Any]], None]:
 
 
 def _read_by_bqs(internal_id: str, env: Mapping[str, str]) -> bool:
-    """Print what the client's command line reads of the batch's facts, from the chain. Returns whether it could."""
+    """Print the batch's facts, read from the chain by the client's command line. Return whether that worked."""
     command = [str(Path(sys.executable).with_name("bqs")), "read", internal_id]
     done = subprocess.run(command, env=os.environ | env, capture_output=True, text=True, check=False)
     print(f"\nThe same, by the client: bqs read {internal_id}")
@@ -232,10 +238,10 @@ def _interrupt(number: int, frame: FrameType | None) -> NoReturn:
 
 
 def _fresh(state: Path) -> IO[str]:
-    """Empty the folder, which must be made by a demo, and in use by none. Returns the lock that a demo holds."""
+    """Empty the folder, which a demo must have made and none may use. Return the demo's lock."""
     mark = state / ".made-by-demo"
     if state.exists() and any(state.iterdir()) and not mark.exists():
-        raise DemoError(f"{state} was not made by a demo; it is left as it is.")
+        raise DemoError(f"{state} was not made by a demo, and is not touched. Choose another folder.")
     state.mkdir(mode=0o700, exist_ok=True)
     lock = mark.open("w")
     try:

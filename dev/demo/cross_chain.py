@@ -15,7 +15,7 @@ ATTESTERS, THRESHOLD = 3, 2
 # Sent on the other chain, so that the account's balances differ; in wei.
 TRANSFER = 1_234_567_890_123_456_789
 
-# What the service and each attester say of the other chain: nobody signs there.
+# The other chain for the service and each attester. It has no signer, because nothing is sent there.
 OTHER_CHAIN_TOML = f"""\
 [[chains]]
 id = {OTHER_ID}

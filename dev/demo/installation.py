@@ -19,14 +19,14 @@ from devnet.guarded_process import GuardedProcess
 START_SECONDS = 120
 STOP_SECONDS = 15
 MANAGE = (sys.executable, "manage.py")
-# What an installation's chains.toml names.
+# The key file in an installation's chains.toml.
 KEY_FILE = "signer.key"
 
-# One account signs in, another one pays for the transactions; its balance, no round number, is what is proven.
+# One account signs in. Another pays for transactions, and its balance is proven, because it is no round number.
 WALLET_ADDRESS, WALLET_KEY = ACCOUNTS[0]
 SIGNER_ADDRESS, SIGNER_KEY = ACCOUNTS[1]
 
-# A development chain that is connected to itself; its RPC URL is to be filled in.
+# A development chain that is connected to itself, with a place for its RPC URL.
 CHAIN_ID = 31337
 CHAINS_TOML = f"""\
 [[chains]]
@@ -45,7 +45,7 @@ destination = {CHAIN_ID}
 block_hash_source = "native"
 """
 
-# Of the environment, what programs need to run at all; nothing of an installation that the shell may be set up for.
+# Variables that programs need to run. Others could belong to another installation.
 _INHERITED = {"PATH", "HOME", "LANG", "LC_ALL", "TMPDIR", "TZ", "LD_LIBRARY_PATH", "VIRTUAL_ENV"}
 
 
@@ -54,10 +54,10 @@ class DemoError(Exception):
 
 
 class Installation:
-    """A folder with chains.toml, a key and state, and the processes that use it; they end with `running`."""
+    """A folder with chains.toml, a key and state. Its processes end with `running`."""
 
     project = PROJECT
-    """The checkout that they run."""
+    """The checkout that the processes run."""
 
     def __init__(self, running: ExitStack, folder: Path, chains_toml: str, key: str, **variables: str) -> None:
         self.folder = folder
@@ -72,14 +72,14 @@ class Installation:
         )
 
     def manage(self, *arguments: str) -> str:
-        """Return what a command of manage.py prints. Raises `DemoError` with what it says when it fails."""
+        """Return the output of a command of manage.py. If it fails, raise `DemoError` with its last words."""
         command = [*MANAGE, *arguments]
         done = subprocess.run(
             command, env=self.environment, capture_output=True, text=True, check=False, cwd=self.project
         )
         if done.returncode != 0:
-            said = done.stderr.strip().splitlines() or ["it said nothing"]
-            raise DemoError(f"manage.py {arguments[0]} failed: {said[-1]}")
+            lines = done.stderr.strip().splitlines() or ["it printed no error"]
+            raise DemoError(f"manage.py {arguments[0]} failed: {lines[-1]}")
         return done.stdout
 
     def log(self, name: str) -> Path:
@@ -87,7 +87,7 @@ class Installation:
         return self.folder / f"{name}.log"
 
     def start(self, name: str, *command: str, **variables: str) -> None:
-        """Start a process that is to go on."""
+        """Start a process that must keep running."""
         self._processes[name] = self._process_of(name, *command, **variables)
 
     def _process_of(self, name: str, *command: str, **variables: str) -> GuardedProcess:
@@ -98,18 +98,18 @@ class Installation:
         return process
 
     def names(self) -> list[str]:
-        """Return the names of the processes that are to go on."""
+        """Return the names of the processes that must keep running."""
         return [*self._processes]
 
     def process(self, name: str) -> GuardedProcess:
         return self._processes[name]
 
     def kill(self, name: str) -> None:
-        """Kill the process of this name as `kill -9` does."""
+        """Kill the process of this name, like `kill -9`."""
         self._processes.pop(name).kill()
 
     def stop(self) -> None:
-        """End the processes before `running` does."""
+        """End the processes before `running` ends."""
         for process in self._processes.values():
             process.stop()
         self._processes.clear()
@@ -139,10 +139,10 @@ class Service(Installation):
     ) -> None:
         self.port = port
         self.base_url = f"http://127.0.0.1:{port}"
-        # Webhooks may be tried out on this machine, and who isn't signed in sees the batches.
+        # Webhooks may go to this machine, and batches are visible without sign-in, to try both out.
         own = {"BASE_URL": self.base_url, "WEBHOOK_ALLOW": "127.0.0.1", "PUBLIC_BATCH_LIST": "true"}
         super().__init__(running, folder, chains_toml, key, **own | variables)
-        # The pages' files are for the web server alone. Until it starts, they are collected on another core.
+        # Only the web server needs the static files. Until it starts, another core collects them.
         self._collecting = self._process_of("collectstatic", *MANAGE, "collectstatic", "--no-input", "-v", "0")
         self.manage("migrate", "--no-input", "-v", "0")
 
@@ -151,7 +151,7 @@ class Service(Installation):
         return self.manage("deploy_registry", str(destination), str(source)).split()[-1]
 
     def serve(self) -> None:
-        """Start it, and wait until it is healthy."""
+        """Start the web server and a worker, and wait until they are healthy."""
         try:
             is_collected = self._collecting.wait(START_SECONDS) == 0
         except subprocess.TimeoutExpired:
@@ -176,7 +176,7 @@ class Service(Installation):
         return health(self.base_url) == 200
 
 
-class Attester(Installation):
+class DemoAttester(Installation):
     """An attester's process, with a key and a database of its own, on a free port."""
 
     def __init__(self, running: ExitStack, folder: Path, chain_toml: str) -> None:
@@ -187,7 +187,7 @@ class Attester(Installation):
         self.start("attester", *MANAGE, "run_attester", "--bind", "127.0.0.1:0")
 
     def toml(self) -> str:
-        """Wait until it listens, and return its lines in the connection of a service that believes it."""
+        """Wait until it listens, and return its lines for the connection of a service."""
         self.wait_until(lambda: any(map(health, self._listens())))
         url = self._listens()[0]
         return f"[[connections.attesters]]\naddress = {json.dumps(self.address)}\nurl = {json.dumps(url)}\n"
@@ -197,7 +197,7 @@ class Attester(Installation):
 
 
 def health(url: str) -> int:
-    """Return the status by which the server answers how it is; 0 where it doesn't answer."""
+    """Return the HTTP status of /healthz; 0 if the server doesn't answer."""
     try:
         return requests.get(f"{url}/healthz", timeout=5).status_code
     except requests.RequestException:

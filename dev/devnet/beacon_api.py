@@ -58,9 +58,9 @@ class BeaconNode:
     roots: MutableMapping[int, bytes] = field(default_factory=dict)
     """The block's root of each slot; of a slot that isn't here no block is known."""
     blocks: MutableMapping[bytes, BeaconBlock] = field(default_factory=dict)
-    """By their roots."""
+    """Blocks by their roots."""
     states: MutableMapping[int, BeaconState] = field(default_factory=dict)
-    """After the blocks of these slots."""
+    """States after the blocks of these slots."""
     state_paths: Collection[str] = (NIMBUS,)
     """The endpoints that tell historical summaries; none: those of most clients."""
 
@@ -81,7 +81,7 @@ class BeaconApi:
     def __enter__(self) -> Self:
         api = self
 
-        class Handler(BaseHTTPRequestHandler):
+        class BeaconApiHandler(BaseHTTPRequestHandler):
             protocol_version = "HTTP/1.1"
 
             def do_GET(self) -> None:
@@ -97,15 +97,15 @@ class BeaconApi:
             def log_message(self, *_: object) -> None:
                 pass
 
-        class Server(ThreadingHTTPServer):
+        class BeaconApiServer(ThreadingHTTPServer):
             request_queue_size = 128
 
             def handle_error(self, request: object, client_address: object) -> None:
-                # Whoever asked may have hung up.
+                # The client may have hung up.
                 if not isinstance(sys.exception(), ConnectionError):
                     super().handle_error(request, client_address)  # type: ignore[arg-type]
 
-        self._server = Server(("127.0.0.1", self._port), Handler)
+        self._server = BeaconApiServer(("127.0.0.1", self._port), BeaconApiHandler)
         self._port = self._server.server_address[1]
         threading.Thread(target=self._server.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True).start()
         return self
@@ -125,11 +125,11 @@ class BeaconApi:
             f"/eth/v1/beacon/blocks/{_IDENTIFIER}/root": self._block_root,
             f"/eth/v1/beacon/headers/{_IDENTIFIER}": self._header,
             f"/eth/v2/beacon/blocks/{_IDENTIFIER}": partial(self._block, accepts_ssz=accepts_ssz),
-            **{one.format(_IDENTIFIER): self._summaries for one in self.node.state_paths},
+            **{state_path.format(_IDENTIFIER): self._summaries for state_path in self.node.state_paths},
         }
         for route, answer in routes.items():
-            if asked := re.fullmatch(route, path):
-                return answer(*asked.groups())
+            if match := re.fullmatch(route, path):
+                return answer(*match.groups())
         return _not_found("Route not found")
 
     def _deposit_contract(self) -> Reply:
@@ -180,7 +180,7 @@ class BeaconApi:
 
     def _summaries(self, identifier: str) -> Reply:
         known = self._known(identifier)
-        # Of roots, those of states are meant.
+        # A root is that of a state.
         slot = int(identifier) if identifier.isdigit() else known[1].slot if known else None
         if identifier.startswith("0x"):
             of = (block.slot for block in self.node.blocks.values() if _hex(block.state_root) == identifier)

@@ -28,7 +28,7 @@ _PUBLIC_KEYS = [bls.SkToPk(number) for number in range(1, _VALIDATORS + 1)]
 bls.bls_active = False
 
 
-class BeaconChain:
+class SimulatedBeaconChain:
     """The chain up to its newest block. What it has made is added to `served`, block by block."""
 
     def __init__(
@@ -90,7 +90,7 @@ class BeaconChain:
         self._spec.process_slots(self._state, self._state.slot + 1)
         if self._spec is deneb and self._state.slot >= self._electra_slot:
             self._spec, self._state = electra, electra.upgrade_to_electra(self._state)
-            # Those of before have another form.
+            # Votes before the fork have another form.
             self._votes = []
 
     def _make_block(self) -> None:
@@ -170,21 +170,24 @@ class BeaconChain:
         )
         index = spec.get_generalized_index(spec.BeaconState, "historical_summaries")
         self._served.states[slot] = BeaconState(
-            [(bytes(one.block_summary_root), bytes(one.state_summary_root)) for one in state.historical_summaries],
+            [
+                (bytes(summary.block_summary_root), bytes(summary.state_summary_root))
+                for summary in state.historical_summaries
+            ],
             [bytes(sibling) for sibling in spec.compute_merkle_proof(state, index)],
         )
         # Last, as from then on it is found.
         self._served.roots[slot] = root
 
 
-def _payload_of(spec: Any, told: dict[str, Any]) -> Any:
+def _payload_of(spec: Any, fields: dict[str, Any]) -> Any:
     """Return the specifications' form of a payload of the Engine API."""
     payload = spec.ExecutionPayload()
     for name, kind in spec.ExecutionPayload.fields().items():
-        first, *others = name.split("_")
-        value = told[first + "".join(one.capitalize() for one in others)]
+        first, *more_words = name.split("_")
+        value = fields[first + "".join(word.capitalize() for word in more_words)]
         if name == "transactions":
-            value = [bytes.fromhex(one[2:]) for one in value]
+            value = [bytes.fromhex(word[2:]) for word in value]
         elif isinstance(value, str):
             value = int(value, 16) if issubclass(kind, int) else bytes.fromhex(value[2:])
         setattr(payload, name, value)
@@ -202,14 +205,14 @@ def _set_slot_seconds(seconds: int) -> None:
 
 
 def main() -> None:
-    # By it devnet.consensus_client tells what to do.
+    # The socket of devnet.consensus_client's commands.
     control = socket.socket(fileno=int(sys.argv[1]))
     lines = control.makefile()
     settings = json.loads(lines.readline())
     _set_slot_seconds(settings["slot_seconds"])
     served = BeaconNode(chain_id=settings["chain_id"], genesis_time=settings["genesis_time"])
     first = post(settings["rpc_url"], "eth_getBlockByNumber", ["0x0", False])
-    chain = BeaconChain(
+    chain = SimulatedBeaconChain(
         EngineApi(settings["engine_url"], bytes.fromhex(settings["secret"])),
         served,
         first["hash"],
@@ -221,7 +224,7 @@ def main() -> None:
         _follow(chain, control, lines, settings)
 
 
-def _follow(chain: BeaconChain, control: socket.socket, lines: IO[str], settings: dict[str, Any]) -> None:
+def _follow(chain: SimulatedBeaconChain, control: socket.socket, lines: IO[str], settings: dict[str, Any]) -> None:
     """Make slots when told how many, and where the chain is `live` also when their time has come."""
     while True:
         due = settings["genesis_time"] + (chain.slot + 1) * settings["slot_seconds"]
@@ -237,8 +240,8 @@ def _follow(chain: BeaconChain, control: socket.socket, lines: IO[str], settings
             chain.advance()
 
 
-def _say(control: socket.socket, **told: Any) -> None:
-    control.sendall(json.dumps(told).encode() + b"\n")
+def _say(control: socket.socket, **fields: Any) -> None:
+    control.sendall(json.dumps(fields).encode() + b"\n")
 
 
 if __name__ == "__main__":

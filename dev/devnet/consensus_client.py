@@ -12,10 +12,10 @@ from typing import Any, Self
 from devnet.devchain import PROJECT
 from devnet.ethereumjs import EthereumJs
 from devnet.guarded_process import GuardedProcess
-from devnet.json_rpc import NodeRefused
+from devnet.json_rpc import NodeErrorReply
 
 ENVIRONMENT = PROJECT / ".venv-beacon"
-# Of the minimal preset.
+# Slots in the minimal preset.
 SLOTS_PER_EPOCH, SLOTS_PER_PERIOD = 8, 64
 _SECONDS = 300
 
@@ -89,14 +89,14 @@ class ConsensusClient:
     def require_running(self) -> None:
         """Raise `NodeRefused` where the process has ended."""
         if self._process.has_ended():
-            raise NodeRefused(f"The consensus client has ended: {self._log.read_text()[-800:]}")
+            raise NodeErrorReply(f"The consensus client has ended: {self._log.read_text()[-800:]}")
 
     def _answer(self) -> dict[str, Any]:
         line = self._lines.readline()
         if not line:
-            raise NodeRefused(f"The consensus client ended: {self._log.read_text()[-800:]}")
-        told: dict[str, Any] = json.loads(line)
-        return told
+            raise NodeErrorReply(f"The consensus client ended: {self._log.read_text()[-800:]}")
+        answer: dict[str, Any] = json.loads(line)
+        return answer
 
     def _stop(self) -> None:
         self._process.stop()

@@ -179,10 +179,10 @@ class DevChain:
     def _why_it_ended(self) -> str:
         assert self._reader is not None
         self._reader.join(STOP_SECONDS)
-        said = " ".join(line for line in self._said if line)
-        if "Address already in use" in said:
+        output = " ".join(line for line in self._said if line)
+        if "Address already in use" in output:
             return f"Port {self._port} is in use by another program."
-        return f"anvil ended at once: {said[-500:] or 'it said nothing'}."
+        return f"anvil ended at once: {output[-500:] or 'it printed nothing'}."
 
 
 def _find_anvil() -> str:

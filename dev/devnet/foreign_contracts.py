@@ -11,7 +11,7 @@ from devnet.devchain import ACCOUNTS, PROJECT, DevChain
 
 OWNER = ACCOUNTS[0][0]
 PACKAGES = PROJECT / "node_modules"
-# What any transaction may take: an estimate of one that stores the time may be too low in the next block.
+# Gas limit of every transaction. An estimate may be too low in the next block, if a contract stores the time.
 _GAS = hex(15_000_000)
 # EIP-1167, before and after the address.
 _PROXY = "3d602d80600a3d3981f3363d3d373d3d3d363d73", "5af43d82803e903d91602b57fd5bf3"

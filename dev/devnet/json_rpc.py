@@ -1,6 +1,6 @@
-"""Calls of JSON-RPC to nodes on this machine, and of the Engine API, by which a consensus client drives one.
+"""Calls of JSON-RPC to nodes on this machine, and of the Engine API, by which a consensus client drives a node.
 
-Nothing but the standard library is needed, so that it may be used in any environment.
+It needs only the standard library, so that every environment can use it.
 """
 
 import base64
@@ -16,12 +16,12 @@ from typing import Any
 _OPENER = urllib.request.build_opener(urllib.request.ProxyHandler({}))
 
 
-class NodeRefused(Exception):
+class NodeErrorReply(Exception):
     """A node answered with an error, or doesn't come up; the message is one sentence."""
 
 
 def post(url: str, method: str, params: Sequence[Any], headers: Mapping[str, str] | None = None) -> Any:
-    """Return the `result` of one call. Raises `NodeRefused`, and `OSError` where nobody answers."""
+    """Return the `result` of one call. Raises `NodeRefused`, and `OSError` if no node answers."""
     body = json.dumps({"jsonrpc": "2.0", "id": 1, "method": method, "params": list(params)}).encode()
     request = urllib.request.Request(  # noqa: S310 (a URL of our own)
         url, body, {"Content-Type": "application/json", **(headers or {})}
@@ -32,12 +32,12 @@ def post(url: str, method: str, params: Sequence[Any], headers: Mapping[str, str
     except urllib.error.HTTPError as refusal:
         reply = json.load(refusal)
     if "error" in reply:
-        raise NodeRefused(f"{method}: {json.dumps(reply['error'])}")
+        raise NodeErrorReply(f"{method}: {json.dumps(reply['error'])}")
     return reply["result"]
 
 
 class EngineApi:
-    """The Engine API of a node, which believes whoever knows its secret."""
+    """The Engine API of a node, which accepts calls signed with its secret."""
 
     def __init__(self, url: str, secret: bytes) -> None:
         self._url, self._secret = url, secret
@@ -49,26 +49,26 @@ class EngineApi:
         return post(self._url, f"engine_{method}", params, {"Authorization": f"Bearer {token.decode()}"})
 
     def choose(self, head: str, final: str, attributes: Mapping[str, Any] | None = None) -> str | None:
-        """Tell the node by hashes which block is the head, and which is final.
+        """Set the node's head and its final block, by their hashes.
 
-        With attributes it begins to build the next block, whose id is returned. Raises `NodeRefused`.
+        With attributes the node begins to build the next block, and its id is returned. Raises `NodeRefused`.
         """
         state = {"headBlockHash": head, "safeBlockHash": final, "finalizedBlockHash": final}
-        said = self.call("forkchoiceUpdatedV3", state, attributes)
-        if said["payloadStatus"]["status"] != "VALID":
-            raise NodeRefused(f"The head is {said['payloadStatus']}")
-        payload_id: str | None = said.get("payloadId")
+        reply = self.call("forkchoiceUpdatedV3", state, attributes)
+        if reply["payloadStatus"]["status"] != "VALID":
+            raise NodeErrorReply(f"The head is {reply['payloadStatus']}")
+        payload_id: str | None = reply.get("payloadId")
         return payload_id
 
     def take(self, payload_id: str | None, beacon_root: str, *, prague: bool) -> dict[str, Any]:
-        """Return the payload that the node has built, and have it add that to its chain. Raises `NodeRefused`."""
+        """Return the payload that the node has built, and let the node add it to its chain. Raises `NodeRefused`."""
         version = 4 if prague else 3
         built = self.call(f"getPayloadV{version}", payload_id)
         requests = [built["executionRequests"]] if prague else []
         payload: dict[str, Any] = built["executionPayload"]
-        said = self.call(f"newPayloadV{version}", payload, [], beacon_root, *requests)
-        if said["status"] != "VALID":
-            raise NodeRefused(f"Its own block is {said}")
+        reply = self.call(f"newPayloadV{version}", payload, [], beacon_root, *requests)
+        if reply["status"] != "VALID":
+            raise NodeErrorReply(f"Its own block is {reply}")
         return payload
 
 

@@ -32,7 +32,7 @@ def chosen_port(name: str, port: int | None, usual: int) -> int:
 
 def _is_free(port: int) -> bool:
     with socket.socket() as probe:
-        # As servers bind: a port whose last connections are only winding down is free.
+        # Servers set this option too. With it, a port whose last connections are closing counts as free.
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
             probe.bind(("127.0.0.1", port))

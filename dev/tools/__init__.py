@@ -1,1 +1,1 @@
-"""What sets the project up, before anything is installed."""
+"""Set-up of the project, before anything is installed."""

@@ -23,8 +23,8 @@ TOOLS = PROJECT / ".uv"
 UV = TOOLS / "bin" / "uv"
 UV_REQUIREMENTS = PROJECT / "requirements" / "uv.txt"
 
-# What a machine tells pip about its registry, by name, and how uv is told the same. pip separates by white space; uv
-# wants commas here and there.
+# Names of pip's settings of its registry, and uv's variables with the same meaning. pip separates values by white
+# space, and uv some of them by commas.
 UV_NAMES = {
     "index-url": "UV_DEFAULT_INDEX",
     "extra-index-url": "UV_EXTRA_INDEX_URL",
@@ -70,18 +70,18 @@ def main() -> int:
 def install(environment: Path, requirements: Path) -> None:
     python = environment / "bin" / "python"
     if not _works(python):
-        # What was linked to a Python that is gone is of no use to another one.
+        # Links to a removed Python are useless, so the environment is made again.
         venv.EnvBuilder(symlinks=True, clear=environment.is_dir() and not environment.is_symlink()).create(environment)
     _make_tools()
     log = environment / "install.log"
-    with log.open("w") as said:
+    with log.open("w") as log_file:
         try:
-            _get_uv(said)
-            _by_uv(python, requirements, said)
+            _get_uv(log_file)
+            _by_uv(python, requirements, log_file)
         except (OSError, subprocess.CalledProcessError):
             print("uv could not install it; now pip tries, which takes about a minute ...", flush=True)
             try:
-                _by_pip(python, requirements, said)
+                _by_pip(python, requirements, log_file)
             except subprocess.CalledProcessError:
                 raise InstallError(
                     f"The Python packages could not be installed. Is there a network? {log} says more."
@@ -123,7 +123,7 @@ def _make_tools() -> None:
     if is_there and (_has_pip() or (TOOLS / "bin" / "pip").exists()):
         return
     try:
-        # What is there may lack nothing but pip, because another Python made it.
+        # If only pip is missing, another Python made the folder, and pip alone is added.
         venv.EnvBuilder(symlinks=True, clear=not is_there, with_pip=not _has_pip()).create(TOOLS)
     except (OSError, subprocess.CalledProcessError):
         raise InstallError("Python's venv module is missing; on Debian: apt-get install python3-venv") from None
@@ -138,31 +138,31 @@ def _has_pip() -> bool:
     return tuple(int(part) for part in re.findall(r"\d+", version)[:2]) >= (22, 3)
 
 
-def _get_uv(said: IO[str]) -> None:
+def _get_uv(log_file: IO[str]) -> None:
     pinned = UV_REQUIREMENTS.read_text()
     installed = TOOLS / UV_REQUIREMENTS.name
     if installed.exists() and installed.read_text() == pinned and UV.exists():
         return
     command = [*_pip(TOOLS / "bin" / "python"), "install", "--quiet", "--only-binary", ":all:"]
     command += ["--require-hashes", "-r", UV_REQUIREMENTS]
-    subprocess.run(command, check=True, stdout=said, stderr=said)
+    subprocess.run(command, check=True, stdout=log_file, stderr=log_file)
     installed.write_text(pinned)
 
 
-def _by_uv(python: Path, requirements: Path, said: IO[str]) -> None:
+def _by_uv(python: Path, requirements: Path, log_file: IO[str]) -> None:
     # The lock is complete, so that dependencies need not be looked up. Hashes decide what may be installed: it doesn't
     # matter which of several registries has it, and any may, as with pip.
     command: list[str | Path] = [UV, "pip", "install", "--python", python, "--no-deps", "--require-hashes"]
     command += ["--index-strategy", "unsafe-best-match", "-r", requirements]
-    told = uv_settings(_pip_settings())
-    if told.pop("UV_NO_INDEX", "").lower() in {"1", "true", "yes", "on"}:
+    variables = uv_settings(_pip_settings())
+    if variables.pop("UV_NO_INDEX", "").lower() in {"1", "true", "yes", "on"}:
         command.append("--no-index")  # It has no variable.
-    subprocess.run(command, check=True, stdout=said, stderr=said, env=os.environ | told)
+    subprocess.run(command, check=True, stdout=log_file, stderr=log_file, env=os.environ | variables)
 
 
-def _by_pip(python: Path, requirements: Path, said: IO[str]) -> None:
+def _by_pip(python: Path, requirements: Path, log_file: IO[str]) -> None:
     command = [*_pip(python), "install", "--quiet", "--require-hashes", "-r", requirements]
-    subprocess.run(command, check=True, stdout=said, stderr=said)
+    subprocess.run(command, check=True, stdout=log_file, stderr=log_file)
 
 
 def _pip(python: Path) -> list[str | Path]:
@@ -180,15 +180,15 @@ def _pip_settings() -> str:
 
 def uv_settings(pip_settings: str) -> dict[str, str]:
     """Return the environment variables that tell uv the same, without those that are set already."""
-    told: dict[str, dict[str, str]] = {section: {} for section in PIP_SECTIONS}
+    by_section: dict[str, dict[str, str]] = {section: {} for section in PIP_SECTIONS}
     for line in pip_settings.splitlines():
         key, _, value = line.partition("=")
         section, _, name = key.rpartition(".")
-        if section in told and name in UV_NAMES and value.startswith(("'", '"')):
-            told[section][UV_NAMES[name]] = (",".join if name in SEPARATED_BY_COMMAS else " ".join)(
+        if section in by_section and name in UV_NAMES and value.startswith(("'", '"')):
+            by_section[section][UV_NAMES[name]] = (",".join if name in SEPARATED_BY_COMMAS else " ".join)(
                 ast.literal_eval(value).split()
             )
-    merged = {name: value for section in PIP_SECTIONS for name, value in told[section].items() if value}
+    merged = {name: value for section in PIP_SECTIONS for name, value in by_section[section].items() if value}
     return {name: value for name, value in merged.items() if name not in os.environ}
 
 

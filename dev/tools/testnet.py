@@ -15,7 +15,7 @@ import time
 from functools import partial
 from pathlib import Path
 
-from chains.signer_keys import Signer, SignerError
+from chains.signer_keys import SignerError, SignerKey
 from config.private_files import new_private_file
 from devnet.ports import PortInUse, chosen_port
 
@@ -24,10 +24,10 @@ PROJECT = Path(__file__).resolve().parents[2]
 CHAINS_FILE = "dev/tools/chains.sepolia.toml"
 SEPOLIA, OP_SEPOLIA = 11155111, 11155420
 NAMES = {SEPOLIA: "Sepolia", OP_SEPOLIA: "OP Sepolia"}
-# By the variable that CHAINS_FILE reads: the chain, and what an empty answer means.
+# Variables in CHAINS_FILE, with the chain and the default URL.
 NODES = {"SEPOLIA_RPC_URL": (SEPOLIA, ""), "OP_SEPOLIA_RPC_URL": (OP_SEPOLIA, "https://sepolia.optimism.io")}
 PORT = 8000
-# Between two looks at the signer's balance.
+# Seconds between two checks of the signer's balance.
 POLL_SECONDS = 5
 # Between two reminders of what it lacks.
 TELL_SECONDS = 120
@@ -90,11 +90,13 @@ class Testnet:
         elif not is_given:
             question = f"URL of a node of {NAMES[chain_id]}{f' (Enter: {default})' if default else ''}: "
             self.environment[name] = _ask(question, name) or default
-        said, refused = self._manage("check_chains", "--node", f"${{{name}}}")
+        output, refused = self._manage("check_chains", "--node", f"${{{name}}}")
         # A destination's node needs no proofs.
         if not refused or (chain_id == OP_SEPOLIA and refused.startswith("no_proofs: ")):
-            told, *lines = said.splitlines()
-            refused = "" if told == f"A node of chain {chain_id}" else f"{told}, and not of chain {chain_id}."
+            first_line, *lines = output.splitlines()
+            refused = (
+                "" if first_line == f"A node of chain {chain_id}" else f"{first_line}, and not of chain {chain_id}."
+            )
         if refused:
             remedy = f" Remove {kept} to be asked for another one." if is_kept else ""
             raise TestnetError(f"{name} can't be used. {refused}{remedy}")
@@ -112,7 +114,7 @@ class Testnet:
         if keystore.exists():
             # Before anybody sends it money: a key that can't be read couldn't spend it.
             try:
-                account = Signer(keystore_file=keystore, password_file=password).account()
+                account = SignerKey(keystore_file=keystore, password_file=password).account()
             except SignerError as error:
                 raise TestnetError(str(error)) from None
             say(f"Signer: {account.address}, kept in {keystore}.")
@@ -154,9 +156,9 @@ class Testnet:
 
     def _lacking(self, destination: int) -> str:
         """Return what the signer lacks there to begin, a sentence of `check_chains`; empty if nothing."""
-        said, _ = self._manage("check_chains")
-        lines = (line.strip() for line in said.splitlines())
-        return next((one for one in lines if one.startswith("To begin on ") and f"({destination})" in one), "")
+        output, _ = self._manage("check_chains")
+        lines = (line.strip() for line in output.splitlines())
+        return next((line for line in lines if line.startswith("To begin on ") and f"({destination})" in line), "")
 
     # --- Servers ------------------------------------------------------------------------------------------------------
 
@@ -168,10 +170,10 @@ class Testnet:
         os.execve(sys.executable, command, {**self.environment, "BASE_URL": f"http://{place}"})
 
     def _must(self, *arguments: str) -> str:
-        said, refused = self._manage(*arguments)
+        output, refused = self._manage(*arguments)
         if refused:
             raise TestnetError(f"manage.py {arguments[0]}: {refused}")
-        return said
+        return output
 
     def _manage(self, *arguments: str) -> tuple[str, str]:
         """Return what a command of manage.py prints, and its last words if it fails."""

@@ -1,1 +1,1 @@
-"""What keeps the service from working: what workers see of the chains, and what `/healthz` says of it."""
+"""Health: problems that keep the service from working, as workers observe them on chains and `/healthz` lists them."""

@@ -1,4 +1,4 @@
-"""Asks the attesters of a connection, as proving will: who signs what our own nodes say, and why others don't.
+"""Checks of a connection's attesters: which of them sign the hash of our own nodes, and why others don't.
 
 Workers do so from time to time, also while there is no work, so that pages can tell without asking anybody. Nothing
 is decided by it.
@@ -25,26 +25,26 @@ from proving.models import AttesterWatch, FactsRegistry
 
 # Below the newest final block, in blocks: an attester whose nodes are an epoch behind is no silent one.
 _BEHIND = 32
-# Where nodes don't tell which block is final.
+# Blocks until finality, if nodes report no final block.
 _FINAL_DEPTH = 64
-# Between two rounds of questions. Each may leave a row with every attester, which keeps what it has signed.
+# Pause between two rounds. A round may add a row to each attester's database, which stores what it has signed.
 _PAUSE = timedelta(minutes=2)
 SIGNED = "signed"
 
 
 def examine(connection: Connection, contract: str, say: Callable[[str], object]) -> list[Problem]:
-    """Ask the attesters, and tell of each in a line; returns whether too few of them agree with our nodes."""
+    """Ask the attesters and print a line about each. Return a problem if too few agree with our nodes."""
     label, threshold = get_rpc(connection.source_id).chain.label, connection.threshold or 0
     try:
         block, answers = _ask(connection, contract)
     except ChainError as error:
-        # That is told of the chain already.
+        # The chain's own checks report this error.
         say(f"  The attesters of {label} are not asked: {error.for_operators}")
         return []
-    agreeing = sum(one["answer"] == SIGNED for one in answers)
+    agreeing = sum(answer["answer"] == SIGNED for answer in answers)
     say(f"  Of the attesters of {label}, {agreeing} sign block {block}, and {threshold} must:")
-    for one in answers:
-        say(f"    {one['address']}: {one['sentence']}")
+    for answer in answers:
+        say(f"    {answer['address']}: {answer['sentence']}")
     if agreeing >= threshold:
         return []
     sentence = (
@@ -55,7 +55,7 @@ def examine(connection: Connection, contract: str, say: Callable[[str], object])
 
 
 def watch(lane: HeldLane) -> None:
-    """Ask the attesters of each connection whose last round is long ago, and store what they say: a worker's duty."""
+    """Ask the attesters of each connection whose last round is long ago, and store their answers: a worker's duty."""
     for connection in get_chains().connections:
         if connection.attesters:
             _watch(lane, connection)
@@ -72,15 +72,18 @@ def _watch(lane: HeldLane, connection: Connection) -> None:
     try:
         block, answers = _ask(connection, contract or NO_CONTRACT)
     except ChainError:
-        # That is told of the chain already. What was known stays, with its time.
+        # The chain's own checks report this error. The earlier answers stay, with their time.
         return
-    now, before = timezone.now().isoformat(), {(one["address"], one["answer"]): one["since"] for one in row.answers}
-    told = [one | {"since": before.get((one["address"], one["answer"]), now)} for one in answers]
-    lane.write(partial(this.update, block=block, answers=told, answered_at=Now()))
+    now, before = (
+        timezone.now().isoformat(),
+        {(answer["address"], answer["answer"]): answer["since"] for answer in row.answers},
+    )
+    dated_answers = [answer | {"since": before.get((answer["address"], answer["answer"]), now)} for answer in answers]
+    lane.write(partial(this.update, block=block, answers=dated_answers, answered_at=Now()))
 
 
 def _ask(connection: Connection, contract: str) -> tuple[int, list[dict[str, str]]]:
-    """Return the block that the attesters were asked about, and what each said of it for this contract.
+    """Return the block in question, and each attester's answer for this contract.
 
     `answer` is as in `answer_label`. Before there is a contract, any address does. Raises `NodeUnavailable`,
     `RpcRefused`.

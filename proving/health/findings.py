@@ -22,7 +22,7 @@ from chains import questions
 from chains.chains_file import Chain
 from chains.encoding import HISTORY_CONTRACT, history_slot
 from chains.header import Header
-from chains.node_errors import ChainError, NodeUnavailable, RpcRefused, WrongChain
+from chains.node_errors import ChainError, NodeOfWrongChain, NodeUnavailable, RpcRefused
 from chains.rpc import RpcClient, result
 from chains.signer_keys import SignerError
 from config.configured_chains import get_chains, get_rpc
@@ -46,18 +46,18 @@ CODES = (
 
 class Problem(NamedTuple):
     code: str
-    """Stable: what watches the service may rely on it."""
+    """A stable word, on which monitoring may rely."""
     sentence: str
-    """For people; it names what to do where that isn't plain. It holds no secret and names no file."""
+    """A sentence for people, with the remedy if it isn't obvious. It holds no secret and no path of a file."""
 
 
-# What was seen of a chain counts for so long, and a worker has so long for its first observations.
+# Time for which an observation of a chain counts, and time that a worker has for its first observations.
 _COUNTS, _FIRST_OBSERVATIONS = timedelta(minutes=3), timedelta(minutes=1)
 # Seconds between two observations, and while something is wrong: the operator who mends it wants to see that.
 _PAUSE, _PAUSE_IN_TROUBLE = timedelta(seconds=30), timedelta(seconds=10)
 # A newest block that is so far in the future has another reason than chance, in blocks and in seconds.
 _BLOCKS_EARLY, _SECONDS_EARLY = 20, 300
-# A head that is so late, or so far back, is told.
+# Lateness of a head, and depth of a reorganisation, that are reported.
 _BLOCKS_BEHIND, _SECONDS_BEHIND = 5, 30
 # A reorganisation replaces no block that is so far below the head.
 _KEPT_BELOW = 4
@@ -106,11 +106,11 @@ def stopped() -> Iterator[Problem]:
 
 
 def signers() -> Iterator[Problem]:
-    """Yield what keeps transactions from being sent, while there is something to send."""
+    """Yield the obstacles to sending, for chains with something to send."""
     waiting = Batch.objects.filter(
         status__in=OPEN_STATUSES, sender=Sender.OPERATOR, destination_chain_id=OuterRef("chain_id")
     )
-    # What is stopped is told by itself.
+    # Stops are reported separately.
     stops = Stop.objects.filter(chain_id=OuterRef("chain_id"), source_chain_id=0, signer__in=["", OuterRef("address")])
     told = Signer.objects.filter(Exists(waiting), ~Exists(stops)).exclude(notice="", wait=None).order_by("pk")
     notices = [(signer.chain_id, signer.wait or signer.notice) for signer in told]
@@ -137,7 +137,7 @@ def storing() -> Iterator[Problem]:
 
 
 def attesters() -> Iterator[Problem]:
-    """Yield notices, which have no code: what the operator must look into about configured connections that work.
+    """Yield notices without a code: sentences for the operator about configured connections that work.
 
     Those of other connections are left out: nothing would ever remove them.
     """
@@ -162,7 +162,7 @@ def findings() -> tuple[list[Problem], list[Problem]]:
     return [problem for check in CHECKS for problem in check()], list(attesters())
 
 
-# --- What a worker observes of chains ------------------------------------------------------------------------------
+# --- Observations of chains ----------------------------------------------------------------------------------------
 
 
 def wake() -> None:
@@ -193,7 +193,7 @@ class Examined:
     """The observations of a chain, and the problems of its nodes, clock and signers."""
 
     head: Header | None
-    """The newest block; None where no node tells it."""
+    """The newest block. None: no node reports it."""
     problems: list[Problem]
     balances: Mapping[str, int]
     """In wei, by the addresses of the signers whose keys can be read."""
@@ -213,11 +213,11 @@ def examine(chain: Chain, rpc: RpcClient) -> Examined:
             addresses: list[str] = []
             problems += _of_keys(chain, addresses)
             signers = list(dict.fromkeys(addresses))
-            balances = dict(zip(signers, rpc.answers([questions.balance(one) for one in signers]), strict=True))
+            balances = dict(zip(signers, rpc.answers([questions.balance(signer) for signer in signers]), strict=True))
             problems += _of_balances(chain, balances)
     except ChainError as error:
-        # Where all nodes are of other chains, that is told by now.
-        if not (problems and isinstance(error, WrongChain)):
+        # Nodes of other chains are reported already.
+        if not (problems and isinstance(error, NodeOfWrongChain)):
             problems.append(_unavailable(chain, error))
     return Examined(head, problems, balances)
 
@@ -225,19 +225,19 @@ def examine(chain: Chain, rpc: RpcClient) -> Examined:
 def _observe(lane: HeldLane, chain: Chain) -> None:
     rpc = get_rpc(chain.id)
     seen = examine(chain, rpc)
-    found: dict[str, object] = {"looked_at": Now()}
+    columns: dict[str, object] = {"looked_at": Now()}
     problems = seen.problems
     if seen.head:
-        found |= {"timestamp": min(seen.head.timestamp, _LATEST), "number": seen.head.number, "seen_at": Now()}
-        found |= _state(chain, rpc, seen.head)
+        columns |= {"timestamp": min(seen.head.timestamp, _LATEST), "number": seen.head.number, "seen_at": Now()}
+        columns |= _state(chain, rpc, seen.head)
         problems = [*problems, *_gone_back(chain, seen.head)]
-    found |= {"problems": problems, "due_at": Now() + (_PAUSE_IN_TROUBLE if problems else _PAUSE)}
+    columns |= {"problems": problems, "due_at": Now() + (_PAUSE_IN_TROUBLE if problems else _PAUSE)}
     if seen.balances:
-        found["balances"] = {address: str(wei) for address, wei in seen.balances.items()}
+        columns["balances"] = {address: str(wei) for address, wei in seen.balances.items()}
     if chain in get_chains().destinations():
         with locked(chain):
-            found["spent_in_day"] = money.on_chain(chain.id)
-    lane.write(partial(ChainWatch.objects.filter(pk=chain.id).update, **found))
+            columns["spent_in_day"] = money.on_chain(chain.id)
+    lane.write(partial(ChainWatch.objects.filter(pk=chain.id).update, **columns))
     _note_newest_block()
 
 
@@ -253,8 +253,8 @@ def _note_newest_block() -> None:
 
 
 def _state(chain: Chain, rpc: RpcClient, head: Header) -> dict[str, object]:
-    """Ask what pages tell of the chain, and nothing depends on. Without an answer all is left as it was known."""
-    found: dict[str, object] = {}
+    """Ask for values that only pages show. Without an answer the earlier values stay."""
+    columns: dict[str, object] = {}
     is_destination = chain in get_chains().destinations()
     with suppress(ChainError):
         began = time.monotonic()
@@ -263,17 +263,17 @@ def _state(chain: Chain, rpc: RpcClient, head: Header) -> dict[str, object]:
         )
         # It notes the head for all workers.
         seen = heads.note(chain, rpc, newest, began)
-        found["keeps_hashes"] = not isinstance(kept[0], RpcRefused) and result(kept[0])
+        columns["keeps_hashes"] = not isinstance(kept[0], RpcRefused) and result(kept[0])
         if seen.finalized:
-            found["final"] = seen.final
+            columns["final"] = seen.final
         if suggested:
             fees = rpc.fees_by(seen.latest, suggested[0])
-            found["gas_price"] = min(fees.base_fee + fees.priority_fee, _MOST_WEI)
-    return found
+            columns["gas_price"] = min(fees.base_fee + fees.priority_fee, _MOST_WEI)
+    return columns
 
 
 def _unavailable(chain: Chain, error: ChainError) -> Problem:
-    if isinstance(error, WrongChain):
+    if isinstance(error, NodeOfWrongChain):
         return Problem("wrong_chain", str(error))
     if isinstance(error, NodeUnavailable):
         return Problem("chain_unavailable", str(error))
@@ -296,22 +296,24 @@ def _apart_from_clock(chain: Chain, head: Header) -> Iterator[Problem]:
 
 
 def _of_history(chain: Chain, rpc: RpcClient, head: Header) -> list[Problem]:
-    """Return a problem if the chain's history of block hashes (EIP-2935) tells another hash than a block has.
+    """Return a problem if the chain's history of block hashes (EIP-2935) has a wrong hash of a block.
 
     A young block and the oldest of the window are compared: the history contract may read another ring than the chain
     writes, and a ring may be smaller than is relied on.
     """
-    among = [one for one in get_chains().connections if one.source_id == chain.id]
-    relying = [one for one in among if sources.of(one).vouched(one, keeps_hashes=True) is not None]
-    is_read = any(one.block_hash_source == "native" for one in relying)
-    oldest = head.number + 1 - max((one.window for one in relying), default=0)
+    among = [connection for connection in get_chains().connections if connection.source_id == chain.id]
+    relying = [
+        connection for connection in among if sources.of(connection).vouched(connection, keeps_hashes=True) is not None
+    ]
+    is_read = any(connection.block_hash_source == "native" for connection in relying)
+    oldest = head.number + 1 - max((connection.window for connection in relying), default=0)
     numbers = sorted({max(0, head.number - _KEPT_BELOW), max(0, oldest)}, reverse=True) if relying else []
-    headers, told, kept = rpc.ask(
+    headers, block_hashes, kept = rpc.ask(
         [questions.header(number) for number in numbers],
         [questions.call(HISTORY_CONTRACT, number.to_bytes(32), head.number) for number in numbers if is_read],
         [questions.kept_hash(number, chain, head.number) for number in numbers],
     )
-    for header, answer, word in zip(headers, told if is_read else kept, kept, strict=True):
+    for header, answer, word in zip(headers, block_hashes if is_read else kept, kept, strict=True):
         if not isinstance(header, Header):
             continue
         if isinstance(answer, bytes) and len(answer) == 32 and any(answer) and answer != header.hash:
@@ -361,14 +363,14 @@ def _gone_back(chain: Chain, head: Header) -> Iterator[Problem]:
 
 
 def _of_keys(chain: Chain, addresses: list[str]) -> Iterator[Problem]:
-    """Yield what is wrong with the keys of the signers, and add their addresses to `addresses`."""
+    """Yield the problems of the signers' keys, and add the signers' addresses to `addresses`."""
     for number, signer in enumerate(chain.all_signers, 1):
         try:
             addresses.append(signer.account().address)
         except SignerError:
             which = "the signer" if len(chain.all_signers) == 1 else f"signer {number}"
             yield Problem("signer_unreadable", f"The key of {which} of {chain.label} can't be read.")
-    for address in sorted({one for one in addresses if addresses.count(one) > 1}):
+    for address in sorted({address for address in addresses if addresses.count(address) > 1}):
         yield Problem("signer_unreadable", f"Two signers of {chain.label} have the same key, that of {address}.")
 
 

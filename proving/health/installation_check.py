@@ -18,7 +18,7 @@ from chains.node_errors import ChainError, NodeUnavailable
 from chains.nodes import RpcNode
 from chains.probe import Abilities, probe
 from chains.rpc import RpcClient
-from chains.signer_keys import Signer, SignerError
+from chains.signer_keys import SignerError, SignerKey
 from config.configured_chains import get_chains
 from contracts import NO_CONTRACT
 from proving import deploying, deployments, sources
@@ -33,7 +33,7 @@ _COLUMNS = ("node", "head", "age", "finalized", "pending", "EIP-2935", "proofs")
 
 
 def check(say: Callable[[str], object]) -> list[Problem]:
-    """Say each thing in a line; return what is wrong. Raises `ChainsError`."""
+    """Print a line for each check, and return the problems. Raises `ChainsError`."""
     chains = get_chains()
     try:
         registries = list(FactsRegistry.objects.exclude(deployed_at=None).order_by("source_chain_id", "pk"))
@@ -50,7 +50,7 @@ def check(say: Callable[[str], object]) -> list[Problem]:
         problems += _check_chain(chain, chains, missing, say)
         for row in deployed:
             if row.source_chain_id in there:
-                say(f"  {_said_of_registry(row)}")
+                say(f"  {_sentence_about_registry(row)}")
         for source_id, connection in there.items():
             registry = in_use.get(source_id)
             if connection.attesters:
@@ -81,7 +81,7 @@ def check_node(url: str, say: Callable[[str], object]) -> list[Problem]:
 def _check_chain(
     chain: Chain, chains: Chains, missing: Sequence[Connection], say: Callable[[str], object]
 ) -> list[Problem]:
-    """Tell of a chain's nodes and signers; `missing` are the connections to it without a registry."""
+    """Print lines about a chain's nodes and signers. `missing` has the connections to it without a registry."""
     must_prove = chain.id in {connection.source_id for connection in chains.connections}
     can_be_used = _check_nodes(chain, say, must_prove=must_prove)
     problems = _check_beacon(chain, say)
@@ -116,7 +116,7 @@ def _check_names(chain: Chain, chains: Chains, say: Callable[[str], object]) -> 
 
 
 def _check_confirmed(connection: Connection, chains: Chains, say: Callable[[str], object]) -> list[Problem]:
-    """Tell the newest block that the rollup of a connection has confirmed."""
+    """Print the newest block that the rollup of a connection has confirmed."""
     try:
         opened = open_connection(connection.destination_id, connection.source_id)
         rollup = op_stack_games if connection.anchor_state_registry else arbitrum
@@ -134,21 +134,21 @@ def _check_confirmed(connection: Connection, chains: Chains, say: Callable[[str]
 
 
 def _check_nodes(chain: Chain, say: Callable[[str], object], *, must_prove: bool) -> bool:
-    """Tell of each node, in a line; returns whether one of them can be used."""
-    found = [(host, _abilities(chain, url)) for host, url in zip(chain.hosts, chain.rpc_urls, strict=True)]
+    """Print a line about each node. Return whether one of them can be used."""
+    abilities_by_host = [(host, _abilities(chain, url)) for host, url in zip(chain.hosts, chain.rpc_urls, strict=True)]
     rows = [
         (host, *_cells(abilities)) if isinstance(abilities, Abilities) else (host, abilities)
-        for host, abilities in found
+        for host, abilities in abilities_by_host
     ]
     for line in _aligned([_COLUMNS, *rows]):
         say(f"  {line}")
     return any(
         isinstance(abilities, Abilities) and not (must_prove and abilities.oldest_provable is None)
-        for _, abilities in found
+        for _, abilities in abilities_by_host
     )
 
 
-def _said_of_registry(row: FactsRegistry) -> str:
+def _sentence_about_registry(row: FactsRegistry) -> str:
     """Return a sentence about a deployed registry, whose code is compared now."""
     if row.replaced_at:
         return f"Replaced on {row.replaced_at:%Y-%m-%d}, code {row.code_hash}: {row.replaced_because}"
@@ -158,17 +158,17 @@ def _said_of_registry(row: FactsRegistry) -> str:
         return f"The code of the facts registry {row} can't be read: {error.for_operators}"
     if row.refused:
         return str(row.refusal)
-    said = f"The facts registry {row} has the code of this version, {row.code_hash}."
+    sentence = f"The facts registry {row} has the code of this version, {row.code_hash}."
     if row.beacon_history:
-        return f"{said} So has its beacon history, {row.beacon_history}."
+        return f"{sentence} So has its beacon history, {row.beacon_history}."
     if why_not := deployments.why_no_jump(row):
         command = f"manage.py deploy_registry {row.destination_chain_id} {row.source_chain_id} --replace"
-        return f"{said} {why_not} The operator may run: {command}"
-    return said
+        return f"{sentence} {why_not} The operator may run: {command}"
+    return sentence
 
 
 def _abilities(chain: Chain, url: str) -> Abilities | str:
-    """Return what the node can do, or what is wrong with it."""
+    """Return the node's abilities, or a sentence with its fault."""
     alone = chain.model_copy(update={"rpc_urls": (url,)})
     rpc = RpcClient(alone)
     try:
@@ -199,13 +199,13 @@ def _cells(abilities: Abilities) -> tuple[str, ...]:
 
 
 def _tell_of_signer(
-    signer: Signer,
+    signer: SignerKey,
     balances: Mapping[str, int],
     missing: Sequence[Connection],
     rpc: RpcClient,
     say: Callable[[str], object],
 ) -> None:
-    """Tell the signer's address with what it holds, and what it lacks to begin; or why that can't be told."""
+    """Print the signer's address and balance, and the amount that it lacks to begin, or why they are unknown."""
     chain = rpc.chain
     try:
         address = signer.account().address
@@ -291,8 +291,8 @@ def _check_era_files(chain: Chain, beacon_chain: BeaconChain, say: Callable[[str
             say(f"  Era files, {label}: {error}")
             continue
         can_be_read = True
-        said = (f"no {name}" if size is None else f"{name}, {size / 1e6:,.0f} MB" for name, size in sizes.items())
-        say(f"  Era files, {label}: {'; '.join(said)}.")
+        listed = (f"no {name}" if size is None else f"{name}, {size / 1e6:,.0f} MB" for name, size in sizes.items())
+        say(f"  Era files, {label}: {'; '.join(listed)}.")
     if can_be_read or not chain.era_files:
         return []
     return [Problem("no_era_files", f"No place of era_files of {chain.label} can be read.")]

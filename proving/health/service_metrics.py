@@ -1,4 +1,4 @@
-"""What is measured by reading the database: queues, batches, money, chains, and the problems of `/healthz`.
+"""Metrics that are read from the database: queues, batches, money, chains, and the problems of `/healthz`.
 
 It asks no chain: workers store what they see. Its statements are few and use indexes, and what they found is told
 again for some seconds, so that neither a scraper nor a stranger loads the database. Sums over all transactions are kept
@@ -34,7 +34,7 @@ from queries.models import OPEN_STATUSES, Batch, Block, DeliveryStatus, Sender, 
 
 _Family = CounterMetricFamily | GaugeMetricFamily
 
-# How long the last answer is given again.
+# Seconds for which the last answer is reused.
 KEPT_SECONDS = 5
 _HOUR = timedelta(hours=1)
 
@@ -50,7 +50,7 @@ class ServiceMetrics(Collector):
         return ()
 
     def collect(self) -> Iterable[_Family]:
-        # Who comes while another asks waits for its answer.
+        # A scrape waits while another one reads, and then gets the same answer.
         with self._lock:
             if time.monotonic() - self._found_at >= KEPT_SECONDS:
                 self._found = _measure()
@@ -65,7 +65,7 @@ def _measure() -> list[_Family]:
         for read in _READERS:
             families += read()
     except DatabaseError:
-        # Of a part of them nobody could tell that it is one.
+        # None rather than a part, because nobody could see that metrics are missing.
         families, answers = [], False
     about = ("database_answers", "Whether the database has answered.")
     return [*_families((), [((), answers)], about), *families]
@@ -86,7 +86,7 @@ def _families(
         family = kind(f"batchquery_{name}", help_text, labels=labels)
         for row in rows:
             if row[place] is not None:
-                family.add_metric([str(one) for one in row[0]], float(row[place]))
+                family.add_metric([str(label) for label in row[0]], float(row[place]))
         yield family
 
 
@@ -157,34 +157,50 @@ def _webhooks() -> Iterator[_Family]:
 
 
 def _signers() -> Iterator[_Family]:
-    # By the index of each signer: a maximum over a join would read all transactions.
+    # A subquery for each signer uses an index. A maximum over a join would read all transactions.
     highest = Transaction.objects.filter(signer=OuterRef("pk")).order_by("-nonce").values("nonce")[:1]
     signers = list(Signer.objects.annotate(highest=Subquery(highest)).order_by("pk"))
-    of = {one.pk: (one.chain_id, one.address) for one in signers}
+    labels_by_signer = {signer.pk: (signer.chain_id, signer.address) for signer in signers}
     labels = ("chain", "signer")
     ended = [
-        ((*of[one.pk], outcome), count)
-        for one in signers
-        for outcome, count in (("succeeded", one.final_count - one.final_failures), ("failed", one.final_failures))
+        ((*labels_by_signer[signer.pk], outcome), count)
+        for signer in signers
+        for outcome, count in (
+            ("succeeded", signer.final_count - signer.final_failures),
+            ("failed", signer.final_failures),
+        )
     ]
     counter = CounterMetricFamily
     yield from _families((*labels, "outcome"), ended, ("transactions", "Final transactions."), kind=counter)
     yield from _families(
         labels,
-        [(of[one.pk], one.final_gas, one.final_wei) for one in signers],
+        [(labels_by_signer[signer.pk], signer.final_gas, signer.final_wei) for signer in signers],
         ("gas_used", "Gas of final transactions."),
         ("spent_wei", "Cost of final transactions."),
         kind=counter,
     )
     stopped = set(Stop.objects.exclude(signer="").values_list("chain_id", "signer"))
-    waiting = Transaction.objects.filter(state=TransactionState.PENDING, signer__in=of).order_by().values("signer")
+    waiting = (
+        Transaction.objects.filter(state=TransactionState.PENDING, signer__in=labels_by_signer)
+        .order_by()
+        .values("signer")
+    )
     counts = {"all": Count("pk"), "since": Min("spent_at"), "lowest": Min("nonce")}
     pending = {pk: row for pk, *row in waiting.annotate(**counts).values_list("signer", *counts)}
     now, rows = timezone.now(), []
-    for one in signers:
-        so_many, since, lowest = pending.get(one.pk, (0, None, None))
-        following = None if one.highest is None else one.highest + 1
-        rows.append((of[one.pk], of[one.pk] in stopped, so_many, _age(since, now), lowest, following))
+    for signer in signers:
+        count, since, lowest = pending.get(signer.pk, (0, None, None))
+        following = None if signer.highest is None else signer.highest + 1
+        rows.append(
+            (
+                labels_by_signer[signer.pk],
+                labels_by_signer[signer.pk] in stopped,
+                count,
+                _age(since, now),
+                lowest,
+                following,
+            )
+        )
     yield from _families(
         labels,
         rows,
@@ -246,7 +262,7 @@ def _health() -> Iterator[_Family]:
     help_text = "Problems that keep the service from working, by the codes of /healthz."
     counts = [((code,), codes.count(code)) for code in sorted({*CODES, *codes})]
     yield from _families(("code",), counts, ("problems", help_text))
-    connections = {(one.source_id, one.destination_id) for one in get_chains().connections}
+    connections = {(connection.source_id, connection.destination_id) for connection in get_chains().connections}
     registries = FactsRegistry.in_use.order_by("pk").values_list("source_chain_id", "destination_chain_id", "notice")
     notices = [(ends, bool(notice)) for *ends, notice in registries if tuple(ends) in connections]
     help_text = "Whether /healthz has a notice, such as that attesters contradict the nodes."
@@ -254,7 +270,7 @@ def _health() -> Iterator[_Family]:
 
 
 def _age(since: datetime | None, now: datetime) -> float:
-    """Return the age in seconds; 0 also of what lies ahead, by a clock that was ahead."""
+    """Return the age in seconds. 0 for a time in the future, which a wrong clock has stored."""
     return max(0.0, (now - since).total_seconds()) if since else 0.0
 
 

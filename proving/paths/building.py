@@ -17,7 +17,7 @@ from chains.encoding import HISTORY_CONTRACT
 from chains.header import Header
 from chains.node_errors import ChainError, InvalidReply, NodeUnavailable
 from chains.packed import HISTORY_ADDRESS, AccountToProve, HeaderParts
-from chains.questions import AccountProof, ProofRequest
+from chains.questions import ProofRequest, VerifiedAccountProof
 from config.configured_chains import get_chains
 from database import due_rows, statements
 from proving import deployments, packing, sources
@@ -77,7 +77,12 @@ class BranchUnavailable(NodeUnavailable):
 
 
 def find(
-    connection: OpenConnection, target: Header, hints: Collection[int], *, is_patient: bool, is_self_funded: bool
+    connection: OpenConnection,
+    target: Header,
+    hints: Collection[int],
+    *,
+    is_patient: bool,
+    is_self_funded: bool,
 ) -> PathFound | Preparation | NotYet | TooFar:
     """Find a path to a header's hash. `hints` are those of `planning.survey`.
 
@@ -216,7 +221,7 @@ def _unknown(connection: OpenConnection, numbers: Sequence[int]) -> list[int]:
     return [header.number for header, known in zip(headers, vouched, strict=True) if not known]
 
 
-def _history_to_prove(connection: OpenConnection, following: Header, answer: AccountProof) -> AccountToProve:
+def _history_to_prove(connection: OpenConnection, following: Header, answer: VerifiedAccountProof) -> AccountToProve:
     """Return what the history contract holds at one block: it must know the hash of `following`."""
     (slot,) = answer.slots
     if slot.value != int.from_bytes(following.hash):

@@ -288,7 +288,11 @@ def _jumps(
 
 
 def _with(
-    connection: OpenConnection, route: Route, path: Start | Hops, passed: Sequence[Header], stops: Sequence[int]
+    connection: OpenConnection,
+    route: Route,
+    path: Start | Hops,
+    passed: Sequence[Header],
+    stops: Sequence[int],
 ) -> Route:
     """Return the route with this path, over these stops, and as often as a source vouches for the blocks themselves."""
     direct = len(passed) if isinstance(path, Start) else 0

@@ -13,8 +13,7 @@ from chains import questions
 from chains.encoding import hex_data
 from chains.header import Header
 from chains.node_errors import ChainError, RpcRefused, UnverifiedProof
-from chains.questions import AccountProof as FetchedProof
-from chains.questions import ProofRequest
+from chains.questions import ProofRequest, VerifiedAccountProof
 from chains.rpc import RpcClient
 from database.statements import by_size, chunks
 from proving import facts
@@ -171,7 +170,7 @@ def _proofs(
     return proofs, failed
 
 
-def _rows(block: Block, answer: FetchedProof) -> Proven:
+def _rows(block: Block, answer: VerifiedAccountProof) -> Proven:
     account = answer.account
     row = AccountProof(
         block=block,

@@ -1,4 +1,4 @@
-"""Where a destination's trust in blocks of a source chain begins: a file for each kind of block hash source.
+"""Block hash sources, by which a destination trusts blocks of a source chain. Each kind has a module.
 
 Each has a contract (`contracts/src/IBlockHashSource.sol`), and a class here that knows what to send to it. From a block
 that a source vouches for, `proving.paths.planning` leads to all blocks before.
@@ -26,7 +26,7 @@ from queries.waits import WaitReason, chain_of, wait
 
 logger = logging.getLogger(__name__)
 
-# Of a proxy's implementation (EIP-1967).
+# Slot with the address of a proxy's implementation (EIP-1967).
 _IMPLEMENTATION_SLOT = int.from_bytes(keccak(text="eip1967.proxy.implementation")) - 1
 
 
@@ -47,14 +47,14 @@ class Preparation:
 
 @dataclass(frozen=True)
 class NotYet:
-    """The block hash source can't vouch for what is needed at this moment."""
+    """The block hash source can't vouch for a suitable block at this moment."""
 
     reason: WaitReason  # what is waited for
     expected_at: datetime | None = None  # not before this; None: nobody knows
 
 
 class WrongHash(NotYet):
-    """A history of block hashes tells another hash than the block has. To wait doesn't help."""
+    """A history of block hashes has a wrong hash of the block. Waiting doesn't help."""
 
 
 class BlockHashSource(Protocol):
@@ -69,13 +69,13 @@ class BlockHashSource(Protocol):
     knows: str = "knows"
 
     def trust(self, connection: Connection) -> str:
-        """Say who must be trusted for what, in a sentence."""
+        """Return a sentence that says who must be trusted, and for what."""
 
     def arguments(self, connection: Connection) -> tuple[Any, ...]:
         """Return the arguments of the contract's constructor."""
 
     def gas(self, connection: Connection) -> Amount:
-        """Return the gas that it takes to have one block vouched for."""
+        """Return the gas to record one block."""
         return Amount()
 
     def reach(self, connection: OpenConnection, target: int) -> Start | NotYet:
@@ -95,7 +95,7 @@ class BlockHashSource(Protocol):
 
     def vouches_for_long(self, connection: Connection, number: int, head: int) -> bool:
         """Return whether what it vouches for now, at the destination's block `head`, it still will for some blocks."""
-        return True  # What is recorded stays.
+        return True  # Recorded blocks stay.
 
     def vouched(self, connection: Connection, *, keeps_hashes: bool) -> int | None:
         """Return how many of the source's newest blocks need no path; None: any final one does without.
@@ -112,7 +112,7 @@ class Recorder(BlockHashSource, Protocol):
     """A kind whose contract records headers, each once it can be shown to it."""
 
     def recorded(self, connection: OpenConnection, number: int) -> bytes:
-        """Return the hash that is recorded of a block; zeros where none is."""
+        """Return the recorded hash of a block, or zeros."""
         source = connection.registry.block_hash_source
         return connection.destination_rpc.eth_call(*call(self.contract, source, "blockHash", number))
 
@@ -128,13 +128,13 @@ class Recorder(BlockHashSource, Protocol):
         return self.record(connection, header)
 
     def record(self, connection: OpenConnection, header: Header) -> Start | Preparation | NotYet:
-        """Return the block with the calls that record it; or what must be sent before."""
+        """Return the block with the calls that record it, or the transaction that must come before."""
 
 
 def told_by(connection: OpenConnection, contract: str, *functions: str) -> list[bytes]:
     """Return the word that each function of the block hash source's contract answers. Raises as `reach`."""
     address = connection.registry.block_hash_source
-    answers = connection.destination_rpc.eth_calls([call(contract, address, one) for one in functions])
+    answers = connection.destination_rpc.eth_calls([call(contract, address, function) for function in functions])
     words = [answer for answer in answers if isinstance(answer, bytes) and len(answer) == 32]
     if len(words) < len(functions):
         raise InvalidReply(f"There is no {contract} at {address}.")

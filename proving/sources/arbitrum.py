@@ -10,7 +10,7 @@ from typing import Any
 
 from chains.chains_file import Connection
 from chains.header import Header
-from chains.outbox import Confirmed, Outbox
+from chains.outbox import ConfirmedBlock, Outbox
 from chains.rpc import RpcClient
 from config.configured_chains import get_rpc
 from proving.connections import OpenConnection
@@ -29,11 +29,11 @@ from proving.sources import (
 )
 from queries.waits import wait
 
-# Of recording a block, as measured.
+# Measured gas to record a block.
 _GAS = Amount(67_000, 100_000)
-# Seconds without a confirmation after which that is told: rollups confirm every hour or so.
+# Seconds without a confirmation after which it is reported. Rollups confirm about every hour.
 _LONG_SILENCE = 86_400
-# The last second that a `datetime` can tell, in unix seconds: a node may say anything.
+# The last second of a `datetime`, in unix seconds, as a node may send any number.
 _LATEST = 253_402_300_799
 
 
@@ -62,21 +62,21 @@ class Arbitrum(Recorder):
         header = connection.source_rpc.header(target)
         if header is None:
             return not_there(connection.config, target)
-        # What the Outbox holds for its send root is the only block from there on to that one, however long ago.
+        # The Outbox's block for this send root is the only confirmed block with it, so no search of events is needed.
         held = outbox.held(header)
-        found = outbox.by_hash(held) if any(held) else None
-        if found is None or found.number < target:
+        confirmed = outbox.by_hash(held) if any(held) else None
+        if confirmed is None or confirmed.number < target:
             newest = outbox.newest()
             if newest is None:
                 return _nothing_confirmed(connection.config)
             if newest.header.number < target:
                 return self._not_confirmed(connection, header, newest)
             # One hop leads over a whole window, however far the block is.
-            found = outbox.lowest(header, newest, within=window).header
-            # An event may tell of a block whose place another has taken.
-            held = outbox.held(found)
-            found = outbox.by_hash(held) if any(held) else found
-        return Start(min(number for number in (found.number, recorded) if number >= target))
+            confirmed = outbox.lowest(header, newest, within=window).header
+            # The event may be of a block that another confirmed block has replaced.
+            held = outbox.held(confirmed)
+            confirmed = outbox.by_hash(held) if any(held) else confirmed
+        return Start(min(number for number in (confirmed.number, recorded) if number >= target))
 
     def record(self, connection: OpenConnection, header: Header) -> Start | Preparation | NotYet:
         parent_id = _parent_id(connection.config)
@@ -102,7 +102,7 @@ class Arbitrum(Recorder):
     def _outbox(self, connection: OpenConnection) -> Outbox:
         return Outbox(self._parent_rpc(connection), connection.source_rpc, str(connection.config.outbox))
 
-    def _not_confirmed(self, connection: OpenConnection, target: Header, newest: Confirmed) -> NotYet:
+    def _not_confirmed(self, connection: OpenConnection, target: Header, newest: ConfirmedBlock) -> NotYet:
         config, parent = connection.config, self._parent_rpc(connection)
         confirmed_at = parent.known_header(newest.at).timestamp
         delay, silence = confirmed_at - newest.header.timestamp, parent.head().timestamp - confirmed_at

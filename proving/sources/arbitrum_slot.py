@@ -28,7 +28,7 @@ from queries.waits import wait
 
 # The Outbox's mapping of send roots to hashes. Source: nitro-contracts, AbsOutbox.
 _ROOTS_SLOT = 3
-# Of the parent's header, the proof of the slot, and recording, as measured; beside what vouches for the parent's block.
+# Measured gas for the parent's header, the slot's proof and recording, without the proof of the parent's block.
 _GAS = Amount(305_000, 420_000)
 
 
@@ -89,13 +89,13 @@ class ArbitrumSlot(Arbitrum):
         return Start(header.number, calls)
 
     def _confirmed_at(self, connection: OpenConnection, header: Header) -> int | None:
-        """Return the parent's block in which the rollup has confirmed this one; None if no event tells that."""
+        """Return the number of the parent's block that confirmed this one; None if there is no event."""
         outbox = self._outbox(connection)
         newest = outbox.newest()
         if newest is None:
             return None
-        found = outbox.lowest(header, newest)
-        return found.at if found.header.hash == header.hash else None
+        confirmed = outbox.lowest(header, newest)
+        return confirmed.at if confirmed.header.hash == header.hash else None
 
 
 def _of_parent(connection: Connection) -> Connection:

@@ -104,7 +104,7 @@ class Attested(BlockHashSource):
 
 
 def _final(connection: OpenConnection) -> int | None:
-    """Return the newest final block; None if nodes don't tell."""
+    """Return the newest final block; None if nodes report none."""
     finalized = heads.recent(connection.source_rpc.chain, connection.source_rpc).finalized
     return None if finalized is None else finalized.number
 
@@ -120,10 +120,12 @@ def _contradictions(connection: OpenConnection, number: int, block_hash: bytes, 
 
     One of the nodes is wrong, ours or theirs.
     """
-    others = [answer for answer in answers if isinstance(answer, Attestation) and answer.block_hash != block_hash]
+    contradicting = [
+        answer for answer in answers if isinstance(answer, Attestation) and answer.block_hash != block_hash
+    ]
     sentences = [answer.sentence for answer in answers if isinstance(answer, Refusal) and answer.code == "conflict"]
-    if others:
-        who = ", ".join(f"{answer.attester} signed 0x{answer.block_hash.hex()}" for answer in others)
+    if contradicting:
+        who = ", ".join(f"{answer.attester} signed 0x{answer.block_hash.hex()}" for answer in contradicting)
         sentences.append(
             f"Attesters contradict the nodes of {named(connection.config.source_id)} about block {number}, which is "
             f"0x{block_hash.hex()} there: {who}."

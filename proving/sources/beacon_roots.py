@@ -27,9 +27,9 @@ _HELD, _RELIED_ON = 8191, 7168
 # A rollup's block may be so much younger than the L1 block from which it is derived, in seconds (Fjord). At so many
 # moments of these it is asked for its root.
 _DRIFT, _MOMENTS = 1800, 150
-# Headers that are looked at together for the newest whose root is held, and how often.
+# Headers in one search for the newest held root, and maximum number of searches.
 _HEADERS, _LOOKS = 32, 5
-# Of recording a block, as measured.
+# Measured gas to record a block.
 _GAS = Amount(85_000, 110_000)
 
 
@@ -64,7 +64,7 @@ class BeaconRoots(Recorder):
         return Start(start, (call(self.contract, source, "record", time, branch, header.encode()),))
 
     def vouched(self, connection: Connection, *, keeps_hashes: bool) -> int:
-        there, here = (get_chains().chain(one) for one in (connection.source_id, connection.destination_id))
+        there, here = (get_chains().chain(chain_id) for chain_id in (connection.source_id, connection.destination_id))
         return int(_RELIED_ON * here.block_seconds / there.block_seconds)
 
     def newest(self, connection: OpenConnection) -> int | NotYet:
@@ -72,7 +72,7 @@ class BeaconRoots(Recorder):
 
 
 def newest_told(source_rpc: RpcClient, destination_rpc: RpcClient) -> int | NotYet:
-    """Return the newest block whose root the destination was told, by a later one of the source.
+    """Return the newest block whose root the destination holds, by a later block of the source.
 
     None of a destination whose beacon roots are those of another chain. Raises `NodeUnavailable`, `RpcRefused`.
     """
@@ -104,9 +104,9 @@ def _told(connection: OpenConnection, number: int) -> tuple[int, bytes] | None:
     first = head.timestamp - (head.timestamp - oldest) // step * step
     times = range(first, min(head.timestamp, first + _DRIFT) + 1, step)
     # Blocks of a rollup that are derived from the same L1 block follow each other: some of their times will do.
-    asked = [*times[:: max(1, -(-len(times) // _MOMENTS))], head.timestamp]
-    held = zip(asked, _held(rpc, asked), strict=True)
-    return next(((time, root) for time, one in held if one == root), None)
+    moments = [*times[:: max(1, -(-len(times) // _MOMENTS))], head.timestamp]
+    held = zip(moments, _held(rpc, moments), strict=True)
+    return next(((time, root) for time, held_root in held if held_root == root), None)
 
 
 def _held(destination_rpc: RpcClient, times: Sequence[int]) -> list[bytes]:

@@ -10,9 +10,9 @@ from proving.deployments import call
 from proving.sources import BlockHashSource, NotYet, Start, WrongHash
 from queries.waits import wait
 
-# The blocks that `blockhash` serves where the chain has no history contract (EIP-2935).
+# Number of blocks that `blockhash` serves, on chains without the history contract (EIP-2935).
 _BLOCKHASH_WINDOW = 256
-# The most that the contract takes, however large the chain's own history is.
+# Maximum window of the contract, even if the chain's history is larger.
 _MAX_WINDOW = 8191
 
 
@@ -28,13 +28,13 @@ class Native(BlockHashSource):
 
     def reach(self, connection: OpenConnection, target: int) -> Start | NotYet:
         head = connection.source_rpc.head().number
-        # One that is just in a window may have left it when the transaction is mined.
+        # A block at the edge of a window may have left it when the transaction is mined.
         starts = sorted({max(target, safe, 0) for _, safe in _edges(connection.config, head)})
         source, chain = connection.registry.block_hash_source, connection.config.destination_id
         calls = [questions.call(*call(self.contract, source, "blockHash", start), "pending") for start in starts]
-        told, headers = connection.destination_rpc.ask(calls, [questions.header(start) for start in starts])
+        block_hashes, headers = connection.destination_rpc.ask(calls, [questions.header(start) for start in starts])
         wrong: list[int] = []
-        for start, answer, header in zip(starts, map(result, told), map(result, headers), strict=True):
+        for start, answer, header in zip(starts, map(result, block_hashes), map(result, headers), strict=True):
             if header is not None and answer == header.hash:
                 return Start(start)
             if header is not None and any(answer):

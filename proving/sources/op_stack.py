@@ -15,7 +15,7 @@ from queries.waits import wait
 # Source: OP Stack specification, "Predeploys".
 L1_BLOCK = "0x4200000000000000000000000000000000000015"
 _NUMBER_SELECTOR = bytes.fromhex("8381f58a")  # number()
-# Of recording the present block, as measured.
+# Measured gas to record the present block.
 _GAS = Amount(76_000, 100_000)
 
 

@@ -39,13 +39,13 @@ from queries.waits import Value, wait
 _MESSAGE_PASSER_ROOT = 16
 # A sequencer's clock may be ahead of the chain below, in seconds (Fjord: at most 1,800).
 _AHEAD = 3600
-# Games by whose times one is sought; games that are looked at together, and how often.
+# Games in a search by time, games that are read together, and maximum number of such reads.
 _PROBES, _GAMES, _LOOKS = 16, 32, 4
 # Valid claims among these that are compared with the nodes' headers.
 _CLAIMS = 8
-# How a clone of a game's implementation calls that: PUSH20, GAS, DELEGATECALL. What it was made with comes behind.
+# The call in a clone of a game's implementation: PUSH20, GAS, DELEGATECALL. The clone's arguments come after it.
 _CLONE = re.compile(rb"\x73(.{20})\x5a\xf4", re.DOTALL)
-# Of recording a block, as measured.
+# Measured gas to record a block.
 _GAS = Amount(150_000, 200_000)
 
 
@@ -77,30 +77,32 @@ class OpStackGames(Recorder):
             return NotYet(reason)
         if target <= recorded <= target + config.window:
             return Start(recorded)
-        found = _nearest(connection, target)
-        if isinstance(found, NotYet):
-            return Start(recorded) if recorded >= target else found
-        number = found.header.number
+        game = _nearest(connection, target)
+        if isinstance(game, NotYet):
+            return Start(recorded) if recorded >= target else game
+        number = game.header.number
         return Start(min(number, recorded) if recorded >= target else number)
 
     def record(self, connection: OpenConnection, header: Header) -> Start | NotYet:
-        found = _nearest(connection, header.number)
-        if isinstance(found, NotYet):
-            return found
-        game, below = found.address, connection.config.destination_id
+        nearest = _nearest(connection, header.number)
+        if isinstance(nearest, NotYet):
+            return nearest
+        game, below = nearest.address, connection.config.destination_id
         if unknown := why_unknown(connection, below, lambda: implementations(connection) | _of_game(connection, game)):
             return NotYet(unknown)
-        if found.header.hash != header.hash:
+        if nearest.header.hash != header.hash:
             return NotYet(wait("game_to_come", block=header.number, source=connection.config.source_id))
         source, root = connection.registry.block_hash_source, _message_passer_root(header)
-        return Start(header.number, (call(self.contract, source, "record", found.address, root, header.encode()),))
+        return Start(header.number, (call(self.contract, source, "record", nearest.address, root, header.encode()),))
 
     def newest(self, connection: OpenConnection) -> int | NotYet:
         rpc, registry = connection.destination_rpc, str(connection.config.anchor_state_registry)
         (anchor,) = _words(rpc, [_call(registry, "anchorGame()")])
         game = to_checksum_address(anchor[12:])
-        found = _looked_at(rpc, registry, [(game, 0)]) if any(anchor) else []
-        settled = next((_settled(connection, one) for one in found if one.is_valid), None)
+        anchor_games = _looked_at(rpc, registry, [(game, 0)]) if any(anchor) else []
+        settled = next(
+            (_settled(connection, anchor_game) for anchor_game in anchor_games if anchor_game.is_valid), None
+        )
         if settled:
             return settled.header.number
         return _paused(connection) or NotYet(wait("no_anchor_game", registry=registry, **ends(connection.config)))
@@ -117,14 +119,14 @@ class _Game:
 
 
 @dataclass(frozen=True)
-class _Settled:
+class _SettledGame:
     """A block with the game whose valid claim is its output root."""
 
     address: str
     header: Header
 
 
-def _nearest(connection: OpenConnection, target: int) -> _Settled | NotYet:
+def _nearest(connection: OpenConnection, target: int) -> _SettledGame | NotYet:
     """Return the block nearest at or above `target` that a valid claim is about. Raises `NodeUnavailable`."""
     config, head = connection.config, connection.source_rpc.head().number
     since = connection.source_rpc.known_header(target).timestamp - _AHEAD
@@ -152,14 +154,14 @@ def _nearest(connection: OpenConnection, target: int) -> _Settled | NotYet:
     return NotYet(wait("no_game", block=target, **ends(config)))
 
 
-def _settled(connection: OpenConnection, game: _Game) -> _Settled | None:
+def _settled(connection: OpenConnection, game: _Game) -> _SettledGame | None:
     """Return the game's block if its claim is that block's output root, by the header that nodes have."""
     header = connection.source_rpc.header(game.number)
     if header is None or len(header.fields) <= _MESSAGE_PASSER_ROOT:
         return None
     (claim,) = _words(connection.destination_rpc, [_call(game.address, "rootClaim()")])
     output = keccak(bytes(32) + header.state_root + _message_passer_root(header) + header.hash)
-    return _Settled(game.address, header) if claim == output else None
+    return _SettledGame(game.address, header) if claim == output else None
 
 
 def _message_passer_root(header: Header) -> bytes:
@@ -176,12 +178,12 @@ def _paused(connection: OpenConnection) -> NotYet | None:
 def _games_since(connection: OpenConnection, seconds: int) -> Iterator[Sequence[_Game]]:
     """Yield games that were made after this time and aren't retired, the first ones first, some at a time."""
     rpc, registry = connection.destination_rpc, str(connection.config.anchor_state_registry)
-    asked = [_call(registry, "disputeGameFactory()"), _call(registry, "retirementTimestamp()")]
-    factory, retired_at = _words(rpc, asked)
+    questions = [_call(registry, "disputeGameFactory()"), _call(registry, "retirementTimestamp()")]
+    factory, retired_at = _words(rpc, questions)
     address = to_checksum_address(factory[12:])
-    (told,) = _words(rpc, [_call(address, "gameCount()")])
-    count = int.from_bytes(told)
-    # Those that were made until they were retired are valid no more.
+    (game_count,) = _words(rpc, [_call(address, "gameCount()")])
+    count = int.from_bytes(game_count)
+    # Games up to the time of retirement are no longer valid.
     first = _first_after(rpc, address, count, max(seconds, int.from_bytes(retired_at)))
     for start in range(first, min(count, first + _GAMES * _LOOKS), _GAMES):
         yield _looked_at(rpc, registry, _games_at(rpc, address, range(start, min(count, start + _GAMES))))
@@ -210,16 +212,16 @@ def _games_at(rpc: RpcClient, factory: str, places: Sequence[int]) -> list[tuple
 
 
 def _looked_at(rpc: RpcClient, registry: str, games: Sequence[tuple[str, int]]) -> list[_Game]:
-    """Return what each game is about, and whether its claim is valid; but for those that tell no number."""
-    asked = [_call(registry, "isGameClaimValid(address)", game) for game, _ in games]
-    answers = rpc.eth_calls([*asked, *(_call(game, "extraData()") for game, _ in games)])
-    found = []
+    """Return each game with its block and the validity of its claim, without games that have no number."""
+    validity_calls = [_call(registry, "isGameClaimValid(address)", game) for game, _ in games]
+    answers = rpc.eth_calls([*validity_calls, *(_call(game, "extraData()") for game, _ in games)])
+    games_read = []
     for (game, made_at), valid, extra in zip(games, answers[: len(games)], answers[len(games) :], strict=True):
         # The number comes first; some types of games have more behind.
         if isinstance(extra, bytes) and len(extra) >= 96:
             is_valid = isinstance(valid, bytes) and int.from_bytes(valid) == 1
-            found.append(_Game(game, made_at, int.from_bytes(extra[64:96]), is_valid))
-    return found
+            games_read.append(_Game(game, made_at, int.from_bytes(extra[64:96]), is_valid))
+    return games_read
 
 
 def implementations(connection: OpenConnection) -> dict[str, str]:

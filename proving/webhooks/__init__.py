@@ -1,1 +1,1 @@
-"""Delivers what `queries.webhooks` has written."""
+"""Delivery of the events that `queries.webhooks` has stored."""

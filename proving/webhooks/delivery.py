@@ -1,7 +1,8 @@
-"""Delivers the first pending event of a batch: signs it, sends it, and notes what came of it.
+"""Delivery of a batch's first pending event: it is signed and sent, and the outcome is stored.
 
-Who is killed between sending and noting leaves the event pending: it is sent again, with the same `webhook-id`. So a
-receiver gets each at least once, and in order: the next one of a batch is sent when this one is delivered or given up.
+If a worker is killed between sending and storing, the event stays pending and is sent again with the same `webhook-id`.
+So a receiver gets each event at least once, and in order: the next event of a batch follows when this one is delivered
+or given up.
 """
 
 import asyncio
@@ -40,35 +41,35 @@ from queries.webhook_targets import Address
 
 logger = logging.getLogger(__name__)
 
-# Deliveries at a time; of them those of one receiver, and of one user.
+# Maximum deliveries at a time: in all, to one receiver, and of one user.
 _SENDERS, _MOST_OF_A_RECEIVER, _MOST_OF_A_USER = 32, 4, 8
-# How often it is looked whether more is due while receivers are waited for, in seconds.
+# Seconds between checks for further due deliveries, while receivers are answering.
 _LOOK_SECONDS = 0.2
-# Between two attempts, in seconds; and by how much a pause is longer or shorter by chance, so that what failed together
-# isn't tried again together.
+# Seconds between two attempts, and the random part of a pause, so that deliveries that failed together are not repeated
+# together.
 _FIRST_PAUSE, _LONGEST_PAUSE = 5, 3000
 _SPREAD = 0.2
 _GONE = 410
-# Of one delivery: attempts that are kept.
+# Maximum attempts of one delivery that are kept.
 _MAX_ATTEMPTS_KEPT = 50
 TOTAL_SECONDS = 10.0
-"""For everything: the name, the connection, TLS, the request and the answer's status."""
-# Bytes that may come before the status, such as answers that only say that it is to come (RFC 9110, section 15.2).
+"""Maximum of one delivery: look-up of the name, connection, TLS, request and the answer's status."""
+# Maximum bytes before the final status, for example of interim answers (RFC 9110, section 15.2).
 _MOST_BEFORE_STATUS = 1 << 16
 _STATUS = re.compile(rb"HTTP/[0-9](?:\.[0-9])?[ \t]+([1-9][0-9]{2})[ \t\r\n]")
 _SWITCHING_PROTOCOLS = b"101"  # no other answer follows
 
-# Nothing listens there; no packet is sent to it.
+# A port on which nothing listens. No packet is sent to it.
 _DISCARD_PORT = 9
 
 _CANT_OPEN = (
-    "This service can no longer read where it is sent, or by which secret it is signed: its API_KEY_SECRET is another."
+    "This service can no longer read the receiver's URL or the signing secret, because its API_KEY_SECRET has changed."
 )
 
 
 @dataclass(frozen=True)
-class _Request:
-    """Holds what is sent of a delivery, at a moment."""
+class _DeliveryRequest:
+    """The request of one attempt of a delivery."""
 
     webhook: Webhook
     delivery: WebhookDelivery
@@ -78,23 +79,23 @@ class _Request:
     began: float
 
     def post(self) -> tuple[int | None, str]:
-        """Return the status that the receiver answers, if it does, and a sentence about what came of it."""
-        # It is due again after that: another worker may hold the lane by then.
+        """Return the status of the receiver's answer (None: no answer) and a sentence about the outcome."""
+        # Shorter than the lease: after that, another worker may hold the lane and send it again.
         seconds = min(TOTAL_SECONDS, settings.LEASE_SECONDS / 2)
         try:
             status = post(self.url, self.headers, self.delivery.body.encode(), seconds=seconds)
         except Failed as failed:
             return None, f"The receiver {failed}."
-        return status, _said(status)
+        return status, _sentence(status)
 
 
 def deliver_all(lane: HeldLane, *, seconds: float) -> int:
-    """Deliver what is due, and for some seconds what becomes due meanwhile. Return how many failed by an error of ours.
+    """Deliver due webhooks, and for some seconds those that become due. Return the number of our own errors.
 
-    Receivers are waited for side by side: a slow one holds up no other.
+    Receivers answer in parallel, so a slow one doesn't delay others.
     """
     failed, ends = 0, monotonic() + seconds
-    sent: dict[Future[tuple[int | None, str]], tuple[Postponement[Webhook], _Request]] = {}
+    sent: dict[Future[tuple[int | None, str]], tuple[Postponement[Webhook], _DeliveryRequest]] = {}
     with ThreadPoolExecutor(_SENDERS, thread_name_prefix="webhooks") as senders:
         is_first = True
         while is_first or sent:
@@ -109,7 +110,7 @@ def deliver_all(lane: HeldLane, *, seconds: float) -> int:
                         raise
                     except Exception:
                         failed += 1
-                        # It is due again when it would be if the worker were killed.
+                        # The webhook is due again at the same time as if the worker had been killed.
                         logger.exception("delivering to %s failed", webhook)
             is_first = False
             for future in wait(sent, _LOOK_SECONDS, FIRST_COMPLETED).done:
@@ -118,18 +119,20 @@ def deliver_all(lane: HeldLane, *, seconds: float) -> int:
 
 
 def _next(in_hand: Collection[Webhook]) -> list[str]:
-    """Return the webhooks that something can be sent to now, one for each user in turn.
+    """Return the keys of webhooks to deliver now, one for each user in turn.
 
-    A user, and a receiver, have so few at a time, with those in hand, that a slow one holds up nobody else.
+    The deliveries of a user and to a receiver are limited, including those under way, so a slow receiver delays nobody.
     """
     users, receivers = Counter(row.user_id for row in in_hand), Counter(row.receiver for row in in_hand)
     rows = due_rows.due(Webhook.objects.exclude(pk__in=[row.pk for row in in_hand]))
     rows = rows.exclude(user__in=[user for user, count in users.items() if count >= _MOST_OF_A_USER])
-    rows = rows.exclude(receiver__in=[one for one, count in receivers.items() if count >= _MOST_OF_A_RECEIVER])
+    rows = rows.exclude(
+        receiver__in=[receiver for receiver, count in receivers.items() if count >= _MOST_OF_A_RECEIVER]
+    )
     place = Window(RowNumber(), partition_by=["user"], order_by="due_at")
-    found = rows.annotate(place=place).filter(place__lte=_SENDERS)
+    ranked = rows.annotate(place=place).filter(place__lte=_SENDERS)
     chosen: list[str] = []
-    for key, user, receiver in found.order_by("place", "due_at").values_list("pk", "user", "receiver"):
+    for key, user, receiver in ranked.order_by("place", "due_at").values_list("pk", "user", "receiver"):
         if len(in_hand) + len(chosen) == _SENDERS:
             break
         if users[user] < _MOST_OF_A_USER and receivers[receiver] < _MOST_OF_A_RECEIVER:
@@ -139,8 +142,8 @@ def _next(in_hand: Collection[Webhook]) -> list[str]:
     return chosen
 
 
-def _prepare(lane: HeldLane, postponement: Postponement[Webhook], webhook: Webhook) -> _Request | None:
-    """Return what to send of the first pending event; None where that is nothing now."""
+def _prepare(lane: HeldLane, postponement: Postponement[Webhook], webhook: Webhook) -> _DeliveryRequest | None:
+    """Return the request for the first pending event. None: nothing is to be sent now."""
     delivery = webhooks.first_pending(webhook)
     if delivery is None or _is_early(delivery):
         lane.write(partial(_end, postponement, webhook))
@@ -149,13 +152,13 @@ def _prepare(lane: HeldLane, postponement: Postponement[Webhook], webhook: Webho
     try:
         url, headers = _signed(webhook, delivery)
     except webhook_secrets.CantOpen:
-        _note_attempt(lane, postponement, _Request(webhook, delivery, "", {}, at, began), None, _CANT_OPEN)
+        _note_attempt(lane, postponement, _DeliveryRequest(webhook, delivery, "", {}, at, began), None, _CANT_OPEN)
         return None
-    return _Request(webhook, delivery, url, headers, at, began)
+    return _DeliveryRequest(webhook, delivery, url, headers, at, began)
 
 
 def _note_attempt(
-    lane: HeldLane, postponement: Postponement[Webhook], request: _Request, status: int | None, outcome: str
+    lane: HeldLane, postponement: Postponement[Webhook], request: _DeliveryRequest, status: int | None, outcome: str
 ) -> None:
     attempt = {
         "at": request.at.isoformat(),
@@ -175,13 +178,13 @@ def _note_attempt(
 
 def _end(postponement: Postponement[Webhook], webhook: Webhook, attempts: int = 0) -> None:
     """Make the webhook due for its next delivery, in the caller's transaction."""
-    # Who writes another one has locked it.
+    # A process that writes a delivery has locked its webhook.
     statements.lock(Webhook.objects.filter(pk=webhook.pk))
     postponement.end([webhook], webhooks.due_next(webhook), attempts=attempts)
 
 
 def _is_early(delivery: WebhookDelivery) -> bool:
-    """Return whether its pause goes on for more than a second. One longer than any pause is of a clock ahead."""
+    """Return whether the pause lasts for more than a second. An impossibly long one comes from a wrong clock."""
     latest = Now() + timedelta(seconds=_LONGEST_PAUSE * (1 + _SPREAD))
     pausing = WebhookDelivery.objects.filter(next_try_at__gt=Now() + timedelta(seconds=1), next_try_at__lt=latest)
     return pausing.filter(pk=delivery.pk).exists()
@@ -204,13 +207,13 @@ def _signed(webhook: Webhook, delivery: WebhookDelivery) -> tuple[str, dict[str,
     }
 
 
-def _said(status: int) -> str:
+def _sentence(status: int) -> str:
     if 200 <= status < 300:
         return "The receiver took it."
     if 300 <= status < 400:
         return f"The receiver redirects (HTTP status {status}), which is not followed."
     if status == _GONE:
-        return f"The receiver wants no more of it (HTTP status {status}): it is given up."
+        return f"The receiver wants no more events (HTTP status {status}), so this one is given up."
     return f"The receiver answered with HTTP status {status}."
 
 
@@ -221,14 +224,14 @@ def _note(
     attempt: Mapping[str, object],
     ends_as: DeliveryStatus | None,
 ) -> None:
-    """Note an attempt, and make the webhook due for its next delivery.
+    """Store an attempt, and make the webhook due for its next delivery.
 
-    `ends_as` None: it is tried again after a pause, unless the time for that is over by then.
+    If `ends_as` is None, the delivery is tried again after a pause, unless its time is over by then.
     """
     spread = secrets.SystemRandom().uniform(1 - _SPREAD, 1 + _SPREAD)
     pause: timedelta = spread * due_rows.backoff(delivery.failures, first=_FIRST_PAUSE, longest=_LONGEST_PAUSE)
     is_delivered = ends_as == DeliveryStatus.DELIVERED
-    # What has happened to it meanwhile counts, such as that it is to be sent again.
+    # The row may have changed meanwhile, for example because it is to be sent again.
     fresh = WebhookDelivery.objects.get(pk=delivery.pk)
     fresh.attempts = [*fresh.attempts, attempt][-_MAX_ATTEMPTS_KEPT:]
     if ends_as is None and clock.earliest() + pause > fresh.gives_up_at:
@@ -243,26 +246,26 @@ def _note(
 
 # --- The guarded POST -------------------------------------------------------------------------------------------------
 #
-# It goes to a receiver that a user has chosen: it reaches no network of the operator, and takes bounded time. Whatever
-# a URL and a name server say, the address of each connection is judged as it is opened (`queries.webhook_targets`). TLS
-# and the header `Host` keep the name. No redirect is followed, no proxy of the environment is used, and nothing of the
-# answer is read but its status.
+# Users choose the receivers, so a request must not reach the operator's networks, and its time is bounded. The address
+# of each connection is checked as it is opened (`queries.webhook_targets`), whatever a name server answered before. TLS
+# and the header `Host` keep the name. No redirect is followed, no proxy of the environment is used, and only the status
+# of the answer is read.
 
 
 def post(url: str, headers: Mapping[str, str], body: bytes, *, seconds: float = TOTAL_SECONDS) -> int:
     """Send a request, and return the HTTP status of the answer. Raises `Failed`, `TimedOut`."""
-    door = _Door(url)
+    guard = _PublicAddressGuard(url)
     try:
         # Unlike `asyncio.run`, it doesn't wait for the thread of a name server that hangs: a look-up can't be ended.
         with closing(asyncio.new_event_loop()) as loop:
-            return loop.run_until_complete(_answered(url, headers, body, door, seconds))
+            return loop.run_until_complete(_answered(url, headers, body, guard, seconds))
     except TimeoutError:
         failed: Failed = TimedOut(f"did not answer within {seconds:g} seconds")
     except aiohttp.ClientSSLError:
         failed = Failed("has no valid TLS certificate")
     except aiohttp.ClientConnectorError as error:
-        # Which names there are inside is nobody's business.
-        is_unknown = door.has_refused or isinstance(error, aiohttp.ClientConnectorDNSError)
+        # The same words for both, so that users can't find out names of the internal network.
+        is_unknown = guard.has_refused or isinstance(error, aiohttp.ClientConnectorDNSError)
         failed = Failed("has no public address" if is_unknown else "can't be reached")
     except (aiohttp.ClientError, OSError, ValueError):
         failed = Failed("broke off its answer")
@@ -270,16 +273,16 @@ def post(url: str, headers: Mapping[str, str], body: bytes, *, seconds: float = 
     raise failed
 
 
-class _Door:
-    """Makes the sockets of a request, for addresses that are allowed alone."""
+class _PublicAddressGuard:
+    """A maker of a request's sockets, which refuses addresses that are not allowed."""
 
     def __init__(self, url: str) -> None:
-        # The host as the library that sends reads it.
+        # The host as the sending library reads it.
         self._is_named = webhook_targets.is_named(URL(url).raw_host or "")
         self.has_refused = False
 
     def open(self, to: aiohttp.AddrInfoType) -> socket.socket:
-        """Return a socket that is going to be connected. Raises `PermissionError`."""
+        """Return a socket to be connected. Raises `PermissionError`."""
         family, kind, protocol, _, sockaddr = to
         if not self._is_named and not _may_connect(ip_address(sockaddr[0])):
             self.has_refused = True
@@ -294,21 +297,20 @@ def _may_connect(address: Address) -> bool:
 
 
 def _is_of_this_machine(address: Address) -> bool:
-    """Return whether connections to it stay in this machine, where no firewall stops them: they come from there."""
+    """Return whether connections to the address stay in this machine, where no firewall stops them."""
     family = socket.AF_INET6 if isinstance(address, IPv6Address) else socket.AF_INET
     with socket.socket(family, socket.SOCK_DGRAM) as probe:
         try:
             probe.connect((str(address), _DISCARD_PORT))
         except OSError:
-            return False  # There is no way to it at all.
+            return False  # The address can't be reached at all.
         return ip_address(probe.getsockname()[0]) == address
 
 
 class _StatusReader(ResponseHandler):
-    """Passes on the status of an answer, and nothing that follows it.
+    """A reader that passes on the status of an answer, and nothing after it.
 
-    The library refuses a whole answer for an odd header, or for a body that must not be there: the receiver has the
-    event all the same.
+    The library would refuse an answer with an odd header or an unexpected body, although the receiver has the event.
     """
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
@@ -318,7 +320,7 @@ class _StatusReader(ResponseHandler):
 
     def data_received(self, data: bytes) -> None:
         if self._parser is None:
-            # The library keeps what comes too early, and gives it here again.
+            # The library keeps early bytes, and passes them here again.
             super().data_received(data)
             return
         if self._is_passed_on:
@@ -339,15 +341,17 @@ class _StatusReader(ResponseHandler):
             self._pass_on(b"")
 
     def _pass_on(self, status: bytes) -> None:
-        """Answer the library, which refuses an empty status."""
+        """Pass the status on to the library, which refuses an empty one."""
         self._is_passed_on = True
         super().data_received(b"HTTP/1.1 %s \r\nContent-Length: 0\r\n\r\n" % status)
 
 
-async def _answered(url: str, headers: Mapping[str, str], body: bytes, door: _Door, seconds: float) -> int:
-    # Of its own: nothing that another receiver has left is used again.
+async def _answered(
+    url: str, headers: Mapping[str, str], body: bytes, guard: _PublicAddressGuard, seconds: float
+) -> int:
+    # A new connector, so that nothing from another receiver is reused.
     connector = aiohttp.TCPConnector(
-        resolver=aiohttp.ThreadedResolver(), use_dns_cache=False, force_close=True, socket_factory=door.open
+        resolver=aiohttp.ThreadedResolver(), use_dns_cache=False, force_close=True, socket_factory=guard.open
     )
     # There is no other way to name the class, and mypy takes a partial of a subclass for another type.
     connector._factory = partial(_StatusReader, asyncio.get_running_loop())  # type: ignore[assignment]  # noqa: SLF001

@@ -30,7 +30,7 @@ SIGNED = {
 }
 
 
-class Attester(NamedTuple):
+class AttesterProcess(NamedTuple):
     address: str
     url: str
 
@@ -79,8 +79,8 @@ class Running:
     """The printed lines. Complete when the process has ended and been left."""
 
     @property
-    def attester(self) -> Attester:
-        return Attester(address=self.account_address, url=self.url)
+    def attester(self) -> AttesterProcess:
+        return AttesterProcess(address=self.account_address, url=self.url)
 
 
 @contextmanager

@@ -108,7 +108,7 @@ def test_what_is_no_key_makes_nothing_and_is_not_repeated(files, monkeypatch, ke
 def test_no_keystore_is_replaced(files):
     files[0].parent.mkdir()
     files[0].write_text("the only one")
-    with pytest.raises(CommandError, match="exists already; it is left as it is"):
+    with pytest.raises(CommandError, match="exists already, and is not replaced"):
         call_command("make_keystore", *map(str, files))
     assert list(files[0].parent.iterdir()) == [files[0]]
     assert files[0].read_text() == "the only one"

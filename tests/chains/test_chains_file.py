@@ -8,7 +8,7 @@ from eth_account import Account
 
 from chains import chains_file, cross_checks
 from chains.chains_file import Chains, ChainsError, Connection, UnknownChain, load_chains
-from chains.signer_keys import Signer, SignerError
+from chains.signer_keys import SignerError, SignerKey
 from devnet.devchain import ACCOUNTS, PROJECT
 
 Load = Callable[..., Chains]
@@ -200,7 +200,7 @@ def test_a_secret_file_that_gives_nothing_is_named(load, tmp_path, content, faul
 # --- Signers ----------------------------------------------------------------------------------------------------------
 
 
-def signer_of(load: Load, fields: str, environ: dict[str, str] | None = None) -> Signer:
+def signer_of(load: Load, fields: str, environ: dict[str, str] | None = None) -> SignerKey:
     signer = load(ONE.replace('key = "${SIGNER_KEY}"', fields), environ).chains[0].signer
     assert signer is not None
     return signer

@@ -226,7 +226,7 @@ def test_no_more_is_read_or_unpacked_than_may_be(world, path, root, monkeypatch)
     packed = 8 + len(beacon_chains.framed(world.encoded[50]))
     for name, most, why in (
         ("_MOST_PACKED_BLOCK", packed, "An entry has more than"),
-        ("MOST_BLOCK", size, "compressed bytes belong"),
+        ("MOST_BLOCK", size, "compressed data of at most"),
     ):
         monkeypatch.setattr(era_files, name, most)
         assert files.block(50, root, world.root(50)) == world.blocks[50]
@@ -258,8 +258,8 @@ def test_an_index_of_another_length(world, tmp_path, epoch, count):
         ({"status": 403}, "answered with HTTP status 403"),
         ({"status": 302}, "answered with HTTP status 302"),
         ({"told_range": "bytes 0-9/10"}, "Its index leads beyond it"),
-        ({"told_range": "bytes 0-9/*"}, "doesn't tell how long a file is"),
-        ({"told_range": "none"}, "doesn't tell how long a file is"),
+        ({"told_range": "bytes 0-9/*"}, "doesn't tell the size of a file"),
+        ({"told_range": "none"}, "doesn't tell the size of a file"),
     ],
     ids=str,
 )
@@ -287,7 +287,7 @@ def test_headers_that_unpack_to_more_than_any_are_refused(tmp_path, epoch, world
     long = headers.encode({**headers.FRONTIER, "number": 5, "extraData": bytes(700)})
     other = Epoch([*epoch.encoded[:5], long])
     other.write(tmp_path)
-    with pytest.raises(NodeUnavailable, match="where at most 1024 compressed bytes belong"):
+    with pytest.raises(NodeUnavailable, match="lacks compressed data of at most 1024 bytes"):
         EraFiles(world.chain, [tmp_path]).records(3, other.root)
 
 

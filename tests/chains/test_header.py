@@ -6,7 +6,15 @@ from eth_utils.crypto import keccak
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from chains.header import FEWEST_FIELDS, MOST_FIELDS, SHARED_FIELDS, Header, InvalidHeader, UnknownLayout, verify
+from chains.header import (
+    FEWEST_FIELDS,
+    MOST_FIELDS,
+    SHARED_FIELDS,
+    Header,
+    InvalidHeader,
+    UnknownLayout,
+    verify,
+)
 from devnet.devchain import DevChain
 from tests import headers
 from tests.fixtures_folder import fixture_names, load_fixture, needs_fixtures, unhex
@@ -174,7 +182,7 @@ for _ in range(400):
         (resealed(headers.IBFT_2_BLOCK, b"\1", bytes(4), []), "neither with nor without the seals"),
         (resealed(headers.QBFT_GENESIS, [b"\xaa" * 20, b""], b"", []), "neither with nor without the seals"),
         # It is decoded, but not encoded, or neither: Python decides.
-        (headers.SOKOL_BLOCK | {"sealFields": ["0x" + NESTED.hex()]}, "more than can be read|not canonical RLP"),
+        (headers.SOKOL_BLOCK | {"sealFields": ["0x" + NESTED.hex()]}, "too deeply to be read|not canonical RLP"),
     ],
 )
 def test_it_says_what_is_wrong_where_another_layout_is_not_to_blame(block, fault):

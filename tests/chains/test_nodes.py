@@ -17,14 +17,14 @@ from chains.encoding import hex_data
 from chains.node_errors import (
     ChainError,
     InvalidReply,
+    NodeOfWrongChain,
     NodeUnavailable,
     Reverted,
     RpcRefused,
     UnverifiedProof,
-    WrongChain,
 )
 from chains.nodes import FAIL_FAST_SECONDS, Question
-from chains.questions import AccountProof, ProofRequest
+from chains.questions import ProofRequest, VerifiedAccountProof
 from chains.rpc import RpcClient, result
 from devnet.devchain import ACCOUNTS, DevChain
 from tests.chains.lying_node import Raw, ask, error, is_chain_id, lying_node, recording
@@ -85,7 +85,7 @@ def slot(rpc: RpcClient) -> int:
     return rpc.storages([(CONTRACT, 1, "latest")])[0]
 
 
-def prove(rpc: RpcClient) -> AccountProof:
+def prove(rpc: RpcClient) -> VerifiedAccountProof:
     header = rpc.known_header(1)
     return result(rpc.proofs([ProofRequest(1, header.hash, header.state_root, ALICE, [1])])[0])
 
@@ -132,7 +132,7 @@ NO_LOGS: list[tuple[dict[str, Any], str]] = [
     ({"topics": ["0x" + "02" * 32]}, "other logs"),
     ({"topics": []}, "other logs"),
     ({"topics": None}, "other logs"),
-    ({"topics": "0x"}, "what is no JSON list"),
+    ({"topics": "0x"}, "something that is no JSON list"),
     ({"topics": ["0x01"]}, "1 bytes instead of 32"),
     ({"data": None}, "data that is not hexadecimal"),
     ({"blockNumber": None}, "a quantity that is not hexadecimal"),
@@ -170,7 +170,7 @@ TABLE: list[tuple[Spoil, Callable[[RpcClient], Any], type[ChainError], str]] = [
     (raw(b""), call, NodeUnavailable, "not JSON"),
     (raw(b"[" * 15_000), call, NodeUnavailable, "not JSON"),
     # From Python 3.12 on, JSON may be nested deeper than functions may call each other.
-    (raw(b"[" * 5000 + b"]" * 5000), call, InvalidReply, "lists in lists|belongs to no request|not JSON"),
+    (raw(b"[" * 5000 + b"]" * 5000), call, InvalidReply, "nested too deeply|belongs to no request|not JSON"),
     (raw(b"1"), call, NodeUnavailable, "belongs to no request"),
     (raw(b"[]"), call, NodeUnavailable, "without a reply"),
     (raw(b"{}"), call, NodeUnavailable, "belongs to no request"),
@@ -649,7 +649,7 @@ def test_no_error_or_representation_shows_a_url(client_of):
 def test_a_node_of_another_chain_is_never_used(nodes):
     node, other = Echoing(), Echoing()
     node.chain_id = "0x1"
-    with pytest.raises(WrongChain, match=r"is a node of chain 1, not of 31337\."):
+    with pytest.raises(NodeOfWrongChain, match=r"is a node of chain 1, not of 31337\."):
         nodes(node).call("echo", 1)
     assert nodes(node, other).call("echo", 1) == 1
     assert node.sizes == []
@@ -667,7 +667,7 @@ def test_a_node_that_leads_to_another_chain_one_day_is_used_no_more(nodes, statu
             client.call("echo", 1)
     node.now, node.status, node.chain_id = seconds, 200, "0x1"
     node.count()
-    with pytest.raises(WrongChain):
+    with pytest.raises(NodeOfWrongChain):
         client.call("echo", 1)
     assert node.count() == []
 
@@ -719,7 +719,7 @@ def test_a_node_that_takes_no_block_hash_is_asked_by_number_and_for_ten_minutes_
         client = client_of(url, clock=lambda: now)
         for now, expected in ((0.0, ["hash", "number"]), (599.0, ["number"]), (601.0, ["hash", "number"])):  # noqa: B007
             asked.clear()
-            assert isinstance(prove(client), AccountProof)
+            assert isinstance(prove(client), VerifiedAccountProof)
             assert asked == expected
 
 
@@ -794,6 +794,6 @@ def test_states_that_a_node_has_pruned_are_asked_of_the_next(client_of):
             # Blocks of the same times have the same hashes, however slow the machine is.
             chain.rpc("anvil_setBlockTimestampInterval", 1)
             chain.mine(20)
-        assert isinstance(prove(client_of(pruned.url, archive.url)), AccountProof)
+        assert isinstance(prove(client_of(pruned.url, archive.url)), VerifiedAccountProof)
         with pytest.raises(RpcRefused):
             prove(client_of(pruned.url))

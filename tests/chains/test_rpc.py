@@ -15,7 +15,7 @@ from chains.node_errors import (
     ReplacementUnderpriced,
     Reverted,
 )
-from chains.questions import AccountProof, ProofRequest, Receipt
+from chains.questions import ProofRequest, Receipt, VerifiedAccountProof
 from chains.rpc import RpcClient
 from devnet.devchain import DevChain
 from tests.chains.lying_node import ask, error, is_chain_id, lying_node, recording, result
@@ -265,5 +265,5 @@ def test_one_call_asks_for_proofs_at_several_blocks(devchain, client_of):
     asked: list[Any] = []
     with lying_node(recording(asked, lambda body: ask(devchain.url, body))) as url:
         proofs = client_of(url).proofs(wanted)
-    assert all(isinstance(proof, AccountProof) for proof in proofs)
+    assert all(isinstance(proof, VerifiedAccountProof) for proof in proofs)
     assert len(asked) == 2, "one batch, after the chain id"

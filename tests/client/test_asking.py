@@ -14,7 +14,7 @@ from batch_query_client import (
 )
 from batch_query_client.answers import Status
 from batch_query_client.asking import ask, read, require
-from batch_query_client.effects import Answer, Request, Unreachable
+from batch_query_client.effects import HttpAnswer, Request, Unreachable
 from tests.client.world import PATIENCE, World, answer
 
 pytestmark = pytest.mark.outside
@@ -121,7 +121,7 @@ def test_every_fault_of_a_request_is_told():
 @pytest.mark.parametrize("status", [302, 400, 401, 404, 500, 502])
 def test_an_error_of_any_content_is_an_error(status, content):
     with pytest.raises((ServiceRefused, Unavailable)) as caught:
-        require(Answer(status, (), content), URL)
+        require(HttpAnswer(status, (), content), URL)
     assert str(caught.value).isprintable()
 
 
@@ -149,10 +149,10 @@ def test_text_of_others_can_not_move_the_cursor():
     ],
 )
 def test_what_is_no_status_is_said_to_be_none(content):
-    with pytest.raises(UnexpectedAnswer, match=r"^service\.example answered with something else"):
-        read(Status, Answer(200, (), content), URL)
+    with pytest.raises(UnexpectedAnswer, match=r"^service\.example didn't answer like a Batch Query Service"):
+        read(Status, HttpAnswer(200, (), content), URL)
 
 
 def test_fields_that_are_not_known_yet_are_left_aside():
-    status = read(Status, Answer(200, (), b'{"queryStatus": "DONE", "new": [1], "info": ["a"]}'), URL)
+    status = read(Status, HttpAnswer(200, (), b'{"queryStatus": "DONE", "new": [1], "info": ["a"]}'), URL)
     assert status == Status(query_status="DONE", info=("a",))

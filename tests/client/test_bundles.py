@@ -19,7 +19,7 @@ from batch_query_client import (
 )
 from batch_query_client import claimed_hashes as claimed
 from batch_query_client.bundles import MAX_BYTES
-from batch_query_client.effects import Answer
+from batch_query_client.effects import HttpAnswer
 from batch_query_client.json_rpc import Node
 from batch_query_client.operations import Access
 from queries.models import Block
@@ -230,7 +230,7 @@ def told_of(made: Bundle) -> list[dict[str, Any]]:
 
 def verify_told(made: Bundle, told: list[dict[str, Any]]) -> VerifiedBundle:
     world = World(
-        Answer(200, (), json.dumps(made).encode()),
+        HttpAnswer(200, (), json.dumps(made).encode()),
         answer(200, details_of_batch(queryList=told, queries=len(told))),
     )
     nodes = [Node(node_of(chain), PATIENCE) for chain in (31337, SOURCE)]
@@ -247,8 +247,8 @@ def test_what_the_service_tells_of_the_batch_is_what_its_bundle_shows(made):
 @pytest.mark.parametrize(
     ("change", "said"),
     [
-        (lambda told: told.pop(), "other queries than those that were asked for"),
-        (lambda told: told.append(told[0] | {"number": 8}), "other queries than those that were asked for"),
+        (lambda told: told.pop(), "other queries than the requested ones"),
+        (lambda told: told.append(told[0] | {"number": 8}), "other queries than the requested ones"),
         (lambda told: told[0].update(account=BOB), "Query 1: The bundle is of another account, block or chain"),
         (
             lambda told: told[0].update(blockNumber=13, selector="latest"),
@@ -258,8 +258,8 @@ def test_what_the_service_tells_of_the_batch_is_what_its_bundle_shows(made):
         (lambda told: told[0]["facts"][0].update(word=word(1)), "Query 1: The bundle shows another BALANCE than the"),
         (lambda told: told[1]["facts"][0].update(word=word(1)), f"Query 2: The bundle shows another SLOT {word(5)}"),
         (lambda told: told[0].update(selector="timestamp:1900000000"), "Query 1: The bundle is of another time"),
-        (lambda told: told[0].update(selector="block:11"), "Query 1: The service tells another block"),
-        (lambda told: told[0]["facts"].pop(0), "Query 1: The bundle shows BALANCE, which the service doesn't tell"),
+        (lambda told: told[0].update(selector="block:11"), "Query 1: The service reports another block"),
+        (lambda told: told[0]["facts"].pop(0), "Query 1: The bundle shows BALANCE, which the service doesn't report"),
         (lambda told: told[1]["facts"].append({"property": "NONCE", "word": word(1)}), "Query 2: .* another NONCE"),
     ],
 )

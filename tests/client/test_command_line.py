@@ -21,12 +21,12 @@ from keyring.errors import KeyringLocked
 import batch_query_client
 from batch_query_client import Fact, ServiceRefused
 from batch_query_client.command_line import credentials, exit_codes
-from batch_query_client.command_line.asked_in_files import Asked, document, read_time
+from batch_query_client.command_line.asked_in_files import BatchOptions, document, read_time
 from batch_query_client.command_line.exit_codes import ExitCode, exit_code
 from batch_query_client.command_line.keystores import open_keystore
 from batch_query_client.command_line.options import read_amount, read_fee
 from batch_query_client.command_line.output import amount, cost, print_facts, print_json, print_table
-from batch_query_client.command_line.running import _said_of, bqs, run
+from batch_query_client.command_line.running import _report, bqs, run
 from devnet.devchain import ACCOUNTS, PROJECT
 
 pytestmark = pytest.mark.outside
@@ -90,7 +90,7 @@ def asked(**given: Any) -> Any:
     nothing = dict.fromkeys(("file", "destination", "chain", "block", "time", "fee", "webhook"))
     lists = dict.fromkeys(("accounts", "props", "slots", "header", "webhook_events"), ())
     connections = given.pop("connections", ())
-    asked = Asked(**{**nothing, **lists, "is_paid_by_caller": False, **given})
+    asked = BatchOptions(**{**nothing, **lists, "is_paid_by_caller": False, **given})
     return document(asked, lambda: CHAINS, lambda: connections)
 
 
@@ -400,11 +400,11 @@ def test_a_service_that_is_down_ends_with_4(capsys):
 @pytest.mark.parametrize("code", ["unauthorized", "invalid_idempotency_key", "idempotency_key_reused"])
 def test_errors_speak_of_options_and_commands_and_not_of_headers_and_paths(code):
     refused = ServiceRefused("The header Api-Key or Idempotency-Key.", status=422, code=code)
-    said = _said_of(refused)
+    said = _report(refused)
     assert re.search("BQS_API_KEY|--idempotency-key", said.sentence)
     assert (said.code, "header" in said.sentence) == (code, False)
     refused = ServiceRefused("Chain 9 is not here; see /chain-connections.", status=400, code="unsupported")
-    assert _said_of(refused).sentence == "Chain 9 is not here; see `bqs chains`."
+    assert _report(refused).sentence == "Chain 9 is not here; see `bqs chains`."
 
 
 def test_a_defect_and_ctrl_c_are_sentences_too(monkeypatch, capsys):

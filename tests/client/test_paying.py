@@ -144,7 +144,7 @@ def test_a_node_of_another_chain_gets_nothing():
     [
         (True, {}, r"would revert, so it was not sent\. The node refused: execution reverted"),
         (False, {"confirm": lambda _: False}, "not confirmed, so it was not signed"),
-        (False, {"most_wei": 21000 * 201 - 1}, "may cost 4221000 wei, which is more than is allowed"),
+        (False, {"most_wei": 21000 * 201 - 1}, "may cost 4221000 wei, which is above the limit"),
     ],
 )
 def test_what_is_of_no_use_not_wanted_or_too_dear_is_not_signed(would_revert, payer, said):

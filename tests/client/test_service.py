@@ -135,7 +135,7 @@ def test_facts_are_read_from_the_chain_itself(live, proven, node):
 
 def test_what_a_registry_holds_otherwise_or_not_at_all_is_noticed(live, proven):
     fact, node = proven.details.facts[0], Node(live.chain.url, PATIENCE)
-    with pytest.raises(WrongFact, match="holds another value than the service says: BALANCE of 0x"):
+    with pytest.raises(WrongFact, match="holds another value than the service reports: BALANCE of 0x"):
         drivers.run(registry.require_facts(node, [fact.model_copy(update={"word": bytes(32)})]))
     other_chain = SimpleNamespace(make_request=lambda *_: {"result": "0x5"})
     with pytest.raises(WrongChain):

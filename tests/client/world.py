@@ -5,18 +5,18 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from batch_query_client.asking import Patience
-from batch_query_client.effects import Answer, Call, Now, Pause, Request, Steps, Tell, Unreachable
+from batch_query_client.effects import HttpAnswer, Now, Pause, ProviderCall, Request, Steps, Tell, Unreachable
 
 # Half of each pause is taken; by chance it would be any share.
 PATIENCE = Patience(chance=lambda: 0.5)
 
-Answers = Answer | Unreachable | Callable[[Request], Answer]
+Answers = HttpAnswer | Unreachable | Callable[[Request], HttpAnswer]
 
 
-def answer(status: int = 200, value: Any = None, *, after: float = 0, **headers: str) -> Answer:
+def answer(status: int = 200, value: Any = None, *, after: float = 0, **headers: str) -> HttpAnswer:
     """JSON, `after` so many seconds."""
     fields = [(name.replace("_", "-"), text) for name, text in headers.items()]
-    return Answer(status, (*fields, ("x-after", str(after))), b"" if value is None else json.dumps(value).encode())
+    return HttpAnswer(status, (*fields, ("x-after", str(after))), b"" if value is None else json.dumps(value).encode())
 
 
 class World:
@@ -46,13 +46,13 @@ class World:
                     value = self.seconds
                 case Tell():
                     value = effect.function(effect.value)
-                case Call():
+                case ProviderCall():
                     value = effect.provider.make_request(effect.method, effect.parameters)
 
     def _answer(self, request: Request) -> Any:
         self.requests.append(request)
         found = next(self._answers)
         found = found(request) if callable(found) else found
-        if isinstance(found, Answer):
+        if isinstance(found, HttpAnswer):
             self.seconds += float(found.header("x-after") or 0)
         return found

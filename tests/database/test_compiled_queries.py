@@ -6,13 +6,13 @@ import pytest
 from django.db.models.lookups import IsNull
 
 from accounts.models import ThrottleCount
-from database.statements import CompiledQuery, Given
+from database.statements import CompiledQuery, QueryParameter
 
 pytestmark = pytest.mark.django_db
 
 AT = datetime(2026, 1, 2, 3, 4, 5, 678901, tzinfo=UTC)
 SINCE = CompiledQuery(
-    lambda: ThrottleCount.objects.filter(began_at__gte=Given("since")).values_list(
+    lambda: ThrottleCount.objects.filter(began_at__gte=QueryParameter("since")).values_list(
         "began_at", IsNull("what_and_who", False)
     )
 )

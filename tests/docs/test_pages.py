@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from chains.chains_file import Attester, Chain, Connection, Ens
-from chains.signer_keys import Signer
+from chains.signer_keys import SignerKey
 from devnet.devchain import PROJECT
 from queries.columns import RejectionCode
 from tests.docs.examples import pages
@@ -50,7 +50,7 @@ def test_every_variable_of_the_environment_is_in_the_configuration_reference():
 
 def test_every_field_of_the_chains_file_is_in_the_configuration_reference():
     reference = (PROJECT / "docs/operating/configuration.md").read_text()
-    models = (Chain, Signer, Connection, Attester, Ens)
+    models = (Chain, SignerKey, Connection, Attester, Ens)
     fields = {field.alias or name for model in models for name, field in model.model_fields.items()}
     assert not {name for name in fields if f"`{name}`" not in reference}
 

@@ -176,7 +176,7 @@ def test_a_dead_node_leaves_what_a_worker_has_seen_with_its_time(service, settin
 def test_it_asks_no_chain_and_takes_five_statements_whatever_is_connected(
     no_node, tmp_path, django_assert_num_queries, monkeypatch
 ):
-    monkeypatch.setattr("chains.bounded_http.post_all", lambda *_: pytest.fail("a chain or an attester was asked"))
+    monkeypatch.setattr("chains.bounded_http.send_all", lambda *_: pytest.fail("a chain or an attester was asked"))
     connect_source(tmp_path)
     Client().get("/chains")
     for path in ("/chains", "/chains.json"):

@@ -15,7 +15,7 @@ from eth_abi.abi import encode
 from eth_utils.crypto import keccak
 
 from accounts.models import ApiKey, User
-from batch_query_client.command_line.asked_in_files import Asked, document
+from batch_query_client.command_line.asked_in_files import BatchOptions, document
 from explorer.new_batch.forms import RowForm
 from queries import progress
 from queries.columns import RejectionCode
@@ -335,7 +335,7 @@ def test_a_file_asks_for_the_same_here_and_on_the_command_line(alice, tmp_path, 
 def asked_there(tmp_path, text: str) -> Any:
     """Return the request that `bqs` makes of the file."""
     (tmp_path / "asked.csv").write_text(text, newline="")
-    given: Any = dict.fromkeys(Asked.__dataclass_fields__) | dict.fromkeys(("accounts", "slots", "header"), ())
+    given: Any = dict.fromkeys(BatchOptions.__dataclass_fields__) | dict.fromkeys(("accounts", "slots", "header"), ())
     given |= {
         "file": str(tmp_path / "asked.csv"),
         "destination": 31337,
@@ -343,7 +343,7 @@ def asked_there(tmp_path, text: str) -> Any:
         "block": "15",
         "props": ["BALANCE"],
     }
-    return document(Asked(**given), lambda: {"development chain": 31337})
+    return document(BatchOptions(**given), lambda: {"development chain": 31337})
 
 
 WRONG_LINES = {

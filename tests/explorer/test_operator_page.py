@@ -75,7 +75,7 @@ def test_its_links_lead_somewhere():
 
 
 def test_it_takes_the_same_statements_however_much_there_is_and_asks_no_chain(django_assert_num_queries, monkeypatch):
-    monkeypatch.setattr("chains.bounded_http.post_all", lambda *_: pytest.fail("a chain was asked"))
+    monkeypatch.setattr("chains.bounded_http.send_all", lambda *_: pytest.fail("a chain was asked"))
     client = client_of(BOB)
     Signer.objects.create(chain_id=31337, address=SIGNER)
     client.get("/operator")  # Writes, at most every ten seconds.

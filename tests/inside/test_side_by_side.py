@@ -345,7 +345,7 @@ def test_an_attester_signs_one_hash_for_a_number_whoever_asks_at_once():
     chain = get_chains().chain(31337)
     met = meet(
         lambda: SignedBlock.objects.create(source_chain_id=31337, number=5, hash="0x" + "11" * 32),
-        lambda: attest._remember(chain, 5, b"\x22" * 32),
+        lambda: attest._store(chain, 5, b"\x22" * 32),
     )
     assert (met.second, met.waited) == (b"\x11" * 32, True)
 

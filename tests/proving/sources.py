@@ -11,7 +11,7 @@ from eth_account import Account
 
 from devnet.devchain import DevChain
 from tests.attesting import process
-from tests.attesting.process import Attester, signature
+from tests.attesting.process import AttesterProcess, signature
 from tests.deployed import deploy
 from tests.http_server import serving
 from tests.proving.chain_state import AccountField, field_on_chain
@@ -22,14 +22,14 @@ KEYS = [f"0x{number:064x}" for number in (1001, 1002, 1003)]
 
 
 @contextmanager
-def attesting(folder: Path, chain: DevChain, key: str) -> Iterator[Attester]:
+def attesting(folder: Path, chain: DevChain, key: str) -> Iterator[AttesterProcess]:
     process.chains_file(folder, chain.url, key=key, chain_id=chain.chain_id)
     with process.running(folder) as attester:
         yield attester.attester
 
 
 @contextmanager
-def liar(key: str, block_hash: bytes) -> Iterator[Attester]:
+def liar(key: str, block_hash: bytes) -> Iterator[AttesterProcess]:
     """An attester that signs the same wrong hash for every block, with its real key."""
 
     class Handler(BaseHTTPRequestHandler):
@@ -49,7 +49,7 @@ def liar(key: str, block_hash: bytes) -> Iterator[Attester]:
             pass
 
     with serving(Handler) as url:
-        yield Attester(address=Account.from_key(key).address, url=url)
+        yield AttesterProcess(address=Account.from_key(key).address, url=url)
 
 
 def grow(chain: DevChain, blocks: int) -> None:
@@ -65,7 +65,7 @@ def connect(
     here: DevChain,
     url: str,
     *,
-    attesters: Sequence[Attester] = (),
+    attesters: Sequence[AttesterProcess] = (),
     threshold: int = 2,
     outbox: str = "",
     parent: DevChain | None = None,

@@ -25,7 +25,7 @@ from devnet.foreign_contracts import ask, send
 from proving.models import FactsRegistry, SignedTransaction, Transaction
 from queries.models import Batch, BatchStatus, Block, Query, Step, StepKind
 from tests import headers
-from tests.attesting.process import Attester, signature
+from tests.attesting.process import AttesterProcess, signature
 from tests.chains.lying_node import between, error
 from tests.contracts import block_hash_buffer, tries
 from tests.contracts.block_hash_buffer import BlockHashBuffer
@@ -67,15 +67,15 @@ def there() -> Iterator[DevChain]:
 
 
 @pytest.fixture(scope="module")
-def attesters(there: DevChain, tmp_path_factory) -> Iterator[list[Attester]]:
+def attesters(there: DevChain, tmp_path_factory) -> Iterator[list[AttesterProcess]]:
     """Three processes that attest blocks of `there`."""
     with ExitStack() as stack:
         yield [stack.enter_context(attesting(tmp_path_factory.mktemp("attester"), there, key)) for key in KEYS]
 
 
-def nobody(key: str) -> Attester:
+def nobody(key: str) -> AttesterProcess:
     """An attester that is down."""
-    return Attester(address=Account.from_key(key).address, url="http://127.0.0.1:9")
+    return AttesterProcess(address=Account.from_key(key).address, url="http://127.0.0.1:9")
 
 
 def told(chain: DevChain, rounds: int = 3) -> str:

@@ -8,7 +8,7 @@ from eth_utils.crypto import keccak
 
 from devnet.devchain import ACCOUNTS, DevChainError
 from devnet.genesis import HOLDS_SLOTS
-from devnet.json_rpc import NodeRefused
+from devnet.json_rpc import NodeErrorReply
 
 # The contract of EIP-2935, and how many hashes it holds.
 _HISTORY, _HASHES = "0x0000F90827F1C53a10cb7A02335B175320002935", 8191
@@ -127,5 +127,5 @@ def _read(node: Node, registry: str, call: Call) -> int | None:
     try:
         told = node.rpc("eth_call", {"to": registry, "data": f"0x{data}"}, "latest")
         return None if told == "0x" else int(told, 16)
-    except (NodeRefused, DevChainError):
+    except (NodeErrorReply, DevChainError):
         return None

@@ -15,15 +15,17 @@ from config.private_files import new_private_file
 
 class Command(BaseCommand):
     help = (
-        "Makes an encrypted keystore (Web3 Secret Storage) for a signer or an attester and prints its address. The key "
-        "is a new one unless an option says otherwise. Both files get mode 0600, and no file is ever replaced."
+        "Makes an encrypted keystore (Web3 Secret Storage) for a signer or an attester, and prints its address. The "
+        "key is new unless an option gives one. Both files get mode 0600. An existing keystore is never replaced."
     )
     requires_system_checks: list[str] = []
 
     def add_arguments(self, parser: CommandParser) -> None:
         parser.add_argument("keystore", type=Path, help="the file to make")
         parser.add_argument(
-            "password_file", type=Path, help="the file with its password; made, with a random one, if it is missing"
+            "password_file",
+            type=Path,
+            help="the file with its password; if it is missing, it is made with a random password",
         )
         key = parser.add_mutually_exclusive_group()
         key.add_argument("--ask", action="store_true", help="ask for the private key on the terminal")
@@ -53,7 +55,7 @@ def _account(*, ask: bool, variable: str | None) -> Any:
         return Account.create()
     try:
         return Account.from_key(key.strip())
-    except Exception:  # noqa: BLE001 (eth_account raises many kinds, and what they say may hold the key)
+    except Exception:  # noqa: BLE001 (eth_account raises many kinds, and their messages may hold the key)
         raise CommandError("That is no private key: it must be 32 bytes in hex.") from None
 
 

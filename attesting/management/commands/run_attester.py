@@ -19,12 +19,14 @@ from chains.signer_keys import SignerError
 
 class Command(BaseCommand):
     help = "Vouches for block hashes over HTTP until SIGTERM or SIGINT, with the key of the chains file's [attester]."
-    # System checks are about the service, and an attester is no part of it.
+    # System checks concern the service, which an attester is no part of.
     requires_system_checks = []
 
     def add_arguments(self, parser: CommandParser) -> None:
         parser.add_argument("--bind", default="127.0.0.1:8100", help="address and port (default: %(default)s)")
-        parser.add_argument("--threads", type=_threads, default=4, help="how many to answer at once (default: 4)")
+        parser.add_argument(
+            "--threads", type=_threads, default=4, help="number of requests answered at the same time (default: 4)"
+        )
 
     def handle(self, *, bind: str, threads: int, **_: Any) -> None:
         try:
@@ -49,7 +51,7 @@ def _threads(written: str) -> int:
 
 
 def _listen(bind: str) -> socket.socket:
-    # Done here, because gunicorn would try a port that is in use for five seconds, and log many lines.
+    # Opened here, because gunicorn tries a port in use for five seconds and logs many lines.
     try:
         parts = urlsplit(f"//{bind}")
         host, port = parts.hostname, parts.port
@@ -64,7 +66,7 @@ def _listen(bind: str) -> socket.socket:
 
 
 def _become_gunicorn(listener: socket.socket, threads: int) -> None:
-    """Replace this process by gunicorn, which reads settings of its own and receives the signals sent to it."""
+    """Replace this process by gunicorn, which receives the signals and has other settings."""
     listener.set_inheritable(True)
     command = [
         *(sys.executable, "-m", "gunicorn"),

@@ -12,15 +12,17 @@ from chains.signer_keys import SignerError
 
 
 class Command(BaseCommand):
-    help = "Signs, with this attester's key, that a contract's attesters shall be others. Prints it; sends nothing."
+    help = "Signs a change of a contract's attesters with this attester's key. Prints the signature, and sends nothing."
     requires_system_checks = []
 
     def add_arguments(self, parser: CommandParser) -> None:
         parser.add_argument("--destination", type=int, required=True, help="id of the chain that the contract is on")
         parser.add_argument("--contract", required=True, help="address of the AttestedBlockHashSource")
-        parser.add_argument("--nonce", type=int, required=True, help="how many changes the contract has had")
-        parser.add_argument("--threshold", type=int, required=True, help="how many of them must agree from then on")
-        parser.add_argument("attesters", nargs="+", metavar="address", help="the attesters from then on, all of them")
+        parser.add_argument("--nonce", type=int, required=True, help="number of changes that the contract has had")
+        parser.add_argument(
+            "--threshold", type=int, required=True, help="number of attesters that must agree after the change"
+        )
+        parser.add_argument("attesters", nargs="+", metavar="address", help="all attesters after the change")
 
     def handle(
         self, *, destination: int, contract: str, nonce: int, threshold: int, attesters: list[str], **_: Any

@@ -12,7 +12,7 @@ subclasses of `BatchQueryError`, whose text is a sentence; what can't be asked a
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-# A name with an alias is one that a type checker exports.
+# The aliases make type checkers export the names.
 # isort: off
 if TYPE_CHECKING:
     from batch_query_client.answers import (
@@ -93,8 +93,8 @@ if TYPE_CHECKING:
 
 __version__ = "0.3.0.dev0"
 
-# A module is loaded when one of its names is first used (PEP 562). All of them take half a second; `bqs --help`, or a
-# program that only checks webhooks, needs few.
+# A module is loaded at the first use of one of its names (PEP 562). Loading all takes half a second, and `bqs --help`,
+# or a program that only checks webhooks, needs few of them.
 _NAMES = {
     "answers": (
         "BatchDetails BatchPage BatchSummary Cancelled Chain Connection ContractCall Estimate Fact FactPage Query "
@@ -114,7 +114,7 @@ _NAMES = {
 }
 _MODULES = {name: module for module, names in _NAMES.items() for name in names.split()}
 
-# For a type checker, a module with `__getattr__` has every name.
+# Hidden from type checkers, for which a module with `__getattr__` has every name.
 if not TYPE_CHECKING:
 
     def __getattr__(name: str) -> Any:

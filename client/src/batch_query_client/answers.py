@@ -1,7 +1,7 @@
-"""What the service answers, checked and typed.
+"""The service's answers, checked and typed.
 
-Numbers that may be large are decimal strings in the API, and `int` here. Fields that are unknown are ignored, as the
-API's specification asks of clients. `source` is the API's own JSON.
+Numbers that may be large are decimal strings in the API, and `int` here. Unknown fields are ignored, as the API's
+specification asks of clients. `source` is the API's own JSON.
 """
 
 import builtins
@@ -30,7 +30,7 @@ _DATA = re.compile(r"0x(?:[0-9a-fA-F]{2})*", re.ASCII)
 
 
 def _quantity(value: Any) -> Any:
-    """Read a quantity as JSON-RPC writes it, such as 0x1f; others are left to pydantic."""
+    """Read a JSON-RPC quantity, such as 0x1f. Other values are left to pydantic."""
     return int(value, 16) if isinstance(value, str) and _QUANTITY.fullmatch(value) else value
 
 
@@ -50,18 +50,18 @@ Number = Annotated[int, Field(ge=0, lt=1 << 256)]
 Quantity = Annotated[Number, BeforeValidator(_quantity)]
 Data = Annotated[bytes, BeforeValidator(_data)]
 Word = Annotated[Data, Field(min_length=32, max_length=32)]
-# What the service says may be what a node, or another user, has said. Null is as good as nothing.
+# Words that may come from a node or another user, so they are made printable. Null becomes an empty text.
 Text = Annotated[str, BeforeValidator(_text)]
 
 
 class AnswerModel(BaseModel):
-    """Values don't change."""
+    """The base of answers, which are immutable."""
 
     model_config = ConfigDict(frozen=True, extra="ignore", alias_generator=to_camel, populate_by_name=True)
 
     @cached_property
     def source(self) -> dict[str, Any]:
-        """Return the JSON object as the service answered it; empty: the value was made here."""
+        """Return the service's JSON object. Empty: the value was made by this library."""
         return {}
 
     @model_validator(mode="wrap")
@@ -81,7 +81,7 @@ class Submitted(AnswerModel):
 
 
 class Status(AnswerModel):
-    """The status of a batch, in one of three words."""
+    """The status of a batch, as the status endpoint has it."""
 
     query_status: Text
     """DONE, IN_PROGRESS or REJECTED."""
@@ -89,7 +89,7 @@ class Status(AnswerModel):
     code: Text = ""
     retryable: bool = False
     info: tuple[Text, ...] = ()
-    """Sentences about what the batch waits for."""
+    """Sentences that say what the batch waits for."""
 
 
 class Rejection(AnswerModel):
@@ -109,7 +109,7 @@ class Wait(AnswerModel):
 
 
 class SentTransaction(AnswerModel):
-    """By which a batch is proven. The gas is that of the whole transaction, which may serve other batches too."""
+    """A transaction that proves a batch. `gas_used` is for the whole transaction, which other batches may share."""
 
     hash: Text
     chain_id: Number
@@ -122,31 +122,31 @@ class SentTransaction(AnswerModel):
 class Step(AnswerModel):
     kind: Text
     status: Text = ""
-    """IN_PROGRESS, COMPLETED, or empty where it has not begun."""
+    """IN_PROGRESS, COMPLETED, or empty before it begins."""
     started_at: datetime | None = None
     completed_at: datetime | None = None
     transaction_hash: Text = ""
 
 
 class ContractCall(AnswerModel):
-    """With which a program reads a fact: `eth_call` it at the newest block."""
+    """The call that reads a fact, for `eth_call` at the newest block."""
 
     to: Text
     data: Data
 
 
 class Fact(AnswerModel):
-    """One word that a facts registry holds, or will."""
+    """One word that a facts registry holds, or will hold."""
 
     source_chain_id: Number
     destination_chain_id: Number
-    """Whose registry it is."""
+    """The chain of the registry."""
     block_number: Number | None = None
-    """The source chain's block. None: the query names a time, or `latest`, and its block is not fixed yet."""
+    """The source chain's block. None: not fixed yet, for a query that names a time or `latest`."""
     account: Text = ""
-    """Empty: the fact is about the block's header, or about a time."""
+    """Empty for facts about a block's header or a time."""
     property: Text
-    """`ACCOUNT_PROPERTIES`, `HEADER_PROPERTIES`, SLOT, or BLOCK_AT_TIMESTAMP."""
+    """One of `ACCOUNT_PROPERTIES` and `HEADER_PROPERTIES`, SLOT, or BLOCK_AT_TIMESTAMP."""
     slot: Text = ""
     """0x and 64 digits."""
     timestamp: Number | None = None
@@ -166,19 +166,20 @@ class Fact(AnswerModel):
 
     @builtins.property
     def is_number(self) -> bool:
-        """Return whether the fact is meant as a number, and not as a hash, an address, or whatever a slot holds."""
+        """Return whether the fact is a number, and not a hash, an address or a slot's word."""
         return self.property in NUMBERS and (self.property != "NONCE" or self.account != "")
 
     @builtins.property
     def name(self) -> str:
         """Return the fact's name for people."""
-        what = {"SLOT": f"slot {self.slot}", "BLOCK_AT_TIMESTAMP": f"block at time {self.timestamp}"}
-        of = f" of {self.account}" if self.account else ""
-        return f"{what.get(self.property, self.property)}{of} at block {self.block_number} of {self.source_chain_id}"
+        labels = {"SLOT": f"slot {self.slot}", "BLOCK_AT_TIMESTAMP": f"block at time {self.timestamp}"}
+        account = f" of {self.account}" if self.account else ""
+        label = labels.get(self.property, self.property)
+        return f"{label}{account} at block {self.block_number} of {self.source_chain_id}"
 
 
 class _QueryFact(AnswerModel):
-    """A fact, without what its query says."""
+    """A fact in a query, whose account and block it shares."""
 
     property: Text
     slot: Text = ""
@@ -191,7 +192,7 @@ class Query(AnswerModel):
     """One account, or one header, at one block."""
 
     number: Number
-    """In the batch, from 1."""
+    """Number in the batch, from 1."""
     source_chain_id: Number
     selector: Text
     block_number: Number | None = None
@@ -200,16 +201,16 @@ class Query(AnswerModel):
     """In seconds."""
     account: Text = ""
     name: Text = ""
-    """The ENS name by which the account was asked for."""
+    """The ENS name in the request."""
     is_completed: bool
     step: Text = ""
-    """At which it is."""
+    """The current step."""
     steps: tuple[Step, ...] = ()
     facts: tuple[_QueryFact, ...] = ()
 
 
 class BatchSummary(AnswerModel):
-    """A batch as lists have it."""
+    """A batch in a list."""
 
     internal_id: Text
     status: Text
@@ -219,7 +220,7 @@ class BatchSummary(AnswerModel):
     destination_chain_id: Number
     source_chain_ids: tuple[Number, ...] = ()
     fee: Number | None = None
-    """The most that it may cost, in wei. None: the caller pays, and there is no such limit."""
+    """Maximum cost in wei. None: the caller pays, without this limit."""
     sender: Text = ""
     created_at: datetime
     finished_at: datetime | None = None
@@ -228,12 +229,12 @@ class BatchSummary(AnswerModel):
     queries_completed: Number = 0
     gas_used: Number | None = None
     spent: Number | None = None
-    """Its cost so far, in wei."""
+    """Cost so far in wei."""
     rejection: Rejection | None = None
 
 
 class BatchDetails(BatchSummary):
-    """A batch with its queries, as it was when it was read."""
+    """A batch with its queries, at the time of reading."""
 
     accepted_at: datetime | None = None
     deadline_at: datetime | None = None
@@ -244,12 +245,12 @@ class BatchDetails(BatchSummary):
     went_back_because: Text = ""
     transactions: tuple[SentTransaction, ...] = ()
     query_list: tuple[Query, ...] = ()
-    """All of them, or while it is followed the first hundred."""
+    """All queries. In a callback for progress, the first hundred."""
     next: str | None = None
 
     @property
     def facts(self) -> tuple[Fact, ...]:
-        """Return the facts of all queries, in their order. Those of a query are readable as soon as it is completed."""
+        """Return the facts of all queries, in order. A query's facts can be read as soon as it is completed."""
         return tuple(self._fact(query, fact) for query in self.query_list for fact in query.facts)
 
     def _fact(self, query: Query, fact: _QueryFact) -> Fact:
@@ -278,7 +279,7 @@ class BatchPage(AnswerModel):
 
     batch_queries: tuple[BatchSummary, ...]
     next: str | None = None
-    """The cursor of the next part. None: there is none."""
+    """The cursor of the next part. None: this is the last."""
 
 
 class FactPage(AnswerModel):
@@ -306,25 +307,25 @@ class Connections(AnswerModel):
 
 
 class Chain(AnswerModel):
-    """A chain that the service serves."""
+    """A chain of the service."""
 
     chain_id: Number
     name: Text
     currency: Text
-    """The coin that 10^18 wei are, such as ETH."""
+    """The currency, of which 10^18 wei are one unit, such as ETH."""
 
 
 class Chains(AnswerModel):
     chains: tuple[Chain, ...]
 
 
-# --- What it costs ----------------------------------------------------------------------------------------------------
+# --- Estimates --------------------------------------------------------------------------------------------------------
 
 
 class Gas(AnswerModel):
     expected: Number
     bound: Number
-    """The upper bound, which is compared with fees and budgets."""
+    """Upper bound, compared with fees and budgets."""
 
 
 class Wei(AnswerModel):
@@ -333,20 +334,20 @@ class Wei(AnswerModel):
 
 
 class EstimatedPart(AnswerModel):
-    """Headers, accounts, slots and so on of one source chain."""
+    """The cost of one kind of fact of a source chain, such as headers, accounts or slots."""
 
     count: Number
     in_registry: Number
-    """Number of them that cost nothing, because the registry has them."""
+    """Number of those that the registry already has, which cost nothing."""
     gas: Gas
 
 
 class EstimatedJumps(AnswerModel):
-    """Blocks that are reached by the beacon chain of one source chain."""
+    """Old blocks of a source chain that are proven by its beacon chain."""
 
     count: Number
     from_block: Number | None = None
-    """The block where the jumps begin. None where they need none."""
+    """The block where the jumps begin. None: they need no block."""
 
 
 class EstimatedSource(AnswerModel):
@@ -380,7 +381,7 @@ class Estimate(AnswerModel):
     """Number of blocks of the destination chain until the batch is done."""
     seconds_to_done: Number
     fee: FeeCheck | None = None
-    """None where the fee is the estimate."""
+    """None: the fee is the estimate."""
     rejections: tuple[EstimatedRejection, ...]
     waits: tuple[Text, ...]
 
@@ -389,7 +390,7 @@ class Estimate(AnswerModel):
 
 
 class UnsignedTransaction(AnswerModel):
-    """To be signed and sent by anybody."""
+    """A transaction that anybody may sign and send."""
 
     to: Text
     data: Data
@@ -398,7 +399,7 @@ class UnsignedTransaction(AnswerModel):
     chain_id: Quantity
     what: Text = ""
     queries: tuple[Number, ...] = ()
-    """Their numbers in the batch."""
+    """Numbers of the queries that it serves."""
 
 
 class UnsignedTransactions(AnswerModel):
@@ -406,9 +407,9 @@ class UnsignedTransactions(AnswerModel):
 
     chain_id: Number
     is_complete: bool
-    """Nothing is missing once these are on the chain."""
+    """True if the batch is complete once these are on the chain."""
     waits: tuple[Text, ...] = ()
-    """Sentences about what must happen before there is more to send."""
+    """Sentences that say what must happen before there are more transactions."""
     transactions: tuple[UnsignedTransaction, ...] = ()
     calls: dict[str, Any] = {}
     """The same as the parameters of `wallet_sendCalls` (EIP-5792)."""

@@ -1,4 +1,4 @@
-"""Asks again what may pass: answers that say so, and connections that fail."""
+"""Requests with retries: after answers that say so, and after failed connections."""
 
 import json
 import math
@@ -11,7 +11,7 @@ from urllib.parse import urlsplit
 
 from pydantic import BaseModel, ValidationError
 
-from batch_query_client.effects import Answer, Now, Pause, Request, Steps, Unreachable
+from batch_query_client.effects import HttpAnswer, Now, Pause, Request, Steps, Unreachable
 from batch_query_client.errors import (
     Conflict,
     Fault,
@@ -24,9 +24,9 @@ from batch_query_client.errors import (
 )
 from batch_query_client.plain_text import plain
 
-# The other side says that it has not done it, and that it may later.
+# The service says that it did nothing, and may do it later.
 _NOT_DONE = {HTTPStatus.TOO_MANY_REQUESTS, HTTPStatus.SERVICE_UNAVAILABLE}
-# It may have been done: a proxy in front knows nothing of it.
+# A proxy failed, so the service may have acted on the request.
 _UNKNOWN = {HTTPStatus.BAD_GATEWAY, HTTPStatus.GATEWAY_TIMEOUT}
 
 _REFUSALS: dict[int, type[ServiceRefused]] = {
@@ -41,7 +41,7 @@ _REFUSALS: dict[int, type[ServiceRefused]] = {
     422: InvalidRequest,
 }
 
-# Lists and objects of one answer. Empty ones take twenty times as much memory as text.
+# Maximum lists and objects in one answer. An empty one takes twenty times as much memory as its text.
 _MAX_CONTAINERS = 500_000
 
 Model = TypeVar("Model", bound=BaseModel)
@@ -52,29 +52,28 @@ class Patience:
     """The limits of retries. Pauses double, with full jitter, and keep to `Retry-After`."""
 
     seconds: float = 60
-    """From the first failure on. 0: nothing is tried again."""
+    """Seconds for retries after the first failure. 0: no retries."""
     first_pause: float = 0.5
     longest_pause: float = 15
     answer_seconds: float = 30
-    """For one answer, from the name's look-up to its last byte."""
+    """Limit of one exchange, from the look-up of the name to the answer's last byte."""
     chance: Callable[[], float] = random.random
-    """Returns a number from 0 to 1: the share of a pause that is made."""
+    """A random number from 0 to 1, by which a pause is multiplied."""
 
     def pause(self, attempt: int) -> float:
-        """Return the seconds to wait after the attempt of this number, counted from 0."""
+        """Return the pause after an attempt, in seconds. Attempts are counted from 0."""
         return self.chance() * min(self.longest_pause, self.first_pause * 2.0 ** min(attempt, 60))
 
 
-def ask(request: Request, patience: Patience, *, is_repeatable: bool = True) -> Steps[Answer]:
-    """Repeat the request until its answer is none that may pass, or patience ends.
+def ask(request: Request, patience: Patience, *, is_repeatable: bool = True) -> Steps[HttpAnswer]:
+    """Repeat the request until its answer is not a temporary failure, or until patience ends. Return the answer.
 
-    Return the answer, of whatever status. What is not `is_repeatable` is sent again only where it is sure that it was
-    not done. Raises `Unavailable`.
+    A request that isn't `is_repeatable` is sent again only if it certainly had no effect. Raises `Unavailable`.
     """
     first_failure = math.inf
     attempt = 0
     while True:
-        answer: Answer | None = None
+        answer: HttpAnswer | None = None
         failure = ""
         try:
             answer = yield request
@@ -94,14 +93,14 @@ def ask(request: Request, patience: Patience, *, is_repeatable: bool = True) -> 
         attempt += 1
 
 
-def retry_after(answer: Answer) -> float | None:
-    """Return the seconds of `Retry-After`. A date, which it may also hold, is ignored: these services send none."""
+def retry_after(answer: HttpAnswer) -> float | None:
+    """Return the seconds in `Retry-After`. Dates are ignored, because the service sends none."""
     text = answer.header("retry-after").strip()
     return float(text) if text.isascii() and text.isdigit() and len(text) < 10 else None
 
 
 def host(url: str) -> str:
-    """Return host and port of a URL, which may be shown: its user, path and query may hold keys."""
+    """Return a URL's host and port, to show. Its user, path and query may hold keys."""
     try:
         return plain(urlsplit(url).netloc.rpartition("@")[2]) or "The address"
     except ValueError:
@@ -111,7 +110,7 @@ def host(url: str) -> str:
 # --- Answers of the service -------------------------------------------------------------------------------------------
 
 
-def require(answer: Answer, url: str) -> Answer:
+def require(answer: HttpAnswer, url: str) -> HttpAnswer:
     """Return the answer if it is 200 to 299. Raises `ServiceRefused`, `Unavailable` and `UnexpectedAnswer`."""
     if 200 <= answer.status < 300:
         return answer
@@ -119,19 +118,19 @@ def require(answer: Answer, url: str) -> Answer:
     code = plain(error.get("code") or "")
     sentence = plain(error.get("error") or "")
     if answer.status in _NOT_DONE | _UNKNOWN or answer.status >= 500:
-        said = sentence or f"{host(url)} can't answer now (HTTP status {answer.status})."
-        raise Unavailable(said, code=code, retry_after=retry_after(answer))
+        sentence = sentence or f"{host(url)} can't answer now (HTTP status {answer.status})."
+        raise Unavailable(sentence, code=code, retry_after=retry_after(answer))
     if 300 <= answer.status < 400:
-        raise UnexpectedAnswer(f"{host(url)} redirects to another address. Give the service's own.")
+        raise UnexpectedAnswer(f"{host(url)} redirects to another address. Give the service's own address.")
     if not sentence and answer.status == HTTPStatus.NOT_FOUND:
         raise UnexpectedAnswer(f"{host(url)} has nothing at {urlsplit(url).path}. Is this a Batch Query Service?")
     kind = _REFUSALS.get(answer.status, ServiceRefused)
-    said = sentence or f"{host(url)} refused the request (HTTP status {answer.status})."
-    raise kind(said, status=answer.status, code=code, faults=_faults(error.get("details")))
+    sentence = sentence or f"{host(url)} refused the request (HTTP status {answer.status})."
+    raise kind(sentence, status=answer.status, code=code, faults=_faults(error.get("details")))
 
 
-def read(model: type[Model], answer: Answer, url: str) -> Model:
-    """Read the content of an answer that was taken. Raises `UnexpectedAnswer`."""
+def read(model: type[Model], answer: HttpAnswer, url: str) -> Model:
+    """Read the content of a successful answer. Raises `UnexpectedAnswer`."""
     try:
         if answer.content.count(b"[") + answer.content.count(b"{") <= _MAX_CONTAINERS:
             return model.model_validate_json(answer.content)
@@ -141,14 +140,13 @@ def read(model: type[Model], answer: Answer, url: str) -> Model:
     except RecursionError:
         where = ""
     raise UnexpectedAnswer(
-        f"{host(url)} answered with something else than a Batch Query Service does{': ' if where else ''}"
-        f"{plain(where)}."
+        f"{host(url)} didn't answer like a Batch Query Service{': ' if where else ''}{plain(where)}."
     )
 
 
 def _object(content: bytes) -> dict[str, Any]:
-    """Return the JSON object of the content, or an empty one for anything else."""
-    # An error is short. Of anything longer no more is known than its status.
+    """Return the JSON object in the content. If there is none, return an empty object."""
+    # Errors are short, so the content of longer answers is ignored.
     if len(content) > 1024 * 1024:
         return {}
     try:
@@ -159,9 +157,9 @@ def _object(content: bytes) -> dict[str, Any]:
 
 
 def _faults(details: Any) -> list[Fault]:
-    found = details if isinstance(details, list) else []
+    faults = details if isinstance(details, list) else []
     return [
         Fault(*(plain(fault.get(name) or "") for name in ("path", "message", "code")))
-        for fault in found
+        for fault in faults
         if isinstance(fault, dict)
     ]

@@ -1,7 +1,7 @@
 """Block headers, read by place as the facts registry reads them (Yellow Paper 4.3, and later EIPs).
 
-Headers of all chains of interest begin with the same 13 fields. What comes after is taken for Ethereum's if each field
-has the size that it has there. The hash binds all of them.
+Headers of all chains of interest begin with the same 13 fields. If the fields after them have the sizes of Ethereum's,
+they are taken for Ethereum's. The hash binds all fields.
 """
 
 from collections.abc import Sequence
@@ -14,8 +14,8 @@ from batch_query_client.errors import InvalidBundle
 from batch_query_client.questions import HEADER_PROPERTIES
 
 _SHARED = 13
-_FEWEST = 15  # of Ethereum's, before London
-# Bytes of each field by its place: the exact number, or as a number the maximum. None: any.
+_FEWEST = 15  # fields of Ethereum's headers before London
+# Size of each field in bytes: exact (True) or maximum (False). None: any size.
 _HASH, _SHORT, _LONG = (32, True), (8, False), (32, False)
 _SIZES: tuple[tuple[int, bool] | None, ...] = (
     *(_HASH, _HASH, (20, True), _HASH, _HASH, _HASH, (256, True)),
@@ -39,8 +39,7 @@ class BlockHeader:
     timestamp: int
     """In seconds."""
     words: dict[str, bytes]
-    """32 bytes by property, of those that are known to mean what they mean on Ethereum. Of those that fit no word, the
-    keccak-256."""
+    """Words of 32 bytes by property, for fields with Ethereum's meaning. Longer fields have their keccak-256."""
 
 
 def decode(encoded: bytes) -> BlockHeader:
@@ -76,5 +75,5 @@ def _has_size(content: object, size: tuple[int, bool] | None) -> bool:
     if size is None:
         return True
     most, is_exact = size
-    # A number has no zeros in front.
+    # A number has no leading zeros.
     return len(content) == most if is_exact else len(content) <= most and content[:1] != b"\0"

@@ -1,7 +1,7 @@
 """Verifies proof bundles without trusting the service that made them.
 
-What is trusted are the hashes of the blocks, which the caller's own nodes tell. From there each step is computed: the
-header has this hash, the header names the state root, the proof leads from it to the account, and from the account's
+Only the blocks' hashes are trusted, which the caller's own nodes give. All other steps are computed: the header has
+the hash, the header has the state root, and the proof leads from that root to the account, and from the account's
 storage root to each slot.
 """
 
@@ -26,27 +26,27 @@ from batch_query_client.trie_proof import ProvenAccount
 
 FORMAT = "facts-3"
 MAX_BYTES = 256 * 1024 * 1024
-# Of JSON. Short ones take twenty times as much memory as text. Of 10,000 queries there are some hundreds of thousands.
+# Maximum JSON values, as short ones take twenty times as much memory as text. 10,000 queries have some 100,000 values.
 _MAX_VALUES = 10_000_000
-# In one request to a node: a block comes with the hashes of its transactions, and some chains have thousands in each.
+# Blocks in one request to a node. A block comes with the hashes of its transactions, which may be thousands.
 _BLOCKS_TOGETHER = 10
 
 BlockHashes = Mapping[tuple[int, int], str | bytes]
-"""By the source chain's id and the block's number: 32 bytes, or 0x and 64 digits."""
+"""Block hashes (32 bytes, or 0x and 64 digits) by the source chain's id and the block's number."""
 
 _Place = Annotated[int, Field(strict=True, ge=0)]
 
 
-class _Part(BaseModel):
+class _BundlePart(BaseModel):
     model_config = ConfigDict(frozen=True, extra="ignore", alias_generator=to_camel)
 
 
-class _Slot(_Part):
+class _BundleSlot(_BundlePart):
     word: Word
     proof: tuple[_Place, ...]
 
 
-class _Block(_Part):
+class _BundleBlock(_BundlePart):
     source_chain_id: Number
     block_number: Number
     block_hash: Word
@@ -54,105 +54,105 @@ class _Block(_Part):
     next_header: Data | None
 
 
-class _Query(_Part):
+class _BundleQuery(_BundlePart):
     number: Annotated[int, Field(strict=True, ge=1)]
     block: _Place
     account: Annotated[Data, Field(min_length=20, max_length=20)] | None
     account_proof: tuple[_Place, ...] | None
     facts: dict[str, Word]
-    slots: dict[Annotated[str, Field(pattern="^0x[0-9a-f]{64}$")], _Slot]
+    slots: dict[Annotated[str, Field(pattern="^0x[0-9a-f]{64}$")], _BundleSlot]
     timestamp: Number | None
 
 
-class _Bundle(_Part):
+class _Bundle(_BundlePart):
     batch: Annotated[str, Field(pattern="^[0-9A-Za-z]{1,64}$")]
     destination_chain_id: Number
-    blocks: tuple[_Block, ...]
+    blocks: tuple[_BundleBlock, ...]
     nodes: tuple[Data, ...]
-    queries: tuple[_Query, ...]
+    queries: tuple[_BundleQuery, ...]
 
 
 @dataclass(frozen=True)
 class VerifiedQuery:
-    """The facts that a bundle proves for one query, of the block whose hash the caller trusts."""
+    """The facts that a bundle proves for one query, at a block whose hash the caller trusts."""
 
     source_chain_id: int
-    """The chain that the caller named with the block's hash: a header does not name it."""
+    """The chain that the caller gave with the block's hash. A header doesn't contain it."""
     block_number: int
     block_hash: str
     account: str | None
-    """With its EIP-55 checksum. None: the facts are the header's."""
+    """Address with EIP-55 checksum. None: the facts are the header's."""
     exists: bool
-    """The account."""
+    """True if the account exists."""
     facts: Mapping[str, bytes]
     """32 bytes by property."""
     slots: Mapping[str, bytes]
     """32 bytes by slot (0x and 64 digits)."""
     timestamp: int | None
-    """The block was the latest at this time, in seconds. None: the query named no time, or that is not shown."""
+    """A time in seconds at which the block was the latest. None: the query has no time, or it isn't proven."""
     claimed_timestamp: int | None
-    """The time that the query named, whether shown or not."""
+    """The time in the query, proven or not."""
 
 
 @dataclass(frozen=True)
 class VerifiedBundle:
-    """The facts that a bundle proves of the blocks whose hashes the caller trusts."""
+    """The facts that a bundle proves, at blocks whose hashes the caller trusts."""
 
     batch: str
-    """Claimed only, as is the next: no header says what a user asked for. So nothing shows that there are no more
-    queries than these."""
+    """The batch's identifier as the bundle claims it. Nothing proves it, nor that the batch has no other queries."""
     destination_chain_id: int
+    """Claimed too."""
     queries: Mapping[int, VerifiedQuery]
-    """By number: one of a batch's queries, or all from 1 on with none left out between."""
+    """Queries by number: one of a batch's queries, or all of the bundle, numbered from 1 without gaps."""
 
 
 def verify_bundle(document: str | bytes, *, block_hashes: BlockHashes) -> VerifiedBundle:
     """Check a bundle from the blocks' hashes down to each fact of each query. Needs no network.
 
     `block_hashes` must come from a source that you trust, such as your own nodes, and not from the bundle. It must have
-    all blocks that the queries are about; where the block after one of them is missing, no time of it is shown.
-    `claimed_hashes` tells which blocks these are. Raises `InvalidBundle`.
+    the blocks of all queries. A query's time is proven only if it also has the block after the query's.
+    `claimed_hashes` returns all these blocks. Raises `InvalidBundle`.
     """
     bundle, headers, following = _read(document)
     return _verify(bundle, headers, following, {about: _trusted(value) for about, value in block_hashes.items()})
 
 
 def claimed_hashes(document: str | bytes) -> dict[tuple[int, int], str]:
-    """Return the hashes that a bundle needs, as it claims them, by the source chain's id and the block's number.
+    """Return the block hashes in a bundle, by the source chain's id and the block's number.
 
-    They are those to look up elsewhere. Raises `InvalidBundle`.
+    Compare them with a source that you trust before you rely on them. Raises `InvalidBundle`.
     """
     bundle, _, following = _read(document)
     return {about: hex_data(value) for about, value in (_hashes(bundle) | following).items()}
 
 
 def verify_by_nodes(document: str | bytes, nodes: Sequence[Node]) -> Steps[VerifiedBundle]:
-    """Check a bundle as `verify_bundle` does, with the hashes that these nodes of the source chains tell.
+    """Check a bundle like `verify_bundle`, with block hashes from these nodes of the source chains.
 
-    Several nodes of one chain must agree. Raises `WrongChain` too, where a chain has no node.
+    Several nodes of one chain must agree. Also raises `WrongChain`, if a chain has no node.
     """
     bundle, headers, following = _read(document)
-    asked: dict[int, list[Node]] = {}
+    nodes_by_chain: dict[int, list[Node]] = {}
     for node in nodes:
-        asked.setdefault(read_quantity((yield from node.call("eth_chainId"))), []).append(node)
+        nodes_by_chain.setdefault(read_quantity((yield from node.call("eth_chainId"))), []).append(node)
     needed = _hashes(bundle)
     claimed = needed | following
-    told: dict[tuple[int, int], bytes] = {}
+    trusted: dict[tuple[int, int], bytes] = {}
     for chain_id in {block.source_chain_id: None for block in bundle.blocks}:
-        if chain_id not in asked:
+        if chain_id not in nodes_by_chain:
             raise WrongChain(f"The bundle has blocks of chain {chain_id}, and no node of it is given.")
         numbers = sorted(number for chain, number in claimed if chain == chain_id)
-        for node in asked[chain_id]:
+        for node in nodes_by_chain[chain_id]:
             hashes = yield from _block_hashes(node, numbers)
-            for about, found in zip([(chain_id, number) for number in numbers], hashes, strict=True):
-                if found is None and about not in needed:
+            for about, block_hash in zip([(chain_id, number) for number in numbers], hashes, strict=True):
+                if block_hash is None and about not in needed:
                     continue
-                if found is None or found != claimed[about]:
+                if block_hash is None or block_hash != claimed[about]:
                     raise InvalidBundle(
                         f"{node.name} knows another block {about[1]} of chain {chain_id} than the bundle is about."
                     )
-                told[about] = found
-    return _verify(bundle, headers, following, told)
+                trusted[about] = block_hash
+    return _verify(bundle, headers, following, trusted)
 
 
 def _block_hashes(node: Node, numbers: Sequence[int]) -> Steps[list[bytes | None]]:
@@ -162,17 +162,17 @@ def _block_hashes(node: Node, numbers: Sequence[int]) -> Steps[list[bytes | None
     for answer in answers:
         if isinstance(answer, NodeRefused):
             raise answer
-    # web3.py's own kind of mapping, or JSON's.
-    return [read_data(one["hash"]) if isinstance(one, Mapping) and "hash" in one else None for one in answers]
+    # web3.py answers with its own kind of mapping.
+    return [read_data(block["hash"]) if isinstance(block, Mapping) and "hash" in block else None for block in answers]
 
 
 # --- Reading ----------------------------------------------------------------------------------------------------------
 
 
 def _read(document: str | bytes) -> tuple[_Bundle, list[BlockHeader], dict[tuple[int, int], bytes]]:
-    """Return the bundle, the headers of its blocks, and the hashes of the headers after them that it has.
+    """Return the bundle, the headers of its blocks, and the hashes of the following headers in it.
 
-    Whether any hashes are to be trusted is not checked. Raises `InvalidBundle`.
+    The hashes are not compared with trusted ones. Raises `InvalidBundle`.
     """
     bundle = _parse(document)
     numbers = [query.number for query in bundle.queries]
@@ -220,7 +220,7 @@ def _values(document: str | bytes) -> int:
 
 
 def _headers(bundle: _Bundle) -> list[BlockHeader]:
-    """Return the headers of the blocks, which have the hashes and the numbers that these name."""
+    """Return the headers of the blocks. Raises `InvalidBundle` unless hashes and numbers fit."""
     headers = [block_header.decode(block.header) for block in bundle.blocks]
     for block, header in zip(bundle.blocks, headers, strict=True):
         if header.hash != block.block_hash:
@@ -231,7 +231,7 @@ def _headers(bundle: _Bundle) -> list[BlockHeader]:
 
 
 def _following(bundle: _Bundle, headers: Sequence[BlockHeader]) -> dict[tuple[int, int], bytes]:
-    """Return the hashes of the headers after blocks that the bundle has."""
+    """Return the hashes of the following headers in the bundle."""
     hashes = _hashes(bundle)
     found: dict[tuple[int, int], bytes] = {}
     for block, header in zip(bundle.blocks, headers, strict=True):
@@ -275,9 +275,9 @@ def _verify(
 
 
 def _verify_query(
-    query: _Query, block: _Block, header: BlockHeader, nodes: Sequence[bytes], *, knows_next: bool
+    query: _BundleQuery, block: _BundleBlock, header: BlockHeader, nodes: Sequence[bytes], *, knows_next: bool
 ) -> VerifiedQuery:
-    """Return what the bundle shows of a block whose hash is trusted, as that of the next is if `knows_next`."""
+    """Return the proven facts of a query, whose block's hash is trusted. `knows_next`: so is the next block's."""
     if not query.facts and not query.slots:
         raise InvalidBundle("The bundle claims no facts.")
     account: ProvenAccount | None = None
@@ -320,7 +320,7 @@ def _account_words(account: ProvenAccount) -> dict[str, bytes]:
     return dict(zip(ACCOUNT_PROPERTIES, values, strict=True))
 
 
-def _shown_time(query: _Query, block: _Block, header: BlockHeader) -> int | None:
+def _shown_time(query: _BundleQuery, block: _BundleBlock, header: BlockHeader) -> int | None:
     """Return the time at which the block was the latest, as far as the header after it shows it."""
     if query.timestamp is None:
         return None

@@ -1,7 +1,7 @@
-"""Carries out what the logic asks for, blocking or not. Nothing is decided here.
+"""Drivers: they carry out the effects of steps, blocking or not, and decide nothing.
 
-Requests run in an event loop in both cases, because there they can be bounded in total time. A blocking client's
-time-out covers one read only, so it would wait as long as a server likes that drips its headers or its body.
+Both run requests in an event loop, where their total time can be bounded. A blocking client's time-out covers a single
+read, so a server that drips its answer could hold it up for ever.
 """
 
 import asyncio
@@ -19,7 +19,18 @@ from typing import Any, Concatenate, Generic, ParamSpec, Self, overload
 import httpx
 from anyio.from_thread import BlockingPortal, start_blocking_portal
 
-from batch_query_client.effects import Answer, Call, Effect, Now, Pause, Request, Result, Steps, Tell, Unreachable
+from batch_query_client.effects import (
+    Effect,
+    HttpAnswer,
+    Now,
+    Pause,
+    ProviderCall,
+    Request,
+    Result,
+    Steps,
+    Tell,
+    Unreachable,
+)
 
 _CONNECT_SECONDS = 10
 
@@ -27,7 +38,7 @@ _is_ours: ContextVar[bool] = ContextVar("_is_ours", default=False)
 
 
 class _WithoutOurs(logging.Filter):
-    """httpx logs the URL of each request. Those of nodes hold keys, so of ours it logs none."""
+    """A filter that drops httpx's log lines about our requests, as their URLs may hold keys of nodes."""
 
     def filter(self, record: logging.LogRecord) -> bool:
         return not _is_ours.get()
@@ -37,9 +48,9 @@ logging.getLogger("httpx").addFilter(_WithoutOurs())
 
 
 def run(steps: Steps[Result]) -> Result:
-    """Return or raise what the steps do. Blocks.
+    """Run the steps, and return their result. Blocks.
 
-    The event loop is in a thread of its own: the caller's may have one already, as notebooks have.
+    The event loop has a thread of its own, because the caller's thread may have a loop already, as in notebooks.
     """
     send, value = steps.send, None
     with start_blocking_portal() as portal, _client_in(portal) as http:
@@ -52,7 +63,7 @@ def run(steps: Steps[Result]) -> Result:
             try:
                 done = portal.call(exchange, http, effect) if isinstance(effect, Request) else _carry_out(effect)
                 send, value = steps.send, done
-            except Exception as error:  # noqa: BLE001 (the steps know what to make of it)
+            except Exception as error:  # noqa: BLE001 (the steps handle it)
                 send, value = steps.throw, error
 
 
@@ -66,7 +77,7 @@ def _client_in(portal: BlockingPortal) -> Iterator[httpx.AsyncClient]:
 
 
 async def run_async(steps: Steps[Result], http: httpx.AsyncClient) -> Result:
-    """Return or raise what the steps do."""
+    """Run the steps in the caller's event loop, and return their result."""
     send, value = steps.send, None
     while True:
         try:
@@ -80,9 +91,9 @@ async def run_async(steps: Steps[Result], http: httpx.AsyncClient) -> Result:
             send, value = steps.throw, error
 
 
-def _carry_out(effect: Call | Pause | Now | Tell) -> Any:
+def _carry_out(effect: ProviderCall | Pause | Now | Tell) -> Any:
     match effect:
-        case Call():
+        case ProviderCall():
             return effect.provider.make_request(effect.method, effect.parameters)
         case Pause():
             return time.sleep(max(0, effect.seconds))
@@ -98,19 +109,19 @@ async def _carry_out_async(effect: Effect, http: httpx.AsyncClient) -> Any:
             return await exchange(http, effect)
         case Pause():
             return await asyncio.sleep(max(0, effect.seconds))
-    came = _carry_out(effect)
-    return await came if inspect.isawaitable(came) else came
+    result = _carry_out(effect)
+    return await result if inspect.isawaitable(result) else result
 
 
 # --- Methods ----------------------------------------------------------------------------------------------------------
 
 
 class Blocking:
-    """Has operations that block."""
+    """The base of classes whose operations block."""
 
 
 class NonBlocking:
-    """Has operations that are coroutines."""
+    """The base of classes whose operations are coroutines."""
 
     http: httpx.AsyncClient
 
@@ -119,7 +130,7 @@ Parameters = ParamSpec("Parameters")
 
 
 class operation(Generic[Parameters, Result]):  # noqa: N801 (a decorator)
-    """Make a method of a function that returns steps: one that blocks, or a coroutine function, as its class is."""
+    """A decorator that turns a function of steps into a method: blocking or a coroutine, depending on the class."""
 
     def __init__(self, steps: Callable[Concatenate[Any, Parameters], Steps[Result]]) -> None:
         self._steps = steps
@@ -139,8 +150,8 @@ class operation(Generic[Parameters, Result]):  # noqa: N801 (a decorator)
             return self
 
         @wraps(self._steps)
-        def call(*args: Parameters.args, **given: Parameters.kwargs) -> Any:
-            steps = self._steps(of, *args, **given)
+        def call(*args: Parameters.args, **kwargs: Parameters.kwargs) -> Any:
+            steps = self._steps(of, *args, **kwargs)
             return run_async(steps, of.http) if isinstance(of, NonBlocking) else run(steps)
 
         return call
@@ -150,9 +161,9 @@ class operation(Generic[Parameters, Result]):  # noqa: N801 (a decorator)
 
 
 def http_client() -> httpx.AsyncClient:
-    """Make a client that keeps connections open, and nothing else.
+    """Make a client that keeps connections open.
 
-    It keeps no cookies, and follows no redirect, which could take keys along.
+    It keeps no cookies, and follows no redirects, which could carry keys elsewhere.
     """
     return httpx.AsyncClient(
         cookies=CookieJar(DefaultCookiePolicy(allowed_domains=[])),
@@ -161,7 +172,7 @@ def http_client() -> httpx.AsyncClient:
     )
 
 
-async def exchange(http: httpx.AsyncClient, request: Request) -> Answer:
+async def exchange(http: httpx.AsyncClient, request: Request) -> HttpAnswer:
     """Send the request and return its answer. Raises `Unreachable`."""
     ours = _is_ours.set(True)
     try:
@@ -183,19 +194,19 @@ async def exchange(http: httpx.AsyncClient, request: Request) -> Answer:
     raise failed
 
 
-async def _exchange(http: httpx.AsyncClient, request: Request) -> Answer:
-    # Packed content would have to be bounded twice.
+async def _exchange(http: httpx.AsyncClient, request: Request) -> HttpAnswer:
+    # Compressed content would need a second bound.
     headers = [("accept-encoding", "identity"), *request.headers]
     async with http.stream(request.method, request.url, headers=headers, content=request.body or None) as response:
         if response.headers.get("content-encoding", "identity").lower() != "identity":
-            raise Unreachable("answered in an encoding that it was not asked for", was_sent=True)
+            raise Unreachable("answered in an encoding that was not requested", was_sent=True)
         content = bytearray()
         async for part in response.aiter_raw():
             content += part
             if len(content) > request.max_bytes:
                 raise Unreachable(f"sent more than {request.max_bytes} bytes", was_sent=True)
         fields = tuple((name.lower(), value) for name, value in response.headers.multi_items())
-        return Answer(response.status_code, fields, bytes(content))
+        return HttpAnswer(response.status_code, fields, bytes(content))
 
 
 def _why_not_connected(error: BaseException) -> str:

@@ -1,7 +1,7 @@
-"""What the client asks of the world, as values, and what comes back. Here is no input or output.
+"""Effects: the client's requests to its surroundings, as values. This module does no input or output.
 
-All logic is written as generators, `Steps`. They yield these values and are sent, or thrown, what came of them. So the
-same lines serve callers that block and callers that don't (`drivers`), and tests need neither a network nor a clock.
+All logic is written as generators, `Steps`, which yield effects and receive their results or errors. So the same code
+serves callers that block and callers that don't (`drivers`), and tests need neither a network nor a clock.
 """
 
 from collections.abc import Callable, Generator, Sequence
@@ -14,30 +14,30 @@ MEGABYTE = 1024 * 1024
 
 
 class Unreachable(Exception):
-    """A request had no whole answer. The message says what the other side did, to be put behind its name."""
+    """A request had no complete answer. The message goes on from the other side's name."""
 
-    def __init__(self, what: str, *, was_sent: bool) -> None:
-        super().__init__(what)
+    def __init__(self, reason: str, *, was_sent: bool) -> None:
+        super().__init__(reason)
         self.was_sent = was_sent
-        """True if the other side may have had the request."""
+        """True if the other side may have received the request."""
 
 
 @dataclass(frozen=True)
 class Request:
-    """An HTTP request. What is long or secret is not in its `repr`."""
+    """An HTTP request. Its `repr` has no long or secret parts."""
 
     method: Literal["GET", "POST"]
     url: str = field(repr=False)
     headers: Sequence[tuple[str, str]] = field(default=(), repr=False)
     body: bytes = field(default=b"", repr=False)
     max_bytes: int = 16 * MEGABYTE
-    """The limit of the answer's content; a longer one is `Unreachable`."""
+    """Maximum of the answer's content. A longer answer is `Unreachable`."""
     seconds: float = 30
-    """For everything: the name, the connection, the headers and the content."""
+    """Maximum of the whole exchange: look-up of the name, connection, headers and content."""
 
 
 @dataclass(frozen=True)
-class Answer:
+class HttpAnswer:
     """An HTTP response of any status."""
 
     status: int
@@ -57,8 +57,8 @@ class Provider(Protocol):
 
 
 @dataclass(frozen=True)
-class Call:
-    """A call of a node by the caller's own connection; comes back as the reply's JSON object."""
+class ProviderCall:
+    """A call of a node through the caller's own connection. The result is the reply's JSON object."""
 
     provider: Provider = field(repr=False)
     method: str
@@ -72,17 +72,17 @@ class Pause:
 
 @dataclass(frozen=True)
 class Now:
-    """Comes back as seconds on a clock that only goes forward."""
+    """A reading of a clock that only goes forward. The result is in seconds."""
 
 
 @dataclass(frozen=True)
 class Tell:
-    """A caller's function to be called; where callers don't block it may be a coroutine function."""
+    """A call of the caller's function. If the caller doesn't block, it may be a coroutine function."""
 
     function: Callable[[Any], object]
     value: Any = field(repr=False)
 
 
-Effect = Request | Call | Pause | Now | Tell
+Effect = Request | ProviderCall | Pause | Now | Tell
 
 Steps = Generator[Effect, Any, Result]

@@ -1,11 +1,11 @@
-"""What can go wrong. Each message is a sentence that can be shown to people; none shows a key or the path of a URL."""
+"""The library's errors. Each message is a sentence for people, and shows neither a key nor the path of a URL."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 
 class BatchQueryError(Exception):
-    """Any error of this library. `str()` of it is a sentence."""
+    """Any error of this library. Its `str()` is a sentence."""
 
 
 # --- The service ------------------------------------------------------------------------------------------------------
@@ -13,7 +13,7 @@ class BatchQueryError(Exception):
 
 @dataclass(frozen=True)
 class Fault:
-    """One thing that is wrong with a request."""
+    """A fault of a request."""
 
     path: str
     """A JSON pointer (RFC 6901) into the request's body."""
@@ -22,47 +22,47 @@ class Fault:
 
 
 class ServiceRefused(BatchQueryError):
-    """The service answered a request with an error, and to send it again as it is won't help."""
+    """The service answered with an error. Sending the same request again won't help."""
 
     def __init__(self, sentence: str, *, status: int, code: str, faults: Sequence[Fault] = ()) -> None:
         super().__init__(sentence)
         self.status = status
         """The HTTP status."""
         self.code = code
-        """A stable word; empty where the answer had none."""
+        """A stable word. Empty if the answer had none."""
         self.faults = tuple(faults)
-        """All that is wrong with the body of a submission or an estimate."""
+        """All faults in the body of a submission or an estimate."""
 
 
 class InvalidRequest(ServiceRefused):
-    """400, 413, 415, 422: something is wrong with the request in itself. Nothing was stored."""
+    """400, 413, 415, 422: the request is invalid. Nothing was stored."""
 
 
 class Unauthorized(ServiceRefused):
-    """401, 403: the API key is missing, unknown, expired or revoked, or its user may not do this."""
+    """401, 403: the API key is missing, unknown, expired or revoked, or its user lacks the permission."""
 
 
 class NotFound(ServiceRefused):
-    """404, 410: there is none, or it is another user's; or it was there and was removed."""
+    """404, 410: the object doesn't exist, was removed, or is another user's."""
 
 
 class Conflict(ServiceRefused):
-    """409: the state that it is in doesn't allow this, such as to cancel what has finished."""
+    """409: the object's state doesn't allow the request. For example, a finished batch can't be cancelled."""
 
 
 class Unavailable(BatchQueryError):
-    """The service, or a node, can't be reached or can't answer now, and to try again has not helped so far."""
+    """The service or a node can't be reached or can't answer now. Retries have not helped so far."""
 
     def __init__(self, sentence: str, *, code: str = "", retry_after: float | None = None) -> None:
         super().__init__(sentence)
         self.code = code
-        """A stable word, as in `ServiceRefused`; empty where there was no answer."""
+        """A stable word, as in `ServiceRefused`. Empty if there was no answer."""
         self.retry_after = retry_after
-        """Seconds after which it makes sense to try again, where the service says so."""
+        """Seconds after which the service advises to try again. None: no advice."""
 
 
 class UnexpectedAnswer(Unavailable):
-    """An answer is not what the API's or the node's specification says."""
+    """An answer violates the specification of the API or of JSON-RPC."""
 
 
 # --- A batch ----------------------------------------------------------------------------------------------------------
@@ -75,19 +75,19 @@ class BatchRejected(BatchQueryError):
         super().__init__(sentence)
         self.internal_id = internal_id
         self.code = code
-        """A stable word, see the specification's table of rejections."""
+        """A stable word from the specification's table of rejections."""
         self.retryable = retryable
-        """True if sending the same batch again can help."""
+        """True if submitting the same batch again can help."""
 
 
 class NotDoneInTime(BatchQueryError, TimeoutError):
-    """The batch is still open after the time that the caller gave it. It goes on."""
+    """The batch is not done within the caller's time. The service goes on with it."""
 
     def __init__(self, sentence: str, *, internal_id: str, waits: Sequence[str] = ()) -> None:
         super().__init__(sentence)
         self.internal_id = internal_id
         self.waits = tuple(waits)
-        """Sentences about what it waits for."""
+        """Sentences that say what the batch waits for."""
 
 
 # --- Chains -----------------------------------------------------------------------------------------------------------
@@ -98,7 +98,7 @@ class NodeRefused(BatchQueryError):
 
 
 class WrongChain(BatchQueryError):
-    """A node is not one of the chain that it was asked for."""
+    """A node is of another chain than the expected one."""
 
 
 class NotProven(BatchQueryError):
@@ -106,22 +106,22 @@ class NotProven(BatchQueryError):
 
 
 class WrongFact(BatchQueryError):
-    """A facts registry holds another value than the service says, or the service names a contract that is none."""
+    """A facts registry holds another value than the service reports, or the contract is no facts registry."""
 
 
 class UnsafeTransaction(BatchQueryError):
-    """The service asks to sign something else than a proof for a facts registry. It was not signed."""
+    """The service asked for a signature of something other than a proof for a facts registry. It was not signed."""
 
 
 class TransactionFailed(BatchQueryError):
-    """A transaction that was sent has reverted, or was not mined in time."""
+    """A transaction reverted, was not mined in time, or was not sent."""
 
 
-# --- What is verified here --------------------------------------------------------------------------------------------
+# --- Verification -----------------------------------------------------------------------------------------------------
 
 
 class InvalidBundle(BatchQueryError, ValueError):
-    """A proof bundle does not show what it says, or not of the block that the caller trusts."""
+    """A proof bundle doesn't prove its facts, or proves them for another block than the trusted one."""
 
 
 class InvalidWebhook(BatchQueryError, ValueError):
@@ -129,4 +129,4 @@ class InvalidWebhook(BatchQueryError, ValueError):
 
 
 class UnsafeSignIn(BatchQueryError):
-    """The service asks to sign something else than a sign-in to itself. It was not signed."""
+    """The service asked for a signature of something other than a sign-in to itself. It was not signed."""

@@ -1,15 +1,15 @@
-"""Asks nodes: JSON-RPC to a URL, or through a connection that the caller has made (such as one of web3.py)."""
+"""JSON-RPC with nodes, at a URL or through a connection that the caller has made (such as one of web3.py)."""
 
 import json
 from collections.abc import Sequence
 from typing import Any
 
 from batch_query_client.asking import Patience, ask, host
-from batch_query_client.effects import MEGABYTE, Call, Provider, Request, Steps
+from batch_query_client.effects import MEGABYTE, Provider, ProviderCall, Request, Steps
 from batch_query_client.errors import NodeRefused, Unavailable, UnexpectedAnswer, WrongChain
 from batch_query_client.plain_text import hex_data, plain
 
-# Calls in one request: nodes take some hundreds.
+# Calls in one request, well below nodes' limits of some hundreds.
 _CALLS_TOGETHER = 50
 _MAX_BYTES = 8 * MEGABYTE
 _MAX_CONTAINERS = 100_000
@@ -18,9 +18,9 @@ _HEX_DIGITS = frozenset("0123456789abcdefABCDEF")
 
 
 class Node:
-    """A node, by its URL, by a provider, or by whatever has a `provider`, as web3.py's `Web3` and `AsyncWeb3` have.
+    """A node, by its URL, by a provider, or by an object with a `provider`, such as web3.py's `Web3` and `AsyncWeb3`.
 
-    Raises `ValueError` for anything else.
+    Raises `ValueError` for other objects.
     """
 
     def __init__(self, node: Any, patience: Patience) -> None:
@@ -49,9 +49,9 @@ class Node:
         return result
 
     def calls(self, calls: Sequence[tuple[str, Sequence[Any]]], *, together: int = _CALLS_TOGETHER) -> Steps[list[Any]]:
-        """Return the results of many calls, in their order; where the node refuses one, its `NodeRefused`.
+        """Return the results of many calls, in order. A refused call has its `NodeRefused` instead.
 
-        `together` is the number of calls in one request: fewer where answers may be large. Raises `Unavailable`.
+        `together` is the number of calls in one request, lower for large answers. Raises `Unavailable`.
         """
         replies: list[Any] = []
         if self._provider is not None:
@@ -64,53 +64,53 @@ class Node:
 
     def require_chain(self, chain_id: int) -> Steps[None]:
         """Raise `WrongChain` unless the node is of this chain."""
-        found = read_quantity((yield from self.call("eth_chainId")))
-        if found != chain_id:
-            raise WrongChain(f"{self.name} is one of chain {found}, not of chain {chain_id}.")
+        node_chain_id = read_quantity((yield from self.call("eth_chainId")))
+        if node_chain_id != chain_id:
+            raise WrongChain(f"{self.name} is one of chain {node_chain_id}, not of chain {chain_id}.")
 
     def _by_provider(self, method: str, parameters: Sequence[Any]) -> Steps[Any]:
         assert self._provider is not None
         try:
-            return (yield Call(self._provider, method, list(parameters)))
-        except Exception as error:  # noqa: BLE001 (each library raises its own, and their text may show a URL)
+            return (yield ProviderCall(self._provider, method, list(parameters)))
+        except Exception as error:  # noqa: BLE001 (each library raises its own errors, and their text may show a URL)
             raise Unavailable(f"{self.name} did not answer {method} ({type(error).__name__}).") from None
 
     def _post(self, calls: Sequence[tuple[str, Sequence[Any]]]) -> Steps[list[Any]]:
-        asked: Any = [
+        bodies: Any = [
             {"jsonrpc": "2.0", "id": number, "method": method, "params": list(parameters)}
             for number, (method, parameters) in enumerate(calls, 1)
         ]
-        body = json.dumps(asked[0] if len(asked) == 1 else asked).encode()
+        body = json.dumps(bodies[0] if len(bodies) == 1 else bodies).encode()
         headers = [("content-type", "application/json"), ("accept", "application/json")]
         seconds = self._patience.answer_seconds
         request = Request("POST", self._url, headers, body, max_bytes=_MAX_BYTES, seconds=seconds)
-        # Sent twice, what we ask does no harm: a signed transaction is the same.
+        # A request may be sent twice, because a signed transaction sent twice is still one transaction.
         answer = yield from ask(request, self._patience)
         replies = _json(answer.content)
-        if len(asked) == 1:
+        if len(bodies) == 1:
             replies = [replies]
         if not isinstance(replies, list) or not all(isinstance(reply, dict) for reply in replies):
-            raise UnexpectedAnswer(f"{self.name} answered something else than JSON-RPC (HTTP status {answer.status}).")
+            raise UnexpectedAnswer(f"{self.name} did not answer JSON-RPC (HTTP status {answer.status}).")
         by_id = {reply["id"]: reply for reply in replies if isinstance(reply.get("id"), int)}
-        if len(asked) == 1 and "error" in replies[0]:
+        if len(bodies) == 1 and "error" in replies[0]:
             return replies  # A node that could not read the request has no id for it.
-        if set(by_id) != set(range(1, len(asked) + 1)):
-            raise UnexpectedAnswer(f"{self.name} did not answer each of {len(asked)} calls.")
-        return [by_id[number] for number in range(1, len(asked) + 1)]
+        if set(by_id) != set(range(1, len(bodies) + 1)):
+            raise UnexpectedAnswer(f"{self.name} did not answer each of {len(bodies)} calls.")
+        return [by_id[number] for number in range(1, len(bodies) + 1)]
 
     def _result(self, reply: Any) -> Any:
         if isinstance(reply, dict) and reply.get("error"):
             error = reply["error"]
-            said = error.get("message") if isinstance(error, dict) else error
-            return NodeRefused(f"{self.name} refused: {plain(said)}")
+            message = error.get("message") if isinstance(error, dict) else error
+            return NodeRefused(f"{self.name} refused: {plain(message)}")
         if not isinstance(reply, dict) or "result" not in reply:
-            raise UnexpectedAnswer(f"{self.name} answered something else than JSON-RPC.")
+            raise UnexpectedAnswer(f"{self.name} did not answer JSON-RPC.")
         return reply["result"]
 
 
 def _json(content: bytes) -> Any:
     if content.count(b"[") + content.count(b"{") > _MAX_CONTAINERS:
-        return None  # They would take twenty times as much memory.
+        return None  # Empty ones take twenty times as much memory as their text.
     try:
         return json.loads(content)
     except (ValueError, RecursionError):

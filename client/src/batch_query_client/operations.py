@@ -1,4 +1,4 @@
-"""Each operation of the API, as steps: the one implementation behind both services."""
+"""The operations of the API, as steps, for the blocking and the non-blocking service."""
 
 import json
 import math
@@ -25,20 +25,20 @@ from batch_query_client.effects import MEGABYTE, Now, Pause, Request, Steps, Tel
 from batch_query_client.errors import BatchRejected, InvalidBundle, NotDoneInTime, UnexpectedAnswer
 from batch_query_client.json_rpc import Node
 
-# Seconds for which the service may hold a status request; and while a person watches each step.
+# Seconds for which the service may hold a status request: usually, and while a person watches each step.
 LONG_POLL, WATCHED_POLL = 25, 2
-# Between two questions that the service answers at once.
+# Minimum seconds between requests if the service answers at once.
 _LEAST_PAUSE = 0.5
-# Where a service names no other.
+# Seconds between requests if the service names no interval.
 _POLL_SECONDS = 2
 _PAGE = 100
-# Tens of megabytes take some time to be made, and to come.
+# Further seconds for a bundle, which may have tens of megabytes.
 _BUNDLE_SECONDS = 300
 
 
 @dataclass(frozen=True)
 class Access:
-    """A service and who asks it. Raises `ValueError`."""
+    """A service with the caller's key and patience. Raises `ValueError`."""
 
     url: str
     """Without a slash at its end."""
@@ -54,13 +54,13 @@ class Access:
             raise ValueError("The API key has characters that no key has.")
 
     def request(self, path: str, parameters: Mapping[str, Any] | None = None, **more: Any) -> Request:
-        """Make a GET, with those parameters that are not None, spelled as the API does."""
-        given = {
+        """Make a GET with the parameters that are not None, in the API's spelling."""
+        fields = {
             to_camel(name): value.isoformat() if isinstance(value, datetime) else value
             for name, value in (parameters or {}).items()
             if value is not None
         }
-        url = f"{self.url}{path}{'?' if given else ''}{urlencode(given)}"
+        url = f"{self.url}{path}{'?' if fields else ''}{urlencode(fields)}"
         headers = [("accept", "application/json"), *more.pop("headers", ())]
         if self.api_key:
             headers.append(("api-key", self.api_key))
@@ -72,7 +72,7 @@ class Access:
 
 
 def fetch(access: Access, model: type[Model], path: str, parameters: Mapping[str, Any] | None = None) -> Steps[Model]:
-    """Read what is at a path. Raises `ServiceRefused`, `Unavailable`."""
+    """Read the object at a path. Raises `ServiceRefused`, `Unavailable`."""
     return (yield from _take(access, model, access.request(path, parameters)))
 
 
@@ -85,7 +85,7 @@ def _take(access: Access, model: type[Model], request: Request) -> Steps[Model]:
 
 
 def submit(access: Access, body: Mapping[str, Any], idempotency_key: str) -> Steps[str]:
-    """Submit a batch and return its identifier. With this key it is made once, however often the request is sent."""
+    """Submit a batch and return its identifier. With the same key, repeated requests make one batch only."""
     header = ("idempotency-key", idempotency_key)
     return (yield from post(access, Submitted, "/submit-batch-query", body, header)).internal_id
 
@@ -93,7 +93,7 @@ def submit(access: Access, body: Mapping[str, Any], idempotency_key: str) -> Ste
 def post(
     access: Access, model: type[Model], path: str, body: Mapping[str, Any], *headers: tuple[str, str]
 ) -> Steps[Model]:
-    """Send what may be sent again. Raises `ServiceRefused`, `Unavailable`."""
+    """Send a POST that may be repeated. Raises `ServiceRefused`, `Unavailable`."""
     content = json.dumps(body, separators=(",", ":"), allow_nan=False).encode()
     return (yield from _take(access, model, access.post(path, content, *headers)))
 
@@ -110,7 +110,7 @@ def details(access: Access, internal_id: str) -> Steps[BatchDetails]:
     while cursor is not None:
         page = yield from fetch(access, BatchDetails, path, {"limit": _PAGE, "cursor": cursor})
         if not page.query_list or page.next == cursor or len(queries) > first.queries:
-            # A service that turns in circles would be followed for ever.
+            # Without this check, a service whose pages repeat would be followed for ever.
             raise UnexpectedAnswer("The service's list of queries doesn't end.")
         queries += page.query_list
         cursor = page.next
@@ -124,10 +124,10 @@ def transactions(access: Access, internal_id: str) -> Steps[UnsignedTransactions
 
 
 def bundle(access: Access, internal_id: str, number: int | None) -> Steps[bytes]:
-    """Return the proof bundle of the query of this number (from 1), or of all, as it came."""
+    """Return the proof bundle of the query of this number (from 1), or of all queries, as received."""
     path = f"{quote(internal_id, safe='')}/{'' if number is None else f'{number}/'}bundle.json"
     seconds = access.patience.answer_seconds + _BUNDLE_SECONDS
-    # The page is public: a key would only be in one place more.
+    # The page is public, so the key is not sent.
     public = replace(access, api_key="")
     request = public.request(f"/explorer/query/{path}", max_bytes=bundles.MAX_BYTES, seconds=seconds)
     answer = yield from ask(request, access.patience)
@@ -142,18 +142,18 @@ def wait(
 ) -> Steps[BatchDetails]:
     """Wait until the batch is DONE, and return it.
 
-    `progress` is called with the batch each time something has changed, until it is DONE with its first hundred
-    queries. Raises `BatchRejected`, `NotDoneInTime`, and whatever asking raises.
+    `progress` is called with the batch, and its first hundred queries, each time it has changed. Raises
+    `BatchRejected`, `NotDoneInTime`, and the errors of `fetch`.
     """
     began = yield Now()
-    left = math.inf if timeout is None else timeout
+    remaining = math.inf if timeout is None else timeout
     shown = b""
     while True:
-        limited = replace(access, patience=replace(access.patience, seconds=min(access.patience.seconds, left)))
+        limited = replace(access, patience=replace(access.patience, seconds=min(access.patience.seconds, remaining)))
         at = yield Now()
         if progress is not None:
             shown = yield from _show(limited, internal_id, shown, progress)
-        kept = int(min(left, LONG_POLL if progress is None else WATCHED_POLL))
+        kept = int(min(remaining, LONG_POLL if progress is None else WATCHED_POLL))
         request = limited.request(
             "/batch-query-status",
             {"batchQueryId": internal_id, "wait": kept},
@@ -161,31 +161,31 @@ def wait(
             max_bytes=MEGABYTE,
         )
         answer = require((yield from ask(request, limited.patience)), request.url)
-        said = read(Status, answer, request.url)
-        if said.query_status == "DONE":
+        status = read(Status, answer, request.url)
+        if status.query_status == "DONE":
             done = yield from details(access, internal_id)
-            # A reorganisation may have taken it back a moment ago.
+            # A reorganisation may have rolled it back since the last status.
             if done.query_status == "DONE":
                 if progress is not None:
                     yield Tell(progress, done)
                 return done
-        if said.query_status == "REJECTED":
-            why = said.error or "The batch was rejected."
-            raise BatchRejected(why, internal_id=internal_id, code=said.code, retryable=said.retryable)
+        if status.query_status == "REJECTED":
+            why = status.error or "The batch was rejected."
+            raise BatchRejected(why, internal_id=internal_id, code=status.code, retryable=status.retryable)
         ended = yield Now()
-        left = math.inf if timeout is None else timeout - (ended - began)
-        if left <= 0:
-            sentence = " ".join([f"The batch {internal_id} is not DONE after {timeout:g} s.", *said.info])
-            raise NotDoneInTime(sentence, internal_id=internal_id, waits=said.info)
-        # The service answers at once where it keeps no question, or no more of them.
+        remaining = math.inf if timeout is None else timeout - (ended - began)
+        if remaining <= 0:
+            sentence = " ".join([f"The batch {internal_id} is not DONE after {timeout:g} s.", *status.info])
+            raise NotDoneInTime(sentence, internal_id=internal_id, waits=status.info)
+        # The service answers at once if it holds no requests, or too many already.
         if not ended - at >= kept > 0:
             advised = retry_after(answer)
             interval = max(_LEAST_PAUSE, _POLL_SECONDS if advised is None else advised)
-            yield Pause(min(interval - (ended - at), left))
+            yield Pause(min(interval - (ended - at), remaining))
 
 
 def _show(access: Access, internal_id: str, shown: bytes, progress: Callable[[BatchDetails], object]) -> Steps[bytes]:
-    """Tell the batch if the service answers something else than was shown. Return its answer."""
+    """Call `progress` with the batch if the answer differs from the shown one. Return the answer."""
     request = access.request(f"/batch-queries/{quote(internal_id, safe='')}", {"limit": _PAGE})
     answer = require((yield from ask(request, access.patience)), request.url)
     if answer.content != shown:
@@ -193,38 +193,38 @@ def _show(access: Access, internal_id: str, shown: bytes, progress: Callable[[Ba
     return answer.content
 
 
-# --- What it has come to, checked -------------------------------------------------------------------------------------
+# --- Verified results -------------------------------------------------------------------------------------------------
 
 
 def facts_on_chain(
     access: Access, internal_id: str, node: Node, registries: Mapping[int, str] | None
 ) -> Steps[tuple[Fact, ...]]:
-    """Return the facts of a batch as registries hold them. Raises as `registry.require_facts`."""
-    said = (yield from details(access, internal_id)).facts
-    return tuple((yield from registry.require_facts(node, said, registries)))
+    """Return the facts of a batch in the registries. Raises the errors of `registry.require_facts`."""
+    reported = (yield from details(access, internal_id)).facts
+    return tuple((yield from registry.require_facts(node, reported, registries)))
 
 
 def verify(access: Access, internal_id: str, number: int | None, nodes: Sequence[Node]) -> Steps[VerifiedBundle]:
-    """Check the proof of a query, or of all, by the block hashes that the nodes tell, and by what the service says.
+    """Check the proof of a query, or of all queries, against the nodes' block hashes and the service's facts.
 
-    Raises `InvalidBundle`, `WrongChain`, and whatever asking raises.
+    Raises `InvalidBundle`, `WrongChain`, and the errors of requests.
     """
     document = yield from bundle(access, internal_id, number)
     batch = yield from details(access, internal_id)
     proven = yield from bundles.verify_by_nodes(document, nodes)
     queries = {query.number: query for query in batch.query_list if number in {None, query.number}}
     if set(proven.queries) != set(queries):
-        raise InvalidBundle("The bundle has other queries than those that were asked for.")
+        raise InvalidBundle("The bundle has other queries than the requested ones.")
     for at, query in queries.items():
         try:
-            _require_as_told(query, proven.queries[at])
+            _require_same_facts(query, proven.queries[at])
         except InvalidBundle as invalid:
             raise InvalidBundle(f"Query {at}: {invalid}") from None
     return proven
 
 
-def _require_as_told(query: Query, proven: VerifiedQuery) -> None:
-    """Raise `InvalidBundle` unless the bundle is of this query and shows the words that the service tells."""
+def _require_same_facts(query: Query, proven: VerifiedQuery) -> None:
+    """Raise `InvalidBundle` unless the bundle is of this query and proves the service's words."""
     about = (query.source_chain_id, query.block_number, query.account.lower())
     if (proven.source_chain_id, proven.block_number, (proven.account or "").lower()) != about:
         raise InvalidBundle("The bundle is of another account, block or chain than the query.")
@@ -232,12 +232,12 @@ def _require_as_told(query: Query, proven: VerifiedQuery) -> None:
     if proven.claimed_timestamp != (int(number) if kind == "timestamp" else None):
         raise InvalidBundle("The bundle is of another time than the query.")
     if kind == "block" and number != str(query.block_number):
-        raise InvalidBundle("The service tells another block than was asked for.")
-    told = {fact.slot or fact.property for fact in query.facts if fact.property != "BLOCK_AT_TIMESTAMP"}
-    if more := sorted({*proven.facts, *proven.slots} - told):
-        raise InvalidBundle(f"The bundle shows {more[0]}, which the service doesn't tell.")
+        raise InvalidBundle("The service reports another block than the requested one.")
+    reported = {fact.slot or fact.property for fact in query.facts if fact.property != "BLOCK_AT_TIMESTAMP"}
+    if more := sorted({*proven.facts, *proven.slots} - reported):
+        raise InvalidBundle(f"The bundle shows {more[0]}, which the service doesn't report.")
     for fact in query.facts:
         shown = proven.slots.get(fact.slot) if fact.property == "SLOT" else proven.facts.get(fact.property)
-        # That a block was the latest at a time is in `proven.timestamp`, and no word of the bundle.
+        # BLOCK_AT_TIMESTAMP is no word in the bundle: `proven.timestamp` has it.
         if fact.property != "BLOCK_AT_TIMESTAMP" and shown != fact.word:
             raise InvalidBundle(f"The bundle shows another {fact.property} {fact.slot}".rstrip() + " than the service.")

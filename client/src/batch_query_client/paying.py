@@ -1,7 +1,7 @@
-"""Sends the transactions of a batch that the caller pays (`sender: self`), one after another, until none is left.
+"""Sending of a self-funded batch's transactions (`sender: self`), one after another, until the batch is complete.
 
-The service says what to send, so what it says is checked before it is signed: a transaction may prove something to a
-facts registry, and nothing else. It moves no money, and goes to no contract that could move any for its sender.
+The service names the transactions, so each is checked before it is signed: it must prove something to a facts registry.
+It moves no money, and its contract can't move any on behalf of the sender.
 """
 
 from collections.abc import Callable, Collection, Mapping
@@ -19,23 +19,23 @@ from batch_query_client.registry import require_source, selector
 
 # Packed proofs (docs/developing/proof-format.md) begin with the size of a block number, or with a header's RLP.
 _PACKED = {*range(1, 9), 0xF9}
-# By which registries and block hash sources are told more.
+# Other functions of registries and block hash sources that a transaction may call.
 _KNOWN = {
     selector("proveTimestamp(bytes,bytes,uint256)"),
     selector("attest(uint256,bytes32,bytes)"),
     selector("record()"),
 }
-# Whom it calls, it calls in its own name, which holds no right.
+# The multicall contract. It makes calls in its own name, which has no rights.
 _MULTICALL = selector("run((address,bytes)[])")
-# Between two questions for more, twice as long each time that there is none.
+# Seconds between requests for more transactions: the first pause, doubled after empty answers, and the maximum.
 _POLL_SECONDS, _LONGEST_POLL_SECONDS = 2, 16
-# Until the service has surely seen what was mined. What it still names then was undone by a reorganisation.
+# Seconds after which the service has seen a mined transaction. If it still names it, a reorganisation undid it.
 _NOTICED_SECONDS = 60
-_PRIORITY_FEE = 1_000_000_000  # wei, where the node names none
+_PRIORITY_FEE = 1_000_000_000  # wei for a unit of gas, if the node suggests none
 
 
-class Signer(Protocol):
-    """Such as a `LocalAccount` of eth-account."""
+class TransactionSigner(Protocol):
+    """An account that signs transactions, such as a `LocalAccount` of eth-account."""
 
     @property
     def address(self) -> Any: ...
@@ -45,7 +45,7 @@ class Signer(Protocol):
 
 @dataclass(frozen=True)
 class ToSign:
-    """A transaction that is about to be signed, as the person who confirms it sees it."""
+    """A transaction to be signed, as shown to the person who confirms it."""
 
     what: str
     to: str
@@ -56,7 +56,7 @@ class ToSign:
 
     @property
     def most_wei(self) -> int:
-        """Return the maximum cost in wei, without what a rollup takes for data."""
+        """Return the maximum cost in wei, without a rollup's data fee."""
         return self.gas * self.max_fee_per_gas
 
 
@@ -68,13 +68,13 @@ class Sent:
     what: str
     gas_used: int
     cost: int
-    """In wei, beside what a rollup takes for data."""
+    """In wei, without a rollup's data fee."""
     chain_id: int
 
 
 @dataclass(frozen=True)
 class Sending:
-    """The progress of paying: what was mined, and what the service waits for."""
+    """The progress of paying: mined transactions, and sentences that say what the service waits for."""
 
     sent: tuple[Sent, ...]
     waits: tuple[str, ...] = ()
@@ -82,13 +82,13 @@ class Sending:
 
 @dataclass(frozen=True)
 class Payer:
-    """The signer who pays, and its limits."""
+    """The signer who pays, with its limits."""
 
-    signer: Signer
+    signer: TransactionSigner
     confirm: Callable[[ToSign], object]
-    """Asked before each is signed; a coroutine function where callers don't block. False: it isn't signed."""
+    """Called before each signature. False: the transaction isn't signed."""
     most_wei: int | None = None
-    """All of them together can't cost more. None: no limit but `confirm`."""
+    """Maximum cost of all transactions together, in wei. None: no limit but `confirm`."""
 
 
 def send(
@@ -100,9 +100,9 @@ def send(
     timeout: float,
     progress: Callable[[Sending], object] | None = None,
 ) -> Steps[tuple[Sent, ...]]:
-    """Send every transaction of the batch in order, each when the one before is mined, until nothing is left.
+    """Send the transactions of the batch until it is complete, each after the one before is mined.
 
-    Raises `UnsafeTransaction`, `TransactionFailed`, `NotDoneInTime`, and whatever asking service and node raises.
+    Raises `UnsafeTransaction`, `TransactionFailed`, `NotDoneInTime`, and the errors of service and node.
     """
     began = yield Now()
     sources = (yield from operations.details(access, internal_id)).source_chain_ids
@@ -110,31 +110,33 @@ def send(
     mined_at: dict[tuple[str, bytes], float] = {}
     quiet = 0
     while True:
-        asked = yield from operations.transactions(access, internal_id)
+        answer = yield from operations.transactions(access, internal_id)
         quiet += 1
-        for unsigned in asked.transactions:
+        for unsigned in answer.transactions:
             named = (unsigned.to, unsigned.data)
             if (yield Now()) - mined_at.get(named, -_NOTICED_SECONDS) < _NOTICED_SECONDS:
                 continue
-            yield from _check(node, asked, unsigned, sources)
-            sent.append((yield from _send_one(node, unsigned, payer, sum(one.cost for one in sent), timeout)))
+            yield from _check(node, answer, unsigned, sources)
+            sent.append(
+                (yield from _send_one(node, unsigned, payer, sum(transaction.cost for transaction in sent), timeout))
+            )
             mined_at[named] = yield Now()
             quiet = 0
-        if asked.is_complete:
+        if answer.is_complete:
             return tuple(sent)
         if progress is not None:
-            yield Tell(progress, Sending(tuple(sent), asked.waits))
+            yield Tell(progress, Sending(tuple(sent), answer.waits))
         if (yield Now()) - began > timeout:
-            sentence = " ".join([f"The batch {internal_id} is not complete after {timeout:g} s.", *asked.waits])
-            raise NotDoneInTime(sentence, internal_id=internal_id, waits=asked.waits)
+            sentence = " ".join([f"The batch {internal_id} is not complete after {timeout:g} s.", *answer.waits])
+            raise NotDoneInTime(sentence, internal_id=internal_id, waits=answer.waits)
         yield Pause(min(_POLL_SECONDS * 2**quiet, _LONGEST_POLL_SECONDS))
 
 
 def _check(
-    node: Node, asked: UnsignedTransactions, unsigned: UnsignedTransaction, source_chain_ids: Collection[int]
+    node: Node, answer: UnsignedTransactions, unsigned: UnsignedTransaction, source_chain_ids: Collection[int]
 ) -> Steps[None]:
-    yield from node.require_chain(asked.chain_id)
-    if unsigned.chain_id != asked.chain_id:
+    yield from node.require_chain(answer.chain_id)
+    if unsigned.chain_id != answer.chain_id:
         raise UnsafeTransaction("The service asks to sign a transaction of another chain. It was not signed.")
     if unsigned.value:
         raise UnsafeTransaction("The service asks to sign a transaction that sends money. It was not signed.")
@@ -155,10 +157,10 @@ def _check(
 
 
 def _send_one(node: Node, unsigned: UnsignedTransaction, payer: Payer, spent: int, timeout: float) -> Steps[Sent]:
-    """Sign, send and await one transaction. `spent` is the cost of those before it, in wei."""
+    """Sign, send and await one transaction. `spent` is the cost of the earlier transactions, in wei."""
     sender = str(payer.signer.address)
     try:
-        # A transaction that would revert, because another was first or the block is too old, costs nothing this way.
+        # A call first, so that a transaction that would revert costs nothing.
         yield from node.call("eth_call", transaction_call(unsigned.to, unsigned.data) | {"from": sender}, "pending")
     except NodeRefused as refused:
         raise TransactionFailed(f"The transaction would revert, so it was not sent. {refused}") from None
@@ -166,7 +168,7 @@ def _send_one(node: Node, unsigned: UnsignedTransaction, payer: Payer, spent: in
     fees = yield from _fees(node)
     to_sign = ToSign(unsigned.what, unsigned.to, unsigned.gas, fees["maxFeePerGas"], unsigned.chain_id)
     if payer.most_wei is not None and spent + to_sign.most_wei > payer.most_wei:
-        raise TransactionFailed(f"The next transaction may cost {to_sign.most_wei} wei, which is more than is allowed.")
+        raise TransactionFailed(f"The next transaction may cost {to_sign.most_wei} wei, which is above the limit.")
     if not (yield Tell(payer.confirm, to_sign)):
         raise TransactionFailed("The transaction was not confirmed, so it was not signed.")
     fields = {
@@ -185,7 +187,7 @@ def _send_one(node: Node, unsigned: UnsignedTransaction, payer: Payer, spent: in
 
 
 def _fees(node: Node) -> Steps[dict[str, int]]:
-    """Return fees that let the base fee double, as wallets do (EIP-1559)."""
+    """Return fees that allow for a doubled base fee, as wallets do (EIP-1559)."""
     block = yield from node.call("eth_getBlockByNumber", "latest", False)
     base = read_quantity(block.get("baseFeePerGas", "0x0")) if isinstance(block, Mapping) else 0
     try:

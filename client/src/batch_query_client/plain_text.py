@@ -1,4 +1,4 @@
-"""Text from others made fit for a terminal, a log and an error message; and data as text."""
+"""Text from others, made fit for a terminal, a log and an error message; and data as text."""
 
 MAX_CHARS = 2000
 
@@ -11,5 +11,5 @@ def plain(words: object) -> str:
 
 
 def hex_data(data: bytes) -> str:
-    """Return the bytes as JSON-RPC writes them: 0x00ff."""
+    """Return the bytes as JSON-RPC data, such as 0x00ff."""
     return f"0x{data.hex()}"

@@ -1,4 +1,4 @@
-"""What can be asked of the service: accounts and headers of blocks, as the body of a submission."""
+"""Queries for the service: accounts and headers of blocks, as the body of a submission."""
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
@@ -14,20 +14,20 @@ HEADER_PROPERTIES = (
     *("BASE_FEE_PER_GAS", "WITHDRAWALS_ROOT", "BLOB_GAS_USED", "EXCESS_BLOB_GAS", "PARENT_BEACON_BLOCK_ROOT"),
     "REQUESTS_HASH",
 )
-"""By their place in a header's RLP (Yellow Paper, section 4.3, and later EIPs)."""
+"""The fields of a header in the order of its RLP (Yellow Paper, section 4.3, and later EIPs)."""
 
 ACCOUNT_PROPERTIES = ("NONCE", "BALANCE", "STORAGE_ROOT", "CODE_HASH")
-"""The properties of an account, as the facts registry numbers them."""
+"""The properties of an account in the order of the facts registry's enum."""
 
 NUMBERS = {
     *("NONCE", "BALANCE", "BLOCK_AT_TIMESTAMP", "DIFFICULTY", "BLOCK_NUMBER", "GAS_LIMIT", "GAS_USED", "TIMESTAMP"),
     *("BASE_FEE_PER_GAS", "BLOB_GAS_USED", "EXCESS_BLOB_GAS"),
 }
-"""Properties that are meant as numbers, BLOCK_AT_TIMESTAMP among them, which is asked for by a time."""
+"""Properties whose words are numbers. BLOCK_AT_TIMESTAMP is the result of a query by time."""
 assert NUMBERS - {"BLOCK_AT_TIMESTAMP"} <= {*ACCOUNT_PROPERTIES, *HEADER_PROPERTIES}
 
 Block = int | str
-"""A number, `"latest"`, `"finalized"`, or a selector of the API as it is: `"block:15"`, `"timestamp:1700000000"`."""
+"""A number, `"latest"`, `"finalized"`, or a selector of the API: `"block:15"`, `"timestamp:1700000000"`."""
 
 Slot = int | str | bytes
 """A storage slot: a number, up to 64 hexadecimal digits with or without 0x, or 32 bytes."""
@@ -43,11 +43,11 @@ class _AtBlock:
     """The id of the source chain."""
     block: Block | None = None
     time: int | datetime | None = None
-    """Instead of a block: the latest whose timestamp isn't after this, in seconds since 1970 or with a time zone."""
+    """Instead of a block: a time at which it was the latest, in seconds since 1970 or with a time zone."""
 
     @property
     def selector(self) -> str:
-        """Return the block as the API writes it."""
+        """Return the block in the API's spelling."""
         if self.time is not None:
             seconds = self.time.timestamp() if isinstance(self.time, datetime) else self.time
             return f"timestamp:{int(seconds)}"
@@ -141,9 +141,9 @@ def body(
 
 
 def _data(queries: Iterable[Account | Header]) -> dict[str, Any]:
-    """Group the queries by source chain and selector. Properties and slots are keys at first: each once, in order."""
+    """Group the queries by source chain and selector. Properties and slots become keys, each once and in order."""
     data: dict[str, dict[str, Any]] = {}
-    # The service refuses an account that is named twice, in whatever case.
+    # The service refuses an account that is named twice, in upper or lower case.
     entries: dict[tuple[int, str, str], dict[str, dict[str, None]]] = {}
     for query in queries:
         block = data.setdefault(str(query.chain), {}).setdefault(query.selector, {})

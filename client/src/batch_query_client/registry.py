@@ -1,4 +1,4 @@
-"""The facts registry: calls that read it, and what it answers (docs/specification.md, "Reading facts")."""
+"""The facts registry: calls that read it, and their answers (docs/specification.md, "Reading facts")."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -16,7 +16,7 @@ _SLOT = re.compile(r"0x[0-9a-fA-F]{64}", re.ASCII)
 
 
 def selector(signature: str) -> bytes:
-    """Return the selector of a function, given as `run(uint256)`."""
+    """Return the selector of a function, whose signature is like `run(uint256)`."""
     return keccak(text=signature)[:4]
 
 
@@ -28,9 +28,9 @@ _TRY_TIMESTAMP = selector("tryBlockAtTimestamp(uint256)")
 
 
 def call_data(fact: Fact) -> bytes:
-    """Make the call that answers whether the fact is proven, and its word. The call that the service names is not used.
+    """Return the calldata that asks for a fact's word and whether it is proven, without the service's own calldata.
 
-    Raises `WrongFact` where the registry knows no such fact.
+    Raises `WrongFact` if a registry has no such kind of fact.
     """
     number = _word(fact.block_number)
     if fact.property == "BLOCK_AT_TIMESTAMP":
@@ -48,7 +48,7 @@ def call_data(fact: Fact) -> bytes:
 
 
 def decode(answer: bytes) -> bytes | None:
-    """Return the fact's word, or None where nothing is proven. Raises `WrongFact` for what no registry answers."""
+    """Return the fact's word. None: not proven. Raises `WrongFact` if the answer is not a registry's."""
     if len(answer) != 64 or int.from_bytes(answer[:32]) > 1:
         raise WrongFact("There is no facts registry at this address.")
     return answer[32:] if answer[31] else None
@@ -57,18 +57,17 @@ def decode(answer: bytes) -> bytes | None:
 def require_facts(node: Node, facts: Sequence[Fact], registries: Mapping[int, str] | None = None) -> Steps[list[Fact]]:
     """Return the facts with the words that registries hold now.
 
-    `registries` are those that the caller trusts, by source chain, instead of those that the facts name. Raises
-    `NotProven`, `WrongFact` where a registry holds another word than the facts say, `WrongChain`, `NodeRefused`,
-    `Unavailable`.
+    `registries` has registries that the caller trusts, by source chain, to use instead of the facts' own. Raises
+    `NotProven`, `WrongFact` if a registry holds another word than a fact, `WrongChain`, `NodeRefused`, `Unavailable`.
     """
     named = [_with_registry(fact, registries or {}) for fact in facts]
     for chain_id in {fact.destination_chain_id for fact in named}:
         yield from node.require_chain(chain_id)
     for address, source in {(fact.registry, fact.source_chain_id) for fact in named}:
         yield from require_source(node, address, source)
-    # What is made for `eth_call`, `latest` is right for: a registry never changes what it holds.
+    # `latest` is safe, because a registry never changes its words.
     calls = [("eth_call", [transaction_call(fact.registry, call_data(fact)), "latest"]) for fact in named]
-    found = []
+    proven = []
     for fact, answer in zip(named, (yield from node.calls(calls)), strict=True):
         if isinstance(answer, NodeRefused):
             raise answer
@@ -76,13 +75,13 @@ def require_facts(node: Node, facts: Sequence[Fact], registries: Mapping[int, st
         if word is None:
             raise NotProven(f"The registry {fact.registry} doesn't hold the {fact.name}.")
         if fact.word not in {None, word}:
-            raise WrongFact(f"The registry {fact.registry} holds another value than the service says: {fact.name}.")
-        found.append(fact.model_copy(update={"word": word}))
-    return found
+            raise WrongFact(f"The registry {fact.registry} holds another value than the service reports: {fact.name}.")
+        proven.append(fact.model_copy(update={"word": word}))
+    return proven
 
 
 def require_source(node: Node, address: str, source_chain_id: int) -> Steps[None]:
-    """Raise `WrongFact` unless a registry, or a block hash source, of this source chain is there."""
+    """Raise `WrongFact` unless the address has a registry or a block hash source of this source chain."""
     call = transaction_call(address, SOURCE_CHAIN_ID)
     (answer,) = yield from node.calls([("eth_call", [call, "latest"])])
     if isinstance(answer, NodeRefused) or read_data(answer) != _word(source_chain_id):
@@ -98,7 +97,7 @@ def _with_registry(fact: Fact, registries: Mapping[int, str]) -> Fact:
 
 def _word(number: int | None) -> bytes:
     if number is None or not 0 <= number < 1 << 256:
-        raise WrongFact("The fact names no block, or no time, that there can be.")
+        raise WrongFact("The fact has no valid block or time.")
     return number.to_bytes(32)
 
 

@@ -1,4 +1,4 @@
-"""The service, for callers that block and for callers that don't. Each operation is written once, as steps."""
+"""The service, for callers that block and for callers that don't. `operations` has the steps of both."""
 
 import uuid
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -35,11 +35,11 @@ from batch_query_client.questions import Account, Header, Webhook, body
 from batch_query_client.signing_in import Sign
 
 Fee = int | Literal["auto"]
-"""In wei of the destination's currency: the most that the batch may cost. `"auto"`: the bound of the estimate."""
+"""Maximum cost of the batch in wei of the destination's currency. `"auto"`: the bound of the estimate."""
 
 AnyNode = Any
-"""A node's http or https URL, or a connection of web3.py: a `Web3`, or one of its providers; an `AsyncWeb3` where
-callers don't block."""
+"""A node's http or https URL, or a connection of web3.py: a `Web3` or one of its providers, or an `AsyncWeb3` if the
+caller doesn't block."""
 
 
 # --- A batch ----------------------------------------------------------------------------------------------------------
@@ -52,7 +52,7 @@ class _BatchOperations:
 
     @property
     def page(self) -> str:
-        """Return the URL of its page. Anybody who has the URL may see the page."""
+        """Return the URL of the batch's page. Anybody with the URL may see the page."""
         return f"{self._access.url}/explorer/query/{self.id}"
 
     @operation
@@ -61,58 +61,57 @@ class _BatchOperations:
 
     @operation
     def details(self) -> Steps[BatchDetails]:
-        """Return the batch with all queries, their steps, and the facts of those that are completed."""
+        """Return the batch with all queries, their steps, and the facts of completed queries."""
         return (yield from operations.details(self._access, self.id))
 
     @operation
     def wait(
         self, timeout: float | None = None, *, progress: Callable[[BatchDetails], object] | None = None
     ) -> Steps[BatchDetails]:
-        """Wait until the batch is DONE, and return it; its `facts` have values then.
+        """Wait until the batch is DONE, and return it. Then its `facts` have values.
 
-        `timeout` is in seconds; without one it takes as long as the service gives the batch. `progress` is called each
-        time something has changed, with the batch as it is and its first hundred queries; where callers don't block it
-        may be a coroutine function. Raises `BatchRejected` and `NotDoneInTime`.
+        `timeout` is in seconds. Without it, the wait lasts until the service rejects the batch at its deadline.
+        `progress` is called with the batch, and its first hundred queries, each time it has changed. It may be a
+        coroutine function if the caller doesn't block. Raises `BatchRejected` and `NotDoneInTime`.
         """
         return (yield from operations.wait(self._access, self.id, timeout=timeout, progress=progress))
 
     @operation
     def cancel(self) -> Steps[Cancelled]:
-        """Reject it. What was sent for it stays. Raises `Conflict` where it has finished."""
+        """Cancel the batch. Transactions that were sent stay. Raises `Conflict` if the batch has finished."""
         path = f"/batch-queries/{quote(self.id, safe='')}/cancel"
         return (yield from operations.post(self._access, Cancelled, path, {}))
 
     @operation
     def facts_on_chain(self, node: AnyNode, *, registries: Mapping[int, str] | None = None) -> Steps[tuple[Fact, ...]]:
-        """Return its facts as facts registries hold them, read through a node of the destination chain.
+        """Return the batch's facts from the facts registries, read through a node of the destination chain.
 
-        Nothing but the registries' addresses is taken from the service; give `registries`, by source chain, to rely on
-        addresses that you know. Raises `NotProven`, `WrongFact` where the chain says otherwise than the service,
-        `WrongChain`, `NodeRefused`.
+        The registries' addresses come from the service, unless you give `registries`, by source chain. Raises
+        `NotProven`, `WrongFact` if the chain contradicts the service, `WrongChain`, `NodeRefused`.
         """
         return (yield from operations.facts_on_chain(self._access, self.id, self._node(node), registries))
 
     @operation
     def bundle(self, number: int | None = None) -> Steps[bytes]:
-        """Return the proof bundle of all queries, or of one (by its number, from 1): a JSON file.
+        """Return the proof bundle of all queries, or of one (by its number, from 1), as a JSON file.
 
-        That of all has up to tens of megabytes. Raises `NotFound` before they are completed.
+        A bundle of all queries may have tens of megabytes. Raises `NotFound` before the queries are completed.
         """
         return (yield from operations.bundle(self._access, self.id, number))
 
     @operation
     def verify(self, *nodes: AnyNode, number: int | None = None) -> Steps[VerifiedBundle]:
-        """Check the proof bundle of all queries, or of one, by the block hashes that your nodes of source chains tell.
+        """Check the proof bundle of all queries, or of one, against the block hashes of your nodes of source chains.
 
-        Its values are then those of these blocks, whatever the service is. Each source chain needs a node; several of
-        one must agree. Raises `InvalidBundle`, `WrongChain`.
+        The returned values need no trust in the service. Each source chain needs a node. If it has several, they must
+        agree. Raises `InvalidBundle`, `WrongChain`.
         """
         by = [self._node(node) for node in nodes]
         return (yield from operations.verify(self._access, self.id, number, by))
 
     @operation
     def transactions(self) -> Steps[UnsignedTransactions]:
-        """Return what is to be sent next of a batch that the caller pays. Raises `Conflict` for any other."""
+        """Return the next transactions of a self-funded batch. Raises `Conflict` for other batches."""
         return (yield from operations.transactions(self._access, self.id))
 
     @operation
@@ -124,9 +123,9 @@ class _BatchOperations:
         timeout: float = 1800,
         progress: Callable[[Sending], object] | None = None,
     ) -> Steps[tuple[Sent, ...]]:
-        """Send what it takes, of a batch that the caller pays, through a node of the destination chain.
+        """Send the transactions of a self-funded batch, through a node of the destination chain.
 
-        What the service asks for is signed only if it is a proof for a facts registry. Raises `UnsafeTransaction`,
+        A transaction is signed only if it is a proof for a facts registry. Raises `UnsafeTransaction`,
         `TransactionFailed`, `NotDoneInTime`.
         """
         by = self._node(node)
@@ -137,12 +136,12 @@ class _BatchOperations:
 
 
 class Batch(_BatchOperations, Blocking):
-    """A batch of the service. Everything here blocks, and raises as `BatchQueryService` says."""
+    """A batch of the service. Its methods block, and raise the errors of `BatchQueryService`."""
 
 
 @dataclass(frozen=True)
 class AsyncBatch(_BatchOperations, NonBlocking):
-    """A batch of the service. As `Batch`, but its methods are coroutines."""
+    """A batch of the service. It is like `Batch`, but its methods are coroutines."""
 
     http: httpx.AsyncClient = field(repr=False)
 
@@ -164,7 +163,7 @@ class _ServiceOperations(Generic[AnyBatch]):
         return self._access.url
 
     def batch(self, internal_id: str) -> AnyBatch:
-        """Return a batch that was submitted before. Asks nothing yet."""
+        """Return a batch that was submitted before. Sends no request."""
         raise NotImplementedError
 
     # --- Asking for facts
@@ -213,38 +212,38 @@ class _ServiceOperations(Generic[AnyBatch]):
 
     @operation
     def estimate_body(self, document: Mapping[str, Any]) -> Steps[Estimate]:
-        """Return what `estimate` does, with the request's body as the API specifies it."""
+        """Return an estimate like `estimate`, for a request's body in the API's form."""
         return (yield from operations.post(self._access, Estimate, "/estimate-batch-query", document))
 
     # --- Reading
 
     @operation
     def batches(self, /, *, limit: int | None = None, cursor: str | None = None, **filters: Any) -> Steps[BatchPage]:
-        """Return a part of your batches, newest first; `cursor` is the `next` of the part before.
+        """Return a page of your batches, newest first. `cursor` is the `next` of the page before.
 
-        The filters are those of the API: `status`, `destination_chain_id`, `source_chain_id`, `account`, `block`,
+        The filters are the API's: `status`, `destination_chain_id`, `source_chain_id`, `account`, `block`,
         `created_after` and `created_before`.
         """
-        given = {**filters, "limit": limit, "cursor": cursor}
-        return (yield from fetch(self._access, BatchPage, "/batch-queries", given))
+        parameters = {**filters, "limit": limit, "cursor": cursor}
+        return (yield from fetch(self._access, BatchPage, "/batch-queries", parameters))
 
     @operation
     def facts(self, /, *, limit: int | None = None, cursor: str | None = None, **filters: Any) -> Steps[FactPage]:
-        """Return a part of what was proven here by anybody.
+        """Return a page of facts that were proven here for anybody.
 
-        The filters are those of the API: `destination_chain_id`, `source_chain_id`, `account`, `block`, `property` and
+        The filters are the API's: `destination_chain_id`, `source_chain_id`, `account`, `block`, `property` and
         `slot`.
         """
         return (yield from fetch(self._access, FactPage, "/facts", {**filters, "limit": limit, "cursor": cursor}))
 
     @operation
     def connections(self) -> Steps[tuple[Connection, ...]]:
-        """Return which source chains can be proven on which destination chains."""
+        """Return the pairs of chains between which facts can be proven."""
         return (yield from fetch(self._access, Connections, "/chain-connections")).connections
 
     @operation
     def chains(self) -> Steps[tuple[Chain, ...]]:
-        """Return the chains that the service serves, with their names and currencies."""
+        """Return the service's chains, with their names and currencies."""
         return (yield from fetch(self._access, Chains, "/chains.json")).chains
 
 
@@ -258,12 +257,11 @@ def _body(
 
 
 class BatchQueryService(_ServiceOperations[Batch], Blocking):
-    """A Batch Query Service at a URL. Everything here blocks, and may be used by several threads.
+    """A Batch Query Service at a URL. Its methods block, and may be used by several threads.
 
-    All methods raise `ServiceRefused` (or what it is the base of) where the service refuses a request, and
-    `Unavailable` where it can't be reached or can't answer although what may pass was tried again for as long as
-    `patience` says. `api_key` is that of the service's dashboard, or of `sign_in`; listing what can be proven where
-    needs none. Raises `ValueError` for what is no URL or no key.
+    All methods raise `ServiceRefused` (or a subclass) if the service refuses a request, and `Unavailable` if it can't
+    be reached or can't answer, after retries for as long as `patience` says. `api_key` comes from the service's
+    dashboard or from `sign_in`. `connections` and `chains` need no key. Raises `ValueError` for an invalid URL or key.
     """
 
     def batch(self, internal_id: str) -> Batch:
@@ -273,7 +271,7 @@ class BatchQueryService(_ServiceOperations[Batch], Blocking):
 class AsyncBatchQueryService(_ServiceOperations[AsyncBatch], NonBlocking):
     """A Batch Query Service at a URL, for one event loop: `async with AsyncBatchQueryService(...) as service`.
 
-    As `BatchQueryService`, but its methods are coroutines.
+    It is like `BatchQueryService`, but its methods are coroutines.
     """
 
     def __init__(self, url: str, *, api_key: str = "", patience: Patience | None = None) -> None:
@@ -296,16 +294,16 @@ class AsyncBatchQueryService(_ServiceOperations[AsyncBatch], NonBlocking):
         await self.http.aclose()
 
 
-# --- Without a service, or before there is a key ----------------------------------------------------------------------
+# --- Functions that need no key ---------------------------------------------------------------------------------------
 
 
 def sign_in(
     url: str, *, address: str, sign: Sign, chain_id: int | None = None, name: str = "batch-query-client"
 ) -> str:
-    """Make a new API key of this address, by Sign in with Ethereum.
+    """Make a new API key for this address, by Sign in with Ethereum.
 
-    `sign` signs a text by `personal_sign` (EIP-191): what is given to it was checked to be a sign-in to this URL and
-    nothing else. `chain_id` is that of a contract wallet. Raises `UnsafeSignIn`, `ServiceRefused`, `Unavailable`.
+    `sign` signs a text by `personal_sign` (EIP-191). The text was checked to be a sign-in to this URL and nothing else.
+    `chain_id` is the chain of a contract wallet. Raises `UnsafeSignIn`, `ServiceRefused`, `Unavailable`.
     """
     access = Access(url.rstrip("/"))
     return run(signing_in.new_key(access, address=address, sign=sign, chain_id=chain_id, name=name))
@@ -314,7 +312,7 @@ def sign_in(
 def verify_bundle_by_nodes(
     document: str | bytes, nodes: Sequence[AnyNode], patience: Patience | None = None
 ) -> VerifiedBundle:
-    """Check a bundle as `verify_bundle` does, with the hashes that nodes tell: each source chain needs one.
+    """Check a bundle like `verify_bundle`, with block hashes from nodes. Each source chain needs a node.
 
     Raises `InvalidBundle`, `WrongChain`, `NodeRefused`, `Unavailable`.
     """

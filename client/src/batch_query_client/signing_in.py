@@ -1,4 +1,4 @@
-"""Signs in with Ethereum (EIP-4361) and takes an API key, as people do on the dashboard."""
+"""Sign-in with Ethereum (EIP-4361) for an API key, as people do it on the dashboard."""
 
 import json
 import re
@@ -13,13 +13,13 @@ from pydantic import Field
 from batch_query_client import operations
 from batch_query_client.answers import AnswerModel, Connections, Number
 from batch_query_client.asking import Model, ask, read, require
-from batch_query_client.effects import MEGABYTE, Answer, Request, Steps
+from batch_query_client.effects import MEGABYTE, HttpAnswer, Request, Steps
 from batch_query_client.errors import Conflict, UnsafeSignIn
 from batch_query_client.operations import Access
 from batch_query_client.plain_text import plain
 
 Sign = Callable[[str], str]
-"""From a text to its signature by `personal_sign` (EIP-191), 0x and hexadecimal digits."""
+"""A function that signs a text by `personal_sign` (EIP-191). It returns 0x and hexadecimal digits."""
 
 _LINES = re.compile(
     r"(?:(?P<scheme>https?)://)?(?P<domain>[^\s/]+) wants you to sign in with your Ethereum account:\n"
@@ -36,7 +36,7 @@ class _Key(AnswerModel):
     id: Number
 
 
-class _ApiKey(AnswerModel):
+class _RevealedKey(AnswerModel):
     api_key: Annotated[str, Field(pattern=r"^[!-~]{8,200}$", repr=False)]
 
 
@@ -47,17 +47,17 @@ class _Session:
     access: Access
     cookies: dict[str, str] = field(default_factory=dict, repr=False)
 
-    def get(self, path: str) -> Steps[Answer]:
+    def get(self, path: str) -> Steps[HttpAnswer]:
         return (yield from self._send(self.access.request(path, max_bytes=MEGABYTE, headers=self._cookie())))
 
     def post(self, model: type[Model], path: str, body: Any) -> Steps[Model]:
-        # Over https the name has a prefix, and had none before version 0.3.
+        # Over https the name has a prefix, but not before version 0.3.
         token = self.cookies.get("__Host-csrftoken") or self.cookies.get("csrftoken", "")
         headers = [("x-csrftoken", token), ("referer", f"{self.access.url}/sign-in")]
         request = self.access.post(path, json.dumps(body).encode(), *headers, *self._cookie())
         return read(model, (yield from self._send(request, is_repeatable=False)), request.url)
 
-    def _send(self, request: Request, *, is_repeatable: bool = True) -> Steps[Answer]:
+    def _send(self, request: Request, *, is_repeatable: bool = True) -> Steps[HttpAnswer]:
         answer = yield from ask(request, self.access.patience, is_repeatable=is_repeatable)
         for name, value in answer.headers:
             if name == "set-cookie":
@@ -66,29 +66,28 @@ class _Session:
 
     def _take(self, text: str) -> None:
         try:
-            found = SimpleCookie(text)
+            cookies = SimpleCookie(text)
         except CookieError:
             return
-        self.cookies |= {name: morsel.value for name, morsel in found.items()}
+        self.cookies |= {name: morsel.value for name, morsel in cookies.items()}
 
     def _cookie(self) -> list[tuple[str, str]]:
         return [("cookie", "; ".join(f"{name}={value}" for name, value in self.cookies.items()))]
 
 
 def new_key(access: Access, *, address: str, sign: Sign, chain_id: int | None, name: str) -> Steps[str]:
-    """Make a new API key of this address, under this name, or under a numbered one where the name is taken.
+    """Make a new API key for this address, with this name, or with a numbered name if this one is taken.
 
-    `chain_id` matters for contract wallets only: on it the service asks them. None: any that the service knows. Raises
-    `UnsafeSignIn` where the service wants something else signed than a sign-in to itself; `ServiceRefused`,
-    `Unavailable`.
+    `chain_id` is the chain of a contract wallet. None: any chain of the service. Raises `UnsafeSignIn` if the text to
+    sign is not a sign-in to the service, `ServiceRefused`, `Unavailable`.
     """
     session = _Session(replace(access, api_key=""))
     yield from session.get("/sign-in")
     if chain_id is None:
         known = (yield from operations.fetch(session.access, Connections, "/chain-connections")).connections
         chain_id = known[0].destination_chain_id if known else 1
-    asked = {"address": address, "chainId": str(chain_id)}
-    message = (yield from session.post(_Message, "/sign-in/message", asked)).message
+    request = {"address": address, "chainId": str(chain_id)}
+    message = (yield from session.post(_Message, "/sign-in/message", request)).message
     check_message(message, access.url, address)
     signed = {"message": message, "signature": sign(message)}
     yield from session.post(AnswerModel, "/sign-in/verify", signed)
@@ -98,20 +97,20 @@ def new_key(access: Access, *, address: str, sign: Sign, chain_id: int | None, n
         if conflict.code != "name_taken":
             raise
         key = yield from session.post(_Key, "/dashboard/keys", {})
-    return (yield from session.post(_ApiKey, f"/dashboard/keys/{key.id}/reveal", {})).api_key
+    return (yield from session.post(_RevealedKey, f"/dashboard/keys/{key.id}/reveal", {})).api_key
 
 
 def check_message(message: str, url: str, address: str) -> None:
     """Raise `UnsafeSignIn` unless it signs this address in at this URL, and nowhere else (EIP-4361)."""
-    found = _LINES.match(message)
-    if found is None:
+    match = _LINES.match(message)
+    if match is None:
         raise UnsafeSignIn("The service wants something signed that is no sign-in message. It was not signed.")
     ours = urlsplit(url)
-    named = urlsplit(found["uri"])
-    if found["domain"] != ours.netloc or (named.scheme, named.netloc) != (ours.scheme, ours.netloc):
+    named = urlsplit(match["uri"])
+    if match["domain"] != ours.netloc or (named.scheme, named.netloc) != (ours.scheme, ours.netloc):
         raise UnsafeSignIn(
-            f"The service wants a sign-in to {plain(found['domain'])} signed, not to {ours.netloc}. It was not signed; "
+            f"The service wants a sign-in to {plain(match['domain'])} signed, not to {ours.netloc}. It was not signed; "
             "use the address that the service itself names."
         )
-    if found["address"].lower() != address.lower():
+    if match["address"].lower() != address.lower():
         raise UnsafeSignIn("The service wants a sign-in of another address signed. It was not signed.")

@@ -1,4 +1,4 @@
-"""Verifies what a webhook receives (Standard Webhooks, by its library)."""
+"""Verification of a webhook's deliveries (Standard Webhooks, by its library)."""
 
 from collections.abc import Mapping
 from datetime import datetime
@@ -23,9 +23,9 @@ class WebhookData(AnswerModel):
     """The code of the batch's rejection."""
     retryable: bool | None = None
     step: Text = ""
-    """The step that all queries have completed, or where the batch begins again."""
+    """The step that all queries have completed, or the step at which a rolled back batch begins again."""
     reason: Text = ""
-    """The reason why it was rolled back."""
+    """The reason why the batch was rolled back."""
 
 
 class WebhookEvent(AnswerModel):
@@ -34,29 +34,29 @@ class WebhookEvent(AnswerModel):
     type: Text
     """batch_query.done, batch_query.rejected, batch_query.went_back or batch_query.step_completed."""
     timestamp: datetime
-    """The time of the event. Deliveries of one batch come in its order."""
+    """The time of the event. Deliveries of one batch come in this order."""
     data: WebhookData
     id: str = ""
-    """The same each time this is delivered: a receiver that has seen it need not act on it again."""
+    """The same for each delivery of the event, so that a receiver can ignore repetitions."""
 
 
 def verify_webhook(body: str | bytes, headers: Mapping[str, str], *secrets: str) -> WebhookEvent:
-    """Return the event, if one of the secrets (whsec_...) has signed it within the last five minutes.
+    """Return the event, if it was signed by one of the secrets (whsec_...) within the last five minutes.
 
-    `body` is the request's, byte for byte; `headers` are the request's, their names in any case. While the secret is
-    being rotated, give both. Raises `InvalidWebhook`.
+    `body` is the request's, byte for byte. `headers` are the request's, with names in any case. While a secret is being
+    rotated, give both secrets. Raises `InvalidWebhook`.
     """
     text = _text(body)
-    given = {name.lower(): value for name, value in headers.items()}
+    headers_in_lower_case = {name.lower(): value for name, value in headers.items()}
     if not secrets:
         raise ValueError("Give the secret that the page of keys shows.")
-    if not any(_is_signed(text, given, secret) for secret in secrets):
+    if not any(_is_signed(text, headers_in_lower_case, secret) for secret in secrets):
         raise InvalidWebhook("The delivery is not signed with this secret, or is not of the last five minutes.")
     try:
         event = WebhookEvent.model_validate_json(text)
     except (ValidationError, RecursionError):
         raise InvalidWebhook("The delivery is signed, but has another form than expected.") from None
-    return event.model_copy(update={"id": given.get("webhook-id", "")})
+    return event.model_copy(update={"id": headers_in_lower_case.get("webhook-id", "")})
 
 
 def _text(body: str | bytes) -> str:
@@ -71,10 +71,10 @@ def _text(body: str | bytes) -> str:
 def _is_signed(text: str, headers: Mapping[str, str], secret: str) -> bool:
     try:
         webhook: Any = standardwebhooks.Webhook(secret)
-    except Exception:  # noqa: BLE001 (of base64, and the library's own)
+    except Exception:  # noqa: BLE001 (errors of base64 and of the library)
         raise ValueError("The secret is not one of Standard Webhooks: whsec_ and base64.") from None
     try:
         webhook.verify(text, dict(headers))
-    except Exception:  # noqa: BLE001 (headers that are malformed raise whatever they are malformed for)
+    except Exception:  # noqa: BLE001 (malformed headers raise many kinds)
         return False
     return True

@@ -11,18 +11,20 @@ from proving.deploying import DeploymentError, change_attesters
 
 
 class Command(BaseCommand):
-    help = "Puts other attesters in the place of a connection's present ones, who have signed it (sign_attester_set)."
+    help = "Replaces a connection's attesters. The present attesters must have signed the change (sign_attester_set)."
 
     def add_arguments(self, parser: CommandParser) -> None:
         parser.add_argument("destination", type=int, help="id of the chain on which facts are readable")
         parser.add_argument("source", type=int, help="id of the chain that is attested")
-        parser.add_argument("attesters", nargs="+", metavar="address", help="the attesters from then on, all of them")
-        parser.add_argument("--threshold", type=int, required=True, help="how many of them must agree from then on")
+        parser.add_argument("attesters", nargs="+", metavar="address", help="all attesters after the change")
+        parser.add_argument(
+            "--threshold", type=int, required=True, help="number of attesters that must agree after the change"
+        )
         parser.add_argument(
             *("--signature", "-s"),
             action="append",
             required=True,
-            help="of a present attester; once for each",
+            help="a present attester's signature; once for each attester",
             type=_hex,
         )
 
@@ -42,7 +44,9 @@ class Command(BaseCommand):
             raise CommandError(error.for_operators) from None
         except (DeploymentError, SignerError) as error:
             raise CommandError(str(error)) from None
-        self.stdout.write(f"From now on {threshold} of these attesters must agree; write so in chains.toml:")
+        self.stdout.write(
+            f"{threshold} of these attesters must agree from now on. Set them and the threshold in chains.toml:"
+        )
         for address in ordered:
             self.stdout.write(f"  {address}")
 

@@ -6,9 +6,7 @@ from django.core.management.base import BaseCommand, CommandError, CommandParser
 
 
 class Command(BaseCommand):
-    help = (
-        "Asks every node and attester and for ENS, looks at signers and registries; ends with 1 if something is wrong."
-    )
+    help = "Checks every node and attester, ENS, signers and registries. Ends with exit code 1 if something is wrong."
 
     def add_arguments(self, parser: CommandParser) -> None:
         parser.add_argument(
@@ -18,7 +16,7 @@ class Command(BaseCommand):
         )
 
     def handle(self, *, node: str | None, **_: Any) -> None:
-        # `--help` would wait for them.
+        # Slow to load, and `--help` doesn't need it.
         from proving.health import installation_check  # noqa: PLC0415
 
         try:

@@ -10,16 +10,16 @@ from proving import pruning
 
 class Command(BaseCommand):
     help = (
-        "Prunes what is older than the settings KEEP_..._DAYS say, as workers do each hour. Stop it at any moment: "
-        "nothing is half."
+        "Deletes data that is older than the settings KEEP_..._DAYS, as workers also do. It may be stopped at any "
+        "moment."
     )
 
     def add_arguments(self, parser: CommandParser) -> None:
         parser.add_argument(
             "--vacuum",
             action="store_true",
-            help="give what is free in SQLite's file back to the disk. Nobody can write meanwhile, and it takes as "
-            "much room again as what is left",
+            help="return free space in SQLite's file to the disk. Nobody can write meanwhile, and it temporarily needs "
+            "as much space again as the remaining data",
         )
 
     def handle(self, *, vacuum: bool, **_: Any) -> None:
@@ -29,9 +29,9 @@ class Command(BaseCommand):
         for name, count in counts.items():
             self.stdout.write(f"{name}: {count} rows")
         if vacuum and connection.vendor != "sqlite":
-            raise CommandError("Only SQLite is vacuumed here: PostgreSQL's autovacuum makes the room usable again.")
+            raise CommandError("--vacuum is for SQLite only: PostgreSQL's autovacuum makes the space usable again.")
         if vacuum:
             with connection.cursor() as cursor:
                 cursor.execute("VACUUM")
-                # Until then its pages are in the log.
+                # Until the checkpoint, the new pages are in the log.
                 cursor.execute("PRAGMA wal_checkpoint(TRUNCATE)")

@@ -14,13 +14,13 @@ from proving.models import Stop
 
 
 class Command(BaseCommand):
-    help = "Takes `manage.py stop` with the same arguments back."
+    help = "Removes a stop that `manage.py stop` with the same arguments has made."
 
     def add_arguments(self, parser: CommandParser) -> None:
         add_subject(parser)
 
     def handle(self, *, destination: list[int], source: int, signer: str, **_: Any) -> None:
-        # It may be a chain or a signer that the file names no more.
+        # A chain or signer that is no longer configured can be resumed too.
         for chain_id in destination or [chain.id for chain in get_chains().destinations()]:
             address = checksummed(signer) or signer
             stop = Stop(chain_id=chain_id, source_chain_id=source, signer=address)

@@ -15,12 +15,12 @@ class Command(BaseCommand):
     help = "Moves batches forward until SIGTERM or SIGINT. Any number of workers may run."
 
     def add_arguments(self, parser: CommandParser) -> None:
-        parser.add_argument("--once", action="store_true", help="give everything one turn, due or not, and end")
+        parser.add_argument("--once", action="store_true", help="run one turn of all work, due or not, and end")
         parser.add_argument(
             "--metrics-port",
             type=int,
             default=settings.METRICS_PORT,
-            help="where to serve /metrics (default: METRICS_PORT, else nowhere)",
+            help="port of /metrics (default: METRICS_PORT; 0: none)",
         )
 
     def handle(self, *, once: bool, metrics_port: int, **_: Any) -> None:

@@ -14,18 +14,18 @@ from proving import stops
 class Command(BaseCommand):
     help = (
         "Stops all sending on these destination chains, or on all, before the next signature. Batches wait. With "
-        "--source or --signer only that connection, or that signer, is stopped. `manage.py resume` takes it back."
+        "--source or --signer only that connection, or that signer, is stopped. `manage.py resume` removes the stop."
     )
 
     def add_arguments(self, parser: CommandParser) -> None:
         add_subject(parser)
-        parser.add_argument("--reason", default="", help="a sentence, which users see")
+        parser.add_argument("--reason", default="", help="a sentence that users see")
 
     def handle(self, *, destination: list[int], source: int, signer: str, reason: str, **_: Any) -> None:
         destinations = {chain.id: chain for chain in get_chains().destinations()}
-        if unknown := [str(one) for one in destination if one not in destinations]:
+        if unknown := [str(chain_id) for chain_id in destination if chain_id not in destinations]:
             raise CommandError(f"Not a destination chain: {', '.join(unknown)}.")
-        chains = [destinations[one] for one in destination or destinations]
+        chains = [destinations[chain_id] for chain_id in destination or destinations]
         for chain in chains:
             if source and get_chains().connection(source, chain.id) is None:
                 raise CommandError(f"Chain {source} is not connected to chain {chain.id}.")
@@ -46,8 +46,8 @@ def add_subject(parser: CommandParser) -> None:
 
 
 def _signer(chain: Chain, address: str) -> str:
-    """Return the address with its checksum. Raises `CommandError` where no key of the destination is its."""
-    found = next((one.address for one in chain.accounts() if one.address.lower() == address.lower()), None)
-    if found is None:
+    """Return the address with its checksum. Raises `CommandError` if the destination has no signer with it."""
+    match = next((account.address for account in chain.accounts() if account.address.lower() == address.lower()), None)
+    if match is None:
         raise CommandError(f"Not a signer of {chain.label}: {address}.")
-    return found
+    return match

@@ -20,15 +20,15 @@ if TYPE_CHECKING:
 
     from batch_query_client.signing_in import Sign
 
-# No batch has this identifier: asking for it tells whether a key works.
+# An identifier that no batch has. A request for it shows whether a key works.
 _NO_BATCH = "0" * 26
 
 
 @click.command()
 @click.argument("url", required=False)
 @with_keystore
-@click.option("--chain", type=click.IntRange(min=1), help="The chain of a contract wallet; others need none.")
-@click.option("--name", default=lambda: f"bqs on {platform.node()}"[:50], help="Of the key that is made.")
+@click.option("--chain", type=click.IntRange(min=1), help="The chain of a contract wallet.")
+@click.option("--name", default=lambda: f"bqs on {platform.node()}"[:50], help="Name of the new key.")
 @click.option("--no-browser", is_flag=True, help="Print the dashboard's address instead of opening it.")
 def login(
     *,
@@ -41,10 +41,10 @@ def login(
 ) -> None:
     """Take an API key, and remember it and the service at URL.
 
-    Opens the service's dashboard, where a key can be copied, and asks for it. With --keystore it signs in itself
+    Opens the service's dashboard, where a key can be copied, and asks for the key. With --keystore it signs in itself
     (Sign in with Ethereum) and makes a key. A key may also come by standard input.
 
-    The key goes to this system's keyring, or into a file that only you may read where there is none.
+    The key is kept in this system's keyring. If there is none, it is kept in a file that only you may read.
     """
     at = credentials.service_url(url)
     if credentials.is_exposed(at):
@@ -77,7 +77,7 @@ def _signer(account: "LocalAccount") -> "Sign":
 
 
 def _check_key(url: str, key: str) -> None:
-    """Ask the service with the key. Raises `Unauthorized` for a key that doesn't work."""
+    """Send a request with the key. Raises `Unauthorized` if the key doesn't work."""
     try:
         patience = client.Patience(credentials.patience_seconds())
         client.BatchQueryService(url, api_key=key, patience=patience).batch(_NO_BATCH).status()
@@ -98,30 +98,32 @@ def logout(*, url: str | None) -> None:
 @with_url
 @with_json
 def chains(*, url: str | None, is_json: bool) -> None:
-    """List which source chains can be proven on which destination chains."""
+    """List the source chains that can be proven on destination chains."""
     service = credentials.service(url, needs_key=False)
-    found, known = service.connections(), service.chains()
+    connections, known = service.connections(), service.chains()
     if is_json:
-        print_json({"connections": found, "chains": known})
+        print_json({"connections": connections, "chains": known})
         return
     names = {chain.chain_id: f"{chain.name} ({chain.chain_id})" for chain in known}
-    rows = [[names.get(chain, chain) for chain in (one.origin_chain_id, one.destination_chain_id)] for one in found]
+    rows = [
+        [names.get(chain, chain) for chain in (pair.origin_chain_id, pair.destination_chain_id)] for pair in connections
+    ]
     print_table(("source", "destination"), rows, empty="Nothing can be proven here.")
 
 
 @click.command()
 @click.argument("shell", required=False, type=click.Choice(["bash", "zsh", "fish"]))
 def completion(*, shell: str | None) -> None:
-    """Print what a SHELL needs to complete the commands: bash, zsh or fish.
+    """Print the script by which a SHELL completes the commands: bash, zsh or fish.
 
     For bash: bqs completion bash >> ~/.bashrc
     """
     name = shell or Path(os.environ.get("SHELL", "bash")).name
-    found = get_completion_class(name)
-    if found is None:
+    completion_class = get_completion_class(name)
+    if completion_class is None:
         raise click.UsageError(f"There is no completion for {name}. There is for bash, zsh and fish.")
     root = click.get_current_context().find_root().command
-    click.echo(found(root, {}, "bqs", "_BQS_COMPLETE").source())
+    click.echo(completion_class(root, {}, "bqs", "_BQS_COMPLETE").source())
 
 
 COMMANDS = (login, logout, chains, completion)

@@ -1,4 +1,4 @@
-"""What to ask for, as the arguments of a command, a JSON file or a CSV file say it: all become the API's body."""
+"""Queries in the arguments of a command, a JSON file or a CSV file, as the body of an API request."""
 
 import csv
 import io
@@ -17,31 +17,31 @@ import click
 from batch_query_client import Account, Header, Webhook
 from batch_query_client.questions import body, slot_hex
 
-# In this order, unless a line names them.
+# The order of columns if no line names them.
 _COLUMNS = ("address", "block", "properties", "slots", "header", "chain")
 _ASKED = ("properties", "slots", "header")
 _OTHER_NAMES = {"account": "address", "props": "properties", "property": "properties", "slot": "slots"}
 _SEPARATORS = re.compile(r"[\s,;|+]+")
-# People group digits by three.
+# A number, also with digits grouped by three.
 _NUMBER = re.compile(r"[0-9]+|[0-9]{1,3}(?:[,_'\u2019\u00a0\u202f ][0-9]{3})+")
 _ADDRESS = re.compile(r"0x[0-9a-fA-F]{40}", re.ASCII)
 _NAME_ENDS = re.compile('[",;\t]+')
-# Excel reads the delimiter from such a first line. A spreadsheet that knows it not adds its own delimiters behind.
+# A first line that tells Excel the delimiter. Other spreadsheets append their own delimiters to it.
 _HINT = re.compile(r'[\ufeff\r\n ]*"?sep=(?:"?([^\w\s"]|\t))*"? *(?:\r\n?|\n|\Z)', re.IGNORECASE)
 _MOST_FAULTS = 20
 
 _Line = tuple[int, list[str]]
 
 ChainIds = Callable[[], Mapping[str, int]]
-"""Returns the ids of the service's chains by their names in small letters: it is asked where a file names one."""
+"""Returns the ids of the service's chains by their names in lower case. Called if a file names a chain."""
 
 Connections = Callable[[], Sequence[tuple[int, int]]]
-"""Returns the service's connections, each as a source and a destination: it is asked where a chain is not named."""
+"""Returns the service's connections, each as a source and a destination. Called if a chain is not named."""
 
 
 @dataclass(frozen=True)
-class Asked:
-    """The arguments of `submit` and `estimate`."""
+class BatchOptions:
+    """The options of `submit` and `estimate`."""
 
     file: str | None
     destination: int | None
@@ -58,74 +58,74 @@ class Asked:
     webhook_events: Any
 
 
-def document(asked: Asked, chain_ids: ChainIds, connections: Connections = tuple) -> Mapping[str, Any]:
+def document(options: BatchOptions, chain_ids: ChainIds, connections: Connections = tuple) -> Mapping[str, Any]:
     """Return the body. Raises `click.UsageError` and `ValueError`."""
-    if asked.file is None:
-        asked = _connected(asked, connections)
-        queries = list(_from_arguments(asked))
+    if options.file is None:
+        options = _connected(options, connections)
+        queries = list(_from_arguments(options))
     else:
-        text = _text(asked.file)
+        text = _text(options.file)
         is_json = text.lstrip().startswith("{")
-        if asked.accounts or (is_json and any(value for name, value in vars(asked).items() if name != "file")):
-            raise click.UsageError("Name what to prove either in a file or by options, and not by both.")
+        if options.accounts or (is_json and any(value for name, value in vars(options).items() if name != "file")):
+            raise click.UsageError("Name the facts either in a file or by options, not by both.")
         if is_json:
             return _from_json(text)
-        asked = _connected(asked, connections)
-        queries = _from_csv(asked, text, chain_ids)
-    if asked.destination is None:
+        options = _connected(options, connections)
+        queries = _from_csv(options, text, chain_ids)
+    if options.destination is None:
         raise click.UsageError("Name the chain on which the facts are to be readable: --destination.")
     return body(
-        destination=asked.destination,
+        destination=options.destination,
         queries=queries,
-        fee=asked.fee or (None if asked.is_paid_by_caller else "auto"),
-        is_paid_by_caller=asked.is_paid_by_caller,
-        webhook=Webhook(asked.webhook, events=asked.webhook_events) if asked.webhook else None,
+        fee=options.fee or (None if options.is_paid_by_caller else "auto"),
+        is_paid_by_caller=options.is_paid_by_caller,
+        webhook=Webhook(options.webhook, events=options.webhook_events) if options.webhook else None,
     )
 
 
-def _connected(asked: Asked, connections: Connections) -> Asked:
-    """Return the arguments with the chains of the only connection that they can mean."""
-    if asked.chain is not None and asked.destination is not None:
-        return asked
-    found = [
+def _connected(options: BatchOptions, connections: Connections) -> BatchOptions:
+    """Return the options with both chains, if a single connection fits them."""
+    if options.chain is not None and options.destination is not None:
+        return options
+    matches = [
         (source, destination)
         for source, destination in connections()
-        if asked.chain in {source, None} and asked.destination in {destination, None}
+        if options.chain in {source, None} and options.destination in {destination, None}
     ]
-    return replace(asked, chain=found[0][0], destination=found[0][1]) if len(found) == 1 else asked
+    return replace(options, chain=matches[0][0], destination=matches[0][1]) if len(matches) == 1 else options
 
 
 def _text(file: str) -> str:
     content = sys.stdin.buffer.read() if file == "-" else Path(file).read_bytes()
     try:
-        return content.decode("utf-8-sig")  # Spreadsheets write a mark in front.
+        return content.decode("utf-8-sig")  # Spreadsheets write a byte order mark.
     except UnicodeDecodeError:
-        raise click.UsageError("The file is not UTF-8. A spreadsheet saves it so as “CSV UTF-8”.") from None
+        raise click.UsageError("The file is not UTF-8. In a spreadsheet, save it as “CSV UTF-8”.") from None
 
 
 # --- Arguments --------------------------------------------------------------------------------------------------------
 
 
-def _from_arguments(asked: Asked) -> Iterator[Account | Header]:
-    if asked.chain is None:
+def _from_arguments(options: BatchOptions) -> Iterator[Account | Header]:
+    if options.chain is None:
         raise click.UsageError("Name a file, or the source chain: --chain.")
-    if not asked.accounts and not asked.header:
-        raise click.UsageError("Name what to prove: --account with --prop or --slot, or --header.")
-    where: Any = {"chain": asked.chain, **_options_at(asked)}
-    props: Any = asked.props  # The service knows their names.
-    for account in asked.accounts:
-        yield Account(account, props=props, slots=asked.slots, **where)
-    if asked.header:
-        yield Header(asked.header, **where)
+    if not options.accounts and not options.header:
+        raise click.UsageError("Name the facts: --account with --prop or --slot, or --header.")
+    where: Any = {"chain": options.chain, **_options_at(options)}
+    props: Any = options.props  # The service checks their names.
+    for account in options.accounts:
+        yield Account(account, props=props, slots=options.slots, **where)
+    if options.header:
+        yield Header(options.header, **where)
 
 
-def _options_at(asked: Asked) -> dict[str, int | str | None]:
-    """Return `block` and `time` as the options say them. Raises `click.UsageError`."""
-    if asked.block is None and asked.time is None:
+def _options_at(options: BatchOptions) -> dict[str, int | str | None]:
+    """Return `block` and `time` of the options. Raises `click.UsageError`."""
+    if options.block is None and options.time is None:
         raise click.UsageError("Name the block: --block, or --time.")
     return {
-        "block": None if asked.block is None else read_block(asked.block),
-        "time": None if asked.time is None else read_time(asked.time),
+        "block": None if options.block is None else read_block(options.block),
+        "time": None if options.time is None else read_time(options.time),
     }
 
 
@@ -134,7 +134,7 @@ def read_block(text: str) -> int | str:
 
 
 def read_time(text: str) -> int:
-    """Read seconds since 1970, or ISO 8601, which is in UTC if it has no time zone. Raises `click.UsageError`."""
+    """Read seconds since 1970, or ISO 8601, in UTC if it has no time zone. Raises `click.UsageError`."""
     if re.fullmatch(r"[0-9]{1,19}", text, re.ASCII):
         return int(text)
     try:
@@ -155,10 +155,10 @@ def _from_json(text: str) -> dict[str, Any]:
     return value
 
 
-def _from_csv(asked: Asked, text: str, chain_ids: ChainIds) -> list[Account | Header]:
-    """Return what each line asks for; what a line leaves out is as the options say.
+def _from_csv(options: BatchOptions, text: str, chain_ids: ChainIds) -> list[Account | Header]:
+    """Return the queries of all lines. The options fill in what a line leaves out.
 
-    Raises `click.UsageError` with all lines that are wrong.
+    Raises `click.UsageError` with the faults of all lines.
     """
     columns, lines, above = _table(list(_lines(text)))
     if not lines and not above:
@@ -169,15 +169,15 @@ def _from_csv(asked: Asked, text: str, chain_ids: ChainIds) -> list[Account | He
         faults.setdefault(sentence, []).append(number)
     for number, cells in lines:
         try:
-            queries += _queries_of(asked, columns, cells, chain_ids)
+            queries += _queries_of(options, columns, cells, chain_ids)
         except click.UsageError as error:
             faults.setdefault(error.message, []).append(number)
         except (ValueError, TypeError) as error:
             faults.setdefault(str(error), []).append(number)
     if faults:
-        told = [f"{_named_lines(numbers)}: {sentence}" for sentence, numbers in faults.items()]
-        more = [f"and {len(told) - _MOST_FAULTS} more"] if len(told) > _MOST_FAULTS else []
-        raise click.UsageError("\n  ".join(["The file has faults:", *told[:_MOST_FAULTS], *more]))
+        sentences = [f"{_named_lines(numbers)}: {sentence}" for sentence, numbers in faults.items()]
+        more = [f"and {len(sentences) - _MOST_FAULTS} more"] if len(sentences) > _MOST_FAULTS else []
+        raise click.UsageError("\n  ".join(["The file has faults:", *sentences[:_MOST_FAULTS], *more]))
     return queries
 
 
@@ -187,15 +187,15 @@ def _named_lines(numbers: Sequence[int]) -> str:
     return f"line{'s' * (len(numbers) > 1)} {first}{f' and {more} more' if more > 0 else ''}"
 
 
-# --- Lines and columns: the service's form reads them alike ---------------------------------------------------------
+# --- Lines and columns, read like in the service's form ---------------------------------------------------------------
 
 
 def _lines(text: str) -> Iterator[_Line]:
-    """Yield the number and the cells of each line that is neither blank nor a comment, without empty cells behind."""
+    """Yield the number and the cells of each line, without blank lines, comments and empty cells at the end."""
     hint = _HINT.match(text)
     above, text = (len(hint[0].splitlines()), text[hint.end() :]) if hint else (0, text.lstrip("\ufeff"))
     delimiter = (hint and hint[1]) or _delimiter(text)
-    # With its line breaks: in a quoted cell, they are part of it.
+    # Line breaks are kept, because they are a part of a quoted cell.
     reader = csv.reader(io.StringIO(text, newline=""), delimiter=delimiter, skipinitialspace=True, strict=True)
     number = above + 1
     try:
@@ -212,13 +212,13 @@ def _lines(text: str) -> Iterator[_Line]:
 
 def _is_comment(cells: Sequence[str]) -> bool:
     words = [cells[0].lstrip("# "), *cells[1:]]
-    # Some tools export # before columns' names. Tables that number their lines name that column #.
+    # Some tools write # before the names of columns, or name the column of line numbers #.
     is_of_names = len(cells) > 1 and all(word and " " not in word for word in words[1:]) and " " not in words[0]
     return cells[0].startswith("#") and not is_of_names
 
 
 def _delimiter(text: str) -> str:
-    """Return the delimiter of the line that names columns, or else of the first address, or else of the first line."""
+    """Return the delimiter in the line that names columns, else in the first with an address, else in the first."""
     lines = [
         line for line in re.split(r"[\r\n]+", text) if line.strip() and not _is_comment(_NAME_ENDS.split(line.strip()))
     ]
@@ -230,7 +230,7 @@ def _delimiter(text: str) -> str:
 
 
 def _table(lines: Sequence[_Line]) -> tuple[Sequence[str], Sequence[_Line], list[tuple[int, str]]]:
-    """Return the columns, the lines below the one that names them, and what is wrong with it and those above."""
+    """Return the columns, the lines below the line that names them, and the faults of that line and of those above."""
     heads = [line for line in lines if _names_columns(line[1])]
     if not heads:
         above = list(takewhile(lambda line: not _begins_table(line[1]), lines))
@@ -258,7 +258,7 @@ def _table(lines: Sequence[_Line]) -> tuple[Sequence[str], Sequence[_Line], list
 
 
 def _begins_table(cells: Sequence[str]) -> bool:
-    """Tell whether a line is no title, banner or line of names in another tool's words."""
+    """Return whether a line is data, and not a title or the column names of another tool."""
     return all(map(_is_account, _words(cells[0]))) or any(map(_ADDRESS.fullmatch, cells))
 
 
@@ -267,13 +267,13 @@ def _names_columns(cells: Sequence[str]) -> bool:
 
 
 def _says_column(cells: Sequence[str]) -> bool:
-    """Tell whether a line has a value for a column, as `Chain,Ethereum` and `Block: 5` have."""
+    """Return whether a line has a value for a column, like `Chain,Ethereum` and `Block: 5`."""
     name, colon, _ = cells[0].partition(":")
     return _column(name) in _COLUMNS and (len(cells) > 1 or bool(colon))
 
 
 def _likeness(head: Sequence[str]) -> tuple[bool, bool, int]:
-    """Return how much a line is like one that names columns. Above it there may be others, such as `Chain,Ethereum`."""
+    """Return a rank of a line as the one that names columns. Lines above it may be like `Chain,Ethereum`."""
     names = [name for name in map(_column, head) if name]
     known = [name for name in names if name in _COLUMNS]
     return known == names != [], "address" in known, len(known)
@@ -286,13 +286,13 @@ def _column(cell: str) -> str:
 
 
 def _is_account(word: str) -> bool:
-    """Tell whether a word is meant as an address or a name, right or wrong."""
+    """Return whether a word is meant as an address or a name, valid or not."""
     is_name = "." in word[1:-1] and {*word}.isdisjoint(":/ ") and not word.replace(".", "").isdecimal()
     return word[:2].lower() == "0x" or is_name
 
 
 def _one_cell_of_addresses(cells: list[str]) -> list[str]:
-    """Join the cells of a line that is nothing but addresses: all of them are accounts."""
+    """Join the cells of a line of addresses, because all of them are accounts."""
     return [" ".join(cells)] if all(map(_ADDRESS.fullmatch, filter(None, cells))) else cells
 
 
@@ -304,17 +304,17 @@ def _shown(cells: Sequence[str]) -> str:
 
 
 def _queries_of(
-    asked: Asked, columns: Sequence[str], given: Sequence[str], chain_ids: ChainIds
+    options: BatchOptions, columns: Sequence[str], values: Sequence[str], chain_ids: ChainIds
 ) -> Iterator[Account | Header]:
-    if len(given) > len(columns):
+    if len(values) > len(columns):
         raise ValueError("There are more cells than columns.")
-    if nameless := [cell for name, cell in zip(columns, given, strict=False) if cell and not name]:
+    if nameless := [cell for name, cell in zip(columns, values, strict=False) if cell and not name]:
         raise ValueError(f"{nameless[0][:80]!r} stands in a column without a name.")
-    cells = dict(zip(columns, given, strict=False))
+    cells = dict(zip(columns, values, strict=False))
     accounts, props, slots, header = (_words(cells.get(name, "")) for name in ("address", *_ASKED))
     if not (props or slots or header):
-        props, slots, header = list(asked.props), list(asked.slots), list(asked.header)
-    where: Any = {"chain": _chain(asked, cells.get("chain", ""), chain_ids), **_at(asked, cells.get("block", ""))}
+        props, slots, header = list(options.props), list(options.slots), list(options.header)
+    where: Any = {"chain": _chain(options, cells.get("chain", ""), chain_ids), **_at(options, cells.get("block", ""))}
     if not accounts and not header:
         raise ValueError("It names neither an account nor properties of a header.")
     if wrong := [word for word in accounts if not _is_account(word)]:
@@ -326,23 +326,23 @@ def _queries_of(
         yield Header([name.upper() for name in header], **where)
 
 
-def _chain(asked: Asked, cell: str, chain_ids: ChainIds) -> int:
+def _chain(options: BatchOptions, cell: str, chain_ids: ChainIds) -> int:
     if not cell:
-        if asked.chain is None:
+        if options.chain is None:
             raise ValueError("It names no chain, nor does --chain.")
-        return asked.chain
+        return options.chain
     if re.fullmatch(r"[0-9]{1,19}", cell, re.ASCII):
         return int(cell)
-    found = chain_ids().get(cell.casefold())
-    if found is None:
+    chain_id = chain_ids().get(cell.casefold())
+    if chain_id is None:
         raise ValueError(f"{cell!r} is no chain of this service.")
-    return found
+    return chain_id
 
 
-def _at(asked: Asked, cell: str) -> dict[str, int | str | None]:
-    """Return `block` or `time` as `Account` takes them. Raises `click.UsageError`."""
+def _at(options: BatchOptions, cell: str) -> dict[str, int | str | None]:
+    """Return the arguments `block` or `time` of `Account`. Raises `click.UsageError`."""
     if not cell:
-        return _options_at(asked)
+        return _options_at(options)
     kind, _, number = cell.casefold().partition(":")
     if cell.casefold() in {"latest", "finalized"}:
         return {"block": kind}

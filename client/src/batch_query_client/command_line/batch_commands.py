@@ -12,7 +12,7 @@ import click
 
 import batch_query_client as client
 from batch_query_client.command_line import credentials
-from batch_query_client.command_line.asked_in_files import Asked, Connections, document, read_block, read_time
+from batch_query_client.command_line.asked_in_files import BatchOptions, Connections, document, read_block, read_time
 from batch_query_client.command_line.exit_codes import ExitCode
 from batch_query_client.command_line.keystores import open_keystore
 from batch_query_client.command_line.options import (
@@ -43,22 +43,28 @@ _WATCH_PATIENCE = 300
 
 @click.command()
 @with_question
-@click.option("--idempotency-key", metavar="TEXT", help="Sent again with the same, it makes one batch only.")
-@click.option("--wait", is_flag=True, help="Follow it until it is done, and print its facts.")
+@click.option("--idempotency-key", metavar="TEXT", help="Repeated requests with the same text make one batch only.")
+@click.option("--wait", is_flag=True, help="Follow the batch until it is done, and print its facts.")
 @with_timeout
 @with_url
 @with_json
 def submit(
-    *, asked: Asked, idempotency_key: str | None, wait: bool, timeout: float | None, url: str | None, is_json: bool
+    *,
+    options: BatchOptions,
+    idempotency_key: str | None,
+    wait: bool,
+    timeout: float | None,
+    url: str | None,
+    is_json: bool,
 ) -> None:
     """Ask for facts, and print the batch's identifier.
 
-    FILE is JSON, a request's body as the API specifies it, or a list of addresses or CSV as the service's form takes
-    it: with the columns address, block, properties, slots, header and chain, in this order or as the first line names
-    them. What a line leaves out is as the options say. - is standard input.
+    FILE is a request's JSON body in the API's form, or a list of addresses, or CSV with the columns address, block,
+    properties, slots, header and chain, in this order or as the first line names them. The options fill in what a line
+    leaves out. - is standard input.
     """
     service = credentials.service(url, patience=_WATCH_PATIENCE if wait else credentials.PATIENCE_SECONDS)
-    batch = service.submit_body(_document(asked, service), idempotency_key=idempotency_key)
+    batch = service.submit_body(_document(options, service), idempotency_key=idempotency_key)
     if wait:
         say(f"The batch is {batch.id}; its page is {batch.page}")
         _follow(service, batch, timeout, is_json=is_json)
@@ -69,51 +75,53 @@ def submit(
         say(f"Its page is {batch.page}")
 
 
-def _document(asked: Asked, service: client.BatchQueryService, connections: Connections = tuple) -> Mapping[str, Any]:
-    return document(asked, lambda: {chain.name.casefold(): chain.chain_id for chain in service.chains()}, connections)
+def _document(
+    options: BatchOptions, service: client.BatchQueryService, connections: Connections = tuple
+) -> Mapping[str, Any]:
+    return document(options, lambda: {chain.name.casefold(): chain.chain_id for chain in service.chains()}, connections)
 
 
 @click.command()
 @with_question
 @with_url
 @with_json
-def estimate(*, asked: Asked, url: str | None, is_json: bool) -> int:
-    """Tell what it would cost and whether it would be taken. Nothing is stored.
+def estimate(*, options: BatchOptions, url: str | None, is_json: bool) -> int:
+    """Estimate the cost of a batch, and check if it would be accepted. Nothing is stored.
 
-    FILE and options are those of submit; chains may be left out where the service has one connection between them.
-    Ends with exit code 1 if it would be rejected.
+    FILE and options are as for submit. Chains may be left out if the service has a single connection that fits. Ends
+    with exit code 1 if the batch would be rejected.
     """
     service = credentials.service(url)
     body = _document(
-        asked, service, lambda: [(pair.origin_chain_id, pair.destination_chain_id) for pair in service.connections()]
+        options, service, lambda: [(pair.origin_chain_id, pair.destination_chain_id) for pair in service.connections()]
     )
-    found = service.estimate_body(body)
+    answer = service.estimate_body(body)
     if is_json:
-        print_json(found)
+        print_json(answer)
     else:
-        _print_estimate(found, currencies(service).get(int(body["destinationChainId"]), ""))
-    return ExitCode.REJECTED if found.rejections else ExitCode.OK
+        _print_estimate(answer, currencies(service).get(int(body["destinationChainId"]), ""))
+    return ExitCode.REJECTED if answer.rejections else ExitCode.OK
 
 
-def _print_estimate(found: client.Estimate, currency: str) -> None:
+def _print_estimate(answer: client.Estimate, currency: str) -> None:
     print_fields(
         [
-            ("gas", f"{found.gas.expected}, at most {found.gas.bound}"),
-            ("cost", f"{cost(found.wei.expected, currency)}, at most {cost(found.wei.bound, currency)}"),
-            ("transactions", found.transactions),
-            ("blocks to done", found.blocks_to_done),
-            ("seconds to done", found.seconds_to_done),
+            ("gas", f"{answer.gas.expected}, at most {answer.gas.bound}"),
+            ("cost", f"{cost(answer.wei.expected, currency)}, at most {cost(answer.wei.bound, currency)}"),
+            ("transactions", answer.transactions),
+            ("blocks to done", answer.blocks_to_done),
+            ("seconds to done", answer.seconds_to_done),
         ]
     )
     rows: list[tuple[object, ...]] = []
-    for source in found.sources:
+    for source in answer.sources:
         rows.append((source.source_chain_id, "all", "", "", source.gas.expected, source.gas.bound))
         for name, part in source.parts.items():
             rows.append((source.source_chain_id, name, part.count, part.in_registry, part.gas.expected, part.gas.bound))
     print_table(("source", "part", "count", "there already", "gas", "at most"), rows, empty="Nothing is to be proven.")
-    for wait in found.waits:
+    for wait in answer.waits:
         say(wait)
-    for rejection in found.rejections:
+    for rejection in answer.rejections:
         say(f"It would be rejected ({rejection.code}): {rejection.error}")
 
 
@@ -151,7 +159,13 @@ def _follow(service: client.BatchQueryService, batch: client.Batch, timeout: flo
 @click.option("--block", type=click.IntRange(min=0), metavar="NUMBER", help="Facts at this block.")
 @click.option("--property", "property_", metavar="NAME", help="Facts of this kind, such as BALANCE or SLOT.")
 @click.option("--slot", metavar="HEX", help="Facts about this slot.")
-@click.option("--limit", type=click.IntRange(min=1), default=100, show_default=True, help="Of facts, without a BATCH.")
+@click.option(
+    "--limit",
+    type=click.IntRange(min=1),
+    default=100,
+    show_default=True,
+    help="Maximum number of facts, without a BATCH.",
+)
 @with_url
 @with_json
 def read(
@@ -164,34 +178,34 @@ def read(
     is_json: bool,
     **filters: Any,
 ) -> None:
-    """Print the facts of a BATCH, or those that others have had proven.
+    """Print the facts of a BATCH, or facts that were proven for anybody.
 
-    With --rpc-url the facts of a batch are read from the chain itself, by calls that are made here; that they are what
-    the service says is checked (exit code 7). Without a BATCH, the options say which facts to list.
+    With --rpc-url a batch's facts are read from the chain, and compared with the service's (exit code 7 if they
+    differ). Without a BATCH, the options filter the facts to list.
     """
     service = credentials.service(url)
-    given = {name.rstrip("_"): value for name, value in filters.items() if value is not None}
+    chosen = {name.rstrip("_"): value for name, value in filters.items() if value is not None}
     if batch is None:
         if registry is not None:
             raise click.UsageError("--registry is for the facts of a batch.")
-        facts, following = _pages(partial(service.facts, **given), "facts", limit)
+        facts, following = _pages(partial(service.facts, **chosen), "facts", limit)
         _print_read(service, facts, following, is_json=is_json)
         return
-    if given:
-        raise click.UsageError("Name either a batch or what facts to list.")
-    of = service.batch(batch)
+    if chosen:
+        raise click.UsageError("Name either a batch or filters of facts.")
+    opened = service.batch(batch)
     if rpc_url is None:
         if registry is not None:
             raise click.UsageError("--registry needs --rpc-url.")
-        _print_read(service, of.details().facts, is_json=is_json)
+        _print_read(service, opened.details().facts, is_json=is_json)
         return
     registries = None
     if registry is not None:
-        sources = of.details().source_chain_ids
+        sources = opened.details().source_chain_ids
         if len(sources) != 1:
             raise click.UsageError("The batch has several source chains, and each has a registry of its own.")
         registries = {sources[0]: registry}
-    _print_read(service, of.facts_on_chain(rpc_url, registries=registries), is_json=is_json)
+    _print_read(service, opened.facts_on_chain(rpc_url, registries=registries), is_json=is_json)
 
 
 def _print_read(
@@ -204,13 +218,13 @@ def _print_read(
 
 
 def _pages(ask: Callable[..., Any], name: str, limit: int) -> tuple[list[Any], str | None]:
-    """Return the first `limit` of a list that comes in pages, as which they have `name`; and the cursor to go on."""
+    """Return the first `limit` entries of a list in pages, which is their field `name`, and the cursor of the next."""
     page = ask(limit=min(limit, _LARGEST_PAGE))
-    found = [*getattr(page, name)]
-    while page.next is not None and len(found) < limit:
-        page = ask(limit=min(limit - len(found), _LARGEST_PAGE), cursor=page.next)
-        found += getattr(page, name)
-    return found, page.next
+    entries = [*getattr(page, name)]
+    while page.next is not None and len(entries) < limit:
+        page = ask(limit=min(limit - len(entries), _LARGEST_PAGE), cursor=page.next)
+        entries += getattr(page, name)
+    return entries, page.next
 
 
 @click.command("list")
@@ -224,36 +238,36 @@ def _pages(ask: Callable[..., Any], name: str, limit: int) -> tuple[list[Any], s
 @click.option("--account", metavar="ADDRESS", help="Batches that ask for this account.")
 @click.option("--block", metavar="NUMBER", help="Batches that ask for this block.")
 @click.option("--after", metavar="TIME", help="Batches made after a time, in seconds or ISO 8601.")
-@click.option("--before", metavar="TIME", help="Batches made before it.")
-@click.option("--limit", type=click.IntRange(min=1), default=20, show_default=True, help="How many at most.")
+@click.option("--before", metavar="TIME", help="Batches made before a time.")
+@click.option("--limit", type=click.IntRange(min=1), default=20, show_default=True, help="Maximum number of batches.")
 @with_url
 @with_json
 def list_batches(
     *, after: str | None, before: str | None, limit: int, url: str | None, is_json: bool, **filters: Any
 ) -> None:
     """List your batches, newest first."""
-    given = {name: value for name, value in filters.items() if value is not None}
-    if "block" in given:
-        given["block"] = read_block(given["block"])
+    chosen = {name: value for name, value in filters.items() if value is not None}
+    if "block" in chosen:
+        chosen["block"] = read_block(chosen["block"])
     for name, text in (("created_after", after), ("created_before", before)):
         if text is not None:
-            given[name] = datetime.fromtimestamp(read_time(text), UTC)
+            chosen[name] = datetime.fromtimestamp(read_time(text), UTC)
     service = credentials.service(url)
-    found, following = _pages(partial(service.batches, **given), "batch_queries", limit)
+    batches, following = _pages(partial(service.batches, **chosen), "batch_queries", limit)
     if is_json:
-        print_json({"batchQueries": found, "next": following})
+        print_json({"batchQueries": batches, "next": following})
         return
     rows = [
         (
-            one.internal_id,
-            one.status,
-            f"{one.queries_completed}/{one.queries}",
-            ",".join(map(str, one.source_chain_ids)),
-            one.destination_chain_id,
-            f"{one.created_at.astimezone(UTC):%Y-%m-%d %H:%M}",
-            one.rejection.code if one.rejection else "",
+            batch.internal_id,
+            batch.status,
+            f"{batch.queries_completed}/{batch.queries}",
+            ",".join(map(str, batch.source_chain_ids)),
+            batch.destination_chain_id,
+            f"{batch.created_at.astimezone(UTC):%Y-%m-%d %H:%M}",
+            batch.rejection.code if batch.rejection else "",
         )
-        for one in found
+        for batch in batches
     ]
     print_table(("batch", "status", "queries", "sources", "destination", "made (UTC)", "rejected"), rows)
 
@@ -263,7 +277,7 @@ def list_batches(
 @with_url
 @with_json
 def cancel(*, batch: str, url: str | None, is_json: bool) -> None:
-    """Cancel a BATCH that is not done. What was sent for it stays on the chain."""
+    """Cancel a BATCH that is not done. Transactions that were sent stay on the chain."""
     cancelled = credentials.service(url).batch(batch).cancel()
     if is_json:
         print_json(cancelled)
@@ -279,7 +293,7 @@ def cancel(*, batch: str, url: str | None, is_json: bool) -> None:
 @with_node("destination", required=True)
 @with_keystore
 @click.option("--yes", is_flag=True, help="Sign without asking.")
-@click.option("--most", type=read_amount, metavar="ETH", help="All of them together may not cost more.")
+@click.option("--most", type=read_amount, metavar="ETH", help="Maximum cost of all transactions together.")
 @click.option("--timeout", type=click.FloatRange(min=0), default=1800, show_default=True, metavar="SECONDS")
 @with_url
 @with_json
@@ -295,39 +309,55 @@ def send(
     url: str | None,
     is_json: bool,
 ) -> None:
-    """Send the transactions of a BATCH that you pay yourself (submit --pay-myself), until none is left.
+    """Send the transactions of a BATCH that you pay yourself (submit --pay-myself), until it is complete.
 
-    What the service asks for is signed only if it proves something to a facts registry.
+    A transaction is signed only if it proves something to a facts registry.
     """
     if keystore is None:
         raise click.UsageError("Name the key file of the account that pays: --keystore.")
     service = credentials.service(url)
     names = currencies(service)
     payer = client.Payer(open_keystore(keystore, password_file), partial(_confirm, names, is_asked=not yes), most)
-    sent = service.batch(batch).send(rpc_url, payer, timeout=timeout, progress=_said_once())
+    sent = service.batch(batch).send(rpc_url, payer, timeout=timeout, progress=_waits_printed_once())
     if is_json:
-        shown = [{"hash": one.hash, "what": one.what, "gasUsed": one.gas_used, "cost": str(one.cost)} for one in sent]
+        shown = [
+            {
+                "hash": transaction.hash,
+                "what": transaction.what,
+                "gasUsed": transaction.gas_used,
+                "cost": str(transaction.cost),
+            }
+            for transaction in sent
+        ]
         print_json({"internalId": batch, "sent": shown})
         return
-    rows = [(one.hash, one.gas_used, cost(one.cost, names.get(one.chain_id, "")), one.what) for one in sent]
+    rows = [
+        (
+            transaction.hash,
+            transaction.gas_used,
+            cost(transaction.cost, names.get(transaction.chain_id, "")),
+            transaction.what,
+        )
+        for transaction in sent
+    ]
     print_table(("transaction", "gas", "cost", "what"), rows)
 
 
 def _confirm(names: Mapping[int, str], to_sign: client.ToSign, *, is_asked: bool) -> bool:
-    """Say what is signed, and return whether the user agrees. `names` are the currencies, by chain."""
+    """Print the transaction, and return whether the user agrees. `names` are the currencies by chain."""
     most = cost(to_sign.most_wei, names.get(to_sign.chain_id, ""))
     say(f"{to_sign.what} To {to_sign.to}, {to_sign.gas} gas, at most {most}.")
     return not is_asked or click.confirm("Sign and send it?", err=True)
 
 
-def _said_once() -> Any:
-    """Return a function that tells each wait once."""
-    said: set[str] = set()
+def _waits_printed_once() -> Any:
+    """Return a function that prints each wait once."""
+    printed: set[str] = set()
 
     def tell(sending: client.Sending) -> None:
         for sentence in sending.waits:
-            if sentence not in said:
-                said.add(sentence)
+            if sentence not in printed:
+                printed.add(sentence)
                 say(sentence)
 
     return tell

@@ -1,7 +1,7 @@
-"""Which service is asked, and with which key.
+"""The service and the key that commands use.
 
-The key is in the system's keyring. Where there is none, it is in a file that only its user may read, and `bqs login`
-says so. `BQS_API_KEY` counts before both.
+The key is in the system's keyring. If there is none, it is in a file that only its user may read, and `bqs login` says
+so. `BQS_API_KEY` takes precedence over both.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ import batch_query_client as client
 if TYPE_CHECKING:
     from keyring.backend import KeyringBackend
 
-# A person sits in front of it; a script may say otherwise.
+# Seconds for retries. Short, because a person waits; BQS_PATIENCE replaces it in scripts.
 PATIENCE_SECONDS = 15
 _KEYRING_SERVICE = "batch-query-service"
 
 
 class NoKeyring(Exception):
-    """There is none, or it is locked."""
+    """The system has no keyring, or it is locked."""
 
 
 def folder() -> Path:
@@ -35,9 +35,9 @@ def folder() -> Path:
 
 
 def service(url: str | None, *, needs_key: bool = True, patience: float = PATIENCE_SECONDS) -> client.BatchQueryService:
-    """Return the service to ask. Raises `click.UsageError` where the service or its key is not known.
+    """Return the service. Raises `click.UsageError` if its URL or its key is not known.
 
-    What may pass is tried again for `patience` seconds, or those of BQS_PATIENCE.
+    Failures that may pass are retried for `patience` seconds, or for BQS_PATIENCE.
     """
     at = service_url(url)
     key = api_key(at)
@@ -57,12 +57,12 @@ def service_url(url: str | None) -> str:
     """Return the URL of the service, without a slash at its end. Raises `click.UsageError`."""
     at = url or os.environ.get("BQS_URL") or _read("config.json").get("url")
     if not at or not isinstance(at, str):
-        raise click.UsageError("It is not known which service to ask. Run `bqs login URL`, or give --url or BQS_URL.")
+        raise click.UsageError("There is no URL of a service. Run `bqs login URL`, or give --url or BQS_URL.")
     return at.rstrip("/")
 
 
 def api_key(url: str) -> str:
-    """Empty where there is none."""
+    """Return the key of the service. Empty if there is none."""
     if key := os.environ.get("BQS_API_KEY"):
         return key.strip()
     try:
@@ -70,12 +70,12 @@ def api_key(url: str) -> str:
             stored = backend.get_password(_KEYRING_SERVICE, url)
     except NoKeyring:
         stored = None
-    found = stored or _read("keys.json").get(url, "")
-    return found if isinstance(found, str) else ""
+    key = stored or _read("keys.json").get(url, "")
+    return key if isinstance(key, str) else ""
 
 
 def remember(url: str, key: str) -> str:
-    """Store the service's URL and key. Return where the key is now, for a sentence."""
+    """Store the service's URL and key. Return the key's place, for a sentence."""
     _write("config.json", {"url": url})
     try:
         with _keyring() as backend:
@@ -88,7 +88,7 @@ def remember(url: str, key: str) -> str:
 
 
 def forget(url: str) -> None:
-    """Remove the key of this service. It still works: the page of keys revokes it."""
+    """Remove the key of this service, without revoking it."""
     with suppress(NoKeyring), _keyring() as backend:
         backend.delete_password(_KEYRING_SERVICE, url)
     _forget_in_file(url)
@@ -106,20 +106,20 @@ def is_exposed(url: str) -> bool:
     return parts.scheme == "http" and parts.hostname not in {"localhost", "127.0.0.1", "::1"}
 
 
-# --- Where they are ---------------------------------------------------------------------------------------------------
+# --- Keyring and files ------------------------------------------------------------------------------------------------
 
 
 @contextmanager
 def _keyring() -> Iterator[KeyringBackend]:
-    """Yield the system's keyring. Raises `NoKeyring`, also for what fails in the block."""
-    # It takes a while to load, and --help doesn't need it.
+    """Yield the system's keyring. Raises `NoKeyring`, also if the block fails."""
+    # It is slow to load, and --help doesn't need it.
     import keyring  # noqa: PLC0415
     from keyring.backends import fail, null  # noqa: PLC0415
     from keyring.errors import KeyringError  # noqa: PLC0415
 
     try:
         backend = keyring.get_keyring()
-    except Exception:  # noqa: BLE001 (backends are plug-ins, which raise what they like)
+    except Exception:  # noqa: BLE001 (backends are plug-ins, which raise many kinds)
         raise NoKeyring from None
     if isinstance(backend, fail.Keyring | null.Keyring):
         raise NoKeyring

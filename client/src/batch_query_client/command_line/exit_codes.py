@@ -1,4 +1,4 @@
-"""What `bqs` ends with, so that scripts can tell. docs/using/command-line.md has the same table."""
+"""Exit codes of `bqs`, for scripts. docs/using/command-line.md has the same table."""
 
 from enum import IntEnum
 
@@ -18,7 +18,7 @@ class ExitCode(IntEnum):
     INTERRUPTED = 130
 
 
-# The first that fits.
+# The first entry with the error's class counts.
 _CODES: tuple[tuple[tuple[type[errors.BatchQueryError], ...], ExitCode], ...] = (
     ((errors.InvalidRequest,), ExitCode.USAGE),
     ((errors.Unauthorized,), ExitCode.NOT_ALLOWED),
@@ -30,5 +30,5 @@ _CODES: tuple[tuple[tuple[type[errors.BatchQueryError], ...], ExitCode], ...] = 
 
 
 def exit_code(error: errors.BatchQueryError) -> ExitCode:
-    """Return the code of an error. Those that are in no list say that something is false."""
+    """Return the code of an error. NOT_TRUE: the error is in no list, and says that something is false."""
     return next((code for kinds, code in _CODES if isinstance(error, kinds)), ExitCode.NOT_TRUE)

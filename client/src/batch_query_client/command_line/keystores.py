@@ -12,8 +12,8 @@ _MAX_BYTES = 64 * 1024
 
 
 def open_keystore(path: Path, password_file: Path | None) -> "LocalAccount":
-    """Decrypt a keystore. Ask for the password where no file has it. Raises `click.UsageError`."""
-    from eth_account import Account  # noqa: PLC0415 (it takes a while to load, and few commands need it)
+    """Decrypt a keystore. Without a file, ask for the password. Raises `click.UsageError`."""
+    from eth_account import Account  # noqa: PLC0415 (slow to load, and few commands need it)
 
     if path.stat().st_size > _MAX_BYTES:
         raise click.UsageError(f"{path} is no key file.")
@@ -24,7 +24,7 @@ def open_keystore(path: Path, password_file: Path | None) -> "LocalAccount":
         password = password_file.read_text().rstrip("\r\n")
     try:
         account: LocalAccount = Account.from_key(Account.decrypt(content, password))
-    except Exception as error:  # noqa: BLE001 (eth-account raises whatever the content is malformed for)
+    except Exception as error:  # noqa: BLE001 (eth-account raises many kinds for malformed content)
         wrong = "MAC" in str(error)
         raise click.UsageError(
             f"The password is not that of {path}." if wrong else f"{path} is no key file (Web3 Secret Storage)."

@@ -1,4 +1,4 @@
-"""Options that several commands have."""
+"""Options that several commands share."""
 
 import re
 from collections.abc import Callable
@@ -8,40 +8,40 @@ from typing import Any, TypeVar
 
 import click
 
-from batch_query_client.command_line.asked_in_files import Asked
+from batch_query_client.command_line.asked_in_files import BatchOptions
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
 with_json = click.option("--json", "is_json", is_flag=True, help="Print JSON, for programs; errors too.")
-with_url = click.option("--url", metavar="URL", help="The service, instead of that of the last login (BQS_URL).")
+with_url = click.option("--url", metavar="URL", help="The service, instead of the one of the last login (BQS_URL).")
 with_timeout = click.option(
     "--timeout",
     type=click.FloatRange(min=0),
     metavar="SECONDS",
-    help="End with exit code 3 if it is not done by then.",
+    help="End with exit code 3 if the batch is not done after this time.",
 )
 
 
 _HASH = re.compile(r"0x[0-9a-fA-F]{64}", re.ASCII)
 _AMOUNT = re.compile(r"([0-9]{1,60})(?:\.([0-9]{1,18}))?|([0-9]{1,78})\s*wei", re.ASCII | re.IGNORECASE)
-# Whoever names more means wei, which scripts for earlier versions of `bqs` named.
+# Maximum whole units. A larger number is meant as wei, as in scripts for earlier versions of `bqs`.
 _MOST_UNITS = 10**6
 
 
 def read_amount(text: str) -> int:
-    """Read an amount in whole units of a chain's currency, or in wei if it says so, as wei.
+    """Return an amount in wei. The text is in whole units of a chain's currency, or in wei, such as 5000wei.
 
     Raises `click.BadParameter`.
     """
-    found = _AMOUNT.fullmatch(text.strip())
-    if found is None:
+    match = _AMOUNT.fullmatch(text.strip())
+    if match is None:
         raise click.BadParameter(f"{text!r} is no amount: it is in ETH, such as 0.002, or in wei, such as 5000wei.")
-    units, rest, wei = found.groups()
+    units, fraction, wei = match.groups()
     if wei:
         return int(wei)
     if int(units) > _MOST_UNITS:
         raise click.BadParameter(f"{text} ETH can't be meant; an amount in wei is written {units}wei.")
-    return int(units + (rest or "").ljust(18, "0"))
+    return int(units + (fraction or "").ljust(18, "0"))
 
 
 def read_hash(text: str) -> str:
@@ -52,18 +52,18 @@ def read_hash(text: str) -> str:
 
 
 def read_fee(text: str) -> str:
-    """Read an amount, or auto, as the API takes it. Raises `click.BadParameter`."""
+    """Return the fee for the API: an amount in wei, or auto. Raises `click.BadParameter`."""
     return text if text == "auto" else str(read_amount(text))
 
 
 def with_node(chain: str, **how: Any) -> Callable[[Command], Command]:
-    """Add the option for a node of the source or the destination chain; the environment separates several by spaces."""
+    """Add the option for nodes of the source or the destination chain. In the environment, spaces separate nodes."""
     say = f"A node of the {chain} chain that you trust."
     return click.option("--rpc-url", envvar="BQS_RPC_URL", show_envvar=True, metavar="URL", help=say, **how)
 
 
 def with_filters(command: Command) -> Command:
-    """Add the options that say which batches, or which facts, are listed."""
+    """Add the filters of listed batches or facts."""
     for option in (
         click.option("--account", metavar="ADDRESS", help="About this account."),
         click.option(
@@ -86,30 +86,33 @@ def with_keystore(command: Command) -> Command:
     password = click.option(
         "--password-file",
         type=click.Path(exists=True, dir_okay=False, path_type=Path),
-        help="The file with its password; without one it is asked for.",
+        help="The file with its password. Without it, you are asked for the password.",
     )
     return keystore(password(command))
 
 
 def with_question(command: Command) -> Command:
-    """Add the options that say what to ask for; the command gets an `Asked`."""
+    """Add the options for queries. The command gets them as `BatchOptions`."""
 
     def call(**options: Any) -> Any:
-        asked = Asked(**{one.name: options.pop(one.name) for one in fields(Asked)})
-        return command(asked=asked, **options)
+        batch_options = BatchOptions(**{field.name: options.pop(field.name) for field in fields(BatchOptions)})
+        return command(options=batch_options, **options)
 
     call.__name__, call.__doc__ = command.__name__, command.__doc__
     decorated: Any = call
     decorated.__click_params__ = getattr(command, "__click_params__", [])
     for option in reversed(_QUESTION):
         decorated = option(decorated)
-    return decorated  # type: ignore[no-any-return] # a command of another signature
+    return decorated  # type: ignore[no-any-return] # the command has another signature
 
 
 _QUESTION = (
     click.argument("file", required=False, type=click.Path(exists=True, dir_okay=False, allow_dash=True)),
     click.option(
-        "--destination", type=click.IntRange(min=1), metavar="CHAIN", help="Where the facts are to be readable."
+        "--destination",
+        type=click.IntRange(min=1),
+        metavar="CHAIN",
+        help="The chain on which the facts are to be readable.",
     ),
     click.option("--chain", type=click.IntRange(min=1), metavar="CHAIN", help="The source chain."),
     click.option("--block", metavar="BLOCK", help="A number, latest or finalized."),
@@ -119,7 +122,7 @@ _QUESTION = (
         "accounts",
         multiple=True,
         metavar="ADDRESS",
-        help="An address or an ENS name. May be repeated. At an old block it takes an archive node.",
+        help="An address or an ENS name. May be repeated. An old block needs an archive node.",
     ),
     click.option(
         "--prop",
@@ -133,18 +136,18 @@ _QUESTION = (
         "--header",
         multiple=True,
         metavar="NAME",
-        help="A property of the block's header, however old that is. May be repeated.",
+        help="A property of the block's header. May be repeated.",
     ),
     click.option(
         "--fee",
         type=read_fee,
         metavar="ETH",
-        help="The most that it may cost, or auto (the default): its estimate's bound.",
+        help="Maximum cost, or auto (the default): the bound of the estimate.",
     ),
     click.option(
         "--pay-myself", "is_paid_by_caller", is_flag=True, help="Send the transactions yourself, with `bqs send`."
     ),
-    click.option("--webhook", metavar="URL", help="Where the service is to tell of it."),
+    click.option("--webhook", metavar="URL", help="URL to which the service sends the batch's events."),
     click.option(
         "--webhook-event",
         "webhook_events",

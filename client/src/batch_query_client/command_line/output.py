@@ -1,6 +1,6 @@
-"""What commands print: tables for people, and with --json the API's own spelling for programs.
+"""Output of commands: tables for people, and with --json the API's own spelling for programs.
 
-All commands load this module, --help too. So rich and pydantic are loaded where something is printed.
+All commands load this module, even --help, so rich and pydantic are loaded only when something is printed.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ if TYPE_CHECKING:
     from rich.table import Table
     from rich.text import Text
 
-# A file or a program has no margin.
+# Width for files and programs, so that no line breaks.
 _PIPE_COLUMNS = 10_000
 _SPINNER_COLUMNS = 3
 _COLOURS = {"DONE": "green", "COMPLETED": "green", "REJECTED": "red"}
 
 
 def print_json(value: Any) -> None:
-    """Print JSON: of what the service answered, its own."""
+    """Print a value as JSON. An answer is printed as the service's own JSON."""
     click.echo(json.dumps(_plain_value(value), indent=2 if sys.stdout.isatty() else None))
 
 
@@ -36,23 +36,25 @@ def _plain_value(value: Any) -> Any:
     from pydantic import BaseModel  # noqa: PLC0415 (as above)
 
     if isinstance(value, client.BatchDetails):
-        # All of its queries, which came in several pages.
+        # With all queries, which came in several pages.
         return value.source | {"queryList": _plain_value(value.query_list), "next": value.next}
     if isinstance(value, client.Fact):
         return value.source or _as_listed(value)
     if isinstance(value, BaseModel):
         return value.source  # type: ignore[attr-defined]  # all are answers
     if isinstance(value, Mapping):
-        return {name: _plain_value(one) for name, one in value.items()}
+        return {name: _plain_value(entry) for name, entry in value.items()}
     if isinstance(value, list | tuple):
-        return [_plain_value(one) for one in value]
+        return [_plain_value(entry) for entry in value]
     return hex_data(value) if isinstance(value, bytes) else value
 
 
 def _as_listed(fact: client.Fact) -> dict[str, Any]:
-    """Return a fact that was read from a batch, or from the chain, as `GET /facts` tells it."""
+    """Return a fact from a batch or from the chain, in the form of `GET /facts`."""
     fields = fact.model_dump(by_alias=True, exclude={"timestamp", "call"})
-    listed = {name: str(one) if isinstance(one, int) else _plain_value(one) or None for name, one in fields.items()}
+    listed = {
+        name: str(field) if isinstance(field, int) else _plain_value(field) or None for name, field in fields.items()
+    }
     number = str(fact.value) if fact.word is not None and fact.is_number else None
     return listed | {"value": number, "call": fact.call and {"to": fact.call.to, "data": hex_data(fact.call.data)}}
 
@@ -72,7 +74,7 @@ def console(*, err: bool = False) -> Console:
 
 
 def print_table(headings: Sequence[str], rows: Iterable[Sequence[object]], *, empty: str = "There is nothing.") -> None:
-    """Print a table. No cell is read as markup: others wrote them."""
+    """Print a table. Cells may be strangers' words, so none is read as markup."""
     filled = list(rows)
     if not filled:
         say(empty)
@@ -84,7 +86,7 @@ def print_table(headings: Sequence[str], rows: Iterable[Sequence[object]], *, em
 
 
 def print_fields(fields: Iterable[tuple[str, object]]) -> None:
-    """Print names and values, one a line."""
+    """Print names and values, one pair in a line."""
     table = _table()
     table.show_header = False
     for name, value in fields:
@@ -131,7 +133,7 @@ _DIGITS_OF_COST = 6
 
 
 def currencies(service: client.BatchQueryService) -> Mapping[int, str]:
-    """Return the chains' currencies by the chain's id; none where the service doesn't tell them now."""
+    """Return the chains' currencies by chain id. Empty if the service doesn't answer."""
     try:
         return {chain.chain_id: chain.currency for chain in service.chains()}
     except client.BatchQueryError:
@@ -140,13 +142,13 @@ def currencies(service: client.BatchQueryService) -> Mapping[int, str]:
 
 def amount(wei: int, currency: str = _ETH) -> str:
     """Return an amount in whole units of its currency, exact: 0.015 ETH."""
-    whole, rest = divmod(wei, _WEI)
-    fraction = f".{rest:018d}".rstrip("0.")
+    whole, part = divmod(wei, _WEI)
+    fraction = f".{part:018d}".rstrip("0.")
     return f"{whole}{fraction} {currency or _ETH}"
 
 
 def cost(wei: int, currency: str = _ETH) -> str:
-    """Return what something costs as `amount` does, rounded up to as many digits as people compare."""
+    """Return a cost like `amount`, rounded up to `_DIGITS_OF_COST` digits, which are enough to compare."""
     step = 10 ** max(0, len(str(wei)) - _DIGITS_OF_COST)
     return amount(-(-wei // step) * step, currency)
 
@@ -155,10 +157,11 @@ def cost(wei: int, currency: str = _ETH) -> str:
 
 
 def print_facts(facts: Sequence[client.Fact], currencies: Mapping[int, str]) -> None:
-    """`currencies` are those of chains, by their ids."""
+    """Print facts as a table. `currencies` are by chain id."""
     headings = ("chain", "block", "account", "property", "value")
     rows = [
-        (one.source_chain_id, one.block_number, one.account, _property(one), _value(one, currencies)) for one in facts
+        (fact.source_chain_id, fact.block_number, fact.account, _property(fact), _value(fact, currencies))
+        for fact in facts
     ]
     print_table(headings, rows, empty="There are no facts.")
 
@@ -170,7 +173,7 @@ def _property(fact: client.Fact) -> str:
 
 
 def _value(fact: client.Fact, currencies: Mapping[int, str]) -> str:
-    """Return the fact's value: an amount or a number where it is meant as one, else the word."""
+    """Return the fact's value: an amount, a number, or else the word."""
     if fact.word is None:
         return "not proven yet"
     if fact.property == "BALANCE":
@@ -183,14 +186,14 @@ def _value(fact: client.Fact, currencies: Mapping[int, str]) -> str:
 
 @contextmanager
 def progress() -> Iterator[Callable[[client.BatchDetails], None]]:
-    """Yield what to call with a batch each time it has changed: one line on a terminal, and nothing elsewhere."""
+    """Yield a function that shows a batch in one line of a terminal. Without a terminal it shows nothing."""
     terminal = console(err=True)
     with terminal.status("") as line:
 
         def show(batch: client.BatchDetails) -> None:
             wait = batch.waits[0].sentence if batch.waits else ""
-            said = _text(f"{batch.status}  {batch.queries_completed} of {batch.queries} queries  {wait}")
-            said.truncate(terminal.width - _SPINNER_COLUMNS, overflow="ellipsis")
-            line.update(said)
+            text = _text(f"{batch.status}  {batch.queries_completed} of {batch.queries} queries  {wait}")
+            text.truncate(terminal.width - _SPINNER_COLUMNS, overflow="ellipsis")
+            line.update(text)
 
         yield show

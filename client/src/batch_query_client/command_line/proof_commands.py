@@ -24,10 +24,10 @@ _QUERY = click.option(
 @click.command()
 @click.argument("batch")
 @_QUERY
-@click.option("-o", "--output", metavar="FILE", help="Where to write it; - is standard output.")
+@click.option("-o", "--output", metavar="FILE", help="The file to write; - is standard output.")
 @with_url
 def bundle(*, batch: str, query: int | None, output: str | None, url: str | None) -> None:
-    """Fetch the proof bundle of a BATCH, or of one query: all that is needed to check its facts."""
+    """Fetch the proof bundle of a BATCH or of one query, by which anybody can check its facts."""
     content = _fetched(batch, query, url)
     if output == "-":
         sys.stdout.buffer.write(content)
@@ -50,7 +50,7 @@ def _fetched(batch: str, query: int | None, url: str | None) -> bytes:
     type=read_hash,
     metavar="HASH",
     multiple=True,
-    help="Instead: a block's hash, from a source that you trust. May be repeated: one of each block.",
+    help="Instead: a block's hash, from a source that you trust. May be repeated, once for each block.",
 )
 @with_url
 @with_json
@@ -63,11 +63,11 @@ def verify(
     url: str | None,
     is_json: bool,
 ) -> None:
-    """Check a proof BUNDLE, a file or that of a batch, without trusting the service.
+    """Check a proof BUNDLE, a file or a batch's identifier, without trusting the service.
 
-    What is trusted are the hashes of blocks, which your own nodes tell (--rpc-url, one for each source chain), or you
-    (--block-hash). From there each step is computed: header, state root, account, slots. Ends with exit code 7 if
-    anything is not so. Without either it names the hashes that are needed.
+    Only the hashes of blocks are trusted. They come from your own nodes (--rpc-url, one for each source chain), or from
+    you (--block-hash). All other steps are computed: header, state root, account, slots. Ends with exit code 7 if a
+    step fails. Without hashes, the needed hashes are listed.
     """
     is_file = Path(bundle).is_file() or not _BATCH.fullmatch(bundle)
     if is_file and query is not None:
@@ -77,18 +77,20 @@ def verify(
     else:
         document = Path(bundle).read_bytes() if is_file else _fetched(bundle, query, url)
         if block_hash:
-            trusted = {about: one for about, one in client.claimed_hashes(document).items() if one in block_hash}
+            trusted = {block: hash_ for block, hash_ in client.claimed_hashes(document).items() if hash_ in block_hash}
             proven = client.verify_bundle(document, block_hashes=trusted)
         elif rpc_url:
             patience = client.Patience(credentials.patience_seconds())
             proven = client.verify_bundle_by_nodes(document, rpc_url, patience)
         else:
             claimed = [
-                f"  chain {chain}  block {block}  {one}"
-                for (chain, block), one in client.claimed_hashes(document).items()
+                f"  chain {chain}  block {block}  {claimed_hash}"
+                for (chain, block), claimed_hash in client.claimed_hashes(document).items()
             ]
-            said = "Name a node of each source chain (--rpc-url), or hashes that you trust (--block-hash). Needed are:"
-            raise click.UsageError("\n".join([said, *claimed]))
+            request = (
+                "Name a node of each source chain (--rpc-url), or hashes that you trust (--block-hash). Needed are:"
+            )
+            raise click.UsageError("\n".join([request, *claimed]))
     if is_json:
         from pydantic.alias_generators import to_camel  # noqa: PLC0415 (--help would wait for it)
 
@@ -102,7 +104,7 @@ def verify(
         _print(proven)
 
 
-# --- What is shown ----------------------------------------------------------------------------------------------------
+# --- Output -----------------------------------------------------------------------------------------------------------
 
 
 def _print(proven: client.VerifiedBundle) -> None:
@@ -123,16 +125,16 @@ def _about(proven: client.VerifiedQuery) -> str:
 
 
 def _in_short(proven: client.VerifiedQuery) -> list[str]:
-    """List the proven values, those that are numbers in decimal."""
+    """Return the proven values as words, numbers in decimal."""
     numbers = NUMBERS if proven.account else NUMBERS - {"NONCE"}
-    found = [
+    values = [
         f"{name} {_number(name, word) if name in numbers else hex_data(word)}" for name, word in proven.facts.items()
     ]
-    found += [f"slot {int(slot, 16):#x} {hex_data(word)}" for slot, word in proven.slots.items()]
+    values += [f"slot {int(slot, 16):#x} {hex_data(word)}" for slot, word in proven.slots.items()]
     if proven.claimed_timestamp is not None:
         latest = f"latest at {proven.claimed_timestamp} s"
-        found.append(f"Not checked: {latest}" if proven.timestamp is None else latest)
-    return found
+        values.append(f"Not checked: {latest}" if proven.timestamp is None else latest)
+    return values
 
 
 def _number(name: str, word: bytes) -> str:

@@ -1,4 +1,4 @@
-"""Runs a command and makes a sentence and an exit code of whatever goes wrong."""
+"""Running of a command, with a sentence and an exit code for every error."""
 
 import json
 import os
@@ -35,17 +35,17 @@ def run(arguments: Sequence[str]) -> int:
         ended = bqs.main(args=list(arguments), prog_name="bqs", standalone_mode=False)
         sys.stdout.flush()
     except BrokenPipeError:
-        # The reader of the output has enough. Python would complain once more when it flushes.
+        # The reader of the output has closed it. Without this, Python would complain again when it flushes.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return ExitCode.OK
-    except (Exception, KeyboardInterrupt) as error:  # noqa: BLE001 (people are told in a sentence)
-        said = _said_of(error)
-        click.echo(json.dumps(said.as_json()) if "--json" in arguments else said.as_text(), err=True)
-        return said.exit_code
+    except (Exception, KeyboardInterrupt) as error:  # noqa: BLE001 (every error becomes a sentence)
+        report = _report(error)
+        click.echo(json.dumps(report.as_json()) if "--json" in arguments else report.as_text(), err=True)
+        return report.exit_code
     return ended if isinstance(ended, int) else ExitCode.OK
 
 
-# The service speaks of the API's headers and paths.
+# Sentences in place of the service's, which name the API's headers and paths.
 _BY_OPTIONS = {
     "unauthorized": "The API key is missing or doesn't work. Run `bqs login URL`, or set BQS_API_KEY.",
     "invalid_idempotency_key": "--idempotency-key takes 1 to 255 printable ASCII characters.",
@@ -54,48 +54,50 @@ _BY_OPTIONS = {
 
 
 @dataclass(frozen=True)
-class _Said:
-    """An error's code, sentence and details, as they are printed."""
+class _ErrorReport:
+    """An error's code, sentence and details, for printing."""
 
     sentence: str
     exit_code: ExitCode
     code: str
-    """A stable word: the service's where it has one."""
+    """A stable word: the service's, if it has one."""
     usage: str = ""
     faults: Sequence[Fault] = ()
     rejected: BatchRejected | None = None
 
     def as_json(self) -> dict[str, object]:
-        said: dict[str, object] = {"error": self.sentence, "code": self.code}
+        fields: dict[str, object] = {"error": self.sentence, "code": self.code}
         if self.rejected:
-            said |= {"internalId": self.rejected.internal_id, "retryable": self.rejected.retryable}
+            fields |= {"internalId": self.rejected.internal_id, "retryable": self.rejected.retryable}
         if self.faults:
-            said["details"] = [{"path": one.path, "message": one.message, "code": one.code} for one in self.faults]
-        return said
+            fields["details"] = [
+                {"path": fault.path, "message": fault.message, "code": fault.code} for fault in self.faults
+            ]
+        return fields
 
     def as_text(self) -> str:
-        details = [f"  {one.path}: {one.message}" for one in self.faults] if len(self.faults) > 1 else []
+        details = [f"  {fault.path}: {fault.message}" for fault in self.faults] if len(self.faults) > 1 else []
         return "\n".join(filter(None, [self.usage, self.sentence, *details]))
 
 
-def _said_of(error: BaseException) -> _Said:
+def _report(error: BaseException) -> _ErrorReport:
     match error:
         case BatchQueryError():
             code = getattr(error, "code", "") or exit_code(error).name.lower()
             faults = error.faults if isinstance(error, ServiceRefused) else ()
             rejected = error if isinstance(error, BatchRejected) else None
             sentence = _BY_OPTIONS.get(code, str(error)).replace("/chain-connections", "`bqs chains`")
-            return _Said(sentence, exit_code(error), code, faults=faults, rejected=rejected)
+            return _ErrorReport(sentence, exit_code(error), code, faults=faults, rejected=rejected)
         case click.ClickException():
-            return _Said(error.format_message(), ExitCode.USAGE, "usage", usage=_usage(error))
+            return _ErrorReport(error.format_message(), ExitCode.USAGE, "usage", usage=_usage(error))
         case click.Abort() | KeyboardInterrupt():
-            return _Said("Interrupted.", ExitCode.INTERRUPTED, "interrupted")
+            return _ErrorReport("Interrupted.", ExitCode.INTERRUPTED, "interrupted")
         case OSError(strerror=str() as why):
-            return _Said(f"{error.filename or 'A file'}: {why}.", ExitCode.USAGE, "file")
+            return _ErrorReport(f"{error.filename or 'A file'}: {why}.", ExitCode.USAGE, "file")
         case ValueError():
-            # What can't be asked, as the library says it.
-            return _Said(str(error), ExitCode.USAGE, "usage")
-    return _Said(_defect(error), ExitCode.DEFECT, "defect")
+            # The library's sentence about an invalid argument.
+            return _ErrorReport(str(error), ExitCode.USAGE, "usage")
+    return _ErrorReport(_defect(error), ExitCode.DEFECT, "defect")
 
 
 def _usage(error: click.ClickException) -> str:
