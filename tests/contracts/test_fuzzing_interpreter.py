@@ -8,13 +8,10 @@ from campaigns.fuzzing.interpreter import (
     BITS,
     MAX,
     UNARY,
-    Execution,
     Machine,
     UndefinedUse,
     UnknownOpcode,
 )
-from campaigns.fuzzing.reference import Reference, Run
-from devnet.devchain import DevChain
 
 ADD, MUL, SUB, SLT, BYTE, SHL, SHR = 0x01, 0x02, 0x03, 0x12, 0x1A, 0x1B, 0x1C
 WORDS = (0, 1, 2, 31, 32, 33, 0x80, 0xFF, 255, 256, 2**64, 2**128 - 1, 2**255 - 1, 2**255, MAX - 1, MAX)
@@ -49,29 +46,8 @@ def push(word: int) -> bytes:
     return b"\x7f" + word.to_bytes(32)
 
 
-def run_both(chain: DevChain, *runs: Run) -> list[Execution]:
-    """Return what the interpreter makes of each run, which must be what a real EVM does."""
-    reference = Reference(chain)
-    own = [Machine(run.code).call(run.calldata, storage=run.storage, answer=run.answer) for run in runs]
-    for here, there in zip(own, map(reference.execute, runs), strict=True):
-        assert here.agrees(there), (here, there)
-    return own
-
-
 def apply(opcode: int, *operands: int) -> int:
     return UNARY[opcode](*operands) if opcode in UNARY else BINARY[opcode](*operands)
-
-
-@pytest.mark.parametrize("opcode", [*UNARY, *BINARY], ids=hex)
-def test_an_opcode_that_computes_gives_what_it_gives_on_a_chain(chain: DevChain, opcode: int) -> None:
-    operands = list(itertools.product(WORDS, repeat=1 if opcode in UNARY else 2))
-    code = b"".join(
-        b"".join(map(push, reversed(words))) + bytes([opcode]) + assemble(f"{32 * at} mstore")
-        for at, words in enumerate(operands)
-    )
-    [execution] = run_both(chain, Run(code + assemble(f"{32 * len(operands)} 0 return"), b""))
-    assert execution.succeeded
-    assert not any(execution.undefined)
 
 
 def assignments(word: int, undefined: int) -> list[int]:
@@ -116,46 +92,6 @@ def test_sums_differences_and_products_are_defined_below_the_lowest_undefined_bi
         assert apply(opcode, word, factor) == (MAX & ~0xFF) << BITS | value
         assert apply(opcode, factor, word) >> BITS == MAX & ~0xFF
     assert apply(MUL, 0, factor) == 0
-
-
-def test_memory_calldata_logs_storage_and_calls_are_those_of_a_chain(chain: DevChain) -> None:
-    calldata = bytes(range(1, 101))
-    programs = {
-        # Up, down, and beyond the end.
-        "32 0 0 calldatacopy 40 0 3 mcopy 90 0 return": 90,
-        "90 0 0 calldatacopy 40 7 3 mcopy 90 0 return": 90,
-        "90 50 5 calldatacopy 96 0 return": 96,
-        "90 100 0 calldatacopy 90 0 return": 90,
-        f"90 {MAX} 0 calldatacopy 0 0 {MAX} calldatacopy 90 0 return": 90,
-        "90 calldataload 0 mstore 100 calldataload 32 mstore calldatasize 64 mstore 96 0 return": 96,
-        f"{MAX} calldataload 0 mstore 0x1ff 31 mstore8 32 0 return": 32,
-        "100 0 0 calldatacopy 100 0 keccak256 0 mstore 0 0 keccak256 32 mstore 64 0 return": 64,
-        "5 0 sstore 0 sload 6 sload add 1 sstore 1 sload 0 mstore 32 0 return": 32,
-        "100 0 0 calldatacopy 1 2 3 4 33 1 log4 9 0 0 log1 0 0 return": 0,
-        "5 0 sstore 9 0 0 log1 32 0 0 calldatacopy 32 0 revert": 32,
-        "5 0 sstore invalid": 0,
-        "5 0 sstore 1 jump": 0,
-        f"7 {MAX} mload": 0,
-        "@end jump invalid end: 7 0 mstore 32 0 return": 32,
-        "1 @then jumpi invalid then: 0 @never jumpi 7 0 mstore 32 0 return never: invalid": 32,
-        "0 6 sstore 0 7 sstore 8 9 sstore 0 10 11 swap1 dup1 sstore": 0,
-    }
-    runs = [Run(assemble(text), calldata, {6: 7}) for text in programs]
-    for execution, size in zip(run_both(chain, *runs), programs.values(), strict=True):
-        assert len(execution.data) == size
-    callee = "0x" + "ca" * 20
-    code = assemble(
-        f"36 0 0 calldatacopy 32 0 36 0 {callee} gas staticcall 32 mstore returndatasize 64 mstore 96 0 return"
-    )
-    answers: list[bytes | None] = [None, b"", b"\1", bytes(range(32)), bytes(range(40))]
-    called = run_both(chain, *(Run(code, calldata, {}, callee, answer) for answer in answers))
-    assert [(execution.data[63], execution.data[95]) for execution in called] == [
-        (0, 0),
-        (1, 0),
-        (1, 1),
-        (1, 32),
-        (1, 40),
-    ]
 
 
 # What may not be done with a word that is undefined, for which "?" stands. Operands are pushed from the last on.

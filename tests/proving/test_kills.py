@@ -5,7 +5,6 @@ asked and once after it had acted but before we knew. What is killed writes noth
 A run takes each fourth exchange, and `make chaos` each.
 """
 
-import itertools
 from contextlib import suppress
 from io import StringIO
 
@@ -133,26 +132,6 @@ def test_a_path_is_sent_once_wherever_the_worker_is_killed(chain, db, settings, 
     assert exchange > 12
     headers = [log["topics"][1] for log in events(chain, HEADER_ACCUMULATED)]
     assert len(headers) == len(set(headers))
-
-
-def test_it_may_be_killed_again_and_again(service, killing):
-    """At every exchange of every try: each life gets one exchange further than the last."""
-    nonce = signer_nonce(service)
-    batch = submit(a_key(), request(ALICE, block=service.head()))
-    lives = 0
-    for exchange in itertools.count(1):
-        with killing.at(exchange, after=True):
-            work_until_done(batch)
-        if not killing.killed:
-            break
-        lives += 1
-        batch.refresh_from_db()
-        if batch.status == BatchStatus.DONE:
-            break
-    work()
-    assert lives > 5
-    assert signer_nonce(service) == nonce + 1
-    assert len(events(service, ACCOUNT_PROVEN)) == 1
 
 
 @pytest.mark.parametrize("after", [False, True], ids=["before the node acts", "after it acted"])
