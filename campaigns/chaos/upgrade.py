@@ -1,4 +1,4 @@
-"""An older version is taken to this one, process by process, while clients submit and ask."""
+"""Upgrade an older version to this one, process by process, while clients submit and poll."""
 
 import io
 import random
@@ -24,7 +24,7 @@ from devnet.servers import Postgres, Redis
 from tests.deploy.units import Units
 from tools.install import install
 
-# Of version 0.2, and with today's contracts: else registries would have to be deployed anew.
+# A commit of version 0.2 with today's contracts. With others, registries would have to be deployed again.
 _OLDER = "018140de"
 _CONTRACTS = ("FactsRegistry.json", "NativeBlockHashSource.json")
 _WEB, _MIGRATE = "batch-query-web", "batch-query-migrate"
@@ -83,11 +83,11 @@ def run(engine: str, seed: int) -> Iterator[Seen]:
 
 
 def _upgrade(units: Units, older: Path, workers: list[str], url: str) -> None:
-    """Upgrade as docs/operating/upgrading.md says, and go back again in the middle."""
+    """Upgrade as docs/operating/upgrading.md says, and go back once in the middle."""
 
     def go_on() -> None:
         time.sleep(_PAUSE_SECONDS)
-        # gunicorn says that it is ready before its processes have loaded anything.
+        # gunicorn reports that it is ready before its processes have loaded the application.
         _wait_until_ok(f"{url}/livez")
 
     go_on()
@@ -110,7 +110,7 @@ def _upgrade(units: Units, older: Path, workers: list[str], url: str) -> None:
 
 
 class _Polls(threading.Thread):
-    """Asks again and again how batches are, by one connection as long as it lasts; every other time by a long poll."""
+    """Poll the status of batches, reusing the connection while it lasts. Every other request is a long poll."""
 
     def __init__(self, url: str, load: Load, seed: int) -> None:
         super().__init__(daemon=True)
@@ -143,7 +143,7 @@ class _Polls(threading.Thread):
 
 
 def _older_version(folder: Path) -> Path:
-    """Return its files, which git has, with its own packages."""
+    """Return the files of the older version from git, with its own packages."""
     archive = subprocess.run(["git", "archive", _OLDER], cwd=PROJECT, stdout=subprocess.PIPE, check=True).stdout
     with tarfile.open(fileobj=io.BytesIO(archive)) as files:
         files.extractall(folder / "older", filter="data")
