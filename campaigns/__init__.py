@@ -1,3 +1,1 @@
-"""Long runs with targets of their own: attacks, chaos, fuzzing, mutants and benchmarks. `make test` runs a share of
-them.
-"""
+"""Long runs with targets of their own: attacks, chaos, fuzzing, mutants and benchmarks. `make test` runs samples."""

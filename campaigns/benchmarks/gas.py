@@ -353,7 +353,7 @@ def prague_header(
 
 
 def hops(count: int) -> list[Block]:
-    """Return blocks from newest to oldest, `count` hops apart. Each is the oldest that the next newer one's history
+    """Return blocks from newest to oldest, `count` hops apart: each is the last that the next newer one's history
     knows.
 
     The history contract's storage is the real trie of a full ring. Its account is at the depth of a mainnet account.

@@ -127,9 +127,7 @@ def _earlier() -> str:
 
 
 def processor_seconds() -> float:
-    """Return the processor time of this process and PostgreSQL. Wall time would include others' work on this
-    machine.
-    """
+    """Return the processor time of this process and PostgreSQL, because others share this machine."""
     if connection.vendor == "sqlite":
         return time.process_time()
     with connection.cursor() as cursor:

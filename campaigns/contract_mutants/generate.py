@@ -73,9 +73,7 @@ class Mutant:
 
     @property
     def key(self) -> tuple[str, str, str, int]:
-        """Return an identity that survives moved lines: function, original, replacement, occurrence. Texts are on one
-        line.
-        """
+        """Return an identity that survives moved lines. Each text is on one line."""
         return self.function, _one_line(self.original), _one_line(self.replacement), self.occurrence
 
     def apply(self, text: str) -> str:
@@ -225,9 +223,7 @@ class _Member:
                 self._above.pop()
 
     def _replace(self, kind: str, node: Node, *replacements: str, shown: Node | None = None) -> None:
-        """Add several edits of one node. With `shown`, an expression around the node, they are edits of that
-        expression.
-        """
+        """Add several edits of one node. With `shown`, an expression around it, they are edits of that."""
         start, end = _range(node)
         for replacement in replacements:
             if shown is None:

@@ -382,7 +382,7 @@ class Attacker:
         embedded = _TINY if chance.happens(0.5) else _EMBEDDED
         density = chance.pick((0.0, 0.15, 0.15, 0.5, 0.9))
         there = [place for place in places if self._random() < density]
-        # A branch needs two children. Fifteen hashes are avoided beside a single child on the stack.
+        # A branch needs two children.
         missing = 2 - len(there) - sum(node.kind != _AT_NOTHING for node in nodes)
         if missing > 0 and not self._wrong("only child"):
             there += chance.sample([place for place in places if place not in there], missing)

@@ -175,7 +175,7 @@ def _shr(shift: int, a: int) -> int:
 
 
 def _if_any(a: int, value: int, undefined: int) -> int:
-    """Return the undefined bits of a word that is shifted by an unknown distance: none of zero, else any."""
+    """Return a word shifted by an unknown distance: zero stays defined, any other word may change."""
     return value | undefined << BITS if a else value
 
 

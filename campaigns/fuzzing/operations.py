@@ -91,9 +91,7 @@ class Names:
         return cls(map(slot_name, {*small, *(chance.number(32) for _ in small)}))
 
     def near(self, chance: Chance, key: int, depth: int) -> Name:
-        """Return a name that agrees with a key in the first nibbles, of which at most three count; any name if none
-        does.
-        """
+        """Return a name that agrees with a key in the first nibbles (at most three), or any name if none does."""
         fixed = min(depth, self._NIBBLES)
         free = 4 * (self._NIBBLES - fixed)
         return chance.pick(self._near[prefix(key, fixed) << free | chance.getrandbits(free)] or self.all)
@@ -306,7 +304,7 @@ class Writer:
         return self._unless_branch(stack, self.chance.pick((AT_EMPTY, AT_EXTENSION, 4, 5, 6, 7, AT_SAME, AT_SAME)))
 
     def _unless_branch(self, stack: Sequence[_Subtree], how: int) -> int:
-        """Return `how`, or at a branch, where nothing is absent, none."""
+        """Return `how`, mostly without naming the same key at a branch, where none is absent."""
         is_branch = not stack or not stack[-1].reach
         return AT_EMPTY if how == AT_SAME and is_branch and self.chance.happens(0.9) else how
 

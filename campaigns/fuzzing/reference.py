@@ -18,8 +18,9 @@ _GAS = hex(30_000_000)
 
 @dataclass(frozen=True)
 class Run:
-    """A call of a contract with this code and storage. It may call `callee`, which always returns `answer` (less
-    than 256 bytes), or reverts if `answer` is None.
+    """A call of a contract with this code and storage.
+
+    The contract at `callee` always returns `answer` (less than 256 bytes), or reverts if that is None.
     """
 
     code: bytes

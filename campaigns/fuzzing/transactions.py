@@ -1,8 +1,7 @@
-"""Whole transactions to the registry. Operations of genuine proofs are cut, copied, moved and combined, behind headers
-whose extra data looks like subtrees.
+"""Whole transactions to the registry: contract and model must agree on each.
 
-Contract and model must agree on each. Accepted facts must be true according to py-trie, and encoded in the only allowed
-way.
+Operations of genuine proofs are cut, copied, moved and combined, behind headers whose extra data looks like subtrees.
+Accepted facts must be true according to py-trie, and encoded in the only allowed way.
 """
 
 from collections.abc import Iterator, Sequence

@@ -1,4 +1,4 @@
-"""Signing in, and handling keys, as programs do: over HTTP."""
+"""Sign-in and key management over HTTP, as programs do it."""
 
 import hashlib
 from datetime import timedelta
@@ -33,20 +33,20 @@ def ask(client: Client, path: str, body: object) -> Any:
 
 
 def start(address: str, chain_id: int, peer: str = "192.0.2.1") -> str:
-    """Return the message to sign. Raises `Refused`."""
+    """Return the message to sign. Raise `Refused`."""
     asked = {"address": address, "chainId": chain_id}
     return str(ask(Client(REMOTE_ADDR=peer or "192.0.2.1"), "/sign-in/message", asked)["message"])
 
 
 def finish(message: str, signature: str) -> User:
-    """Return who is signed in. Raises `Refused`."""
+    """Return the user who signed in. Raise `Refused`."""
     client = Client()
     ask(client, "/sign-in/verify", {"message": message, "signature": signature})
     return User.objects.get(pk=client.session["_auth_user_id"])
 
 
 def issue(user: User, name: str) -> ApiKey:
-    """Raises `Refused`, as the next two."""
+    """Issue a key. Raise `Refused`, as the next two functions."""
     return ApiKey.objects.get(pk=ask(client_of(user.address), "/dashboard/keys", {"name": name})["id"])
 
 
@@ -66,7 +66,7 @@ def reveal(key: ApiKey) -> str:
 
 
 def authenticate(raw: str) -> ApiKey | None:
-    """Return the key, if the API takes it."""
+    """Return the key if the API accepts it."""
     answer = Client().get("/batch-queries", headers={"api-key": raw})
     assert answer.status_code in {200, 401}
     found = hashlib.sha256(raw.encode("utf-8", "surrogatepass")).hexdigest()

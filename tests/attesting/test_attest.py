@@ -1,4 +1,4 @@
-"""What an attester signs, and what it refuses, beside real nodes that lag, fail or disagree."""
+"""An attester signs and refuses beside real nodes that lag, fail or disagree."""
 
 import threading
 import time
@@ -46,21 +46,21 @@ def other_chain() -> Iterator[DevChain]:
 
 @contextmanager
 def proxies(chain: DevChain, count: int) -> Iterator[list[str]]:
-    """So many nodes of a chain, each with a URL of its own."""
+    """Yield the URLs of `count` nodes of a chain."""
     with ExitStack() as stack:
         yield [stack.enter_context(Proxy(chain.url)).url for _ in range(count)]
 
 
 @pytest.fixture(scope="module")
 def honest(devchain) -> Iterator[list[str]]:
-    """Four nodes of `devchain`."""
+    """Yield four nodes of `devchain`."""
     with proxies(devchain, 4) as urls:
         yield urls
 
 
 @pytest.fixture(scope="module")
 def lying(other_chain) -> Iterator[list[str]]:
-    """Three nodes that take `other_chain` for `devchain`."""
+    """Yield three nodes that serve `other_chain` as `devchain`."""
     with proxies(other_chain, 3) as urls:
         yield urls
 
@@ -70,7 +70,7 @@ def host(url: str) -> str:
 
 
 def attested(number: int, **changed: str) -> bytes:
-    """Return the hash that is signed."""
+    """Return the signed hash."""
     body = question(number, **changed)
     answer = Client().post("/attest", body, content_type="application/json")
     assert answer.status_code == 200, answer.text
@@ -95,7 +95,7 @@ def health() -> Any:
 
 @contextmanager
 def without_finality(chain: DevChain, said: Callable[[Any], Any]) -> Iterator[str]:
-    """A node that says this when it is asked for the final block."""
+    """Yield a node that gives this answer when it is asked for the final block."""
 
     def answer(body: Any) -> Any:
         return said(body) if "finalized" in body["params"] else ask(chain.url, body)
@@ -152,7 +152,7 @@ def test_one_hash_is_stored_for_any_number_of_contracts(devchain, use):
     assert SignedBlock.objects.count() == 1
 
 
-# --- How many nodes must agree ----------------------------------------------------------------------------------------
+# --- Number of nodes that must agree ----------------------------------------------------------------------------------
 
 
 def test_two_of_three_nodes_are_enough(devchain, honest, use):
@@ -266,12 +266,12 @@ def test_its_health_is_that_enough_nodes_answer(devchain, honest, use, down, sta
     )
 
 
-# --- What is final ----------------------------------------------------------------------------------------------------
+# --- Finality ---------------------------------------------------------------------------------------------------------
 
 
 @contextmanager
 def final_at(chain: DevChain, number: int) -> Iterator[str]:
-    """A node that calls this block the newest final one."""
+    """Yield a node that calls this block the newest final one."""
 
     def answer(body: Any) -> Any:
         params = [hex(number) if param == "finalized" else param for param in body["params"]]
@@ -283,7 +283,7 @@ def final_at(chain: DevChain, number: int) -> Iterator[str]:
 
 @pytest.mark.parametrize(("quorum", "final"), [(2, 6), (3, 3)])
 def test_a_block_is_final_when_enough_nodes_say_so(devchain, use, quorum, final):
-    """Neither does a node that lags stall the others, nor one that runs ahead decide."""
+    """A node that lags stalls nobody, and a node that runs ahead decides nothing."""
     with final_at(devchain, 3) as lagging, final_at(devchain, 6) as usual, final_at(devchain, 9) as ahead:
         use(ahead, lagging, usual, chain=f"node_quorum = {quorum}")
         assert f"the newest final block is {final}." in refused(final + 1).sentence
@@ -367,7 +367,7 @@ def test_a_depth_may_ask_for_more_than_finality(devchain, use):
 
 
 def test_a_depth_counts_at_no_node_once_one_has_told_a_final_block(devchain, use):
-    """A node that no longer tells it would turn a chain with finality into one without."""
+    """Otherwise a node that stops telling finality would turn the chain into one without."""
     with ExitStack() as stack:
         refusing = [stack.enter_context(without_finality(devchain, said)) for said in (an_error, nothing)]
         proxy = stack.enter_context(Proxy(devchain.url))

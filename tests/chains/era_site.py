@@ -1,4 +1,4 @@
-"""A server of a folder's files, which understands ranges; or does something else."""
+"""A server of a folder's files that supports ranges, or misbehaves."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -15,13 +15,13 @@ class Site:
     folder: Path
     understands_ranges: bool = True
     status: int = 0
-    """Another than the right one."""
+    """A wrong status."""
     more: int = 0
-    """Bytes that are sent too many."""
+    """Number of superfluous bytes."""
     shift: int = 0
-    """By how much what is sent comes later than what was asked for."""
+    """Offset between the sent and the requested range."""
     told_range: str = ""
-    """Another than the right one."""
+    """A wrong total length."""
     asked: list[tuple[str, str]] = field(default_factory=list)
 
     def answer(self, name: str, wanted: str) -> tuple[int, bytes, str]:
@@ -51,7 +51,7 @@ def served(site: Site) -> Iterator[str]:
             if told:
                 self.send_header("Content-Range", told)
             self.end_headers()
-            # Who wanted less has hung up.
+            # A client that wanted less has hung up.
             with suppress(ConnectionError):
                 self.wfile.write(content)
 
