@@ -236,7 +236,7 @@ def test_in_a_state_of_gloas_no_known_path_ends_in_a_list(specifications, lodest
         length = gloas["list_length"]
         assert (length["reached"], length["is_leaf"]) == (91 << 1 | 1, False)
         assert said["listLength"] == {"reached": "183", "isLeaf": False, "node": length["node"]}
-        # A length as the contract hashes it has zeros after three bytes.
+        # The contract would hash a length, which has zeros after three bytes.
         assert any(bytes.fromhex(length["node"])[3:])
         first = gloas["first_summary"]
         # The justification bits, at most 4.

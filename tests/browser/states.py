@@ -45,13 +45,13 @@ ATTESTERS_MISSING = (
 
 
 def over(seconds: float, batch: Batch, *, since: float = 0) -> Batch:
-    """Give the batch a duration of `seconds`, ended `since` seconds ago. Its times keep their proportions."""
+    """Give the batch a duration of `seconds`, ended `since` seconds ago. Its times are equally far apart."""
     rows = [
         *_times(Batch.objects.filter(pk=batch.pk), "created_at", "accepted_at", "finished_at", "went_back_at"),
         *_times(Step.objects.filter(query__batch=batch), "started_at", "completed_at", "went_back_at"),
         *_times(Transaction.objects.filter(queries__batch=batch).distinct(), "created_at", "spent_at"),
     ]
-    # Times are compared in milliseconds, the unit of the coarsest clock.
+    # The coarsest of the clocks that wrote them counts milliseconds.
     order = sorted({_whole(at) for _, _, at in rows})
     end, apart = timezone.now() - timedelta(seconds=since), seconds / max(1, len(order) - 1)
     for table, column, at in rows:

@@ -92,7 +92,7 @@ def test_done_is_on_the_screen_within_a_second_and_a_half(page: Page):
     accept(batch)
     expect(page.locator(".headline .chip")).to_have_text("ACCEPTED")
     finish(batch)
-    # The rest is time that this machine takes.
+    # The rest of the time is this machine's own.
     expect(page.locator(".headline .chip")).to_have_text("DONE", timeout=2500)
     expect(page.locator("#announcement")).to_have_text("The batch is DONE: 4 of 4 steps completed.")
 

@@ -184,7 +184,7 @@ def test_a_proof_of_something_else_than_was_asked_for_is_refused(page: Page, mad
         | {"queries": [*bundle["queries"], bundle["queries"][0] | {"number": len(bundle["queries"]) + 1}]},
     }
     documents = {name: json.dumps(document) for name, document in forged.items()}
-    # Digits equal in their last bits, and a wrong registry address.
+    # A digit replaced by another character with the same last bits, and a wrong registry address.
     documents["slot"] = documents["batch"].replace(f'"{word(5)}":', f'"{word(0)[:-1]}%":')
     documents["registry"] = documents["batch"].replace(bundle["blocks"][0]["factsRegistry"], "0x12")
     assert verified(page, made, documents) == {

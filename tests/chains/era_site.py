@@ -21,7 +21,7 @@ class Site:
     shift: int = 0
     """Offset between the sent and the requested range."""
     told_range: str = ""
-    """A wrong total length."""
+    """A wrong Content-Range."""
     asked: list[tuple[str, str]] = field(default_factory=list)
 
     def answer(self, name: str, wanted: str) -> tuple[int, bytes, str]:

@@ -341,9 +341,7 @@ TOO_LARGE: dict[str, Callable[[list[Any]], Any]] = {
 
 
 class Echoing:
-    """A node that answers with the first parameter, unless configured otherwise. It records all requests except for
-    chain ids.
-    """
+    """A node that answers with the first parameter by default, and records all requests but those for chain ids."""
 
     def __init__(self) -> None:
         self.sizes: list[int] = []

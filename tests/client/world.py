@@ -1,4 +1,4 @@
-"""Carries out the client's steps with answers that a test has written, on a clock of its own."""
+"""Run the client's steps with answers from a test, on a clock of its own."""
 
 import json
 from collections.abc import Callable, Iterator
@@ -7,14 +7,14 @@ from typing import Any
 from batch_query_client.asking import Patience
 from batch_query_client.effects import Answer, Call, Now, Pause, Request, Steps, Tell, Unreachable
 
-# Half of each pause is taken; by chance it would be any share.
+# Half of each pause is taken instead of a random share.
 PATIENCE = Patience(chance=lambda: 0.5)
 
 Answers = Answer | Unreachable | Callable[[Request], Answer]
 
 
 def answer(status: int = 200, value: Any = None, *, after: float = 0, **headers: str) -> Answer:
-    """JSON, `after` so many seconds."""
+    """Return a JSON answer that comes `after` this many seconds."""
     fields = [(name.replace("_", "-"), text) for name, text in headers.items()]
     return Answer(status, (*fields, ("x-after", str(after))), b"" if value is None else json.dumps(value).encode())
 

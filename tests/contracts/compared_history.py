@@ -1,4 +1,4 @@
-"""A deployed beacon history beside the model of `beacon_model`: whatever is asked, they must agree."""
+"""A deployed beacon history and the model `beacon_model`, which must agree on each call."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -10,12 +10,12 @@ from tests.contracts.beacon_model import InvalidBranch
 from tests.contracts.deployed import Deployed
 from tests.contracts.simulator import Call, Simulator
 
-# A function of the contract, and its arguments.
+# A function of the contract with its arguments.
 Asked = tuple[str, tuple[Any, ...]]
 
 
 class History:
-    """A deployed contract beside the model: whatever is asked, they must agree."""
+    """A deployed contract and the model, which must agree on each call."""
 
     def __init__(self, chain: DevChain, simulator: Simulator, beacon: BeaconChain) -> None:
         self.beacon = beacon
@@ -23,7 +23,7 @@ class History:
         self._simulator = simulator
 
     def answers(self, asked: Sequence[Asked]) -> list[bytes | None]:
-        """Return each answer; None where it is refused."""
+        """Return each answer, or None where the call is refused."""
         calls = [Call(self.contract.address, self.contract.calldata(name, *arguments)) for name, arguments in asked]
         found: list[bytes | None] = []
         for (name, arguments), outcome in zip(asked, self._simulator.run(calls), strict=True):

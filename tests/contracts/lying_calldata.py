@@ -1,4 +1,4 @@
-"""Calldata of a genuine call whose words about places and sizes are others."""
+"""Calldata of a genuine call with other words for offsets and sizes."""
 
 from collections.abc import Iterator, Sequence
 
@@ -6,9 +6,9 @@ _NEAR = (-64, -33, -32, -31, -1, 1, 31, 32, 33, 64)
 
 
 def lies(data: bytes, places: Sequence[int]) -> Iterator[bytes]:
-    """Yield the call with other words where the offsets of its arguments of any size are, and where their sizes are.
+    """Yield the call with other words in place of offsets and sizes of its dynamic arguments.
 
-    Some are near what they were, some far, and some overflow; some calls are cut instead.
+    Some are near the right ones, some far, and some overflow. Some calls are cut instead.
     """
     starts = [4 + int.from_bytes(data[at : at + 32]) for at in places]
     for at in (*places, *starts):

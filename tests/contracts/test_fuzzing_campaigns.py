@@ -1,4 +1,4 @@
-"""A share of each campaign of `make fuzz`: nothing diverges, everything is tried, and faults are found."""
+"""A share of each campaign of `make fuzz`: nothing diverges, everything is tried, and planted faults are found."""
 
 import re
 import subprocess
@@ -31,7 +31,7 @@ def tallies(chain) -> dict[str, Tally]:
     }
 
 
-# --- What is tried ----------------------------------------------------------------------------------------------------
+# --- Coverage ---------------------------------------------------------------------------------------------------------
 
 
 def test_each_operation_is_taken_in_each_of_its_forms(tallies):
@@ -66,13 +66,13 @@ def test_what_a_campaign_tries_depends_on_its_seed_alone(chain):
         assert run(chain, 7, count) == run(chain, 7, count) != run(chain, 8, count)
 
 
-# --- Faults are found -------------------------------------------------------------------------------------------------
+# --- Planted faults ---------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
     ("source", "check", "without"),
     [
-        # The comparison without which subtrees below the open stack could be taken.
+        # Without this comparison, subtrees below the open stack could be taken.
         pytest.param("SubtreeStack", "or(lt(lowest, bottom), ", "or(0, ", id="the stack's bottom"),
         pytest.param("SubtreeStack", "size_ > 31 || depth_ > MAX_DEPTH", "size_ > 31", id="the greatest depth"),
         pytest.param("PackedTrie", "if (child.reach() != 0) revert InvalidProof();", "", id="extensions to branches"),

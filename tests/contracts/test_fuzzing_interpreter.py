@@ -28,7 +28,9 @@ OPCODES = {
 
 
 def assemble(text: str) -> bytes:
-    """The code of opcodes by name. A number is pushed; `here:` can be jumped to, and `@here` pushes its place."""
+    """Return the code of named opcodes. A number is pushed; `here:` is a jump destination, and `@here` pushes its
+    place.
+    """
     words = text.split()
     sizes = [1 if word in OPCODES or word.endswith(":") else 33 for word in words]
     places = {word: sum(sizes[:at]) for at, word in enumerate(words) if word.endswith(":")}
@@ -51,7 +53,7 @@ def apply(opcode: int, *operands: int) -> int:
 
 
 def assignments(word: int, undefined: int) -> list[int]:
-    """All words that one can be which is undefined in a few bits."""
+    """Return all words that a word with a few undefined bits can be."""
     places = [place for place in range(BITS) if undefined >> place & 1]
     return [
         (word & ~undefined) | sum(bit << place for bit, place in zip(bits, places, strict=True))
@@ -69,7 +71,7 @@ def test_a_bit_counts_as_defined_where_no_undefined_bit_changes_it(opcode: int) 
             for _ in range(1 if opcode in UNARY else 2)
         ]
         if len(words) == 2 and chance.random() < 0.3:
-            # So that comparisons are decided by few bits.
+            # Few bits then decide comparisons.
             words[1] = words[0] ^ 1 << chance.choice(bits)
         masks = [sum(1 << place for place in chance.sample(bits, chance.choice([0, 1, 2, 3]))) for _ in words]
         result = apply(opcode, *(mask << BITS | word for word, mask in zip(words, masks, strict=True)))
@@ -94,7 +96,7 @@ def test_sums_differences_and_products_are_defined_below_the_lowest_undefined_bi
     assert apply(MUL, 0, factor) == 0
 
 
-# What may not be done with a word that is undefined, for which "?" stands. Operands are pushed from the last on.
+# Forbidden uses of an undefined word, written "?". Operands are pushed from the last to the first.
 USES = {
     "where to jump": "? jump",
     "whether to jump": "? 0 jumpi",
@@ -140,14 +142,14 @@ def with_word(text: str, word: str) -> Machine:
 def test_undefined_bits_decide_nothing(use: str) -> None:
     with pytest.raises(UndefinedUse):
         with_word(USES[use], "8192 mload").call(b"")
-    # One bit of them is enough.
+    # A single undefined bit is enough.
     with pytest.raises(UndefinedUse):
         with_word(USES[use], "8192 mload 1 and").call(b"")
     with_word(USES[use], "0 8192 mstore 8192 mload").call(b"")
 
 
 def test_undefined_bits_may_be_moved_and_returned() -> None:
-    # A word of memory that is undefined but for its last byte; then the same, seven bytes on.
+    # A word of memory that is undefined except for its last byte, and the same word seven bytes on.
     text = "5 31 mstore8 0 mload 64 mstore 96 64 71 mcopy 104 0 return"
     execution = Machine(assemble(text)).call(b"", fill=bytes([0xAA]) * 4096)
     word = bytes([0xFF]) * 31 + bytes([0])
@@ -174,7 +176,7 @@ def test_memory_for_work_is_undefined_once_it_was_hashed_or_wiped() -> None:
         assert kept.data == scratch.data
         assert kept.undefined == bytes(100)
         assert scratch.undefined == bytes(50) + b"\xff" * 40 + bytes(10)
-        # The compiler's own memory is none for work.
+        # The compiler's own memory is never work memory.
         assert Machine(code, scratch=51).call(bytes(100)).undefined == bytes(100)
 
 

@@ -19,7 +19,7 @@ def walker(*nodes: bytes) -> Walker:
 def test_it_reads_from_a_trie_what_py_trie_reads(count: int) -> None:
     chance = random.Random(count)
     entries = {chance.randbytes(32): chance.randbytes(chance.choice([1, 40])) for _ in range(count)}
-    # Neighbours, which make extensions and nodes that are embedded.
+    # Neighbours make extensions and embedded nodes.
     entries |= {key[:31] + bytes([key[31] ^ change]): b"\x07" for key in list(entries)[:5] for change in (1, 0x10)}
     trie = tries.build(entries)
     reader = Walker(trie.db)
@@ -99,7 +99,7 @@ def test_an_extension_that_leads_to_a_leaf_by_its_hash_is_odd_where_a_key_follow
     extension = tries.encode([b"\x00" + _KEY[:1], keccak(_LEAF)])
     with pytest.raises(Odd):
         walker(extension, _LEAF).value(keccak(extension), _KEY.hex())
-    # The operation that departs from it needn't know.
+    # An operation that leaves the path before the child needn't see it.
     assert walker(extension).value(keccak(extension), "00" * 32) == b""
 
 

@@ -1,4 +1,4 @@
-"""The tool that tests the tests: which mutants there are, what becomes of them, and what the report says."""
+"""The tool that tests the tests: generated mutants, their verdicts, and the report."""
 
 import json
 from pathlib import Path
@@ -41,7 +41,7 @@ def test_mutants_are_of_each_kind_and_differ_from_the_source_in_the_one_place_th
         assert mutant.apply(sources[mutant.source]) == before + mutant.replacement + after
 
 
-# --- Trying -----------------------------------------------------------------------------------------------------------
+# --- Trials -----------------------------------------------------------------------------------------------------------
 
 TINY = """// SPDX-License-Identifier: MIT
 pragma solidity ^0.8.28;
@@ -70,7 +70,7 @@ library Bounds {
 """
 TINY_SOURCES = {"src/Tiny.sol": TINY, "src/Bounds.sol": BOUNDS}
 
-# 9 is missing.
+# The test tries 8 and 10, but not 9.
 TINY_TEST = """
 from devnet.devchain import DevChain
 from tests.contracts.deployed import Deployed, Reverted
@@ -97,7 +97,7 @@ def trees() -> dict[str, Node]:
 
 @pytest.fixture(scope="module")
 def tiny(trees) -> dict[str, Mutant]:
-    """By their replacements."""
+    """Return the mutants by their replacements."""
     return {mutant.replacement: mutant for mutant in generate(TINY_SOURCES, trees)}
 
 
@@ -138,7 +138,7 @@ def test_mutants_are_caught_survive_or_hang(tiny, artifacts, compiler, store, mo
     found = {mutant: verdicts[names[mutant]].outcome if mutant in names else SAME_CODE for mutant in expected}
     assert found == expected
 
-    # Known from now on, without trying anything.
+    # The verdicts are known from now on, so nothing is tried.
     monkeypatch.setattr(Project, "judge", lambda *_, **__: pytest.fail("it was tried again"))
     told: list[Verdict] = []
     again = judge_all(
