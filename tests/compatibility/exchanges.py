@@ -1,8 +1,8 @@
-"""What public clients of the service that this one replaces send, and how they read the answers.
+"""Requests of public clients of the replaced service, and the ways in which they read answers.
 
 Their heads were recorded on the wire, byte for byte, from the libraries that these clients use: axios 1.6 on Node and
 Bun, node-fetch 2.7, Node's own fetch, requests, curl, and fetch in Chromium. Bodies are as the clients build them, and
-as documentation has them. What differs from one installation to another stands in angle brackets.
+as documentation has them. Values that differ between installations are in angle brackets.
 """
 
 import json

@@ -1,8 +1,9 @@
-"""What would prove false facts if the registry lacked a check: proofs by someone who knows how its memory is laid out.
+"""Proofs of false facts that a registry without a certain check would accept, by an attacker who knows its memory
+layout.
 
-The forgeries of the first format were of one kind: a branch took more subtrees than the stack had, and what lay below
-the stack posed as the rest. So whatever had been pushed, with facts that nobody had seen, was forgotten, and a genuine
-proof followed. `forget` does that to the memory as it is now.
+The forgeries of the first format were of one kind: a branch took more subtrees than the stack had, and the words below
+the stack passed for the rest. So all pushed subtrees, with facts that nobody had seen, were forgotten, and a genuine
+proof followed. `forget` does that with the present memory layout.
 """
 
 import random

@@ -10,7 +10,7 @@ from tests.fixtures_folder import fixture_names, load_fixture, needs_fixtures
 MAINNET_BLOCK = 17_463_226
 MAINNET = fixture_names(f"mainnet_{MAINNET_BLOCK}_*.json")
 
-# Gas per account of a transaction with its header.
+# Gas of a transaction with its header, divided by its accounts.
 ONE_ACCOUNT, FOUR_ACCOUNTS, SIXTEEN_ACCOUNTS, THIRTY_TWO_ACCOUNTS = 176_000, 120_000, 107_000, 101_000
 # A tenth above the cost in the first format.
 FOUR_SLOTS = 272_629 * 11 // 10

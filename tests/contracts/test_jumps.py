@@ -191,7 +191,7 @@ def test_branches_are_packed_in_their_places_alone(old, trusted):
         packed.encode([trusted, below], old.root)
 
 
-# --- Who proves -------------------------------------------------------------------------------------------------------
+# --- The right beacon history -----------------------------------------------------------------------------------------
 
 
 def test_without_a_beacon_history_nothing_is_proven(chain, source, proofs, trusted):

@@ -1,4 +1,4 @@
-"""The fenced blocks of the README and of the documentation, as a reader finds them."""
+"""The fenced blocks of the README and the documentation."""
 
 import re
 import textwrap
@@ -7,7 +7,7 @@ from functools import cache
 
 from devnet.devchain import PROJECT
 
-# What a reader runs, compiles or writes to a file. Anything else needs a marker that says why it isn't run.
+# Languages of blocks that a reader runs, compiles or saves. Another block needs a marker that says why it isn't run.
 LANGUAGES = {"sh", "python", "typescript", "solidity", "json", "toml"}
 # Directives of Sphinx, which are no examples.
 DIRECTIVES = {"{toctree}"}
@@ -24,7 +24,7 @@ _MARKER = re.compile(r"(skipped|serves|exits [1-9][0-9]*), because \S.*")
 
 @dataclass(frozen=True)
 class Block:
-    """`marker` is what the comment above says: skipped, serves, exits 1; empty without one."""
+    """A fenced block. `marker` is the comment above it (skipped, serves, exits 1), or empty."""
 
     page: str
     line: int  # of the fence, from 1
@@ -45,18 +45,18 @@ class Block:
 
 
 class BadExample(ValueError):
-    """A block that no test can judge; says which and why."""
+    """A block that no test can judge; the message names it and the reason."""
 
 
 @cache
 def pages() -> list[str]:
-    """All that are read by users and developers, by their paths below the project."""
+    """Return the pages for users and developers, by their paths below the project."""
     found = [PROJECT / "README.md", PROJECT / "CONTRIBUTING.md", PROJECT / "SECURITY.md"]
     return [path.relative_to(PROJECT).as_posix() for path in [*found, *sorted((PROJECT / "docs").rglob("*.md"))]]
 
 
 def blocks_of(page: str, text: str | None = None) -> list[Block]:
-    """All blocks of a page, in order. Raises `BadExample` for one that is neither runnable nor marked."""
+    """Return the blocks of a page in order. Raise `BadExample` for a block that is neither runnable nor marked."""
     text = (PROJECT / page).read_text() if text is None else text
     if stray := re.search(r"```|~~~|^ *<!--", _BLOCK.sub("", text), re.MULTILINE):
         raise BadExample(f"{page}: this {stray[0].strip()} belongs to no block")

@@ -1,4 +1,4 @@
-"""The form that people submit a batch with. Its chain has a node only where estimates need one."""
+"""The form for a new batch. Its chain has a node only where estimates need one."""
 
 import json
 import re
@@ -40,13 +40,13 @@ MAX_ROWS = 50
 
 @pytest.fixture
 def alice(key, alice) -> Client:
-    """Signed in, with a key."""
+    """Return a signed-in client whose user has a key."""
     signed_in: Client = alice
     return signed_in
 
 
 def form(*rows: dict[str, Any], **others: Any) -> dict[str, Any]:
-    """Return a form as a browser posts it. A row is at the latest block and about a balance, unless told otherwise."""
+    """Return a form as a browser posts it. By default a row is about a balance at the latest block."""
     usual = {"source": "31337", "at": "latest", "props": ["BALANCE"], "slot_of": "address"}
     data = {"destination": "31337", "sender": "service", "fee": "", "token": "a-token", **others}
     return data | {f"rows-{at}-{name}": value for at, row in enumerate(rows) for name, value in (usual | row).items()}
@@ -64,7 +64,7 @@ def asked(client: Client, posted: dict[str, Any]) -> Any:
 
 
 def said(html: str) -> list[tuple[str, str]]:
-    """Return what is wrong, each with the id of its field, which must be there."""
+    """Return the faults, each with the id of its field, which must exist."""
     found = re.findall(r'<li>(?:<a href="#([^"]+)">[^<]+</a>: )?(.*?)</li>', html)
     assert all(f'id="{control}"' in html for control, _ in found if control)
     return found
@@ -85,7 +85,7 @@ def filled(html: str) -> dict[str, list[str]]:
 
 
 def values(html: str, name: str) -> list[str]:
-    """Return what the fields for text of this name hold, in each row."""
+    """Return the values of this text field in each row."""
     return [value for (value,) in (found for key, found in filled(html).items() if key.split("-")[-1] == name)]
 
 
@@ -117,7 +117,7 @@ def test_the_form_is_as_it_was(alice, name):
     compare(answer.text, f"new-batch-{name}.html")
 
 
-# --- Who may ----------------------------------------------------------------------------------------------------------
+# --- Permissions ------------------------------------------------------------------------------------------------------
 
 
 def test_what_is_typed_stays_where_it_may_not_be_posted(alice, settings, monkeypatch):
@@ -149,14 +149,14 @@ def test_what_is_typed_stays_where_it_may_not_be_posted(alice, settings, monkeyp
 def test_limits_are_those_of_the_api(alice, settings, setting, value, status, sentence):
     if setting:
         setattr(settings, setting, value)
-        post(alice, "submit", {"accounts": "0x12"}, status=400)  # is counted
+        post(alice, "submit", {"accounts": "0x12"}, status=400)  # counts for the limit
     else:
         ApiKey.objects.update(revoked_at=timezone.now())
     assert sentence in post(alice, "submit", {"accounts": f"{ALICE}\n{BOB}"}, status=status)
     assert not Batch.objects.exists()
 
 
-# --- What is asked ----------------------------------------------------------------------------------------------------
+# --- The request ------------------------------------------------------------------------------------------------------
 
 
 def test_what_is_submitted_is_the_batch_that_the_api_would_make(alice):
@@ -179,7 +179,7 @@ def test_what_is_submitted_is_the_batch_that_the_api_would_make(alice):
         },
         "webhook": {"url": "https://93.184.215.14/?secret"},
     }
-    # Sent twice, by a double click or after the connection broke, it is one.
+    # Sent twice, by a double click or after a broken connection, it makes one batch.
     for _ in range(2):
         assert alice.post("/new-batch", form(*rows, **others) | {"do": "submit"}).url == path(Batch.objects.get())
     for other in ({"token": "another"}, {"fee": "1"}):
@@ -288,7 +288,7 @@ def test_the_largest_forms_are_taken(alice):
     assert (html.count('<details class="ask'), len(html) < 600_000) == (1, True)
     post(alice, "submit", {"accounts": values(html, "accounts")[0]}, status=303)
     assert Batch.objects.get().size == 10_000
-    for size, kept in ((1, 1), (2**22 + 1, 0)):  # and no file is written to disk
+    for size, kept in ((1, 1), (2**22 + 1, 0)):  # no file is written to disk
         sent = RequestFactory().post("/new-batch", {"file": SimpleUploadedFile("x", bytes(size))})
         assert len(sent.FILES) == kept
 
@@ -323,7 +323,7 @@ FILES = {
 
 @pytest.mark.parametrize("name", FILES)
 def test_a_file_asks_for_the_same_here_and_on_the_command_line(alice, tmp_path, name):
-    """Fill what lines leave out as the form's row does, and as the options of `bqs` say."""
+    """The form's row and the options of `bqs` give the same defaults."""
     file = SimpleUploadedFile("asked.csv", FILES[name].encode())
     html = post(alice, "paste", {"at": "block", "block": "15"}, file=file)
     found = of_all(asked(alice, filled(html)))
@@ -332,7 +332,7 @@ def test_a_file_asks_for_the_same_here_and_on_the_command_line(alice, tmp_path, 
 
 
 def asked_there(tmp_path, text: str) -> Any:
-    """Return the request that `bqs` makes of the file."""
+    """Return `bqs`'s request for the file."""
     (tmp_path / "asked.csv").write_text(text, newline="")
     given: Any = dict.fromkeys(Asked.__dataclass_fields__) | dict.fromkeys(("accounts", "slots", "header"), ())
     given |= {
@@ -380,7 +380,7 @@ def test_of_many_wrong_lines_some_are_told_and_the_others_counted(alice):
 
 
 def of_all(request: Any) -> set[tuple[object, ...]]:
-    """Return all that a request asks for, however it is spelled."""
+    """Return all parts of a request, independent of spelling."""
     found: set[tuple[object, ...]] = set()
     for at, block in request["data"]["31337"].items():
         found |= {(at, name) for name in block.get("header", ())}
@@ -477,7 +477,7 @@ def test_why_there_is_no_estimate_is_said(alice, settings):
 @pytest.mark.parametrize("do", ["add", "remove-0", "slot-0", "submit-0", "submit", "json", "estimate", "paste", ""])
 def test_each_post_is_counted(alice, settings, do):
     settings.MAX_BATCHES_PER_MINUTE = 1
-    # Without a key, a submission is refused before it counts as one.
+    # Without a key, a submission is refused before it is counted.
     ApiKey.objects.update(revoked_at=timezone.now())
     alice.post("/new-batch", form({}) | {"do": do})
     refused = alice.post("/new-batch", form({"accounts": ALICE}, pasted=ALICE) | {"do": do})

@@ -1,4 +1,4 @@
-"""What is checked against the chains before anything is spent, and before headers are kept."""
+"""Admission's checks against the chains, before money is spent and headers are stored."""
 
 import json
 

@@ -1,4 +1,4 @@
-"""Several signers of a destination that send at once: who sends what, and that none is in another's way."""
+"""Several signers of a destination that send at once: who sends, without delaying others."""
 
 import threading
 

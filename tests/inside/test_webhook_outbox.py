@@ -1,4 +1,4 @@
-"""Events in the transaction of the change that they tell of."""
+"""Events are stored in the transaction of their change."""
 
 import json
 from collections.abc import Sequence
