@@ -1,4 +1,4 @@
-"""A chain whose headers have another layout: a real one, with all its states, behind headers that are laid out anew."""
+"""A chain with another header layout: a real one with all its states, behind headers in the other layout."""
 
 from typing import Any
 
@@ -10,9 +10,9 @@ from tests.chains.lying_node import ask, error, result
 
 
 class Relaid:
-    """Its node. `layout` gives the fields after the shared ones, and shared ones where it has others than SHARED has.
+    """A node of the chain. `layout` gives the fields after the shared ones, and replacements of SHARED's.
 
-    `raw` says whether it tells headers as they are.
+    With `raw` it serves raw headers.
     """
 
     def __init__(self, chain: DevChain, layout: headers.Fields, *, raw: bool) -> None:
@@ -55,7 +55,7 @@ class Relaid:
         return reply
 
     def _of_chain(self, block: Any) -> Any:
-        """The block as the chain behind knows it, which has other hashes."""
+        """Return the block of the chain behind, which has other hashes."""
         if not isinstance(block, dict):
             return block
         return next(hex(number) for number in self._known if self.hash(number).hex() == block["blockHash"][2:])

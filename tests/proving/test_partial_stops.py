@@ -75,7 +75,7 @@ def test_accepted_batches_wait_too_and_users_see_why(service, key, client):
     assert stopped == STOPPED
     by_name = STOPPED.replace("chain 31337", "Development chain")
     assert by_name in client.get(f"/explorer/query/{other.pk}").text
-    # What was sent before is followed.
+    # Earlier transactions are followed.
     service.rpc("evm_setAutomine", True)
     service.mine()
     work()
@@ -87,7 +87,7 @@ def test_accepted_batches_wait_too_and_users_see_why(service, key, client):
 
 
 def test_a_stop_takes_effect_before_the_next_signature(service, key, settings):
-    """Made after the block's reconcile has begun."""
+    """The stop comes after the block's reconcile has begun."""
     asked: list[Any] = []
     with lying_node(recording(asked, lambda body: ask(service.url, body))) as url:
         reconfigure(settings, service.url, url)

@@ -1,4 +1,4 @@
-"""Blocks of other chains, and the sources of trust in them: attesters, an OP Stack chain's view of its L1, a rollup."""
+"""Blocks of other chains, and sources of trust in them: attesters, an OP Stack chain's view of its L1, rollups."""
 
 import io
 import itertools
@@ -60,7 +60,7 @@ pytestmark = [pytest.mark.django_db, pytest.mark.outside]
 
 @pytest.fixture(scope="module")
 def there() -> Iterator[DevChain]:
-    """Another chain, of 30 blocks in each of which Charlie has got more. All but the newest two are final."""
+    """Yield another chain of 30 blocks, in each of which Charlie receives money. All but the newest two are final."""
     with DevChain(chain_id=THERE) as chain:
         grow(chain, 30)
         yield chain
@@ -68,18 +68,18 @@ def there() -> Iterator[DevChain]:
 
 @pytest.fixture(scope="module")
 def attesters(there: DevChain, tmp_path_factory) -> Iterator[list[Attester]]:
-    """Three processes that attest blocks of `there`."""
+    """Yield three attester processes for blocks of `there`."""
     with ExitStack() as stack:
         yield [stack.enter_context(attesting(tmp_path_factory.mktemp("attester"), there, key)) for key in KEYS]
 
 
 def nobody(key: str) -> Attester:
-    """An attester that is down."""
+    """Return an attester that is down."""
     return Attester(address=Account.from_key(key).address, url="http://127.0.0.1:9")
 
 
 def told(chain: DevChain, rounds: int = 3) -> str:
-    """Return what the only waiting query waits for, after some rounds in which nothing was sent."""
+    """Return the wait of the only waiting query, after some rounds in which nothing was sent."""
     for _ in range(rounds):
         work()
         chain.mine()
@@ -138,7 +138,7 @@ def test_a_wrong_hash_keeps_the_right_one_from_nobody_but_is_never_sent(
     with liar(KEYS[1], b"\x13" * 32) as one, liar(KEYS[2], b"\x13" * 32) as two:
         connect(settings, tmp_path, chain, there.url, attesters=[attesters[0], one, two])
         submit(key, of_chains(there=[there.head() - 10]))
-        # Two of three agree, on a block that our nodes do not know: nothing of it is sent.
+        # Two of three agree on a block that our nodes don't know. No transaction may result.
         assert "1 of 2 required attesters has signed" in told(chain, rounds=4)
 
 
@@ -338,7 +338,7 @@ class Rollup(NamedTuple):
     outbox: ArbitrumOutbox
     chain: DevChain
     ends: dict[int, bytes]
-    """The send roots of the blocks that the rollup may confirm, by their numbers."""
+    """The send roots of the blocks that the rollup may confirm, by number."""
 
     def confirm(self, number: int) -> int:
         return self.outbox.confirm(self.ends[number], self.hash_of(number))
@@ -349,12 +349,14 @@ class Rollup(NamedTuple):
 
 @pytest.fixture(scope="module")
 def rollup_chain() -> Iterator[tuple[DevChain, dict[int, bytes]]]:
-    """A chain of 64 blocks, of which every tenth ends an assertion. The last two have the same send root."""
+    """Yield a chain of 64 blocks. Every tenth ends an assertion, and the last two assertions have the same send
+    root.
+    """
     with DevChain(chain_id=THERE) as chain:
         ends: dict[int, bytes] = {}
         for _ in range(6):
             grow(chain, 10)
-            # The root is another one when messages were sent.
+            # The root changes when messages are sent.
             ends[chain.head()] = keccak(bytes([min(len(ends), 4)]))
             set_send_root(chain, ends[chain.head()])
         grow(chain, 4)
@@ -363,7 +365,7 @@ def rollup_chain() -> Iterator[tuple[DevChain, dict[int, bytes]]]:
 
 @pytest.fixture
 def rollup(chain, db, rollup_chain, settings, tmp_path) -> Rollup:
-    """With its Outbox `HERE`, and the service; nothing is confirmed."""
+    """Configure the service with the rollup's Outbox on `HERE`. Nothing is confirmed."""
     outbox = ArbitrumOutbox(chain)
     connect(settings, tmp_path, chain, rollup_chain[0].url, outbox=outbox.address)
     return Rollup(outbox, *rollup_chain)
@@ -374,7 +376,7 @@ def time_of(chain: DevChain, block: int) -> int:
 
 
 def source_of(chain: DevChain, name: str, source: int = THERE) -> Deployed:
-    """The block hash source of a registry, by the name of its contract."""
+    """Return a registry's block hash source, from its contract's name."""
     return Deployed(chain, f"{name}BlockHashSource", address=registry(source).block_hash_source)
 
 
@@ -394,11 +396,11 @@ def test_a_block_before_one_that_is_confirmed_is_a_hop_away(chain, rollup, key):
         rollup.confirm(number)
     assert work_until_done(submit(key, of_chains(there=[36])), chain).status == BatchStatus.DONE
     assert balance_proven(chain, 36) == balance_at(rollup.chain, CHARLIE, 36)
-    # One from which a hop reaches it is recorded, in the transaction that hops: the newest is found first.
+    # The newest block from which a hop reaches it is recorded, in the hop's transaction.
     (tx,) = extending()
     assert tx.succeeded
     assert newest_recorded(chain) == 50
-    # From there everything in one window is one hop away, and is not recorded again.
+    # From there all blocks of a window are one hop away, without another record.
     assert work_until_done(submit(key, of_chains(there=[33])), chain).status == BatchStatus.DONE
     assert balance_proven(chain, 33) == balance_at(rollup.chain, CHARLIE, 33)
     assert newest_recorded(chain) == 50
@@ -435,7 +437,7 @@ def test_a_block_that_is_not_confirmed_is_waited_for(chain, rollup, key):
 
 def test_a_block_that_is_confirmed_only_after_the_deadline_is_rejected_at_once(chain, rollup, key, settings, client):
     day = 86_400
-    # So far ahead of the machine's clock that the service goes by that alone.
+    # The chain's clock is so far ahead that only it counts.
     chain.rpc("evm_increaseTime", 4 * day)
     delay = time_of(chain, rollup.confirm(40)) - time_of(rollup.chain, 40)
     late, body = (
@@ -443,7 +445,7 @@ def test_a_block_that_is_confirmed_only_after_the_deadline_is_rejected_at_once(c
         of_chains(there=[43]),
     )
     batch = submit(key, body)
-    # What is confirmed itself is not late, however long that took.
+    # A confirmed block is not late, however long its confirmation took.
     older = submit(key, of_chains(there=[36]))
     work_until_done(batch)
     assert (batch.status, batch.rejection_code, batch.rejection_retryable) == ("REJECTED", "block_too_new", True)
@@ -465,10 +467,10 @@ def test_a_block_that_is_confirmed_only_after_the_deadline_is_rejected_at_once(c
 def test_a_block_whose_place_another_has_taken_is_not_recorded_but_hopped_to(chain, rollup, key):
     rollup.confirm(50)
     later = submit(key, of_chains(there=[60]))
-    # The Outbox holds the earlier one for the later one's send root, too.
+    # The Outbox has the earlier block for the later one's send root, too.
     assert told(chain).startswith(f"Block 60 of chain {THERE} is not confirmed on chain {HERE} yet; ")
     rollup.confirm(60)
-    # Of this one's window the first event tells of block 50.
+    # In this block's window the first event tells of block 50.
     assert work_until_done(submit(key, of_chains(there=[35])), chain).status == BatchStatus.DONE
     assert newest_recorded(chain) == 60
     assert work_until_done(submit(key, of_chains(there=[50])), chain).status == BatchStatus.DONE
@@ -484,7 +486,7 @@ def test_a_block_that_the_rollup_s_nodes_do_not_have_is_not_sent(chain, rollup, 
 
 
 def test_a_confirmed_block_whose_header_has_another_send_root_is_not_sent(chain, rollup, key):
-    """An event may say anything: what the Outbox holds for the header's own send root counts."""
+    """An event may be wrong. The Outbox's hash for the header's own send root counts."""
     rollup.outbox.confirm(b"\x13" * 32, rollup.hash_of(40))
     submit(key, of_chains(there=[40]))
     assert f"holds another hash than that of block 40 of chain {THERE}, or none" in told(chain)
@@ -502,7 +504,7 @@ def test_check_chains_tells_what_is_confirmed(rollup):
 
 
 def know(settings: Any, code: Iterable[str]) -> None:
-    """Let the operator name the code that may decide about the other chain."""
+    """Name the code that may decide about the other chain, as the operator does."""
     text = re.sub("known_implementations = .*\n", "", settings.CHAINS_FILE.read_text())
     known = f"known_implementations = {json.dumps([each.lower() for each in code])}"
     settings.CHAINS_FILE.write_text(re.sub(r"\n(?=(outbox|anchor_state_registry) =)", f"\n{known}\n", text))
@@ -527,7 +529,7 @@ def test_an_outbox_that_was_upgraded_is_not_relied_on_until_the_operator_has_nam
 
 
 def record(chain: DevChain, name: str, *arguments: object, source: int = THERE) -> None:
-    """Somebody records a block, for the registry of the other chain."""
+    """Record a block for the registry of the other chain, as a stranger may."""
     source_of(chain, name, source).send("record", *arguments)
 
 
@@ -573,7 +575,7 @@ def test_a_rollup_that_has_confirmed_nothing_for_long_is_told(chain, rollup, key
 
 @pytest.fixture
 def games(chain, db, there, settings, tmp_path) -> DisputeGames:
-    """Games about `there`, on the chain `HERE`, and the service; none is made. Each block is a second later."""
+    """Configure the service with dispute games on `HERE` about `there`. None is made. Blocks are a second apart."""
     chain.rpc("anvil_setBlockTimestampInterval", 1)
     games = DisputeGames(chain, THERE)
     connect(settings, tmp_path, chain, there.url, anchor_state_registry=games.anchor_state_registry)
@@ -601,11 +603,11 @@ def test_the_nearest_of_the_valid_games_is_used(chain, games, there, key):
     games.guardian("blacklistDisputeGame(address)", settle(games, there, 22))
     assert work_until_done(submit(key, of_chains(there=[20])), chain).status == BatchStatus.DONE
     assert balance_proven(chain, 20) == balance_at(there, CHARLIE, 20)
-    # Recorded in the transaction that hops.
+    # The block is recorded in the hop's transaction.
     (tx,) = extending()
     assert tx.succeeded
     assert newest_recorded(chain, "OpStackGames") == 23
-    # From there everything in one window is one hop away, and no game is needed for it.
+    # From there all blocks of a window are one hop away, without a game.
     games.guardian("blacklistDisputeGame(address)", nearer)
     games.guardian("updateRetirementTimestamp()")
     assert work_until_done(submit(key, of_chains(there=[12])), chain).status == BatchStatus.DONE
@@ -642,7 +644,7 @@ def test_a_block_waits_until_a_game_about_it_is_valid(chain, games, there, key):
 
 
 def test_a_valid_claim_that_the_nodes_contradict_is_not_used(chain, games, there, key):
-    """Neither an output that no block has, nor that of one block under another's number, nor a number beyond all."""
+    """The output belongs to no block, or to a block under another's number, or the number is too large."""
     game = settle(games, there, 24, b"\x66" * 32)
     settle(games, there, 25, output_of(there, 24))
     settle(games, there, 10**9, output_of(there, 24))
@@ -683,7 +685,7 @@ def test_games_that_were_retired_are_not_looked_at(chain, games, there, key):
 
 
 def code_that_decides() -> dict[str, str]:
-    """Return what `check_chains` says of the other chain: addresses by what they are."""
+    """Return the code addresses of the other chain that `check_chains` prints, by role."""
     said = io.StringIO()
     with pytest.raises(CommandError):
         call_command("check_chains", stdout=said)
@@ -704,7 +706,7 @@ def test_check_chains_tells_what_is_settled_and_what_code_decides(games, there):
     assert len({*code.values(), games.anchor_state_registry, games.factory}) == 5
     anchor = ask(games.chain, games.anchor_state_registry, "anchorGame()")[12:]
     before = games.chain.rpc("evm_snapshot")
-    # A game that is about no block by its own word.
+    # The game answers that it is about no block.
     games.chain.rpc("anvil_setCode", "0x" + anchor.hex(), "0x60205f5260405ff3")
     with pytest.raises(CommandError, match=f"nothing_confirmed: {who} has no anchor game"):
         call_command("check_chains", stdout=said)
@@ -791,7 +793,7 @@ def test_a_block_of_the_parent_chain_is_proven_once_a_later_one_was_pushed(chain
     buffer.push(*pushed(there, 22, 24))
     assert work_until_done(batch, chain, rounds=20).status == BatchStatus.DONE
     assert balance_proven(chain, 20) == balance_at(there, CHARLIE, 20)
-    # One that was pushed itself needs no path.
+    # A pushed block needs no path.
     assert work_until_done(submit(key, of_chains(there=[12])), chain).status == BatchStatus.DONE
     assert balance_proven(chain, 12) == balance_at(there, CHARLIE, 12)
     assert len(extending()) == 1
@@ -808,7 +810,7 @@ def test_a_hash_that_the_parent_chain_s_nodes_do_not_have_is_not_relied_on(chain
 
 
 def test_nodes_that_are_behind_what_was_pushed_are_waited_for(chain, there, settings, tmp_path, key):
-    """They refuse the state of a block that they don't have, which says nothing of its age."""
+    """They refuse the state of a block that they don't have yet, which doesn't mean that the block is old."""
     connect(settings, tmp_path, chain, there.url, block_hash_source="arbitrum-buffer")
     newest = there.head() + 5
     BlockHashBuffer(chain).push(newest, [b"\x07" * 32])
@@ -817,7 +819,7 @@ def test_nodes_that_are_behind_what_was_pushed_are_waited_for(chain, there, sett
 
 
 def test_a_block_of_a_lost_branch_that_was_pushed_is_passed_by(chain, there, settings, tmp_path, key):
-    """It keeps its place in the buffer; a later block that nodes have leads to the right one of its number."""
+    """It stays in the buffer. A later block that nodes have leads to the right block of its number."""
     connect(settings, tmp_path, chain, there.url, block_hash_source="arbitrum-buffer")
     buffer = BlockHashBuffer(chain)
     buffer.push(20, [b"\x66" * 32])
@@ -831,7 +833,7 @@ def test_a_block_of_a_lost_branch_that_was_pushed_is_passed_by(chain, there, set
 
 @pytest.fixture
 def elsewhere(chain, db, rollup_chain, settings, tmp_path) -> Iterator[Rollup]:
-    """With its Outbox on a parent chain of which the chain `HERE` knows by its L1Block."""
+    """Configure a rollup with its Outbox on a parent chain that `HERE` knows through its L1Block."""
     with DevChain(chain_id=31339) as parent:
         outbox = ArbitrumOutbox(parent)
         connect(settings, tmp_path, chain, rollup_chain[0].url, outbox=outbox.address, parent=parent)
@@ -839,7 +841,7 @@ def elsewhere(chain, db, rollup_chain, settings, tmp_path) -> Iterator[Rollup]:
 
 
 def test_a_block_that_is_confirmed_on_the_parent_is_proven_on_a_third_chain(chain, elsewhere, key):
-    """No attester: the third chain trusts the parent's state, and that trusts the rollup."""
+    """There is no attester: the third chain trusts the parent's state, which trusts the rollup."""
     parent, l1_block = elsewhere.outbox.chain, L1Block(chain)
     elsewhere.confirm(40)
     parent.mine(3)
@@ -857,14 +859,14 @@ def test_a_block_that_is_confirmed_on_the_parent_is_proven_on_a_third_chain(chai
     assert work_until_done(batch, chain, rounds=20).status == BatchStatus.DONE
     for block in (36, 40):
         assert balance_proven(chain, block) == balance_at(elsewhere.chain, CHARLIE, block)
-    # The first transaction after the record proves what the path begins with.
+    # The first transaction after the record proves the path's origin.
     slot = keccak(elsewhere.ends[40] + (3).to_bytes(32))
     of_parent = Deployed(chain, "FactsRegistry", address=registry(parent.chain_id).address)
     assert of_parent.call("accountStorageSlotValues", elsewhere.outbox.address, newest, slot) == elsewhere.hash_of(40)
 
 
 def test_both_parts_are_proven_once_wherever_the_worker_is_killed(chain, elsewhere, key, killing):
-    """Also between the transaction that the parent's source needs before, and the one with both parts."""
+    """Also between the transaction for the parent's source and the one with both parts."""
     parent = elsewhere.outbox.chain
     elsewhere.confirm(40)
     parent.mine(3)
@@ -872,7 +874,7 @@ def test_both_parts_are_proven_once_wherever_the_worker_is_killed(chain, elsewhe
     nonce, lives = signer_nonce(chain), 0
     batch = submit(key, of_chains(there=[36]))
     for exchange in exchanges():
-        # By turns before the node acts, and after it acted.
+        # The kill alternates between before and after the node acts.
         with killing.at(exchange, after=lives % 2 == 0):
             work_until_done(batch, chain)
         if not killing.killed:
@@ -886,7 +888,7 @@ def test_both_parts_are_proven_once_wherever_the_worker_is_killed(chain, elsewhe
 
 
 def test_a_rollup_above_a_rollup_is_proven_over_both_outboxes(chain, db, rollup_chain, settings, tmp_path, key, client):
-    """The call that begins the parent's path goes in the same transaction. So it is for an Orbit chain on Arbitrum."""
+    """The call that begins the parent's path goes in the same transaction, as for an Orbit chain on Arbitrum."""
     with DevChain(chain_id=31339) as parent, DevChain(chain_id=31340) as below:
         upper, lower = Rollup(ArbitrumOutbox(parent), *rollup_chain), ArbitrumOutbox(below)
         there = upper.chain
@@ -930,7 +932,7 @@ def test_a_confirmation_that_no_event_tells_of_is_proven_at_a_newer_block_of_the
         assert told(chain) == f"Chain {HERE} has no L1Block predeploy: is it an OP Stack chain?"
         l1_block = L1Block(chain)
         if up_to:
-            # The block is trusted in which another was confirmed, before this one.
+            # The trusted block has an earlier confirmation.
             l1_block.tell_of(parent, known)
             record(chain, "OpStack", source=parent.chain_id)
         l1_block.tell_of(parent)
@@ -1058,7 +1060,7 @@ def test_attesters_hand_over_to_others_who_are_believed_from_then_on(
     change(contract, [attesters[2].address], signed_by=KEYS[:2])
     assert attesters[2].address in capsys.readouterr().out
     assert work_until_done(batch, chain).status == BatchStatus.DONE
-    # Whom pages name is what chains.toml says, until the operator follows.
+    # Pages show the attesters of chains.toml until the operator updates it.
     assert f"the contract, which believes 1 of {attesters[2].address}" in registry(THERE).notice
 
 
@@ -1098,7 +1100,7 @@ def test_nothing_is_sent_behind_an_attestation_that_may_still_be_cancelled(
     time = {f"timestamp:{time_of(there, block - 1)}": {"header": ["GAS_LIMIT"]}}
     other = submit(a_key(BOB), asking(time, source=THERE))
     work()
-    # What it is sent for begins with an attestation of its own.
+    # The transaction for this batch begins with an attestation of its own.
     assert all(tx.extends for tx in Transaction.objects.filter(queries__batch=other))
     assert work_until_done(other, chain, rounds=12).status == BatchStatus.DONE
     assert Transaction.objects.filter(succeeded=False).count() == 0
@@ -1131,7 +1133,7 @@ def test_a_change_goes_behind_what_is_under_way(chain, there, attesters, setting
 def test_a_change_that_waits_in_the_mempool_is_not_taken_for_one_that_reverts(
     chain, db, there, settings, tmp_path, killing
 ):
-    """Upon the pending block, in which it is, it would be made twice."""
+    """A simulation on the pending block, which contains the change, would repeat it."""
     connect(settings, tmp_path, chain, there.url, attesters=list(map(nobody, KEYS)))
     contract = registry(THERE).block_hash_source
     chain.rpc("evm_setAutomine", False)
@@ -1142,7 +1144,7 @@ def test_a_change_that_waits_in_the_mempool_is_not_taken_for_one_that_reverts(
     work()
     waiting_one = Transaction.objects.latest("pk")
     assert waiting_one.versions.count() > 1
-    # What they sign meanwhile waits for it: another signer could send that first.
+    # Later transactions wait for it, because another signer could send them first.
     assert waiting_one.extends == registry(THERE)
     assert not SignedTransaction.objects.filter(is_cancellation=True).exists()
 

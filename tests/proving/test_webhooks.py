@@ -1,4 +1,4 @@
-"""Webhooks as receivers get them: real HTTP, signed, in order, at least once; and what no receiver can make us do."""
+"""Webhooks at receivers: real HTTP, signed, in order, at least once; and limits of receivers."""
 
 import os
 import signal
@@ -60,14 +60,14 @@ def with_webhook(
 
 
 def done(url: str, **more: Any) -> Batch:
-    """A batch with five events to be told of."""
+    """Return a batch with five events."""
     batch = with_webhook(url, **more)
     complete(batch, *StepKind)
     return batch
 
 
 def deliver_all(batch: Batch) -> None:
-    """Work until all events have been delivered or given up; the pauses between attempts pass."""
+    """Work until all events are delivered or given up, skipping the pauses between attempts."""
     for _ in range(20):
         WebhookDelivery.objects.filter(next_try_at__gt=timezone.now()).update(next_try_at=timezone.now())
         work()
@@ -81,17 +81,17 @@ def rows(batch: Batch) -> list[WebhookDelivery]:
 
 
 def outcomes(batch: Batch) -> list[str]:
-    """Return the outcomes of the attempts to deliver the first event."""
+    """Return the outcomes of the first event's attempts."""
     return [attempt["outcome"] for attempt in rows(batch)[0].attempts]
 
 
 def secret_of(batch: Batch) -> str:
-    """Return the secret by which webhooks of the batch's user are signed, as its owner is shown it."""
+    """Return the user's webhook secret, as its owner sees it."""
     shown = client_of(batch.user.address).post("/dashboard/webhooks/reveal", headers={"accept": "application/json"})
     return str(shown.json()["webhookSecret"])
 
 
-# --- What a receiver gets ---------------------------------------------------------------------------------------------
+# --- Delivery ---------------------------------------------------------------------------------------------------------
 
 
 def test_it_gets_each_event_in_order_signed_and_with_its_headers(hook, service):
@@ -143,17 +143,17 @@ def test_an_event_that_is_not_taken_is_sent_again_with_the_same_id_before_any_ot
             assert first.next_try_at
             last = datetime.fromisoformat(first.attempts[-1]["at"])
             pauses.append((first.next_try_at - last).total_seconds())
-            # They pass.
+            # The pause passes.
             WebhookDelivery.objects.filter(pk=first.pk).update(next_try_at=timezone.now())
         deliver_all(batch)
     assert [one.data("step") for one in hook.received[:4]] == [*[StepKind.INITIAL_STATE] * 3, "BLOCKHASH_AVAILABLE"]
     assert len({one.id for one in hook.received[:3]}) == 1
     assert len({one.id for one in hook.received}) == 5
     assert [attempt["httpStatus"] for attempt in rows(batch)[0].attempts] == [500, 404, 200]
-    # It waits longer each time, about.
+    # Each pause is longer, approximately.
     assert 3.9 < pauses[0] < 6.1 + 5
     assert 7.9 < pauses[1] < 12.1 + 5
-    # Signed anew, by its own time.
+    # Each attempt is signed again, with its own time.
     assert all(abs(int(one.headers["webhook-timestamp"]) - time.time()) < SECONDS for one in hook.received)
 
 
@@ -204,7 +204,7 @@ def test_what_is_sent_again_goes_before_what_came_later(hook):
 def test_an_event_that_comes_while_another_is_sent_is_not_forgotten():
     def and_go_on(_: Received) -> int:
         if len(there.received) == 1:
-            # Another worker rejects it.
+            # Another worker rejects the batch.
             expire()
             work()
             connections.close_all()
@@ -230,7 +230,7 @@ def test_without_the_secrets_nothing_is_sent(hook, settings):
     assert hook.received == []
 
 
-# --- Killed -----------------------------------------------------------------------------------------------------------
+# --- Kills ------------------------------------------------------------------------------------------------------------
 
 
 class Killed(BaseException):
@@ -248,7 +248,7 @@ def test_killed_between_sending_and_noting_it_is_sent_again_with_the_same_id(hoo
     with connection.execute_wrapper(die_once_it_is_sent), pytest.raises(Killed):
         work()
     work()
-    assert len(hook.received) == 1  # Another worker has it, as far as anybody knows.
+    assert len(hook.received) == 1  # Another worker seems to hold it.
     expire_leases()
     work()
     assert [one.id for one in hook.received] == [rows(batch)[0].message_id] * 2
@@ -276,13 +276,13 @@ def test_a_worker_killed_while_it_sends_loses_nothing(start_worker, monkeypatch,
     assert [one.id for one in there.received] == [ids[0], ids[1], *ids[1:]]
 
 
-# --- One receiver and others ------------------------------------------------------------------------------------------
+# --- Slow receivers ---------------------------------------------------------------------------------------------------
 
 
 def test_a_slow_receiver_holds_up_nobody_else(hook, monkeypatch, settings, start_worker):
     monkeypatch.setenv("WEBHOOK_ALLOW", "127.0.0.0/8")
     monkeypatch.setenv("API_KEY_SECRET", settings.API_KEY_SECRET)
-    # Half of it is what a receiver may take.
+    # A receiver may take half of the lease.
     monkeypatch.setenv("LEASE_SECONDS", "6")
     is_over = threading.Event()
 
@@ -293,7 +293,7 @@ def test_a_slow_receiver_holds_up_nobody_else(hook, monkeypatch, settings, start
     with receiver(hang) as slow:
         for block in range(12):
             done(slow.url, block=block, events=["DONE"])
-        # Of the same user, and of another: all their events, one after another.
+        # All events of a receiver go one after another, for one user and for two.
         ours, theirs = done(hook.url, block=20), done(hook.url, user=BOB, block=21)
         start_worker()
         until(lambda: len(hook.received) == 10, "what the others are told")
@@ -305,21 +305,21 @@ def test_a_slow_receiver_holds_up_nobody_else(hook, monkeypatch, settings, start
         assert of_batch == [row.message_id for row in rows(batch)]
 
 
-# --- What no receiver can make us do ----------------------------------------------------------------------------------
+# --- Attacks by receivers ---------------------------------------------------------------------------------------------
 
 
 @pytest.fixture
 def inside() -> Iterator[Receiver]:
-    """A server of the operator's own network, which nothing may be sent to."""
+    """Yield a server of the operator's own network, to which nothing may be sent."""
     with receiver() as inside:
         yield inside
 
 
 @pytest.fixture
 def names(settings, monkeypatch) -> dict[str, list[list[str]]]:
-    """Return what a name server answers, which the test fills in.
+    """Return a name server's answers, which the test fills in.
 
-    A name has its lists of addresses in turn, and the last one for ever.
+    A name has its lists of addresses in turn. The last list repeats.
     """
     settings.WEBHOOK_ALLOW = []
     zone: dict[str, list[list[str]]] = {}
@@ -341,7 +341,7 @@ def names(settings, monkeypatch) -> dict[str, list[list[str]]]:
 
 @pytest.fixture
 def outcome_of(settings) -> Callable[..., str]:
-    """Tells a webhook that the operator allowed when its batch was submitted, and allows now as `allow` says."""
+    """Delivers a webhook that was allowed at submission, with the present setting `allow`."""
 
     def outcome_of(url: str, *, allow: Sequence[object] = ()) -> str:
         host = urlsplit(url).hostname
@@ -390,7 +390,7 @@ def test_of_a_name_with_a_public_and_a_private_address_the_public_one_alone_is_t
 
 @pytest.mark.usefixtures("public_ones_are_down")
 def test_a_name_that_leads_elsewhere_the_next_moment_is_asked_once(names, inside, outcome_of):
-    """The rebinding: public when it is judged, and inside when it is connected to."""
+    """DNS rebinding: the name is public when it is checked, and internal when it is connected to."""
     names["rebound.example"] = [["8.8.8.8"], ["127.0.0.1"]]
     assert outcome_of(inside.url.replace("127.0.0.1", "rebound.example")) == "The receiver can't be reached."
     assert names["asked"] == [["rebound.example"]]
@@ -430,7 +430,7 @@ def test_no_proxy_of_the_environment_is_used(hook, inside, monkeypatch):
     batch = done(hook.url, events=["DONE"])
     work()
     assert outcomes(batch) == [TAKEN]
-    # The nodes' requests may go through one.
+    # Requests to nodes may use a proxy.
     assert not [one for one in inside.received if "webhook-id" in one.headers]
 
 
@@ -444,7 +444,7 @@ def test_tls_is_verified_by_the_name_and_not_by_the_address(names, monkeypatch, 
     with receiver(tls=context) as hook:
         assert hook.url.startswith("https://127.0.0.1:")
         urls = [hook.url.replace("127.0.0.1", name) for name in ("hooks.example", "other.example")]
-        # Nobody vouches for it.
+        # Nobody vouches for the certificate.
         assert outcome_of(urls[0], allow=allow) == no_certificate
         trusting = ssl.create_default_context(cafile=certificate)
         monkeypatch.setattr(connector, "_SSL_CONTEXT_VERIFIED", trusting)
@@ -465,7 +465,7 @@ def test_nothing_that_a_receiver_sends_is_waited_for_or_kept(name, settings):
     if is_slow:
         assert outcomes(batch) == ["The receiver did not answer within 0.5 seconds."]
     else:
-        # It has told its status before it does its worst, which nobody reads.
+        # The receiver has sent its status before the attack, which nobody reads.
         assert outcomes(batch) == [TAKEN]
     assert time.monotonic() - began < 60
 
@@ -481,7 +481,7 @@ def test_what_was_taken_is_delivered_though_the_connection_is_broken_off():
     assert (rows(batch)[0].status, outcomes(batch)) == (DeliveryStatus.DELIVERED, [TAKEN])
 
 
-# --- What is kept and counted -----------------------------------------------------------------------------------------
+# --- Retention and metrics --------------------------------------------------------------------------------------------
 
 
 def test_what_was_delivered_is_pruned_with_age_and_then_where_to(hook, settings):

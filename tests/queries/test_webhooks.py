@@ -1,4 +1,4 @@
-"""What is written to be told, with what it tells of; and what the API says of it."""
+"""Stored events of webhooks with their content, and the API's view of them."""
 
 import json
 from datetime import timedelta
@@ -27,13 +27,13 @@ def batch(key) -> Batch:
 def with_webhook(
     key, *, events: list[str] | None = None, accounts: tuple[str, ...] = (ALICE, BOB), block: int = 12
 ) -> Batch:
-    """Return a batch that is told of everything, unless `events` says otherwise."""
+    """Return a batch with a webhook for all events, or for `events`."""
     body = request(*accounts, block=block)
     return submit(key, {**body, "webhook": {"url": "https://hooks.example.org", "events": events or EVERY}})
 
 
 def said(batch: Batch) -> list[tuple[str, str]]:
-    """Return what is to be told, in order: the type's last part, and the step or code that it names."""
+    """Return the events in order: the type's last part, and the step or code."""
     found = []
     for row in batch.webhook.deliveries.order_by("pk"):
         body = json.loads(row.body)
@@ -48,7 +48,7 @@ def data(batch: Batch) -> dict[str, Any]:
     return dict(json.loads(batch.webhook.deliveries.order_by("pk").last().body)["data"])  # type: ignore[union-attr]
 
 
-# --- What is written --------------------------------------------------------------------------------------------------
+# --- Stored events ----------------------------------------------------------------------------------------------------
 
 
 def overdue() -> None:
@@ -95,7 +95,7 @@ def test_a_rejection_is_told_with_why_and_once_of_each_batch_by_itself(batch, ke
 
 
 def test_going_back_from_done_is_told_once_however_many_queries_go_back(service, key):
-    """To each what it asked for; and the batch keeps when and why."""
+    """Each webhook gets its kinds of events, and the batch keeps time and reason."""
     before = service.head()
     batches = [with_webhook(key, events=events, block=2) for events in (EVERY, THREE, ["DONE"])]
     for batch in batches:
@@ -112,11 +112,11 @@ def test_going_back_from_done_is_told_once_however_many_queries_go_back(service,
     why = fresh(batches[1]).went_back_because
     assert why
     assert body == {"internalId": batches[1].pk, "queryStatus": "IN_PROGRESS", "step": step, "reason": why}
-    # The batch and the step keep it, also after it completed again.
+    # Batch and step keep the reason after the step completed again.
     assert set(Step.objects.filter(kind=step).values_list("went_back_because", flat=True)) == {why}
 
 
-# --- What the API says ------------------------------------------------------------------------------------------------
+# --- The API ----------------------------------------------------------------------------------------------------------
 
 
 def listed(key, **query: str | int) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""A database as the last version left it, taken to this one; and what the last version does with it then.
+"""A database of the last version, upgraded to this one, and the last version's use of it afterwards.
 
 The last version is the state of each `0001_initial`. Its rows are written with its own columns, as its code did.
 """
@@ -36,7 +36,7 @@ ULID = "01M7W1MRHW703BTRFFPT53VVP5"
 
 @pytest.fixture
 def last_version() -> Iterator[Apps]:
-    """The models of the last version, on an empty database of it."""
+    """Yield the last version's models, on an empty database of it."""
     executor = MigrationExecutor(connection)
     executor.migrate(LAST)
     yield executor.loader.project_state(LAST).apps
@@ -44,7 +44,7 @@ def last_version() -> Iterator[Apps]:
 
 
 def test_no_migration_is_edited():
-    """Databases have it as it was. What is to be different takes another one, whose line is added to the file."""
+    """Databases have applied it already. A change needs another migration, whose line is added to the file."""
     found = [
         f"{sha256(path.read_bytes()).hexdigest()[:16]} {path.relative_to(PROJECT)}"
         for path in sorted(PROJECT.glob("*/migrations/0*.py"))
@@ -67,14 +67,14 @@ def test_a_worker_of_the_last_version_that_meets_it_in_a_circle_is_no_end_of_it(
             for statement in (f"LOCK TABLE {model._meta.db_table} IN ACCESS SHARE MODE", *more):
                 cursor.execute(statement)
 
-    # So that the other one is ended.
+    # PostgreSQL then ends the other one.
     met = meet(lambda: lock(Transaction, "SET LOCAL deadlock_timeout = '20s'"), upgrade, lambda: lock(Share))
     assert met.waited
     assert not MigrationExecutor(connection).migration_plan(MigrationLoader(connection).graph.leaf_nodes())
 
 
 def written_by_the_last_version(models: Apps, identifier: str = ULID, number: int = 12) -> None:
-    """A user with a key, and a batch that is DONE, sent by a transaction. In SQL each names all columns that it had."""
+    """Store a user with a key, and a DONE batch with its transaction. In SQL each row has all of its former columns."""
 
     def make(model: str, /, **values: Any) -> Any:
         return models.get_model(model)._default_manager.create(**values)
@@ -140,7 +140,7 @@ def test_nothing_is_lost_and_the_service_goes_on(unreachable_chain, last_version
     key = ApiKey.objects.get()
     status = client.get("/batch-query-status", {"batchQueryId": ULID}, headers=header(key))
     assert status.json() == {"queryStatus": "DONE"}
-    # What is new holds for old rows: no limit of their own, no stop, nothing said to be removed.
+    # New columns suit old rows: no own limit, no stop, and no removal time.
     assert (user.daily_limits_wei, Stop.objects.exists()) == (None, False)
     assert (batch.why_no_proofs, batch.why_no_steps) == ("", "")
     assert submit(key, request(ALICE, block=12)).status == "RECEIVED"
@@ -149,7 +149,7 @@ def test_nothing_is_lost_and_the_service_goes_on(unreachable_chain, last_version
 
 
 def test_the_last_version_goes_on_with_the_new_schema(last_version):
-    """While the two run side by side, and after going back to it."""
+    """Both versions run side by side, or the operator goes back."""
     upgrade()
     written_by_the_last_version(last_version)
     Batch.objects.update(status="IN_PROGRESS")
@@ -179,7 +179,7 @@ NOT_BELIEVED = "Nodes say again and again what can't be true of its transactions
 
 @pytest.fixture
 def before_stops() -> Iterator[Apps]:
-    """The models of the version that knew stops and pauses, on an empty database of it."""
+    """Yield the models of the version before stops and pauses, on an empty database of it."""
     executor = MigrationExecutor(connection)
     executor.migrate(BEFORE_STOPS)
     yield executor.loader.project_state(BEFORE_STOPS).apps
@@ -207,7 +207,7 @@ def test_what_was_stopped_stays_stopped_in_both_directions(before_stops):
     ]
     assert sorted(Stop.objects.values_list(*columns)) == sorted(moved)
 
-    # What the last version reads is as it was; whoever migrates back finds what is stopped by then.
+    # The last version's columns are unchanged. After a reverse migration the present stops are there.
     assert signing_stop.exists()
     assert pause.exists()
     assert signer.exclude(paused_at=None).count() == 2
@@ -233,7 +233,7 @@ def test_the_log_of_operators_moves_into_django_s(last_version):
         (ALICE, ULID, "Cancelled a batch. It was open. Why: A test."),
         ("manage.py", "chain 1", "Stopped sending on a chain."),
     ]
-    # Also where the last version ran in between.
+    # The same holds if the last version ran in between.
     for _ in range(2):
         upgrade()
         assert log_of_operators() == moved
@@ -243,7 +243,7 @@ def test_the_log_of_operators_moves_into_django_s(last_version):
 
 
 def test_what_two_signers_had_sent_counts_after_an_upgrade(unreachable_chain, last_version):
-    """Pending or displaced, it may still be mined, by the old key as by the new one."""
+    """Pending or displaced, they may still be mined, for the old key and the new one."""
     for address in (SIGNER, SECOND_SIGNER):
         signer = last_version.get_model("proving.Signer")._default_manager.create(chain_id=31337, address=address)
         for nonce, state in enumerate(["PENDING", "DISPLACED"]):
@@ -259,7 +259,7 @@ def test_what_two_signers_had_sent_counts_after_an_upgrade(unreachable_chain, la
 
 
 def test_a_user_s_budget_of_gas_becomes_a_limit_in_wei(last_version, settings, tmp_path):
-    """At most what it costs at the cap of fees. A budget of nothing stays nothing, on what is configured later too."""
+    """The limit is at most the cost at the fee cap. A budget of zero stays zero, for later chains, too."""
     costly = 'test_network = false\nmax_fee_per_gas_gwei = 100\ndaily_limit_per_user = "0.5"'
     settings.CHAINS_FILE = chains_toml(tmp_path, "http://127.0.0.1:1", chain=costly)
     executor = MigrationExecutor(connection)
@@ -274,7 +274,7 @@ def test_a_user_s_budget_of_gas_becomes_a_limit_in_wei(last_version, settings, t
 
 
 def test_what_was_admitted_in_part_goes_on_as_a_whole(last_version):
-    """Of three blocks two were to come: they are waited for, and a fee that is the estimate does for them too."""
+    """Two of three blocks were still to come. They are waited for, and a fee equal to the estimate covers them, too."""
     executor = MigrationExecutor(connection)
     before = [("queries", "0014_due_blocks"), ("proving", "0014_reserved_gwei")]
     executor.migrate(before)
@@ -299,7 +299,7 @@ def test_what_was_admitted_in_part_goes_on_as_a_whole(last_version):
 
 
 def test_each_migration_only_adds():
-    """An expand step: what is taken away, renamed or made stricter would break the last version while it runs."""
+    """The last version still runs during an upgrade, so removed, renamed or stricter columns would break it."""
     loader = MigrationExecutor(connection).loader
     allowed = {
         "AddField",
@@ -319,7 +319,7 @@ def test_each_migration_only_adds():
             if type(operation).__name__ == "AlterField" and _only_offers_more(loader, migration, operation):
                 continue
             assert type(operation).__name__ in allowed, f"{app} {name}: {operation.describe()}"
-            # A model may go, its table stays.
+            # A model may be removed if its table stays.
             assert not getattr(operation, "database_operations", ()), f"{app} {name}: {operation.describe()}"
             if type(operation).__name__ == "AddField" and operation.model_name_lower not in made:
                 field = operation.field
