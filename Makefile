@@ -83,14 +83,14 @@ test: .venv/ready node_modules/ready .venv-generators/ready .venv-beacon/ready $
 # A line that names MAKE itself would be run by `make -n` too.
 LINT = $(MAKE) --no-print-directory lint
 
-# What is most likely to differ on PostgreSQL runs on it each time: transactions side by side, and bulk writes.
+# These tests run on PostgreSQL each time, because it is most likely to differ: concurrent transactions, bulk writes.
 STORING := $(addprefix tests/queries/test_,idempotency.py own_batches.py storage.py submission.py uint256.py)
 POSTGRESQL_FIRST := tests/inside/test_account_locks.py tests/database/test_side_by_side.py \
 	tests/inside/test_side_by_side.py tests/inside/test_room.py tests/inside/test_shared_transactions.py $(STORING)
-# What an outside test may find of locks, kills and money on PostgreSQL alone.
+# Outside tests of locks, kills and money that may fail on PostgreSQL alone.
 LOCKS_KILLS_MONEY := tests/proving/test_kills.py tests/proving/test_frozen_workers.py tests/proving/test_money.py \
 	tests/proving/test_transactions.py tests/proving/test_registries.py tests/proving/budget $(STORING)
-# Of servers that are killed and waited for. `make test-postgres` runs them; the demo of a cluster is among the others.
+# Tests that kill servers and wait for them. `make test-postgres` runs them; `make test` has the demo of a cluster.
 MINUTES_LONG := tests/cluster/test_celery_workers.py tests/cluster/test_rabbitmq.py tests/serving/test_postgresql.py
 
 # The folders and files whose tests use a database.
@@ -118,7 +118,7 @@ lint: .venv/ready node_modules/ready sentences ## Check formatting, style, types
 	STATE_DIR="$$(mktemp -d)" SQLITE_FILE=:memory: $(BIN)/python manage.py makemigrations --check --dry-run
 
 # A comment, docstring or heading is plain where its subject comes first. These words put it last, or leave it out.
-sentences:
+sentences: ## Refuse comments, docstrings and headings that hide their subject
 	@! git grep -nE '^[[:space:]]*(#+|r?"""|//+|/?\*+|\{#|<!--|.*[^[:space:]]  (#|//))[^[:alnum:]]*(What|Of|By|Those|Who|So many|Whether)\>' -- . ':!static/vendor' \
 		|| { echo "Each of these lines begins a comment, docstring or heading with a word that hides its subject: begin with the subject."; exit 1; }
 
@@ -168,7 +168,7 @@ AT_EACH = for engine in sqlite postgresql; do \
 	EVERY_EXCHANGE=1 $(WITHOUT_CACHE) tests/proving -k 'wherever or frozen_at_any' --database $$engine || exit 1; done
 WITHOUT_CACHE = $(BIN)/python -m pytest -q -n 2 -p no:cacheprovider
 
-# What is set on the command line goes through, as it is.
+# Variables of the command line are passed on unchanged.
 fuzz: .venv/ready node_modules/ready ## Look for what the registry takes and isn't so (STEPS=10000000 SEED=1 JOBS=2 ...)
 	@$(BIN)/python -m campaigns.fuzzing $(filter-out PYTHON=%,$(MAKEOVERRIDES))
 
@@ -181,7 +181,7 @@ mutants: .venv/ready node_modules/ready ## Take out each check of the contracts:
 contracts: .venv/ready-for-demo node_modules/ready ## Compile the contracts into contracts/artifacts
 	$(NODE_PATH_FIRST) $(BIN)/python -m contracts.build
 
-# What is there has to be what the compiler makes: the last line fails where it isn't.
+# The committed code must be the compiler's: the last line fails otherwise.
 weakened: .venv/ready node_modules/ready ## Compile anew the contracts that tests take checks out of, and see whether they are as committed
 	rm -f tests/contracts/compiled/*.hex
 	$(BIN)/python -m pytest -q -n 2 -p no:cacheprovider $(addprefix tests/contracts/test_,$(WEAKENING:=.py)) -k 'missing or missed or found'
@@ -229,8 +229,8 @@ help: ## List the commands that one needs first (ALL=1: every command)
 
 # --- Set-up -----------------------------------------------------------------------------------------------------------
 
-# What running takes, what the demos take beside it, and what everything else takes: each contains the one before. An
-# environment is added to and never taken from, so that all of them may be `.venv`.
+# Packages for running, for the demos, and for everything: each set contains the one before. Packages are only added to an
+# environment, so all three may be `.venv`.
 .venv/ready-to-run: requirements/service.txt
 	@$(INSTALL) .venv $<
 	@touch $@
@@ -271,7 +271,7 @@ help: ## List the commands that one needs first (ALL=1: every command)
 	@$(INSTALL) .venv-docs $<
 	@touch $@
 
-# What the demos take, and that with what only tests take.
+# npm packages for the demos, and all packages, some of which only tests need.
 node_modules/ready-for-demo: package-lock.json | .venv/ready-for-demo
 	@$(call NPM_CI,--omit=dev)
 	@touch $@

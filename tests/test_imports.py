@@ -179,7 +179,7 @@ def test_few_modules_can_spend_money():
             for node in nodes
             if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name)
         }
-        # These names are all, so nothing is imported in another way.
+        # Only these names may be used, so no other import of the modules is allowed.
         froms = {node.module for node in nodes if isinstance(node, ast.ImportFrom)}
         if inside not in path.parents:
             assert not froms & {

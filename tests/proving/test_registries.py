@@ -60,7 +60,7 @@ def restart() -> None:
 
 def replace_code(chain: DevChain, code: str = OTHER_CODE) -> FactsRegistry:
     row = registry()
-    # A block of its own, whose header has the root of a state with the old code.
+    # The header of this block has the root of a state with the old code.
     chain.mine()
     chain.rpc("anvil_setCode", row.address, code)
     chain.mine()

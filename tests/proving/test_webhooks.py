@@ -293,7 +293,7 @@ def test_a_slow_receiver_holds_up_nobody_else(hook, monkeypatch, settings, start
     with receiver(hang) as slow:
         for block in range(12):
             done(slow.url, block=block, events=["DONE"])
-        # All events of a receiver go one after another, for one user and for two.
+        # Batches of the same user and of another user get all their events in order.
         ours, theirs = done(hook.url, block=20), done(hook.url, user=BOB, block=21)
         start_worker()
         until(lambda: len(hook.received) == 10, "what the others are told")

@@ -47,7 +47,7 @@ def status(answer: Answer) -> str:
 def test_it_is_answered_as_soon_as_the_status_is_another(asker):
     with asker.waiting() as connection:
         assert not is_answered(connection, 0.7)
-        # Clients don't distinguish this status.
+        # Clients don't know this status.
         asker.become("ACCEPTED")
         assert not is_answered(connection, 1.2)
         asker.become("DONE")
