@@ -33,9 +33,7 @@ from tests.slow import SLOW, WITH_A_CHAIN
 
 
 def pytest_configure() -> None:
-    """Restore Ctrl-C where the parent ignores it, as shells do for background jobs. Child processes would inherit
-    that.
-    """
+    """Restore Ctrl-C where shells ignore it for background jobs. Child processes would inherit that."""
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
 

@@ -41,9 +41,7 @@ SIGNERS = {SIGNER: SIGNER_KEY, SECOND_SIGNER: SECOND_SIGNER_KEY}
 def chains_toml(
     folder: Path, *urls: str, chain_id: int = 31337, chain: str = "", connection: str = "", signers: int = 1
 ) -> Path:
-    """Write a chains file for one development chain connected to itself. `chain` and `connection` add lines to its
-    tables.
-    """
+    """Write a chains file for one development chain connected to itself. `chain` and `connection` add lines."""
     (folder / "signer.key").write_text(SIGNER_KEY)
     (folder / "second.key").write_text(SECOND_SIGNER_KEY)
     files = ("signer.key", "second.key")

@@ -68,9 +68,7 @@ def test_a_contract_that_answers_nonsense_is_no_wallet(node, answer):
 
 
 def counterfactual(owner: str) -> tuple[str, bytes]:
-    """Return the address of a contract wallet that the factory would create (EIP-1014), and the call that creates
-    it.
-    """
+    """Return the address of a contract wallet before its creation (EIP-1014), and the factory call that creates it."""
     salt, creation = bytes(32), init_code(contract_wallet_code(owner))
     digest = keccak(b"\xff" + bytes.fromhex(CREATE2_FACTORY[2:]) + salt + keccak(creation))
     return to_checksum_address(digest[12:]), salt + creation

@@ -51,9 +51,7 @@ _WCAG = ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa", "best-practice"
 
 @pytest.fixture(scope="session", autouse=True)
 def empty_static_root(tmp_path_factory) -> Iterator[None]:
-    """The server warns at its start if the folder of collected files is missing. Files are served from their
-    sources.
-    """
+    """Make the folder of collected files. Without it the server warns at its start, though it serves the sources."""
     with override_settings(STATIC_ROOT=str(tmp_path_factory.mktemp("static"))):
         yield
 

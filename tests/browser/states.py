@@ -307,9 +307,7 @@ def of_two_sources_waiting() -> Batch:
 
 
 def one_of_two_sources() -> Batch:
-    """Return a batch of two source chains: one proceeds, the other isn't checked and has a notice about its
-    attesters.
-    """
+    """Return a batch of two source chains: one proceeds, the other is unchecked, with a notice about attesters."""
     batch = of_two_sources()
     accept(batch)
     progress.complete(batch.queries.filter(source_chain_id=31337).values_list("pk", flat=True), StepKind.INITIAL_STATE)

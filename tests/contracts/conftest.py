@@ -23,9 +23,7 @@ Accepts = Callable[[bytes, bytes], bool]
 
 @pytest.fixture(scope="session")
 def chain() -> Iterator[DevChain]:
-    """Yield one chain for all tests of this folder that leave the chain itself alone. Each test deploys its
-    contracts.
-    """
+    """Yield one chain for all tests of this folder. Tests deploy contracts, and leave the chain itself alone."""
     with DevChain(extra_args=("--gas-limit", str(10**12))) as chain:
         yield chain
 

@@ -1,6 +1,4 @@
-"""Recorded beacon blocks of mainnet, the proofs of their execution blocks, and a state that summarises the later
-ones.
-"""
+"""Recorded beacon blocks of mainnet, proofs of their execution blocks, and a state that summarises later ones."""
 
 from functools import cache
 from pathlib import Path

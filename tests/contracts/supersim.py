@@ -23,9 +23,7 @@ def _accounts(chain_id: int) -> Any:
 
 
 def place(chain: DevChain, chain_id: int, addresses: Collection[str], changes: Mapping[str, str]) -> None:
-    """Place contracts of one of those chains on `chain`, with implementations of proxies, after changing their
-    words.
-    """
+    """Place contracts of one of those chains on `chain`, with proxies' implementations, after changing their words."""
     accounts = _accounts(chain_id)
     behind = [accounts[address].get("storage", {}).get(_IMPLEMENTATION, "")[-40:] for address in addresses]
     text = json.dumps({address: accounts[address] for address in (*addresses, *filter(None, behind))})

@@ -1,6 +1,4 @@
-"""Blocks of an Arbitrum chain, by the code of Arbitrum's own Outbox: on its parent chain, and by a fact on another
-chain.
-"""
+"""Blocks of an Arbitrum chain by Arbitrum's own Outbox, on its parent chain, and by a fact on another chain."""
 
 import random
 from typing import Any

@@ -150,9 +150,7 @@ def _siblings(nodes: Mapping[int, bytes], index: int) -> list[bytes]:
 
 @pytest.mark.parametrize("is_made_up", [False, True])
 def test_a_body_of_the_fork_after_is_turned_away_at_the_leaf_of_fields_in_use(unbounded, world, is_made_up):
-    """The leaf belongs to the protocol. If anybody could choose it, every hash could be proven. Nothing else
-    prevents that.
-    """
+    """The leaf belongs to the protocol. If anybody could choose it, nothing else would protect the hashes."""
     chance = random.Random(26)
     # From the payload's hash up to the node in the leaf's place.
     below = Tree(chance, 8)

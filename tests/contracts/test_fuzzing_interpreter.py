@@ -28,9 +28,7 @@ OPCODES = {
 
 
 def assemble(text: str) -> bytes:
-    """Return the code of named opcodes. A number is pushed; `here:` is a jump destination, and `@here` pushes its
-    place.
-    """
+    """Return the code of named opcodes. A number is pushed, `here:` is a jump destination, `@here` pushes its place."""
     words = text.split()
     sizes = [1 if word in OPCODES or word.endswith(":") else 33 for word in words]
     places = {word: sum(sizes[:at]) for at, word in enumerate(words) if word.endswith(":")}

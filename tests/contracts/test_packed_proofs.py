@@ -1,6 +1,4 @@
-"""Proofs that must never verify. Contract, Python verifier and py-trie must agree; test_real_proofs.py has real
-proofs.
-"""
+"""Proofs that must never verify. Contract, Python verifier and py-trie must agree. Real ones: test_real_proofs.py."""
 
 import random
 from collections.abc import Callable, Sequence

@@ -76,8 +76,8 @@ class Units:
         return own if own.exists() else Path(sys.executable).parent
 
     def start(self, name: str, *instead: str) -> None:
-        """Start the unit and wait until it is ready, if it reports that. `instead` replaces the last arguments of
-        its command.
+        """Start the unit and wait until it reports that it is ready, if it does. `instead` replaces the last
+        arguments.
         """
         unit = Unit(name, self.tree)
         (command,) = unit.commands("ExecStart", self._programs)

@@ -58,9 +58,7 @@ def a_batch(*accounts: str, block: int = 12, props: list[str] | None = None, fee
 
 
 def batch_at(**blocks: Any) -> Batch:
-    """Return a RECEIVED batch of Alice. Keys are selectors with `_` for the colon, values have `accounts` and
-    `header`.
-    """
+    """Return a RECEIVED batch of Alice. Keys are selectors with `_` for the colon, values `accounts` and `header`."""
     key = ApiKey.objects.filter(user__address=ALICE).first() or a_key()
     data = {selector.replace("_", ":"): parts for selector, parts in blocks.items()}
     return submit(key, asking(data))

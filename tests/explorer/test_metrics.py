@@ -41,9 +41,7 @@ def read(**headers: str) -> str:
 
 
 def test_it_tells_what_the_database_has():
-    """The metrics show queues and their ages, batches, money, nonces, heads, workers and problems:
-    `golden/metrics.txt`.
-    """
+    """`golden/metrics.txt` has queues and their ages, batches, money, nonces, heads, workers and problems."""
     now = timezone.now()
     late, overdue, done, rejected, long_ago, self_funded = (a_batch(block=10 + place) for place in range(6))
     for batch, columns in (

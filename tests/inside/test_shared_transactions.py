@@ -192,9 +192,7 @@ def test_what_may_leave_the_window_of_hashes_takes_no_other_with_it(service, set
 
 
 def test_after_one_that_reverted_each_goes_alone(service, blocks):
-    """A shared transaction may revert because of one block. Then none is proven, and that block must not stop the
-    others.
-    """
+    """A shared transaction may revert because of one block. That block must not stop the others."""
     batches = at_blocks(a_key(), blocks[:3])
     service.rpc("evm_setAutomine", False)
     accept_all()

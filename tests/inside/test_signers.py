@@ -1,4 +1,4 @@
-"""Several signers of a destination that send at once: who sends, without delaying others."""
+"""Several signers of a destination that send at once: the sender of each transaction, and no delay of others."""
 
 import threading
 

@@ -95,9 +95,7 @@ class Killer:
 
     @contextmanager
     def when(self, is_time: Callable[[], object]) -> Iterator[None]:
-        """Kill the context's code between two statements, once the condition holds. A command would otherwise wait
-        for minutes.
-        """
+        """Kill the context's code between two statements once the condition holds. A command may otherwise wait."""
 
         def execute(execute: Any, sql: str, *rest: Any) -> Any:
             if is_time():

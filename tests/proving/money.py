@@ -71,9 +71,7 @@ def go_on(chain: DevChain, gwei: float, rounds: int, *, aged: bool = False) -> N
 
 
 def accepted(key: ApiKey, body: dict[str, Any], *, fee: int | None = None) -> Batch:
-    """Submit a batch that is accepted, without any transaction. Then give it this fee, as if the gas price had
-    changed.
-    """
+    """Submit a batch that is accepted, without any transaction. Then give it this fee."""
     batch = submit(key, body)
     with stopped():
         work()

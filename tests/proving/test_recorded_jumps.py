@@ -1,6 +1,4 @@
-"""Header facts of recorded mainnet blocks, first years included, proven by jumps to a registry with mainnet's
-values.
-"""
+"""Header facts of recorded mainnet blocks since its first years, proven by jumps to a registry with its values."""
 
 import json
 from collections.abc import Iterator, Mapping

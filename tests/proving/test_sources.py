@@ -349,9 +349,7 @@ class Rollup(NamedTuple):
 
 @pytest.fixture(scope="module")
 def rollup_chain() -> Iterator[tuple[DevChain, dict[int, bytes]]]:
-    """Yield a chain of 64 blocks. Every tenth ends an assertion, and the last two assertions have the same send
-    root.
-    """
+    """Yield a chain of 64 blocks. Every tenth ends an assertion. The last two assertions have the same send root."""
     with DevChain(chain_id=THERE) as chain:
         ends: dict[int, bytes] = {}
         for _ in range(6):

@@ -186,7 +186,9 @@ def test_a_time_is_found_in_few_requests_where_no_node_serves_the_first_thousand
 def test_where_old_headers_can_not_be_read_later_times_are_proven_and_earlier_ones_rejected_at_once(
     service, key, settings, final
 ):
-    """Early headers can't be read, as those of Celo before it was an L2, and without `final` not the final one either."""
+    """Early headers can't be read, as those of Celo before it was an L2. Without `final`, the final one can't
+    either.
+    """
     service.rpc("anvil_mine", hex(60), hex(12))
     work()  # The deployment becomes final.
     first = service.head() - 9
