@@ -36,16 +36,16 @@ _OF_PAGES = (
 )
 
 
-def compare(told: str, name: str) -> None:
+def compare(text: str, name: str) -> None:
     """Compare a page's title and main part, or a text of another kind, with the file of this name."""
     if name.endswith(".html"):
-        title, _, rest = told[told.index("<title") :].partition("</title>")
-        told = f"{title}\n{rest[rest.index('<main') : rest.index('</main>')]}"
+        title, _, body = text[text.index("<title") :].partition("</title>")
+        text = f"{title}\n{body[body.index('<main') : body.index('</main>')]}"
         for pattern, word in _OF_PAGES:
-            told = re.sub(pattern, word, told, flags=re.DOTALL)
+            text = re.sub(pattern, word, text, flags=re.DOTALL)
     for pattern, word in _PASSING:
-        told = re.sub(pattern, word, told)
-    told = f"{told.strip()}\n"
+        text = re.sub(pattern, word, text)
+    text = f"{text.strip()}\n"
     if os.environ.get("GOLDEN") == "write":
-        (GOLDEN / name).write_text(told)
-    assert told == (GOLDEN / name).read_text()
+        (GOLDEN / name).write_text(text)
+    assert text == (GOLDEN / name).read_text()

@@ -232,17 +232,17 @@ def encode(fields: Fields, **changes: bytes | int) -> bytes:
 def as_json(fields: Fields, **changes: bytes | int) -> dict[str, Any]:
     """Return a block as a node sends it, without transactions."""
     values = {**fields, **changes}
-    told = {name: value if isinstance(value, bytes) else hex(value) for name, value in values.items()}
-    told["hash"] = keccak(encode(values))
-    return {name: "0x" + value.hex() if isinstance(value, bytes) else value for name, value in told.items()}
+    block = {name: value if isinstance(value, bytes) else hex(value) for name, value in values.items()}
+    block["hash"] = keccak(encode(values))
+    return {name: "0x" + value.hex() if isinstance(value, bytes) else value for name, value in block.items()}
 
 
 def told(block: dict[str, Any]) -> bytes:
     """Return the header of a block as Ethereum's nodes tell it."""
-    found = {name: block[name] for name in AMSTERDAM if name in block}
+    fields = {name: block[name] for name in AMSTERDAM if name in block}
     values = [
         bytes.fromhex(value[2:]) if isinstance(AMSTERDAM[name], bytes) else int(value, 16)
-        for name, value in found.items()
+        for name, value in fields.items()
     ]
     encoded: bytes = rlp.encode(values)
     return encoded

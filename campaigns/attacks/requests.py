@@ -63,15 +63,15 @@ def _known(attacked: Target, key: str) -> dict[str, Any]:
     """Return values and bodies that name existing batches of all kinds and deliveries of this key's user."""
     bodies = _bodies(attacked.chain.head())
     ids = [submit(attacked.url, key, body) for body in bodies]
-    for one in ids[::5]:
+    for identifier in ids[::5]:
         # Some of the batches are done by then.
-        requests.post(f"{attacked.url}/batch-queries/{one}/cancel", headers={"api-key": key}, timeout=30)
+        requests.post(f"{attacked.url}/batch-queries/{identifier}/cancel", headers={"api-key": key}, timeout=30)
     deliveries: list[str] = []
     deadline = time.monotonic() + 60
     while not deliveries and time.monotonic() < deadline:
         time.sleep(1)
-        told = requests.get(f"{attacked.url}/webhook-deliveries", headers={"api-key": key}, timeout=30).json()
-        deliveries = [each["id"] for each in told["deliveries"]]
+        answer = requests.get(f"{attacked.url}/webhook-deliveries", headers={"api-key": key}, timeout=30).json()
+        deliveries = [each["id"] for each in answer["deliveries"]]
     values = {
         **dict.fromkeys(("internal_id", "internalId", "batchQueryId"), ids),
         **dict.fromkeys(("delivery_id", "deliveryId"), deliveries),
@@ -92,14 +92,14 @@ def _bodies(head: int) -> list[dict[str, Any]]:
     webhook = {"url": "http://127.0.0.1:9/hook", "events": ["DONE", "REJECTED", "STEP"]}
     named = {"accounts": {"alice.eth": {"props": ["NONCE"]}}}
     ahead = {f"block:{head + 1000}": named, "latest": named}
-    found = []
+    bodies = []
     for number in range(20):
         body = _good(max(1, head - number % 5))
         blocks = body["data"][str(CHAIN_ID)]
         body |= ({}, {"webhook": webhook}, {"sender": "self"}, {})[number % 4]
         blocks |= {"latest": named} if number % 3 == 0 else ahead if number % 7 == 0 else {}
-        found.append(body)
-    return found
+        bodies.append(body)
+    return bodies
 
 
 @dataclass
@@ -161,9 +161,9 @@ def _flood(attacked: Target, database: str, seed: int, count: int) -> Iterator[S
     began = time.monotonic()
     with _Others(attacked.url, attacked.key(1)).go_on() as others:
         while len(seconds) < count and time.monotonic() < began + _MOST_SECONDS and not faults:
-            told, fault = _round(attacked.url, key, folder, seed + rounds, is_first=rounds == 0)
-            counts.update(told["counts"])
-            seconds += told["seconds"]
+            counted, fault = _round(attacked.url, key, folder, seed + rounds, is_first=rounds == 0)
+            counts.update(counted["counts"])
+            seconds += counted["seconds"]
             faults += [fault] if fault else []
             rounds += 1
     p99 = statistics.quantiles(seconds, n=100)[98] if len(seconds) > 1 else 0
@@ -201,8 +201,8 @@ def _round(url: str, key: str, folder: Path, seed: int, *, is_first: bool) -> tu
     done = subprocess.run(
         command, capture_output=True, text=True, timeout=4 * _ROUND_SECONDS, check=False, cwd=folder, env=environment
     )
-    told = json.loads(counts.read_text()) if counts.exists() else {"counts": {}, "seconds": []}
-    return told, (_said(done.stdout) or done.stderr[-1000:]) if done.returncode else ""
+    counted = json.loads(counts.read_text()) if counts.exists() else {"counts": {}, "seconds": []}
+    return counted, (_said(done.stdout) or done.stderr[-1000:]) if done.returncode else ""
 
 
 def _said(output: str) -> str:
@@ -214,13 +214,13 @@ def _said(output: str) -> str:
 def _goes_on(attacked: Target) -> Seen:
     log = attacked.service.log("web").read_text(errors="replace")
     # A database that is locked for longer than a request waits logs a traceback, and the answer is a documented 503.
-    told = re.findall(r"^\d{4}-.*\nTraceback \(most recent", log, re.MULTILINE)
-    tracebacks = [line for line in told if "Service Unavailable" not in line]
+    lines = re.findall(r"^\d{4}-.*\nTraceback \(most recent", log, re.MULTILINE)
+    tracebacks = [line for line in lines if "Service Unavailable" not in line]
     healthy = requests.get(f"{attacked.url}/healthz", timeout=30).ok
     return Seen(
         "the service afterwards",
         "it is healthy, and its log has no exception",
         f"{'healthy' if healthy else 'not healthy'}, {len(tracebacks)} exceptions in its log, and "
-        f"{len(told) - len(tracebacks)} of a locked database",
+        f"{len(lines) - len(tracebacks)} of a locked database",
         healthy and not tracebacks,
     )

@@ -24,8 +24,8 @@ _seconds: list[float] = []
 
 def _chance(case: Any) -> int:
     """Return a number that depends on the case alone, because failed cases are tried again."""
-    asked = (case.path_parameters, case.query, case.body)
-    return zlib.crc32(repr(asked).encode(errors="replace"))
+    request = (case.path_parameters, case.query, case.body)
+    return zlib.crc32(repr(request).encode(errors="replace"))
 
 
 @schemathesis.hook

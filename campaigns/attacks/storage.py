@@ -155,7 +155,7 @@ class _Attacked:
             def ask(sql: str) -> list[Any]:
                 return [row[0] for row in database.execute(sql)]
 
-            faults = [f"integrity: {said}" for said in ask("PRAGMA integrity_check") if said != "ok"]
+            faults = [f"integrity: {message}" for message in ask("PRAGMA integrity_check") if message != "ok"]
             faults += [f"foreign key of {table}" for table in ask("PRAGMA foreign_key_check")]
             faults += [f"query {pk} without its step" for pk in ask(_QUERIES_WITHOUT_STEP)]
             if set(ask("SELECT id FROM queries_batch")) != set(self._taken):

@@ -15,8 +15,8 @@ class Seen:
     kept: bool
 
     def __str__(self) -> str:
-        said = "kept" if self.kept else "BROKEN"
-        return f"{said:<6}  {self.tried}\n        promise: {self.promise}\n        seen: {self.seen}"
+        verdict = "kept" if self.kept else "BROKEN"
+        return f"{verdict:<6}  {self.tried}\n        promise: {self.promise}\n        seen: {self.seen}"
 
 
 def run_all(runs: Iterable[tuple[str, Callable[[], Iterator[Seen]]]]) -> int:

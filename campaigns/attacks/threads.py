@@ -118,11 +118,11 @@ def _beside(attacked: Target, alone: float, send: Callable[[int], requests.Respo
 
 def _pages(attacked: Target, *, seconds: float) -> list[float]:
     """Request a page that needs no node for `seconds` seconds. Return the time of each answer."""
-    found: list[float] = []
+    seconds_of_pages: list[float] = []
     ends = time.monotonic() + seconds
     while time.monotonic() < ends:
         began = time.monotonic()
         requests.get(f"{attacked.url}/chain-connections", timeout=TIMEOUT).raise_for_status()
-        found.append(time.monotonic() - began)
+        seconds_of_pages.append(time.monotonic() - began)
         time.sleep(0.05)
-    return found
+    return seconds_of_pages

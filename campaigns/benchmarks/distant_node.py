@@ -62,7 +62,7 @@ class DistantNode:
     async def _forward(self, request: web.Request) -> web.Response:
         content = await request.read()
         body = json.loads(content)
-        self.exchanges.append([one["method"] for one in (body if isinstance(body, list) else [body])])
+        self.exchanges.append([question["method"] for question in (body if isinstance(body, list) else [body])])
         await asyncio.sleep(self.seconds / 2)
         async with self._session.post(
             self._target, data=content, headers={"Content-Type": "application/json"}

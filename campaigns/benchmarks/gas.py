@@ -487,11 +487,11 @@ _AGES = (
 def show_ages(results: Sequence[Result]) -> None:
     """Print the gas of hops and of a jump to a block by its age, header included. A tenth of many hops is measured."""
     by_case = {result.case: result for result in results}
-    one, ten = (by_case[f"{count} in one Multicall"] for count in ("one hop: both", "ten hops"))
+    hop, ten = (by_case[f"{count} in one Multicall"] for count in ("one hop: both", "ten hops"))
 
     def hops_to(blocks: int) -> tuple[int, ...]:
         count = -(-blocks // WINDOW)
-        figures = ((each.tx, each.next, each.calldata_bytes) for each in (one, ten))
+        figures = ((each.tx, each.next, each.calldata_bytes) for each in (hop, ten))
         return count, *(first + (count - 1) * (last - first) // 9 for first, last in zip(*figures, strict=True))
 
     titles = ("hops", "gas", "next", "bytes", "jump: gas", "next", "bytes")
@@ -515,12 +515,14 @@ Recording = Callable[[int, bytes], bytes]
 
 
 def attested(chain: DevChain) -> tuple[Deployed, Recording]:
-    attesters = sorted(_ATTESTERS, key=lambda one: one.address.lower())
-    source = Deployed(chain, "AttestedBlockHashSource", ROLLUP, [one.address for one in attesters], len(attesters))
+    attesters = sorted(_ATTESTERS, key=lambda attester: attester.address.lower())
+    source = Deployed(
+        chain, "AttestedBlockHashSource", ROLLUP, [attester.address for attester in attesters], len(attesters)
+    )
 
     def record(number: int, header: bytes) -> bytes:
         question = AttestationRequest(Domain(chain.chain_id, source.address), ROLLUP, number)
-        signatures = b"".join(sign(one, question.message(keccak(header))) for one in attesters)
+        signatures = b"".join(sign(attester, question.message(keccak(header))) for attester in attesters)
         return source.calldata("attest", number, keccak(header), signatures)
 
     return source, record

@@ -208,17 +208,19 @@ def main() -> int:
     print(f"{'':58}{'now':>10} {'':4}{'floor':>8} {'before':>10} {'ratio':>7}")
     is_kept = True
     with ExitStack() as running:
-        gates: list[Callable[[Checkout], dict[Figure, float]]] = [one for one in GATES if options.only in one.__name__]
+        gates: list[Callable[[Checkout], dict[Figure, float]]] = [
+            gate for gate in GATES if options.only in gate.__name__
+        ]
         checkouts = {"now": PROJECT} | ({"before": before} if before else {})
         services = {name: Checkout(running, project) for name, project in checkouts.items()} if gates else {}
         for gate in gates:
             figures = {}
-            for name, one in services.items():
+            for name, checkout in services.items():
                 with ExitStack() as others:
                     for other in services.values():
-                        if other is not one:
+                        if other is not checkout:
                             others.enter_context(other.frozen())
-                    figures[name] = gate(one)
+                    figures[name] = gate(checkout)
             for figure, now in figures["now"].items():
                 is_kept &= show(figure, now, figures.get("before", {}).get(figure))
     kinds = {kind: figure for kind, figure in OF_WEB.items() if options.only in kind}

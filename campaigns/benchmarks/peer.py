@@ -75,9 +75,9 @@ class Status(BaseModel):
 
 @app.get("/batch-query-status")
 def batch_query_status(batchQueryId: str, key: Key) -> Status:
-    found = select(BATCHES.c.status).where(BATCHES.c.id == batchQueryId, BATCHES.c.user_id == key.user_id)
+    query = select(BATCHES.c.status).where(BATCHES.c.id == batchQueryId, BATCHES.c.user_id == key.user_id)
     with ENGINE.connect() as connection:
-        status = connection.execute(found).scalar()
+        status = connection.execute(query).scalar()
     if status is None:
         raise HTTPException(404, "No query found")
     return Status(queryStatus="IN_PROGRESS" if status in _OPEN else status)

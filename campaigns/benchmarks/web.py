@@ -107,7 +107,10 @@ def multiples_of_a_peer(before: Path | None, kinds: Sequence[str]) -> dict[str, 
             {kind: {name: server.milliseconds(kind) for name, server in servers.items()} for kind in kinds}
             for _ in range(_ROUNDS)
         ]
-    medians = {kind: {name: statistics.median(one[kind][name] for one in rounds) for name in servers} for kind in kinds}
+    medians = {
+        kind: {name: statistics.median(measured[kind][name] for measured in rounds) for name in servers}
+        for kind in kinds
+    }
     return {kind: {name: of[name] / of["peer"] for name in of} for kind, of in medians.items()}
 
 

@@ -99,27 +99,27 @@ def _nonces(target: Installed) -> Seen:
 def _facts(target: Installed) -> Iterator[Seen]:
     for name, topic in (("header", _HEADER_ACCUMULATED), ("account", _ACCOUNT_PROVEN)):
         logs = target.chain.rpc("eth_getLogs", {"address": target.registry, "topics": [topic], "fromBlock": "0x0"})
-        told = [(*log["topics"], log["data"]) for log in logs]
+        facts = [(*log["topics"], log["data"]) for log in logs]
         yield Seen(
             f"{target.engine}: the registry's events of {name}s are counted",
             "each was paid once",
-            f"{len(told)} events, {len(told) - len(set(told))} of them twice",
-            kept=0 < len(told) == len(set(told)),
+            f"{len(facts)} events, {len(facts) - len(set(facts))} of them twice",
+            kept=0 < len(facts) == len(set(facts)),
         )
-    asked = target.rows(
+    queries = target.rows(
         "SELECT DISTINCT query.address, block.number FROM queries_query query "
         "JOIN queries_block block ON block.id = query.block_id "
         "JOIN queries_batch batch ON batch.id = query.batch_id WHERE batch.status = 'DONE'"
     )
     wrong = 0
-    for address, block in asked:
+    for address, block in queries:
         proven = account_field(target.chain.url, target.registry, address, block, BALANCE)
         wrong += int.from_bytes(proven) != int(target.chain.rpc("eth_getBalance", address, hex(block)), 16)
     yield Seen(
         f"{target.engine}: every value of DONE batches is read back from the registry, and from the state of its block",
         "both are equal",
-        f"{len(asked)} values, {wrong} of them different",
-        kept=bool(asked) and not wrong,
+        f"{len(queries)} values, {wrong} of them different",
+        kept=bool(queries) and not wrong,
     )
 
 

@@ -119,7 +119,7 @@ def run(only: str, shard: tuple[int, int], jobs: int, *, only_survivors: bool, o
     different = {name: mutant for mutant, name in reversed(names.items())}
     tried = 0
 
-    def told(code: Code, verdict: Verdict) -> None:
+    def print_verdict(code: Code, verdict: Verdict) -> None:
         nonlocal tried
         tried += 1
         shown = f"{tried}/{len(different)} {verdict.outcome}: {different[name_of(code)]}  {verdict.by}"
@@ -132,7 +132,9 @@ def run(only: str, shard: tuple[int, int], jobs: int, *, only_survivors: bool, o
         return only_survivors and (verdict.outcome != SURVIVED or name in argued)
 
     store = Store(FOUND / "verdicts")
-    verdicts = judge_all(project, changed, compiler=compiler, store=store, jobs=jobs, is_settled=is_settled, tell=told)
+    verdicts = judge_all(
+        project, changed, compiler=compiler, store=store, jobs=jobs, is_settled=is_settled, tell=print_verdict
+    )
     outcomes = {
         mutant: verdicts[names[mutant]]
         if mutant in names

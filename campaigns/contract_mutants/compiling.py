@@ -62,7 +62,7 @@ class Compiler:
             mutant: digest([SETTINGS, CODE, self._lock, folder, self._texts(mutant, folder)]) for mutant in mutants
         }
         known = {mutant: self._store.get(name) for mutant, name in names.items()}
-        codes: dict[Mutant, Code | None] = {mutant: found["code"] for mutant, found in known.items() if found}
+        codes: dict[Mutant, Code | None] = {mutant: kept["code"] for mutant, kept in known.items() if kept}
         tell(len(codes))
         missing = [mutant for mutant in mutants if mutant not in codes]
         # Neighbours mostly change the same source and need the same contracts.

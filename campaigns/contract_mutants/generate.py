@@ -102,7 +102,7 @@ def generate(sources: Mapping[str, str], trees: Mapping[str, Node]) -> list[Muta
     mutants = []
     for path in sorted(trees):
         text = sources[path].encode()
-        found: dict[bytes, Mutant] = {text: Mutant(path, "", 0, 0, "", "", 0, 0)}
+        mutants_by_text: dict[bytes, Mutant] = {text: Mutant(path, "", 0, 0, "", "", 0, 0)}
         for name, member in _members(trees[path]):
             for edit in _Member(text, member, declarations).edits():
                 whole = text[: edit.start] + edit.replacement.encode() + text[edit.end :]
@@ -110,8 +110,10 @@ def generate(sources: Mapping[str, str], trees: Mapping[str, Node]) -> list[Muta
                 line = text.count(b"\n", 0, edit.start) + 1
                 column = len(text[text.rfind(b"\n", 0, edit.start) + 1 : edit.start].decode()) + 1
                 mutant = Mutant(path, name, *edit[:2], original, edit.replacement, line, column, kind=edit.kind)
-                found.setdefault(whole, mutant)
-        mutants += sorted(list(found.values())[1:], key=lambda mutant: (mutant.start, mutant.end, mutant.replacement))
+                mutants_by_text.setdefault(whole, mutant)
+        mutants += sorted(
+            list(mutants_by_text.values())[1:], key=lambda mutant: (mutant.start, mutant.end, mutant.replacement)
+        )
     seen: Counter[tuple[str, str, str, int]] = Counter()
     for place, mutant in enumerate(mutants):
         seen[mutant.key] += 1
@@ -743,8 +745,8 @@ def _range(node: Node) -> tuple[int, int]:
 
 def _variables(node: Node) -> list[Node]:
     """Return the variables that a Yul assignment or declaration sets."""
-    found: list[Node] = node["variableNames" if node["nodeType"] == "YulAssignment" else "variables"]
-    return found
+    variables: list[Node] = node["variableNames" if node["nodeType"] == "YulAssignment" else "variables"]
+    return variables
 
 
 def _callee(node: Node) -> str:

@@ -107,8 +107,8 @@ def named(sources: Mapping[str, str], changes: Mapping[str, Sequence[Removal]] =
         for edit in edits:
             changed = edit.apply(changed)
         start = text.index(edits[0].check)
-        rest = len(text) - text.index(edits[-1].check) - len(edits[-1].check)
-        original, replacement = text[start : len(text) - rest], changed[start : len(changed) - rest]
+        behind = len(text) - text.index(edits[-1].check) - len(edits[-1].check)
+        original, replacement = text[start : len(text) - behind], changed[start : len(changed) - behind]
         begin = len(text[:start].encode())
         end = begin + len(original.encode())
         line = text.count("\n", 0, start) + 1

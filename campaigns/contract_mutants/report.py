@@ -82,6 +82,6 @@ def judge(
         shown = f"{function}: {original}  ->  {replacement}" + (f" (occurrence {occurrence})" if occurrence > 1 else "")
         if key not in keys:
             report.stale.append(f"There is no such mutant: {shown}")
-        elif (found := outcomes.get(keys[key])) and found.outcome != SURVIVED:
-            report.stale.append(f"It needs no argument, its outcome is `{found.outcome}`: {shown}")
+        elif (outcome := outcomes.get(keys[key])) and outcome.outcome != SURVIVED:
+            report.stale.append(f"It needs no argument, its outcome is `{outcome.outcome}`: {shown}")
     return report

@@ -199,8 +199,8 @@ class Project:
         except subprocess.TimeoutExpired:
             return Verdict(TIMED_OUT, shown)
         if result.returncode == 1:
-            said = _FAILED_TEST.search(result.stdout) or _EXCEPTION.search(result.stdout)
-            return Verdict(command.kind, said[1] if said else shown)
+            reason = _FAILED_TEST.search(result.stdout) or _EXCEPTION.search(result.stdout)
+            return Verdict(command.kind, reason[1] if reason else shown)
         # Pytest exits with 4 if a named test doesn't exist any more.
         if result.returncode == 0 or may_be_missing:
             return Verdict(SURVIVED, "")

@@ -106,16 +106,16 @@ def work(job: Job) -> Result:
 def work_on(jobs: Sequence[Job], processes: int) -> dict[str, Totals]:
     """Return totals by campaign. Print each divergence at once, and progress every minute."""
     totals = {job.campaign: Totals() for job in jobs}
-    began = told = time.monotonic()
+    began = printed_at = time.monotonic()
     with ProcessPoolExecutor(processes) as pool:
         waiting = {pool.submit(work, job) for job in jobs}
         while waiting:
             ended, waiting = wait(waiting, timeout=5, return_when=FIRST_COMPLETED)
             for future in ended:
                 totals[future.result().job.campaign].add(future.result())
-            if time.monotonic() - told >= _PROGRESS_SECONDS:
-                told = time.monotonic()
-                print(progress(totals, sum(job.count for job in jobs), told - began), flush=True)
+            if time.monotonic() - printed_at >= _PROGRESS_SECONDS:
+                printed_at = time.monotonic()
+                print(progress(totals, sum(job.count for job in jobs), printed_at - began), flush=True)
     return totals
 
 

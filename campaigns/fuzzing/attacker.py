@@ -136,12 +136,12 @@ class Names:
 
     def under(self, path: str) -> range:
         """Return the range of names whose keys begin with a path."""
-        found = self._under.get(path)
-        if found is None:
-            found = range(bisect_left(self.keys, path), bisect_right(self.keys, path + "g"))
+        places = self._under.get(path)
+        if places is None:
+            places = range(bisect_left(self.keys, path), bisect_right(self.keys, path + "g"))
             if len(path) < 3:
-                self._under[path] = found
-        return found
+                self._under[path] = places
+        return places
 
     def cousins(self, key: str, depth: int, window: int) -> Sequence[int]:
         """Return places of keys that agree with `key` in `window` digits before the one at `depth`, not in all of them.
@@ -411,13 +411,13 @@ class Attacker:
             )
         )
 
-    def _replace_child(self, children: list[bytes], first: bytes, rest: bytes) -> list[bytes]:
+    def _replace_child(self, children: list[bytes], first: bytes, content: bytes) -> list[bytes]:
         """Replace a child that isn't on the stack by one whose first byte has the given high half."""
         others = [at for at, child in enumerate(children) if child[0] >> 4 != OWN_CHILD]
         if not others:
             return children
         at = self._chance.pick(others)
-        return [*children[:at], bytes([first[0] | children[at][0] & 0x0F]) + rest, *children[at + 1 :]]
+        return [*children[:at], bytes([first[0] | children[at][0] & 0x0F]) + content, *children[at + 1 :]]
 
     def _extension(self, path: str) -> Node:
         """Push an extension and its child."""
@@ -598,17 +598,17 @@ class Attacker:
         self._attach("", self._empty(""))
         self._names, self._owner = self._accounts, b""
 
-    def _absent(self, how: int, name: bytes, rest: bytes) -> None:
+    def _absent(self, how: int, name: bytes, evidence: bytes) -> None:
         if self._names is self._slots:
-            self._operations.append(bytes([ZERO_SLOT + how]) + name + rest)
+            self._operations.append(bytes([ZERO_SLOT + how]) + name + evidence)
         elif self._random() < 0.8:
-            self._operations.append(bytes([ABSENT_ACCOUNT | how]) + name + rest)
+            self._operations.append(bytes([ABSENT_ACCOUNT | how]) + name + evidence)
         else:
             if self._wrong("storage of an absent account"):
                 self._storage(name)
             else:
                 self._empty_storage(name)
-            self._operations.append(bytes([ABSENT_ACCOUNT | ABSENT_CLOSES_STORAGE | how]) + rest)
+            self._operations.append(bytes([ABSENT_ACCOUNT | ABSENT_CLOSES_STORAGE | how]) + evidence)
 
     def _other_leaf(self, path: str, key: str, name: bytes) -> Node:
         depth = len(path)
@@ -632,8 +632,8 @@ class Attacker:
             digits, others = digits.ljust(NIBBLES, "0"), (0, length + 1, NIBBLES - depth, MAX_DEPTH + 1 - depth)
             length = self._chance.pick(others)
             digits = digits[:length]
-        rest = bytes([self._depth(depth), length]) + self._packed(digits) + self._hash()
-        self._absent(AT_EXTENSION, name, rest)
+        extension = bytes([self._depth(depth), length]) + self._packed(digits) + self._hash()
+        self._absent(AT_EXTENSION, name, extension)
         return Node(_AT_EXTENSION, path + digits, reach, key, is_hash=True)
 
     def _other_digits(self, key: str, begin: int, end: int) -> str:
@@ -658,21 +658,21 @@ class Attacker:
             if self._wrong("attached at a branch"):
                 self._absent(AT_SAME, names.names[self._pick(path)], b"")
             return node
-        found: Sequence[int] = names.under(path)
+        candidates: Sequence[int] = names.under(path)
         if self._wrong("attached elsewhere"):
-            found = range(len(names.keys))
+            candidates = range(len(names.keys))
         elif path and self._wrong("attached to a cousin"):
-            found = self._cousins(node.key, len(path) + 1) or range(len(names.keys))
+            candidates = self._cousins(node.key, len(path) + 1) or range(len(names.keys))
         elif self._wrong("attached though present"):
             present = names.under(node.key[: node.reach])
             if present:
                 self._absent(AT_SAME, names.names[self._chance.pick(present)], b"")
             return node
-        elif len(found) < 2 or self._random() > 0.35:
+        elif len(candidates) < 2 or self._random() > 0.35:
             return node
         passed = node.key[: node.reach]
         last = node.last
-        for place in sorted({self._chance.pick(found) for _ in range(self._chance.between(1, 3))}):
+        for place in sorted({self._chance.pick(candidates) for _ in range(self._chance.between(1, 3))}):
             key = names.keys[place]
             if not key.startswith(passed) and (key > last or self._wrong("attached out of order")):
                 self._absent(AT_SAME, names.names[place], b"")
@@ -705,8 +705,8 @@ class Attacker:
             ][how]
         elif how < 7:
             other = Attacker(chance).state()
-            rest = other[chance.below(len(other)) :]
-            self._operations = [before + rest, [*before, *other, there, *after], mine + other][how - 4]
+            others_end = other[chance.below(len(other)) :]
+            self._operations = [before + others_end, [*before, *other, there, *after], mine + other][how - 4]
         elif how == 7:
             mine[at] = bytes([chance.pick(_OPERATIONS)]) + there[1:]
         else:

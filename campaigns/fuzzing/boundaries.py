@@ -148,11 +148,11 @@ def _account(chance: Chance, operation: int, storage: str, hashes: tuple[bytes, 
     name = b"" if is_open and operation & (CLOSES_STORAGE | ABSENT_CLOSES_STORAGE) else chance.randbytes(20)
     follows = operation >> 1 & 3 if operation >= ACCOUNT else operation & 3
     head, numbers = (4 << 10 | 1 << 6 | 1).to_bytes(2), b"\1\2"
-    rest = b"".join(digest or b"\1" for digest, flag in zip(hashes, (2, 1), strict=True) if follows & flag)
+    digests = b"".join(digest or b"\1" for digest, flag in zip(hashes, (2, 1), strict=True) if follows & flag)
     if operation >= ACCOUNT:
-        body = head + name + numbers + rest
+        body = head + name + numbers + digests
     elif operation & AT_ACCOUNT:
-        body = name + head + chance.randbytes(30) + numbers + rest
+        body = name + head + chance.randbytes(30) + numbers + digests
     else:
         body = name + [b"\3", b"\1\2\x77" + chance.randbytes(32), b"", b""][operation & 3]
     return Case(bytes([operation]) + body, [_anything(chance, 3)], _STORAGES[storage](chance))
@@ -192,14 +192,14 @@ def _full_branch(chance: Chance, depth: int, times: int) -> Case:
 def _branch_of_length(chance: Chance, length: int) -> Case:
     """Make a branch whose list has `length` bytes."""
     # Each of the sixteen places and the value takes a byte. A node takes 1 to 30 more, a hash 32.
-    left = length - 17
-    hashes = chance.between(max(0, (left - 16 * 30 + 1) // 2), min(left // 32, 16))
-    left -= 32 * hashes
-    nodes = chance.between((left + 29) // 30, min(left, 16 - hashes))
+    bytes_left = length - 17
+    hashes = chance.between(max(0, (bytes_left - 16 * 30 + 1) // 2), min(bytes_left // 32, 16))
+    bytes_left -= 32 * hashes
+    nodes = chance.between((bytes_left + 29) // 30, min(bytes_left, 16 - hashes))
     more = [32] * hashes
     for others in reversed(range(nodes)):
-        more.append(chance.between(max(1, left - 30 * others), min(30, left - others)))
-        left -= more[-1]
+        more.append(chance.between(max(1, bytes_left - 30 * others), min(30, bytes_left - others)))
+        bytes_left -= more[-1]
     more += [0] * (16 - len(more))
     chance.shuffle(more)
     own = chance.pick([place for place in PLACES if more[place]])

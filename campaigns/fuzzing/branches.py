@@ -82,11 +82,11 @@ class _Lenient:
 
     def _block(self) -> int:
         slot, first = self._slot()
-        left = ssz.merge(first, self._hash())
+        halves = ssz.merge(first, self._hash())
         self.node = self._block_hash()
         self._climb(BLOCK_HASH, self._beacon.payload_depth(slot))
         self._climb(EXECUTION_PAYLOAD, 4)
-        self.node = ssz.merge(left, ssz.merge(ssz.merge(self.node, bytes(32)), ssz.zeros(1)))
+        self.node = ssz.merge(halves, ssz.merge(ssz.merge(self.node, bytes(32)), ssz.zeros(1)))
         return slot
 
     def _anchor(self, field: int) -> None:
@@ -162,7 +162,7 @@ def run(chain: DevChain, seed: int, count: int, *, artifact: Artifact | None = N
     while tally.done < count:
         kind = chance.pick(_ROUNDS)
         beacon = some_chain(chance)
-        asked: list[tuple[BeaconChain, tuple[bytes, ...]]] = []
+        questions: list[tuple[BeaconChain, tuple[bytes, ...]]] = []
         # The root of such a branch is a constructor value, so each has a contract of its own.
         has_own_root = kind in {_BEFORE_CAPELLA, _BEFORE_MERGE}
         share = 1 if has_own_root else min(_SHARE, count - tally.done)
@@ -174,16 +174,16 @@ def run(chain: DevChain, seed: int, count: int, *, artifact: Artifact | None = N
             elif kind == _BEFORE_MERGE:
                 beacon = replace(beacon, accumulator=made.node)
             arguments: tuple[bytes, ...] = (made.branch,) if has_own_root else (made.node, made.branch)
-            asked.append((beacon, arguments))
+            questions.append((beacon, arguments))
             if chance.happens(0.1) or has_own_root:
-                asked += [(beacon, (*arguments[:-1], each)) for each in _spoilt(chance, made.branch)]
+                questions += [(beacon, (*arguments[:-1], each)) for each in _spoilt(chance, made.branch)]
         contract = Deployed(chain, "BeaconHistory", beacon.arguments, artifact=artifact)
-        calls = [Call(contract.address, contract.calldata(kind, *arguments)) for _, arguments in asked]
-        for (_, arguments), outcome in zip(asked, simulator.run(calls), strict=True):
+        calls = [Call(contract.address, contract.calldata(kind, *arguments)) for _, arguments in questions]
+        for (_, arguments), outcome in zip(questions, simulator.run(calls), strict=True):
             tally.done += 1
             try:
-                told = MODEL[kind](beacon, *arguments)
-                expected, why = True.to_bytes(32) if told is None else told, ""
+                answer = MODEL[kind](beacon, *arguments)
+                expected, why = True.to_bytes(32) if answer is None else answer, ""
             except InvalidBranch as invalid:
                 expected, why = None, sentence(str(invalid))
             if expected is None:

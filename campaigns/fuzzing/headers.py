@@ -128,9 +128,9 @@ class _Malformed(ValueError):
 
 def _items(header: bytes, count: int) -> list[bytes]:
     """Return the first fields. Raise _Malformed if there are too few, or one is no string."""
-    found: list[bytes] = []
+    items: list[bytes] = []
     cursor = 3
-    while len(found) < count:
+    while len(items) < count:
         try:
             item, _, cursor = rlp.codec.consume_item(header, cursor)
         except (rlp.exceptions.DecodingError, IndexError) as error:
@@ -140,8 +140,8 @@ def _items(header: bytes, count: int) -> list[bytes]:
             raise _Malformed("This is cut.")
         if not isinstance(item, bytes):
             raise _Malformed("This is a list.")
-        found.append(item)
-    return found
+        items.append(item)
+    return items
 
 
 class _Whole(NamedTuple):
@@ -299,9 +299,9 @@ class _Registry:
             self._batch.add_reads(address, ledger.header_reads(facts.block_number), shown)
             self._batch.add_reads(address, ledger.header_reads(far, (3, 8, *facts.header_fields)), shown)
             digests = [keccak(facts.headers[0]), *facts.known_hashes]
-            asked = [*digests, *(near for digest in digests for near in list(nearly(digest))[::9])]
+            queried = [*digests, *(near for digest in digests for near in list(nearly(digest))[::9])]
             far = read_beginning(facts.headers[0]).number + (1 << 64)
-            self._batch.add_reads(address, [ledger.hash_read(far, digest) for digest in asked], shown)
+            self._batch.add_reads(address, [ledger.hash_read(far, digest) for digest in queried], shown)
 
     def prove_timestamp(self, header: bytes, after: bytes, timestamp: int) -> None:
         ledger, tally, registry = self._ledger, self._bench.tally, self._bench.registry

@@ -217,6 +217,6 @@ def nearly_the_same_path(chance: Chance) -> Case:
     end = NIBBLES if is_leaf else chance.between(depth + 1, MAX_DEPTH)
     length = end - depth
     path = prefix(flip_nibble(chance, name.key, depth, end - 1), end) & (1 << 4 * length) - 1
-    how, rest = (AT_LEAF, b"\1\7") if is_leaf else (AT_EXTENSION, chance.randbytes(HASH_BYTES))
+    how, content = (AT_LEAF, b"\1\7") if is_leaf else (AT_EXTENSION, chance.randbytes(HASH_BYTES))
     where = bytes([depth]) if is_leaf else bytes([depth, length])
-    return Case(bytes([ZERO_SLOT + how]) + name.written + where + path.to_bytes((length + 1) // 2) + rest, [], [])
+    return Case(bytes([ZERO_SLOT + how]) + name.written + where + path.to_bytes((length + 1) // 2) + content, [], [])

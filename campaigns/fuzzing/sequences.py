@@ -254,13 +254,13 @@ class Forge:
         """Return attacks with the model's verdicts."""
         attacks: dict[int, Attack] = {}
         makers = {index: self._attack(index) for index in indices}
-        asked = {index: next(maker) for index, maker in makers.items()}
-        while asked:
-            endings = dict(zip(asked, self._unchecked.endings(asked.values()), strict=True))
-            asked = {}
+        pending = {index: next(maker) for index, maker in makers.items()}
+        while pending:
+            endings = dict(zip(pending, self._unchecked.endings(pending.values()), strict=True))
+            pending = {}
             for index, ending in endings.items():
                 try:
-                    asked[index] = makers[index].send(ending)
+                    pending[index] = makers[index].send(ending)
                 except StopIteration as made:
                     attacks[index] = made.value
         return [self._trial(attacks[index]) for index in makers]

@@ -76,8 +76,8 @@ class Trial:
         model = self.model
         end = max(self.end, model.top)
         is_open = int(model.storage is not None)
-        left = (model.bottom, model.top, is_open, int.from_bytes(model.owner))
-        if memory[end:] != b"".join(map(word, left)):
+        stack_state = (model.bottom, model.top, is_open, int.from_bytes(model.owner))
+        if memory[end:] != b"".join(map(word, stack_state)):
             return f"bottom, top, or the open storage: {memory[end:].hex()}"
         # Proof, as StateProof declares it, followed by Calldata and Stack, which it points to.
         proof = (_CURSOR, _CURSOR + 0x20, self.block, is_open, int.from_bytes(model.owner))
@@ -118,8 +118,8 @@ class Bench:
         number = self._trials
 
         def shown() -> str:
-            said = trial.refusal or "It takes them."
-            return f"{self._name}, trial {number}. The model: {said} StepHarness was sent 0x{trial.calldata.hex()}"
+            verdict = trial.refusal or "It takes them."
+            return f"{self._name}, trial {number}. The model: {verdict} StepHarness was sent 0x{trial.calldata.hex()}"
 
         self._batch.add(Call(self._address, trial.calldata), trial.difference, shown)
         self.tally.done += trial.model.count

@@ -179,17 +179,17 @@ def run_transactions(chain: DevChain, seed: int, count: int, *, artifact: Artifa
 
 def _registries(machine: Machine, world: World) -> list[_Known]:
     """Return the facts of registries that know nothing, the first header's hash, and the block's state root."""
-    found = [_Known()]
+    registries = [_Known()]
     proofs: list[tuple[bytes, dict[int, bytes], set[bytes]]] = []
     if world.by_child:
         proofs.append((encode_parent_hash([world.vouched]), {}, {keccak(world.headers[0])}))
     proofs.append((encode(world.headers, world.root), {world.number: world.root}, set()))
     for calldata, state_roots, hashes in proofs:
-        before = found[-1]
+        before = registries[-1]
         execution = machine.call(calldata, storage=before.storage, answer=keccak(world.vouched))
         assert execution.succeeded
-        found.append(_Known(execution.storage, {**before.state_roots, **state_roots}, before.hashes | hashes))
-    return found
+        registries.append(_Known(execution.storage, {**before.state_roots, **state_roots}, before.hashes | hashes))
+    return registries
 
 
 def _facts(calldata: bytes, answer: bytes | None, known: _Known) -> PackedFacts:

@@ -101,11 +101,11 @@ class Walker:
                 below = [(path + node.path, node.child)]
             for longer, child in below:
                 try:
-                    found = self._branch_below(node) if isinstance(node, Extension) else self._child(child)
+                    below_it = self._branch_below(node) if isinstance(node, Extension) else self._child(child)
                 except (NotShown, Odd):
                     continue
                 if len(longer) <= KEY_DIGITS:
-                    waiting.append((longer, found))
+                    waiting.append((longer, below_it))
 
     def _by_hash(self, digest: bytes) -> Node:
         if digest not in self._read:

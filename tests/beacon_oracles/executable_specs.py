@@ -176,7 +176,8 @@ class _World:
             "encoded": block.encode_bytes().hex(),
             "root": _hex(block.hash_tree_root()),
             "summaries": [
-                (_hex(one.block_summary_root), _hex(one.state_summary_root)) for one in state.historical_summaries
+                (_hex(summary.block_summary_root), _hex(summary.state_summary_root))
+                for summary in state.historical_summaries
             ],
             "state_summaries": _branch((state, ("historical_summaries",))),
             "historical_roots": _branch((block, ("state_root",)), (state, ("historical_roots",))),
@@ -304,7 +305,8 @@ def _gloas(preset: str, folder: Path) -> dict[str, Any]:
         },
         "state_summaries": _branch((state, ("historical_summaries",))),
         "summaries": [
-            (_hex(one.block_summary_root), _hex(one.state_summary_root)) for one in state.historical_summaries
+            (_hex(summary.block_summary_root), _hex(summary.state_summary_root))
+            for summary in state.historical_summaries
         ],
     }
 
@@ -323,16 +325,16 @@ def _walk(thing: Any, index: int) -> dict[str, Any]:
 # --- Recorded data of mainnet -----------------------------------------------------------------------------------------
 
 
-def _recorded(told: dict[str, Any]) -> dict[str, Any]:
+def _recorded(recorded: dict[str, Any]) -> dict[str, Any]:
     """Return the branches below the state, or below a constant, of recorded blocks."""
     return {
-        "blocks": [_recorded_block(told, block) for block in told["blocks"]],
-        "historical_roots": _hex(_hashes(told["historical_roots"], List[Bytes32, 2**24]).hash_tree_root()),
-        "before_merge": list(_recorded_before_merge(told)),
+        "blocks": [_recorded_block(recorded, block) for block in recorded["blocks"]],
+        "historical_roots": _hex(_hashes(recorded["historical_roots"], List[Bytes32, 2**24]).hash_tree_root()),
+        "before_merge": list(_recorded_before_merge(recorded)),
     }
 
 
-def _recorded_block(told: dict[str, Any], asked: dict[str, Any]) -> dict[str, Any]:
+def _recorded_block(recorded: dict[str, Any], asked: dict[str, Any]) -> dict[str, Any]:
     encoded = bytes.fromhex(asked["encoded"])
     slot = int.from_bytes(encoded[:8], "little")
     config = _spec("fulu", "mainnet").config
@@ -343,18 +345,18 @@ def _recorded_block(told: dict[str, Any], asked: dict[str, Any]) -> dict[str, An
     before = int(config.CAPELLA_FORK_EPOCH) * 32 // 8192
     if fork == "bellatrix":
         batch = spec.HistoricalBatch(block_roots=roots, state_roots=_hashes(asked["states"], Vector[Bytes32, 8192]))
-        top = _hashes(told["historical_roots"], List[Bytes32, 2**24])
+        top = _hashes(recorded["historical_roots"], List[Bytes32, 2**24])
         return _branch((top, (slot // 8192,)), (batch, ("block_roots", slot % 8192)), (block, _BLOCK_HASH))
     capella = _spec("capella", "mainnet")
-    summaries = List[capella.HistoricalSummary, 2**24].decode_bytes(bytes.fromhex(told["summaries"]))
+    summaries = List[capella.HistoricalSummary, 2**24].decode_bytes(bytes.fromhex(recorded["summaries"]))
     path = (slot // 8192 - before, "block_summary_root")
     return {"fork": fork, **_branch((summaries, path), (roots, (slot % 8192,)), (block, _BLOCK_HASH))}
 
 
-def _recorded_before_merge(told: dict[str, Any]) -> Iterator[dict[str, Any]]:
-    records = _Records.decode_bytes(bytes.fromhex(told["records"]))
-    epochs = _hashes(told["epochs"], _Epochs)
-    for number in told["before_merge"]:
+def _recorded_before_merge(recorded: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    records = _Records.decode_bytes(bytes.fromhex(recorded["records"]))
+    epochs = _hashes(recorded["epochs"], _Epochs)
+    for number in recorded["before_merge"]:
         yield {
             "number": number,
             **_branch((epochs, (number // 8192,)), (records, (number % 8192, "block_hash"))),

@@ -210,10 +210,10 @@ def axe_violations(page: Page) -> list[str]:
     if not page.evaluate("typeof axe === 'object'"):
         page.evaluate(_AXE.read_text())
     options = json.dumps({"runOnly": {"type": "tag", "values": _WCAG}, "resultTypes": ["violations"]})
-    found = page.evaluate(f"axe.run(document, {options})")
+    result = page.evaluate(f"axe.run(document, {options})")
     return [
         f"{violation['id']}: {violation['help']}: {[node['html'][:200] for node in violation['nodes'][:3]]}"
-        for violation in found["violations"]
+        for violation in result["violations"]
     ]
 
 
@@ -223,8 +223,8 @@ def faults_for_anybody(page: Page) -> list[str]:
     for scheme, size in [("dark", NARROW), ("dark", WIDE), ("light", NARROW), ("light", WIDE)]:
         page.emulate_media(color_scheme=scheme)  # type: ignore[arg-type]  # a literal type
         page.set_viewport_size(size)  # type: ignore[arg-type]  # a typed dictionary of the same keys
-        found = axe_violations(page) + (["It must be scrolled sideways."] if overflows(page) else [])
-        faults += [f"{scheme}, {size['width']} px: {fault}" for fault in found]
+        new_faults = axe_violations(page) + (["It must be scrolled sideways."] if overflows(page) else [])
+        faults += [f"{scheme}, {size['width']} px: {fault}" for fault in new_faults]
     return faults
 
 

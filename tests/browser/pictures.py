@@ -65,8 +65,8 @@ def at(url: str) -> Address:
     return lambda _: url
 
 
-def of(make: Callable[[], Batch], rest: str = "") -> Address:
-    return lambda _: path(make()) + rest
+def of(make: Callable[[], Batch], suffix: str = "") -> Address:
+    return lambda _: path(make()) + suffix
 
 
 def _with_a_rollup(make: Callable[[], Batch]) -> Address:

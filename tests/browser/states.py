@@ -298,8 +298,10 @@ def of_two_sources_waiting() -> Batch:
     now = timezone.now()
     Block.objects.filter(source_chain_id=SOURCE).update(waiting_for=ATTESTERS_MISSING)
     ChainHead.objects.create(chain_id=SOURCE, number=20, final=4, seen_at=now)
-    said = ((ALICE, "signed", "It signs."), (BOB, "unreachable", f"{BOB} can't be reached."))
-    answers = [{"address": of, "answer": what, "sentence": why, "since": now.isoformat()} for of, what, why in said]
+    attesters = ((ALICE, "signed", "It signs."), (BOB, "unreachable", f"{BOB} can't be reached."))
+    answers = [
+        {"address": of, "answer": what, "sentence": why, "since": now.isoformat()} for of, what, why in attesters
+    ]
     AttesterWatch.objects.create(
         source_chain_id=SOURCE, destination_chain_id=31337, answered_at=now, block=9, answers=answers
     )

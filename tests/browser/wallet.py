@@ -148,25 +148,25 @@ class Wallet:
         assert account.lower() == self.account.address.lower()
         return {"result": {chain: {"atomic": {"status": "unsupported"}} for chain in chains}}
 
-    def _send_calls(self, asked: dict[str, Any]) -> dict[str, Any]:
+    def _send_calls(self, request: dict[str, Any]) -> dict[str, Any]:
         """Send one transaction after another, which a wallet may do unless an atomic batch is requested."""
-        assert (asked["version"], asked["atomicRequired"]) == ("2.0.0", False)
-        if asked["id"] in self.calls:
+        assert (request["version"], request["atomicRequired"]) == ("2.0.0", False)
+        if request["id"] in self.calls:
             return {"error": DUPLICATE_ID}
-        sent = [self._send(call | {"gas": hex(2_000_000), "chainId": asked["chainId"]}) for call in asked["calls"]]
-        self.calls[asked["id"]] = sent
-        return {"result": {"id": asked["id"]}}
+        sent = [self._send(call | {"gas": hex(2_000_000), "chainId": request["chainId"]}) for call in request["calls"]]
+        self.calls[request["id"]] = sent
+        return {"result": {"id": request["id"]}}
 
-    def _calls_status(self, asked: str) -> dict[str, Any]:
-        if asked not in self.calls:
+    def _calls_status(self, identifier: str) -> dict[str, Any]:
+        if identifier not in self.calls:
             return {"error": UNKNOWN_CALLS}
         assert self.chain is not None
-        receipts = [self.chain.rpc("eth_getTransactionReceipt", sent) for sent in self.calls[asked]]
+        receipts = [self.chain.rpc("eth_getTransactionReceipt", sent) for sent in self.calls[identifier]]
         if not all(receipts):
-            return {"result": {"version": "2.0.0", "id": asked, "status": 100}}
+            return {"result": {"version": "2.0.0", "id": identifier, "status": 100}}
         worked = [receipt["status"] == "0x1" for receipt in receipts]
         status = 200 if all(worked) else 600 if any(worked) else 500
-        return {"result": {"version": "2.0.0", "id": asked, "status": status, "receipts": receipts}}
+        return {"result": {"version": "2.0.0", "id": identifier, "status": status, "receipts": receipts}}
 
 
 _OF_CALLS: dict[str, Callable[..., dict[str, Any]]] = {

@@ -35,21 +35,21 @@ class Site:
         first, _, last = wanted.removeprefix("bytes=").partition("-")
         start = int(first) if first else max(0, len(content) - int(last))
         end = min(int(last) + 1 if first else len(content), len(content))
-        told = self.told_range or f"bytes {start}-{end - 1}/{len(content)}"
-        return 206, content[start + self.shift : end + self.shift] + bytes(self.more), told
+        content_range = self.told_range or f"bytes {start}-{end - 1}/{len(content)}"
+        return 206, content[start + self.shift : end + self.shift] + bytes(self.more), content_range
 
 
 @contextmanager
 def served(site: Site) -> Iterator[str]:
     class Handler(BaseHTTPRequestHandler):
         def do_GET(self):
-            status, content, told = site.answer(
+            status, content, content_range = site.answer(
                 urlsplit(self.path).path.rpartition("/")[2], self.headers.get("Range", "")
             )
             self.send_response(status)
             self.send_header("Content-Length", str(len(content)))
-            if told:
-                self.send_header("Content-Range", told)
+            if content_range:
+                self.send_header("Content-Range", content_range)
             self.end_headers()
             # A client that wanted less has hung up.
             with suppress(ConnectionError):

@@ -175,14 +175,14 @@ def hangs_up_midway(exchange: Exchange) -> None:
 
 
 def wrong_ids(exchange: Exchange) -> None:
-    asked = exchange.body if isinstance(exchange.body, list) else [exchange.body]
-    replies = [{"jsonrpc": "2.0", "id": one["id"] + 1, "result": "0x1"} for one in asked]
+    questions = exchange.body if isinstance(exchange.body, list) else [exchange.body]
+    replies = [{"jsonrpc": "2.0", "id": question["id"] + 1, "result": "0x1"} for question in questions]
     exchange.answer(json.dumps(replies).encode())
 
 
 FLOODS: Mapping[str, Behaviour] = {
-    one.__name__.replace("_", " "): one
-    for one in (
+    behaviour.__name__.replace("_", " "): behaviour
+    for behaviour in (
         gzip_bomb,
         endless_reply,
         empty_lists,
@@ -193,8 +193,8 @@ FLOODS: Mapping[str, Behaviour] = {
     )
 }
 DRIPS: Mapping[str, Behaviour] = {
-    one.__name__.replace("_", " "): one
-    for one in (
+    behaviour.__name__.replace("_", " "): behaviour
+    for behaviour in (
         dripped_headers,
         dripped_reply,
         dripped_chunk_length,
@@ -203,4 +203,6 @@ DRIPS: Mapping[str, Behaviour] = {
         silence,
     )
 }
-LIES: Mapping[str, Behaviour] = {one.__name__.replace("_", " "): one for one in (hangs_up, hangs_up_midway, wrong_ids)}
+LIES: Mapping[str, Behaviour] = {
+    behaviour.__name__.replace("_", " "): behaviour for behaviour in (hangs_up, hangs_up_midway, wrong_ids)
+}

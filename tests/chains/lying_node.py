@@ -81,9 +81,13 @@ def between(url: str, change: Callable[[Any, Any], list[Any]]) -> AbstractContex
     """Return a node before a real one. `change(question, reply)` returns the replies to pass on."""
 
     def answer(body: Any) -> Any:
-        asked, replies = ask(url, body), []
+        answered, replies = ask(url, body), []
         for question in body if isinstance(body, list) else [body]:
-            reply = next(one for one in (asked if isinstance(asked, list) else [asked]) if one["id"] == question["id"])
+            reply = next(
+                candidate
+                for candidate in (answered if isinstance(answered, list) else [answered])
+                if candidate["id"] == question["id"]
+            )
             replies += change(question, reply)
         return replies if isinstance(body, list) else next(iter(replies), [])
 

@@ -51,8 +51,8 @@ class World:
 
     def _answer(self, request: Request) -> Any:
         self.requests.append(request)
-        found = next(self._answers)
-        found = found(request) if callable(found) else found
-        if isinstance(found, Answer):
-            self.seconds += float(found.header("x-after") or 0)
-        return found
+        answer = next(self._answers)
+        answer = answer(request) if callable(answer) else answer
+        if isinstance(answer, Answer):
+            self.seconds += float(answer.header("x-after") or 0)
+        return answer

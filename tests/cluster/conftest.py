@@ -114,9 +114,9 @@ class Machines:
 
     def count(self, rows: str, *values: object) -> int:
         with psycopg.connect(self.postgres.url()) as connection:
-            found = connection.execute(f"SELECT COUNT(*) FROM {rows}", values).fetchone()
-        assert found
-        return int(found[0])
+            row = connection.execute(f"SELECT COUNT(*) FROM {rows}", values).fetchone()
+        assert row
+        return int(row[0])
 
     def waiting_messages(self) -> int:
         with kombu.Connection(self.broker.url()) as connection:

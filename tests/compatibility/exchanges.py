@@ -34,10 +34,10 @@ def _of_success(answer: Answer) -> Any:
 
 def _without_error(answer: Answer) -> Any:
     """Read an answer as the voting relayer does: whatever the status is, an `error` stops it."""
-    told = json.loads(answer.body)
-    if told.get("error"):
-        raise GivesUp(told["error"])
-    return told
+    body = json.loads(answer.body)
+    if body.get("error"):
+        raise GivesUp(body["error"])
+    return body
 
 
 def _as_printed(answer: Answer) -> Any:
@@ -52,10 +52,10 @@ class Client:
     read: Callable[[Answer], Any] = _of_any_status
 
     def identifier(self, answer: Answer) -> str:
-        told = self.read(answer)
-        if "internalId" not in told:
-            raise GivesUp(told)
-        return str(told["internalId"])
+        body = self.read(answer)
+        if "internalId" not in body:
+            raise GivesUp(body)
+        return str(body["internalId"])
 
     def status(self, answer: Answer) -> str:
         return str(self.read(answer)["queryStatus"])

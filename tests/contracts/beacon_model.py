@@ -161,8 +161,8 @@ def _anchor(chain: BeaconChain, reader: _Reader, until: int, since: int) -> tupl
     index = until if slot < chain.electra else since
     [parent] = reader.hashes(1)
     state = reader.hashes(index.bit_length() - 1)
-    [rest] = reader.hashes(1)
-    return [parent, first, rest], state, index
+    [siblings_of_state] = reader.hashes(1)
+    return [parent, first, siblings_of_state], state, index
 
 
 def _elements(reader: _Reader, place: int, count: int, depth: int) -> list[bytes]:

@@ -22,23 +22,23 @@ class History:
         self.contract = Deployed(chain, "BeaconHistory", beacon.arguments)
         self._simulator = simulator
 
-    def answers(self, asked: Sequence[Asked]) -> list[bytes | None]:
+    def answers(self, questions: Sequence[Asked]) -> list[bytes | None]:
         """Return each answer, or None where the call is refused."""
-        calls = [Call(self.contract.address, self.contract.calldata(name, *arguments)) for name, arguments in asked]
-        found: list[bytes | None] = []
-        for (name, arguments), outcome in zip(asked, self._simulator.run(calls), strict=True):
+        calls = [Call(self.contract.address, self.contract.calldata(name, *arguments)) for name, arguments in questions]
+        results: list[bytes | None] = []
+        for (name, arguments), outcome in zip(questions, self._simulator.run(calls), strict=True):
             assert not outcome.halted
             try:
                 expected = MODEL[name](self.beacon, *arguments)
             except InvalidBranch:
                 assert not outcome.succeeded
                 assert outcome.data[:4] in REFUSALS
-                found.append(None)
+                results.append(None)
             else:
                 assert outcome.succeeded
                 assert outcome.data == (True.to_bytes(32) if expected is None else expected)
-                found.append(outcome.data)
-        return found
+                results.append(outcome.data)
+        return results
 
     def answer(self, name: str, *arguments: Any) -> bytes | None:
         return self.answers([(name, arguments)])[0]

@@ -448,7 +448,7 @@ class _Decoder:
     def _children(self, size: int, mine: Sequence[_Subtree]) -> list[bytes]:
         """Read `size` children into the sixteen places. Some come from the stack. The other places are empty."""
         children = [EMPTY] * 16
-        before, left = -1, list(mine)
+        before, remaining = -1, list(mine)
         for _ in range(size):
             form, place = divmod(self._reader.byte(), 16)
             if place <= before:
@@ -458,11 +458,11 @@ class _Decoder:
                 children[place] = self._hash_child()
             elif form == NODE_CHILD:
                 children[place] = self._node_child()
-            elif form == OWN_CHILD and left:
-                children[place] = self._own_child(left.pop(0), mine[0], place)
+            elif form == OWN_CHILD and remaining:
+                children[place] = self._own_child(remaining.pop(0), mine[0], place)
             else:
                 raise InvalidPacked("There is no such child of a branch.")
-        if left:
+        if remaining:
             raise InvalidPacked("A branch takes more subtrees than it has.")
         return children
 

@@ -85,14 +85,16 @@ class Deployed:
 
     def logged(self, receipt: Any) -> list[tuple[Any, ...]]:
         """Return name and values of each event in order, indexed values first."""
-        found: list[tuple[Any, ...]] = []
+        events: list[tuple[Any, ...]] = []
         for log, event in itertools.product(receipt["logs"], self._events):
             if log["topics"][0] == "0x" + event_abi_to_log_topic(event).hex():
                 indexed = [parameter["type"] for parameter in event["inputs"] if parameter.get("indexed")]
                 others = [parameter["type"] for parameter in event["inputs"] if not parameter.get("indexed")]
                 topics = b"".join(bytes.fromhex(topic[2:]) for topic in log["topics"][1:])
-                found.append((event["name"], *decode(indexed, topics), *decode(others, bytes.fromhex(log["data"][2:]))))
-        return found
+                events.append(
+                    (event["name"], *decode(indexed, topics), *decode(others, bytes.fromhex(log["data"][2:])))
+                )
+        return events
 
     def _mined(self, transaction: dict[str, str]) -> Any:
         # The answer comes after mining: the chain makes a block for each transaction.

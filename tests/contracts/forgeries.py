@@ -318,10 +318,10 @@ def an_extension_of_the_state_in_a_storage() -> Forgery:
 
 def _across(before: bytes, operations: bytes) -> Forgery:
     """Move the operations between `before` and the storage behind the storage's opening."""
-    between, opening, rest = operations.removeprefix(before).partition(open_storage(TEN))
+    between, opening, following = operations.removeprefix(before).partition(open_storage(TEN))
     assert between
-    assert operations == before + between + opening + rest
-    return _by_number({"bottom"}, before + opening + between + rest, {})
+    assert operations == before + between + opening + following
+    return _by_number({"bottom"}, before + opening + between + following, {})
 
 
 # --- Several subtrees instead of one ----------------------------------------------------------------------------------

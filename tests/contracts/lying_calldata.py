@@ -12,8 +12,8 @@ def lies(data: bytes, places: Sequence[int]) -> Iterator[bytes]:
     """
     starts = [4 + int.from_bytes(data[at : at + 32]) for at in places]
     for at in (*places, *starts):
-        told = int.from_bytes(data[at : at + 32])
-        words = {*(told + by for by in _NEAR), 0, *(start - 4 for start in starts), len(data), 2**64, 2**255}
-        for word in sorted({word % 2**256 for word in (*words, 2**256 - told)} - {told}):
+        genuine = int.from_bytes(data[at : at + 32])
+        words = {*(genuine + by for by in _NEAR), 0, *(start - 4 for start in starts), len(data), 2**64, 2**255}
+        for word in sorted({word % 2**256 for word in (*words, 2**256 - genuine)} - {genuine}):
             yield data[:at] + word.to_bytes(32) + data[at + 32 :]
     yield from (data[:size] for size in range(4, len(data), 53))

@@ -21,8 +21,8 @@ _EPOCH = 122
 
 def numbers() -> list[int]:
     """Return the execution blocks with a recorded beacon block and the roots of its period."""
-    found = [int(path.stem.rpartition("_")[2]) for path in _BEACON.glob("beacon_block_*.ssz")]
-    return sorted(number for number in found if _roots_path(number).exists())
+    recorded = [int(path.stem.rpartition("_")[2]) for path in _BEACON.glob("beacon_block_*.ssz")]
+    return sorted(number for number in recorded if _roots_path(number).exists())
 
 
 def numbers_before_merge() -> list[int]:
@@ -117,7 +117,7 @@ def branch_before_merge(number: int) -> bytes:
 
 def _sent(siblings: list[bytes], place: int, count: int) -> list[bytes]:
     """Return the siblings that are not beyond the last element."""
-    return [one for height, one in enumerate(siblings) if (place >> height ^ 1) << height < count]
+    return [sibling for height, sibling in enumerate(siblings) if (place >> height ^ 1) << height < count]
 
 
 def header(number: int) -> bytes:

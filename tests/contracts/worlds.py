@@ -97,9 +97,9 @@ class World:
 
         return AccountToProve(address, fields, tries.proof(self.state, keccak(address)), proofs(slots), proofs(history))
 
-    def prove(self, asked: Iterable[Asked | tuple[bytes, int, list[int]]], *, known: bool = False) -> bytes:
+    def prove(self, requests: Iterable[Asked | tuple[bytes, int, list[int]]], *, known: bool = False) -> bytes:
         """Return packed calldata for accounts by address, fields and slots."""
-        accounts = [self.to_prove(*each) for each in asked]
+        accounts = [self.to_prove(*each) for each in requests]
         return encode(self.number if known else self.headers, self.root, accounts)
 
     def ask(self, most: int = 6) -> list[Asked]:
@@ -107,14 +107,14 @@ class World:
         chance = self.chance
         addresses = chance.sample(sorted(self.accounts), min(len(self.accounts), chance.randint(0, most)))
         addresses += [chance.randbytes(20) for _ in range(chance.randint(0 if addresses else 1, most))]
-        asked = [Asked(address, chance.choice(FIELDS), self._ask_slots(address)) for address in addresses]
-        return [self._ask_history(each) if each.address == HISTORY_ADDRESS else each for each in asked]
+        requests = [Asked(address, chance.choice(FIELDS), self._ask_slots(address)) for address in addresses]
+        return [self._ask_history(each) if each.address == HISTORY_ADDRESS else each for each in requests]
 
-    def _ask_history(self, asked: Asked) -> Asked:
+    def _ask_history(self, request: Asked) -> Asked:
         """Request some of the slots as block hashes."""
         there = self.storages.get(HISTORY_ADDRESS, {})
         history = [slot for slot in there if self.chance.random() < 0.4]
-        return asked._replace(slots=[slot for slot in asked.slots if slot not in history], history=history)
+        return request._replace(slots=[slot for slot in request.slots if slot not in history], history=history)
 
     def _ask_slots(self, address: bytes) -> list[int]:
         chance = self.chance

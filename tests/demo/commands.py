@@ -26,7 +26,7 @@ def variables(folder: Path) -> dict[str, str]:
 
 def processes_with(text: str) -> list[str]:
     """Return command lines and environments of other running processes that mention `text`."""
-    found = []
+    processes = []
     for entry in Path("/proc").iterdir():
         if entry.name.isdigit() and int(entry.name) != os.getpid():
             try:
@@ -34,5 +34,5 @@ def processes_with(text: str) -> list[str]:
             except OSError:
                 continue
             if text.encode() in line + environment:
-                found.append(line.replace(b"\0", b" ").decode(errors="replace"))
-    return found
+                processes.append(line.replace(b"\0", b" ").decode(errors="replace"))
+    return processes

@@ -36,8 +36,8 @@ class Unit:
         self._text = self.path.read_text()
 
     def values(self, key: str) -> list[str]:
-        found = re.findall(rf"^{key}=(.+)$", self._text, re.MULTILINE)
-        return [value.replace("%i", self._instance).replace("%%", "%") for value in found]
+        settings = re.findall(rf"^{key}=(.+)$", self._text, re.MULTILINE)
+        return [value.replace("%i", self._instance).replace("%%", "%") for value in settings]
 
     def words(self, key: str) -> list[str]:
         return [word for value in self.values(key) for word in shlex.split(value)]
@@ -152,5 +152,5 @@ class Units:
         return self._logs / f"{name}.log"
 
     def _environment(self, unit: Unit) -> dict[str, str]:
-        said = dict(word.split("=", 1) for word in unit.words("Environment"))
-        return {"PATH": os.environ["PATH"]} | said | self.environment
+        variables = dict(word.split("=", 1) for word in unit.words("Environment"))
+        return {"PATH": os.environ["PATH"]} | variables | self.environment

@@ -51,8 +51,8 @@ class BadExample(ValueError):
 @cache
 def pages() -> list[str]:
     """Return the pages for users and developers, by their paths below the project."""
-    found = [PROJECT / "README.md", PROJECT / "CONTRIBUTING.md", PROJECT / "SECURITY.md"]
-    return [path.relative_to(PROJECT).as_posix() for path in [*found, *sorted((PROJECT / "docs").rglob("*.md"))]]
+    root_pages = [PROJECT / "README.md", PROJECT / "CONTRIBUTING.md", PROJECT / "SECURITY.md"]
+    return [path.relative_to(PROJECT).as_posix() for path in [*root_pages, *sorted((PROJECT / "docs").rglob("*.md"))]]
 
 
 def blocks_of(page: str, text: str | None = None) -> list[Block]:
@@ -60,16 +60,16 @@ def blocks_of(page: str, text: str | None = None) -> list[Block]:
     text = (PROJECT / page).read_text() if text is None else text
     if stray := re.search(r"```|~~~|^ *<!--", _BLOCK.sub("", text), re.MULTILINE):
         raise BadExample(f"{page}: this {stray[0].strip()} belongs to no block")
-    blocks = [_block(page, text, found) for found in _BLOCK.finditer(text)]
+    blocks = [_block(page, text, match) for match in _BLOCK.finditer(text)]
     return [block for block in blocks if block.language not in DIRECTIVES]
 
 
-def _block(page: str, text: str, found: re.Match[str]) -> Block:
-    line = text.count("\n", 0, found.start("fence")) + 1
-    marker = _MARKER.fullmatch(found["marker"]) if found["marker"] is not None else None
-    if found["marker"] is not None and marker is None:
+def _block(page: str, text: str, match: re.Match[str]) -> Block:
+    line = text.count("\n", 0, match.start("fence")) + 1
+    marker = _MARKER.fullmatch(match["marker"]) if match["marker"] is not None else None
+    if match["marker"] is not None and marker is None:
         raise BadExample(f"{page}:{line}: a marker says skipped, serves or exits N, and because of what")
-    block = Block(page, line, found["language"].strip(), textwrap.dedent(found["code"]), marker[1] if marker else "")
+    block = Block(page, line, match["language"].strip(), textwrap.dedent(match["code"]), marker[1] if marker else "")
     if block.language not in LANGUAGES | DIRECTIVES and not block.is_skipped:
         raise BadExample(f"{block}: no test can run {block.language or 'this'}, and no marker says so")
     return block

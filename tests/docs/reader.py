@@ -96,19 +96,19 @@ def paste(blocks: Sequence[Block], folder: Path, variables: Mapping[str, str]) -
         process_group=0,
     )
     try:
-        said, _ = shell.communicate(timeout=PAGE_SECONDS)
+        printed, _ = shell.communicate(timeout=PAGE_SECONDS)
         status = f"exit status {shell.returncode}" if shell.returncode else ""
     except subprocess.TimeoutExpired:
         os.killpg(shell.pid, signal.SIGKILL)
-        said, _ = shell.communicate()
+        printed, _ = shell.communicate()
         status = f"not done after {PAGE_SECONDS} s"
-    started = [int(line) for line in said.splitlines() if line.isdigit()]
+    started = [int(line) for line in printed.splitlines() if line.isdigit()]
     ran = []
     for block in runnable:
         if block.line in started:
-            said = (pasted / f"{block.line}.out").read_text() if (pasted / f"{block.line}.out").exists() else ""
+            printed = (pasted / f"{block.line}.out").read_text() if (pasted / f"{block.line}.out").exists() else ""
             fault = status if block.line == started[-1] else ""
-            ran.append(Ran(block, said, fault or _not_done(block, said)))
+            ran.append(Ran(block, printed, fault or _not_done(block, printed)))
         else:
             ran.append(Ran(block, "", "not run, because a block before it failed"))
     return ran

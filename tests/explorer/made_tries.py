@@ -64,10 +64,10 @@ def prove(batch: Batch, levels: int = 2) -> None:
     For a query that names a time, the next header is stored, as if another query had named its block.
     """
     for block in Block.objects.filter(queries__batch=batch).distinct():
-        asked: dict[str, dict[str, None]] = {}
+        slots_by_address: dict[str, dict[str, None]] = {}
         for query in batch.queries.filter(block=block).exclude(address=""):
-            asked.setdefault(query.address, {}).update(dict.fromkeys(query.slots))
-        root = _prove_accounts(block, asked, levels)
+            slots_by_address.setdefault(query.address, {}).update(dict.fromkeys(query.slots))
+        root = _prove_accounts(block, slots_by_address, levels)
         latest = batch.queries.filter(block=block).aggregate(at=Max("timestamp"))["at"]
         _store_header(block, {**FIELDS, "stateRoot": root, "number": block.number})
         if latest is not None:
@@ -87,12 +87,12 @@ def slot_value(slot: str) -> int:
     return int(slot, 16) * 7
 
 
-def _prove_accounts(block: Block, asked: Mapping[str, Mapping[str, None]], levels: int) -> bytes:
+def _prove_accounts(block: Block, slots_by_address: Mapping[str, Mapping[str, None]], levels: int) -> bytes:
     """Return the state root."""
     rows: dict[bytes, AccountProof] = {}
     values: dict[bytes, bytes] = {}
     slots: list[SlotProof] = []
-    for address, numbers in asked.items():
+    for address, numbers in slots_by_address.items():
         words = {keccak(bytes.fromhex(slot[2:])): rlp.encode(slot_value(slot)) for slot in numbers}
         root, proofs = trie(words, levels) if words else (EMPTY_TRIE_ROOT, {})
         key = keccak(bytes.fromhex(address[2:]))

@@ -35,7 +35,7 @@ def encode(kind: Type, chance: random.Random, given: Any = None) -> bytes:
     if isinstance(given, bytes):
         return given
     if isinstance(kind, Container):
-        parts = {name: encode(one, chance, (given or {}).get(name)) for name, one in kind.fields.items()}
+        parts = {name: encode(part_kind, chance, (given or {}).get(name)) for name, part_kind in kind.fields.items()}
         fixed = sum(4 if kind.fields[name].size is None else len(part) for name, part in parts.items())
         head, tail = b"", b""
         for name, part in parts.items():
@@ -209,6 +209,6 @@ def configure(
             "accumulator": f"0x{chain.accumulator.hex()}",
             "blocks_before_merge": chain.blocks_before_merge,
         }
-        told = ", ".join(f"{name} = {json.dumps(value)}" for name, value in table.items())
-        lines += f"beacon_chain = {{ {told} }}\n"
+        fields = ", ".join(f"{name} = {json.dumps(value)}" for name, value in table.items())
+        lines += f"beacon_chain = {{ {fields} }}\n"
     settings.CHAINS_FILE = chains_toml(folder, rpc_url, chain_id=chain.id, chain=lines)

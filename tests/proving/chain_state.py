@@ -45,8 +45,8 @@ def registry(source: int = 31337) -> FactsRegistry:
 
 def events(chain: DevChain, topic: str) -> list[dict[str, Any]]:
     logs = {"address": registry().address, "topics": [topic], "fromBlock": "0x0"}
-    found: list[dict[str, Any]] = chain.rpc("eth_getLogs", logs)
-    return found
+    events_found: list[dict[str, Any]] = chain.rpc("eth_getLogs", logs)
+    return events_found
 
 
 def signer_nonce(chain: DevChain, block: str = "latest") -> int:

@@ -35,10 +35,10 @@ class Pointing(Relaid):
         self._roots[number] = root
 
     def fields(self, number: int) -> headers.Fields:
-        found = super().fields(number)
+        changed = super().fields(number)
         # The field keeps its place.
-        found["parentBeaconBlockRoot"] = self._roots.get(number, bytes(32))
-        return found
+        changed["parentBeaconBlockRoot"] = self._roots.get(number, bytes(32))
+        return changed
 
 
 @dataclass

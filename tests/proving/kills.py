@@ -84,8 +84,8 @@ class Killer:
     def once(self, holds: Callable[[], bool]) -> Iterator[None]:
         """Kill the context's code after the commit that makes the condition true."""
 
-        def execute(execute: Any, sql: str, *rest: Any) -> Any:
-            answer = execute(sql, *rest)
+        def execute(execute: Any, sql: str, *arguments: Any) -> Any:
+            answer = execute(sql, *arguments)
             if sql.startswith(("UPDATE", "DELETE")) and holds():
                 transaction.on_commit(self.kill)
             return answer
@@ -97,10 +97,10 @@ class Killer:
     def when(self, is_time: Callable[[], object]) -> Iterator[None]:
         """Kill the context's code between two statements once the condition holds. A command may otherwise wait."""
 
-        def execute(execute: Any, sql: str, *rest: Any) -> Any:
+        def execute(execute: Any, sql: str, *arguments: Any) -> Any:
             if is_time():
                 self._dead.set()
-            return self._execute(execute, sql, *rest)
+            return self._execute(execute, sql, *arguments)
 
         with self.dying(), connection.execute_wrapper(execute):
             yield
@@ -110,11 +110,11 @@ class Killer:
         self._dead.set()
         raise Killed
 
-    def _execute(self, execute: Any, sql: str, *rest: Any) -> Any:
+    def _execute(self, execute: Any, sql: str, *arguments: Any) -> Any:
         # The database rolls back by itself when a process is gone. Here Django sends these statements.
         if self._dead.is_set() and not sql.startswith(("ROLLBACK TO SAVEPOINT", "RELEASE SAVEPOINT")):
             raise Killed
-        return execute(sql, *rest)
+        return execute(sql, *arguments)
 
     def _go_between(self) -> None:
         text = self._settings.CHAINS_FILE.read_text()

@@ -145,5 +145,5 @@ def counts_of_day(settings, key: ApiKey, chain: DevChain, wei: int) -> bool:
         limit(settings, daily_limit_per_user=100 * ETHER)
         needed = int(estimate(Client(), key, body)["wei"]["bound"])
         limit(settings, daily_limit_per_user=wei + needed - lacks)
-        codes.append([one["code"] for one in estimate(Client(), key, body)["rejections"]])
+        codes.append([rejection["code"] for rejection in estimate(Client(), key, body)["rejections"]])
     return codes == [[], ["budget_exceeded" if wei else "too_large_for_budget"]]

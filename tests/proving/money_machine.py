@@ -167,12 +167,12 @@ class Machine:
 
     def _do_kill(self, statement: str) -> None:
         """Kill a worker before a writing statement."""
-        left = int(statement)
+        statements_left = int(statement)
 
         def is_due(sql: str) -> bool:
-            nonlocal left
-            left -= sql.lstrip().upper().startswith(("INSERT", "UPDATE", "DELETE"))
-            return left < 0
+            nonlocal statements_left
+            statements_left -= sql.lstrip().upper().startswith(("INSERT", "UPDATE", "DELETE"))
+            return statements_left < 0
 
         self._work_until(is_due)
 
@@ -281,9 +281,11 @@ class Machine:
     def _look(self) -> Seen:
         before = dict(self._versions)
         stored = SignedTransaction.objects.values_list("hash", "raw", "transaction")
-        self._versions |= {one: Version.of(bytes(raw), pk) for one, raw, pk in stored if one not in before}
+        self._versions |= {
+            version_hash: Version.of(bytes(raw), pk) for version_hash, raw, pk in stored if version_hash not in before
+        }
         sent, self._sent = self._sent, {"0x" + keccak(raw).hex(): raw for raw in self._node.sent}
-        new = [version for one, version in self._versions.items() if one not in before]
+        new = [version for version_hash, version in self._versions.items() if version_hash not in before]
         receipts = self._receipts()
         return Seen(new, self._sent.keys() - sent.keys(), receipts, list(self._costs(before, receipts)))
 
@@ -291,11 +293,11 @@ class Machine:
         """Return receipts of our mined transactions by hash."""
         wanted = list({*self._versions, *self._sent})
         body = [
-            {"jsonrpc": "2.0", "id": place, "method": "eth_getTransactionReceipt", "params": [one]}
-            for place, one in enumerate(wanted)
+            {"jsonrpc": "2.0", "id": place, "method": "eth_getTransactionReceipt", "params": [tx_hash]}
+            for place, tx_hash in enumerate(wanted)
         ]
-        told = requests.post(self._chain.url, json=body, timeout=10).json() if body else []
-        return {wanted[one["id"]]: one["result"] for one in told if one["result"]}
+        answers = requests.post(self._chain.url, json=body, timeout=10).json() if body else []
+        return {wanted[tx_hash["id"]]: tx_hash["result"] for tx_hash in answers if tx_hash["result"]}
 
     def _costs(self, before: Collection[str], receipts: Mapping[str, Any]) -> Iterator[Cost]:
         of_batches: dict[int, dict[str, int]] = defaultdict(dict)
@@ -304,14 +306,17 @@ class Machine:
             of_batches[pk][batch] = user
         used, final = self._nonce(), self._chain.head() - FINAL_DEPTH
         by_transaction: dict[int, dict[str, Version]] = defaultdict(dict)
-        for one, version in self._versions.items():
-            by_transaction[version.transaction][one] = version
+        for version_hash, version in self._versions.items():
+            by_transaction[version.transaction][version_hash] = version
         for pk, versions in by_transaction.items():
             facts = [version for version in versions.values() if not version.is_cancellation]
             today, for_facts = _worst(versions.values()), _worst(facts)
-            old = [version for one, version in versions.items() if one in before]
-            dearer = today > _worst(old), for_facts > _worst(one for one in old if not one.is_cancellation)
-            if mined := next((one for one in versions if one in receipts), None):
+            old = [version for version_hash, version in versions.items() if version_hash in before]
+            dearer = (
+                today > _worst(old),
+                for_facts > _worst(version for version in old if not version.is_cancellation),
+            )
+            if mined := next((version_hash for version_hash in versions if version_hash in receipts), None):
                 paid, block = _paid(receipts[mined]), receipts[mined]["blockHash"]
                 for_facts = 0 if versions[mined].is_cancellation else paid
                 if (mined, block) in self._yesterday:
@@ -336,7 +341,7 @@ class Machine:
     def prices_are_below_the_cap(self, seen: Seen) -> bool:
         """no signature is above the cap, or one raise above it where it cancels"""
         cap = int(self._limits["max_fee_per_gas_gwei"] * GWEI)
-        return all(one.price <= (cap * 113 // 100 + 1 if one.is_cancellation else cap) for one in seen.new)
+        return all(version.price <= (cap * 113 // 100 + 1 if version.is_cancellation else cap) for version in seen.new)
 
     def the_day_is_within_its_limit(self, seen: Seen) -> bool:
         """nothing is signed beyond the chain's limit of a day"""
@@ -348,9 +353,9 @@ class Machine:
         limit = self._limits["daily_limit_per_user"]
         return all(
             sum(cost.today for cost in seen.costs if cost.users and cost.users <= users) <= limit * len(users)
-            for one in seen.costs
-            if one.is_dearer_for_facts
-            for users in _subsets(one.users)
+            for nonce_cost in seen.costs
+            if nonce_cost.is_dearer_for_facts
+            for users in _subsets(nonce_cost.users)
         )
 
     def each_batch_is_within_its_fee(self, seen: Seen) -> bool:
@@ -361,9 +366,9 @@ class Machine:
         return all(
             sum(cost.for_facts for cost in seen.costs if cost.batches and cost.batches <= batches)
             <= sum(fees[batch] for batch in batches)
-            for one in seen.costs
-            if one.is_dearer_for_facts
-            for batches in _subsets(one.batches)
+            for nonce_cost in seen.costs
+            if nonce_cost.is_dearer_for_facts
+            for batches in _subsets(nonce_cost.batches)
         )
 
     def no_batch_costs_more_than_its_fee(self, seen: Seen) -> bool:
@@ -373,13 +378,17 @@ class Machine:
     def each_nonce_is_used_once(self, seen: Seen) -> bool:
         """whatever has one nonce does one thing, or nothing"""
         uses = {
-            (one.nonce, one.to, one.data) for one in map(Version.of, self._sent.values()) if not one.is_cancellation
+            (version.nonce, version.to, version.data)
+            for version in map(Version.of, self._sent.values())
+            if not version.is_cancellation
         }
         return len(uses) == len({nonce for nonce, *_ in uses})
 
     def no_fact_is_paid_for_twice(self, seen: Seen) -> bool:
         """what is mined has proven something that was not proven before"""
-        proofs = (receipt for one, receipt in seen.receipts.items() if not Version.of(self._sent[one]).is_cancellation)
+        proofs = (
+            receipt for tx_hash, receipt in seen.receipts.items() if not Version.of(self._sent[tx_hash]).is_cancellation
+        )
         return all(receipt["logs"] or receipt["status"] == "0x0" for receipt in proofs)
 
     def nothing_is_sent_for_a_self_funded_batch(self, seen: Seen) -> bool:
@@ -414,8 +423,8 @@ class Machine:
 
     def _proven(self) -> set[tuple[str, int]]:
         logs = [log for receipt in self._receipts().values() for log in receipt["logs"]]
-        found = [log["topics"] for log in logs if log["topics"][0] == ACCOUNT_PROVEN]
-        return {("0x" + account[-40:], int(block, 16)) for _, account, block in found}
+        topics = [log["topics"] for log in logs if log["topics"][0] == ACCOUNT_PROVEN]
+        return {("0x" + account[-40:], int(block, 16)) for _, account, block in topics}
 
 
 @contextmanager

@@ -38,11 +38,13 @@ class Node:
     def __call__(self, body: Any) -> Any:
         questions = body if isinstance(body, list) else [body]
         if self.is_silent:
-            return [error(one, -32000, "silent") for one in questions]
-        self.sent += [raw for one in questions if (raw := _raw(one))]
-        passed = [self._passed(one) for one in questions]
-        told = {one["id"]: one for one in requests.post(self.chain.url, json=passed, timeout=10).json()}
-        replies = [self._reply(one, told[one["id"]]) for one in questions]
+            return [error(question, -32000, "silent") for question in questions]
+        self.sent += [raw for question in questions if (raw := _raw(question))]
+        passed = [self._passed(question) for question in questions]
+        replies_by_id = {
+            question["id"]: question for question in requests.post(self.chain.url, json=passed, timeout=10).json()
+        }
+        replies = [self._reply(question, replies_by_id[question["id"]]) for question in questions]
         return replies if isinstance(body, list) else replies[0]
 
     def _head(self) -> int:
@@ -54,7 +56,7 @@ class Node:
         if self.lie == "stale":
             head = self._head()
             tags = {"latest": hex(head), "pending": hex(head), "finalized": hex(head - FINAL_DEPTH)}
-            return question | {"params": [tags.get(str(one), one) for one in question["params"]]}
+            return question | {"params": [tags.get(str(parameter), parameter) for parameter in question["params"]]}
         return question
 
     def _reply(self, question: Any, reply: Any) -> Any:
@@ -64,8 +66,8 @@ class Node:
         number = value and {"eth_getTransactionReceipt": "blockNumber", "eth_getBlockByNumber": "number"}.get(method)
         if self.lie == "stale" and number and int(value[number], 16) > self._head():
             return result(question, None)
-        told = LIES.get((self.lie, method))
-        return result(question, told(value)) if told and value else reply
+        lie = LIES.get((self.lie, method))
+        return result(question, lie(value)) if lie and value else reply
 
 
 def _raw(question: Any) -> bytes:

@@ -17,12 +17,12 @@ def balance(chain: DevChain, block: str = "latest") -> int:
 def telling_receipts(chain: DevChain, **more: str) -> AbstractContextManager[str]:
     """Return a node whose receipts show the data fee that the chain has charged. It yields its URL."""
 
-    def told(receipt: dict[str, str]) -> dict[str, str]:
+    def with_data_fee(receipt: dict[str, str]) -> dict[str, str]:
         number = int(receipt["blockNumber"], 16)
         gas = int(receipt["gasUsed"], 16) * int(receipt["effectiveGasPrice"], 16)
         return {"l1Fee": hex(balance(chain, hex(number - 1)) - balance(chain, hex(number)) - gas), **more}
 
-    return _with_receipts(chain, told)
+    return _with_receipts(chain, with_data_fee)
 
 
 def changed_receipts(chain: DevChain, **fields: Any) -> AbstractContextManager[str]:
@@ -30,10 +30,10 @@ def changed_receipts(chain: DevChain, **fields: Any) -> AbstractContextManager[s
     return _with_receipts(chain, lambda _: fields)
 
 
-def _with_receipts(chain: DevChain, told: Callable[[dict[str, str]], dict[str, Any]]) -> AbstractContextManager[str]:
+def _with_receipts(chain: DevChain, changes: Callable[[dict[str, str]], dict[str, Any]]) -> AbstractContextManager[str]:
     def change(question: Any, reply: Any) -> list[Any]:
         if question["method"] == "eth_getTransactionReceipt" and (receipt := reply.get("result")):
-            receipt |= told(receipt)
+            receipt |= changes(receipt)
         return [reply]
 
     return between(chain.url, change)

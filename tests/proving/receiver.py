@@ -36,7 +36,7 @@ class Receiver:
 
     @property
     def types(self) -> list[str]:
-        return [one.type.removeprefix("batch_query.") for one in self.received]
+        return [request.type.removeprefix("batch_query.") for request in self.received]
 
 
 Answer = Callable[[Received], int]

@@ -23,9 +23,9 @@ class Relaid:
 
     def fields(self, number: int) -> headers.Fields:
         if number not in self._known:
-            told = self._chain.rpc("eth_getBlockByNumber", hex(number), False)
+            block = self._chain.rpc("eth_getBlockByNumber", hex(number), False)
             shared = {
-                name: int(told[name], 16) if isinstance(like, int) else bytes.fromhex(told[name][2:])
+                name: int(block[name], 16) if isinstance(like, int) else bytes.fromhex(block[name][2:])
                 for name, like in headers.SHARED.items()
             }
             if number:
@@ -41,7 +41,7 @@ class Relaid:
 
     def __call__(self, body: Any) -> Any:
         if isinstance(body, list):
-            return [self(one) for one in body]
+            return [self(question) for question in body]
         if body["method"] == "debug_getRawHeader":
             if self._raw:
                 return result(body, "0x" + headers.encode(self.fields(int(body["params"][0], 16))).hex())

@@ -29,8 +29,8 @@ def get(batch: Batch, key: ApiKey | None = None) -> Any:
 def left_of(batch: Batch) -> dict[str, Any]:
     answer = get(batch)
     assert answer.status_code == 200, answer.text
-    left: dict[str, Any] = answer.json()
-    return left
+    transactions: dict[str, Any] = answer.json()
+    return transactions
 
 
 def send(chain: DevChain, transactions: Iterable[dict[str, Any]], sender: str = STRANGER) -> None:

@@ -34,9 +34,9 @@ def liar(key: str, block_hash: bytes) -> Iterator[Attester]:
 
     class Handler(BaseHTTPRequestHandler):
         def do_POST(self):
-            asked = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
-            values = int(asked["sourceChainId"]), int(asked["blockNumber"]), block_hash
-            contract = int(asked["destinationChainId"]), asked["verifyingContract"]
+            body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+            values = int(body["sourceChainId"]), int(body["blockNumber"]), block_hash
+            contract = int(body["destinationChainId"]), body["verifyingContract"]
             answer = {
                 "blockHash": "0x" + block_hash.hex(),
                 "signature": signature(key, "BlockHash", *contract, *values),

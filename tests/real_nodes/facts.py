@@ -123,9 +123,9 @@ def wrong(node: Node, registry: str, facts: Facts) -> list[str]:
 def _read(node: Node, registry: str, call: Call) -> int | None:
     """Return None if the registry reverts, as it does for unproven facts, or doesn't exist."""
     signature, *arguments = call
-    data = keccak(text=signature)[:4].hex() + "".join(f"{one:064x}" for one in arguments)
+    data = keccak(text=signature)[:4].hex() + "".join(f"{argument:064x}" for argument in arguments)
     try:
-        told = node.rpc("eth_call", {"to": registry, "data": f"0x{data}"}, "latest")
-        return None if told == "0x" else int(told, 16)
+        word = node.rpc("eth_call", {"to": registry, "data": f"0x{data}"}, "latest")
+        return None if word == "0x" else int(word, 16)
     except (NodeRefused, DevChainError):
         return None
