@@ -63,7 +63,6 @@ class Result:
     calldata_bytes: int
     floor: int
     heads: int = 1
-    peers: str = ""
     next: int = 0
     """Gas of the transaction by the next fork's prices; zero for a read."""
 
@@ -81,7 +80,6 @@ class Case:
     calldata: bytes | Sequence[bytes]
     before: Sequence[bytes] = ()
     heads: int = 1
-    peers: str = ""
     others: Sequence[tuple[int, bytes]] = ()
     """Further blocks with a vouched hash: number and hash."""
     header: bytes = b""
@@ -115,9 +113,9 @@ class Lab:
 
     def run(self, case: Case) -> Result:
         sent = [self._gas(chain, source, case) for chain, source in self._chains]
-        return result_of(case.name, *sent, heads=case.heads, peers=case.peers)
+        return result_of(case.name, *sent, heads=case.heads)
 
-    def read(self, case: Case, name: str, function: str, *arguments: object, peers: str = "") -> Result:
+    def read(self, case: Case, name: str, function: str, *arguments: object) -> Result:
         """Measure the gas of a contract that reads a fact, without the call."""
         chain, source = self._chains[1]
         registry = self._registry(chain, source, case)
@@ -126,7 +124,7 @@ class Lab:
         data = registry.calldata(function, *arguments)
         zeros = data.count(0)
         used, _ = self.send(chain, registry, data)
-        return Result(name, used - 21_000 - 4 * zeros - 16 * (len(data) - zeros), used, len(data), 0, peers=peers)
+        return Result(name, used - 21_000 - 4 * zeros - 16 * (len(data) - zeros), used, len(data), 0)
 
     def _gas(self, chain: DevChain, source: str, case: Case) -> tuple[int, bytes, int]:
         """Return gas used, the transaction's calldata, and the number of created slots."""
@@ -166,12 +164,7 @@ class Lab:
 
 
 def result_of(
-    name: str,
-    today: tuple[int, bytes, int],
-    before_prague: tuple[int, bytes, int],
-    *,
-    heads: int = 1,
-    peers: str = "",
+    name: str, today: tuple[int, bytes, int], before_prague: tuple[int, bytes, int], *, heads: int = 1
 ) -> Result:
     """Return the figures of one transaction: on each chain its gas, its calldata, and the number of created slots."""
     gas, data, _ = before_prague
@@ -181,16 +174,8 @@ def result_of(
     floor = 21_000 + 10 * zeros + 40 * (size - zeros)
     writing = today[2] * (_NEXT_WRITE + _NEXT_SLOT - _NEW_SLOT)
     next_fork = _NEXT_CALL + max(bytes_gas + execution + writing, _NEXT_FLOOR * size)
-    return Result(
-        name,
-        execution // heads,
-        today[0] // heads,
-        size // heads,
-        floor // heads,
-        heads=heads,
-        peers=peers,
-        next=next_fork // heads,
-    )
+    figures = (figure // heads for figure in (execution, today[0], size, floor))
+    return Result(name, *figures, heads=heads, next=next_fork // heads)
 
 
 # --- Recorded cases ---------------------------------------------------------------------------------------------------
@@ -203,9 +188,7 @@ def account_of(fixture: Mapping[str, Any], fields: int = _BALANCE, *, slots: boo
     return AccountToProve(unhex(account["address"]), fields, nodes, wanted if slots else {})
 
 
-def recorded(
-    name: str, fixtures: Sequence[Mapping[str, Any]], *, known: bool = False, slots: bool = True, peers: str = ""
-) -> Case:
+def recorded(name: str, fixtures: Sequence[Mapping[str, Any]], *, known: bool = False, slots: bool = True) -> Case:
     """Return a transaction that proves the accounts of all fixtures, which belong to one block."""
     first = fixtures[0]
     header, root = unhex(first["headerRlp"]), unhex(first["stateRoot"])
@@ -218,7 +201,6 @@ def recorded(
         packed.encode(number if known else header, root, accounts),
         before=[packed.encode(header, root)] if known else [],
         heads=max(1, len(accounts)),
-        peers=peers,
         header=header,
         accounts=accounts,
     )
@@ -230,18 +212,14 @@ def recorded_cases() -> Iterator[Case]:
         return
     names = ("690b9a9e_depth9", "00000000_depth9", "388c818c_depth8", "ade2a9c8_depth8")
     mainnet = [json.loads((FOLDER / f"mainnet_17463226_{name}.json").read_text()) for name in names]
-    yield recorded(
-        "one mainnet balance, 9 nodes", mainnet[:1], peers="Relic 64,583 / 198,110; OpenZeppelin 262,314 / 357,242"
-    )
-    yield recorded(
-        "the same block again, another account", mainnet[1:2], known=True, peers="floor of raw nodes - / 170,000"
-    )
-    yield recorded("four accounts of that block, each", mainnet, peers="- / 190,000")
+    yield recorded("one mainnet balance, 9 nodes", mainnet[:1])
+    yield recorded("the same block again, another account", mainnet[1:2], known=True)
+    yield recorded("four accounts of that block, each", mainnet)
     absent, slot = (
         json.loads((FOLDER / f"goerli_7583802_{name}.json").read_text())
         for name in ("456cb24d_depth7", "7b2f05ce_depth7")
     )
-    yield recorded("absent account, 7 nodes", [absent], peers="Relic 25,152 without header / -")
+    yield recorded("absent account, 7 nodes", [absent])
     yield recorded("account, 7 nodes", [slot], slots=False)
     yield recorded("account, 7 nodes, and one slot, 5 nodes", [slot])
 
@@ -265,7 +243,6 @@ def generated(
     slots: int = 0,
     slot_levels: Sequence[int] = (16, 2),
     contract: bool = False,
-    peers: str = "",
     number: int = _BLOCK,
 ) -> Case:
     """Return a transaction that proves the balances of `count` mainnet-shaped accounts, and slots of the first."""
@@ -290,7 +267,7 @@ def generated(
     ]
     header = header_of(state_root, number)
     data = packed.encode(header, state_root, accounts)
-    return Case(name, number, keccak(header), data, heads=count, peers=peers, header=header, accounts=accounts)
+    return Case(name, number, keccak(header), data, heads=count, header=header, accounts=accounts)
 
 
 def blocks_together(count: int) -> Case:
@@ -310,10 +287,10 @@ def generated_cases() -> Iterator[Case]:
     yield generated("one generated account", 1)
     yield blocks_together(4)
     yield blocks_together(16)
-    yield generated("16 mainnet-shaped accounts, each", 16, peers="- / 190,000")
-    yield generated("32 mainnet-shaped accounts, each", 32, peers="- / 190,000")
+    yield generated("16 mainnet-shaped accounts, each", 16)
+    yield generated("32 mainnet-shaped accounts, each", 32)
     yield generated("contract account", 1, contract=True)
-    yield generated("contract account and one slot, 3 nodes", 1, slots=1, peers="two transactions")
+    yield generated("contract account and one slot, 3 nodes", 1, slots=1)
     yield generated("contract account and four slots, 3 nodes", 1, slots=4)
     yield generated("contract account and four slots, 5 nodes", 1, slots=4, slot_levels=(16, 16, 9, 2))
     root = bytes(range(1, 33))
@@ -589,18 +566,18 @@ def measure_reads() -> Iterator[Result]:
     slot = generated("", 1, slots=1)
     address = "0x" + random.Random(_SEED).randbytes(20).hex()
     with Lab(_BLOCK) as lab:
-        yield lab.read(slot, "read accountField", "accountField", address, _BLOCK, 1, peers="predecessor 2,836 / -")
+        yield lab.read(slot, "read accountField", "accountField", address, _BLOCK, 1)
         arguments = (address, _BLOCK, (0x41).to_bytes(32))
         yield lab.read(slot, "read accountStorageSlotValues", "accountStorageSlotValues", *arguments)
 
 
 def show(results: Sequence[Result]) -> None:
-    print(f"{'case':<56} {'exec':>9} {'tx':>9} {'next':>9} {'floor':>9} {'bytes':>6}  peers (exec / tx)")
+    print(f"{'case':<56} {'exec':>9} {'tx':>9} {'next':>9} {'floor':>9} {'bytes':>6}")
     for result in results:
         floor = f"{result.floor:,}" if result.floor else "-"
         later = f"{result.next:,}" if result.next else "-"
         gas = f"{result.exec:>9,} {result.tx:>9,} {later:>9} {floor:>9}"
-        print(f"{result.case:<56} {gas} {result.calldata_bytes:>6,}  {result.peers}")
+        print(f"{result.case:<56} {gas} {result.calldata_bytes:>6,}")
 
 
 def main() -> None:
