@@ -73,6 +73,26 @@ def attesters(there: DevChain, tmp_path_factory) -> Iterator[list[Attester]]:
         yield [stack.enter_context(attesting(tmp_path_factory.mktemp("attester"), there, key)) for key in KEYS]
 
 
+@pytest.fixture
+def attested(chain, db, there, attesters, settings, tmp_path) -> None:
+    """Configure the service with both chains as sources, and three attesters of `there`."""
+    connect(settings, tmp_path, chain, there.url, attesters=attesters)
+
+
+@pytest.fixture
+def proxy(chain, db, there, attesters, settings, tmp_path) -> Iterator[Proxy]:
+    """Configure the same with a proxy before `there`, which can go down."""
+    with Proxy(there.url) as proxy:
+        connect(settings, tmp_path, chain, proxy.url, attesters=attesters)
+        yield proxy
+
+
+@pytest.fixture
+def buffered(chain, db, there, settings, tmp_path) -> None:
+    """Configure the service with `there` as the parent chain, whose hashes are in a buffer."""
+    connect(settings, tmp_path, chain, there.url, block_hash_source="arbitrum-buffer")
+
+
 def nobody(key: str) -> Attester:
     """Return an attester that is down."""
     return Attester(address=Account.from_key(key).address, url="http://127.0.0.1:9")
@@ -88,14 +108,19 @@ def told(chain: DevChain, rounds: int = 3) -> str:
     return sentence
 
 
+def assert_proven(chain: DevChain, there: DevChain, batch: Batch, *blocks: int) -> None:
+    """Work until the batch is done, and compare Charlie's proven balances with those that `there` tells."""
+    assert work_until_done(batch, chain, rounds=20).status == BatchStatus.DONE
+    for block in blocks:
+        assert balance_proven(chain, block) == balance_at(there, CHARLIE, block)
+
+
 # --- Attesters --------------------------------------------------------------------------------------------------------
 
 
-def test_a_balance_of_another_chain_is_proven(chain, there, attesters, settings, tmp_path, key):
-    connect(settings, tmp_path, chain, there.url, attesters=attesters)
+def test_a_balance_of_another_chain_is_proven(chain, there, attested, key):
     block = there.head() - 10
-    assert work_until_done(submit(key, of_chains(there=[block])), chain).status == BatchStatus.DONE
-    assert balance_proven(chain, block) == balance_at(there, CHARLIE, block)
+    assert_proven(chain, there, submit(key, of_chains(there=[block])), block)
 
 
 def test_two_of_three_attesters_are_enough(chain, there, attesters, settings, tmp_path, key):
@@ -103,8 +128,7 @@ def test_two_of_three_attesters_are_enough(chain, there, attesters, settings, tm
     block = there.head() - 10
     here_block = chain.head()
     batch = submit(key, of_chains(there=[block], here=[here_block]))
-    assert work_until_done(batch, chain).status == BatchStatus.DONE
-    assert balance_proven(chain, block) == balance_at(there, CHARLIE, block)
+    assert_proven(chain, there, batch, block)
     assert balance_proven(chain, here_block, source=HERE) == balance_at(chain, CHARLIE, here_block)
 
 
@@ -166,8 +190,7 @@ def test_a_block_that_is_not_final_is_waited_for_and_a_reorg_before_is_harmless(
             assert "reorganised" in step.went_back_because
 
 
-def test_blocks_are_attested_each_by_itself_and_wait_for_no_other(chain, there, attesters, settings, tmp_path, key):
-    connect(settings, tmp_path, chain, there.url, attesters=attesters)
+def test_blocks_are_attested_each_by_itself_and_wait_for_no_other(chain, there, attested, key):
     chain.rpc("evm_setAutomine", False)
     highest = there.head() - 5
     blocks = [highest, highest - 3, highest - 7]
@@ -182,22 +205,18 @@ def test_blocks_are_attested_each_by_itself_and_wait_for_no_other(chain, there, 
         assert balance_proven(chain, block) == balance_at(there, CHARLIE, block)
 
 
-def test_a_dead_source_delays_the_batches_that_name_it_and_no_others(
-    chain, there, attesters, settings, tmp_path, key, client
-):
-    with Proxy(there.url) as proxy:
-        connect(settings, tmp_path, chain, proxy.url, attesters=attesters)
-        proxy.down()
-        here_block, there_block = chain.head(), there.head() - 10
-        batch = submit(key, of_chains(there=[there_block], here=[here_block]))
-        other = submit(key, of_chains(here=[here_block]))
-        assert work_until_done(other, chain).status == BatchStatus.DONE
-        assert fresh(batch).status == BatchStatus.RECEIVED
-        told = client.get("/batch-query-status", {"batchQueryId": batch.pk}, headers=header(key)).json()
-        assert "No node of The other chain (31338) can be used" in told["info"][0]
-        proxy.up()
-        forget_chains()
-        assert work_until_done(batch, chain, rounds=20).status == BatchStatus.DONE
+def test_a_dead_source_delays_the_batches_that_name_it_and_no_others(chain, there, proxy, key, client):
+    proxy.down()
+    here_block, there_block = chain.head(), there.head() - 10
+    batch = submit(key, of_chains(there=[there_block], here=[here_block]))
+    other = submit(key, of_chains(here=[here_block]))
+    assert work_until_done(other, chain).status == BatchStatus.DONE
+    assert fresh(batch).status == BatchStatus.RECEIVED
+    told = client.get("/batch-query-status", {"batchQueryId": batch.pk}, headers=header(key)).json()
+    assert "No node of The other chain (31338) can be used" in told["info"][0]
+    proxy.up()
+    forget_chains()
+    assert work_until_done(batch, chain, rounds=20).status == BatchStatus.DONE
     assert balance_proven(chain, there_block) == balance_at(there, CHARLIE, there_block)
 
 
@@ -218,55 +237,48 @@ def test_a_source_that_does_not_tell_its_head_is_named(chain, there, attesters, 
         assert "The other chain" in waiting()[0] or "node" in waiting()[0]
 
 
-def test_a_dead_source_is_named_beside_a_time_to_come(chain, there, attesters, settings, tmp_path, key):
+def test_a_dead_source_is_named_beside_a_time_to_come(chain, there, proxy, settings, key):
     settings.MAX_BLOCKS_AHEAD = 1000
-    with Proxy(there.url) as proxy:
-        connect(settings, tmp_path, chain, proxy.url, attesters=attesters)
-        now = {each: int(each.rpc("eth_getBlockByNumber", "latest", False)["timestamp"], 16) for each in (chain, there)}
-        of_alice = {"accounts": {ALICE: {"props": ["BALANCE"]}}}
-        data = {str(each.chain_id): {f"timestamp:{time + 300}": of_alice} for each, time in now.items()}
-        batch = submit(key, {"destinationChainId": "31337", "fee": "0", "data": data})
+    now = {each: int(each.rpc("eth_getBlockByNumber", "latest", False)["timestamp"], 16) for each in (chain, there)}
+    of_alice = {"accounts": {ALICE: {"props": ["BALANCE"]}}}
+    data = {str(each.chain_id): {f"timestamp:{time + 300}": of_alice} for each, time in now.items()}
+    batch = submit(key, {"destinationChainId": "31337", "fee": "0", "data": data})
+    work()
+    assert fresh(batch).status == BatchStatus.ACCEPTED
+    proxy.down()
+    forget_chains()
+    work()
+    assert "The other chain" in fresh(batch).waiting_for
+    proxy.up()
+
+
+def test_an_estimate_of_nothing_is_unavailable(chain, there, proxy, key, client):
+    FactsRegistry.objects.filter(source_chain_id=31337).delete()
+    proxy.down()
+    # The first source has no registry, the second no node.
+    body = of_chains(here=[3], there=[20])
+    body["data"] = dict(sorted(body["data"].items()))
+    answer = client.post("/estimate-batch-query", body, content_type="application/json", headers=header(key))
+    assert answer.status_code == 503
+    proxy.up()
+
+
+def test_a_source_that_goes_down_later_holds_up_no_other(chain, there, proxy, key):
+    chain.rpc("evm_setAutomine", False)
+    batch = submit(key, of_chains(there=[there.head() - 10], here=[chain.head()]))
+    work()
+    proxy.down()
+    chain.rpc("evm_setAutomine", True)
+    for _ in range(8):
         work()
-        assert fresh(batch).status == BatchStatus.ACCEPTED
-        proxy.down()
-        forget_chains()
-        work()
-        assert "The other chain" in fresh(batch).waiting_for
-        proxy.up()
+        chain.mine()
+    assert Query.objects.filter(batch=batch, source_chain_id=HERE, step=None).exists()
+    proxy.up()
+    forget_chains()
+    assert work_until_done(batch, chain, rounds=20).status == BatchStatus.DONE
 
 
-def test_an_estimate_of_nothing_is_unavailable(chain, there, attesters, settings, tmp_path, key, client):
-    with Proxy(there.url) as proxy:
-        connect(settings, tmp_path, chain, proxy.url, attesters=attesters)
-        FactsRegistry.objects.filter(source_chain_id=31337).delete()
-        proxy.down()
-        # The first source has no registry, the second no node.
-        body = of_chains(here=[3], there=[20])
-        body["data"] = dict(sorted(body["data"].items()))
-        answer = client.post("/estimate-batch-query", body, content_type="application/json", headers=header(key))
-        assert answer.status_code == 503
-        proxy.up()
-
-
-def test_a_source_that_goes_down_later_holds_up_no_other(chain, there, attesters, settings, tmp_path, key):
-    with Proxy(there.url) as proxy:
-        connect(settings, tmp_path, chain, proxy.url, attesters=attesters)
-        chain.rpc("evm_setAutomine", False)
-        batch = submit(key, of_chains(there=[there.head() - 10], here=[chain.head()]))
-        work()
-        proxy.down()
-        chain.rpc("evm_setAutomine", True)
-        for _ in range(8):
-            work()
-            chain.mine()
-        assert Query.objects.filter(batch=batch, source_chain_id=HERE, step=None).exists()
-        proxy.up()
-        forget_chains()
-        assert work_until_done(batch, chain, rounds=20).status == BatchStatus.DONE
-
-
-def test_the_fee_must_cover_all_sources_of_a_batch_together(chain, there, attesters, settings, tmp_path, key):
-    connect(settings, tmp_path, chain, there.url, attesters=attesters)
+def test_the_fee_must_cover_all_sources_of_a_batch_together(chain, there, attested, settings, key):
     text = settings.CHAINS_FILE.read_text()
     settings.CHAINS_FILE.write_text(text.replace("test_network = true", "test_network = false", 1))
     forget_chains()
@@ -292,8 +304,7 @@ def test_an_op_stack_chain_proves_blocks_of_its_l1(chain, there, settings, tmp_p
     assert told(chain) == f"Chain {HERE} knows chain {THERE} only up to block {origin} yet; waiting for block {block}."
     origin = there.head() - 5
     l1.tell_of(there, origin)
-    assert work_until_done(batch, chain, rounds=20).status == BatchStatus.DONE
-    assert balance_proven(chain, block) == balance_at(there, CHARLIE, block)
+    assert_proven(chain, there, batch, block)
 
 
 def test_without_the_predeploy_an_op_stack_source_says_so(chain, there, settings, tmp_path, key):
@@ -324,8 +335,7 @@ def test_a_hash_recorded_for_a_registry_that_was_replaced_takes_nothing_of_a_bud
     assert batch.status == BatchStatus.DONE, batch.rejection_reason
 
 
-def test_each_connection_has_a_registry_of_its_own(chain, there, attesters, settings, tmp_path, key):
-    connect(settings, tmp_path, chain, there.url, attesters=attesters)
+def test_each_connection_has_a_registry_of_its_own(chain, there, attested, key):
     addresses = set(FactsRegistry.objects.values_list("address", flat=True))
     assert len(addresses) == 2
     assert Batch.objects.count() == 0
@@ -385,30 +395,26 @@ def newest_recorded(chain: DevChain, name: str = "Arbitrum") -> int:
 
 def test_a_block_that_the_rollup_has_confirmed_is_proven(chain, rollup, key):
     rollup.confirm(40)
-    assert work_until_done(submit(key, of_chains(there=[40])), chain).status == BatchStatus.DONE
-    assert balance_proven(chain, 40) == balance_at(rollup.chain, CHARLIE, 40)
+    assert_proven(chain, rollup.chain, submit(key, of_chains(there=[40])), 40)
 
 
 def test_a_block_before_one_that_is_confirmed_is_a_hop_away(chain, rollup, key):
     for number in (30, 40, 50):
         rollup.confirm(number)
-    assert work_until_done(submit(key, of_chains(there=[36])), chain).status == BatchStatus.DONE
-    assert balance_proven(chain, 36) == balance_at(rollup.chain, CHARLIE, 36)
+    assert_proven(chain, rollup.chain, submit(key, of_chains(there=[36])), 36)
     # The newest block from which a hop reaches it is recorded, in the hop's transaction.
     (tx,) = extending()
     assert tx.succeeded
     assert newest_recorded(chain) == 50
     # From there all blocks of a window are one hop away, without another record.
-    assert work_until_done(submit(key, of_chains(there=[33])), chain).status == BatchStatus.DONE
-    assert balance_proven(chain, 33) == balance_at(rollup.chain, CHARLIE, 33)
+    assert_proven(chain, rollup.chain, submit(key, of_chains(there=[33])), 33)
     assert newest_recorded(chain) == 50
 
 
 def test_an_old_block_is_proven_over_several_hops(chain, rollup, key):
     rollup.confirm(60)
     batch = submit(key, of_chains(there=[5]))
-    assert work_until_done(batch, chain, rounds=20).status == BatchStatus.DONE
-    assert balance_proven(chain, 5) == balance_at(rollup.chain, CHARLIE, 5)
+    assert_proven(chain, rollup.chain, batch, 5)
 
 
 def test_a_block_that_is_not_confirmed_is_waited_for(chain, rollup, key):
@@ -429,8 +435,7 @@ def test_a_block_that_is_not_confirmed_is_waited_for(chain, rollup, key):
     )
     assert Transaction.objects.exclude(to="").count() == 0
     rollup.confirm(50)
-    assert work_until_done(batch, chain, rounds=20).status == BatchStatus.DONE
-    assert balance_proven(chain, 43) == balance_at(rollup.chain, CHARLIE, 43)
+    assert_proven(chain, rollup.chain, batch, 43)
 
 
 def test_a_block_that_is_confirmed_only_after_the_deadline_is_rejected_at_once(chain, rollup, key, settings, client):
@@ -471,8 +476,7 @@ def test_a_block_whose_place_another_has_taken_is_not_recorded_but_hopped_to(cha
     # In this block's window the first event tells of block 50.
     assert work_until_done(submit(key, of_chains(there=[35])), chain).status == BatchStatus.DONE
     assert newest_recorded(chain) == 60
-    assert work_until_done(submit(key, of_chains(there=[50])), chain).status == BatchStatus.DONE
-    assert balance_proven(chain, 50) == balance_at(rollup.chain, CHARLIE, 50)
+    assert_proven(chain, rollup.chain, submit(key, of_chains(there=[50])), 50)
     assert work_until_done(later, chain).status == BatchStatus.DONE
     assert newest_recorded(chain) == 60
 
@@ -539,8 +543,7 @@ def test_what_somebody_has_recorded_is_begun_at_without_the_outbox(chain, rollup
     rollup.confirm(50)
     record(chain, "Arbitrum", encoded(rollup.chain, 50))
     chain.rpc("anvil_setCode", rollup.outbox.address, "0x")
-    assert work_until_done(submit(key, of_chains(there=[45])), chain).status == BatchStatus.DONE
-    assert balance_proven(chain, 45) == balance_at(rollup.chain, CHARLIE, 45)
+    assert_proven(chain, rollup.chain, submit(key, of_chains(there=[45])), 45)
 
 
 def test_where_what_is_recorded_is_far_a_nearer_confirmed_block_is_begun_at(chain, rollup, key):
@@ -589,8 +592,7 @@ def settle(games: DisputeGames, there: DevChain, number: int, claim: bytes = b""
 
 def test_a_block_that_a_game_has_settled_is_proven(chain, games, there, key):
     settle(games, there, 24)
-    assert work_until_done(submit(key, of_chains(there=[24])), chain).status == BatchStatus.DONE
-    assert balance_proven(chain, 24) == balance_at(there, CHARLIE, 24)
+    assert_proven(chain, there, submit(key, of_chains(there=[24])), 24)
 
 
 def test_the_nearest_of_the_valid_games_is_used(chain, games, there, key):
@@ -599,8 +601,7 @@ def test_the_nearest_of_the_valid_games_is_used(chain, games, there, key):
     games.propose(output_of(there, 21), 21)
     settle(games, there, 28)
     games.guardian("blacklistDisputeGame(address)", settle(games, there, 22))
-    assert work_until_done(submit(key, of_chains(there=[20])), chain).status == BatchStatus.DONE
-    assert balance_proven(chain, 20) == balance_at(there, CHARLIE, 20)
+    assert_proven(chain, there, submit(key, of_chains(there=[20])), 20)
     # The block is recorded in the hop's transaction.
     (tx,) = extending()
     assert tx.succeeded
@@ -608,8 +609,7 @@ def test_the_nearest_of_the_valid_games_is_used(chain, games, there, key):
     # From there all blocks of a window are one hop away, without a game.
     games.guardian("blacklistDisputeGame(address)", nearer)
     games.guardian("updateRetirementTimestamp()")
-    assert work_until_done(submit(key, of_chains(there=[12])), chain).status == BatchStatus.DONE
-    assert balance_proven(chain, 12) == balance_at(there, CHARLIE, 12)
+    assert_proven(chain, there, submit(key, of_chains(there=[12])), 12)
     assert newest_recorded(chain, "OpStackGames") == 23
 
 
@@ -637,8 +637,7 @@ def test_a_block_waits_until_a_game_about_it_is_valid(chain, games, there, key):
     who = f"The AnchorStateRegistry {games.anchor_state_registry} on chain {HERE}"
     assert told(chain) == f"{who} is paused: no claim about chain {THERE} is valid meanwhile."
     games.superchain("unpause")
-    assert work_until_done(batch, chain, rounds=20).status == BatchStatus.DONE
-    assert balance_proven(chain, 24) == balance_at(there, CHARLIE, 24)
+    assert_proven(chain, there, batch, 24)
 
 
 def test_a_valid_claim_that_the_nodes_contradict_is_not_used(chain, games, there, key):
@@ -653,8 +652,7 @@ def test_a_valid_claim_that_the_nodes_contradict_is_not_used(chain, games, there
         "have. The operator must find out who is right."
     )
     settle(games, there, 27)
-    assert work_until_done(batch, chain, rounds=20).status == BatchStatus.DONE
-    assert balance_proven(chain, 24) == balance_at(there, CHARLIE, 24)
+    assert_proven(chain, there, batch, 24)
     assert newest_recorded(chain, "OpStackGames") == 27
 
 
@@ -662,8 +660,7 @@ def test_what_somebody_has_recorded_is_begun_at_without_its_game(chain, games, t
     root = bytes.fromhex(there.rpc("eth_getBlockByNumber", hex(24), False)["withdrawalsRoot"][2:])
     record(chain, "OpStackGames", settle(games, there, 24), root, encoded(there, 24))
     games.guardian("updateRetirementTimestamp()")
-    assert work_until_done(submit(key, of_chains(there=[20])), chain).status == BatchStatus.DONE
-    assert balance_proven(chain, 20) == balance_at(there, CHARLIE, 20)
+    assert_proven(chain, there, submit(key, of_chains(there=[20])), 20)
 
 
 def test_a_recorded_claim_that_the_nodes_contradict_is_not_begun_at(chain, games, there, key):
@@ -774,8 +771,7 @@ def pushed(there: DevChain, first: int, last: int) -> tuple[int, list[bytes]]:
     return first, [bytes.fromhex(block["hash"][2:]) for block in blocks]
 
 
-def test_a_block_of_the_parent_chain_is_proven_once_a_later_one_was_pushed(chain, there, settings, tmp_path, key):
-    connect(settings, tmp_path, chain, there.url, block_hash_source="arbitrum-buffer")
+def test_a_block_of_the_parent_chain_is_proven_once_a_later_one_was_pushed(chain, there, buffered, key):
     batch = submit(key, of_chains(there=[20]))
     none = (
         f"Chain {HERE} has no buffer of block hashes at {block_hash_buffer.ADDRESS}, or nothing was pushed into it yet."
@@ -789,16 +785,13 @@ def test_a_block_of_the_parent_chain_is_proven_once_a_later_one_was_pushed(chain
         f"20 or a later one, through 0x5a5C4f3D0F0Efaeed2aEc9B59B67eC62a4666D88 on chain {THERE}."
     )
     buffer.push(*pushed(there, 22, 24))
-    assert work_until_done(batch, chain, rounds=20).status == BatchStatus.DONE
-    assert balance_proven(chain, 20) == balance_at(there, CHARLIE, 20)
+    assert_proven(chain, there, batch, 20)
     # A pushed block needs no path.
-    assert work_until_done(submit(key, of_chains(there=[12])), chain).status == BatchStatus.DONE
-    assert balance_proven(chain, 12) == balance_at(there, CHARLIE, 12)
+    assert_proven(chain, there, submit(key, of_chains(there=[12])), 12)
     assert len(extending()) == 1
 
 
-def test_a_hash_that_the_parent_chain_s_nodes_do_not_have_is_not_relied_on(chain, there, settings, tmp_path, key):
-    connect(settings, tmp_path, chain, there.url, block_hash_source="arbitrum-buffer")
+def test_a_hash_that_the_parent_chain_s_nodes_do_not_have_is_not_relied_on(chain, there, buffered, key):
     BlockHashBuffer(chain).push(24, [b"\x66" * 32])
     submit(key, of_chains(there=[20]))
     assert told(chain) == (
@@ -807,23 +800,20 @@ def test_a_hash_that_the_parent_chain_s_nodes_do_not_have_is_not_relied_on(chain
     )
 
 
-def test_nodes_that_are_behind_what_was_pushed_are_waited_for(chain, there, settings, tmp_path, key):
+def test_nodes_that_are_behind_what_was_pushed_are_waited_for(chain, there, buffered, key):
     """They refuse the state of a block that they don't have yet, which doesn't mean that the block is old."""
-    connect(settings, tmp_path, chain, there.url, block_hash_source="arbitrum-buffer")
     newest = there.head() + 5
     BlockHashBuffer(chain).push(newest, [b"\x07" * 32])
     submit(key, of_chains(there=[20]))
     assert told(chain) == (f"Nodes of chain {THERE} don't have block {newest} yet, from which block 20 is reached.")
 
 
-def test_a_block_of_a_lost_branch_that_was_pushed_is_passed_by(chain, there, settings, tmp_path, key):
+def test_a_block_of_a_lost_branch_that_was_pushed_is_passed_by(chain, there, buffered, key):
     """It stays in the buffer. A later block that nodes have leads to the right block of its number."""
-    connect(settings, tmp_path, chain, there.url, block_hash_source="arbitrum-buffer")
     buffer = BlockHashBuffer(chain)
     buffer.push(20, [b"\x66" * 32])
     buffer.push(*pushed(there, 22, 24))
-    assert work_until_done(submit(key, of_chains(there=[20])), chain, rounds=20).status == BatchStatus.DONE
-    assert balance_proven(chain, 20) == balance_at(there, CHARLIE, 20)
+    assert_proven(chain, there, submit(key, of_chains(there=[20])), 20)
 
 
 # --- Arbitrum, from a third chain -------------------------------------------------------------------------------------
@@ -1025,8 +1015,7 @@ def test_if_the_registry_of_the_parent_is_replaced_that_of_the_rollup_is_not_use
     assert sentence.endswith(command)
     deploy(HERE, THERE, "--replace")
     assert registry(THERE).address != relying
-    assert work_until_done(batch, chain, rounds=20).status == BatchStatus.DONE
-    assert balance_proven(chain, 40) == balance_at(elsewhere.chain, CHARLIE, 40)
+    assert_proven(chain, elsewhere.chain, batch, 40)
 
 
 def test_the_registry_of_the_parent_is_deployed_first(chain, db, rollup_chain, settings, tmp_path):
@@ -1087,10 +1076,7 @@ def test_a_change_is_not_sent_while_sending_is_stopped(chain, db, there, setting
     assert Transaction.objects.count() == before
 
 
-def test_nothing_is_sent_behind_an_attestation_that_may_still_be_cancelled(
-    chain, there, attesters, settings, tmp_path, key
-):
-    connect(settings, tmp_path, chain, there.url, attesters=attesters)
+def test_nothing_is_sent_behind_an_attestation_that_may_still_be_cancelled(chain, there, attested, key):
     block = there.head() - 10
     chain.rpc("evm_setAutomine", False)
     submit(key, of_chains(there=[block]))
@@ -1104,8 +1090,7 @@ def test_nothing_is_sent_behind_an_attestation_that_may_still_be_cancelled(
     assert Transaction.objects.filter(succeeded=False).count() == 0
 
 
-def test_a_change_goes_behind_what_is_under_way(chain, there, attesters, settings, tmp_path, key, capsys):
-    connect(settings, tmp_path, chain, there.url, attesters=attesters)
+def test_a_change_goes_behind_what_is_under_way(chain, there, attested, attesters, key, capsys):
     batch = submit(key, of_chains(there=[there.head() - 10]))
     chain.rpc("evm_setAutomine", False)
     work()
@@ -1148,9 +1133,8 @@ def test_a_change_that_waits_in_the_mempool_is_not_taken_for_one_that_reverts(
 
 
 def test_chains_toml_that_names_too_few_of_the_believed_attesters_is_told(
-    chain, there, attesters, settings, tmp_path, key
+    chain, there, attested, attesters, settings, tmp_path, key
 ):
-    connect(settings, tmp_path, chain, there.url, attesters=attesters)
     connect(settings, tmp_path, chain, there.url, attesters=attesters[:1], threshold=1)
     submit(key, of_chains(there=[there.head() - 10]))
     assert "The contract wants 2 attesters to agree, and chains.toml names 1 of those" in told(chain)
