@@ -38,7 +38,7 @@ class World:
             accumulator=bytes(32),
             preset=_PRESETS[told["preset"]],
         )
-        self.blocks = {one["slot"]: self.block(one) for one in told["blocks"]}
+        self.blocks = {block["slot"]: self.block(block) for block in told["blocks"]}
 
     def block(self, told: dict[str, Any]) -> blocks.ExecutionBranch:
         encoded = bytes.fromhex(told["encoded"])
@@ -169,10 +169,10 @@ def test_branches_of_recorded_blocks_are_the_same(tmp_path):
     older = [one for one in recorded_beacon.numbers_before_merge() if recorded_beacon.is_in_the_epoch(one)]
     assert numbers
     assert older
-    told = oracles.by_specifications_of(_recorded(numbers, older), tmp_path)
-    assert told["historical_roots"] == MAINNET.historical_roots.hex()
-    for number, said in zip(numbers, told["blocks"], strict=True):
-        branch, expected = recorded_beacon.branch(number), _path(said)
+    branches = oracles.by_specifications_of(_recorded(numbers, older), tmp_path)
+    assert branches["historical_roots"] == MAINNET.historical_roots.hex()
+    for number, told_path in zip(numbers, branches["blocks"], strict=True):
+        branch, expected = recorded_beacon.branch(number), _path(told_path)
         if recorded_beacon.is_before_capella(number):
             assert beacon_model.path_before_capella(MAINNET, branch) == expected
             continue
@@ -184,10 +184,10 @@ def test_branches_of_recorded_blocks_are_the_same(tmp_path):
         assert path.index % below == expected.index % below
         assert path.index // below == 731  # 731 is the index of the list in a block of Electra.
         assert list(path.siblings[count : count + 6]) == recorded_beacon.anchor().branch
-    for number, said in zip(older, told["before_merge"], strict=True):
+    for number, told_path in zip(older, branches["before_merge"], strict=True):
         branch = recorded_beacon.branch_before_merge(number)
-        assert beacon_model.path_before_merge(MAINNET, branch) == _path(said)
-        assert said["root"] == MAINNET.accumulator.hex()
+        assert beacon_model.path_before_merge(MAINNET, branch) == _path(told_path)
+        assert told_path["root"] == MAINNET.accumulator.hex()
 
 
 def _recorded(numbers: Sequence[int], older: Sequence[int]) -> dict[str, Any]:

@@ -98,7 +98,7 @@ def nobody(key: str) -> Attester:
     return Attester(address=Account.from_key(key).address, url="http://127.0.0.1:9")
 
 
-def told(chain: DevChain, rounds: int = 3) -> str:
+def wait_of(chain: DevChain, rounds: int = 3) -> str:
     """Return the wait of the only waiting query, after some rounds in which nothing was sent."""
     for _ in range(rounds):
         work()
@@ -135,7 +135,7 @@ def test_two_of_three_attesters_are_enough(chain, there, attesters, settings, tm
 def test_one_of_three_is_not_enough_and_the_page_knows_who_is_missing(chain, there, attesters, settings, tmp_path, key):
     connect(settings, tmp_path, chain, there.url, attesters=[attesters[0], *map(nobody, KEYS[1:])])
     batch = submit(key, of_chains(there=[there.head() - 10]))
-    sentence = told(chain, rounds=4)
+    sentence = wait_of(chain, rounds=4)
     assert "1 of 2 required attesters has signed block" in " ".join(Client().get("/chains").text.split())
     assert {query.step for query in batch.queries.all()} == {StepKind.BLOCKHASH_AVAILABLE}
     assert sentence.startswith("Waiting for attesters to vouch for block")
@@ -163,7 +163,7 @@ def test_a_wrong_hash_keeps_the_right_one_from_nobody_but_is_never_sent(
         connect(settings, tmp_path, chain, there.url, attesters=[attesters[0], one, two])
         submit(key, of_chains(there=[there.head() - 10]))
         # Two of three agree on a block that our nodes don't know. No transaction may result.
-        assert "1 of 2 required attesters has signed" in told(chain, rounds=4)
+        assert "1 of 2 required attesters has signed" in wait_of(chain, rounds=4)
 
 
 def test_a_block_that_is_not_final_is_waited_for_and_a_reorg_before_is_harmless(
@@ -174,11 +174,11 @@ def test_a_block_that_is_not_final_is_waited_for_and_a_reorg_before_is_harmless(
         with ExitStack() as stack:
             folders = [tmp_path_factory.mktemp("attester") for _ in KEYS]
             pairs = zip(folders, KEYS, strict=True)
-            attesters = [stack.enter_context(attesting(folder, there, one)) for folder, one in pairs]
+            attesters = [stack.enter_context(attesting(folder, there, attester_key)) for folder, attester_key in pairs]
             connect(settings, tmp_path, chain, there.url, attesters=attesters)
             block = there.head()
             batch = submit(key, of_chains(there=[block]))
-            assert "is not final yet" in told(chain)
+            assert "is not final yet" in wait_of(chain)
             before = Block.objects.get(source_chain_id=THERE).hash
             there.rpc("anvil_rollback", 1)
             there.rpc("eth_sendTransaction", {"from": ALICE, "to": CHARLIE, "value": "0x77"})
@@ -212,8 +212,8 @@ def test_a_dead_source_delays_the_batches_that_name_it_and_no_others(chain, ther
     other = submit(key, of_chains(here=[here_block]))
     assert work_until_done(other, chain).status == BatchStatus.DONE
     assert fresh(batch).status == BatchStatus.RECEIVED
-    told = client.get("/batch-query-status", {"batchQueryId": batch.pk}, headers=header(key)).json()
-    assert "No node of The other chain (31338) can be used" in told["info"][0]
+    answer = client.get("/batch-query-status", {"batchQueryId": batch.pk}, headers=header(key)).json()
+    assert "No node of The other chain (31338) can be used" in answer["info"][0]
     proxy.up()
     forget_chains()
     assert work_until_done(batch, chain, rounds=20).status == BatchStatus.DONE
@@ -301,7 +301,9 @@ def test_an_op_stack_chain_proves_blocks_of_its_l1(chain, there, settings, tmp_p
     batch = submit(key, of_chains(there=[block]))
     origin = there.head() - 12
     l1.tell_of(there, origin)
-    assert told(chain) == f"Chain {HERE} knows chain {THERE} only up to block {origin} yet; waiting for block {block}."
+    assert (
+        wait_of(chain) == f"Chain {HERE} knows chain {THERE} only up to block {origin} yet; waiting for block {block}."
+    )
     origin = there.head() - 5
     l1.tell_of(there, origin)
     assert_proven(chain, there, batch, block)
@@ -310,7 +312,7 @@ def test_an_op_stack_chain_proves_blocks_of_its_l1(chain, there, settings, tmp_p
 def test_without_the_predeploy_an_op_stack_source_says_so(chain, there, settings, tmp_path, key):
     connect(settings, tmp_path, chain, there.url)
     submit(key, of_chains(there=[there.head() - 5]))
-    assert told(chain) == f"Chain {HERE} has no L1Block predeploy: is it an OP Stack chain?"
+    assert wait_of(chain) == f"Chain {HERE} has no L1Block predeploy: is it an OP Stack chain?"
 
 
 def test_a_hash_recorded_for_a_registry_that_was_replaced_takes_nothing_of_a_budget(
@@ -419,13 +421,13 @@ def test_an_old_block_is_proven_over_several_hops(chain, rollup, key):
 
 def test_a_block_that_is_not_confirmed_is_waited_for(chain, rollup, key):
     submit(key, of_chains(there=[42]))
-    assert told(chain).startswith(f"Nodes of chain {HERE} tell of no block of chain {THERE} that the Outbox ")
+    assert wait_of(chain).startswith(f"Nodes of chain {HERE} tell of no block of chain {THERE} that the Outbox ")
     confirmed_in = rollup.confirm(40)
     batch = submit(key, of_chains(there=[43]))
     for _ in range(3):
         work()
         chain.mine()
-    (sentence,) = (one for one in waiting() if one.startswith("Block 43 "))
+    (sentence,) = (wait for wait in waiting() if wait.startswith("Block 43 "))
     delay = time_of(chain, confirmed_in) - time_of(rollup.chain, 40)
     expected = datetime.fromtimestamp(time_of(rollup.chain, 43) + delay, UTC)
     assert sentence == (
@@ -456,11 +458,11 @@ def test_a_block_that_is_confirmed_only_after_the_deadline_is_rejected_at_once(c
     assert batch.rejection_reason.endswith(f"after the batch's deadline, {batch.deadline_at:%Y-%m-%d %H:%M} UTC.")
     coming = of_chains(there=[rollup.chain.head() + 1])
     for asked in (body, coming):
-        assert [one["code"] for one in estimate(client, key, asked)["rejections"]] == ["block_too_new"]
+        assert [rejection["code"] for rejection in estimate(client, key, asked)["rejections"]] == ["block_too_new"]
     assert work_until_done(older, chain).status == BatchStatus.DONE
     settings.BATCH_DEADLINE_SECONDS = 5 * day
-    told = estimate(client, key, body)
-    assert (told["rejections"], len(told["waits"])) == ([], 1)
+    estimated = estimate(client, key, body)
+    assert (estimated["rejections"], len(estimated["waits"])) == ([], 1)
     waiting_one = submit(key, body)
     work()
     waiting_one.refresh_from_db()
@@ -471,7 +473,7 @@ def test_a_block_whose_place_another_has_taken_is_not_recorded_but_hopped_to(cha
     rollup.confirm(50)
     later = submit(key, of_chains(there=[60]))
     # The Outbox has the earlier block for the later one's send root, too.
-    assert told(chain).startswith(f"Block 60 of chain {THERE} is not confirmed on chain {HERE} yet; ")
+    assert wait_of(chain).startswith(f"Block 60 of chain {THERE} is not confirmed on chain {HERE} yet; ")
     rollup.confirm(60)
     # In this block's window the first event tells of block 50.
     assert work_until_done(submit(key, of_chains(there=[35])), chain).status == BatchStatus.DONE
@@ -484,25 +486,25 @@ def test_a_block_whose_place_another_has_taken_is_not_recorded_but_hopped_to(cha
 def test_a_block_that_the_rollup_s_nodes_do_not_have_is_not_sent(chain, rollup, key):
     rollup.outbox.confirm(b"\x13" * 32, b"\x66" * 32)
     submit(key, of_chains(there=[30]))
-    assert f"doesn't have block 0x{'66' * 32}, which the rollup has confirmed" in told(chain)
+    assert f"doesn't have block 0x{'66' * 32}, which the rollup has confirmed" in wait_of(chain)
 
 
 def test_a_confirmed_block_whose_header_has_another_send_root_is_not_sent(chain, rollup, key):
     """An event may be wrong. The Outbox's hash for the header's own send root counts."""
     rollup.outbox.confirm(b"\x13" * 32, rollup.hash_of(40))
     submit(key, of_chains(there=[40]))
-    assert f"holds another hash than that of block 40 of chain {THERE}, or none" in told(chain)
+    assert f"holds another hash than that of block 40 of chain {THERE}, or none" in wait_of(chain)
 
 
 def test_check_chains_tells_what_is_confirmed(rollup):
-    said = io.StringIO()
+    output = io.StringIO()
     with pytest.raises(CommandError, match=f"nothing_confirmed: Nodes of chain {HERE} tell of no block"):
-        call_command("check_chains", stdout=said)
+        call_command("check_chains", stdout=output)
     rollup.confirm(30)
     with pytest.raises(CommandError, match="no_worker"):
-        call_command("check_chains", stdout=said)
-    assert f"The newest confirmed block of The other chain ({THERE}) is 30." in said.getvalue()
-    assert f"Code that decides about The other chain ({THERE}): Outbox: {rollup.outbox.address}." in said.getvalue()
+        call_command("check_chains", stdout=output)
+    assert f"The newest confirmed block of The other chain ({THERE}) is 30." in output.getvalue()
+    assert f"Code that decides about The other chain ({THERE}): Outbox: {rollup.outbox.address}." in output.getvalue()
 
 
 def know(settings: Any, code: Iterable[str]) -> None:
@@ -522,7 +524,7 @@ def test_an_outbox_that_was_upgraded_is_not_relied_on_until_the_operator_has_nam
     slot = hex(int.from_bytes(keccak(text="eip1967.proxy.implementation")) - 1)
     chain.rpc("anvil_setStorageAt", rollup.outbox.address, slot, "0x" + implementation[2:].rjust(64, "0"))
     batch = submit(key, of_chains(there=[40]))
-    sentence = told(chain)
+    sentence = wait_of(chain)
     assert f"doesn't name this code in known_implementations: Outbox: {implementation}. The operator" in sentence
     assert registry(THERE).notice == sentence
     know(settings, [implementation])
@@ -560,15 +562,15 @@ def test_a_recorded_block_that_the_nodes_contradict_is_not_begun_at(chain, rollu
     record(chain, "Arbitrum", other)
     rollup.confirm(50)
     submit(key, of_chains(there=[45]))
-    assert told(chain) == f"The block hash source knows another block 50 of chain {THERE} than its nodes."
+    assert wait_of(chain) == f"The block hash source knows another block 50 of chain {THERE} than its nodes."
 
 
 def test_a_rollup_that_has_confirmed_nothing_for_long_is_told(chain, rollup, key):
     rollup.confirm(40)
     submit(key, of_chains(there=[43]))
-    assert "Nothing was confirmed" not in told(chain)
+    assert "Nothing was confirmed" not in wait_of(chain)
     chain.rpc("evm_increaseTime", 100_000)
-    assert "Nothing was confirmed for 1.2 days: has the rollup stopped, or another Outbox now?" in told(chain)
+    assert "Nothing was confirmed for 1.2 days: has the rollup stopped, or another Outbox now?" in wait_of(chain)
 
 
 # --- OP Stack, by dispute games ---------------------------------------------------------------------------------------
@@ -616,18 +618,18 @@ def test_the_nearest_of_the_valid_games_is_used(chain, games, there, key):
 def test_a_block_waits_until_a_game_about_it_is_valid(chain, games, there, key):
     batch = submit(key, of_chains(there=[24]))
     none = f"No game on chain {HERE} is about block 24 of chain {THERE} or a later one yet."
-    assert told(chain) == none
+    assert wait_of(chain) == none
     settle(games, there, 20)
-    assert told(chain) == none
+    assert wait_of(chain) == none
     game = games.propose(output_of(there, 25), 25)
-    sentence = told(chain)
+    sentence = wait_of(chain)
     assert sentence.startswith(
         f"Block 24 of chain {THERE} waits for the game {game} on chain {HERE}, which is about block 25 and was made "
     )
     assert sentence.endswith(" days ago: its claim is not valid yet.")
     before = chain.rpc("evm_snapshot")
     games.guardian("blacklistDisputeGame(address)", game)
-    assert told(chain) == (
+    assert wait_of(chain) == (
         f"The game {game} on chain {HERE}, about block 25 of chain {THERE}, is blacklisted there. Block 24 waits for "
         "another game."
     )
@@ -635,7 +637,7 @@ def test_a_block_waits_until_a_game_about_it_is_valid(chain, games, there, key):
     games.resolve(game)
     games.superchain("pause")
     who = f"The AnchorStateRegistry {games.anchor_state_registry} on chain {HERE}"
-    assert told(chain) == f"{who} is paused: no claim about chain {THERE} is valid meanwhile."
+    assert wait_of(chain) == f"{who} is paused: no claim about chain {THERE} is valid meanwhile."
     games.superchain("unpause")
     assert_proven(chain, there, batch, 24)
 
@@ -647,7 +649,7 @@ def test_a_valid_claim_that_the_nodes_contradict_is_not_used(chain, games, there
     settle(games, there, 10**9, output_of(there, 24))
     settle(games, there, 2**256 - 1, output_of(there, 24))
     batch = submit(key, of_chains(there=[24]))
-    assert told(chain) == (
+    assert wait_of(chain) == (
         f"The game {game} on chain {HERE} claims another output of block 24 of chain {THERE} than that chain's nodes "
         "have. The operator must find out who is right."
     )
@@ -669,34 +671,34 @@ def test_a_recorded_claim_that_the_nodes_contradict_is_not_begun_at(chain, games
     record(chain, "OpStackGames", game, b"\x05" * 32, other)
     settle(games, there, 24)
     submit(key, of_chains(there=[20]))
-    assert told(chain) == f"The block hash source knows another block 24 of chain {THERE} than its nodes."
+    assert wait_of(chain) == f"The block hash source knows another block 24 of chain {THERE} than its nodes."
 
 
 def test_games_that_were_retired_are_not_looked_at(chain, games, there, key):
     settle(games, there, 24)
     games.guardian("updateRetirementTimestamp()")
     submit(key, of_chains(there=[24]))
-    assert told(chain) == f"No game on chain {HERE} is about block 24 of chain {THERE} or a later one yet."
+    assert wait_of(chain) == f"No game on chain {HERE} is about block 24 of chain {THERE} or a later one yet."
 
 
 def code_that_decides() -> dict[str, str]:
     """Return the code addresses of the other chain that `check_chains` prints, by role."""
-    said = io.StringIO()
+    output = io.StringIO()
     with pytest.raises(CommandError):
-        call_command("check_chains", stdout=said)
-    (told,) = re.findall(rf"Code that decides about The other chain \({THERE}\): (.*)\.", said.getvalue())
-    return dict(each.split(": ") for each in told.split(", "))
+        call_command("check_chains", stdout=output)
+    (code,) = re.findall(rf"Code that decides about The other chain \({THERE}\): (.*)\.", output.getvalue())
+    return dict(each.split(": ") for each in code.split(", "))
 
 
 def test_check_chains_tells_what_is_settled_and_what_code_decides(games, there):
-    said = io.StringIO()
+    output = io.StringIO()
     who = f"The AnchorStateRegistry {games.anchor_state_registry} on chain {HERE}"
     with pytest.raises(CommandError, match=f"nothing_confirmed: {who} has no anchor game"):
-        call_command("check_chains", stdout=said)
+        call_command("check_chains", stdout=output)
     games.guardian("setAnchorState(address)", settle(games, there, 24))
     with pytest.raises(CommandError, match="no_worker"):
-        call_command("check_chains", stdout=said)
-    assert f"The newest confirmed block of The other chain ({THERE}) is 24." in said.getvalue()
+        call_command("check_chains", stdout=output)
+    assert f"The newest confirmed block of The other chain ({THERE}) is 24." in output.getvalue()
     code = code_that_decides()
     assert len({*code.values(), games.anchor_state_registry, games.factory}) == 5
     anchor = ask(games.chain, games.anchor_state_registry, "anchorGame()")[12:]
@@ -704,11 +706,11 @@ def test_check_chains_tells_what_is_settled_and_what_code_decides(games, there):
     # The game answers that it is about no block.
     games.chain.rpc("anvil_setCode", "0x" + anchor.hex(), "0x60205f5260405ff3")
     with pytest.raises(CommandError, match=f"nothing_confirmed: {who} has no anchor game"):
-        call_command("check_chains", stdout=said)
+        call_command("check_chains", stdout=output)
     assert games.chain.rpc("evm_revert", before)
     games.guardian("blacklistDisputeGame(address)", anchor)
     with pytest.raises(CommandError, match=f"nothing_confirmed: {who} has no anchor game"):
-        call_command("check_chains", stdout=said)
+        call_command("check_chains", stdout=output)
 
 
 def test_code_that_the_operator_has_not_named_is_not_relied_on(chain, games, there, settings, key):
@@ -717,7 +719,7 @@ def test_code_that_the_operator_has_not_named_is_not_relied_on(chain, games, the
     know(settings, before.values())
     games.implement()
     batch = submit(key, of_chains(there=[24]))
-    sentence = told(chain)
+    sentence = wait_of(chain)
     after = code_that_decides()["games of type 1"]
     assert f"doesn't name this code in known_implementations: games of type 1: {after}. The operator" in sentence
     assert registry(THERE).notice == sentence
@@ -740,7 +742,9 @@ def test_a_game_that_ran_code_that_nobody_knows_is_not_relied_on_when_that_is_go
     know(settings, before.values())
     assert code_that_decides() == before
     batch = submit(key, of_chains(there=[24]))
-    assert f"doesn't name this code in known_implementations: the game {game}: {between}. The operator" in told(chain)
+    assert f"doesn't name this code in known_implementations: the game {game}: {between}. The operator" in wait_of(
+        chain
+    )
     settle(games, there, 25)
     games.guardian("blacklistDisputeGame(address)", game)
     assert work_until_done(batch, chain, rounds=20).status == BatchStatus.DONE
@@ -754,13 +758,13 @@ def test_an_address_that_is_not_the_contract_s_is_told(request, chain, settings,
     settings.CHAINS_FILE.write_text(text)
     forget_chains()
     submit(key, of_chains(there=[24]))
-    assert f"and chains.toml names {other}. The operator must" in told(chain)
+    assert f"and chains.toml names {other}. The operator must" in wait_of(chain)
 
 
 def test_an_address_that_is_no_anchor_state_registry_is_told(chain, db, there, settings, tmp_path, key):
     connect(settings, tmp_path, chain, there.url, anchor_state_registry="0x" + "12" * 20)
     submit(key, of_chains(there=[24]))
-    assert "isn't what the OP Stack has there." in told(chain)
+    assert "isn't what the OP Stack has there." in wait_of(chain)
 
 
 # --- An Arbitrum chain's view of its parent ---------------------------------------------------------------------------
@@ -776,11 +780,11 @@ def test_a_block_of_the_parent_chain_is_proven_once_a_later_one_was_pushed(chain
     none = (
         f"Chain {HERE} has no buffer of block hashes at {block_hash_buffer.ADDRESS}, or nothing was pushed into it yet."
     )
-    assert told(chain) == none
+    assert wait_of(chain) == none
     buffer = BlockHashBuffer(chain)
-    assert told(chain) == none
+    assert wait_of(chain) == none
     buffer.push(*pushed(there, 10, 15))
-    assert told(chain) == (
+    assert wait_of(chain) == (
         f"The newest block of chain {THERE} that was pushed to chain {HERE} is 15; waiting until somebody pushes block "
         f"20 or a later one, through 0x5a5C4f3D0F0Efaeed2aEc9B59B67eC62a4666D88 on chain {THERE}."
     )
@@ -794,7 +798,7 @@ def test_a_block_of_the_parent_chain_is_proven_once_a_later_one_was_pushed(chain
 def test_a_hash_that_the_parent_chain_s_nodes_do_not_have_is_not_relied_on(chain, there, buffered, key):
     BlockHashBuffer(chain).push(24, [b"\x66" * 32])
     submit(key, of_chains(there=[20]))
-    assert told(chain) == (
+    assert wait_of(chain) == (
         f"The buffer on chain {HERE} holds another hash than that of block 24 of chain {THERE}, or none: waiting for "
         "the next push."
     )
@@ -805,7 +809,7 @@ def test_nodes_that_are_behind_what_was_pushed_are_waited_for(chain, there, buff
     newest = there.head() + 5
     BlockHashBuffer(chain).push(newest, [b"\x07" * 32])
     submit(key, of_chains(there=[20]))
-    assert told(chain) == (f"Nodes of chain {THERE} don't have block {newest} yet, from which block 20 is reached.")
+    assert wait_of(chain) == (f"Nodes of chain {THERE} don't have block {newest} yet, from which block 20 is reached.")
 
 
 def test_a_block_of_a_lost_branch_that_was_pushed_is_passed_by(chain, there, buffered, key):
@@ -917,7 +921,7 @@ def test_a_confirmation_that_no_event_tells_of_is_proven_at_a_newer_block_of_the
     with between(parent.url, forget) as url:
         reconfigure(settings, parent.url, url)
         batch = submit(key, of_chains(there=[40]))
-        assert told(chain) == f"Chain {HERE} has no L1Block predeploy: is it an OP Stack chain?"
+        assert wait_of(chain) == f"Chain {HERE} has no L1Block predeploy: is it an OP Stack chain?"
         l1_block = L1Block(chain)
         if up_to:
             # The trusted block has an earlier confirmation.
@@ -941,15 +945,15 @@ def test_where_the_state_of_the_confirmation_is_gone_a_newer_block_of_the_parent
     block = parent.rpc("eth_getBlockByNumber", hex(confirmed_at), False)
 
     def pruned(question: Any, reply: Any) -> list[Any]:
-        asked = json.dumps(question["params"][-1:])
-        named = any(f'"{name}"' in asked for name in (block["number"], block["hash"]))
+        parameters = json.dumps(question["params"][-1:])
+        named = any(f'"{name}"' in parameters for name in (block["number"], block["hash"]))
         is_gone = question["method"] == "eth_getProof" and named
         return [error(question, *refused) if is_gone else reply]
 
     with between(parent.url, pruned) as of_parent:
         reconfigure(settings, parent.url, of_parent)
         batch = submit(key, of_chains(there=[40]))
-        assert told(chain).endswith("limits our requests.")
+        assert wait_of(chain).endswith("limits our requests.")
         refused = -32000, "missing trie node"
         forget_chains()
         assert work_until_done(batch, chain, rounds=20).status == BatchStatus.DONE
@@ -982,7 +986,7 @@ def test_what_nodes_of_the_parent_say_is_compared_with_its_state_before_anything
     batch = submit(key, of_chains(there=[40]))
     with between(parent.url, backdated) as url:
         reconfigure(settings, parent.url, url)
-        assert told(chain) == (
+        assert wait_of(chain) == (
             f"The Outbox held another hash at block {early} of chain {parent.chain_id}: waiting for the next block "
             "that the rollup confirms."
         )
@@ -991,7 +995,7 @@ def test_what_nodes_of_the_parent_say_is_compared_with_its_state_before_anything
     record(chain, "OpStack", source=parent.chain_id)
     with between(parent.url, cut_short) as url:
         reconfigure(settings, f'"{parent.url}"', f'"{url}"')
-        sentence = told(chain)
+        sentence = wait_of(chain)
         assert f"answered eth_getProof with a proof of {elsewhere.outbox.address} at block " in sentence
         assert " that does not verify: " in sentence
         reconfigure(settings, f'"{url}"', f'"{url}", "{parent.url}"')
@@ -1007,10 +1011,10 @@ def test_if_the_registry_of_the_parent_is_replaced_that_of_the_rollup_is_not_use
     old, relying = registry(parent.chain_id).address, registry(THERE).address
     chain.rpc("anvil_setCode", old, "0x00")
     batch = submit(key, of_chains(there=[40]))
-    assert f"its block hash source relies on another. The facts registry at {old} on" in told(chain)
+    assert f"its block hash source relies on another. The facts registry at {old} on" in wait_of(chain)
     deploy(HERE, parent.chain_id, "--replace")
     command = f"The operator must run: manage.py deploy_registry {HERE} {THERE} --replace"
-    sentence = told(chain)
+    sentence = wait_of(chain)
     assert f"reads the facts registry at {old} for chain {parent.chain_id}, which is not the one in use." in sentence
     assert sentence.endswith(command)
     deploy(HERE, THERE, "--replace")
@@ -1042,7 +1046,7 @@ def test_attesters_hand_over_to_others_who_are_believed_from_then_on(
 ):
     connect(settings, tmp_path, chain, there.url, attesters=[*map(nobody, KEYS[:2]), attesters[2]])
     batch = submit(key, of_chains(there=[there.head() - 10]))
-    assert "1 of 2 required attesters has signed" in told(chain)
+    assert "1 of 2 required attesters has signed" in wait_of(chain)
     contract = registry(THERE).block_hash_source
     change(contract, [attesters[2].address], signed_by=KEYS[:2])
     assert attesters[2].address in capsys.readouterr().out
@@ -1137,4 +1141,4 @@ def test_chains_toml_that_names_too_few_of_the_believed_attesters_is_told(
 ):
     connect(settings, tmp_path, chain, there.url, attesters=attesters[:1], threshold=1)
     submit(key, of_chains(there=[there.head() - 10]))
-    assert "The contract wants 2 attesters to agree, and chains.toml names 1 of those" in told(chain)
+    assert "The contract wants 2 attesters to agree, and chains.toml names 1 of those" in wait_of(chain)

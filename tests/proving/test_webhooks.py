@@ -100,7 +100,7 @@ def test_it_gets_each_event_in_order_signed_and_with_its_headers(hook, service):
     work_until_done(batch, service)
     deliver_all(batch)
     assert hook.types == [*["step_completed"] * 4, "done"]
-    assert [one.data("step") for one in hook.received[:4]] == list(StepKind)
+    assert [delivery.data("step") for delivery in hook.received[:4]] == list(StepKind)
     secret = secret_of(batch)
     for got, row in zip(hook.received, rows(batch), strict=True):
         assert Verifier(secret).verify(got.body, got.headers)["data"]["internalId"] == batch.pk
@@ -122,13 +122,13 @@ def test_a_rotated_secret_signs_beside_its_successor_as_long_as_was_said(hook):
     work()
     batch.user.webhook_secrets.exclude(expires_at=None).update(expires_at=timezone.now())
     work()
-    both, one = hook.received
+    both, later = hook.received
     assert len(both.headers["webhook-signature"].split()) == 2
     for secret in (old, new):
         Verifier(secret).verify(both.body, both.headers)
-    Verifier(new).verify(one.body, one.headers)
+    Verifier(new).verify(later.body, later.headers)
     with pytest.raises(WebhookVerificationError):
-        Verifier(old).verify(one.body, one.headers)
+        Verifier(old).verify(later.body, later.headers)
 
 
 def test_an_event_that_is_not_taken_is_sent_again_with_the_same_id_before_any_other():
@@ -146,15 +146,18 @@ def test_an_event_that_is_not_taken_is_sent_again_with_the_same_id_before_any_ot
             # The pause passes.
             WebhookDelivery.objects.filter(pk=first.pk).update(next_try_at=timezone.now())
         deliver_all(batch)
-    assert [one.data("step") for one in hook.received[:4]] == [*[StepKind.INITIAL_STATE] * 3, "BLOCKHASH_AVAILABLE"]
-    assert len({one.id for one in hook.received[:3]}) == 1
-    assert len({one.id for one in hook.received}) == 5
+    assert [delivery.data("step") for delivery in hook.received[:4]] == [
+        *[StepKind.INITIAL_STATE] * 3,
+        "BLOCKHASH_AVAILABLE",
+    ]
+    assert len({delivery.id for delivery in hook.received[:3]}) == 1
+    assert len({delivery.id for delivery in hook.received}) == 5
     assert [attempt["httpStatus"] for attempt in rows(batch)[0].attempts] == [500, 404, 200]
     # Each pause is longer, approximately.
     assert 3.9 < pauses[0] < 6.1 + 5
     assert 7.9 < pauses[1] < 12.1 + 5
     # Each attempt is signed again, with its own time.
-    assert all(abs(int(one.headers["webhook-timestamp"]) - time.time()) < SECONDS for one in hook.received)
+    assert all(abs(int(delivery.headers["webhook-timestamp"]) - time.time()) < SECONDS for delivery in hook.received)
 
 
 def test_after_a_day_it_is_given_up_and_the_next_is_told():
@@ -197,7 +200,7 @@ def test_what_is_sent_again_goes_before_what_came_later(hook):
     assert again.status_code == 202
     deliver_all(batch)
     ids = [row.message_id for row in rows(batch)]
-    assert [one.id for one in hook.received] == [ids[0], ids[1], ids[0], *ids[2:]]
+    assert [delivery.id for delivery in hook.received] == [ids[0], ids[1], ids[0], *ids[2:]]
     assert [attempt["httpStatus"] for attempt in rows(batch)[0].attempts] == [204, 204]
 
 
@@ -251,7 +254,7 @@ def test_killed_between_sending_and_noting_it_is_sent_again_with_the_same_id(hoo
     assert len(hook.received) == 1  # Another worker seems to hold it.
     expire_leases()
     work()
-    assert [one.id for one in hook.received] == [rows(batch)[0].message_id] * 2
+    assert [delivery.id for delivery in hook.received] == [rows(batch)[0].message_id] * 2
     assert rows(batch)[0].status == DeliveryStatus.DELIVERED
 
 
@@ -273,7 +276,7 @@ def test_a_worker_killed_while_it_sends_loses_nothing(start_worker, monkeypatch,
         start_worker()
         until(lambda: all(row.status == DeliveryStatus.DELIVERED for row in rows(batch)), "the delivery of all")
     ids = [row.message_id for row in rows(batch)]
-    assert [one.id for one in there.received] == [ids[0], ids[1], *ids[1:]]
+    assert [delivery.id for delivery in there.received] == [ids[0], ids[1], *ids[1:]]
 
 
 # --- Slow receivers ---------------------------------------------------------------------------------------------------
@@ -299,9 +302,9 @@ def test_a_slow_receiver_holds_up_nobody_else(hook, monkeypatch, settings, start
         until(lambda: len(hook.received) == 10, "what the others are told")
         assert len(slow.received) < 12
         is_over.set()
-        until(lambda: len({one.id for one in slow.received}) == 12, "what the slow one is told")
+        until(lambda: len({delivery.id for delivery in slow.received}) == 12, "what the slow one is told")
     for batch in (ours, theirs):
-        of_batch = [one.id for one in hook.received if one.data("internalId") == batch.pk]
+        of_batch = [delivery.id for delivery in hook.received if delivery.data("internalId") == batch.pk]
         assert of_batch == [row.message_id for row in rows(batch)]
 
 
@@ -332,7 +335,7 @@ def names(settings, monkeypatch) -> dict[str, list[list[str]]]:
             return real(host, *args, **options)
         asked.append(host)
         addresses = zone[name].pop(0) if len(zone[name]) > 1 else zone[name][0]
-        return [found for one in addresses for found in real(one, *args, **options)]
+        return [found for host_address in addresses for found in real(host_address, *args, **options)]
 
     monkeypatch.setattr(socket, "getaddrinfo", answer)
     zone["asked"] = [asked]
@@ -431,7 +434,7 @@ def test_no_proxy_of_the_environment_is_used(hook, inside, monkeypatch):
     work()
     assert outcomes(batch) == [TAKEN]
     # Requests to nodes may use a proxy.
-    assert not [one for one in inside.received if "webhook-id" in one.headers]
+    assert not [delivery for delivery in inside.received if "webhook-id" in delivery.headers]
 
 
 def test_tls_is_verified_by_the_name_and_not_by_the_address(names, monkeypatch, outcome_of):
@@ -450,7 +453,7 @@ def test_tls_is_verified_by_the_name_and_not_by_the_address(names, monkeypatch, 
         monkeypatch.setattr(connector, "_SSL_CONTEXT_VERIFIED", trusting)
         assert outcome_of(urls[0], allow=allow) == TAKEN
         assert outcome_of(urls[1], allow=allow) == no_certificate
-    assert {one.headers["host"].partition(":")[0] for one in hook.received} == {"hooks.example"}
+    assert {delivery.headers["host"].partition(":")[0] for delivery in hook.received} == {"hooks.example"}
 
 
 @pytest.mark.parametrize("name", [*DRIPS, *FLOODS])
@@ -489,8 +492,8 @@ def test_what_was_delivered_is_pruned_with_age_and_then_where_to(hook, settings)
     batch = done(hook.url)
     deliver_all(batch)
     pending = done(hook.url, block=13, events=["DONE"])
-    for one in (batch, pending):
-        settle(one)
+    for old_batch in (batch, pending):
+        settle(old_batch)
     old = timezone.now() - timedelta(days=31)
     Batch.objects.update(finished_at=old)
     delivered = WebhookDelivery.objects.exclude(ended_at=None)
