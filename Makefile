@@ -14,7 +14,7 @@ NODE_PATH_FIRST := PATH="$(CURDIR)/$(BIN):$$PATH"
 # Installs a lock file into a virtual environment.
 INSTALL = $(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' \
 	|| { echo "This needs Python 3.11 or newer; name one with make PYTHON=/path/to/python3."; exit 1; }; \
-	echo "Installing the Python packages of $< ..."; $(PYTHON) tools/install.py
+	echo "Installing the Python packages of $< ..."; $(PYTHON) dev/tools/install.py
 
 # Installs the locked npm packages anew.
 NPM_CI = echo "Installing the development chain and the other npm packages ..."; \
@@ -39,7 +39,7 @@ WEB_THREADS ?= 8
 run: .venv/ready-to-run ## Run web server and worker against the chains in chains.toml
 	@$(BIN)/python manage.py migrate --no-input -v 0
 	@$(BIN)/python manage.py collectstatic --no-input -v 0
-	@$(BIN)/python tools/run.py --bind $(BIND) --processes $(WEB_PROCESSES) --threads $(WEB_THREADS)
+	@$(BIN)/python dev/tools/run.py --bind $(BIND) --processes $(WEB_PROCESSES) --threads $(WEB_THREADS)
 
 # ONCE=1 ends a demo after what was read. Each takes other ports by PORT and RPC_PORT.
 DEMO_OPTIONS = $(if $(ONCE),--once) $(if $(PORT),--port $(PORT)) $(if $(RPC_PORT),--rpc-port $(RPC_PORT))
@@ -235,12 +235,12 @@ help: ## List the commands that one needs first (ALL=1: every command)
 	@$(INSTALL) .venv $<
 	@touch $@
 
-.venv/ready-for-demo: requirements/demo.txt client/pyproject.toml
-	@$(INSTALL) .venv $< --source client
+.venv/ready-for-demo: requirements/demo.txt client/pyproject.toml dev/tools/install.py
+	@$(INSTALL) .venv $< --source client dev
 	@touch $@ .venv/ready-to-run
 
-.venv/ready: requirements/dev.txt client/pyproject.toml
-	@$(INSTALL) .venv $< --source client
+.venv/ready: requirements/dev.txt client/pyproject.toml dev/tools/install.py
+	@$(INSTALL) .venv $< --source client dev
 	@touch $@ .venv/ready-for-demo .venv/ready-to-run
 
 .uv/bin/uv: requirements/uv.txt

@@ -18,8 +18,8 @@ from tools.install import link
 @pytest.fixture
 def project(tmp_path: Path) -> Path:
     """Return the installer in an empty project, and a wheel to install."""
-    (tmp_path / "tools").mkdir()
-    shutil.copy(PROJECT / "tools/install.py", tmp_path / "tools")
+    (tmp_path / "dev/tools").mkdir(parents=True)
+    shutil.copy(PROJECT / "dev/tools/install.py", tmp_path / "dev/tools")
     (tmp_path / "requirements").mkdir()
     shutil.copy(PROJECT / "requirements/uv.txt", tmp_path / "requirements")
     wheel = tmp_path / "wheels/bqs_greeting-1-py3-none-any.whl"
@@ -43,7 +43,7 @@ def install(project: Path, requirements: str) -> subprocess.CompletedProcess[str
     told = {"PIP_NO_INDEX": "1", "PIP_FIND_LINKS": str(project / "wheels"), "PIP_CONFIG_FILE": os.devnull}
     told["UV_CACHE_DIR"] = str(project / "cache")
     return subprocess.run(
-        [sys.executable, "tools/install.py", ".venv", requirements],
+        [sys.executable, "dev/tools/install.py", ".venv", requirements],
         cwd=project,
         env=kept | told,
         capture_output=True,

@@ -37,7 +37,7 @@ def start(tmp_path: Path, port: int) -> Iterator[Start]:
 
     def start(**variables: str) -> subprocess.Popen[str]:
         process = subprocess.Popen(
-            [sys.executable, "tools/run.py", "--bind", f"127.0.0.1:{port}", "--processes", "1"],
+            [sys.executable, "dev/tools/run.py", "--bind", f"127.0.0.1:{port}", "--processes", "1"],
             cwd=PROJECT,
             env=env | variables,
             stderr=subprocess.PIPE,

@@ -29,7 +29,8 @@ class Command:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        shutil.copy(PROJECT / testnet.CHAINS_FILE, folder)
+        (folder / testnet.CHAINS_FILE).parent.mkdir(parents=True)
+        shutil.copy(PROJECT / testnet.CHAINS_FILE, folder / testnet.CHAINS_FILE)
         self.said = ""
         self._process: subprocess.Popen[str] | None = None
 

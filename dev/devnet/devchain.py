@@ -20,7 +20,7 @@ import requests
 
 from devnet.guarded_process import GuardedProcess
 
-PROJECT = Path(__file__).resolve().parent.parent
+PROJECT = Path(__file__).resolve().parents[2]
 
 # The first accounts of the mnemonic "test test test test test test test test test test test junk", which every
 # development node derives alike: address, private key. Known to everybody, so worth nothing on a real chain.

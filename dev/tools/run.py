@@ -11,7 +11,7 @@ import time
 from pathlib import Path
 from types import FrameType
 
-PROJECT = Path(__file__).resolve().parent.parent
+PROJECT = Path(__file__).resolve().parents[2]
 
 _WORKER_ENDED = """\
 The worker has ended, for the reason above. The web server goes on, and batches wait until a worker runs:

@@ -61,7 +61,7 @@ class ConsensusClient:
         with theirs, self._log.open("wb") as log:
             command = [str(ENVIRONMENT / "bin" / "python"), "-m", "devnet.beacon_chain", str(theirs.fileno())]
             self._process = GuardedProcess(
-                command, env=os.environ, stdout=log, folder=folder, cwd=PROJECT, pass_fds=[theirs.fileno()]
+                command, env=os.environ, stdout=log, folder=folder, cwd=PROJECT / "dev", pass_fds=[theirs.fileno()]
             )
         try:
             self._control.sendall(json.dumps(self._settings).encode() + b"\n")

@@ -19,9 +19,9 @@ from chains.signer_keys import Signer, SignerError
 from config.private_files import new_private_file
 from devnet.ports import PortInUse, chosen_port
 
-PROJECT = Path(__file__).resolve().parent.parent
+PROJECT = Path(__file__).resolve().parents[2]
 
-CHAINS_FILE = "chains.sepolia.toml"
+CHAINS_FILE = "dev/tools/chains.sepolia.toml"
 SEPOLIA, OP_SEPOLIA = 11155111, 11155420
 NAMES = {SEPOLIA: "Sepolia", OP_SEPOLIA: "OP Sepolia"}
 # By the variable that CHAINS_FILE reads: the chain, and what an empty answer means.
@@ -164,7 +164,7 @@ class Testnet:
         """Become `tools/run.py`."""
         place = f"127.0.0.1:{port}"
         say(f"Serving until Ctrl-C: http://{place}/new-batch")
-        command = [sys.executable, str(PROJECT / "tools" / "run.py"), "--bind", place]
+        command = [sys.executable, str(PROJECT / "dev" / "tools" / "run.py"), "--bind", place]
         os.execve(sys.executable, command, {**self.environment, "BASE_URL": f"http://{place}"})
 
     def _must(self, *arguments: str) -> str:

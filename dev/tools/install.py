@@ -1,6 +1,6 @@
-"""Installs locked Python packages into a virtual environment: `python3 tools/install.py .venv requirements/dev.txt`.
+"""Installs locked Python packages into a virtual environment: `dev/tools/install.py .venv requirements/dev.txt`.
 
-With `--source client` the commands and modules of that folder's distribution are there too, run from where they are.
+With `--source client dev` the modules and commands of these folders are there too, run from where they are.
 
 uv does it, which takes seconds where pip takes a minute. pip fetches uv, pinned and with hashes, into `.uv`. Where uv
 can't be had or fails, pip installs the same. Nothing but the standard library may be imported here.
@@ -18,7 +18,7 @@ import venv
 from pathlib import Path
 from typing import IO
 
-PROJECT = Path(__file__).resolve().parent.parent
+PROJECT = Path(__file__).resolve().parents[2]
 TOOLS = PROJECT / ".uv"
 UV = TOOLS / "bin" / "uv"
 UV_REQUIREMENTS = PROJECT / "requirements" / "uv.txt"
@@ -55,12 +55,12 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("environment", type=Path, help="the virtual environment; made if it isn't there")
     parser.add_argument("requirements", type=Path, help="the lock file, with hashes")
-    parser.add_argument("--source", type=Path, help="the folder of a distribution of this project, with its src")
+    parser.add_argument("--source", type=Path, nargs="+", default=[], help="folders of this project that hold modules")
     options = parser.parse_args()
     try:
         install(options.environment, options.requirements)
-        if options.source:
-            link(options.environment, options.source)
+        for source in options.source:
+            link(options.environment, source)
     except InstallError as error:
         print(error, file=sys.stderr)
         return 1
@@ -89,15 +89,18 @@ def install(environment: Path, requirements: Path) -> None:
 
 
 def link(environment: Path, source: Path) -> None:
-    """Make the modules and commands of a distribution available in an environment, from the folder that they are in.
+    """Make a folder's modules, and a distribution's commands, available in an environment from where they are.
 
     No build is needed, and so no network. Paths are relative: a checkout that links to another one's environment gets
     its own modules.
     """
     (packages,) = environment.glob("lib/python3*/site-packages")
-    modules = os.path.relpath(source.resolve() / "src", packages.resolve())
-    (packages / f"{source.name}.pth").write_text(f"{modules}\n")
-    for name, place in tomllib.loads((source / "pyproject.toml").read_text())["project"]["scripts"].items():
+    distribution = source / "pyproject.toml"
+    modules = source / "src" if distribution.exists() else source
+    (packages / f"{source.name}.pth").write_text(f"{os.path.relpath(modules.resolve(), packages.resolve())}\n")
+    if not distribution.exists():
+        return
+    for name, place in tomllib.loads(distribution.read_text())["project"]["scripts"].items():
         module, _, function = place.partition(":")
         command = environment / "bin" / name
         command.write_text(COMMAND.format(module=module, function=function))
