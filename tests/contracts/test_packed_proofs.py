@@ -187,7 +187,7 @@ def test_no_other_value_of_any_control_byte_verifies(registry, trust, harness, r
     assert len(recorded.loose) > 100
     assert harness.accepted(registry, [proof]) == [True]
     assert harness.accepted_bytes(registry, proof, sorted(recorded.loose - choices)) == 0
-    # An account with a slot has 7 other choices, else 6, because nothing is none. A slot has one.
+    # An account with a slot has 7 other choices. One without has 6, because it must store something. A slot has one.
     assert harness.accepted_bytes(registry, proof, sorted(choices)) == 7 + 6 + 1 + 1
 
 

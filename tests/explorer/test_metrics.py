@@ -54,7 +54,7 @@ def test_it_tells_what_the_database_has():
     ):
         Batch.objects.filter(pk=batch.pk).update(**columns)
     Block.objects.update(due_at=now - MINUTE)
-    # A worker works on one of them.
+    # A worker has taken one of them.
     Block.objects.filter(number=10).update(due_at=now + MINUTE)
     finish(done)
     final = {"final_count": 7, "final_failures": 2, "final_gas": 10**6, "final_wei": 3 * 10**18}

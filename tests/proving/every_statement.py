@@ -54,7 +54,7 @@ def prove_with_each(
         batch = submit(key, request(ALICE, BOB, block=service.head()))
         fault = Fault(statements)
         with fails(fault):
-            # A worker tries other rows after one couldn't be written.
+            # A row that couldn't be written doesn't keep the others from their turn.
             for _ in range(3):
                 try:
                     work_until_done(batch)

@@ -88,7 +88,7 @@ ODD_URLS = [
 def test_no_other_url_is(url):
     with pytest.raises(NotAllowed) as refused:
         target(url)
-    # The message never repeats a secret of the URL.
+    # The message repeats no part of the URL.
     assert str(refused.value).endswith(".")
     assert "password" not in str(refused.value).replace("user name, password", "")
     assert "meta-data" not in str(refused.value)

@@ -207,7 +207,7 @@ def test_what_was_stopped_stays_stopped_in_both_directions(before_stops):
     ]
     assert sorted(Stop.objects.values_list(*columns)) == sorted(moved)
 
-    # The last version's columns are unchanged. After a reverse migration the present stops are there.
+    # The last version's columns are unchanged. A reverse migration writes the present stops there.
     assert signing_stop.exists()
     assert pause.exists()
     assert signer.exclude(paused_at=None).count() == 2

@@ -105,8 +105,7 @@ def test_until_it_is_final_what_was_sent_counts_at_its_most_and_others_wait(cost
     first = submit(key, request(ALICE, block=costly.head() - 1, fee=ETHER // 1000))
     tx = pending(first)
     most = tx.cost
-    # Enough for another batch and the first one's real cost, and too little for another and the first one's maximum
-    # cost.
+    # Enough for another batch beside the first one's real cost, and too little beside its maximum cost.
     limit(settings, daily_limit=most * 14 // 10, daily_limit_per_user=most * 14 // 10)
     assert work_until_done(first, costly).status == BatchStatus.DONE
     tx.refresh_from_db()
