@@ -32,7 +32,7 @@ BIND ?= 127.0.0.1:8000
 WEB_PROCESSES ?= 2
 WEB_THREADS ?= 8
 
-.PHONY: help demo demo-cross-chain demo-rollup demo-any-block demo-cluster testnet test test-postgres test-outside test-fast chromium screenshots attack chaos fuzz mutants weakened prove slither bench bench-scale bench-gas bench-estimates lint format run docs contracts lock clean
+.PHONY: help demo demo-cross-chain demo-rollup demo-any-block demo-cluster testnet test test-postgres test-outside test-fast chromium screenshots attack chaos fuzz mutants weakened prove slither bench bench-scale bench-gas bench-estimates lint sentences format run docs contracts lock clean
 
 ## Run it
 
@@ -109,13 +109,18 @@ OUTSIDE = $(BIN)/python -m pytest -q -m outside -n $(TEST_PROCESSES) --dist work
 test-fast: .venv/ready node_modules/ready ## Run the tests that start no chain, browser or other process
 	$(BIN)/python -m pytest --fast -n auto --dist worksteal -q -r fE $(ARGS)
 
-lint: .venv/ready node_modules/ready ## Check formatting, style, types, spelling, settings and migrations
+lint: .venv/ready node_modules/ready sentences ## Check formatting, style, types, spelling, sentences, settings and migrations
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy .
 	$(BIN)/codespell
 	BASE_URL=https://example.org STATE_DIR="$$(mktemp -d)" $(BIN)/python manage.py check --deploy --fail-level WARNING
 	STATE_DIR="$$(mktemp -d)" SQLITE_FILE=:memory: $(BIN)/python manage.py makemigrations --check --dry-run
+
+# A comment, docstring or heading is plain where its subject comes first. These words put it last, or leave it out.
+sentences: ## Refuse comments, docstrings and headings that hide their subject
+	@! git grep -nE '^[[:space:]]*(#+|r?"""|//+|/?\*+|\{#|<!--|.*[^[:space:]]  (#|//))[^[:alnum:]]*(What|Of|By|Those|Who|So many|Whether)\>' -- . ':!static/vendor' \
+		|| { echo "Each of these lines begins a comment, docstring or heading with a word that hides its subject: begin with the subject."; exit 1; }
 
 format: .venv/ready ## Format the Python code
 	$(BIN)/ruff format .

@@ -1,1 +1,1 @@
-"""Long runs with targets of their own: attacks, chaos, fuzzing, mutants and benchmarks. `make test` takes shares."""
+"""Long runs with targets of their own: attacks, chaos, fuzzing, mutants and benchmarks. `make test` runs samples."""

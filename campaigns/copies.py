@@ -1,4 +1,4 @@
-"""Copies of the project to change something in."""
+"""Modified copies of the project."""
 
 import shutil
 import subprocess
@@ -12,13 +12,13 @@ _PACKAGES = (".venv", ".venv-verify", ".venv-generators", ".venv-beacon", "node_
 
 @contextmanager
 def copied(root: Path) -> Iterator[Path]:
-    """Yield a copy of what git would add, with the same packages."""
+    """Yield a copy of the files that git would add, with the same packages."""
     with TemporaryDirectory(prefix="mutants-") as folder:
         copy = Path(folder) / "project"
         for path in listed(root):
             (copy / path).parent.mkdir(parents=True, exist_ok=True)
             shutil.copyfile(root / path, copy / path, follow_symlinks=False)
-        # Tests read fixtures beside the project, where there are any.
+        # Tests read fixtures beside the project, if there are any.
         if (beside := root.parent / "shared").exists():
             (copy.parent / beside.name).symlink_to(beside)
         for name in _PACKAGES:
@@ -28,7 +28,7 @@ def copied(root: Path) -> Iterator[Path]:
 
 
 def listed(root: Path) -> list[Path]:
-    """Return the files that git would add, below the project: nobody's own files are among them."""
+    """Return the project's files that git would add, which excludes private ones."""
     command = ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"]
     done = subprocess.run(command, cwd=root, capture_output=True, text=True, check=True)
     return [path for name in done.stdout.split("\0") if name and (root / (path := Path(name))).is_file()]

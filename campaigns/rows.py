@@ -1,16 +1,16 @@
-"""Many rows within seconds: copies of one, by a statement that SQLite and PostgreSQL take alike."""
+"""Fast creation of many rows: copies of one row, by a statement for SQLite and PostgreSQL alike."""
 
 from collections.abc import Callable
 from typing import Any
 
-# The first place of an identifier of a batch: 26 characters, in the order of the copies.
+# Prefix of batch identifiers: 26 characters that sort in the order of the copies.
 BATCH_ID = "'0{}00000000000000' || CAST(1000000000 + i AS TEXT)"
 
 
 def multiply(execute: Callable[[str], Any], table: str, columns: str, where: str, count: int, **changed: str) -> None:
-    """Copy the row that `where` selects. `changed` has SQL by the column, in which `i` is the copy's number, from 1.
+    """Copy the row that `where` selects. `changed` has SQL by column, in which `i` is the copy's number from 1.
 
-    A column `id` that isn't in `changed` is left to the database. `columns` are all of the table, with commas.
+    The database fills a column `id` that isn't in `changed`. `columns` are all columns of the table, with commas.
     """
     names = [name for name in columns.split(",") if name != "id" or name in changed]
     values = ", ".join(changed.get(name, f'"{name}"') for name in names)

@@ -33,7 +33,7 @@ from tests.slow import SLOW, WITH_A_CHAIN
 
 
 def pytest_configure() -> None:
-    """Take Ctrl-C where the parent ignores it, as shells do for jobs in the background: children would inherit that."""
+    """Restore Ctrl-C where shells ignore it for background jobs. Child processes would inherit that."""
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
@@ -45,7 +45,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 @pytest.hookimpl(trylast=True)
 def pytest_collection_finish() -> None:
-    """Keep what was collected out of garbage collection, which took a tenth of the time of database tests."""
+    """Exclude collected tests from garbage collection, which took a tenth of the time of database tests."""
     gc.collect()
     gc.freeze()
     gc.set_threshold(20_000, 10, 50)
@@ -57,7 +57,7 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtest_setup(item: pytest.Item) -> None:
-    """With --fast a test ends, skipped, where it starts a process. No list of all that do must be kept."""
+    """Skip a test that starts a process if --fast is given. So no list of such tests is needed."""
     if item.config.getoption("fast"):
         may_start = item.path.name in WITH_A_CHAIN
         subprocess.Popen.__init__ = _POPEN if may_start else _skip  # type: ignore[method-assign, assignment]
@@ -76,10 +76,10 @@ def django_db_modify_db_settings(django_db_modify_db_settings_parallel_suffix) -
     if connection.vendor != "sqlite":
         yield
         return
-    memory = Path("/dev/shm")  # A disk would make each of thousands of commits wait.
+    memory = Path("/dev/shm")  # A disk would slow down thousands of commits.
     has_room = os.access(memory, os.W_OK) and shutil.disk_usage(memory).free > 2**30
     folder = Path(tempfile.mkdtemp(prefix="batch-query-service-test-", dir=memory if has_room else None))
-    # A file: a worker in a process of its own must see the same database.
+    # A worker in another process must see the same database, so it is a file.
     connection.settings_dict["TEST"]["NAME"] = folder / "db.sqlite3"
     yield
     shutil.rmtree(folder)
@@ -87,13 +87,13 @@ def django_db_modify_db_settings(django_db_modify_db_settings_parallel_suffix) -
 
 @pytest.fixture(scope="session", autouse=True)
 def no_permissions_of_models() -> None:
-    """Make none: Django does so anew after each test that commits, and the admin has no permissions."""
+    """Create no permissions. Django would create them after each test that commits, and the admin has none."""
     assert post_migrate.disconnect(dispatch_uid="django.contrib.auth.management.create_permissions")
 
 
 @pytest.fixture(scope="session", autouse=True)
 def forms_as_browsers_send_them() -> Iterator[None]:
-    """Django's test client sends each form as multipart/form-data. A browser does so where the form says it."""
+    """Send forms as browsers do. Django's test client sends each form as multipart/form-data."""
     post = RequestFactory.post
 
     def post_as_browser(
@@ -110,7 +110,7 @@ def forms_as_browsers_send_them() -> Iterator[None]:
 
 @pytest.fixture(autouse=True)
 def forget_configured_chains() -> Iterator[None]:
-    """No test sees the chains of another one. Whoever names another chains file has it read."""
+    """Forget the chains of other tests. A test that names another chains file makes the service read it."""
     setting_changed.connect(_read_chains_anew)
     forget_chains()
     yield
@@ -125,9 +125,9 @@ def _read_chains_anew(*, setting: str, **_: object) -> None:
 
 @pytest.fixture(autouse=True)
 def no_head_of_before(request, monkeypatch) -> None:
-    """Read the newest block each time, as if a poll's time had passed: a test of the inside may have mined one.
+    """Read the newest block each time, because a test of the inside may have mined one.
 
-    From outside `runworker --once` observes each chain first.
+    In other tests `runworker --once` observes each chain first.
     """
     if request.node.get_closest_marker("outside") is None:
         monkeypatch.setattr(heads, "recent", heads.read)
@@ -135,7 +135,7 @@ def no_head_of_before(request, monkeypatch) -> None:
 
 @pytest.fixture(autouse=True)
 def forget_what_was_found_of_storage(monkeypatch) -> None:
-    """No test is told what another one's database took, or held some seconds ago."""
+    """Forget results of storage checks in other tests."""
     monkeypatch.setattr(health, "service_metrics", ServiceMetrics())
     monkeypatch.setattr(keys, "_noting_from", 0.0)
     monkeypatch.setattr(storage, "_last_check", (float("-inf"), ""))
@@ -143,7 +143,7 @@ def forget_what_was_found_of_storage(monkeypatch) -> None:
 
 @pytest.fixture
 def pass_time(monkeypatch) -> Callable[[float], None]:
-    """Lets seconds pass, as `time.monotonic` counts them."""
+    """Advances the clock of `time.monotonic`."""
     monotonic = time.monotonic
 
     def pass_time(seconds: float) -> None:
@@ -160,7 +160,7 @@ def pages_without_collected_files(settings, tmp_path) -> None:
 
 @pytest.fixture
 def chain() -> Iterator[DevChain]:
-    """A fresh chain of a few blocks that mines a block for each transaction."""
+    """Yield a fresh chain of a few blocks that mines a block for each transaction."""
     with DevChain() as chain:
         chain.mine(5)
         yield chain
@@ -168,14 +168,14 @@ def chain() -> Iterator[DevChain]:
 
 @pytest.fixture(scope="module")
 def devchain() -> Iterator[DevChain]:
-    """A chain that the tests of a module share."""
+    """Yield a chain that the tests of a module share."""
     with DevChain() as chain:
         yield chain
 
 
 @pytest.fixture
 def service(chain: DevChain, db, settings, tmp_path) -> DevChain:
-    """The service, connected to `chain`, with the facts registry deployed."""
+    """Return `chain`, connected to the service, with the facts registry deployed."""
     settings.CHAINS_FILE = chains_toml(tmp_path, chain.url)
     deploy_on(chain)
     return chain
@@ -183,19 +183,19 @@ def service(chain: DevChain, db, settings, tmp_path) -> DevChain:
 
 @pytest.fixture
 def unreachable_chain(settings, tmp_path) -> None:
-    """Chain 31337 connected to itself, for what asks no node: nothing listens on port 1."""
+    """Connect chain 31337 to itself, for tests that need no node: nobody listens on port 1."""
     settings.CHAINS_FILE = chains_toml(tmp_path, "http://127.0.0.1:1")
 
 
 @pytest.fixture
 def key(db) -> ApiKey:
-    """An API key of Alice's."""
+    """Return an API key of Alice."""
     return a_key()
 
 
 @pytest.fixture
 def two_signers(chain: DevChain, db, settings, tmp_path) -> DevChain:
-    """The same with two signers."""
+    """Return the same as `service`, with two signers."""
     settings.CHAINS_FILE = chains_toml(tmp_path, chain.url, signers=2)
     deploy_on(chain)
     return chain

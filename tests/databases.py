@@ -1,6 +1,6 @@
-"""`--database postgresql`: the database of the tests is in a PostgreSQL that is started for them.
+"""`--database postgresql` puts the tests' database into a PostgreSQL that is started for them.
 
-It is imported before the settings are (`addopts` in pyproject.toml), because these name the database.
+This module is imported before the settings (`addopts` in pyproject.toml), because the settings name the database.
 """
 
 import os
@@ -23,10 +23,10 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 @pytest.hookimpl(tryfirst=True, wrapper=True)
 def pytest_load_initial_conftests(early_config: pytest.Config) -> Iterator[None]:
-    """The processes of a run share a server. Each has its own database in it."""
+    """Start a server that the processes of a run share. Each process has its own database in it."""
     global _server
     if early_config.known_args_namespace.database == "postgresql":
-        # A test may start several processes, each with its pool.
+        # A test may start several processes, each with a connection pool.
         _server = Postgres(settings=["max_connections=400"]).__enter__()
         os.environ["DATABASE_URL"] = _server.url("service")
     return (yield)
@@ -51,14 +51,14 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 @pytest.fixture(scope="session", autouse=True)
 def no_database_url() -> Iterator[None]:
-    """Remove `DATABASE_URL`: what a test starts has the test's database, or one of its own, only if it is told so."""
+    """Remove `DATABASE_URL`. Processes of a test get the test's database, or one of their own, explicitly."""
     with pytest.MonkeyPatch.context() as patch:
         patch.delenv("DATABASE_URL", raising=False)
         yield
 
 
 def same_database() -> dict[str, str]:
-    """Environment variables for a process that shall have the test's own database."""
+    """Return environment variables that give a process the test's own database."""
     if connection.vendor == "sqlite":
         return {"SQLITE_FILE": str(connection.settings_dict["NAME"])}
     return {"DATABASE_URL": _url(connection.settings_dict["NAME"])}

@@ -1,5 +1,7 @@
-"""A facts registry on a chain that was just started. The service deploys it once in a process; from then on the same
-transactions are sent to the next chain and the same rows are stored, as if it had been deployed there.
+"""A facts registry on a new chain.
+
+The service deploys it once in a process. Later the same transactions are sent to the next chain, and the same rows are
+stored, as if the registry had been deployed there.
 """
 
 import time
@@ -18,7 +20,7 @@ from devnet.devchain import DevChain
 from proving.models import FactsRegistry, SignedTransaction, Signer, Transaction
 
 _MINED_SECONDS = 20
-# What deploying stores; each refers to those before it alone.
+# Models of the rows that a deployment stores. Each refers only to earlier ones.
 _MODELS: Sequence[type[Model]] = (Signer, FactsRegistry, Transaction, SignedTransaction)
 
 
@@ -43,7 +45,7 @@ class _Deployment:
 
 
 def _mine(chain: DevChain, version: SignedTransaction) -> dict[str, Any]:
-    """Its receipt. The node mines soon after it has answered."""
+    """Return the receipt. The node mines soon after its answer."""
     sent = chain.rpc("eth_sendRawTransaction", "0x" + bytes(version.raw).hex())
     deadline = time.monotonic() + _MINED_SECONDS
     while (receipt := chain.rpc("eth_getTransactionReceipt", sent)) is None:
@@ -53,7 +55,7 @@ def _mine(chain: DevChain, version: SignedTransaction) -> dict[str, Any]:
 
 
 def _values(row: Model, passed: timedelta) -> Iterator[tuple[str, Any]]:
-    """By the names of its attributes, so much later."""
+    """Yield the row's values by attribute, with times moved by `passed`."""
     for field in row._meta.concrete_fields:
         value = getattr(row, field.attname)
         if not field.primary_key:
@@ -61,19 +63,19 @@ def _values(row: Model, passed: timedelta) -> Iterator[tuple[str, Any]]:
 
 
 def deploy(destination: int = 31337, source: int = 31337, *options: str) -> FactsRegistry:
-    """Deploy by the command, and return the registry in use. Raises `CommandError`."""
+    """Deploy by the command, and return the registry in use. Raise `CommandError`."""
     call_command("deploy_registry", str(destination), str(source), *options, stdout=StringIO(), stderr=StringIO())
     return FactsRegistry.in_use.get(destination_chain_id=destination, source_chain_id=source)
 
 
-# By the chain's newest block, and what the chains file says, the URL aside.
+# Deployments by the chain's newest block and the chains file without the URL.
 _deployments: dict[tuple[int, str], _Deployment] = {}
 
 
 def deploy_on(chain: DevChain) -> None:
-    """Deploy as `deploy` does, from the chain to itself, by the chains file of the settings.
+    """Deploy as `deploy` does, from the chain to itself, with the settings' chains file.
 
-    Nothing is stored yet, and the chain mines a block for each transaction.
+    No row is stored yet, and the chain mines a block for each transaction.
     """
     key = chain.head(), settings.CHAINS_FILE.read_text().replace(chain.url, "")
     if known := _deployments.get(key):

@@ -1,4 +1,4 @@
-"""A database that takes no writes: its disk is full, or another process has its lock."""
+"""A database that accepts no writes: its disk is full, or another process holds its lock."""
 
 import sqlite3
 from collections.abc import Iterator
@@ -14,16 +14,16 @@ from tests.databases import same_database
 
 @contextmanager
 def full_disk() -> Iterator[None]:
-    """The database answers as on a full disk to whatever needs more room."""
+    """Make the database answer as on a full disk when it needs more room."""
     with _few_pages() if connection.vendor == "sqlite" else _no_room():
         yield
 
 
 @contextmanager
 def _few_pages() -> Iterator[None]:
-    """SQLite's file may have no page more than it has (SQLITE_FULL)."""
+    """Limit SQLite's file to its present pages (SQLITE_FULL)."""
     with connection.cursor() as cursor:
-        # What is free inside the file would still be filled.
+        # Free pages inside the file would still be filled.
         cursor.execute("VACUUM")
         (pages,) = cursor.execute("PRAGMA page_count").fetchone()
         cursor.execute(f"PRAGMA max_page_count = {pages}")
@@ -36,7 +36,7 @@ def _few_pages() -> Iterator[None]:
 
 @contextmanager
 def _no_room() -> Iterator[None]:
-    """PostgreSQL itself says it, with the code that it has for that (disk_full)."""
+    """Make PostgreSQL itself report a full disk (disk_full)."""
     tables = [model._meta.db_table for model in apps.get_models(include_auto_created=True)]
     with connection.cursor() as cursor:
         cursor.execute(
@@ -54,7 +54,7 @@ def _no_room() -> Iterator[None]:
 
 @contextmanager
 def locked_database() -> Iterator[None]:
-    """Another process writes for longer than anybody waits."""
+    """Let another process write for longer than anybody waits."""
     with _locked_file() if connection.vendor == "sqlite" else _locked_tables():
         yield
 
@@ -72,7 +72,7 @@ def _locked_file() -> Iterator[None]:
 
 @contextmanager
 def _locked_tables() -> Iterator[None]:
-    """Each may be read, and no row of them can be locked or written."""
+    """Lock tables, so that they can be read, and no row can be locked or written."""
     tables = ", ".join(model._meta.db_table for model in apps.get_models(include_auto_created=True))
     options = connection.settings_dict["OPTIONS"]
     before = options["options"]
@@ -87,7 +87,7 @@ def _locked_tables() -> Iterator[None]:
 
 
 def _reopen(options: dict[str, Any], given: str) -> None:
-    """Other connections, with these options."""
+    """Reopen connections with these options."""
     connection.close()
     connection.close_pool()  # type: ignore[attr-defined]  # what is special of PostgreSQL
     options["options"] = given

@@ -1,4 +1,4 @@
-"""What tests of many folders make: signed-in programs, workers in a thread, and waiting for what comes."""
+"""Helpers of many folders: signed-in programs, workers in a thread, and waiting for a condition."""
 
 import threading
 import time
@@ -22,14 +22,14 @@ _T = TypeVar("_T")
 
 
 def client_of(address: str) -> Client:
-    """Return a program that is signed in with this address."""
+    """Return a client that is signed in with this address."""
     client = Client()
     client.force_login(User.objects.for_address(address))
     return client
 
 
 def copies(row: Model, count: int, **changed: str) -> None:
-    """Store copies of a row that is stored, as `campaigns.rows.multiply` does."""
+    """Store copies of a stored row, as `campaigns.rows.multiply` does."""
     meta = row._meta
     assert meta.pk
     columns = ",".join(field.column for field in meta.local_fields if field.column)
@@ -40,7 +40,7 @@ def copies(row: Model, count: int, **changed: str) -> None:
 def until(
     condition: Callable[[], bool], what: str, seconds: float = SECONDS, says: Callable[[], object] = waiting
 ) -> None:
-    """Wait for a condition. The test fails where it doesn't hold in time, and says what batches wait for, or `says`."""
+    """Wait for a condition. If it doesn't hold in time, fail with the batches' waits or with `says`."""
     deadline = time.monotonic() + seconds
     while not condition():
         if time.monotonic() > deadline:
@@ -49,7 +49,7 @@ def until(
 
 
 def at_once(*calls: Callable[[], _T]) -> list[_T | Exception]:
-    """Let a thread for each make these calls at the same moment. Return their results, or what they raise."""
+    """Make these calls at the same moment, in a thread each. Return their results or exceptions."""
     barrier = threading.Barrier(len(calls))
 
     def run(call: Callable[[], _T]) -> _T | Exception:

@@ -1,4 +1,4 @@
-"""Real headers and proofs of public chains. They lie beside the project, not in it; without them their tests skip."""
+"""Real headers and proofs of public chains, in a folder beside the project. Without it their tests are skipped."""
 
 import json
 from pathlib import Path
@@ -12,7 +12,7 @@ needs_fixtures = pytest.mark.skipif(not FOLDER.is_dir(), reason="../shared/fixtu
 
 
 def fixture_names(pattern: str = "*.json") -> list[str]:
-    """File names, for parametrising; empty where the folder is absent."""
+    """Return file names for parametrising; none if the folder is absent."""
     return sorted(path.name for path in FOLDER.glob(pattern))
 
 

@@ -1,4 +1,4 @@
-"""What each fresh installation has: a migrated database, and the collected files of pages. Made once in a run."""
+"""A fresh installation's migrated database and collected static files, made once in a run."""
 
 import fcntl
 import os
@@ -14,23 +14,23 @@ from devnet.devchain import PROJECT
 @dataclass(frozen=True)
 class FreshInstallation:
     database: Path
-    """To be copied: SQLite's."""
+    """SQLite's file, to be copied."""
     static: Path
-    """To be read, by a link `static` in `STATE_DIR`."""
+    """The collected files, to be linked as `static` in `STATE_DIR`."""
 
     def copy_database(self, state: Path) -> None:
-        """Copy the database into `state`, which is to be `STATE_DIR`."""
+        """Copy the database into `state`, the future `STATE_DIR`."""
         shutil.copy(self.database, state / "db.sqlite3")
 
 
 def fresh_installation(folder: Path) -> FreshInstallation:
-    """`folder` is `tmp_path`, or from `tmp_path_factory`: beside it are those of the run's other processes."""
+    """Return the installation. `folder` is a temporary folder; those of the run's other processes lie beside it."""
     made = folder.parents[1 if "PYTEST_XDIST_WORKER" in os.environ else 0] / "fresh-installation"
     with made.with_suffix(".lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         if not made.exists():
             begun = made.with_suffix(".begun")
-            # A test that may start no process has left it, where `--fast` is given.
+            # With `--fast`, a test that may start no process leaves the folder unfinished.
             begun.mkdir(exist_ok=True)
             for command in ("migrate", "collectstatic"):
                 _manage(begun, command)

@@ -1,4 +1,4 @@
-"""Pages as they are kept in `golden/`: `GOLDEN=write` writes them anew, for `git diff` to show."""
+"""Pages as kept in `golden/`. `GOLDEN=write` writes them anew, so that `git diff` shows changes."""
 
 import os
 import re
@@ -6,7 +6,7 @@ from pathlib import Path
 
 GOLDEN = Path(__file__).parent / "golden"
 _BLOCKS = "h1|h2|h3|p|li|ol|ul|dl|div|dt|dd|tr|td|th|table|form|section|article|label|nav|summary|details|figure|pre"
-# What differs from one time to the next, and the word in its place.
+# Values that differ each time, and the words that replace them.
 _PASSING = (
     (r"\b[0-9A-HJKMNP-TV-Z]{26}\b", "ULID"),
     (r"\d{4}-\d\d-\d\dT[\d:.]+(\+00:00|Z)?", "INSTANT"),
@@ -15,7 +15,7 @@ _PASSING = (
     (r"(?<![\w.,])(?:\d+ (?:d|h|min)(?: \d+ (?:h|min|s))?|[\d.]+ s)\b", "SPAN"),
     (r"msg_\w+", "MESSAGE"),
 )
-# In this order: what of a page is left out or named, and by what.
+# Parts of a page to leave out or rename, in this order.
 _OF_PAGES = (
     (r"<svg.*?</svg>|<template>.*?</template>", ""),
     (r'<button[^>]* class="copy".*?</button>', ""),
@@ -36,16 +36,16 @@ _OF_PAGES = (
 )
 
 
-def compare(told: str, name: str) -> None:
+def compare(text: str, name: str) -> None:
     """Compare a page's title and main part, or a text of another kind, with the file of this name."""
     if name.endswith(".html"):
-        title, _, rest = told[told.index("<title") :].partition("</title>")
-        told = f"{title}\n{rest[rest.index('<main') : rest.index('</main>')]}"
+        title, _, body = text[text.index("<title") :].partition("</title>")
+        text = f"{title}\n{body[body.index('<main') : body.index('</main>')]}"
         for pattern, word in _OF_PAGES:
-            told = re.sub(pattern, word, told, flags=re.DOTALL)
+            text = re.sub(pattern, word, text, flags=re.DOTALL)
     for pattern, word in _PASSING:
-        told = re.sub(pattern, word, told)
-    told = f"{told.strip()}\n"
+        text = re.sub(pattern, word, text)
+    text = f"{text.strip()}\n"
     if os.environ.get("GOLDEN") == "write":
-        (GOLDEN / name).write_text(told)
-    assert told == (GOLDEN / name).read_text()
+        (GOLDEN / name).write_text(text)
+    assert text == (GOLDEN / name).read_text()

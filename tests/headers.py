@@ -1,4 +1,4 @@
-"""Headers made by hand, laid out as each chain's software does: fields by their names in JSON, in the order of RLP."""
+"""Headers made by hand in the layout of each chain's software. Fields have their JSON names and RLP order."""
 
 from typing import Any
 
@@ -7,7 +7,7 @@ from eth_utils.crypto import keccak
 
 Fields = dict[str, bytes | int]
 
-# What all of them begin with.
+# Fields that all layouts begin with.
 SHARED: Fields = {
     "parentHash": b"\x01" * 32,
     "sha3Uncles": b"\x02" * 32,
@@ -59,7 +59,7 @@ XDC_EPOCH: Fields = {**XDC, "validators": b"\xd1" * 60, "penalties": b"\xd2" * 2
 # Gnosis before its merge. Source: NethermindEth/nethermind, Nethermind.Serialization.Rlp/HeaderDecoder.cs
 AURA: Fields = {**SHARED, "difficulty": 2**128 - 2, "step": 326_374_892, "signature": b"\xaa" * 65}
 AURA_LONDON: Fields = {**AURA, "baseFeePerGas": 7}
-# As AuRa's, by nodes that tell none of its seals.
+# As AuRa, from nodes that tell none of its seals.
 UNTOLD: Fields = {**SHARED, "difficulty": 2**128 - 2, "own step": 326_374_892, "own signature": b"\xaa" * 65}
 UNTOLD_LONDON: Fields = {**UNTOLD, "baseFeePerGas": 7}
 # BNB Smart Chain between Cancun and Bohr. Source: bnb-chain/bsc, consensus/parlia/parlia.go
@@ -74,7 +74,7 @@ ETHEREUM = {
     "amsterdam": AMSTERDAM,
     "bnb": BNB,
 }
-# Whose blocks tell their fields in JSON.
+# Layouts whose blocks tell their fields in JSON.
 TOLD = {
     "avalanche at first": AVALANCHE_AT_FIRST,
     "avalanche apricot": AVALANCHE_APRICOT,
@@ -103,7 +103,7 @@ _ISTANBUL = _EMPTY | {
     "mixHash": "0x63746963616c2062797a616e74696e65206661756c7420746f6c6572616e6365",
     "nonce": "0x0000000000000000",
 }
-# GoQuorum's IBFT.
+# GoQuorum with IBFT.
 IBFT_BLOCK = _ISTANBUL | {
     "number": "0x1",
     "hash": "0x357a793ce35a1d36a6d85be8df93bae275b7f0908d20124dc1712b57b3b3fa70",
@@ -122,7 +122,7 @@ IBFT_BLOCK = _ISTANBUL | {
         "8ccf00d666880d018d4db7999a40816bfa58b5f1b14e367f2b54b77665b63994bbf0188c9a9603fd8b01"
     ),
 }
-# Besu's IBFT 2.0, of round 1.
+# Besu with IBFT 2.0, in round 1.
 IBFT_2_BLOCK = _ISTANBUL | {
     "number": "0x1",
     "hash": "0x82b5c53704cea50223ce667621806f485ec1d9dbe9e4ea7f19c928aedb6f0dd8",
@@ -141,7 +141,7 @@ IBFT_2_BLOCK = _ISTANBUL | {
         "da6ea1216d517a7d3841a60c54c9089660979d3ba2c1a5b0fd975157c4a39701"
     ),
 }
-# Besu's QBFT: a first block, so without seals.
+# Besu with QBFT: a first block, which has no seals.
 QBFT_GENESIS = _ISTANBUL | {
     "number": "0x0",
     "hash": "0x74f92c171677a9f8b1eac53fc4f2c2e0d6bbc7a7b9b259fd0067f7b573951e16",
@@ -155,7 +155,7 @@ QBFT_GENESIS = _ISTANBUL | {
         "cd946d544f03911b74425dd4112e95f93b82ac6302f19477fd5cb2aea0b91e7e4faf7625bf9dbaee39ee47c080c0"
     ),
 }
-# Zion's HotStuff.
+# Zion with HotStuff.
 HOTSTUFF_BLOCK = _ISTANBUL | {
     "number": "0xd",
     "hash": "0xf09ceb75d0e85322f04adfb5d02a54bccc6c20fc1c0f67e6ec0fc3c8618c79e9",
@@ -175,7 +175,7 @@ HOTSTUFF_BLOCK = _ISTANBUL | {
         "c88e324fd479f832483c6d839de7110c2b2ebbb45b36d44fbbf84e56f7ba5a6174eecf61acbe0d789c0080"
     ),
 }
-# Sokol, by Parity.
+# Sokol, from Parity.
 _SOKOL_SIGNATURE = (
     "7ad0ecca535f81e1807dac338a57c7ccffd05d3e7f0687944650cd005360a192205df306a68eddfe216e0674c6b113050d90eff9b627c176"
     "2d43657308f986f501"
@@ -194,7 +194,7 @@ SOKOL_BLOCK = _EMPTY | {
     "timestamp": "0x5a343947",
     "extraData": "0xd5830108048650617269747986312e32322e31826c69",
     "sealFields": ["0x84120a71db", f"0xb841{_SOKOL_SIGNATURE}"],
-    # As Parity says them besides.
+    # Parity's additional fields.
     "step": "302674395",
     "signature": _SOKOL_SIGNATURE,
 }
@@ -230,24 +230,24 @@ def encode(fields: Fields, **changes: bytes | int) -> bytes:
 
 
 def as_json(fields: Fields, **changes: bytes | int) -> dict[str, Any]:
-    """A block as a node sends it, without its transactions."""
+    """Return a block as a node sends it, without transactions."""
     values = {**fields, **changes}
-    told = {name: value if isinstance(value, bytes) else hex(value) for name, value in values.items()}
-    told["hash"] = keccak(encode(values))
-    return {name: "0x" + value.hex() if isinstance(value, bytes) else value for name, value in told.items()}
+    block = {name: value if isinstance(value, bytes) else hex(value) for name, value in values.items()}
+    block["hash"] = keccak(encode(values))
+    return {name: "0x" + value.hex() if isinstance(value, bytes) else value for name, value in block.items()}
 
 
 def told(block: dict[str, Any]) -> bytes:
-    """The header of a block, as Ethereum's nodes tell it."""
-    found = {name: block[name] for name in AMSTERDAM if name in block}
+    """Return the header of a block as Ethereum's nodes tell it."""
+    fields = {name: block[name] for name in AMSTERDAM if name in block}
     values = [
         bytes.fromhex(value[2:]) if isinstance(AMSTERDAM[name], bytes) else int(value, 16)
-        for name, value in found.items()
+        for name, value in fields.items()
     ]
     encoded: bytes = rlp.encode(values)
     return encoded
 
 
 def with_hash(block: dict[str, Any]) -> dict[str, Any]:
-    """Return the block with the hash that its fields make."""
+    """Return the block with the hash of its fields."""
     return block | {"hash": f"0x{keccak(told(block)).hex()}"}

@@ -1,4 +1,4 @@
-"""Metrics as a scraper reads them."""
+"""Metrics, read as a scraper does."""
 
 from collections.abc import Iterator
 
@@ -12,7 +12,7 @@ def samples(text: str) -> Iterator[Sample]:
 
 
 def value(text: str, name: str, **labels: object) -> float | None:
-    """The sum of all samples of this name that have these labels; None where there is none."""
-    wanted = {(label, str(one)) for label, one in labels.items()}
-    found = [one.value for one in samples(text) if one.name == name and wanted <= set(one.labels.items())]
-    return sum(found) if found else None
+    """Return the sum of all samples with this name and these labels; None if there are none."""
+    wanted = {(label, str(sample)) for label, sample in labels.items()}
+    values = [sample.value for sample in samples(text) if sample.name == name and wanted <= set(sample.labels.items())]
+    return sum(values) if values else None

@@ -20,19 +20,19 @@ class Names:
         self.universal.address = UNIVERSAL_RESOLVER_ADDR
 
     def set(self, name: str, address: str) -> Deployed:
-        """The name, normalised, has this address; its resolver."""
+        """Set the address of a name. Return its resolver."""
         resolver = self.resolver_of(name)
         resolver.send("setAddr", _node(name), address)
         return resolver
 
     def set_below(self, name: str, address: str) -> Deployed:
-        """All names below this one have this address (ENSIP-10); its resolver."""
+        """Set the address of all names below this one (ENSIP-10). Return the resolver."""
         resolver = self.extended(name)
         resolver.send("setAddr", keccak(dns_encode_name(name)), address)
         return resolver
 
     def refer(self, name: str, urls: Sequence[str]) -> Deployed:
-        """The resolver of the name refers to gateways (EIP-3668)."""
+        """Let the name's resolver refer to gateways (EIP-3668)."""
         resolver = self.extended(name)
         resolver.send("refer", urls, False)
         return resolver

@@ -1,4 +1,4 @@
-"""What tests of the whole service share: a configured chain, submitted batches, and work done step by step."""
+"""Shared helpers for tests of the whole service: a configured chain, submitted batches, and work in single rounds."""
 
 import hashlib
 import hmac
@@ -27,7 +27,7 @@ SIGNER_KEY = ACCOUNTS[3][1]
 # The next account of the same mnemonic.
 SECOND_SIGNER = "0x15d34AAf54267DB7D7c367839AAf71A00a2C6A65"
 SECOND_SIGNER_KEY = "0x47e179ec197488593b187f80a00eb0da91f1b9d0b13f8733639f19c30a34926a"
-# The properties of accounts and headers that can be asked for, by their numbers in the registry.
+# Properties of accounts and headers, ordered by their numbers in the registry.
 ACCOUNT_FIELDS = ["NONCE", "BALANCE", "STORAGE_ROOT", "CODE_HASH"]
 HEADER_FIELDS = [
     *("PARENT_HASH", "UNCLES_HASH", "COINBASE", "STATE_ROOT", "TRANSACTIONS_ROOT", "RECEIPTS_ROOT", "LOGS_BLOOM"),
@@ -41,7 +41,7 @@ SIGNERS = {SIGNER: SIGNER_KEY, SECOND_SIGNER: SECOND_SIGNER_KEY}
 def chains_toml(
     folder: Path, *urls: str, chain_id: int = 31337, chain: str = "", connection: str = "", signers: int = 1
 ) -> Path:
-    """A chains file for one development chain connected to itself; `chain` and `connection` add lines to its tables."""
+    """Write a chains file for one development chain connected to itself. `chain` and `connection` add lines."""
     (folder / "signer.key").write_text(SIGNER_KEY)
     (folder / "second.key").write_text(SECOND_SIGNER_KEY)
     files = ("signer.key", "second.key")
@@ -76,31 +76,31 @@ def reconfigure(settings: Any, old: str, new: str) -> None:
 def asking(
     blocks: Mapping[str, Any], *, fee: int | str = 0, source: int = 31337, destination: int = 31337
 ) -> dict[str, Any]:
-    """Return the body of a batch that asks for these blocks of a source chain, by selector."""
+    """Return the body of a batch about these blocks of a source chain, by selector."""
     return {"destinationChainId": str(destination), "fee": str(fee), "data": {str(source): blocks}}
 
 
 def balances(numbers: Iterable[int], account: str = ALICE) -> dict[str, Any]:
-    """Return what asks for the account's balance at blocks of these numbers."""
+    """Return blocks of a request for the account's balance at these numbers."""
     return {f"block:{number}": {"accounts": {account: {"props": ["BALANCE"]}}} for number in numbers}
 
 
 def request(
     *accounts: str, block: int, props: list[str] | None = None, fee: int = 0, chain_id: int = 31337
 ) -> dict[str, Any]:
-    """The simplest request (docs/specification.md, "Batch query"), for these accounts."""
+    """Return the simplest request (docs/specification.md, "Batch query") for these accounts."""
     entry = {"props": props or ["BALANCE"], "slots": []}
     blocks = {f"block:{block}": {"accounts": dict.fromkeys(accounts, entry)}}
     return asking(blocks, fee=fee, source=chain_id, destination=chain_id)
 
 
 def a_key(address: str = ALICE, name: str = "default") -> ApiKey:
-    """Give a user another API key, without signing in. `tests/accounts` makes keys as people do."""
+    """Give a user another API key without signing in. `tests/accounts` makes keys as people do."""
     return ApiKey.objects.create(user=User.objects.for_address(address), name=name, **key_columns())
 
 
 def key_columns() -> dict[str, Any]:
-    """Return what is stored of a new key."""
+    """Return the stored columns of a new key."""
     salt = secrets.token_bytes(32)
     text = _derived(salt)
     digest = hashlib.sha256(text.encode()).hexdigest()
@@ -113,14 +113,14 @@ def secret_of(key: ApiKey) -> str:
 
 
 def _derived(salt: bytes) -> str:
-    """Return the key that belongs to a salt: 43 digits of base 62, the lowest first."""
+    """Return the key of a salt: 43 digits of base 62, the lowest first."""
     number = int.from_bytes(hmac.digest(settings.API_KEY_SECRET.encode(), salt, "sha256"))
     alphabet = string.digits + string.ascii_letters
     return "bqs_" + "".join(alphabet[number // 62**place % 62] for place in range(43))
 
 
 def header(key: ApiKey) -> dict[str, str]:
-    """The request header with the key."""
+    """Return the request header with the key."""
     return {"api-key": secret_of(key)}
 
 
@@ -131,12 +131,12 @@ def submit(key: ApiKey, body: dict[str, Any]) -> Batch:
 
 
 def work() -> None:
-    """Time passes until everything that will be due is, and a worker does it once."""
+    """Let time pass until all rows are due, and do all work once, as a worker does."""
     call_command("runworker", once=True)
 
 
 def work_until_done(batch: Batch, chain: DevChain | None = None, rounds: int = 10) -> Batch:
-    """Work until the batch has ended; mine a block between the rounds where `chain` doesn't mine by itself."""
+    """Work until the batch has ended. A `chain` that doesn't mine by itself is mined between the rounds."""
     for _ in range(rounds):
         work()
         batch.refresh_from_db()
@@ -148,12 +148,12 @@ def work_until_done(batch: Batch, chain: DevChain | None = None, rounds: int = 1
 
 
 def expire_leases() -> None:
-    """Let the lanes of a worker that was killed run out, as time passes."""
+    """Let the lanes of a killed worker run out, as time does."""
     Lane.objects.exclude(until=None).update(until=timezone.now() - timedelta(seconds=1))
 
 
 def expire(batches: QuerySet[Batch] | None = None) -> None:
-    """Let the deadlines of batches be over, of all unless others are named, for so long that no chain is asked."""
+    """Let deadlines pass long ago, so that no chain is asked. By default all batches expire."""
     long_ago = timezone.now() - timedelta(days=2)
     (Batch.objects.all() if batches is None else batches).update(deadline_at=long_ago, overdue_since=long_ago)
 

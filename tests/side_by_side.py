@@ -1,4 +1,4 @@
-"""Two database transactions at the same time, one of which the test holds open."""
+"""Two concurrent database transactions, one of which the test holds open."""
 
 import time
 from collections.abc import Callable
@@ -15,13 +15,13 @@ _First = TypeVar("_First")
 _Second = TypeVar("_Second")
 
 _SECONDS = 20
-# Of this database alone: others of the server are those of tests that run beside.
+# Only this database counts, because concurrent tests use others on the server.
 _WAITING = "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND datname = current_database()"
 
 
 @dataclass(frozen=True)
 class Met(Generic[_First, _Second]):
-    """The results of two that meet."""
+    """The results of two concurrent functions."""
 
     first: _First
     second: _Second
@@ -32,9 +32,9 @@ class Met(Generic[_First, _Second]):
 def meet(
     first: Callable[[], _First], second: Callable[[], _Second], meanwhile: Callable[[], None] = lambda: None
 ) -> Met[_First, _Second]:
-    """Do the first in a transaction that is open until the second, in another connection, waits for it or has ended.
+    """Run `first` in a transaction that stays open until `second`, in another connection, waits for it or has ended.
 
-    Before the transaction ends, `meanwhile` is done. Raises what any of them raises.
+    `meanwhile` runs before the transaction ends. Raise the error of any of them.
     """
     with ThreadPoolExecutor(1) as pool, psycopg.connect(same_database()["DATABASE_URL"], autocommit=True) as watching:
         with transaction.atomic():

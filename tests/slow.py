@@ -1,6 +1,6 @@
-"""What `make test-fast` leaves out or runs by its name, and not because of whether a test starts a process."""
+"""Tests that `make test-fast` leaves out or runs by name, whether or not they start a process."""
 
-# A browser is started in ways of its own. The others need no process everywhere, but long all the same.
+# Browsers are started in other ways. The other tests are long even without processes.
 SLOW = {
     "browser",
     "contracts",
@@ -14,5 +14,5 @@ SLOW = {
     "test_sqlite_file.py",
     "test_unavailable.py",
 }
-# Batches go from their submission to DONE, on a chain: a quarter of the service's lines run in no other fast test.
+# Batches go from submission to DONE on a chain. No other fast test runs a quarter of the service's lines.
 WITH_A_CHAIN = {"test_reorgs.py"}

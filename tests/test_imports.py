@@ -30,7 +30,7 @@ ORDER = [
 MAY_IMPORT = {
     "contracts": set(),
     "chains": set(),
-    # Settings, and the chains that they name; `config.urls` alone knows all applications.
+    # Settings and the chains that they name. Only `config.urls` knows all applications.
     "config": {"chains"},
     "database": {"chains", "config"},
     "accounts": {"chains", "config", "database"},
@@ -38,14 +38,15 @@ MAY_IMPORT = {
     "proving": {"chains", "config", "database", "accounts", "queries", "contracts"},
     "api": {"chains", "config", "database", "accounts", "queries", "proving"},
     "explorer": {"chains", "config", "database", "accounts", "queries", "proving", "api"},
-    # A process of its own, of another operator: nothing of the service is in it.
+    # A process of another operator, without code of the service.
     "attesting": {"chains", "config"},
-    # What the demo, tests and campaigns run. The service itself has no use for it.
+    # Used by the demo, tests and campaigns, and not by the service.
     "devnet": {"contracts"},
-    # It uses the service over HTTP, as any client does. Contracts are deployed by one that has no service for them.
+    # It uses the service over HTTP, as any client does. Contracts are deployed by a module that has no service for
+    # them.
     "demo": {"chains", "devnet", "contracts"},
 }
-# From the ground up: a module or package of `proving` imports from rows above its own alone.
+# From the ground up: modules and packages of `proving` import only from rows above their own.
 INSIDE_PROVING = """
 models ticks migrations
 batch_waits deployments heads lanes stops
@@ -102,7 +103,7 @@ def test_imports_run_one_way_inside_proving():
 
 
 def test_no_modules_import_each_other_in_a_circle():
-    """Not even within functions. Raises CycleError, which names them."""
+    """Imports within functions count, too. CycleError names the modules."""
     names = {_name(path): path for path in FILES}
     imported = {
         name: {module for module in _imported_by(path) if module in names and module != name}
@@ -127,7 +128,7 @@ def _imported_by(path: Path) -> Iterator[str]:
 
 
 def test_the_client_stands_for_itself():
-    """It is installed where nothing of the service is. What it imports of others is in its pyproject.toml."""
+    """The client is installed without the service. Its other imports are in its pyproject.toml."""
     client = PROJECT / "client"
     declared = tomllib.loads((client / "pyproject.toml").read_text())["project"]
     imported: set[str] = set()
@@ -143,14 +144,14 @@ def test_the_client_stands_for_itself():
 
 
 def test_one_name_is_one_thing():
-    """Django's conventional names aside, no two modules have the same one."""
+    """No two modules share a name, except Django's conventional ones."""
     conventional = {"__init__", "__main__", "admin", "apps", "base", "models", "settings", "urls", "views", "wsgi"}
     names = [path.stem for path in FILES if "migrations" not in path.parts and path.stem not in conventional]
     assert [name for name in sorted(set(names)) if names.count(name) > 1] == []
 
 
 def test_endpoints_are_in_the_api():
-    """Two of them are in `queries`: those that take batches and tell their status."""
+    """Two of them are in `queries`: those that accept batches and tell their status."""
     routers = {path.parts[0] for path in FILES if "ninja.Router" in _imported_by(path)}
     assert routers == {"api"}
 
@@ -213,7 +214,7 @@ def test_few_modules_can_spend_money():
             for node in nodes
             if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name)
         }
-        # So that the names above are all there are.
+        # Only these names may be used, so no other import of the modules is allowed.
         froms = {node.module for node in nodes if isinstance(node, ast.ImportFrom)}
         if inside not in path.parents:
             assert not froms & {
@@ -236,11 +237,11 @@ def test_chains_can_be_used_without_django():
 
 
 def test_no_module_of_tests_imports_from_another_that_has_tests():
-    """Shared helpers are in modules named for what they are about, and fixtures are in a conftest."""
+    """Shared helpers are in modules named for their subject, and fixtures are in a conftest."""
     imported = set()
     for folder in ("tests", "campaigns"):
         for path in (PROJECT / folder).rglob("*.py"):
-            # To parse them all would take seconds.
+            # Parsing all of them would take seconds.
             for module, names in re.findall(
                 r"^ *(?:from|import) ((?:tests|campaigns)[\w.]*)(?: import (\([^)]*\)|.*))?",
                 path.read_text(),

@@ -1,4 +1,4 @@
-"""What every log line goes through."""
+"""Rules for every log line."""
 
 import io
 import json
@@ -83,8 +83,8 @@ def test_no_request_forges_a_line_or_commands_a_terminal():
 
 @pytest.fixture
 def lines():
-    """Return a logger, and a function that reads the lines that it has written."""
-    # A request that another test made in this thread is over.
+    """Return a logger, and a function that reads its lines."""
+    # A request of another test in this thread is over.
     logs.enter({})
     written = io.StringIO()
     handler = logging.StreamHandler(written)

@@ -1,4 +1,4 @@
-"""Tests marked `outside` know HTTP, commands, chains, models and settings: whatever is inside may move."""
+"""Tests marked `outside` know HTTP, commands, chains, models and settings, so that everything inside may move."""
 
 import ast
 import re
@@ -10,9 +10,9 @@ import pytest
 from devnet.devchain import PROJECT
 
 PRODUCT = {"accounts", "api", "attesting", "chains", "config", "database", "explorer", "proving", "queries"}
-# A process that starts reads chains.toml; tests have many starts in one process.
+# A new process reads chains.toml. Tests restart within one process.
 RESTART = "config.configured_chains.forget_chains"
-# Beacon chains of tests are made in the trees that proofs are taken from, which is a format, as RLP is.
+# Tests make beacon chains with the trees of proofs, which are a format, as RLP is.
 BEACON_FORMAT = re.compile(r"chains\.(?:beacon\.(?:blocks|jumps|ssz)\b|encoding\.decode_rlp$)")
 MARK = re.compile(r"^pytestmark = .*\bpytest\.mark\.outside\b", re.MULTILINE)
 OUTSIDE = sorted(path for path in (PROJECT / "tests").rglob("test_*.py") if MARK.search(path.read_text()))
@@ -20,7 +20,7 @@ OUTSIDE = sorted(path for path in (PROJECT / "tests").rglob("test_*.py") if MARK
 
 @cache
 def names_of(path: Path) -> frozenset[str]:
-    """Return the dotted names that a module imports, anywhere in it."""
+    """Return the dotted names that a module imports anywhere."""
     names: set[str] = set()
     for node in ast.walk(ast.parse(path.read_text())):
         if isinstance(node, ast.Import):
@@ -28,13 +28,13 @@ def names_of(path: Path) -> frozenset[str]:
         elif isinstance(node, ast.ImportFrom):
             names.update(f"{node.module}.{alias.name}" for alias in node.names)
         elif isinstance(node, ast.Constant) and isinstance(node.value, str) and node.value.count(".") > 1:
-            # What is patched may be named by a string.
+            # A patched name may be a string.
             names.update([node.value] if re.fullmatch(r"\w+(?:\.\w+)+", node.value) else ())
     return frozenset(names)
 
 
 def with_helpers(path: Path) -> set[Path]:
-    """Return the module, and the modules of tests that it imports, directly or not."""
+    """Return the module and all test modules that it imports, directly or not."""
     found, todo = set[Path](), [path]
     while todo:
         if (one := todo.pop()) not in found:

@@ -1,4 +1,4 @@
-"""What a command loads before it does anything, which is how long it takes to start."""
+"""Modules that a command loads before it acts, which determine its start-up time."""
 
 import ast
 import os
@@ -13,7 +13,7 @@ from devnet.devchain import PROJECT
 
 pytestmark = pytest.mark.outside
 
-# Each takes a tenth of a second or more, alone or with what it loads in its turn.
+# Each takes a tenth of a second or more, with its own imports.
 OF_SERVICE = {
     *("web3", "siwe", "eth_account", "eth_abi", "eth_utils", "rlp", "prometheus_client"),
     *("aiohttp", "Crypto", "celery", "sentry_sdk", "psycopg", "config.urls"),
@@ -26,7 +26,7 @@ _BQS = "from batch_query_client.command_line import main; main()"
 
 
 def loaded(program: str, *arguments: str, **environment: str) -> set[str]:
-    """The modules that a process has at its end."""
+    """Return the modules that a process has loaded at its end."""
     at_exit = "import atexit, sys; atexit.register(lambda: print(*sys.modules, file=sys.stderr)); "
     done = subprocess.run(
         [sys.executable, "-c", at_exit + program, *arguments],
@@ -41,7 +41,7 @@ def loaded(program: str, *arguments: str, **environment: str) -> set[str]:
 
 @pytest.fixture(scope="module")
 def state(tmp_path_factory) -> str:
-    """A folder with a database that is as it should be."""
+    """Return a folder with a valid database."""
     folder = str(tmp_path_factory.mktemp("state"))
     loaded(_MANAGE, "migrate", STATE_DIR=folder)
     return folder

@@ -1,4 +1,4 @@
-"""While nothing can be stored: what needs a write is answered 503, and what needs none as ever."""
+"""While nothing can be stored, requests that need a write get 503, and others are answered."""
 
 import json
 from typing import Any
@@ -23,7 +23,7 @@ LOCKED = "The database of this service is locked for longer than usual."
 
 @pytest.fixture
 def signed_in() -> Client:
-    """A program that is signed in, and sees answers where Django's test client would raise."""
+    """Return a signed-in client that gets answers instead of Django's test client's exceptions."""
     client = Client(raise_request_exception=False)
     message = message_for(client, ALICE.address)
     signed = {"message": message, "signature": sign(message, ALICE)}

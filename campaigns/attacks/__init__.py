@@ -1,1 +1,1 @@
-"""What strangers, key holders, nodes and disks may do to a running service, and what must hold all the same."""
+"""Attacks by strangers, key holders, nodes and full disks on a running service, and the promises that must hold."""

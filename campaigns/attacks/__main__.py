@@ -1,6 +1,6 @@
-"""All attacks, one after another: `make attack`, ONLY=name, SEED=1, REQUESTS=100000, SEQUENCES=2000.
+"""Run all attacks one after another: `make attack`, ONLY=name, SEED=1, REQUESTS=100000, SEQUENCES=2000.
 
-Everything stays on this machine. It prints what was tried and what was seen, and ends with 1 where a promise was
+Everything stays on this machine. The command prints each attempt and its result. It exits with 1 if a promise was
 broken.
 """
 
@@ -16,9 +16,9 @@ Attack = Callable[[int], Iterator[Seen]]
 
 
 def attacks(count: int, orders: int) -> Mapping[str, Attack]:
-    """By name. Each is given a seed, and tells what it has seen as soon as it has.
+    """Return the attacks by name. Each takes a seed and yields its results as they come.
 
-    `count` is that of requests, `orders` that of sequences.
+    `count` is the number of requests, `orders` the number of sequences.
     """
     return {
         "lists": lists.run,

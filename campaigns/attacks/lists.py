@@ -1,4 +1,4 @@
-"""One key asks for the dearest lists at once, of many rows: others are answered beside it."""
+"""One key requests many expensive lists at once, while other users must still be answered."""
 
 import sqlite3
 import statistics
@@ -19,7 +19,7 @@ from devnet.devchain import ACCOUNTS
 
 _ROWS, _AT_ONCE = 100_000, 16
 _PROBING_SECONDS, _PAUSE_SECONDS = 15, 0.05
-# Bound of a small answer to another user.
+# Maximum time of a small answer to another user.
 _MOST_SECONDS = 1.0
 _ENOUGH = 60  # seconds after which a batch is taken for stuck
 
@@ -46,7 +46,7 @@ def run(_: int) -> Iterator[Seen]:
 
 
 def _fill(database: Path, accounts: Mapping[str, str]) -> None:
-    """Copy the batch about each account, and its query."""
+    """Copy the batch and its query for each account."""
     with closing(sqlite3.connect(database, timeout=60)) as rows, rows:
         for place, account in accounts.items():
             batch, query = rows.execute(
@@ -62,7 +62,7 @@ def _fill(database: Path, accounts: Mapping[str, str]) -> None:
 
 
 def _beside(attacked: Target, heavy: str, newcomer: str, parameters: Mapping[str, str]) -> tuple[int, float]:
-    """Return how many lists were answered, and the median of the newcomer's seconds from when they are asked for."""
+    """Return the number of answered lists, and the median seconds until a newcomer's lists are answered."""
     answered = []
 
     def ask() -> None:
@@ -80,7 +80,7 @@ def _beside(attacked: Target, heavy: str, newcomer: str, parameters: Mapping[str
 
 
 def _median(attacked: Target, key: str) -> float:
-    """Return the median of the seconds of small answers, asked for one after the other."""
+    """Return the median seconds of small requests that are sent one after another."""
     taken, end = [], time.monotonic() + _PROBING_SECONDS
     url, parameters = f"{attacked.url}/batch-queries", {"limit": "1"}
     while time.monotonic() < end:

@@ -1,4 +1,4 @@
-"""Who wants the operator's money spent: beyond a budget, beyond a fee, after a stop, or without being counted."""
+"""Attempts to spend the operator's money beyond a budget, beyond a fee, after a stop, or without being counted."""
 
 import os
 import random
@@ -22,7 +22,7 @@ from tests.proving.rollups import OP_STACK, charge_for_data
 _ETHER, _GWEI = 10**18, 10**9
 _SIGNER = ACCOUNTS[3][0]
 _LIMIT = 5 * 10**15  # wei
-# Characters of a search's output, the last ones.
+# Characters to print from the end of a search's output.
 _PRINTED = 2_000
 _COSTLY = CHAINS_TOML.replace("test_network = true", 'test_network = false\ndaily_limit_per_user = "1"')
 
@@ -36,7 +36,7 @@ def run(seed: int) -> Iterator[Seen]:
 
 
 def search(seed: int, count: int) -> Iterator[Seen]:
-    """Try so many orders of submissions, kills, reorgs, lies and changed limits."""
+    """Try `count` orders of submissions, kills, reorgs, lies and changed limits."""
     command = [sys.executable, "-m", "pytest", "campaigns/attacks/sequences.py", f"--hypothesis-seed={seed}", "-q"]
     env = {**os.environ, "SEQUENCES": str(count)}
     ended = subprocess.run(command, cwd=PROJECT, env=env, capture_output=True, text=True, check=False)
@@ -52,7 +52,7 @@ def search(seed: int, count: int) -> Iterator[Seen]:
 
 
 def _rejected_again_and_again(chance: random.Random) -> Iterator[Seen]:
-    """Each batch is rejected while its transactions are pending or in young blocks, as by a late refusal."""
+    """Reject each batch while its transactions are pending or in young blocks, as a late refusal would."""
     toml = _COSTLY.replace("confirmations = 1", "confirmations = 150")
     toml = toml.replace('per_user = "1"', 'per_user = "0.005"')
     with target(toml, ALLOWED_ADDRESSES="*", BATCH_DEADLINE_SECONDS="4") as service:
@@ -68,7 +68,7 @@ def _rejected_again_and_again(chance: random.Random) -> Iterator[Seen]:
             except ClientError:
                 refused += 1
             time.sleep(0.6)
-        time.sleep(6)  # So that the last ones are rejected, or mined.
+        time.sleep(6)  # Give the last ones time to be rejected or mined.
         burnt = before - _balance(service.chain)
         yield Seen(
             f"{sent} batches in 30 s, each rejected by its deadline with its transactions unconfirmed",
@@ -78,13 +78,14 @@ def _rejected_again_and_again(chance: random.Random) -> Iterator[Seen]:
         )
 
 
-# --- A spike ----------------------------------------------------------------------------------------------------------
+# --- A fee spike ------------------------------------------------------------------------------------------------------
 
 
 def _fee_spike(service: Target) -> Seen:
-    """Twelve blocks, and a base fee that is twelve times as high for 15 s while their transactions are pending.
+    """Raise the base fee twelvefold for 15 s while the transactions of twelve batches are pending.
 
-    No block comes until there is one: a batch that is looked at during the spike is rejected, as its fee is too low.
+    No block is mined before a transaction is pending. A batch that is checked during the spike would be rejected
+    because its fee is too low.
     """
     chain, key = service.chain, service.key()
     with _base_fee(chain) as price:
@@ -136,18 +137,18 @@ def _stop_under_load(service: Target) -> Seen:
     )
 
 
-# --- What gas doesn't tell --------------------------------------------------------------------------------------------
+# --- Data fees that the gas doesn't include ---------------------------------------------------------------------------
 
 
 def _data_fees() -> Seen:
-    """A chain that takes a data fee, about as much as the gas, and doesn't tell it in receipts."""
+    """Charge a data fee about as high as the gas, on a chain whose receipts don't show it."""
     with target(_COSTLY, arguments=OP_STACK, prepare=charge_for_data, ALLOWED_ADDRESSES="*") as service:
         chain = service.chain
         before = _balance(chain)
         fee = _ETHER // 100
         batch = submit(service.url, service.key(), balances([chain.head()], fee=fee))
         done = _settle(service, [batch], seconds=30)
-        time.sleep(3)  # Until it is confirmed.
+        time.sleep(3)  # Give the transaction time to be confirmed.
         shown = requests.get(f"{service.url}/explorer/query/{batch}.json", timeout=TIMEOUT).json()
         taken, spent = before - _balance(chain), int(shown["spent"])
     return Seen(
@@ -158,7 +159,7 @@ def _data_fees() -> Seen:
     )
 
 
-# --- What is asked and seen -------------------------------------------------------------------------------------------
+# --- Helpers ----------------------------------------------------------------------------------------------------------
 
 
 class _Price:
@@ -167,7 +168,7 @@ class _Price:
 
 @contextmanager
 def _base_fee(chain: DevChain) -> Iterator[_Price]:
-    """Sets the base fee of each block to come."""
+    """Set the base fee of each coming block."""
     price, ended = _Price(), threading.Event()
 
     def hold() -> None:
@@ -184,7 +185,7 @@ def _base_fee(chain: DevChain) -> Iterator[_Price]:
 
 
 def _settle(service: Target, batches: list[str], *, seconds: float) -> int:
-    """Wait until all batches are DONE, or for `seconds` seconds. Return how many are DONE."""
+    """Wait until all batches are DONE, at most `seconds` seconds. Return how many are DONE."""
     deadline = time.monotonic() + seconds
     while True:
         shown = [
@@ -198,7 +199,7 @@ def _settle(service: Target, batches: list[str], *, seconds: float) -> int:
 
 
 def _until_pending(chain: DevChain, nonce: int) -> int:
-    """Wait until a transaction is pending after this nonce, or for a minute. Return how many are."""
+    """Wait up to a minute for a pending transaction after this nonce. Return how many are pending."""
     deadline = time.monotonic() + 60
     while _nonce(chain) == nonce and time.monotonic() < deadline:
         time.sleep(0.1)

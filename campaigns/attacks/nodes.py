@@ -1,4 +1,4 @@
-"""Hostile nodes: what the nodes of one chain do costs the chains and people beside it nothing."""
+"""Hostile nodes: whatever the nodes of one chain do, other chains and users don't suffer."""
 
 import json
 import random
@@ -27,27 +27,27 @@ from tests.chains.lying_node import ask
 HOSTILE_ID = 5
 _HOSTILE_TOML = CHAINS_TOML.replace(str(CHAIN_ID), str(HOSTILE_ID))
 _SIGN_INS, _AT_ONCE = 6, 100
-# A public node takes about as long for code that runs up to its cap of gas.
+# A public node takes about this long for code that runs up to its gas cap.
 _SLOW_SECONDS = 1.8
-# Whose signature only the chain could vouch for.
+# A wallet whose signature only the chain could vouch for.
 _WALLET = ACCOUNTS[3][0]
 _OTHER_KEY = ACCOUNTS[2][1]
-# What a request to a page or to sign in may take on a busy machine, and what no process may grow by.
+# Limits on a busy machine: seconds for a page or a sign-in, and growth of any process.
 _ANSWER_SECONDS = 20
 _GROWTH_MEGABYTES = 150
 _DONE_SECONDS = 30
-# For so long the worker leaves a node alone that has just failed.
+# The worker avoids a failed node for this long.
 _WORKER_SECONDS = FAIL_FAST_SECONDS + 2
 
 
 @dataclass
 class _Door:
-    """The node of the hostile chain: an honest one at first, and then whatever is set."""
+    """A node of the hostile chain. It is honest until a test sets an attack."""
 
     chain: DevChain
     behave: Behaviour | None = None
     asked_by: set[str] = field(default_factory=set)
-    """The clients that got an answer of the present way."""
+    """Clients that were answered under the present attack."""
 
     def __call__(self, exchange: Exchange) -> None:
         if self.behave is None:
@@ -118,12 +118,12 @@ def _attack(attacked: Target, door: _Door, choice: random.Random) -> Iterator[Se
 
 
 def _seconds_to_done(attacked: Target, key: str) -> float:
-    """Return the seconds until the newest block of the honest chain is proven, which nobody has done yet."""
+    """Return the seconds until an unproven balance in the newest block of the honest chain is proven."""
     return attacked.seconds_to_done(key, balances([attacked.chain.head()]), _DONE_SECONDS)
 
 
 def _finish_at_once(attacked: Target, door: _Door) -> Seen:
-    """Collect messages, and answer all of them at once by signatures that only a slow node could vouch for."""
+    """Collect messages, then answer all of them at once with signatures that only a slow node could vouch for."""
 
     def slowly(exchange: Exchange) -> None:
         time.sleep(_SLOW_SECONDS)
@@ -153,19 +153,19 @@ def _finish_at_once(attacked: Target, door: _Door) -> Seen:
 
 
 def _sign_in_as_contract(attacked: Target) -> tuple[str, float]:
-    """The code of the answer, and the seconds that it took: by a signature that only the chain could vouch for."""
+    """Sign in with a signature that only the chain could vouch for. Return the answer's code, and the seconds."""
     began = time.monotonic()
     return _begin_as_contract(attacked)(), time.monotonic() - began
 
 
 def _begin_as_contract(attacked: Target) -> Callable[[], str]:
-    """Take a message. Return what answers it, and tells the code of the service's answer."""
+    """Take a message. Return a function that answers it and returns the code of the service's answer."""
     session = requests.Session()
     session.headers.update({"Accept": "application/json", "Referer": f"{attacked.url}/sign-in"})
     session.get(f"{attacked.url}/sign-in", headers={"Accept": "text/html"}, timeout=60)
     session.headers["X-CSRFToken"] = session.cookies["csrftoken"]
-    asked = {"address": _WALLET, "chainId": HOSTILE_ID}
-    message = session.post(f"{attacked.url}/sign-in/message", json=asked, timeout=60).json()["message"]
+    request = {"address": _WALLET, "chainId": HOSTILE_ID}
+    message = session.post(f"{attacked.url}/sign-in/message", json=request, timeout=60).json()["message"]
     signature = Account.sign_message(encode_defunct(text=message), _OTHER_KEY).signature.to_0x_hex()
 
     def finish() -> str:
@@ -183,7 +183,7 @@ def _seconds_of(do: Callable[[], object]) -> float:
 
 
 def _peaks(attacked: Target) -> dict[str, int]:
-    """The most memory that any process of each kind ever had, in MB."""
+    """Return the peak memory of each kind of process, in MB."""
     parents = {int(stat.parent.name): _parent(stat) for stat in Path("/proc").glob("[0-9]*/stat")}
     peaks = {}
     for name, process in attacked.service._processes.items():
@@ -197,7 +197,7 @@ def _peaks(attacked: Target) -> dict[str, int]:
 def _parent(stat: Path) -> int:
     try:
         return int(stat.read_text().rpartition(")")[2].split()[1])
-    except OSError:  # It has ended since.
+    except OSError:  # The process has ended since.
         return 0
 
 

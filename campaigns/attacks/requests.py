@@ -1,6 +1,6 @@
-"""Floods of requests that were made to break something: each gets a truthful answer, soon, and nobody else notices.
+"""Floods of malformed requests: each gets a truthful answer soon, and other users don't suffer.
 
-Schemathesis makes them from the API's description, so that an operation is attacked without being listed.
+Schemathesis makes the requests from the API's description, so new operations are attacked without being listed.
 """
 
 import json
@@ -28,15 +28,15 @@ from devnet.servers import Postgres
 from tests.names import Names
 
 _SCHEMATHESIS = PROJECT / ".venv-attack" / "bin" / "schemathesis"
-# It goes on until there were enough, each time so long, and no longer than that in all.
+# Each round lasts this long. Rounds go on until enough requests were sent, up to the maximum.
 _ROUND_SECONDS, _MOST_SECONDS = 180, 15 * 60
 _CHECKS = "not_a_server_error,status_code_conformance,content_type_conformance,response_schema_conformance"
-# On a machine that does all of this at once.
+# Limits for a machine that does all of this at once.
 _SLOW_SECONDS, _P99_SECONDS = 10, 2
 
 
 def run(seed: int, count: int) -> Iterator[Seen]:
-    """Send so many to a service on SQLite, and a tenth of them to one on PostgreSQL."""
+    """Send `count` requests to a service on SQLite, and a tenth of them to one on PostgreSQL."""
     with _unthrottled() as attacked:
         yield from _flood(attacked, "SQLite", seed, count)
     with Postgres() as server, _unthrottled(server.url()) as attacked:
@@ -45,33 +45,33 @@ def run(seed: int, count: int) -> Iterator[Seen]:
 
 @contextmanager
 def _unthrottled(database_url: str = "") -> Iterator[Target]:
-    """It knows a name, and lets a user send as much as it likes."""
+    """Run a service that knows an ENS name and does not throttle users."""
     chains = f"[ens]\nchain = {CHAIN_ID}\n\n{CHAINS_TOML}"
     with target(
         chains, MAX_BATCHES_PER_MINUTE="1000000", MAX_QUERIES_PER_MINUTE="100000000", DATABASE_URL=database_url
     ) as attacked:
         Names(attacked.chain).set("alice.eth", ACCOUNTS[0][0])
-        # A contract was set beside the blocks, so that nothing is proven at that block. The five newest are asked for.
+        # The contract was set outside a block, so nothing can be proven there. Requests name the five newest blocks.
         attacked.chain.mine(5)
         yield attacked
 
 
-# --- What they ask about ----------------------------------------------------------------------------------------------
+# --- Existing values to request ---------------------------------------------------------------------------------------
 
 
 def _known(attacked: Target, key: str) -> dict[str, Any]:
-    """Values and bodies that name what exists: batches of all kinds, and webhooks' deliveries, of this key's user."""
+    """Return values and bodies that name existing batches of all kinds and deliveries of this key's user."""
     bodies = _bodies(attacked.chain.head())
     ids = [submit(attacked.url, key, body) for body in bodies]
-    for one in ids[::5]:
-        # Some are done by then.
-        requests.post(f"{attacked.url}/batch-queries/{one}/cancel", headers={"api-key": key}, timeout=30)
+    for identifier in ids[::5]:
+        # Some of the batches are done by then.
+        requests.post(f"{attacked.url}/batch-queries/{identifier}/cancel", headers={"api-key": key}, timeout=30)
     deliveries: list[str] = []
     deadline = time.monotonic() + 60
     while not deliveries and time.monotonic() < deadline:
         time.sleep(1)
-        told = requests.get(f"{attacked.url}/webhook-deliveries", headers={"api-key": key}, timeout=30).json()
-        deliveries = [each["id"] for each in told["deliveries"]]
+        answer = requests.get(f"{attacked.url}/webhook-deliveries", headers={"api-key": key}, timeout=30).json()
+        deliveries = [each["id"] for each in answer["deliveries"]]
     values = {
         **dict.fromkeys(("internal_id", "internalId", "batchQueryId"), ids),
         **dict.fromkeys(("delivery_id", "deliveryId"), deliveries),
@@ -92,19 +92,19 @@ def _bodies(head: int) -> list[dict[str, Any]]:
     webhook = {"url": "http://127.0.0.1:9/hook", "events": ["DONE", "REJECTED", "STEP"]}
     named = {"accounts": {"alice.eth": {"props": ["NONCE"]}}}
     ahead = {f"block:{head + 1000}": named, "latest": named}
-    found = []
+    bodies = []
     for number in range(20):
         body = _good(max(1, head - number % 5))
         blocks = body["data"][str(CHAIN_ID)]
         body |= ({}, {"webhook": webhook}, {"sender": "self"}, {})[number % 4]
         blocks |= {"latest": named} if number % 3 == 0 else ahead if number % 7 == 0 else {}
-        found.append(body)
-    return found
+        bodies.append(body)
+    return bodies
 
 
 @dataclass
 class _Others:
-    """Another user's good submissions meanwhile."""
+    """A user who submits valid batches during the flood."""
 
     url: str
     key: str
@@ -161,9 +161,9 @@ def _flood(attacked: Target, database: str, seed: int, count: int) -> Iterator[S
     began = time.monotonic()
     with _Others(attacked.url, attacked.key(1)).go_on() as others:
         while len(seconds) < count and time.monotonic() < began + _MOST_SECONDS and not faults:
-            told, fault = _round(attacked.url, key, folder, seed + rounds, is_first=rounds == 0)
-            counts.update(told["counts"])
-            seconds += told["seconds"]
+            counted, fault = _round(attacked.url, key, folder, seed + rounds, is_first=rounds == 0)
+            counts.update(counted["counts"])
+            seconds += counted["seconds"]
             faults += [fault] if fault else []
             rounds += 1
     p99 = statistics.quantiles(seconds, n=100)[98] if len(seconds) > 1 else 0
@@ -182,7 +182,7 @@ def _flood(attacked: Target, database: str, seed: int, count: int) -> Iterator[S
 
 
 def _round(url: str, key: str, folder: Path, seed: int, *, is_first: bool) -> tuple[dict[str, Any], str]:
-    """Return what the hooks have counted, and what schemathesis says is wrong, which is empty if nothing is."""
+    """Run schemathesis once. Return the counts of the hooks, and its findings (empty without any)."""
     counts = folder / "counts.json"
     counts.unlink(missing_ok=True)
     command = [
@@ -201,26 +201,26 @@ def _round(url: str, key: str, folder: Path, seed: int, *, is_first: bool) -> tu
     done = subprocess.run(
         command, capture_output=True, text=True, timeout=4 * _ROUND_SECONDS, check=False, cwd=folder, env=environment
     )
-    told = json.loads(counts.read_text()) if counts.exists() else {"counts": {}, "seconds": []}
-    return told, (_said(done.stdout) or done.stderr[-1000:]) if done.returncode else ""
+    counted = json.loads(counts.read_text()) if counts.exists() else {"counts": {}, "seconds": []}
+    return counted, (_said(done.stdout) or done.stderr[-1000:]) if done.returncode else ""
 
 
 def _said(output: str) -> str:
-    """Return the part of schemathesis's output that says what is wrong."""
+    """Return the findings in schemathesis's output."""
     begins = re.search(r"^=+ (ERRORS|FAILURES) =+$", output, re.MULTILINE)
     return output[begins.start() :].partition("= SUMMARY =")[0][:4000] if begins else output[-1000:]
 
 
 def _goes_on(attacked: Target) -> Seen:
     log = attacked.service.log("web").read_text(errors="replace")
-    # A database that is locked for longer than a request waits is logged with one, and answered by a documented 503.
-    told = re.findall(r"^\d{4}-.*\nTraceback \(most recent", log, re.MULTILINE)
-    tracebacks = [line for line in told if "Service Unavailable" not in line]
+    # A database that is locked for longer than a request waits logs a traceback, and the answer is a documented 503.
+    lines = re.findall(r"^\d{4}-.*\nTraceback \(most recent", log, re.MULTILINE)
+    tracebacks = [line for line in lines if "Service Unavailable" not in line]
     healthy = requests.get(f"{attacked.url}/healthz", timeout=30).ok
     return Seen(
         "the service afterwards",
         "it is healthy, and its log has no exception",
         f"{'healthy' if healthy else 'not healthy'}, {len(tracebacks)} exceptions in its log, and "
-        f"{len(told) - len(tracebacks)} of a locked database",
+        f"{len(lines) - len(tracebacks)} of a locked database",
         healthy and not tracebacks,
     )

@@ -1,7 +1,7 @@
-"""What schemathesis loads beside the API's description: it counts what was answered, and asks about what exists.
+"""Hooks for schemathesis: they count answers, and fill requests with values that exist.
 
-It runs in the environment of `make attack` alone, with nothing of this project's. ATTACK_KNOWN names a file with what
-exists, and ATTACK_COUNTS one to write the counts into.
+They run in the environment of `make attack` alone, without this project's code. ATTACK_KNOWN names a file with existing
+values, and ATTACK_COUNTS a file to write the counts to.
 """
 
 import atexit
@@ -23,9 +23,9 @@ _seconds: list[float] = []
 
 
 def _chance(case: Any) -> int:
-    """The same for the same case, because what failed is tried again."""
-    asked = (case.path_parameters, case.query, case.body)
-    return zlib.crc32(repr(asked).encode(errors="replace"))
+    """Return a number that depends on the case alone, because failed cases are tried again."""
+    request = (case.path_parameters, case.query, case.body)
+    return zlib.crc32(repr(request).encode(errors="replace"))
 
 
 @schemathesis.hook
@@ -36,7 +36,7 @@ def before_call(context: Any, case: Any, kwargs: Any) -> None:
             if places and name in places and chance % 2:
                 places[name] = known[chance // 2 % len(known)]
     if case.query and str(case.query.get("wait", "")).isdigit():
-        # As long as it may be, it would be waited for.
+        # A longer wait would slow the flood down.
         case.query["wait"] = chance % 2
     if case.operation.path in _TAKE_BATCHES and case.operation.method == "post" and chance % 5 == 0:
         case.body = _KNOWN["bodies"][chance // 5 % len(_KNOWN["bodies"])]

@@ -1,6 +1,6 @@
-"""Search for an order of events in which a promise about money is broken. Pytest runs it, for `make attack`.
+"""Search for an order of events that breaks a promise about money. Pytest runs this for `make attack`.
 
-Hypothesis prints the shortest sequence that it finds, which comes to `tests/proving/test_money.py`.
+Hypothesis prints the shortest failing sequence, which then goes into `tests/proving/test_money.py`.
 """
 
 import itertools
@@ -44,7 +44,7 @@ def test_no_sequence_breaks_a_promise_about_money(
     transactional_db, nodes: Iterator[tuple[Node, str]], settings, tmp_path, words
 ):
     call_command("flush", verbosity=0, interactive=False, allow_cascade=False, inhibit_post_migrate=True)
-    # Their rows are gone as well.
+    # The rows of content types are deleted, too.
     ContentType.objects.clear_cache()
     with a_machine(*next(nodes), settings, tmp_path) as machine:
         machine.run(" ".join(words))

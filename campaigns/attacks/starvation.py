@@ -1,4 +1,4 @@
-"""One key asks for as much as it may: another user's single query goes on beside it."""
+"""One key submits as much as it may, while another user's single query must still be proven."""
 
 import random
 import statistics
@@ -11,16 +11,16 @@ from campaigns.bodies import balances
 from demo.client import status, submit
 
 _BATCHES, _BLOCKS, _APART = 24, 2000, 20
-# Than one that is alone, most of whose time is that until the next block.
+# Allowed delay compared with an idle service, where most of the time is spent until the next block.
 _SECONDS_LATER = 5
-_PROBES, _PAUSE = 6, 3  # a pause of so many seconds, so that they find the batches at different stages
-_ENOUGH = 60  # seconds after which a query is taken for starved
+_PROBES, _PAUSE = 6, 3  # seconds between probes, so that they find the batches at different stages
+_ENOUGH = 60  # seconds after which a query counts as starved
 
 
 def run(seed: int) -> Iterator[Seen]:
     chance = random.Random(seed)
     with target(MAX_QUERIES_PER_MINUTE="1000000") as attacked:
-        # More take anvil minutes: the batches' blocks overlap, each with an account of its own.
+        # More blocks would take anvil minutes. So batches overlap in blocks and differ in accounts.
         attacked.chain.mine(_BLOCKS + _BATCHES * _APART)
         heavy, newcomer = attacked.key(0), attacked.key(1)
         alone = statistics.median(_seconds_to_done(attacked, newcomer, chance) for _ in range(3))

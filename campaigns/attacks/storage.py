@@ -1,4 +1,4 @@
-"""The disk fills up at any moment: the service says so, loses nothing, and goes on."""
+"""The disk fills up at any moment. The service says so, loses nothing, and goes on."""
 
 import os
 import random
@@ -21,8 +21,8 @@ from devnet.devchain import ACCOUNTS
 _SIGNER = ACCOUNTS[3][0]
 _DISK = "40m"
 _ROUNDS = 6
-_SECONDS = 60  # until all is well again
-_ANSWER_SECONDS = 10  # for one answer
+_SECONDS = 60  # until the service has recovered
+_ANSWER_SECONDS = 10  # for a single answer
 
 
 def run(seed: int) -> Iterator[Seen]:
@@ -42,7 +42,7 @@ def run(seed: int) -> Iterator[Seen]:
 
 @contextmanager
 def small_disk() -> Iterator[Path]:
-    """A folder, for root on a disk of its own that is soon full."""
+    """Yield a folder. For root it lies on a disk of its own that is soon full."""
     with tempfile.TemporaryDirectory() as folder, ExitStack() as mounted:
         if os.geteuid() == 0:
             subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={_DISK}", "tmpfs", folder], check=True)
@@ -60,7 +60,7 @@ class _Attacked:
     # --- The attacks --------------------------------------------------------------------------------------------------
 
     def full(self) -> Seen:
-        # Some that are under way, and as many as find room in what the log has left.
+        # Some batches are under way, and as many others as fit into the rest of the log.
         for _ in range(3):
             self._submit(20)
         self._fill()
@@ -110,7 +110,7 @@ class _Attacked:
             kept=all(map(_is_refused, refused)) and done < _SECONDS and not faults,
         )
 
-    # --- What they do and look at -------------------------------------------------------------------------------------
+    # --- Actions and checks -------------------------------------------------------------------------------------------
 
     def _fill(self) -> None:
         with self._filler.open("wb", buffering=0) as filler:
@@ -140,7 +140,7 @@ class _Attacked:
         return all(self._status(batch).json().get("queryStatus") == "DONE" for batch in self._taken)
 
     def _until(self, is_so: Callable[[], bool]) -> float:
-        """After how many seconds it is; infinity when it isn't in time."""
+        """Return the seconds until the condition holds, or infinity if it doesn't in time."""
         began = time.monotonic()
         while time.monotonic() < began + _SECONDS:
             if is_so():
@@ -149,13 +149,13 @@ class _Attacked:
         return float("inf")
 
     def _faults(self) -> list[str]:
-        """Return what is wrong with the rows, and with what was broadcast."""
+        """Return faults in the rows and in the broadcast transactions."""
         with closing(sqlite3.connect(self._database)) as database:
 
             def ask(sql: str) -> list[Any]:
                 return [row[0] for row in database.execute(sql)]
 
-            faults = [f"integrity: {said}" for said in ask("PRAGMA integrity_check") if said != "ok"]
+            faults = [f"integrity: {message}" for message in ask("PRAGMA integrity_check") if message != "ok"]
             faults += [f"foreign key of {table}" for table in ask("PRAGMA foreign_key_check")]
             faults += [f"query {pk} without its step" for pk in ask(_QUERIES_WITHOUT_STEP)]
             if set(ask("SELECT id FROM queries_batch")) != set(self._taken):
@@ -169,7 +169,7 @@ class _Attacked:
         return faults
 
 
-# Of each open query the row of its step, and of each that is done the rows of all.
+# An open query has the row of its step. A finished query has the rows of all steps.
 _QUERIES_WITHOUT_STEP = """
 SELECT query.id FROM queries_query query WHERE query.step IS NOT NULL AND NOT EXISTS (
     SELECT 1 FROM queries_step step

@@ -1,4 +1,4 @@
-"""What an attack has tried and seen, and whether the service kept its promise."""
+"""Results of an attack: the attempt, the outcome, and whether the service kept its promise."""
 
 import time
 from collections.abc import Callable, Iterable, Iterator
@@ -15,12 +15,12 @@ class Seen:
     kept: bool
 
     def __str__(self) -> str:
-        said = "kept" if self.kept else "BROKEN"
-        return f"{said:<6}  {self.tried}\n        promise: {self.promise}\n        seen: {self.seen}"
+        verdict = "kept" if self.kept else "BROKEN"
+        return f"{verdict:<6}  {self.tried}\n        promise: {self.promise}\n        seen: {self.seen}"
 
 
 def run_all(runs: Iterable[tuple[str, Callable[[], Iterator[Seen]]]]) -> int:
-    """Run each in its turn, print what it sees, and return the exit code: 1 where a promise was broken."""
+    """Run each attack, print its results, and return the exit code: 1 if a promise was broken."""
     broken = 0
     for name, run in runs:
         print(f"--- {name}", flush=True)

@@ -1,4 +1,4 @@
-"""The service that is attacked: real processes on this machine, beside a development chain."""
+"""The attacked service: real processes on this machine beside a development chain."""
 
 import tempfile
 import time
@@ -26,7 +26,7 @@ class Target:
         return self.service.base_url
 
     def key(self, user: int = 0) -> str:
-        """An API key of one of the development chain's accounts."""
+        """Return an API key of one of the development chain's accounts."""
         address, private_key = ACCOUNTS[user]
         return take_api_key(self.url, address, private_key, CHAIN_ID)
 
@@ -48,10 +48,10 @@ def target(
     prepare: Callable[[DevChain], None] = lambda _: None,
     **environment: str,
 ) -> Iterator[Target]:
-    """A service that runs and is healthy, with its registries deployed. `chains_toml` has a place for the node's URL,
-    `others` are chains of it that read themselves too, `arguments` are the development chain's.
+    """Yield a healthy service with its registries deployed.
 
-    `prepare` gives the chain what it has from its first block, before the service asks it.
+    `chains_toml` has a place for the node's URL. `others` are more chains that read themselves. `arguments` go to the
+    development chain. `prepare` changes the chain before the service first connects to it.
     """
     with ExitStack() as running:
         folder = Path(running.enter_context(tempfile.TemporaryDirectory(ignore_cleanup_errors=True)))

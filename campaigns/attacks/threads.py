@@ -1,4 +1,4 @@
-"""One user's requests want all threads of the web server: another user's page comes beside them."""
+"""One user's requests try to use all threads of the web server. Another user's page must still come."""
 
 import statistics
 import threading
@@ -18,12 +18,12 @@ from devnet.devchain import ACCOUNTS, DevChain
 from tests.chains.lying_node import ask, lying_node
 
 _ATTACKERS, _SECONDS = 16, 20
-# Each user has a rate, so the attack comes from several users.
+# Each user has a rate limit, so the attack comes from several users.
 _REQUESTS, _QUERIES = "100000", "10000000"
 _PAUSE = 0.2  # seconds between two requests of an attacker
-# Seconds of a public node's answer; times in one estimate.
+# Seconds that a public node takes for an answer, and timestamps in one estimate.
 _NODE_SECONDS, _TIMES = 0.05, 300
-# Within which half of another user's pages come, and within which an estimate ends that waits for nodes.
+# Limits: the median of another user's pages, and the end of an estimate that waits for nodes.
 _MEDIAN_SECONDS, _ESTIMATE_SECONDS = 0.5, 15
 
 
@@ -36,7 +36,7 @@ def run(_: int) -> Iterator[Seen]:
 
     with (
         lying_node(answer) as url,
-        # The service asks the node in front of the chain, and the target names the chain's own in a comment.
+        # The service connects to the node in front of the chain. The target finds the chain's own URL in a comment.
         target(
             CHAINS_TOML.replace("%s", url) + "# %s\n",
             prepare=chains.append,
@@ -87,7 +87,7 @@ def _forms(attacked: Target, alone: float) -> Seen:
 
 
 def _beside(attacked: Target, alone: float, send: Callable[[int], requests.Response], tried: str) -> Seen:
-    """Ask for another user's page while attackers send."""
+    """Request another user's page while attackers send."""
     over, answers, slowest = threading.Event(), Counter[str](), [0.0]
 
     def attack(number: int) -> None:
@@ -117,12 +117,12 @@ def _beside(attacked: Target, alone: float, send: Callable[[int], requests.Respo
 
 
 def _pages(attacked: Target, *, seconds: float) -> list[float]:
-    """Ask for a page that takes no node, for so many seconds. Return how long each took."""
-    found: list[float] = []
+    """Request a page that needs no node for `seconds` seconds. Return the time of each answer."""
+    seconds_of_pages: list[float] = []
     ends = time.monotonic() + seconds
     while time.monotonic() < ends:
         began = time.monotonic()
         requests.get(f"{attacked.url}/chain-connections", timeout=TIMEOUT).raise_for_status()
-        found.append(time.monotonic() - began)
+        seconds_of_pages.append(time.monotonic() - began)
         time.sleep(0.05)
-    return found
+    return seconds_of_pages

@@ -1,4 +1,4 @@
-"""A node as far away as nodes are: a proxy in front of a development chain that adds a round trip, and counts."""
+"""A proxy in front of a development chain that adds the round trip of a distant node and counts exchanges."""
 
 import asyncio
 import json
@@ -12,9 +12,9 @@ from aiohttp import web
 
 
 class DistantNode:
-    """Forwards JSON-RPC to `url`, with a round trip of `seconds`.
+    """Forward JSON-RPC to `url` with a round trip of `seconds`.
 
-    `exchanges` are the methods of each exchange, in order.
+    `exchanges` lists the methods of each exchange, in order.
     """
 
     def __init__(self, url: str, seconds: float = 0) -> None:
@@ -62,7 +62,7 @@ class DistantNode:
     async def _forward(self, request: web.Request) -> web.Response:
         content = await request.read()
         body = json.loads(content)
-        self.exchanges.append([one["method"] for one in (body if isinstance(body, list) else [body])])
+        self.exchanges.append([question["method"] for question in (body if isinstance(body, list) else [body])])
         await asyncio.sleep(self.seconds / 2)
         async with self._session.post(
             self._target, data=content, headers={"Content-Type": "application/json"}

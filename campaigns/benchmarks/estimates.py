@@ -1,7 +1,7 @@
-"""How right estimates are: what is expected, and promised at the most, beside what is then spent.
+"""Accuracy of estimates: the expected gas and its bound beside the gas that is then spent.
 
-Proofs are generated ones of mainnet's shape, and recorded ones where they are at hand, each in one transaction, as
-`benchmarks.gas` measures it. The estimate is told a few of them, as admission asks for.
+Proofs are generated ones of mainnet's shape, and recorded ones if they are at hand. Each is measured in one
+transaction, as in `benchmarks.gas`. The estimate sees a few of the proofs, as admission does.
 """
 
 from collections.abc import Iterator
@@ -19,7 +19,7 @@ from queries.columns import AccountField
 from tests.proving.estimated_batches import Result
 
 _LARGE_CONTRACT = (16, 16, 16, 16, 16, 16, 9, 2)
-# If an attacker has searched for keys: 2**44 hashes.
+# The depth of a key that an attacker found with 2**44 hashes.
 _CHOSEN_DEEP = (16,) * 9 + (2,)
 
 
@@ -27,7 +27,7 @@ HEAD = f"{'case':<58} {'expected':>11} {'spent':>11} {'':>7} {'at most':>11}"
 
 
 def proof_cases() -> Iterator[Case]:
-    """All are of accounts, some with slots, in one transaction."""
+    """Yield cases of accounts, some with slots, each in one transaction."""
     yield from (case for case in recorded_cases() if case.accounts)
     yield from (case for case in generated_cases() if case.accounts)
     for count in (2, 5, 40):
@@ -44,7 +44,7 @@ def of_proof(lab: Lab, case: Case) -> Result:
 
 
 def estimated(case: Case) -> Amount:
-    """Return what admission would say, before it has seen more than a few of the proofs."""
+    """Return admission's estimate, made from a few of the proofs."""
     header = Header.decode(case.header)
     wanted: list[Fact] = []
     for account in case.accounts:

@@ -36,23 +36,25 @@ from tests.fixtures_folder import FOLDER, unhex
 HISTORY = hex_data(packed.HISTORY_ADDRESS)
 WINDOW = 8191
 _GAS = hex(16_777_216)
-# The generated cases' block, and the seed of all that is random in them.
+# Block number and random seed of the generated cases.
 _BLOCK = 17_463_226
 _SEED = 17
 
 _BALANCE = packed.NONCE_AND_BALANCE
 
-# Of Glamsterdam, as scheduled in August 2026: a call (EIP-2780), each byte at the floor (EIP-7976), writing a slot
-# (EIP-8038, beside reading it) and making one (EIP-8037: 64 bytes of state at 1,530 each). Today's price of both.
+# Glamsterdam prices as scheduled in August 2026: a call (EIP-2780), each byte at the floor (EIP-7976), writing a slot
+# (EIP-8038, beside reading it) and creating one (EIP-8037: 64 bytes of state at 1,530 each). `_NEW_SLOT` is today's
+# price of writing and creating together.
 _NEXT_CALL, _NEXT_FLOOR, _NEXT_WRITE, _NEXT_SLOT = 15_000, 64, 10_000, 64 * 1_530
 _NEW_SLOT = 20_000
 
 
 @dataclass(frozen=True)
 class Result:
-    """Gas and bytes of one transaction, divided by its `heads` where it proves several accounts.
+    """Gas and bytes of one transaction, divided by its `heads` if it proves several accounts.
 
-    `floor` is what its bytes alone cost (EIP-7623); zero for a read, whose `tx` is that of a call before that.
+    `floor` is the cost of its bytes alone (EIP-7623). It is zero for a read, whose `tx` is the cost of a call before
+    it.
     """
 
     case: str
@@ -61,16 +63,15 @@ class Result:
     calldata_bytes: int
     floor: int
     heads: int = 1
-    peers: str = ""
     next: int = 0
     """Gas of the transaction by the next fork's prices; zero for a read."""
 
 
 @dataclass(frozen=True)
 class Case:
-    """One transaction: calldata of the registry, or several that `Multicall` makes calls of.
+    """One transaction: calldata of the registry, or several calls that `Multicall` makes.
 
-    What is in `before` is sent first, one transaction each, and not counted.
+    `before` is sent first, in transactions of its own, and not counted.
     """
 
     name: str
@@ -79,14 +80,13 @@ class Case:
     calldata: bytes | Sequence[bytes]
     before: Sequence[bytes] = ()
     heads: int = 1
-    peers: str = ""
     others: Sequence[tuple[int, bytes]] = ()
-    """Further blocks that are vouched for: number and hash."""
+    """Further blocks with a vouched hash: number and hash."""
     header: bytes = b""
     accounts: Sequence[AccountToProve] = ()
-    """The accounts to prove, if all are of one block."""
+    """The accounts to prove, if all belong to one block."""
     beacon: BeaconChain | None = None
-    """Arguments of the registry's beacon history, but for the chain's id."""
+    """Arguments of the registry's beacon history, without the chain's id."""
 
 
 class Lab:
@@ -103,7 +103,7 @@ class Lab:
             self._stack.enter_context(DevChain(hardfork=hardfork, extra_args=("--number", height)))
             for hardfork in (None, "cancun")
         ]
-        # Before Prague there is no history contract, but a contract is a contract.
+        # Before Prague there is no history contract, so its code is copied.
         chains[1].rpc("anvil_setCode", HISTORY, chains[0].rpc("eth_getCode", HISTORY, "latest"))
         self._chains = [(chain, Deployed(chain, "NativeBlockHashSource", WINDOW).address) for chain in chains]
         return self
@@ -113,10 +113,10 @@ class Lab:
 
     def run(self, case: Case) -> Result:
         sent = [self._gas(chain, source, case) for chain, source in self._chains]
-        return result_of(case.name, *sent, heads=case.heads, peers=case.peers)
+        return result_of(case.name, *sent, heads=case.heads)
 
-    def read(self, case: Case, name: str, function: str, *arguments: object, peers: str = "") -> Result:
-        """Measure what a contract spends on reading a fact, its call not included."""
+    def read(self, case: Case, name: str, function: str, *arguments: object) -> Result:
+        """Measure the gas of a contract that reads a fact, without the call."""
         chain, source = self._chains[1]
         registry = self._registry(chain, source, case)
         assert isinstance(case.calldata, bytes)
@@ -124,10 +124,10 @@ class Lab:
         data = registry.calldata(function, *arguments)
         zeros = data.count(0)
         used, _ = self.send(chain, registry, data)
-        return Result(name, used - 21_000 - 4 * zeros - 16 * (len(data) - zeros), used, len(data), 0, peers=peers)
+        return Result(name, used - 21_000 - 4 * zeros - 16 * (len(data) - zeros), used, len(data), 0)
 
     def _gas(self, chain: DevChain, source: str, case: Case) -> tuple[int, bytes, int]:
-        """Gas used, the transaction's calldata, and how many slots it made."""
+        """Return gas used, the transaction's calldata, and the number of created slots."""
         registry = self._registry(chain, source, case)
         for earlier in case.before:
             self.send(chain, registry, earlier)
@@ -149,7 +149,7 @@ class Lab:
 
     @staticmethod
     def send(chain: DevChain, to: Deployed, data: bytes) -> tuple[int, int]:
-        """Send a transaction. Returns the gas it used, and how many slots it made."""
+        """Send a transaction. Return gas used and the number of created slots."""
         transaction = {"from": SENDER, "to": to.address, "data": hex_data(data), "gas": _GAS}
         receipt = chain.rpc("eth_sendTransactionSync", transaction)
         if receipt["status"] != "0x1":
@@ -164,14 +164,9 @@ class Lab:
 
 
 def result_of(
-    name: str,
-    today: tuple[int, bytes, int],
-    before_prague: tuple[int, bytes, int],
-    *,
-    heads: int = 1,
-    peers: str = "",
+    name: str, today: tuple[int, bytes, int], before_prague: tuple[int, bytes, int], *, heads: int = 1
 ) -> Result:
-    """Return the figures of one transaction: on each chain its gas, its calldata, and how many slots it made."""
+    """Return the figures of one transaction: on each chain its gas, its calldata, and the number of created slots."""
     gas, data, _ = before_prague
     size, zeros = len(data), data.count(0)
     bytes_gas = 4 * zeros + 16 * (size - zeros)
@@ -179,16 +174,7 @@ def result_of(
     floor = 21_000 + 10 * zeros + 40 * (size - zeros)
     writing = today[2] * (_NEXT_WRITE + _NEXT_SLOT - _NEW_SLOT)
     next_fork = _NEXT_CALL + max(bytes_gas + execution + writing, _NEXT_FLOOR * size)
-    return Result(
-        name,
-        execution // heads,
-        today[0] // heads,
-        size // heads,
-        floor // heads,
-        heads=heads,
-        peers=peers,
-        next=next_fork // heads,
-    )
+    return Result(name, execution // heads, today[0] // heads, size // heads, floor // heads, heads, next_fork // heads)
 
 
 # --- Recorded cases ---------------------------------------------------------------------------------------------------
@@ -201,10 +187,8 @@ def account_of(fixture: Mapping[str, Any], fields: int = _BALANCE, *, slots: boo
     return AccountToProve(unhex(account["address"]), fields, nodes, wanted if slots else {})
 
 
-def recorded(
-    name: str, fixtures: Sequence[Mapping[str, Any]], *, known: bool = False, slots: bool = True, peers: str = ""
-) -> Case:
-    """One transaction that proves the accounts of all fixtures, which are of one block."""
+def recorded(name: str, fixtures: Sequence[Mapping[str, Any]], *, known: bool = False, slots: bool = True) -> Case:
+    """Return a transaction that proves the accounts of all fixtures, which belong to one block."""
     first = fixtures[0]
     header, root = unhex(first["headerRlp"]), unhex(first["stateRoot"])
     number = int(first["blockNumber"])
@@ -216,30 +200,25 @@ def recorded(
         packed.encode(number if known else header, root, accounts),
         before=[packed.encode(header, root)] if known else [],
         heads=max(1, len(accounts)),
-        peers=peers,
         header=header,
         accounts=accounts,
     )
 
 
 def recorded_cases() -> Iterator[Case]:
-    """None where the recorded proofs aren't at hand."""
+    """Yield the recorded cases, none if the recorded proofs aren't at hand."""
     if not FOLDER.is_dir():
         return
     names = ("690b9a9e_depth9", "00000000_depth9", "388c818c_depth8", "ade2a9c8_depth8")
     mainnet = [json.loads((FOLDER / f"mainnet_17463226_{name}.json").read_text()) for name in names]
-    yield recorded(
-        "one mainnet balance, 9 nodes", mainnet[:1], peers="Relic 64,583 / 198,110; OpenZeppelin 262,314 / 357,242"
-    )
-    yield recorded(
-        "the same block again, another account", mainnet[1:2], known=True, peers="floor of raw nodes - / 170,000"
-    )
-    yield recorded("four accounts of that block, each", mainnet, peers="- / 190,000")
+    yield recorded("one mainnet balance, 9 nodes", mainnet[:1])
+    yield recorded("the same block again, another account", mainnet[1:2], known=True)
+    yield recorded("four accounts of that block, each", mainnet)
     absent, slot = (
         json.loads((FOLDER / f"goerli_7583802_{name}.json").read_text())
         for name in ("456cb24d_depth7", "7b2f05ce_depth7")
     )
-    yield recorded("absent account, 7 nodes", [absent], peers="Relic 25,152 without header / -")
+    yield recorded("absent account, 7 nodes", [absent])
     yield recorded("account, 7 nodes", [slot], slots=False)
     yield recorded("account, 7 nodes, and one slot, 5 nodes", [slot])
 
@@ -248,7 +227,7 @@ def recorded_cases() -> Iterator[Case]:
 
 
 def header_of(state_root: bytes, number: int = _BLOCK) -> bytes:
-    """A header of mainnet's size, with other hashes."""
+    """Return a header of mainnet's size with random hashes."""
     chance = random.Random(_SEED)
     word = chance.randbytes
     fields: list[bytes | int] = [word(32), word(32), word(20), state_root, word(32), word(32), word(256), 0, number]
@@ -263,10 +242,9 @@ def generated(
     slots: int = 0,
     slot_levels: Sequence[int] = (16, 2),
     contract: bool = False,
-    peers: str = "",
     number: int = _BLOCK,
 ) -> Case:
-    """A transaction that proves the balances of so many accounts, mainnet-shaped; and of the first some slots."""
+    """Return a transaction that proves the balances of `count` mainnet-shaped accounts, and slots of the first."""
     chance = random.Random(_SEED)
     addresses = [chance.randbytes(20) for _ in range(count)]
     storage_root, wanted = tries.EMPTY_ROOT, {}
@@ -288,11 +266,11 @@ def generated(
     ]
     header = header_of(state_root, number)
     data = packed.encode(header, state_root, accounts)
-    return Case(name, number, keccak(header), data, heads=count, peers=peers, header=header, accounts=accounts)
+    return Case(name, number, keccak(header), data, heads=count, header=header, accounts=accounts)
 
 
 def blocks_together(count: int) -> Case:
-    """So many blocks, the balance of one account at each, in one transaction."""
+    """Return a transaction that proves the balance of one account at each of `count` blocks."""
     newest, *others = (generated("", 1, number=_BLOCK - place) for place in range(count))
     return Case(
         f"{count} blocks with one generated account, each",
@@ -308,10 +286,10 @@ def generated_cases() -> Iterator[Case]:
     yield generated("one generated account", 1)
     yield blocks_together(4)
     yield blocks_together(16)
-    yield generated("16 mainnet-shaped accounts, each", 16, peers="- / 190,000")
-    yield generated("32 mainnet-shaped accounts, each", 32, peers="- / 190,000")
+    yield generated("16 mainnet-shaped accounts, each", 16)
+    yield generated("32 mainnet-shaped accounts, each", 32)
     yield generated("contract account", 1, contract=True)
-    yield generated("contract account and one slot, 3 nodes", 1, slots=1, peers="two transactions")
+    yield generated("contract account and one slot, 3 nodes", 1, slots=1)
     yield generated("contract account and four slots, 3 nodes", 1, slots=4)
     yield generated("contract account and four slots, 5 nodes", 1, slots=4, slot_levels=(16, 16, 9, 2))
     root = bytes(range(1, 33))
@@ -328,7 +306,7 @@ def generated_cases() -> Iterator[Case]:
 
 @dataclass(frozen=True)
 class Block:
-    """A header as of Prague, and what proves the hash of an older block under its state root."""
+    """A header as of Prague, and the proof of an older block's hash under its state root."""
 
     number: int
     header: bytes
@@ -343,7 +321,7 @@ class Block:
 def prague_header(
     number: int, state_root: bytes, parent_hash: bytes, chance: random.Random, *, beacon_root: bytes = b""
 ) -> bytes:
-    """Make a header of the size that mainnet's have: 649 bytes."""
+    """Make a header of mainnet's usual size: 649 bytes."""
     word = chance.randbytes
     fields: list[bytes | int] = [parent_hash, word(32), word(20), state_root, word(32), word(32), word(256), 0, number]
     fields += [60_000_000, 30_000_000, 1_780_000_000, word(24), word(32), bytes(8), 500_000_000, word(32)]
@@ -351,9 +329,10 @@ def prague_header(
 
 
 def hops(count: int) -> list[Block]:
-    """Blocks, from the newest to the oldest, `count` hops away; each the last that the next newer one's history knows.
+    """Return blocks from newest to oldest, `count` hops apart: each is the last that the next newer one's history
+    knows.
 
-    The history contract's storage is the real trie of a full ring, its account at the depth of a mainnet account.
+    The history contract's storage is the real trie of a full ring. Its account is at the depth of a mainnet account.
     """
     chance = random.Random(_SEED)
     ring = tries.build({keccak(slot.to_bytes(32)): tries.encode(chance.randrange(1, 2**256)) for slot in range(WINDOW)})
@@ -388,16 +367,15 @@ def hop_cases() -> Iterator[Case]:
 
 # --- Jumps to older blocks --------------------------------------------------------------------------------------------
 
-# Of mainnet in October 2026: how many periods since Capella are over, and a slot after them.
+# Mainnet in October 2026: periods completed since Capella, and a slot after them.
 _SUMMARIES, _ANCHOR_SLOT = 1113, 15_330_000
 _TARGET_SLOT = 9_000_000
 
 
 def jump(slot: int) -> tuple[list[bytes | BlockBranch], bytes, bytes, BeaconChain]:
-    """Make what leads to a block by the beacon chain, that block's header and state root, and the chain.
+    """Make the beacon proof of a block, the block's header and state root, and the chain.
 
-    Paths have mainnet's lengths, and their siblings are hashes of nothing. Nothing leads to a block before Capella but
-    a constant.
+    Paths have mainnet's lengths, with random siblings. A block before Capella needs a constant alone.
     """
     chance = random.Random(_SEED)
 
@@ -440,7 +418,7 @@ def jump(slot: int) -> tuple[list[bytes | BlockBranch], bytes, bytes, BeaconChai
 
 
 def jump_before_merge() -> tuple[list[bytes | BlockBranch], bytes, bytes, BeaconChain]:
-    """Make what `jump` makes, for a block before the Merge."""
+    """Return the same as `jump`, for a block before the Merge."""
     chance = random.Random(_SEED)
     root, number = chance.randbytes(32), 10_000_000
     header = tries.header(number, root, chance.randbytes(32), chance.randbytes(20))
@@ -470,8 +448,8 @@ def jump_cases() -> Iterator[Case]:
             yield Case(f"jump {name}: hash, then header", _BLOCK, keccak(above), calls, beacon=beacon)
 
 
-# Ages of blocks, in blocks of 12 seconds: how each can be reached on mainnet. A jump reaches no block of the newest
-# period, and no hop one from before Prague, whose history contract came with it.
+# Ages of blocks, in blocks of 12 seconds, and the ways to reach them on mainnet. A jump reaches no block of the newest
+# period. A hop reaches none before Prague, which introduced the history contract.
 _AGES = (
     ("1 day", 7_200, ""),
     ("60 days", 60 * 7_200, "since Capella"),
@@ -483,13 +461,13 @@ _AGES = (
 
 
 def show_ages(results: Sequence[Result]) -> None:
-    """Print what hops and a jump to a block take, its header included, by its age. Of many hops a tenth is measured."""
+    """Print the gas of hops and of a jump to a block by its age, header included. A tenth of many hops is measured."""
     by_case = {result.case: result for result in results}
-    one, ten = (by_case[f"{count} in one Multicall"] for count in ("one hop: both", "ten hops"))
+    hop, ten = (by_case[f"{count} in one Multicall"] for count in ("one hop: both", "ten hops"))
 
     def hops_to(blocks: int) -> tuple[int, ...]:
         count = -(-blocks // WINDOW)
-        figures = ((each.tx, each.next, each.calldata_bytes) for each in (one, ten))
+        figures = ((each.tx, each.next, each.calldata_bytes) for each in (hop, ten))
         return count, *(first + (count - 1) * (last - first) // 9 for first, last in zip(*figures, strict=True))
 
     titles = ("hops", "gas", "next", "bytes", "jump: gas", "next", "bytes")
@@ -503,22 +481,24 @@ def show_ages(results: Sequence[Result]) -> None:
         print(" ".join([f"{age:<16}", *(f"{'-' if each is None else f'{each:,}':>12}" for each in figures)]))
 
 
-# --- What makes a block's hash known ----------------------------------------------------------------------------------
+# --- Block hash sources -----------------------------------------------------------------------------------------------
 
-# Of the small beacon chain, since Electra.
+# A slot of the small beacon chain, since Electra.
 _SLOT = 70
 _ATTESTERS = [Account.from_key(f"0x{number:064x}") for number in (1, 2)]
-# Of a block by its number and header: the call that makes its hash known.
+# Makes the call that records a block's hash, from the block's number and header.
 Recording = Callable[[int, bytes], bytes]
 
 
 def attested(chain: DevChain) -> tuple[Deployed, Recording]:
-    attesters = sorted(_ATTESTERS, key=lambda one: one.address.lower())
-    source = Deployed(chain, "AttestedBlockHashSource", ROLLUP, [one.address for one in attesters], len(attesters))
+    attesters = sorted(_ATTESTERS, key=lambda attester: attester.address.lower())
+    source = Deployed(
+        chain, "AttestedBlockHashSource", ROLLUP, [attester.address for attester in attesters], len(attesters)
+    )
 
     def record(number: int, header: bytes) -> bytes:
         question = AttestationRequest(Domain(chain.chain_id, source.address), ROLLUP, number)
-        signatures = b"".join(sign(one, question.message(keccak(header))) for one in attesters)
+        signatures = b"".join(sign(attester, question.message(keccak(header))) for attester in attesters)
         return source.calldata("attest", number, keccak(header), signatures)
 
     return source, record
@@ -546,7 +526,7 @@ _SOURCES: Mapping[str, Callable[[DevChain], tuple[Deployed, Recording]]] = {
 
 
 def rollup_header(number: int) -> bytes:
-    """Make a header of mainnet's size whose extra data is a send root."""
+    """Make a header of mainnet's size with a send root as its extra data."""
     chance = random.Random(number)
     fields = list(rlp.decode(prague_header(number, chance.randbytes(32), chance.randbytes(32), chance)))
     fields[EXTRA_DATA] = chance.randbytes(32)
@@ -554,7 +534,7 @@ def rollup_header(number: int) -> bytes:
 
 
 def measure_sources() -> Iterator[Result]:
-    """Yield what each source that stores hashes takes for a block, when it has an earlier one."""
+    """Yield the gas that each source with stored hashes takes to record a block after an earlier one."""
     with ExitStack() as stack:
         chains = [stack.enter_context(DevChain(hardfork=hardfork)) for hardfork in (None, "cancun")]
         for chain in chains:
@@ -585,18 +565,18 @@ def measure_reads() -> Iterator[Result]:
     slot = generated("", 1, slots=1)
     address = "0x" + random.Random(_SEED).randbytes(20).hex()
     with Lab(_BLOCK) as lab:
-        yield lab.read(slot, "read accountField", "accountField", address, _BLOCK, 1, peers="predecessor 2,836 / -")
+        yield lab.read(slot, "read accountField", "accountField", address, _BLOCK, 1)
         arguments = (address, _BLOCK, (0x41).to_bytes(32))
         yield lab.read(slot, "read accountStorageSlotValues", "accountStorageSlotValues", *arguments)
 
 
 def show(results: Sequence[Result]) -> None:
-    print(f"{'case':<56} {'exec':>9} {'tx':>9} {'next':>9} {'floor':>9} {'bytes':>6}  peers (exec / tx)")
+    print(f"{'case':<56} {'exec':>9} {'tx':>9} {'next':>9} {'floor':>9} {'bytes':>6}")
     for result in results:
         floor = f"{result.floor:,}" if result.floor else "-"
         later = f"{result.next:,}" if result.next else "-"
         gas = f"{result.exec:>9,} {result.tx:>9,} {later:>9} {floor:>9}"
-        print(f"{result.case:<56} {gas} {result.calldata_bytes:>6,}  {result.peers}")
+        print(f"{result.case:<56} {gas} {result.calldata_bytes:>6,}")
 
 
 def main() -> None:

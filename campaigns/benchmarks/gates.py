@@ -27,12 +27,12 @@ _DAYS_TRANSACTIONS = 10_000
 # A line of PostgreSQL's log.
 _STATEMENT = re.compile(rb"LOG:  (?:statement|execute [^:]*): ")
 _IDLE_SECONDS = 30
-# A newcomer's batch that takes longer is starved, and waited for no more.
+# A newcomer's batch that takes longer counts as starved and is not waited for.
 _STARVED_SECONDS = 60
-# 48,000 blocks of one user: batches whose blocks overlap, because anvil takes minutes to mine more.
+# 48,000 blocks of one user. The batches' blocks overlap, because anvil would take minutes to mine more.
 _BATCHES, _BLOCKS, _APART = 24, 2000, 20
 
-# Transactions of a signer that is no longer in chains.toml, which count against the chain's limit of the day.
+# Transactions of a signer that is no longer in chains.toml. They count against the chain's daily limit.
 _SEED = f"""
 from datetime import timedelta
 from django.utils import timezone
@@ -53,7 +53,7 @@ SignedTransaction.objects.bulk_create(
 
 @dataclass(frozen=True)
 class Figure:
-    """One thing that is measured. `floor` is the most that it may be, or the least where `more_is_better`."""
+    """A measured figure. `floor` is its maximum, or its minimum where `more_is_better`."""
 
     name: str
     unit: str
@@ -80,7 +80,7 @@ SUBMISSION = Figure("submission: processor time, as a multiple of FastAPI's", ""
 
 
 class Checkout(Measured):
-    """The service of one checkout, with one worker on PostgreSQL, as it is after a day."""
+    """The service of one checkout after a day of use, with one worker on PostgreSQL."""
 
     def __init__(self, running: ExitStack, project: Path) -> None:
         super().__init__(running, "runworker-postgresql", 1, project)
@@ -94,7 +94,7 @@ class Checkout(Measured):
         return self.service.process("worker-1").pid
 
     def settle(self) -> None:
-        """Let what was mined become final, so that nothing of before is counted."""
+        """Let all mined transactions become final, so that none of them counts in the next measurement."""
         self.chain.mine(100)
         time.sleep(5)
 
@@ -113,7 +113,7 @@ def logging_statements(postgres: Postgres) -> Iterator[None]:
 
 
 def statements_in(postgres: Postgres) -> int:
-    """Return how many statements PostgreSQL has logged."""
+    """Return the number of statements that PostgreSQL has logged."""
     return len(_STATEMENT.findall((postgres.folder / "log").read_bytes()))
 
 
@@ -164,7 +164,7 @@ def idle(checkout: Checkout) -> dict[Figure, float]:
 
 
 def ten_thousand_accounts(checkout: Checkout) -> dict[Figure, float]:
-    """By a worker that has done nothing else, so that its memory is what this takes."""
+    """Measure a fresh worker, so that its memory shows the need of this batch."""
     checkout.service.process("worker-1").stop()
     checkout.service.start_worker("worker-1")
     checkout.seconds_to_done()
@@ -183,9 +183,9 @@ def newcomer(checkout: Checkout) -> dict[Figure, float]:
     return {NEWCOMER: max(beside) - alone}
 
 
-# What changes the database most comes last.
+# The gates that change the database most come last.
 GATES = [one_account, hundred_batches, throughput, idle, ten_thousand_accounts, newcomer]
-# By what `web` calls it.
+# The figures by their names in `web`.
 OF_WEB = {"status": STATUS, "submission": SUBMISSION}
 
 
@@ -208,17 +208,19 @@ def main() -> int:
     print(f"{'':58}{'now':>10} {'':4}{'floor':>8} {'before':>10} {'ratio':>7}")
     is_kept = True
     with ExitStack() as running:
-        gates: list[Callable[[Checkout], dict[Figure, float]]] = [one for one in GATES if options.only in one.__name__]
+        gates: list[Callable[[Checkout], dict[Figure, float]]] = [
+            gate for gate in GATES if options.only in gate.__name__
+        ]
         checkouts = {"now": PROJECT} | ({"before": before} if before else {})
         services = {name: Checkout(running, project) for name, project in checkouts.items()} if gates else {}
         for gate in gates:
             figures = {}
-            for name, one in services.items():
+            for name, checkout in services.items():
                 with ExitStack() as others:
                     for other in services.values():
-                        if other is not one:
+                        if other is not checkout:
                             others.enter_context(other.frozen())
-                    figures[name] = gate(one)
+                    figures[name] = gate(checkout)
             for figure, now in figures["now"].items():
                 is_kept &= show(figure, now, figures.get("before", {}).get(figure))
     kinds = {kind: figure for kind, figure in OF_WEB.items() if options.only in kind}

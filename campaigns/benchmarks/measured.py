@@ -1,4 +1,4 @@
-"""The service on one of its engines, with so many workers and a node as far away as nodes are."""
+"""The service on one of its engines, with some workers and a node at a usual distance."""
 
 import os
 import random
@@ -22,7 +22,7 @@ from devnet.ports import free_port
 from devnet.servers import Postgres, Redis
 
 AWAY_SECONDS = 0.05
-# By default anvil keeps 3,600 states, and mines more blocks than that before all is measured.
+# anvil keeps 3,600 states by default and mines more blocks than that here.
 _STATES = ("--max-persisted-states", "100000")
 _CHAIN = CHAINS_TOML.replace("test_network = true", "daily_limit = '1000'\ndaily_limit_per_user = '500'")
 _FEE = 10**20
@@ -31,7 +31,7 @@ _PATIENCE_SECONDS = 600
 
 
 class Measured:
-    """Its web server, its workers, its chain and its database, on a network that is no test network."""
+    """A web server, workers, a chain and a database, on a network that is no test network."""
 
     def __init__(self, running: ExitStack, engine: str, workers: int, project: Path = PROJECT) -> None:
         self.chain = running.enter_context(DevChain(chain_id=CHAIN_ID, block_seconds=1, extra_args=_STATES))
@@ -65,7 +65,7 @@ class Measured:
 
     @contextmanager
     def frozen(self) -> Iterator[None]:
-        """Stop the workers for as long as it is used."""
+        """Stop the workers during the context."""
         self._send(signal.SIGSTOP)
         try:
             yield
@@ -87,7 +87,7 @@ class Measured:
         return list(range(self._first_block - count, self._first_block))
 
     def wait(self, batches: list[str], seconds: float = _PATIENCE_SECONDS, key: str = "") -> None:
-        """Wait until the batches are DONE. Raises `ClientError` where one is rejected, or that takes longer."""
+        """Wait until the batches are DONE. Raise `ClientError` if one is rejected or the time is over."""
         deadline = time.monotonic() + seconds
         for batch in batches:
             while self._status(batch, key) != "DONE":
@@ -107,7 +107,7 @@ class Measured:
         return time.monotonic() - began
 
     def seconds_of(self, count: int, accounts: int) -> float:
-        """Return the seconds from when the workers begin until so many batches, at a new block each, are DONE."""
+        """Return the seconds from the workers' start until `count` batches, each at a new block, are DONE."""
         ids: list[str] = []
         blocks, began = self.new_blocks(count), time.monotonic()
         while len(ids) < count:

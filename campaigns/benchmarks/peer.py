@@ -25,7 +25,7 @@ _MINUTE = timedelta(minutes=1)
 
 @event.listens_for(ENGINE, "connect")
 def _configure(connection: Any, _record: object) -> None:
-    connection.isolation_level = None  # The transactions below are begun by hand.
+    connection.isolation_level = None  # The transactions below are begun explicitly.
     connection.execute("PRAGMA journal_mode=WAL")
     connection.execute("PRAGMA synchronous=FULL")
     connection.execute("PRAGMA busy_timeout=5000")
@@ -35,7 +35,7 @@ _TABLES = MetaData()
 _TABLES.reflect(ENGINE)
 KEYS, USERS, COUNTS = (_TABLES.tables[f"accounts_{name}"] for name in ("apikey", "user", "throttlecount"))
 BATCHES, BLOCKS, QUERIES, STEPS = (_TABLES.tables[f"queries_{name}"] for name in ("batch", "block", "query", "step"))
-# What the service writes where nothing is known yet, into columns that must have something.
+# Values that the service writes into required columns while nothing is known yet.
 _BLANK = {
     table: {
         column.name: "" if column.type.python_type is str else 0
@@ -75,9 +75,9 @@ class Status(BaseModel):
 
 @app.get("/batch-query-status")
 def batch_query_status(batchQueryId: str, key: Key) -> Status:
-    found = select(BATCHES.c.status).where(BATCHES.c.id == batchQueryId, BATCHES.c.user_id == key.user_id)
+    query = select(BATCHES.c.status).where(BATCHES.c.id == batchQueryId, BATCHES.c.user_id == key.user_id)
     with ENGINE.connect() as connection:
-        status = connection.execute(found).scalar()
+        status = connection.execute(query).scalar()
     if status is None:
         raise HTTPException(404, "No query found")
     return Status(queryStatus="IN_PROGRESS" if status in _OPEN else status)
@@ -186,7 +186,7 @@ def _store(connection: Connection, request: BatchRequest, text: bytes, key: Row[
 
 
 def _count(connection: Connection, what_and_who: str, amount: int) -> None:
-    """Counts, within a minute, up to a limit. Raises `HTTPException` beyond it."""
+    """Count `amount` against a limit per minute. Raise `HTTPException` beyond it."""
     now = _now()
     row = connection.execute(select(COUNTS).where(COUNTS.c.what_and_who == what_and_who)).first()
     if row is None or row.began_at <= now - _MINUTE:

@@ -1,7 +1,7 @@
-"""Batches a second with 1, 2 and 4 workers, a node 50 ms away: on SQLite, on PostgreSQL, and by Celery on PostgreSQL.
+"""Batches per second with 1, 2 and 4 workers and a node 50 ms away: on SQLite, on PostgreSQL, and with Celery.
 
-`python -m campaigns.benchmarks.scale [--batches 200] [--workers 1,2,4]`. Workers are stopped while everything is
-submitted. Beside the time there are, for each batch, exchanges with the node and PostgreSQL's transactions.
+`python -m campaigns.benchmarks.scale [--batches 200] [--workers 1,2,4]`. Workers are stopped during the submissions.
+The table also shows exchanges with the node and PostgreSQL's transactions for each batch.
 """
 
 import argparse
@@ -15,12 +15,12 @@ from devnet.servers import Postgres
 
 _ENGINES = ("runworker-sqlite", "runworker-postgresql", "celery-postgresql")
 _ACCOUNTS = 5
-# PostgreSQL reports its counts about every second.
+# PostgreSQL updates its counts about once a second.
 _COUNTS_SECONDS = 2
 
 
 def transactions(postgres: Postgres | None) -> int:
-    """Return how many PostgreSQL has counted; 0 where there is none."""
+    """Return PostgreSQL's count of transactions; 0 on SQLite."""
     if not postgres:
         return 0
     time.sleep(_COUNTS_SECONDS)
@@ -34,7 +34,7 @@ def transactions(postgres: Postgres | None) -> int:
 def measure(engine: str, workers: int, count: int) -> None:
     with ExitStack() as running:
         measured = Measured(running, engine, workers)
-        measured.seconds_of(4 * workers, 1)  # what each process does once
+        measured.seconds_of(4 * workers, 1)  # work that each process does once
         before = transactions(measured.postgres)
         measured.node.forget()
         seconds = measured.seconds_of(count, _ACCOUNTS)

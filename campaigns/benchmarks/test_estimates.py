@@ -1,8 +1,7 @@
-"""How right estimates are.
+"""Accuracy of estimates.
 
-Each line has what is expected, what is spent, and the bound; both with how much they are above.
-
-Batches are those that `tests/proving/test_estimates.py` holds, proofs those of `campaigns.benchmarks.estimates`.
+Each line shows the expected gas, the spent gas and the bound, with the excess of the first and the last over the spent
+gas. Batches are those of `tests/proving/test_estimates.py`, proofs those of `campaigns.benchmarks.estimates`.
 """
 
 from collections.abc import Iterable

@@ -1,7 +1,8 @@
-"""How long lists take with 100,000 rows, many of which have equal keys.
+"""Time of lists over 100,000 rows, many of which have equal keys.
 
-`python -m pytest campaigns/benchmarks/test_lists.py -q [--database postgresql]` prints the median of five answers of
-each list, and fails where one is above `_MOST_MILLISECONDS`. `LISTS=text` measures only what has the text in its line.
+`python -m pytest campaigns/benchmarks/test_lists.py -q [--database postgresql]` prints the median of five answers for
+each list. It fails if one is above `_MOST_MILLISECONDS`. `LISTS=text` measures only the lists with the text in their
+line.
 """
 
 import os
@@ -42,8 +43,10 @@ def batch_id(place: str, number: str = "i") -> str:
 
 
 def fill() -> None:
-    """Store as many batches of Alice, about her at block 12 and with all times equal; of Bob, about Charlie, each at a
-    block of its own; and of Charlie fewer, of 2,000 queries each at block 14.
+    """Store equally many batches of Alice and of Bob, and fewer of Charlie.
+
+    Alice's are about her at block 12, with equal times. Bob's are about Charlie, each at a block of its own. Charlie's
+    have 2,000 queries each, at block 14.
     """
     if connection.vendor == "postgresql":
         with connection.cursor() as cursor:
@@ -105,11 +108,11 @@ def fill() -> None:
     event = AccountEvent.objects.create(user=equal.user, kind=EventKind.SIGNED_IN)
     copies(event, _ROWS)
     key = ApiKey.objects.get(user=equal.user)
-    # A user can have this many keys only if most are revoked.
+    # A user can have this many keys only if most of them are revoked.
     copies(key, _ROWS, key_hash="CAST(i AS TEXT)", revoked_at="created_at")
     beat()
     if connection.vendor == "postgresql":
-        # PostgreSQL's autovacuum does the same. SQLite is never told.
+        # PostgreSQL's autovacuum does the same later. Nobody runs ANALYZE on SQLite.
         with connection.cursor() as cursor:
             cursor.execute("ANALYZE")
             cursor.execute("SET LOCAL max_parallel_workers_per_gather = 0")
@@ -124,7 +127,7 @@ def _earlier() -> str:
 
 
 def processor_seconds() -> float:
-    """Return the processor time that this process has taken, and PostgreSQL's beside it: others share this machine."""
+    """Return the processor time of this process and PostgreSQL, because others share this machine."""
     if connection.vendor == "sqlite":
         return time.process_time()
     with connection.cursor() as cursor:
@@ -135,7 +138,7 @@ def processor_seconds() -> float:
 
 @contextmanager
 def stopped_after(seconds: float) -> Iterator[None]:
-    """End statements that take longer, so that the next list has its turn."""
+    """End statements that take longer, so that the next list can be measured."""
     deadline = time.process_time() + seconds
     with suppress(DatabaseError), transaction.atomic():
         if connection.vendor == "sqlite":
@@ -147,11 +150,11 @@ def stopped_after(seconds: float) -> Iterator[None]:
 
 
 Asked = tuple[str, str, dict[str, str]]
-"""The asker (a key's user, with `*` in a browser, empty for nobody), the path, and the parameters."""
+"""The requesting user (with `*` in a browser, empty for nobody), the path and the parameters."""
 
 
 def middles() -> dict[str, str]:
-    """Return the identifier of the batch in the middle of each kind."""
+    """Return the identifier of the middle batch of each kind."""
     return {place: f"0{place}00000000000000{1000000000 + _ROWS // 2}" for place in (_EQUAL, _APART, _LARGE)}
 
 

@@ -1,7 +1,7 @@
-"""How much processor time the web server takes for a request, beside `peer.py`, the same in FastAPI.
+"""Processor time of the web server for a request, compared with `peer.py`, the same endpoint in FastAPI.
 
-Both serve databases alike and get the same requests, over eight connections. The time is that of all processes of a
-server, the user's and the system's, divided by the requests.
+Both use equal databases and get the same requests over eight connections. The figure is the user and system time of all
+processes of a server, divided by the requests.
 """
 
 import json
@@ -36,7 +36,7 @@ _BODY = balances([12])
 
 
 class CheckedOut(Service):
-    """The service as a checkout has it."""
+    """The service of a checkout."""
 
     def __init__(
         self, project: Path, running: ExitStack, folder: Path, chains_toml: str, variables: dict[str, str]
@@ -62,7 +62,7 @@ class _Server:
         return 1000 * (self._processor_seconds() - before) / answers
 
     def _answers(self, kind: str, end: float) -> int:
-        """Ask again and again by one connection, and return how many answers came. Each must be 200."""
+        """Send the request repeatedly over one connection, and return the number of answers. Each must be 200."""
         asked = "POST", "/submit-batch-query", json.dumps(_BODY)
         if kind == "status":
             asked = "GET", f"/batch-query-status?batchQueryId={self.batch}", ""
@@ -81,8 +81,8 @@ class _Server:
 
 
 def processor_seconds(pid: int) -> float:
-    """Return the processor time of a process so far, the user's and the system's."""
-    # The name, in parentheses, may hold anything.
+    """Return the user and system time of a process so far."""
+    # The process name, in parentheses, may contain spaces.
     fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
@@ -95,19 +95,22 @@ def _with_children(pid: int) -> Iterator[int]:
 
 
 def multiples_of_a_peer(before: Path | None, kinds: Sequence[str]) -> dict[str, dict[str, float]]:
-    """Return, by kind of request and by checkout, the processor time as a multiple of the peer's."""
+    """Return the processor time as a multiple of the peer's, by kind of request and by checkout."""
     with ExitStack() as running:
         folder = Path(running.enter_context(TemporaryDirectory()))
         servers = {"now": _serve(running, PROJECT, folder / "now")}
         servers["peer"] = _serve_peer(running, servers["now"], folder)
         if before:
             servers["before"] = _serve(running, before, folder / "before")
-        # In turns, so that what else the machine does falls on all alike.
+        # Rounds alternate, so that other load on the machine affects all alike.
         rounds = [
             {kind: {name: server.milliseconds(kind) for name, server in servers.items()} for kind in kinds}
             for _ in range(_ROUNDS)
         ]
-    medians = {kind: {name: statistics.median(one[kind][name] for one in rounds) for name in servers} for kind in kinds}
+    medians = {
+        kind: {name: statistics.median(measured[kind][name] for measured in rounds) for name in servers}
+        for kind in kinds
+    }
     return {kind: {name: of[name] / of["peer"] for name in of} for kind, of in medians.items()}
 
 

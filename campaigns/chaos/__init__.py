@@ -1,1 +1,1 @@
-"""Chaos: what goes wrong at any moment costs time and nothing else, on each engine. `make chaos` runs it."""
+"""Chaos: failures at any moment cost time and nothing else, on each engine. `make chaos` runs it."""

@@ -1,6 +1,6 @@
-"""All chaos on all engines, one after another: `make chaos`, ONLY=name, ENGINE=name, SEED=1.
+"""Run all chaos on all engines, one after another: `make chaos`, ONLY=name, ENGINE=name, SEED=1.
 
-Everything stays on this machine. It prints what was tried and what was seen, and ends with 1 where a promise was
+Everything stays on this machine. The command prints each attempt and its result. It exits with 1 if a promise was
 broken.
 """
 
@@ -13,7 +13,7 @@ from campaigns.attacks.table import Seen, run_all
 from campaigns.chaos import kills, upgrade
 from campaigns.chaos.engines import ENGINES
 
-# By name. Each is given an engine and a seed. Where there is nothing to try on the engine, it has seen nothing.
+# Each run takes an engine and a seed. It yields nothing on an engine where there is nothing to try.
 CHAOS: Mapping[str, Callable[[str, int], Iterator[Seen]]] = {"kills": kills.run, "upgrade": upgrade.run}
 
 

@@ -18,10 +18,10 @@ from devnet.devchain import ACCOUNTS, DevChain
 from devnet.ports import free_port
 from devnet.servers import Postgres, Redis
 
-# By name: whether PostgreSQL keeps the rows, and whether Celery distributes the work.
+# Each engine by its name: PostgreSQL or SQLite, and Celery or `runworker`.
 ENGINES = {"sqlite": (False, False), "postgresql": (True, False), "celery": (True, True)}
 WORKERS = 3
-# Blocks that batches ask for, and those that no reorganisation reaches from the head.
+# Blocks that batches name, which no reorganisation from the head reaches; and the deepest reorganisation.
 OLD_BLOCKS, DEEPEST_REORG = 120, 20
 _CELERY = (sys.executable, "-m", "celery", "-A", "proving.celery_app", "-q", "worker")
 
@@ -39,7 +39,7 @@ class ChaosService(Service):
 
 @dataclass(frozen=True)
 class Installed:
-    """A service, however its processes were started. `folder` is its state."""
+    """An installed service. `folder` is its state."""
 
     engine: str
     base_url: str
@@ -50,17 +50,17 @@ class Installed:
     redis: Redis | None
 
     def key(self, user: int) -> str:
-        """An API key of one of the development chain's accounts."""
+        """Return an API key of one of the development chain's accounts."""
         address, private_key = ACCOUNTS[user]
         return take_api_key(self.base_url, address, private_key, CHAIN_ID)
 
     def codes(self) -> list[str]:
-        """Return the codes of what `/healthz` says is wrong, or worth a notice."""
+        """Return the codes of problems and notices in `/healthz`."""
         health = requests.get(f"{self.base_url}/healthz", timeout=TIMEOUT).json()
         return [*health["codes"]]
 
     def rows(self, statement: str) -> list[tuple[Any, ...]]:
-        """Return what the database answers, whichever it is."""
+        """Return the rows of a statement on either database."""
         if self.postgres:
             with psycopg.connect(self.postgres.url()) as postgres:
                 return postgres.execute(statement).fetchall()
@@ -71,7 +71,7 @@ class Installed:
 
 @dataclass(frozen=True)
 class Target(Installed):
-    """A service that runs and is healthy, with three workers."""
+    """A healthy service with three workers."""
 
     service: ChaosService
 
@@ -98,7 +98,7 @@ def target(engine: str) -> Iterator[Target]:
 
 @contextmanager
 def a_chain() -> Iterator[DevChain]:
-    """One with old blocks, on which nothing becomes final before the chaos is over."""
+    """Start a chain with old blocks, none of which becomes final before the chaos is over."""
     with DevChain(chain_id=CHAIN_ID, block_seconds=1, slots_in_an_epoch=1000) as chain:
         chain.mine(OLD_BLOCKS)
         yield chain

@@ -1,4 +1,4 @@
-"""Batches that are submitted while things go wrong, and what must have become of them at the end."""
+"""Batches that are submitted during failures, and their required end."""
 
 import random
 import threading
@@ -21,7 +21,7 @@ _ACCOUNT_PROVEN = "0x" + keccak(text="AccountProven(address,uint256,uint8)").hex
 
 
 class Load(threading.Thread):
-    """Submits so many batches, one every so many seconds, each again until it is taken."""
+    """Submit `count` batches, one every `seconds` seconds, each again until it is accepted."""
 
     def __init__(self, target: Installed, seed: int, *, batches: int, pause: float) -> None:
         super().__init__(daemon=True)
@@ -36,7 +36,7 @@ class Load(threading.Thread):
         return self._keys[number % _USERS]
 
     def end(self) -> None:
-        """Submit no more."""
+        """Stop submitting."""
         self._batches = 0
 
     def run(self) -> None:
@@ -50,17 +50,17 @@ class Load(threading.Thread):
 
     def _request(self) -> dict[str, object]:
         accounts = [f"0x{self._chosen.getrandbits(160):040x}" for _ in range(2)]
-        # Fewer blocks than batches, so that some share them.
+        # There are fewer blocks than batches, so some batches share a block.
         return balances([self._chosen.randrange(1, OLD_BLOCKS // 2)], accounts)
 
 
 def judge(target: Installed, load: Load, tried: str, seconds: float) -> Iterator[Seen]:
-    """Yield what is seen when all batches are done, or after `seconds` seconds."""
+    """Yield the results when all batches are DONE, or after `seconds` seconds."""
     began = time.monotonic()
     statuses: dict[str, str] = {}
     codes = ["unknown"]
     while time.monotonic() - began < seconds:
-        # What is mined may still be reorganised: until its block has another one on it, at the least.
+        # A mined block may still be reorganised until at least one block follows it.
         with suppress(OSError):
             statuses = dict(target.rows("SELECT id, status FROM queries_batch"))
         with suppress(requests.RequestException):
@@ -99,27 +99,27 @@ def _nonces(target: Installed) -> Seen:
 def _facts(target: Installed) -> Iterator[Seen]:
     for name, topic in (("header", _HEADER_ACCUMULATED), ("account", _ACCOUNT_PROVEN)):
         logs = target.chain.rpc("eth_getLogs", {"address": target.registry, "topics": [topic], "fromBlock": "0x0"})
-        told = [(*log["topics"], log["data"]) for log in logs]
+        facts = [(*log["topics"], log["data"]) for log in logs]
         yield Seen(
             f"{target.engine}: the registry's events of {name}s are counted",
             "each was paid once",
-            f"{len(told)} events, {len(told) - len(set(told))} of them twice",
-            kept=0 < len(told) == len(set(told)),
+            f"{len(facts)} events, {len(facts) - len(set(facts))} of them twice",
+            kept=0 < len(facts) == len(set(facts)),
         )
-    asked = target.rows(
+    queries = target.rows(
         "SELECT DISTINCT query.address, block.number FROM queries_query query "
         "JOIN queries_block block ON block.id = query.block_id "
         "JOIN queries_batch batch ON batch.id = query.batch_id WHERE batch.status = 'DONE'"
     )
     wrong = 0
-    for address, block in asked:
+    for address, block in queries:
         proven = account_field(target.chain.url, target.registry, address, block, BALANCE)
         wrong += int.from_bytes(proven) != int(target.chain.rpc("eth_getBalance", address, hex(block)), 16)
     yield Seen(
         f"{target.engine}: every value of DONE batches is read back from the registry, and from the state of its block",
         "both are equal",
-        f"{len(asked)} values, {wrong} of them different",
-        kept=bool(asked) and not wrong,
+        f"{len(queries)} values, {wrong} of them different",
+        kept=bool(queries) and not wrong,
     )
 
 

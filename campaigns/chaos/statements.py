@@ -1,4 +1,4 @@
-"""The database fails at every statement in turn. `make chaos` runs this by pytest, on each engine."""
+"""The database fails at each statement in turn. `make chaos` runs this with pytest on each engine."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -17,7 +17,7 @@ CIRCLES = {"deadlock": errors.DeadlockDetected, "serialization": errors.Serializ
 
 @contextmanager
 def gone(fault: Fault) -> Iterator[None]:
-    """From a statement on none is answered. PostgreSQL really ends the connection before each of them."""
+    """Answer no statement from the faulty one on. PostgreSQL really ends the connection before each of them."""
 
     def execute(execute, sql, params, many, context):
         if fault.is_due():

@@ -113,7 +113,7 @@ def _restart(units: Units, workers: list[str], url: str, failed: Sequence[Counte
 
     def go_on() -> None:
         time.sleep(_PAUSE_SECONDS)
-        # gunicorn says that it is ready before its processes have loaded anything.
+        # gunicorn reports that it is ready before its processes have loaded the application.
         _wait_until_ok(f"{url}/livez")
 
     units.manage("collectstatic", "--no-input")
@@ -131,7 +131,7 @@ def _restart(units: Units, workers: list[str], url: str, failed: Sequence[Counte
 
 
 class _Polls(threading.Thread):
-    """Asks again and again how batches are, by one connection as long as it lasts; every other time by a long poll."""
+    """Poll the status of batches, reusing the connection while it lasts. Every other request is a long poll."""
 
     def __init__(self, url: str, load: Load, seed: int) -> None:
         super().__init__(daemon=True)
@@ -164,7 +164,7 @@ class _Polls(threading.Thread):
 
 
 def _older_version(folder: Path) -> Path:
-    """Return its files, which git has, with its own packages."""
+    """Return the files of the older version from git, with its own packages."""
     archive = subprocess.run(["git", "archive", _OLDER], cwd=PROJECT, stdout=subprocess.PIPE, check=True).stdout
     with tarfile.open(fileobj=io.BytesIO(archive)) as files:
         files.extractall(folder / "older", filter="data")

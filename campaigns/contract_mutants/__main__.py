@@ -1,7 +1,7 @@
 """Test the tests of the contracts: `make mutants`, ONLY=... SHARD=1/4 JOBS=2 ONLY_SURVIVORS=1.
 
-Each check in each contract is removed or weakened in turn, each statement left out. The tests must fail then, or
-equivalents.toml must say why nobody can notice.
+Each check in each contract is removed or weakened in turn, and each statement left out. The tests must then fail, or
+equivalents.toml must explain why the change makes no difference.
 """
 
 import argparse
@@ -25,11 +25,11 @@ ROLLUPS = "tests/contracts/test_rollup_block_hash_sources.py"
 
 
 def campaigns(*names: str, harness: bool = False) -> Command:
-    """On the registry, or on the harness that runs single operations."""
+    """Return a command that runs campaigns on the registry, or on the harness that runs single operations."""
     return Command("campaigns", ("-m", "campaigns.contract_mutants.short_campaigns", *names), harness)
 
 
-# What may catch a mutant that changes a contract's code. First what catches most in a second, then the cheapest.
+# Commands that may catch a mutant of each contract: first those that catch most per second, then the cheapest.
 COMMANDS: dict[str, tuple[Command, ...]] = {
     "ArbitrumBlockHashSource": (pytest(ROLLUPS, "tests/contracts/test_arbitrum_block_hash_source.py"),),
     "ArbitrumBufferBlockHashSource": (pytest("tests/contracts/test_arbitrum_buffer_block_hash_source.py"),),
@@ -60,7 +60,7 @@ COMMANDS: dict[str, tuple[Command, ...]] = {
 
 
 def main() -> int:
-    """Returns the exit code: 1 where a mutant survives without an argument, or an argument has lost its mutant."""
+    """Run the command. Return 1 if a mutant survives without an argument, or an argument has no mutant."""
     parser = argparse.ArgumentParser(prog="python -m campaigns.contract_mutants", description="Test the tests.")
     parser.add_argument(
         "--only", default="", help="mutants in whose description this is: a file, a function, a snippet"
@@ -74,7 +74,7 @@ def main() -> int:
     )
     parser.add_argument("--list", action="store_true", help="only list them")
     arguments = parser.parse_args()
-    # As Ctrl-C: what runs comes to its end, and leaves nothing behind.
+    # SIGTERM acts as Ctrl-C, so that running commands end and leave nothing behind.
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
         return run(
@@ -93,7 +93,7 @@ def main() -> int:
 
 
 def run(only: str, shard: tuple[int, int], jobs: int, *, only_survivors: bool, only_list: bool) -> int:
-    """Raises BuildError, TrialError, or ValueError for the list."""
+    """Try the mutants. Raise BuildError, TrialError, or ValueError for the list."""
     listed = read_list(LIST)
     sources = read_sources("src", "test")
     trees = syntax_trees(sources)
@@ -119,7 +119,7 @@ def run(only: str, shard: tuple[int, int], jobs: int, *, only_survivors: bool, o
     different = {name: mutant for mutant, name in reversed(names.items())}
     tried = 0
 
-    def told(code: Code, verdict: Verdict) -> None:
+    def print_verdict(code: Code, verdict: Verdict) -> None:
         nonlocal tried
         tried += 1
         shown = f"{tried}/{len(different)} {verdict.outcome}: {different[name_of(code)]}  {verdict.by}"
@@ -132,7 +132,9 @@ def run(only: str, shard: tuple[int, int], jobs: int, *, only_survivors: bool, o
         return only_survivors and (verdict.outcome != SURVIVED or name in argued)
 
     store = Store(FOUND / "verdicts")
-    verdicts = judge_all(project, changed, compiler=compiler, store=store, jobs=jobs, is_settled=is_settled, tell=told)
+    verdicts = judge_all(
+        project, changed, compiler=compiler, store=store, jobs=jobs, is_settled=is_settled, tell=print_verdict
+    )
     outcomes = {
         mutant: verdicts[names[mutant]]
         if mutant in names

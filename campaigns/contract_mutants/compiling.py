@@ -1,4 +1,4 @@
-"""Compiles mutants, several in one go, and keeps what they compile to."""
+"""Compile mutants, several in one run, and keep their code."""
 
 import hashlib
 import json
@@ -11,22 +11,22 @@ from typing import Any
 from campaigns.contract_mutants.generate import Mutant, Node, imported
 from contracts.build import CODE, ROOT_DIR, SETTINGS, code_of, run_compiler
 
-# What `contracts.build.code_of` tells of each contract that a mutant can change, by the name of its artifact.
+# The result of `contracts.build.code_of` for each contract that a mutant can change, by the artifact's name.
 Code = Mapping[str, Mapping[str, Any]]
 
-# Of mutants that are compiled in one go, which saves starting the compiler: it takes seconds a mutant.
+# Mutants in one run of the compiler. Starting it takes seconds.
 _BATCH = 6
 
 
 class Store:
-    """JSON by name, in a folder. Several processes may use it: a file is there wholly or not at all."""
+    """JSON by name in a folder. Several processes may use it, because files are replaced atomically."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
         folder.mkdir(parents=True, exist_ok=True)
 
     def get(self, name: str) -> Any:
-        """None where there is nothing."""
+        """Return the JSON, or None if it is missing."""
         path = self._folder / f"{name}.json"
         return json.loads(path.read_text()) if path.exists() else None
 
@@ -37,10 +37,10 @@ class Store:
 
 
 class Compiler:
-    """A compiler of the mutants of some sources. Raises BuildError where the compiler can't run."""
+    """A compiler for mutants of some sources. Methods raise BuildError if the compiler can't run."""
 
     def __init__(self, sources: Mapping[str, str], trees: Mapping[str, Node], store: Store) -> None:
-        """`sources` and `trees` are by path: `src/...` for contracts, `test/...` for those that only tests deploy."""
+        """Take `sources` and `trees` by path: `src/...` for contracts, `test/...` for those that only tests deploy."""
         self._sources = sources
         self._needs = imported(trees)
         self._store = store
@@ -54,18 +54,18 @@ class Compiler:
         folder: str = "src",
         tell: Callable[[int], None] = lambda _: None,
     ) -> dict[Mutant, Code | None]:
-        """The code of all contracts in that folder that need a mutant's source; None where it doesn't compile.
+        """Return the code of all contracts in the folder that depend on a mutant's source; None if it doesn't compile.
 
-        `tell` is told how many more are done.
+        `tell` is called with the number of newly compiled mutants.
         """
         names = {
             mutant: digest([SETTINGS, CODE, self._lock, folder, self._texts(mutant, folder)]) for mutant in mutants
         }
         known = {mutant: self._store.get(name) for mutant, name in names.items()}
-        codes: dict[Mutant, Code | None] = {mutant: found["code"] for mutant, found in known.items() if found}
+        codes: dict[Mutant, Code | None] = {mutant: kept["code"] for mutant, kept in known.items() if kept}
         tell(len(codes))
         missing = [mutant for mutant in mutants if mutant not in codes]
-        # Neighbours are mostly of the same source and need the same contracts.
+        # Neighbours mostly change the same source and need the same contracts.
         batches = [missing[place : place + _BATCH] for place in range(0, len(missing), _BATCH)]
         with ThreadPoolExecutor(jobs) as pool:
             try:
@@ -80,14 +80,14 @@ class Compiler:
         return codes
 
     def harnesses(self, mutant: Mutant) -> Code:
-        """Return the code of the contracts for tests that need a mutant's source."""
+        """Return the code of test contracts that depend on a mutant's source."""
         return self.compile_all([mutant], jobs=1, folder="test")[mutant] or {}
 
     def _dependents(self, mutant: Mutant, folder: str) -> list[str]:
         return [path for path in self._needs if path.startswith(f"{folder}/") and mutant.source in self._needs[path]]
 
     def _texts(self, mutant: Mutant, folder: str) -> dict[str, str]:
-        """All sources that are needed to compile those that need the mutant's."""
+        """Return all sources that the dependants of the mutant's source need."""
         needed = {path for dependent in self._dependents(mutant, folder) for path in self._needs[dependent]}
         return {
             path: mutant.apply(self._sources[path]) if path == mutant.source else self._sources[path] for path in needed
@@ -99,13 +99,13 @@ class Compiler:
         for place, mutant in enumerate(batch):
             for path, text in self._texts(mutant, folder).items():
                 texts[f"{place}/{path}"] = text
-                # Of syntax trees, which are long, only those that are asked for names.
+                # Syntax trees are long, so only those with immutable names are requested.
                 selection[f"{place}/{path}"] = {"": ["ast"]} if " immutable " in text else {}
             for path in self._dependents(mutant, folder):
                 selection[f"{place}/{path}"]["*"] = list(CODE)
         output = run_compiler(texts, selection)
         if any(message["severity"] == "error" for message in output.get("errors", [])):
-            # One that is wrong keeps the compiler from all.
+            # One wrong mutant makes the compiler refuse the whole run.
             if len(batch) == 1:
                 return {batch[0]: None}
             return {mutant: code for each in batch for mutant, code in self._compile([each], folder).items()}
@@ -118,7 +118,7 @@ class Compiler:
 
 
 def name_of(code: Code) -> str:
-    """The same for the same code, and for no other."""
+    """Return a name that is unique to the code."""
     return digest(sorted(code.items()))
 
 

@@ -15,14 +15,14 @@ from contracts.build import BuildError, run_compiler
 
 Node = dict[str, Any]
 
-# The kind of a mutant that was made by hand.
+# Kind of mutants that were made by hand.
 NAMED = "named"
 
-# Fields of nodes that hold names and types alone.
+# Fields of nodes that hold only names and types.
 _NO_CHECKS = {"documentation", "parameters", "returnParameters", "typeName"}
 
 _SHIFTED = {"<": "<=", "<=": "<", ">": ">=", ">=": ">"}
-# Those that are true of a few values more, or of a few values less.
+# Comparisons that hold for a few values more or less.
 _NEAR_EQUALITY = {"==": ("<=", ">="), "!=": ("<", ">")}
 _NEGATED = {"==": "!=", "!=": "=="}
 _COMPARISONS = {*_SHIFTED, *_NEGATED}
@@ -39,7 +39,7 @@ _CONDITIONS = {
 _YUL_COMPARISONS = {"lt", "gt", "slt", "sgt", "eq"}
 _YUL_OPPOSITES = {"lt": "gt", "gt": "lt", "slt": "sgt", "sgt": "slt"}
 _YUL_BOOLEANS = {*_YUL_COMPARISONS, "iszero"}
-# A condition can be made of these: `mul` is a conjunction that needs no booleans.
+# Connectives that can form a condition. `mul` is a conjunction that accepts any non-zero values.
 _YUL_CONNECTIVES = {"or", "and", "mul"}
 _YUL_ARITHMETIC = {*_YUL_CONNECTIVES, "add", "sub", "div", "mod", "xor", "not", "shl", "shr", "sar", "byte"}
 _YUL_FAILURES = {"revert", "invalid"}
@@ -47,37 +47,37 @@ _YUL_EXITS = {*_YUL_FAILURES, "return", "stop"}
 
 _SHIFTS = {"<<", ">>", "<<=", ">>="}
 _YUL_SHIFTS = {"shl", "shr", "sar"}
-# Distances that count bytes; all others that are computed count nibbles.
+# Distances in bytes. All other computed distances are in nibbles.
 _IN_BYTES = re.compile(r"\b8 \*|\bshl\(3,")
 
 
 @dataclass(frozen=True)
 class Mutant:
-    """One replacement in one source."""
+    """A replacement in a source."""
 
     source: str
     """Path below `contracts/`."""
     function: str
-    """`Contract.function`; `constructor`, `fallback` and the like for those without a name. Of a NAMED one its name."""
+    """`Contract.function`, or `constructor`, `fallback` and the like. A NAMED mutant has its name here."""
     start: int
-    """Offset of the original, in bytes."""
+    """Offset of the original text, in bytes."""
     end: int
     original: str
     replacement: str
     line: int
     column: int
     occurrence: int = 1
-    """The same is done in several places of a function: which one of them, counted from 1."""
+    """Number of the occurrence, from 1, if a function contains the same replacement several times."""
     kind: str = ""
-    """Condition, operand, comparison, bound, mask, width, statement, shift, number or constant; or NAMED."""
+    """Condition, operand, comparison, bound, mask, width, statement, shift, number, constant or NAMED."""
 
     @property
     def key(self) -> tuple[str, str, str, int]:
-        """Return what stays when lines move: function, original, replacement, occurrence. Texts are on one line."""
+        """Return an identity that survives moved lines. Each text is on one line."""
         return self.function, _one_line(self.original), _one_line(self.replacement), self.occurrence
 
     def apply(self, text: str) -> str:
-        """The source with the replacement."""
+        """Return the source with the replacement."""
         raw = text.encode()
         return (raw[: self.start] + self.replacement.encode() + raw[self.end :]).decode()
 
@@ -89,7 +89,7 @@ class Mutant:
 
 
 def syntax_trees(sources: Mapping[str, str]) -> dict[str, Node]:
-    """The tree of each source by its path. Raises BuildError where they don't compile."""
+    """Return the tree of each source by path. Raise BuildError if they don't compile."""
     output = run_compiler(sources, {"*": {"": ["ast"]}})
     if errors := [each["formattedMessage"] for each in output.get("errors", []) if each["severity"] == "error"]:
         raise BuildError("\n".join(errors))
@@ -97,12 +97,12 @@ def syntax_trees(sources: Mapping[str, str]) -> dict[str, Node]:
 
 
 def generate(sources: Mapping[str, str], trees: Mapping[str, Node]) -> list[Mutant]:
-    """All mutants of these sources, in the order of paths and lines; no two of them have the same text."""
+    """Return all mutants of these sources, ordered by path and line. No two have the same text."""
     declarations = {node["id"]: node for tree in trees.values() for node in _all(tree) if "id" in node}
     mutants = []
     for path in sorted(trees):
         text = sources[path].encode()
-        found: dict[bytes, Mutant] = {text: Mutant(path, "", 0, 0, "", "", 0, 0)}
+        mutants_by_text: dict[bytes, Mutant] = {text: Mutant(path, "", 0, 0, "", "", 0, 0)}
         for name, member in _members(trees[path]):
             for edit in _Member(text, member, declarations).edits():
                 whole = text[: edit.start] + edit.replacement.encode() + text[edit.end :]
@@ -110,8 +110,10 @@ def generate(sources: Mapping[str, str], trees: Mapping[str, Node]) -> list[Muta
                 line = text.count(b"\n", 0, edit.start) + 1
                 column = len(text[text.rfind(b"\n", 0, edit.start) + 1 : edit.start].decode()) + 1
                 mutant = Mutant(path, name, *edit[:2], original, edit.replacement, line, column, kind=edit.kind)
-                found.setdefault(whole, mutant)
-        mutants += sorted(list(found.values())[1:], key=lambda mutant: (mutant.start, mutant.end, mutant.replacement))
+                mutants_by_text.setdefault(whole, mutant)
+        mutants += sorted(
+            list(mutants_by_text.values())[1:], key=lambda mutant: (mutant.start, mutant.end, mutant.replacement)
+        )
     seen: Counter[tuple[str, str, str, int]] = Counter()
     for place, mutant in enumerate(mutants):
         seen[mutant.key] += 1
@@ -120,7 +122,7 @@ def generate(sources: Mapping[str, str], trees: Mapping[str, Node]) -> list[Muta
 
 
 def imported(trees: Mapping[str, Node]) -> dict[str, set[str]]:
-    """By the path of each source all that it needs: itself, and what it imports, directly or not."""
+    """Return, for each source path, the source itself and all its direct and indirect imports."""
     direct = {
         path: {node["absolutePath"] for node in tree["nodes"] if node["nodeType"] == "ImportDirective"}
         for path, tree in trees.items()
@@ -140,7 +142,7 @@ class _Edit(NamedTuple):
 
 
 class _Place(NamedTuple):
-    """A node on the way down to another one, and the field in which the way goes on."""
+    """A node on the way down to another, and the field that leads there."""
 
     node: Node
     field: str
@@ -155,7 +157,7 @@ class _Member:
         self._declarations = declarations
         self._edits: list[_Edit] = []
         self._above: list[_Place] = []
-        # Yul tells constants from variables only by these.
+        # Names that Yul code needs to tell constants from variables.
         self._yul_declarations = {
             reference["src"]: declarations[reference["declaration"]]
             for node in _all(member)
@@ -166,7 +168,7 @@ class _Member:
             node["name"]: node for node in _all(member) if node["nodeType"] == "YulFunctionDefinition"
         }
         self._flags = _flags(member)
-        # What conditions ask for.
+        # Variables that conditions depend on.
         self._deciding = {
             used["referencedDeclaration"]
             for node in _all(member)
@@ -223,7 +225,7 @@ class _Member:
                 self._above.pop()
 
     def _replace(self, kind: str, node: Node, *replacements: str, shown: Node | None = None) -> None:
-        """Several edits of one node. With `shown`, an expression around the node, they are edits of that one."""
+        """Add several edits of one node. With `shown`, an expression around it, they are edits of that."""
         start, end = _range(node)
         for replacement in replacements:
             if shown is None:
@@ -234,9 +236,9 @@ class _Member:
             self._edits.append(_Edit(first, last, around, kind))
 
     def _replace_statement(self, node: Node, replacement: str) -> None:
-        """Replace a statement of Solidity, semicolon included."""
+        """Replace a Solidity statement, including its semicolon."""
         start, end = _range(node)
-        # A `return` without a value has its semicolon already.
+        # The text of a `return` without a value already has its semicolon.
         end = self._text.index(b";", end - 1) + 1
         self._edits.append(_Edit(start, end, replacement, "statement"))
 
@@ -251,7 +253,7 @@ class _Member:
 
     def _if(self, node: Node) -> None:
         self._replace("condition", node["condition"], "false")
-        # A guard that always holds stops everything: no test would miss that.
+        # A guard that always fires stops everything, and any test notices that.
         if node.get("falseBody") or not self._exits(node["trueBody"]):
             self._replace("condition", node["condition"], "true")
 
@@ -263,7 +265,7 @@ class _Member:
         self._replace("condition", node["condition"], "true", "false")
 
     def _revert(self, node: Node) -> None:
-        """Remove a revert, unless it is all of an `if`: the condition's mutants cover that."""
+        """Remove a revert, unless it is the whole body of an `if`: the condition's mutants cover that."""
         statement, ancestors = node, list(reversed(self._above))
         while ancestors and ancestors[0].node["nodeType"] in {"Block", "UncheckedBlock"}:
             block = ancestors.pop(0).node
@@ -280,7 +282,7 @@ class _Member:
             self._replace("statement", node, "")
 
     def _statement(self, node: Node) -> None:
-        """Leave the statement out. One that is all of an `if` goes with its condition, and a result stays."""
+        """Leave the statement out. The whole body of an `if` goes with its condition, and a result stays."""
         expression = node.get("expression") or {}
         if self._parent().field == "loopExpression":
             self._replace("statement", node, "")
@@ -290,7 +292,7 @@ class _Member:
             self._replace_statement(node, "{}")
 
     def _is_result(self, node: Node) -> bool:
-        """Return whether the node ends its function by giving a result its value."""
+        """Return whether the node ends its function by setting a result."""
         inner = node
         for above, _ in reversed(self._above):
             if "statements" in above and above["statements"][-1] is not inner:
@@ -307,7 +309,7 @@ class _Member:
         return (node["nodeType"] == "Return" and bool(node.get("expression"))) or given.get("name") in results
 
     def _is_all_of_an_if(self, node: Node) -> bool:
-        """Return whether nothing but a condition is left without the node."""
+        """Return whether only a condition would remain without the node."""
         inner = node
         for above, field in reversed(self._above):
             if above["nodeType"] == "IfStatement" and field == "trueBody":
@@ -318,7 +320,7 @@ class _Member:
         return False
 
     def _changes(self, expression: Node) -> bool:
-        """Return whether the expression calls something that may change the state."""
+        """Return whether the expression calls a function that may change the state."""
         called = (
             self._declarations.get(node["expression"].get("referencedDeclaration", 0), {})
             for node in _all(expression)
@@ -327,7 +329,7 @@ class _Member:
         return any(each.get("stateMutability") == "nonpayable" for each in called)
 
     def _declaration(self, node: Node) -> None:
-        """Declare a variable that decides something, without its value. A place in storage needs one."""
+        """Declare a deciding variable without its value. Storage locations need a value."""
         declared, value = node["declarations"], node.get("initialValue")
         if value is None or _is_zero(value) or len(declared) != 1:
             return
@@ -335,7 +337,7 @@ class _Member:
             self._replace_statement(node, f"{self._source(declared[0])};")
 
     def _exits(self, statement: Node) -> bool:
-        """Return whether the statement never goes on to what follows it."""
+        """Return whether control never continues after the statement."""
         last = _last(statement)
         called = ((last.get("expression") or {}).get("expression") or {}).get("referencedDeclaration", 0)
         body = self._declarations.get(called, {}).get("body")
@@ -355,7 +357,7 @@ class _Member:
             self._truncation(node)
 
     def _truncation(self, node: Node) -> None:
-        """A conversion that drops high bits is a mask; where the wider value would do as well, for the compiler."""
+        """Turn a conversion that drops high bits into a mask, with a wider type where the compiler allows it."""
         argument = node["arguments"][0]
         width = _width(argument)
         if not _width(node) < width:
@@ -373,13 +375,13 @@ class _Member:
             fits = parent.get("kind") == "typeConversion" and _width(parent) >= width
         if fits:
             self._replace("width", node, f"({self._source(argument)})")
-        # No address is made of another number of bits.
+        # Addresses have no other width.
         if not parent.get("typeDescriptions", {}).get("typeString", "").startswith("address"):
             name = node["expression"]["typeName"]["name"]
             self._resize(node, name, wider=fits)
 
     def _largest(self, node: Node) -> None:
-        """Move the greatest number of a type, and change the type."""
+        """Move the maximum of a type, and change the type."""
         self._constant(node)
         if node["memberName"] == "max" and node.get("isPure"):
             self._resize(node, node["expression"]["typeDescriptions"]["typeString"], wider=True)
@@ -400,7 +402,7 @@ class _Member:
         elif operator in _SHIFTS and not self._is_in_distance(node):
             self._shift(right, is_constant=self._is_constant(right))
         elif operator in _COMPARISONS and not node["isPure"]:
-            # One of constants holds or doesn't: that it is removed is enough.
+            # A comparison of constants always has the same result, so removing it is enough.
             self._comparison(node)
         if operator in {"||", "&&"} | _COMPARISONS and self._is_value():
             self._replace("condition", node, "true", "false")
@@ -420,7 +422,7 @@ class _Member:
             self._mask_bits(node, other)
 
     def _mask_bits(self, node: Node, mask: Node) -> None:
-        """Take the top bit off a mask, and add one above it."""
+        """Remove the top bit of a mask, and add one above it."""
         text = self._source(mask)
         if mask["nodeType"] in {"Literal", "YulLiteral"} and (value := int(text, 0)):
             bit = 1 << value.bit_length()
@@ -428,7 +430,7 @@ class _Member:
             self._replace("mask", mask, *(written.format(each) for each in (value ^ bit >> 1, value | bit)), shown=node)
 
     def _shift(self, distance: Node, *, is_constant: bool) -> None:
-        """Move a distance by a bit. A computed one moves by what it counts, nibbles or bytes."""
+        """Move a distance by one bit. A computed distance moves by its unit, a nibble or a byte."""
         text = self._source(distance)
         if distance["nodeType"] in {"Literal", "YulLiteral"}:
             self._replace("shift", distance, _moved_number(text)[1])
@@ -444,7 +446,7 @@ class _Member:
         if operator in _SHIFTED:
             others: tuple[str, ...] = (_SHIFTED[operator],)
         elif _is_zero(left) or _is_zero(right):
-            # Nothing is less than zero: what is left is to take it out, which conditions are for.
+            # Nothing is less than zero, so the only change is removal, which conditions cover.
             return
         elif _ORDERED_TYPES.match(node["commonType"]["typeString"]):
             others = _NEAR_EQUALITY[operator]
@@ -459,7 +461,7 @@ class _Member:
     def _is_value(self) -> bool:
         """Return whether the node is kept, returned or passed on.
 
-        It is neither a condition nor part of a greater one.
+        Such a node is neither a condition nor part of a larger one.
         """
         parent, field = self._parent()
         if parent["nodeType"] == "TupleExpression":
@@ -469,7 +471,7 @@ class _Member:
         return parent["nodeType"] in {"Assignment", "VariableDeclarationStatement", "Return"}
 
     def _constant(self, node: Node) -> None:
-        """Move a number; the name of one only in conditions."""
+        """Move a number, or a constant's name in a condition."""
         check = self._check(node)
         if check is None:
             self._number(node)
@@ -480,14 +482,14 @@ class _Member:
         parent, field = self._parent()
         if parent is check and check["nodeType"] == "BinaryOperation" and check["operator"] in _COMPARISONS:
             if check["operator"] not in _SHIFTED:
-                return  # `==` is tried as `<=` and `>=`.
-            # The other direction is what `<` for `<=` does.
+                return  # `<=` and `>=` replace `==` elsewhere.
+            # Replacing `<=` by `<` covers the other direction.
             down, up = moved
             moved = (down, "") if (check["operator"] in {"<", ">="}) == (field == "rightExpression") else ("", up)
         self._replace("bound", node, *(each for each in moved if each), shown=check)
 
     def _number(self, node: Node) -> None:
-        """Lower a number that is no bound by one; raise zero. Distances and masks have edits of their own."""
+        """Lower a number by one unless it is a bound, and raise zero. Distances and masks have edits of their own."""
         if node["nodeType"] not in {"Literal", "YulLiteral"} or node["kind"] != "number" or self._is_tried(node):
             return
         text = self._source(node)
@@ -498,7 +500,7 @@ class _Member:
         self._replace(kind, node, down or up)
 
     def _is_tried(self, node: Node) -> bool:
-        """Return whether the number has edits of another kind, or changes nothing that could be noticed."""
+        """Return whether the number has edits of another kind, or changes nothing observable."""
         parent, field = self._parent()
         is_mask = parent.get("operator") in {"&", "&="} or _name(parent) == "and"
         is_bit = parent.get("operator") in {"<<", "<<="} and field == "leftExpression" and self._source(node) == "1"
@@ -506,12 +508,12 @@ class _Member:
             parent.get("kind") == "typeConversion" and _is_zero(node) and self._source(parent).startswith("address")
         )
         is_told = parent["nodeType"] == "YulCase" or _name(parent) in _YUL_FAILURES
-        # The beginning of memory, or the first byte of a word.
+        # A first argument of zero is the start of memory or the first byte of a word.
         is_first = parent["nodeType"] == "YulFunctionCall" and _is_zero(node)
         return is_mask or is_bit or is_nobody or is_told or is_first or self._is_in_distance(node)
 
     def _is_in_distance(self, node: Node) -> bool:
-        """Return whether the node is a distance, or a part of one."""
+        """Return whether the node is a distance or part of one."""
         inner = node
         for above, field in reversed(self._above):
             if above.get("operator") in _SHIFTS and field in {"rightExpression", "rightHandSide"}:
@@ -526,7 +528,7 @@ class _Member:
         return bool(node.get("isPure") or declaration.get("constant"))
 
     def _moved(self, node: Node) -> tuple[str, str]:
-        """One less and one more; empty where that is none, or where the node is no constant."""
+        """Return one less and one more; empty where it doesn't exist or the node is no constant."""
         text = self._source(node)
         if node["nodeType"] == "Literal":
             return _moved_number(text) if node["kind"] == "number" else ("", "")
@@ -543,7 +545,7 @@ class _Member:
         return f"({wide} - 1)", f"({wide} + 1)"
 
     def _check(self, node: Node) -> Node | None:
-        """The comparison in which the node is a bound or a mask; or the condition, if that is none; or nothing."""
+        """Return the comparison that the node bounds or masks, else the condition around it, else None."""
         inner = node
         for above, field in reversed(self._above):
             if (above["nodeType"], field) in _CONDITIONS:
@@ -572,7 +574,7 @@ class _Member:
         self._replace("condition", node["expression"], *values, str(other))
 
     def _yul_statement(self, node: Node) -> None:
-        """Leave the statement out. One that is all of an `if` goes with its condition, as does a failure at its end."""
+        """Leave the statement out. The whole body of an `if` goes with its condition, as does a failure at its end."""
         statements = self._parent().node["statements"]
         fails = _name(node.get("expression", {})) in _YUL_FAILURES and statements[-1] is node
         is_all = self._above[-2].node["nodeType"] == "YulIf" and (fails or len(statements) == 1)
@@ -580,7 +582,7 @@ class _Member:
             self._replace("statement", node, "{}")
 
     def _yul_declaration(self, node: Node) -> None:
-        """Declare a variable that decides something as zero, unless its value is made of checks, which have edits."""
+        """Set a deciding variable to zero, unless its value consists of checks, which have edits."""
         value = node.get("value")
         decides = any(each["name"] in self._flags for each in node["variables"])
         if value and decides and not _is_zero(value) and _name(value) not in _YUL_CONNECTIVES | _YUL_BOOLEANS:
@@ -604,9 +606,9 @@ class _Member:
             self._shift(arguments[0], is_constant=self._is_yul_constant(arguments[0]))
 
     def _yul_operands(self, node: Node) -> None:
-        """Try each operand of a condition alone, and of a mask what is masked.
+        """Try each operand of a condition alone, and the operand of a mask without the mask.
 
-        What only puts bits together isn't tried.
+        Expressions that only combine bits are not tried.
         """
         arguments = node["arguments"]
         constant = [self._is_yul_constant(argument) for argument in arguments]
@@ -620,7 +622,7 @@ class _Member:
                 self._mask_bits(node, argument)
 
     def _yul_decides(self) -> bool:
-        """Return whether the node is a condition or an operand of one, or of a value that is one later."""
+        """Return whether the node is a condition, an operand of one, or part of a value that becomes one."""
         for above, field in reversed(self._above):
             kind = above["nodeType"]
             if kind == "YulFunctionCall" and _name(above) in _YUL_CONNECTIVES | {"iszero"}:
@@ -631,7 +633,7 @@ class _Member:
         return False
 
     def _is_yul_constant(self, node: Node) -> bool:
-        """A number, or what is computed from numbers."""
+        """Return whether the node is a number or is computed from numbers."""
         if node["nodeType"] == "YulFunctionCall":
             return all(map(self._is_yul_constant, node["arguments"])) and bool(node["arguments"])
         return node["nodeType"] == "YulLiteral" or bool(self._yul_declarations.get(node["src"], {}).get("constant"))
@@ -652,7 +654,7 @@ class _Member:
             if name == "eq":
                 return
             if name in _YUL_OPPOSITES:
-                # As in Solidity; `lt` and `gt` are never inclusive.
+                # As in Solidity. `lt` and `gt` are never inclusive.
                 is_second = parent["arguments"][1] is node
                 moved = [down] if (name in {"lt", "slt"}) == is_second else [up]
         self._replace("bound", node, *(each for each in moved if each), shown=check)
@@ -679,7 +681,7 @@ def _members(tree: Node) -> Iterator[tuple[str, Node]]:
 
 
 def _flags(member: Node) -> set[str]:
-    """Names of Yul variables on which something is decided, or of which such a variable is computed."""
+    """Return the names of Yul variables that decide something, directly or through other variables."""
     roots = [node[field] for node in _all(member) for kind, field in _CONDITIONS if node["nodeType"] == kind]
     values: dict[str, list[Node]] = {}
     for node in _all(member):
@@ -698,7 +700,7 @@ def _flags(member: Node) -> set[str]:
 
 
 def _last(statement: Node) -> Node:
-    """Return the last statement of a block, down to the innermost; an empty block, or anything else, itself."""
+    """Return the innermost last statement of a block. Return an empty block, or anything else, unchanged."""
     statements = statement.get("AST", statement).get("statements")
     return _last(statements[-1]) if statements else statement
 
@@ -709,9 +711,9 @@ def _fails(statement: Node) -> bool:
 
 
 def _passes_on(node: Node, field: str, operand: Node) -> bool:
-    """Return whether a bound or a mask in that operand is one in the node too.
+    """Return whether a bound or mask in that operand also bounds or masks the node.
 
-    How far bits are shifted is none.
+    A shift distance does not.
     """
     kind = node["nodeType"]
     if kind == "BinaryOperation":
@@ -742,36 +744,36 @@ def _range(node: Node) -> tuple[int, int]:
 
 
 def _variables(node: Node) -> list[Node]:
-    """Return the variables that a Yul assignment or declaration gives a value."""
-    found: list[Node] = node["variableNames" if node["nodeType"] == "YulAssignment" else "variables"]
-    return found
+    """Return the variables that a Yul assignment or declaration sets."""
+    variables: list[Node] = node["variableNames" if node["nodeType"] == "YulAssignment" else "variables"]
+    return variables
 
 
 def _callee(node: Node) -> str:
-    """Return the name of the function that a Solidity call calls; empty for anything else."""
+    """Return the name of the function in a Solidity call, else an empty string."""
     return str(node["expression"].get("name", "")) if node.get("nodeType") == "FunctionCall" else ""
 
 
 def _name(node: Node) -> str:
-    """Return the name of the function that a Yul call calls; empty for anything else."""
+    """Return the name of the function in a Yul call, else an empty string."""
     return str(node["functionName"]["name"]) if node.get("nodeType") == "YulFunctionCall" else ""
 
 
 def _width(node: Node) -> int:
-    """Bits of an unsigned integer; 0 for anything else, constant expressions included."""
+    """Return the bits of an unsigned integer type; 0 for anything else, including constant expressions."""
     match = re.fullmatch(r"uint(\d+)", node["typeDescriptions"]["typeString"])
     return int(match[1]) if match else 0
 
 
 def _is_zero(node: Node) -> bool:
-    """The number, or the address."""
+    """Return whether the node is the number zero or the zero address."""
     if node["nodeType"] == "FunctionCall" and node["kind"] == "typeConversion":
         return _is_zero(node["arguments"][0])
     return node["nodeType"] in {"Literal", "YulLiteral"} and node.get("value") in {"0", "0x0", "0x00"}
 
 
 def _moved_number(text: str) -> tuple[str, str]:
-    """One less and one more, written alike; empty where there is none."""
+    """Return one less and one more in the same notation; empty where it doesn't exist."""
     if re.fullmatch(r"\d+", text):
         return (str(int(text) - 1) if int(text) else ""), str(int(text) + 1)
     if re.fullmatch(r"0x[0-9a-fA-F]+", text):

@@ -1,4 +1,4 @@
-"""Changes that audits made by hand, beside those that `generate.py` makes: by name, each in one source."""
+"""Changes that auditors made by hand, beside those of `generate.py`. Each has a name and changes one source."""
 
 from collections.abc import Iterator, Mapping, Sequence
 
@@ -97,9 +97,9 @@ CHANGES: Mapping[str, Sequence[Removal]] = {
 
 
 def named(sources: Mapping[str, str], changes: Mapping[str, Sequence[Removal]] = CHANGES) -> Iterator[Mutant]:
-    """Yield each change as one replacement that begins with its first edit and ends with its last.
+    """Yield each change as one replacement, from its first edit to its last.
 
-    Raises ValueError where what is to be changed isn't there once.
+    Raise ValueError unless each original text occurs exactly once.
     """
     for name, edits in changes.items():
         source = f"src/{edits[0].source}.sol"
@@ -107,8 +107,8 @@ def named(sources: Mapping[str, str], changes: Mapping[str, Sequence[Removal]] =
         for edit in edits:
             changed = edit.apply(changed)
         start = text.index(edits[0].check)
-        rest = len(text) - text.index(edits[-1].check) - len(edits[-1].check)
-        original, replacement = text[start : len(text) - rest], changed[start : len(changed) - rest]
+        behind = len(text) - text.index(edits[-1].check) - len(edits[-1].check)
+        original, replacement = text[start : len(text) - behind], changed[start : len(changed) - behind]
         begin = len(text[:start].encode())
         end = begin + len(original.encode())
         line = text.count("\n", 0, start) + 1

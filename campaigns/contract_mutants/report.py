@@ -1,4 +1,4 @@
-"""What came of all mutants: a table by contract, survivors, and whether the list of the equivalent ones is right."""
+"""The result for all mutants: a table by contract, the survivors, and faults in the list of equivalent ones."""
 
 import tomllib
 from collections import Counter
@@ -20,11 +20,11 @@ Key = tuple[str, str, str, int]
 
 @dataclass
 class Report:
-    """`outcomes` are those of verdicts, with EQUIVALENT for survivors that are listed."""
+    """The outcomes of all mutants. A listed survivor has the outcome EQUIVALENT."""
 
     outcomes: dict[Mutant, Verdict]
     stale: list[str] = field(default_factory=list)
-    """A sentence for each entry of the list that has to go."""
+    """A sentence for each list entry that must be removed."""
 
     def survivors(self) -> list[Mutant]:
         return [mutant for mutant, verdict in self.outcomes.items() if verdict.outcome == SURVIVED]
@@ -33,7 +33,7 @@ class Report:
         return not self.stale and not self.survivors()
 
     def table(self) -> str:
-        """A row for each contract, and one for all. Columns in which nothing is are left out, but for survivors."""
+        """Return a row for each contract and one for all. Empty columns are left out, except that of survivors."""
         rows: dict[str, Counter[str]] = {}
         for mutant, verdict in self.outcomes.items():
             rows.setdefault(PurePosixPath(mutant.source).stem, Counter())[verdict.outcome] += 1
@@ -48,9 +48,9 @@ class Report:
 
 
 def read_list(path: Path) -> dict[Key, str]:
-    """The arguments why mutants are equivalent, by their keys.
+    """Return the arguments for equivalence by mutant key.
 
-    Raises ValueError where an entry is incomplete, unknown or there twice.
+    Raise ValueError if an entry is incomplete, unknown or duplicated.
     """
     arguments: dict[Key, str] = {}
     for entry in tomllib.loads(path.read_text()).get("equivalent", []):
@@ -67,9 +67,9 @@ def read_list(path: Path) -> dict[Key, str]:
 def judge(
     outcomes: Mapping[Mutant, Verdict], codes: Mapping[Mutant, str], listed: Iterable[Key], known: Sequence[Mutant]
 ) -> Report:
-    """The report on those mutants. Of several with the same code, one in the list is enough.
+    """Return the report on these mutants. One list entry is enough for several mutants with the same code.
 
-    `codes` has a name for the code of each survivor, `known` all mutants that there are, selected or not.
+    `codes` names the code of each survivor. `known` has all existing mutants, selected or not.
     """
     keys = {mutant.key: mutant for mutant in known}
     equivalent = {codes[mutant] for mutant in outcomes if mutant in codes and mutant.key in set(listed)}
@@ -82,6 +82,6 @@ def judge(
         shown = f"{function}: {original}  ->  {replacement}" + (f" (occurrence {occurrence})" if occurrence > 1 else "")
         if key not in keys:
             report.stale.append(f"There is no such mutant: {shown}")
-        elif (found := outcomes.get(keys[key])) and found.outcome != SURVIVED:
-            report.stale.append(f"It needs no argument, its outcome is `{found.outcome}`: {shown}")
+        elif (outcome := outcomes.get(keys[key])) and outcome.outcome != SURVIVED:
+            report.stale.append(f"It needs no argument, its outcome is `{outcome.outcome}`: {shown}")
     return report

@@ -1,7 +1,7 @@
-"""The campaigns of `campaigns.fuzzing` that mutants are tried with: always the same steps, a few seconds long.
+"""Short, deterministic campaigns of `campaigns.fuzzing` to try mutants with, a few seconds each.
 
-`python -m campaigns.contract_mutants.short_campaigns transactions headers` runs these two. It ends with 1 where
-something was found.
+`python -m campaigns.contract_mutants.short_campaigns transactions headers` runs these two. It exits with 1 if one finds
+a divergence.
 """
 
 import sys
@@ -13,21 +13,21 @@ from devnet.devchain import DevChain
 
 _SEED = 1
 _CAMPAIGNS: Mapping[str, tuple[Callable[[DevChain, int, int], Tally], int]] = {
-    # Of the registry.
+    # Campaigns on the registry.
     "transactions": (transactions.run, 4_000),
     "headers": (headers.run, 4_000),
     "sequences": (sequences.run, 4_000),
     "jumps": (jumps.run, 4_000),
-    # Of the beacon history.
+    # Campaigns on the beacon history.
     "branches": (branches.run, 4_000),
-    # Of the harness that runs single operations.
+    # Campaigns on the harness that runs single operations.
     "boundaries": (boundaries.run, 10_000),
     "steps": (steps.run, 40_000),
 }
 
 
 def main() -> int:
-    """Returns the exit code."""
+    """Run the named campaigns, and return the exit code."""
     with DevChain(extra_args=("--gas-limit", str(10**12))) as chain:
         for name in sys.argv[1:]:
             run, count = _CAMPAIGNS[name]

@@ -1,4 +1,4 @@
-"""Tries the tests on mutants, each in a copy of the project in which its code is what the tests deploy."""
+"""Try the tests on mutants. Each runs in a copy of the project whose artifacts have the mutant's code."""
 
 import hashlib
 import json
@@ -18,45 +18,45 @@ from campaigns.contract_mutants.compiling import Code, Compiler, Store, digest, 
 from campaigns.contract_mutants.generate import Mutant
 from campaigns.copies import copied, listed
 
-# Whatever takes so much longer than without a mutation has hung. A busy machine is slow, and isn't to be taken for it.
+# A command that takes this many times longer than without a mutation has hung. The factor allows for a busy machine.
 _PATIENCE_FACTOR = 5
 _PATIENCE_SECONDS = 300
 
 _FAILED_TEST = re.compile(r"^(?:FAILED|ERROR) (\S+::.+?)(?: - .*)?$", re.MULTILINE)
 _TEST = re.compile(r"\S+\.py::")
-# The last line of a traceback.
+# Last line of a traceback.
 _EXCEPTION = re.compile(r"^Traceback \(most.*\n(?:[ \n].*\n?)+(\S.*)$", re.MULTILINE)
 
 
 class TrialError(Exception):
-    """Nothing can be said of the tests; the message says why."""
+    """The tests can't be judged; the message says why."""
 
 
 class Command(NamedTuple):
-    """A command that may catch a mutant, as arguments of Python. It ends with 1 if it does, otherwise with 0."""
+    """Python arguments of a command that may catch a mutant. It exits with 1 if it does, otherwise with 0."""
 
     kind: str
-    """Its name in the report: tests, campaigns."""
+    """Its name in the report: tests or campaigns."""
     arguments: tuple[str, ...]
     harness: bool = False
-    """True if it deploys a contract for tests that has the mutant's code in it, and no other contract."""
+    """True if the command deploys a test contract that contains the mutant's code, and no other contract."""
 
     @property
     def shown(self) -> str:
-        """The arguments in one line."""
+        """Return the arguments in one line."""
         return " ".join(self.arguments)
 
 
 def pytest(*tests: str, kind: str = "tests", harness: bool = False) -> Command:
-    """These files or tests, up to the first that fails."""
+    """Return a command that runs these files or tests up to the first failure."""
     return Command(kind, ("-m", "pytest", "-x", "-q", "--tb=no", "-p", "no:cacheprovider", *tests), harness)
 
 
 class Verdict(NamedTuple):
     outcome: str
-    """The kind of command that caught it, or TIMED_OUT, or SURVIVED."""
+    """The kind of the command that caught the mutant, or TIMED_OUT, or SURVIVED."""
     by: str
-    """The test, or the command."""
+    """The failed test, or the command."""
 
 
 TIMED_OUT = "timed out"
@@ -64,10 +64,10 @@ SURVIVED = "survived"
 
 
 class Project:
-    """The project as it is, and what its artifacts are without a mutation."""
+    """The project and its unmutated artifacts."""
 
     def __init__(self, root: Path, artifacts: Mapping[Path, str], commands: Mapping[str, Sequence[Command]]) -> None:
-        """`commands` has those that may catch a mutant by the contract that it changes, in the order to try them."""
+        """Take `commands` by changed contract, in the order to try them."""
         self._root = root
         self._artifacts = {path.with_suffix("").as_posix(): json.loads(text) for path, text in artifacts.items()}
         self._commands = commands
@@ -75,7 +75,7 @@ class Project:
         self._files = listed(root)
 
     def changed(self, code: Code) -> Code:
-        """Return the mutant's code that is other than without the mutation. Libraries have no artifact."""
+        """Return the code that the mutant changes. Libraries have no artifact."""
         return {
             name: each
             for name, each in code.items()
@@ -83,9 +83,9 @@ class Project:
         }
 
     def digest(self) -> str:
-        """Return a digest of what decides whether a test passes, beside the code.
+        """Return a digest of everything but the code that decides whether a test passes.
 
-        With another digest, verdicts are to be made again.
+        Verdicts under another digest must be made again.
         """
         tests = {
             path.as_posix(): hashlib.sha256((self._root / path).read_bytes()).hexdigest()
@@ -98,13 +98,13 @@ class Project:
 
     @contextmanager
     def copy(self) -> Iterator[Path]:
-        """A copy without a mutation, for as long as it is used."""
+        """Yield a copy of the project without a mutation."""
         with copied(self._root) as root:
             self._write(root, {name: {} for name in self._artifacts})
             yield root
 
     def commands(self, changed: Iterable[str]) -> list[Command]:
-        """Raises TrialError where none are known."""
+        """Return the commands for the changed contracts. Raise TrialError if there are none."""
         commands: list[Command] = []
         for name in sorted(changed):
             if name not in self._commands:
@@ -115,7 +115,7 @@ class Project:
         return commands
 
     def measure(self, copy: Path, commands: Iterable[Command]) -> None:
-        """Measure how long each command takes without a mutation. Raises TrialError where one fails."""
+        """Measure the time of each command without a mutation. Raise TrialError if one fails."""
         for command in commands:
             began = time.monotonic()
             if (verdict := self._run(copy, command, limit=None)).outcome != SURVIVED:
@@ -131,9 +131,9 @@ class Project:
         *,
         first: str = "",
     ) -> Verdict:
-        """Return the first failure of these commands with that code; `first` may name the test that probably fails.
+        """Return the first failure of these commands with that code. `first` names the test that probably fails.
 
-        `harnesses` gives the code of contracts for tests, if it is needed. Raises TrialError where a command can't run.
+        `harnesses` returns the code of test contracts if needed. Raise TrialError if a command can't run.
         """
         written = set(code)
         self._write(copy, code)
@@ -152,7 +152,7 @@ class Project:
     def _concerned(
         self, copy: Path, commands: Sequence[Command], harnesses: Callable[[], Code], written: set[str]
     ) -> Iterator[Command]:
-        """Yield the commands that can notice the code. Add the contracts that are written to `written`."""
+        """Yield the commands that can notice the code. Add the written contracts to `written`."""
         changed: Code | None = None
         for command in commands:
             if command.harness and changed is None:
@@ -163,7 +163,7 @@ class Project:
                 yield command
 
     def _write(self, copy: Path, code: Code) -> None:
-        """Write these artifacts, with that code; with their own where it is empty."""
+        """Write these artifacts with the given code, or with their own if it is empty."""
         for name, changes in code.items():
             text = json.dumps({**self._artifacts[name], **changes})
             (copy / "contracts" / "artifacts" / f"{name}.json").write_text(text)
@@ -172,9 +172,9 @@ class Project:
         return _PATIENCE_SECONDS + _PATIENCE_FACTOR * self._seconds[command]
 
     def _run_surely(self, copy: Path, command: Command) -> Verdict:
-        """Run a command. What it says of a failure must be seen twice, unless a campaign tells what it found.
+        """Run a command. A failure must occur twice, unless a campaign reports its finding.
 
-        On a busy machine a test may fail by itself, as may a chain.
+        On a busy machine a test or a chain may fail by itself.
         """
         limit = self._limit(command)
         verdict = self._run(copy, command, limit)
@@ -199,9 +199,9 @@ class Project:
         except subprocess.TimeoutExpired:
             return Verdict(TIMED_OUT, shown)
         if result.returncode == 1:
-            said = _FAILED_TEST.search(result.stdout) or _EXCEPTION.search(result.stdout)
-            return Verdict(command.kind, said[1] if said else shown)
-        # Pytest says 4 of a test that isn't there any more.
+            reason = _FAILED_TEST.search(result.stdout) or _EXCEPTION.search(result.stdout)
+            return Verdict(command.kind, reason[1] if reason else shown)
+        # Pytest exits with 4 if a named test doesn't exist any more.
         if result.returncode == 0 or may_be_missing:
             return Verdict(SURVIVED, "")
         raise TrialError(f"`python {shown}` ended with {result.returncode}: {result.stdout.strip()[-500:]}")
@@ -217,10 +217,10 @@ def judge_all(
     is_settled: Callable[[str, Verdict], bool] = lambda *_: False,
     tell: Callable[[Code, Verdict], None] = lambda *_: None,
 ) -> dict[str, Verdict]:
-    """Verdicts by the names of the codes, see `name_of`: of several mutants with the same code, one is tried.
+    """Return verdicts by code name (see `name_of`). Several mutants with the same code are tried once.
 
-    `is_settled` is asked whether a verdict that other tests gave to a name still counts. `tell` is told each as it
-    comes. Raises TrialError, or BuildError.
+    `is_settled` decides whether a verdict of other tests still counts. `tell` gets each verdict as it comes. Raise
+    TrialError or BuildError.
     """
     state = project.digest()
     verdicts: dict[str, Verdict] = {}
@@ -235,7 +235,7 @@ def judge_all(
             verdicts[name] = Verdict(*known["verdict"])
             tell(code, verdicts[name])
         else:
-            # What caught it the last time will mostly do so again.
+            # The test that caught it last time will probably catch it again.
             waiting[name] = mutant
             first[name] = known["verdict"][1] if known and known["verdict"][0] == "tests" else ""
     if not waiting:

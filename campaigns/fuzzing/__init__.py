@@ -1,1 +1,1 @@
-"""Machines that look for what the registry takes and isn't true: by operation, by transaction, by sequence."""
+"""Machines that search for false facts the registry accepts: by operation, by transaction, by sequence."""

@@ -1,6 +1,6 @@
-"""All campaigns, in two processes: `make fuzz`, STEPS=10000000 TRANSACTIONS=1000000 SEED=1 and so on, JOBS=2.
+"""Run all campaigns in two processes: `make fuzz`, STEPS=10000000 TRANSACTIONS=1000000 SEED=1 and so on, JOBS=2.
 
-It ends with 1 where anything diverges, and tells how to see that again: `make fuzz AGAIN=steps/4294967296/50000`.
+The command exits with 1 if anything diverges, and tells how to repeat it: `make fuzz AGAIN=steps/4294967296/50000`.
 """
 
 import re
@@ -25,9 +25,9 @@ class Campaign:
     name: str
     run: Callable[[DevChain, int, int], Tally]
     count: int
-    """The number of its trials, unless the caller names another."""
+    """Number of trials, unless the caller names another."""
     share: int
-    """The number of trials in one go, which takes about half a minute."""
+    """Number of trials in one job, which takes about half a minute."""
 
 
 CAMPAIGNS = (
@@ -80,12 +80,12 @@ class Totals:
 
 
 def plan(counts: Mapping[str, int], seed: int) -> list[Job]:
-    """In such an order that all campaigns advance together."""
+    """Return the jobs in an order that advances all campaigns together."""
     jobs: list[tuple[float, Job]] = []
     for name, count in counts.items():
         share = BY_NAME[name].share
         for number, begin in enumerate(range(0, count, share)):
-            # No two seeds have a job in common.
+            # Two seeds never share a job.
             jobs.append((begin / count, Job(name, seed << 32 | number, min(share, count - begin))))
     return [job for _, job in sorted(jobs, key=itemgetter(0))]
 
@@ -104,18 +104,18 @@ def work(job: Job) -> Result:
 
 
 def work_on(jobs: Sequence[Job], processes: int) -> dict[str, Totals]:
-    """Totals by campaign. Tells each divergence at once, and every minute how far it is."""
+    """Return totals by campaign. Print each divergence at once, and progress every minute."""
     totals = {job.campaign: Totals() for job in jobs}
-    began = told = time.monotonic()
+    began = printed_at = time.monotonic()
     with ProcessPoolExecutor(processes) as pool:
         waiting = {pool.submit(work, job) for job in jobs}
         while waiting:
             ended, waiting = wait(waiting, timeout=5, return_when=FIRST_COMPLETED)
             for future in ended:
                 totals[future.result().job.campaign].add(future.result())
-            if time.monotonic() - told >= _PROGRESS_SECONDS:
-                told = time.monotonic()
-                print(progress(totals, sum(job.count for job in jobs), told - began), flush=True)
+            if time.monotonic() - printed_at >= _PROGRESS_SECONDS:
+                printed_at = time.monotonic()
+                print(progress(totals, sum(job.count for job in jobs), printed_at - began), flush=True)
     return totals
 
 
@@ -142,7 +142,7 @@ USAGE = f"These can be set: {', '.join(BY_NAME).upper()}, SEED, JOBS to numbers;
 
 
 def read_arguments(words: Sequence[str]) -> tuple[list[Job], int]:
-    """Return what to do, and in how many processes. Raises ValueError."""
+    """Return the jobs and the number of processes. Raise ValueError."""
     numbers = {"seed": 1, "jobs": 2} | {campaign.name: campaign.count for campaign in CAMPAIGNS}
     again: list[Job] = []
     for word in words:
@@ -158,7 +158,7 @@ def read_arguments(words: Sequence[str]) -> tuple[list[Job], int]:
 
 
 def main() -> int:
-    """Returns the exit code: 1 where something diverged or not all was tried, 2 where the arguments make no sense."""
+    """Run the command. Return 1 if something diverged or not all was tried, 2 if the arguments make no sense."""
     try:
         jobs, processes = read_arguments(sys.argv[1:])
     except ValueError as error:

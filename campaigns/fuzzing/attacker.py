@@ -1,8 +1,8 @@
-"""Sequences of operations (docs/developing/proof-format.md) such as an attacker would build.
+"""Sequences of operations (docs/developing/proof-format.md) as an attacker would build them.
 
-They end in some root, of a trie that no honest builder need ever have made, as an attacker who chooses the root may do.
-Half of them the registry takes, if it is told that root. In the others something is wrong: mostly one thing, which a
-registry that has forgotten one check would take.
+They end in a root that the attacker chooses, possibly of a trie that no honest builder makes. The registry accepts half
+of them if it is told that root. The others have a fault, mostly a single one, which a registry without the matching
+check would accept.
 """
 
 from bisect import bisect_left, bisect_right
@@ -46,7 +46,7 @@ from chains.trie import EMPTY_CODE_HASH, EMPTY_TRIE_ROOT
 from tests.contracts.worlds import NEAR_SLOTS
 
 Fault = Literal[
-    # Where keys are.
+    # Faults in the places of keys.
     "depth",
     "key of another place",
     "key of another branch",
@@ -54,13 +54,13 @@ Fault = Literal[
     "too deep",
     "path of the key itself",
     "nibble too many",
-    # Keys that are absent at the node on top.
+    # Faults in keys that are absent at the top node.
     "attached elsewhere",
     "attached to a cousin",
     "attached though present",
     "attached at a branch",
     "attached out of order",
-    # Branches and extensions.
+    # Faults in branches and extensions.
     "children",
     "form of a child",
     "size of an embedded node",
@@ -73,7 +73,7 @@ Fault = Literal[
     "extension over anything",
     "length of an extension",
     "nothing below",
-    # Leaves and storages.
+    # Faults in leaves and storages.
     "number",
     "nothing stored",
     "zero value",
@@ -89,20 +89,20 @@ Fault = Literal[
     "nothing to close",
     "absent in no way",
     "implied hash",
-    # All operations.
+    # Faults of all operations.
     "no operation",
     "cut short",
     "disorder",
     "anything",
 ]
 FAULTS: tuple[Fault, ...] = get_args(Fault)
-# How many sequences have none.
+# Share of sequences without a fault.
 _CLEAN = 0.4
-# Of sequences in which anything may be wrong, and not one thing.
+# Share of sequences with any number of faults instead of one.
 _SHARE_OF_ANYTHING = 0.02
 
 _DIGITS = "0123456789abcdef"
-# Most that is wrong there needs a storage, in which there is something.
+# Faults that mostly need a storage with entries.
 _IN_STORAGES = {
     "zero value",
     "block hash of another contract",
@@ -111,45 +111,45 @@ _IN_STORAGES = {
     "account within a storage",
     "storage in a storage",
 }
-# Subtrees that are branched before only ends follow.
+# Maximum number of branched subtrees, after which only ends follow.
 _MOST_NODES = 9
-# Nibbles before a key's place in which a cousin agrees with it.
+# Numbers of nibbles before a key's place in which a cousin agrees with it.
 _WINDOWS = (4, 4, 4, 3, 2, 1, 0)
 # First bytes of no operation.
 _NO_OPERATIONS = bytes([*range(0x20, 0x30), 0x31, *range(0x37, 0x40), 0x41, 0x42, *range(0x44, 0x70)])
-# Bytes that may be mistaken for one another.
+# Bytes that could be mistaken for one another.
 _OPERATIONS = bytes(
     [0x00, 0x10, 0x11, 0x1F, 0x30, 0x32, 0x33, 0x34, 0x35, 0x36, 0x37, 0x40, 0x41, 0x43, 0x72, 0x7A, 0x88]
 )
 
 
 class Names:
-    """The accounts or slots that can be in a trie: those whose keys begin in the same way are neighbours."""
+    """The accounts or slots that a trie can hold. Names with a common key prefix are neighbours."""
 
     def __init__(self, names: Iterable[tuple[bytes, bytes]]) -> None:
-        """`names` has of each what is hashed for its key, and how operations name it."""
+        """Take pairs of the bytes that are hashed for a key, and the name in operations."""
         known = sorted({keccak(hashed).hex(): name for hashed, name in names}.items())
         self.keys = [key for key, _ in known]  # as hexadecimal digits
         self.names = [name for _, name in known]
-        # Short paths are asked for most.
+        # Caches the range of each short path, because those are needed most.
         self._under: dict[str, range] = {}
 
     def under(self, path: str) -> range:
-        """Places of all whose keys begin with a path."""
-        found = self._under.get(path)
-        if found is None:
-            found = range(bisect_left(self.keys, path), bisect_right(self.keys, path + "g"))
+        """Return the range of names whose keys begin with a path."""
+        places = self._under.get(path)
+        if places is None:
+            places = range(bisect_left(self.keys, path), bisect_right(self.keys, path + "g"))
             if len(path) < 3:
-                self._under[path] = found
-        return found
+                self._under[path] = places
+        return places
 
     def cousins(self, key: str, depth: int, window: int) -> Sequence[int]:
-        """Return places of keys that agree with `key` in `window` digits before the one at `depth`, not in all before.
+        """Return places of keys that agree with `key` in `window` digits before the one at `depth`, not in all of them.
 
-        Their digit at `depth`, counted from 1, is a higher one: as children of one branch they would come after `key`.
+        Their digit at `depth`, counted from 1, is higher. As children of one branch they would come after `key`.
         """
         begin, end = max(depth - 1 - window, 0), depth - 1
-        # Nothing is below a whole key.
+        # No path is longer than a whole key.
         if end == len(key):
             return []
         near, above, digit = key[begin:end], key[:end], key[end]
@@ -179,7 +179,7 @@ _HISTORY_KEY = keccak(HISTORY_ADDRESS).hex()
 
 
 def _embedded_nodes(chance: Chance) -> Iterator[bytes]:
-    """Lists of 2 to 31 bytes: of what nodes hold, and of anything, which may not even be RLP."""
+    """Yield lists of 2 to 31 bytes: possible contents of nodes, and anything else, even invalid RLP."""
     payloads = [b"\x80", b"\x20\x01", b"\x3a\x05", b"\x16\xc2\x20\x01", b"\x80" * 17]
     for size in range(1, 28):
         payloads += [bytes([0x80 + size, 0x20]) + chance.randbytes(size - 1) + b"\x07", chance.randbytes(size)]
@@ -194,17 +194,17 @@ _AT_BRANCH, _AT_EXTENSION, _AT_LEAF, _AT_NOTHING = "branch", "extension", "leaf"
 
 
 class Node(NamedTuple):
-    """The top of the stack, as far as the next operation must know it."""
+    """The top of the stack, as far as the next operation needs it."""
 
     kind: str
     key: str
-    reach: int  # how many digits of the key its path ends after
-    last: str  # the greatest key that is absent here
-    is_hash: bool  # whether that is sure
+    reach: int  # number of digits of the key after which its path ends
+    last: str  # greatest key that is absent here
+    is_hash: bool  # whether the reference is surely a hash
 
 
 class Attacker:
-    """Builds one sequence. It rests on `chance` alone."""
+    """Builds one sequence from `chance` alone."""
 
     def __init__(
         self,
@@ -214,9 +214,9 @@ class Attacker:
         block_hashes: Sequence[bytes] = (),
         hashes: Callable[[bytes], Sequence[bytes]] = lambda _: (),
     ) -> None:
-        """`fault` is what may be wrong. `block_hashes` are what the history contract shall hold, and then it is there.
+        """Take the possible `fault`. With `block_hashes` the state has the history contract, which holds them.
 
-        `hashes` tells those of nodes that operations rebuild.
+        `hashes` returns the hashes of nodes that operations rebuild.
         """
         self._chance = chance
         self._random = chance.random
@@ -228,14 +228,14 @@ class Attacker:
         self._shown: Sequence[bytes] = ()
         self._operations: list[bytes] = []
         self._nodes_left = 1 + chance.below(_MOST_NODES)
-        # The trie that is being built, and whose storage it is.
+        # The current trie, and the owner of its storage.
         self._accounts, self._slots = _accounts(), _slots()
         self._names = self._accounts
         self._owner = b""
         self._storages: list[list[bytes]] = []
 
     def state(self) -> list[bytes]:
-        """The operations, each by itself."""
+        """Return the operations, each by itself."""
         self._begin()
         if self._needs_history:
             self._branch("")
@@ -257,7 +257,7 @@ class Attacker:
     # --- Chance -------------------------------------------------------------------------------------------------------
 
     def _wrong(self, fault: Fault) -> bool:
-        """Decide whether to do this wrong, here."""
+        """Decide whether to make this fault here."""
         if self._fault == "anything":
             return self._random() < _SHARE_OF_ANYTHING
         if self._fault != fault or not self._faults_left or self._random() < 0.5:
@@ -266,7 +266,7 @@ class Attacker:
         return True
 
     def _pick(self, path: str) -> int:
-        """The place of a name whose key begins with the path."""
+        """Return the place of a name whose key begins with the path."""
         if path and self._wrong("key of another place"):
             path = self._near(path, len(path) - 1)
         elif len(path) > 1 and self._wrong("key of another branch"):
@@ -280,7 +280,7 @@ class Attacker:
         return self._chance.pick(self._names.under(path) or range(len(self._names.keys)))
 
     def _near(self, path: str, at: int) -> str:
-        """Another path, which differs in one digit."""
+        """Return a path that differs in one digit."""
         return path[:at] + _DIGITS[int(path[at], 16) ^ self._chance.between(1, 15)] + path[at + 1 :]
 
     def _depth(self, depth: int) -> int:
@@ -291,13 +291,13 @@ class Attacker:
         return self._chance.pick((0, MAX_DEPTH, MAX_DEPTH + 1, MAX_DEPTH + 1, self._chance.below(NIBBLES)))
 
     def _number(self, size: int) -> bytes:
-        """One that isn't zero, without leading zeros, of at most `size` bytes."""
+        """Return a positive number without leading zeros, of at most `size` bytes."""
         if self._wrong("number"):
             return self._chance.pick((b"\0\x01", b"\x01" + self._chance.randbytes(size)))
         return shortest(self._chance.number(size) or 1)
 
     def _hash(self) -> bytes:
-        """Mostly of nothing, at times of a node that this sequence has rebuilt."""
+        """Return a random hash, at times of a node that this sequence has rebuilt."""
         if self._wrong("implied hash"):
             return self._chance.pick((EMPTY_TRIE_ROOT, EMPTY_CODE_HASH, bytes(HASH_BYTES)))
         if self._random() > 0.01:
@@ -308,7 +308,7 @@ class Attacker:
     # --- Nodes --------------------------------------------------------------------------------------------------------
 
     def _begin(self) -> None:
-        """Add the faults that need an empty stack, if they are to be made."""
+        """Add the faults that need an empty stack."""
         if self._wrong("nothing below"):
             if self._random() < 0.5:
                 self._operations.append(bytes([EXTENSION, 1]))
@@ -318,7 +318,7 @@ class Attacker:
             self._operations.append(bytes([ABSENT_ACCOUNT | AT_LEAF]) + self._name(self._pick(""))[1])
 
     def _subtree(self, path: str) -> Node:
-        """Pushes one that has this path."""
+        """Push a subtree with this path."""
         self._nodes_left -= 1
         is_inner = self._nodes_left > 0 and len(self._names.under(path)) > 1
         roll = self._random()
@@ -345,7 +345,7 @@ class Attacker:
         return self._join(chosen, [self._subtree(path + digit) for digit in chosen])
 
     def _join(self, digits: Sequence[str], nodes: Sequence[Node]) -> Node:
-        """The branch above nodes that are on the stack."""
+        """Return the branch above nodes on the stack."""
         key = nodes[0].key
         if len(nodes) == 1 and ((nodes[0].is_hash and self._random() < 0.3) or self._wrong("full branch of no hash")):
             self._operations.append(bytes([FULL_BRANCH]) + self._chance.randbytes(15 * HASH_BYTES))
@@ -376,13 +376,13 @@ class Attacker:
         return Node(_AT_BRANCH, key, 0, "", is_hash)
 
     def _siblings(self, places: list[int], nodes: Sequence[Node]) -> list[bytes]:
-        """Children that aren't on the stack, in any order."""
+        """Return children that aren't on the stack, in random order."""
         chance = self._chance
         nodes_share = chance.pick((0.0, 0.0, 0.0, 0.3, 1.0))
         embedded = _TINY if chance.happens(0.5) else _EMBEDDED
         density = chance.pick((0.0, 0.15, 0.15, 0.5, 0.9))
         there = [place for place in places if self._random() < density]
-        # With those on the stack there are at least two, and if only one is, not fifteen hashes.
+        # A branch needs two children.
         missing = 2 - len(there) - sum(node.kind != _AT_NOTHING for node in nodes)
         if missing > 0 and not self._wrong("only child"):
             there += chance.sample([place for place in places if place not in there], missing)
@@ -411,16 +411,16 @@ class Attacker:
             )
         )
 
-    def _replace_child(self, children: list[bytes], first: bytes, rest: bytes) -> list[bytes]:
-        """Put another child, whose first byte has that high half, in the place of one that isn't on the stack."""
+    def _replace_child(self, children: list[bytes], first: bytes, content: bytes) -> list[bytes]:
+        """Replace a child that isn't on the stack by one whose first byte has the given high half."""
         others = [at for at, child in enumerate(children) if child[0] >> 4 != OWN_CHILD]
         if not others:
             return children
         at = self._chance.pick(others)
-        return [*children[:at], bytes([first[0] | children[at][0] & 0x0F]) + rest, *children[at + 1 :]]
+        return [*children[:at], bytes([first[0] | children[at][0] & 0x0F]) + content, *children[at + 1 :]]
 
     def _extension(self, path: str) -> Node:
-        """And what it leads to."""
+        """Push an extension and its child."""
         key = self._names.keys[self._pick(path)]
         depth = min(len(path) + self._chance.between(1, 3), MAX_DEPTH - 1)
         inner = key[:depth]
@@ -443,7 +443,7 @@ class Attacker:
         return Node(_AT_EXTENSION, node.key, depth, "", node.is_hash)
 
     def _spine(self, path: str) -> Node:
-        """One key's path, from far below."""
+        """Push the path of one key from far below."""
         above = len(path)
         depth = self._chance.pick(
             (
@@ -457,7 +457,7 @@ class Attacker:
         return self._climb(self._names.keys[self._pick(path)], depth, above)
 
     def _climb(self, key: str, depth: int, above: int) -> Node:
-        """Push what is at a key's path of `depth` digits, and nodes above it up to the path of `above` digits."""
+        """Push a key's end at `depth` digits, and the nodes above it up to the path of `above` digits."""
         node = self._attach(key[:depth], self._end(key[:depth]))
         while depth > above:
             is_branch = node.kind == _AT_BRANCH or self._wrong("extension over anything")
@@ -472,14 +472,14 @@ class Attacker:
         return node
 
     def _join_with_cousin(self, key: str, depth: int, node: Node) -> Node:
-        """Join what is at `depth` + 1 digits of a key; now and then with something of another key, as its sibling."""
+        """Join a node at `depth` + 1 digits of a key, now and then with a subtree of another key as its sibling."""
         if self._wrong("key of a cousin") and (cousins := self._cousins(key, depth + 1)):
             cousin = self._names.keys[place := self._chance.pick(cousins)]
             return self._join(key[depth] + cousin[depth], [node, self._end_of(cousin[: depth + 1], place)])
         return self._join(key[depth], [node])
 
     def _cousins(self, key: str, depth: int) -> Sequence[int]:
-        """Return places of keys that agree with `key` in some digits before `depth`, and in others don't."""
+        """Return places of keys that agree with `key` in some digits before `depth` and differ in others."""
         for window in range(self._chance.pick(_WINDOWS), -1, -1):
             if cousins := self._names.cousins(key, depth, window):
                 return cousins
@@ -488,7 +488,7 @@ class Attacker:
     # --- Ends ---------------------------------------------------------------------------------------------------------
 
     def _end(self, path: str) -> Node:
-        """A leaf, or where a key is absent that has this path."""
+        """Push a leaf with this path, or a place where such a key is absent."""
         return self._end_of(path, self._pick(path))
 
     def _end_of(self, path: str, place: int) -> Node:
@@ -509,7 +509,7 @@ class Attacker:
         return self._other_extension(path, key, name)
 
     def _within(self, others: Names, path: str) -> Node:
-        """A leaf where those of the other kind of trie belong."""
+        """Push a leaf of the other kind of trie."""
         names, owner = self._names, self._owner
         self._names, self._owner = others, b""
         key, name = self._name(self._pick(path))
@@ -563,7 +563,7 @@ class Attacker:
         self._operations.append(bytes([operation]) + head + (b"" if closes else name) + body)
 
     def _account_body(self, depth: int, hashes: int) -> tuple[bytes, bytes]:
-        """An account's head, and what comes last of it, with these hashes."""
+        """Return an account's head and tail with these hashes."""
         chance = self._chance
         nonce = self._number(8) if chance.happens(0.7) else b""
         balance = self._number(32 if chance.happens(0.2) else 12) if chance.happens(0.8) else b""
@@ -572,12 +572,12 @@ class Attacker:
         return head, b"".join([nonce, balance, *following])
 
     def _storage(self, owner: bytes) -> None:
-        """Open one, and leave it to the caller to close it."""
+        """Open a storage. The caller closes it."""
         if self._wrong("storage in a storage"):
             self._operations.append(bytes([OPEN_STORAGE]) + self._accounts.names[self._pick("")])
         self._operations.append(bytes([OPEN_STORAGE]) + owner)
         if self._storages and owner != HISTORY_ADDRESS and self._random() < 0.25:
-            # Two accounts may well have the same storage.
+            # Two accounts may have the same storage.
             self._operations += self._chance.pick(self._storages)
             return
         begin = len(self._operations)
@@ -592,23 +592,23 @@ class Attacker:
         return self._names.keys[place], self._names.names[place]
 
     def _empty_storage(self, owner: bytes) -> None:
-        """Open a storage as `_storage` does, with nothing in it."""
+        """Open an empty storage, as `_storage` does."""
         self._operations.append(bytes([OPEN_STORAGE]) + owner)
         self._names, self._owner = self._slots, owner
         self._attach("", self._empty(""))
         self._names, self._owner = self._accounts, b""
 
-    def _absent(self, how: int, name: bytes, rest: bytes) -> None:
+    def _absent(self, how: int, name: bytes, evidence: bytes) -> None:
         if self._names is self._slots:
-            self._operations.append(bytes([ZERO_SLOT + how]) + name + rest)
+            self._operations.append(bytes([ZERO_SLOT + how]) + name + evidence)
         elif self._random() < 0.8:
-            self._operations.append(bytes([ABSENT_ACCOUNT | how]) + name + rest)
+            self._operations.append(bytes([ABSENT_ACCOUNT | how]) + name + evidence)
         else:
             if self._wrong("storage of an absent account"):
                 self._storage(name)
             else:
                 self._empty_storage(name)
-            self._operations.append(bytes([ABSENT_ACCOUNT | ABSENT_CLOSES_STORAGE | how]) + rest)
+            self._operations.append(bytes([ABSENT_ACCOUNT | ABSENT_CLOSES_STORAGE | how]) + evidence)
 
     def _other_leaf(self, path: str, key: str, name: bytes) -> Node:
         depth = len(path)
@@ -632,12 +632,12 @@ class Attacker:
             digits, others = digits.ljust(NIBBLES, "0"), (0, length + 1, NIBBLES - depth, MAX_DEPTH + 1 - depth)
             length = self._chance.pick(others)
             digits = digits[:length]
-        rest = bytes([self._depth(depth), length]) + self._packed(digits) + self._hash()
-        self._absent(AT_EXTENSION, name, rest)
+        extension = bytes([self._depth(depth), length]) + self._packed(digits) + self._hash()
+        self._absent(AT_EXTENSION, name, extension)
         return Node(_AT_EXTENSION, path + digits, reach, key, is_hash=True)
 
     def _other_digits(self, key: str, begin: int, end: int) -> str:
-        """Return the digits of another key than this one, which may agree with it for a while."""
+        """Return the digits of another key, which may agree with this one for a while."""
         digits = key[begin:end]
         if self._wrong("path of the key itself"):
             return digits
@@ -652,27 +652,27 @@ class Attacker:
         return bytes.fromhex(("1" if self._wrong("nibble too many") else "0") + digits)
 
     def _attach(self, path: str, node: Node) -> Node:
-        """Proves more keys absent at the node on top, at times."""
+        """Prove more keys absent at the top node, at times."""
         names = self._names
         if node.kind == _AT_BRANCH:
             if self._wrong("attached at a branch"):
                 self._absent(AT_SAME, names.names[self._pick(path)], b"")
             return node
-        found: Sequence[int] = names.under(path)
+        candidates: Sequence[int] = names.under(path)
         if self._wrong("attached elsewhere"):
-            found = range(len(names.keys))
+            candidates = range(len(names.keys))
         elif path and self._wrong("attached to a cousin"):
-            found = self._cousins(node.key, len(path) + 1) or range(len(names.keys))
+            candidates = self._cousins(node.key, len(path) + 1) or range(len(names.keys))
         elif self._wrong("attached though present"):
             present = names.under(node.key[: node.reach])
             if present:
                 self._absent(AT_SAME, names.names[self._chance.pick(present)], b"")
             return node
-        elif len(found) < 2 or self._random() > 0.35:
+        elif len(candidates) < 2 or self._random() > 0.35:
             return node
         passed = node.key[: node.reach]
         last = node.last
-        for place in sorted({self._chance.pick(found) for _ in range(self._chance.between(1, 3))}):
+        for place in sorted({self._chance.pick(candidates) for _ in range(self._chance.between(1, 3))}):
             key = names.keys[place]
             if not key.startswith(passed) and (key > last or self._wrong("attached out of order")):
                 self._absent(AT_SAME, names.names[place], b"")
@@ -682,7 +682,7 @@ class Attacker:
     # --- Disorder -----------------------------------------------------------------------------------------------------
 
     def _cut(self) -> None:
-        """The last operations are missing, or the last bytes."""
+        """Cut the last operations or the last bytes."""
         mine = self._operations
         if self._chance.happens(0.4):
             del mine[-self._chance.between(1, 3) :]
@@ -690,7 +690,7 @@ class Attacker:
             mine[-1] = mine[-1][: self._chance.between(1, len(mine[-1]) - 1)]
 
     def _disturb(self) -> None:
-        """Operations are lost, doubled, exchanged, or come from another sequence."""
+        """Remove, repeat or exchange operations, or take some from another sequence."""
         chance, mine = self._chance, self._operations
         at = chance.below(len(mine))
         before, there, after = mine[:at], mine[at], mine[at + 1 :]
@@ -705,8 +705,8 @@ class Attacker:
             ][how]
         elif how < 7:
             other = Attacker(chance).state()
-            rest = other[chance.below(len(other)) :]
-            self._operations = [before + rest, [*before, *other, there, *after], mine + other][how - 4]
+            others_end = other[chance.below(len(other)) :]
+            self._operations = [before + others_end, [*before, *other, there, *after], mine + other][how - 4]
         elif how == 7:
             mine[at] = bytes([chance.pick(_OPERATIONS)]) + there[1:]
         else:
@@ -720,7 +720,7 @@ def any_fault(chance: Chance) -> Fault | None:
 
 
 def forms(operation: bytes) -> Iterator[str]:
-    """Yield what a tally counts of an operation: its first byte and, for a branch, where its children come from."""
+    """Yield the names that a tally counts for an operation: its first byte, and the sources of a branch's children."""
     yield f"{operation[0]:02x}"
     cursor = 2 if BRANCH <= operation[0] < END_OF_BRANCHES else len(operation)
     while cursor < len(operation):
@@ -732,7 +732,7 @@ def forms(operation: bytes) -> Iterator[str]:
             cursor += 1 + HASH_BYTES
             yield "hash child"
         else:
-            # A list of less than 56 bytes, whose first byte tells how many follow. After disorder it may be anything.
+            # A list of less than 56 bytes, whose first byte gives its length. After disorder it may be anything.
             prefix = int.from_bytes(operation[cursor + 1 : cursor + 2])
             cursor += 2 + max(prefix - 0xC0, 0)
             yield "node child"

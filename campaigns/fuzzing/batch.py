@@ -1,4 +1,4 @@
-"""Calls that are sent in one request, each with what must come of it."""
+"""Calls in one request, each with a judge of its outcome."""
 
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Sequence
@@ -9,7 +9,7 @@ from campaigns.fuzzing.tally import Divergence
 from tests.contracts.simulator import MOST_WEIGHT, Call, Log, Outcome, Simulator
 
 Judge = Callable[[Outcome], str]
-"""A function that says what is wrong with an outcome, or nothing."""
+"""Returns the fault of an outcome, or an empty string."""
 
 
 def succeeds(outcome: Outcome) -> str:
@@ -28,7 +28,7 @@ def takes(logs: Collection[Log]) -> Judge:
 
 
 def refuses(errors: Collection[bytes]) -> Judge:
-    """With one of these, by their selectors."""
+    """Return a judge that expects one of these errors, by selector."""
 
     def judge(outcome: Outcome) -> str:
         if outcome.succeeded or outcome.halted:
@@ -54,9 +54,9 @@ class _Expected(NamedTuple):
 
 
 class Batch:
-    """Each call sees what those before it in the batch have stored, and nothing else but what `first` has."""
+    """Calls in one request. Each sees the storage that earlier calls and `first` have written, and nothing else."""
 
-    # Leaves room for what comes when it is full already.
+    # Leaves room for calls that must be added to a full batch.
     _FULL = MOST_WEIGHT // 2
 
     def __init__(self, simulator: Simulator, first: Sequence[Call] = ()) -> None:
@@ -70,11 +70,11 @@ class Batch:
 
     @property
     def is_full(self) -> bool:
-        """It must run before more is added than a few calls that belong together."""
+        """Return whether the batch must run before more than a few calls that belong together are added."""
         return self._weight > self._FULL
 
     def add(self, call: Call, judge: Judge, shown: Callable[[], str]) -> None:
-        """`shown` tells what reproduces it."""
+        """Add a call. `shown` returns text that reproduces it."""
         self._expected.append(_Expected(call, judge, shown))
         self._weight += call.weight
 
@@ -83,7 +83,7 @@ class Batch:
             self.add(Call(to, read.data), answers(read), shown)
 
     def run(self) -> None:
-        """All that was added, after which nothing is left of it. Raises Divergence."""
+        """Run and remove all added calls. Raise Divergence."""
         outcomes = self._simulator.run([expected.call for expected in self._expected], first=self._first)
         for expected, outcome in zip(self._expected, outcomes, strict=True):
             if why := expected.judge(outcome):

@@ -1,6 +1,6 @@
-"""Operations at the limits of what they may be: each depth, size, place and length, contract against model.
+"""Operations at their limits: each depth, size, place and length, contract against model.
 
-Cases come in random order, with random contents; after all of them, again with others.
+Cases come in random order with random contents. After all of them, they come again with others.
 """
 
 from collections.abc import Callable, Iterable, Iterator
@@ -54,7 +54,7 @@ from tests.contracts.nearly import nearly
 
 _DEPTHS = range(MAX_DEPTH + 1)
 _BYTES = range(256)
-# Of leaves, whose paths take one byte, or have an odd number of nibbles, or make the leaf shorter than a hash.
+# Leaf depths at which the path takes one byte, has an odd number of nibbles, or makes the leaf shorter than a hash.
 _LEAF_DEPTHS = (0, 1, 8, 9, 10, 54, 55, 56, 57, 61, 62)
 
 
@@ -67,7 +67,7 @@ def _anything(chance: Chance, depth: int) -> _Subtree:
 
 
 def _digits(chance: Chance, size: int) -> bytes:
-    """Return the digits of a number, without leading zeros; often one of those whose RLP is one byte."""
+    """Return the digits of a number without leading zeros, often of one whose RLP is one byte."""
     return (bytes([chance.pick((1, 0x7F, 0x80, 0xFF))]) + chance.randbytes(size))[:size]
 
 
@@ -142,17 +142,17 @@ _STORAGES: dict[str, Callable[[Chance], list[_Subtree] | None]] = {
 def _account(chance: Chance, operation: int, storage: str, hashes: tuple[bytes, bytes]) -> Case:
     """Make a case of an account, present or absent.
 
-    An empty hash among `hashes` is written with another number of bytes than it should have.
+    An empty hash in `hashes` is written with a wrong number of bytes.
     """
     is_open = storage != "none"
     name = b"" if is_open and operation & (CLOSES_STORAGE | ABSENT_CLOSES_STORAGE) else chance.randbytes(20)
     follows = operation >> 1 & 3 if operation >= ACCOUNT else operation & 3
     head, numbers = (4 << 10 | 1 << 6 | 1).to_bytes(2), b"\1\2"
-    rest = b"".join(digest or b"\1" for digest, flag in zip(hashes, (2, 1), strict=True) if follows & flag)
+    digests = b"".join(digest or b"\1" for digest, flag in zip(hashes, (2, 1), strict=True) if follows & flag)
     if operation >= ACCOUNT:
-        body = head + name + numbers + rest
+        body = head + name + numbers + digests
     elif operation & AT_ACCOUNT:
-        body = name + head + chance.randbytes(30) + numbers + rest
+        body = name + head + chance.randbytes(30) + numbers + digests
     else:
         body = name + [b"\3", b"\1\2\x77" + chance.randbytes(32), b"", b""][operation & 3]
     return Case(bytes([operation]) + body, [_anything(chance, 3)], _STORAGES[storage](chance))
@@ -162,7 +162,7 @@ def _account(chance: Chance, operation: int, storage: str, hashes: tuple[bytes, 
 
 
 def _attach(chance: Chance, depth: int, reach: int, agrees: int, after: int) -> Case:
-    """The key agrees with the node's in just as many nibbles, and comes `after` the last one that was absent there."""
+    """Make a key that agrees with the node's in exactly `agrees` nibbles and comes `after` the last absent one."""
     name = chance.pick(Names.of_slots().all)
     other = name.key
     if agrees < NIBBLES:
@@ -190,16 +190,16 @@ def _full_branch(chance: Chance, depth: int, times: int) -> Case:
 
 
 def _branch_of_length(chance: Chance, length: int) -> Case:
-    """Its list has so many bytes."""
-    # Each of the sixteen places takes a byte, as does the value. A node takes 1 to 30 more, a hash 32.
-    left = length - 17
-    hashes = chance.between(max(0, (left - 16 * 30 + 1) // 2), min(left // 32, 16))
-    left -= 32 * hashes
-    nodes = chance.between((left + 29) // 30, min(left, 16 - hashes))
+    """Make a branch whose list has `length` bytes."""
+    # Each of the sixteen places and the value takes a byte. A node takes 1 to 30 more, a hash 32.
+    bytes_left = length - 17
+    hashes = chance.between(max(0, (bytes_left - 16 * 30 + 1) // 2), min(bytes_left // 32, 16))
+    bytes_left -= 32 * hashes
+    nodes = chance.between((bytes_left + 29) // 30, min(bytes_left, 16 - hashes))
     more = [32] * hashes
     for others in reversed(range(nodes)):
-        more.append(chance.between(max(1, left - 30 * others), min(30, left - others)))
-        left -= more[-1]
+        more.append(chance.between(max(1, bytes_left - 30 * others), min(30, bytes_left - others)))
+        bytes_left -= more[-1]
     more += [0] * (16 - len(more))
     chance.shuffle(more)
     own = chance.pick([place for place in PLACES if more[place]])
@@ -219,7 +219,7 @@ def _branch_of_length(chance: Chance, length: int) -> Case:
 
 
 def _branch_of_kinds(chance: Chance, _: int) -> Case:
-    """Each place is a subtree's, a hash's, a node's or empty."""
+    """Make a branch whose places are each a subtree, a hash, a node or empty."""
     weights = chance.pick(((1, 1, 1, 1), (1, 5, 0, 1), (1, 0, 5, 1), (5, 1, 1, 0), (1, 3, 3, 0), (2, 0, 0, 1)))
     kinds = chance.choices("shn ", weights, k=16)
     mine = [place for place in PLACES if kinds[place] == "s"] or [chance.below(16)]
@@ -229,9 +229,9 @@ def _branch_of_kinds(chance: Chance, _: int) -> Case:
 
 
 def _branch_of_count(chance: Chance, there: int, taken: int) -> Case:
-    """Make a case of a branch of more subtrees than there are, or fewer.
+    """Make a case of a branch that takes more or fewer subtrees than there are.
 
-    Its places are those that seem to be there.
+    Its places are those of the existing and the seeming subtrees.
     """
     places = sorted(chance.sample(PLACES, min(max(there, taken), 16)))
     items = siblings(chance, chance.getrandbits(256), 3, places)
@@ -239,7 +239,7 @@ def _branch_of_count(chance: Chance, there: int, taken: int) -> Case:
 
 
 def _child(chance: Chance, form: int, others: int) -> Case:
-    """A child that begins with any byte, after others."""
+    """Make a child that begins with any byte, after `others` children."""
     [item] = siblings(chance, chance.getrandbits(256), 3, [chance.pick((form & 15, chance.below(16)))])
     before = [place for place in PLACES[:others] if place != place_of(item)]
     parts = [bytes([HASH_CHILD << 4 | place]) + chance.randbytes(HASH_BYTES) for place in before]
@@ -252,7 +252,7 @@ def _child(chance: Chance, form: int, others: int) -> Case:
 
 
 def _node_child(chance: Chance, first: int, place: int) -> Case:
-    """A child of which that is the first byte."""
+    """Make a child with this first byte."""
     [item] = siblings(chance, chance.getrandbits(256), 3, [15])
     content = chance.randbytes(first - 0xC0 if 0xC0 < first <= 0xF7 else chance.below(3))
     child = bytes([NODE_CHILD << 4 | place, first]) + content
@@ -274,7 +274,7 @@ def _branch(taken: int, *children: bytes) -> bytes:
     return bytes([BRANCH + taken - 1, len(children)]) + b"".join(children)
 
 
-# Each is one rule broken, by a branch that takes a subtree at place 5 and all else of which is right.
+# Branches that each break one rule. They take a subtree at place 5, and all else is right.
 _WRONG_BRANCHES: dict[str, Callable[[Chance], bytes]] = {
     "a hash out of order": lambda chance: _branch(1, _own_child(5), _hash_child(chance, 3)),
     "a node out of order": lambda chance: _branch(1, _own_child(5), bytes([NODE_CHILD << 4 | 3]) + node(chance)),
@@ -292,7 +292,7 @@ def _wrong_branch(chance: Chance, depth: int, how: str) -> Case:
     taken = operation[0] - BRANCH + 1
     children = siblings(chance, chance.getrandbits(256), depth, (5, 7)[:taken])
     if how == "an only child":
-        # It is a real one, so the branch would have one child.
+        # This child is a real one, so the branch would have a single child.
         children = [_hashed(chance, children[0].key, depth)]
     return Case(operation, children)
 
@@ -303,7 +303,7 @@ def _full_branch_of_node(chance: Chance, depth: int) -> Case:
 
 
 def _extension_of_no_branch(chance: Chance, depth: int, reach: int) -> Case:
-    """Above a leaf or an extension, which reach further."""
+    """Put an extension above a leaf or an extension, which it must not lead to."""
     item = _hashed(chance, chance.getrandbits(256), depth, max(reach, depth + 1))
     return Case(bytes([EXTENSION, chance.between(1, depth)]), [item])
 
@@ -335,7 +335,7 @@ def _any_of_slot(chance: Chance, operation: int, owner: bytes, where: bytes) -> 
 
 
 _ORDINARY = b"\7" * 32
-# Storage root and code hash, one of which is ordinary.
+# Pairs of storage root and code hash, one of which is ordinary.
 _PAIRS = [
     pair
     for odd in (_ORDINARY, bytes(32), EMPTY_TRIE_ROOT, EMPTY_CODE_HASH, b"")
@@ -368,7 +368,7 @@ _FAMILIES: _Families = [
     (_any, product(_BYTES, (False, True), (0, 1, 2, 3, 23, 40, 100, 482))),
     (_any_of_slot, product(_BYTES, (HISTORY_ADDRESS, b"\1" * 20), (b"", b"\3\1\7", b"\3", b"\3\1\7\7"))),
 ]
-# Few, and no other case breaks these rules at most depths, or in so small a part: they come first.
+# These few come first: no other cases break these rules at most depths or in so small a part.
 _FIRST_FAMILIES: _Families = [
     (_wrong_branch, product(_DEPTHS[1:], _WRONG_BRANCHES)),
     (_full_branch_of_node, product(_DEPTHS[1:])),
@@ -384,14 +384,14 @@ CASES, FIRST_CASES = (
 
 
 def run(chain: DevChain, seed: int, count: int, *, artifact: Artifact | None = None) -> Tally:
-    """Try at least `count` operations. Deterministic in `seed`. Raises Divergence."""
+    """Try at least `count` operations, deterministic in `seed`. Raise Divergence."""
     chance = Chance(seed)
     bench = Bench(chain, f"boundaries.run, seed {seed}, count {count}", artifact)
     done = 0
     cases: list[tuple[Callable[..., Case], tuple[object, ...]]] = []
     while done < count:
         if not cases:
-            # They are taken from the end.
+            # Cases are taken from the end.
             cases = [*chance.sample(CASES, len(CASES)), *chance.sample(FIRST_CASES, len(FIRST_CASES))]
         build, parameters = cases.pop()
         done += bench.add_case(chance, build(chance, *parameters))

@@ -1,7 +1,7 @@
-"""Branches of the beacon history, with slots, counts and depths near every bound: contract and model must agree.
+"""Branches of the beacon history with slots, counts and depths near each bound: contract and model must agree.
 
-Each is asked for under the root that it leads to by a contract that checks nothing. So nothing but a bound, or the size
-of a branch, is a reason to refuse it.
+Each is submitted under the root that a contract without checks computes. So only a bound or the size of a branch can be
+a reason to refuse it.
 """
 
 from collections.abc import Callable, Mapping
@@ -30,14 +30,14 @@ MODEL: Mapping[str, Callable[..., bytes | None]] = {
     "provesHistoricalRoots": beacon_model.proves_historical_roots,
 }
 _OWN, _OLD, _BEFORE_CAPELLA, _BEFORE_MERGE, _ROOTS = MODEL
-# How many branches are asked of one chain. A constant is fixed when the contract is deployed, so there is a branch to
-# one only, and of those kinds there are more rounds.
+# Branches per chain. A constant is fixed at deployment, so a contract has one branch to a constant. Those kinds get
+# more rounds.
 _SHARE = 100
 _ROUNDS = (*3 * (_OWN, _ROOTS, _OLD, _OLD), *40 * (_BEFORE_CAPELLA, _BEFORE_MERGE))
 
 
 class _Lenient:
-    """Makes a branch, and the root that it leads to by a contract that checks nothing."""
+    """Makes a branch, and the root that a contract without checks computes from it."""
 
     def __init__(self, chance: Chance, beacon: BeaconChain) -> None:
         self._chance = chance
@@ -82,11 +82,11 @@ class _Lenient:
 
     def _block(self) -> int:
         slot, first = self._slot()
-        left = ssz.merge(first, self._hash())
+        halves = ssz.merge(first, self._hash())
         self.node = self._block_hash()
         self._climb(BLOCK_HASH, self._beacon.payload_depth(slot))
         self._climb(EXECUTION_PAYLOAD, 4)
-        self.node = ssz.merge(left, ssz.merge(ssz.merge(self.node, bytes(32)), ssz.zeros(1)))
+        self.node = ssz.merge(halves, ssz.merge(ssz.merge(self.node, bytes(32)), ssz.zeros(1)))
         return slot
 
     def _anchor(self, field: int) -> None:
@@ -102,7 +102,7 @@ class _Lenient:
         by = chance.pick((-1, 0, 1, chance.between(-size, size), chance.between(-4 * size, 4 * size)))
         slot = max(0, min(chance.pick(near) + by, 2**64 - 1))
         if chance.happens(0.4):
-            # Anywhere in a fork.
+            # The slot is anywhere in a fork.
             fork = chance.below(len(near) - 1)
             slot = chance.between(near[fork], near[fork + 1])
         elif chance.happens(0.01):
@@ -126,7 +126,7 @@ class _Lenient:
     def _block_hash(self) -> bytes:
         digest = self._hash()
         if self._chance.happens(0.08):
-            # Zero, or all but zero.
+            # The hash is zero, or a power of two.
             digest = bytes(32) if self._chance.happens(0.6) else (1 << self._chance.below(256)).to_bytes(32)
             self.branch = self.branch[:-32] + digest
         return digest
@@ -141,7 +141,7 @@ class _Lenient:
 
 
 def some_chain(chance: Chance) -> BeaconChain:
-    """Make forks near each other, or far."""
+    """Make forks that are near each other or far apart."""
     depth = chance.pick((1, 3, 6, 13, 24))
     size = 1 << depth
     far = chance.pick((2, 2, 40, 1 << 20))
@@ -156,14 +156,14 @@ def some_chain(chance: Chance) -> BeaconChain:
 
 
 def run(chain: DevChain, seed: int, count: int, *, artifact: Artifact | None = None) -> Tally:
-    """Try `count` branches, on another BeaconHistory if one is given. Deterministic in `seed`. Raises Divergence."""
+    """Try `count` branches, on another BeaconHistory if given. Deterministic in `seed`. Raise Divergence."""
     chance, tally = Chance(seed), Tally()
     simulator = Simulator(chain)
     while tally.done < count:
         kind = chance.pick(_ROUNDS)
         beacon = some_chain(chance)
-        asked: list[tuple[BeaconChain, tuple[bytes, ...]]] = []
-        # The root that such a branch leads to is a value of the contract: each has a contract of its own.
+        questions: list[tuple[BeaconChain, tuple[bytes, ...]]] = []
+        # The root of such a branch is a constructor value, so each has a contract of its own.
         has_own_root = kind in {_BEFORE_CAPELLA, _BEFORE_MERGE}
         share = 1 if has_own_root else min(_SHARE, count - tally.done)
         for _ in range(share):
@@ -174,16 +174,16 @@ def run(chain: DevChain, seed: int, count: int, *, artifact: Artifact | None = N
             elif kind == _BEFORE_MERGE:
                 beacon = replace(beacon, accumulator=made.node)
             arguments: tuple[bytes, ...] = (made.branch,) if has_own_root else (made.node, made.branch)
-            asked.append((beacon, arguments))
+            questions.append((beacon, arguments))
             if chance.happens(0.1) or has_own_root:
-                asked += [(beacon, (*arguments[:-1], each)) for each in _spoilt(chance, made.branch)]
+                questions += [(beacon, (*arguments[:-1], each)) for each in _spoilt(chance, made.branch)]
         contract = Deployed(chain, "BeaconHistory", beacon.arguments, artifact=artifact)
-        calls = [Call(contract.address, contract.calldata(kind, *arguments)) for _, arguments in asked]
-        for (_, arguments), outcome in zip(asked, simulator.run(calls), strict=True):
+        calls = [Call(contract.address, contract.calldata(kind, *arguments)) for _, arguments in questions]
+        for (_, arguments), outcome in zip(questions, simulator.run(calls), strict=True):
             tally.done += 1
             try:
-                told = MODEL[kind](beacon, *arguments)
-                expected, why = True.to_bytes(32) if told is None else told, ""
+                answer = MODEL[kind](beacon, *arguments)
+                expected, why = True.to_bytes(32) if answer is None else answer, ""
             except InvalidBranch as invalid:
                 expected, why = None, sentence(str(invalid))
             if expected is None:
@@ -202,7 +202,7 @@ def run(chain: DevChain, seed: int, count: int, *, artifact: Artifact | None = N
 
 
 def _spoilt(chance: Chance, branch: bytes) -> list[bytes]:
-    """Return it longer, cut, and with a bit changed."""
+    """Return the branch lengthened, cut, and with a flipped bit."""
     place = chance.below(len(branch))
     changed = branch[:place] + bytes([branch[place] ^ 1 << chance.below(8)]) + branch[place + 1 :]
     return [branch + bytes(1), branch + chance.randbytes(32), branch[:-32], branch[:-1], changed]

@@ -1,4 +1,4 @@
-"""What campaigns have to try: each operation, and each sentence of a refusal."""
+"""The required coverage of campaigns: each operation, and each sentence of a refusal."""
 
 import ast
 import inspect
@@ -28,7 +28,7 @@ from chains.packed import (
 
 
 def accounts() -> Iterator[int]:
-    """Each operation that pushes an account's leaf."""
+    """Yield each operation that pushes an account's leaf."""
     for low in range(0x80):
         follows_twice = low & CLOSES_STORAGE and low & 4
         stores = low & (STORE_NONCE_AND_BALANCE | STORE_STORAGE_ROOT | STORE_CODE_HASH)
@@ -56,14 +56,14 @@ OPERATIONS = [
 
 
 def sentences(module: ModuleType, error: str, functions: str = "") -> set[str]:
-    """Patterns of what is said of invalid things, in functions whose names begin so."""
+    """Return patterns of the messages of `error`, in functions whose names match `functions`."""
     return {
         pattern(call.args[0])
         for function in ast.walk(ast.parse(inspect.getsource(module)))
         if isinstance(function, ast.FunctionDef) and re.match(functions, function.name)
         for call in ast.walk(function)
         if isinstance(call, ast.Call) and isinstance(call.func, ast.Name) and call.func.id in {error, "_invalid"}
-        # What others have said is passed on, too.
+        # A function may also pass on the message of another error.
         if isinstance(call.args[0], ast.Constant | ast.JoinedStr)
     }
 

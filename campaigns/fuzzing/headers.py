@@ -1,7 +1,7 @@
-"""Headers that are malformed, and trusted all the same: the registry against the model, and against py-rlp.
+"""Malformed headers that are trusted all the same: the registry against the model and py-rlp.
 
-Each is trusted as the parent of a header that the block hash source vouches for. No chain has such headers, but what
-the registry reads of them must be what everybody reads. One time in four nothing is trusted: nothing may be stored.
+Each is trusted as the parent of a header that the block hash source vouches for. No chain has such headers, but the
+registry must read them as others do. One time in four nothing is trusted, and nothing may be stored.
 """
 
 from collections.abc import Callable, Iterator
@@ -39,11 +39,11 @@ from tests.contracts.simulator import Call
 _TIMESTAMP = 11
 _SIZES = (32, 32, 20, 32, 32, 32, 256)
 _TIMESTAMP_ERRORS = ERRORS | {keccak(text="TimestampMismatch(uint256)")[:4]}
-# Share of what is sent that rests on a header for which nobody vouches.
+# Share of calls with a header that nobody vouches for.
 _UNTRUSTED = 0.25
-# Share of headers that have all the fields that masks have bits for.
+# Share of headers that have all fields with a bit in masks.
 _LONG = 0.15
-# Where in a header fields of fixed size begin, and what follows them, prefixes included.
+# Offsets of fields of fixed size in a header and of the bytes after them, prefixes included.
 _EDGES = (0, 1, 2, *(3 + place for place in (0, 33, 66, 87, 120, 153, 186, 187, 188, 445, 446, 447)))
 
 
@@ -57,7 +57,7 @@ def _number(chance: Chance) -> bytes:
 
 
 def _encoded(chance: Chance, content: bytes) -> bytes:
-    """RLP of a string; now and then another form of it, or none."""
+    """Return RLP of a string, now and then in another form or invalid."""
     if chance.happens(0.985):
         return bytes(rlp.encode(content))
     size = len(content)
@@ -101,7 +101,7 @@ def _header(
     if timestamp is not None and chance.happens(0.95):
         fields[_TIMESTAMP] = timestamp
     if chance.happens(0.04):
-        # Parent hash or state root.
+        # The field is the parent hash or the state root.
         fields[chance.pick((0, 3))] = bytes(32)
     if chance.happens(0.06):
         size = chance.pick((0, 1, 19, 20, 21, 31, 32, 33, 255, 256, 300))
@@ -119,29 +119,29 @@ def _header(
     return header
 
 
-# --- What py-rlp reads of them ----------------------------------------------------------------------------------------
+# --- py-rlp's reading -------------------------------------------------------------------------------------------------
 
 
 class _Malformed(ValueError):
-    """The message is one sentence."""
+    """A header can't be read; the message is one sentence."""
 
 
 def _items(header: bytes, count: int) -> list[bytes]:
-    """The first fields. Raises _Malformed where there are none, or others than strings."""
-    found: list[bytes] = []
+    """Return the first fields. Raise _Malformed if there are too few, or one is no string."""
+    items: list[bytes] = []
     cursor = 3
-    while len(found) < count:
+    while len(items) < count:
         try:
             item, _, cursor = rlp.codec.consume_item(header, cursor)
         except (rlp.exceptions.DecodingError, IndexError) as error:
             raise _Malformed("This is no RLP.") from error
-        # py-rlp reads a string that goes on behind the end as far as it is there.
+        # py-rlp accepts a string that ends behind the data, and returns the part that exists.
         if cursor > len(header):
             raise _Malformed("This is cut.")
         if not isinstance(item, bytes):
             raise _Malformed("This is a list.")
-        found.append(item)
-    return found
+        items.append(item)
+    return items
 
 
 class _Whole(NamedTuple):
@@ -152,7 +152,7 @@ class _Whole(NamedTuple):
 
 
 def _read_whole(header: bytes) -> _Whole | None:
-    """Read a header up to its timestamp; None where that can't be read."""
+    """Read a header up to its timestamp; None if it can't be read."""
     if header[:1] != b"\xf9" or len(header) != 3 + int.from_bytes(header[1:3]):
         return None
     try:
@@ -171,7 +171,7 @@ def _read_whole(header: bytes) -> _Whole | None:
 
 
 def _read_around(header: bytes, after: bytes, timestamp: int) -> _Whole | None:
-    """Return what the first of two headers says, if they are those of the blocks before and after that time."""
+    """Return the first of two headers, if they are those of the blocks before and after that time."""
     whole, next_whole = _read_whole(header), _read_whole(after)
     if (
         whole is None
@@ -185,7 +185,7 @@ def _read_around(header: bytes, after: bytes, timestamp: int) -> _Whole | None:
 
 
 def _why_false(facts: PackedFacts) -> str:
-    """Return what py-rlp reads otherwise, or an empty string."""
+    """Return the difference from py-rlp's reading, or an empty string."""
     header = facts.headers[-1]
     try:
         fields = _items(header, max({8, *facts.header_fields}) + 1)
@@ -206,7 +206,7 @@ def _why_false(facts: PackedFacts) -> str:
 
 
 class _Registry:
-    """The calls to one registry, which sees what was sent before in the same batch."""
+    """Calls to one registry. Each sees what earlier calls of the batch have stored."""
 
     def __init__(self, bench: Bench) -> None:
         self._bench = bench
@@ -216,19 +216,19 @@ class _Registry:
     def _begin_batch(self) -> None:
         self._ledger = Ledger()
         self._vouched: dict[int, bytes] = {}
-        """Hashes that the block hash source vouches for, by number."""
+        """Hashes by number that the block hash source vouches for."""
 
     @property
     def is_full(self) -> bool:
         return self._batch.is_full
 
     def finish(self) -> None:
-        """Raises Divergence."""
+        """Run the remaining calls. Raise Divergence."""
         self._batch.run()
         self._begin_batch()
 
     def vouch(self, number: int, digest: bytes) -> None:
-        """Have the block hash source vouch for it."""
+        """Have the block hash source vouch for the hash."""
         source = self._bench.source
         self._batch.add(
             Call(source.address, source.calldata("set", number, digest)), succeeds, lambda: f"Block {number}"
@@ -236,7 +236,7 @@ class _Registry:
         self._vouched[number] = digest
 
     def tell(self, child: bytes) -> None:
-        """Have the registry store the hash of the parent of a header, for which the source vouches."""
+        """Have the registry store the hash of a header's parent, which the source vouches for."""
         self._ledger.logs = []
         self._ledger.store_block_hash(read_beginning(child).parent_hash)
         call = Call(self._bench.registry.address, encode_parent_hash([child]))
@@ -245,7 +245,7 @@ class _Registry:
     def vouch_otherwise(self, chance: Chance, number: int, digest: bytes) -> None:
         """Have the source vouch for another hash of the block, for this hash of another block, or for neither.
 
-        Another hash can be one that the registry knows, or nearly the same.
+        The other hash may be known to the registry or differ in one bit.
         """
         how = chance.below(5)
         if how == 0:
@@ -265,7 +265,7 @@ class _Registry:
         self.tell(child)
 
     def accumulate(self, chance: Chance, number: int) -> None:
-        """Have the registry accumulate any header of that number."""
+        """Have the registry accumulate some header of that number."""
         root = self._ledger.state_roots.get(number, chance.randbytes(HASH_BYTES))
         header = tries.header(number, root)
         self.vouch(number, keccak(header))
@@ -299,9 +299,9 @@ class _Registry:
             self._batch.add_reads(address, ledger.header_reads(facts.block_number), shown)
             self._batch.add_reads(address, ledger.header_reads(far, (3, 8, *facts.header_fields)), shown)
             digests = [keccak(facts.headers[0]), *facts.known_hashes]
-            asked = [*digests, *(near for digest in digests for near in list(nearly(digest))[::9])]
+            queried = [*digests, *(near for digest in digests for near in list(nearly(digest))[::9])]
             far = read_beginning(facts.headers[0]).number + (1 << 64)
-            self._batch.add_reads(address, [ledger.hash_read(far, digest) for digest in asked], shown)
+            self._batch.add_reads(address, [ledger.hash_read(far, digest) for digest in queried], shown)
 
     def prove_timestamp(self, header: bytes, after: bytes, timestamp: int) -> None:
         ledger, tally, registry = self._ledger, self._bench.tally, self._bench.registry
@@ -309,7 +309,7 @@ class _Registry:
         shown = self._begin(call.data)
         whole = _read_around(header, after, timestamp)
         why = ""
-        # Another block of that number, that was accumulated before, would have another root.
+        # If another block of that number was accumulated before, its root differs.
         if whole is None or ledger.state_roots.get(whole.number, whole.state_root) != whole.state_root:
             why = "Not the headers around a time."
         elif keccak(after) not in {*ledger.block_hashes, self._vouched.get(whole.number + 1)}:
@@ -327,14 +327,14 @@ class _Registry:
         self._batch.add_reads(registry.address, map(ledger.timestamp_read, times), shown)
 
     def _begin(self, calldata: bytes) -> Callable[[], str]:
-        """Count a call, and return a function that shows it."""
+        """Count a call, and return a function that describes it."""
         self._bench.tally.done += 1
         number = self._bench.tally.done
         return lambda: f"{self._bench.name}, call {number}: 0x{calldata.hex()}"
 
 
 def run(chain: DevChain, seed: int, count: int, *, artifact: Artifact | None = None) -> Tally:
-    """Try `count` headers, on another FactsRegistry if one is given. Deterministic in `seed`. Raises Divergence."""
+    """Try `count` headers, on another FactsRegistry if given. Deterministic in `seed`. Raise Divergence."""
     chance = Chance(seed)
     bench = Bench(chain, f"headers.run, seed {seed}, count {count}", artifact)
     registry = _Registry(bench)
@@ -354,20 +354,20 @@ def _try_header(chance: Chance, registry: _Registry, number: int) -> None:
     is_long = chance.happens(_LONG)
     header = _header(chance, is_long=is_long)
     is_known = chance.happens(0.5)
-    # The registry goes by the length that the header tells.
+    # The registry uses the length that the header gives.
     end = 3 + int.from_bytes(header[1:3])
     hashed = header[:end].ljust(end, b"\0")
     own_number = number
     with suppress(InvalidHeader):
         own_number = read_beginning(hashed).number
         if not is_known and chance.happens(0.97):
-            # On a walk a parent's number is the one before its child's.
+            # On a walk a parent's number is one less than its child's.
             number = (own_number + 1) % 2**64
     parent_hash = keccak(hashed)
     if not is_known and chance.happens(0.05):
         parent_hash = _nearly(chance, parent_hash)
         if chance.happens(0.5):
-            # The parent is trusted, but it isn't this child's.
+            # The parent is trusted, but belongs to another child.
             registry.trust(chance, hashed)
     child = tries.header(number, keccak(hashed), parent_hash)
     if chance.happens(_UNTRUSTED):
@@ -405,11 +405,11 @@ def _try_timestamp(chance: Chance, registry: _Registry, number: int) -> None:
     header, after, timestamp = _headers_around(chance)
     following = _read_whole(after)
     if chance.happens(_UNTRUSTED):
-        # Nothing else is wrong.
+        # The pair must have no other fault.
         while not (whole := _read_around(header, after, timestamp)):
             header, after, timestamp = _headers_around(chance)
         if chance.happens(0.3):
-            # Another header of that number is accumulated, which makes no other trusted.
+            # Another accumulated header of that number makes no header trusted.
             registry.accumulate(chance, whole.number + 1)
         registry.vouch_otherwise(chance, whole.number + 1, keccak(after))
         if chance.happens(0.3):
@@ -419,7 +419,7 @@ def _try_timestamp(chance: Chance, registry: _Registry, number: int) -> None:
     else:
         registry.trust(chance, after)
     if chance.happens(0.1):
-        # It is a time that no header has, and none can be the latest at.
+        # No header has such a time, so no block can be the latest at it.
         timestamp += 1 << chance.pick((64, 128, 255))
     registry.prove_timestamp(header, after, timestamp)
 
@@ -439,7 +439,7 @@ def _headers_around(chance: Chance) -> tuple[bytes, bytes, int]:
     parent_hash = keccak(header)
     if chance.happens(0.05):
         parent_hash = chance.pick((b"", _nearly(chance, parent_hash)))
-    # Of a malformed header it is the number that it was made with.
+    # A malformed header counts with the number that it was made with.
     if whole := _read_whole(header):
         number = whole.number
     number = (number + 1) % 2**64

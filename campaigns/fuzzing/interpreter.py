@@ -32,32 +32,32 @@ _hash = lru_cache(maxsize=1024)(keccak)
 
 
 class UndefinedUse(AssertionError):
-    """Undefined bits decided something; the message says what, and where in the code."""
+    """Undefined bits decided something; the message names it and the place in the code."""
 
 
 class UnknownOpcode(AssertionError):
-    """There is no such opcode here."""
+    """The interpreter doesn't know the opcode."""
 
 
 @dataclass(frozen=True)
 class Execution:
-    """The outcome of a call. `data` is what it returned, or what it reverted with; nothing where it halted."""
+    """The outcome of a call. `data` is its return value or error data; empty where it halted."""
 
     succeeded: bool
     data: bytes
     undefined: bytes
-    """A mask of the bits of `data` that are undefined."""
+    """A mask of the undefined bits of `data`."""
     logs: tuple[Log, ...]
     storage: Mapping[int, int]
-    """All of it that isn't zero, after the call."""
+    """The non-zero storage after the call."""
 
     @property
     def halted(self) -> bool:
-        """It ended neither by returning nor by an error of the contract, as `Outcome.halted` of the simulator."""
+        """Return whether the call halted, which `Outcome.halted` of the simulator means, too."""
         return not self.succeeded and (not self.data or self.data.startswith(PANIC))
 
     def agrees(self, other: "Execution") -> bool:
-        """Return whether both did the same. What they returned may differ where it is undefined."""
+        """Return whether both did the same. Undefined parts of the returned data may differ."""
         undefined = int.from_bytes(self.undefined) | int.from_bytes(other.undefined)
         return (
             (self.succeeded, len(self.data), self.logs) == (other.succeeded, len(other.data), other.logs)
@@ -85,7 +85,7 @@ def _mul(a: int, b: int) -> int:
 
 
 def _carried(a: int, b: int) -> int:
-    """The undefined bits of a sum, a difference or a product: carries bring an undefined bit to all above it."""
+    """Return the undefined bits of a sum, difference or product: carries spread an undefined bit to all above it."""
     undefined = (a | b) >> BITS
     return (-(undefined & -undefined) & MAX) << BITS
 
@@ -130,14 +130,14 @@ def _is_zero(a: int) -> int:
 def _and(a: int, b: int) -> int:
     if a <= MAX and b <= MAX:
         return a & b
-    # A zero that is defined makes a zero of whatever it meets.
+    # A defined zero gives zero with any operand.
     return ((a | b) >> BITS & _most(a) & _most(b)) << BITS | a & b & MAX
 
 
 def _or(a: int, b: int) -> int:
     if a <= MAX and b <= MAX:
         return a | b
-    # So does a one that is defined.
+    # A defined one likewise.
     return ((a | b) >> BITS & ~(_least(a) | _least(b))) << BITS | (a | b) & MAX
 
 
@@ -175,7 +175,7 @@ def _shr(shift: int, a: int) -> int:
 
 
 def _if_any(a: int, value: int, undefined: int) -> int:
-    """Return what becomes of a word that is moved by an unknown distance: of zero nothing, of others anything."""
+    """Return a word shifted by an unknown distance: zero stays defined, any other word may change."""
     return value | undefined << BITS if a else value
 
 
@@ -202,7 +202,7 @@ BINARY: dict[int, Callable[[int, int], int]] = {
 
 
 class _Ended(Exception):
-    """The call has ended, by RETURN or STOP, or else by REVERT."""
+    """The call has ended by RETURN, STOP or REVERT."""
 
     def __init__(self, *, succeeded: bool, data: bytes = b"", undefined: bytes = b"") -> None:
         self.succeeded = succeeded
@@ -211,11 +211,11 @@ class _Ended(Exception):
 
 
 class _Halted(Exception):
-    """The call has ended by INVALID, or by what costs more than there is."""
+    """The call has ended by INVALID or by lack of gas."""
 
 
 class _Frame:
-    """One call: its memory, what it was called with, what it does. Methods are opcodes, their operands from the top."""
+    """One call: memory, input and effects. Methods are opcodes, with their operands from the top of the stack."""
 
     def __init__(
         self,
@@ -239,7 +239,7 @@ class _Frame:
         self.logs: list[Log] = []
 
     def _reach(self, place: int, size: int) -> int:
-        """The end of a range of memory, which is there from now on."""
+        """Extend memory to the end of a range, and return that end."""
         end = place + size
         if end > len(self._memory):
             if place > MAX or size > MAX:
@@ -254,7 +254,7 @@ class _Frame:
         return end
 
     def _read(self, place: int, size: int, what: str) -> bytes:
-        """Bytes of memory that must be defined."""
+        """Return bytes of memory, which must be defined."""
         end = self._reach(place, size)
         undefined = self._undefined[place:end]
         if undefined != bytes(size):
@@ -327,7 +327,7 @@ class _Frame:
             del self.storage[place]
 
     def gas(self) -> int:
-        # Nobody may depend on it.
+        # No contract may depend on the gas left.
         return MAX << BITS
 
     def log(self, place: int, size: int, *topics: int) -> None:
@@ -372,7 +372,7 @@ def _is_true(condition: int) -> bool:
     return condition != 0
 
 
-# With how many operands they take.
+# Opcodes with an effect, and their number of operands.
 _EFFECTS: dict[int, tuple[Callable[..., int | None], int]] = {
     0x00: (_Frame.stop, 0),
     0x20: (_Frame.keccak256, 2),
@@ -409,8 +409,8 @@ _ARE_JUMPS = (_IS_JUMPI, _IS_JUMP)
 class Machine:
     """Runs calls of a contract's runtime code.
 
-    From `scratch` on memory is for work: it is undefined again as soon as it was hashed, or overwritten by zeros from
-    beyond the end of calldata. So nothing can rely on what is left there, not even on zeros.
+    Memory from `scratch` on is for work: it becomes undefined when it is hashed, or overwritten by zeros from beyond
+    the end of calldata. So no code can rely on old contents there, not even on zeros.
     """
 
     def __init__(self, code: bytes, *, scratch: int = MAX) -> None:
@@ -426,10 +426,10 @@ class Machine:
         answer: bytes | None = None,
         fill: bytes = bytes(_GROWTH),
     ) -> Execution:
-        """Return what a call does.
+        """Return the outcome of a call.
 
-        `undefined` is a mask of the first bytes of calldata. `answer` is what a contract that is called returns; None
-        where it reverts. `fill`, 4096 bytes, is what memory holds before it is written. Raises UndefinedUse.
+        `undefined` is a mask of the first bytes of calldata. `answer` is the return value of a called contract, or None
+        if it reverts. `fill`, 4096 bytes, is the content of unwritten memory. Raise UndefinedUse.
         """
         frame = _Frame(calldata, undefined, storage or {}, answer, self._scratch, fill)
         try:
@@ -488,10 +488,10 @@ class Machine:
 
     def _decode(self, code: bytes) -> None:
         self._program: list[tuple[int, Any]] = []
-        # Where each instruction is in the code, and which one is at each place that can be jumped to.
+        # Offset of each instruction in the code, and the instruction at each jump destination.
         self._places: list[int] = []
         self._targets: dict[int, int] = {}
-        # Behind the end of code there are zeros: STOP.
+        # Code is followed by zeros, which are STOP.
         code += b"\0"
         place = 0
         while place < len(code):
@@ -505,7 +505,7 @@ class Machine:
 
 
 def _instruction(opcode: int, after: bytes) -> tuple[int, Any]:
-    """Its kind, and what else there is to know of it. `after` is the code after the opcode."""
+    """Return an instruction's kind and data. `after` is the code after the opcode."""
     if _PUSH0 <= opcode <= _PUSH32:
         return _IS_PUSH, int.from_bytes(after[: opcode - _PUSH0])
     if _DUP1 <= opcode <= _DUP16:

@@ -1,6 +1,6 @@
-"""Whether facts that a registry tells are so, by nothing but headers and nodes that were shown.
+"""Judge facts of a registry by headers and nodes that were shown, and nothing else.
 
-It knows neither the registry's code nor its model: keys, header fields and values come from the bytes themselves.
+The judge uses neither the registry's code nor its model. Keys, header fields and values come from the bytes themselves.
 """
 
 from collections.abc import Container, Iterable, Iterator, Mapping
@@ -16,7 +16,7 @@ NONCE, BALANCE, STORAGE_ROOT, CODE_HASH = range(4)
 # EIP-2935.
 HISTORY = bytes.fromhex("0000F90827F1C53a10cb7A02335B175320002935")
 
-# No block has it whose hash a source vouches for.
+# A number that no block has, with a hash that the source vouches for.
 _OTHER_NUMBER = 2**64 - 1
 
 
@@ -67,7 +67,7 @@ class HeaderField(NamedTuple):
 
 
 class BlockHash(NamedTuple):
-    """A block hash that is known: reading it gives no value."""
+    """A known block hash. Reading it gives no value."""
 
     digest: bytes
 
@@ -79,9 +79,9 @@ Fact = AccountField | Slot | HeaderField | BlockHash
 
 
 def facts_of(logs: Iterable[Log]) -> Iterator[Fact]:
-    """Yield the facts that became readable, by the registry's events.
+    """Yield the facts that became readable, according to the registry's events.
 
-    For an accumulated header, it is the state root.
+    For an accumulated header that is its state root.
     """
     for log in logs:
         event, *topics = log.topics
@@ -106,7 +106,7 @@ def ones(mask: int) -> Iterator[int]:
 
 
 class NotSo(Exception):
-    """A fact does not hold, or nothing shows that it does; the message says why."""
+    """A fact is false or can't be confirmed; the message says why."""
 
 
 class Judge:
@@ -118,22 +118,22 @@ class Judge:
         proven: Container[bytes],
         history_slots: Container[str],
     ) -> None:
-        """`vouched` are block hashes by number that are trusted, `shown` the RLP of nodes by their hashes.
+        """Take trusted block hashes `vouched` by number, and `shown`, the RLP of nodes by their hashes.
 
-        `proven` has the block hashes that became known: those of them that are so are trusted with any number. And
-        `history_slots` has the keys of the slots that the history contract's protocol writes to.
+        `proven` has the block hashes that became known. True ones are trusted with any number. `history_slots` has the
+        keys of the slots that the protocol writes in the history contract.
         """
         self._walker = Walker(shown)
         self._history_slots = history_slots
         self._headers: dict[int, list[bytes]] = {}
-        # By the hash of the parent: the number of the child, which is trusted.
+        # Maps the hash of a parent to the number of its trusted child.
         self._children: dict[bytes, int] = {}
         self._accounts: dict[tuple[int, bytes], list[bytes]] = {}
         self._in_history: dict[int, set[bytes]] = {}
         self._trust(vouched, headers, proven)
 
     def value(self, fact: Fact) -> bytes:
-        """The 32 bytes that must be read. Raises NotSo."""
+        """Return the 32 bytes that a read must give. Raise NotSo."""
         try:
             if isinstance(fact, BlockHash):
                 if not self._is_block_hash(fact.digest):
@@ -149,7 +149,7 @@ class Judge:
             raise NotSo(str(error)) from error
 
     def _trust(self, vouched: Mapping[int, bytes], headers: Iterable[bytes], proven: Container[bytes]) -> None:
-        """Finds the headers that are to be trusted: those that are vouched for, and those that these lead to."""
+        """Find the trusted headers: vouched ones, and those that they lead to."""
         waiting = [(keccak(each), split(each)) for each in headers]
         progress = True
         while waiting and progress:
@@ -160,7 +160,7 @@ class Judge:
                 is_known = digest in proven and self._is_block_hash(digest)
                 if vouched.get(number) == digest or is_parent or is_known:
                     self._headers[number] = fields
-                    # The first block of a chain has no parent there.
+                    # A chain's first block has no parent.
                     if number:
                         self._children[string(fields[PARENT_HASH])] = number
                     waiting.remove((digest, fields))
@@ -172,7 +172,7 @@ class Judge:
         )
 
     def _block_hashes(self, number: int) -> set[bytes]:
-        """Return the block hashes that the history contract holds at a block, as far as nodes show it."""
+        """Return the block hashes that the history contract holds at a block, as far as nodes show them."""
         if number not in self._in_history:
             try:
                 root = _field(self._account(number, HISTORY), STORAGE_ROOT)
@@ -199,7 +199,7 @@ class Judge:
         return self._headers[number]
 
     def _account(self, number: int, address: bytes) -> list[bytes]:
-        """Nonce, balance, storage root and code hash; empty where there is no such account."""
+        """Return nonce, balance, storage root and code hash; an empty list for an absent account."""
         if (number, address) not in self._accounts:
             leaf = self._walker.value(string(self._trusted(number)[STATE_ROOT]), keccak(address).hex())
             self._accounts[number, address] = _account(leaf) if leaf else []
@@ -226,7 +226,7 @@ def _field(account: list[bytes], field: int) -> bytes:
 
 
 def _number(leaf: bytes) -> bytes:
-    """Return the digits of the number that a leaf of a storage trie holds. Raises Odd."""
+    """Return the digits of the number in a leaf of a storage trie. Raise Odd."""
     digits = string(leaf)
     if not digits or digits[0] == 0 or len(digits) > 32:
         raise Odd("A leaf holds no number, or zero.")

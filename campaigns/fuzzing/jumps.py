@@ -1,6 +1,7 @@
-"""Jumps and walks of the registry, in any order and with one thing wrong: contract and model must agree.
+"""Jumps and walks of the registry, in any order and with one fault: contract and model must agree.
 
-Blocks have headers that name the beacon block before, and are in beacon blocks themselves. So a jump may follow a jump.
+Blocks have headers that name the preceding beacon block, and lie in beacon blocks themselves. So a jump may follow a
+jump.
 """
 
 import random
@@ -35,15 +36,15 @@ from tests.contracts.simulator import Call, Simulator
 from tests.contracts.worlds import number_of
 
 _FIRST = 1000
-# Slots from here on have blocks that the source vouches for.
+# The source vouches for blocks of slots from here on.
 _VOUCHED = 85
 _SHARE = 500
-# Of these so many are also tried at a registry without a beacon history.
+# Proofs that are also tried at a registry without a beacon history.
 _BARE = 50
 
 
 class LinkedWorld(BeaconWorld):
-    """Each block's header names the block before and the beacon block before."""
+    """A world in which each block's header names the preceding block and beacon block."""
 
     def __post_init__(self) -> None:
         self.headers: dict[int, bytes] = {}
@@ -62,7 +63,7 @@ class LinkedWorld(BeaconWorld):
 
 
 class _Proofs:
-    """Makes proofs, most of them good."""
+    """Makes proofs, most of them valid."""
 
     def __init__(self, chance: Chance, world: LinkedWorld) -> None:
         self._chance = chance
@@ -128,7 +129,7 @@ class _Proofs:
 
 
 def run(chain: DevChain, seed: int, count: int, *, artifact: Artifact | None = None) -> Tally:
-    """Try `count` proofs, on another FactsRegistry if one is given. Deterministic in `seed`. Raises Divergence."""
+    """Try `count` proofs, on another FactsRegistry if given. Deterministic in `seed`. Raise Divergence."""
     chance, tally = Chance(seed), Tally()
     world = LinkedWorld(random.Random(seed), SMALL, SMALL.end + 2, missed=frozenset({9, 41, 58, 68, 79}))
     source = Deployed(chain, "test/SettableBlockHashSource", 1)
@@ -144,7 +145,7 @@ def run(chain: DevChain, seed: int, count: int, *, artifact: Artifact | None = N
     proofs = _Proofs(chance, world)
 
     def taken(registry: Deployed, tried: Sequence[bytes], beacon: BeaconChain | None) -> Iterator[PackedFacts]:
-        """Yield what the model reads of each proof that both take. Raises Divergence where one of them alone does."""
+        """Yield the model's facts of each proof that both accept. Raise Divergence if only one accepts."""
         for proof, accepted in zip(tried, harness.accepted(registry, tried), strict=True):
             shown = f"jumps.run, seed {seed}, count {count}, of {beacon}: 0x{proof.hex()}"
             try:

@@ -1,4 +1,4 @@
-"""What the registry must store, log and answer: a model of contracts/src/Facts.sol."""
+"""A model of contracts/src/Facts.sol: the registry's storage, events and answers."""
 
 from collections.abc import Container, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -34,7 +34,7 @@ def word(number: int) -> bytes:
 
 @dataclass(frozen=True)
 class Read:
-    """A call of a function that only reads, and what it must answer."""
+    """A call of a view function, and the required answer."""
 
     data: bytes
     answer: bytes
@@ -46,7 +46,7 @@ def _read(selector: bytes, *arguments: bytes, value: bytes | None) -> Read:
 
 @dataclass
 class _Account:
-    """The stored facts of one account at one block, and None where nothing is."""
+    """The stored facts of one account at one block; None for a fact that isn't stored."""
 
     presence: AccountFacts | None = None
     storage_root: bytes | None = None
@@ -55,7 +55,7 @@ class _Account:
     zero_slots: set[int] = field(default_factory=set)
 
     def store(self, facts: AccountFacts) -> int:
-        """The mask of fields that were not stored before."""
+        """Store fields. Return the mask of those that were not stored before."""
         added = 0
         if self.presence is None and (not facts.exists or facts.fields & _NONCE_AND_BALANCE):
             self.presence = facts
@@ -79,7 +79,7 @@ class _Account:
         return True
 
     def fields(self) -> list[bytes | None]:
-        """Return what is read of the account's fields, in the order of AccountField."""
+        """Return the answers for the account's fields, in the order of AccountField."""
         facts = self.presence
         absent = facts is not None and not facts.exists
         return [
@@ -96,10 +96,10 @@ class _Account:
 
 
 class Ledger:
-    """The registry's storage. What it logs is added to `logs`."""
+    """The registry's storage. Events are added to `logs`."""
 
     def __init__(self, known_hashes: Container[bytes] = ()) -> None:
-        """`known_hashes` are stored, too."""
+        """Begin with `known_hashes` stored."""
         self.logs: list[Log] = []
         self._known_hashes = known_hashes
         self.state_roots: dict[int, bytes] = {}
@@ -109,7 +109,7 @@ class Ledger:
         self._timestamps: dict[int, int] = {}
 
     def store(self, facts: PackedFacts) -> None:
-        """All that packed calldata proves. Of what comes out of operations the order is not kept."""
+        """Store all that packed calldata proves. The order of results of operations is not kept."""
         if facts.headers and (facts.accounts or not facts.known_hashes):
             self.store_state_root(facts.block_number, facts.state_root)
         self.store_header_fields(facts.block_number, facts.header_fields)
@@ -151,12 +151,12 @@ class Ledger:
             self._log(_TIMESTAMP_PROVEN, word(timestamp), word(block))
 
     def reads(self) -> Iterator[Read]:
-        """Yield the reads of all accounts of which something is stored."""
+        """Yield the reads of all accounts with a stored fact."""
         for address, block in list(self._accounts):
             yield from self.account_reads(address, block)
 
     def account_reads(self, address: bytes, block: int) -> Iterator[Read]:
-        """Yield the reads of all that is stored of an account, and of slots beside those that are."""
+        """Yield the reads of an account's stored facts, and of some slots that aren't stored."""
         account = self._account(block, address)
         where = address.rjust(32, b"\0"), word(block)
         for number, value in enumerate(account.fields()):
@@ -170,7 +170,7 @@ class Ledger:
         return _read(_READ_TIMESTAMP, word(timestamp), value=None if block is None else word(block))
 
     def hash_read(self, block: int, digest: bytes) -> Read:
-        """Return the read of a hash, for a block for which the block hash source doesn't vouch."""
+        """Return the read of a hash for a block that the block hash source doesn't vouch for."""
         return Read(_READ_HASH + word(block) + digest, word(int(digest in self.block_hashes)))
 
     def header_reads(self, block: int, places: Iterable[int] = range(HEADER_FIELDS + 1)) -> Iterator[Read]:

@@ -1,4 +1,4 @@
-"""States of memory in which operations can begin, and what operations must leave of them, as the model has it."""
+"""States of memory before operations, and the required memory after them, by the model."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -18,24 +18,24 @@ SUBTREE = 0xC0
 def harness_calldata(
     bottom: int, top: int, owner: bytes, image: bytes, operations: bytes, *, is_open: bool = True, block: int = 9
 ) -> bytes:
-    """For StepHarness: the open stack, whether it is a storage's and whose, memory from NODE on, and what to run."""
+    """Arguments of StepHarness: whether a storage is open and whose, memory from NODE on, and the operations."""
     words = (bottom, top, int(is_open), int.from_bytes(owner), block, len(image))
     return b"".join(map(word, words)) + image + operations
 
 
 @dataclass
 class Scene:
-    """The memory in which operations begin. Its undefined part can hold anything, such as what passes for subtrees."""
+    """The memory before operations. Its undefined part can hold anything, such as bytes that look like subtrees."""
 
     block: int
     state: list[_Subtree]
     storage: list[_Subtree] | None
     owner: bytes
-    """The owner of the storage, if one is open; else whatever was left."""
+    """The owner of the open storage; otherwise a leftover."""
     node: bytes
-    """The zone of nodes, whole."""
+    """The whole zone of nodes."""
     above: bytes
-    """Behind the top of the stack."""
+    """The memory behind the top of the stack."""
 
     def stacks(self) -> bytes:
         return b"".join(map(raw, self.state + (self.storage or [])))
@@ -45,7 +45,7 @@ class Scene:
         return self.node + self.stacks() + self.above
 
     def calldata(self, operations: bytes) -> bytes:
-        """For StepHarness."""
+        """Return calldata for StepHarness."""
         bottom = top = STACK + SUBTREE * len(self.state)
         if self.storage is None:
             bottom = STACK
@@ -57,13 +57,13 @@ class Scene:
 
 @dataclass
 class Spoilt(_Subtree):
-    """A subtree with something behind its reference, where that has less than a word. Nobody may read it."""
+    """A subtree with leftover bytes behind a reference that is shorter than a word. No code may read them."""
 
     rest: bytes = b""
 
 
 def raw(subtree: _Subtree) -> bytes:
-    """The words that hold it (contracts/src/SubtreeStack.sol)."""
+    """Return the words of a subtree (contracts/src/SubtreeStack.sol)."""
     reference, size = subtree.reference, len(subtree.reference)
     if size == 1 + HASH_BYTES:
         reference, size = reference[1:], 0
@@ -84,7 +84,7 @@ _Value = TypeVar("_Value")
 
 
 class _Told(dict[_Key, _Value]):
-    """Tells what is put into it, as often as it is."""
+    """A dict that reports each assignment, repeated ones included."""
 
     def __init__(self, tell: Callable[[_Key, _Value], None]) -> None:
         super().__init__()
@@ -96,7 +96,7 @@ class _Told(dict[_Key, _Value]):
 
 
 class WatchedReader(_Reader):
-    """Tells, before each operation and after the last one, which comes next."""
+    """A reader that reports the next operation before each one, and the end."""
 
     def __init__(self, data: bytes, tell: Callable[[int | None], None]) -> None:
         super().__init__(data)
@@ -109,19 +109,19 @@ class WatchedReader(_Reader):
 
 
 class Model(_Decoder):
-    """The Python verifier, which begins in a scene, runs some operations after the other, and keeps account of memory.
+    """The Python verifier, started in a scene. It runs operations one after another and tracks memory.
 
-    It takes the scene's stacks over.
+    The scene's stacks are its own from then on.
     """
 
     def __init__(self, scene: Scene, ledger: Ledger) -> None:
         super().__init__(_Reader(b""), HISTORY_WINDOW)
         self.memory = bytearray(scene.stacks() + scene.above)
-        """The zone of stacks, as it must be."""
+        """The required content of the zone of stacks."""
         self.forms: list[str] = []
         """The operations so far, each with its form if it has several."""
         self.count = 0
-        """Operations that were begun."""
+        """Number of begun operations."""
         self._block = scene.block
         self._ledger = ledger
         self.facts = _Told(lambda address, facts: ledger.store_account(scene.block, address, facts))
@@ -129,7 +129,7 @@ class Model(_Decoder):
         self._begin_storage()
 
     def feed(self, operations: bytes) -> None:
-        """Run more of them. Raises `InvalidPacked`."""
+        """Run more operations. Raise `InvalidPacked`."""
         self._reader = WatchedReader(operations, self._between_operations)
         self.run()
 
@@ -151,7 +151,7 @@ class Model(_Decoder):
 
     @property
     def bottom(self) -> int:
-        """Return where the open stack begins in memory."""
+        """Return the address of the open stack's bottom."""
         return STACK if self._storage is None else STACK + SUBTREE * len(self._state)
 
     @property
@@ -159,7 +159,7 @@ class Model(_Decoder):
         return self.bottom + SUBTREE * len(self._stack)
 
     def _between_operations(self, operation: int | None) -> None:
-        # Only what is on top of the open stack can have been pushed or changed.
+        # Only the top of the open stack can have been pushed or changed.
         if stack := self._stack:
             end = self.top - STACK
             self.memory[end - SUBTREE : end] = raw(stack[-1])

@@ -1,4 +1,4 @@
-"""Contracts with something changed in their sources, to see that it is found."""
+"""Contracts with a changed source, to test that a fault is found."""
 
 import hashlib
 import json
@@ -12,15 +12,15 @@ from pathlib import Path
 from contracts import Artifact, load_artifact
 from contracts.build import ROOT_DIR, SETTINGS, read_sources, run_compiler
 
-# What was compiled, as compiling takes ten seconds each. A name is the hash of all that the code depends on, so what is
-# there can't be of other sources; and a wrong one would fail the test that looks for what its contract lacks.
+# Compiled code, because compiling takes ten seconds each. The file name is a hash of everything that determines the
+# code. So a file never belongs to other sources, and a wrong one would fail the test that looks for the missing check.
 KEPT = ROOT_DIR / "tests/contracts/compiled"
 
 
 def compile_with(source: str, changed: str, old: str, new: str) -> Artifact:
-    """The contract in `source`, with `old` replaced by `new` where it comes first in the source `changed`.
+    """Compile the contract in `source`, with the first `old` in the source `changed` replaced by `new`.
 
-    Sources are paths below `contracts/`. Raises ValueError where `old` isn't there, and where the compiler refuses.
+    Sources are paths below `contracts/`. Raise ValueError if `old` is missing or the compiler refuses.
     """
     sources = read_sources("src", "test")
     if old not in sources[changed]:
@@ -31,9 +31,9 @@ def compile_with(source: str, changed: str, old: str, new: str) -> Artifact:
 
 
 def compile_each(variants: Sequence[Mapping[str, str]], source: str) -> list[Artifact]:
-    """The one contract in `source`, out of each of these sources by their paths; from what is KEPT, where it is there.
+    """Return the one contract in `source`, compiled from each variant (sources by path), or from KEPT if it is there.
 
-    Its interface is that of the contract as it is. Raises ValueError where it isn't, and where the compiler refuses.
+    The interface is that of the unchanged contract. Raise ValueError if the interface differs or the compiler refuses.
     """
     abi = load_artifact(source.removeprefix("src/").removesuffix(".sol")).abi
 
@@ -42,7 +42,7 @@ def compile_each(variants: Sequence[Mapping[str, str]], source: str) -> list[Art
         path = KEPT / f"{_digest(source, needed)}.hex"
         if not path.exists():
             _keep(path, _compile(needed, source, abi))
-        # It is only deployed: nobody asks for the code that it then has.
+        # The artifact is only deployed, so nobody needs its runtime code.
         return Artifact(abi=abi, bytecode=bytes.fromhex(path.read_text()), runtime=b"", immutables={})
 
     with ThreadPoolExecutor(2) as pool:
@@ -50,7 +50,7 @@ def compile_each(variants: Sequence[Mapping[str, str]], source: str) -> list[Art
 
 
 def _needed(sources: Mapping[str, str], path: str) -> Iterator[str]:
-    """The paths of what is compiled with it, some of them again."""
+    """Yield the paths of a source and its imports, some of them twice."""
     yield path
     for imported in re.findall(r'^import [^;]*"(\..+?)";', sources[path], re.MULTILINE):
         yield from _needed(sources, posixpath.normpath(posixpath.join(posixpath.dirname(path), imported)))
@@ -64,7 +64,7 @@ def _digest(source: str, needed: Mapping[str, str]) -> str:
 
 def _compile(needed: Mapping[str, str], source: str, abi: object) -> str:
     output = run_compiler(needed, {source: {"*": ["abi", "evm.bytecode.object"]}})
-    # Warnings, as of what is unused then, are expected.
+    # Warnings are expected, for example about unused variables.
     if errors := [each["formattedMessage"] for each in output.get("errors", []) if each["severity"] == "error"]:
         raise ValueError("\n".join(errors))
     [contract] = output["contracts"][source].values()
@@ -75,7 +75,7 @@ def _compile(needed: Mapping[str, str], source: str, abi: object) -> str:
 
 
 def _keep(path: Path, code: str) -> None:
-    """Wholly or not at all, as several processes may do it."""
+    """Write the file atomically, because several processes may do so."""
     path.parent.mkdir(exist_ok=True)
     begun = path.with_suffix(f".{os.getpid()}.tmp")
     begun.write_text(f"{code}\n")

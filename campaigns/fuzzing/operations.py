@@ -1,4 +1,4 @@
-"""Random subtrees, and random operations that mostly suit the stack that they are given."""
+"""Random subtrees, and random operations that mostly fit the given stack."""
 
 import random
 from collections.abc import Iterable, Sequence
@@ -49,7 +49,7 @@ _BOUNDARY_BYTES = (0, 1, 0x1F, 0x20, 0x21, 0x3E, 0x3F, 0x40, 0x41, 0x80, 0xC0, 0
 
 
 class Name(NamedTuple):
-    """An account or a slot: its key in the trie, and how operations name it."""
+    """An account or a slot: its key in the trie, and its name in operations."""
 
     key: int
     written: bytes
@@ -65,7 +65,7 @@ def slot_name(slot: int) -> Name:
 
 
 class Names:
-    """Some names, to be found by the first nibbles of their keys."""
+    """Names that are found by the first nibbles of their keys."""
 
     _NIBBLES = 3
     _COUNT = 2 << 4 * _NIBBLES
@@ -85,13 +85,13 @@ class Names:
     @classmethod
     @cache
     def of_slots(cls) -> "Names":
-        """Half of them are small."""
+        """Return names of slots, half of them small."""
         chance = Chance("slots")
         small = range(cls._COUNT // 2)
         return cls(map(slot_name, {*small, *(chance.number(32) for _ in small)}))
 
     def near(self, chance: Chance, key: int, depth: int) -> Name:
-        """One that agrees with a key in the first nibbles, of which at most three count. Any, where none does."""
+        """Return a name that agrees with a key in the first nibbles (at most three), or any name if none does."""
         fixed = min(depth, self._NIBBLES)
         free = 4 * (self._NIBBLES - fixed)
         return chance.pick(self._near[prefix(key, fixed) << free | chance.getrandbits(free)] or self.all)
@@ -105,38 +105,38 @@ def prefix(key: int, depth: int) -> int:
 
 
 def within(chance: Chance, key: int, depth: int) -> int:
-    """Another key that agrees with one in the first nibbles."""
+    """Return another key that agrees with this one in the first nibbles."""
     free = 4 * (NIBBLES - depth)
     return key >> free << free | chance.getrandbits(free)
 
 
 def flip_nibble(chance: Chance, key: int, first: int, last: int) -> int:
-    """Change one nibble of a key, of those from `first` to `last`."""
+    """Change one nibble of a key, between `first` and `last`."""
     drawn = chance.below(15 * (last - first + 1))
     return key ^ (1 + drawn % 15) << 4 * (NIBBLES - 1 - first - drawn // 15)
 
 
 def node(chance: Chance, size: int = 0) -> bytes:
-    """A list of 2 to 31 bytes: a node that is its own reference."""
+    """Make a list of 2 to 31 bytes: a node that is its own reference."""
     size = size or (chance.between(2, 31) if chance.happens(0.5) else chance.pick((2, 3, 30, 31)))
     return bytes([0xC0 + size - 1]) + chance.randbytes(size - 1)
 
 
 def no_node(chance: Chance) -> bytes:
-    """Make a list of other sizes than a node's, or no list."""
+    """Make a list of a wrong size, or no list."""
     prefix_byte = chance.pick((0xC0, 0xDF, 0xDF, 0xE0, 0xF7, 0xF8, 0xF9, 0xFF, 0x00, 0x7F, 0x80, 0xBF))
     return bytes([prefix_byte]) + chance.randbytes(prefix_byte - 0xC0 if 0xC0 < prefix_byte <= 0xF7 else 0)
 
 
 def subtree(chance: Chance, key: int, depth: int) -> _Subtree:
-    """Hash, node or empty place; branch, extension or leaf; with or without keys that were absent there."""
+    """Make a subtree: hash, node or empty place; branch, extension or leaf; with or without absent keys."""
     kind = chance.random()
     if kind < 0.12:
         return Spoilt(EMPTY, key, depth, NIBBLES, key, rest=chance.randbytes(31))
     reach = chance.pick((0, NIBBLES, NIBBLES, -1))
     if reach < 0:
         reach = chance.between(depth + 1, MAX_DEPTH) if depth < MAX_DEPTH else 0
-    # At a branch nothing is absent: what is there has no meaning.
+    # A branch has no absent keys, so this word has no meaning there.
     last = 0 if reach and chance.happens(0.6) else chance.pick((key >> 1, key, 1, chance.getrandbits(256), 2**256 - 1))
     if kind < 0.35:
         return Spoilt(node(chance), key, depth, reach, last, rest=chance.randbytes(30))
@@ -144,14 +144,14 @@ def subtree(chance: Chance, key: int, depth: int) -> _Subtree:
 
 
 def siblings(chance: Chance, key: int, depth: int, places: Iterable[int]) -> list[_Subtree]:
-    """Children of the branch on a key's path that is above `depth`, which isn't 0."""
+    """Return children of the branch above `depth` (not 0) on a key's path."""
     above = prefix(key, depth - 1) << 4
     free = 4 * (NIBBLES - depth)
     return [subtree(chance, (above | place) << free | chance.getrandbits(free), depth) for place in places]
 
 
 def some(chance: Chance, places: Iterable[int] = PLACES) -> list[int]:
-    """Choose some of the places; mostly few."""
+    """Choose some of the places, mostly few."""
     which, mask = chance.random(), chance.getrandbits(16)
     if which < 0.7:
         mask &= chance.getrandbits(16)
@@ -167,14 +167,14 @@ def some(chance: Chance, places: Iterable[int] = PLACES) -> list[int]:
 
 @dataclass
 class Writer:
-    """Writes operations about a slot and an account, or others near the subtree on top."""
+    """Writes operations about a slot and an account, or about others near the top subtree."""
 
     chance: Chance
     slot: Name
     account: Name
 
     def suiting(self, stack: Sequence[_Subtree], below: Sequence[_Subtree] | None, *, is_history: bool) -> bytes:
-        """One that suits the open stack. `below` is the state's where that is a storage's."""
+        """Return an operation that fits the open stack. `below` is the state's stack while a storage is open."""
         chance = self.chance
         which = chance.random()
         if stack and stack[-1].depth:
@@ -186,7 +186,7 @@ class Writer:
         is_root = len(stack) == 1 and not stack[0].depth
         if below is not None and which > (0.4 if is_root else 0.97):
             return self.close(below, is_cancellation=bool(stack) and stack[-1].reference == EMPTY)
-        # A few are where they don't belong.
+        # A few operations are out of place.
         if (below is not None) != chance.happens(0.04):
             return self._about_slot(stack, is_history=is_history)
         return self._about_account(stack)
@@ -244,7 +244,7 @@ class Writer:
         return bytes([OPEN_STORAGE]) + self.account.written
 
     def close(self, below: Sequence[_Subtree], *, is_cancellation: bool) -> bytes:
-        """The account of the open storage."""
+        """Close the open storage with its account."""
         if self.chance.happens(0.65 if is_cancellation else 0.05):
             leads_there = below and prefix(below[-1].key ^ self.account.key, below[-1].depth) == 0
             how = AT_SAME if leads_there and self.chance.happens(0.6) else self._how_absent(below)
@@ -304,7 +304,7 @@ class Writer:
         return self._unless_branch(stack, self.chance.pick((AT_EMPTY, AT_EXTENSION, 4, 5, 6, 7, AT_SAME, AT_SAME)))
 
     def _unless_branch(self, stack: Sequence[_Subtree], how: int) -> int:
-        """There nothing is absent."""
+        """Return `how`, mostly without naming the same key at a branch, where none is absent."""
         is_branch = not stack or not stack[-1].reach
         return AT_EMPTY if how == AT_SAME and is_branch and self.chance.happens(0.9) else how
 
@@ -315,7 +315,7 @@ class Writer:
         return names.near(chance, stack[-1].key, max(stack[-1].depth - 1, 0))
 
     def _absent(self, stack: Sequence[_Subtree], usual: Name, names: Names) -> Name:
-        """One that is absent at the top, if one is known."""
+        """Return a name that is absent at the top, if one is known."""
         chance = self.chance
         if not stack:
             return usual
@@ -347,7 +347,7 @@ class Writer:
         return bytes([depth, length]) + self._path(key, depth, length) + self._hash()
 
     def _path(self, key: int, depth: int, length: int) -> bytes:
-        """Return the path of another node; now and then it is the key's own, or has a nibble too many."""
+        """Return the path of another node. Now and then it is the key's own, or a nibble too long."""
         chance = self.chance
         length = max(0, min(length, NIBBLES))
         path = chance.getrandbits(4 * length)
@@ -362,7 +362,7 @@ class Writer:
         return bytes([len(digits)]) + digits
 
     def _digits(self, most: int, beyond: int) -> bytes:
-        """Return the digits of a number; now and then more than it may have, up to `beyond`, or with a leading zero."""
+        """Return the digits of a number. Now and then there are too many, up to `beyond`, or a leading zero."""
         chance = self.chance
         if chance.happens(0.97):
             return shortest(chance.number(most))
@@ -372,7 +372,7 @@ class Writer:
         return b"\0" + digits[1:] if chance.happens(0.5) else digits
 
     def _account_body(self, depth: int, follows: int) -> tuple[bytes, bytes]:
-        """The head, and what comes after the address."""
+        """Return the head, and the bytes after the address."""
         nonce, balance = self._digits(8, 15), self._digits(32, 63)
         head = (min(depth, 63) << 10 | len(nonce) << 6 | len(balance)).to_bytes(2)
         body = nonce + balance
@@ -402,7 +402,7 @@ def group_size(stack: Sequence[_Subtree]) -> int:
 
 
 def branch(chance: Chance, count: int, mine: Iterable[int], hashes: Iterable[int], nodes: Iterable[int]) -> bytes:
-    """The branch of `count` subtrees at places, and of other children, of which those in `nodes` are no hashes."""
+    """Make a branch of `count` subtrees and other children. Children at the places in `nodes` are no hashes."""
     mine, nodes = set(mine), set(nodes)
     children = sorted({*mine, *hashes, *nodes})
     parts = [bytes([BRANCH + count - 1, len(children)])]
@@ -417,12 +417,12 @@ def branch(chance: Chance, count: int, mine: Iterable[int], hashes: Iterable[int
 
 
 def mutate(chance: Chance, operation: bytes) -> bytes:
-    """With one or two bytes wrong, or some too few or too many."""
+    """Change, remove or add one or two bytes."""
     spoilt = bytearray(operation)
     for _ in range(1 if chance.happens(0.7) else 2):
         if not spoilt:
             break
-        # What comes first decides most.
+        # The first bytes decide most.
         place = chance.below(len(spoilt) if chance.happens(0.5) else min(len(spoilt), 6))
         how = chance.below(9)
         if how < 3:

@@ -1,4 +1,4 @@
-"""What a real EVM does in the calls that the interpreter runs: to see that both do the same."""
+"""A real EVM's outcome of the interpreter's calls, to test that both agree."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -18,8 +18,10 @@ _GAS = hex(30_000_000)
 
 @dataclass(frozen=True)
 class Run:
-    """A call of a contract that has this code and storage. What it calls is at `callee`, and answers the same to all:
-    less than 256 bytes, or nothing but that it reverts where `answer` is None."""
+    """A call of a contract with this code and storage.
+
+    The contract at `callee` always returns `answer` (less than 256 bytes), or reverts if that is None.
+    """
 
     code: bytes
     calldata: bytes
@@ -29,7 +31,7 @@ class Run:
 
 
 class Reference:
-    """Runs calls by anvil, which keeps nothing of them."""
+    """Runs calls on anvil, which keeps no state from them."""
 
     def __init__(self, chain: DevChain) -> None:
         self._url = chain.url
@@ -46,12 +48,12 @@ class Reference:
             overrides[run.callee] = {"code": hex_data(_always_answer(run.answer))}
         call = {"from": SENDER, "to": _CONTRACT, "input": hex_data(run.calldata), "gas": _GAS}
         block = {"stateOverrides": overrides, "blockOverrides": {"gasLimit": _GAS}, "calls": [call]}
-        # What it answers and logs; then what it stores.
+        # The first request gets answer and events, the second storage.
         [simulated] = self._rpc("eth_simulateV1", {"blockStateCalls": [block], "validation": False}, "latest")
         trace = {"tracer": "prestateTracer", "tracerConfig": {"diffMode": True}, "stateOverrides": overrides}
         changes = self._rpc("debug_traceCall", call, "latest", trace)
         outcome = outcome_of(simulated["calls"][0])
-        # Before, what has changed; and after, what isn't zero of that.
+        # `pre` has the changed values, `post` those that aren't zero afterwards.
         before, after = _stored(changes["pre"]), _stored(changes["post"])
         storage = {place: word for place, word in run.storage.items() if place not in before} | after
         return Execution(outcome.succeeded, outcome.data, bytes(len(outcome.data)), outcome.logs, storage)
@@ -65,10 +67,10 @@ class Reference:
 
 
 def _always_answer(answer: bytes | None) -> bytes:
-    """Code that returns less than 256 bytes, or else reverts."""
+    """Return code that returns less than 256 bytes, or reverts."""
     if answer is None:
         return bytes.fromhex("5f5ffd")  # PUSH0 PUSH0 REVERT
-    # PUSH1 size PUSH1 10 PUSH0 CODECOPY PUSH1 size PUSH0 RETURN, and what to return.
+    # PUSH1 size PUSH1 10 PUSH0 CODECOPY PUSH1 size PUSH0 RETURN, and the data.
     return bytes([0x60, len(answer), 0x60, 10, 0x5F, 0x39, 0x60, len(answer), 0x5F, 0xF3]) + answer
 
 

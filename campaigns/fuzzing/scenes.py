@@ -1,4 +1,4 @@
-"""Random states of memory, in which everything that isn't defined looks as if it were."""
+"""Random states of memory, in which undefined parts look as if they were defined."""
 
 from typing import NamedTuple
 
@@ -34,7 +34,7 @@ from chains.packed import (
 from tests.contracts.decoder import EMPTY, _Subtree
 
 _DEPTHS = (1, 1, 1, 1, 2, 2, 2, 3, 3, 4, 7, 8, 9, 31, 60, 61, 62)
-# What could be taken for sizes, and for places in memory.
+# Numbers that could be mistaken for sizes or addresses.
 _ABSURD = (32, 33, 64, 0x100, 0x157, 0x2C0, 0x400, 0x640, 0x60640, 2**256 - 1, 2**255)
 _HISTORY = account_name(HISTORY_ADDRESS)
 # Subtrees that fit the zone of nodes, behind which the stack begins.
@@ -42,7 +42,7 @@ _IN_NODE_ZONE = NODE_BYTES // SUBTREE
 
 
 class Case(NamedTuple):
-    """Operations, and what is on the stacks that they are made for."""
+    """Operations, and the stacks that they are made for."""
 
     operations: bytes
     state: list[_Subtree]
@@ -50,7 +50,7 @@ class Case(NamedTuple):
     owner: bytes = HISTORY_ADDRESS
 
     def scene(self, chance: Chance) -> Scene:
-        """Put these stacks amid random memory, and that of the state above random subtrees."""
+        """Put these stacks amid random memory, with the state's stack above random subtrees."""
         like = (self.storage or self.state or [subtree(chance, chance.getrandbits(256), 1)])[-1]
         return Scene(
             block=chance.getrandbits(64),
@@ -66,9 +66,9 @@ class Begun(NamedTuple):
     scene: Scene
     writer: Writer
     seeming: list[_Subtree]
-    """The open stack, and what lies below its bottom or above its top, where that looks as if it belonged to it."""
+    """The open stack, extended by subtrees below its bottom or above its top that seem to belong to it."""
     beyond: int
-    """The number of these above its top."""
+    """Number of the seeming subtrees above the top."""
 
 
 def random_scene(chance: Chance) -> Begun:
@@ -78,7 +78,7 @@ def random_scene(chance: Chance) -> Begun:
     seeming = [*strays(chance), *_group(chance, slot if is_open else account)]
     if is_open and chance.happens(0.35):
         seeming = [*(strays(chance) if chance.happens(0.1) else []), _root(chance)]
-    # At times the stack seems to go on below its bottom, or above its top.
+    # At times the stack seems to continue below its bottom or above its top.
     bottom = chance.between(1, len(seeming)) if seeming and chance.happens(0.12) else 0
     top = chance.between(bottom, len(seeming)) if chance.happens(0.06) else len(seeming)
     below, stack, above = seeming[:bottom], seeming[bottom:top], seeming[top:]
@@ -99,7 +99,7 @@ def random_scene(chance: Chance) -> Begun:
 
 
 def strays(chance: Chance) -> list[_Subtree]:
-    """Subtrees of anywhere."""
+    """Return unrelated subtrees."""
     return [subtree(chance, chance.getrandbits(256), chance.pick(_DEPTHS)) for _ in range(chance.pick((0, 0, 1, 2)))]
 
 
@@ -111,14 +111,14 @@ def _root(chance: Chance) -> _Subtree:
 
 
 def _group(chance: Chance, name: Name) -> list[_Subtree]:
-    """Children of one branch on the way to a name's key, some of them, or all up to that one's place; or nothing."""
+    """Return some children of one branch on the way to a name's key, or all up to the name's place, or none."""
     if chance.happens(0.1):
         return []
     depth = chance.pick(_DEPTHS) if chance.happens(0.6) else chance.between(1, MAX_DEPTH)
     own = prefix(name.key, depth) & 0x0F
     kind = chance.random()
     if kind < 0.3:
-        # So that the name's own leaf can be the next.
+        # The name's own leaf can then be next.
         places = some(chance, range(own))
     elif kind < 0.7:
         places = [*some(chance, range(own)), own]
@@ -129,7 +129,7 @@ def _group(chance: Chance, name: Name) -> list[_Subtree]:
 
 
 def _spoil(chance: Chance, group: list[_Subtree]) -> list[_Subtree]:
-    """So that they are no children of one branch, in order."""
+    """Change the group so that it no longer is the ordered children of one branch."""
     place = chance.below(len(group))
     item = group[place]
     how = chance.below(6)
@@ -167,9 +167,9 @@ def garbage(chance: Chance, like: _Subtree, count: int) -> bytes:
 
 
 def nearly_siblings(chance: Chance) -> Case:
-    """Make a branch of subtrees. One of them mostly isn't its child: by a nibble of its path, its place or its depth.
+    """Make a branch of subtrees, one of which mostly isn't its child: by a nibble of its path, its place or its depth.
 
-    Each nibble of a path is as likely as any other, however deep.
+    Each nibble of a path is equally likely, however deep.
     """
     nibble = chance.below(MAX_DEPTH - 1)
     depth = chance.between(nibble + 2, MAX_DEPTH)
@@ -181,7 +181,7 @@ def nearly_siblings(chance: Chance) -> Case:
         flipped = flip_nibble(chance, item.key, nibble, nibble)
         distance = chance.pick((8, 16, 32))
         if nibble + distance < depth - 1 and chance.happens(0.2):
-            # Alike: a comparison that folds a path by "xor" would not see it.
+            # Two equal flips: a comparison that folds a path with "xor" would miss them.
             flipped ^= (flipped ^ item.key) >> 4 * distance
         item.key = flipped
     elif how < 0.7:
@@ -192,9 +192,10 @@ def nearly_siblings(chance: Chance) -> Case:
 
 
 def nearly_the_same(chance: Chance) -> Case:
-    """Say that a key is absent at a subtree, from whose own key it differs in one nibble.
+    """Claim that a key is absent at a subtree whose own key differs in one nibble.
 
-    It is, if the nibble is in the subtree's path. Above that the key leads elsewhere, and behind it to what is there.
+    The claim is true if the nibble is in the subtree's path. Above that the key leads elsewhere, and below it to the
+    subtree.
     """
     slot, account = chance.pick(Names.of_slots().all), chance.pick(Names.of_accounts().all)
     kind = chance.below(3)
@@ -210,12 +211,12 @@ def nearly_the_same(chance: Chance) -> Case:
 
 
 def nearly_the_same_path(chance: Chance) -> Case:
-    """Show that a slot is absent by another slot's leaf, or an extension, whose path differs from its in one nibble."""
+    """Prove a slot absent by another slot's leaf or an extension, whose path differs in one nibble."""
     name, depth = chance.pick(Names.of_slots().all), chance.between(0, MAX_DEPTH - 1)
     is_leaf = chance.happens(0.5)
     end = NIBBLES if is_leaf else chance.between(depth + 1, MAX_DEPTH)
     length = end - depth
     path = prefix(flip_nibble(chance, name.key, depth, end - 1), end) & (1 << 4 * length) - 1
-    how, rest = (AT_LEAF, b"\1\7") if is_leaf else (AT_EXTENSION, chance.randbytes(HASH_BYTES))
+    how, content = (AT_LEAF, b"\1\7") if is_leaf else (AT_EXTENSION, chance.randbytes(HASH_BYTES))
     where = bytes([depth]) if is_leaf else bytes([depth, length])
-    return Case(bytes([ZERO_SLOT + how]) + name.written + where + path.to_bytes((length + 1) // 2) + rest, [], [])
+    return Case(bytes([ZERO_SLOT + how]) + name.written + where + path.to_bytes((length + 1) // 2) + content, [], [])

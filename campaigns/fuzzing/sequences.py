@@ -47,11 +47,11 @@ from tests.contracts.deployed import Deployed
 from tests.contracts.simulator import PANIC, Call, Outcome, Simulator
 
 KINDS = ("header", "number", "walk", "parent hash", "hop")
-"""The ways in which an attack brings the header under which it proves."""
+"""The ways in which an attack brings the header that it proves under."""
 
-# Attacks in a batch: as many as make a request or two.
+# Attacks in a batch, which takes one or two requests.
 _BATCH = 150
-# Block numbers that are an attack's own.
+# Block numbers that belong to one attack.
 _NUMBERS = 4
 
 _SET = selector("set(uint256,bytes32)")
@@ -63,11 +63,11 @@ def _history_keys() -> frozenset[str]:
     return frozenset(keccak(word(slot)).hex() for slot in range(HISTORY_WINDOW))
 
 
-# --- What an attacker sends -------------------------------------------------------------------------------------------
+# --- The attack -------------------------------------------------------------------------------------------------------
 
 
 class Proof(NamedTuple):
-    """Operations, and how they end in a registry that refuses nothing."""
+    """Operations, and their end in a registry that refuses nothing."""
 
     operations: Sequence[bytes]
     ending: Ending
@@ -78,7 +78,7 @@ NO_PROOF = Proof((), Ending(None, ()))
 
 @dataclass
 class Attack:
-    """Transactions, and what the block hash source vouches for before them."""
+    """Transactions, and the hashes that the block hash source vouches for before them."""
 
     kind: str
     vouched: dict[int, bytes] = field(default_factory=dict)  # block hashes by number
@@ -97,13 +97,13 @@ class Attack:
 
 
 class Model:
-    """The model of the registry. What it hashes while it is `recording` can be looked at."""
+    """The model of the registry. While it is `recording`, it keeps all hashed bytes."""
 
     def __init__(self, decoder: ModuleType) -> None:
         """`decoder` is `tests.contracts.decoder`, or one that was changed."""
         self._decoder = decoder
         self.shown: dict[bytes, bytes] = {}
-        """The hashed bytes, by their hash: this holds whether or not the model is right."""
+        """The hashed bytes by hash. This holds even if the model is wrong."""
         self._hash = lru_cache(1 << 15)(keccak)
 
     @contextmanager
@@ -112,13 +112,13 @@ class Model:
             yield
 
     def keccak(self, data: bytes) -> bytes:
-        """Hash bytes, and show them."""
+        """Hash bytes, and record them."""
         digest = self._hash(data)
         self.shown[digest] = data
         return digest
 
     def hashes(self, operations: bytes) -> list[bytes]:
-        """Return the hashes of all that is hashed on running operations."""
+        """Return the hashes of all bytes that are hashed when the operations run."""
         before, self.shown = self.shown, {}
         with suppress(InvalidPacked):
             self._decoder._Decoder(self._decoder._Reader(operations), HISTORY_WINDOW).run()
@@ -127,7 +127,7 @@ class Model:
         return hashes
 
     def verdicts(self, attack: Attack) -> list[PackedFacts | str]:
-        """Return what each transaction proves, or the sentence with which it is refused."""
+        """Return the facts of each transaction, or the sentence of its refusal."""
         roots: dict[int, bytes] = {}
         known: set[bytes] = set()
         verdicts: list[PackedFacts | str] = []
@@ -150,7 +150,7 @@ def _is_parent_hash_alone(facts: PackedFacts) -> bool:
     return bool(facts.known_hashes) and not facts.accounts
 
 
-# --- What comes of it -------------------------------------------------------------------------------------------------
+# --- The outcome ------------------------------------------------------------------------------------------------------
 
 
 class Answer(NamedTuple):
@@ -159,7 +159,7 @@ class Answer(NamedTuple):
 
 
 class Trial:
-    """An attack, what the model says of it, and what the registry must say."""
+    """An attack, the model's verdicts, and the required answers of the registry."""
 
     def __init__(self, attack: Attack, model: Model) -> None:
         self.attack = attack
@@ -167,22 +167,22 @@ class Trial:
         self.shown = model.shown
         self.expected = {fact for facts in self.verdicts if isinstance(facts, PackedFacts) for fact in _facts(facts)}
         accounts = {(fact.number, fact.address) for fact in self.expected if isinstance(fact, AccountField)}
-        # All fields of an account, also those that may not be readable; and all that a missing check would let be read.
+        # All fields of an account, readable or not, and everything that a missing check would make readable.
         every = self.expected | {AccountField(*account, each) for account in accounts for each in range(4)}
         every.update(fact for proof in attack.proofs for fact in proof.ending.facts)
         self.asked: list[Fact] = list(every)
 
     def check(self, outcome: Outcome) -> int:
-        """Check that all facts that became readable are so, and return how many.
+        """Check that all facts that became readable are true, and return their number.
 
-        `outcome` is that of Multicall. Raises NotSo.
+        `outcome` is that of Multicall. Raise NotSo.
         """
         if not outcome.succeeded:
             raise NotSo(f"The calls could not be made: {outcome}")
         answers = list(_answers(outcome.data))[len(self.attack.vouched) :]
         count = len(self.attack.transactions)
         logged = set(facts_of(outcome.logs))
-        # Of what one of them refuses, not all nodes are shown.
+        # A refused transaction may not show all its nodes, so verdicts are compared first.
         self._check_verdicts(answers[:count])
         self._check_values(logged, dict(zip(self.asked, answers[count:], strict=True)))
         if logged != self.expected:
@@ -209,13 +209,13 @@ class Trial:
                     f"The registry {'takes' if answer.succeeded else 'refuses'} transaction {number}, "
                     f"and the model {refusal or 'takes it'}"
                 )
-            # Every error of the registry has a selector. A panic, or a lack of gas, is none.
+            # Every error of the registry has a selector. A panic or a lack of gas has none.
             if not answer.succeeded and (not answer.data or answer.data.startswith(PANIC)):
                 raise NotSo(f"The registry halts in transaction {number}.")
 
 
 def _facts(facts: PackedFacts) -> Iterator[Fact]:
-    """Yield the facts that become readable, as the model tells it."""
+    """Yield the facts that become readable, according to the model."""
     number = facts.block_number
     yield from map(BlockHash, facts.known_hashes)
     if _is_parent_hash_alone(facts):
@@ -228,7 +228,7 @@ def _facts(facts: PackedFacts) -> Iterator[Fact]:
 
 
 def _answers(returned: bytes) -> Iterator[Answer]:
-    """Yield the answer of each call, as Multicall tells them."""
+    """Yield the answer of each call from Multicall's result."""
     cursor, end = 64, 64 + int.from_bytes(returned[32:64])
     while cursor < end:
         begin = cursor + 4
@@ -238,12 +238,12 @@ def _answers(returned: bytes) -> Iterator[Answer]:
 
 
 _Made = TypeVar("_Made")
-# Asks how operations on the state of a block end where nothing is refused.
+# Yields operations and a block number, and receives their end in a registry that refuses nothing.
 Making = Generator[tuple[bytes, int], Ending, _Made]
 
 
 class Forge:
-    """Makes attacks. Each rests on seed and index alone."""
+    """Makes attacks. Each depends on seed and index alone."""
 
     def __init__(self, seed: int, model: Model, unchecked: Unchecked) -> None:
         self._seed = seed
@@ -251,16 +251,16 @@ class Forge:
         self._unchecked = unchecked
 
     def trials(self, indices: Iterable[int]) -> list[Trial]:
-        """Attacks, and what the model says of each."""
+        """Return attacks with the model's verdicts."""
         attacks: dict[int, Attack] = {}
         makers = {index: self._attack(index) for index in indices}
-        asked = {index: next(maker) for index, maker in makers.items()}
-        while asked:
-            endings = dict(zip(asked, self._unchecked.endings(asked.values()), strict=True))
-            asked = {}
+        pending = {index: next(maker) for index, maker in makers.items()}
+        while pending:
+            endings = dict(zip(pending, self._unchecked.endings(pending.values()), strict=True))
+            pending = {}
             for index, ending in endings.items():
                 try:
-                    asked[index] = makers[index].send(ending)
+                    pending[index] = makers[index].send(ending)
                 except StopIteration as made:
                     attacks[index] = made.value
         return [self._trial(attacks[index]) for index in makers]
@@ -307,7 +307,7 @@ class Forge:
         return attack
 
     def _block(self, chance: Chance, number: int, *, block_hashes: Sequence[bytes] = ()) -> Making[tuple[Proof, bytes]]:
-        """Return operations, and a header whose state has the root that they end in where nothing is refused."""
+        """Return operations, and a header whose state root is the one that they end in if nothing is refused."""
         attacker = Attacker(chance, fault=any_fault(chance), block_hashes=block_hashes, hashes=self._model.hashes)
         operations = attacker.state()
         ending = yield b"".join(operations), number
@@ -325,7 +325,7 @@ def _header(chance: Chance, number: int, state_root: bytes, parent_hash: bytes) 
 
 
 class Bench:
-    """A registry, and a block hash source that vouches for whatever it is told."""
+    """A registry, and a block hash source that vouches for any given hash."""
 
     def __init__(self, chain: DevChain, artifact: Artifact | None = None) -> None:
         self._source = Deployed(chain, "test/SettableBlockHashSource", 1).address
@@ -336,7 +336,7 @@ class Bench:
         self._simulator = Simulator(chain)
 
     def run(self, trials: Iterable[Trial]) -> list[Outcome]:
-        """Run each trial, and return what comes of it."""
+        """Run each trial, and return its outcome."""
         return self._simulator.run([Call(self._multicall, self._calls(trial)) for trial in trials])
 
     def _calls(self, trial: Trial) -> bytes:
@@ -355,9 +355,9 @@ def _number(number: int) -> bytes:
 def run(
     chain: DevChain, seed: int, count: int, *, artifact: Artifact | None = None, decoder: ModuleType = decoder
 ) -> Tally:
-    """Try `count` attacks. Deterministic in `seed`. Raises Divergence.
+    """Try `count` attacks, deterministic in `seed`. Raise Divergence.
 
-    `artifact` is of a changed registry, and `decoder` a changed model, to see that it is found.
+    `artifact` is a changed registry, and `decoder` a changed model, to test that the fault is found.
     """
     bench, model, tally = Bench(chain, artifact), Model(decoder), Tally()
     forge = Forge(seed, model, Unchecked(chain))

@@ -1,7 +1,7 @@
 """One operation or a few from any state of memory: contract against model.
 
-Compared are whether they are taken, all memory but the compiler's scratch space and the zone of nodes, where anything
-may be left, what is logged, and what is stored.
+Both must agree on acceptance, events, storage and memory. The compiler's scratch space and the zone of nodes may
+differ.
 """
 
 from eth_utils.crypto import keccak
@@ -31,30 +31,30 @@ from tests.contracts.simulator import Call, Outcome, Simulator
 HARNESS = "test/StepHarness"
 _CUT = "The calldata ends too early."
 _INVALID_PROOF = keccak(text="InvalidProof()")[:4]
-# What the compiler has in memory: where free memory begins, a word of zeros, and what the operations work on.
+# The compiler's memory: the free memory pointer, a zero word, and the arguments of operations.
 _FREE, _CURSOR = 0x180, 0x120
-# The compiler writes the data of events there, without keeping them.
+# The compiler writes the data of events there, without keeping it.
 _EVENTS = 0x80
-# Trials that one nibble decides, or a depth.
+# Trials that one nibble or depth decides.
 _NEARLY = (nearly_siblings, nearly_siblings, nearly_siblings, nearly_the_same, nearly_the_same_path)
 _SHARE_OF_NEARLY = 0.1
 
 
 class Trial:
-    """Operations from one scene, on the model so far."""
+    """Operations from one scene, run on the model so far."""
 
     def __init__(self, scene: Scene, known_hashes: set[bytes]) -> None:
         self.ledger = Ledger(known_hashes)
         self.calldata = scene.calldata(b"")
         self.end = NODE + len(scene.image())
-        """The end of the image, in memory."""
+        """The end of the image in memory."""
         self.block = scene.block
         self.model = Model(scene, self.ledger)
         self.refusal = ""
-        """The model's sentence, once there is one."""
+        """The sentence of the model's refusal, if any."""
 
     def feed(self, operations: bytes) -> bool:
-        """Give the model more operations, and return whether it takes them. After a refusal nothing may come."""
+        """Run more operations on the model, and return whether it accepts them. Nothing may follow a refusal."""
         self.calldata += operations
         try:
             self.model.feed(operations)
@@ -63,7 +63,7 @@ class Trial:
         return not self.refusal
 
     def difference(self, outcome: Outcome) -> str:
-        """Return what the contract did otherwise than the model, or an empty string."""
+        """Return the difference between contract and model, or an empty string."""
         if outcome.halted:
             return "the contract halts"
         if outcome.succeeded != (not self.refusal):
@@ -76,17 +76,17 @@ class Trial:
         model = self.model
         end = max(self.end, model.top)
         is_open = int(model.storage is not None)
-        left = (model.bottom, model.top, is_open, int.from_bytes(model.owner))
-        if memory[end:] != b"".join(map(word, left)):
+        stack_state = (model.bottom, model.top, is_open, int.from_bytes(model.owner))
+        if memory[end:] != b"".join(map(word, stack_state)):
             return f"bottom, top, or the open storage: {memory[end:].hex()}"
-        # Proof, as StateProof declares it, and behind it Calldata and Stack, which it points to.
+        # Proof, as StateProof declares it, followed by Calldata and Stack, which it points to.
         proof = (_CURSOR, _CURSOR + 0x20, self.block, is_open, int.from_bytes(model.owner))
         structs = (*proof, len(self.calldata), model.bottom, model.top)
         compilers = b"".join(map(word, (_FREE, 0, *structs)))
         if memory[0x40:_FREE] != compilers or any(memory[_FREE + _EVENTS : NODE]):
             return f"the compiler's memory: {memory[0x40:NODE].hex()}"
-        # Word by word, also those that mean nothing, as the last key that was absent at a branch, or what is behind a
-        # node in its word. Where they aren't written anew they must stay, and where they are, both write the same.
+        # All words are compared, even meaningless ones, such as the last absent key of a branch or the bytes behind a
+        # node. Both sides must keep or write them alike.
         if memory[STACK:end] != model.memory[: end - STACK]:
             place = next(at for at in range(end - STACK) if memory[STACK + at] != model.memory[at])
             return f"memory from {STACK + place // 32 * 32:#x} on: {memory[STACK:end].hex()}, not {model.memory.hex()}"
@@ -97,10 +97,10 @@ class Trial:
 
 
 class Bench:
-    """Collects trials, and compares what the contract makes of them, many at once."""
+    """Collects trials, and compares many of the contract's outcomes with the model at once."""
 
     def __init__(self, chain: DevChain, name: str, artifact: Artifact | None = None) -> None:
-        """`name` is what a divergence says it comes from."""
+        """Take `name` as the origin that a divergence reports."""
         self.tally = Tally()
         self._name = name
         self._address = Deployed(chain, HARNESS, HISTORY_WINDOW, artifact=artifact).address
@@ -109,17 +109,17 @@ class Bench:
         self._trials = 0
 
     def begin(self, scene: Scene) -> Trial:
-        """Until it is added, no other may begin."""
+        """Begin a trial. It must be added before another begins."""
         return Trial(scene, self._known_hashes)
 
     def add(self, trial: Trial, *, reads: bool) -> None:
-        """`reads` is whether to read back what it stored. Raises Divergence, of any trial that was added."""
+        """Add a trial. With `reads`, read back its stored facts. Raise Divergence of any added trial."""
         self._trials += 1
         number = self._trials
 
         def shown() -> str:
-            said = trial.refusal or "It takes them."
-            return f"{self._name}, trial {number}. The model: {said} StepHarness was sent 0x{trial.calldata.hex()}"
+            verdict = trial.refusal or "It takes them."
+            return f"{self._name}, trial {number}. The model: {verdict} StepHarness was sent 0x{trial.calldata.hex()}"
 
         self._batch.add(Call(self._address, trial.calldata), trial.difference, shown)
         self.tally.done += trial.model.count
@@ -134,22 +134,22 @@ class Bench:
             self.finish()
 
     def add_case(self, chance: Chance, case: Case) -> int:
-        """Try the case amid random memory, and return how many operations began. Raises Divergence, as `add`."""
+        """Try the case amid random memory, and return the number of begun operations. Raise Divergence, as `add`."""
         trial = self.begin(case.scene(chance))
         trial.feed(case.operations)
         self.add(trial, reads=chance.happens(0.1))
         return trial.model.count
 
     def finish(self) -> None:
-        """Raises Divergence."""
+        """Run the remaining trials. Raise Divergence."""
         self._batch.run()
         self._known_hashes.clear()
 
 
 def run(chain: DevChain, seed: int, count: int, *, artifact: Artifact | None = None) -> Tally:
-    """Try at least `count` operations, of another StepHarness if one is given. Deterministic in `seed`.
+    """Try at least `count` operations, on another StepHarness if given. Deterministic in `seed`.
 
-    Raises Divergence.
+    Raise Divergence.
     """
     chance = Chance(seed)
     bench = Bench(chain, f"steps.run, seed {seed}, count {count}", artifact)
@@ -168,7 +168,7 @@ def run(chain: DevChain, seed: int, count: int, *, artifact: Artifact | None = N
 
 
 def feed_operations(chance: Chance, begun: Begun, trial: Trial) -> None:
-    """Random ones that mostly suit the scene, up to one that is refused."""
+    """Feed random operations that mostly fit the scene, up to a refused one."""
     model, stack = trial.model, begun.seeming
     for number in range(chance.pick((1, 1, 1, 2, 2, 3, 5))):
         if number:
@@ -176,12 +176,12 @@ def feed_operations(chance: Chance, begun: Begun, trial: Trial) -> None:
         below = None if model.storage is None else model.state
         operation = begun.writer.suiting(stack, below, is_history=model.owner == HISTORY_ADDRESS)
         if not number and BRANCH + begun.beyond <= operation[0] < END_OF_BRANCHES:
-            # It takes those that there are, but has those that only seem to be there, too.
+            # The operation takes the existing subtrees, and has places for the seeming ones, too.
             operation = bytes([operation[0] - begun.beyond]) + operation[1:]
         if chance.happens(0.15):
             operation = mutate(chance, operation)
         if not trial.feed(operation):
-            # Bytes that come after what is refused don't matter. Those that it lacks would.
+            # Bytes after a refused operation don't matter, unless the operation lacks bytes.
             if trial.refusal != _CUT and chance.happens(0.3):
                 trial.calldata += chance.randbytes(chance.pick((1, 32, 500)))
             break

@@ -1,7 +1,7 @@
-"""Whole transactions to the registry: operations of genuine proofs cut, copied, moved and put together, behind headers
-whose extra data looks like subtrees.
+"""Whole transactions to the registry: contract and model must agree on each.
 
-Contract and model must agree on each. What they take must be so, as py-trie tells it, and be the one encoding of it.
+Operations of genuine proofs are cut, copied, moved and combined, behind headers whose extra data looks like subtrees.
+Accepted facts must be true according to py-trie, and encoded in the only allowed way.
 """
 
 from collections.abc import Iterator, Sequence
@@ -53,7 +53,7 @@ _HEADER_FIELDS = (0, 1, 2, 4, 5, 6, 7, 9, 10, 11, 12, 13, 14)
 
 
 class Round:
-    """Transactions about one world, from one state of the registry: with its block accumulated, or without."""
+    """Transactions about one world, from one state of the registry: with or without its block accumulated."""
 
     def __init__(self, bench: "Bench", world: World, *, accumulated: bool) -> None:
         self._bench = bench
@@ -74,9 +74,9 @@ class Round:
         self._shown_first = " ".join(hex_data(proof) for proof in proofs) or "nothing"
 
     def add(self, calldata: bytes, *, reads: bool) -> None:
-        """Upon what those before have stored.
+        """Add a transaction, which sees what earlier ones have stored.
 
-        Raises Divergence, of any that was added; or where the model takes what isn't so.
+        Raise Divergence of any added transaction, or if the model accepts a false fact.
         """
         ledger, address, tally = self._ledger, self._bench.registry.address, self._bench.tally
         tally.done += 1
@@ -107,7 +107,7 @@ class Round:
             self.finish()
 
     def finish(self) -> None:
-        """Raises Divergence."""
+        """Run the remaining transactions. Raise Divergence."""
         self._batch.run()
         self._ledger = Ledger()
         for facts in self._begun:
@@ -123,7 +123,7 @@ class Round:
         )
 
     def _why_false(self, facts: PackedFacts, calldata: bytes) -> str:
-        """Return what is wrong with the facts or their encoding, or an empty string."""
+        """Return the fault in the facts or their encoding, or an empty string."""
         if not self._world.agrees(facts):
             return "what py-trie denies"
         if facts.header_fields:
@@ -143,11 +143,11 @@ class Round:
         yield from self._ledger.header_reads(facts.block_number, {*facts.header_fields, 0, 3, 8, 12, 30, 31})
 
 
-# --- What is sent -----------------------------------------------------------------------------------------------------
+# --- Transactions -----------------------------------------------------------------------------------------------------
 
 
 def split(operations: bytes) -> list[bytes]:
-    """The single operations of a genuine proof. Raises Divergence where the model refuses it."""
+    """Return the single operations of a genuine proof. Raise Divergence if the model refuses it."""
     cuts: list[int] = []
     reader = WatchedReader(operations, lambda _: cuts.append(reader.cursor))
     try:
@@ -158,10 +158,10 @@ def split(operations: bytes) -> list[bytes]:
 
 
 class Composer:
-    """Writes transactions about a world, of which some are genuine."""
+    """Writes transactions about a world, some of them genuine."""
 
     def __init__(self, chance: Chance, world: World, strangers: Sequence[bytes]) -> None:
-        """`strangers` are operations about other worlds."""
+        """Take operations about other worlds as `strangers`."""
         self._chance = chance
         self._world = world
         prefix = len(_block(world.number))
@@ -171,7 +171,7 @@ class Composer:
         self.operations = [operation for each in self._genuine for operation in each]
         self._strangers = strangers or self.operations
         self._addresses = [*world.accounts, chance.randbytes(20)]
-        # Dear ones are sent less often.
+        # Expensive headers are sent less often.
         self._share_of_headers = 0.4 if len(world.header) < 5000 else 0.05
 
     def transaction(self) -> bytes:
@@ -194,7 +194,7 @@ class Composer:
         return calldata
 
     def _headers(self) -> bytes:
-        """Mostly all that lead to the block."""
+        """Return mostly all headers that lead to the block."""
         chance, world = self._chance, self._world
         chain = [world.vouched, *world.headers] if world.by_child else list(world.headers)
         if chance.happens(0.6):
@@ -278,14 +278,14 @@ class Composer:
             operations[place : place + 1] = filter(None, [mutate_operation(self._chance, operations[place])])
 
     def _take_more(self, operations: list[bytes]) -> None:
-        """Let a branch take more, or fewer, of the subtrees than there are."""
+        """Let a branch take more or fewer subtrees than there are."""
         branches = [at for at, operation in enumerate(operations) if BRANCH <= operation[0] < END_OF_BRANCHES]
         if branches:
             place = self._chance.pick(branches)
             operations[place] = bytes([BRANCH + self._chance.below(16)]) + operations[place][1:]
 
     def _move_storage(self, operations: list[bytes]) -> None:
-        """Open an account's storage elsewhere, or once more."""
+        """Open an account's storage elsewhere, or again."""
         opened = [at for at, operation in enumerate(operations) if operation[0] == OPEN_STORAGE]
         operation = bytes([OPEN_STORAGE]) + self._chance.pick(self._addresses)
         if opened and self._chance.happens(0.5):
@@ -293,7 +293,7 @@ class Composer:
         operations.insert(self._place(operations), operation)
 
     def _rename(self, operations: list[bytes]) -> None:
-        """Say of one account what is so of another."""
+        """Move a true claim from one account to another."""
         named = [at for at, operation in enumerate(operations) if _address_place(operation)]
         if named:
             place = self._chance.pick(named)
@@ -301,7 +301,7 @@ class Composer:
             operations[place] = operation[:begin] + self._chance.pick(self._addresses) + operation[begin + 20 :]
 
     def _cut(self, operations: list[bytes]) -> None:
-        """Begin or end elsewhere; go on as another proof does."""
+        """Begin or end elsewhere, or continue as another proof does."""
         place = self._place(operations)
         which = self._chance.below(3)
         if which == 0:
@@ -314,7 +314,7 @@ class Composer:
 
 
 def _address_place(operation: bytes) -> int:
-    """Return where in the operation an address begins; 0 where there is none."""
+    """Return the offset of an address in the operation; 0 if there is none."""
     first = operation[0]
     if first >= ACCOUNT:
         return 0 if first & CLOSES_STORAGE else 3
@@ -329,18 +329,18 @@ def _block(number: int) -> bytes:
 
 
 def extra_data(chance: Chance, keys: Sequence[int], counts: Sequence[int] = (0, 2, 5)) -> bytes:
-    """Make what looks like one of these numbers of subtrees on the way to keys."""
+    """Make bytes that look like this many subtrees on the way to keys."""
     depths = (0, 0, 1, 1, 2, 3, 60)
     items = [
         subtree(chance, within(chance, chance.pick(keys), depth), depth)
         for depth in (chance.pick(depths) for _ in range(chance.pick(counts)))
     ]
-    # The zone of stacks begins at a multiple of the size of its items, counted from where headers are hashed.
+    # The zone of stacks begins at a multiple of its item size after the place where headers are hashed.
     return chance.randbytes(chance.below(SUBTREE)) + b"".join(map(raw, items))
 
 
 def header_facts(chance: Chance) -> bytes:
-    """The operation that proves fields of a header, mostly with a parity that is right."""
+    """Return the operation that proves header fields, mostly with the right parity."""
     places = chance.sample(_HEADER_FIELDS, chance.pick((1, 2, 5)))
     mask = sum(1 << place for place in places)
     if mask.bit_count() % 2 and chance.happens(0.97):
@@ -353,7 +353,7 @@ def header_facts(chance: Chance) -> bytes:
 
 class Bench:
     def __init__(self, chain: DevChain, name: str, artifact: Artifact | None) -> None:
-        """`name` is what a divergence says it comes from."""
+        """Take `name` as the origin that a divergence reports."""
         self.name = name
         self.source = Deployed(chain, "test/SettableBlockHashSource", 1)
         self.registry = Deployed(
@@ -364,9 +364,9 @@ class Bench:
 
 
 def run(chain: DevChain, seed: int, count: int, *, artifact: Artifact | None = None) -> Tally:
-    """Try `count` transactions, on another FactsRegistry if one is given. Deterministic in `seed`.
+    """Try `count` transactions, on another FactsRegistry if given. Deterministic in `seed`.
 
-    Raises Divergence.
+    Raise Divergence.
     """
     chance = Chance(seed)
     bench = Bench(chain, f"transactions.run, seed {seed}, count {count}", artifact)
@@ -390,13 +390,13 @@ def some_world(chance: Chance) -> World:
     walked = chance.pick((0, 0, 1, 2))
     world = random_world(chance, number, chance.pick(_SIZES), walked, by_child=chance.happens(0.3))
     keys = [int.from_bytes(keccak(address)) for address in world.accounts] or [chance.getrandbits(256)]
-    # Up to 60 kB of it.
+    # Extra data of up to 60 kB.
     world.make_headers(extra_data(chance, keys, (0, 0, 2, 20, 300) if chance.happens(0.3) else (0, 2, 5)))
     return world
 
 
 def accepted_forms(facts: PackedFacts) -> Iterator[str]:
-    """Yield what was accepted, in words."""
+    """Yield the accepted parts in words."""
     yield f"{len(facts.headers)} headers" if facts.headers else "block by number"
     if facts.header_fields:
         yield "fields of the header"

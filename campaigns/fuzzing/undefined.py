@@ -1,7 +1,7 @@
-"""Calls in memory that is undefined but for what must be defined: what comes of them must rest on nothing else.
+"""Calls in memory that is undefined except where it must be defined. Outcomes must not depend on the rest.
 
-The contracts' own code is run by an EVM that knows which bits are defined (`interpreter.py`). A share of the calls are
-run by anvil, too, which must do the same.
+The contracts' code runs in an EVM that tracks defined bits (`interpreter.py`). anvil runs a share of the calls, too,
+and must agree.
 """
 
 from collections.abc import Mapping
@@ -26,17 +26,17 @@ from tests.contracts.deployed import Deployed
 from tests.contracts.simulator import Outcome
 from tests.contracts.worlds import World
 
-# One of so many calls is run by anvil, too.
+# One in this many calls also runs on anvil.
 _COMPARED = 50
 _PAGE = 4096
-# Before the image of memory, in what StepHarness is sent; and behind what it answers of memory.
+# Words before the memory image in StepHarness's input, and behind the memory in its answer.
 _WORDS_BEFORE, _WORDS_BEHIND = 6, 4
 _UNDEFINED_WORD = b"\xff" * 32
 _PER_WORLD = 50
 
 
 class Bench:
-    """Runs calls of a contract. `name` is what a divergence says it comes from."""
+    """Runs calls of a contract. `name` is the origin that a divergence reports."""
 
     def __init__(self, chain: DevChain, code: bytes, name: str) -> None:
         self.tally = Tally()
@@ -46,7 +46,7 @@ class Bench:
         self._number = 0
 
     def execute(self, chance: Chance, run: Run, *, undefined: bytes = b"", fill: bytes = bytes(_PAGE)) -> Execution:
-        """`undefined` and `fill` are those of `Machine.call`. Raises Divergence."""
+        """Run a call with `undefined` and `fill` as in `Machine.call`. Raise Divergence."""
         self._number += 1
         try:
             execution = self.machine.call(
@@ -57,7 +57,7 @@ class Bench:
         if execution.halted:
             raise self.divergence("The contract halts.", run)
         if self._number % _COMPARED == 0:
-            # Whatever is undefined is something else there, if only zeros.
+            # Undefined bits differ on anvil, at least by being zero.
             real = self._reference.execute(replace(run, calldata=_change(chance, run.calldata, undefined)))
             if not execution.agrees(real):
                 raise self.divergence(f"The interpreter makes {execution} of it, anvil {real}.", run)
@@ -71,7 +71,7 @@ class Bench:
 
 
 def _change(chance: Chance, calldata: bytes, undefined: bytes) -> bytes:
-    """The same with other bits where they are undefined."""
+    """Return calldata with undefined bits changed."""
     size = len(undefined)
     changes = int.from_bytes(undefined) & chance.getrandbits(8 * size or 1)
     return (int.from_bytes(calldata[:size]) ^ changes).to_bytes(size) + calldata[size:]
@@ -81,9 +81,9 @@ def _change(chance: Chance, calldata: bytes, undefined: bytes) -> bytes:
 
 
 def run_steps(chain: DevChain, seed: int, count: int, *, artifact: Artifact | None = None) -> Tally:
-    """Try at least `count` operations from stacks of which only that is defined which subtrees consist of.
+    """Try at least `count` operations on stacks in which only the words of subtrees are defined.
 
-    Deterministic in `seed`. Raises Divergence.
+    Deterministic in `seed`. Raise Divergence.
     """
     code = Deployed(chain, HARNESS, HISTORY_WINDOW, artifact=artifact).code
     bench = Bench(chain, code, f"undefined.run_steps, seed {seed}, count {count}")
@@ -107,13 +107,13 @@ def run_steps(chain: DevChain, seed: int, count: int, *, artifact: Artifact | No
 
 
 def _undefined_calldata(scene: Scene) -> bytes:
-    """A mask of what StepHarness is sent, up to where operations begin."""
+    """Return a mask of StepHarness's input up to the operations."""
     subtrees = b"".join(map(_undefined_of, scene.state + (scene.storage or [])))
     return bytes(32 * _WORDS_BEFORE) + b"\xff" * NODE_BYTES + subtrees + b"\xff" * len(scene.above)
 
 
 def _undefined_of(subtree: _Subtree) -> bytes:
-    """A mask of the six words that hold a subtree (contracts/src/SubtreeStack.sol)."""
+    """Return a mask of the six words of a subtree (contracts/src/SubtreeStack.sol)."""
     size = len(subtree.reference)
     known = max(subtree.depth, subtree.reach)
     reference = b"" if size > HASH_BYTES else bytes(size) + b"\xff" * (HASH_BYTES - size)
@@ -123,7 +123,7 @@ def _undefined_of(subtree: _Subtree) -> bytes:
 
 
 def _left_undefined(model: Model, execution: Execution) -> str:
-    """Return what is undefined of the subtrees that are left, and should not be."""
+    """Return the subtree words that should be defined and aren't."""
     end = len(execution.undefined) - 32 * _WORDS_BEHIND
     if any(execution.undefined[end:]):
         return "Bottom, top, or the open storage is undefined"
@@ -146,9 +146,9 @@ class _Known:
 
 
 def run_transactions(chain: DevChain, seed: int, count: int, *, artifact: Artifact | None = None) -> Tally:
-    """Try `count` transactions of the registry, with nothing in memory that is defined.
+    """Try `count` transactions of the registry, with no defined memory.
 
-    Deterministic in `seed`. Raises Divergence.
+    Deterministic in `seed`. Raise Divergence.
     """
     source = Deployed(chain, "test/SettableBlockHashSource", 1).address
     code = Deployed(chain, "FactsRegistry", 1, source, HISTORY_WINDOW, NO_CONTRACT, artifact=artifact).code
@@ -178,22 +178,22 @@ def run_transactions(chain: DevChain, seed: int, count: int, *, artifact: Artifa
 
 
 def _registries(machine: Machine, world: World) -> list[_Known]:
-    """Return what registries know that know nothing, the hash of the first header, and the block's state root."""
-    found = [_Known()]
+    """Return the facts of registries that know nothing, the first header's hash, and the block's state root."""
+    registries = [_Known()]
     proofs: list[tuple[bytes, dict[int, bytes], set[bytes]]] = []
     if world.by_child:
         proofs.append((encode_parent_hash([world.vouched]), {}, {keccak(world.headers[0])}))
     proofs.append((encode(world.headers, world.root), {world.number: world.root}, set()))
     for calldata, state_roots, hashes in proofs:
-        before = found[-1]
+        before = registries[-1]
         execution = machine.call(calldata, storage=before.storage, answer=keccak(world.vouched))
         assert execution.succeeded
-        found.append(_Known(execution.storage, {**before.state_roots, **state_roots}, before.hashes | hashes))
-    return found
+        registries.append(_Known(execution.storage, {**before.state_roots, **state_roots}, before.hashes | hashes))
+    return registries
 
 
 def _facts(calldata: bytes, answer: bytes | None, known: _Known) -> PackedFacts:
-    """Return what the model takes. Raises `InvalidPacked`."""
+    """Return the model's facts. Raise `InvalidPacked`."""
     return decode(
         calldata,
         block_hash=lambda _: answer if answer and len(answer) == HASH_BYTES else None,
@@ -203,6 +203,6 @@ def _facts(calldata: bytes, answer: bytes | None, known: _Known) -> PackedFacts:
 
 
 def _answer(chance: Chance, digest: bytes) -> bytes | None:
-    """Choose what the block hash source answers for any block, mostly the right hash. None: it reverts."""
+    """Choose the block hash source's answer for any block, mostly the right hash. None means a revert."""
     others = (None, b"", bytes(32), digest[:31], digest + b"\0", chance.randbytes(32))
     return digest if chance.happens(0.75) else chance.pick(others)

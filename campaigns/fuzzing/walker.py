@@ -1,7 +1,7 @@
-"""Reads Merkle Patricia tries (Yellow Paper, appendix D) out of nodes that were shown, and nothing else.
+"""Read Merkle Patricia tries (Yellow Paper, appendix D) from nodes that were shown, and nothing else.
 
-It shares no code with the registry or its model, and is stricter than a reader has to be: a node that no trie holds is
-refused wherever a key leads to it.
+The walker shares no code with the registry or its model. It is stricter than necessary: it refuses a node that no trie
+holds wherever a key leads to it.
 """
 
 from collections.abc import Iterator, Mapping
@@ -20,11 +20,11 @@ _LEAF_FLAG, _ODD_FLAG = 2, 1
 
 
 class NotShown(Exception):
-    """A key leads to a node that nobody has shown: nothing is known of it."""
+    """A key leads to a node that nobody has shown, so nothing is known of it."""
 
 
 class Odd(Exception):
-    """A key leads to what no trie holds; the message says what."""
+    """A key leads to something that no trie holds; the message names it."""
 
 
 @dataclass(frozen=True)
@@ -49,14 +49,14 @@ Node = Branch | Extension | Leaf
 
 class Walker:
     def __init__(self, shown: Mapping[bytes, bytes]) -> None:
-        """`shown` holds the RLP of nodes by their hashes. Its caller computes the hashes."""
+        """Take the RLP of nodes by their hashes in `shown`. The caller computes the hashes."""
         self._shown = shown
         self._read: dict[bytes, Node] = {}
 
     def value(self, root: bytes, key: str) -> bytes:
-        """Return what the trie holds at a key of 64 hexadecimal digits; empty where it holds nothing.
+        """Return the trie's value at a key of 64 hexadecimal digits; empty if there is none.
 
-        Raises NotShown and Odd.
+        Raise NotShown and Odd.
         """
         if root == EMPTY_ROOT:
             return b""
@@ -81,7 +81,7 @@ class Walker:
                 return node.value if key.endswith(node.path) else b""
 
     def leaves(self, root: bytes) -> Iterator[tuple[str, bytes]]:
-        """Key and value of each leaf that nodes lead to, as far as they are shown and no node is odd."""
+        """Yield key and value of each leaf that shown nodes lead to, without odd nodes."""
         if root == EMPTY_ROOT:
             return
         try:
@@ -101,11 +101,11 @@ class Walker:
                 below = [(path + node.path, node.child)]
             for longer, child in below:
                 try:
-                    found = self._branch_below(node) if isinstance(node, Extension) else self._child(child)
+                    below_it = self._branch_below(node) if isinstance(node, Extension) else self._child(child)
                 except (NotShown, Odd):
                     continue
                 if len(longer) <= KEY_DIGITS:
-                    waiting.append((longer, found))
+                    waiting.append((longer, below_it))
 
     def _by_hash(self, digest: bytes) -> Node:
         if digest not in self._read:
@@ -115,7 +115,7 @@ class Walker:
         return self._read[digest]
 
     def _child(self, reference: bytes) -> Node:
-        """The node that a branch or an extension refers to, by its hash or by holding it."""
+        """Return the node that a branch or an extension refers to, by its hash or by embedding it."""
         if reference[0] != _HASH:
             return parse(reference)
         node = self._by_hash(reference[1:])
@@ -131,7 +131,7 @@ class Walker:
 
 
 def parse(encoded: bytes) -> Node:
-    """One node. What is in lists below it isn't looked at. Raises Odd."""
+    """Decode one node. Lists below it aren't checked. Raise Odd."""
     items = split(encoded)
     if len(items) == 17:
         return _branch(items)
@@ -173,7 +173,7 @@ def _refers(child: bytes) -> bool:
 
 
 def split(encoded: bytes) -> list[bytes]:
-    """The RLP of each item of a list. Raises Odd where it isn't canonical, or is no list."""
+    """Return the RLP of each item of a list. Raise Odd if it isn't canonical or no list."""
     content, is_list = _content(encoded, 0, len(encoded))
     if not is_list:
         raise Odd("Where a list belongs there are bytes.")
@@ -189,7 +189,7 @@ def split(encoded: bytes) -> list[bytes]:
 
 
 def string(encoded: bytes) -> bytes:
-    """The bytes that an item holds. Raises Odd where it is a list, or isn't canonical."""
+    """Return the bytes of an item. Raise Odd if it is a list or isn't canonical."""
     content, is_list = _content(encoded, 0, len(encoded))
     if is_list:
         raise Odd("Where bytes belong there is a list.")
@@ -197,9 +197,9 @@ def string(encoded: bytes) -> bytes:
 
 
 def _content(encoded: bytes, start: int, end: int | None) -> tuple[slice, bool]:
-    """Return where the content of the item at `start` is, and whether it is a list. Raises Odd.
+    """Return the range of an item's content at `start`, and whether it is a list. Raise Odd.
 
-    `end` is where the item must end, or None.
+    `end` is the required end of the item, or None.
     """
     try:
         _, kind, length, begin = consume_length_prefix(encoded, start)

@@ -10,7 +10,7 @@ DEAD_NODE = "http://127.0.0.1:1"  # Nothing listens on port 1.
 
 @pytest.fixture
 def configure_chains(settings, tmp_path):
-    """Configures chains by (id, test network, RPC URLs); those named as destinations are connected to themselves."""
+    """Configures chains from (id, test network, RPC URLs). Destinations are connected to themselves."""
 
     def configure(*chains: tuple[int, bool, *tuple[str, ...]], destinations: tuple[int, ...] = ()) -> None:
         parts = [
@@ -24,7 +24,7 @@ def configure_chains(settings, tmp_path):
         ]
         path = Path(tmp_path / "chains.toml")
         path.write_text("".join(parts))
-        # What names the file has it read.
+        # The new setting makes the service read the file again.
         settings.CHAINS_FILE = path
 
     return configure
@@ -37,7 +37,7 @@ def _one_test_chain_whose_node_is_down(configure_chains):
 
 @pytest.fixture
 def alice_client(db):
-    """A program that signed in as Alice."""
+    """Return a client of a program that signed in as Alice."""
     client = Client()
     message = client.post(
         "/sign-in/message", {"address": ALICE.address, "chainId": "31337"}, content_type="application/json"

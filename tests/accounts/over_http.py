@@ -1,4 +1,4 @@
-"""Signing in, and handling keys, as programs do: over HTTP."""
+"""Sign-in and key management over HTTP, as programs do it."""
 
 import hashlib
 from datetime import timedelta
@@ -18,8 +18,8 @@ class Refused(Exception):
 
     def __init__(self, answer: Any) -> None:
         is_json = answer.headers["Content-Type"] == "application/json"
-        said = answer.json() if is_json else {"code": str(answer.status_code), "error": ""}
-        self.code, self.sentence = str(said["code"]), str(said["error"])
+        content = answer.json() if is_json else {"code": str(answer.status_code), "error": ""}
+        self.code, self.sentence = str(content["code"]), str(content["error"])
         super().__init__(self.code, self.sentence)
         self.status = answer.status_code
         self.retry_after = int(wait) if (wait := answer.headers.get("Retry-After")) else None
@@ -33,20 +33,20 @@ def ask(client: Client, path: str, body: object) -> Any:
 
 
 def start(address: str, chain_id: int, peer: str = "192.0.2.1") -> str:
-    """Return the message to sign. Raises `Refused`."""
-    asked = {"address": address, "chainId": chain_id}
-    return str(ask(Client(REMOTE_ADDR=peer or "192.0.2.1"), "/sign-in/message", asked)["message"])
+    """Return the message to sign. Raise `Refused`."""
+    body = {"address": address, "chainId": chain_id}
+    return str(ask(Client(REMOTE_ADDR=peer or "192.0.2.1"), "/sign-in/message", body)["message"])
 
 
 def finish(message: str, signature: str) -> User:
-    """Return who is signed in. Raises `Refused`."""
+    """Return the user who signed in. Raise `Refused`."""
     client = Client()
     ask(client, "/sign-in/verify", {"message": message, "signature": signature})
     return User.objects.get(pk=client.session["_auth_user_id"])
 
 
 def issue(user: User, name: str) -> ApiKey:
-    """Raises `Refused`, as the next two."""
+    """Issue a key. Raise `Refused`, as the next two functions."""
     return ApiKey.objects.get(pk=ask(client_of(user.address), "/dashboard/keys", {"name": name})["id"])
 
 
@@ -66,11 +66,11 @@ def reveal(key: ApiKey) -> str:
 
 
 def authenticate(raw: str) -> ApiKey | None:
-    """Return the key, if the API takes it."""
+    """Return the key if the API accepts it."""
     answer = Client().get("/batch-queries", headers={"api-key": raw})
     assert answer.status_code in {200, 401}
-    found = hashlib.sha256(raw.encode("utf-8", "surrogatepass")).hexdigest()
-    return ApiKey.objects.get(key_hash=found) if answer.status_code == 200 else None
+    key_hash = hashlib.sha256(raw.encode("utf-8", "surrogatepass")).hexdigest()
+    return ApiKey.objects.get(key_hash=key_hash) if answer.status_code == 200 else None
 
 
 def _of(key: ApiKey, act: str, body: dict[str, str]) -> Any:

@@ -99,7 +99,7 @@ def test_no_page_shows_a_key_its_hash_or_its_salt(operator, bob):
     assert not [secret for secret in secrets if secret and secret in shown]
 
 
-# --- What can't be done -----------------------------------------------------------------------------------------------
+# --- Actions that are refused -----------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("model", ["accounts/user", "accounts/apikey", "admin/logentry"])

@@ -38,7 +38,7 @@ def test_it_says_that_the_chains_can_not_be_read(settings, configure_chains):
     assert message.msg.startswith(f"{settings.CHAINS_FILE} can't be used:\n- it is not TOML: ")
 
 
-RANDOM = "3f9c0a7be1d2486557acf09b81de3c42"  # of `openssl rand -hex 16`
+RANDOM = "3f9c0a7be1d2486557acf09b81de3c42"  # from `openssl rand -hex 16`
 
 
 @pytest.mark.parametrize(

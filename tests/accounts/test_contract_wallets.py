@@ -28,7 +28,7 @@ def node(devchain, configure_chains):
 
 @pytest.fixture
 def wallet(node):
-    """The address of a contract wallet that Alice owns."""
+    """Return the address of a contract wallet that Alice owns."""
     creation = {"from": ALICE.address, "data": "0x" + init_code(contract_wallet_code(ALICE.address)).hex()}
     receipt = node.rpc("eth_sendTransactionSync", creation)
     return to_checksum_address(receipt["contractAddress"])
@@ -55,7 +55,7 @@ def test_an_address_without_code_needs_its_own_signature(node):
     assert code_of(message, sign(message, ALICE)) == "wrong_signature"
 
 
-# OffchainLookup(...), Error(string) and Panic(uint256), without the arguments that they announce.
+# OffchainLookup(...), Error(string) and Panic(uint256), each without its arguments.
 MALFORMED = ["0x" + reverting_code(bytes.fromhex(data)).hex() for data in ("556f1830", "08c379a0ff", "4e487b71")]
 
 
@@ -68,21 +68,21 @@ def test_a_contract_that_answers_nonsense_is_no_wallet(node, answer):
 
 
 def counterfactual(owner: str) -> tuple[str, bytes]:
-    """The address of a contract wallet that the factory would create (EIP-1014), and the call that creates it."""
+    """Return the address of a contract wallet before its creation (EIP-1014), and the factory call that creates it."""
     salt, creation = bytes(32), init_code(contract_wallet_code(owner))
     digest = keccak(b"\xff" + bytes.fromhex(CREATE2_FACTORY[2:]) + salt + keccak(creation))
     return to_checksum_address(digest[12:]), salt + creation
 
 
 def wrapped(signature: str, factory_call: bytes) -> str:
-    """ERC-6492: the signature with what creates its wallet."""
+    """Return the signature with the call that creates its wallet (ERC-6492)."""
     parts = encode(["address", "bytes", "bytes"], [CREATE2_FACTORY, factory_call, bytes.fromhex(signature[2:])])
     return f"0x{parts.hex()}{EIP6492_MAGIC_SUFFIX}"
 
 
 def test_a_contract_wallet_signs_in_before_its_deployment_and_nobody_else_does(node):
     address, factory_call = counterfactual(ALICE.address)
-    # BOB's address is none that the factory creates.
+    # The factory would not create BOB's address.
     for account, owner in ((address, BOB), (BOB.address, ALICE)):
         message = start(account, 31337, "")
         assert code_of(message, wrapped(sign(message, owner), factory_call)) == "wrong_signature"
@@ -146,7 +146,7 @@ def test_of_many_checks_at_once_two_are_made_and_the_others_may_be_tried_again(d
         messages = [start(wallet, 31337, "") for _ in range(3)]
         with ThreadPoolExecutor() as people:
             checked = [people.submit(finish, message, sign(message, ALICE)) for message in messages[:2]]
-            # Each is refused only once both have been taken up.
+            # A check is refused only after both have been taken up.
             assert all(asked.acquire(timeout=20) for _ in checked)
             with pytest.raises(Refused) as caught:
                 finish(messages[2], sign(messages[2], ALICE))

@@ -44,7 +44,7 @@ def test_a_key_has_one_form_and_shows_only_its_ends(key):
 
 
 def refused(call, *arguments) -> str:
-    """The code that a call is refused with."""
+    """Return the code of a call's refusal."""
     with pytest.raises(keys.Refused) as caught:
         call(*arguments)
     assert caught.value.sentence.endswith(".")

@@ -84,5 +84,5 @@ def test_the_header_wins_over_the_parameter_unless_it_is_empty(header, key):
     assert presented(request) == key
     assert request.GET.dict() == {"a": "1"}
     assert not [one for one in ("from-query", "from-header") if one in repr(request.META)]
-    # A view may say how long its answer keeps.
+    # A view may set its own cache time.
     assert answer.headers["Cache-Control"] == "private, max-age=5"

@@ -23,7 +23,7 @@ def secret(alice_client):
 
 
 def answers(client: Client, path: str, secret: str) -> list[str]:
-    """The answers to a request with the key in its URL, in its header, and in the page that it came from."""
+    """Return the answers to requests with the key in the URL, in the header and in the Referer."""
     client.raise_request_exception = False
     return [
         client.get(path, {"a": "1", "apiKey": secret}).text,

@@ -179,14 +179,14 @@ def test_sign_out_takes_a_post_and_ends_the_session(alice_client):
 # --- Sign-in as a development account ---------------------------------------------------------------------------------
 
 DEAD_NODE = "http://127.0.0.1:1"
-# SERVER_NAME is where the web server listens.
+# SERVER_NAME is the address that the web server listens on.
 LOCAL: dict[str, Any] = {"SERVER_NAME": "127.0.0.1", "REMOTE_ADDR": "127.0.0.1", "HTTP_HOST": "127.0.0.1:8000"}
 DEVELOPMENT = "/sign-in/development"
 
 
 @pytest.fixture
 def demo_chains(configure_chains, settings):
-    """Configure what a demo does; any name of a host leads to it."""
+    """Configure a demo's chains. Any host name leads to it."""
     settings.ALLOWED_HOSTS = ["*"]
     configure_chains(*((chain, True, DEAD_NODE) for chain in (31337, 31338, 31339)), destinations=(31337,))
 
@@ -205,7 +205,7 @@ def test_a_visitor_of_a_demo_signs_in_without_a_wallet(demo_chains, more):
     assert (response.status_code, response.headers["Location"]) == (302, "/new-batch")
     assert User.objects.get().address == ALICE.address == ACCOUNTS[0][0]
     assert [event.kind for event in AccountEvent.objects.order_by("pk")] == [EventKind.SIGNED_IN, EventKind.KEY_MADE]
-    # By a message of this service, which was used up.
+    # The user signed a message of this service, which is used up.
     assert SignInNonce.objects.get().consumed_at
     assert client.get("/dashboard").status_code == 200
 
@@ -334,7 +334,7 @@ def test_the_last_use_is_stored_once_a_minute_and_nobody_waits_for_it(alice_clie
         assert last_used_at() > first
 
 
-# --- What happened ----------------------------------------------------------------------------------------------------
+# --- The log ----------------------------------------------------------------------------------------------------------
 
 
 def test_the_log_says_what_happened_to_keys_and_sessions(alice_client):
@@ -393,7 +393,7 @@ def test_what_a_user_does_to_keys_in_a_minute_is_bounded(alice_client):
         assert page.status_code == 429
         assert "60 times in a minute" in page.text
     assert ApiKey.objects.count() == 1
-    # What ends a key is never too much.
+    # Revoking a key has no limit.
     assert post_json(alice_client, f"/dashboard/keys/{key.pk}/revoke", {}).json()["revoked"]
 
 

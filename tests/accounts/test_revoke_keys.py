@@ -12,7 +12,7 @@ pytestmark = [pytest.mark.django_db, pytest.mark.outside]
 
 @pytest.fixture
 def issued():
-    """Two keys of Alice and one of Bob, as they are written."""
+    """Return two keys of Alice and one of Bob, as text."""
     alice, bob = User.objects.for_address(ALICE.address), User.objects.for_address(BOB.address)
     return [keys.reveal(key) for key in (keys.issue(alice, "one"), keys.issue(alice, "two"), keys.issue(bob, "one"))]
 

@@ -77,7 +77,7 @@ def test_a_message_signs_in_once(message):
     assert code_of(finish, message, sign(message, ALICE)) == "unknown_nonce"
 
 
-# Trezor's, MyEtherWallet's and MyCrypto's, Ledger's with 0 or 1 at the end, and what is copied along.
+# Signatures as Trezor, MyEtherWallet, MyCrypto and Ledger (with 0 or 1 at the end) show them, and with copied extras.
 @pytest.mark.parametrize(
     "shown",
     [
@@ -234,7 +234,7 @@ def test_no_message_is_made_for_a_chain_that_is_not_configured():
     assert code_of(start, ALICE.address, 1, CLIENT) == "unknown_chain"
 
 
-# --- Who may ----------------------------------------------------------------------------------------------------------
+# --- Allowed users ----------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -303,7 +303,7 @@ def test_messages_from_the_future_do_not_stay_valid(message):
     assert code_of(finish, message, sign(message, ALICE)) == "unknown_nonce"
 
 
-# --- At once ----------------------------------------------------------------------------------------------------------
+# --- Concurrent sign-ins ----------------------------------------------------------------------------------------------
 
 
 @pytest.mark.django_db(transaction=True)
@@ -326,7 +326,7 @@ def test_two_first_sign_ins_at_once_make_one_user_with_one_key():
     assert user.api_keys.count() == 1
 
 
-# --- How long a session lasts -----------------------------------------------------------------------------------------
+# --- Length of a session ----------------------------------------------------------------------------------------------
 
 
 def test_a_session_ends_after_idle_hours_and_is_written_only_once_in_a_while(settings, alice_client):
@@ -338,12 +338,12 @@ def test_a_session_ends_after_idle_hours_and_is_written_only_once_in_a_while(set
         return Session.objects.get().expire_date - now
 
     assert ends_after_a_request() > timedelta(hours=47)
-    # Less than two hours later, nothing is written.
+    # A use less than two hours later writes nothing.
     for idle, until in ((timedelta(hours=47), 47), (timedelta(hours=45), 48)):
         Session.objects.update(expire_date=now + idle)
         assert round(ends_after_a_request() / timedelta(hours=1)) == until
     settings.SESSION_IDLE_HOURS = 15 * 24
-    # It ends 14 days after the sign-in in any case.
+    # A session ends 14 days after the sign-in at the latest.
     assert round(ends_after_a_request() / timedelta(days=1)) == 14
     Session.objects.update(expire_date=now)
     assert alice_client.get("/dashboard").status_code == 302

@@ -1,4 +1,4 @@
-"""The secret of webhooks: sealed in the database, shown to its owner, rotated with an overlap."""
+"""Webhook secrets: sealed in the database, shown to their owner, rotated with an overlap."""
 
 import base64
 
@@ -29,7 +29,7 @@ def test_it_is_made_when_it_is_first_shown_and_stays_the_same(alice_client):
     assert "whsec_…" in alice_client.get("/keys").text
     secret = shown(alice_client)
     assert secret.startswith("whsec_")
-    # As Standard Webhooks asks: 24 to 64 bytes.
+    # Standard Webhooks requires 24 to 64 bytes.
     assert len(base64.b64decode(secret.removeprefix("whsec_"), validate=True)) == 32
     assert shown(alice_client) == secret
     assert [event.kind for event in AccountEvent.objects.order_by("pk")][-2:] == [EventKind.WEBHOOK_SECRET_SHOWN] * 2
@@ -63,7 +63,7 @@ def test_it_is_rotated_with_an_overlap_or_at_once(alice_client):
     assert answer.status_code == 201
     second = shown(alice_client)
     assert "signs beside it until" in alice_client.get("/keys").text
-    # The one before the last signs no more.
+    # The oldest secret no longer signs.
     assert alice_client.post(ROTATE, {"overlap": "7d"}).status_code == 302
     third = shown(alice_client)
     alice_client.post(ROTATE, {"overlap": "now"})

@@ -1,4 +1,4 @@
-"""Wallets of people in tests, and contract wallets small enough to be written by hand."""
+"""Wallets of people in tests, and contract wallets that are small enough to write by hand."""
 
 from eth_account import Account
 from eth_account.messages import encode_defunct
@@ -15,7 +15,8 @@ def sign(message: str, wallet: LocalAccount) -> str:
 
 
 def contract_wallet_code(owner: str) -> bytes:
-    """A contract that answers ERC-1271's `isValidSignature(hash, r s v)` with the magic value if `owner` signed.
+    """Return code of a contract that answers ERC-1271's `isValidSignature(hash, r s v)`: the magic value if `owner`
+    signed.
 
     It copies hash, v, r and s from the call data to memory, asks the precompile at address 1 (ecrecover), compares the
     answer with the owner, and returns the magic value times the comparison.
@@ -38,6 +39,6 @@ def init_code(code: bytes) -> bytes:
 
 
 def reverting_code(data: bytes) -> bytes:
-    """A contract that reverts every call with `data` (up to 64 kB)."""
+    """Return code of a contract that reverts every call with `data` (up to 64 kB)."""
     size = f"{len(data):04x}"
     return bytes.fromhex(f"61{size}600c5f3961{size}5ffd") + data

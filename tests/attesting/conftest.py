@@ -7,7 +7,7 @@ from devnet.devchain import DevChain
 
 @pytest.fixture(scope="module")
 def devchain() -> Iterator[DevChain]:
-    """A chain whose newest final block is the one two below its head."""
+    """Yield a chain whose newest final block is two below its head."""
     with DevChain() as chain:
         chain.mine(10)
         yield chain

@@ -23,7 +23,7 @@ from devnet.guarded_process import GuardedProcess
 ALICE, BOB, CHARLIE = (Account.from_key(key) for _, key in ACCOUNTS[:3])
 CONTRACT = "0x5FbDB2315678afecb367f032d93F642f64180aa3"
 READY_SECONDS = 90
-# What attesters sign, by the names of its types.
+# Types of signed messages, by their names (EIP-712).
 SIGNED = {
     "BlockHash": {"sourceChainId": "uint256", "blockNumber": "uint256", "blockHash": "bytes32"},
     "AttesterSet": {"attesters": "address[]", "threshold": "uint256", "nonce": "uint256"},
@@ -36,7 +36,7 @@ class AttesterProcess(NamedTuple):
 
 
 def message(kind: str, destination: int, contract: str, *values: Any) -> SignableMessage:
-    """EIP-712, made here without the service."""
+    """Return the EIP-712 message, made here without the service's code."""
     types = [{"name": name, "type": of_type} for name, of_type in SIGNED[kind].items()]
     name = "Batch Query Service Attestation"
     domain = {"name": name, "version": "1", "chainId": destination, "verifyingContract": contract}
@@ -44,12 +44,12 @@ def message(kind: str, destination: int, contract: str, *values: Any) -> Signabl
 
 
 def signature(key: str, *given: Any) -> str:
-    """Sign the `message` of these arguments."""
+    """Return a signature of `message` with these arguments."""
     return "0x" + bytes(Account.from_key(key).sign_message(message(*given)).signature).hex()
 
 
 def chains_file(folder: Path, *urls: str, key: str = ACCOUNTS[0][1], chain_id: int = 31337, chain: str = "") -> Path:
-    """The chains file of an attester for one development chain; `chain` adds lines to its table."""
+    """Write an attester's chains file for one development chain. `chain` adds lines to its table."""
     folder.mkdir(exist_ok=True)
     (folder / "attester.key").write_text(key)
     path = folder / "chains.toml"
@@ -76,7 +76,7 @@ class Running:
     account_address: str
     url: str
     lines: list[str]
-    """The printed lines. Complete when the process has ended and been left."""
+    """The printed lines. They are complete after the process has ended and the context is left."""
 
     @property
     def attester(self) -> AttesterProcess:
@@ -85,7 +85,7 @@ class Running:
 
 @contextmanager
 def running(folder: Path) -> Iterator[Running]:
-    """The attester of a folder with a chains file, on a free port."""
+    """Run the attester of a folder with a chains file, on a free port."""
     command = [sys.executable, str(PROJECT / "manage.py"), "run_attester", "--bind", "127.0.0.1:0"]
     process = GuardedProcess(command, env=environment(folder), stdout=subprocess.PIPE)
     lines: list[str] = []
@@ -102,7 +102,7 @@ def running(folder: Path) -> Iterator[Running]:
         assert listening.wait(READY_SECONDS), "the attester says nothing"
         match = re.fullmatch(r"Attester (0x\w{40}) listens on (http://127\.0\.0\.1:\d+)\n", lines[0])
         assert match, lines
-        # It says so before the web server has started.
+        # The line is printed before the web server has started.
         deadline = time.monotonic() + READY_SECONDS
         while not health(match[2]):
             assert time.monotonic() < deadline, lines
@@ -116,7 +116,7 @@ def running(folder: Path) -> Iterator[Running]:
 
 
 def run(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
-    """A command of an attester's that ends by itself."""
+    """Run a command of an attester that ends by itself."""
     command = [sys.executable, str(PROJECT / "manage.py"), *arguments]
     return subprocess.run(
         command, env=environment(folder), capture_output=True, text=True, timeout=READY_SECONDS, check=False
@@ -130,7 +130,7 @@ def question(number: int, **changed: str) -> dict[str, str]:
 
 
 def signer_of(body: dict[str, str], answer: Any) -> str:
-    """Return who has signed the hash in the answer to a question."""
+    """Return the signer of the hash in the answer."""
     values = int(body["sourceChainId"]), int(body["blockNumber"]), bytes.fromhex(answer["blockHash"][2:])
     signed = message("BlockHash", int(body["destinationChainId"]), body["verifyingContract"], *values)
     return str(Account.recover_message(signed, signature=answer["signature"]))

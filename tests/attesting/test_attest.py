@@ -1,4 +1,4 @@
-"""What an attester signs, and what it refuses, beside real nodes that lag, fail or disagree."""
+"""An attester signs and refuses beside real nodes that lag, fail or disagree."""
 
 import threading
 import time
@@ -46,21 +46,21 @@ def other_chain() -> Iterator[DevChain]:
 
 @contextmanager
 def proxies(chain: DevChain, count: int) -> Iterator[list[str]]:
-    """So many nodes of a chain, each with a URL of its own."""
+    """Yield the URLs of `count` nodes of a chain."""
     with ExitStack() as stack:
         yield [stack.enter_context(Proxy(chain.url)).url for _ in range(count)]
 
 
 @pytest.fixture(scope="module")
 def honest(devchain) -> Iterator[list[str]]:
-    """Four nodes of `devchain`."""
+    """Yield four nodes of `devchain`."""
     with proxies(devchain, 4) as urls:
         yield urls
 
 
 @pytest.fixture(scope="module")
 def lying(other_chain) -> Iterator[list[str]]:
-    """Three nodes that take `other_chain` for `devchain`."""
+    """Yield three nodes that serve `other_chain` as `devchain`."""
     with proxies(other_chain, 3) as urls:
         yield urls
 
@@ -70,7 +70,7 @@ def host(url: str) -> str:
 
 
 def attested(number: int, **changed: str) -> bytes:
-    """Return the hash that is signed."""
+    """Return the signed hash."""
     body = question(number, **changed)
     answer = Client().post("/attest", body, content_type="application/json")
     assert answer.status_code == 200, answer.text
@@ -94,11 +94,11 @@ def health() -> Any:
 
 
 @contextmanager
-def without_finality(chain: DevChain, said: Callable[[Any], Any]) -> Iterator[str]:
-    """A node that says this when it is asked for the final block."""
+def without_finality(chain: DevChain, answer_of: Callable[[Any], Any]) -> Iterator[str]:
+    """Yield a node that gives this answer when it is asked for the final block."""
 
     def answer(body: Any) -> Any:
-        return said(body) if "finalized" in body["params"] else ask(chain.url, body)
+        return answer_of(body) if "finalized" in body["params"] else ask(chain.url, body)
 
     with lying_node(answer) as url:
         yield url
@@ -116,9 +116,9 @@ def test_genesis_is_signed(devchain, use):
 
 def test_what_is_not_final_is_refused(devchain, use):
     use(devchain.url)
-    told = refused(devchain.head() - 1)
-    assert told.code == "not_final"
-    assert told.sentence == (
+    refusal = refused(devchain.head() - 1)
+    assert refusal.code == "not_final"
+    assert refusal.sentence == (
         f"Block {devchain.head() - 1} of chain 31337 is not final yet: the newest final block is {devchain.head() - 2}."
     )
     assert refused(10**9).code == "not_final"
@@ -127,9 +127,9 @@ def test_what_is_not_final_is_refused(devchain, use):
 
 def test_a_chain_that_is_not_configured_is_refused(devchain, use):
     use(devchain.url)
-    told = refused(1, sourceChainId="1")
-    assert told.code == "unknown_chain"
-    assert "chain with id 1" in told.sentence
+    refusal = refused(1, sourceChainId="1")
+    assert refusal.code == "unknown_chain"
+    assert "chain with id 1" in refusal.sentence
 
 
 def test_another_hash_than_was_signed_is_refused_for_every_contract(devchain, other_chain, use, caplog):
@@ -141,8 +141,8 @@ def test_another_hash_than_was_signed_is_refused_for_every_contract(devchain, ot
     signed = SignedBlock.objects.get()
     assert signed.hash == "0x" + block_hash(devchain, 5).hex()
     (record, *_) = [record for record in caplog.records if record.levelname == "CRITICAL"]
-    for one in (devchain, other_chain):
-        assert block_hash(one, 5).hex() in record.getMessage()
+    for chain in (devchain, other_chain):
+        assert block_hash(chain, 5).hex() in record.getMessage()
 
 
 def test_one_hash_is_stored_for_any_number_of_contracts(devchain, use):
@@ -152,7 +152,7 @@ def test_one_hash_is_stored_for_any_number_of_contracts(devchain, use):
     assert SignedBlock.objects.count() == 1
 
 
-# --- How many nodes must agree ----------------------------------------------------------------------------------------
+# --- Number of nodes that must agree ----------------------------------------------------------------------------------
 
 
 def test_two_of_three_nodes_are_enough(devchain, honest, use):
@@ -173,8 +173,8 @@ def test_more_than_half_of_the_nodes_must_agree(devchain, honest, use, named, ne
 def test_a_minority_that_lies_gets_no_signature_while_all_others_are_down(lying, use, named):
     minority = named // 2
     use(*lying[:minority], *[DEAD_NODE, *OTHER_DEAD_NODES][: named - minority])
-    told = refused(5)
-    assert told == (
+    refusal = refused(5)
+    assert refusal == (
         "unavailable",
         f"Too few nodes of chain 31337 answer this attester: {minority} of {named}, and it needs {minority + 1}.",
     )
@@ -192,17 +192,19 @@ def test_one_node_that_disagrees_is_enough_to_refuse_and_is_named_in_the_log(
     devchain, other_chain, honest, lying, use, caplog
 ):
     use(*honest[:2], lying[0])
-    told = refused(5)
-    assert told == (
+    refusal = refused(5)
+    assert refusal == (
         "unavailable",
         "The nodes of this attester disagree about block 5 of chain 31337.",
     )
     assert not SignedBlock.objects.exists()
     (record,) = [record for record in caplog.records if "disagree" in record.getMessage()]
     assert record.levelname == "ERROR"
-    said = [f"{host(url)} has 0x{block_hash(devchain, 5).hex()}" for url in honest[:2]]
-    said.append(f"{host(lying[0])} has 0x{block_hash(other_chain, 5).hex()}")
-    assert record.getMessage() == (f"The nodes of Development chain (31337) disagree about block 5: {', '.join(said)}.")
+    hashes = [f"{host(url)} has 0x{block_hash(devchain, 5).hex()}" for url in honest[:2]]
+    hashes.append(f"{host(lying[0])} has 0x{block_hash(other_chain, 5).hex()}")
+    assert record.getMessage() == (
+        f"The nodes of Development chain (31337) disagree about block 5: {', '.join(hashes)}."
+    )
 
 
 def test_a_disagreement_is_told_though_too_few_nodes_answer(honest, lying, use):
@@ -212,8 +214,8 @@ def test_a_disagreement_is_told_though_too_few_nodes_answer(honest, lying, use):
 
 def test_without_a_node_nothing_is_signed_and_no_host_is_told(use):
     use(DEAD_NODE)
-    told = refused(5)
-    assert told == ("unavailable", "No node of chain 31337 answers this attester.")
+    refusal = refused(5)
+    assert refusal == ("unavailable", "No node of chain 31337 answers this attester.")
 
 
 def an_error(body: Any) -> Any:
@@ -224,10 +226,10 @@ def nothing(body: Any) -> Any:
     return result(body, None)
 
 
-@pytest.mark.parametrize("said", [an_error, nothing])
-def test_a_node_that_lacks_a_final_block_is_no_answer(devchain, honest, use, said):
+@pytest.mark.parametrize("answer_of", [an_error, nothing])
+def test_a_node_that_lacks_a_final_block_is_no_answer(devchain, honest, use, answer_of):
     def pruned(body: Any) -> Any:
-        return said(body) if "0x5" in body["params"] else ask(devchain.url, body)
+        return answer_of(body) if "0x5" in body["params"] else ask(devchain.url, body)
 
     with lying_node(pruned) as url:
         use(url)
@@ -266,12 +268,12 @@ def test_its_health_is_that_enough_nodes_answer(devchain, honest, use, down, sta
     )
 
 
-# --- What is final ----------------------------------------------------------------------------------------------------
+# --- Finality ---------------------------------------------------------------------------------------------------------
 
 
 @contextmanager
 def final_at(chain: DevChain, number: int) -> Iterator[str]:
-    """A node that calls this block the newest final one."""
+    """Yield a node that calls this block the newest final one."""
 
     def answer(body: Any) -> Any:
         params = [hex(number) if param == "finalized" else param for param in body["params"]]
@@ -283,13 +285,13 @@ def final_at(chain: DevChain, number: int) -> Iterator[str]:
 
 @pytest.mark.parametrize(("quorum", "final"), [(2, 6), (3, 3)])
 def test_a_block_is_final_when_enough_nodes_say_so(devchain, use, quorum, final):
-    """Neither does a node that lags stall the others, nor one that runs ahead decide."""
+    """A node that lags stalls nobody, and a node that runs ahead decides nothing."""
     with final_at(devchain, 3) as lagging, final_at(devchain, 6) as usual, final_at(devchain, 9) as ahead:
         use(ahead, lagging, usual, chain=f"node_quorum = {quorum}")
         assert f"the newest final block is {final}." in refused(final + 1).sentence
         assert attested(final) == block_hash(devchain, final)
-        told = health().json()
-    assert told["chains"]["31337"] == {"newestFinalBlock": str(final)}
+        answer = health().json()
+    assert answer["chains"]["31337"] == {"newestFinalBlock": str(final)}
 
 
 def test_a_node_that_has_another_block_contradicts_before_it_is_final_there(other_chain, honest, use):
@@ -314,38 +316,38 @@ def test_a_node_that_refuses_a_block_that_is_not_there_yet_only_lags(devchain, h
             params = ["0x3" if param == "finalized" else param for param in body["params"]]
             return ask(url, body | {"params": params})
 
-        with lying_node(lagging) as one, lying_node(lagging) as two:
-            use(one, two, honest[0])
+        with lying_node(lagging) as first, lying_node(lagging) as two:
+            use(first, two, honest[0])
             assert "the newest final block is 3." in refused(7).sentence
 
 
-@pytest.mark.parametrize("said", [an_error, nothing])
-def test_without_finality_nothing_is_signed_unless_a_depth_is_configured(devchain, use, said):
-    with without_finality(devchain, said) as one, without_finality(devchain, said) as two:
-        use(one, two, DEAD_NODE)
-        told = refused(1)
-        assert told.code == "no_finality"
-        assert told.sentence == (
+@pytest.mark.parametrize("answer_of", [an_error, nothing])
+def test_without_finality_nothing_is_signed_unless_a_depth_is_configured(devchain, use, answer_of):
+    with without_finality(devchain, answer_of) as first, without_finality(devchain, answer_of) as two:
+        use(first, two, DEAD_NODE)
+        refusal = refused(1)
+        assert refusal.code == "no_finality"
+        assert refusal.sentence == (
             "Too few nodes of chain 31337 tell which block is final: 0 of 3, and 2 are needed. Where the chain has no "
             "finality, the attester's operator sets confirmations to a number."
         )
         # The head has one confirmation, its parent two.
-        use(one, two, DEAD_NODE, chain="confirmations = 3")
+        use(first, two, DEAD_NODE, chain="confirmations = 3")
         assert f"the newest final block is {devchain.head() - 2}." in refused(devchain.head() - 1).sentence
         attested(devchain.head() - 2)
 
 
-@pytest.mark.parametrize("said", [an_error, nothing])
-def test_a_node_that_tells_no_final_block_is_not_counted(devchain, honest, use, said, caplog):
-    with without_finality(devchain, said) as one, without_finality(devchain, said) as two:
-        use(one, two, honest[0])
-        told = refused(1)
-        assert told == (
+@pytest.mark.parametrize("answer_of", [an_error, nothing])
+def test_a_node_that_tells_no_final_block_is_not_counted(devchain, honest, use, answer_of, caplog):
+    with without_finality(devchain, answer_of) as first, without_finality(devchain, answer_of) as two:
+        use(first, two, honest[0])
+        refusal = refused(1)
+        assert refusal == (
             "no_finality",
             "Too few nodes of chain 31337 tell which block is final: 1 of 3, and 2 are needed.",
         )
-        assert f"{host(one)} does not tell which block of Development chain (31337) is final." in caplog.messages
-        use(one, *honest[:2])
+        assert f"{host(first)} does not tell which block of Development chain (31337) is final." in caplog.messages
+        use(first, *honest[:2])
         attested(1)
 
 
@@ -367,16 +369,16 @@ def test_a_depth_may_ask_for_more_than_finality(devchain, use):
 
 
 def test_a_depth_counts_at_no_node_once_one_has_told_a_final_block(devchain, use):
-    """A node that no longer tells it would turn a chain with finality into one without."""
+    """Otherwise a node that stops telling finality would turn the chain into one without."""
     with ExitStack() as stack:
-        refusing = [stack.enter_context(without_finality(devchain, said)) for said in (an_error, nothing)]
+        refusing = [stack.enter_context(without_finality(devchain, answer_of)) for answer_of in (an_error, nothing)]
         proxy = stack.enter_context(Proxy(devchain.url))
         use(*refusing, proxy.url, chain="confirmations = 1")
         assert "1 of 3, and 2 are needed" in refused(1).sentence
         proxy.down()
-        told = refused(1)
+        refusal = refused(1)
         proxy.up()
-    assert told == (
+    assert refusal == (
         "no_finality",
         "Too few nodes of chain 31337 tell which block is final: 0 of 3, and 2 are needed.",
     )

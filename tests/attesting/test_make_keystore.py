@@ -1,4 +1,4 @@
-"""`manage.py make_keystore`: what it makes can be used, is private, and replaces nothing."""
+"""`manage.py make_keystore` makes a usable, private keystore, and replaces none."""
 
 import getpass
 import os
@@ -35,14 +35,14 @@ def files(tmp_path):
 
 @pytest.fixture(autouse=True)
 def cheap_encryption(monkeypatch):
-    """It takes a second otherwise."""
+    """Make encryption fast. It would take a second."""
     encrypt = Account.encrypt
     monkeypatch.setattr(Account, "encrypt", lambda key, password: encrypt(key, password, "scrypt", 2))
 
 
 @pytest.fixture
 def signer(settings, tmp_path) -> Callable[[], str]:
-    """Returns who signs by the keystore that chains.toml names."""
+    """Returns the address that signs by the keystore in chains.toml."""
 
     def sign() -> str:
         (tmp_path / "chains.toml").write_text(CHAINS_TOML)

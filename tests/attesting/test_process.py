@@ -1,4 +1,4 @@
-"""Attesters as processes: asked by several at once, killed, doubled, stopped, and with a chain that is reorganised."""
+"""Attesters as processes: concurrent requests, kills, duplicates, stops, and a chain that is reorganised."""
 
 import json
 import os
@@ -45,7 +45,7 @@ def attester_process(devchain, tmp_path_factory) -> Iterator[Running]:
 
 @pytest.fixture
 def own_chain() -> Iterator[DevChain]:
-    """A chain that a test may reorganise."""
+    """Yield a chain that a test may reorganise."""
     with DevChain() as chain:
         chain.mine(10)
         yield chain
@@ -66,7 +66,7 @@ def post(attester: Running, body: Any, **headers: str) -> requests.Response:
 
 
 def attested(attester: Running, number: int) -> str:
-    """Return the hash that it signs."""
+    """Return the hash that the attester signs."""
     body = question(number)
     answer = post(attester, body)
     assert answer.status_code == 200, answer.text
@@ -76,13 +76,13 @@ def attested(attester: Running, number: int) -> str:
 
 
 def refused(attester: Running, number: int) -> tuple[str, str]:
-    """Return the code and the sentence with which it refuses."""
+    """Return the code and the sentence of the refusal."""
     answer = post(attester, question(number))
     assert answer.status_code >= 400
     return answer.json()["code"], answer.json()["error"]
 
 
-# --- Asked by a worker ------------------------------------------------------------------------------------------------
+# --- Requests of a worker ---------------------------------------------------------------------------------------------
 
 
 def test_each_signs_by_its_own_key(devchain, attester_process, tmp_path):
@@ -130,9 +130,9 @@ def test_a_reorg_below_finality_is_a_conflict_and_nothing_more_is_signed(own_cha
     assert before.hex() in line
 
 
-# --- Killed and doubled -----------------------------------------------------------------------------------------------
+# --- Kills and duplicates ---------------------------------------------------------------------------------------------
 
-# Everything is real up to the moment of the signature.
+# Everything is real up to the signature.
 DIE_INSTEAD_OF_SIGNING = """
 import json, os, signal, sys, django
 from django.test import Client
@@ -160,7 +160,7 @@ def test_killed_between_storing_and_signing_it_signs_no_other_hash(own_chain, tm
 
 
 def test_two_processes_on_one_database_sign_one_hash_for_a_number(devchain, own_chain, tmp_path):
-    """The nodes disagree: whichever process is first for a number, the other one refuses it."""
+    """The nodes disagree. The first process decides a number, and the other one must refuse it."""
     own_chain.rpc("anvil_setCoinbase", BOB.address)
     own_chain.rpc("anvil_reorg", 10, [])
     one, other = tmp_path / "one", tmp_path / "other"
@@ -241,7 +241,7 @@ def test_its_health_tells_who_it_is_and_how_far_its_chains_are(devchain, atteste
     }
 
 
-# --- Started and stopped ----------------------------------------------------------------------------------------------
+# --- Start and stop ---------------------------------------------------------------------------------------------------
 
 
 def test_without_a_node_its_health_says_so_and_sigterm_ends_it(tmp_path):

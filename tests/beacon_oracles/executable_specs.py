@@ -51,20 +51,20 @@ def _spec(fork: str, preset: str) -> Any:
 
 
 class _Chance(Random):
-    """Makes up no integers that JavaScript can't hold as a number: Lodestar has some as such."""
+    """Random numbers without integers that JavaScript can't hold, because Lodestar reads some as numbers."""
 
     def randint(self, a: int, b: int) -> int:
         return super().randint(a, min(b, 2**53 - 1))
 
 
 class _World:
-    """A chain of blocks of all forks, a few of which are made; the roots of the others are random."""
+    """A chain with blocks of all forks. A few blocks are made; the roots of the others are random."""
 
     def __init__(self, preset: str, folder: Path) -> None:
         self.preset, self._folder = preset, folder
         self._chance = _Chance(preset)
         self.period = int(_spec("capella", preset).SLOTS_PER_HISTORICAL_ROOT)
-        # Capella begins with a period, as on mainnet; the other forks within one.
+        # Capella begins with a period, as on mainnet. The other forks begin within one.
         self.first = {
             fork: periods * self.period + beyond
             for fork, periods, beyond in zip(FORKS, (0, 2, 3, 4, 5), (5, 0, 7, 9, 11), strict=True)
@@ -75,7 +75,7 @@ class _World:
                 self.targets[slot] = self._block(fork, slot)
         self.batches = [self._batch(number) for number in range(7)]
         self.roots = List[Bytes32, 2**24](batch.hash_tree_root() for batch in self.batches[:2])
-        # The slots of their blocks: at the end of a fork, and of the whole chain.
+        # Slots of anchor blocks: at the end of each fork and of the whole chain.
         self.anchors = {
             slot: self._anchor(fork, slot)
             for fork, slot in zip(
@@ -128,13 +128,13 @@ class _World:
         )
 
     def _vector(self, roots: Sequence[bytes]) -> Any:
-        """Return them as an object; to make that of a list of objects takes seconds."""
+        """Return the roots as an object. A list of objects would take seconds."""
         leaves = [RootNode(Root(root)) for root in roots]
         depth = self.period.bit_length() - 1
         return Vector[Bytes32, self.period].view_from_backing(subtree_fill_to_contents(leaves, depth))
 
     def _anchor(self, fork: str, slot: int) -> tuple[Any, Any]:
-        """Make a block, and the state after it."""
+        """Make a block and the state after it."""
         spec = _spec(fork, self.preset)
         state = _random_state(self._chance, spec)
         state.historical_roots = self.roots
@@ -153,7 +153,7 @@ class _World:
     def _path(self, name: str) -> Path:
         return self._folder / f"{self.preset}-{name}.ssz"
 
-    # --- Telling ------------------------------------------------------------------------------------------------------
+    # --- Output -------------------------------------------------------------------------------------------------------
 
     def _fork(self, slot: int) -> str:
         return [fork for fork in FORKS if self.first[fork] <= slot][-1]
@@ -176,7 +176,8 @@ class _World:
             "encoded": block.encode_bytes().hex(),
             "root": _hex(block.hash_tree_root()),
             "summaries": [
-                (_hex(one.block_summary_root), _hex(one.state_summary_root)) for one in state.historical_summaries
+                (_hex(summary.block_summary_root), _hex(summary.state_summary_root))
+                for summary in state.historical_summaries
             ],
             "state_summaries": _branch((state, ("historical_summaries",))),
             "historical_roots": _branch((block, ("state_root",)), (state, ("historical_roots",))),
@@ -213,7 +214,7 @@ class _World:
 def _branch(*parts: tuple[Any, Sequence[Any]]) -> dict[str, Any]:
     """Return leaf, index and siblings of a path through several objects, from the top down.
 
-    Each object's root is the leaf of the one before.
+    Each object's root is the leaf of the object before.
     """
     spec = _spec("gloas", "mainnet")
     index = 1
@@ -232,7 +233,7 @@ def _random(chance: Random, kind: type, most: int = 3) -> Any:
 
 
 def _random_state(chance: Random, spec: Any) -> Any:
-    """Make up a state. What has thousands of elements is zeros: it would take seconds."""
+    """Make a random state. Fields with thousands of elements are zeros, because random ones would take seconds."""
     state = spec.BeaconState()
     for name, kind in spec.BeaconState.fields().items():
         if not _is_long(kind) and name not in {"historical_roots", "historical_summaries"}:
@@ -245,7 +246,7 @@ def _is_long(kind: Any) -> bool:
 
 
 def _encode_state(state: Any) -> bytes:
-    """Encode what `_random_state` has made. The types' own `encode_bytes` takes half a second for zeros."""
+    """Encode a state of `_random_state`. The types' own `encode_bytes` takes half a second for zeros."""
     head, tail = [], []
     kinds = type(state).fields()
     at = sum(kind.type_byte_length() if kind.is_fixed_byte_length() else 4 for kind in kinds.values())
@@ -272,11 +273,11 @@ def _hex(data: bytes) -> str:
 
 
 def _gloas(preset: str, folder: Path) -> dict[str, Any]:
-    """Return a block and a state of Gloas, and what is found in them where the layouts before had something."""
+    """Return a block and a state of Gloas, and the nodes at the places of earlier layouts."""
     spec, before = _spec("gloas", preset), _spec("fulu", preset)
     chance = _Chance(preset)
     block, state = _random(chance, spec.BeaconBlock, 1), _random_state(chance, spec)
-    # No block may have any, and Lodestar reads none that has.
+    # No block may have deposits any more, and Lodestar reads no block that has some.
     block.body.deposits = []
     state.historical_summaries = [_random(chance, spec.HistoricalSummary) for _ in range(5)]
     state.historical_roots = [_root(str(number)) for number in range(3)]
@@ -295,7 +296,7 @@ def _gloas(preset: str, folder: Path) -> dict[str, Any]:
             for fork in FORKS
             for old in [_spec(fork, preset)]
         },
-        # A list's root is above its elements, and above its length.
+        # A list's root has its elements on the left and its length on the right.
         "list_length": _walk(state, summaries << 1 | 1),
         "first_summary": _walk(state, summaries << 25),
         "bid": {
@@ -304,13 +305,14 @@ def _gloas(preset: str, folder: Path) -> dict[str, Any]:
         },
         "state_summaries": _branch((state, ("historical_summaries",))),
         "summaries": [
-            (_hex(one.block_summary_root), _hex(one.state_summary_root)) for one in state.historical_summaries
+            (_hex(summary.block_summary_root), _hex(summary.state_summary_root))
+            for summary in state.historical_summaries
         ],
     }
 
 
 def _walk(thing: Any, index: int) -> dict[str, Any]:
-    """Go down towards a generalized index as far as there are nodes. Returns where that ends, and the node there."""
+    """Go down towards a generalized index while there are nodes. Return the last node and its index."""
     node, reached = thing.get_backing(), 1
     for height in reversed(range(index.bit_length() - 1)):
         if node.is_leaf():
@@ -323,16 +325,16 @@ def _walk(thing: Any, index: int) -> dict[str, Any]:
 # --- Recorded data of mainnet -----------------------------------------------------------------------------------------
 
 
-def _recorded(told: dict[str, Any]) -> dict[str, Any]:
+def _recorded(recorded: dict[str, Any]) -> dict[str, Any]:
     """Return the branches below the state, or below a constant, of recorded blocks."""
     return {
-        "blocks": [_recorded_block(told, block) for block in told["blocks"]],
-        "historical_roots": _hex(_hashes(told["historical_roots"], List[Bytes32, 2**24]).hash_tree_root()),
-        "before_merge": list(_recorded_before_merge(told)),
+        "blocks": [_recorded_block(recorded, block) for block in recorded["blocks"]],
+        "historical_roots": _hex(_hashes(recorded["historical_roots"], List[Bytes32, 2**24]).hash_tree_root()),
+        "before_merge": list(_recorded_before_merge(recorded)),
     }
 
 
-def _recorded_block(told: dict[str, Any], asked: dict[str, Any]) -> dict[str, Any]:
+def _recorded_block(recorded: dict[str, Any], asked: dict[str, Any]) -> dict[str, Any]:
     encoded = bytes.fromhex(asked["encoded"])
     slot = int.from_bytes(encoded[:8], "little")
     config = _spec("fulu", "mainnet").config
@@ -343,18 +345,18 @@ def _recorded_block(told: dict[str, Any], asked: dict[str, Any]) -> dict[str, An
     before = int(config.CAPELLA_FORK_EPOCH) * 32 // 8192
     if fork == "bellatrix":
         batch = spec.HistoricalBatch(block_roots=roots, state_roots=_hashes(asked["states"], Vector[Bytes32, 8192]))
-        top = _hashes(told["historical_roots"], List[Bytes32, 2**24])
+        top = _hashes(recorded["historical_roots"], List[Bytes32, 2**24])
         return _branch((top, (slot // 8192,)), (batch, ("block_roots", slot % 8192)), (block, _BLOCK_HASH))
     capella = _spec("capella", "mainnet")
-    summaries = List[capella.HistoricalSummary, 2**24].decode_bytes(bytes.fromhex(told["summaries"]))
+    summaries = List[capella.HistoricalSummary, 2**24].decode_bytes(bytes.fromhex(recorded["summaries"]))
     path = (slot // 8192 - before, "block_summary_root")
     return {"fork": fork, **_branch((summaries, path), (roots, (slot % 8192,)), (block, _BLOCK_HASH))}
 
 
-def _recorded_before_merge(told: dict[str, Any]) -> Iterator[dict[str, Any]]:
-    records = _Records.decode_bytes(bytes.fromhex(told["records"]))
-    epochs = _hashes(told["epochs"], _Epochs)
-    for number in told["before_merge"]:
+def _recorded_before_merge(recorded: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    records = _Records.decode_bytes(bytes.fromhex(recorded["records"]))
+    epochs = _hashes(recorded["epochs"], _Epochs)
+    for number in recorded["before_merge"]:
         yield {
             "number": number,
             **_branch((epochs, (number // 8192,)), (records, (number % 8192, "block_hash"))),

@@ -1,4 +1,4 @@
-"""Runs two oracles that others made: the executable consensus specifications, in Python, and Lodestar's types."""
+"""Run two independent oracles: the executable consensus specifications in Python, and Lodestar's types."""
 
 import json
 import os
@@ -24,30 +24,30 @@ needs_oracles = pytest.mark.skipif(
 
 
 def by_specifications(folder: Path) -> dict[str, Any]:
-    """Have the specifications make up chains in an empty folder, and return them with their branches."""
+    """Have the specifications make chains in an empty folder, and return them with their branches."""
     _run_specifications(folder)
-    told: dict[str, Any] = json.loads((folder / "worlds.json").read_text())
-    return told
+    worlds: dict[str, Any] = json.loads((folder / "worlds.json").read_text())
+    return worlds
 
 
 def by_specifications_of(recorded: Mapping[str, Any], folder: Path) -> dict[str, Any]:
-    """Return the branches that the specifications find in recorded data of mainnet."""
+    """Return the branches of recorded mainnet data, made by the specifications."""
     (folder / "recorded.json").write_text(json.dumps(recorded))
     _run_specifications(folder)
-    told: dict[str, Any] = json.loads((folder / "branches.json").read_text())
-    return told
+    branches: dict[str, Any] = json.loads((folder / "branches.json").read_text())
+    return branches
 
 
 def by_lodestar(folder: Path) -> dict[str, dict[str, Any]]:
-    """Return by preset what Lodestar computes of the chains in the folder."""
+    """Return Lodestar's branches of the chains in the folder, by preset."""
     command = [Path(sys.executable).with_name("node"), _FOLDER / "npm" / "branches.mjs", folder]
     processes = {
         preset: subprocess.Popen(command, stdout=subprocess.PIPE, env=os.environ | {"LODESTAR_PRESET": preset})
         for preset in _PRESETS
     }
-    said = {preset: process.communicate()[0] for preset, process in processes.items()}
+    outputs = {preset: process.communicate()[0] for preset, process in processes.items()}
     assert not any(process.returncode for process in processes.values())
-    return {preset: json.loads(output) for preset, output in said.items()}
+    return {preset: json.loads(output) for preset, output in outputs.items()}
 
 
 def _run_specifications(folder: Path) -> None:

@@ -1,4 +1,4 @@
-"""Our branches beside those that two oracles compute, node by node, in each fork's layout and both presets."""
+"""Our branches beside those of two oracles, node by node, for each fork's layout and both presets."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -22,7 +22,7 @@ _UNSET = 2**64 - 1
 
 
 class World:
-    """A chain that the specifications have made up, as ours sees it."""
+    """A chain that the specifications have made, in our types."""
 
     def __init__(self, folder: Path, told: dict[str, Any]) -> None:
         self.told, self._folder = told, folder
@@ -38,14 +38,14 @@ class World:
             accumulator=bytes(32),
             preset=_PRESETS[told["preset"]],
         )
-        self.blocks = {one["slot"]: self.block(one) for one in told["blocks"]}
+        self.blocks = {block["slot"]: self.block(block) for block in told["blocks"]}
 
     def block(self, told: dict[str, Any]) -> blocks.ExecutionBranch:
         encoded = bytes.fromhex(told["encoded"])
         return blocks.execution_branch(encoded, self.chain.layout(told["slot"]), signed=False, preset=self.chain.preset)
 
     def anchor(self, slot: int) -> Anchor:
-        """The branch within the state is the specifications': nodes tell it."""
+        """Return the anchor. Its branch within the state comes from the specifications, as a node would tell it."""
         [told] = [one for one in self.told["anchors"] if one["slot"] == slot]
         summaries = [(bytes.fromhex(first), bytes.fromhex(second)) for first, second in told["summaries"]]
         return Anchor(self.block(told).header, summaries, _unhex(told["state_summaries"]["nodes"]))
@@ -59,7 +59,7 @@ class World:
         return jumps.before_capella(self.chain, self.blocks[slot], roots, above, self._historical_roots)
 
     def _roots(self, slot: int) -> tuple[list[bytes], list[bytes]]:
-        """Return the roots of blocks and of states of the slot's period."""
+        """Return the roots of blocks and states in the slot's period."""
         batch = (self._folder / f"{self.told['preset']}-batch-{self.chain.period(slot)}.ssz").read_bytes()
         roots = [batch[at : at + 32] for at in range(0, len(batch), 32)]
         return roots[: len(roots) // 2], roots[len(roots) // 2 :]
@@ -115,7 +115,7 @@ def test_branches_to_old_blocks_are_the_same_from_states_of_each_layout(worlds):
         for told in world.told["old"]:
             branch = world.old(told["slot"], told["anchor"])
             assert beacon_model.old_path(world.chain, branch) == _path(told)
-            # So the model of the contract agrees with the root, too.
+            # The model of the contract must agree with the root, too.
             assert beacon_model.old(world.chain, bytes.fromhex(told["root"]), branch).hex() == told["leaf"]
 
 
@@ -154,7 +154,7 @@ def test_mainnets_forks_and_times_are_those_of_the_specifications(worlds):
     ours = (MAINNET.bellatrix, MAINNET.capella, MAINNET.deneb, MAINNET.electra)
     names = ("bellatrix", "capella", "deneb", "electra")
     assert ours == tuple(told["fork_epochs"][name] * told["slots_per_epoch"] for name in names)
-    # When the fork after Fulu is, nobody knows. Its layouts are others, so the table needs its slot then.
+    # The fork after Fulu has no date yet. Its layouts differ, so the table needs its slot when it has one.
     assert told["fork_epochs"]["gloas"] == MAINNET.end == _UNSET
     assert 1 << MAINNET.period_depth == told["slots_per_period"]
     assert MAINNET.slot_seconds * 1000 == told["slot_milliseconds"]
@@ -169,25 +169,25 @@ def test_branches_of_recorded_blocks_are_the_same(tmp_path):
     older = [one for one in recorded_beacon.numbers_before_merge() if recorded_beacon.is_in_the_epoch(one)]
     assert numbers
     assert older
-    told = oracles.by_specifications_of(_recorded(numbers, older), tmp_path)
-    assert told["historical_roots"] == MAINNET.historical_roots.hex()
-    for number, said in zip(numbers, told["blocks"], strict=True):
-        branch, expected = recorded_beacon.branch(number), _path(said)
+    branches = oracles.by_specifications_of(_recorded(numbers, older), tmp_path)
+    assert branches["historical_roots"] == MAINNET.historical_roots.hex()
+    for number, told_path in zip(numbers, branches["blocks"], strict=True):
+        branch, expected = recorded_beacon.branch(number), _path(told_path)
         if recorded_beacon.is_before_capella(number):
             assert beacon_model.path_before_capella(MAINNET, branch) == expected
             continue
         path = beacon_model.old_path(MAINNET, branch)
-        # The whole state is not recorded: above its list of summaries the nodes are the record's.
+        # The whole state is not recorded. The nodes above its list of summaries come from the record.
         count = len(expected.siblings)
         assert (path.leaf, path.siblings[:count]) == (expected.leaf, expected.siblings)
         below = 1 << count
         assert path.index % below == expected.index % below
-        assert path.index // below == 731  # Of the list, in a block of Electra.
+        assert path.index // below == 731  # 731 is the index of the list in a block of Electra.
         assert list(path.siblings[count : count + 6]) == recorded_beacon.anchor().branch
-    for number, said in zip(older, told["before_merge"], strict=True):
+    for number, told_path in zip(older, branches["before_merge"], strict=True):
         branch = recorded_beacon.branch_before_merge(number)
-        assert beacon_model.path_before_merge(MAINNET, branch) == _path(said)
-        assert said["root"] == MAINNET.accumulator.hex()
+        assert beacon_model.path_before_merge(MAINNET, branch) == _path(told_path)
+        assert told_path["root"] == MAINNET.accumulator.hex()
 
 
 def _recorded(numbers: Sequence[int], older: Sequence[int]) -> dict[str, Any]:
@@ -217,8 +217,8 @@ def _recorded(numbers: Sequence[int], older: Sequence[int]) -> dict[str, Any]:
 
 
 def test_in_a_block_of_gloas_every_known_path_ends_in_a_constant(specifications, lodestar):
-    """In place of the payload's parents there is the chunk that tells which fields the body has: the preimage of a
-    constant with 30 zero bytes would be needed to go on.
+    """The payload's parents are replaced by the chunk that tells which fields the body has. Going on would need the
+    preimage of a constant with 30 zero bytes.
     """
     for gloas in specifications["gloas"]:
         said = lodestar[gloas["preset"]]["gloas"]
@@ -230,16 +230,16 @@ def test_in_a_block_of_gloas_every_known_path_ends_in_a_constant(specifications,
 
 
 def test_in_a_state_of_gloas_no_known_path_ends_in_a_list(specifications, lodestar):
-    """Above the list's elements stands its length, which here is the hash of two other fields."""
+    """The list's length is replaced by the hash of two other fields."""
     for gloas in specifications["gloas"]:
         said = lodestar[gloas["preset"]]["gloas"]
         length = gloas["list_length"]
         assert (length["reached"], length["is_leaf"]) == (91 << 1 | 1, False)
         assert said["listLength"] == {"reached": "183", "isLeaf": False, "node": length["node"]}
-        # What the contract would hash there has zeros after three bytes.
+        # The contract would hash a length, which has zeros after three bytes.
         assert any(bytes.fromhex(length["node"])[3:])
         first = gloas["first_summary"]
-        # Bits that tell what is justified, at most 4 of them.
+        # The justification bits, at most 4.
         assert (first["reached"], first["is_leaf"]) == (364, True)
         assert not any(bytes.fromhex(first["node"])[1:])
         assert said["firstSummary"] == {"reached": "364", "isLeaf": True, "node": first["node"]}
@@ -262,7 +262,7 @@ def test_ours_makes_no_branch_of_a_block_or_a_state_of_gloas(specifications, wor
                     blocks.execution_branch(
                         bytes.fromhex(gloas[name]), layout, signed=signed, preset=world.chain.preset
                     )
-        # A state that tells the summaries of the old periods; its own branch is longer.
+        # A state that tells the summaries of old periods; its own branch is longer.
         slot = world.told["anchors"][-1]["slot"]
         summaries = [(bytes.fromhex(first), bytes.fromhex(second)) for first, second in gloas["summaries"]]
         siblings = _unhex(gloas["state_summaries"]["nodes"])

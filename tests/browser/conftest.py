@@ -51,14 +51,14 @@ _WCAG = ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa", "best-practice"
 
 @pytest.fixture(scope="session", autouse=True)
 def empty_static_root(tmp_path_factory) -> Iterator[None]:
-    """The server warns at its start if the folder of collected files is missing. It serves them from where they are."""
+    """Make the folder of collected files. Without it the server warns at its start, though it serves the sources."""
     with override_settings(STATIC_ROOT=str(tmp_path_factory.mktemp("static"))):
         yield
 
 
 @pytest.fixture(scope="package")
 def browser() -> Iterator[Browser]:
-    # That without a window takes half of the processor time.
+    # The headless shell takes half of the processor time.
     chromium = shutil.which("chromium-headless-shell") or shutil.which("chromium")
     if chromium is None:
         pytest.fail("Browser tests need Chromium: as root, apt-get install chromium-headless-shell.")
@@ -71,7 +71,7 @@ def browser() -> Iterator[Browser]:
         sync_playwright() as playwright,
         playwright.chromium.launch(executable_path=chromium, args=arguments.split()) as browser,
     ):
-        # Playwright's loop runs in this thread, where Django would refuse to touch the database.
+        # Playwright's loop runs in this thread, where Django would refuse to use the database.
         patch.setenv("DJANGO_ALLOW_ASYNC_UNSAFE", "true")
         expect.set_options(timeout=TIMEOUT)
         yield browser
@@ -79,7 +79,7 @@ def browser() -> Iterator[Browser]:
 
 @pytest.fixture
 def under_way() -> Iterator[set[int]]:
-    """The threads of the server that answer a request."""
+    """Yield the server's threads that are answering a request."""
     threads: set[int] = set()
 
     def started(**_: Any) -> None:
@@ -97,17 +97,17 @@ def under_way() -> Iterator[set[int]]:
 
 @pytest.fixture
 def site(live_server, under_way: set[int], settings: Any, tmp_path: Path) -> Iterator[Any]:
-    """The server's address, with sign-in bound to it. Its one chain has no node, unless a test configures others."""
+    """Yield the server's address, with sign-in bound to it. Its chain has no node, unless a test configures one."""
     settings.BASE_URL = str(live_server.url)
     settings.CHAINS_FILE = chains_toml(tmp_path, DEAD_NODE)
     yield settings.BASE_URL
-    # What a page asked last is still answered after the page is closed. It would find the next test's settings.
+    # A page's last request may be answered after the page is closed, when it would find the next test's settings.
     until(lambda: not under_way, "requests of closed pages are answered")
 
 
 @pytest.fixture
 def open_context(browser: Browser, site: str) -> Iterator[Callable[..., BrowserContext]]:
-    """Opens a browser profile of its own; takes Playwright's options, such as `color_scheme` or `viewport`."""
+    """Opens a new browser profile with Playwright's options, such as `color_scheme` or `viewport`."""
     contexts: list[BrowserContext] = []
     faults: list[str] = []
 
@@ -140,19 +140,19 @@ def context(open_context: Callable[..., BrowserContext]) -> BrowserContext:
 
 @pytest.fixture
 def page(context: BrowserContext) -> Page:
-    """A wide page of a visitor who is not signed in."""
+    """Return a wide page of a visitor who is not signed in."""
     return context.new_page()
 
 
 @pytest.fixture
 def wallet() -> Wallet:
-    """Alice's wallet; `wallet.put_into(context)` installs it."""
+    """Return Alice's wallet. `wallet.put_into(context)` installs it."""
     return Wallet()
 
 
 @pytest.fixture
 def sign_in_as(site: str) -> Callable[..., User]:
-    """Signs a browser profile in without a wallet, for tests of what comes after. The user has a first key."""
+    """Signs a browser profile in without a wallet. The user gets a first key."""
 
     def sign_in_as(context: BrowserContext, address: str = ALICE.address) -> User:
         user = User.objects.for_address(address)
@@ -171,13 +171,13 @@ def sign_in_as(site: str) -> Callable[..., User]:
 
 @pytest.fixture
 def alice(context: BrowserContext, sign_in_as: Callable[..., User]) -> User:
-    """Signed in, in the test's browser profile."""
+    """Sign Alice in, in the test's browser profile."""
     return sign_in_as(context)
 
 
 @dataclass
 class Stage:
-    """The place where pages are served: settings that may be changed, and a chain for tests that ask for one."""
+    """The settings of the served pages, which may be changed, and a chain for tests that request one."""
 
     settings: Any
     folder: Path
@@ -201,30 +201,30 @@ def stage(site: str, settings: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPa
 
 @pytest.fixture
 def service(stage: Stage) -> DevChain:
-    """A chain that mines a block for each transaction, which the server knows."""
+    """Return a chain that mines a block for each transaction, connected to the server."""
     return stage.chain()
 
 
 def axe_violations(page: Page) -> list[str]:
-    """Return what axe-core finds wrong by WCAG 2.2 A and AA and its best practices, each with its first places."""
+    """Return the violations that axe-core finds by WCAG 2.2 A and AA and its best practices, with examples of each."""
     if not page.evaluate("typeof axe === 'object'"):
         page.evaluate(_AXE.read_text())
     options = json.dumps({"runOnly": {"type": "tag", "values": _WCAG}, "resultTypes": ["violations"]})
-    found = page.evaluate(f"axe.run(document, {options})")
+    result = page.evaluate(f"axe.run(document, {options})")
     return [
         f"{violation['id']}: {violation['help']}: {[node['html'][:200] for node in violation['nodes'][:3]]}"
-        for violation in found["violations"]
+        for violation in result["violations"]
     ]
 
 
 def faults_for_anybody(page: Page) -> list[str]:
-    """Return what is wrong with the page in light and dark, at 320 px and wide. It stays light and wide."""
+    """Return faults of the page in light and dark, at 320 px and wide. It is light and wide afterwards."""
     faults = []
     for scheme, size in [("dark", NARROW), ("dark", WIDE), ("light", NARROW), ("light", WIDE)]:
         page.emulate_media(color_scheme=scheme)  # type: ignore[arg-type]  # a literal type
         page.set_viewport_size(size)  # type: ignore[arg-type]  # a typed dictionary of the same keys
-        found = axe_violations(page) + (["It must be scrolled sideways."] if overflows(page) else [])
-        faults += [f"{scheme}, {size['width']} px: {fault}" for fault in found]
+        new_faults = axe_violations(page) + (["It must be scrolled sideways."] if overflows(page) else [])
+        faults += [f"{scheme}, {size['width']} px: {fault}" for fault in new_faults]
     return faults
 
 
@@ -234,7 +234,7 @@ def overflows(page: Page) -> bool:
 
 
 def sent(responses: Iterable[Response]) -> int:
-    """Their bytes, compressed as visitors get them: pages of who is signed in and uncollected files are not."""
+    """Return the number of compressed bytes. Pages of signed-in users and uncollected files arrive uncompressed."""
     return sum(
         len(gzip.compress(response.body()))
         if "/static/" in response.url or response.headers.get("content-type", "").startswith("text/html")
@@ -244,8 +244,7 @@ def sent(responses: Iterable[Response]) -> int:
 
 
 def _console_fault(message: ConsoleMessage) -> list[str]:
-    # Chromium and htmx report every request that failed, or was replaced by another; what the page makes of it is the
-    # test's business.
+    # Chromium and htmx report every request that failed or was replaced. The test decides how the page must react.
     htmx_events = (
         "Response Status Error Code",
         "htmx:afterRequest",

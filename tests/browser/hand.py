@@ -1,6 +1,6 @@
-"""A person before a page: counts what they do, and adds up how long it takes them and the service.
+"""A person before a page: counts actions, and adds up the person's and the service's time.
 
-How long a person takes is the keystroke-level model of Card, Moran and Newell (The keystroke-level model for user
+The person's time follows the keystroke-level model of Card, Moran and Newell (The keystroke-level model for user
 performance time with interactive systems, 1980), with their averages.
 """
 
@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from playwright.sync_api import Locator, Page, expect
 
 _KEY, _POINT, _PRESS, _THINK = 0.28, 1.1, 0.2, 1.35  # seconds
-# To turn the wheel by a screen, and see where one is.
+# Time to turn the wheel by a screen and get one's bearings.
 _SCROLL = 1.0
 
 
@@ -20,13 +20,13 @@ class Hand:
     clicks: int = 0
     keys: int = 0
     scrolls: int = 0
-    """Screens by which a page was moved."""
+    """Screens by which a page was scrolled."""
     seconds: float = 0
     """The person's seconds, by the model."""
     _began: float = 0
 
     def open(self, url: str) -> None:
-        """Open the page on which the task begins."""
+        """Open the first page of the task."""
         self.page.goto(url)
         self._began = time.perf_counter()
 
@@ -37,7 +37,7 @@ class Hand:
         target.click()
 
     def paste(self, text: str) -> None:
-        """Put what was copied before into what has the focus, by Ctrl+V."""
+        """Paste the copied text into the focused element, by Ctrl+V."""
         self.keys += 1
         self.seconds += _THINK + 2 * _KEY
         self.page.keyboard.insert_text(text)
@@ -48,7 +48,7 @@ class Hand:
         self.page.keyboard.press(key)
 
     def look(self, target: Locator) -> None:
-        """Finds it, by scrolling where it isn't in sight."""
+        """Find the target, by scrolling if it is out of sight."""
         expect(target).to_be_visible()
         self.seconds += _THINK
         box, size = target.bounding_box(), self.page.viewport_size
@@ -60,7 +60,7 @@ class Hand:
         target.scroll_into_view_if_needed()
 
     def choose_file(self, target: Locator, path: str) -> None:
-        """By the system's dialog: a click on the field, one on the file, one on "Open"."""
+        """Choose a file in the system's dialog: a click on the field, one on the file, one on "Open"."""
         self.look(target)
         self.clicks += 3
         self.seconds += 3 * (_POINT + _PRESS) + 2 * _THINK
@@ -75,7 +75,7 @@ class Hand:
 
 
 def leave(page: Page, event: str) -> None:
-    """Tell the page that it is left (pagehide), or that another one is looked at (visibilitychange)."""
+    """Tell the page that it is left (pagehide), or hidden (visibilitychange)."""
     page.evaluate(
         """(event) => {
             Object.defineProperty(document, "hidden", { get: () => true });

@@ -1,4 +1,4 @@
-"""Every page in every state, as a table: for pictures that people look through, and for what must hold of each."""
+"""A table of every page in every state, for pictures that people check and rules that all pages must keep."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -22,7 +22,7 @@ from tests.service import ALICE, BOB, a_key
 NARROW: ViewportSize = {"width": 400, "height": 800}
 WIDE: ViewportSize = {"width": 1280, "height": 800}
 MOST_BYTES = 60_000
-"""The limit of a page and all that it loads, as they are sent."""
+"""Maximum size of a page and all that it loads, as sent."""
 
 
 Address = Callable[[Stage], str]
@@ -34,21 +34,21 @@ class Picture:
     name: str
     address: Address
     who: str = ""
-    """The address that is signed in."""
+    """The address of the signed-in user."""
     status: int = 200
     then: Callable[[Page], object] = lambda _: None
-    """The actions on the page; they may lead to another one."""
+    """Actions on the page. They may lead to another page."""
     has_worker: bool = True
     settings: Mapping[str, object] = field(default_factory=dict)
     most_screens: float | None = None
-    """The maximum height at a width of 400 px, in screens of 800 px."""
+    """Maximum height at a width of 400 px, in screens of 800 px."""
 
     @property
     def file(self) -> str:
         return "".join(letter if letter.isalnum() else "-" for letter in self.name.lower()).strip("-")
 
     def open(self, stage: Stage) -> str:
-        """Its address, once all is as it is to be."""
+        """Prepare the state, and return the page's address."""
         for name, value in self.settings.items():
             setattr(stage.settings, name, value)
         connect_source(stage.folder)
@@ -65,8 +65,8 @@ def at(url: str) -> Address:
     return lambda _: url
 
 
-def of(make: Callable[[], Batch], rest: str = "") -> Address:
-    return lambda _: path(make()) + rest
+def of(make: Callable[[], Batch], suffix: str = "") -> Address:
+    return lambda _: path(make()) + suffix
 
 
 def _with_a_rollup(make: Callable[[], Batch]) -> Address:
@@ -82,7 +82,7 @@ def on_a_chain(make: Callable[[DevChain], Batch]) -> Address:
 
 
 def _on_chains(url: str) -> Address:
-    """A page that asks the chains."""
+    """Return the address of a page that reads the chains."""
 
     def address(stage: Stage) -> str:
         stage.chain()
@@ -100,7 +100,7 @@ def after(make: Callable[[], object], url: str) -> Address:
 
 
 def _failing(error: Exception) -> Address:
-    """A page whose rows can't be read."""
+    """Return the address of a page whose rows can't be read."""
 
     def address(stage: Stage) -> str:
         def fail(*_: object, **__: object) -> None:
@@ -113,7 +113,7 @@ def _failing(error: Exception) -> Address:
 
 
 def _keys() -> None:
-    """Three, of which one was rotated."""
+    """Make three keys, one of them rotated."""
     user = User.objects.for_address(ALICE)
     keys.issue_first(user)
     keys.issue(user, "the program that watches balances")
@@ -139,7 +139,7 @@ def _without_connections(stage: Stage) -> str:
     return "/"
 
 
-# --- What is done on a page -------------------------------------------------------------------------------------------
+# --- Actions on a page ------------------------------------------------------------------------------------------------
 
 
 def click(name: str) -> Callable[[Page], object]:
@@ -162,14 +162,14 @@ def _check(page: Page) -> None:
 
 
 def _with_an_old_form(page: Page) -> None:
-    # What the page still asks for would be answered with a cookie.
+    # The page's pending requests would set a cookie again.
     page.wait_for_load_state("networkidle")
     page.context.clear_cookies()
     _sign_by_hand(page)
 
 
 def _fill_in(page: Page) -> None:
-    """Two rows: accounts at a block, and slots of one at the latest."""
+    """Fill in two rows: accounts at a block, and slots of one account at the latest."""
     page.get_by_label("Accounts").fill(f"{ALICE}\n{BOB}")
     page.get_by_role("radio", name="Block").first.check(force=True)
     page.get_by_label("Block number").fill("3")
@@ -290,11 +290,11 @@ PICTURES = (
 )
 
 
-# --- What must hold ---------------------------------------------------------------------------------------------------
+# --- Rules for pages --------------------------------------------------------------------------------------------------
 
 
 def open_picture(page: Page, picture: Picture, url: str) -> list[str]:
-    """Open it and return its faults as loaded. What the console says and which hosts are asked is a fault anyway."""
+    """Open the page and return its faults after loading. Console messages and foreign hosts always count as faults."""
     statuses: list[int] = []
     first_load: list[Response] = []
     is_loaded = False
@@ -328,11 +328,11 @@ def open_picture(page: Page, picture: Picture, url: str) -> list[str]:
 
 
 def unfold(page: Page) -> bool:
-    """Open all that is folded away; whether anything was. The header's menu would cover what is under it."""
+    """Open all folded parts, and return whether there were any. The header's menu would cover the page."""
     folded = page.locator("details:not([open], .menu)")
     return folded.count() > 0 and bool(folded.evaluate_all("all => all.map(one => (one.open = true))"))
 
 
 def faults_as_shown(page: Page) -> list[str]:
-    """With the colours and the width that it has now."""
+    """Return faults with the present colours and width."""
     return [*axe_violations(page), *(["It must be scrolled sideways."] if overflows(page) else [])]

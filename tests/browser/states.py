@@ -1,4 +1,4 @@
-"""Batches in every state that their page has, made of real rows."""
+"""Batches in every state that a batch's page shows, made of real rows."""
 
 from collections.abc import Iterable
 from datetime import datetime, timedelta
@@ -45,13 +45,13 @@ ATTESTERS_MISSING = wait(
 
 
 def over(seconds: float, batch: Batch, *, since: float = 0) -> Batch:
-    """Make the batch seem to have taken `seconds`, until `since` seconds ago. Its times are equally far apart."""
+    """Give the batch a duration of `seconds`, ended `since` seconds ago. Its times are equally far apart."""
     rows = [
         *_times(Batch.objects.filter(pk=batch.pk), "created_at", "accepted_at", "finished_at", "went_back_at"),
         *_times(Step.objects.filter(query__batch=batch), "started_at", "completed_at", "went_back_at"),
         *_times(Transaction.objects.filter(queries__batch=batch).distinct(), "created_at", "spent_at"),
     ]
-    # Of all clocks that wrote them, the coarsest counts milliseconds.
+    # The coarsest of the clocks that wrote them counts milliseconds.
     order = sorted({_whole(at) for _, _, at in rows})
     end, apart = timezone.now() - timedelta(seconds=since), seconds / max(1, len(order) - 1)
     for table, column, at in rows:
@@ -62,7 +62,7 @@ def over(seconds: float, batch: Batch, *, since: float = 0) -> Batch:
 
 
 def sent(batch: Batch, *, block: int | None = None, extends: FactsRegistry | None = None) -> str:
-    """A transaction that the batch has all of, in this block or in none yet. Its hash."""
+    """Store a transaction with all of the batch, mined in this block or not yet. Return its hash."""
     tx_hash = "0x" + sha256(str(Transaction.objects.count()).encode()).hexdigest()
     tx = send(batch, tx_hash=tx_hash, extends=extends)
     Share.objects.create(transaction=tx, batch=batch, gas=175_840, wei=203_974_400_000_000, weight=1)
@@ -165,7 +165,7 @@ def rejected_on_the_way() -> Batch:
 
 
 def just_done() -> Batch:
-    """Its block isn't final yet."""
+    """Return a batch that is DONE in a block that isn't final yet."""
     batch = a_batch()
     accept(batch)
     fetch_proofs(batch)
@@ -213,7 +213,7 @@ def pruned() -> Batch:
 
 
 def with_webhook() -> Batch:
-    """DONE, and told of it: the first time in vain."""
+    """Return a DONE batch with a webhook, whose first delivery failed."""
     webhook = {"url": "https://hooks.example.org/s3cret", "events": ["STEP", "DONE"]}
     batch = submit(a_key(), {**request(ALICE, block=12), "webhook": webhook})
     finish(batch)
@@ -223,7 +223,7 @@ def with_webhook() -> Batch:
     return over(31, batch)
 
 
-# --- Several ----------------------------------------------------------------------------------------------------------
+# --- Several queries --------------------------------------------------------------------------------------------------
 
 
 def running() -> Batch:
@@ -271,7 +271,7 @@ def sixty_done() -> Batch:
 
 
 def ten_thousand() -> Batch:
-    """A quarter of them proven."""
+    """Return a batch of ten thousand queries, a quarter of them proven."""
     batch = a_batch(*many_accounts(10_000))
     accept(batch)
     fetch_proofs(batch)
@@ -282,11 +282,11 @@ def ten_thousand() -> Batch:
     return over(400, batch)
 
 
-# --- Other chains, old blocks, batches that pay themselves ------------------------------------------------------------
+# --- Other chains, old blocks, self-funded batches --------------------------------------------------------------------
 
 
 def of_two_sources_waiting() -> Batch:
-    """Return a batch of two source chains, of which one lacks its attesters."""
+    """Return a batch of two source chains, one of which lacks attestations."""
     batch = of_two_sources()
     for source in (31337, SOURCE):
         accept(batch, source)
@@ -298,8 +298,10 @@ def of_two_sources_waiting() -> Batch:
     now = timezone.now()
     Block.objects.filter(source_chain_id=SOURCE).update(wait=ATTESTERS_MISSING)
     ChainHead.objects.create(chain_id=SOURCE, number=20, final=4, seen_at=now)
-    said = ((ALICE, "signed", "It signs."), (BOB, "unreachable", f"{BOB} can't be reached."))
-    answers = [{"address": of, "answer": what, "sentence": why, "since": now.isoformat()} for of, what, why in said]
+    attesters = ((ALICE, "signed", "It signs."), (BOB, "unreachable", f"{BOB} can't be reached."))
+    answers = [
+        {"address": of, "answer": what, "sentence": why, "since": now.isoformat()} for of, what, why in attesters
+    ]
     AttesterWatch.objects.create(
         source_chain_id=SOURCE, destination_chain_id=31337, answered_at=now, block=9, answers=answers
     )
@@ -307,7 +309,7 @@ def of_two_sources_waiting() -> Batch:
 
 
 def one_of_two_sources() -> Batch:
-    """One goes on, the other is not checked yet, and its attesters want the operator's attention."""
+    """Return a batch of two source chains: one proceeds, the other is unchecked, with a notice about attesters."""
     batch = of_two_sources()
     accept(batch)
     progress.complete(batch.queries.filter(source_chain_id=31337).values_list("pk", flat=True), StepKind.INITIAL_STATE)
@@ -352,7 +354,7 @@ def arrived() -> Batch:
 
 
 def over_a_parent() -> Batch:
-    """A path in two parts, which waits for the first."""
+    """Return a batch with a path in two parts, which waits for the first."""
     batch = of_rollup()
     accept(batch, ROLLUP)
     complete(batch, StepKind.INITIAL_STATE, StepKind.BLOCKHASH_AVAILABLE)
@@ -383,7 +385,7 @@ def left_to_its_user() -> Batch:
 
 
 def paid_by_its_user(chain: DevChain) -> Batch:
-    """With transactions that are left to be sent."""
+    """Return a self-funded batch with transactions to send."""
     block = chain.head()
     body = request(ALICE, BOB, block=block) | {"sender": "self"}
     del body["fee"]
@@ -395,7 +397,7 @@ def paid_by_its_user(chain: DevChain) -> Batch:
 
 
 def proven_on_a_chain(chain: DevChain) -> Batch:
-    """DONE: a balance and three slots of a contract."""
+    """Return a DONE batch: a balance and three slots of a contract."""
     contract = "0x" + "c0de" * 10
     chain.rpc("anvil_setCode", contract, "0x00")
     chain.rpc("anvil_setStorageAt", contract, "0x5", f"0x{77:064x}")
@@ -414,7 +416,7 @@ def proven_on_a_chain(chain: DevChain) -> Batch:
 
 
 def a_page_of_batches() -> None:
-    """More than one, in all states."""
+    """Make more than one page of batches in all states."""
     made = [done_with_one_answer(), rejected(), waiting(), running(), on_the_path(), reorged(), sixty_done()]
     for block in range(20, 43):
         batch = a_batch(*many_accounts(1 + block % 3), block=block)

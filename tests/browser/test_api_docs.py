@@ -1,4 +1,4 @@
-"""The page of the API in a real browser, and requests that are tried from it."""
+"""The page of the API in a real browser, with requests that are tried there."""
 
 import json
 

@@ -1,4 +1,4 @@
-"""A batch's page in a real browser: it follows a real worker on a real chain, and DONE is soon on the screen."""
+"""A batch's page in a real browser follows a real worker and chain, and shows DONE soon."""
 
 import re
 from collections.abc import Callable, Iterator
@@ -30,7 +30,7 @@ pytestmark = pytest.mark.django_db(transaction=True)
 
 @pytest.fixture
 def service(site: str, settings: Any, tmp_path: Path) -> Iterator[DevChain]:
-    """A chain with two blocks a second, which the server knows."""
+    """Yield a chain with two blocks a second, connected to the server."""
     with DevChain(block_seconds=0.5) as chain:
         chain.mine(5)
         settings.CHAINS_FILE = chains_toml(tmp_path, chain.url)
@@ -54,7 +54,7 @@ def test_somebody_signs_in_copies_the_key_submits_with_it_and_watches_until_done
     expect(card.get_by_role("status")).to_have_text("Copied.")
     key = page.evaluate("navigator.clipboard.readText()")
 
-    # A program elsewhere: it has the key, and no cookie of the browser.
+    # This is another program: it has the key, but no cookie of the browser.
     answer = requests.post(
         f"{page.evaluate('origin')}/submit-batch-query",
         json=request(wallet.account.address, block=service.head()),
@@ -75,14 +75,14 @@ def test_somebody_signs_in_copies_the_key_submits_with_it_and_watches_until_done
         expect(page.locator("#announcement")).to_have_text("The batch is DONE: 4 of 4 steps completed.")
         page.get_by_role("button", name="Read it from the chain now").click()
         expect(page.locator(".reading")).to_contain_text("the registry holds exactly the proven values.")
-        # The answer stays when the page goes on to what is final, and then nothing is asked any more.
+        # The answer stays when the page follows finality, after which the page stops polling.
         expect(page.locator("#live")).to_be_hidden(timeout=120_000)
         expect(page.locator(".reading")).to_contain_text("the registry holds exactly the proven values.")
     assert page.evaluate("window.neverReloaded")
     assert key not in page.content()
 
 
-# --- Without a chain: what the page makes of its rows -----------------------------------------------------------------
+# --- Without a chain: the page's view of its rows ---------------------------------------------------------------------
 
 
 def test_done_is_on_the_screen_within_a_second_and_a_half(page: Page):
@@ -92,7 +92,7 @@ def test_done_is_on_the_screen_within_a_second_and_a_half(page: Page):
     accept(batch)
     expect(page.locator(".headline .chip")).to_have_text("ACCEPTED")
     finish(batch)
-    # And what this machine takes for it.
+    # The rest of the time is this machine's own.
     expect(page.locator(".headline .chip")).to_have_text("DONE", timeout=2500)
     expect(page.locator("#announcement")).to_have_text("The batch is DONE: 4 of 4 steps completed.")
 
@@ -106,7 +106,7 @@ def test_whoever_is_signed_out_meanwhile_signs_in_and_is_back_on_the_page(
     page.goto(path(batch))
     expect(page.get_by_role("heading", name="Webhook")).to_be_visible()
     Session.objects.all().delete()
-    # As soon as the page refreshes itself.
+    # The next refresh of the page does this.
     expect(page).to_have_url(re.compile(rf"/sign-in\?next={path(batch)}$"))
     sign_in_as(context)
     page.reload()

@@ -1,4 +1,4 @@
-"""`Check it here`: a batch's proof is verified in a real browser, and by a wallet's word on hashes and the registry."""
+"""`Check it here`: a real browser verifies a batch's proof, and a wallet confirms hashes and the registry."""
 
 import copy
 import json
@@ -54,7 +54,7 @@ async ([batch, request, documents, only]) => {
 
 @pytest.fixture
 def made(site: str, tmp_path: Path) -> Batch:
-    """DONE, of two source chains, without a chain."""
+    """Return a DONE batch of two source chains, made without a chain."""
     batch = asked_of_everything(tmp_path)
     prove(batch)
     return batch
@@ -63,7 +63,7 @@ def made(site: str, tmp_path: Path) -> Batch:
 def verified(
     page: Page, batch: Batch, documents: dict[str, str], request: Any = None, *, only: int | None = None
 ) -> dict[str, Any]:
-    """Check bundles in the page of the batch: an error's name and sentence each, or what they prove."""
+    """Check bundles in the page of the batch. Return an error's name and sentence, or the proven facts, for each."""
     request = request or json.loads(batch.request)
     if not page.url.endswith(path(batch)):
         page.goto(path(batch))
@@ -171,7 +171,7 @@ def test_a_proof_of_something_else_than_was_asked_for_is_refused(page: Page, mad
         | {"queries": [*bundle["queries"], bundle["queries"][0] | {"number": len(bundle["queries"]) + 1}]},
     }
     documents = {name: json.dumps(document) for name, document in forged.items()}
-    # Digits by their last bits, and no registry's address.
+    # A digit replaced by another character with the same last bits, and a wrong registry address.
     documents["slot"] = documents["batch"].replace(f'"{word(5)}":', f'"{word(0)[:-1]}%":')
     documents["registry"] = documents["batch"].replace(bundle["blocks"][0]["factsRegistry"], "0x12")
     assert verified(page, made, documents) == {
@@ -185,7 +185,7 @@ def test_a_proof_of_something_else_than_was_asked_for_is_refused(page: Page, mad
     }
 
 
-# --- The parts, beside the service's ----------------------------------------------------------------------------------
+# --- Parts of proofs, compared with the service -----------------------------------------------------------------------
 
 _PARTS = """
 async (cases) => {
@@ -207,7 +207,7 @@ async (cases) => {
 
 
 def told(page: Page, cases: list[tuple[str, bytes, bytes, list[bytes]]]) -> list[Any]:
-    """Check parts of proofs: words each, or an error's name and sentence."""
+    """Check parts of proofs. Return words or an error's name and sentence for each."""
     page.goto("/")
     written = [[part, root.hex(), key.hex(), [node.hex() for node in nodes]] for part, root, key, nodes in cases]
     found: list[Any] = page.evaluate(_PARTS, written)
@@ -240,7 +240,7 @@ def at(key: bytes, root: bytes, nodes: list[bytes]) -> tuple[bytes, bytes, list[
 
 
 def test_of_any_trie_it_tells_what_the_service_s_verifier_tells(page: Page):
-    """Whole proofs, of slots that are there or not, and such as lack a node or have one more."""
+    """Proofs of existing and absent slots, complete, or with a node less or more."""
     cases, expected = [], []
     for size in (1, 2, 17, 300):
         slots = {slot: slot**9 % 2**256 or 1 for slot in range(size)} | dict.fromkeys(NEAR_SLOTS, 5)
@@ -285,7 +285,7 @@ def test_headers_of_all_chains_are_read_as_the_service_reads_them(page: Page):
 
 @pytest.fixture
 def proven(page: Page, context: BrowserContext, wallet: Wallet, service: DevChain) -> Batch:
-    """DONE on a chain, with its page open, and a wallet that knows the chain."""
+    """Return a DONE batch on a chain, with its page open and a wallet that knows the chain."""
     wallet.chain = service
     wallet.put_into(context)
     batch = everything(service)
@@ -303,7 +303,7 @@ def ends(page: Page, sentence: str) -> None:
 
 
 def steps(page: Page) -> list[str]:
-    """Each with its state in front."""
+    """Return the steps, each with its state first."""
     return [re.sub(r"\s+", " ", text).strip() for text in page.locator("#check > ol > li").all_inner_texts()]
 
 
@@ -323,7 +323,7 @@ def test_all_steps_pass_by_a_wallet_that_is_asked_to_read_alone(page: Page, wall
     assert set(wallet.asked) == {"eth_chainId", "eth_getBlockByNumber", "eth_call"}
     assert wallet.asked.count("eth_call") == 29
     expect(page.get_by_role("button", name="Check it here")).to_be_focused()
-    # A refresh of the page leaves it.
+    # A refresh of the page keeps the result.
     Batch.objects.update(gas_used=123_456)
     expect(page.locator("#batch")).to_contain_text("123,456 gas")
     assert steps(page) == shown

@@ -1,6 +1,6 @@
-"""Pages in their states are for everybody, small and not too high: some of them, and all where pictures are taken.
+"""Pages in their states are accessible, small and not too high: a selection, or all where pictures are taken.
 
-With SCREENSHOTS, a folder, each page is put there wide and narrow, light and dark: `make screenshots`.
+With SCREENSHOTS, a folder, each page is saved wide and narrow, light and dark: `make screenshots`.
 """
 
 import os

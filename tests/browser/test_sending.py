@@ -1,4 +1,4 @@
-"""What a batch lacks, sent by a wallet of the browser to a real chain: all of it, and nothing of it twice."""
+"""The browser's wallet sends a batch's missing transactions to a real chain: all of them, each once."""
 
 import re
 from collections.abc import Callable
@@ -22,7 +22,7 @@ ASKED_TO_SEND = {"eth_sendTransaction", "wallet_sendCalls"}
 
 @pytest.fixture
 def batch(service: DevChain) -> Batch:
-    """It lacks two transactions."""
+    """Return a batch that lacks two transactions."""
     head = service.head()
     body = itself(request(BOB, block=head))
     body["data"]["31337"][f"block:{head - 1}"] = {"accounts": {CHARLIE: {"props": ["NONCE"]}}}
@@ -34,7 +34,7 @@ def batch(service: DevChain) -> Batch:
 
 @pytest.fixture
 def page(page: Page, context: BrowserContext, wallet: Wallet, service: DevChain, batch: Batch) -> Page:
-    """Its page, with a wallet that is connected to the chain."""
+    """Return the batch's page, with a wallet that is connected to the chain."""
     wallet.chain = service
     wallet.put_into(context)
     page.goto(path(batch))
@@ -50,7 +50,7 @@ def confirm(page: Page, transactions: str) -> None:
 
 
 def goes_on_until(page: Page, condition: Callable[[], bool]) -> None:
-    """Wait for a condition while the page goes on, which asks the wallet in this thread."""
+    """Wait for a condition while the page's calls of the wallet are answered in this thread."""
     for _ in range(TIMEOUT // 50):
         if condition():
             return
@@ -59,11 +59,11 @@ def goes_on_until(page: Page, condition: Callable[[], bool]) -> None:
 
 
 def kept_back(service: DevChain) -> None:
-    """The chain takes transactions and mines none, until a test mines a block."""
+    """Make the chain accept transactions without mining, until a test mines a block."""
     service.rpc("evm_setAutomine", False)
 
 
-# --- What goes well ---------------------------------------------------------------------------------------------------
+# --- Success ----------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("together", [False, True], ids=["one by one", "EIP-5792"])
@@ -91,7 +91,7 @@ def test_a_wallet_sends_what_is_missing_until_the_batch_is_done(
         expect(page.locator(".headline .chip")).to_have_text("DONE")
     asked = [method for method in wallet.asked if method in ASKED_TO_SEND]
     assert asked == (["wallet_sendCalls"] if together else ["eth_sendTransaction"] * 2)
-    # What comes later may rest on what comes before, so its receipt is waited for.
+    # A later transaction may depend on an earlier one, so the earlier receipt is awaited.
     first, last = (wallet.asked.index(asked[0]), len(wallet.asked) - 1 - wallet.asked[::-1].index(asked[-1]))
     assert together or "eth_getTransactionReceipt" in wallet.asked[first:last]
     assert page.evaluate("localStorage.length") == 0
@@ -118,7 +118,7 @@ def test_a_wallet_on_another_chain_is_switched(page: Page, wallet: Wallet):
     assert wallet.chain_id == 31337
 
 
-# --- What goes wrong --------------------------------------------------------------------------------------------------
+# --- Failures ---------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("together", [False, True], ids=["one by one", "EIP-5792"])
@@ -178,7 +178,7 @@ def test_a_page_that_is_left_in_the_middle_sends_nothing_twice(
     begin(page)
     said(page, "Waiting for what this browser was to send before.")
     asked = len(wallet.asked)
-    goes_on_until(page, lambda: len(wallet.asked) > asked + 4)  # It looks again and again.
+    goes_on_until(page, lambda: len(wallet.asked) > asked + 4)  # The page polls repeatedly.
     assert len(wallet.sent) == sent
     service.mine()
     service.rpc("evm_setAutomine", True)
@@ -207,7 +207,7 @@ def test_a_prompt_that_is_open_while_the_page_is_reloaded_is_declined_first_and_
     page.keyboard.press("Enter")
     confirm(page, "2 transactions")
     goes_on_until(page, lambda: len(wallet.held) == 2)
-    # Both all the same.
+    # The owner approves both.
     first, second = wallet.approve()
     assert ("result" in first, "error" in second) == (True, True)
     assert len(wallet.sent) == (2 if together else 1)
@@ -221,7 +221,7 @@ def test_a_prompt_that_is_open_while_the_page_is_reloaded_is_declined_first_and_
 
 
 def test_a_prompt_that_is_approved_after_the_page_was_reloaded_counts(page: Page, wallet: Wallet):
-    """Also by a wallet that has no ear for nonces."""
+    """Also with a wallet that ignores the page's nonces."""
     wallet.holds, wallet.takes_nonces = True, False
     begin(page)
     confirm(page, "2 transactions")
@@ -232,7 +232,7 @@ def test_a_prompt_that_is_approved_after_the_page_was_reloaded_counts(page: Page
     wallet.approve()
     confirm(page, "1 transaction")
     goes_on_until(page, lambda: len(wallet.held) == 1)
-    # And where it was said to be declined, but is approved before the next one is asked for.
+    # The same after the page was told that a prompt was declined, which is then approved.
     page.reload()
     begin(page)
     page.get_by_role("button", name="It is declined, go on").click()
@@ -277,13 +277,13 @@ def test_a_transaction_that_the_wallet_has_replaced_is_not_waited_for_for_ever(
 
 
 def test_a_service_that_is_behind_the_wallet_s_node_is_waited_for(page: Page, context: BrowserContext, wallet: Wallet):
-    """Otherwise it would tell once more what was just sent."""
+    """Otherwise the page would offer sent transactions again."""
     told: list[Any] = []
 
     def late(route: Route) -> None:
         answer = route.fetch()
         told.append(answer.json())
-        # The second answer is that of a node that has none of it.
+        # The second answer comes from a node that has seen none of the transactions.
         route.fulfill(response=answer, json=told[0] if len(told) == 2 else told[-1])
 
     context.route("**/transactions", late)

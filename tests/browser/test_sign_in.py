@@ -17,7 +17,7 @@ def press(page: Page, wallet: str = "Test Wallet") -> None:
     page.get_by_role("button", name=f"Sign in with {wallet}").click()
 
 
-# --- What goes well ---------------------------------------------------------------------------------------------------
+# --- Success ----------------------------------------------------------------------------------------------------------
 
 
 def test_a_wallet_signs_in(page, context, wallet):
@@ -67,7 +67,7 @@ def test_the_keyboard_alone_signs_in_and_out(page, context, wallet):
     expect(page).to_have_url(re.compile("/dashboard$"))
     menu, sign_out = page.locator(".menu > summary"), page.get_by_role("button", name="Sign out", exact=True)
     for wanted in (menu, sign_out):
-        for _ in range(15):  # past the links of the header, and of the menu
+        for _ in range(15):  # past the links of the header and of the menu
             page.keyboard.press("Tab")
             if wanted.evaluate("one => one === document.activeElement"):
                 break
@@ -78,9 +78,9 @@ def test_the_keyboard_alone_signs_in_and_out(page, context, wallet):
     expect(page).to_have_url(re.compile("/sign-in$"))
 
 
-# --- Several wallets, late ones, and those that are cancelled ---------------------------------------------------------
+# --- Several wallets, late ones and cancelled ones --------------------------------------------------------------------
 
-# A wallet beside the first: another object, which is announced after a while, or stands at `window.ethereum` alone.
+# A second wallet: an object that is announced later, or stands only at `window.ethereum`.
 ANNOUNCED_LATE = """provider => setTimeout(() => dispatchEvent(new CustomEvent("eip6963:announceProvider", {
     detail: {info: {uuid: "late", name: "Other wallet", icon: "", rdns: "example.other"}, provider}})), 1000)"""
 UNANNOUNCED = "provider => { window.ethereum = provider; }"
@@ -112,7 +112,7 @@ def test_after_cancel_nobody_is_signed_in_whatever_the_wallet_answers_later(page
     requests: list[str] = []
     page.on("request", lambda request: requests.append(request.url.rpartition("/")[2]))
     page.evaluate("window.heldMethod = ''; window.approve();")
-    # The next one ends later than the first would have.
+    # The next attempt ends later than the first would have.
     press(page)
     expect(page).to_have_url(re.compile("/dashboard$"))
     assert wallet.asked[before:] == ["eth_requestAccounts", "eth_chainId", "personal_sign"]
@@ -133,7 +133,7 @@ def test_nothing_can_be_cancelled_once_the_service_has_the_signature(page, conte
     expect(page).to_have_url(re.compile("/dashboard$"))
 
 
-# --- What goes wrong --------------------------------------------------------------------------------------------------
+# --- Failures ---------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(

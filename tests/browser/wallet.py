@@ -1,4 +1,4 @@
-"""A wallet that a test puts into a page, as an extension of the browser would: real signatures, behaviour at will."""
+"""A wallet that a test puts into a page as a browser extension would: real signatures, configurable behaviour."""
 
 import re
 from collections.abc import Callable
@@ -15,7 +15,7 @@ from tests.accounts.wallets import ALICE
 
 _SCRIPT = Path(__file__).with_name("wallet.js")
 
-# EIP-1193, EIP-1474 and what wallets do: a code and the wallet's own words.
+# Codes and wording of wallets (EIP-1193, EIP-1474).
 DECLINED = (4001, "User rejected the request.")
 BUSY = (-32002, "Request of type 'wallet_requestPermissions' already pending. Please wait.")
 NO_SUCH_CHAIN = (4902, "Unrecognized chain ID.")
@@ -24,7 +24,7 @@ NO_SUCH_METHOD = (4200, "The wallet has no such method.")
 DUPLICATE_ID = (5720, "There are calls with this identifier.")
 UNKNOWN_CALLS = (5730, "No calls have this identifier.")
 
-# What a wallet asks its node for a page.
+# Methods that a wallet passes on to its node.
 _OF_NODE = {
     "eth_blockNumber",
     "eth_call",
@@ -37,35 +37,35 @@ _OF_NODE = {
 
 @dataclass
 class Wallet:
-    """Put it into a context before the first page opens. Its behaviour may change at any time."""
+    """A wallet in a browser profile. Install it before the first page opens. Its behaviour may change at any time."""
 
     account: LocalAccount = ALICE
     chain_id: int = 31337
     refuses: dict[str, tuple[int, str]] = field(default_factory=dict)
-    """JSON-RPC method to the error that it is answered with."""
+    """Errors to answer with, by JSON-RPC method."""
     lies: dict[str, Any] = field(default_factory=dict)
-    """JSON-RPC method to what it answers instead of the chain."""
+    """Answers that replace the chain's, by JSON-RPC method."""
     asked: list[str] = field(default_factory=list)
-    """The JSON-RPC methods that the page called."""
+    """The JSON-RPC methods that the page has called."""
     chain: DevChain | None = None
-    """The chain where it sends. Without one it can only sign messages."""
+    """The chain to send on. Without one the wallet can only sign messages."""
     sends_calls: bool = False
-    """True if it knows EIP-5792."""
+    """True if the wallet knows EIP-5792."""
     loses_answers: bool = False
-    """True if the page never hears of what was sent, as where it was closed before."""
+    """True if the page never learns of sent transactions, as when it was closed before."""
     holds: bool = False
-    """True if what is to be sent waits for its owner, also when the page is gone."""
+    """True if requests to send wait for the owner, even after the page is gone."""
     takes_nonces: bool = True
     """True if a transaction gets the nonce that the page names."""
     held: list[tuple[str, list[Any]]] = field(default_factory=list)
-    """The JSON-RPC methods, and their parameters, that wait."""
+    """The waiting JSON-RPC methods with their parameters."""
     sent: list[str] = field(default_factory=list)
-    """The hashes of the transactions that it has sent."""
+    """The hashes of sent transactions."""
     calls: dict[str, list[str]] = field(default_factory=dict)
-    """By the identifier of calls (EIP-5792), the hashes of their transactions."""
+    """The transaction hashes of calls, by the calls' identifier (EIP-5792)."""
 
     def put_into(self, context: BrowserContext) -> None:
-        """Put the wallet in as EIP-6963 provider and as `window.ethereum`."""
+        """Install the wallet as EIP-6963 provider and as `window.ethereum`."""
         context.expose_function("walletState", self._state)
         context.expose_function("walletSigns", self._sign)
         context.expose_function("walletSwitches", self._switch)
@@ -108,13 +108,13 @@ class Wallet:
         return {"error": NO_SUCH_METHOD}
 
     def approve(self) -> list[dict[str, Any]]:
-        """Its owner approves all that waits. What comes of each, which no page hears."""
+        """Approve all waiting requests, as the owner would. Return the results, which no page receives."""
         answers = [self._answer(method, params) for method, params in self.held]
         self.held.clear()
         return answers
 
     def cancel(self, sent: str) -> None:
-        """Has a transfer of nothing take the place of a transaction that is not mined, for a higher fee."""
+        """Replace a pending transaction by an empty transfer at a higher fee."""
         assert self.chain is not None
         nonce = int(self.chain.rpc("eth_getTransactionByHash", sent)["nonce"], 16)
         self._sign_and_send({"to": self.account.address, "data": "0x", "value": "0x0", "gas": "0x5208"}, nonce, 20)
@@ -129,7 +129,7 @@ class Wallet:
         return self.sent[-1]
 
     def _sign_and_send(self, wanted: dict[str, str], nonce: int, price: int = 2) -> str:
-        """Sign and send as wallets do: fees are the wallet's, what the page has named is taken. `price` is in gwei."""
+        """Sign and send as wallets do, with the page's fields and the wallet's fees. `price` is in gwei."""
         assert self.chain is not None
         fields: dict[str, Any] = {
             "to": wanted["to"],
@@ -148,25 +148,25 @@ class Wallet:
         assert account.lower() == self.account.address.lower()
         return {"result": {chain: {"atomic": {"status": "unsupported"}} for chain in chains}}
 
-    def _send_calls(self, asked: dict[str, Any]) -> dict[str, Any]:
-        """One transaction after another, which the wallet may do where nobody asks for an atomic batch."""
-        assert (asked["version"], asked["atomicRequired"]) == ("2.0.0", False)
-        if asked["id"] in self.calls:
+    def _send_calls(self, request: dict[str, Any]) -> dict[str, Any]:
+        """Send one transaction after another, which a wallet may do unless an atomic batch is requested."""
+        assert (request["version"], request["atomicRequired"]) == ("2.0.0", False)
+        if request["id"] in self.calls:
             return {"error": DUPLICATE_ID}
-        sent = [self._send(call | {"gas": hex(2_000_000), "chainId": asked["chainId"]}) for call in asked["calls"]]
-        self.calls[asked["id"]] = sent
-        return {"result": {"id": asked["id"]}}
+        sent = [self._send(call | {"gas": hex(2_000_000), "chainId": request["chainId"]}) for call in request["calls"]]
+        self.calls[request["id"]] = sent
+        return {"result": {"id": request["id"]}}
 
-    def _calls_status(self, asked: str) -> dict[str, Any]:
-        if asked not in self.calls:
+    def _calls_status(self, identifier: str) -> dict[str, Any]:
+        if identifier not in self.calls:
             return {"error": UNKNOWN_CALLS}
         assert self.chain is not None
-        receipts = [self.chain.rpc("eth_getTransactionReceipt", sent) for sent in self.calls[asked]]
+        receipts = [self.chain.rpc("eth_getTransactionReceipt", sent) for sent in self.calls[identifier]]
         if not all(receipts):
-            return {"result": {"version": "2.0.0", "id": asked, "status": 100}}
+            return {"result": {"version": "2.0.0", "id": identifier, "status": 100}}
         worked = [receipt["status"] == "0x1" for receipt in receipts]
         status = 200 if all(worked) else 600 if any(worked) else 500
-        return {"result": {"version": "2.0.0", "id": asked, "status": status, "receipts": receipts}}
+        return {"result": {"version": "2.0.0", "id": identifier, "status": status, "receipts": receipts}}
 
 
 _OF_CALLS: dict[str, Callable[..., dict[str, Any]]] = {

@@ -1,4 +1,4 @@
-"""A server of a folder's files, which understands ranges; or does something else."""
+"""A server of a folder's files that supports ranges, or misbehaves."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -15,13 +15,13 @@ class Site:
     folder: Path
     understands_ranges: bool = True
     status: int = 0
-    """Another than the right one."""
+    """A wrong status."""
     more: int = 0
-    """Bytes that are sent too many."""
+    """Number of superfluous bytes."""
     shift: int = 0
-    """By how much what is sent comes later than what was asked for."""
+    """Offset between the sent and the requested range."""
     told_range: str = ""
-    """Another than the right one."""
+    """A wrong Content-Range."""
     asked: list[tuple[str, str]] = field(default_factory=list)
 
     def answer(self, name: str, wanted: str) -> tuple[int, bytes, str]:
@@ -35,23 +35,23 @@ class Site:
         first, _, last = wanted.removeprefix("bytes=").partition("-")
         start = int(first) if first else max(0, len(content) - int(last))
         end = min(int(last) + 1 if first else len(content), len(content))
-        told = self.told_range or f"bytes {start}-{end - 1}/{len(content)}"
-        return 206, content[start + self.shift : end + self.shift] + bytes(self.more), told
+        content_range = self.told_range or f"bytes {start}-{end - 1}/{len(content)}"
+        return 206, content[start + self.shift : end + self.shift] + bytes(self.more), content_range
 
 
 @contextmanager
 def served(site: Site) -> Iterator[str]:
     class Handler(BaseHTTPRequestHandler):
         def do_GET(self):
-            status, content, told = site.answer(
+            status, content, content_range = site.answer(
                 urlsplit(self.path).path.rpartition("/")[2], self.headers.get("Range", "")
             )
             self.send_response(status)
             self.send_header("Content-Length", str(len(content)))
-            if told:
-                self.send_header("Content-Range", told)
+            if content_range:
+                self.send_header("Content-Range", content_range)
             self.end_headers()
-            # Who wanted less has hung up.
+            # A client that wanted less has hung up.
             with suppress(ConnectionError):
                 self.wfile.write(content)
 

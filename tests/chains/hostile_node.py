@@ -1,4 +1,4 @@
-"""A node that does its worst on the level of HTTP: on sockets, since no server library would let it."""
+"""A node that misbehaves in HTTP. It uses sockets, because a server library would prevent that."""
 
 import json
 import socket
@@ -15,12 +15,12 @@ from tests.http_server import serving
 
 MEGABYTE = 1024 * 1024
 DRIP_SECONDS = 0.05
-# Nothing that is endless goes on for longer, so that a client without bounds fails its test instead of hanging it.
+# Endless answers end after this time, so that a client without bounds fails its test instead of hanging.
 MOST_SECONDS = 60
 
 
 class Exchange:
-    """One request, and the connection that it came by."""
+    """A request and its connection."""
 
     def __init__(self, connection: socket.socket, body: Any, is_over: threading.Event) -> None:
         self.body = body
@@ -30,7 +30,7 @@ class Exchange:
         self._connection.sendall(data)
 
     def repeat(self, data: bytes, *, pause: float = 0) -> None:
-        """Send it again and again, until the client hangs up."""
+        """Send the data again and again, until the client hangs up."""
         while not self._is_over.wait(pause):
             self.send(data)
 
@@ -38,7 +38,7 @@ class Exchange:
         self._is_over.wait(MOST_SECONDS)
 
     def reset(self) -> None:
-        """Break the connection off (RST), with no end of what was sent."""
+        """Break the connection off (RST) before the announced end."""
         self._connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
         self._connection.close()
 
@@ -55,7 +55,7 @@ Behaviour = Callable[[Exchange], None]
 
 @contextmanager
 def hostile_node(behave: Behaviour, *, chain_id: int | None = 31337) -> Iterator[str]:
-    """Its URL. With a chain id it tells that one honestly, and does its worst from the next request on."""
+    """Yield its URL. With a chain id it answers that question honestly, and misbehaves from the next request on."""
     is_over = threading.Event()
 
     class Handler(socketserver.StreamRequestHandler):
@@ -95,7 +95,7 @@ def _result(body: Any, value: Any) -> bytes:
 
 
 def gzip_bomb(exchange: Exchange) -> None:
-    """Zeros that are a thousand times as many once unpacked. Nobody gets to the end, and there is none."""
+    """Send zeros that grow a thousandfold when unpacked, without end."""
     packer = zlib.compressobj(wbits=16 + zlib.MAX_WBITS)
     first = packer.compress(bytes(MEGABYTE)) + packer.flush(zlib.Z_FULL_FLUSH)
     # After a full flush a block depends on nothing before it.
@@ -109,12 +109,12 @@ def endless_reply(exchange: Exchange) -> None:
 
 
 def empty_lists(exchange: Exchange) -> None:
-    """63 MB of JSON, which are 2.7 GB in memory."""
+    """Send 63 MB of JSON, which take 2.7 GB in memory."""
     exchange.answer(b"[" + b"[]," * (21 * MEGABYTE) + b"[]]")
 
 
 def empty_lists_within_bounds(exchange: Exchange) -> None:
-    """No longer than an honest reply may be."""
+    """Send as much as an honest reply may have."""
     exchange.answer(b"[" + b"[]," * (1300 * 1024) + b"[]]")
 
 
@@ -132,7 +132,7 @@ def endless_header(exchange: Exchange) -> None:
     exchange.repeat(b"x" * 10_000)
 
 
-# --- Drips, each well within the time-out of a read -------------------------------------------------------------------
+# --- Drips, each well within the read timeout -------------------------------------------------------------------------
 
 
 def dripped_headers(exchange: Exchange) -> None:
@@ -167,7 +167,7 @@ def silence(exchange: Exchange) -> None:
 
 
 def hangs_up(exchange: Exchange) -> None:
-    """Without a word."""
+    """Hang up without an answer."""
 
 
 def hangs_up_midway(exchange: Exchange) -> None:
@@ -175,14 +175,14 @@ def hangs_up_midway(exchange: Exchange) -> None:
 
 
 def wrong_ids(exchange: Exchange) -> None:
-    asked = exchange.body if isinstance(exchange.body, list) else [exchange.body]
-    replies = [{"jsonrpc": "2.0", "id": one["id"] + 1, "result": "0x1"} for one in asked]
+    questions = exchange.body if isinstance(exchange.body, list) else [exchange.body]
+    replies = [{"jsonrpc": "2.0", "id": question["id"] + 1, "result": "0x1"} for question in questions]
     exchange.answer(json.dumps(replies).encode())
 
 
 FLOODS: Mapping[str, Behaviour] = {
-    one.__name__.replace("_", " "): one
-    for one in (
+    behaviour.__name__.replace("_", " "): behaviour
+    for behaviour in (
         gzip_bomb,
         endless_reply,
         empty_lists,
@@ -193,8 +193,8 @@ FLOODS: Mapping[str, Behaviour] = {
     )
 }
 DRIPS: Mapping[str, Behaviour] = {
-    one.__name__.replace("_", " "): one
-    for one in (
+    behaviour.__name__.replace("_", " "): behaviour
+    for behaviour in (
         dripped_headers,
         dripped_reply,
         dripped_chunk_length,
@@ -203,4 +203,6 @@ DRIPS: Mapping[str, Behaviour] = {
         silence,
     )
 }
-LIES: Mapping[str, Behaviour] = {one.__name__.replace("_", " "): one for one in (hangs_up, hangs_up_midway, wrong_ids)}
+LIES: Mapping[str, Behaviour] = {
+    behaviour.__name__.replace("_", " "): behaviour for behaviour in (hangs_up, hangs_up_midway, wrong_ids)
+}

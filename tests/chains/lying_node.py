@@ -1,4 +1,4 @@
-"""An HTTP server that answers as the test says: a node that lies, mumbles or fails, often in front of a real one."""
+"""An HTTP server with answers from a test: a node that lies or fails, often in front of a real one."""
 
 import json
 import time
@@ -15,7 +15,7 @@ from tests.http_server import serving
 
 @dataclass
 class Raw:
-    """An answer that is not the JSON of status 200."""
+    """An answer that is no JSON or has another status than 200."""
 
     content: bytes = b""
     status: int = 200
@@ -25,7 +25,7 @@ class Raw:
 
 @contextmanager
 def lying_node(answer: Callable[[Any], Any]) -> Iterator[str]:
-    """Serves `answer(body)` on a port of its own; gives the URL."""
+    """Serve `answer(body)` on a port of its own, and yield the URL."""
 
     class Handler(BaseHTTPRequestHandler):
         def do_POST(self):
@@ -51,7 +51,7 @@ def lying_node(answer: Callable[[Any], Any]) -> Iterator[str]:
 
 
 def recording(into: list[Any], answer: Callable[[Any], Any]) -> Callable[[Any], Any]:
-    """`answer`, with each body that it is given added to `into`."""
+    """Return `answer` that also appends each body to `into`."""
 
     def answer_and_record(body: Any) -> Any:
         into.append(body)
@@ -61,7 +61,7 @@ def recording(into: list[Any], answer: Callable[[Any], Any]) -> Callable[[Any], 
 
 
 def ask(url: str, body: Any) -> Any:
-    """Return what the real node behind answers."""
+    """Return the answer of the real node."""
     return requests.post(url, json=body, timeout=10).json()
 
 
@@ -78,12 +78,16 @@ def error(body: Any, code: int, message: str, data: Any = None) -> dict[str, Any
 
 
 def between(url: str, change: Callable[[Any, Any], list[Any]]) -> AbstractContextManager[str]:
-    """A node before a real one: `change(question, reply)` gives the replies that are passed on instead of each."""
+    """Return a node before a real one. `change(question, reply)` returns the replies to pass on."""
 
     def answer(body: Any) -> Any:
-        asked, replies = ask(url, body), []
+        answered, replies = ask(url, body), []
         for question in body if isinstance(body, list) else [body]:
-            reply = next(one for one in (asked if isinstance(asked, list) else [asked]) if one["id"] == question["id"])
+            reply = next(
+                candidate
+                for candidate in (answered if isinstance(answered, list) else [answered])
+                if candidate["id"] == question["id"]
+            )
             replies += change(question, reply)
         return replies if isinstance(body, list) else next(iter(replies), [])
 

@@ -1,4 +1,4 @@
-"""Beacon branches in Python: encodings, recorded blocks, and the constants."""
+"""Beacon branches in Python: encodings, recorded blocks, and constants."""
 
 import random
 from dataclasses import replace
@@ -20,7 +20,7 @@ def _hex(text: str) -> bytes:
 
 
 def test_roots_are_those_that_the_specification_says():
-    """Compute small ones by hand (SSZ, "Merkleization")."""
+    """The expected roots are computed by hand from SSZ, "Merkleization"."""
     chunk, other = b"\x01" + bytes(31), b"\x02" + bytes(31)
     assert Bytes(8).root(_hex("0100000000000000")) == chunk
     assert ByteList(32).root(b"\x01") == ssz.merge(chunk, chunk)
@@ -128,7 +128,7 @@ def test_parts_that_do_not_belong_together_are_refused():
 
 @pytest.mark.parametrize("slot", [20, 88])
 def test_a_period_that_a_state_does_not_summarise_is_refused(slot):
-    """It was over before Capella, or isn't over yet."""
+    """The period ended before Capella, or hasn't ended yet."""
     world = BeaconWorld(random.Random(21))
     roots = world.periods[world.chain.period(slot)][0] if slot < 80 else [bytes(32)] * 8
     with pytest.raises(CannotProve, match="is none of the 7 summaries"):
@@ -149,7 +149,7 @@ def test_a_block_stands_in_its_place_among_its_periods_roots():
 
 @pytest.mark.parametrize(("slot", "depth"), [(60, 5), (50, 6), (20, 5)])
 def test_a_state_has_the_depth_of_its_fork(slot, depth):
-    """Also if it is made up so that all adds up. Before Capella it has no summaries."""
+    """Even a consistent forgery is refused. Before Capella a state has no summaries."""
     world = BeaconWorld(random.Random(21))
     summaries = world.anchor(89).summaries
     branch = [bytes(32)] * depth

@@ -58,7 +58,7 @@ def test_the_committed_file_has_a_development_chain_connected_to_itself():
 
 
 def test_the_commented_examples_of_the_committed_file_are_valid(load):
-    # Prose ends with a line that is a bare "#"; the example is what follows it.
+    # Prose ends with a bare "#". The example follows it.
     paragraphs = (PROJECT / "chains.toml").read_text().split("# Sepolia", 1)[1].split("\n\n")
     examples = [paragraph.split("\n#\n", 1)[1] for paragraph in paragraphs if "\n#\n" in paragraph]
     commented = "\n".join(line.removeprefix("#").strip() for line in "\n".join(examples).splitlines())
@@ -115,7 +115,7 @@ ATTESTER = '[attester]\nkey_file = "attester.key"\n'
 
 
 def with_nodes(count: int, fields: str = "") -> str:
-    """`ONE`, with so many nodes and these fields of its chain."""
+    """Return `ONE` with `count` nodes and these fields of its chain."""
     urls = json.dumps([f"https://{number}.example/secret-token" for number in range(count)])
     return ONE.replace('["http://127.0.0.1:8545"]', f"{urls}\n{fields}")
 
@@ -220,7 +220,7 @@ def test_a_signer_may_be_a_keystore_with_its_password(load, tmp_path):
     signer = signer_of(load, fields)
     assert signer.account().address == ADDRESS
     (tmp_path / "password").write_text("wrong")
-    assert signer.account().address == ADDRESS  # Read once.
+    assert signer.account().address == ADDRESS  # The file is read once.
     with pytest.raises(SignerError, match="can't be decrypted with its password"):
         signer_of(load, fields).account()
 
@@ -273,7 +273,7 @@ def connection_of(load: Load, fields: str, environ: dict[str, str] | None = None
 
 
 def with_connection(fields: str, *, source: int = 31337) -> str:
-    """`ONE`, its connection with these fields, from a chain that is there besides."""
+    """Return `ONE` with these fields of its connection, which has another source chain."""
     other = '[[chains]]\nid = 5\nname = "Other"\nrpc_urls = ["https://example.org"]\n'
     return other + ONE.replace("source = 31337", f"source = {source}").replace('"native"', fields)
 
@@ -323,7 +323,7 @@ def test_an_op_stack_chain_is_connected_to_the_one_below_by_its_games(load):
     ],
 )
 def test_a_rollup_has_no_beacon_chain(load, kind, rollup):
-    """Its blocks name the beacon root of the chain below, whose facts would pass as its own."""
+    """Its blocks name the beacon root of the chain below, so that chain's facts would pass as its own."""
     table = "beacon_chain = {genesis_time = 0, bellatrix = 0, capella = 0, deneb = 0, electra = 0}"
     text = with_connection(kind, source=5)
     told = " ".join(faults_of(load, text.replace(f"id = {rollup}\n", f"id = {rollup}\n{table}\n")))
@@ -340,7 +340,7 @@ def test_the_parent_of_an_arbitrum_chain_needs_a_connection_of_its_own(load):
 
 
 def test_no_chain_is_above_itself(load):
-    """Each would wait for the other, and a page that says whom it trusts would not come to an end."""
+    """Each would wait for the other, and a page that lists trusted parties would never end."""
     text = with_connection(f'"arbitrum-slot"\noutbox = "{ADDRESS}"\nparent = 6', source=5)
     text = text.replace(
         "[[chains]]", '[[chains]]\nid = 6\nname = "Sixth"\nrpc_urls = ["https://example.org"]\n[[chains]]', 1
@@ -400,7 +400,7 @@ PARENT = ": parent belongs to block_hash_source arbitrum-slot, which needs it"
 BELONG_TO_ATTESTED = ": attesters and threshold belong to block_hash_source attested"
 
 
-# --- Faults: what is written, and the beginning of the sentence -------------------------------------------------------
+# --- Faults: the written text, and the beginning of the sentence ------------------------------------------------------
 
 OF_QUORUM = [
     (3, "1", SEVERAL_NODES),
@@ -628,6 +628,6 @@ def test_beacon_nodes_and_era_files(load, tmp_path):
 
 
 def test_of_each_kind_it_is_known_which_chain_is_a_rollup():
-    """A rollup with a beacon chain of its own could pass blocks of the chain below for its own."""
+    """A rollup with a beacon chain of its own could pass off blocks of the chain below as its own."""
     kinds = set(get_args(chains_file.BlockHashSourceName))
     assert kinds - set(cross_checks.KINDS) == {"native", "attested"}

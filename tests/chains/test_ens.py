@@ -1,4 +1,4 @@
-"""ENS names, on a chain with ENS; and what names, resolvers and nodes may do to us."""
+"""ENS on a chain, and the limits of names, resolvers and nodes."""
 
 import time
 from collections.abc import Iterator
@@ -28,7 +28,7 @@ def at(*urls: str) -> Chain:
 
 
 def resolved(names: Names, *wanted: str) -> list[str]:
-    """Addresses, or why there is none."""
+    """Return each name's address, or the reason for none."""
     found = ens.resolve(at(names.chain.url), wanted)
     return [one if isinstance(one, str) else str(one) for one in found]
 
@@ -62,7 +62,7 @@ def test_names_are_normalised(name, normal):
         ("xn--ls8h.eth", "is not as ENSIP-15 has it: "),
         ("a" * 252 + ".eth", "is longer than 255 bytes"),
         ("é" * 126 + ".eth", "is longer than 255 bytes"),
-        # A letter that stands for six.
+        # This letter expands to six.
         ("㌖" * 60 + ".eth", "is longer than 255 bytes"),
     ],
     ids=["dot", "empty label", "begins with a dot", "space", "confusable", "punycode", "long", "bytes", "grows"],
@@ -91,7 +91,7 @@ def test_names_have_the_addresses_that_their_resolvers_say(names):
         "any.below.eth": BOB,
         "unknown.eth": None,
         "nobody.eth": None,
-        # A resolver that resolves one name and none below, one without code, and one that answers anything.
+        # A resolver that resolves one name and none below, one without code, and one with any answer.
         "sub.alice.eth": None,
         "wallet.eth": None,
         "nonsense.eth": None,

@@ -1,4 +1,4 @@
-"""Era files of a small beacon chain, in a folder and behind URLs; and those that are damaged or false."""
+"""Era files of a small beacon chain in a folder and behind URLs, some of them damaged or false."""
 
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
@@ -21,7 +21,7 @@ from tests.fixtures_folder import needs_fixtures
 from tests.proving import beacon_chains
 from tests.proving.beacon_chains import EncodedWorld
 
-# Of slots 48 to 55.
+# The period of slots 48 to 55.
 PERIOD = 6
 
 
@@ -81,7 +81,7 @@ def epoch() -> Epoch:
     return Epoch()
 
 
-# --- What they hold ---------------------------------------------------------------------------------------------------
+# --- Content ----------------------------------------------------------------------------------------------------------
 
 
 def _of_folder_and_site(world: EncodedWorld, folder: Path, url: str) -> list[EraFiles]:
@@ -103,7 +103,7 @@ def test_records_of_an_epoch(world, tmp_path, epoch):
     with served(site) as url:
         for files in _of_folder_and_site(world, tmp_path, url):
             assert files.records(3, epoch.root) == epoch.records
-        # The index and the total difficulty are read once, and the headers.
+        # The index and the total difficulty are read once, and each header once.
         assert len(site.asked) == 2 * (2 + len(epoch.encoded))
 
 
@@ -123,7 +123,7 @@ def test_the_recorded_roots_of_a_period_of_mainnet(tmp_path):
 
 
 def test_names_are_those_of_published_files():
-    """Those of mainnet that the format's own page names, and that tests of other projects do."""
+    """Names of mainnet's files from the format's own page and from tests of other projects."""
     files, epochs = EraFiles(MAINNET, []), shipped.epochs(MAINNET)
     assert files.era_name(0, shipped.historical_roots(MAINNET)[0]) == "mainnet-00001-40cf2f3c.era"
     names = [files.era1_name(epoch, epochs[epoch]) for epoch in (0, 1, 151, 1896)]
@@ -160,7 +160,7 @@ def _damages(good: bytes, step: int) -> Iterator[bytes]:
 
 
 def test_a_damaged_period_is_no_period(world, path, root, roots):
-    """What is damaged may be what isn't needed. Nothing but that one sentence comes of the rest."""
+    """The damage may be in an unneeded part. The only other result is this one sentence."""
     files, good = EraFiles(world.chain, [path.parent]), path.read_bytes()
     said = []
     for content in _damages(good, 4999):
@@ -209,7 +209,7 @@ def test_an_index_that_leads_nowhere(world, path, root, to):
 
 
 def test_a_false_block_is_no_block(world, path, root, tmp_path):
-    """And another place may have the right one."""
+    """Another place may have the right file."""
     (tmp_path / "right").mkdir()
     (tmp_path / "right" / path.name).write_bytes(path.read_bytes())
     for false in (world.encoded[51], world.encoded[50][:-1], b""):
@@ -283,7 +283,7 @@ def test_a_slow_place_is_left_for_another(world, path, root, roots):
 
 
 def test_headers_that_unpack_to_more_than_any_are_refused(tmp_path, epoch, world):
-    """A small frame may hold 64 kB, and there are 8,192 to decode."""
+    """A small frame may unpack to 64 kB, and 8,192 frames are decoded."""
     long = headers.encode({**headers.FRONTIER, "number": 5, "extraData": bytes(700)})
     other = Epoch([*epoch.encoded[:5], long])
     other.write(tmp_path)

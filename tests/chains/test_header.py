@@ -105,7 +105,7 @@ def test_a_block_of_a_chain_with_fields_of_its_own_makes_a_header(fields):
 
 
 def resealed(block: dict[str, Any], *changed: Any) -> dict[str, Any]:
-    """Return the block with extra data that ends with `changed`: with another round, or other seals."""
+    """Return the block with extra data that ends in `changed`, with another round or other seals."""
     extra_data = unhex(block["extraData"])
     start = 32 if block in (headers.IBFT_BLOCK, headers.HOTSTUFF_BLOCK) else 0
     items = rlp.decode(extra_data[start:])
@@ -120,7 +120,7 @@ QBFT_BLOCK = resealed(headers.QBFT_GENESIS, b"\2", [b"\xaa" * 65, b"\xbb" * 65])
     "block",
     [
         headers.IBFT_BLOCK,
-        # Seals are no part of the hash, so others prove nothing else.
+        # The hash excludes seals, so other seals prove nothing else.
         resealed(headers.IBFT_BLOCK, [b"\xaa" * 65]),
         headers.IBFT_2_BLOCK,
         resealed(headers.IBFT_2_BLOCK, bytes(4), [b"\xaa" * 65]),
@@ -144,7 +144,7 @@ AURA_SEALS = ("sealFields", "step", "signature")
     [
         {name: headers.SOKOL_BLOCK[name] for name in AURA_SEALS},
         {"sealFields": headers.SOKOL_BLOCK["sealFields"], "mixHash": None, "nonce": None},
-        # Nethermind, and Erigon.
+        # Forms of Nethermind and Erigon.
         {"step": 302674395, "signature": "0x" + headers.SOKOL_BLOCK["signature"]},
         {
             "auraStep": "0x120a71db",
@@ -162,7 +162,7 @@ def test_auras_seals_are_read_by_the_names_of_each_node(seals):
 
 
 def test_seals_besides_mix_hash_and_nonce_say_the_same():
-    """Parity said them of Ethereum's blocks."""
+    """Parity gave these fields for Ethereum's blocks."""
     block = headers.as_json(headers.FRONTIER)
     header = Header.from_rpc(block | {"sealFields": [block["mixHash"], block["nonce"]]})
     assert header.encode() == headers.encode(headers.FRONTIER)
@@ -221,7 +221,7 @@ def test_a_block_of_a_layout_that_json_does_not_tell_makes_no_header(fields):
         Header.from_rpc(headers.as_json(fields))
 
 
-# --- What is no header ------------------------------------------------------------------------------------------------
+# --- Malformed headers ------------------------------------------------------------------------------------------------
 
 
 def changed(place: int, value: Any) -> bytes:
@@ -238,7 +238,7 @@ def changed(place: int, value: Any) -> bytes:
         (PRAGUE + b"\0", "no list of a header's length"),
         (PRAGUE[:-1], "no list of a header's length"),
         (b"\xc1" * 5000, "no list of a header's length"),
-        # A list's length with a leading zero byte says the same in another form.
+        # A length with a leading zero byte is another form of the same list.
         (b"\xfa\0" + PRAGUE[1:], "no list of a header's length"),
         (rlp.encode(b"header" * 100), "no list of a header's length"),
         (changed(0, b"\1" * 31), "begins with have other sizes"),

@@ -1,4 +1,4 @@
-"""The words of nodes: what they mean, and that no key in them ends on public pages."""
+"""Error messages of nodes: their meaning, and no key from them on public pages."""
 
 import pytest
 
@@ -23,7 +23,7 @@ HASH = "0x" + "ab1" * 21 + "f"
 
 
 def _parts(secret: str) -> list[str]:
-    """Four letters of it in a row, or all."""
+    """Return all parts of four letters, or the whole."""
     letters = secret.lower()
     return [letters[start : start + 4] for start in range(max(1, len(letters) - 3))]
 
@@ -64,7 +64,7 @@ def test_a_key_that_is_cut_is_no_rest_of_a_key(place):
     assert not any(KEY[:size] in shown for size in range(4, len(KEY)))
 
 
-# As a node may echo what is in its URL: every form in which a part of it can be told.
+# A node may echo parts of its URL, in every form.
 SHORT = "q7%2Bx"
 FORMS = [
     KEY,
@@ -148,10 +148,10 @@ def test_a_code_is_short_too(client_of):
     assert str(caught.value) == "The node refused (0)."
 
 
-# --- Refusals of transactions, in the words of each kind of node ------------------------------------------------------
+# --- Refusals of transactions, in the wording of each kind of node ----------------------------------------------------
 
-# The words of geth, Nethermind, Besu, Erigon, Reth, EthereumJS, hardhat, ganache and anvil, old versions too, as their
-# sources have them or as they answered, with the values that they put in.
+# Messages of geth, Nethermind, Besu, Erigon, Reth, EthereumJS, hardhat, ganache and anvil, old versions included, from
+# their sources or recorded from them, with the inserted values.
 REFUSALS: dict[type[RpcRefused], list[str]] = {
     AlreadyKnown: [
         "already known",
@@ -225,9 +225,9 @@ def test_a_transaction_that_is_refused_is_no_limit_whatever_its_words():
     assert type(read_refusal("host", "eth_sendRawTransaction", {"code": -32005, "message": words})) is FeeTooLow
 
 
-# --- Limits, in the words of each provider ----------------------------------------------------------------------------
+# --- Limits, in the wording of each provider --------------------------------------------------------------------------
 
-# Messages under the end of our sentence. Each comment names the source of the lines below it.
+# Messages by the end of our sentence. Each comment names the source of the lines below it.
 LIMITS: dict[str, list[tuple[int | str, str]]] = {
     "limits our requests": [
         # Infura
@@ -251,7 +251,7 @@ LIMITS: dict[str, list[tuple[int | str, str]]] = {
         (-32007, "50/second request limit reached - reduce calls per second or upgrade your account at quicknode.com"),
         # QuickNode's reference of errors
         (429, "The requests per second (RPS) of your requests are higher than your plan allows."),
-        # Made of the same words
+        # Variations of the same words
         (-32000, "Request was throttled"),
         (-32000, "rate limit exceeded for transactions"),
         (-32000, "requests limited to 100 a second"),
@@ -347,7 +347,7 @@ def test_a_limit_is_known_wherever_its_words_stand(given):
         read_refusal("host", "eth_getProof", given)
 
 
-# The words of geth, Nethermind, Besu, Erigon, reth, bor, ethrex and providers, with what is said of them.
+# Messages of geth, Nethermind, Besu, Erigon, reth, bor, ethrex and providers, by the cause in our sentence.
 CAUSES: dict[Cause | None, list[str]] = {
     Cause.STATE: [
         # dRPC, Erigon, publicnode
@@ -411,7 +411,7 @@ def test_a_refusal_tells_its_cause_in_our_words(message, cause):
 @pytest.mark.parametrize(
     ("method", "message"),
     [
-        # Those of Besu.
+        # Besu
         ("eth_sendRawTransaction", "Transaction gas limit exceeds block gas limit"),
         ("eth_sendRawTransaction", "Transaction gas limit cap exceeded"),
         ("eth_getLogs", "Requested range exceeds maximum RPC range limit"),
@@ -438,7 +438,7 @@ def test_a_refusal_tells_its_cause_in_our_words(message, cause):
     ],
 )
 def test_a_limit_of_one_request_is_no_limit_of_how_many_may_be_sent(method, message):
-    """They have the code of EIP-1474 for "limit exceeded", by which others refuse too many requests a second."""
+    """These have EIP-1474's code for "limit exceeded", with which others refuse too many requests per second."""
     assert type(read_refusal("host", method, {"code": -32005, "message": message})) is RpcRefused
 
 

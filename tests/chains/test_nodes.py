@@ -1,4 +1,4 @@
-"""Nodes that fail, hang, lie and refuse: what of it is told, what it costs, and who is asked instead."""
+"""Nodes that fail, hang, lie and refuse: the error, the cost, and the next node."""
 
 import json
 import re
@@ -32,20 +32,20 @@ from tests.chains.lying_node import result as reply_of
 from tests.chains.transfers import ALICE, BOB, CONTRACT, send, signed
 from tests.headers import with_hash
 
-# Nothing listens there: port 1 needs rights that no test has.
+# Nobody listens there, because port 1 needs rights that no test has.
 DEAD = "http://127.0.0.1:1/secret-path"
-# A busy machine must not make an answer late.
+# An answer must not be late on a busy machine.
 TIMEOUT = 2
 
 
 # --- Behaviour, question, outcome -------------------------------------------------------------------------------------
 
 Spoil = Callable[[Any, Any], Any]
-"""What a node answers to a body, instead of the honest reply."""
+"""Returns a node's answer to a body, instead of the honest reply."""
 
 
 def spoiling(url: str, spoil: Spoil) -> AbstractContextManager[str]:
-    """A node in front of a real one, that tells its chain id honestly."""
+    """Return a node in front of a real one that tells its chain id honestly."""
     return lying_node(lambda body: ask(url, body) if is_chain_id(body) else spoil(body, ask(url, body)))
 
 
@@ -58,7 +58,7 @@ def refused(code: int, message: str, data: str | None = None) -> Spoil:
 
 
 def told(value: Any, method: str = "") -> Spoil:
-    """Another result, or one with these fields, in the reply to this method or to all."""
+    """Return a spoiler that replaces the result, or these fields of it, in replies to this method or to all."""
 
     def spoil(body: Any, reply: Any) -> Any:
         if isinstance(body, list):
@@ -162,7 +162,7 @@ REPLIES_AMISS: list[tuple[Callable[[Any], Any], str]] = [
 ]
 
 TABLE: list[tuple[Spoil, Callable[[RpcClient], Any], type[ChainError], str]] = [
-    # HTTP, and JSON
+    # HTTP and JSON
     (raw(status=429), call, NodeUnavailable, "HTTP status 429"),
     (raw(status=401), call, NodeUnavailable, "HTTP status 401"),
     (raw(status=301, headers={"Location": "/elsewhere"}), call, NodeUnavailable, "HTTP status 301"),
@@ -219,7 +219,7 @@ TABLE: list[tuple[Spoil, Callable[[RpcClient], Any], type[ChainError], str]] = [
     (told({"number": hex(2**63)}, "eth_getBlock"), lambda rpc: rpc.head(), InvalidReply, "no chain can have reached"),
     (told({"hash": None}, "eth_getBlock"), lambda rpc: rpc.head(), InvalidReply, "not hexadecimal"),
     (told({"number": "latest"}), lambda rpc: rpc.head(), InvalidReply, "not hexadecimal"),
-    # The node tells no raw header by which it could be made good.
+    # The node has no raw header, which could repair the answer.
     *((told(one, "eth_getBlock"), lambda rpc: rpc.head(), NodeUnavailable, "header of its hash") for one in NO_HEADERS),
     (told({"number": "0x1"}, "eth_getBlock"), lambda rpc: rpc.header(2), InvalidReply, "another block"),
     (told({"number": "0x1"}, "eth_getBlock"), lambda rpc: rpc.headers([2]), InvalidReply, "another block"),
@@ -281,7 +281,7 @@ def test_what_another_node_might_have_answered_is_worth_asking_again(devchain, c
             assert caught.value.may_pass
 
 
-# --- Of several questions, each is answered by itself -----------------------------------------------------------------
+# --- Each of several questions is answered by itself ------------------------------------------------------------------
 
 
 def every(code: int, message: str) -> Callable[[list[Any]], Any]:
@@ -289,7 +289,7 @@ def every(code: int, message: str) -> Callable[[list[Any]], Any]:
 
 
 def after(answered: int, code: int, message: str) -> Callable[[list[Any]], Any]:
-    """The first ones are answered, and the others refused."""
+    """Answer the first ones, and refuse the others."""
     return lambda asked: [
         *(reply_of(request, request["params"][0]) for request in asked[:answered]),
         *every(code, message)(asked[answered:]),
@@ -300,14 +300,14 @@ def no_id(code: int, message: str) -> dict[str, Any]:
     return {"jsonrpc": "2.0", "id": None, "error": {"code": code, "message": message}}
 
 
-# How a node tells that a batch is too large.
+# Answers to a batch that is too large.
 TOO_LARGE: dict[str, Callable[[list[Any]], Any]] = {
     # go-ethereum pull 26681 (also op-geth, bor, bsc, coreth, Erigon since pull 18260).
     "geth, the first": lambda asked: [error(asked[0], -32600, "batch too large")],
     "geth, of notifications": lambda _: [no_id(-32600, "batch too large")],
     "geth, bytes": after(3, -32003, "response too large"),
     "geth, seconds": after(3, -32002, "request timed out"),
-    # Other words than any that are known.
+    # Unknown wording.
     "the first, in other words": lambda asked: [error(asked[0], -32000, "no")],
     "each, in other words": every(-32000, "no"),
     # base/node issue 234
@@ -341,23 +341,23 @@ TOO_LARGE: dict[str, Callable[[list[Any]], Any]] = {
 
 
 class Echoing:
-    """Answers with the first parameter, as long as nothing else is set; records what it was asked but for chain ids."""
+    """A node that answers with the first parameter by default, and records all requests but those for chain ids."""
 
     def __init__(self) -> None:
         self.sizes: list[int] = []
         self.hangs: Callable[[list[Any]], bool] = lambda _: False
-        """Tells if it leaves these requests without an answer."""
+        """Returns whether these requests get no answer."""
         self.most = 1000
-        """The requests of a batch that it takes."""
+        """Maximum number of requests in a batch."""
         self.too_large = TOO_LARGE["base"]
-        """The answer to a larger batch."""
+        """Returns the answer to a larger batch."""
         self.spoils: dict[Any, Callable[[Any], Any]] = {}
-        """Other answers, by the first parameter; None where it leaves the reply out."""
+        """Other answers by the first parameter; None leaves the reply out."""
         self.chain_id = "0x7a69"
         self.status = 200
-        """If another one, it fails."""
+        """Any other status is a failure."""
         self.tells_chain = True
-        """Whether it tells its chain id even if it fails."""
+        """True if the chain id is told even while the node fails."""
         self.now = 0.0
         self.over = threading.Event()
 
@@ -372,7 +372,7 @@ class Echoing:
             return Raw(status=self.status)
         if len(asked) > self.most:
             return self.too_large(asked)
-        # The order of replies means nothing.
+        # The order of replies has no meaning.
         answers = [answer for answer in map(self._answer, reversed(asked)) if answer]
         if failure := next((one for one in answers if isinstance(one, Raw)), None):
             return failure
@@ -384,14 +384,14 @@ class Echoing:
         return spoil(one) if spoil else reply_of(one, value)
 
     def count(self) -> list[int]:
-        """Return the sizes of what it was asked since."""
+        """Return the sizes of requests since the last count."""
         sizes, self.sizes = self.sizes, []
         return sizes
 
 
 @pytest.fixture
 def nodes(client_of) -> Iterator[Callable[..., RpcClient]]:
-    """Starts nodes, and gives a client of them, whose clock is that of the first."""
+    """Starts nodes, and returns a client whose clock is that of the first."""
     with ExitStack() as running:
 
         def start(*some: Echoing) -> RpcClient:
@@ -409,7 +409,7 @@ def echoes(values: range | list[int]) -> list[Question[Any]]:
 
 
 def failed(answers: list[Any]) -> dict[int, str]:
-    """Return why questions were not answered, by the question's place."""
+    """Return the errors of unanswered questions, by the question's place."""
     return {n: str(one) for n, one in enumerate(answers) if isinstance(one, ChainError)}
 
 
@@ -434,7 +434,7 @@ def test_batches_are_bounded_and_smaller_for_ten_minutes_where_a_node_takes_less
 
 
 def test_a_node_that_limits_the_requests_in_batches_is_sent_fewer_after_its_rest(nodes):
-    """Providers count each request of a batch, so a whole batch may be above the limit of a second for ever."""
+    """Providers count each request of a batch, so a whole batch may always exceed the limit per second."""
     node = Echoing()
     node.most, node.too_large = 10, every(-32007, "50/second request limit reached")
     client = nodes(node)
@@ -545,7 +545,7 @@ def test_a_bad_answer_is_the_loss_of_its_question_and_the_next_node_is_asked_for
     node.most, node.spoils = most, dict.fromkeys(bad, poison)
     rpc = nodes(node)
     assert tuple(failed(rpc.ask(echoes(range(16))))) == bad
-    # Nor do the others meet a node that has just failed.
+    # The others don't meet a node that has just failed, either.
     assert rpc.answers(echoes([20, 21])) == [20, 21]
     assert nodes(node, other).answers(echoes(range(16))) == list(range(16))
     assert other.sizes == [len(bad)]
@@ -657,7 +657,7 @@ def test_a_node_of_another_chain_is_never_used(nodes):
 
 @pytest.mark.parametrize(("status", "seconds"), [(503, FAIL_FAST_SECONDS + 1), (200, 59)])
 def test_a_node_that_leads_to_another_chain_one_day_is_used_no_more(nodes, status, seconds):
-    """After it has failed, and within a minute in any case."""
+    """The chain id is checked after a failure, and at least once a minute."""
     node = Echoing()
     client = nodes(node)
     assert client.call("echo", 1) == 1
@@ -691,13 +691,13 @@ def test_what_all_nodes_get_goes_to_none_of_another_chain_and_to_none_that_rests
     for _ in range(2):
         client.tell_all(questions.raw_transaction(sent))
         assert send(client, sent) == keccak(sent)
-    # The first answers besides what became of it. The failing one was asked for its chain.
+    # The first node also answers about the transaction's result. The failing one was asked for its chain.
     assert [len(one.sizes) for one in (first, foreign, failing, last)] == [4, 0, 1, 2]
 
 
 # --- Nodes that know less ---------------------------------------------------------------------------------------------
 
-# What EthereumJS, ganache and geth without a pending block say.
+# Messages of EthereumJS, of ganache, and of geth without a pending block.
 NO_BLOCK_HASH = [(-32602, "invalid argument 2: argument must be a string"), (-32700, 'Cannot wrap a "object"')]
 NO_PENDING = [(-32602, '"pending" is not yet supported'), (-32000, "pending block is not available")]
 
@@ -724,7 +724,7 @@ def test_a_node_that_takes_no_block_hash_is_asked_by_number_and_for_ten_minutes_
 
 
 def test_a_block_that_a_node_lacks_is_not_asked_for_by_number(devchain, client_of):
-    """Another block has that number: its proof would be of no use."""
+    """Another block has that number, so its proof would be useless."""
     asked: list[Any] = []
     with lying_node(recording(asked, lambda body: ask(devchain.url, body))) as url:
         client = client_of(url)
@@ -772,7 +772,7 @@ def test_a_node_without_a_pending_block_is_asked_for_the_latest_and_another_for_
     ],
 )
 def test_what_only_the_pending_block_refuses_is_refused(devchain, client_of, refusal, kind):
-    """The latest one has not what it rests on, or has not yet what is in its way."""
+    """The latest block lacks what the call depends on, or doesn't have the obstacle yet."""
     asked: list[Any] = []
 
     def spoil(body: Any, _: Any) -> Any:
@@ -791,7 +791,7 @@ def test_states_that_a_node_has_pruned_are_asked_of_the_next(client_of):
             running.enter_context(DevChain(extra_args=(*same, *more))) for more in (("--prune-history", "5"), ())
         )
         for chain in (pruned, archive):
-            # Blocks of the same times have the same hashes, however slow the machine is.
+            # Blocks with equal times have equal hashes, however slow the machine is.
             chain.rpc("anvil_setBlockTimestampInterval", 1)
             chain.mine(20)
         assert isinstance(prove(client_of(pruned.url, archive.url)), VerifiedAccountProof)

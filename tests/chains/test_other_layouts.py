@@ -18,9 +18,9 @@ HEAD = 420
 
 
 class Node:
-    """A node of a chain whose blocks all have the same layout. It tells the header's RLP only if it is `raw`.
+    """A node of a chain whose blocks share a layout. It returns raw headers only if it is `raw`.
 
-    `spoil` changes what it tells of a header.
+    `spoil` changes the raw header.
     """
 
     def __init__(
@@ -54,7 +54,7 @@ class Node:
         return error(body, NOT_FOUND, f"the method {method} does not exist/is not available")
 
     def count(self) -> list[str]:
-        """The methods that it was asked for since."""
+        """Return the called methods since the last count."""
         asked, self.asked = self.asked, []
         return asked
 
@@ -99,7 +99,7 @@ def test_it_can_be_asked_for_in_all_ways(client_of):
 
 
 def test_fields_whose_names_a_node_does_not_tell_are_not_known_although_they_look_like_ethereums(client_of):
-    """A header of London's, of a block that is told without a base fee."""
+    """A London header whose block is told without a base fee."""
 
     class Unnamed(Node):
         def _answer(self, body: Any) -> Any:
@@ -227,7 +227,7 @@ def test_a_header_of_another_number_is_a_lie(client_of):
 
 
 def test_a_header_that_the_registry_could_not_read_is_refused(client_of):
-    """Celo's had no uncles at first."""
+    """Celo's headers had no uncles at first."""
     fields = {name: value for name, value in headers.FRONTIER.items() if name != "sha3Uncles"}
     assert len(rlp.decode(headers.encode(fields))) == 14
     with lying_node(Node(fields)) as url, pytest.raises(UnreadableHeader, match="begins with have other sizes"):

@@ -1,4 +1,4 @@
-"""The encoder and the Python verifier by themselves; tests/contracts compares them with contract and py-trie."""
+"""The encoder and the Python verifier alone. tests/contracts compares them with the contract and py-trie."""
 
 import random
 from contextlib import suppress
@@ -26,12 +26,13 @@ def under(root: bytes, calldata: bytes) -> PackedFacts:
 
 
 def test_one_account_takes_its_bytes_and_no_more():
-    # Block 5 is known; an account with its nonce and balance stored, depth 0, sizes 1 and 1, address, nonce, balance.
+    # The bytes: block 5 is known; an account with nonce and balance stored, depth 0, sizes 1 and 1, address, nonce,
+    # balance.
     assert encode(5, ROOT, [ACCOUNT]).hex() == "0105" + "c1" + "0041" + ALICE.hex() + "01" + "02"
 
 
 def test_a_branch_takes_the_hashes_of_the_others_and_their_places_where_some_are_empty():
-    """Both forms: sixteen hashes, of which one is the account's leaf, below three children."""
+    """Both forms: sixteen hashes with the account's leaf among them, below three children."""
     key = keccak(ALICE)
     root, proofs = tries.shaped({key: tries.account(1, 2)}, random.Random(1), (3, 16))
     calldata = encode(5, root, [AccountToProve(ALICE, 0b0011, proofs[key])])
@@ -74,7 +75,7 @@ def test_subtrees_meet_in_a_branch_and_an_extension_leads_to_another():
 def test_header_fields_come_with_even_parity():
     assert encode(HEADER, ROOT, header_fields=[0, 11]) == HEADER + bytes.fromhex("31 00000801 37")
     assert encode(HEADER, ROOT, header_fields=[0]) == HEADER + bytes.fromhex("31 80000001 37")
-    # State root and number need no asking.
+    # State root and number are always stored.
     assert encode(HEADER, ROOT, header_fields=[3, 8]) == HEADER + b"\x37"
 
 
@@ -119,7 +120,7 @@ def test_what_was_asked_is_packed_in_one_way_and_no_flipped_bit_makes_it_false(s
     for _ in range(20):
         place, bit = chance.randrange(len(packed)), chance.randrange(8)
         flipped = packed[:place] + bytes([packed[place] ^ 1 << bit]) + packed[place + 1 :]
-        # What to store may be another choice, and what is absent where another was is absent, too.
+        # The choice of stored facts may differ, and an absent account may be replaced by another absent one.
         with suppress(InvalidPacked):
             assert world.agrees(read_in(world, flipped, known=known))
 

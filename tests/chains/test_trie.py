@@ -56,7 +56,7 @@ def test_real_accounts_are_as_the_chain_has_them(name):
     assert account.nonce == int(expected["nonce"], 16)
     assert account.balance == int(expected["balance"], 16)
     assert account.storage_root == unhex(expected["storageRoot"])
-    # Nodes give a missing account the hash of empty code; the EVM's EXTCODEHASH gives it zero, and so do we.
+    # Nodes give a missing account the hash of empty code. The EVM's EXTCODEHASH gives zero, and so does the service.
     assert account.code_hash == (unhex(expected["codeHash"]) if expected["exists"] else NO_CODE_HASH)
 
 
@@ -99,7 +99,7 @@ def test_slots_of_random_tries_agree_with_another_implementation(size, values, n
 @settings(derandomize=True, max_examples=60, deadline=None, database=None)
 @given(
     st.dictionaries(
-        # Keys that share almost everything: long extensions, and whole branches that are embedded.
+        # Keys share almost everything, which makes long extensions and embedded branches.
         st.lists(st.sampled_from(b"\x00\x01\x10\x11"), min_size=3, max_size=3).map(lambda end: bytes(29) + bytes(end)),
         st.binary(min_size=1, max_size=3) | st.binary(min_size=40, max_size=40),
         min_size=1,

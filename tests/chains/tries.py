@@ -1,4 +1,4 @@
-"""Tries by another implementation, their proofs, and nodes and accounts that no trie has."""
+"""Tries of another implementation with their proofs, and nodes and accounts that no trie has."""
 
 from collections.abc import Mapping
 
@@ -36,7 +36,7 @@ def branch(digit: str, child: object, value: bytes = b"") -> list[object]:
 
 
 def chained(*nodes: object) -> tuple[bytes, list[bytes]]:
-    """Root and proof of nodes as they are; encoded ones may stand among them."""
+    """Return root and proof of the given nodes. Encoded ones may be among them."""
     encoded = [node if isinstance(node, bytes) else rlp.encode(node) for node in nodes]
     return keccak(encoded[0]), encoded
 
@@ -49,7 +49,7 @@ LEAF_OF_32_BYTES = [b"\x20", b"\1" * 29]
 assert len(rlp.encode(LEAF_OF_32_BYTES)) == 32
 DEEP_LEAF = rlp.encode([hex_prefix(DIGITS[10:], leaf=True), b"\x07"])
 
-# An embedded leaf whose value begins in it, and ends in the child that comes after it.
+# An embedded leaf whose value extends into the next child.
 LONGER_CHILDREN = [b"\x80"] * 16
 LONGER_CHILDREN[int(DIGITS[8], 16)] = bytes([0xC0 + 30]) + rlp.encode(REST_8) + b"\x82"
 LONGER_CHILDREN[int(DIGITS[8], 16) + 1] = b"\x81\x90"
@@ -59,7 +59,7 @@ LEAF_RLP = bytes([len(rlp.encode(GOOD_LEAF)) - 1]) + rlp.encode(GOOD_LEAF)[1:]
 
 
 def nested(depth: int) -> bytes:
-    """RLP of a list in a list, so many times."""
+    """Return RLP of `depth` nested lists."""
     encoded = b"\xc0"
     for _ in range(depth):
         digits = b"" if len(encoded) < 56 else len(encoded).to_bytes((len(encoded).bit_length() + 7) // 8)

@@ -1,4 +1,4 @@
-"""What the service answers about a batch."""
+"""The service's answers about a batch."""
 
 from typing import Any
 

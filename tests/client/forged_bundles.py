@@ -1,4 +1,4 @@
-"""What is forged in the bundle of a batch that asks for everything, with what verifiers say of it."""
+"""Forgeries in the bundle of a batch that requests everything, with the verifiers' errors."""
 
 from collections.abc import Callable
 from typing import Any
@@ -32,7 +32,7 @@ def swap_headers(b: Bundle) -> None:
 
 
 def place(number: int, at: object) -> Callable[[Bundle], object]:
-    """The last of the proof of a query's account."""
+    """Return the last node of the proof of a query's account."""
     return lambda b: b["queries"][number - 1]["accountProof"].__setitem__(-1, at)
 
 
@@ -46,7 +46,7 @@ def exchange_proofs(b: Bundle) -> None:
 
 
 def richer(b: Bundle) -> None:
-    """The leaf of the first account, with a balance of another size."""
+    """Change the first account's leaf to hold a balance of another size."""
     place = b["queries"][0]["accountProof"][-1]
     key, value = rlp.decode(bytes.fromhex(b["nodes"][place][2:]))
     nonce, _, storage, code = rlp.decode(value)
@@ -54,7 +54,7 @@ def richer(b: Bundle) -> None:
 
 
 def block_more(b: Bundle, **parts: Any) -> None:
-    """One that is used, by one header's query more."""
+    """Add a block that a header query uses."""
     b["blocks"].append(b["blocks"][0] | parts)
     query = b["queries"][2] | {"number": len(b["queries"]) + 1, "block": len(b["blocks"]) - 1}
     number = word(int(b["blocks"][-1]["blockNumber"]))
@@ -62,7 +62,7 @@ def block_more(b: Bundle, **parts: Any) -> None:
 
 
 def next_as_block(b: Bundle) -> None:
-    """Another one than that by which a time is shown."""
+    """Use another header than the one that proves a time."""
     header = headers.encode({**FIELDS, "number": 15, "extraData": b"another"})
     block_more(b, blockNumber="15", header=f"0x{header.hex()}", blockHash=f"0x{keccak(header).hex()}")
 

@@ -1,4 +1,4 @@
-"""What is asked again, how often and when; and what becomes of answers that are none."""
+"""Repeated requests: which, how often and when; and answers that are none."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Bundles are verified by the hashes that a caller trusts, and by code that shares nothing with the service's."""
+"""Bundles are verified with hashes that the caller trusts, by code that is independent of the service's."""
 
 import copy
 import json
@@ -38,7 +38,7 @@ _REMEMBERED: dict[str, Any] = {}
 
 @pytest.fixture
 def made(settings, tmp_path) -> Bundle:
-    """Return the bundle that the service writes for two source chains. It is written once; each test changes a copy."""
+    """Return the service's bundle for two source chains. It is written once; each test changes a copy."""
     if not _REMEMBERED:
         settings.CHAINS_FILE = chains_toml(tmp_path, DEAD_NODE)
         batch = asked_of_everything(tmp_path)
@@ -50,7 +50,7 @@ def made(settings, tmp_path) -> Bundle:
 
 
 def hashes() -> dict[tuple[int, int], str]:
-    """Return the hashes that nodes would tell: of all blocks, and of those after them that are known."""
+    """Return the hashes that nodes would tell: of all blocks, and of known next blocks."""
     return dict(_REMEMBERED["hashes"])
 
 
@@ -100,7 +100,7 @@ def test_the_hashes_that_count_are_the_caller_s(made):
     for wrong in ("", "0x12", "no hash"):
         with pytest.raises(InvalidBundle, match="32 bytes"):
             verify(made, hashes() | {(1, 1): wrong})
-    # No header says of which chain it is.
+    # No header names its chain.
     made["blocks"][0]["sourceChainId"] = "1"
     with pytest.raises(InvalidBundle, match="block 12 of chain 1 with another hash"):
         verify(made)
@@ -133,7 +133,7 @@ def test_what_would_take_much_memory_is_not_read(content):
 
 
 def test_no_flip_of_a_byte_holds(made):
-    """Each node, header and word is tried: all of them are used."""
+    """Each node, header and word is tried, which shows that all are used."""
     places: list[tuple[Any, Any]] = [(made["nodes"], at) for at in range(len(made["nodes"]))]
     for block in made["blocks"]:
         places += [(block, name) for name in ("header", "blockHash", "nextHeader") if block[name]]
@@ -157,11 +157,11 @@ def test_no_flip_of_a_byte_holds(made):
     flip()
 
 
-# --- By nodes ---------------------------------------------------------------------------------------------------------
+# --- Hashes from nodes ------------------------------------------------------------------------------------------------
 
 
 class Told:
-    """A connection to a node, as web3.py's, and what it was asked for."""
+    """A connection to a node, as web3.py's, that records its requests."""
 
     def __init__(self, chain_id: int, blocks: dict[int, str]) -> None:
         self.chain_id, self.blocks = chain_id, blocks
@@ -210,11 +210,11 @@ def test_nodes_that_differ_about_the_next_block_show_no_time(made):
     assert {query.timestamp for query in proven.queries.values()} == {None}
 
 
-# --- Beside what the service tells of the batch -----------------------------------------------------------------------
+# --- Comparison with the service's answer about the batch -------------------------------------------------------------
 
 
 def told_of(made: Bundle) -> list[dict[str, Any]]:
-    """Return the bundle's queries as the service's list of queries has them."""
+    """Return the bundle's queries in the form of the service's list of queries."""
     told = []
     for query in made["queries"]:
         facts = [{"property": name, "word": shown} for name, shown in query["facts"].items()]

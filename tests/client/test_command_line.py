@@ -1,4 +1,4 @@
-"""`bqs` without a service: what it is given, where it keeps keys, what it says and ends with."""
+"""`bqs` without a service: its arguments, kept keys, output and exit codes."""
 
 import io
 import json
@@ -38,7 +38,7 @@ ALICE, ALICE_KEY = ACCOUNTS[0]
 
 
 class Memory(KeyringBackend):
-    """A keyring that is there; or locked."""
+    """A keyring that is unlocked or locked."""
 
     priority = 1
 
@@ -83,7 +83,7 @@ def bqs_says(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, 
     return code, said.out, said.err
 
 
-# --- What is asked ----------------------------------------------------------------------------------------------------
+# --- Requests ---------------------------------------------------------------------------------------------------------
 
 
 def asked(**given: Any) -> Any:
@@ -183,7 +183,7 @@ def test_amounts_are_in_whole_units_or_say_that_they_are_in_wei():
     for text in ("auto", "1e3", "-1", ".5", "1.0000000000000000001", "0.5wei", ""):
         with pytest.raises(click.BadParameter, match=r"is no amount: it is in ETH, such as 0\.002, or in wei"):
             read_amount(text)
-    # Scripts for earlier versions named wei.
+    # Scripts for earlier versions gave wei.
     with pytest.raises(click.BadParameter, match="an amount in wei is written 2000000000000000wei"):
         read_fee("2000000000000000")
 
@@ -332,7 +332,7 @@ def test_a_keystore_is_opened_with_its_password_alone(tmp_path):
             open_keystore(file, right)
 
 
-# --- What it says -----------------------------------------------------------------------------------------------------
+# --- Output -----------------------------------------------------------------------------------------------------------
 
 FACT = Fact(
     source_chain_id=1,
@@ -442,7 +442,7 @@ def test_shells_complete_it(capsys, shell):
     assert f"_BQS_COMPLETE={shell}_complete" in out
 
 
-# --- As it is installed -----------------------------------------------------------------------------------------------
+# --- Installation -----------------------------------------------------------------------------------------------------
 
 
 def test_it_can_be_built_and_the_wheel_has_all_that_it_takes(tmp_path):
@@ -463,4 +463,4 @@ def test_it_can_be_built_and_the_wheel_has_all_that_it_takes(tmp_path):
     assert "bqs = batch_query_client.command_line:main" in entry
     assert f"Version: {batch_query_client.__version__}\n" in metadata
     assert "\nRequires-Dist: click" in metadata
-    assert "Provides-Extra" not in metadata  # `bqs` needs none.
+    assert "Provides-Extra" not in metadata  # `bqs` needs no extra.

@@ -1,4 +1,4 @@
-"""What a batch takes is sent in order, each thing once, and nothing is signed that proves nothing."""
+"""Missing transactions are sent in order, each once, and only transactions that prove something are signed."""
 
 import dataclasses
 from types import SimpleNamespace
@@ -31,14 +31,14 @@ def to_send(*transactions: dict[str, Any], **changed: Any) -> Any:
     return answer(200, {"chainId": "31337", "isComplete": False, "waits": [], "transactions": transactions} | changed)
 
 
-# Nothing is missing any more: neither these nor others.
+# Nothing is missing any more.
 COMPLETE = to_send(isComplete=True)
 OURS = answer(200, batch(sourceChainIds=["1"]))
 
 
 @dataclasses.dataclass
 class Chain:
-    """A node that keeps what it was told; answers that a test names replace its own."""
+    """A node that records requests. Answers from a test replace its own."""
 
     others: dict[str, Any] = dataclasses.field(default_factory=dict)
     sent: list[bytes] = dataclasses.field(default_factory=list)
@@ -78,7 +78,7 @@ def pay(chain: Chain, *answers: Any, timeout: float = 60, **payer: Any) -> Any:
 def test_what_is_missing_is_sent_in_order_until_nothing_is():
     chain = Chain()
     other = transaction(data="0xf9" + "cd" * 40)
-    # The service has not noticed yet what was mined, and lists it once more.
+    # The service hasn't noticed the mined transaction yet, and lists it again.
     (sent, signed) = pay(chain, to_send(transaction(), other), to_send(other, isComplete=True))
     assert [fields["data"] for fields in signed] == [PROOF, other["data"]]
     assert [fields["nonce"] for fields in signed] == [0, 1]
@@ -117,7 +117,7 @@ UNSAFE = {
     "money": {"value": "0x1"},
     "a transfer of a token": {"to": TOKEN, "data": f"0x{selector('transfer(address,uint256)').hex()}" + "00" * 64},
     "an approval": {"to": TOKEN, "data": f"0x{selector('approve(address,uint256)').hex()}" + "00" * 64},
-    # Its selector begins as a proof does.
+    # Its selector begins like that of a proof.
     "a swap": {"to": TOKEN, "data": "0x04e45aaf" + "00" * 224},
     "a proof to something else": {"to": TOKEN},
     "nothing at all": {"data": "0x"},

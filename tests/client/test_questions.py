@@ -1,4 +1,4 @@
-"""What is asked becomes the API's body, and what can't be asked is said at once."""
+"""Arguments become the API's body, and impossible ones are refused at once."""
 
 from datetime import UTC, datetime
 

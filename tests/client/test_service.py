@@ -1,4 +1,4 @@
-"""The library and `bqs` against a service that runs, and a chain: each as a program and as a person uses it."""
+"""The library and `bqs` against a running service and chain, as a program and as a person use them."""
 
 import asyncio
 import io
@@ -62,7 +62,7 @@ def sign(key: str) -> Any:
 
 @dataclass(frozen=True)
 class Live:
-    """A service, its chain, and a user of it."""
+    """A service, its chain, and one of its users."""
 
     url: str
     chain: DevChain
@@ -74,7 +74,7 @@ class Live:
         return BatchQueryService(self.url, api_key=self.api_key, patience=PATIENCE)
 
     def answer(self, path: str) -> Any:
-        """Return what the API answers, as it is."""
+        """Return the API's raw answer."""
         return requests.get(f"{self.url}/{path}", headers={"api-key": self.api_key}, timeout=20).json()
 
     def balance(self, address: str, block: int) -> int:
@@ -102,7 +102,7 @@ class Proven:
 
 @pytest.fixture(scope="module")
 def proven(live: Live) -> Proven:
-    """A batch that is DONE: a balance, two slots, and a header's time and gas limit."""
+    """A DONE batch: a balance, two slots, and a header's time and gas limit."""
     block = live.chain.head()
     batch = live.service.submit(
         destination=CHAIN_ID,
@@ -173,7 +173,7 @@ def test_callers_that_do_not_block_get_the_same(live):
             assert told[-1] == "DONE"
             return {done.facts[0].value, fact.value, int.from_bytes(verified.queries[1].facts["BALANCE"])}
 
-    # Nobody sends or gets anything at this account: its balance is that of any block.
+    # Nobody sends to or from this account, so its balance is the same in all blocks.
     assert asyncio.run(ask()) == {live.balance(CHARLIE, live.chain.head())}
 
 
@@ -186,7 +186,7 @@ def test_a_key_sent_twice_makes_one_batch(live):
 
 
 def soon(live: Live) -> Batch:
-    """It waits for a block that comes in a while."""
+    """Return a batch that waits for a coming block."""
     query = Account(BOB, chain=CHAIN_ID, block=live.chain.head() + 60, props=["NONCE"])
     return live.service.submit(destination=CHAIN_ID, queries=[query])
 
@@ -211,7 +211,7 @@ def test_what_a_webhook_receives_is_what_the_service_has_signed(live):
             self.end_headers()
 
         def log_message(self, *_: object) -> None:
-            """Nowhere."""
+            """Log nothing."""
 
     secret = take_webhook_secret(live.url, ALICE, ALICE_KEY, CHAIN_ID)
     with serving(Receiver) as url:
@@ -232,7 +232,7 @@ def test_what_a_webhook_receives_is_what_the_service_has_signed(live):
 
 @pytest.fixture
 def bqs(live: Live, monkeypatch, tmp_path, capsys) -> Callable[..., tuple[int, str, str]]:
-    """Run it, logged in; its exit code, its output and what it says beside."""
+    """Return a function that runs `bqs` as a logged-in user, and returns exit code, output and errors."""
     for name, value in {"URL": live.url, "API_KEY": live.api_key, "PATIENCE": "30"}.items():
         monkeypatch.setenv(f"BQS_{name}", value)
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
@@ -260,7 +260,7 @@ def test_a_batch_is_submitted_followed_and_its_facts_are_printed(live, bqs, tmp_
         rf"{CHAIN_ID} +{block} +{ALICE} +BALANCE +{amount(live.balance(ALICE, block))}$", out, re.MULTILINE
     )
     assert re.search(rf"{CHAIN_ID} +{block} +TIMESTAMP +\d+$", out, re.MULTILINE)
-    # Of its progress nothing goes into a pipe.
+    # No progress goes into a pipe.
     assert len(said.splitlines()) == 1
     options = ["--chain", str(CHAIN_ID), "--block", str(block), "--account", ALICE, "--prop", "BALANCE"]
     code, out, said = bqs("submit", *where, *options)
@@ -325,7 +325,7 @@ def test_batches_are_listed_and_cancelled(live, bqs, proven):
     assert bqs("cancel", batch.id)[0] == 0
     code, _, said = bqs("watch", batch.id, "--json")
     assert (code, json.loads(said.splitlines()[-1])["code"]) == (ExitCode.REJECTED, "cancelled_by_user")
-    # A worker can't change a batch that is cancelled between the two lists.
+    # A worker can't change a cancelled batch between the two lists.
     code, out, _ = bqs("list", "--json", "--limit", "1")
     listed = live.answer("batch-queries?limit=1")
     assert json.loads(out) == listed

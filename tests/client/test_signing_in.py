@@ -1,4 +1,4 @@
-"""What is signed is a sign-in of one's own address to the service, and nothing that a service makes up."""
+"""Only a sign-in of one's own address to this service is signed, whatever message the service sends."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Refusals of the client's own walk of a proof: of the same nodes that the service and the registry refuse."""
+"""Proofs that the client refuses: those with nodes that the service and the registry refuse, too."""
 
 import pytest
 from eth_utils.crypto import keccak
@@ -34,3 +34,10 @@ def test_a_malformed_account_shows_neither_itself_nor_that_another_does_not_exis
 def test_a_leaf_of_another_key_shows_that_a_slot_is_empty():
     root, nodes = tries.chained(tries.GOOD_LEAF)
     assert (trie_proof.slot(root, bytes(32), nodes)[-1], any(trie_proof.slot(root, b"\1" * 32, nodes))) == (7, False)
+
+
+@pytest.mark.parametrize("change", [lambda _: [], lambda nodes: nodes * 2, lambda nodes: [*nodes, b"\x80"]])
+def test_a_proof_with_a_node_less_or_more_proves_nothing(change):
+    root, nodes = tries.chained(tries.GOOD_LEAF)
+    with pytest.raises(InvalidBundle):
+        trie_proof.slot(root, bytes(32), change(nodes))

@@ -1,4 +1,4 @@
-"""How a batch is followed: by questions that the service keeps, and by polls where it doesn't know them."""
+"""Following a batch: by long polls, or by polls where the service doesn't know these."""
 
 from typing import Any
 
@@ -23,7 +23,7 @@ def follow(world: World, **how: Any) -> Any:
 
 
 def waits(world: World) -> list[str]:
-    """Return how long the service was let keep each question about the status."""
+    """Return the requested waiting time of each status request."""
     return [request.url.partition("&wait=")[2] for request in world.requests if "status" in request.url]
 
 
@@ -97,7 +97,7 @@ def test_progress_is_told_when_something_has_changed_and_at_the_end():
     follow(world, progress=lambda batch: told.append(batch.queries_completed))
     assert told == [0, 1, 2]
     assert waits(world) == ["2"] * 3
-    # The advice is for those whose question was not kept.
+    # The advice is for requests that were answered at once.
     assert world.pauses == []
 
 

@@ -1,4 +1,4 @@
-"""Carries out the client's steps with answers that a test has written, on a clock of its own."""
+"""Run the client's steps with answers from a test, on a clock of its own."""
 
 import json
 from collections.abc import Callable, Iterator
@@ -7,7 +7,7 @@ from typing import Any
 from batch_query_client.asking import Patience
 from batch_query_client.effects import HttpAnswer, Now, Pause, ProviderCall, Request, Steps, Tell, Unreachable
 
-# Half of each pause is taken; by chance it would be any share.
+# Half of each pause is taken instead of a random share.
 PATIENCE = Patience(chance=lambda: 0.5)
 
 Answers = HttpAnswer | Unreachable | Callable[[Request], HttpAnswer]

@@ -1,4 +1,4 @@
-"""Servers and processes as on several machines. A test of the whole starts workers; the rest it finds running."""
+"""Servers and processes as on several machines. A test starts workers; everything else is running."""
 
 import subprocess
 import sys
@@ -28,7 +28,7 @@ LEASE_SECONDS = 3
 
 
 class Machines:
-    """A chain, PostgreSQL, a broker and a web server, and the workers that a test starts."""
+    """A chain, PostgreSQL, a broker, a web server, and the workers that a test starts."""
 
     def __init__(self, running: ExitStack, folder: "pytest.TempPathFactory", broker: Redis | RabbitMQ) -> None:
         self.chain = running.enter_context(DevChain(chain_id=CHAIN_ID, block_seconds=0.5))
@@ -52,9 +52,9 @@ class Machines:
         self._accounts = iter(range(1, 1_000_000))
 
     def begin(self) -> None:
-        """Begin as a new user, at blocks that nobody has asked for."""
+        """Begin as a new user, at unused blocks."""
         with psycopg.connect(self.postgres.url()) as connection:
-            # Of those that earlier tests have killed.
+            # Heartbeats of workers that earlier tests have killed.
             connection.execute("DELETE FROM proving_workerheartbeat")
         account = Account.create()
         self.until(self.answers, "the web server")
@@ -79,7 +79,7 @@ class Machines:
         return answer
 
     def submit(self, count: int = 1, *, per_block: int = 1) -> float:
-        """Submit so many batches, so many of them for each block. Returns the seconds that the slowest took."""
+        """Submit `count` batches, `per_block` of them for each block. Return the seconds of the slowest."""
         slowest = 0.0
         for number in range(count):
             self._block += number % per_block == 0
@@ -99,7 +99,7 @@ class Machines:
         self.until(lambda: self.done() == len(self._submitted), "DONE", seconds)
 
     def assert_nothing_was_done_twice(self) -> None:
-        """Each header and each account proven once, and no transaction that proved nothing."""
+        """Assert that each header and account is proven once, and each transaction has proven something."""
         assert self._found(HEADER_ACCUMULATED) - self._headers == len(self.blocks)
         assert self._found(ACCOUNT_PROVEN) - self._proofs == len(self._submitted)
         named = set[str]()
@@ -114,9 +114,9 @@ class Machines:
 
     def count(self, rows: str, *values: object) -> int:
         with psycopg.connect(self.postgres.url()) as connection:
-            found = connection.execute(f"SELECT COUNT(*) FROM {rows}", values).fetchone()
-        assert found
-        return int(found[0])
+            row = connection.execute(f"SELECT COUNT(*) FROM {rows}", values).fetchone()
+        assert row
+        return int(row[0])
 
     def waiting_messages(self) -> int:
         with kombu.Connection(self.broker.url()) as connection:
@@ -146,7 +146,7 @@ def all_machines(tmp_path_factory) -> Iterator[Machines]:
 
 @pytest.fixture
 def machines(all_machines: Machines) -> Iterator[Machines]:
-    """With an empty broker and no worker."""
+    """Yield the machines with an empty broker and no worker."""
     all_machines.broker.stop()
     all_machines.broker.start()
     all_machines.begin()
@@ -155,6 +155,6 @@ def machines(all_machines: Machines) -> Iterator[Machines]:
 
 
 def celery(*arguments: str, **variables: str) -> subprocess.CompletedProcess[str]:
-    """Celery's worker, until it ends by itself."""
+    """Run a Celery worker until it ends by itself."""
     command = [sys.executable, "-m", "celery", "-A", "proving.celery_app", "worker", *arguments]
     return subprocess.run(command, env=variables, capture_output=True, text=True, timeout=60, check=False)

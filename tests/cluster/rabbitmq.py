@@ -1,4 +1,4 @@
-"""RabbitMQ as a real server, in a folder of its own. Its programs are the system's."""
+"""A real RabbitMQ server in a folder of its own, with the system's programs."""
 
 import os
 import subprocess
@@ -14,15 +14,15 @@ from devnet.servers import LocalServer
 
 
 class RabbitMQ(LocalServer):
-    """A RabbitMQ. It keeps queues and messages where it is stopped and started again."""
+    """A RabbitMQ that keeps queues and messages over restarts."""
 
     name = "rabbitmq"
-    # Debian's, which starts as its caller's user.
+    # Debian's script, which runs as the calling user.
     _program = Path("/usr/lib/rabbitmq/bin/rabbitmq-server")
 
     def __init__(self, *, port: int = 0) -> None:
         super().__init__(port=port)
-        # Of Erlang's name server, which goes on when the node has ended.
+        # Port of Erlang's name server, which outlives the node.
         self._names_port = free_port()
 
     @classmethod
@@ -30,7 +30,7 @@ class RabbitMQ(LocalServer):
         return cls._program.exists()
 
     def url(self) -> str:
-        """Return what `BROKER_URL` takes."""
+        """Return a value for `BROKER_URL`."""
         return f"amqp://guest:guest@127.0.0.1:{self.port}//"
 
     def remove(self) -> None:
@@ -56,7 +56,7 @@ class RabbitMQ(LocalServer):
             "RABBITMQ_MNESIA_BASE": inside("data"),
             "RABBITMQ_LOG_BASE": inside("logs"),
             "RABBITMQ_PID_FILE": inside("pid"),
-            # Nothing of the machine's own RabbitMQ.
+            # Use nothing of the machine's own RabbitMQ.
             "RABBITMQ_CONFIG_FILE": inside("none"),
             "RABBITMQ_CONF_ENV_FILE": os.devnull,
             "RABBITMQ_ENABLED_PLUGINS_FILE": inside("plugins"),

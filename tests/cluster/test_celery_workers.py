@@ -51,7 +51,7 @@ def test_a_broker_that_is_emptied_again_and_again_delays_and_loses_nothing(machi
 
 
 def test_without_the_broker_all_goes_on_through_the_database(machines):
-    """It is down before the workers start, and comes back when all is done."""
+    """The broker is down before the workers start, and comes back when all is done."""
     machines.broker.kill()
     start(machines, "worker-1", "worker-2")
     assert machines.submit(10) < 5

@@ -1,4 +1,4 @@
-"""Celery's workers on RabbitMQ instead of Redis: what differs between the two."""
+"""Celery's workers on RabbitMQ: the differences from Redis."""
 
 from collections.abc import Iterator
 from contextlib import ExitStack

@@ -1,8 +1,8 @@
-"""What public clients of the service that this one replaces send, and how they read the answers.
+"""Requests of public clients of the replaced service, and the ways in which they read answers.
 
 Their heads were recorded on the wire, byte for byte, from the libraries that these clients use: axios 1.6 on Node and
 Bun, node-fetch 2.7, Node's own fetch, requests, curl, and fetch in Chromium. Bodies are as the clients build them, and
-as documentation has them. What differs from one installation to another stands in angle brackets.
+as documentation has them. Values that differ between installations are in angle brackets.
 """
 
 import json
@@ -14,7 +14,7 @@ from tests.serving.process import Answer
 
 
 class GivesUp(Exception):
-    """The client stops, with what it shows or looks at."""
+    """The client stops, with the text that it shows or reads."""
 
 
 # --- How libraries and clients read -----------------------------------------------------------------------------------
@@ -34,10 +34,10 @@ def _of_success(answer: Answer) -> Any:
 
 def _without_error(answer: Answer) -> Any:
     """Read an answer as the voting relayer does: whatever the status is, an `error` stops it."""
-    told = json.loads(answer.body)
-    if told.get("error"):
-        raise GivesUp(told["error"])
-    return told
+    body = json.loads(answer.body)
+    if body.get("error"):
+        raise GivesUp(body["error"])
+    return body
 
 
 def _as_printed(answer: Answer) -> Any:
@@ -48,21 +48,21 @@ def _as_printed(answer: Answer) -> Any:
 @dataclass(frozen=True)
 class Client:
     submission: str
-    question: str  # how far the batch is
+    question: str  # stage of the batch
     read: Callable[[Answer], Any] = _of_any_status
 
     def identifier(self, answer: Answer) -> str:
-        told = self.read(answer)
-        if "internalId" not in told:
-            raise GivesUp(told)
-        return str(told["internalId"])
+        body = self.read(answer)
+        if "internalId" not in body:
+            raise GivesUp(body)
+        return str(body["internalId"])
 
     def status(self, answer: Answer) -> str:
         return str(self.read(answer)["queryStatus"])
 
 
 def as_sent(request: str, **places: object) -> bytes:
-    """Its bytes, with what stands in angle brackets. Header and body are apart by the first empty line."""
+    """Return the request's bytes, with the values for angle brackets. An empty line separates header and body."""
     head, _, body = request.partition("\n\n")
     for name, value in places.items():
         head, body = (text.replace(f"<{name}>", str(value)) for text in (head, body))
@@ -178,7 +178,7 @@ api-key: <key>
 
 # --- Programs ---------------------------------------------------------------------------------------------------------
 
-# It relays proposals to be voted on to another chain.
+# It relays proposals for votes to another chain.
 RELAYER = Client(
     """POST /submit-batch-query?apiKey=<key> HTTP/1.1
 host: <host>
@@ -208,7 +208,7 @@ accept-encoding: gzip, deflate
     _without_error,
 )
 
-# The same two years earlier.
+# The same relayer two years earlier.
 FORMER_RELAYER = Client(
     """POST /submit-batch-query?apiKey=<key> HTTP/1.1
 Content-Type: application/json
@@ -232,7 +232,7 @@ Connection: close
 """,
 )
 
-# A script that shows how to vote by proofs.
+# A demonstration script for votes by proofs.
 VOTING_SCRIPT = Client(
     """POST /submit-batch-query?apiKey=<key> HTTP/1.1
 Accept: application/json
@@ -256,7 +256,7 @@ Connection: keep-alive
     _of_success,
 )
 
-# A tutorial on Bun, which asks every five seconds for half an hour.
+# A tutorial on Bun that polls every five seconds for half an hour.
 TUTORIAL = Client(
     """POST /submit-batch-query?apiKey=<key> HTTP/1.1
 Accept: application/json, text/plain, */*
@@ -282,7 +282,7 @@ Connection: keep-alive
     _of_success,
 )
 
-# A market maker of a bridge. One slot as web3.py 7 writes bytes, and one as Python writes numbers.
+# A market maker of a bridge. Its slots are written as by web3.py 7 and as Python prints numbers.
 MARKET_MAKER = Client(
     """POST /submit-batch-query?apiKey=<key> HTTP/1.1
 Host: <host>
@@ -307,7 +307,7 @@ Connection: keep-alive
     _of_success,
 )
 
-# A backend that lets its users claim tokens. It names a type for the body of a GET that has none.
+# A backend through which users claim tokens. It sends a content type with a GET that has no body.
 CLAIMS = Client(
     """POST /submit-batch-query?apiKey=<key> HTTP/1.1
 host: <host>
@@ -336,7 +336,7 @@ accept-encoding: gzip, deflate
 """,
 )
 
-# A shell script that relays commitments, with a body that jq has indented. It looks at nothing but the identifier.
+# A shell script that relays commitments with a body indented by jq. It reads only the identifier.
 SHELL_SCRIPT = Client(
     """POST /submit-batch-query?apiKey=<key> HTTP/1.1
 Host: <host>
@@ -413,7 +413,7 @@ Accept: */*
     _of_success,
 )
 
-# The same, for a block: every box is checked.
+# A request for a block with every box ticked.
 _PROPERTIES = (
     *("PARENT_HASH", "UNCLES_HASH", "COINBASE", "PROPOSER", "STATE_ROOT", "TRANSACTIONS_ROOT", "RECEIPTS_ROOT"),
     *("LOGS_BLOOM", "DIFFICULTY", "BLOCK_NUMBER", "GAS_LIMIT", "GAS_USED", "TIMESTAMP", "EXTRA_DATA", "MIX_HASH"),
@@ -455,12 +455,12 @@ Accept: */*
 
 """
 
-# An extension asks so before it submits, and shows the answer.
+# An extension sends this before it submits, and shows the answer.
 IS_ALIVE = CONNECTIONS.replace("/chain-connections", "/is-alive").replace(
     "Accept: */*", "Accept: application/json, */*"
 )
 
-# A page that shows a balance. It asks for the status where another endpoint is.
+# A page that shows a balance. It expects the status at the path of another endpoint.
 PAGE = Client(
     f"""POST /submit-batch-query?apiKey=<key> HTTP/1.1
 Host: <host>

@@ -1,6 +1,6 @@
-"""Verifies branches as `BeaconHistory` does, by generalized indices: a model to compare it with.
+"""A model of `BeaconHistory` that verifies branches by generalized indices.
 
-Indices are those that the consensus specifications print, or others publish (`sync-protocol.md`, Portal network).
+The indices are published ones (`sync-protocol.md` of the consensus specifications, Portal network).
 """
 
 from collections.abc import Sequence
@@ -9,10 +9,10 @@ from hashlib import sha256
 
 from chains.beacon.jumps import BeaconChain
 
-# From a block to parts of it.
+# Indices below a block.
 _STATE_ROOT = 11
 _BLOCK_HASH_UNTIL_CAPELLA, _BLOCK_HASH_SINCE_DENEB = 3228, 6444
-# From a state.
+# Indices below a state.
 _SUMMARIES_UNTIL_DENEB, _SUMMARIES_SINCE_ELECTRA = 59, 91
 _ROOTS_UNTIL_DENEB, _ROOTS_SINCE_ELECTRA = 39, 71
 
@@ -27,7 +27,7 @@ class InvalidBranch(ValueError):
 
 @dataclass(frozen=True)
 class Path:
-    """The way that a branch tells: from a leaf up to a root."""
+    """The path of a branch from a leaf up to a root."""
 
     leaf: bytes
     siblings: Sequence[bytes]
@@ -35,7 +35,7 @@ class Path:
 
 
 def own(chain: BeaconChain, root: bytes, branch: bytes) -> bytes:
-    """Return the hash that the branch proves. So do the functions below. Raises `InvalidBranch`."""
+    """Return the hash that the branch proves, as the functions below do. Raise `InvalidBranch`."""
     return _climb(own_path(chain, branch), root)
 
 
@@ -56,9 +56,9 @@ def proves_historical_roots(chain: BeaconChain, root: bytes, branch: bytes) -> N
 
 
 def own_path(chain: BeaconChain, branch: bytes) -> Path:
-    """Return the way from a block's hash up to the root that must be trusted. So do the functions below.
+    """Return the path from a block's hash up to the trusted root, as the functions below do.
 
-    Raises `InvalidBranch`.
+    Raise `InvalidBranch`.
     """
     reader = _Reader(branch)
     block_hash, siblings, index, _ = _block(chain, reader)
@@ -73,7 +73,7 @@ def old_path(chain: BeaconChain, branch: bytes) -> Path:
     siblings += _elements(reader, place, reader.integer(3), 24)
     anchor, state, field = _anchor(chain, reader, _SUMMARIES_UNTIL_DENEB, _SUMMARIES_SINCE_ELECTRA)
     roots = 1 << chain.period_depth | slot % (1 << chain.period_depth)
-    # The list, its elements, the first of two, the roots, the block.
+    # From the top: the list, its elements, the first of two, the roots, the block.
     path = _join(_STATE_ROOT, field, 2, 1 << 24 | place, 2, roots, index)
     return reader.end(Path(block_hash, siblings + state + anchor, path))
 
@@ -133,7 +133,7 @@ class _Reader:
 
 
 def _slot(chain: BeaconChain, reader: _Reader) -> tuple[int, bytes]:
-    """Read a slot and a proposer. Returns the first, and the node above both."""
+    """Read a slot and a proposer. Return the slot and the node above both."""
     slot = reader.integer(8)
     if slot >= chain.end:
         raise InvalidBranch(f"The fork of slot {slot} is not known.")
@@ -154,19 +154,19 @@ def _block(chain: BeaconChain, reader: _Reader) -> tuple[bytes, list[bytes], int
 
 
 def _anchor(chain: BeaconChain, reader: _Reader, until: int, since: int) -> tuple[list[bytes], list[bytes], int]:
-    """Return siblings of the state's root, those within the state, and the index there."""
+    """Return the siblings of the state's root, the siblings within the state, and the index there."""
     slot, first = _slot(chain, reader)
     if slot < chain.capella:
         raise InvalidBranch(f"The state of slot {slot} is from before Capella.")
     index = until if slot < chain.electra else since
     [parent] = reader.hashes(1)
     state = reader.hashes(index.bit_length() - 1)
-    [rest] = reader.hashes(1)
-    return [parent, first, rest], state, index
+    [siblings_of_state] = reader.hashes(1)
+    return [parent, first, siblings_of_state], state, index
 
 
 def _elements(reader: _Reader, place: int, count: int, depth: int) -> list[bytes]:
-    """Return all siblings of an element of a list, with those that aren't sent, and the list's length."""
+    """Return all siblings of a list element, implied ones included, and the list's length."""
     if not 0 <= place < count <= 1 << depth:
         raise InvalidBranch("The list has no such element.")
     siblings = []
@@ -177,7 +177,7 @@ def _elements(reader: _Reader, place: int, count: int, depth: int) -> list[bytes
 
 
 def _climb(path: Path, root: bytes) -> bytes:
-    """Return the leaf, from which the way leads to the root. Raises `InvalidBranch`."""
+    """Return the leaf if it leads to the root. Raise `InvalidBranch`."""
     assert path.index.bit_length() == len(path.siblings) + 1
     node, index = path.leaf, path.index
     for sibling in path.siblings:
@@ -189,7 +189,7 @@ def _climb(path: Path, root: bytes) -> bytes:
 
 
 def _join(*indices: int) -> int:
-    """Return the generalized index of a path of several, from the top down."""
+    """Return the generalized index of several paths, joined from the top down."""
     joined = 1
     for index in indices:
         depth = index.bit_length() - 1

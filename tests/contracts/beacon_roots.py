@@ -3,7 +3,7 @@
 from devnet.devchain import DevChain
 
 ADDRESS = "0x000F3df6D732807Ef1319fB7B8bB8522d0Beac02"
-# As the EIP says.
+# Code from the EIP.
 CODE = (
     "0x3373fffffffffffffffffffffffffffffffffffffffe14604d57602036146024575f5ffd5b5f35801560495762001fff810690815414603c57"
     "5f5ffd5b62001fff01545f5260205ff35b5f5ffd5b62001fff42064281555f359062001fff015500"
@@ -17,11 +17,11 @@ class BeaconRoots:
         self.run(CODE)
 
     def run(self, code: str) -> None:
-        """Give the contract this code."""
+        """Replace the contract's code."""
         self.chain.rpc("anvil_setCode", ADDRESS, code)
 
     def tell(self, time: int, root: bytes) -> None:
-        """Store a root as the protocol does: the time in a ring, the root behind it."""
+        """Store a root as the protocol does: the time in a ring, and the root after it."""
         place = time % WINDOW
         for slot, word in ((place, time.to_bytes(32)), (place + WINDOW, root)):
             self.chain.rpc("anvil_setStorageAt", ADDRESS, f"0x{slot:064x}", "0x" + word.hex())

@@ -1,4 +1,4 @@
-"""Beacon chains made of random leaves: blocks of all layouts in short periods, and states that remember them."""
+"""Beacon chains of random leaves: blocks of all layouts in short periods, and states that summarise them."""
 
 import random
 from collections.abc import Mapping, Sequence
@@ -9,7 +9,7 @@ from chains.beacon import jumps, ssz
 from chains.beacon.blocks import BLOCK_HASH, BODY_DEPTH, EXECUTION_PAYLOAD, BeaconHeader, ExecutionBranch
 from chains.beacon.jumps import HISTORICAL_ROOTS, HISTORICAL_SUMMARIES, HISTORY_DEPTH, Anchor, BeaconChain
 
-# Eight slots a period. Capella begins with a period, as on mainnet; the other forks within one.
+# A period has eight slots. Capella begins with a period, as on mainnet; the other forks begin within one.
 SMALL = BeaconChain(
     id=1,
     period_depth=3,
@@ -26,7 +26,7 @@ SMALL = BeaconChain(
 
 @dataclass
 class BeaconWorld:
-    """Blocks at all slots below `slots` but those that were missed. `empty` have an empty payload."""
+    """Blocks at all slots below `slots` except missed ones. `empty` slots have an empty payload."""
 
     chance: random.Random
     chain: BeaconChain = SMALL
@@ -34,14 +34,14 @@ class BeaconWorld:
     missed: frozenset[int] = frozenset()
     empty: frozenset[int] = frozenset()
     hashes: Mapping[int, bytes] = field(default_factory=dict)
-    """Hashes of execution blocks, by slot; others are random."""
+    """Hashes of execution blocks by slot. Missing ones are random."""
 
     def __post_init__(self) -> None:
         self.blocks: dict[int, ExecutionBranch] = {}
         self.states: dict[int, list[bytes]] = {}
         """The leaves of the state after each block."""
         self.periods: list[tuple[list[bytes], list[bytes]]] = []
-        """The roots of blocks and of states of each period that is over."""
+        """The roots of blocks and states of each completed period."""
         roots: tuple[list[bytes], list[bytes]] = ([], [])
         parent = bytes(32)
         for slot in range(self.slots):
@@ -91,7 +91,7 @@ class BeaconWorld:
         return ssz.merge(*(ssz.tree_root(each, self.chain.period_depth) for each in period))
 
     def _summaries(self, slot: int) -> list[tuple[bytes, bytes]]:
-        """Return those of the state at a slot."""
+        """Return the summaries in the state at a slot."""
         depth = self.chain.period_depth
         known = self.periods[self.chain.periods_before_capella : self.chain.period(slot)]
         return [(ssz.tree_root(first, depth), ssz.tree_root(second, depth)) for first, second in known]

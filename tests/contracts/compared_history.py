@@ -1,4 +1,4 @@
-"""A deployed beacon history beside the model of `beacon_model`: whatever is asked, they must agree."""
+"""A deployed beacon history and the model `beacon_model`, which must agree on each call."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -10,35 +10,35 @@ from tests.contracts.beacon_model import InvalidBranch
 from tests.contracts.deployed import Deployed
 from tests.contracts.simulator import Call, Simulator
 
-# A function of the contract, and its arguments.
+# A function of the contract with its arguments.
 Asked = tuple[str, tuple[Any, ...]]
 
 
 class History:
-    """A deployed contract beside the model: whatever is asked, they must agree."""
+    """A deployed contract and the model, which must agree on each call."""
 
     def __init__(self, chain: DevChain, simulator: Simulator, beacon: BeaconChain) -> None:
         self.beacon = beacon
         self.contract = Deployed(chain, "BeaconHistory", beacon.arguments)
         self._simulator = simulator
 
-    def answers(self, asked: Sequence[Asked]) -> list[bytes | None]:
-        """Return each answer; None where it is refused."""
-        calls = [Call(self.contract.address, self.contract.calldata(name, *arguments)) for name, arguments in asked]
-        found: list[bytes | None] = []
-        for (name, arguments), outcome in zip(asked, self._simulator.run(calls), strict=True):
+    def answers(self, questions: Sequence[Asked]) -> list[bytes | None]:
+        """Return each answer, or None where the call is refused."""
+        calls = [Call(self.contract.address, self.contract.calldata(name, *arguments)) for name, arguments in questions]
+        results: list[bytes | None] = []
+        for (name, arguments), outcome in zip(questions, self._simulator.run(calls), strict=True):
             assert not outcome.halted
             try:
                 expected = MODEL[name](self.beacon, *arguments)
             except InvalidBranch:
                 assert not outcome.succeeded
                 assert outcome.data[:4] in REFUSALS
-                found.append(None)
+                results.append(None)
             else:
                 assert outcome.succeeded
                 assert outcome.data == (True.to_bytes(32) if expected is None else expected)
-                found.append(outcome.data)
-        return found
+                results.append(outcome.data)
+        return results
 
     def answer(self, name: str, *arguments: Any) -> bytes | None:
         return self.answers([(name, arguments)])[0]

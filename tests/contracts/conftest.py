@@ -12,18 +12,18 @@ from tests.contracts.deployed import Deployed
 from tests.contracts.harness import Harness
 from tests.contracts.simulator import Call, Simulator
 
-# Of the registry that tests write to; any will do.
+# An arbitrary chain id of the registry that tests write to.
 SOURCE_CHAIN_ID = 1
-# That most proofs are about.
+# Block number of most proofs.
 BLOCK = 77
 
-# Whether the registry takes operations under a state root.
+# Returns whether the registry accepts operations under a state root.
 Accepts = Callable[[bytes, bytes], bool]
 
 
 @pytest.fixture(scope="session")
 def chain() -> Iterator[DevChain]:
-    """One chain for all tests of this folder that don't change the chain itself. Each deploys what it writes to."""
+    """Yield one chain for all tests of this folder. Tests deploy contracts, and leave the chain itself alone."""
     with DevChain(extra_args=("--gas-limit", str(10**12))) as chain:
         yield chain
 
@@ -40,13 +40,13 @@ def simulator(chain: DevChain) -> Simulator:
 
 @pytest.fixture
 def source(chain: DevChain) -> Deployed:
-    """A block hash source that vouches for what it is told."""
+    """Return a block hash source that vouches for given hashes."""
     return Deployed(chain, "test/SettableBlockHashSource", SOURCE_CHAIN_ID)
 
 
 @pytest.fixture
 def registry(chain: DevChain, source: Deployed) -> Deployed:
-    """A fresh registry that trusts `source`."""
+    """Return a fresh registry that trusts `source`."""
     return Deployed(chain, "FactsRegistry", SOURCE_CHAIN_ID, source.address, HISTORY_WINDOW, NO_CONTRACT)
 
 
@@ -54,7 +54,7 @@ def registry(chain: DevChain, source: Deployed) -> Deployed:
 def accepts(chain: DevChain, simulator: Simulator) -> Accepts:
     """Return a function that tries operations with the contract and in Python, which must agree.
 
-    The state root is each time that of a fresh registry's only block.
+    Each state root is that of the only block of a fresh registry.
     """
     source = Deployed(chain, "test/SettableBlockHashSource", SOURCE_CHAIN_ID)
     registry = Deployed(chain, "FactsRegistry", SOURCE_CHAIN_ID, source.address, HISTORY_WINDOW, NO_CONTRACT)

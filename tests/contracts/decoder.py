@@ -1,4 +1,4 @@
-"""Verifies packed calldata as the contract does, and tells which facts it proves: a model to compare it with."""
+"""A model of the contract that verifies packed calldata and returns the proven facts."""
 
 from collections.abc import Callable, Container, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -81,10 +81,10 @@ class AccountFacts:
 
 @dataclass(frozen=True)
 class PackedFacts:
-    """The facts that packed calldata proves of one block, and the block hashes that become known by it.
+    """The facts that packed calldata proves about one block, and the block hashes that become known.
 
-    Those are in accounts' `history`; or it is the hash of the parent, or of an older block, alone, and then the block
-    is not accumulated. Where there is no header either, number and root are zero.
+    Block hashes are in accounts' `history`, or the hash of the parent or an older block stands alone. In the latter
+    case the block is not accumulated. Without any header, number and root are zero.
     """
 
     block_number: int
@@ -174,7 +174,7 @@ class _Reader:
         return int.from_bytes(self.take(size))
 
     def shortest(self, size: int, most: int = 32) -> bytes:
-        """The bytes of a number without leading zeros."""
+        """Return the bytes of a number without leading zeros."""
         if size > most:
             raise InvalidPacked(f"A number has more than {most} bytes.")
         digits = self.take(size)
@@ -208,7 +208,7 @@ def _read_headers(
     known_hashes: Container[bytes],
     beacon: BeaconChain | None,
 ) -> tuple[list[Beginning], bytes | None]:
-    """Read headers down to the block's. Returns them, and a hash that was proven where nothing follows it."""
+    """Read headers down to the block's. Return them, and a proven hash that nothing follows."""
     headers: list[Beginning] = []
     while True:
         first, proven = reader.peek(), None
@@ -233,7 +233,7 @@ def _read_headers(
 
 
 def _read_block_hash(reader: _Reader, headers: Sequence[Beginning], beacon: BeaconChain | None) -> bytes:
-    """Read a branch to the hash of a block, below the last header or without one."""
+    """Read a branch to a block's hash, below the last header or without one."""
     operation = reader.byte()
     allowed = {OLD_BLOCK} if headers else {BLOCK_BEFORE_CAPELLA, BLOCK_BEFORE_MERGE}
     if operation not in allowed:
@@ -272,7 +272,7 @@ def _read_parent(reader: _Reader, child: Beginning) -> Beginning:
 
 
 def _read_header(reader: _Reader) -> Beginning:
-    # A list whose length takes two bytes, as the bloom alone makes it.
+    # The list's length takes two bytes, because the bloom alone has 256.
     prefix = reader.take(3)
     try:
         return read_beginning(prefix + reader.take(int.from_bytes(prefix[1:])))
@@ -306,18 +306,18 @@ def _read_header_fields(header: bytes, mask: int) -> dict[int, bytes]:
 
 @dataclass
 class _Subtree:
-    reference: bytes  # as it stands in the parent: an RLP string of 32 bytes, or of none, or a short list
+    reference: bytes  # as in the parent: an RLP string of 32 bytes, an empty string, or a short list
     key: int
     depth: int
-    reach: int = 0  # as many nibbles as keys that are absent here may not agree with `key` in; zero for a branch
-    last: int = 0  # the greatest key that was proven absent here
+    reach: int = 0  # nibbles up to which absent keys may leave `key`; zero for a branch
+    last: int = 0  # greatest key proven absent here
 
     def path(self, depth: int) -> int:
         return _prefix(self.key, depth)
 
     @property
     def place(self) -> int:
-        """In the branch above."""
+        """Return the place in the branch above."""
         return self.path(self.depth) & 0x0F
 
     def attach(self, key: int) -> None:
@@ -331,7 +331,7 @@ class _Subtree:
 
 
 EMPTY = b"\x80"
-"""The reference to no node: the RLP of an empty string."""
+"""The reference to no node: RLP of an empty string."""
 
 
 def _prefix(key: int, depth: int) -> int:
@@ -360,7 +360,7 @@ def _invalid(why: str) -> NoReturn:
 
 
 class _Decoder:
-    """Runs the operations. The stack of the state trie's subtrees, and of the storage that is open, if one is."""
+    """Runs operations on the stack of the state trie's subtrees, and on that of an open storage."""
 
     def __init__(self, reader: _Reader, history_window: int) -> None:
         self._reader = reader
@@ -374,7 +374,7 @@ class _Decoder:
 
     @property
     def root(self) -> bytes:
-        """The root of the state in which all of it holds. Raises `InvalidPacked` if the operations don't end in one."""
+        """Return the state root that the operations end in. Raise `InvalidPacked` if they end in none."""
         if self._storage is not None:
             raise InvalidPacked("A storage stays open.")
         return _root(self._state)
@@ -435,7 +435,7 @@ class _Decoder:
         )
 
     def _branch(self, count: int) -> None:
-        """`count`: how many of the children are on the stack."""
+        """Read a branch with `count` children from the stack."""
         size = self._reader.byte()
         mine = self._pop(count)
         children = self._children(size, mine)
@@ -446,9 +446,9 @@ class _Decoder:
         self._push_branch(mine[0], children)
 
     def _children(self, size: int, mine: Sequence[_Subtree]) -> list[bytes]:
-        """Read `size` children into the sixteen places. Some come from the stack, and all other places are empty."""
+        """Read `size` children into the sixteen places. Some come from the stack. The other places are empty."""
         children = [EMPTY] * 16
-        before, left = -1, list(mine)
+        before, remaining = -1, list(mine)
         for _ in range(size):
             form, place = divmod(self._reader.byte(), 16)
             if place <= before:
@@ -458,11 +458,11 @@ class _Decoder:
                 children[place] = self._hash_child()
             elif form == NODE_CHILD:
                 children[place] = self._node_child()
-            elif form == OWN_CHILD and left:
-                children[place] = self._own_child(left.pop(0), mine[0], place)
+            elif form == OWN_CHILD and remaining:
+                children[place] = self._own_child(remaining.pop(0), mine[0], place)
             else:
                 raise InvalidPacked("There is no such child of a branch.")
-        if left:
+        if remaining:
             raise InvalidPacked("A branch takes more subtrees than it has.")
         return children
 
@@ -475,7 +475,7 @@ class _Decoder:
         return child.reference
 
     def _pop(self, count: int) -> list[_Subtree]:
-        """The topmost subtrees, which are to be children of one branch."""
+        """Pop the topmost subtrees, which must be children of one branch."""
         if len(self._stack) < count or not self._stack[-count].depth:
             raise InvalidPacked("A branch has too few children before it.")
         popped = self._stack[-count:]
@@ -483,7 +483,7 @@ class _Decoder:
         return popped
 
     def _push_branch(self, child: _Subtree, children: Sequence[bytes]) -> None:
-        """The branch of these children, of whom one is `child`."""
+        """Push the branch of these children. `child` is one of them."""
         self._stack.append(_Subtree(_listed(b"".join(children) + EMPTY), child.key, child.depth - 1))
 
     def _hash_child(self) -> bytes:
@@ -513,7 +513,7 @@ class _Decoder:
         return self._stack[-1]
 
     def _other_key(self, key: int, depth: int, length: int) -> int:
-        """A key that leaves `key` at `depth`."""
+        """Return a key that leaves `key` at `depth`."""
         path = self._reader.integer((length + 1) // 2)
         if depth + length > NIBBLES or path >> 4 * length:
             raise InvalidPacked("A path has a nibble too many.")
@@ -664,7 +664,7 @@ def _slot_key(slot: int) -> int:
 
 
 def _listed(payload: bytes) -> bytes:
-    """The reference to a node, by what is in its list."""
+    """Return the reference to a node from its list's payload."""
     size = len(payload)
     if size < 56:
         encoded = bytes([0xC0 + size]) + payload

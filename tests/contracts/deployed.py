@@ -1,4 +1,4 @@
-"""Contracts on a development chain, as tests use them: errors come by their names, transactions as receipts."""
+"""Contracts on a development chain for tests: errors have names, and transactions return receipts."""
 
 import itertools
 from typing import Any
@@ -20,12 +20,12 @@ from devnet.devchain import ACCOUNTS, DevChain
 
 SENDER = ACCOUNTS[0][0]
 EXECUTION_REVERTED = 3
-# Enough for thousands of proofs in one call, on chains whose blocks have as much.
+# Enough for thousands of proofs in one call, on chains with as large blocks.
 CALL_GAS = hex(10**12)
 
 
 class Reverted(Exception):
-    """A call reverted with the custom error `name`; empty where it came without a reason."""
+    """A call reverted with the custom error `name`; empty without a reason."""
 
     def __init__(self, name: str, *values: Any) -> None:
         super().__init__(name, *values)
@@ -36,7 +36,7 @@ class Deployed:
     def __init__(
         self, chain: DevChain, name: str, *arguments: Any, artifact: Artifact | None = None, address: str = ""
     ) -> None:
-        """`artifact` is of a changed contract of that name. With an `address` it is there already."""
+        """Deploy the contract, or `artifact` as a changed version of it. With an `address` it is deployed already."""
         artifact = artifact or load_artifact(name)
         self.chain = chain
         self._functions = {entry["name"]: entry for entry in filter_abi_by_type("function", artifact.abi)}
@@ -48,14 +48,14 @@ class Deployed:
         constructors = filter_abi_by_type("constructor", artifact.abi)
         types = get_abi_input_types(constructors[0]) if constructors else []
         creation = {"data": "0x" + (artifact.bytecode + encode(types, arguments)).hex()}
-        # For the error, which a receipt doesn't tell.
+        # The call gives the error, which a receipt lacks.
         self._rpc("eth_call", {"from": SENDER, "gas": CALL_GAS, **creation}, "pending")
         receipt = self._mined(creation)
         self.address = to_checksum_address(receipt["contractAddress"])
 
     @property
     def code(self) -> bytes:
-        """Its runtime code, with what the constructor has put into it."""
+        """Return the runtime code with the constructor's values."""
         return bytes.fromhex(self._rpc("eth_getCode", self.address, "latest")[2:])
 
     def calldata(self, function: str, *arguments: Any) -> bytes:
@@ -63,7 +63,7 @@ class Deployed:
         return function_abi_to_4byte_selector(abi) + encode(get_abi_input_types(abi), arguments)
 
     def call(self, function: str, *arguments: Any, block: str = "latest") -> Any:
-        """The value that the function returns; a tuple of them where it returns several, None where none."""
+        """Return the function's value: a tuple of several, or None."""
         answer = self.call_raw(self.calldata(function, *arguments), block=block)
         values = decode(get_abi_output_types(self._functions[function]), answer)
         return values[0] if len(values) == 1 else values or None
@@ -73,8 +73,8 @@ class Deployed:
         return bytes.fromhex(self._rpc("eth_call", transaction, block)[2:])
 
     def send(self, function: str, *arguments: Any) -> Any:
-        """The receipt, as the node sent it."""
-        # For the error, which a receipt doesn't tell; in the block that the transaction will be in.
+        """Send a transaction and return its receipt as the node sent it."""
+        # The call gives the error, which a receipt lacks. It runs in the transaction's block.
         self.call(function, *arguments, block="pending")
         return self._mined({"to": self.address, "data": "0x" + self.calldata(function, *arguments).hex()})
 
@@ -84,18 +84,20 @@ class Deployed:
         return self._mined({"to": self.address, "data": "0x" + data.hex()})
 
     def logged(self, receipt: Any) -> list[tuple[Any, ...]]:
-        """Name and values of each event, indexed ones first, in order."""
-        found: list[tuple[Any, ...]] = []
+        """Return name and values of each event in order, indexed values first."""
+        events: list[tuple[Any, ...]] = []
         for log, event in itertools.product(receipt["logs"], self._events):
             if log["topics"][0] == "0x" + event_abi_to_log_topic(event).hex():
                 indexed = [parameter["type"] for parameter in event["inputs"] if parameter.get("indexed")]
                 others = [parameter["type"] for parameter in event["inputs"] if not parameter.get("indexed")]
                 topics = b"".join(bytes.fromhex(topic[2:]) for topic in log["topics"][1:])
-                found.append((event["name"], *decode(indexed, topics), *decode(others, bytes.fromhex(log["data"][2:]))))
-        return found
+                events.append(
+                    (event["name"], *decode(indexed, topics), *decode(others, bytes.fromhex(log["data"][2:])))
+                )
+        return events
 
     def _mined(self, transaction: dict[str, str]) -> Any:
-        # Mined before it is answered: the chain makes a block for each transaction.
+        # The answer comes after mining: the chain makes a block for each transaction.
         receipt = self._rpc("eth_sendTransactionSync", {"from": SENDER, **transaction})
         assert receipt["status"] == "0x1"
         return receipt

@@ -1,7 +1,7 @@
-"""Dispute games about the blocks of an OP Stack chain, on the development chain below it.
+"""Dispute games about blocks of an OP Stack chain, on the development chain below it.
 
-All contracts are the OP Stack's own code. What was chosen when they were deployed is another: one account may do all,
-and clocks run out at once, so that a game can be resolved when it is made.
+All contracts are the OP Stack's own code with other deployment values: one account may do everything, and clocks run
+out at once. So a game can be resolved as soon as it is made.
 """
 
 from secrets import token_hex
@@ -16,8 +16,8 @@ from devnet.foreign_contracts import OWNER, ask, send
 from tests.contracts import supersim
 
 _GAME_TYPE = 1
-# Where supersim has the proxies of the AnchorStateRegistry and the factory, the implementation of games, and what these
-# ask: SuperchainConfig, SystemConfig, OptimismPortal and DelayedWETH.
+# Addresses in supersim: proxies of the AnchorStateRegistry and the factory, the implementation of games, and the
+# contracts that these call: SuperchainConfig, SystemConfig, OptimismPortal and DelayedWETH.
 _REGISTRY, _FACTORY = "2ea98e1a37f77e0e6eb41bb07410cc35b9bae345", "51095eac6e2b6da9811c6febbdd67add79135ce0"
 _GAME = "c77c081d3245be490949e4c2e5dd8b522a194927"
 _SUPERCHAIN_CONFIG, *_OTHERS = (
@@ -26,35 +26,35 @@ _SUPERCHAIN_CONFIG, *_OTHERS = (
     "75ceb25776d0402972b736f6e13fd0616be98f22",
     "ae031485f7ea731d6b5dcbffe2e33417a940c1e1",
 )
-# The factory's owner, the guardian, who proposes, and who challenges.
+# The factory's owner, the guardian, the proposer and the challenger.
 _PARTIES = (
     "69a2d297b1af083885fef2e8f378201da757dfd8",
     "9e6a4a0bab4de21d43ecc97bfa9d65eb3053793a",
     "147a0ea1b0a0c4a8917f3e448571112548159f2a",
     "272e54b107971e195b37d03d0bc425f3ad5497c5",
 )
-# Seconds: of a party's clock, what is added to it, and after a game.
+# Seconds: a party's clock, its extension, and the delay after a game.
 _CLOCK, _EXTENSION, _DELAY = 302_400, 10_800, 6
 
 
 def output_root(state_root: bytes, message_passer_storage_root: bytes, block_hash: bytes) -> bytes:
-    """Return what a game claims of a block (OP Stack specification, "Proposals"), of 32 bytes as its parts."""
+    """Return a game's claim about a block (OP Stack specification, "Proposals") from its parts of 32 bytes."""
     return keccak(bytes(32) + state_root + message_passer_storage_root + block_hash)
 
 
 def output_of(chain: DevChain, number: int) -> bytes:
-    """Return the output root of a block of the OP Stack chain, whose header has all its parts since Isthmus."""
+    """Return the output root of an OP Stack block, whose header has all its parts since Isthmus."""
     block = chain.rpc("eth_getBlockByNumber", hex(number), False)
     return output_root(*(bytes.fromhex(block[name][2:]) for name in ("stateRoot", "withdrawalsRoot", "hash")))
 
 
 def _constant(value: int) -> str:
-    """Return a word as code has it: PUSH32 first."""
+    """Return code that pushes a word: PUSH32."""
     return f"7f{value:064x}"
 
 
 class DisputeGames:
-    """The contracts on `chain`; `anchor_state_registry` is an address."""
+    """The contracts on `chain`. `anchor_state_registry` is an address."""
 
     def __init__(self, chain: DevChain, source_id: int) -> None:
         self.chain = chain
@@ -77,18 +77,18 @@ class DisputeGames:
         send(self.chain, self.factory, "setImplementation(uint32,address)", _GAME_TYPE, to_checksum_address(game))
 
     def propose(self, claim: bytes, number: int) -> str:
-        """Make a game that claims an output root of the block `number`; returns its address."""
+        """Make a game that claims an output root of the block `number`. Return its address."""
         what = _GAME_TYPE, claim, number.to_bytes(32)
         send(self.chain, self.factory, "create(uint32,bytes32,bytes)", *what)
         return to_checksum_address(ask(self.chain, self.factory, "games(uint32,bytes32,bytes)", *what)[12:32])
 
     def resolve(self, game: str) -> None:
-        """Bring a game to its end, in favour of whoever is right by its moves."""
+        """End a game in favour of the party that its moves favour."""
         send(self.chain, game, "resolveClaim(uint256,uint256)", 0, 0)
         send(self.chain, game, "resolve()")
 
     def settle(self, claim: bytes, number: int) -> str:
-        """Make a game that its proposer wins. Its claim is valid when the next block has a later time than this one."""
+        """Make a game that its proposer wins. Its claim becomes valid in a block with a later time."""
         game = self.propose(claim, number)
         self.resolve(game)
         return game
@@ -98,7 +98,7 @@ class DisputeGames:
         return send(self.chain, self.anchor_state_registry, signature, *arguments)
 
     def superchain(self, function: str) -> None:
-        """Let the guardian "pause" or "unpause" all chains."""
+        """Let the guardian call "pause" or "unpause" for all chains."""
         send(self.chain, to_checksum_address(_SUPERCHAIN_CONFIG), f"{function}(address)", NO_CONTRACT)
 
     def is_valid(self, game: str) -> bool:

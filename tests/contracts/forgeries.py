@@ -1,8 +1,9 @@
-"""What would prove false facts if the registry lacked a check: proofs by someone who knows how its memory is laid out.
+"""Proofs of false facts that a registry without a certain check would accept, by an attacker who knows its memory
+layout.
 
-The forgeries of the first format were of one kind: a branch took more subtrees than the stack had, and what lay below
-the stack posed as the rest. So whatever had been pushed, with facts that nobody had seen, was forgotten, and a genuine
-proof followed. `forget` does that to the memory as it is now.
+The forgeries of the first format were of one kind: a branch took more subtrees than the stack had, and the words below
+the stack passed for the rest. So all pushed subtrees, with facts that nobody had seen, were forgotten, and a genuine
+proof followed. `forget` does that with the present memory layout.
 """
 
 import random
@@ -46,23 +47,23 @@ from tests.fixtures_folder import load_fixture, unhex
 _REVERT = "revert InvalidProof();"
 
 CHECKS: Mapping[str, Sequence[Removal]] = {
-    # What is taken from the stack lies above its bottom.
+    # A taken subtree lies above the stack's bottom.
     "bottom": [Removal("SubtreeStack", "lt(lowest, bottom)", "0")],
-    # What is pushed lies in the stack's zone.
+    # A pushed subtree lies in the stack's zone.
     "zone": [
         Removal(
             "SubtreeStack",
             f"if (top - MemoryZones.STACK > MemoryZones.STACK_END - MemoryZones.STACK - SUBTREE) {_REVERT}",
         )
     ],
-    # Nothing of a header stays in memory.
+    # No part of a header stays in memory.
     "wiping": [Removal("PackedHeader", "calldatacopy(zone, calldatasize(), size)")],
-    # A root is that of the only subtree.
+    # The root is that of the only subtree.
     "only": [Removal("SubtreeStack", f"if (Subtree.unwrap(lowest) != stack.bottom) {_REVERT}")],
-    # All subtrees that a branch takes are in it; and no others are.
+    # A branch contains all subtrees that it takes, and no others.
     "all children": [Removal("BranchWriter", "            if lt(child, behind) { refuse() }")],
     "own children": [Removal("BranchWriter", "if iszero(lt(child, behind)) { refuse() }")],
-    # Slots are proven in an open storage, accounts are not, and one that is open is closed, once.
+    # Slots are proven in an open storage, accounts outside of one, and an open storage is closed once.
     "storage": [
         Removal("StateProof", f"if (proof.isStorageOpen) {_REVERT}\n        proof.owner", "proof.owner"),
         Removal("StateProof", f"if (proof.isStorageOpen) {_REVERT}\n        return", "return"),
@@ -76,16 +77,16 @@ CHECKS: Mapping[str, Sequence[Removal]] = {
     "window": [Removal("StateProof", f"if (slot >= historyWindow) {_REVERT}")],
 }
 
-# What a function answers, by its name and arguments.
+# Answers of functions by name and arguments.
 Answers = Mapping[tuple[Any, ...], bytes]
 
 
 @dataclass(frozen=True)
 class Forgery:
-    """`proof` is taken where all checks in `missing` are, and nowhere else.
+    """A registry accepts `proof` only if it lacks all checks in `missing`.
 
-    The block hash source vouches for `header`. `before` was sent before, and is true. `after` can be sent because of
-    it, and is not. `lies` are what is read then; none where the proof is only another form of a genuine one.
+    The block hash source vouches for `header`. `before` was sent earlier, and is true. `after` is a false proof that
+    can follow. `lies` are the false answers then; none if the proof is only another form of a genuine one.
     """
 
     missing: frozenset[str]
@@ -95,41 +96,42 @@ class Forgery:
     before: Sequence[bytes] = ()
     after: Sequence[bytes] = ()
     refusal: str = "InvalidProof()"
-    """The error by which a registry that lacks nothing refuses `proof`."""
+    """The error by which a complete registry refuses `proof`."""
 
 
 # --- Memory -----------------------------------------------------------------------------------------------------------
 
-# Where nodes and subtrees are, and a subtree's words, as MemoryZones.sol and SubtreeStack.sol have them.
+# Offsets of nodes, subtrees and a subtree's words, as in MemoryZones.sol and SubtreeStack.sol.
 NODE, STACK = 0x400, 0x640
 SUBTREE = 0xC0
 REF, SIZE, KEY, DEPTH, REACH, LAST = range(0, SUBTREE, 0x20)
 _CHILDREN = NODE + 3
 _HASHED = 1 + 32
 
-# How the keys begin of what is to be forgotten. In memory it is also the prefix of a list of 31 bytes, which is where
-# the key of a false subtree begins.
+# First digits of the keys to forget. In memory they also are the prefix of a list of 31 bytes, where the key of a false
+# subtree begins.
 FORGOTTEN = "de"
 FORGOTTEN_DEPTH = 3
 
 
 def forget(dummy: Callable[[str, int], bytes], forged: Sequence[bytes]) -> bytes:
-    """Operations after which the stack is as empty as before, for all that they push.
+    """Return operations that push subtrees and leave the stack as empty as before.
 
     The first of `forged` pushes a subtree whose key begins with FORGOTTEN and 2, the next one with 3 and so on, all at
-    FORGOTTEN_DEPTH. So does `dummy`, by the beginning of the key and a depth. Needs to be at the very bottom, and the
-    checks of the bottom and of the zone to be missing.
+    FORGOTTEN_DEPTH. `dummy` does so for the first digits of a key and a depth. The stack must be empty, and the checks
+    of the bottom and of the zone missing.
     """
     false = STACK - SUBTREE
-    # A branch whose children leave a false subtree there: hashes, and nodes that bring them to where they must be.
+    # A branch whose children leave a false subtree there: hashes, and nodes that move them into place.
     gap = false + SIZE - 1 - _CHILDREN - _HASHED
     children = [own_child(0), *(hash_child(place, bytes(32)) for place in range(1, 1 + gap // _HASHED))]
     children.append(node_child(len(children), _node(gap % _HASHED)))
-    children.append(hash_child(len(children), bytes(32)))  # Its size, which is that of a hash.
-    children.append(node_child(len(children), _node(DEPTH - KEY - 1)))  # Its key, up to the prefix of the next hash.
+    children.append(hash_child(len(children), bytes(32)))  # The size, which is that of a hash.
+    children.append(node_child(len(children), _node(DEPTH - KEY - 1)))  # The key, up to the prefix of the next hash.
     children.append(hash_child(len(children), FORGOTTEN_DEPTH.to_bytes(32)))
     pushed = dummy(f"{FORGOTTEN}10", FORGOTTEN_DEPTH + 1) + branch(1, *children) + b"".join(forged)
-    # The false one, the first branch, and what is forged are children of one more. It lies where the false one was.
+    # The false subtree, the first branch and the forged ones become children of another branch, at the false one's
+    # place.
     count = 2 + len(forged)
     return pushed + branch(count, *map(own_child, range(count)))
 
@@ -150,7 +152,7 @@ def _dummy_slot(prefix: str, depth: int) -> bytes:
 # --- Blocks -----------------------------------------------------------------------------------------------------------
 
 RICH = 10**30
-# No node that holds it is embedded.
+# A value that is too large for its node to be embedded.
 VALUE = 2**200
 
 THREE, TEN = address_below("3"), address_below("a")
@@ -160,7 +162,7 @@ ONE_SLOT, TWO_SLOT, THREE_SLOT, TEN_SLOT = (slot_below(prefix) for prefix in "12
 
 @cache
 def _world() -> World:
-    """Accounts with a balance of 2: some right below the root, two below a branch and two below an extension."""
+    """Return accounts with a balance of 2: some right below the root, two below a branch and two below an extension."""
     world = World(random.Random(1), BLOCK)
     others = (address_below(prefix) for prefix in ("0", "61", "62", "701", "702"))
     for address in (THREE, TEN, LOST, *others):
@@ -174,12 +176,12 @@ _NUMBER = bytes([1, BLOCK])
 
 
 def _genuine(*asked: tuple[bytes, int, list[int]]) -> bytes:
-    """The operations that prove it of the world."""
+    """Return the operations that prove facts of the world."""
     return _world().prove(asked, known=True).removeprefix(_NUMBER)
 
 
 def _by_number(missing: set[str], operations: bytes, lies: Answers) -> Forgery:
-    """About the world's block, which is accumulated."""
+    """Return a forgery about the world's block, which is accumulated."""
     world = _world()
     return Forgery(
         frozenset(missing), world.header, _NUMBER + operations, lies, before=[encode(world.header, world.root)]
@@ -187,7 +189,7 @@ def _by_number(missing: set[str], operations: bytes, lies: Answers) -> Forgery:
 
 
 def _with(operations: bytes, after: bytes, inserted: bytes) -> bytes:
-    """Operations with others inserted after some of them, which are there once."""
+    """Return operations with others inserted after `after`, which occurs once."""
     assert operations.count(after) == 1
     return operations.replace(after, after + inserted)
 
@@ -234,8 +236,8 @@ def _four_balances(header: bytes, genuine: bytes) -> Forgery:
 def four_balances_under_a_header() -> Forgery:
     """Forge four balances where the checks of the bottom and of the zone are missing.
 
-    Where only the check of the bottom is missing, the branch that is to be forgotten can't be pushed: `push` sees for
-    itself that it would lie below the stack's zone. Then only absences can be forged, see below.
+    If only the check of the bottom is missing, the branch to forget can't be pushed: `push` itself notices that it
+    would lie below the stack's zone. Then only absences can be forged, see below.
     """
     return _four_balances(_world().header, _genuine((THREE, 3, [])))
 
@@ -249,7 +251,7 @@ def four_balances_under_a_header_of_mainnet() -> Forgery:
 
 
 def a_slot_and_the_absence_of_an_account_by_number() -> Forgery:
-    """The account exists, and the owner of the slot doesn't. What is true of them can't be proven any more."""
+    """The account exists, and the slot's owner doesn't. True facts about them can't be proven any more."""
     owner = address_below(f"{FORGOTTEN}2")
     forged = [
         open_storage(owner) + slot(5, 0, 99) + closing_account(FORGOTTEN_DEPTH),
@@ -260,7 +262,7 @@ def a_slot_and_the_absence_of_an_account_by_number() -> Forgery:
 
 
 def a_block_that_nobody_mined() -> Forgery:
-    """By its hash in a slot of the history contract, whose proof is genuine but for that."""
+    """Forge a block's hash in a slot of the history contract, whose proof is genuine otherwise."""
     world = _history_world({1: VALUE, 2: VALUE})
     genuine = world.prove([(HISTORY_ADDRESS, 0, [1])])
     forged = block_hash(slot_below(f"{FORGOTTEN}2"), FORGOTTEN_DEPTH, keccak(FALSE_HEADER))
@@ -270,8 +272,9 @@ def a_block_that_nobody_mined() -> Forgery:
 
 
 def an_absence_at_what_a_header_left_in_memory() -> Forgery:
-    """Its 60 kB of extra data pose as subtrees wherever one can be, of which the one below the stack suffices. Above
-    the bottom none does: whatever is read there was pushed."""
+    """The 60 kB of extra data look like subtrees at every offset. The one below the stack suffices. Above the
+    bottom none works, because every word there was pushed.
+    """
     fields = rlp.decode(_world().header)
     fields[12] = bytes(60_000)
     start = tries.encode(fields).index(fields[12], 400)
@@ -289,22 +292,23 @@ def an_absence_at_what_a_header_left_in_memory() -> Forgery:
 
 
 def an_absent_slot_at_a_subtree_of_the_state() -> Forgery:
-    """It has a value. But the state trie has an account's leaf where the slot would be."""
+    """The slot has a value. The state trie has an account's leaf in its place."""
     operations = _genuine((THREE, 3, []), (TEN, 3, [ONE_SLOT]))
     forged = _with(operations, open_storage(TEN), also_absent_slot(THREE_SLOT))
     return _by_number({"bottom"}, forged, _slot_is(TEN, THREE_SLOT, 0))
 
 
 def a_branch_of_the_state_in_a_storage() -> Forgery:
-    """Only another form: what it takes it gives back, and the state's root binds it. Whoever takes several subtrees of
-    the state has a storage whose root isn't at its bottom."""
+    """This is only another form: the storage returns what it takes, and the state's root binds it. Taking several
+    subtrees of the state leaves a storage whose root isn't at its bottom.
+    """
     address = address_below("61")
     leaf = account(address, 2)
     return _across(leaf, _genuine((address, 3, []), (TEN, 3, [ONE_SLOT])))
 
 
 def an_extension_of_the_state_in_a_storage() -> Forgery:
-    """Do with an extension what `a_branch_of_the_state_in_a_storage` does with a branch."""
+    """Do the same as `a_branch_of_the_state_in_a_storage` with an extension."""
     address = address_below("701")
     operations = _genuine((address, 3, []), (TEN, 3, [ONE_SLOT]))
     below, found, _ = operations.partition(extension(1) + open_storage(TEN))
@@ -313,14 +317,14 @@ def an_extension_of_the_state_in_a_storage() -> Forgery:
 
 
 def _across(before: bytes, operations: bytes) -> Forgery:
-    """Move what is between `before` and the storage behind the storage's opening."""
-    between, opening, rest = operations.removeprefix(before).partition(open_storage(TEN))
+    """Move the operations between `before` and the storage behind the storage's opening."""
+    between, opening, following = operations.removeprefix(before).partition(open_storage(TEN))
     assert between
-    assert operations == before + between + opening + rest
-    return _by_number({"bottom"}, before + opening + between + rest, {})
+    assert operations == before + between + opening + following
+    return _by_number({"bottom"}, before + opening + between + following, {})
 
 
-# --- Several subtrees where there should be one -----------------------------------------------------------------------
+# --- Several subtrees instead of one ----------------------------------------------------------------------------------
 
 _RICH = [bytes([number]) * 20 for number in range(1, 5)]
 _RICH_ACCOUNTS = b"".join(account(address, 9, 7, RICH) for address in _RICH)
@@ -346,8 +350,9 @@ def balances_that_a_branch_takes_and_leaves_out() -> Forgery:
 
 
 def a_subtree_that_was_popped_but_is_still_in_memory() -> Forgery:
-    """Only another form: a hash from memory says no more than one from calldata. Of two equal storages, the first one
-    leaves a slot's leaf above the stack, just where the second would have its next."""
+    """This is only another form: a hash from memory proves no more than one from calldata. With two equal storages,
+    the first leaves a slot's leaf above the stack, exactly where the second would have its next one.
+    """
     operations = _genuine((THREE, 3, [ONE_SLOT, TWO_SLOT, THREE_SLOT]), (TEN, 3, [ONE_SLOT]))
     leaf = tries.leaf_below(keccak(THREE_SLOT.to_bytes(32)), 1, tries.encode(VALUE))
     sent = hash_child(3, keccak(leaf))
@@ -355,26 +360,27 @@ def a_subtree_that_was_popped_but_is_still_in_memory() -> Forgery:
     return _by_number({"own children"}, operations.replace(sent, own_child(3)), {})
 
 
-# --- Storages that are open, and that aren't --------------------------------------------------------------------------
+# --- Open and missing storages ----------------------------------------------------------------------------------------
 
 
 def an_absent_slot_outside_of_its_storage() -> Forgery:
-    """It has a value. But where it would be in the state trie, there is its owner's leaf."""
+    """The slot has a value. The state trie has its owner's leaf in its place."""
     operations = _genuine((TEN, 0, [ONE_SLOT]))
     forged = _with(operations, closing_account(1), also_absent_slot(TEN_SLOT))
     return _by_number({"storage"}, forged, _slot_is(TEN, TEN_SLOT, 0))
 
 
 def an_absent_account_in_a_storage() -> Forgery:
-    """It exists. But where it would be in the storage trie, there is a slot's leaf."""
+    """The account exists. The storage trie has a slot's leaf in its place."""
     operations = _genuine((TEN, 3, [THREE_SLOT]))
     forged = _with(operations, slot(THREE_SLOT, 1, VALUE), also_absent_account(THREE))
     return _by_number({"storage"}, forged, _no_balance(THREE))
 
 
 def an_absence_that_is_forgotten_with_a_storage_that_nobody_opened() -> Forgery:
-    """The state's stack is closed as if it were a storage's, and of the account that owns a storage before any is
-    opened: the zero address, which is absent indeed."""
+    """The state's stack is closed like a storage. Before any storage is opened, its owner is the zero address,
+    which is absent indeed.
+    """
     genuine = _genuine((bytes(20), 3, []))
     absent = absent_account(bytes(20), 1)
     assert genuine.startswith(absent)
@@ -383,7 +389,7 @@ def an_absence_that_is_forgotten_with_a_storage_that_nobody_opened() -> Forgery:
 
 
 def balances_below_a_storage_that_stays_open() -> Forgery:
-    """The storage's root is the state's: in both, there is nothing where the slot would be."""
+    """The storage's root is the state's. Neither has a node in the slot's place."""
     genuine = _genuine((bytes(20), 3, []))
     absent = absent_account(bytes(20), 1)
     assert genuine.startswith(absent)
@@ -392,7 +398,7 @@ def balances_below_a_storage_that_stays_open() -> Forgery:
 
 
 def a_storage_that_is_opened_twice() -> Forgery:
-    """Only another form: the second one begins above whatever is in the first, and nobody can close that any more."""
+    """This is only another form: the second storage begins above the first, which nobody can close any more."""
     operations = _genuine((TEN, 3, [ONE_SLOT]))
     return _by_number({"storage"}, open_storage(THREE) + operations, {})
 
@@ -401,7 +407,7 @@ def a_storage_that_is_opened_twice() -> Forgery:
 
 
 def an_extension_that_leads_to_a_leaf() -> Forgery:
-    """Under a root that no trie has."""
+    """No trie has the root."""
     node = tries.extension("3", tries.reference(tries.leaf_below(keccak(THREE), 1, tries.account(1, 2))))
     header = tries.header(BLOCK, keccak(node))
     proof = header + account(THREE, 1) + extension(1)
@@ -409,7 +415,7 @@ def an_extension_that_leads_to_a_leaf() -> Forgery:
 
 
 def a_hash_in_a_slot_that_the_protocol_does_not_write() -> Forgery:
-    """It is there, but the maker of the chain has put it there."""
+    """The slot has the value, but the chain's maker has put it there."""
     world = _history_world({1: VALUE, HISTORY_WINDOW: int.from_bytes(keccak(FALSE_HEADER))})
     wanted = [world.to_prove(HISTORY_ADDRESS, 0, [], [HISTORY_WINDOW])]
     proof = encode(world.header, world.root, wanted, history_window=2**256)

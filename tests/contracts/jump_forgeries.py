@@ -1,4 +1,4 @@
-"""What would make false blocks known by jumps if registry or beacon history lacked a check."""
+"""Proofs that would make false blocks known by jumps if the registry or beacon history lacked a check."""
 
 import itertools
 import random
@@ -21,7 +21,7 @@ from tests.contracts.weakened import Removal
 _MISMATCH = "HeaderMismatch(uint256)"
 
 CHECKS: Mapping[str, Sequence[Removal]] = {
-    # A jump starts at a header that is trusted.
+    # A jump starts at a trusted header.
     "start": [
         Removal(
             "FactsRegistry",
@@ -29,10 +29,10 @@ CHECKS: Mapping[str, Sequence[Removal]] = {
             "if (expected == 0) { if (input.peek() < 0x3a) _checkHash(blockNumber, headerHash); }",
         )
     ],
-    # It starts at field 19, which is a whole word.
+    # A jump starts at field 19, a whole word.
     "place": [Removal("PackedHeader", "PARENT_BEACON_BLOCK_ROOT = 19", "PARENT_BEACON_BLOCK_ROOT = 20")],
     "size": [Removal("FactsRegistry", "if (size != 32 || root == 0) revert InvalidHeader();")],
-    # The header that follows is that of the proven hash.
+    # The next header has the proven hash.
     "jump": [
         Removal(
             "FactsRegistry",
@@ -49,9 +49,9 @@ CHECKS: Mapping[str, Sequence[Removal]] = {
             "// A block before the Merge has an empty payload.\n        if (blockHash == 0) revert InvalidProof();",
         ),
     ],
-    # Nobody chooses where in a body the payload is.
+    # Nobody chooses the payload's place in a body.
     "index": [Removal("BeaconHistory", "body, EXECUTION_PAYLOAD, BODY_DEPTH", "body, input.take(1), BODY_DEPTH")],
-    # A fork that isn't known is refused; and so is what follows a branch.
+    # An unknown fork is refused, as are bytes behind a branch.
     "fork": [Removal("BeaconHistory", "if (slot >= end) revert UnknownFork(slot);")],
     "end": [Removal("BeaconHistory", "input.cursor != place || root != trusted", "root != trusted")],
 }
@@ -63,12 +63,12 @@ _OF_A_HEADER: Answers = {("stateRoot", 999_999): FALSE_ROOT}
 
 @cache
 def world() -> BeaconWorld:
-    """Return the chain that registries have a beacon history of."""
+    """Return the chain of the registries' beacon history."""
     return BeaconWorld(random.Random(31), empty=frozenset({20}))
 
 
 def _header(root: bytes, after: bytes | None = None, number: int = _NUMBER) -> bytes:
-    """Return a header whose field 19 is a root, and the next one too unless another is given."""
+    """Return a header with a root in field 19, and in the next field unless another is given."""
     fields = [bytes(32), bytes(32), bytes(20), b"\x44" * 32, bytes(32), bytes(32), bytes(256), 0, number, 0, 0, 1, b""]
     return tries.encode([*fields, bytes(32), bytes(8), 7, bytes(32), 0, 0, root, after or root])
 
@@ -118,13 +118,13 @@ def a_jump_below_a_header_that_nobody_mined() -> Forgery:
 
 
 def a_jump_below_the_field_after() -> Forgery:
-    """Since Prague it is a hash of requests, which whoever calls certain contracts chooses part of."""
+    """Since Prague this is a hash of requests, a part of which callers of certain contracts choose."""
     root, branch = _planted(_false_block(), world().blocks[_ANCHOR].header)
     return _false("place", _header(world().root(_ANCHOR), root), branch)
 
 
 def a_root_without_its_first_byte() -> Forgery:
-    """Only another form: that byte is zero."""
+    """This is only another form, because that byte is zero."""
     block, anchor = world().blocks[_SLOT], world().blocks[_ANCHOR].header
     planted = (_planted(block, replace(anchor, proposer=proposer)) for proposer in itertools.count())
     root, branch = next(each for each in planted if each[0][0] == 0)
@@ -145,7 +145,7 @@ def another_header_after_a_constant() -> Forgery:
 
 
 def the_hash_of_an_empty_payload() -> Forgery:
-    """It is zero, of which a registry says nothing: no header has that hash."""
+    """The hash is zero, about which a registry says nothing, because no header has it."""
     proof = _jump(world().before_capella(20), BLOCK_BEFORE_CAPELLA) + bytes([HASH_ALONE])
     return Forgery(frozenset({"zero"}), _trusted(), proof, {})
 
@@ -154,7 +154,7 @@ def the_hash_of_an_empty_payload() -> Forgery:
 
 
 def a_payload_below_graffiti() -> Forgery:
-    """A real block, whose proposer wrote the root of a payload of their own into its graffiti."""
+    """A real block, whose proposer wrote a payload's root into its graffiti."""
     chance = random.Random(32)
     payload = [chance.randbytes(32) for _ in range(world().chain.payload_depth(_SLOT))]
     leaves = [chance.randbytes(32) for _ in range(12)]
@@ -162,19 +162,19 @@ def a_payload_below_graffiti() -> Forgery:
     header = replace(world().blocks[_SLOT].header, body_root=ssz.tree_root(leaves, 4))
     forged = ExecutionBranch(header, keccak(FALSE_HEADER), payload, ssz.siblings(leaves, 4, 2))
     root, branch = _planted(forged, world().blocks[_ANCHOR].header)
-    # The place is told before the four siblings that it is of.
+    # The place comes before its four siblings.
     at = 80 + 32 * len(payload)
     return _false("index", _header(root), branch[:at] + bytes([2]) + branch[at:])
 
 
 def a_block_of_the_fork_after() -> Forgery:
-    """In its layout, anybody may choose what stands where a payload was."""
+    """In its layout, anybody may choose the node in the payload's former place."""
     root, branch = _planted(_false_block(SMALL.end + 1), world().blocks[SMALL.end + 9].header)
     return _false("fork", _header(root), branch)
 
 
 def a_branch_that_goes_on() -> Forgery:
-    """Only another form."""
+    """This is only another form."""
     header = _trusted()
     proof = header + _jump(world().old(_SLOT, _ANCHOR) + bytes(32)) + bytes([HASH_ALONE])
     return Forgery(frozenset({"end"}), header, proof, {})

@@ -11,7 +11,7 @@ _DEPOSITOR = "0xDeaDDEaDDeAdDeAdDEAdDEaddeAddEAdDEAd0001"
 
 
 class L1Block:
-    """The OP Stack's own code, behind its proxy."""
+    """The predeploy with the OP Stack's own code, behind its proxy."""
 
     def __init__(self, chain: DevChain) -> None:
         self._chain = chain
@@ -20,14 +20,14 @@ class L1Block:
         chain.rpc("anvil_impersonateAccount", _DEPOSITOR)
 
     def tell(self, number: int, block_hash: bytes, *, timestamp: int = 0) -> None:
-        """From now on this is the L1 block, as if it had come with a block of this chain."""
-        # The setter of Bedrock, which still exists. Its successors take the same packed, and scalars of fees.
+        """Make this the known L1 block from now on, as if a block of this chain had brought it."""
+        # Bedrock's setter, which still exists. Its successors take the same values packed, with fee scalars.
         setter = "setL1BlockValues(uint64,uint64,uint256,bytes32,uint64,bytes32,uint256,uint256)"
         values = number, timestamp, 0, block_hash, 0, bytes(32), 0, 0
         send(self._chain, ADDRESS, setter, *values, sender=_DEPOSITOR)
 
     def tell_of(self, l1: DevChain, number: int | None = None) -> int:
-        """Tell of a block of this L1, its newest if none is named. Returns its number."""
+        """Tell of a block of this L1, by default its newest. Return its number."""
         block = l1.rpc("eth_getBlockByNumber", "latest" if number is None else hex(number), False)
         self.tell(number := int(block["number"], 16), bytes.fromhex(block["hash"][2:]))
         return number

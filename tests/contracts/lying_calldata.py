@@ -1,4 +1,4 @@
-"""Calldata of a genuine call whose words about places and sizes are others."""
+"""Calldata of a genuine call with other words for offsets and sizes."""
 
 from collections.abc import Iterator, Sequence
 
@@ -6,14 +6,14 @@ _NEAR = (-64, -33, -32, -31, -1, 1, 31, 32, 33, 64)
 
 
 def lies(data: bytes, places: Sequence[int]) -> Iterator[bytes]:
-    """Yield the call with other words where the offsets of its arguments of any size are, and where their sizes are.
+    """Yield the call with other words in place of offsets and sizes of its dynamic arguments.
 
-    Some are near what they were, some far, and some overflow; some calls are cut instead.
+    Some are near the right ones, some far, and some overflow. Some calls are cut instead.
     """
     starts = [4 + int.from_bytes(data[at : at + 32]) for at in places]
     for at in (*places, *starts):
-        told = int.from_bytes(data[at : at + 32])
-        words = {*(told + by for by in _NEAR), 0, *(start - 4 for start in starts), len(data), 2**64, 2**255}
-        for word in sorted({word % 2**256 for word in (*words, 2**256 - told)} - {told}):
+        genuine = int.from_bytes(data[at : at + 32])
+        words = {*(genuine + by for by in _NEAR), 0, *(start - 4 for start in starts), len(data), 2**64, 2**255}
+        for word in sorted({word % 2**256 for word in (*words, 2**256 - genuine)} - {genuine}):
             yield data[:at] + word.to_bytes(32) + data[at + 32 :]
     yield from (data[:size] for size in range(4, len(data), 53))

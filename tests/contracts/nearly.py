@@ -1,4 +1,4 @@
-"""Words that agree with another one in all but a part."""
+"""Words that agree with another one except in a part."""
 
 from collections.abc import Container, Iterator
 
@@ -6,7 +6,7 @@ _GROUP = 8
 
 
 def nearly(word: bytes) -> Iterator[bytes]:
-    """Yield words that a comparison of only a part, or of the folded parts, would take for this one."""
+    """Yield words that a comparison of only a part, or of folded parts, would accept instead."""
     size = len(word)
     everywhere = range(size)
     for place in everywhere:

@@ -1,4 +1,4 @@
-"""Operations of packed proofs (docs/developing/proof-format.md) as anyone may write them, refused ones included."""
+"""Operations of packed proofs (docs/developing/proof-format.md) as anyone may write them, including refused ones."""
 
 from collections.abc import Sequence
 from functools import cache
@@ -29,7 +29,7 @@ from chains.packed import (
 
 @cache
 def address_below(*prefixes: str) -> bytes:
-    """One whose key's nibbles begin with one of these."""
+    """Return an address whose key's nibbles begin with one of these."""
     return next(address for number in range(2**24) if keccak(address := number.to_bytes(20)).hex().startswith(prefixes))
 
 
@@ -40,12 +40,12 @@ def slot_below(*prefixes: str) -> int:
 
 
 def account(address: bytes, depth: int, nonce: int = 1, balance: int = 2) -> bytes:
-    """Stores nonce and balance of an account that has neither storage nor code."""
+    """Return a leaf that stores nonce and balance of an account without storage and code."""
     return _account(STORE_NONCE_AND_BALANCE, address, depth, nonce, balance)
 
 
 def closing_account(depth: int, nonce: int = 1, balance: int = 2) -> bytes:
-    """Closes the open storage of an account without code, and stores nothing else of it."""
+    """Return a leaf that closes the open storage of an account without code, and stores no other fact of it."""
     return _account(CLOSES_STORAGE, b"", depth, nonce, balance)
 
 
@@ -55,17 +55,17 @@ def _account(bits: int, address: bytes, depth: int, nonce: int, balance: int) ->
 
 
 def absent_account(address: bytes, depth: int) -> bytes:
-    """At an empty place."""
+    """Prove an account absent at an empty place."""
     return bytes([ABSENT_ACCOUNT | AT_EMPTY]) + address + bytes([depth])
 
 
 def also_absent_account(address: bytes) -> bytes:
-    """At the subtree on top."""
+    """Prove an account absent at the top subtree."""
     return bytes([ABSENT_ACCOUNT | AT_SAME]) + address
 
 
 def closing_absent_account(depth: int) -> bytes:
-    """At an empty place. Closes the open storage."""
+    """Prove an account absent at an empty place, and close the open storage."""
     return bytes([ABSENT_ACCOUNT | ABSENT_CLOSES_STORAGE | AT_EMPTY, depth])
 
 
@@ -74,12 +74,12 @@ def open_storage(address: bytes) -> bytes:
 
 
 def absent_slot(number: int, depth: int) -> bytes:
-    """At an empty place."""
+    """Prove a slot absent at an empty place."""
     return bytes([ZERO_SLOT + AT_EMPTY]) + _sized(number) + bytes([depth])
 
 
 def also_absent_slot(number: int) -> bytes:
-    """At the subtree on top."""
+    """Prove a slot absent at the top subtree."""
     return bytes([ZERO_SLOT + AT_SAME]) + _sized(number)
 
 
@@ -88,7 +88,7 @@ def slot(number: int, depth: int, value: int) -> bytes:
 
 
 def block_hash(number: int, depth: int, digest: bytes) -> bytes:
-    """In a slot of the history contract."""
+    """Prove a block hash in a slot of the history contract."""
     return bytes([BLOCK_HASH]) + _slot(number, depth, int.from_bytes(digest))
 
 
@@ -106,12 +106,12 @@ def extension(length: int) -> bytes:
 
 
 def full_branch(others: Sequence[bytes]) -> bytes:
-    """Above the subtree on top and fifteen hashes."""
+    """Return a branch above the top subtree and fifteen hashes."""
     return bytes([FULL_BRANCH]) + b"".join(others)
 
 
 def branch(count: int, *children: bytes, size: int | None = None) -> bytes:
-    """Above so many subtrees, with all of its children; `size` tells another number of them than there are."""
+    """Return a branch above `count` subtrees, with all of its children. `size` gives a wrong number of them."""
     return bytes([BRANCH + count - 1, len(children) if size is None else size]) + b"".join(children)
 
 
@@ -124,5 +124,5 @@ def node_child(place: int, node: bytes) -> bytes:
 
 
 def own_child(place: int) -> bytes:
-    """The next subtree of those that the branch takes."""
+    """Return a child that takes the branch's next subtree."""
     return bytes([OWN_CHILD << 4 | place])

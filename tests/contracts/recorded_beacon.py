@@ -1,4 +1,4 @@
-"""Recorded beacon blocks of mainnet, what proves their execution blocks, and a state that remembers the later ones."""
+"""Recorded beacon blocks of mainnet, proofs of their execution blocks, and a state that summarises later ones."""
 
 from functools import cache
 from pathlib import Path
@@ -10,30 +10,30 @@ from chains.beacon.blocks import BeaconHeader, ExecutionBranch, Layout
 from chains.beacon.jumps import EPOCHS_DEPTH, HISTORICAL_SUMMARIES, HISTORY_DEPTH, MAINNET, RECORDS_DEPTH, Anchor
 from chains.encoding import decode_rlp
 
-# Beside the project, not in it. The demo reads it too, and has no pytest.
+# The folder lies beside the project. The demo, which has no pytest, reads it too.
 _BEACON = Path(__file__).resolve().parents[3] / "shared" / "fixtures" / "beacon"
 _PERIOD = 1 << MAINNET.period_depth
-# Of the recorded state in Electra.
+# Slot of the recorded state in Electra.
 _STATE_SLOT = 11_658_496
-# Before the Merge, whose records are recorded.
+# An epoch before the Merge with recorded records.
 _EPOCH = 122
 
 
 def numbers() -> list[int]:
-    """Return the execution blocks whose beacon block is recorded, with the roots of its period."""
-    found = [int(path.stem.rpartition("_")[2]) for path in _BEACON.glob("beacon_block_*.ssz")]
-    return sorted(number for number in found if _roots_path(number).exists())
+    """Return the execution blocks with a recorded beacon block and the roots of its period."""
+    recorded = [int(path.stem.rpartition("_")[2]) for path in _BEACON.glob("beacon_block_*.ssz")]
+    return sorted(number for number in recorded if _roots_path(number).exists())
 
 
 def numbers_before_merge() -> list[int]:
-    """Return blocks of the epoch whose records are recorded, and those that are recorded with a proof of their own."""
+    """Return blocks of the recorded epoch, and blocks with a recorded proof of their own."""
     alone = [int(path.stem.rpartition("_")[2]) for path in _BEACON.glob("header_with_proof_*.yaml")]
     before = sorted(number for number in alone if number < MAINNET.blocks_before_merge and not is_in_the_epoch(number))
     return [*range(1_000_001, 1_000_011), *before] if _BEACON.is_dir() else []
 
 
 def is_in_the_epoch(number: int) -> bool:
-    """Return whether a block is in the one whose records are recorded."""
+    """Return whether a block is in the recorded epoch."""
     return number >> RECORDS_DEPTH == _EPOCH
 
 
@@ -85,9 +85,9 @@ def records() -> list[tuple[bytes, int]]:
 
 @cache
 def anchor() -> Anchor:
-    """The recorded state of Electra, whose own root and branch are real; the block's other fields are not."""
+    """Return the recorded Electra state as an anchor. Root and branch are real; the block's other fields are not."""
     framed = (_BEACON / "historical_summaries_with_state_proof_epoch_364328.ssz_snappy").read_bytes()
-    # Frames of snappy: the stream's name, then one that isn't compressed; after its checksum a fork's digest.
+    # Frames of snappy: the stream's name, an uncompressed frame, and after its checksum the fork's digest.
     assert framed[10] == 1
     encoded = framed[10 + 4 + 4 + 4 :]
     assert int.from_bytes(encoded[:8], "little") == _STATE_SLOT // 32
@@ -102,11 +102,11 @@ def anchor() -> Anchor:
 
 @cache
 def branch_before_merge(number: int) -> bytes:
-    """Return the branch to a block of the recorded epoch, or to one that is recorded with what leads to its epoch."""
+    """Return the branch to a block of the recorded epoch, or to one with a recorded branch to its epoch."""
     if is_in_the_epoch(number):
         return jumps.before_merge(MAINNET, number, records(), epochs())
     encoded, proof = _recorded(number)
-    # What is beside the record in its epoch; before it the difficulty, and at the end the number of records.
+    # The record's sibling in its epoch; before it the difficulty, and last the number of records.
     difficulty, *beside, _ = _split(proof)
     epoch, place = divmod(number, 1 << RECORDS_DEPTH)
     count = min(1 << RECORDS_DEPTH, MAINNET.blocks_before_merge - (epoch << RECORDS_DEPTH))
@@ -117,7 +117,7 @@ def branch_before_merge(number: int) -> bytes:
 
 def _sent(siblings: list[bytes], place: int, count: int) -> list[bytes]:
     """Return the siblings that are not beyond the last element."""
-    return [one for height, one in enumerate(siblings) if (place >> height ^ 1) << height < count]
+    return [sibling for height, sibling in enumerate(siblings) if (place >> height ^ 1) << height < count]
 
 
 def header(number: int) -> bytes:

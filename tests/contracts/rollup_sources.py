@@ -1,4 +1,4 @@
-"""Sources of a rollup's blocks that take its headers, each with what vouches for a block."""
+"""Sources of a rollup's blocks that take headers, each with a way to vouch for a block."""
 
 import random
 from collections.abc import Callable
@@ -18,7 +18,7 @@ ROLLUP = 5
 STATE_ROOT, EXTRA_DATA = 3, 12
 
 Vouch = Callable[..., bytes]
-"""Takes a number that it has had for no block yet, a header, and another one that has its fields if it has none.
+"""Takes an unused number, a header, and another header whose fields count if the first has none.
 
 Returns the call that records the header. It is accepted in the next block.
 """
@@ -36,7 +36,7 @@ def arbitrum(chain: DevChain) -> tuple[Deployed, Vouch]:
 
 
 def arbitrum_slot(chain: DevChain) -> tuple[Deployed, Vouch]:
-    """Prove the slot in a transaction before, which the call doesn't contain."""
+    """Prove the slot in an earlier transaction, because the call doesn't include the proof."""
     outbox, vouching = b"\x0b" * 20, Deployed(chain, "test/SettableBlockHashSource", ROLLUP)
     registry = Deployed(chain, "FactsRegistry", ROLLUP, vouching.address, HISTORY_WINDOW, NO_CONTRACT)
     source = Deployed(chain, "ArbitrumSlotBlockHashSource", ROLLUP, outbox, registry.address)

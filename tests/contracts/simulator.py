@@ -1,4 +1,4 @@
-"""Many calls of contracts in one request to a development chain, each with its logs, and nothing of them kept."""
+"""Many calls of contracts in one request to a development chain, with their logs. The chain keeps no changes."""
 
 import json
 from collections.abc import Sequence
@@ -11,10 +11,10 @@ from chains.encoding import hex_data
 from devnet.devchain import DevChain
 from tests.contracts.deployed import SENDER
 
-# What calls of one request may weigh together. The node refuses requests of about two megabytes.
+# Maximum weight of a request's calls. Nodes refuse requests of about two megabytes.
 MOST_WEIGHT = 900_000
 _GAS_PER_CALL = 30_000_000
-# Selector of Panic(uint256), by which Solidity reports what must not happen.
+# Selector of Panic(uint256), which Solidity uses for failed assertions.
 PANIC = bytes.fromhex("4e487b71")
 
 
@@ -26,7 +26,7 @@ class Log:
 
 @dataclass(frozen=True)
 class Outcome:
-    """The outcome of one call. `data` is what it returned, or what it reverted with."""
+    """The outcome of a call. `data` is its return value or error data."""
 
     succeeded: bool
     data: bytes
@@ -35,7 +35,7 @@ class Outcome:
 
     @property
     def halted(self) -> bool:
-        """It ended neither by returning nor by an error of the contract: out of gas, or by a panic."""
+        """Return whether the call ended by lack of gas or by a panic."""
         return not self.succeeded and (not self.data or self.data.startswith(PANIC))
 
 
@@ -46,15 +46,15 @@ class Call:
 
     @property
     def weight(self) -> int:
-        """In bytes of a request, about."""
+        """Return the approximate size in a request, in bytes."""
         return 2 * len(self.data) + 200
 
 
 class Simulator:
-    """Runs calls one after the other upon the chain's latest state (`eth_simulateV1`).
+    """Run calls one after another upon the chain's latest state (`eth_simulateV1`).
 
-    Calls in one `run` may or may not see what those before them stored: the caller gives each its own block number.
-    Those that weigh no more than MOST_WEIGHT together are one request, and there each sees what those before it stored.
+    Calls in one `run` may or may not see each other's changes, so the caller gives each its own block number. Calls
+    that weigh at most MOST_WEIGHT together are one request, in which each sees the changes of earlier ones.
     """
 
     def __init__(self, chain: DevChain) -> None:
@@ -62,7 +62,7 @@ class Simulator:
         self._session = requests.Session()
 
     def run(self, calls: Sequence[Call], *, first: Sequence[Call] = ()) -> list[Outcome]:
-        """The outcome of each call. Those in `first` come before, again in each request that this takes."""
+        """Return the outcome of each call. The calls in `first` precede, again in each request."""
         outcomes: list[Outcome] = []
         chunk: list[Call] = []
         size = 0

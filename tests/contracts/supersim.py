@@ -1,4 +1,4 @@
-"""Contracts of the OP Stack, as the npm package supersim begins its development chains with them."""
+"""Contracts of the OP Stack from the npm package supersim, with which it begins its development chains."""
 
 import functools
 import json
@@ -10,20 +10,20 @@ from devnet.foreign_contracts import PACKAGES
 
 _PROGRAM = PACKAGES / "supersim/bin/supersim"
 L1, L2 = 900, 901
-# Of a proxy, where its code is (EIP-1967).
+# Slot of a proxy's implementation (EIP-1967).
 _IMPLEMENTATION = "0x360894a13ba1a3210667c828492db98dca3e2076cc3735a920a3ca505d382bbc"
 
 
 @functools.cache
 def _accounts(chain_id: int) -> Any:
-    """Return what a chain begins with. The program isn't run: its text is part of the file."""
+    """Return a chain's genesis accounts. They are text in the program's file, which isn't run."""
     program = _PROGRAM.read_bytes()
     start = program.index(b'{\n  "config": {\n    "chainId": %d,' % chain_id)
     return json.loads(program[start : program.index(b"\n}", start) + 2])["alloc"]
 
 
 def place(chain: DevChain, chain_id: int, addresses: Collection[str], changes: Mapping[str, str]) -> None:
-    """Put contracts of one of those chains on `chain`, with what is behind proxies; change their words before."""
+    """Place contracts of one of those chains on `chain`, with proxies' implementations, after changing their words."""
     accounts = _accounts(chain_id)
     behind = [accounts[address].get("storage", {}).get(_IMPLEMENTATION, "")[-40:] for address in addresses]
     text = json.dumps({address: accounts[address] for address in (*addresses, *filter(None, behind))})

@@ -1,4 +1,4 @@
-"""What no operation leaves in memory is refused where it is used, too: no function counts on the others."""
+"""Each function refuses memory that no operation leaves, so that none depends on the others."""
 
 import pytest
 
@@ -13,7 +13,7 @@ from tests.contracts.simulator import Call, Simulator
 
 OWNER = b"\x77" * 20
 SLOT = slot_name(5)
-# Of a subtree, in words (contracts/src/SubtreeStack.sol).
+# Words of a subtree (contracts/src/SubtreeStack.sol).
 SIZE, DEPTH, REACH = 1, 3, 4
 PLACE = SLOT.key >> 244 & 15
 
@@ -25,7 +25,7 @@ LONG_EXTENSION = bytes([0x36, 20])
 ABSENT_SLOT = bytes([0x34]) + SLOT.written
 # Closes the storage: key, nonce and balance of an account.
 ACCOUNT = bytes([0xC8]) + (3 << 10 | 1 << 6 | 1).to_bytes(2) + b"\1\2"
-# Operations that take a subtree, and what they take.
+# Operations that take a subtree, with the subtree.
 TAKE = [
     pytest.param(BRANCH, HASH, id="branch"),
     pytest.param(FULL_BRANCH, HASH, id="full branch"),

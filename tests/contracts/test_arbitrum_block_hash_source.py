@@ -1,4 +1,4 @@
-"""Blocks of an Arbitrum chain, by the code of Arbitrum's own Outbox: on its parent chain, and as a fact elsewhere."""
+"""Blocks of an Arbitrum chain by Arbitrum's own Outbox, on its parent chain, and by a fact on another chain."""
 
 import random
 from typing import Any
@@ -79,7 +79,7 @@ def test_calldata_that_lies_about_places_and_sizes_records_nothing_else(simulato
 @pytest.mark.parametrize("extra_data", [b"", b"\x05", b"\x05" * 31, b"\x05" * 33, b"\x05" * 64, bytes(31)])
 def test_extra_data_of_another_size_is_no_send_root(outbox, arbitrum, extra_data):
     header = header_of(extra_data=extra_data)
-    # Wherever it could be looked for.
+    # All places where it could be looked for.
     for send_root in {
         extra_data.rjust(32, b"\0")[:32],
         extra_data.ljust(32, b"\0")[:32],
@@ -102,7 +102,7 @@ def test_what_is_no_header_is_refused_even_if_its_hash_is_confirmed(outbox, arbi
     assert refusal(arbitrum, header) == ("InvalidHeader",)
 
 
-# Code that puts the header's hash into memory, whatever was asked, and ends in different ways.
+# Codes that put the header's hash into memory, and end in different ways.
 _PLANT = "0x7f" + HASH.hex() + "5f52"
 _SIZES = "601f5ff3", "60405ff3"
 
@@ -127,7 +127,7 @@ def test_without_a_working_outbox_nothing_is_recorded(chain, outbox, arbitrum, c
 
 @pytest.mark.parametrize("left", [0, SEND_ROOT[27]], ids=["nothing", "what was asked"])
 def test_an_answer_that_is_a_byte_short_is_not_completed_by_what_memory_holds(chain, outbox, arbitrum, left):
-    # The byte that would stay in memory there is that of the hash.
+    # The leftover byte in memory would be that of the hash.
     headers = (header_of(number) for number in range(BLOCK, BLOCK + 10_000))
     header = next(each for each in headers if keccak(each)[31] == left)
     plant = "0x7f" + keccak(header).hex() + "5f52"
@@ -148,7 +148,7 @@ def test_what_it_costs_to_record_a_real_header(outbox, arbitrum):
     outbox.confirm(unhex(fixture["sendRoot"]), block_hash)
     gas = int(arbitrum.send("record", header)["gasUsed"], 16)
     assert arbitrum.call("blockHash", number) == block_hash
-    # The very first takes 17,100 more, because no block was the newest before.
+    # The first record takes 17,100 more, because no block was the newest before.
     assert 65_000 < gas < 68_000, gas
 
 
@@ -163,7 +163,7 @@ def slot_of(send_root: bytes, mapping: int = ROOTS_SLOT) -> int:
 
 
 def parent(slots: dict[int, int], *, number: int = PARENT_BLOCK, contract: bytes = OUTBOX) -> World:
-    """A block of the parent chain with this storage of a contract, and another account."""
+    """Return a block of the parent chain with this storage of a contract, and another account."""
     world = World(random.Random(number), number)
     world.accounts |= {contract: (1, 0, keccak(b"code")), b"\x77" * 20: (1, 5, keccak(b""))}
     world.storages[contract] = slots
@@ -216,7 +216,7 @@ def test_a_slot_that_is_proven_empty_confirms_nothing(source, registry, elsewher
 
 @needs_fixtures
 def test_a_slot_of_arbitrum_sepolia_is_proven_on_a_third_chain_from_a_state_root_of_sepolia(chain):
-    """Nobody vouches for anything of the rollup: what was recorded on both chains suffices."""
+    """Nobody vouches for a block of the rollup. The records on both chains suffice."""
     above, below = load_fixture(ON_SEPOLIA), load_fixture(ON_ARBITRUM_SEPOLIA)
     assert above["slotValue"] == below["blockHash"]
     trusted = Deployed(chain, "test/SettableBlockHashSource", 11155111)
@@ -239,7 +239,7 @@ def test_a_slot_of_arbitrum_sepolia_is_proven_on_a_third_chain_from_a_state_root
 
 
 def recorded(fixture: dict[str, Any]) -> bytes:
-    """Packed calldata for the header, and the slot of its account."""
+    """Return packed calldata for the header and the slot of its account."""
     account, storage = (rlp.decode(unhex(fixture[name])) for name in ("rlpAccountProof", "rlpStorageProof"))
     asked = AccountToProve(unhex(fixture["account"]), 0, account, {int(fixture["slot"], 16): storage})
     return encode(unhex(fixture["rlpBlockHeader"]), unhex(fixture["stateRoot"]), [asked])

@@ -1,4 +1,4 @@
-"""Blocks of an Arbitrum chain's parent, by the buffer there. The buffer is a stand-in: no package has its code."""
+"""Blocks of an Arbitrum chain's parent, by a stand-in for the buffer, because no package has its code."""
 
 from collections.abc import Iterator
 
@@ -18,14 +18,14 @@ ZERO = bytes(32)
 
 @pytest.fixture(scope="module")
 def arbitrum_chain() -> Iterator[DevChain]:
-    """A chain that can have a buffer, apart from those that have none."""
+    """Yield a chain that may have a buffer, apart from chains without one."""
     with DevChain() as chain:
         yield chain
 
 
 @pytest.fixture
 def buffer(arbitrum_chain) -> Iterator[BlockHashBuffer]:
-    """The buffer, for one test."""
+    """Yield the buffer for one test."""
     snapshot = arbitrum_chain.rpc("evm_snapshot")
     yield BlockHashBuffer(arbitrum_chain)
     assert arbitrum_chain.rpc("evm_revert", snapshot)
@@ -76,7 +76,7 @@ def test_nobody_but_the_pusher_of_the_parent_chain_makes_a_hash_known(buffer, so
     assert source.call("blockHash", BLOCK) == ZERO
 
 
-# Code that puts 32 bytes of seven into memory, whatever was asked, and ends in different ways.
+# Codes that put 32 bytes of seven into memory, and end in different ways.
 _PLANT = "0x7f" + HASH.hex() + "5f52"
 
 
@@ -88,7 +88,7 @@ _PLANT = "0x7f" + HASH.hex() + "5f52"
 def test_without_a_working_buffer_it_vouches_for_nothing(arbitrum_chain, buffer, source, code):
     buffer.push(BLOCK, [HASH])
     arbitrum_chain.rpc("anvil_setCode", block_hash_buffer.ADDRESS, code)
-    # What is left in memory before an answer is the selector and the number.
+    # Memory holds the selector and the number before an answer.
     left = int.from_bytes(keccak(text="parentChainBlockHash(uint256)")[:4]) << 224
     assert [source.call("blockHash", number) for number in (0, BLOCK, left, 2**256 - 1)] == [ZERO] * 4
     arbitrum_chain.rpc("anvil_setCode", block_hash_buffer.ADDRESS, _PLANT + "60205ff3")
@@ -100,5 +100,5 @@ def test_asking_for_a_hash_costs_two_cold_reads(buffer, source):
     data = source.calldata("blockHash", BLOCK)
     zeros = data.count(0)
     used = int(source.send("blockHash", BLOCK)["gasUsed"], 16)
-    # EIP-2028 for the calldata; a cold account is 2,600, a cold slot 2,100 (EIP-2929).
+    # Calldata: EIP-2028. A cold account is 2,600, a cold slot 2,100 (EIP-2929).
     assert 4_700 < used - 21_000 - 4 * zeros - 16 * (len(data) - zeros) < 5_400

@@ -1,4 +1,4 @@
-"""Attacks on the beacon history by somebody who chooses every leaf of a tree, whoever may choose it on a real chain."""
+"""Attacks on the beacon history by somebody who may choose every leaf of a tree."""
 
 import itertools
 import random
@@ -13,12 +13,12 @@ from chains.beacon.jumps import HISTORICAL_SUMMARIES, HISTORY_DEPTH, Anchor
 from tests.contracts.beacon_worlds import SMALL, BeaconWorld
 from tests.contracts.compared_history import Asked, History
 
-# A slot of each layout of blocks and of states, and how deep payloads and states are.
+# A slot of each layout, with the depths of payloads and states.
 LAYOUTS = ((33, 4, 5), (45, 5, 5), (60, 5, 6))
 
 
 class Tree:
-    """A tree of random leaves, but for the nodes that are given. Nodes go by generalized index."""
+    """A tree of random leaves, except for the given nodes (by generalized index)."""
 
     def __init__(self, chance: random.Random, depth: int, given: Mapping[int, bytes] | None = None) -> None:
         self.nodes = {index: chance.randbytes(32) for index in range(1 << depth, 2 << depth)}
@@ -49,7 +49,7 @@ def history(chain, simulator, world) -> History:
 
 @pytest.fixture(scope="module")
 def unbounded(chain, simulator, world) -> History:
-    """Return one as on mainnet, where the fork after has no slot yet."""
+    """Return a history as on mainnet, where the next fork has no slot yet."""
     return History(chain, simulator, replace(world.chain, end=2**64 - 1))
 
 
@@ -58,8 +58,9 @@ def unbounded(chain, simulator, world) -> History:
 
 @pytest.mark.parametrize(("slot", "payload_depth", "_"), LAYOUTS)
 def test_of_all_nodes_of_a_body_one_is_taken_for_the_hash(history, world, slot, payload_depth, _):
-    """Below every leaf of a real body goes on a tree that somebody made: below graffiti, votes for eth1 data, headers
-    in slashings, credentials of deposits, extra data."""
+    """Below every leaf of a real body, a tree of the attacker may continue: below graffiti, votes for eth1 data,
+    headers in slashings, credentials of deposits, extra data.
+    """
     tree = Tree(random.Random(22), 11)
     header = replace(world.blocks[slot].header, body_root=tree.root)
     nodes = range(1 << 7, 2 << 11)
@@ -90,7 +91,7 @@ def test_of_all_nodes_of_a_state_one_is_taken_for_the_summaries(history, world, 
 
 @pytest.mark.parametrize("slot", [33, 38, 61])
 def test_a_block_is_taken_from_its_own_place_only(history, world, slot):
-    """Its root is planted at each place of each half of each of eight elements; the slot is always the same."""
+    """Its root is planted at each place of both halves of eight elements. The slot is always the same."""
     chance = random.Random(24)
     anchor = world.blocks[89].header
     own = jumps.own(world.blocks[slot])
@@ -100,7 +101,7 @@ def test_a_block_is_taken_from_its_own_place_only(history, world, slot):
     for element, half, place in places:
         below = [chance.randbytes(32) for _ in range(4)]
         node = ssz.climb(world.root(slot), below, half << 3 | place)
-        # Of the list: siblings within it, and zeros.
+        # Siblings within the list, and zeros.
         above = [chance.randbytes(32) for _ in range(3)]
         node = ssz.climb(node, above + [ssz.zeros(height) for height in range(3, HISTORY_DEPTH)], element)
         listed = ssz.merge(node, ssz.integer_leaf(count))
@@ -115,14 +116,14 @@ def test_a_block_is_taken_from_its_own_place_only(history, world, slot):
 
 # --- The fork after ---------------------------------------------------------------------------------------------------
 
-# The fields of a body and a state of Gloas are all in use, and none besides (EIP-7688).
+# The fields of a body and a state of Gloas are all in use, and no others are (EIP-7688).
 _BODY_FIELDS, _STATE_FIELDS = 13, 46
 
 
 def progressive(leaves: list[bytes], fields: bytes | None = None) -> dict[int, bytes]:
     """Return the nodes of a progressive container by generalized index (EIP-7495, EIP-7916).
 
-    `fields` stands in the place of the leaf that says which fields are in use.
+    `fields` replaces the leaf that tells which fields are in use.
     """
     nodes = {3: fields or ((1 << len(leaves)) - 1).to_bytes(32, "little")}
     spine, size = 2, 1
@@ -149,14 +150,14 @@ def _siblings(nodes: Mapping[int, bytes], index: int) -> list[bytes]:
 
 @pytest.mark.parametrize("is_made_up", [False, True])
 def test_a_body_of_the_fork_after_is_turned_away_at_the_leaf_of_fields_in_use(unbounded, world, is_made_up):
-    """The leaf is the protocol's. If it was anybody's to choose, every hash could be proven: that is all there is."""
+    """The leaf belongs to the protocol. If anybody could choose it, nothing else would protect the hashes."""
     chance = random.Random(26)
-    # From the payload's hash up to the node that stands where the leaf is.
+    # From the payload's hash up to the node in the leaf's place.
     below = Tree(chance, 8)
     made_up = below.root if is_made_up else None
     nodes = progressive([chance.randbytes(32) for _ in range(_BODY_FIELDS)], made_up)
     header = replace(world.blocks[85].header, body_root=nodes[1])
-    # 25 turns right, and goes on with 1001; 12 of 32.
+    # 25 turns right and continues with 1001; 12 of 32.
     index = 0b1_001_01100
     forged = ExecutionBranch(header, below.nodes[index], [*below.siblings(index), nodes[2]], [])
     answer = unbounded.answer("ownBlockHash", header.root, jumps.own(forged))
@@ -164,14 +165,14 @@ def test_a_body_of_the_fork_after_is_turned_away_at_the_leaf_of_fields_in_use(un
 
 
 def test_no_node_of_a_body_of_the_fork_after_is_taken_for_the_hash(unbounded, world):
-    """Below each field goes on a tree that somebody made. A hash is looked for nine steps below the body's root."""
+    """A tree of the attacker may continue below each field. A hash is expected nine steps below the body's root."""
     chance = random.Random(27)
     nodes = progressive([chance.randbytes(32) for _ in range(_BODY_FIELDS)])
     asked: list[Asked] = []
     for leaf in sorted(nodes):
         if leaf == 3 or 2 * leaf in nodes:
             continue
-        # A field is replaced by the root of what goes on below it.
+        # A field is replaced by the root of the tree below it.
         depth = 9 - (leaf.bit_length() - 1)
         below = Tree(chance, depth)
         changed = {**nodes, leaf: below.root}
@@ -188,8 +189,9 @@ def test_no_node_of_a_body_of_the_fork_after_is_taken_for_the_hash(unbounded, wo
 
 @pytest.mark.parametrize("is_made_up", [False, True])
 def test_a_state_of_the_fork_after_is_turned_away_at_checkpoints(unbounded, world, is_made_up):
-    """Index 91 is the node over fields 17 to 20. Even if somebody chose its left half, the right one is a hash of two
-    checkpoints, where a list has its length. Only if that could be chosen too, a list could be made up."""
+    """Index 91 is the node over fields 17 to 20. Its left half might be chosen. Its right half is a hash of two
+    checkpoints in the place of a list's length. Only if that could be chosen, too, a list could be forged.
+    """
     chance = random.Random(28)
     block = world.blocks[33]
     roots, others = world.periods[world.chain.period(33)]
@@ -210,7 +212,7 @@ def test_a_state_of_the_fork_after_is_turned_away_at_checkpoints(unbounded, worl
 
 
 def test_no_node_of_a_state_of_the_fork_after_is_taken_for_a_list(unbounded, world):
-    """The summaries, and the older roots, are in each place once, also in their own: 2950 and 352."""
+    """The summaries and the older roots are put in each place once, their own (2950 and 352) included."""
     chance = random.Random(29)
     block = world.blocks[33]
     roots, others = world.periods[world.chain.period(33)]
@@ -236,8 +238,9 @@ def test_no_node_of_a_state_of_the_fork_after_is_taken_for_a_list(unbounded, wor
 
 
 def test_a_fork_after_without_progressive_containers_needs_an_end(history, unbounded, world):
-    """Then a hash of a change of withdrawal credentials would pass as a block's: of the 13th of a block, in the list
-    that takes the payload's place. It is no header's."""
+    """Then the hash of the 13th change of withdrawal credentials in a block, in the list that takes the payload's
+    place, would pass as a block's hash. It is no header's.
+    """
     chance = random.Random(30)
     changes = [chance.randbytes(32) for _ in range(13)]
     fields = [chance.randbytes(32) for _ in range(_BODY_FIELDS)]
@@ -253,13 +256,13 @@ def test_a_fork_after_without_progressive_containers_needs_an_end(history, unbou
 
 
 def _end(header: BeaconHeader, state: list[bytes]) -> bytes:
-    """Return how a branch goes on from a field of the state, whatever the table says of its depth."""
+    """Return the rest of a branch from a field of the state, ignoring the table of depths."""
     rest = ssz.merge(ssz.merge(header.body_root, bytes(32)), ssz.zeros(1))
     return b"".join([header.slot.to_bytes(8), header.proposer.to_bytes(8), header.parent_root, *state, rest])
 
 
 def _listing(header: BeaconHeader, summaries: list[tuple[bytes, bytes]]) -> Anchor:
-    """Return an anchor whose state has these summaries, and zeros."""
+    """Return an anchor whose state has these summaries, and zeros otherwise."""
     branch = [bytes(32)] * SMALL.state_depth(header.slot)
     listed = ssz.list_root([ssz.merge(*each) for each in summaries], HISTORY_DEPTH)
     return Anchor(replace(header, state_root=ssz.climb(listed, branch, HISTORICAL_SUMMARIES)), summaries, branch)

@@ -22,7 +22,7 @@ ANCHOR, SLOT = 70, 40
 TIME = 1_700_000_000
 ROOT = b"\x44" * 32
 
-# Code that puts a root into memory, whatever was asked, and ends in different ways.
+# Codes that put a root into memory, and end in different ways.
 _PLANT = "0x7f" + "07" * 32 + "5f52"
 
 
@@ -32,7 +32,7 @@ def number(slot: int) -> int:
 
 @pytest.fixture(scope="module")
 def headers() -> dict[int, bytes]:
-    """Headers of execution blocks, by slot."""
+    """Return headers of execution blocks by slot."""
     return {slot: tries.header(number(slot), ROOT) for slot in range(90)}
 
 
@@ -43,7 +43,7 @@ def world(headers) -> BeaconWorld:
 
 @pytest.fixture(scope="module")
 def roots_chain() -> Iterator[DevChain]:
-    """A chain whose contract of EIP-4788 may be changed."""
+    """Yield a chain whose contract of EIP-4788 may be changed."""
     with DevChain() as chain:
         yield chain
 
@@ -55,7 +55,7 @@ def roots(roots_chain) -> BeaconRoots:
 
 @pytest.fixture
 def source(roots_chain, roots, world) -> Deployed:
-    """One for whose beacon root of ANCHOR was told at TIME."""
+    """Return a source. The beacon root of ANCHOR was told at TIME."""
     roots.tell(TIME, world.root(ANCHOR))
     return Deployed(roots_chain, "BeaconBlockHashSource", replace(world.chain, id=SOURCE_CHAIN_ID).arguments)
 
@@ -104,7 +104,7 @@ def test_another_header_or_branch_is_refused(source, world, headers):
     assert refused(source, "record", TIME, own, headers[71]) == ("InvalidHeader",)
     assert refused(source, "record", TIME, own, headers[ANCHOR] + b"\0") == ("InvalidHeader",)
     assert refused(source, "record", TIME, own, headers[ANCHOR][:-1]) == ("InvalidHeader",)
-    # The call of the beacon history fails with its own error, which this passes on by its selector.
+    # The beacon history's call fails with its own error, which this contract passes on by its selector.
     for function, branch, slot in (
         ("record", old, SLOT),
         ("recordOld", own, ANCHOR),
@@ -115,7 +115,7 @@ def test_another_header_or_branch_is_refused(source, world, headers):
 
 
 def test_calldata_that_lies_about_places_and_sizes_records_nothing_else(roots_chain, source, world, headers):
-    """Offsets and sizes are the caller's words: wherever they point, what is recorded is the header's own hash."""
+    """Offsets and sizes are the caller's words. Whatever they are, only the header's own hash is recorded."""
     honest = {
         source.calldata("record", TIME, jumps.own(world.blocks[ANCHOR]), headers[ANCHOR]): ANCHOR,
         source.calldata("recordOld", TIME, world.old(SLOT, ANCHOR), headers[SLOT]): SLOT,

@@ -13,7 +13,7 @@ from tests.service import ALICE, BOB
 
 @pytest.fixture(scope="module")
 def built() -> dict[Path, str]:
-    """Build the sources as they are. Compiling takes seconds."""
+    """Build the unchanged sources. Compiling takes seconds."""
     return build.build()
 
 
@@ -54,7 +54,7 @@ def test_an_artifact_tells_its_compiler_and_can_be_deployed(path):
     assert re.match(r"0\.8\.37\+commit\.[0-9a-f]{8}", stored["compiler"]["version"])
     assert stored["compiler"]["settings"]["evmVersion"] == "cancun"
     artifact = load_artifact(path.relative_to(ARTIFACTS_DIR).with_suffix("").as_posix())
-    # EIP-170 limits deployed code, EIP-3860 what deploys it.
+    # EIP-170 limits deployed code, EIP-3860 creation code.
     assert 0 < len(artifact.bytecode) <= 2 * 24_576
 
 

@@ -13,7 +13,7 @@ from campaigns.fuzzing.steps import HARNESS
 from campaigns.fuzzing.tally import Divergence, Tally
 from devnet.devchain import DevChain
 
-# Operations by their first byte; those of accounts, in many forms each, by its high half.
+# Operations by their first byte. Those of accounts have many forms, so the high half of the byte counts.
 _OPERATIONS = {"00", "10", "11", "1x", "30", "32", "33", "34", "35", "36", "40", "43", "7x", "8x", "9x", "ax", "bx"}
 _OPERATIONS |= {"cx", "dx", "ex", "fx"}
 
@@ -57,7 +57,7 @@ def test_it_is_found_soon_that_a_stack_is_read_below_its_bottom(chain: DevChain,
     artifact = compile_with(source, "src/SubtreeStack.sol", "lt(lowest, bottom)", "0")
     with pytest.raises(Divergence) as found:
         run(chain, 1, 1_000, artifact=artifact)
-    # With what it takes to see it again.
+    # The message has all that is needed to repeat it.
     assert re.match(r"undefined\.run_\w+, seed 1, count 1000, call \d+: .*0x[0-9a-f]{64}", str(found.value))
 
 
@@ -69,7 +69,7 @@ def subtrees(*, depth: int, reach: int, reference: bytes) -> Model:
 @pytest.mark.parametrize(
     ("word", "bit", "may_be"),
     [
-        # Of a node of two bytes that is its own reference, of depth 3, below which keys are absent up to nibble 4.
+        # A node of two bytes is its own reference, at depth 3, with keys absent below it up to nibble 4.
         (0, 0, True),
         (0, 239, True),
         (0, 240, False),

@@ -1,4 +1,4 @@
-"""Jumps of the registry: below a trusted header, or from constants, to a block however old, by the beacon chain."""
+"""Jumps of the registry by the beacon chain, from a trusted header or from constants, to blocks of any age."""
 
 import random
 from dataclasses import dataclass, replace
@@ -18,13 +18,13 @@ from tests.contracts.conftest import SOURCE_CHAIN_ID
 from tests.contracts.deployed import Deployed, Reverted
 from tests.fixtures_folder import needs_fixtures
 
-# A newer block, and the slot of the beacon block before its own.
+# A newer block, and the slot of the preceding beacon block.
 NEWEST, ANCHOR = 1000, 89
 _ADDRESS = b"\xa1" * 20
 
 
 def newer_header(beacon_root: bytes) -> bytes:
-    """Make a header as of Prague whose field 19 is this one."""
+    """Make a header as of Prague with this root in field 19."""
     before = [bytes(32), bytes(32), bytes(20), b"\x44" * 32, bytes(32), bytes(32), bytes(256), 0, NEWEST]
     before += [0, 0, 1_700_000_000, b"", bytes(32), bytes(8), 7, bytes(32), 0, 0]
     return tries.encode([*before, beacon_root, bytes(32)])
@@ -32,7 +32,7 @@ def newer_header(beacon_root: bytes) -> bytes:
 
 @dataclass
 class Old:
-    """A chain of old blocks with headers, in a beacon world; and an account in each state."""
+    """A chain of old blocks with headers in a beacon world, with an account in each state."""
 
     world: BeaconWorld
     headers: dict[int, bytes]
@@ -65,7 +65,7 @@ def trusted(old) -> bytes:
 
 @pytest.fixture
 def registry(chain, source, old, trusted) -> Deployed:
-    """A registry with a beacon history, which trusts the newer block."""
+    """Return a registry with a beacon history that trusts the newer block."""
     beacon = Deployed(chain, "BeaconHistory", old.world.chain.arguments)
     source.send("set", NEWEST, keccak(trusted))
     return Deployed(chain, "FactsRegistry", SOURCE_CHAIN_ID, source.address, HISTORY_WINDOW, beacon.address)
@@ -86,7 +86,7 @@ def _refused(registry: Deployed, proof: bytes, *error: object) -> bool:
     return reverted.value.error == (error or ("InvalidProof",))
 
 
-# --- What it does -----------------------------------------------------------------------------------------------------
+# --- Accepted proofs --------------------------------------------------------------------------------------------------
 
 
 def test_a_hash_alone_becomes_known(registry, old, trusted):
@@ -156,12 +156,12 @@ def test_a_registry_knows_blocks_before_the_merge(chain, source):
     assert registry.logged(accumulated) == [("HeaderAccumulated", 8193, b"\x11" * 32)]
 
 
-# --- What it refuses --------------------------------------------------------------------------------------------------
+# --- Refused proofs ---------------------------------------------------------------------------------------------------
 
 
 @pytest.fixture
 def proofs(old, trusted) -> list[bytes]:
-    """Proofs that it takes, of each form."""
+    """Return an accepted proof of each form."""
     return [
         packed.encode_block_hash([trusted, old.branch(50)]),
         packed.encode([trusted, old.branch(50), old.headers[50]], old.root, old.accounts),
@@ -191,7 +191,7 @@ def test_branches_are_packed_in_their_places_alone(old, trusted):
         packed.encode([trusted, below], old.root)
 
 
-# --- Who proves -------------------------------------------------------------------------------------------------------
+# --- The right beacon history -----------------------------------------------------------------------------------------
 
 
 def test_without_a_beacon_history_nothing_is_proven(chain, source, proofs, trusted):
@@ -202,7 +202,7 @@ def test_without_a_beacon_history_nothing_is_proven(chain, source, proofs, trust
 
 
 def test_a_beacon_history_of_another_chain_is_refused(chain, source, old):
-    """On a rollup field 19 is the root of the chain below: its blocks would pass as the rollup's."""
+    """On a rollup field 19 is the root of the chain below, whose blocks would pass as the rollup's."""
     beacon = Deployed(chain, "BeaconHistory", replace(old.world.chain, id=SOURCE_CHAIN_ID + 1).arguments)
     with pytest.raises(Reverted) as reverted:
         Deployed(chain, "FactsRegistry", SOURCE_CHAIN_ID, source.address, HISTORY_WINDOW, beacon.address)
@@ -213,7 +213,7 @@ def test_a_beacon_history_of_another_chain_is_refused(chain, source, old):
     "code", ["0x", "0x00", "0x60015f5260205ff3", "0x5f5f5260205ff3", "0x60015f52601f5ff3", "0x60015f5260205ffd"]
 )
 def test_an_answer_is_a_word_and_not_zero(chain, registry, proofs, harness, code):
-    """A beacon history can't be like that, but an empty one would be if it could be destroyed."""
+    """No beacon history behaves so, except an empty one if it could be destroyed."""
     beacon = registry.call("beaconChainHistory")
     before = chain.rpc("eth_getCode", beacon, "latest")
     chain.rpc("anvil_setCode", beacon, code)
@@ -227,7 +227,7 @@ def test_an_answer_is_a_word_and_not_zero(chain, registry, proofs, harness, code
 
 @pytest.fixture(scope="module")
 def mainnet(chain: DevChain) -> tuple[Deployed, Deployed]:
-    """A registry with mainnet's constants, and its block hash source."""
+    """Return a registry with mainnet's constants, and its block hash source."""
     source = Deployed(chain, "test/SettableBlockHashSource", 1)
     beacon = Deployed(chain, "BeaconHistory", jumps.MAINNET.arguments)
     return Deployed(chain, "FactsRegistry", 1, source.address, HISTORY_WINDOW, beacon.address), source

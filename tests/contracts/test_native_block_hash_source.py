@@ -14,7 +14,7 @@ START = 20_000
 ZERO = bytes(32)
 PLANTED = b"\x07" * 32
 
-# Code that puts 32 bytes of seven into memory, whatever was asked, and ends in different ways.
+# Codes that put 32 bytes of seven into memory, and end in different ways.
 _PLANT = "0x7f" + PLANTED.hex() + "5f52"
 ALWAYS_ANSWERS = _PLANT + "60205ff3"
 ANSWERS_31_BYTES = _PLANT + "601f5ff3"
@@ -24,7 +24,7 @@ REVERTS_WITH_32_BYTES = _PLANT + "60205ffd"
 
 @pytest.fixture(scope="module")
 def long_chain() -> Iterator[DevChain]:
-    """Block numbers beyond the window, as if 20,000 blocks had been mined, and 300 that were."""
+    """Yield a chain with numbers beyond the window, as if 20,000 blocks had been mined, and 300 mined ones."""
     with DevChain(extra_args=("--number", str(START))) as chain:
         chain.mine(300)
         yield chain
@@ -37,7 +37,7 @@ def source(long_chain) -> Deployed:
 
 @pytest.fixture
 def undo(long_chain) -> Iterator[None]:
-    """For tests that change the chain: takes it back to where it was."""
+    """Undo a test's changes of the chain."""
     snapshot = long_chain.rpc("evm_snapshot")
     yield
     assert long_chain.rpc("evm_revert", snapshot)

@@ -13,7 +13,7 @@ HASH = b"\x07" * 32
 OTHER_HASH = b"\x08" * 32
 ZERO = bytes(32)
 
-# Code that puts 32 bytes of seven into memory, whatever was asked, and ends in different ways.
+# Codes that put 32 bytes of seven into memory, and end in different ways.
 _PLANT = "0x7f" + HASH.hex() + "5f52"
 ANSWERS_31_BYTES = _PLANT + "601f5ff3"
 ANSWERS_64_BYTES = _PLANT + "60405ff3"
@@ -22,14 +22,14 @@ REVERTS_WITH_32_BYTES = _PLANT + "60205ffd"
 
 @pytest.fixture(scope="module")
 def op_chain() -> Iterator[DevChain]:
-    """A chain that can have an L1Block, apart from those that have none."""
+    """Yield a chain that may have an L1Block, apart from chains without one."""
     with DevChain() as chain:
         yield chain
 
 
 @pytest.fixture
 def l1(op_chain) -> Iterator[L1Block]:
-    """The predeploy, for one test."""
+    """Yield the predeploy for one test."""
     snapshot = op_chain.rpc("evm_snapshot")
     yield L1Block(op_chain)
     assert op_chain.rpc("evm_revert", snapshot)
@@ -111,7 +111,7 @@ def test_zero_is_no_answer(l1, source, number, block_hash):
 def test_without_a_working_predeploy_it_vouches_for_nothing(op_chain, l1, source, code):
     op_chain.rpc("anvil_setCode", l1_block.ADDRESS, code)
     assert _refuses_to_record(source)
-    # What the codes would have answered, what is left in memory before an answer, and others.
+    # The numbers that the codes would have answered, leftovers in memory, and others.
     numbers = (0, BLOCK, int.from_bytes(HASH), int.from_bytes(source.calldata("record")[:4]) << 224)
     assert [source.call("blockHash", number) for number in numbers] == [ZERO] * 4
 
@@ -122,5 +122,5 @@ def test_asking_for_a_recorded_hash_costs_one_cold_read(l1, source):
     data = source.calldata("blockHash", BLOCK)
     zeros = data.count(0)
     used = int(source.send("blockHash", BLOCK)["gasUsed"], 16)
-    # EIP-2028 for the calldata; a cold read is 2,100 (EIP-2929).
+    # Calldata: EIP-2028. A cold read is 2,100 (EIP-2929).
     assert 2_100 < used - 21_000 - 4 * zeros - 16 * (len(data) - zeros) < 2_500

@@ -31,7 +31,7 @@ CLAIM = output_root(STATE_ROOT, PASSER_ROOT, HASH)
 
 @pytest.fixture(scope="module")
 def below() -> Iterator[DevChain]:
-    """The chain below the OP Stack chain. Each of its blocks is a second after the one before."""
+    """Yield the chain below the OP Stack chain. Each of its blocks is a second after the one before."""
     with DevChain() as chain:
         chain.rpc("anvil_setBlockTimestampInterval", 1)
         yield chain
@@ -39,7 +39,7 @@ def below() -> Iterator[DevChain]:
 
 @pytest.fixture
 def chain(below: DevChain) -> Iterator[DevChain]:
-    """The same, with its clock, for one test."""
+    """Yield the same chain with its clock, for one test."""
     snapshot = below.rpc("evm_snapshot")
     yield below
     assert below.rpc("evm_revert", snapshot)
@@ -56,7 +56,7 @@ def source(chain: DevChain, games: DisputeGames) -> Deployed:
 
 
 def settled(games: DisputeGames, claim: bytes = CLAIM, number: int = BLOCK) -> str:
-    """Return a game whose claim is valid now."""
+    """Return a game with a valid claim."""
     game = games.settle(claim, number)
     games.chain.mine()
     assert games.is_valid(game)
@@ -75,7 +75,7 @@ def refused_game(error: tuple[Any, ...]) -> str:
     return str(address)
 
 
-# --- Games whose claims aren't valid ----------------------------------------------------------------------------------
+# --- Games with invalid claims ----------------------------------------------------------------------------------------
 
 
 def test_a_game_that_is_not_over_proves_nothing(games, source):
@@ -104,7 +104,7 @@ def test_a_game_that_is_set_aside_proves_nothing_and_what_it_has_proven_stays(ga
 
 
 def test_a_contract_that_says_it_is_a_game_proves_nothing(games, source):
-    """It says of itself what a valid game says, by that game's own code and words."""
+    """It answers like a valid game, with that game's own code and words."""
     game = settled(games)
     code = games.chain.rpc("eth_getCode", game, "latest")
     size = (len(code) - 2) // 2
@@ -119,7 +119,7 @@ def test_an_address_without_code_proves_nothing(games, source, address):
     assert refused_game(refusal(source, address)) == address.lower()
 
 
-# --- Claims of something else -----------------------------------------------------------------------------------------
+# --- Other claims -----------------------------------------------------------------------------------------------------
 
 
 def test_a_claim_is_of_one_block_alone(games, source):
@@ -163,7 +163,7 @@ def test_a_valid_claim_of_anything_else_proves_nothing(games, source, claim):
     assert refusal(source, game) == ("NotClaimed", game.lower(), BLOCK)
 
 
-# --- Without the contracts --------------------------------------------------------------------------------------------
+# --- Missing contracts ------------------------------------------------------------------------------------------------
 
 _ONE, _CLAIM = f"0x7f{1:064x}5f52", "0x7f" + CLAIM.hex() + "5f52"
 ENDS = {"reverts": "60205ffd", "31 bytes": "601f5ff3", "64 bytes": "60405ff3"}

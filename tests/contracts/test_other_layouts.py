@@ -1,4 +1,4 @@
-"""Headers of chains with fields of their own: the registry and Python read the same in them."""
+"""Headers of chains with fields of their own, which the registry and Python must read alike."""
 
 import pytest
 from eth_utils.crypto import keccak

@@ -1,4 +1,4 @@
-"""What sources of a rollup's blocks have in common: each takes a header that something on the chain vouches for."""
+"""Common rules of sources of a rollup's blocks: each takes a header that something on the chain vouches for."""
 
 import itertools
 from collections.abc import Iterator
@@ -28,7 +28,7 @@ _FIELDS = rlp.decode(HEADER)
 
 @pytest.fixture(scope="module")
 def below() -> Iterator[DevChain]:
-    """The chain below the rollup. Each of its blocks is a second after the one before."""
+    """Yield the chain below the rollup. Each of its blocks is a second after the one before."""
     with DevChain() as chain:
         chain.rpc("anvil_setBlockTimestampInterval", 1)
         yield chain

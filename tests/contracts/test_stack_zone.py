@@ -1,4 +1,4 @@
-"""No operation reads or writes a stack that isn't wholly in its zone of memory, wherever its bounds say that it is."""
+"""No operation reads or writes a stack outside its zone of memory, whatever its bounds say."""
 
 import pytest
 
@@ -20,7 +20,7 @@ def branch_below(depth: int) -> _Subtree:
     return _Subtree(b"\xa0" + b"\x11" * 32, SLOT.key, depth)
 
 
-# Operations by what they do to the stack, and the one subtree that they find there.
+# Operations by their effect on the stack, and the subtree that they find there.
 TAKE = {
     "extension": (bytes([0x36, 1]), branch_below(3)),
     "full branch": (bytes([0x00]) + bytes(15 * 32), branch_below(3)),

@@ -1,4 +1,4 @@
-"""Small tries for tests: built by py-trie, or by hand where no builder would make such a thing."""
+"""Small tries for tests, built by py-trie, or by hand where no builder would make them."""
 
 import random
 from collections.abc import Mapping, Sequence
@@ -7,14 +7,14 @@ import rlp
 from eth_utils.crypto import keccak
 from trie import HexaryTrie
 
-# The reference to no node.
+# Reference to no node.
 EMPTY = b"\x80"
 EMPTY_ROOT = keccak(EMPTY)
 EMPTY_CODE_HASH = keccak(b"")
 
 
 def encode(item: object) -> bytes:
-    """The RLP of bytes, integers, and lists of them."""
+    """Return RLP of bytes, integers, and lists of them."""
     return bytes(rlp.encode(item))
 
 
@@ -26,13 +26,13 @@ def build(entries: Mapping[bytes, bytes]) -> HexaryTrie:
 
 
 def proof(trie: HexaryTrie, key: bytes) -> list[bytes]:
-    """The nodes that a server would send: the root, and below it those that are not embedded in their parents."""
+    """Return the nodes that a server would send: the root, and the nodes below it that aren't embedded."""
     nodes = [encode(node) for node in trie.get_proof(key)]
     return [node for place, node in enumerate(nodes) if place == 0 or len(node) >= 32]
 
 
 def leaf(key: bytes, value: bytes) -> bytes:
-    """The one node of a trie that holds one key of 32 bytes; its hash is the root."""
+    """Return the only node of a trie with one key of 32 bytes. Its hash is the root."""
     return leaf_below(key, 0, value)
 
 
@@ -42,17 +42,17 @@ def leaf_below(key: bytes, depth: int, value: bytes) -> bytes:
 
 
 def extension(path: str, child: bytes) -> bytes:
-    """The node that leads along these nibbles to a child, by the reference to it."""
+    """Return the node that leads along these nibbles to a child, given by its reference."""
     return listed(encode(hex_prefix(path, leaf=False)) + child)
 
 
 def branch(children: Mapping[int, bytes]) -> bytes:
-    """The node whose children are at these places, by the references to them."""
+    """Return the node with children at these places, given by their references."""
     return listed(b"".join(children.get(place, EMPTY) for place in range(17)))
 
 
 def reference(node: bytes) -> bytes:
-    """Return how a node stands in its parent: as it is if it is shorter than 32 bytes, else by its hash, as RLP."""
+    """Return a node's form in its parent: itself if it is shorter than 32 bytes, else its hash as RLP."""
     return node if len(node) < 32 else hash_reference(keccak(node))
 
 
@@ -61,13 +61,13 @@ def hash_reference(digest: bytes) -> bytes:
 
 
 def hex_prefix(path: str, *, leaf: bool) -> bytes:
-    """The bytes of these nibbles (Yellow Paper, appendix C)."""
+    """Return the bytes of these nibbles (Yellow Paper, appendix C)."""
     flag = 2 if leaf else 0
     return bytes.fromhex(f"{flag + 1:x}{path}" if len(path) % 2 else f"{flag:x}0{path}")
 
 
 def listed(payload: bytes) -> bytes:
-    """The RLP of a list, by that of its items."""
+    """Return RLP of a list, from the RLP of its items."""
     if len(payload) < 56:
         return bytes([0xC0 + len(payload)]) + payload
     size = len(payload).to_bytes(1 if len(payload) < 256 else 2)
@@ -79,7 +79,7 @@ def account(nonce: int = 0, balance: int = 0, storage_root: bytes = EMPTY_ROOT, 
 
 
 def header(number: int, state_root: bytes, parent_hash: bytes = bytes(32), extra_data: bytes = b"") -> bytes:
-    """A header of 15 fields that holds nothing but these."""
+    """Return a header of 15 fields, all empty except these."""
     fields: list[bytes | int] = [
         parent_hash,
         bytes(32),
@@ -94,16 +94,16 @@ def header(number: int, state_root: bytes, parent_hash: bytes = bytes(32), extra
     return encode([*fields, 0, 0, 0, extra_data, bytes(32), bytes(8)])
 
 
-# How many children the branches on a mainnet account's path have, from the root down: as in recorded proofs.
+# Numbers of children of the branches on a mainnet account's path, from the root down, as in recorded proofs.
 MAINNET_LEVELS = (16, 16, 16, 16, 16, 16, 9, 2)
 
 
 def shaped(
     entries: Mapping[bytes, bytes], chance: random.Random, levels: Sequence[int] = MAINNET_LEVELS
 ) -> tuple[bytes, dict[bytes, list[bytes]]]:
-    """The root of a large trie that holds `entries`, and the proof of each: their siblings are hashes of nothing.
+    """Return the root of a large trie that holds `entries`, and the proof of each. Siblings are random hashes.
 
-    At depth n a branch has `levels[n]` children, or more where the keys need them, and below them are leaves.
+    A branch at depth n has `levels[n]` children, or more if the keys need them. Leaves are below the last level.
     """
     proofs: dict[bytes, list[bytes]] = {key: [] for key in entries}
 

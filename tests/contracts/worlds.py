@@ -1,4 +1,4 @@
-"""Random states with accounts and storage, what py-trie says of them, their packed proofs, and mutations of those."""
+"""Random states with accounts and storage, py-trie's view of them, their packed proofs, and mutations of those."""
 
 import random
 from collections.abc import Iterable, Sequence
@@ -14,9 +14,9 @@ from chains.trie import EMPTY_CODE_HASH, EMPTY_TRIE_ROOT
 from tests.contracts import tries
 from tests.contracts.decoder import PackedFacts
 
-# Two slots whose hashes share their first 32 bits: leaves of small values there are embedded in their branch.
+# Hashes of these slots share their first 32 bits, so leaves with small values are embedded in their branch.
 NEAR_SLOTS = (40364, 105566)
-# What makes branches, a known block hash or an early end of a proof, and what could be taken for it.
+# Bytes of branches, a known block hash and an early end of a proof, and similar bytes.
 _NEAR_OPERATIONS = bytes.fromhex("00 01 0f 10 11 12 1f 20 21 2f 30 31 36 37 38 39 3a 40 41 42 43 44")
 FIELDS = (0b0011, 0b0100, 0b1000, 0b0111, 0b1011, 0b1100, 0b1111)
 
@@ -26,7 +26,7 @@ def slot_key(slot: int) -> bytes:
 
 
 class Asked(NamedTuple):
-    """An account, a mask of its fields to store, slots, and slots of the history contract as block hashes."""
+    """An account, a mask of fields to store, slots, and slots of the history contract as block hashes."""
 
     address: bytes
     fields: int
@@ -36,10 +36,10 @@ class Asked(NamedTuple):
 
 @dataclass
 class World:
-    """A state: accounts by address, each with its leaf's parts and its storage; and the headers that lead to it.
+    """A state: accounts by address with leaf and storage, and the headers that lead to it.
 
-    Those are `walked` more than the block's own. The block hash source vouches for the first one, or, with `by_child`,
-    for a header whose parent it is.
+    There are `walked` more headers than the block's own. The block hash source vouches for the first one, or with
+    `by_child` for a header whose parent it is.
     """
 
     chance: random.Random
@@ -57,7 +57,7 @@ class World:
         self.vouched = b""
 
     def close(self) -> "World":
-        """Build the tries, after which nothing changes any more."""
+        """Build the tries. Nothing changes afterwards."""
         leaves = {}
         for address, (nonce, balance, code_hash) in self.accounts.items():
             slots = self.storages.get(address, {})
@@ -69,7 +69,7 @@ class World:
         return self
 
     def make_headers(self, extra_data: bytes = b"") -> None:
-        """Make the headers of the block and of those after it. `extra_data` is in the block's own."""
+        """Make the headers of the block and of the following blocks. `extra_data` is in the block's own."""
         self.header = tries.header(self.number, self.root, self.chance.randbytes(32), extra_data)
         self.headers = [self.header]
         for _ in range(self.walked):
@@ -97,24 +97,24 @@ class World:
 
         return AccountToProve(address, fields, tries.proof(self.state, keccak(address)), proofs(slots), proofs(history))
 
-    def prove(self, asked: Iterable[Asked | tuple[bytes, int, list[int]]], *, known: bool = False) -> bytes:
-        """Packed calldata for accounts by address, fields and slots."""
-        accounts = [self.to_prove(*each) for each in asked]
+    def prove(self, requests: Iterable[Asked | tuple[bytes, int, list[int]]], *, known: bool = False) -> bytes:
+        """Return packed calldata for accounts by address, fields and slots."""
+        accounts = [self.to_prove(*each) for each in requests]
         return encode(self.number if known else self.headers, self.root, accounts)
 
     def ask(self, most: int = 6) -> list[Asked]:
-        """Some of what there is, and some of what there isn't."""
+        """Choose some existing and some absent accounts and slots."""
         chance = self.chance
         addresses = chance.sample(sorted(self.accounts), min(len(self.accounts), chance.randint(0, most)))
         addresses += [chance.randbytes(20) for _ in range(chance.randint(0 if addresses else 1, most))]
-        asked = [Asked(address, chance.choice(FIELDS), self._ask_slots(address)) for address in addresses]
-        return [self._ask_history(each) if each.address == HISTORY_ADDRESS else each for each in asked]
+        requests = [Asked(address, chance.choice(FIELDS), self._ask_slots(address)) for address in addresses]
+        return [self._ask_history(each) if each.address == HISTORY_ADDRESS else each for each in requests]
 
-    def _ask_history(self, asked: Asked) -> Asked:
-        """With some of its slots as block hashes, and some not."""
+    def _ask_history(self, request: Asked) -> Asked:
+        """Request some of the slots as block hashes."""
         there = self.storages.get(HISTORY_ADDRESS, {})
         history = [slot for slot in there if self.chance.random() < 0.4]
-        return asked._replace(slots=[slot for slot in asked.slots if slot not in history], history=history)
+        return request._replace(slots=[slot for slot in request.slots if slot not in history], history=history)
 
     def _ask_slots(self, address: bytes) -> list[int]:
         chance = self.chance
@@ -128,7 +128,7 @@ class World:
         return sorted(set(slots))
 
     def agrees(self, facts: PackedFacts) -> bool:
-        """Return whether these are facts of this state, as py-trie tells them, or of a header on the way to it."""
+        """Return whether these are facts of this state according to py-trie, or of a header on the way to it."""
         if facts.headers and facts.headers[-1] != self.header:
             return not facts.accounts and self._agrees_on_headers(facts)
         return self._agrees_on_headers(facts) and all(
@@ -151,7 +151,7 @@ class World:
         parent_hash, _, _, state_root, *_ = rlp.decode(last)
         hashes = {digest for account in facts.accounts.values() for digest in account.history.values()}
         chain = [self.vouched, *self.headers] if self.by_child else self.headers
-        # From any of them whose hash is known.
+        # A proof may begin at any header with a known hash.
         start = chain.index(facts.headers[0]) if facts.headers and facts.headers[0] in chain else 0
         return (
             list(facts.headers) == chain[start : start + len(facts.headers)]
@@ -167,7 +167,7 @@ class World:
         )
 
     def encode_again(self, facts: PackedFacts) -> bytes:
-        """The calldata that proves just these facts."""
+        """Return the calldata that proves exactly these facts."""
         if facts.known_hashes and not facts.accounts:
             return encode_parent_hash(facts.headers)
         accounts = [
@@ -187,7 +187,7 @@ def number_of(header: bytes) -> int:
 
 
 def random_world(chance: random.Random, number: int, size: int, walked: int = 0, *, by_child: bool = False) -> World:
-    """With the history contract, and `size` accounts more."""
+    """Return a world with the history contract and `size` other accounts."""
     world = World(chance, number, walked, by_child)
     world.accounts[HISTORY_ADDRESS] = (1, 0, chance.randbytes(32))
     world.storages[HISTORY_ADDRESS] = {
@@ -217,7 +217,7 @@ def empty_world(number: int) -> World:
 
 
 def mutate(chance: random.Random, proof: bytes, other: bytes) -> bytes:
-    """The proof with one or two things wrong, of the kinds that bytes can be wrong."""
+    """Return the proof with one or two faults, of all kinds that bytes can have."""
     spoilt = proof
     for _ in range(1 if chance.random() < 0.8 else 2):
         if not spoilt:

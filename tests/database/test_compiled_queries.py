@@ -1,4 +1,4 @@
-"""Queries that are made into SQL once find what Django finds."""
+"""Compiled queries return the same rows as Django's."""
 
 from datetime import UTC, datetime, timedelta
 

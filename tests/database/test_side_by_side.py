@@ -1,4 +1,4 @@
-"""Locks of rows, and lanes, of two transactions that run side by side."""
+"""Row locks and lanes of two concurrent transactions."""
 
 import threading
 from concurrent.futures import ThreadPoolExecutor
@@ -27,7 +27,7 @@ pytestmark = [
 
 
 def rows_in_another_order() -> list[User]:
-    """Three, of which the first was written last, so that the database comes to it last."""
+    """Return three users. The first was written last, so the database reads it last."""
     rows = [User.objects.for_address(address) for address in (ALICE, BOB, CHARLIE)]
     User.objects.filter(pk=rows[0].pk).update(max_open_batches=1)
     return rows

@@ -1,4 +1,4 @@
-"""The demos as commands of their own, and what they leave behind."""
+"""The demos as separate commands, and their leftovers."""
 
 import os
 import subprocess
@@ -10,7 +10,7 @@ from devnet.ports import free_port
 
 
 def demo(module: str, folder: Path) -> list[str]:
-    """The command, with its state in `folder` and on free ports."""
+    """Return the command, with its state in `folder` and on free ports."""
     ports = ["--port", str(free_port()), "--rpc-port", str(free_port())]
     return [sys.executable, "-m", module, "--state", str(folder), *ports, "--done-seconds", "300"]
 
@@ -20,13 +20,13 @@ def run(command: list[str], seconds: float = 900) -> subprocess.CompletedProcess
 
 
 def variables(folder: Path) -> dict[str, str]:
-    """For the documentation's examples."""
+    """Return environment variables for the documentation's examples."""
     return dict(line.split("=", 1) for line in (folder / "env").read_text().splitlines())
 
 
 def processes_with(text: str) -> list[str]:
-    """Command lines and environments of running processes that mention `text`, without our own."""
-    found = []
+    """Return command lines and environments of other running processes that mention `text`."""
+    processes = []
     for entry in Path("/proc").iterdir():
         if entry.name.isdigit() and int(entry.name) != os.getpid():
             try:
@@ -34,5 +34,5 @@ def processes_with(text: str) -> list[str]:
             except OSError:
                 continue
             if text.encode() in line + environment:
-                found.append(line.replace(b"\0", b" ").decode(errors="replace"))
-    return found
+                processes.append(line.replace(b"\0", b" ").decode(errors="replace"))
+    return processes

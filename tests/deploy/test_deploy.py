@@ -1,4 +1,4 @@
-"""The files in deploy/, as far as they can be checked without a container engine and without systemd."""
+"""Checks of deploy/ that need neither a container engine nor systemd."""
 
 import json
 import re
@@ -18,7 +18,7 @@ from devnet.devchain import PROJECT
 DEPLOY = PROJECT / "deploy"
 UNITS = sorted((DEPLOY / "systemd").glob("*.service"))
 CONTAINERFILE = (DEPLOY / "Containerfile").read_text()
-# Of ten times what `systemd-analyze security` shows: less is safer.
+# Ten times the exposure that `systemd-analyze security` shows. Less is safer.
 MOST_EXPOSED = 20
 
 
@@ -35,7 +35,7 @@ def test_the_image_runs_as_nobody_in_particular_and_holds_no_secret():
     final = CONTAINERFILE.rpartition("FROM ")[2]
     assert re.search(r"^USER service$", final, re.MULTILINE)
     assert final.index("USER service") > final.index("collectstatic")
-    # What collecting has generated goes with it.
+    # Generated files are collected, too.
     assert re.search(
         r"STATE_DIR=/tmp/state python manage.py collectstatic .+ && rm -r /tmp/state$", final, re.MULTILINE
     )
@@ -51,7 +51,7 @@ def test_all_that_is_copied_is_sent_to_the_builder():
 
 
 def test_the_copied_files_collect_and_migrate_alone(tmp_path):
-    """The image's steps succeed in a folder with nothing else, with the packages that this runs with."""
+    """The image's steps succeed in a folder without other files, with the packages of this environment."""
     for path in re.findall(r"^COPY (?!--from)(.+) \S+$", CONTAINERFILE, re.MULTILINE):
         source, target = PROJECT / path, tmp_path / "app" / path
         target.parent.mkdir(parents=True, exist_ok=True)
@@ -78,7 +78,7 @@ def test_the_copied_files_collect_and_migrate_alone(tmp_path):
 
 @pytest.fixture
 def healthz() -> Iterator[dict[str, Any]]:
-    """Serve what the test sets as the answer, and note what was asked."""
+    """Serve the answer that the test sets, and record requests."""
     said: dict[str, Any] = {"status": 200, "body": {"worker": {"running": True}}}
 
     class Handler(BaseHTTPRequestHandler):
@@ -135,7 +135,7 @@ def test_each_container_may_do_little(compose):
         assert service["cap_drop"] == ["ALL"], name
         assert service["security_opt"] == ["no-new-privileges:true"], name
         assert not service.get("privileged"), name
-        # To others on the network only a proxy answers.
+        # Only a proxy answers others on the network.
         assert all(port.startswith("127.0.0.1:") for port in service.get("ports", ())), name
 
 
@@ -180,12 +180,12 @@ def test_units_are_hardened(unit: Path):
 
 @needs_systemd
 def test_units_are_right(tmp_path):
-    """With programs that are there in the place of those that an installation has."""
+    """The units' programs are replaced by existing ones."""
     assert ANALYZE
     for unit in (DEPLOY / "systemd").iterdir():
         text = re.sub(r"=/opt/\S+/bin/\S+", f"={sys.executable}", unit.read_text())
         (tmp_path / unit.name).write_text(text)
-    # Of a template, its first instance.
+    # A template is checked by its first instance.
     units = [str(tmp_path / unit.name.replace("@.", "@1.")) for unit in UNITS]
     run = subprocess.run([ANALYZE, "verify", "--man=no", *units], capture_output=True, text=True, check=False)
     assert run.returncode == 0, run.stderr

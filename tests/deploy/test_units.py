@@ -1,4 +1,4 @@
-"""The units in deploy/systemd at work: what a restart, a reload and a migration do to others."""
+"""The units in deploy/systemd at work: effects of a restart, a reload and a migration on other requests and units."""
 
 import time
 from collections.abc import Iterator
@@ -20,7 +20,7 @@ from tests.serving.process import NO_NODE, ask, connect
 WEB, APP = "batch-query-web", "tests.serving.app:application"
 FILES = (PROJECT / "deploy" / "systemd").glob("*.service")
 SERVICES = [f"{path.stem}1" if path.stem.endswith("@") else path.stem for path in FILES]
-# gunicorn gives requests this long to end.
+# Time that gunicorn gives requests to end.
 GRACEFUL_SECONDS = Config().graceful_timeout
 
 
@@ -82,7 +82,7 @@ def test_a_worker_starts_and_ends(units, tmp_path):
 
 
 def test_a_reload_changes_nothing_where_a_file_is_wrong(units, tmp_path):
-    """gunicorn would end where a process of it can't start, and go on without chains."""
+    """gunicorn would end if one of its processes couldn't start, and would continue without chains."""
     units.start(WEB)
     wait_until_it_serves(units)
     for name, wrong, said in (
@@ -99,10 +99,10 @@ def test_a_reload_changes_nothing_where_a_file_is_wrong(units, tmp_path):
 
 @pytest.mark.parametrize("name", SERVICES)
 def test_a_migration_comes_first_and_neither_stops_nor_holds_up_others(name):
-    """`Requires=` and the like would stop them all when it is run again, before it begins."""
+    """`Requires=` and the like would stop all dependants before the unit runs again."""
     unit, migrate = Unit(name), "batch-query-migrate.service"
     if unit.path.name == migrate:
-        # What has run is not run again by whatever starts next.
+        # A finished unit is not run again when another one starts.
         assert (unit.values("Type"), unit.values("RemainAfterExit")) == (["oneshot"], ["true"])
         return
     assert migrate in unit.words("Wants")
@@ -113,7 +113,7 @@ def test_a_migration_comes_first_and_neither_stops_nor_holds_up_others(name):
 
 @pytest.mark.parametrize("name", [name for name in SERVICES if name != "batch-query-migrate"])
 def test_what_is_stopped_has_the_time_to_finish(name):
-    """The main process tells the others to end; a signal to all would let gunicorn replace who has ended."""
+    """The main process tells the others to end. A signal to all would make gunicorn replace ended ones."""
     unit = Unit(name)
     assert unit.values("KillMode") == ["mixed"]
     assert unit.stop_seconds() > GRACEFUL_SECONDS

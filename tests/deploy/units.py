@@ -1,6 +1,6 @@
-"""The units in deploy/systemd as systemd runs them, without systemd: their commands, sockets, signals and times.
+"""The units in deploy/systemd without systemd: their commands, sockets, signals and times.
 
-Nothing of what a unit forbids its processes is here: `systemd-analyze` checks that.
+Restrictions of units are not applied here; `systemd-analyze` checks them.
 """
 
 import os
@@ -17,10 +17,10 @@ from pathlib import Path
 from devnet.devchain import PROJECT
 from devnet.guarded_process import GuardedProcess
 
-# systemd's own, after which it ends what isn't ready.
+# systemd's default, after which it ends a unit that isn't ready.
 _START_SECONDS = 90
 _INSTALLED = "/opt/batch-query-service"
-# As `sd_listen_fds` has it: the socket is file 3, and the process's own number is with it.
+# As `sd_listen_fds` expects: the socket is file 3, and the process id is given.
 _WITH_SOCKET = (
     "import os, sys; os.dup2(int(sys.argv[1]), 3); "
     "os.environ.update(LISTEN_FDS='1', LISTEN_PID=str(os.getpid())); os.execv(sys.argv[2], sys.argv[2:])"
@@ -28,7 +28,7 @@ _WITH_SOCKET = (
 
 
 class Unit:
-    """The content of a unit file. `name` is as of `systemctl`: batch-query-web, batch-query-worker@1."""
+    """A unit file's content. `name` is as in `systemctl`: batch-query-web, batch-query-worker@1."""
 
     def __init__(self, name: str, tree: Path = PROJECT) -> None:
         template, at, self._instance = name.partition("@")
@@ -36,18 +36,18 @@ class Unit:
         self._text = self.path.read_text()
 
     def values(self, key: str) -> list[str]:
-        found = re.findall(rf"^{key}=(.+)$", self._text, re.MULTILINE)
-        return [value.replace("%i", self._instance).replace("%%", "%") for value in found]
+        settings = re.findall(rf"^{key}=(.+)$", self._text, re.MULTILINE)
+        return [value.replace("%i", self._instance).replace("%%", "%") for value in settings]
 
     def words(self, key: str) -> list[str]:
         return [word for value in self.values(key) for word in shlex.split(value)]
 
     def commands(self, key: str, programs: Path) -> list[list[str]]:
-        """With the programs of this folder."""
+        """Return the commands, with programs of this folder."""
         return [shlex.split(value.replace(f"{_INSTALLED}/.venv/bin", str(programs))) for value in self.values(key)]
 
     def stop_seconds(self) -> int:
-        # 90 is systemd's own.
+        # systemd's default is 90.
         return int([*self.values("TimeoutStopSec"), "90"][0])
 
     @property
@@ -56,9 +56,9 @@ class Unit:
 
 
 class Units:
-    """The units of one installation. `tree`, which they are of, is in their folder of programs; it may be changed.
+    """The units of one installation. `tree` is the checkout in their folder of programs; it may be replaced.
 
-    A tree that has packages of its own runs with them, and another one with those that this runs with.
+    A tree with packages of its own runs with them. Another one runs with those of this environment.
     """
 
     def __init__(self, running: ExitStack, tree: Path, logs: Path, environment: Mapping[str, str]) -> None:
@@ -76,7 +76,9 @@ class Units:
         return own if own.exists() else Path(sys.executable).parent
 
     def start(self, name: str, *instead: str) -> None:
-        """Wait until it is ready, where it says so. The last arguments of its command are others `instead`."""
+        """Start the unit and wait until it reports that it is ready, if it does. `instead` replaces the last
+        arguments.
+        """
         unit = Unit(name, self.tree)
         (command,) = unit.commands("ExecStart", self._programs)
         command = [word.replace("127.0.0.1:8000", f"127.0.0.1:{self.port}") for word in command]
@@ -86,7 +88,7 @@ class Units:
             passed = [self._listener.fileno()]
             command = [sys.executable, "-c", _WITH_SOCKET, str(passed[0]), *command]
         with self.log(name).open("ab") as log, socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as notified:
-            # Linux's own: in no folder, by a name that is free.
+            # An abstract address of Linux: it is in no folder, and its name is free.
             notified.bind("")
             notified.settimeout(_START_SECONDS)
             address = "@" + notified.getsockname()[1:].decode()
@@ -102,7 +104,7 @@ class Units:
                 assert b"READY=1" in notified.recv(4096).splitlines()
 
     def stop(self, name: str) -> None:
-        """Wait for it as systemd would, which then kills it. It must end by itself."""
+        """Stop the unit as systemd would. It must end by itself before it would be killed."""
         process = self._processes.pop(name)
         process.send(signal.SIGTERM)
         status = process.wait(Unit(name, self.tree).stop_seconds())
@@ -113,7 +115,7 @@ class Units:
         self.start(name, *instead)
 
     def reload(self, name: str) -> bool:
-        """Run its commands in their order, until one fails. Return whether none did."""
+        """Run the reload commands in order up to the first failure. Return whether all succeeded."""
         commands = Unit(name, self.tree).commands("ExecReload", self._programs)
         pid = str(self.pid(name))
         return bool(commands) and all(
@@ -121,13 +123,13 @@ class Units:
         )
 
     def run(self, name: str) -> None:
-        """Run the one command of a unit, which must succeed."""
+        """Run the only command of a unit, which must succeed."""
         (command,) = Unit(name, self.tree).commands("ExecStart", self._programs)
         status = self._run(name, command)
         assert status == 0, self.log(name).read_text()[-2000:]
 
     def manage(self, *arguments: str) -> str:
-        """Return what a command prints. Raises `CalledProcessError`."""
+        """Return a command's output. Raise `CalledProcessError`."""
         command = [str(self._programs / "python"), "manage.py", *arguments]
         environment = {"PATH": os.environ["PATH"]} | self.environment
         return subprocess.run(
@@ -150,5 +152,5 @@ class Units:
         return self._logs / f"{name}.log"
 
     def _environment(self, unit: Unit) -> dict[str, str]:
-        said = dict(word.split("=", 1) for word in unit.words("Environment"))
-        return {"PATH": os.environ["PATH"]} | said | self.environment
+        variables = dict(word.split("=", 1) for word in unit.words("Environment"))
+        return {"PATH": os.environ["PATH"]} | variables | self.environment

@@ -4,7 +4,7 @@ import os
 
 from devnet.guarded_process import GuardedProcess
 
-# A child of its own in the same group, and it takes no notice of being asked to end.
+# It has a child in the same group, and ignores SIGTERM.
 STUBBORN = ("/bin/sh", "-c", "trap '' TERM; sleep 600 & echo $!; wait")
 
 

@@ -1,4 +1,4 @@
-"""PostgreSQL's programs may be where only root may enter, as a project in /root is."""
+"""PostgreSQL's programs may lie where only root has access, as in a project below /root."""
 
 import os
 import shutil

@@ -1,4 +1,4 @@
-"""The fenced blocks of the README and of the documentation, as a reader finds them."""
+"""The fenced blocks of the README and the documentation."""
 
 import re
 import textwrap
@@ -7,7 +7,7 @@ from functools import cache
 
 from devnet.devchain import PROJECT
 
-# What a reader runs, compiles or writes to a file. Anything else needs a marker that says why it isn't run.
+# Languages of blocks that a reader runs, compiles or saves. Another block needs a marker that says why it isn't run.
 LANGUAGES = {"sh", "python", "typescript", "solidity", "json", "toml"}
 # Directives of Sphinx, which are no examples.
 DIRECTIVES = {"{toctree}"}
@@ -24,7 +24,7 @@ _MARKER = re.compile(r"(skipped|serves|exits [1-9][0-9]*), because \S.*")
 
 @dataclass(frozen=True)
 class Block:
-    """`marker` is what the comment above says: skipped, serves, exits 1; empty without one."""
+    """A fenced block. `marker` is the comment above it (skipped, serves, exits 1), or empty."""
 
     page: str
     line: int  # of the fence, from 1
@@ -45,31 +45,31 @@ class Block:
 
 
 class BadExample(ValueError):
-    """A block that no test can judge; says which and why."""
+    """A block that no test can judge; the message names it and the reason."""
 
 
 @cache
 def pages() -> list[str]:
-    """All that are read by users and developers, by their paths below the project."""
-    found = [PROJECT / "README.md", PROJECT / "CONTRIBUTING.md", PROJECT / "SECURITY.md"]
-    return [path.relative_to(PROJECT).as_posix() for path in [*found, *sorted((PROJECT / "docs").rglob("*.md"))]]
+    """Return the pages for users and developers, by their paths below the project."""
+    root_pages = [PROJECT / "README.md", PROJECT / "CONTRIBUTING.md", PROJECT / "SECURITY.md"]
+    return [path.relative_to(PROJECT).as_posix() for path in [*root_pages, *sorted((PROJECT / "docs").rglob("*.md"))]]
 
 
 def blocks_of(page: str, text: str | None = None) -> list[Block]:
-    """All blocks of a page, in order. Raises `BadExample` for one that is neither runnable nor marked."""
+    """Return the blocks of a page in order. Raise `BadExample` for a block that is neither runnable nor marked."""
     text = (PROJECT / page).read_text() if text is None else text
     if stray := re.search(r"```|~~~|^ *<!--", _BLOCK.sub("", text), re.MULTILINE):
         raise BadExample(f"{page}: this {stray[0].strip()} belongs to no block")
-    blocks = [_block(page, text, found) for found in _BLOCK.finditer(text)]
+    blocks = [_block(page, text, match) for match in _BLOCK.finditer(text)]
     return [block for block in blocks if block.language not in DIRECTIVES]
 
 
-def _block(page: str, text: str, found: re.Match[str]) -> Block:
-    line = text.count("\n", 0, found.start("fence")) + 1
-    marker = _MARKER.fullmatch(found["marker"]) if found["marker"] is not None else None
-    if found["marker"] is not None and marker is None:
+def _block(page: str, text: str, match: re.Match[str]) -> Block:
+    line = text.count("\n", 0, match.start("fence")) + 1
+    marker = _MARKER.fullmatch(match["marker"]) if match["marker"] is not None else None
+    if match["marker"] is not None and marker is None:
         raise BadExample(f"{page}:{line}: a marker says skipped, serves or exits N, and because of what")
-    block = Block(page, line, found["language"].strip(), textwrap.dedent(found["code"]), marker[1] if marker else "")
+    block = Block(page, line, match["language"].strip(), textwrap.dedent(match["code"]), marker[1] if marker else "")
     if block.language not in LANGUAGES | DIRECTIVES and not block.is_skipped:
         raise BadExample(f"{block}: no test can run {block.language or 'this'}, and no marker says so")
     return block

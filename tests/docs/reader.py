@@ -1,4 +1,4 @@
-"""A reader who pastes every example of a page into one shell, in a folder that looks like the project's."""
+"""A reader who pastes every example of a page into one shell, in a copy of the project's folder."""
 
 import json
 import os
@@ -12,15 +12,15 @@ from typing import Any
 from devnet.devchain import PROJECT
 from tests.docs.examples import Block
 
-# Languages of blocks that are run.
+# Languages of runnable blocks.
 PROGRAMS = {"sh", "python", "typescript"}
-# Twenty processes start on a page; on a machine that does much else they take minutes.
+# A page starts twenty processes, which take minutes on a busy machine.
 PAGE_SECONDS = 900
-# Values that an example's answer must have as it is written there; of all others the type alone counts.
+# Keys whose values must equal the example's. For other keys only the type counts.
 _FIXED = {"queryStatus", "status", "database", "code", "error", "path", "message"}
 
-# What is sourced runs in this shell, so that its variables and functions are there for the next block. A process that
-# serves must say something, be there a second later, and end when it is told to.
+# Blocks are sourced, so that later blocks see their variables and functions. A process that serves must print
+# something, still run a second later, and end on request.
 _FUNCTIONS = r"""
 set -e -o pipefail
 serve() {
@@ -42,11 +42,11 @@ expect() {
 class Ran:
     block: Block
     output: str
-    fault: str  # empty: as the page says
+    fault: str  # empty if the block does what the page says
 
 
 def make_folder(folder: Path, files: Mapping[str, str]) -> Path:
-    """The project as a reader has it checked out, by links, and with these files. What a reader makes stays here."""
+    """Make a folder with links to the project and these files. The reader's files stay there."""
     folder.mkdir()
     for entry in [*PROJECT.glob("[!.]*"), PROJECT / ".venv"]:
         (folder / entry.name).symlink_to(entry)
@@ -57,7 +57,7 @@ def make_folder(folder: Path, files: Mapping[str, str]) -> Path:
 
 
 def paste(blocks: Sequence[Block], folder: Path, variables: Mapping[str, str]) -> list[Ran]:
-    """Run the blocks of `PROGRAMS` in their order. What comes after the first that fails is not run."""
+    """Run the blocks of `PROGRAMS` in order, up to the first failure."""
     runnable = [block for block in blocks if block.language in PROGRAMS and not block.is_skipped]
     if not runnable:
         return []
@@ -96,19 +96,19 @@ def paste(blocks: Sequence[Block], folder: Path, variables: Mapping[str, str]) -
         process_group=0,
     )
     try:
-        said, _ = shell.communicate(timeout=PAGE_SECONDS)
+        printed, _ = shell.communicate(timeout=PAGE_SECONDS)
         status = f"exit status {shell.returncode}" if shell.returncode else ""
     except subprocess.TimeoutExpired:
         os.killpg(shell.pid, signal.SIGKILL)
-        said, _ = shell.communicate()
+        printed, _ = shell.communicate()
         status = f"not done after {PAGE_SECONDS} s"
-    started = [int(line) for line in said.splitlines() if line.isdigit()]
+    started = [int(line) for line in printed.splitlines() if line.isdigit()]
     ran = []
     for block in runnable:
         if block.line in started:
-            said = (pasted / f"{block.line}.out").read_text() if (pasted / f"{block.line}.out").exists() else ""
+            printed = (pasted / f"{block.line}.out").read_text() if (pasted / f"{block.line}.out").exists() else ""
             fault = status if block.line == started[-1] else ""
-            ran.append(Ran(block, said, fault or _not_done(block, said)))
+            ran.append(Ran(block, printed, fault or _not_done(block, printed)))
         else:
             ran.append(Ran(block, "", "not run, because a block before it failed"))
     return ran
@@ -120,7 +120,7 @@ def _not_done(block: Block, output: str) -> str:
 
 
 def differs(documented: Any, answered: Any, name: str = "") -> str:
-    """Return how an answer differs in form from the one that a page shows; empty if it doesn't."""
+    """Return the difference in form between a page's answer and the real one; empty if there is none."""
     if type(documented) is not type(answered):
         return f"{name or 'it'} is {answered!r}"
     if isinstance(documented, dict):
@@ -133,5 +133,5 @@ def differs(documented: Any, answered: Any, name: str = "") -> str:
 
 
 def last_json(output: str) -> Any:
-    """The JSON that is the output's last line."""
+    """Return the JSON in the output's last line."""
     return json.loads(output.strip().splitlines()[-1])

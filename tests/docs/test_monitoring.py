@@ -1,4 +1,4 @@
-"""deploy/monitoring: alerts and dashboard ask for what the service tells, and alerts come when they must."""
+"""deploy/monitoring: alerts and dashboard use the service's metrics, and alerts fire when they must."""
 
 import json
 import re
@@ -19,12 +19,12 @@ from proving.health.service_metrics import ServiceMetrics
 
 FOLDER = PROJECT / "deploy/monitoring"
 PROMTOOL = shutil.which("promtool")
-# Prometheus' own, and the labels that it adds.
+# Prometheus' own labels and metrics.
 ADDED_LABELS = {"job", "instance", "le"}
 
 
 def alerts() -> Iterator[tuple[str, str]]:
-    """Each with its expression, which is on one line or folded."""
+    """Yield each alert's name and expression, which may be folded."""
     text = (FOLDER / "alerts.yml").read_text()
     for rule in re.split(r"^      - alert: ", text, flags=re.MULTILINE)[1:]:
         name = rule.split("\n", 1)[0]
@@ -47,7 +47,7 @@ GROUPED = re.compile(r"\b(?:by|without|on|ignoring|group_left|group_right)\s*\((
 
 @pytest.fixture
 def samples(unreachable_chain, db) -> set[str]:
-    """The names of all samples that /metrics of a web server or a worker may have."""
+    """Return the names of all samples that /metrics of a web server or a worker may have."""
     text = metrics_server.exposition([ServiceMetrics()]).decode()
     found: set[str] = set()
     for family in text_string_to_metric_families(text):

@@ -1,4 +1,4 @@
-"""The README is short and says how to begin; links of all pages lead somewhere, on a code host as on the site."""
+"""The README is short and says how to begin. Links of all pages work on a code host and on the site."""
 
 import os
 import re
@@ -19,7 +19,7 @@ CODE = re.compile(r"`[^`\n]*`")
 
 
 def anchors(path: Path) -> set[str]:
-    """Return the anchors that code hosts, and the site, give to a page's headings."""
+    """Return the anchors of a page's headings on code hosts and on the site."""
     headings = re.findall(r"^#+ (.*)$", BLOCK.sub("", path.read_text()), re.MULTILINE)
     return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
 

@@ -1,4 +1,4 @@
-"""Batches taken through their states by writing the rows that proving writes, without a chain."""
+"""Batches taken through their states without a chain, by writing the rows that proving writes."""
 
 import json
 from collections.abc import Collection, Iterator, Mapping
@@ -46,32 +46,32 @@ STORAGE_ROOT = "0x" + "11" * 32
 CODE_HASH = "0x" + "22" * 32
 REGISTRY = "0x5FbDB2315678afecb367f032d93F642f64180aa3"
 BLOCK_HASH_SOURCE = "0xe7f1725E7734CE288F8367e1Bb143E90bb3F0512"
-# Not a multiple of anything: a float would round it.
+# A float would round this number.
 BALANCE = 123_456_789_012_345_678_901_234_567
 REORGANISED = "Chain 31337 was reorganised."
 
 
 def a_batch(*accounts: str, block: int = 12, props: list[str] | None = None, fee: int = 0) -> Batch:
-    """RECEIVED, of Alice."""
+    """Return a RECEIVED batch of Alice."""
     key = ApiKey.objects.filter(user__address=ALICE).first() or a_key()
     return submit(key, request(*(accounts or (ALICE,)), block=block, props=props, fee=fee))
 
 
 def batch_at(**blocks: Any) -> Batch:
-    """RECEIVED, of Alice: by selector, with `_` for its colon, the `accounts` and the `header` to prove there."""
+    """Return a RECEIVED batch of Alice. Keys are selectors with `_` for the colon, values `accounts` and `header`."""
     key = ApiKey.objects.filter(user__address=ALICE).first() or a_key()
     data = {selector.replace("_", ":"): parts for selector, parts in blocks.items()}
     return submit(key, asking(data))
 
 
 def bundle_of(batch: Batch, number: int | None = None) -> Any:
-    """Return the proof bundle of the batch, or of its query of this number."""
+    """Return the proof bundle of the batch, or of its query with this number."""
     answer = Client().get(f"{path(batch)}/{number}/bundle.json" if number else f"{path(batch)}/bundle.json")
     return json.loads(answer.getvalue())
 
 
 def proven_by(bundle: Any) -> VerifiedBundle:
-    """Return what a bundle proves if the hashes that it claims are right. Raises `InvalidBundle`."""
+    """Return a bundle's facts, assuming that its hashes are right. Raise `InvalidBundle`."""
     document = json.dumps(bundle)
     return verify_bundle(document, block_hashes=claimed_hashes(document))
 
@@ -94,7 +94,7 @@ DEAD_ATTESTERS = {ALICE: DEAD_NODE, BOB: DEAD_NODE}
 
 
 def connect_source(folder: Path, url: str = DEAD_NODE, attesters: Mapping[str, str] = DEAD_ATTESTERS) -> None:
-    """Adds another source chain to the chains' file in `folder`; its attesters, URLs by address, must all agree."""
+    """Add another source chain to the chains file in `folder`. Its attesters (URLs by address) must all agree."""
     tables = ", ".join(f'{{address = "{address}", url = "{at}"}}' for address, at in attesters.items())
     with (folder / "chains.toml").open("a") as file:
         file.write(f"""
@@ -118,7 +118,7 @@ OUTBOX = "0x0B9857ae2D4A3DBe74ffE1d7DF045bb7F96E4840"
 
 
 def connect_rollup(folder: Path) -> None:
-    """Adds a rollup on top of `SOURCE`, which is connected by what that one's registry knows."""
+    """Add a rollup on top of `SOURCE`, connected through the facts in that chain's registry."""
     with (folder / "chains.toml").open("a") as file:
         file.write(f"""
 [[chains]]
@@ -137,7 +137,7 @@ outbox = "{OUTBOX}"
 
 
 def of_rollup(block: int = 12) -> Batch:
-    """RECEIVED, of Alice, who is asked for on `ROLLUP`: see `connect_rollup`."""
+    """Return a RECEIVED batch of Alice about `ROLLUP` (see `connect_rollup`)."""
     key = ApiKey.objects.filter(user__address=ALICE).first() or a_key()
     entry = {"accounts": {ALICE: {"props": ["BALANCE"]}}}
     data = {str(ROLLUP): {f"block:{block}": entry}}
@@ -145,7 +145,7 @@ def of_rollup(block: int = 12) -> Batch:
 
 
 def of_two_sources() -> Batch:
-    """RECEIVED, of Alice, who is asked for on `SOURCE` too: see `connect_source`."""
+    """Return a RECEIVED batch of Alice that is also about `SOURCE` (see `connect_source`)."""
     entry = {"accounts": {ALICE: {"props": ["BALANCE"]}}}
     data = {"31337": {"block:12": entry}, str(SOURCE): {"block:9": entry}}
     key = ApiKey.objects.filter(user__address=ALICE).first() or a_key()
@@ -165,16 +165,16 @@ def accept(batch: Batch, source: int = 31337) -> None:
 
 
 def plan_path(batch: Batch, length: int, *, left: int, unit: str = PathUnit.HOPS) -> None:
-    """Note the path to the batch's blocks, as the pipeline does."""
+    """Store the path to the batch's blocks, as the pipeline does."""
     Block.objects.filter(queries__batch=batch).update(path_unit=unit, path_length=length, path_left=left)
 
 
 def complete(batch: Batch, *kinds: StepKind, transaction_hash: str = "", of: Collection[int] | None = None) -> None:
-    """Complete these steps of its queries that are at them, or of those in `of` (ids)."""
+    """Complete these steps of the queries that are at them, or only of queries in `of` (ids)."""
     order, change = list(StepKind), {"transaction_hash": transaction_hash} if transaction_hash else {}
     for kind in kinds:
         at = batch.queries.filter(step=kind, pk__in=queries_of(batch) if of is None else of)
-        # A header is proven with its accumulation.
+        # A header query is done when the header is accumulated.
         ended = at.filter(address="") if kind == StepKind.HEADER_ACCUMULATED else at
         last = [] if kind in order[:2] else list(ended.values_list("pk", flat=True))
         begun = list(at.exclude(pk__in=last).values_list("pk", flat=True))
@@ -195,7 +195,7 @@ def complete(batch: Batch, *kinds: StepKind, transaction_hash: str = "", of: Col
 
 
 def tell(batch: Batch, event: str, status: str, **more: str) -> None:
-    """Write the event for the batch's webhook, if it is told of such."""
+    """Write the event for the batch's webhook, if it subscribes to the kind."""
     for webhook in Webhook.objects.filter(batch=batch):
         if event in webhook.events:
             kind = {"STEP": "step_completed"}.get(event, event.lower())
@@ -207,7 +207,7 @@ def tell(batch: Batch, event: str, status: str, **more: str) -> None:
 
 
 def reopen(batch: Batch, kind: StepKind, *, of: Collection[int] | None = None) -> None:
-    """Take its queries, or those in `of` (ids), back to a step, as a reorg does."""
+    """Take the queries, or only those in `of` (ids), back to a step, as a reorg does."""
     now, queries = timezone.now(), queries_of(batch) if of is None else of
     back = {"went_back_at": now, "went_back_because": REORGANISED}
     later = list(StepKind)[list(StepKind).index(kind) + 1 :]
@@ -221,24 +221,24 @@ def reopen(batch: Batch, kind: StepKind, *, of: Collection[int] | None = None) -
 
 
 def reject(batch: Batch, code: str = "deadline_exceeded", reason: str = "Too late.", *, retryable: bool = True) -> None:
-    """Reject it."""
+    """Reject the batch."""
     why = {"rejection_code": code, "rejection_reason": reason, "rejection_retryable": retryable}
     ended = {"status": BatchStatus.REJECTED, "finished_at": timezone.now(), "waiting_for": "", "due_at": None}
     Batch.objects.filter(pk=batch.pk).update(**ended, **why)
 
 
-# Of block 12.
+# The header of block 12.
 HEADER = headers.encode(headers.PRAGUE, miner=bytes.fromhex(ALICE[2:]))
 
 
 def find_block(batch: Batch, number: int = 12) -> None:
-    """Find the block of queries that name a time, as admission does."""
+    """Set the block of queries that name a time, as admission does."""
     block, _ = Block.objects.get_or_create(destination_chain_id=31337, source_chain_id=31337, number=number)
     batch.queries.filter(block=None).update(block=block)
 
 
 def deployed(source: int = 31337) -> FactsRegistry:
-    """The facts registry for a source chain."""
+    """Return the facts registry for a source chain."""
     values = {"address": REGISTRY, "block_hash_source": BLOCK_HASH_SOURCE, "multicall": REGISTRY}
     registry, _ = FactsRegistry.objects.update_or_create(
         destination_chain_id=31337, source_chain_id=source, defaults=values | {"deployed_at": timezone.now()}
@@ -247,7 +247,7 @@ def deployed(source: int = 31337) -> FactsRegistry:
 
 
 def fetch_proofs(batch: Batch) -> None:
-    """Store what INITIAL_STATE stores, with made-up values: a slot holds its own number."""
+    """Store the results of INITIAL_STATE with made-up values. A slot holds its own number."""
     Block.objects.filter(queries__batch=batch).update(header_rlp=HEADER)
     for query in batch.queries.select_related("block"):
         assert query.block
@@ -255,7 +255,7 @@ def fetch_proofs(batch: Batch) -> None:
             continue
         values = {"nonce": 7, "balance": BALANCE, "storage_root": STORAGE_ROOT, "code_hash": CODE_HASH, "nodes": []}
         proof, is_new = AccountProof.objects.get_or_create(block=query.block, address=query.address, defaults=values)
-        if not is_new:  # Another batch asks for the same.
+        if not is_new:  # Another batch names the same block.
             continue
         SlotProof.objects.bulk_create(
             [SlotProof(account=proof, slot=slot, nodes=[], value=int(slot, 16)) for slot in query.slots]
@@ -264,14 +264,14 @@ def fetch_proofs(batch: Batch) -> None:
 
 
 def finish(batch: Batch) -> None:
-    """To DONE, not yet final."""
+    """Take the batch to DONE, not yet final."""
     accept(batch)
     fetch_proofs(batch)
     complete(batch, *StepKind)
 
 
 def send(batch: Batch, *, tx_hash: str = TRANSACTION, extends: FactsRegistry | None = None) -> Transaction:
-    """A transaction for all its queries, sent. With `extends` it is one of the path to their blocks."""
+    """Store a sent transaction for all queries. With `extends` it belongs to the path to their blocks."""
     signer, _ = Signer.objects.get_or_create(chain_id=31337, address=SIGNER)
     tx = Transaction.objects.create(
         signer=signer, nonce=signer.transactions.count(), data=b"", gas_limit=1, extends=extends
@@ -286,7 +286,7 @@ def send(batch: Batch, *, tx_hash: str = TRANSACTION, extends: FactsRegistry | N
 
 
 def mine(tx: Transaction, *, block: int, head: int | None = None) -> None:
-    """The transaction is in a block; the one before the head is final."""
+    """Put the transaction into a block. The block before the head is final."""
     tx.state, tx.block_number, tx.succeeded, tx.gas_used = TransactionState.MINED, block, True, 175_840
     tx.hash = tx.latest_hash
     tx.save()
@@ -296,19 +296,19 @@ def mine(tx: Transaction, *, block: int, head: int | None = None) -> None:
 
 
 def settle(batch: Batch) -> None:
-    """Take the batch's blocks off the schedule, as when the destination block that holds the facts is final."""
+    """Take the batch's blocks off the schedule, as when the destination block with the facts is final."""
     Block.objects.filter(queries__batch=batch).update(due_at=None)
     mined = Transaction.objects.filter(queries__batch=batch, state=TransactionState.MINED)
     Transaction.objects.filter(pk__in=mined.values("pk")).update(state=TransactionState.FINAL)
 
 
 def beat() -> None:
-    """A worker says that it runs."""
+    """Write a worker's heartbeat."""
     WorkerHeartbeat.objects.update_or_create(worker="worker", defaults={"started_at": Now(), "beat_at": Now()})
 
 
 def read_files() -> None:
-    """Read as many files as one address may in a minute."""
+    """Read the maximum number of files that one address may read in a minute."""
     for _ in range(30):
         Client().get("/explorer/query/none/request.json")
 
@@ -324,22 +324,22 @@ def page(batch: Batch, **parameters: Any) -> str:
 
 
 def polled(batch: Batch, **parameters: Any) -> Any:
-    """The answer to htmx."""
+    """Return the answer to htmx."""
     return Client().get(path(batch), parameters, headers={"hx-request": "true"})
 
 
-# --- Everything that a query can name, proven on a chain --------------------------------------------------------------
+# --- Every kind of fact, proven on a chain ----------------------------------------------------------------------------
 
 CONTRACT = "0x" + "c0de" * 10
 
 
 def everything(chain: DevChain) -> Batch:
-    """DONE. Query 1: an account, 2: slots of a contract, 3: a header, 4: an account at a time."""
+    """Return a DONE batch. Query 1: an account, 2: slots of a contract, 3: a header, 4: an account at a time."""
     chain.rpc("anvil_setCode", CONTRACT, "0x00")
     chain.rpc("anvil_setStorageAt", CONTRACT, "0x5", word(77))
     chain.mine()
     block = chain.head()
-    chain.rpc("evm_increaseTime", 10)  # so that the block is the only one at its time
+    chain.rpc("evm_increaseTime", 10)  # makes the block the only one at its time
     chain.mine(2)
     time = int(chain.rpc("eth_getBlockByNumber", hex(block), False)["timestamp"], 16)
     batch = batch_at(

@@ -10,13 +10,13 @@ from tests.service import ALICE, chains_toml
 
 @pytest.fixture(autouse=True)
 def one_chain_whose_node_is_down(settings, tmp_path) -> None:
-    """No page asks a chain."""
+    """Configure a chain without a node, because pages ask none."""
     settings.CHAINS_FILE = chains_toml(tmp_path, DEAD_NODE, chain='explorer_url = "https://scan.example"')
 
 
 @pytest.fixture(autouse=True)
 def a_process_that_has_just_started(monkeypatch) -> None:
-    """It keeps that the tables were right."""
+    """Forget that the tables were found complete."""
     monkeypatch.setattr(health, "_migrated", False)
 
 
@@ -27,5 +27,5 @@ def pages_are_kept_for_nobody(monkeypatch) -> None:
 
 @pytest.fixture
 def alice(db) -> Client:
-    """A program that is signed in."""
+    """Return a signed-in program."""
     return client_of(ALICE)

@@ -1,4 +1,4 @@
-"""Tries as deep as those of large chains, made for the accounts and slots of a batch, without a chain."""
+"""Tries as deep as those of large chains, made for a batch's accounts and slots without a chain."""
 
 from collections.abc import Mapping, Sequence
 from itertools import groupby
@@ -16,17 +16,17 @@ from tests.explorer.batches import CONTRACT, SOURCE, accept, complete, connect_s
 from tests.service import ALICE, BOB, a_key, submit
 
 Proofs = dict[bytes, list[bytes]]
-"""The nodes from the root, by the hashed key."""
+"""The nodes from the root, by hashed key."""
 
 EMPTY_TRIE_ROOT, EMPTY_CODE_HASH = keccak(rlp.encode(b"")), keccak(b"")
-# Of all headers: from before the times that queries name.
+# Fields of all headers, from before the times that queries name.
 FIELDS = headers.PRAGUE
 
 
 def trie(values: Mapping[bytes, bytes], levels: int) -> tuple[bytes, Proofs]:
-    """The root of a trie with these values by their hashed keys, and their proofs.
+    """Return the root of a trie with these values by hashed key, and their proofs.
 
-    Each key is below at least so many full branches, whose other children belong to other keys.
+    Each key is below at least `levels` full branches, whose other children belong to other keys.
     """
     proofs: Proofs = {key: [] for key in values}
     root = _node(sorted(values), 0, levels, values, proofs)
@@ -36,7 +36,7 @@ def trie(values: Mapping[bytes, bytes], levels: int) -> tuple[bytes, Proofs]:
 
 
 def _node(keys: Sequence[bytes], depth: int, levels: int, values: Mapping[bytes, bytes], proofs: Proofs) -> bytes:
-    """Its RLP, which is also put at the end of the proofs of what is below."""
+    """Return the node's RLP, and append it to the proofs of the keys below it."""
     if len(keys) == 1 and depth >= levels:
         encoded: bytes = rlp.encode([_leaf_path(keys[0].hex()[depth:]), values[keys[0]]])
     else:
@@ -51,7 +51,7 @@ def _node(keys: Sequence[bytes], depth: int, levels: int, values: Mapping[bytes,
 
 
 def _leaf_path(nibbles: str) -> bytes:
-    """Hex-prefix encoding (Yellow Paper, appendix C)."""
+    """Return the hex-prefix encoding (Yellow Paper, appendix C)."""
     return bytes.fromhex(f"3{nibbles}" if len(nibbles) % 2 else f"20{nibbles}")
 
 
@@ -59,15 +59,15 @@ def _leaf_path(nibbles: str) -> bytes:
 
 
 def prove(batch: Batch, levels: int = 2) -> None:
-    """To DONE, with proofs that hold: of accounts with the nonce 7, `balance` by address, and `slot_value` by slot.
+    """Take a batch to DONE with valid proofs: accounts with nonce 7 and `balance` by address, slots with `slot_value`.
 
-    Of a query that names a time, the next header is stored as if another query had asked for its block.
+    For a query that names a time, the next header is stored, as if another query had named its block.
     """
     for block in Block.objects.filter(queries__batch=batch).distinct():
-        asked: dict[str, dict[str, None]] = {}
+        slots_by_address: dict[str, dict[str, None]] = {}
         for query in batch.queries.filter(block=block).exclude(address=""):
-            asked.setdefault(query.address, {}).update(dict.fromkeys(query.slots))
-        root = _prove_accounts(block, asked, levels)
+            slots_by_address.setdefault(query.address, {}).update(dict.fromkeys(query.slots))
+        root = _prove_accounts(block, slots_by_address, levels)
         latest = batch.queries.filter(block=block).aggregate(at=Max("timestamp"))["at"]
         _store_header(block, {**FIELDS, "stateRoot": root, "number": block.number})
         if latest is not None:
@@ -87,12 +87,12 @@ def slot_value(slot: str) -> int:
     return int(slot, 16) * 7
 
 
-def _prove_accounts(block: Block, asked: Mapping[str, Mapping[str, None]], levels: int) -> bytes:
-    """The state root."""
+def _prove_accounts(block: Block, slots_by_address: Mapping[str, Mapping[str, None]], levels: int) -> bytes:
+    """Return the state root."""
     rows: dict[bytes, AccountProof] = {}
     values: dict[bytes, bytes] = {}
     slots: list[SlotProof] = []
-    for address, numbers in asked.items():
+    for address, numbers in slots_by_address.items():
         words = {keccak(bytes.fromhex(slot[2:])): rlp.encode(slot_value(slot)) for slot in numbers}
         root, proofs = trie(words, levels) if words else (EMPTY_TRIE_ROOT, {})
         key = keccak(bytes.fromhex(address[2:]))
@@ -144,9 +144,10 @@ def _store_header(block: Block, fields: headers.Fields) -> None:
 
 
 def asked_of_everything(folder: Path | None, more: Mapping[str, Any] | None = None) -> Batch:
-    """RECEIVED: accounts, slots, headers and a time, of three blocks, with `more` accounts of block 12.
+    """Return a RECEIVED batch of accounts, slots, headers and a time, in three blocks, with `more` accounts in block
+    12.
 
-    With a folder, whose chains' file gets another source chain, a block of that too: see `connect_source`.
+    If a folder is given, its chains file gets another source chain (see `connect_source`), and the batch a block of it.
     """
     data: dict[str, Any] = {
         "31337": {

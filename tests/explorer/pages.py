@@ -1,12 +1,12 @@
-"""What a reader sees of pages."""
+"""The visible text of pages."""
 
 import re
 
 
 def text_of(html: str) -> str:
-    """Return what a reader sees of the page's main part."""
+    """Return the visible text of the page's main part."""
     main = html[html.index("<main") : html.index("</main>")]
     main = re.sub(r"<button[^>]*class=.copy.*?</button>|<svg.*?</svg>", "", main, flags=re.DOTALL)
     main = re.sub(r'<span class="g">([\d.]+)</span>(?:<wbr>)?', r"\1", main).replace("&nbsp;", " ")
-    main = re.sub(r'<span class="mid">(\w*)</span>', r"\1", main)  # of a value that is shown by its ends
+    main = re.sub(r'<span class="mid">(\w*)</span>', r"\1", main)  # a value that is abbreviated in the middle
     return " ".join(re.sub(r"<[^>]+>", " ", main).split())

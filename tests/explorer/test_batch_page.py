@@ -1,4 +1,4 @@
-"""The page of a batch: values, escaping, cost and privacy. What it says in its states is in `tests/golden`."""
+"""A batch's page: values, escaping, cost and privacy. Its texts in each state are in `tests/golden`."""
 
 import re
 
@@ -79,7 +79,7 @@ def test_any_balance_is_shown_exactly(balance):
     assert not fraction.endswith("0")
 
 
-# --- What it takes ----------------------------------------------------------------------------------------------------
+# --- Cost -------------------------------------------------------------------------------------------------------------
 
 
 def taken(batch: Batch) -> int:
@@ -97,7 +97,7 @@ def test_the_number_of_statements_does_not_grow_with_the_batch(state):
         if state == "done":
             finish(batch)
         statements[count] = taken(batch)
-    # Whole queries take a few more than lines, which need no steps.
+    # Whole queries take a few more statements than lines, which need no steps.
     assert statements[1] <= statements[10]
     assert statements[60] == statements[1000] <= statements[10] <= 21, statements
 
@@ -113,7 +113,7 @@ def test_thousands_of_slots_cost_a_page_no_more_than_fifty():
     assert sizes[1] < sizes[0] * 1.05
 
 
-# --- Everyone ---------------------------------------------------------------------------------------------------------
+# --- Visitors ---------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("internal_id", ["01J2VM6636VWW45ZRPGEQEZ5E5", "x", "%00", "%F0%9F%A6%84", "<b>", "1" * 5000])

@@ -1,4 +1,4 @@
-"""Lines of lists and titles of pages tell no value that nobody can read from the registry."""
+"""Lines of lists and titles of pages show only values that can be read from the registry."""
 
 import re
 from html import unescape

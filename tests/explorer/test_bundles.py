@@ -1,4 +1,4 @@
-"""The proof bundle of a batch, and of each query: each node and block once, in few statements."""
+"""Proof bundles of a batch and of each query: each node and block once, in few statements."""
 
 import json
 import re
@@ -42,7 +42,7 @@ NOBODY = "0x00000000000000000000000000000000000000AA"
 
 @pytest.fixture
 def batch(tmp_path) -> Batch:
-    """DONE."""
+    """Return a DONE batch."""
     found = asked_of_everything(tmp_path)
     prove(found)
     return found
@@ -66,7 +66,7 @@ def test_what_was_proven_on_a_chain_is_what_the_bundle_proves(service: DevChain)
     assert (set(header.facts), header.block_hash) == (set(HEADER_FIELDS), block["hash"])
     assert int.from_bytes(header.facts["GAS_LIMIT"]) == int(block["gasLimit"], 16)
     assert timed.timestamp == int(block["timestamp"], 16)
-    # The header after it is in the transaction that proved the time, or with another query that asked for its block.
+    # The next header is in the transaction that proved the time, or with another query that named its block.
     Transaction.accumulates.through.objects.all().delete()
     assert proven_by(bundle_of(batch, 4)).queries[4].timestamp is None
     work_until_done(submit(a_key(name="another"), request(BOB, block=timed.block_number + 1)), service)
@@ -79,7 +79,7 @@ def test_an_account_that_does_not_exist_has_a_bundle_too(service: DevChain):
     assert (shown.account, shown.exists, shown.facts) == (NOBODY, False, {"BALANCE": bytes(32)})
 
 
-# --- What is in it ----------------------------------------------------------------------------------------------------
+# --- Content ----------------------------------------------------------------------------------------------------------
 
 
 def test_it_has_each_block_and_each_node_once(batch):
@@ -104,7 +104,7 @@ def test_it_is_read_in_large_parts():
     with CaptureQueriesContext(connection) as statements:
         content = bundle_of(batch)
     assert list(proven_by(content).queries) == list(range(1, batch.queries.count() + 1))
-    # Of each part of 500 the queries, blocks, accounts and slots, each of which is found before it is read.
+    # Each part of 500 takes a search and a read for queries, blocks, accounts and slots.
     assert len(statements) <= 33
 
 
@@ -137,11 +137,11 @@ def test_a_header_that_is_not_the_next_one_or_not_after_the_time_is_not_in_it(ba
     assert shown == (["0x" + other.hex()] if fields is None else [])
 
 
-# --- When there is one ------------------------------------------------------------------------------------------------
+# --- Availability -----------------------------------------------------------------------------------------------------
 
 
 def none_there(address: str) -> tuple[int, str]:
-    """Return why there is no bundle: in JSON for programs, and on a page for people."""
+    """Return the reason for a missing bundle, from the JSON for programs and from the page for people."""
     answers = [Client().get(f"{address}/bundle.json", headers=sent) for sent in ({}, {"accept": "*/*"})]
     of_page = Client().get(f"{address}/bundle.json", headers=BROWSER)
     assert {answer.status_code for answer in answers} == {of_page.status_code}
@@ -229,7 +229,7 @@ def test_what_changes_while_it_is_written_is_no_bundle(batch, change, of, parts_
     parts = iter(Client().get(f"{path(batch)}{of}/bundle.json"))
     came = [next(parts) for _ in range(parts_before)]
     change(batch)
-    # The connection is broken off.
+    # The server breaks the connection off.
     with pytest.raises(Exception, match=r"changed|not stored"):
         came.extend(parts)
     with pytest.raises(json.JSONDecodeError):

@@ -1,4 +1,4 @@
-"""What can be proven where, as `/chains.json` tells it, and what workers store for it. The page says the same."""
+"""`/chains.json`: connections and chains as workers store them. The page shows the same."""
 
 import time
 from collections.abc import Callable, Iterator
@@ -42,7 +42,7 @@ KEYS = dict(ACCOUNTS)
 
 @pytest.fixture
 def no_node(db, settings, tmp_path) -> None:
-    """A chain whose node is down, and what was seen of it a moment ago."""
+    """Configure a chain whose node is down, and recent observations of it."""
     settings.CHAINS_FILE = chains_toml(tmp_path, DEAD_NODE)
     deployed()
     saw(number=20_000, timestamp=int(time.time()), final=19_936, gas_price=2 * GWEI, keeps_hashes=True)
@@ -187,12 +187,12 @@ def test_it_asks_no_chain_and_takes_five_statements_whatever_is_connected(
 # --- Attesters --------------------------------------------------------------------------------------------------------
 
 Attester = Callable[[Any], Any]
-"""A function from the body of a request to the answer."""
+"""Returns the answer to a request's body."""
 
 
 @pytest.fixture
 def attested(service: DevChain, tmp_path) -> Iterator[Callable[..., None]]:
-    """Connects the same chain under another id by these attesters, all of which must sign; and asks them."""
+    """Connects the same chain under another id through these attesters, all of which must sign, and asks them."""
     with ExitStack() as stack:
 
         def relay(body: Any) -> Any:
@@ -217,7 +217,7 @@ def attested(service: DevChain, tmp_path) -> Iterator[Callable[..., None]]:
 
 
 def signing(service: DevChain, address: str, *, block_hash: bytes | None = None) -> Attester:
-    """Signs the hash of the block that the chain has, or this one."""
+    """Return an attester that signs the chain's hash of the block, or this one."""
 
     def answer(body: Any) -> Any:
         number = int(body["blockNumber"])
@@ -234,7 +234,7 @@ def answers() -> list[str | None]:
 
 
 def ask_again() -> None:
-    """Time passes until attesters are asked again."""
+    """Let time pass until attesters are asked again."""
     AttesterWatch.objects.update(asked_at=timezone.now() - 3 * MINUTE)
     watch()
 

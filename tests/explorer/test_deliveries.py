@@ -1,4 +1,4 @@
-"""A batch's webhook on its page: for its owner alone, with a button that sends again."""
+"""A batch's webhook on its page: visible to the owner only, with a button to send again."""
 
 import pytest
 from django.test import Client
@@ -17,7 +17,7 @@ HTMX = {"hx-request": "true"}
 
 @pytest.fixture
 def batch() -> Batch:
-    """DONE, told of the first step in vain."""
+    """Return a DONE batch whose first step could not be delivered."""
     webhook = {"url": "https://hooks.example.org/s3cret", "headers": {"x": "s3cret"}, "events": ["STEP", "DONE"]}
     batch = submit(a_key(), {**request(ALICE, block=12), "webhook": webhook})
     accept(batch)
@@ -40,7 +40,7 @@ def test_nobody_else_does(batch):
 def test_who_is_signed_out_signs_in_and_comes_back_to_the_page_and_never_to_a_part_of_it(batch):
     part = f"{path(batch)}/deliveries"
     signed_out = Client().get(part, headers=HTMX)
-    # htmx follows the header whatever the status is, and would follow a redirect without leaving the page.
+    # htmx follows the header whatever the status is. It would follow a redirect without leaving the page.
     assert (signed_out.status_code, signed_out.json()["code"]) == (401, "not_signed_in")
     assert signed_out.headers["HX-Redirect"] == f"/sign-in?next={path(batch)}"
     for reader in (Client(), client_of(ALICE), client_of(BOB)):
@@ -55,7 +55,7 @@ def test_the_part_of_the_page_is_refreshed_with_it(batch):
     part = client.get(f"{path(batch)}/deliveries", headers=HTMX).text
     assert part.strip().startswith('<section id="deliveries"')
     assert "It said no." in part
-    # What htmx asks for of the page itself is the same for everybody.
+    # The answer to htmx's refresh is the same for everybody.
     assert "msg_" not in client.get(path(batch), headers=HTMX).text
 
 

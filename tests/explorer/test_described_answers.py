@@ -1,4 +1,4 @@
-"""Answers of the API and the explorer are as described: models made of the description take them, and nothing else."""
+"""Answers of the API and the explorer match their description: generated models accept them, and nothing else."""
 
 import importlib
 import json
@@ -48,7 +48,7 @@ def description() -> dict[str, Any]:
 
 @pytest.fixture(scope="module")
 def models(tmp_path_factory) -> Path:
-    """The folder of models that know no fields but those that are described."""
+    """Return the folder of models that know only described fields."""
     folder: Path = tmp_path_factory.mktemp("models")
     urls = importlib.import_module("config.urls")
     (folder / "openapi.json").write_text(json.dumps(urls.api.get_openapi_schema(), default=str))

@@ -98,5 +98,5 @@ def test_it_has_all_queries_and_reads_them_in_large_parts():
     with CaptureQueriesContext(connection) as statements:
         found = lines(batch)
     assert [line["query"] for line in found] == [str(number) for number in range(1, 502)]
-    # One finds the batch, four count the reading, and three read each part.
+    # One statement finds the batch, four count the read, and three read each part.
     assert len(statements) <= 1 + 4 + 3 * 2

@@ -1,4 +1,4 @@
-"""What pages say and hold in their states, and rules for each: tests/browser/pictures.py has the table."""
+"""Texts and contents of pages in their states, and rules for each. tests/browser/pictures.py has the table."""
 
 import json
 import re
@@ -42,6 +42,6 @@ def test_a_page_is_as_it_was(picture: Picture, settings: Any, tmp_path: Path, mo
     compare(answer.text, f"{picture.file}.html")
     if answer.status_code == 200 and re.fullmatch(r"/explorer/query/\w{26}", url):
         compare(json.dumps(client.get(f"{url}.json?limit=3").json(), indent=1), f"{picture.file}.json")
-    # What htmx is told is the same, and nothing is new in it.
+    # The answer to htmx's refresh has no changes.
     polled = re.search(r'hx-get="([^"]+version=[^"]+)"', answer.text)
     assert not polled or client.get(polled[1].replace("&amp;", "&"), headers={"hx-request": "true"}).status_code == 204

@@ -19,27 +19,27 @@ from tests.service import ALICE, SIGNER, chains_toml
 
 pytestmark = [pytest.mark.django_db, pytest.mark.outside]
 
-# SQLite's clock tells whole ones.
+# SQLite's clock has whole milliseconds.
 SILENCE = timedelta(seconds=20, milliseconds=1)
 UNFUNDED = ("signer_unfunded", "The signer holds nothing.")
 
 
 @pytest.fixture(autouse=True)
 def healthy_service(unreachable_chain, db) -> None:
-    """Nothing is wrong with it."""
+    """Make everything healthy."""
     beat()
     deployed()
     saw()
 
 
 def saw(*problems: tuple[str, str], ago: timedelta = timedelta()) -> None:
-    """A worker has looked at the chain."""
+    """Store a worker's observation of the chain."""
     values = {"looked_at": timezone.now() - ago, "problems": problems}
     ChainWatch.objects.update_or_create(chain_id=31337, defaults=values)
 
 
 def problems() -> list[tuple[str, str]]:
-    """Each code with its sentence."""
+    """Return each code with its sentence."""
     response = Client().get("/healthz")
     body = response.json()
     found = list(zip(body["codes"], body["problems"], strict=True))
@@ -180,9 +180,7 @@ def test_it_is_degraded_while_a_connection_has_no_registry(tmp_path):
 
 def test_it_is_degraded_while_a_registry_may_not_be_used():
     refused = {"deployed_at": timezone.now(), "refused": "The facts registry is not used."}
-    FactsRegistry.objects.create(
-        destination_chain_id=31337, source_chain_id=5, **refused
-    )  # of a connection that is gone
+    FactsRegistry.objects.create(destination_chain_id=31337, source_chain_id=5, **refused)  # of a removed connection
     FactsRegistry.objects.create(
         destination_chain_id=31337, source_chain_id=31337, replaced_at=timezone.now(), **refused
     )
@@ -192,7 +190,7 @@ def test_it_is_degraded_while_a_registry_may_not_be_used():
     assert problems() == [("registry_refused", f"The facts registry is not used. {remedy}")]
 
 
-# --- Who may know -----------------------------------------------------------------------------------------------------
+# --- Readers ----------------------------------------------------------------------------------------------------------
 
 
 BALANCE = ("signer_unfunded", f"The signer {SIGNER} holds 0.01 ETH.")
@@ -217,7 +215,7 @@ def test_strangers_read_the_codes_and_no_sentence():
     for stranger in (Client(), alice):
         body = degraded(stranger, ELSEWHERE)
         assert (body["problems"], body["notices"]) == ([], [])
-        # What came through a proxy that nothing is known of did not come from this machine.
+        # A request through an unknown proxy does not count as one from this machine.
         assert degraded(stranger, **{"X-Forwarded-For": "127.0.0.1"})["problems"] == []
 
 
@@ -238,7 +236,7 @@ def test_this_machine_the_token_and_the_operator_read_the_sentences(settings):
     assert degraded(Client(), ELSEWHERE, authorization="Bearer other")["problems"] == []
 
 
-# --- The rest ---------------------------------------------------------------------------------------------------------
+# --- Cost -------------------------------------------------------------------------------------------------------------
 
 
 def test_it_is_cheap_and_asks_no_chain(django_assert_max_num_queries, settings, tmp_path):

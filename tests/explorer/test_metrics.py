@@ -1,4 +1,4 @@
-"""`/metrics` as the database has it, and who may read it."""
+"""`/metrics` from the database, and its readers."""
 
 import re
 from datetime import timedelta
@@ -37,11 +37,11 @@ def read(**headers: str) -> str:
     return answer.text
 
 
-# --- What it tells ----------------------------------------------------------------------------------------------------
+# --- Content ----------------------------------------------------------------------------------------------------------
 
 
 def test_it_tells_what_the_database_has():
-    """Tell of queues and their ages, of batches, money, nonces, heads, workers and problems: `golden/metrics.txt`."""
+    """`golden/metrics.txt` has queues and their ages, batches, money, nonces, heads, workers and problems."""
     now = timezone.now()
     late, overdue, done, rejected, long_ago, self_funded = (a_batch(block=10 + place) for place in range(6))
     for batch, columns in (
@@ -49,12 +49,12 @@ def test_it_tells_what_the_database_has():
         (overdue, {"due_at": now + MINUTE, "deadline_at": now - MINUTE, "created_at": now - 9 * MINUTE}),
         (rejected, {"status": "REJECTED", "rejection_code": "FEE_TOO_LOW", "finished_at": now}),
         (long_ago, {"status": "REJECTED", "rejection_code": "FEE_TOO_LOW", "finished_at": now - 61 * MINUTE}),
-        # Its sender may take a day over it.
+        # Its sender may take a day to send.
         (self_funded, {"sender": Sender.SELF, "created_at": now - 69 * MINUTE}),
     ):
         Batch.objects.filter(pk=batch.pk).update(**columns)
     Block.objects.update(due_at=now - MINUTE)
-    # A worker has one.
+    # A worker has taken one of them.
     Block.objects.filter(number=10).update(due_at=now + MINUTE)
     finish(done)
     final = {"final_count": 7, "final_failures": 2, "final_gas": 10**6, "final_wei": 3 * 10**18}
@@ -78,7 +78,7 @@ def test_it_tells_what_the_database_has():
     FactsRegistry.objects.update(notice="Attesters contradict the nodes.")
     lines = []
     for one in samples(read()):
-        # What processes count is of other tests too.
+        # Counters of the process include other tests.
         if re.match("batchquery_(?!.*(exchange|job_run|request))", one.name) and (
             one.value or "code" not in one.labels
         ):
@@ -129,7 +129,7 @@ def test_a_request_counts_by_its_route_and_never_by_its_path():
     assert "at-all" not in text
 
 
-# --- Who may read it --------------------------------------------------------------------------------------------------
+# --- Readers ----------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -140,7 +140,7 @@ def test_a_request_counts_by_its_route_and_never_by_its_path():
         ("::ffff:127.0.0.1", {}, {}, 200),
         ("192.0.2.1", {}, {}, 403),
         ("", {}, {}, 403),
-        # Through a proxy on this machine, of which the settings say nothing.
+        # Through a proxy on this machine that the settings don't name.
         ("127.0.0.1", {"x-forwarded-for": "192.0.2.1"}, {}, 403),
         ("127.0.0.1", {"x-forwarded-proto": "https"}, {}, 403),
         ("127.0.0.1", {"x-real-ip": "192.0.2.1"}, {"CLIENT_ADDRESS_HEADER": "X-Real-IP"}, 403),

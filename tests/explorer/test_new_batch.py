@@ -1,4 +1,4 @@
-"""The form that people submit a batch with. Its chain has a node only where estimates need one."""
+"""The form for a new batch. Its chain has a node only where estimates need one."""
 
 import json
 import re
@@ -41,13 +41,13 @@ MAX_ROWS = 50
 
 @pytest.fixture
 def alice(key, alice) -> Client:
-    """Signed in, with a key."""
+    """Return a signed-in client whose user has a key."""
     signed_in: Client = alice
     return signed_in
 
 
 def form(*rows: dict[str, Any], **others: Any) -> dict[str, Any]:
-    """Return a form as a browser posts it. A row is at the latest block and about a balance, unless told otherwise."""
+    """Return a form as a browser posts it. By default a row is about a balance at the latest block."""
     usual = {"source": "31337", "at": "latest", "props": ["BALANCE"], "slot_of": "address"}
     data = {"destination": "31337", "sender": "service", "fee": "", "token": "a-token", **others}
     return data | {f"rows-{at}-{name}": value for at, row in enumerate(rows) for name, value in (usual | row).items()}
@@ -59,16 +59,16 @@ def post(client: Client, do: str, *rows: dict[str, Any], status: int = 200, **ot
     return unescape(answer.text)
 
 
-def asked(client: Client, posted: dict[str, Any]) -> Any:
+def request_of(client: Client, posted: dict[str, Any]) -> Any:
     """Return the API's request of the form."""
     return json.loads(client.post("/new-batch", posted | {"do": "json"}).text)
 
 
-def said(html: str) -> list[tuple[str, str]]:
-    """Return what is wrong, each with the id of its field, which must be there."""
-    found = re.findall(r'<li>(?:<a href="#([^"]+)">[^<]+</a>: )?(.*?)</li>', html)
-    assert all(f'id="{control}"' in html for control, _ in found if control)
-    return found
+def faults_in(html: str) -> list[tuple[str, str]]:
+    """Return the faults, each with the id of its field, which must exist."""
+    faults = re.findall(r'<li>(?:<a href="#([^"]+)">[^<]+</a>: )?(.*?)</li>', html)
+    assert all(f'id="{control}"' in html for control, _ in faults if control)
+    return faults
 
 
 def filled(html: str) -> dict[str, list[str]]:
@@ -86,7 +86,7 @@ def filled(html: str) -> dict[str, list[str]]:
 
 
 def values(html: str, name: str) -> list[str]:
-    """Return what the fields for text of this name hold, in each row."""
+    """Return the values of this text field in each row."""
     return [value for (value,) in (found for key, found in filled(html).items() if key.split("-")[-1] == name)]
 
 
@@ -118,7 +118,7 @@ def test_the_form_is_as_it_was(alice, name):
     compare(answer.text, f"new-batch-{name}.html")
 
 
-# --- Who may ----------------------------------------------------------------------------------------------------------
+# --- Permissions ------------------------------------------------------------------------------------------------------
 
 
 def test_what_is_typed_stays_where_it_may_not_be_posted(alice, settings, monkeypatch):
@@ -150,14 +150,14 @@ def test_what_is_typed_stays_where_it_may_not_be_posted(alice, settings, monkeyp
 def test_limits_are_those_of_the_api(alice, settings, setting, value, status, sentence):
     if setting:
         setattr(settings, setting, value)
-        post(alice, "submit", {"accounts": "0x12"}, status=400)  # is counted
+        post(alice, "submit", {"accounts": "0x12"}, status=400)  # counts for the limit
     else:
         ApiKey.objects.update(revoked_at=timezone.now())
     assert sentence in post(alice, "submit", {"accounts": f"{ALICE}\n{BOB}"}, status=status)
     assert not Batch.objects.exists()
 
 
-# --- What is asked ----------------------------------------------------------------------------------------------------
+# --- The request ------------------------------------------------------------------------------------------------------
 
 
 def test_what_is_submitted_is_the_batch_that_the_api_would_make(alice):
@@ -169,7 +169,7 @@ def test_what_is_submitted_is_the_batch_that_the_api_would_make(alice):
     )
     others = {"fee": "0.5", "webhook": "https://93.184.215.14/?secret"}
     alice_asked, bob_asked = ({"props": props, "slots": ["0xa"]} for props in (["BALANCE", "NONCE"], ["BALANCE"]))
-    assert asked(alice, form(*rows, **others)) == {
+    assert request_of(alice, form(*rows, **others)) == {
         "destinationChainId": "31337",
         "fee": "500000000000000000",
         "data": {
@@ -180,7 +180,7 @@ def test_what_is_submitted_is_the_batch_that_the_api_would_make(alice):
         },
         "webhook": {"url": "https://93.184.215.14/?secret"},
     }
-    # Sent twice, by a double click or after the connection broke, it is one.
+    # Sent twice, by a double click or after a broken connection, it makes one batch.
     for _ in range(2):
         assert alice.post("/new-batch", form(*rows, **others) | {"do": "submit"}).url == path(Batch.objects.get())
     for other in ({"token": "another"}, {"fee": "1"}):
@@ -193,8 +193,8 @@ def test_what_is_submitted_is_the_batch_that_the_api_would_make(alice):
     [("", "auto"), ("0", "0"), ("1.000000000000000001", str(10**18 + 1)), ("1500", str(1500 * 10**18))],
 )
 def test_a_fee_is_typed_in_whole_units(alice, typed, wei):
-    assert asked(alice, form({"accounts": ALICE}, fee=typed))["fee"] == wei
-    assert "fee" not in asked(alice, form({"accounts": ALICE}, fee="much", sender="self"))
+    assert request_of(alice, form({"accounts": ALICE}, fee=typed))["fee"] == wei
+    assert "fee" not in request_of(alice, form({"accounts": ALICE}, fee="much", sender="self"))
 
 
 NO_AMOUNT = "The fee cap is an amount such as 0.002 or 1500.25, with up to 18 decimal places."
@@ -230,20 +230,20 @@ def test_a_fault_stands_at_the_field_that_it_is_about(alice, row, control, sente
     control = control if others else f"id_rows-1-{control}"
     rows = [{}, {"accounts": ALICE, **row}] if row.get("accounts") != "" or row.get("slots") else [row]
     html = post(alice, "submit", *rows, status=400, **others)
-    assert said(html) == [(control.replace("rows-1", f"rows-{len(rows) - 1}"), sentence)]
+    assert faults_in(html) == [(control.replace("rows-1", f"rows-{len(rows) - 1}"), sentence)]
 
 
 def test_a_fault_stands_at_the_row_that_spells_the_account_otherwise(alice):
     html = post(alice, "submit", {"accounts": ALICE}, {"accounts": ALICE.lower(), "slots": "xyz"}, status=400)
-    assert [control for control, _ in said(html)] == ["id_rows-1-slots"]
+    assert [control for control, _ in faults_in(html)] == ["id_rows-1-slots"]
 
 
 def test_of_many_faults_some_are_told_and_the_others_counted(alice):
     html = post(alice, "submit", {"accounts": "\n".join(f"0x{n}" for n in range(200))}, status=400)
-    assert said(html)[0] == ("", "There are 180 more faults like these.")
-    assert len(said(html)) == 21
+    assert faults_in(html)[0] == ("", "There are 180 more faults like these.")
+    assert len(faults_in(html)) == 21
     html = post(alice, "submit", *[{"accounts": "0x12", "slots": "xyz"}] * 51, status=400)
-    assert [control for control, _ in said(html)] == ["id_rows-0-accounts", "id_rows-0-slots", ""]
+    assert [control for control, _ in faults_in(html)] == ["id_rows-0-accounts", "id_rows-0-slots", ""]
     assert text_of(html).count("Row 1 and 49 more, ") == 2
     assert "The form holds 50 rows. A row holds any number of accounts." in html
 
@@ -289,7 +289,7 @@ def test_the_largest_forms_are_taken(alice):
     assert (html.count('<details class="ask'), len(html) < 600_000) == (1, True)
     post(alice, "submit", {"accounts": values(html, "accounts")[0]}, status=303)
     assert Batch.objects.get().size == 10_000
-    for size, kept in ((1, 1), (2**22 + 1, 0)):  # and no file is written to disk
+    for size, kept in ((1, 1), (2**22 + 1, 0)):  # no file is written to disk
         sent = RequestFactory().post("/new-batch", {"file": SimpleUploadedFile("x", bytes(size))})
         assert len(sent.FILES) == kept
 
@@ -324,16 +324,16 @@ FILES = {
 
 @pytest.mark.parametrize("name", FILES)
 def test_a_file_asks_for_the_same_here_and_on_the_command_line(alice, tmp_path, name):
-    """Fill what lines leave out as the form's row does, and as the options of `bqs` say."""
+    """The form's row and the options of `bqs` give the same defaults."""
     file = SimpleUploadedFile("asked.csv", FILES[name].encode())
     html = post(alice, "paste", {"at": "block", "block": "15"}, file=file)
-    found = of_all(asked(alice, filled(html)))
+    found = of_all(request_of(alice, filled(html)))
     assert found == of_all(asked_there(tmp_path, FILES[name]))
     assert {fact[1] for fact in found if len(fact) == 3} <= {ALICE, B}
 
 
 def asked_there(tmp_path, text: str) -> Any:
-    """Return the request that `bqs` makes of the file."""
+    """Return `bqs`'s request for the file."""
     (tmp_path / "asked.csv").write_text(text, newline="")
     given: Any = dict.fromkeys(BatchOptions.__dataclass_fields__) | dict.fromkeys(("accounts", "slots", "header"), ())
     given |= {
@@ -368,7 +368,9 @@ WRONG_LINES = {
 def test_a_file_is_refused_for_the_same_lines_here_and_on_the_command_line(alice, tmp_path, name):
     text, lines = WRONG_LINES[name]
     html = post(alice, "paste", {}, pasted=text, status=400)
-    assert [re.findall(r"Line (\d+)", sentence) for _, sentence in said(html)] == [[line] for line in lines.split()]
+    assert [re.findall(r"Line (\d+)", sentence) for _, sentence in faults_in(html)] == [
+        [line] for line in lines.split()
+    ]
     with pytest.raises(click.UsageError) as refused:
         asked_there(tmp_path, text)
     named = re.findall(r"(?m)^(?:  lines?|Line) ([\d, ]*\d)", refused.value.message)
@@ -377,11 +379,11 @@ def test_a_file_is_refused_for_the_same_lines_here_and_on_the_command_line(alice
 
 def test_of_many_wrong_lines_some_are_told_and_the_others_counted(alice):
     html = post(alice, "paste", {}, pasted="\n".join(f"{ALICE},noon{line}" for line in range(30)), status=400)
-    assert [sentence for _, sentence in said(html)][20:] == ["There are 10 more faults like these."]
+    assert [sentence for _, sentence in faults_in(html)][20:] == ["There are 10 more faults like these."]
 
 
 def of_all(request: Any) -> set[tuple[object, ...]]:
-    """Return all that a request asks for, however it is spelled."""
+    """Return all parts of a request, independent of spelling."""
     found: set[tuple[object, ...]] = set()
     for at, block in request["data"]["31337"].items():
         found |= {(at, name) for name in block.get("header", ())}
@@ -413,7 +415,7 @@ def test_what_is_no_table_is_said_and_nothing_is_added(alice, text, sentence):
     is_file = isinstance(text, bytes)
     pasted = {"file": SimpleUploadedFile("x", text)} if is_file else {"pasted": text}
     html = post(alice, "paste", {"accounts": ALICE}, status=400, **pasted)
-    ((control, found),) = said(html)
+    ((control, found),) = faults_in(html)
     assert (control, found[: len(sentence)]) == ("id_pasted", sentence)
     assert (values(html, "accounts"), values(html, "pasted")) == ([ALICE], ["" if is_file else text])
 
@@ -434,7 +436,7 @@ def test_a_slot_is_found_as_solidity_keeps_it(alice, kind, key, value):
     row = {"accounts": ALICE, "slots": "0x5", "slot_of": kind, "slot_key": key, "slot_base": "0x9"}
     assert values(post(alice, "slot-0", row), "slots") == [f"0x5\n{found:#066x}"]
     for wrong, field in (({"slot_base": "-1"}, "slot_base"), ({"slot_key": "1.0"}, "slot_key")):
-        assert [control for control, _ in said(post(alice, "slot-0", row | wrong, status=400))] == [
+        assert [control for control, _ in faults_in(post(alice, "slot-0", row | wrong, status=400))] == [
             f"id_rows-0-{field}"
         ]
 
@@ -446,7 +448,7 @@ def test_the_estimate_is_that_of_the_api_and_knows_what_is_proven(service, alice
     row = {"at": "block", "block": str(service.head()), "accounts": f"{ALICE}\n{BOB}"}
     rows = (row, {"accounts": ALICE}, {"at": "block", "block": "99", "accounts": ALICE})
     told = " ".join(alice.post("/new-batch/estimate", form(row), headers=HTMX).text.split())
-    body = asked(alice, form(row))
+    body = request_of(alice, form(row))
     api = alice.post(
         "/estimate-batch-query", body, content_type="application/json", headers={"api-key": secret_of(key)}
     )
@@ -478,7 +480,7 @@ def test_why_there_is_no_estimate_is_said(alice, settings):
 @pytest.mark.parametrize("do", ["add", "remove-0", "slot-0", "submit-0", "submit", "json", "estimate", "paste", ""])
 def test_each_post_is_counted(alice, settings, do):
     settings.MAX_BATCHES_PER_MINUTE = 1
-    # Without a key, a submission is refused before it counts as one.
+    # Without a key, a submission is refused before it is counted.
     ApiKey.objects.update(revoked_at=timezone.now())
     alice.post("/new-batch", form({}) | {"do": do})
     refused = alice.post("/new-batch", form({"accounts": ALICE}, pasted=ALICE) | {"do": do})
@@ -507,7 +509,7 @@ def test_the_form_is_filled_in_from_a_batch_of_ones_own(alice, key):
     html = alice.get(f"/new-batch?from={batch.pk}").text
     assert "Its webhook is left out" in html
     assert "93.184" not in html
-    again, first = asked(alice, filled(html)), json.loads(batch.request)
+    again, first = request_of(alice, filled(html)), json.loads(batch.request)
     assert (again["fee"], of_all(again)) == (first["fee"], of_all(first))
     stranger = Client()
     stranger.force_login(User.objects.for_address(BOB))

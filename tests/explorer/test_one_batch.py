@@ -77,7 +77,7 @@ def test_the_page_s_json_is_the_same_for_everybody_who_has_the_link(tmp_path):
 
 
 def test_each_query_has_its_words_as_soon_as_it_is_completed(tmp_path):
-    """Also while another source chain hangs, and not after a rejection."""
+    """This holds while another source chain hangs, and ends with a rejection."""
     connect_source(tmp_path)
     batch = of_two_sources()
     fetch_proofs(batch)

@@ -1,4 +1,4 @@
-"""What the operator sees, and that nobody else does."""
+"""The operator's page, which others can't see."""
 
 import re
 
@@ -19,7 +19,7 @@ STATEMENTS = 10
 
 @pytest.fixture(autouse=True)
 def operated_by_bob(db, settings, tmp_path) -> None:
-    """Nothing is wrong."""
+    """Make everything healthy."""
     settings.CHAINS_FILE = chains_toml(tmp_path, f"{DEAD_NODE}/secret-path", chain='minimum_signer_balance = "0.5"')
     settings.OPERATOR_ADDRESSES = [BOB.lower()]
     beat()
@@ -32,14 +32,14 @@ def saw(*problems: tuple[str, str]) -> None:
 
 
 def page() -> str:
-    """Without the space between its parts."""
+    """Return the page's text with single spaces."""
     answer = client_of(BOB).get("/operator")
     assert answer.status_code == 200
     assert "secret" not in answer.text
     return " ".join(answer.text.split())
 
 
-# --- Who may see it ---------------------------------------------------------------------------------------------------
+# --- Visitors ---------------------------------------------------------------------------------------------------------
 
 
 def test_nobody_else_learns_that_there_is_such_a_page(settings):
@@ -62,7 +62,7 @@ def test_it_only_reads_and_is_neither_kept_nor_indexed():
     assert "<form" not in answer.text.partition("<main")[2].partition("</main>")[0]
 
 
-# --- What needs a person ----------------------------------------------------------------------------------------------
+# --- Links ------------------------------------------------------------------------------------------------------------
 
 
 def test_its_links_lead_somewhere():

@@ -18,7 +18,7 @@ def ready() -> tuple[int, str]:
 
 def test_a_process_is_ready_with_its_database_and_lives_without(django_assert_num_queries):
     assert ready() == (200, "")
-    # Once migrated it stays so, and whether anything can be stored is looked at each ten seconds.
+    # A migrated database stays migrated. Storage is checked every ten seconds.
     with django_assert_num_queries(0):
         assert ready() == (200, "")
         assert Client().get("/livez").json() == {"status": "ok"}
@@ -34,7 +34,7 @@ def test_it_is_not_ready_before_this_version_s_migrations():
 
 
 def test_it_is_ready_with_what_a_newer_version_has_added():
-    """While the processes are replaced, one after the other."""
+    """The processes are replaced one after another."""
     MigrationRecorder(connection).record_applied("queries", "9999_newer")
     with connection.cursor() as cursor:
         cursor.execute("ALTER TABLE queries_batch ADD COLUMN newer integer NULL")

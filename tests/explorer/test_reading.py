@@ -1,4 +1,4 @@
-"""Reading a fact from the chain at this moment, from a batch's page."""
+"""Reading a fact from the chain on a batch's page."""
 
 import re
 import socket

@@ -1,4 +1,4 @@
-"""How the page of a batch keeps itself up to date, and when it stops."""
+"""Refreshes of a batch's page, and their end."""
 
 import re
 import time
@@ -37,7 +37,7 @@ NOW = timezone.now()
 
 
 def interval(html: str) -> int | None:
-    """Seconds between polls, or None where the page doesn't poll."""
+    """Return the seconds between polls, or None if the page doesn't poll."""
     found = re.search(r'data-poll-seconds="(\d+)"', html)
     assert bool(found) == ("hx-get=" in html)
     return int(found[1]) if found else None

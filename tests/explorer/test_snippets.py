@@ -1,4 +1,4 @@
-"""The code that a page offers works as it stands."""
+"""The code on pages works unchanged."""
 
 import json
 import shlex
@@ -37,7 +37,7 @@ process.stdout.write(solc.compile(JSON.stringify(input)));
 
 
 def codes_of_everything(service: DevChain) -> list[tuple[dict[str, str], bytes]]:
-    """For each fact that a query can ask for, its code by language, and its word as the registry has it."""
+    """Return code by language and the registry's word for each kind of fact."""
     batch = everything(service)
     registry = deployments.find(31337, 31337)
     found = []
@@ -125,7 +125,7 @@ def body_of(command: str) -> str:
 
 def test_the_first_query_is_accepted_as_it_stands(service: DevChain, client: Client):
     key = a_key()
-    work_until_done(submit(key, request(BOB, block=3)), service)  # so that the head and a registry are known
+    work_until_done(submit(key, request(BOB, block=3)), service)  # makes the head and a registry known
     for user in (None, key.user):
         command = first_query.command(user)
         assert command
@@ -144,7 +144,7 @@ def test_no_request_breaks_out_of_the_command(text):
     assert body_of(code_snippets.submitting("https://prover.example", text)) == text
 
 
-# --- What was submitted -----------------------------------------------------------------------------------------------
+# --- The submitted request --------------------------------------------------------------------------------------------
 
 
 def test_nothing_of_a_webhook_is_shown_but_that_there_is_one():

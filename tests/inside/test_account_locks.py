@@ -1,4 +1,4 @@
-"""Of two transactions that run side by side neither relies on what the other changes."""
+"""Concurrent transactions on accounts don't rely on rows that the other one changes."""
 
 import pytest
 

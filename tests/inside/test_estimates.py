@@ -1,4 +1,4 @@
-"""What the gas model expects of proofs, and how long an estimate waits."""
+"""Accuracy of the gas model, and limits of an estimate's time."""
 
 import threading
 from concurrent.futures import ThreadPoolExecutor, as_completed
@@ -24,7 +24,7 @@ from tests.inside.working import work_once
 from tests.proving.estimated_batches import Result, cases_of, estimate, measured
 from tests.service import ALICE, a_key, asking, header, reconfigure, request
 
-# A contract of mainnet that has the most storage.
+# Branch sizes of the mainnet contract with the most storage.
 LARGE = (16, 16, 16, 16, 16, 16, 4)
 
 
@@ -71,7 +71,7 @@ def test_blocks_that_share_a_transaction_take_what_is_expected(service, client, 
     assert not wrong, "\n".join(wrong)
 
 
-# --- How long, and how many at a time ---------------------------------------------------------------------------------
+# --- Time and concurrency ---------------------------------------------------------------------------------------------
 
 
 def newest_time(chain: DevChain) -> int:

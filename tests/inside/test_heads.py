@@ -1,4 +1,4 @@
-"""What a process remembers of how far a chain is, and of a block's header."""
+"""Proofs of a block whose header arrives again."""
 
 from config.configured_chains import get_rpc
 from proving.models import AccountProof
@@ -9,7 +9,7 @@ from tests.service import ALICE, a_key, request, submit, work_until_done
 
 
 def test_proofs_stay_where_the_header_that_is_stored_comes_again(service):
-    """Admission may have stored it while a reconcile was asking for it."""
+    """Admission may have stored the header while a reconcile was requesting it."""
     work_until_done(submit(a_key(), request(ALICE, block=service.head())))
     block = Block.objects.get()
     header = get_rpc(31337).header(block.number)

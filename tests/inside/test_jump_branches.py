@@ -1,4 +1,4 @@
-"""Branches to old blocks: where they come from, what is kept, and what lies are worth."""
+"""Branches to old blocks: their sources, the stored parts, and the effect of lies."""
 
 import json
 import re
@@ -34,7 +34,7 @@ from tests.proving import beacon_chains
 from tests.proving.beacon_chains import CHAIN_ID, EncodedWorld
 
 ANCHOR = 89
-# The first slot of a period and the last one of another among them.
+# Among them are the first slot of a period and the last one of another.
 MISSED = (40, 44, 53, 71)
 ONLY_BY_FILES = "Development chain (31337) has no era_files, and blocks before Capella are proven by these."
 
@@ -62,7 +62,7 @@ def configured(world, db, settings, tmp_path) -> Callable[..., None]:
 
 @pytest.fixture
 def api(node, configured) -> Iterator[BeaconApi]:
-    """The service with one beacon node, which has everything."""
+    """Configure the service with one beacon node, which has everything, and yield the node."""
     with BeaconApi(node) as api:
         configured(beacon_urls=[api.url])
         yield api
@@ -73,12 +73,12 @@ def target(slot: int) -> Header:
 
 
 def origin(root: bytes, number: int = 1000) -> Header:
-    """A newer header, which names a beacon block."""
+    """Return a newer header that names a beacon block."""
     return Header.decode(headers.encode(headers.PRAGUE, number=number, parentBeaconBlockRoot=root))
 
 
 def branch_to(start: Header | None, end: Header) -> BlockBranch | NotYet:
-    """Return what a block is told in the end, that asks again when a worker has fetched what it waits for."""
+    """Return the final answer about a block, after a worker has fetched the missing parts."""
     source = get_chains().chain(CHAIN_ID)
     ask = partial(jumping.branch_to, source, start, end)
     with suppress(NodeUnavailable):
@@ -97,7 +97,7 @@ def holds(world: EncodedWorld, slot: int, found: object, anchor: int = ANCHOR) -
     return found == BlockBranch(OLD_BLOCK, world.old(slot, anchor))
 
 
-# --- What comes of it -------------------------------------------------------------------------------------------------
+# --- Results ----------------------------------------------------------------------------------------------------------
 
 
 def test_a_branch_leads_from_the_origin_to_the_target(world, api):
@@ -121,7 +121,7 @@ def test_where_a_jump_can_not_begin(world, node, api, configured):
         "from 2023-11-14 22:32:32 UTC on."
     )
     BeaconAnchor.objects.all().delete()
-    # The state of an unknown fork has another shape: what the node says of it isn't even looked at.
+    # The state of an unknown fork has another shape, so the node's data isn't even read.
     configured(chain=replace(world.chain, end=ANCHOR), beacon_urls=[api.url])
     api.asked.clear()
     with pytest.raises(NodeUnavailable, match=r"state of slot 89.* has no known layout"):
@@ -149,14 +149,14 @@ def test_a_target_that_is_not_on_the_beacon_chain(world, api):
 def two_nodes(
     configured: Callable[..., None], liar: BeaconApi, honest: BeaconNode
 ) -> Iterator[tuple[BeaconApi, BeaconApi]]:
-    """The service with two nodes, the first of which is the one that may lie."""
+    """Configure the service with two nodes, the first of which may lie."""
     with liar, BeaconApi(honest) as other:
         configured(beacon_urls=[liar.url, other.url])
         yield liar, other
 
 
 class Liar(BeaconApi):
-    """A node that changes what it answers to some requests: what it tells, or its status."""
+    """A node that changes some answers, or their status."""
 
     def __init__(self, node: BeaconNode, about: str, lie: Callable[[bytes], bytes | int]) -> None:
         super().__init__(node)
@@ -239,7 +239,7 @@ LIES: Mapping[str, Mapping[str, Callable[[bytes], bytes]]] = {
     ],
 )
 def test_a_lie_leads_to_nothing_and_the_next_node_is_asked(world, node, configured, about, lie):
-    """In each case what it says doesn't add up."""
+    """Each lie contradicts the other data."""
     with two_nodes(configured, Liar(node, about, lie), node) as (liar, honest):
         configured(beacon_urls=[liar.url])
         with pytest.raises(NodeUnavailable, match=r"127\.0\.0\.1") as unavailable:
@@ -253,7 +253,7 @@ def test_a_lie_leads_to_nothing_and_the_next_node_is_asked(world, node, configur
 
 
 def test_wrong_roots_of_slots_are_passed_over(world, node, configured):
-    """None is kept; a node that lacks blocks says of one the same as of a missed slot; one may be down."""
+    """Wrong roots aren't kept. A node without blocks answers as for a missed slot. One node may be down."""
     liar = Liar(node, "blocks/52/root", LIES["blocks/52/root"]["another"])
     pruned = BeaconApi(replace(node, roots={slot: root for slot, root in node.roots.items() if slot < 48}))
     empty = BeaconApi(replace(node, roots={}))
@@ -262,7 +262,7 @@ def test_wrong_roots_of_slots_are_passed_over(world, node, configured):
         configured(beacon_urls=urls)
         with pytest.raises(NodeUnavailable) as unavailable:
             ask(world, 50)
-        # The one that failed before is asked at the end.
+        # The node that failed before is asked last.
         dead, lying, lacking, last = (url.removeprefix("http://") for url in urls)
         wrong = "lacks blocks, or tells roots that are not the chain's"
         assert str(unavailable.value) == (
@@ -276,14 +276,14 @@ def test_wrong_roots_of_slots_are_passed_over(world, node, configured):
 
 
 def test_an_empty_or_false_row_is_not_believed(world, api):
-    """The database may be damaged, or of another configuration."""
+    """The database may be damaged, or belong to another configuration."""
     assert holds(world, 50, ask(world, 50))
     right = bytes(JumpLeaves.objects.get().content)
     for wrong in (bytes(8 * 32), b"", right[:-1], right[:-32], right + b"\0", right + bytes(32)):
         JumpLeaves.objects.update(content=wrong)
         assert holds(world, 50, ask(world, 50))
         assert bytes(JumpLeaves.objects.get().content) == right
-    # One that isn't complete is of a version that stored parts; all of it is fetched anew.
+    # An earlier version stored parts. An incomplete row is fetched again as a whole.
     for unfinished in (right[:96], right[:64] + bytes(32), right):
         JumpLeaves.objects.update(content=unfinished, is_complete=False, attempts=2)
         asked = len(api.asked)
@@ -300,7 +300,7 @@ def test_an_empty_or_false_row_is_not_believed(world, api):
 
 @pytest.fixture
 def eras(world, tmp_path):
-    """A folder with the era files of all periods since Bellatrix."""
+    """Return a folder with the era files of all periods since Bellatrix."""
     folder = tmp_path / "eras"
     folder.mkdir()
     for period, roots in enumerate(world.periods):
@@ -312,7 +312,7 @@ def eras(world, tmp_path):
 
 @pytest.fixture
 def as_mainnet(world, monkeypatch, tmp_path) -> Iterator[EncodedWorld]:
-    """The world's lists are shipped instead of mainnet's."""
+    """Ship the world's lists instead of mainnet's."""
     folder = tmp_path / "shipped"
     folder.mkdir()
     (folder / shipped.HISTORICAL_ROOTS).write_bytes(b"".join(world._historical_roots))
@@ -324,7 +324,7 @@ def as_mainnet(world, monkeypatch, tmp_path) -> Iterator[EncodedWorld]:
 
 
 def test_roots_and_blocks_come_from_era_files_of_a_folder(world, node, eras, configured):
-    """The node tells the anchor alone; and where it has everything, it is asked for nothing else."""
+    """The node serves only the anchor. If it has everything, nothing else is requested from it."""
     with BeaconApi(node) as api:
         configured(beacon_urls=[api.url], era_files=["eras"])
         assert holds(world, 50, ask(world, 50))
@@ -365,7 +365,7 @@ def test_blocks_before_capella_come_from_era_files(as_mainnet, eras, configured,
 
 @pytest.fixture
 def merged(monkeypatch, tmp_path) -> Iterator[tuple[jumps.BeaconChain, Header, BlockBranch]]:
-    """A beacon chain with two epochs before the Merge, a block of the last one, and the branch to it."""
+    """Yield a beacon chain with two epochs before the Merge, a block of the last epoch, and its branch."""
     fields = [{**headers.FRONTIER, "number": number, "difficulty": number} for number in range(8192, 8192 + 40)]
     encoded, totals = [headers.encode(one) for one in fields], list(accumulate(range(8192, 8192 + 40), initial=777))[1:]
     records = [(keccak(header), total) for header, total in zip(encoded, totals, strict=True)]
@@ -404,11 +404,11 @@ def test_epochs_before_the_merge_come_from_era_files_alone(merged, configured):
         branch(Header.decode(headers.encode({**headers.FRONTIER, "number": 8200})))
 
 
-# --- What is kept -----------------------------------------------------------------------------------------------------
+# --- Stored rows ------------------------------------------------------------------------------------------------------
 
 
 def test_while_a_worker_fetches_another_waits(world, api):
-    """And when that worker has died, the other does all of it."""
+    """If the first worker dies, the other one fetches everything."""
     with lanes.hold(LaneName(LaneKind.HISTORY)):
         assert ask(world, 50) == NotYet(wait("beacon_data", kind="period", number=6))
     assert not any(path.endswith("/root") for path in api.asked)
@@ -425,7 +425,7 @@ def test_what_nobody_uses_is_pruned(world, api):
     pruning.prune_now()
     assert BeaconAnchor.objects.count() == 1
     assert JumpLeaves.objects.get().number == 6
-    # A use counts.
+    # The use is recorded.
     assert holds(world, 50, ask(world, 50))
     used = {JumpLeaves.objects.get().used_at, BeaconAnchor.objects.get().used_at}
     assert min(used) > timezone.now() - timedelta(minutes=1)

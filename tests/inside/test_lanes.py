@@ -1,4 +1,4 @@
-"""Lanes are kept while they are held, and divided fairly among users."""
+"""Lanes are renewed while they are held, and divided fairly among users."""
 
 from collections.abc import Sequence
 

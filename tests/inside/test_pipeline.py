@@ -1,4 +1,4 @@
-"""How what was decided is written, whatever one statement may name."""
+"""Writing of decisions with more rows than one statement may name."""
 
 import sqlite3
 

@@ -1,6 +1,6 @@
-"""What several blocks send at the same moment goes in one transaction, and none of them pays for, or waits on, another.
+"""Blocks that are ready at the same moment share a transaction. None pays for another or waits for it.
 
-A turn of a worker takes a set of blocks, as here: one list of questions, one write and one transaction do for many.
+A worker's turn takes a set of blocks, as here. One list of questions, one write and one transaction serve many.
 """
 
 import itertools
@@ -92,7 +92,7 @@ def test_what_is_confirmed_after_the_block_that_a_turn_reads_is_not_paid_for_aga
 
 
 def test_one_that_the_registry_refuses_keeps_no_other_from_being_proven(service, blocks, monkeypatch):
-    """Its proof was spoilt after it was verified, which only the registry's simulation tells."""
+    """Its proof is damaged after verification, which only the registry's simulation notices."""
     batches = at_blocks(a_key(), blocks[:3])
     accept_all()
     spoilt = Block.objects.get(number=blocks[1])
@@ -138,7 +138,7 @@ def test_who_cannot_pay_the_price_is_left_out_and_not_waited_for(costly, key):
     rich = at_blocks(key, numbers[:3], fee=ETHER)
     poor = at_blocks(key, numbers[3:], fee=ETHER)[0]
     accept_all()
-    # It could pay what the next block asks for, but not twice as much for blocks to come, as is offered.
+    # The fee covers the next block's price, but not the offered price, which is twice as high for later blocks.
     Batch.objects.filter(pk=poor.pk).update(fee=int(150_000 * 1.2 * price_of(costly)))
     work_side_by_side(LaneKind.CONNECTION)
     of_poor = Transaction.objects.filter(queries__batch=poor)
@@ -173,7 +173,7 @@ def test_who_cannot_pay_a_higher_price_later_does_not_keep_the_others_at_the_low
 
 
 def test_what_may_leave_the_window_of_hashes_takes_no_other_with_it(service, settings):
-    """Otherwise a user who asks for the oldest block that is vouched for makes others pay for what reverts."""
+    """Otherwise a user who names the oldest vouched block makes others pay for a revert."""
     text = settings.CHAINS_FILE.read_text()
     settings.CHAINS_FILE.write_text(
         text.replace('block_hash_source = "native"', 'block_hash_source = "native"\nwindow = 40')
@@ -192,12 +192,12 @@ def test_what_may_leave_the_window_of_hashes_takes_no_other_with_it(service, set
 
 
 def test_after_one_that_reverted_each_goes_alone(service, blocks):
-    """A shared transaction can revert for one of its blocks: then none is proven, and that one must not stop all."""
+    """A shared transaction may revert because of one block. That block must not stop the others."""
     batches = at_blocks(a_key(), blocks[:3])
     service.rpc("evm_setAutomine", False)
     accept_all()
     work_side_by_side(LaneKind.CONNECTION)
-    # Between its simulation and its block nothing is what it was.
+    # The registry is broken between the simulation and the block.
     address = registry().address
     code = service.rpc("eth_getCode", address, "latest")
     service.rpc("anvil_setCode", address, "0xfe")
@@ -256,22 +256,22 @@ def test_those_that_wait_for_each_other_share_although_they_came_one_after_anoth
     assert signer_nonce(service) == nonce + 1
 
 
-# --- How little is asked ----------------------------------------------------------------------------------------------
+# --- Number of requests -----------------------------------------------------------------------------------------------
 
 
 @pytest.fixture
 def counted(chain: DevChain, db, settings, tmp_path, monkeypatch):
-    """The service behind a node that counts exchanges."""
-    # Heads are read once in so many seconds, which no test waits for.
+    """Run the service behind a node that counts exchanges."""
+    # Heads are read once per poll interval, which no test waits for.
     monkeypatch.setattr(heads, "recent", recent)
     monkeypatch.setattr(heads, "poll_seconds", lambda _: 1e6)
-    # So is the chain's id.
+    # The chain id is read once, too.
     monkeypatch.setattr(nodes, "CHAIN_CHECK_SECONDS", 1e6)
     with DistantNode(chain.url) as node:
         settings.CHAINS_FILE = chains_toml(tmp_path, node.url)
         settings.MAX_BATCHES_PER_MINUTE = 1000
         deploy(31337, 31337)
-        # The first batch of a process asks once for what later ones know, as for the registry's code.
+        # A process's first batch makes requests that later ones don't need, such as for the registry's code.
         rounds_until_done(chain, at_blocks(a_key(BOB), [chain.head()]))
         chain.mine(100)
         heads._last.clear()
@@ -284,7 +284,7 @@ def rounds_until_done(chain: DevChain, batches: Sequence[Batch]) -> None:
     accept_all()
     work_side_by_side(LaneKind.CONNECTION)
     last = Transaction.objects.latest("nonce").nonce
-    # It mines what it has, but not before it has said so.
+    # The node mines the transaction after its answer.
     until(lambda: signer_nonce(chain) > last, "mined")
     work_side_by_side(LaneKind.DESTINATION)
     work_side_by_side(LaneKind.CONNECTION)
@@ -297,6 +297,6 @@ def test_a_batch_takes_few_exchanges_with_its_node(counted, accounts, most):
     batch = submit(a_key(), request(*(f"0x{number:040x}" for number in range(accounts)), block=chain.head()))
     node.forget()
     rounds_until_done(chain, [batch])
-    # What is asked before the transaction is out, one after another; then a poll, and what the registry holds.
+    # Requests in sequence before the transaction is sent; then a poll, and the registry's facts.
     assert [place for place, sent in enumerate(node.exchanges) if "eth_sendRawTransaction" in sent] == [8]
     assert len(node.exchanges) <= most

@@ -1,4 +1,4 @@
-"""Of two transactions that run side by side neither relies on what the other changes."""
+"""Concurrent transactions don't rely on rows that the other one changes."""
 
 import os
 import signal
@@ -63,7 +63,7 @@ def costly(settings, tmp_path) -> Chain:
 
 
 def blocks_of(batch: Batch) -> list[Block]:
-    """Accept it, and return its blocks."""
+    """Accept the batch, and return its blocks."""
     accept(batch)
     return list(Block.objects.filter(queries__batch=batch))
 
@@ -80,7 +80,7 @@ def lane() -> Iterator[HeldLane]:
 
 def test_two_submissions_can_t_take_the_same_room(settings, monkeypatch):
     settings.MAX_OPEN_BATCHES = 1
-    # Their rows would be waited for, too.
+    # Requests would wait for the throttle's rows, too.
     monkeypatch.setattr(submission, "count_request", lambda *_: None)
     monkeypatch.setattr(submission, "count_queries", lambda *_: None)
     key = a_key()
@@ -197,7 +197,7 @@ def two_signers() -> list[Signer]:
 
 
 def stored(chain: Chain, order: object = None) -> int:
-    """The nonce that the first signer has used."""
+    """Store a transaction, and return the nonce of the first signer."""
     with signers.locked(chain) as locked:
         signer = next(iter(locked.values()))
         nonce = next(sending.next_nonces(signer, 0))
@@ -237,7 +237,7 @@ def test_a_signer_stays_due_for_what_is_stored_while_it_is_given_back(lane):
 
 
 def shared(batch: Batch, signer: Signer, gas: int) -> Transaction:
-    """A pending transaction for all of the batch, with its share."""
+    """Return a pending transaction for all of the batch, with its share."""
     tx = Transaction.objects.create(signer=signer, nonce=0, data=b"", gas_limit=gas)
     tx.queries.set(queries_of(batch))
     SignedTransaction.objects.create(
@@ -272,7 +272,7 @@ def test_what_a_batch_has_spent_adds_up_where_two_signers_see_their_transactions
 
 
 def old() -> Batch:
-    """Done, and all of it long enough ago to be pruned."""
+    """Return a DONE batch that is old enough to be pruned."""
     deployed()
     batch = batch_at(block_12={"accounts": {ALICE: {"props": ["BALANCE"]}}})
     finish(batch)
@@ -327,7 +327,7 @@ def test_what_the_database_ends_because_two_wait_in_a_circle_is_written_again(la
     def hold_batches() -> None:
         statements.lock(Batch.objects.all())
         with connection.cursor() as cursor:
-            # So that the other one is ended.
+            # PostgreSQL then ends the other one.
             cursor.execute("SET LOCAL deadlock_timeout = '20s'")
 
     met = meet(
@@ -350,7 +350,7 @@ def test_an_attester_signs_one_hash_for_a_number_whoever_asks_at_once():
     assert (met.second, met.waited) == (b"\x11" * 32, True)
 
 
-# --- One that is frozen -----------------------------------------------------------------------------------------------
+# --- A frozen process -------------------------------------------------------------------------------------------------
 
 FROZEN = """
 import os, signal
@@ -368,7 +368,7 @@ with transaction.atomic():
 
 @pytest.fixture
 def frozen(settings, tmp_path) -> Iterator["subprocess.Popen[str]"]:
-    """A process that has the locks of the signer and of the user, and is stopped."""
+    """Yield a stopped process that holds the locks of the signer and the user."""
     env = {**os.environ, **same_database(), "STATE_DIR": str(tmp_path), "DJANGO_SETTINGS_MODULE": "config.settings"}
     Signer.objects.get_or_create(chain_id=31337, address=SIGNER)
     a_key()

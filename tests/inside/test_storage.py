@@ -1,4 +1,4 @@
-"""The errors that tell that the database can't be used."""
+"""Errors of an unusable database."""
 
 from concurrent.futures import ThreadPoolExecutor
 

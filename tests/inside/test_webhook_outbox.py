@@ -1,4 +1,4 @@
-"""Events in the transaction of the change that they tell of."""
+"""Events are stored in the transaction of their change."""
 
 import json
 from collections.abc import Sequence
@@ -25,7 +25,7 @@ def with_webhook(key, *, events: Sequence[str] = (*THREE, "STEP"), block: int = 
     return batch
 
 
-def said(batch: Batch) -> list[tuple[str, str]]:
+def events_of(batch: Batch) -> list[tuple[str, str]]:
     bodies = [json.loads(row.body) for row in batch.webhook.deliveries.order_by("pk")]
     return [(body["type"].partition(".")[2], body["data"].get("step", "")) for body in bodies]
 
@@ -49,14 +49,14 @@ def test_before_done_it_is_told_to_those_who_were_told_of_the_step(key):
         progress.reopen(queries_of(batch), AVAILABLE, reason=WHY)
         progress.reopen(queries_of(batch), AVAILABLE, reason=WHY)
     steps = [("step_completed", INITIAL), ("step_completed", AVAILABLE)]
-    assert said(with_steps) == [*steps, ("went_back", AVAILABLE)]
-    assert said(without) == []
+    assert events_of(with_steps) == [*steps, ("went_back", AVAILABLE)]
+    assert events_of(without) == []
 
 
 def test_what_is_rolled_back_is_told_to_nobody(batch):
     with transaction.atomic():
         complete(batch, *StepKind)
-        assert said(batch)
+        assert events_of(batch)
         transaction.set_rollback(True)
-    assert said(batch) == []
+    assert events_of(batch) == []
     assert Webhook.objects.get().due_at is None

@@ -1,4 +1,4 @@
-"""How webhooks are dispatched, and the last gates before a connection."""
+"""Dispatch of webhooks, and the last checks before a connection."""
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -79,7 +79,7 @@ def test_users_and_receivers_have_so_many_at_a_time(hook):
     chosen = list(Webhook.objects.filter(pk__in=_next([])))
     assert [sum(one.user_id == user.pk for one in chosen) for user in User.objects.order_by("pk")] == [8, 1]
     assert Counter(one.receiver for one in chosen).most_common(1)[0][1] <= 4
-    # None twice.
+    # No webhook is chosen twice.
     assert _next(chosen) == []
 
 
@@ -92,7 +92,7 @@ def test_users_and_receivers_have_so_many_at_a_time(hook):
     ],
 )
 def test_no_spelling_of_this_machine_is_sent_to(settings, hook, host):
-    """Even where a row of the database holds it: what is judged is what is connected to."""
+    """Even a stored host is checked when it is connected to."""
     settings.WEBHOOK_ALLOW = []
     port = hook.url.rsplit(":", 1)[1]
     url = f"http://{host}:{port}"
@@ -109,7 +109,7 @@ def test_no_address_of_this_machine_is_sent_to_though_it_be_public(monkeypatch, 
     assert delivery._may_connect(ip_address("8.8.8.8"))
 
 
-# --- What counts of an answer -----------------------------------------------------------------------------------------
+# --- The status of an answer ------------------------------------------------------------------------------------------
 
 OK, NO_CONTENT = b"HTTP/1.1 200 OK\r\n", b"HTTP/1.1 204 No Content\r\n"
 INTERIM, BROKE_OFF = b"HTTP/1.1 103 Early Hints\r\nLink: </a>\r\n\r\n", "broke off its answer"

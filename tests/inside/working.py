@@ -1,4 +1,4 @@
-"""Work that tests of the inside do by calling functions of the product; they end with the functions that they call."""
+"""Work for tests of the inside, by functions of the product. These helpers end with those functions."""
 
 import threading
 from collections.abc import Iterator
@@ -18,7 +18,7 @@ from tests.service import fresh, submit
 
 
 def work_side_by_side(*kinds: LaneKind) -> None:
-    """A worker does at once all that is or will be due in lanes of these kinds."""
+    """Do all work in lanes of these kinds at once, as a worker whose rows are due."""
     for name in lanes.every():
         if name.kind in kinds:
             due_rows.wake_all(worker.rows(name))
@@ -26,13 +26,13 @@ def work_side_by_side(*kinds: LaneKind) -> None:
 
 
 def work_once() -> None:
-    """A worker does once all that is or will be due, each lane in one turn."""
+    """Do all work once, each lane in one turn."""
     for kind in (LaneKind.DESTINATION, LaneKind.ADMISSION, LaneKind.CONNECTION):
         work_side_by_side(kind)
 
 
 def reconcile_block(pk: int) -> None:
-    """A worker does what is to be done for one block."""
+    """Reconcile one block, as a worker does."""
     row = Block.objects.get(pk=pk)
     with lanes.hold(LaneName(LaneKind.CONNECTION, row.destination_chain_id, row.source_chain_id)) as lane:
         assert lane
@@ -40,23 +40,23 @@ def reconcile_block(pk: int) -> None:
 
 
 def observe() -> None:
-    """Time passes until each chain is due, and a worker observes it."""
+    """Let time pass until each chain is due, and observe them."""
     findings.wake()
     watch()
 
 
 def watch() -> None:
-    """A worker asks those of the chains and attesters that are due."""
+    """Observe the chains and attesters that are due."""
     assert worker.turn(LaneName(LaneKind.WATCH)) == 0
 
 
 def accept_all() -> None:
-    """A worker accepts or rejects what is or will be due, and proves nothing."""
+    """Accept or reject all batches, and prove nothing."""
     work_side_by_side(LaneKind.ADMISSION, LaneKind.LARGE_ADMISSION)
 
 
 def admitted(key: ApiKey, body: dict[str, Any], *, fee: int | None = None) -> Batch:
-    """Submit a batch that is accepted, and nothing else is done for it. Then it has this fee."""
+    """Submit a batch that is accepted and goes no further. Then give it this fee."""
     batch = submit(key, body)
     accept_all()
     assert fresh(batch).status == BatchStatus.ACCEPTED, batch.rejection_reason

@@ -1,4 +1,4 @@
-"""Beacon chains as nodes and era files have them: a small one with encoded blocks, and what is recorded of mainnet."""
+"""Beacon chains as nodes and era files serve them: a small one with encoded blocks, and recorded parts of mainnet."""
 
 import json
 import random
@@ -23,7 +23,7 @@ from tests.service import chains_toml
 
 CHAIN_ID = 31337
 GENESIS, SLOT_SECONDS = 1_700_000_000, 12
-# Of the first execution block.
+# Number of the first execution block.
 FIRST_NUMBER = 100
 
 
@@ -31,11 +31,11 @@ FIRST_NUMBER = 100
 
 
 def encode(kind: Type, chance: random.Random, given: Any = None) -> bytes:
-    """An object with random fixed parts and empty lists. `given` are parts of containers by their names, and bytes."""
+    """Encode an object with random fixed parts and empty lists. `given` has parts of containers by name, or bytes."""
     if isinstance(given, bytes):
         return given
     if isinstance(kind, Container):
-        parts = {name: encode(one, chance, (given or {}).get(name)) for name, one in kind.fields.items()}
+        parts = {name: encode(part_kind, chance, (given or {}).get(name)) for name, part_kind in kind.fields.items()}
         fixed = sum(4 if kind.fields[name].size is None else len(part) for name, part in parts.items())
         head, tail = b"", b""
         for name, part in parts.items():
@@ -55,10 +55,10 @@ def signed(message: bytes) -> bytes:
 
 @dataclass
 class EncodedWorld(BeaconWorld):
-    """A beacon world with blocks as clients send them, of execution blocks whose headers are known."""
+    """A beacon world with blocks as clients send them, whose execution headers are known."""
 
     encoded: dict[int, bytes] = field(default_factory=dict)
-    """`SignedBeaconBlock`s by their slots."""
+    """Each `SignedBeaconBlock` by its slot."""
 
     def _block(self, slot: int, parent: bytes) -> ExecutionBranch:
         if slot < self.chain.bellatrix:
@@ -73,7 +73,7 @@ class EncodedWorld(BeaconWorld):
 
 
 def target(slot: int) -> bytes:
-    """The encoded execution header of a slot."""
+    """Return the encoded execution header of a slot."""
     return headers.encode(headers.PRAGUE, number=FIRST_NUMBER + slot, timestamp=GENESIS + slot * SLOT_SECONDS)
 
 
@@ -84,7 +84,7 @@ def small_world(missed: Iterable[int] = (), *, seed: int = 3, **changes: Any) ->
 
 
 def node_of(world: EncodedWorld, anchors: Sequence[int] = ()) -> BeaconNode:
-    """A node that has everything, and the states after these blocks."""
+    """Return a node with all blocks, and the states after these blocks."""
     node = BeaconNode(world.chain.id, world.chain.genesis_time)
     for slot, block in world.blocks.items():
         add(node, block, world.encoded.get(slot, b""))
@@ -106,7 +106,7 @@ def add(node: BeaconNode, block: ExecutionBranch, encoded: bytes) -> None:
 
 
 def mainnets_node(numbers: Iterable[int]) -> BeaconNode:
-    """A node with what is recorded: beacon blocks of these execution blocks, with the roots of their periods."""
+    """Return a node with the recorded beacon blocks of these execution blocks, and the roots of their periods."""
     node = BeaconNode(MAINNET.id, MAINNET.genesis_time)
     anchor = recorded_beacon.anchor()
     header = anchor.header
@@ -119,7 +119,7 @@ def mainnets_node(numbers: Iterable[int]) -> BeaconNode:
         first = MAINNET.period(block.header.slot) << MAINNET.period_depth
         before = b""
         for slot, root in enumerate(recorded_beacon.roots(number)[: 1 << MAINNET.period_depth], first):
-            # Of a slot without a block it is the root of the one before.
+            # A slot without a block repeats the root of the slot before.
             if root != before:
                 node.roots[slot] = root
             before = root
@@ -135,7 +135,7 @@ def entry(kind: bytes, data: bytes) -> bytes:
 
 
 def framed(data: bytes) -> bytes:
-    """A stream of snappy frames."""
+    """Return a stream of snappy frames."""
     return bytes(snappy.compress(data))
 
 
@@ -152,7 +152,7 @@ def write_era(
     roots: tuple[Sequence[bytes], Sequence[bytes]],
     blocks: Mapping[int, bytes],
 ) -> Path:
-    """Write the era file of a period, as e2store describes it."""
+    """Write the era file of a period in the e2store format."""
     content = entry(b"e2", b"")
     size = 1 << chain.period_depth
     places: list[int | None] = []
@@ -197,7 +197,7 @@ def configure(
     era_files: Sequence[str] = (),
     rpc_url: str = "http://127.0.0.1:9",
 ) -> None:
-    """Have a source chain with this beacon chain."""
+    """Configure a source chain with this beacon chain."""
     lines = (
         f"beacon_urls = {json.dumps(list(beacon_urls))}\nera_files = {json.dumps([str(one) for one in era_files])}\n"
     )
@@ -209,6 +209,6 @@ def configure(
             "accumulator": f"0x{chain.accumulator.hex()}",
             "blocks_before_merge": chain.blocks_before_merge,
         }
-        told = ", ".join(f"{name} = {json.dumps(value)}" for name, value in table.items())
-        lines += f"beacon_chain = {{ {told} }}\n"
+        fields = ", ".join(f"{name} = {json.dumps(value)}" for name, value in table.items())
+        lines += f"beacon_chain = {{ {fields} }}\n"
     settings.CHAINS_FILE = chains_toml(folder, rpc_url, chain_id=chain.id, chain=lines)

@@ -1,4 +1,4 @@
-"""What a chain itself says of what was done on it: the tests' independent witness."""
+"""The chain's own view of the registry and its signers, independent of the service."""
 
 from enum import IntEnum
 from typing import Any
@@ -11,7 +11,7 @@ from tests.service import SIGNERS
 
 HEADER_ACCUMULATED = "0x" + keccak(text="HeaderAccumulated(uint256,bytes32)").hex()
 ACCOUNT_PROVEN = "0x" + keccak(text="AccountProven(address,uint256,uint8)").hex()
-# The names that requests have for fields, by the numbers that contracts have compiled in.
+# Field names in requests, with the numbers in contracts.
 AccountField = IntEnum("AccountField", "NONCE BALANCE STORAGE_ROOT CODE_HASH", start=0)
 HeaderField = IntEnum(
     "HeaderField",
@@ -23,12 +23,12 @@ HeaderField = IntEnum(
 
 
 def field_on_chain(chain: DevChain, address: str, block: int, field: int, *, source: int = 31337) -> int:
-    """`accountField` as a contract would read it; the selector is the one that clients have compiled in."""
+    """Call `accountField` as a contract would. Its selector is compiled into clients."""
     return call(chain, "0x7177899b", int(address, 16), block, field, source=source)
 
 
 def header_on_chain(chain: DevChain, block: int, field: int, *, source: int = 31337) -> int:
-    """`headerField` in the same way."""
+    """Call `headerField` in the same way."""
     selector = "0x" + keccak(text="headerField(uint256,uint8)")[:4].hex()
     return call(chain, selector, block, field, source=source)
 
@@ -39,18 +39,18 @@ def call(chain: DevChain, selector: str, *words: int, source: int = 31337) -> in
 
 
 def registry(source: int = 31337) -> FactsRegistry:
-    """The one in use."""
+    """Return the registry in use."""
     return FactsRegistry.in_use.get(source_chain_id=source)
 
 
 def events(chain: DevChain, topic: str) -> list[dict[str, Any]]:
     logs = {"address": registry().address, "topics": [topic], "fromBlock": "0x0"}
-    found: list[dict[str, Any]] = chain.rpc("eth_getLogs", logs)
-    return found
+    events_found: list[dict[str, Any]] = chain.rpc("eth_getLogs", logs)
+    return events_found
 
 
 def signer_nonce(chain: DevChain, block: str = "latest") -> int:
-    """Return how many transactions all signers together have sent."""
+    """Return the number of transactions that all signers together have sent."""
     return sum(int(chain.rpc("eth_getTransactionCount", address, block), 16) for address in SIGNERS)
 
 

@@ -1,4 +1,4 @@
-"""Fixtures that tests of several modules here use."""
+"""Fixtures for several modules of this folder."""
 
 import os
 import subprocess
@@ -21,7 +21,7 @@ from tests.service import SIGNER
 
 @pytest.fixture
 def old(chain: DevChain, db, settings, tmp_path) -> DevChain:
-    """The service with windows of 10 blocks, on a chain of 60 in which balances change."""
+    """Configure windows of 10 blocks, on a chain of 60 blocks with changing balances."""
     connect(chain, settings, tmp_path)
     deploy_on(chain)
     grow(chain, 50)
@@ -59,7 +59,7 @@ def start_worker(settings, tmp_path, transactional_db) -> Iterator[Callable[...,
 
 @pytest.fixture
 def costly(chain: DevChain, key, settings, tmp_path) -> DevChain:
-    """A service that spends real money, on a chain that mines only when told to."""
+    """Configure a service that spends real money, on a chain that mines only on request."""
     chain.rpc("anvil_setBalance", SIGNER, hex(1000 * ETHER))
     serve(settings, tmp_path, chain)
     chain.rpc("evm_setAutomine", False)
@@ -68,7 +68,7 @@ def costly(chain: DevChain, key, settings, tmp_path) -> DevChain:
 
 @pytest.fixture
 def op_stack() -> Iterator[DevChain]:
-    """An OP Stack chain, as anvil makes one: it takes the data fee from the sender, and doesn't tell in receipts."""
+    """Yield an OP Stack chain of anvil. It charges the sender the data fee, and receipts don't show it."""
     with DevChain(extra_args=OP_STACK) as chain:
         chain.mine(5)
         charge_for_data(chain)

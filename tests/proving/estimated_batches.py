@@ -1,4 +1,4 @@
-"""Batches of every kind, and what is estimated for them and then spent."""
+"""Batches of every kind, with their estimates and costs."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -18,7 +18,7 @@ CONTRACT = "0x0000F90827F1C53a10cb7A02335B175320002935"
 
 @dataclass(frozen=True)
 class Result:
-    """In gas."""
+    """Gas of a batch."""
 
     case: str
     expected: int
@@ -27,7 +27,7 @@ class Result:
 
     @property
     def above(self) -> float:
-        """By which part of what was spent it is less than what was expected."""
+        """Return the excess of the expected over the spent gas, as a part of the latter."""
         return self.expected / self.spent - 1
 
     def __str__(self) -> str:
@@ -40,7 +40,7 @@ def accounts(count: int) -> dict[str, Any]:
 
 
 def cases_of(chain: DevChain) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Each is at blocks of its own."""
+    """Yield cases, each at blocks of its own."""
     numbers = iter(range(chain.head() - 2, 0, -1))
 
     def block() -> str:
@@ -86,7 +86,7 @@ def measured(
     chain: DevChain | None = None,
     work: Callable[[], None] = work,
 ) -> Result:
-    """Estimate a batch and prove it. Return what was estimated and spent. A `chain` mines between the rounds."""
+    """Estimate a batch and prove it. Return the estimate and the cost. A `chain` is mined between the rounds."""
     before = estimate(client, api_key, body)
     batch = submit(api_key, body)
     for _ in range(12):
@@ -97,7 +97,7 @@ def measured(
             chain.mine()
     work()
     assert fresh(batch).status == BatchStatus.DONE, waiting()
-    # Admission says the same, and signs no more.
+    # Admission computes the same, and signs no more.
     assert batch.estimated_gas == before["gas"]["bound"]
     signed = Transaction.objects.filter(queries__batch=batch).distinct()
     assert sum(tx.gas_limit for tx in signed) <= before["gas"]["bound"], name

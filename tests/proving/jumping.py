@@ -1,5 +1,7 @@
-"""A source chain with a beacon chain: a real one, with all its states, whose headers name the blocks of a beacon chain
-that is made for it, in periods of eight slots; and the beacon node that serves it.
+"""A source chain with a beacon chain, and the beacon node that serves it.
+
+The source chain is a real one with all its states. Its headers name blocks of a beacon chain with periods of eight
+slots, which is made for it.
 """
 
 import random
@@ -23,7 +25,7 @@ from tests.proving.sources import THERE, connect
 
 
 class Pointing(Relaid):
-    """A chain whose headers name a beacon root that is told for each."""
+    """A chain whose headers name given beacon roots."""
 
     def __init__(self, chain: DevChain) -> None:
         super().__init__(chain, headers.PRAGUE, raw=False)
@@ -33,15 +35,15 @@ class Pointing(Relaid):
         self._roots[number] = root
 
     def fields(self, number: int) -> headers.Fields:
-        found = super().fields(number)
-        # In its place among the others.
-        found["parentBeaconBlockRoot"] = self._roots.get(number, bytes(32))
-        return found
+        changed = super().fields(number)
+        # The field keeps its place.
+        changed["parentBeaconBlockRoot"] = self._roots.get(number, bytes(32))
+        return changed
 
 
 @dataclass
 class World(EncodedWorld):
-    """The beacon chain of all blocks that the chain has now. `numbers` are those of its blocks by slot."""
+    """The beacon chain of all present blocks. `numbers` has block numbers by slot."""
 
     relaid: Pointing = field(kw_only=True)
     numbers: Mapping[int, int] = field(kw_only=True)
@@ -55,7 +57,7 @@ class World(EncodedWorld):
 
 @dataclass
 class Jumping:
-    """The service with this chain as a source, whose blocks an L1Block of the destination tells."""
+    """The service with this chain as a source. An L1Block of the destination tells of its blocks."""
 
     here: DevChain
     relaid: Pointing
@@ -69,7 +71,7 @@ class Jumping:
 
 
 def beacon_chain_of(chain: DevChain, *, seed: int = 1) -> tuple[Pointing, World]:
-    """Give a chain of blocks a second apart a beacon chain. What comes later has none."""
+    """Make a beacon chain for a chain of blocks a second apart. Later blocks have none."""
     relaid = Pointing(chain)
     times = [
         int(chain.rpc("eth_getBlockByNumber", hex(number), False)["timestamp"], 16)
@@ -122,7 +124,7 @@ def jumping(
     block_hash_source: str = "op-stack",
     attested_by: str = "",
 ) -> Iterator[Jumping]:
-    """The service. `attested_by` is the key of an attester, whom it asks instead of an L1Block."""
+    """Configure the service. `attested_by` is the key of an attester to use instead of an L1Block."""
     relaid, world = made
     node = beacon_chains.node_of(world, list(world.blocks))
     with ExitStack() as opened:

@@ -1,4 +1,4 @@
-"""A process that is killed at an exchange with a node, or after a commit: from then on it writes nothing. Or frozen."""
+"""A process that is killed at an exchange with a node or after a commit, and then writes nothing; or is frozen."""
 
 import os
 import re
@@ -21,12 +21,12 @@ class Killed(BaseException):
 
 
 def exchanges(*, after: bool = False) -> Iterator[int]:
-    """Yield the numbers of the exchanges to kill at, without end: each fourth, and in `make chaos` each."""
+    """Yield exchange numbers to kill at, without end: every fourth, and in `make chaos` each."""
     return count(1) if "EVERY_EXCHANGE" in os.environ else count(3 if after else 1, 4)
 
 
 class Killer:
-    """Proxies before the nodes that the chains file names, which kill this process at the n-th exchange."""
+    """Proxies before the configured nodes, which kill this process at the n-th exchange."""
 
     def __init__(self, settings: Any, stack: ExitStack) -> None:
         self._settings = settings
@@ -39,9 +39,9 @@ class Killer:
 
     @contextmanager
     def at(self, exchange: int, *, after: bool) -> Iterator[None]:
-        """Kill what runs within at its n-th exchange, before or after the node acts, and start another process.
+        """Kill the context's code at its n-th exchange, before or after the node acts, and start another process.
 
-        `killed` says whether there were so many.
+        `killed` tells whether there were as many exchanges.
         """
         self._go_between()
         self._counter, self._last, self._after = count(1), exchange, after
@@ -51,7 +51,7 @@ class Killer:
 
     @contextmanager
     def frozen_at(self, exchange: int, meanwhile: Callable[[], None], *, after: bool) -> Iterator[None]:
-        """Freeze what runs within at its n-th exchange, while others do something in another thread."""
+        """Freeze the context's code at its n-th exchange, while `meanwhile` runs in another thread."""
 
         def others() -> None:
             expire_leases()
@@ -66,7 +66,7 @@ class Killer:
 
     @contextmanager
     def dying(self) -> Iterator[None]:
-        """Let what runs within be killed."""
+        """Let the context's code be killed."""
         self.killed = False
         before = signal.signal(signal.SIGUSR1, self.kill)
         try:
@@ -82,10 +82,10 @@ class Killer:
 
     @contextmanager
     def once(self, holds: Callable[[], bool]) -> Iterator[None]:
-        """Kill what runs within after the commit by which this holds."""
+        """Kill the context's code after the commit that makes the condition true."""
 
-        def execute(execute: Any, sql: str, *rest: Any) -> Any:
-            answer = execute(sql, *rest)
+        def execute(execute: Any, sql: str, *arguments: Any) -> Any:
+            answer = execute(sql, *arguments)
             if sql.startswith(("UPDATE", "DELETE")) and holds():
                 transaction.on_commit(self.kill)
             return answer
@@ -95,12 +95,12 @@ class Killer:
 
     @contextmanager
     def when(self, is_time: Callable[[], object]) -> Iterator[None]:
-        """Kill what runs within between two statements, as soon as it is time. A command waits for minutes else."""
+        """Kill the context's code between two statements once the condition holds. A command may otherwise wait."""
 
-        def execute(execute: Any, sql: str, *rest: Any) -> Any:
+        def execute(execute: Any, sql: str, *arguments: Any) -> Any:
             if is_time():
                 self._dead.set()
-            return self._execute(execute, sql, *rest)
+            return self._execute(execute, sql, *arguments)
 
         with self.dying(), connection.execute_wrapper(execute):
             yield
@@ -110,11 +110,11 @@ class Killer:
         self._dead.set()
         raise Killed
 
-    def _execute(self, execute: Any, sql: str, *rest: Any) -> Any:
-        # What the database does by itself when a process is gone, Django asks for.
+    def _execute(self, execute: Any, sql: str, *arguments: Any) -> Any:
+        # The database rolls back by itself when a process is gone. Here Django sends these statements.
         if self._dead.is_set() and not sql.startswith(("ROLLBACK TO SAVEPOINT", "RELEASE SAVEPOINT")):
             raise Killed
-        return execute(sql, *rest)
+        return execute(sql, *arguments)
 
     def _go_between(self) -> None:
         text = self._settings.CHAINS_FILE.read_text()

@@ -1,8 +1,8 @@
-"""A service that spends real money, and what may happen to it in any order.
+"""A service that spends real money, with events in any order.
 
-`Machine.run` takes a sequence of words, does one after another, and after each looks at what is signed, what the node
-was sent and what is in the chain: no promise about money may be broken. At last nodes tell the truth again, and all
-that was asked for must end.
+`Machine.run` takes a sequence of words and acts on one after another. After each it checks signatures, sent
+transactions and the chain: no promise about money may be broken. In the end nodes are honest again, and all batches
+must end.
 """
 
 import re
@@ -50,19 +50,19 @@ from tests.service import (
 
 ETHER = 10**18
 ACCOUNT_PROVEN = "0x" + keccak(text="AccountProven(address,uint256,uint8)").hex()
-# Of limits: a transaction of one account takes about four of them at 1 gwei, at the most that is offered.
+# Unit of limits. A transaction of one account takes about four units at 1 gwei, at the highest offer.
 UNIT = 10**14
 DAY = timedelta(hours=25)
-# Known: what a false nonce has displaced counts no more against the fee of its batch, until it fills the gap.
+# Known gap: a transaction displaced by a false nonce no longer counts against its batch's fee, until it fills the gap.
 FALSE_NONCE = "ahead"
 SETTINGS = {"ALLOWED_ADDRESSES": ["*"], "MAX_BATCHES_PER_MINUTE": 10**6}
-# What may be waited for in the end: a fee that reverts have used up, and the time between tries that revert.
+# Allowed waits in the end: a fee that reverts have used up, and the time between reverted tries.
 MAY_WAIT = "The batch's fee leaves|trying again more slowly"
 _OTHER_WORDS = """
 work work work work mine mine mine age final tomorrow stop resume crash drop broken elsewhere honest
 reorg:1 reorg:2 reorg:3 cancel:0 cancel:1 cancel:2 cap:1 cap:3 cap:200 gwei:1 gwei:2 gwei:5 gwei:30
 """
-# What a search makes sequences of.
+# Words that a search combines.
 WORDS = (
     *_OTHER_WORDS.split(),
     *(f"{who}:{place}" for who in ("alice", "bob", "self") for place in range(4)),
@@ -78,35 +78,35 @@ class Killed(BaseException):
 
 @dataclass(frozen=True)
 class Cost:
-    """The cost of a nonce in wei: at the worst, until it is known."""
+    """The cost of a nonce in wei; the maximum while it is unknown."""
 
     batches: frozenset[str]
     users: frozenset[int]
     today: int
     for_facts: int
-    """The cost on any day, without what a cancellation takes, which is the operator's."""
+    """The cost on any day, without that of a cancellation, which the operator pays."""
     is_dearer: bool
-    """True if a version was signed now by which it can cost more; `is_dearer_for_facts` if that is no cancellation."""
+    """True if a version signed now can cost more. `is_dearer_for_facts` is the same without cancellations."""
     is_dearer_for_facts: bool
 
 
 @dataclass(frozen=True)
 class Seen:
-    """The state after a word, and how it differs from that before."""
+    """The state after a word, and the difference from the state before."""
 
     new: list[Version]
     sent: Collection[str]
-    """Hashes of what the node was sent."""
+    """Hashes of the transactions that the node received."""
     receipts: dict[str, Any]
     """Receipts of our transactions in the chain, by hash."""
     costs: list[Cost]
 
 
 class Machine:
-    """The service on a chain that mines only when it is told to, behind a node; with the keys of two users."""
+    """The service with the keys of two users, behind a node, on a chain that mines only on request."""
 
     def __init__(self, chain: DevChain, node: Node, write_chains: Callable[[str], object]) -> None:
-        """Start upon an empty database. `write_chains` writes the chains file, with these lines about the chain."""
+        """Start with an empty database. `write_chains` writes the chains file with these lines about the chain."""
         self._chain, self._node, self._write_chains = chain, node, write_chains
         node.lie = ""
         self._limits = {"max_fee_per_gas_gwei": 200.0, "daily_limit": 100 * ETHER, "daily_limit_per_user": 100 * ETHER}
@@ -117,7 +117,7 @@ class Machine:
         deploy_on(chain)
         Transaction.objects.all().delete()
         chain.rpc("evm_setAutomine", False)
-        # A stale node knows the registry; and nothing is asked of the head, whose state `_do_broken` changes.
+        # A stale node must know the registry. Nothing reads the head, whose state `_do_broken` changes.
         self._mine(STALE_BLOCKS + 2)
         node.sent.clear()
         self._base = chain.head() - 1
@@ -143,14 +143,14 @@ class Machine:
         plain = {"work": work, "mine": self._mine}
         (plain.get(name) or getattr(self, f"_do_{name}"))(*([number] if number else []))
 
-    # --- What happens -------------------------------------------------------------------------------------------------
+    # --- Events -------------------------------------------------------------------------------------------------------
 
     def _do_alice(self, place: str) -> None:
-        """Ask for an account at one block, with a large fee."""
+        """Submit an account at one block, with a large fee."""
         self._submit("alice", balances([self._base - int(place)]), fee=str(ETHER // 50))
 
     def _do_bob(self, place: str) -> None:
-        """Ask for the same account at two blocks, with a fee that hardly suffices."""
+        """Submit the same account at two blocks, with a fee that hardly suffices."""
         self._submit("bob", balances(self._base - int(place) - more for more in (0, 1)), fee="auto")
 
     def _do_self(self, place: str) -> None:
@@ -166,24 +166,24 @@ class Machine:
             assert answer.status_code in {200, 409}, answer.text
 
     def _do_kill(self, statement: str) -> None:
-        """Kill a worker before a statement that writes."""
-        left = int(statement)
+        """Kill a worker before a writing statement."""
+        statements_left = int(statement)
 
         def is_due(sql: str) -> bool:
-            nonlocal left
-            left -= sql.lstrip().upper().startswith(("INSERT", "UPDATE", "DELETE"))
-            return left < 0
+            nonlocal statements_left
+            statements_left -= sql.lstrip().upper().startswith(("INSERT", "UPDATE", "DELETE"))
+            return statements_left < 0
 
         self._work_until(is_due)
 
     def _do_crash(self) -> None:
-        """Kill a worker as soon as it has sent something."""
+        """Kill a worker as soon as it has sent a transaction."""
         sent = len(self._node.sent)
         self._work_until(lambda _: len(self._node.sent) > sent)
 
     def _work_until(self, is_due: Any) -> None:
         def execute(execute: Any, sql: str, *others: Any) -> Any:
-            # What Django does when an exception leaves a transaction, a database does for a dead client.
+            # Django rolls back after an exception. For a dead client the database does it.
             if not sql.startswith(("ROLLBACK", "RELEASE")) and (self._node.is_silent or is_due(sql)):
                 self._node.is_silent = True
                 raise Killed
@@ -197,7 +197,7 @@ class Machine:
         self._node.is_silent = False
 
     def _mine(self, blocks: int = 1) -> None:
-        """Mine a block, after which gas costs what it shall."""
+        """Mine a block. Gas then has the configured price."""
         if blocks > 1:
             self._chain.mine(blocks - 1)
         self._chain.rpc("anvil_setNextBlockBaseFeePerGas", hex(self._gwei * GWEI))
@@ -218,7 +218,7 @@ class Machine:
 
     def _do_reorg(self, depth: str) -> None:
         self._chain.rpc("anvil_reorg", int(depth), [])
-        # It may have brought back what `_do_broken` had set; and anvil sometimes loses the code of contracts.
+        # The snapshot may have restored the changes of `_do_broken`, and anvil sometimes loses the code of contracts.
         for address, code in self._codes.items():
             self._chain.rpc("anvil_setCode", address, code)
         self._mine()
@@ -227,16 +227,16 @@ class Machine:
         self._chain.rpc("anvil_dropAllTransactions")
 
     def _do_elsewhere(self) -> None:
-        """Another program uses the next nonce."""
+        """Let another program use the next nonce."""
         send_from_elsewhere(self._chain, self._nonce())
         self._mine()
 
     def _do_age(self) -> None:
-        """Let all that is signed and sent wait for long."""
+        """Let all signed and sent transactions seem old."""
         SignedTransaction.objects.update(created_at=F("created_at") - DAY, broadcast_at=F("broadcast_at") - DAY)
 
     def _do_tomorrow(self) -> None:
-        """A day passes: what is mined costs nothing today."""
+        """Let a day pass, so that mined transactions don't count today."""
         self._yesterday |= {(hash_, receipt["blockHash"]) for hash_, receipt in self._receipts().items()}
         Transaction.objects.update(spent_at=F("spent_at") - DAY, created_at=F("created_at") - DAY)
         self._do_age()
@@ -271,7 +271,7 @@ class Machine:
         lines += [f"{name} = '{self._limits[name] / ETHER:.6f}'" for name in ("daily_limit", "daily_limit_per_user")]
         self._write_chains("\n".join(["test_network = false", "minimum_signer_balance = '0'", *lines]))
 
-    # --- What is promised ---------------------------------------------------------------------------------------------
+    # --- Promises -----------------------------------------------------------------------------------------------------
 
     def _judge(self, word: str) -> None:
         seen = self._look()
@@ -283,19 +283,19 @@ class Machine:
         stored = SignedTransaction.objects.values_list("hash", "raw", "transaction")
         self._versions |= {one: Version.of(bytes(raw), pk) for one, raw, pk in stored if one and one not in before}
         sent, self._sent = self._sent, {"0x" + keccak(raw).hex(): raw for raw in self._node.sent}
-        new = [version for one, version in self._versions.items() if one not in before]
+        new = [version for version_hash, version in self._versions.items() if version_hash not in before]
         receipts = self._receipts()
         return Seen(new, self._sent.keys() - sent.keys(), receipts, list(self._costs(before, receipts)))
 
     def _receipts(self) -> dict[str, Any]:
-        """Return receipts of what is in the chain of ours, by hash."""
+        """Return receipts of our mined transactions by hash."""
         wanted = list({*self._versions, *self._sent})
         body = [
-            {"jsonrpc": "2.0", "id": place, "method": "eth_getTransactionReceipt", "params": [one]}
-            for place, one in enumerate(wanted)
+            {"jsonrpc": "2.0", "id": place, "method": "eth_getTransactionReceipt", "params": [tx_hash]}
+            for place, tx_hash in enumerate(wanted)
         ]
-        told = requests.post(self._chain.url, json=body, timeout=10).json() if body else []
-        return {wanted[one["id"]]: one["result"] for one in told if one["result"]}
+        answers = requests.post(self._chain.url, json=body, timeout=10).json() if body else []
+        return {wanted[tx_hash["id"]]: tx_hash["result"] for tx_hash in answers if tx_hash["result"]}
 
     def _costs(self, before: Collection[str], receipts: Mapping[str, Any]) -> Iterator[Cost]:
         of_batches: dict[int, dict[str, int]] = defaultdict(dict)
@@ -304,14 +304,17 @@ class Machine:
             of_batches[pk][batch] = user
         used, final = self._nonce(), self._chain.head() - FINAL_DEPTH
         by_transaction: dict[int, dict[str, Version]] = defaultdict(dict)
-        for one, version in self._versions.items():
-            by_transaction[version.transaction][one] = version
+        for version_hash, version in self._versions.items():
+            by_transaction[version.transaction][version_hash] = version
         for pk, versions in by_transaction.items():
             facts = [version for version in versions.values() if not version.is_cancellation]
             today, for_facts = _worst(versions.values()), _worst(facts)
-            old = [version for one, version in versions.items() if one in before]
-            dearer = today > _worst(old), for_facts > _worst(one for one in old if not one.is_cancellation)
-            if mined := next((one for one in versions if one in receipts), None):
+            old = [version for version_hash, version in versions.items() if version_hash in before]
+            dearer = (
+                today > _worst(old),
+                for_facts > _worst(version for version in old if not version.is_cancellation),
+            )
+            if mined := next((version_hash for version_hash in versions if version_hash in receipts), None):
                 paid, block = _paid(receipts[mined]), receipts[mined]["blockHash"]
                 for_facts = 0 if versions[mined].is_cancellation else paid
                 if (mined, block) in self._yesterday:
@@ -336,7 +339,7 @@ class Machine:
     def prices_are_below_the_cap(self, seen: Seen) -> bool:
         """no signature is above the cap, or one raise above it where it cancels"""
         cap = int(self._limits["max_fee_per_gas_gwei"] * GWEI)
-        return all(one.price <= (cap * 113 // 100 + 1 if one.is_cancellation else cap) for one in seen.new)
+        return all(version.price <= (cap * 113 // 100 + 1 if version.is_cancellation else cap) for version in seen.new)
 
     def the_day_is_within_its_limit(self, seen: Seen) -> bool:
         """nothing is signed beyond the chain's limit of a day"""
@@ -348,9 +351,9 @@ class Machine:
         limit = self._limits["daily_limit_per_user"]
         return all(
             sum(cost.today for cost in seen.costs if cost.users and cost.users <= users) <= limit * len(users)
-            for one in seen.costs
-            if one.is_dearer_for_facts
-            for users in _subsets(one.users)
+            for nonce_cost in seen.costs
+            if nonce_cost.is_dearer_for_facts
+            for users in _subsets(nonce_cost.users)
         )
 
     def each_batch_is_within_its_fee(self, seen: Seen) -> bool:
@@ -361,9 +364,9 @@ class Machine:
         return all(
             sum(cost.for_facts for cost in seen.costs if cost.batches and cost.batches <= batches)
             <= sum(fees[batch] for batch in batches)
-            for one in seen.costs
-            if one.is_dearer_for_facts
-            for batches in _subsets(one.batches)
+            for nonce_cost in seen.costs
+            if nonce_cost.is_dearer_for_facts
+            for batches in _subsets(nonce_cost.batches)
         )
 
     def no_batch_costs_more_than_its_fee(self, seen: Seen) -> bool:
@@ -373,13 +376,17 @@ class Machine:
     def each_nonce_is_used_once(self, seen: Seen) -> bool:
         """whatever has one nonce does one thing, or nothing"""
         uses = {
-            (one.nonce, one.to, one.data) for one in map(Version.of, self._sent.values()) if not one.is_cancellation
+            (version.nonce, version.to, version.data)
+            for version in map(Version.of, self._sent.values())
+            if not version.is_cancellation
         }
         return len(uses) == len({nonce for nonce, *_ in uses})
 
     def no_fact_is_paid_for_twice(self, seen: Seen) -> bool:
         """what is mined has proven something that was not proven before"""
-        proofs = (receipt for one, receipt in seen.receipts.items() if not Version.of(self._sent[one]).is_cancellation)
+        proofs = (
+            receipt for tx_hash, receipt in seen.receipts.items() if not Version.of(self._sent[tx_hash]).is_cancellation
+        )
         return all(receipt["logs"] or receipt["status"] == "0x0" for receipt in proofs)
 
     def nothing_is_sent_for_a_self_funded_batch(self, seen: Seen) -> bool:
@@ -392,7 +399,7 @@ class Machine:
     # --- The end ------------------------------------------------------------------------------------------------------
 
     def _settle(self) -> None:
-        """Time passes, nodes are honest, gas is cheap and limits wide: all ends that can."""
+        """Let time pass, with honest nodes, cheap gas and wide limits, so that all batches can end."""
         for word in ("honest", "resume", "day:100000", "user:100000", "cap:200", "gwei:1"):
             self._do(word)
         call_command("resume", "31337", signer=SIGNER, stdout=StringIO())
@@ -414,13 +421,13 @@ class Machine:
 
     def _proven(self) -> set[tuple[str, int]]:
         logs = [log for receipt in self._receipts().values() for log in receipt["logs"]]
-        found = [log["topics"] for log in logs if log["topics"][0] == ACCOUNT_PROVEN]
-        return {("0x" + account[-40:], int(block, 16)) for _, account, block in found}
+        topics = [log["topics"] for log in logs if log["topics"][0] == ACCOUNT_PROVEN]
+        return {("0x" + account[-40:], int(block, 16)) for _, account, block in topics}
 
 
 @contextmanager
 def a_node() -> Iterator[tuple[Node, str]]:
-    """Start a node before a chain of few blocks, for many machines; with its URL."""
+    """Start a node before a chain of few blocks, for many machines. Yield it with its URL."""
     with DevChain(slots_in_an_epoch=FINAL_DEPTH // 2) as chain:
         chain.mine(40)
         node = Node(chain)
@@ -430,8 +437,8 @@ def a_node() -> Iterator[tuple[Node, str]]:
 
 @contextmanager
 def a_machine(node: Node, url: str, settings: Any, folder: Path) -> Iterator[Machine]:
-    """Make a machine upon a database that is empty, and give the chain back as it was."""
-    # Each change of a setting is kept until the test ends: a thousand machines make no more of them than one.
+    """Make a machine with an empty database, and restore the chain afterwards."""
+    # A setting is changed once, because each change is kept until the test ends, and there are a thousand machines.
     for name, value in SETTINGS.items():
         if getattr(settings, name) != value:
             setattr(settings, name, value)

@@ -1,4 +1,4 @@
-"""A node before a chain that lies, and what is signed, as its bytes say."""
+"""A lying node before a chain, and signed transactions decoded from their bytes."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -12,9 +12,9 @@ from devnet.devchain import DevChain
 from tests.chains.lying_node import error, result
 
 GWEI = 10**9
-# Blocks from a head to the newest final one, and those that a node lags which is stale. A reorg takes fewer.
+# Blocks from a head to the newest final one, and the lag of a stale node. A reorg takes fewer.
 FINAL_DEPTH, STALE_BLOCKS = 8, 3
-# By what it is called and the method: the lie instead of a true result.
+# Lies by name and method, each made from a true result.
 LIES: Mapping[tuple[str, str], Callable[[Any], Any]] = {
     ("hidden", "eth_getTransactionReceipt"): lambda _: None,
     ("cheap", "eth_getTransactionReceipt"): lambda receipt: receipt | {"gasUsed": "0x1"},
@@ -28,7 +28,7 @@ LIES: Mapping[tuple[str, str], Callable[[Any], Any]] = {
 
 @dataclass
 class Node:
-    """A node before the chain, which lies as `lie` says, and notes the transactions that it is sent."""
+    """A node before the chain. It lies as `lie` says, and records received transactions."""
 
     chain: DevChain
     lie: str = ""
@@ -38,11 +38,13 @@ class Node:
     def __call__(self, body: Any) -> Any:
         questions = body if isinstance(body, list) else [body]
         if self.is_silent:
-            return [error(one, -32000, "silent") for one in questions]
-        self.sent += [raw for one in questions if (raw := _raw(one))]
-        passed = [self._passed(one) for one in questions]
-        told = {one["id"]: one for one in requests.post(self.chain.url, json=passed, timeout=10).json()}
-        replies = [self._reply(one, told[one["id"]]) for one in questions]
+            return [error(question, -32000, "silent") for question in questions]
+        self.sent += [raw for question in questions if (raw := _raw(question))]
+        passed = [self._passed(question) for question in questions]
+        replies_by_id = {
+            question["id"]: question for question in requests.post(self.chain.url, json=passed, timeout=10).json()
+        }
+        replies = [self._reply(question, replies_by_id[question["id"]]) for question in questions]
         return replies if isinstance(body, list) else replies[0]
 
     def _head(self) -> int:
@@ -54,7 +56,7 @@ class Node:
         if self.lie == "stale":
             head = self._head()
             tags = {"latest": hex(head), "pending": hex(head), "finalized": hex(head - FINAL_DEPTH)}
-            return question | {"params": [tags.get(str(one), one) for one in question["params"]]}
+            return question | {"params": [tags.get(str(parameter), parameter) for parameter in question["params"]]}
         return question
 
     def _reply(self, question: Any, reply: Any) -> Any:
@@ -64,8 +66,8 @@ class Node:
         number = value and {"eth_getTransactionReceipt": "blockNumber", "eth_getBlockByNumber": "number"}.get(method)
         if self.lie == "stale" and number and int(value[number], 16) > self._head():
             return result(question, None)
-        told = LIES.get((self.lie, method))
-        return result(question, told(value)) if told and value else reply
+        lie = LIES.get((self.lie, method))
+        return result(question, lie(value)) if lie and value else reply
 
 
 def _raw(question: Any) -> bytes:
@@ -74,21 +76,21 @@ def _raw(question: Any) -> bytes:
 
 @dataclass(frozen=True)
 class Version:
-    """One signed version, as its bytes say."""
+    """A signed version, decoded from its bytes."""
 
     nonce: int
     to: str
     data: bytes
     price: int
-    """The most for a unit of gas, in wei."""
+    """Maximum price of a unit of gas, in wei."""
     worst: int
-    """The most that it can cost, in wei."""
+    """Maximum cost in wei."""
     transaction: int = 0
     """The id of its row."""
 
     @classmethod
     def of(cls, raw: bytes, transaction: int = 0) -> "Version":
-        # EIP-1559, behind the byte of its type.
+        # EIP-1559, after the type's byte.
         _, nonce, _, price, gas, to, _, data, *_ = rlp.decode(raw[1:])
         price = int.from_bytes(price)
         return cls(int.from_bytes(nonce), to.hex(), data, price, int.from_bytes(gas) * price, transaction)

@@ -1,4 +1,4 @@
-"""A block hash source that vouches for few blocks, and the paths to older ones."""
+"""A block hash source that vouches for few blocks, and paths to older ones."""
 
 import random
 from pathlib import Path
@@ -11,7 +11,7 @@ from tests.deployed import deploy
 from tests.service import chains_toml, reconfigure
 
 WINDOW = 10
-# The contract of EIP-2935, and how many hashes it holds.
+# The contract of EIP-2935, and the number of its hashes.
 HISTORY, _HASHES = "0x0000F90827F1C53a10cb7A02335B175320002935", 8191
 
 
@@ -39,7 +39,7 @@ def old_block(chain: DevChain, settings, depth: int = 120) -> int:
 
 
 def rewrite_history(chain: DevChain, **slots: int) -> None:
-    """Let a chain's history contract count by other numbers of slots: its `limit`, how it `reads`, and `writes`."""
+    """Change the history contract's numbers of slots: its `limit`, and those that it `reads` and `writes`."""
     code = chain.rpc("eth_getCode", HISTORY, "latest")
     parts = {"limit": "611fff81430311", "reads": "611fff9006", "writes": "611fff6001430306"}
     for part, number in slots.items():
@@ -50,7 +50,7 @@ def rewrite_history(chain: DevChain, **slots: int) -> None:
 
 
 def fill_history(chain: DevChain) -> None:
-    """Fill the history contract's storage, a ring, as on a chain that has been there for long."""
+    """Fill the history contract's storage, a ring, as on an old chain."""
     words = random.Random(17)
     for slots in (range(first, min(first + 500, _HASHES)) for first in range(2_000, _HASHES, 500)):
         body = [

@@ -1,4 +1,4 @@
-"""A node that can go down and come back: a TCP proxy in front of a real one."""
+"""A node that can go down and come back: a TCP proxy before a real one."""
 
 import contextlib
 import socket
@@ -9,7 +9,7 @@ from urllib.parse import urlsplit
 
 
 class Proxy:
-    """Passes connections on to a node's URL while it is up. Down, it refuses them, and breaks those that are open."""
+    """Forward connections to a node's URL while it is up. While it is down, refuse them and break open ones."""
 
     def __init__(self, url: str) -> None:
         target = urlsplit(url)
@@ -39,7 +39,7 @@ class Proxy:
 
     def down(self) -> None:
         assert self._listener is not None
-        # Shut down first: closing alone doesn't wake a thread that waits in accept.
+        # Shutting down comes first, because closing alone doesn't wake a thread in accept.
         self._listener.shutdown(socket.SHUT_RDWR)
         self._listener.close()
         for connection in list(self._open):

@@ -1,4 +1,4 @@
-"""What signers have paid, and nodes that tell it, or something else."""
+"""Payments of signers, and nodes whose receipts show them, or other values."""
 
 from collections.abc import Callable
 from contextlib import AbstractContextManager
@@ -10,30 +10,30 @@ from tests.service import SIGNER
 
 
 def balance(chain: DevChain, block: str = "latest") -> int:
-    """In wei, of the signer."""
+    """Return the signer's balance in wei."""
     return int(chain.rpc("eth_getBalance", SIGNER, block), 16)
 
 
 def telling_receipts(chain: DevChain, **more: str) -> AbstractContextManager[str]:
-    """A node that tells in receipts what the chain has taken beside the gas; its URL."""
+    """Return a node whose receipts show the data fee that the chain has charged. It yields its URL."""
 
-    def told(receipt: dict[str, str]) -> dict[str, str]:
+    def with_data_fee(receipt: dict[str, str]) -> dict[str, str]:
         number = int(receipt["blockNumber"], 16)
         gas = int(receipt["gasUsed"], 16) * int(receipt["effectiveGasPrice"], 16)
         return {"l1Fee": hex(balance(chain, hex(number - 1)) - balance(chain, hex(number)) - gas), **more}
 
-    return _with_receipts(chain, told)
+    return _with_receipts(chain, with_data_fee)
 
 
 def changed_receipts(chain: DevChain, **fields: Any) -> AbstractContextManager[str]:
-    """A node whose receipts say so; its URL."""
+    """Return a node with these fields in its receipts. It yields its URL."""
     return _with_receipts(chain, lambda _: fields)
 
 
-def _with_receipts(chain: DevChain, told: Callable[[dict[str, str]], dict[str, Any]]) -> AbstractContextManager[str]:
+def _with_receipts(chain: DevChain, changes: Callable[[dict[str, str]], dict[str, Any]]) -> AbstractContextManager[str]:
     def change(question: Any, reply: Any) -> list[Any]:
         if question["method"] == "eth_getTransactionReceipt" and (receipt := reply.get("result")):
-            receipt |= told(receipt)
+            receipt |= changes(receipt)
         return [reply]
 
     return between(chain.url, change)

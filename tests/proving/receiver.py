@@ -1,4 +1,4 @@
-"""Who receives webhooks in tests: a real HTTP server that remembers what it got, and answers as the test says."""
+"""A receiver of webhooks: a real HTTP server that records requests and answers as the test says."""
 
 import json
 import ssl
@@ -36,7 +36,7 @@ class Receiver:
 
     @property
     def types(self) -> list[str]:
-        return [one.type.removeprefix("batch_query.") for one in self.received]
+        return [request.type.removeprefix("batch_query.") for request in self.received]
 
 
 Answer = Callable[[Received], int]
@@ -46,7 +46,7 @@ Answer = Callable[[Received], int]
 def receiver(
     answer: Answer = lambda _: 204, headers: dict[str, str] | None = None, tls: ssl.SSLContext | None = None
 ) -> Iterator[Receiver]:
-    """On a port of its own of 127.0.0.1. `answer` gives the status of each answer."""
+    """Serve on a free port of 127.0.0.1. `answer` returns the status of each answer."""
     this = Receiver()
 
     class Handler(BaseHTTPRequestHandler):
@@ -54,7 +54,7 @@ def receiver(
             body = self.rfile.read(int(self.headers["Content-Length"]))
             got = Received(self.path, {name.lower(): value for name, value in self.headers.items()}, body)
             this.received.append(got)
-            # Who has waited for long enough hangs up.
+            # The sender hangs up after its time-out.
             with suppress(OSError):
                 self.send_response(answer(got))
                 for name, value in (headers or {}).items():
@@ -63,7 +63,7 @@ def receiver(
                 self.end_headers()
 
         def log_message(self, *_: object) -> None:
-            """Nothing."""
+            """Log nothing."""
 
     class Server(ThreadingHTTPServer):
         daemon_threads = True
@@ -71,7 +71,7 @@ def receiver(
 
     with Server(("127.0.0.1", 0), Handler) as server:
         if tls:
-            # Where the connection is served, and not where it is taken: who breaks it off ends nothing else.
+            # The handshake happens where the connection is served, so that a broken one ends nothing else.
             server.socket = tls.wrap_socket(server.socket, server_side=True, do_handshake_on_connect=False)
         this.url = f"http{'s' if tls else ''}://127.0.0.1:{server.server_port}/hook"
         thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})

@@ -1,4 +1,4 @@
-"""A chain whose headers have another layout: a real one, with all its states, behind headers that are laid out anew."""
+"""A chain with another header layout: a real one with all its states, behind headers in the other layout."""
 
 from typing import Any
 
@@ -10,9 +10,9 @@ from tests.chains.lying_node import ask, error, result
 
 
 class Relaid:
-    """Its node. `layout` gives the fields after the shared ones, and shared ones where it has others than SHARED has.
+    """A node of the chain. `layout` gives the fields after the shared ones, and replacements of SHARED's.
 
-    `raw` says whether it tells headers as they are.
+    With `raw` it serves raw headers.
     """
 
     def __init__(self, chain: DevChain, layout: headers.Fields, *, raw: bool) -> None:
@@ -23,9 +23,9 @@ class Relaid:
 
     def fields(self, number: int) -> headers.Fields:
         if number not in self._known:
-            told = self._chain.rpc("eth_getBlockByNumber", hex(number), False)
+            block = self._chain.rpc("eth_getBlockByNumber", hex(number), False)
             shared = {
-                name: int(told[name], 16) if isinstance(like, int) else bytes.fromhex(told[name][2:])
+                name: int(block[name], 16) if isinstance(like, int) else bytes.fromhex(block[name][2:])
                 for name, like in headers.SHARED.items()
             }
             if number:
@@ -41,7 +41,7 @@ class Relaid:
 
     def __call__(self, body: Any) -> Any:
         if isinstance(body, list):
-            return [self(one) for one in body]
+            return [self(question) for question in body]
         if body["method"] == "debug_getRawHeader":
             if self._raw:
                 return result(body, "0x" + headers.encode(self.fields(int(body["params"][0], 16))).hex())
@@ -55,7 +55,7 @@ class Relaid:
         return reply
 
     def _of_chain(self, block: Any) -> Any:
-        """The block as the chain behind knows it, which has other hashes."""
+        """Return the block of the chain behind, which has other hashes."""
         if not isinstance(block, dict):
             return block
         return next(hex(number) for number in self._known if self.hash(number).hex() == block["blockHash"][2:])

@@ -1,4 +1,4 @@
-"""Development chains that take what rollups take for a transaction's data."""
+"""Development chains that charge data fees as rollups do."""
 
 from eth_utils.address import to_checksum_address
 
@@ -6,17 +6,17 @@ from devnet.devchain import DevChain
 from tests.contracts.deployed import Deployed
 
 OP_STACK = ("--network", "optimism")
-"""By which anvil takes the data fee from the sender. Its receipts don't tell."""
+"""The option with which anvil charges the sender the data fee. Its receipts don't show it."""
 
 _GWEI = 10**9
 GAS_PRICE_ORACLE = "0x420000000000000000000000000000000000000F"
 _L1_BLOCK = "0x4200000000000000000000000000000000000015"
-# Wei: L1's base fee of 10 gwei, the scalar of a half, 16 units for a byte.
+# Wei: L1's base fee of 10 gwei, the scalar of a half, 16 units per byte.
 FEE_OF_A_BYTE = 80 * _GWEI
 
 
 def oracle_at(chain: DevChain, address: str) -> Deployed:
-    """A `FeeOracleStandIn` at an address."""
+    """Deploy a `FeeOracleStandIn` at an address."""
     oracle = Deployed(chain, "test/FeeOracleStandIn")
     chain.rpc("anvil_setCode", address, "0x" + oracle.code.hex())
     oracle.address = to_checksum_address(address)
@@ -24,10 +24,10 @@ def oracle_at(chain: DevChain, address: str) -> Deployed:
 
 
 def charge_for_data(chain: DevChain) -> None:
-    """An `OP_STACK` chain takes `FEE_OF_A_BYTE` from now on, at the most."""
+    """Let an `OP_STACK` chain charge at most `FEE_OF_A_BYTE` from now on."""
     oracle_at(chain, GAS_PRICE_ORACLE).send("set", FEE_OF_A_BYTE, 0, False)
     chain.rpc("anvil_setCode", _L1_BLOCK, "0x00")
     for slot, value in ((1, 10 * _GWEI), (3, 500_000 << 96), (7, _GWEI)):
         chain.rpc("anvil_setStorageAt", _L1_BLOCK, f"0x{slot:064x}", f"0x{value:064x}")
-    # What was set belongs to no block before.
+    # The setting applies from the next block on.
     chain.mine()

@@ -12,7 +12,7 @@ from proving.models import Share, Transaction
 from queries.models import Batch
 from tests.service import SIGNER, header
 
-# Nobody whom the service knows: it has money, and anvil signs for it.
+# An account that the service doesn't know. It has money, and anvil signs for it.
 STRANGER = "0x00000000000000000000000000000000c0ffee00"
 
 
@@ -21,7 +21,7 @@ def itself(body: dict[str, Any]) -> dict[str, Any]:
 
 
 def get(batch: Batch, key: ApiKey | None = None) -> Any:
-    """Ask what is left to send, by the key that the batch was submitted with if none is named."""
+    """Request the missing transactions, by default with the key that submitted the batch."""
     assert key or batch.api_key
     return Client().get(f"/batch-queries/{batch.pk}/transactions", headers=header(key or batch.api_key))
 
@@ -29,12 +29,12 @@ def get(batch: Batch, key: ApiKey | None = None) -> Any:
 def left_of(batch: Batch) -> dict[str, Any]:
     answer = get(batch)
     assert answer.status_code == 200, answer.text
-    left: dict[str, Any] = answer.json()
-    return left
+    transactions: dict[str, Any] = answer.json()
+    return transactions
 
 
 def send(chain: DevChain, transactions: Iterable[dict[str, Any]], sender: str = STRANGER) -> None:
-    """One after another, each with the gas limit that it came with."""
+    """Send the transactions one after another, each with its given gas limit."""
     chain.rpc("anvil_setBalance", sender, hex(10**21))
     chain.rpc("anvil_impersonateAccount", sender)
     for tx in transactions:
@@ -46,7 +46,7 @@ def send(chain: DevChain, transactions: Iterable[dict[str, Any]], sender: str = 
 
 @contextmanager
 def nothing_spent(chain: DevChain) -> Iterator[None]:
-    """By the operator, who sends nothing either."""
+    """Assert that the operator spends and sends nothing during the context."""
 
     def state() -> tuple[object, ...]:
         account = [chain.rpc(f"eth_get{what}", SIGNER, "pending") for what in ("Balance", "TransactionCount")]

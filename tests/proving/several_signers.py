@@ -1,4 +1,4 @@
-"""Several signers of a destination, and what each has sent."""
+"""Several signers of a destination, and their transactions."""
 
 from datetime import timedelta
 from pathlib import Path
@@ -17,19 +17,19 @@ def configure(settings, folder: Path, node: DevChain, *, signers: int = 2, **tab
 
 
 def senders() -> list[str]:
-    """Return the sender of each transaction for batches, in the order in which they were stored."""
+    """Return the sender of each transaction for batches, in order of storage."""
     return list(Transaction.objects.exclude(to="").order_by("pk").values_list("signer__address", flat=True))
 
 
 def get_stuck(signer: str = SIGNER) -> None:
-    """Make the signer's pending transactions seem to have waited for long."""
+    """Make the signer's pending transactions seem old."""
     Transaction.objects.filter(signer__address=signer, state=TransactionState.PENDING).update(
         spent_at=timezone.now() - timedelta(minutes=5)
     )
 
 
 def send_each(key: ApiKey, chain: DevChain, *backs: int) -> list[Batch]:
-    """Batches of these blocks before the head, each sent by itself."""
+    """Submit batches of these blocks before the head, each sent by itself."""
     batches = []
     for back in backs:
         batches.append(submit(key, request(ALICE, block=chain.head() - back)))

@@ -1,4 +1,4 @@
-"""A service with two source chains, and the sources of trust in the other one."""
+"""A service with two source chains, and the sources of trust in the second."""
 
 import json
 from collections.abc import Iterator, Sequence
@@ -34,9 +34,9 @@ def liar(key: str, block_hash: bytes) -> Iterator[AttesterProcess]:
 
     class Handler(BaseHTTPRequestHandler):
         def do_POST(self):
-            asked = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
-            values = int(asked["sourceChainId"]), int(asked["blockNumber"]), block_hash
-            contract = int(asked["destinationChainId"]), asked["verifyingContract"]
+            body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+            values = int(body["sourceChainId"]), int(body["blockNumber"]), block_hash
+            contract = int(body["destinationChainId"]), body["verifyingContract"]
             answer = {
                 "blockHash": "0x" + block_hash.hex(),
                 "signature": signature(key, "BlockHash", *contract, *values),
@@ -53,7 +53,7 @@ def liar(key: str, block_hash: bytes) -> Iterator[AttesterProcess]:
 
 
 def grow(chain: DevChain, blocks: int) -> None:
-    """Blocks in each of which Charlie has got more, a second after the one before."""
+    """Mine blocks a second apart, in each of which Charlie receives money."""
     chain.rpc("anvil_setBlockTimestampInterval", 1)
     for _ in range(blocks):
         chain.rpc("eth_sendTransactionSync", {"from": BOB, "to": CHARLIE, "value": "0x1"})
@@ -75,10 +75,10 @@ def connect(
     of_there: str = "",
     more: str = "",
 ) -> None:
-    """The service on `here`, with both chains as sources, deployed; and `parent`, which an L1Block tells of.
+    """Configure the service on `here` with both chains as sources, and `parent`, which an L1Block tells of. Deploy it.
 
-    If `parent` is a rollup itself, the L1Block tells of the chain `below` it, which has its Outbox at that address.
-    `of_there` adds lines to the other chain's table, `more` to that of its connection.
+    If `parent` is a rollup, the L1Block tells of the chain `below` it, which has its Outbox at that address. `of_there`
+    adds lines to the other chain's table, `more` to its connection's.
     """
     path = chains_toml(folder, here.url)
     source = "attested" if attesters else "arbitrum-slot" if parent else "arbitrum" if outbox else block_hash_source

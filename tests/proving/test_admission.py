@@ -1,4 +1,4 @@
-"""What is checked against the chains before anything is spent, and what is waited for instead of rejected."""
+"""Checks against the chains before money is spent, and waits instead of rejections."""
 
 import json
 from collections.abc import Callable
@@ -35,20 +35,20 @@ from tests.service import (
 
 pytestmark = pytest.mark.outside
 
-# As many as come in a minute, where a rejection rests on what nodes say.
+# Checks in a minute, during which nodes must agree on a rejection.
 LOOKS_IN_A_MINUTE = 6
 
 
 @pytest.fixture
 def costly(service, settings):
-    """The chain is no test network."""
+    """Make the chain no test network."""
     settings.ALLOWED_ADDRESSES = ["*"]
     reconfigure(settings, "test_network = true", "test_network = false")
 
 
 @pytest.fixture
 def short_window(service, settings):
-    """The block hash source vouches for 10 blocks."""
+    """Let the block hash source vouch for 10 blocks."""
     reconfigure(settings, 'block_hash_source = "native"', 'block_hash_source = "native"\nwindow = 10')
     FactsRegistry.objects.all().delete()
     deploy(31337, 31337)
@@ -97,7 +97,7 @@ def test_a_node_that_is_behind_for_a_minute_has_nothing_rejected_and_is_told(ser
         for _ in range(LOOKS_IN_A_MINUTE):
             assert accepted(batch).status == BatchStatus.RECEIVED
         assert batch.due_at
-        # Each look is twice as long after the one before: the next is a minute after the first.
+        # Intervals of checks double, so the next is a minute after the first.
         assert batch.due_at - began > timedelta(seconds=31)
         assert f"Block {seen + 5} of chain 31337 is 55 blocks above the newest one" in str(batch.waits_for)
         assert f"The newest block of Development chain (31337) is {seen - 50}, and {seen} was seen" in told()
@@ -127,7 +127,7 @@ def test_what_is_waited_for_is_not_rejected_when_the_head_falls_back(service, ke
         BatchStatus.ACCEPTED,
         [f"Block {coming} of chain 31337 does not exist yet; the head is {service.head()}."],
     )
-    # It comes back sooner than its blocks would.
+    # The batch is checked sooner than its blocks.
     due_at = Block.objects.get(number=coming).due_at
     assert due_at
     assert due_at - timezone.now() < timedelta(seconds=61)
@@ -136,7 +136,7 @@ def test_what_is_waited_for_is_not_rejected_when_the_head_falls_back(service, ke
 
 
 def test_a_block_that_seems_too_old_is_waited_for_once_its_batch_is_accepted(service, key, short_window, settings):
-    """A node of a chain that is far ahead makes it seem so."""
+    """A node of a chain that is far ahead makes it look so."""
     coming = service.head() + 2
     body = request(ALICE, block=coming)
     body["data"]["31337"][f"block:{service.head()}"] = {"accounts": {BOB: {"props": ["NONCE"], "slots": []}}}
@@ -154,7 +154,7 @@ def test_a_block_that_seems_too_old_is_waited_for_once_its_batch_is_accepted(ser
 
 @pytest.mark.parametrize("named", ["block", "timestamp"])
 def test_headers_of_another_chain_reject_no_accepted_batch(service, key, settings, named):
-    """Its blocks have no `withdrawalsRoot`, or all are later than the time that is waited for."""
+    """Its blocks have no `withdrawalsRoot`, or all are later than the awaited time."""
     later = _time(service) + 3
     body = request(ALICE, block=service.head())
     coming = {"block": service.head() + 2, "timestamp": later}[named]
@@ -247,7 +247,7 @@ def test_a_user_has_a_limit_in_a_day(service, key, costly, settings):
 
 
 def test_a_batch_never_costs_more_than_its_fee(service, key, costly):
-    """Accepted at the price of one moment, it waits when gas has become dear."""
+    """The batch is accepted at one price, and waits while gas is dearer."""
     batch = submit(key, request(ALICE, block=service.head(), fee=2 * 10**15))
     service.rpc("evm_setAutomine", False)
     with stopped():
@@ -325,7 +325,7 @@ def status(key: ApiKey, batch: Batch) -> dict[str, Any]:
 
 
 def instead_of_proofs(chain: DevChain, answer: Callable[[Any, Any], Any]) -> AbstractContextManager[str]:
-    """A node that answers `eth_getProof` otherwise."""
+    """Return a node with another answer to `eth_getProof`."""
 
     def change(asked: Any, reply: Any) -> list[Any]:
         return [answer(asked, reply) if asked["method"] == "eth_getProof" else reply]
@@ -338,13 +338,13 @@ def refusing(words: str) -> Callable[[Any, Any], Any]:
 
 
 def of_another_state(asked: Any, reply: Any) -> Any:
-    """The state of an old block is gone, and that of another block is sent (lambdaclass/ethrex issue 7028)."""
+    """Answer with the state of another block, because that of an old block is gone (lambdaclass/ethrex issue 7028)."""
     return reply | {"result": reply["result"] | {"accountProof": reply["result"]["accountProof"][1:]}}
 
 
 @pytest.fixture
 def old(service) -> int:
-    """A block that is older than what every node keeps."""
+    """Return a block older than all nodes keep."""
     service.mine(200)
     return int(service.head()) - 150
 
@@ -418,7 +418,7 @@ def test_a_proof_of_another_state_is_asked_for_again_for_ten_minutes(service, cl
         (sentence,) = status(key, batch)["info"]
         assert f"with a proof of {ALICE} at block {old} that does not verify: The proof " in sentence
         assert " The batch is rejected if this stays so for ten minutes." in sentence
-        # While another node is down, which may have the state, no time is too long.
+        # Another node is down and may have the state, so the batch waits without a limit.
         reconfigure(settings, f'"{url}"', f'"{url}", "{down}"')
         Block.objects.update(refused_since=timezone.now() - timedelta(minutes=11))
         work()

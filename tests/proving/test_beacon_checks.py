@@ -1,4 +1,4 @@
-"""What `check_chains` says of beacon nodes."""
+"""`check_chains` on beacon nodes."""
 
 import io
 from collections.abc import Sequence
@@ -26,7 +26,7 @@ def node() -> BeaconNode:
 @pytest.fixture
 def said(settings, tmp_path):
     def check(*urls: str, chain: BeaconChain = SMALL, era_files: Sequence[str] = ()) -> tuple[list[str], list[str]]:
-        """Return what it says of them, and what is wrong with all."""
+        """Return the lines about beacon nodes, and all faults."""
         beacon_chains.configure(settings, tmp_path, chain, beacon_urls=urls, era_files=era_files)
         printed = io.StringIO()
         with pytest.raises(CommandError) as failed:
@@ -58,7 +58,7 @@ def test_nodes_of_which_none_tells_summaries(said, node):
 
 
 def test_each_place_of_era_files_is_told_of(said, tmp_path):
-    """By files of mainnet whose names are known."""
+    """The files are named like mainnet's."""
     folder, name = tmp_path / "eras", "mainnet-01896-e6ebe562.era1"
     folder.mkdir()
     (folder / name).write_bytes(bytes(2_000_000))

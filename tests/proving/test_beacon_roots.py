@@ -1,4 +1,4 @@
-"""Blocks of a chain whose beacon roots the destination holds (EIP-4788)."""
+"""Blocks of a chain whose beacon roots the destination stores (EIP-4788)."""
 
 from collections.abc import Iterator
 
@@ -21,8 +21,8 @@ from tests.service import CHARLIE, fresh, submit, waiting, work, work_until_done
 pytestmark = [pytest.mark.django_db, pytest.mark.outside]
 
 BLOCKS = 60
-# Seconds by which a block comes after that of the source that it is derived from; between two; and for which all blocks
-# are derived from the same.
+# Seconds from a source block to the block derived from it; between two blocks; and for which blocks derive from the
+# same source block.
 AFTER, STEP, LASTS = 5, 2, 60
 
 
@@ -39,14 +39,14 @@ def made(there) -> tuple[Pointing, World]:
 
 
 class Derived(BeaconRoots):
-    """A chain whose blocks are derived from those of another one, and hold the roots that these name."""
+    """A chain whose blocks derive from those of another, and store the roots that these name."""
 
     def __init__(self, here: DevChain, relaid: Pointing) -> None:
         super().__init__(here)
         self._relaid = relaid
 
     def derive(self, number: int, *, blocks: int = 2, later: int = 0) -> None:
-        """Have blocks that are derived from this one, so many seconds `later`; and all after them, for a while."""
+        """Derive blocks from this one, `later` seconds later, and all blocks after them for a while."""
         head = int(self.chain.rpc("eth_getBlockByNumber", "latest", False)["timestamp"], 16)
         first = max(self._relaid.timestamp(number) + AFTER, head + STEP) + later
         for time in range(first, first + LASTS):
@@ -88,7 +88,7 @@ def test_a_block_whose_root_is_held_is_recorded_and_needs_no_path(service, roots
     (recorded,) = [tx for tx in sent() if tx.queries.exists()]
     assert recorded.succeeded
     assert Block.objects.get(number=40).path_length == 0
-    # Once more it needs neither a record nor a root.
+    # A second batch needs neither a record nor a root.
     before = len(sent())
     roots.run("0x")
     assert work_until_done(submit(key, of_chains(there=[40])), service.here).status == BatchStatus.DONE
@@ -144,7 +144,7 @@ def test_a_root_that_is_soon_forgotten_is_not_built_upon(service, roots, there, 
         roots.derive(59)
     assert fresh(batch).status == BatchStatus.DONE
     assert balance_proven(service.here, 10) == balance_at(there, CHARLIE, 10)
-    # A jump from the newest one whose root is held.
+    # A jump from the newest block with a stored root.
     row = Block.objects.get(number=10)
     assert (row.path_unit, row.path_origin) == ("jumps", 58)
 

@@ -32,7 +32,7 @@ DEAD = "http://127.0.0.1:1/secret-path"
 
 
 def check(*codes: str) -> list[str]:
-    """Run `check_chains`, which must end with these codes. Return the lines that it prints."""
+    """Run `check_chains`, which must end with these codes. Return its lines."""
     said, found, returned = io.StringIO(), "", 0
     try:
         call_command("check_chains", stdout=said)
@@ -155,7 +155,7 @@ def test_what_a_signer_needs_to_begin_is_enough_and_not_much_more(configure):
         chain.mine(200)
         configure(chain.url)
         chain.rpc("anvil_setBalance", SIGNER, "0x1")
-        chain.mine()  # The head's root is that of before.
+        chain.mine()  # The head's root is older.
         *_, to_begin = check("signer_unfunded", "no_registry")
         found = re.fullmatch(
             rf"  To begin on Development chain \(31337\), send (0\.\d{{6}}) ETH to {SIGNER}: deploying 1 registry "
@@ -232,7 +232,7 @@ def test_nodes_can_be_checked_before_there_is_a_database(configure, devchain):
 
 
 def check_node(url: str) -> tuple[list[str], str]:
-    """Return what `check_chains --node` prints, and the error that it ends with."""
+    """Return the output of `check_chains --node`, and its error."""
     said, found = io.StringIO(), ""
     try:
         call_command("check_chains", node=url, stdout=said)
@@ -283,7 +283,7 @@ def test_a_node_that_can_not_be_asked_is_told(no_chains_file, url, said):
 
 @pytest.fixture
 def with_keystore(configure, devchain) -> Path:
-    """The folder of a chains file that names a keystore, which is there."""
+    """Return the folder of a chains file that names an existing keystore."""
     path: Path = configure(devchain.url)
     folder = path.parent
     made = [sys.executable, "manage.py", "make_keystore", str(folder / "keystore.json"), str(folder / "password")]
@@ -297,7 +297,7 @@ def test_a_signer_s_keystore_is_opened(with_keystore):
     address = Account.from_key(
         Account.decrypt((with_keystore / "keystore.json").read_text(), (with_keystore / "password").read_text())
     ).address
-    # It is new, and holds nothing.
+    # The key is new and has no balance.
     signer, to_begin = check("signer_unfunded", "no_registry")[-2:]
     assert signer.startswith(f"  The signer {address} holds 0.000000 ETH")
     assert re.match(rf"  To begin on Development chain \(31337\), send 0\.\d{{6}} ETH to {address}: ", to_begin)
@@ -330,14 +330,14 @@ def there() -> Iterator[DevChain]:
 
 @pytest.fixture(scope="module")
 def attesters(there: DevChain, tmp_path_factory) -> Iterator[list[Any]]:
-    """Two, as their operators run them."""
+    """Yield two attesters, as their operators run them."""
     with ExitStack() as stack:
         yield [stack.enter_context(attesting(tmp_path_factory.mktemp("attester"), there, key)) for key in KEYS[:2]]
 
 
 @pytest.fixture
 def attested(configure, devchain, there) -> Callable[..., None]:
-    """Connects the other chain by these attesters, so many of which must agree."""
+    """Connects the other chain through these attesters, `threshold` of which must agree."""
 
     def connect(*attesters: tuple[str, str], threshold: int = 2, node: str = there.url) -> None:
         path = configure(devchain.url)
@@ -371,7 +371,7 @@ def test_each_attester_is_asked(attested, attesters):
     first, second = attesters
     silent = Account.from_key(KEYS[2]).address
     attested((first.address, first.url), (second.address, second.url), (silent, f"{DEAD}/secret"))
-    # A third one may be silent where two must agree.
+    # With a threshold of two, a third attester may be silent.
     head, *lines = said_of_attesters(check("no_registry", "no_registry"))
     assert re.fullmatch(r"Of the attesters of Other chain \(31338\), 2 sign block \d+, and 2 must:", head)
     assert lines == [
@@ -390,7 +390,7 @@ def test_an_attester_with_another_key_is_told(attested, attesters):
 
 
 def test_an_attester_that_contradicts_our_nodes_is_told(attested, attesters, devchain):
-    """Its nodes are on another chain than ours: here, ours is, with the same id."""
+    """Its nodes are on another chain. Here our nodes are, with the same id."""
     first, second = attesters
 
     with DevChain(chain_id=THERE) as fork:

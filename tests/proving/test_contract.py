@@ -1,4 +1,4 @@
-"""What the registry's answers and refusals are read as."""
+"""Decoding of the registry's answers and refusals."""
 
 import pytest
 from eth_utils.crypto import keccak
@@ -12,7 +12,7 @@ UNKNOWN_BLOCK = keccak(text="UnknownBlock(uint256)")[:4]
     ("data", "said"),
     [
         (UNKNOWN_BLOCK + (77).to_bytes(32), "UnknownBlock(77)"),
-        # No contract says these, but a node may.
+        # No contract answers so, but a node may.
         (UNKNOWN_BLOCK + bytes(31), "reverted without a reason"),
         (keccak(text="NotAnAttester(address)")[:4] + b"\xff" * 32, "reverted without a reason"),
         (b"\x01\x02\x03\x04" + bytes(32), "reverted without a reason"),

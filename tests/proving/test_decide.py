@@ -1,4 +1,4 @@
-"""Decisions about a block, as a table: no chain, no row, no clock."""
+"""A table of decisions about a block, without chain, rows and clock."""
 
 import ast
 from dataclasses import fields, replace
@@ -70,7 +70,7 @@ ACCOUNT_QUERY, HEADER_QUERY, TIMED_QUERY = (
 
 
 def header(number: int = 8, *, timestamp: int = 1010, parent: bytes = HASH) -> Header:
-    """Return a header with only the fields that decisions rest on."""
+    """Return a header with only the fields that decisions need."""
     return cast("Header", SimpleNamespace(number=number, timestamp=timestamp, parent_hash=parent, hash=b"\3" * 32))
 
 
@@ -121,7 +121,7 @@ TRUSTED = replace(
 
 
 def seen(base: Observation, **changes: Any) -> Observation:
-    """Change values of whichever stage. All queries are looked at that ask for what is missing."""
+    """Change values of any stage. All queries with missing facts are observed."""
 
     def of(stage: type) -> dict[str, Any]:
         return {field.name: changes.pop(field.name) for field in fields(stage) if field.name in changes}
@@ -141,7 +141,7 @@ UNVOUCHED = seen(NOTHING_IN_REGISTRY, is_vouched_for=False)
 
 
 def kinds(decision: Decision) -> list[str]:
-    """The actions that change anything, by name and step."""
+    """Return the actions that change something, by name and step."""
     return [
         f"{type(action).__name__} {action.step}" if isinstance(action, Complete) else type(action).__name__
         for action in decision.actions
@@ -281,7 +281,7 @@ def test_what_is_sent():
     assert prove.with_header
     (prove,) = sent(seen(unvouched, is_vouched_for=True))
     assert prove == Prove(both, root_is_known=True)
-    # A user who asks for the header and can't pay is left out, and with them the header.
+    # A user who needs the header and can't pay is left out, and so is the header.
     assert prove.with_header
     assert not replace(prove, missing={BALANCE: [1]}).with_header
     assert sent(seen(TRUSTED, missing={BALANCE: [1], NONCE: [1]}, sent_for=[NONCE])) == [
@@ -306,7 +306,7 @@ def test_steps_name_the_transactions_that_completed_them():
     completed = [action for action in decide.prove(what).actions if isinstance(action, Complete)]
     assert completed == [
         Complete([1, 2, 3], AVAILABLE),
-        Complete([1], HEADER, "0xacc"),  # of a header and of a time: when they are read back
+        Complete([1], HEADER, "0xacc"),  # queries of headers and times complete when their facts are read back
         Complete([1], HEADER, ""),
         Complete([1], ACCOUNT, ""),
         Complete([2], HEADER, "0xheader"),
@@ -346,7 +346,7 @@ def test_a_block_that_its_source_can_vouch_for_is_proven_with_that_and_waits_for
     prove = Prove({BALANCE: [1]}, root_is_known=False, is_alone=True, calls=start.calls)
     decision = decide.path(UNVOUCHED, FindPath(OWN, {BALANCE: [1]}), PathFound(start, is_first=False))
     assert decision == Decision(Continue(), [ShowPath(0, PathUnit.HOPS), Complete([1], AVAILABLE), prove])
-    # For the block after, it is a path.
+    # For the next block it is a path.
     asked = FindPath(NEXT, {BALANCE: [1]})
     assert decide.path(UNVOUCHED, asked, PathFound(start)).actions[-1] == ExtendPath(start, NEXT, {BALANCE: [1]})
 
@@ -363,10 +363,10 @@ def test_a_jump_goes_with_the_blocks_own_proof_and_waits_for_no_path():
         assert decide.prove(what).then == asked
         prove = Prove({BALANCE: [1]}, root_is_known=False, jump=JUMP)
         assert decide.path(what, asked, BY_JUMP) == Decision(Continue(), [*SHOWN, prove])
-        # What reverted before shares no transaction.
+        # After a revert, a block shares no transaction.
         again = decide.path(seen(what, failures=1), asked, BY_JUMP)
         assert again.actions[-1] == replace(prove, is_alone=True)
-    # What needs no origin begins at no block.
+    # A jump without an origin begins at no block.
     constant = PathFound(Jump(), jump=JUMP[1:])
     shown = decide.path(UNVOUCHED, asked, constant).actions[0]
     assert shown == ShowPath(1, PathUnit.JUMPS, None)
@@ -376,7 +376,7 @@ def test_a_jump_to_the_block_after_is_a_path():
     asked = FindPath(NEXT, {BALANCE: [1]})
     decision = decide.path(UNVOUCHED, asked, BY_JUMP)
     assert decision == Decision(FOR_PATH, [*SHOWN, ExtendPath(BY_JUMP.path, NEXT, {BALANCE: [1]}, JUMP)])
-    # It isn't known before that it is one.
+    # The decision doesn't know yet that it is a path.
     extending = seen(UNVOUCHED, is_extending=True, may_jump=True)
     for found in (BY_JUMP, Preparation(())):
         assert decide.path(extending, asked, found) == Decision(FOR_PATH)
@@ -429,7 +429,7 @@ def test_the_header_of_the_source_chain():
     missing = replace(block, header=None, head=6, seconds=0)
     said = wait("block_to_come", chain=1, block=7, head=6, last=None)
     assert decide.source_block(missing) == Decision(Requeue(said, 3))
-    # Later where it is far ahead, but a node that was behind may catch up.
+    # A block far ahead is checked later. A lagging node may catch up.
     assert decide.source_block(replace(missing, seconds=12)) == Decision(Requeue(said, 12))
     assert decide.source_block(replace(missing, seconds=900)) == Decision(Requeue(said, 60))
 
@@ -525,11 +525,11 @@ def test_what_is_little_waits_for_others(what, waits):
         assert decision.then == Requeue(wait("gathering", seconds=5), waits)
 
 
-# --- Who can spend money ----------------------------------------------------------------------------------------------
+# --- Modules that can spend money -------------------------------------------------------------------------------------
 
 
 def names_in(path) -> set[str]:
-    """Return the names that a module uses, imports and calls, each by its last part."""
+    """Return the last parts of names that a module uses, imports and calls."""
     names = set()
     for node in ast.walk(ast.parse(path.read_text())):
         if isinstance(node, ast.Attribute):

@@ -30,22 +30,6 @@ def test_run_twice_it_deploys_once_and_says_the_same(service):
     assert signer_nonce(service) == before
 
 
-def test_interrupted_anywhere_it_goes_on_and_deploys_each_contract_once(chain, db, settings, tmp_path, killing):
-    settings.CHAINS_FILE = chains_toml(tmp_path, chain.url)
-    chain.rpc("evm_setAutomine", False)
-    for moment in (0, 20):
-        statements = itertools.count()
-        with killing.when(lambda: signer_nonce(chain, "pending") and next(statements) == moment):  # noqa: B023
-            deploy(31337, 31337)
-        begun = FactsRegistry.objects.get()
-        assert begun.address == ""
-    chain.rpc("evm_setAutomine", True)
-    assert deploy(31337, 31337) == deploy(31337, 31337)
-    finished = FactsRegistry.objects.get()
-    assert (finished.block_hash_source, finished.multicall) == (begun.block_hash_source, begun.multicall)
-    assert signer_nonce(chain) == Transaction.objects.count() == 3
-
-
 def test_it_says_what_it_waits_for_once(chain, db, settings, tmp_path, killing):
     said = io.StringIO()
     chain.rpc("evm_setAutomine", False)

@@ -1,4 +1,4 @@
-"""What is expected is within a fifth of what is spent, and the bound is never below."""
+"""The expected gas is within a fifth of the spent gas, and the bound is never below it."""
 
 from collections.abc import Iterator
 
@@ -41,7 +41,7 @@ def test_batches_take_what_is_expected(service, client, settings):
     service.rpc("anvil_mine", hex(80), hex(5))
     work()
     user = a_key()
-    # One turn after another shares no transaction between many blocks, which is expected.
+    # Single turns share no transaction between many blocks, which the estimate expects.
     cases = [(name, blocks) for name, blocks in cases_of(service) if len(blocks) < 4]
     results = [measured(client, user, name, asking(blocks)) for name, blocks in cases]
     wrong = [str(result) for result in results if not is_right(result)]
@@ -50,7 +50,7 @@ def test_batches_take_what_is_expected(service, client, settings):
 
 @pytest.fixture
 def deep(chain: DevChain, db, settings, tmp_path) -> DevChain:
-    """A chain whose older blocks are several hops away."""
+    """Return a chain whose older blocks are several hops away."""
     settings.CHAINS_FILE = chains_toml(tmp_path, chain.url, connection="window = 40")
     settings.MAX_BATCHES_PER_MINUTE = 1000
     deploy(31337, 31337)
@@ -130,7 +130,7 @@ def test_what_was_confirmed_lately_corrects_what_is_expected_and_no_bound(servic
     work()
     body = request(BOB, block=service.head())
     told = []
-    # By a quarter at most, either way, and never above the bound. Nothing corrects it first.
+    # The correction is a quarter at most, either way, and never exceeds the bound. Nothing corrects the first estimate.
     for expected in (0, 1, 10**9):
         Transaction.objects.update(expected_gas=expected)
         told.append(estimate(client, key, body)["gas"])
@@ -154,7 +154,7 @@ def test_what_is_to_come_is_estimated_and_waited_for(service, client, key):
     told = estimate(client, key, request(ALICE, block=head + 5))
     assert told["waits"] == [f"Block {head + 5} of chain 31337 does not exist yet; the head is {head}."]
     assert (told["secondsToDone"], told["rejections"]) == (6, [])
-    # It has seen no account of these, but how deep the state is.
+    # The estimate has seen none of these accounts, but knows the state's depth.
     assert told["gas"]["expected"] == pytest.approx(now["gas"]["expected"], rel=0.2)
     tagged = asking({"latest": {"accounts": accounts(1)}, "finalized": {"accounts": accounts(1)}})
     assert estimate(client, key, tagged)["sources"][0]["parts"]["headers"]["count"] == 2
@@ -162,7 +162,7 @@ def test_what_is_to_come_is_estimated_and_waited_for(service, client, key):
 
 @pytest.fixture
 def other_source(service, tmp_path) -> Iterator[DevChain]:
-    """Another chain, attested here by nobody who runs."""
+    """Yield another chain, whose attester isn't running."""
     with DevChain(chain_id=SOURCE) as there:
         there.mine(5)
         connect_source(tmp_path, there.url)
@@ -219,7 +219,7 @@ def test_a_fee_that_is_the_estimate_does_at_a_constant_price(costly, key):
     assert (batch.fee, batch.fee_is_estimate) == (0, True)
     with stopped():
         work()
-    # With what is still to come.
+    # The fee includes coming blocks.
     first = fresh(batch).fee
     assert first == batch.estimated_wei
     costly.mine(2)

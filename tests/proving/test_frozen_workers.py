@@ -1,4 +1,4 @@
-"""A worker that looked, froze, and wakes after another has done its work, sends nothing and writes nothing."""
+"""A worker that freezes after its observations, and wakes when another has done the work, sends and writes nothing."""
 
 import os
 import signal
@@ -29,7 +29,7 @@ from tests.service import ALICE, a_key, chains_toml, request, submit
 
 pytestmark = [pytest.mark.outside, pytest.mark.django_db(transaction=True)]
 
-# Exchanges of workers for a block: a method, and which of the exchanges with it.
+# Exchanges of workers about a block: a method, and the number of the exchange.
 EXCHANGES = {
     "admitting": ("eth_getProof", 1),
     "looking at the registry": ("eth_getProof", 2),
@@ -41,7 +41,7 @@ LANES = ["destination", "admission", "large-admission", "connection", "history",
 
 @dataclass
 class Freezer:
-    """Freezes the worker that makes this exchange, the `left`-th with the method, when its node has answered."""
+    """Freezes the worker that makes the `left`-th exchange with this method, after the node's answer."""
 
     chain: DevChain
     method: str
@@ -71,12 +71,12 @@ class Freezer:
 
 @contextmanager
 def all_locked() -> Iterator[None]:
-    """Hold all locks once no thread of a worker holds one, for which everybody would wait."""
+    """Hold all locks once no thread of a worker holds one, because everybody would wait for that."""
     while True:
         with transaction.atomic():
             try:
                 for model in (Signer, Lane, Block, Batch, FactsRegistry):
-                    # Who waits for some while it holds others may wait in a circle.
+                    # A worker that waits for locks while it holds others may wait in a circle.
                     list(model.objects.select_for_update(nowait=True))
             except OperationalError:
                 transaction.set_rollback(True)
@@ -108,7 +108,7 @@ def test_a_worker_that_froze_sends_nothing_that_another_has_sent(chain, settings
 def one_of_two_frozen(
     chain: DevChain, settings: Any, folder: Path, start_worker: Any, exchange: tuple[str, int]
 ) -> Iterator[Freezer]:
-    """Start two workers, one of which freezes at the exchange. It wakes at the end, and both end what they began."""
+    """Start two workers, one of which freezes at the exchange. It wakes at the end, and both finish."""
     freezer = Freezer(chain, *exchange)
     with lying_node(freezer.node_of(0)) as one, lying_node(freezer.node_of(1)) as other:
         settings.CHAINS_FILE = chains_toml(folder, chain.url)
@@ -133,7 +133,7 @@ def test_others_go_on_with_what_a_worker_froze_in(chain, settings, tmp_path, sta
     monkeypatch.setenv("API_KEY_SECRET", settings.API_KEY_SECRET)
     deploy_on(chain)
     chain.mine()
-    # Nobody can fetch them: each is a turn.
+    # Nobody can fetch them, so each takes a turn.
     leaves = [JumpLeaves(chain_id=31337, kind="period", number=number, due_at=timezone.now()) for number in range(30)]
     JumpLeaves.objects.bulk_create(leaves)
     is_frozen = threading.Event()
@@ -156,7 +156,7 @@ def test_others_go_on_with_what_a_worker_froze_in(chain, settings, tmp_path, sta
 
 
 def freeze_in(kind: str, worker: subprocess.Popen[bytes]) -> Lane:
-    """Freeze the worker as soon as it holds a lane of this kind, and return the lane."""
+    """Freeze the worker when it holds a lane of this kind, and return the lane."""
     held = Lane.objects.filter(name__startswith=kind).exclude(token="")
     while worker.poll() is None:
         if held.exists():
@@ -168,7 +168,7 @@ def freeze_in(kind: str, worker: subprocess.Popen[bytes]) -> Lane:
 
 
 def wake(frozen: subprocess.Popen[bytes], awake: subprocess.Popen[bytes]) -> None:
-    """Let a worker go on and end when all lanes are others': it writes nothing."""
+    """Let a worker continue and end while others hold all lanes. It writes nothing."""
     awake.terminate()
     assert awake.wait(timeout=60) == 0
     Lane.objects.update(token="another", until=timezone.now() + timedelta(seconds=3))
@@ -180,7 +180,7 @@ def wake(frozen: subprocess.Popen[bytes], awake: subprocess.Popen[bytes]) -> Non
 
 
 def stored() -> list[dict[str, Any]]:
-    """Return all rows but those that tell how far a chain is, which workers run, and that a node took stored bytes."""
+    """Return all rows except heads of chains, running workers, and nodes' acceptance of stored bytes."""
     models = [model for model in apps.get_models() if model not in {ChainHead, WorkerHeartbeat}]
     rows = [row for model in models for row in model._default_manager.order_by("pk").values()]
     return [row | {"broadcast_at": None} for row in rows]

@@ -1,7 +1,7 @@
-"""A disk that is full from any write on: nothing is lost or done twice, and work goes on when there is room.
+"""A disk that is full from any write on: nothing is lost or done twice, and work continues when there is room.
 
-A database transaction is lost by whichever of its writes fails, and mostly has several: a run tries each fifth write.
-`make chaos` tries them all (campaigns/chaos/statements.py).
+Any failed write loses its whole database transaction, which mostly has several. So a run tries every fifth write. `make
+chaos` tries all (campaigns/chaos/statements.py).
 """
 
 import pytest

@@ -1,4 +1,4 @@
-"""Jumps: old blocks of a chain, proven by its beacon chain from one that the registry trusts."""
+"""Jumps: old blocks of a chain, proven by its beacon chain from a block that the registry trusts."""
 
 import itertools
 import json
@@ -46,13 +46,13 @@ from tests.service import (
 
 pytestmark = [pytest.mark.django_db, pytest.mark.outside]
 
-# Of the 60 blocks that the chain has; each period has eight slots.
+# Block numbers on a chain of 60 blocks with periods of eight slots.
 OLD, NEWEST = 10, 59
 
 
 @pytest.fixture(scope="module")
 def there() -> Iterator[DevChain]:
-    # Its history knows other hashes than those that it is given here: it is from before EIP-2935.
+    # Its history has other hashes than these headers, so the chain is from before EIP-2935.
     with DevChain(chain_id=THERE, hardfork="cancun") as chain:
         grow(chain, 60)
         yield chain
@@ -90,7 +90,7 @@ NO_HISTORY = "the chain has no history of block hashes (EIP-2935) that goes back
 
 
 def vouches(service: Jumping, number: int) -> bool:
-    """Return whether the registry would take the header of a block as it is."""
+    """Return whether the registry would accept the block's header."""
     contract = Deployed(service.here, "FactsRegistry", address=registry(THERE).address)
     return bool(contract.call("vouches", number, service.relaid.hash(number)))
 
@@ -107,7 +107,7 @@ def test_old_blocks_are_proven_by_jumps_that_go_with_their_own_proofs(service, t
     assert work_until_done(batch, service.here).status == BatchStatus.DONE
     assert proven(service, there, OLD, OLD + 1, OLD + 20)
     recorded, *proofs = of_batch(batch)
-    # All began at the one block that was recorded, and no hash was stored.
+    # All jumps began at the one recorded block, and no hash was stored.
     assert recorded.extends_id is not None
     assert [tx.extends_id for tx in proofs] == [None] * len(proofs)
     assert FactsRegistry.objects.get(source_chain_id=THERE).jump_origin == NEWEST
@@ -120,7 +120,7 @@ def test_old_blocks_are_proven_by_jumps_that_go_with_their_own_proofs(service, t
     hashes = {(THERE, OLD): service.relaid.hash(OLD)}
     assert verify_bundle(json.dumps(bundle_of(batch, 1)), block_hashes=hashes).queries[1].facts.keys() == {"BALANCE"}
 
-    # The next one begins there too: nothing more is recorded, or fetched of states.
+    # The next jump begins there, too. No record and no state is needed.
     asked = len(service.api.asked)
     later = submit(key, of_there(OLD + 2))
     assert work_until_done(later, service.here).status == BatchStatus.DONE
@@ -130,7 +130,7 @@ def test_old_blocks_are_proven_by_jumps_that_go_with_their_own_proofs(service, t
 
 
 def test_headers_are_proven_though_no_node_has_old_states(service, made, key, monkeypatch):
-    """Archive nodes are for accounts alone: that is said before anything is spent."""
+    """Archive nodes are needed for accounts alone. Their absence is told before money is spent."""
     relaid, _ = made
     answer = Pointing.__call__
 
@@ -168,11 +168,11 @@ def test_who_pays_himself_is_told_of_the_jump(service, there, key):
 
 
 def test_an_attested_block_is_what_jumps_begin_at(chain, made, settings, tmp_path, key, there):
-    """Though attesters would sign the hash of the old block itself."""
+    """Attesters would sign the old block's hash as well."""
     with jumping(chain, made, settings, tmp_path, attested_by=KEYS[0]) as service:
         batch = submit(key, of_there(OLD))
         assert work_until_done(batch, chain).status == BatchStatus.DONE
-        # The attestation, the jump and the proof are one transaction.
+        # Attestation, jump and proof are one transaction.
         (tx,) = of_batch(batch)
         assert tx.extends_id is not None
         origin = FactsRegistry.objects.get(source_chain_id=THERE).jump_origin
@@ -186,7 +186,7 @@ def test_an_attested_block_is_what_jumps_begin_at(chain, made, settings, tmp_pat
         assert tx.extends_id is None
 
 
-# --- What stands in the way -------------------------------------------------------------------------------------------
+# --- Obstacles --------------------------------------------------------------------------------------------------------
 
 
 def test_without_a_branch_it_waits_and_takes_another_path_only_after_long(service, there, key, monkeypatch):
@@ -200,12 +200,12 @@ def test_without_a_branch_it_waits_and_takes_another_path_only_after_long(servic
     assert sentence.startswith(
         "What a jump is proven by can't be had. No beacon node of The other chain (31338) has the historical summaries "
     )
-    # It is told before anything is recorded for it.
+    # The refusal comes before any record.
     assert not of_batch(batch)
-    # Eight failures of another kind say nothing of the beacon node.
+    # Eight failures of another kind don't concern the beacon node.
     Block.objects.filter(number=OLD).update(attempts=8, waits_for_path=False)
     work()
-    # As it is after three minutes.
+    # The state after three minutes.
     Block.objects.filter(number=OLD).update(attempts=8)
     work()
     assert waiting() == [f"Block {OLD} of chain {THERE} is out of reach: {NO_HISTORY}"]
@@ -233,7 +233,7 @@ def test_a_branch_that_the_registry_refuses_is_sent_to_nobody(service, there, se
     (sentence,) = waiting()
     assert sentence == "The registry does not accept the proof: InvalidProof()."
     row = Block.objects.get(number=OLD)
-    # What was recorded is true; and each attempt comes later than the one before.
+    # The record is valid, and the interval between tries grows.
     assert signer_nonce(service.here, "pending") == nonce + 1
     assert row.attempts > 2
     assert work_until_done(batch, service.here).status == BatchStatus.DONE
@@ -250,7 +250,7 @@ def test_blocks_that_are_too_far_are_rejected_with_the_way_out(service, settings
     )
 
 
-# --- What it costs ----------------------------------------------------------------------------------------------------
+# --- Cost -------------------------------------------------------------------------------------------------------------
 
 
 def test_the_estimate_holds_and_names_where_the_jump_begins(service, client, key):
@@ -266,7 +266,7 @@ def test_the_estimate_holds_and_names_where_the_jump_begins(service, client, key
     (source,) = told["sources"]
     assert source["jumps"] == {"count": 5, "fromBlock": str(NEWEST)}
     assert source["parts"]["paths"]["count"] == 5
-    # As the form shows it, and the command line.
+    # The form and the command line show the same.
     row = {"source": str(THERE), "at": "block", "block": str(OLD), "accounts": CHARLIE, "props": ["BALANCE"]}
     form: dict[str, Any] = {
         "destination": "31337",
@@ -286,7 +286,7 @@ def test_the_estimate_holds_and_names_where_the_jump_begins(service, client, key
         assert result.spent <= result.expected * 1.1, result
 
 
-# --- Killed -----------------------------------------------------------------------------------------------------------
+# --- Kills ------------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("after", [False, True], ids=["before the node acts", "after it acted"])
@@ -307,7 +307,7 @@ def test_a_block_is_jumped_to_once_wherever_the_worker_is_killed(service, there,
     assert exchange > 5
 
 
-# --- Where jumps begin ------------------------------------------------------------------------------------------------
+# --- Origins of jumps -------------------------------------------------------------------------------------------------
 
 
 def origin_of(number: int) -> int | None:
@@ -316,15 +316,15 @@ def origin_of(number: int) -> int | None:
 
 def test_an_origin_serves_for_as_long_as_it_remembers_enough_and_the_chain_has_it(service, there, key):
     service.tell(30)
-    # Nothing younger is known there, though the chain has gone on.
+    # Nothing newer is known there, though the chain has grown.
     assert work_until_done(submit(key, of_there(OLD)), service.here).status == BatchStatus.DONE
     service.tell(NEWEST)
     assert work_until_done(submit(key, of_there(OLD + 1)), service.here).status == BatchStatus.DONE
-    # The state before block 30 knows nothing of the period of block 40.
+    # The state before block 30 doesn't summarise the period of block 40.
     assert work_until_done(submit(key, of_there(40)), service.here).status == BatchStatus.DONE
     assert work_until_done(submit(key, of_there(OLD + 2)), service.here).status == BatchStatus.DONE
     assert [origin_of(number) for number in (OLD, OLD + 1, 40, OLD + 2)] == [30, 30, NEWEST, NEWEST]
-    # As after a reorganisation, or in another registry: what isn't vouched for any more is no origin.
+    # After a reorganisation, or in another registry, a block that isn't vouched for is no origin.
     FactsRegistry.objects.update(jump_origin=NEWEST - 1)
     assert work_until_done(submit(key, of_there(OLD + 3)), service.here).status == BatchStatus.DONE
     assert origin_of(OLD + 3) == NEWEST

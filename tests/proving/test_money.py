@@ -1,6 +1,6 @@
-"""No promise about money is broken, in whatever order things happen: twenty sequences of them.
+"""No promise about money is broken in any of twenty sequences of events.
 
-`make attack ONLY=sequences SEQUENCES=2000` searches for others; what it finds comes here.
+`make attack ONLY=sequences SEQUENCES=2000` searches for others. Its findings go here.
 """
 
 from collections.abc import Iterator

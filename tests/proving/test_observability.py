@@ -1,4 +1,4 @@
-"""What workers count, log and store for operators."""
+"""Counters, logs and rows that workers make for operators."""
 
 import json
 import logging
@@ -40,7 +40,7 @@ def counted(name: str, **labels: object) -> float:
 
 @pytest.fixture
 def lines(settings) -> Iterator[list[dict[str, object]]]:
-    """The log, as JSON."""
+    """Returns the log's lines from JSON."""
     found: list[dict[str, object]] = []
 
     class Keep(logging.Handler):
@@ -87,7 +87,7 @@ def test_looks_and_exchanges_are_counted_by_what_came_of_them(chain, settings, t
         node.up()
     text = Client().get("/metrics").text
     assert URL_KEY not in text
-    # Nothing else has this address, such as a signer that another test was about.
+    # Nothing else has this address, such as another test's signer.
     assert USER.lower() not in text.lower()
 
 
@@ -96,7 +96,7 @@ def test_what_final_transactions_cost_is_counted_once(service):
     work_until_done(submit(key, request(ALICE, block=service.head())), service)
     signer = Signer.objects.get()
     for _ in range(3):
-        # Two epochs and more, and looks at what was final already.
+        # More than two epochs, and the checks of final transactions.
         service.mine(70)
         Signer.objects.update(due_at=None)
         work()

@@ -30,7 +30,7 @@ from tests.service import (
 pytestmark = pytest.mark.outside
 
 
-def said(*command: str) -> str:
+def output_of(*command: str) -> str:
     out = StringIO()
     call_command(*command, stdout=out)
     return out.getvalue().strip()
@@ -47,7 +47,7 @@ STOPPED = "The operator has stopped sending from chain 31337 to chain 31337. The
 
 
 def stop_connection() -> str:
-    return said("stop", "31337", "--source", "31337", "--reason", "A test.")
+    return output_of("stop", "31337", "--source", "31337", "--reason", "A test.")
 
 
 def test_batches_of_a_stopped_connection_wait_and_go_on(service, key):
@@ -56,8 +56,10 @@ def test_batches_of_a_stopped_connection_wait_and_go_on(service, key):
     work()
     batch.refresh_from_db()
     assert (batch.status, str(batch.waits_for)) == (BatchStatus.RECEIVED, STOPPED)
-    assert said("resume", "31337", "--source", "31337") == "Sending from chain 31337 to chain 31337 goes on."
-    assert said("resume", "31337", "--source", "31337") == "Sending from chain 31337 to chain 31337 was not stopped."
+    assert output_of("resume", "31337", "--source", "31337") == "Sending from chain 31337 to chain 31337 goes on."
+    assert (
+        output_of("resume", "31337", "--source", "31337") == "Sending from chain 31337 to chain 31337 was not stopped."
+    )
     assert work_until_done(batch).status == BatchStatus.DONE
     name = "stop from chain 31337 to chain 31337"
     assert log_of_operators() == [("manage.py", name, "Stopped. Why: A test."), ("manage.py", name, "Resumed.")]
@@ -75,19 +77,19 @@ def test_accepted_batches_wait_too_and_users_see_why(service, key, client):
     assert stopped == STOPPED
     by_name = STOPPED.replace("chain 31337", "Development chain")
     assert by_name in client.get(f"/explorer/query/{other.pk}").text
-    # What was sent before is followed.
+    # Earlier transactions are followed.
     service.rpc("evm_setAutomine", True)
     service.mine()
     work()
     assert Transaction.objects.exclude(to="").get().state != TransactionState.PENDING
     assert work_until_done(batch).status == BatchStatus.DONE
     assert Transaction.objects.exclude(to="").count() == 1
-    said("resume", "31337", "--source", "31337")
+    output_of("resume", "31337", "--source", "31337")
     assert work_until_done(other).status == BatchStatus.DONE
 
 
 def test_a_stop_takes_effect_before_the_next_signature(service, key, settings):
-    """Made after the block's reconcile has begun."""
+    """The stop comes after the block's reconcile has begun."""
     asked: list[Any] = []
     with lying_node(recording(asked, lambda body: ask(service.url, body))) as url:
         reconfigure(settings, service.url, url)
@@ -115,19 +117,19 @@ def test_only_configured_connections_can_be_stopped(service):
 
 def test_another_signer_sends_instead_of_a_stopped_one(two_signers, key):
     sentence = f"The operator has stopped sending by the signer {SIGNER} on chain 31337. The reason given: A test."
-    assert said("stop", "31337", "--signer", SIGNER.lower(), "--reason", "A test.") == sentence
+    assert output_of("stop", "31337", "--signer", SIGNER.lower(), "--reason", "A test.") == sentence
     batch = submit(key, request(ALICE, block=two_signers.head()))
     assert work_until_done(batch).status == BatchStatus.DONE
     assert senders() == {SECOND_SIGNER}
-    assert said("resume", "31337", "--signer", SIGNER) == f"Sending by the signer {SIGNER} on chain 31337 goes on."
+    assert output_of("resume", "31337", "--signer", SIGNER) == f"Sending by the signer {SIGNER} on chain 31337 goes on."
     assert work_until_done(submit(key, request(BOB, block=two_signers.head()))).status == BatchStatus.DONE
     assert senders() == {SIGNER, SECOND_SIGNER}
     assert [message for *_, message in log_of_operators()] == ["Stopped. Why: A test.", "Resumed."]
 
 
 def test_where_all_signers_are_stopped_batches_wait(two_signers, key):
-    said("stop", "31337", "--signer", SIGNER, "--reason", "A test.")
-    said("stop", "31337", "--signer", SECOND_SIGNER)
+    output_of("stop", "31337", "--signer", SIGNER, "--reason", "A test.")
+    output_of("stop", "31337", "--signer", SECOND_SIGNER)
     batch = submit(key, request(ALICE, block=two_signers.head()))
     work()
     work()
@@ -135,7 +137,7 @@ def test_where_all_signers_are_stopped_batches_wait(two_signers, key):
         f"The operator has stopped sending by the signer {SIGNER} on chain 31337. The reason given: A test."
     ]
     assert not senders()
-    said("resume", "31337", "--signer", SECOND_SIGNER)
+    output_of("resume", "31337", "--signer", SECOND_SIGNER)
     assert work_until_done(batch).status == BatchStatus.DONE
     assert senders() == {SECOND_SIGNER}
 
@@ -147,19 +149,19 @@ def test_a_stopped_signer_neither_replaces_nor_broadcasts(service, key):
     work()
     service.rpc("anvil_dropAllTransactions")
     tx = Transaction.objects.exclude(to="").get(state=TransactionState.PENDING)
-    said("stop", "31337", "--signer", SIGNER)
+    output_of("stop", "31337", "--signer", SIGNER)
     age()
     SignedTransaction.objects.update(broadcast_at=timezone.now() - timedelta(hours=1))
     work()
     assert tx.versions.count() == 1
     assert not service.rpc("eth_getTransactionByHash", tx.latest_hash)
-    said("resume", "31337", "--signer", SIGNER)
+    output_of("resume", "31337", "--signer", SIGNER)
     work()
     assert service.rpc("eth_getTransactionByHash", tx.newest.hash)
 
 
 def test_the_next_signer_deploys_while_the_first_one_is_stopped(two_signers):
-    said("stop", "31337", "--signer", SIGNER)
+    output_of("stop", "31337", "--signer", SIGNER)
     FactsRegistry.objects.all().delete()
     call_command("deploy_registry", "31337", "31337")
     assert Transaction.objects.filter(to="").order_by("-pk")[0].signer.address == SECOND_SIGNER
@@ -170,7 +172,8 @@ def test_only_configured_signers_can_be_stopped(service):
     with pytest.raises(CommandError, match="Not a signer of Development chain"):
         call_command("stop", "31337", "--signer", ALICE)
     assert (
-        said("resume", "31337", "--signer", ALICE) == f"Sending by the signer {ALICE} on chain 31337 was not stopped."
+        output_of("resume", "31337", "--signer", ALICE)
+        == f"Sending by the signer {ALICE} on chain 31337 was not stopped."
     )
     assert log_of_operators() == []
 
@@ -178,7 +181,7 @@ def test_only_configured_signers_can_be_stopped(service):
 def test_health_tells_of_stops(service):
     stop_connection()
     Stop.objects.create(source_chain_id=5, chain_id=31337)
-    said("stop", "31337", "--signer", SIGNER)
+    output_of("stop", "31337", "--signer", SIGNER)
     told = Client().get("/healthz", REMOTE_ADDR="127.0.0.1").json()
     assert {"connection_paused", "signer_paused"} <= set(told["codes"])
     stopped = {STOPPED, f"The operator has stopped sending by the signer {SIGNER} on chain 31337."}
@@ -192,7 +195,7 @@ def test_a_signer_is_exchanged_while_batches_are_open(two_signers, key, settings
     work()
     work()
     assert senders() == {SIGNER}
-    said("stop", "31337", "--signer", SIGNER)
+    output_of("stop", "31337", "--signer", SIGNER)
     meanwhile = submit(key, request(BOB, block=two_signers.head() - 1))
     for batch in (before, meanwhile):
         assert work_until_done(batch, two_signers).status == BatchStatus.DONE

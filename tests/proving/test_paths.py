@@ -1,4 +1,4 @@
-"""Old blocks: reached by hops through the history of block hashes."""
+"""Old blocks, reached by hops through the history of block hashes."""
 
 from datetime import timedelta
 
@@ -52,7 +52,7 @@ def rejected(batch: Batch) -> Batch:
 
 
 def test_hops_go_through_a_history_of_another_size(chain, key, settings, tmp_path):
-    """A chain may have its own: Arbitrum's has 393,168 slots. This one has 16, so that it goes round."""
+    """Chains may have histories of other sizes: Arbitrum's has 393,168 slots. This one has 16, so it wraps around."""
     rewrite_history(chain, limit=16, reads=16, writes=16)
     connect(chain, settings, tmp_path, of_chain="history_window = 16")
     deploy(31337, 31337)
@@ -77,7 +77,7 @@ def test_a_block_three_windows_back_is_proven_by_hops_in_one_transaction(old, ke
 
 def test_a_step_goes_on_showing_what_completes_it_when_the_path_there_is_confirmed(old, key):
     time = int(old.rpc("eth_getBlockByNumber", hex(old.head() - 3 * WINDOW - 5), False)["timestamp"], 16)
-    # What proves a time comes by itself, behind the path.
+    # The proof of a time comes by itself, after the path.
     data = {f"timestamp:{time}": {"accounts": {CHARLIE: {"props": ["BALANCE"]}}}}
     batch = submit(key, asking(data))
     work()
@@ -131,7 +131,7 @@ def test_the_oldest_batch_has_its_path_first(old, key):
 
 
 def test_what_others_have_accumulated_shortens_nothing_that_it_need_not(old, key):
-    """A row that says that a block is trusted is only a hint: after a reorg, say, the chain knows better."""
+    """A stored checkpoint is only a hint. After a reorg, for example, the chain knows better."""
     block = old.head() - 3 * WINDOW
     Block.objects.create(
         destination_chain_id=31337,
@@ -188,7 +188,7 @@ def test_a_block_from_before_the_history_is_rejected_with_the_reason(old, key):
     ("slots", "backs", "reason"),
     [
         ({"reads": 13}, (1, 30, -2), "answers with another hash for block"),
-        # The newest blocks are told rightly.
+        # The newest blocks have right hashes.
         ({"limit": 13, "reads": 13, "writes": 13}, (3 * WINDOW,), "holds another hash than that block's"),
     ],
 )
@@ -270,7 +270,7 @@ def test_whoever_can_no_longer_pay_holds_up_no_path_that_passes_them(chain, db, 
     call_command("stop")
     work()
     call_command("resume")
-    # As if gas had become dearer since.
+    # The gas price seems to have risen.
     Batch.objects.filter(pk=poor.pk).update(fee=1)
     block = chain.head() - 130
     rich = submit(a_key(BOB), request(CHARLIE, block=block, fee=10**18))
@@ -298,7 +298,7 @@ def test_nobody_pays_for_what_another_asks_on_the_way_to_a_block_of_both(chain, 
 
 
 def test_a_path_that_cannot_be_sent_leaves_nothing_behind(old, key):
-    """Its first block is another one at each reconcile; the rows of paths that nobody sent would pile up."""
+    """Its first block changes at each reconcile, so rows of unsent paths would pile up."""
     old.rpc("anvil_setBalance", SIGNER, "0x0")
     submit(key, request(CHARLIE, block=old.head() - 3 * WINDOW))
     for _ in range(3):
@@ -354,7 +354,7 @@ def test_nothing_is_sent_behind_a_path_that_may_still_be_cancelled(old, key):
     work()
     work()
     assert not Transaction.objects.filter(nonce__gt=path.nonce).exists()
-    # The block's hash isn't known, and whether the path would do for it isn't either.
+    # The block's hash isn't known, nor whether the path would lead to it.
     assert {query.step for query in second.queries.all()} == {StepKind.BLOCKHASH_AVAILABLE}
     expire(Batch.objects.filter(pk=first.pk))
     old.rpc("evm_setAutomine", True)
@@ -366,7 +366,7 @@ def test_a_path_that_reverted_is_not_sent_again_at_once(old, key):
     old.rpc("evm_setAutomine", False)
     batch = submit(key, request(CHARLIE, block=old.head() - 3 * WINDOW))
     work()
-    # A fault that no simulation saw.
+    # No simulation saw this fault.
     address = registry().address
     code = old.rpc("eth_getCode", address, "latest")
     old.rpc("anvil_setCode", address, "0xfe")

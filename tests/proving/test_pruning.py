@@ -1,4 +1,4 @@
-"""What is pruned at which age, what never is, and that nothing is ever half."""
+"""Pruning: rows and their ages, rows that are always kept, and no half-pruned batches."""
 
 import json
 import re
@@ -31,7 +31,7 @@ def thirty_days(settings) -> None:
 
 
 def prune() -> dict[str, int]:
-    """Return how many rows of each kind the command has pruned, of which any."""
+    """Return the number of rows of each kind that the command has pruned, without zeros."""
     out = StringIO()
     call_command("prune", stdout=out)
     counts = re.findall(r"(.+): ([1-9]\d*) rows", out.getvalue())
@@ -39,12 +39,12 @@ def prune() -> dict[str, int]:
 
 
 def full() -> tuple[int, int]:
-    """Return how many proofs of accounts and of slots have their nodes."""
+    """Return the numbers of account and slot proofs that still have nodes."""
     return tuple(model.objects.exclude(nodes=[]).count() for model in (AccountProof, SlotProof))  # type: ignore[return-value]
 
 
 def done(days: float, *accounts: str, block: int = 12) -> Batch:
-    """A batch that was done so many days ago, with a slot of each account, and that no reorganisation can take back."""
+    """Return a batch that was DONE `days` days ago, with a slot of each account, and is final."""
     entry = {"props": ["BALANCE"], "slots": ["0x5"]}
     batch = batch_at(**{f"block_{block}": {"accounts": dict.fromkeys(accounts or (ALICE,), entry)}})
     AccountProof.objects.filter(block__queries__batch=batch).delete()
@@ -116,7 +116,7 @@ def test_what_is_open_or_not_final_keeps_its_proofs():
 
 def test_proofs_that_a_younger_batch_uses_stay_with_it():
     old, young = done(31, ALICE, BOB), done(1)
-    # Of the same block; Alice is in both.
+    # A batch on the same block; Alice is in both.
     assert prune()["proofs"]
     assert bundle(old).status_code == bundle(old, 2).status_code == 410
     assert bundle(young).status_code == 200
@@ -144,7 +144,7 @@ def test_what_was_pruned_is_proven_again_for_who_asks_anew(service):
 
 
 def test_it_goes_in_chunks_and_is_whole_wherever_it_is_killed(killing):
-    """Killed after any of them, each bundle is there whole, or said to be gone."""
+    """After a kill at any chunk, each bundle is complete, or said to be gone."""
     batches = [done(31 + number, ALICE, BOB, block=12 + number) for number in range(2)]
 
     def left() -> tuple[object, ...]:
@@ -272,7 +272,7 @@ def test_a_block_whose_header_was_pruned_can_be_asked_for(service):
     assert work_until_done(submit(a_key(), request(ALICE, block=number))).status == BatchStatus.DONE
 
 
-# --- What expires -----------------------------------------------------------------------------------------------------
+# --- Expiry -----------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("kind", ["account events", "sessions", "sign-in nonces", "throttle counts"])

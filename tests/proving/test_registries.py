@@ -1,4 +1,4 @@
-"""A registry is used only as long as its code is the one that this version deploys."""
+"""A registry is used only while its code is the one that this version deploys."""
 
 import io
 import re
@@ -43,24 +43,24 @@ from tests.service import (
 
 pytestmark = [pytest.mark.django_db, pytest.mark.outside]
 
-# It answers a word of ones to whatever it is asked, so that nothing but the code tells it from a registry.
+# It returns a word of ones for any call, so only its code differs from a registry.
 OTHER_CODE = "0x5f195f5260205ff3"
 OTHER = "its code is not that of this version's contract"
 REMEDY = "manage.py deploy_registry 31337 31337 --replace"
 
 
-# What deployed the registry in which facts could be forged, without its arguments: source chain, block hash source.
+# Code that deployed the forgeable registry, without its arguments: source chain, block hash source.
 FORGEABLE = Path(__file__).parent.parent / "contracts" / "forgeable_registry.hex"
 
 
 def restart() -> None:
-    """Forget what the process has seen, as when it starts."""
+    """Forget the process's observations, as a restart does."""
     forget_chains()
 
 
 def replace_code(chain: DevChain, code: str = OTHER_CODE) -> FactsRegistry:
     row = registry()
-    # In a block of its own, whose header has the root of a state in which the code is the old one.
+    # The header of this block has the root of a state with the old code.
     chain.mine()
     chain.rpc("anvil_setCode", row.address, code)
     chain.mine()
@@ -74,7 +74,7 @@ def health() -> tuple[int, str]:
 
 
 def check_chains() -> tuple[str, str]:
-    """Run `check_chains`. Return what it prints, and the error that it ends with."""
+    """Run `check_chains`. Return its output and its error."""
     said = io.StringIO()
     try:
         call_command("check_chains", stdout=said)
@@ -84,11 +84,11 @@ def check_chains() -> tuple[str, str]:
 
 
 def words_of(page: str) -> str:
-    """Return the page's text as a reader copies it: long values are whole, whatever is shown of them."""
+    """Return the page's text as a reader copies it, with abbreviated values in full."""
     return unescape(re.sub(r"<[^>]*>", "", page))
 
 
-# --- Refused ----------------------------------------------------------------------------------------------------------
+# --- Refusal ----------------------------------------------------------------------------------------------------------
 
 
 def test_while_its_code_is_another_one_nothing_is_sent_and_everybody_is_told(service, key):
@@ -139,7 +139,7 @@ def test_a_batch_that_was_accepted_before_waits_too(service, key):
 
 @pytest.mark.parametrize("what", ["source", "history"])
 def test_a_registry_that_was_deployed_with_something_else_is_refused(service, what):
-    """The same contract, for another block hash source, or for a history of another size, than was recorded."""
+    """The same contract, deployed for another block hash source or another history size than recorded."""
     row = registry()
     source = Deployed(service, "NativeBlockHashSource", 8191).address if what == "source" else row.block_hash_source
     window = 393168 if what == "history" else 8191
@@ -157,7 +157,7 @@ def test_a_registry_for_a_history_of_another_size_than_the_chain_has_is_refused(
 
 
 def test_a_registry_of_an_earlier_version_is_looked_at_before_it_is_used(service):
-    """Its code was not on record then."""
+    """Its code was not recorded then."""
     FactsRegistry.objects.update(code_hash="")
     restart()
     work()
@@ -165,7 +165,7 @@ def test_a_registry_of_an_earlier_version_is_looked_at_before_it_is_used(service
 
 
 def forgeable_registry(chain: DevChain, block_hash_source: str) -> str:
-    """Deploys the version in which facts could be forged; the address."""
+    """Deploy the version in which facts could be forged. Return the address."""
     creation = FORGEABLE.read_text().strip() + encode(["uint256", "address"], [31337, block_hash_source]).hex()
     receipt = chain.rpc("eth_sendTransactionSync", {"from": BOB, "data": f"0x{creation}", "gas": hex(10**7)})
     return str(receipt["contractAddress"])
@@ -189,7 +189,7 @@ def test_of_a_version_that_is_known_to_be_bad_the_reason_is_told(service, key):
     assert "facts can be forged" in FactsRegistry.objects.get(address=row.address).replaced_because
 
 
-# --- How often its code is looked at ----------------------------------------------------------------------------------
+# --- Intervals of code checks -----------------------------------------------------------------------------------------
 
 
 def later(monkeypatch, seconds: int) -> None:
@@ -236,7 +236,7 @@ def test_what_was_sent_to_a_registry_before_it_was_refused_is_cancelled(service,
     tx = pending(batch)
     service.rpc("anvil_setCode", registry().address, OTHER_CODE)
     restart()
-    # It wasn't broadcast yet, for all that is known.
+    # The node doesn't know it, as if it had never been broadcast.
     service.rpc("anvil_dropAllTransactions")
     SignedTransaction.objects.filter(transaction=tx).update(broadcast_at=None)
     work()
@@ -251,7 +251,7 @@ def test_what_was_sent_to_a_registry_before_it_was_refused_is_cancelled(service,
     assert len({*Transaction.objects.exclude(to="").values_list("to", flat=True)}) == 2
 
 
-# --- Replaced ---------------------------------------------------------------------------------------------------------
+# --- Replacement ------------------------------------------------------------------------------------------------------
 
 
 def test_there_is_one_registry_in_use_for_each_connection(service):
@@ -280,7 +280,7 @@ def test_a_registry_that_was_replaced_stays_on_record(service, key):
 
 @pytest.fixture
 def half_proven(service, key) -> Query:
-    """A query that is proven, in a batch that is open: its other block is still to come."""
+    """Return a proven query of an open batch, whose other block is still to come."""
     batch = submit(key, asking(balances([service.head() - 1, service.head() + 40], BOB)))
     for _ in range(4):
         work()
@@ -308,7 +308,7 @@ def test_what_open_batches_have_proven_to_the_old_one_is_proven_to_the_new_one(s
 
 
 def test_what_went_to_the_old_one_takes_nothing_of_the_fees_of_batches_that_go_on(costly, key):
-    """Nothing of it is final yet; and others' batches go on beside."""
+    """Nothing of it is final yet, and batches of others continue."""
     costly.mine(10)
     costly.rpc("evm_setAutomine", True)
     mine_at(costly, 1)
@@ -377,7 +377,7 @@ def test_a_batch_that_was_done_before_says_where_its_facts_are(service, key):
 
 @pytest.mark.parametrize(("turns", "asked"), [(0, "eth_getProof"), (0, "eth_estimateGas"), (1, "eth_call")])
 def test_a_worker_that_looked_at_the_old_one_proves_nothing_by_what_it_saw(service, settings, key, turns, asked):
-    """The operator replaces it during a worker's turn, between two of its transactions, after it has asked so."""
+    """The operator replaces the registry during a worker's turn, between two of its transactions."""
     block, depth = service.head(), len(connection.savepoint_ids)
     old, methods = registry().address, set[str]()
     is_time = iter([True])
@@ -402,6 +402,6 @@ def test_a_worker_that_looked_at_the_old_one_proves_nothing_by_what_it_saw(servi
             work()
         assert work_until_done(batch).status == BatchStatus.DONE
     assert old != registry().address
-    # In a turn before, the old one was used.
+    # The old one was used in an earlier turn.
     assert Transaction.objects.filter(queries__batch=batch, to=old).count() == turns
     assert field_on_chain(service, CHARLIE, block, AccountField.BALANCE) == balance_at(service, CHARLIE, block)

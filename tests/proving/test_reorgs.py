@@ -1,4 +1,4 @@
-"""A reorganised chain takes steps, and DONE, visibly back until the block is final."""
+"""A reorganised chain visibly takes steps and DONE back until the block is final."""
 
 from typing import Any
 
@@ -15,7 +15,7 @@ pytestmark = [pytest.mark.django_db, pytest.mark.outside]
 
 @pytest.fixture
 def done(service):
-    """A batch that is DONE on a block that has a few others above it."""
+    """Return a DONE batch on a block with a few blocks above it."""
     block = service.head()
     service.mine(3)
     batch = work_until_done(submit(a_key(), request(ALICE, block=block)))
@@ -28,7 +28,7 @@ def test_done_is_taken_back_when_its_block_is_gone_and_reached_again(service, do
     done.refresh_from_db()
     assert done.gas_used > 0
     first = Transaction.objects.exclude(to="").get()
-    service.rpc("anvil_reorg", 1, [])  # the block with our transaction is replaced by an empty one
+    service.rpc("anvil_reorg", 1, [])  # an empty block replaces the block with our transaction
     assert events(service, ACCOUNT_PROVEN) == []
     service.rpc("evm_setAutomine", False)
     work()
@@ -41,7 +41,7 @@ def test_done_is_taken_back_when_its_block_is_gone_and_reached_again(service, do
     service.rpc("evm_setAutomine", True)
     assert work_until_done(done, service).status == BatchStatus.DONE
     assert len(events(service, ACCOUNT_PROVEN)) == 1
-    # Under the same nonce: nothing was paid twice.
+    # The same transaction: nothing was paid twice.
     assert Transaction.objects.exclude(to="").get() == first
 
 
@@ -97,7 +97,7 @@ def test_a_source_block_that_changed_discards_its_proofs(service):
     work()
     old = AccountProof.objects.get()
     old_hash = Block.objects.get().hash
-    # Another block of the same number, in which alice has got more.
+    # Another block of the same number, in which Alice has more money.
     service.rpc(
         "anvil_reorg", 1, [[{"from": SIGNER, "to": ALICE, "value": "0xff", "gas": "0x5208", "nonce": hex(3)}, 0]]
     )

@@ -1,4 +1,4 @@
-"""Batches that pay themselves: prepared here, sent by others, and never by the operator, to the wei."""
+"""Self-funded batches: prepared here, sent by others, and never at the operator's cost, to the wei."""
 
 from typing import Any
 
@@ -58,7 +58,7 @@ BLOCK_HASH_PROVEN = "0x" + keccak(text="BlockHashProven(bytes32)").hex()
 
 
 def send_until_done(chain: DevChain, batch: Batch, rounds: int = 12) -> list[dict[str, Any]]:
-    """Ask what is left, send it, and ask again until the batch is done. Return what was told each time."""
+    """Request, send, and repeat until the batch is done. Return the answers."""
     told: list[dict[str, Any]] = []
     for _ in range(rounds):
         work()
@@ -151,7 +151,7 @@ def test_times_come_with_the_accounts_of_their_block(service, key):
     batch = submit(key, itself(asking(data)))
     with nothing_spent(service):
         told = send_until_done(service, batch)
-    # The property of the header comes when the time has brought the header, which may be while the worker looks.
+    # The header's property comes after the time has brought the header, possibly during the worker's check.
     assert [left["isComplete"] for left in told][-2:] in ([False, True], [True])
 
 
@@ -231,7 +231,7 @@ def test_signatures_of_attesters_are_part_of_what_is_sent(chain, settings, tmp_p
         assert sources.balance_proven(chain, block) == balance_at(there, CHARLIE, block)
 
 
-# --- As facts appear --------------------------------------------------------------------------------------------------
+# --- Appearing facts --------------------------------------------------------------------------------------------------
 
 
 def test_what_somebody_else_has_sent_is_not_to_be_sent_again(service, key):
@@ -256,7 +256,7 @@ def test_what_somebody_else_has_sent_is_not_to_be_sent_again(service, key):
 
 @pytest.mark.django_db(transaction=True)
 def test_what_was_sent_is_seen_once_somebody_asks_and_none_is_left(service, key, settings, start_worker):
-    """Also where nodes serve no events, which tell of it otherwise."""
+    """Also where nodes serve no events, which otherwise tell of it."""
 
     def change(question: Any, reply: Any) -> list[Any]:
         return [error(question, -32601, "no such method") if question["method"] == "eth_getLogs" else reply]
@@ -305,10 +305,10 @@ def test_what_nobody_sends_costs_nodes_little_and_is_rejected_at_its_deadline(se
         asked.clear()
         worker = start_worker()
         until(lambda: asked.count("eth_getLogs") > 3, "events are read")
-        # Some for the heads of the chain and its events, none for each block.
+        # Some requests are for the chain's head and events, none for each block.
         assert len(asked) < 60, asked
         send(service, left_of(batch)["transactions"][:1])
-        # It is seen without asking again.
+        # It is noticed without another request.
         until(lambda: batch.queries.filter(step=None).exists(), "what was sent is seen")
         worker.kill()
         worker.wait()
@@ -325,7 +325,7 @@ def test_it_is_done_wherever_the_worker_is_killed(service, key, killing):
         service.mine(3)
         batch = submit(key, itself(request(ALICE, block=service.head())))
         with nothing_spent(service):
-            # By turns before the node acts, and after it acted.
+            # The kill alternates between before and after the node acts.
             with killing.at(exchange, after=number % 2 == 0):
                 for _ in range(2):
                     work()
@@ -337,12 +337,12 @@ def test_it_is_done_wherever_the_worker_is_killed(service, key, killing):
     assert exchange > 4
 
 
-# --- Beside what the operator pays for --------------------------------------------------------------------------------
+# --- Beside batches that the operator pays for ------------------------------------------------------------------------
 
 
 def test_the_operator_proves_at_a_shared_block_only_what_it_pays_for(service, key):
     block = service.head()
-    # The same account, too: for another property, and for the same.
+    # The same account, for another property and for the same.
     oneself = submit(a_key(BOB), itself(request(ALICE, BOB, block=block, props=["BALANCE", "CODE_HASH"])))
     paid = submit(key, request(ALICE, block=block))
     work_until_done(paid, service)
@@ -377,7 +377,7 @@ def test_a_path_that_the_operator_pays_for_takes_no_rider_who_is_self_funded(old
 
 
 def test_a_time_that_is_left_to_others_makes_no_path_longer(old, key):
-    """It needs the header after its block; what the operator pays for does not."""
+    """The time needs the header after its block. The operator's batch doesn't."""
     block = old.head() - 3 * WINDOW
     time = int(old.rpc("eth_getBlockByNumber", hex(block), False)["timestamp"], 16)
     data = {f"timestamp:{time}": {"accounts": {CHARLIE: {"props": ["NONCE"]}}}}
@@ -391,7 +391,7 @@ def test_a_time_that_is_left_to_others_makes_no_path_longer(old, key):
 
 
 def test_a_stuck_transaction_is_not_cancelled_for_who_is_self_funded(costly, key):
-    """To cancel takes money, and here nobody waits who would pay."""
+    """A cancellation takes money, and nobody waits who would pay."""
     mine_at(costly, 1)
     block = costly.head()
     batch = accepted(key, request(ALICE, block=block, fee=ETHER), fee=302_000 * 3 * 10**9)

@@ -1,4 +1,4 @@
-"""Several signers of a destination: who sends what, and that none is in another's way."""
+"""Several signers of a destination: the sender of each transaction, and no delays by another signer."""
 
 from datetime import timedelta
 
@@ -32,22 +32,22 @@ WINDOW = 10
 
 @pytest.fixture
 def mempool(two_signers: DevChain) -> DevChain:
-    """A chain that mines only when told to, with blocks to be asked for."""
+    """Return a chain that mines only on request, with blocks for batches."""
     two_signers.mine(20)
     work()
     two_signers.rpc("evm_setAutomine", False)
     return two_signers
 
 
-# --- Who sends --------------------------------------------------------------------------------------------------------
+# --- The sender -------------------------------------------------------------------------------------------------------
 
 
-# --- One that can't ---------------------------------------------------------------------------------------------------
+# --- One that can't send ----------------------------------------------------------------------------------------------
 
 
 def test_a_nonce_that_is_stuck_holds_up_nobody(mempool, key):
     (first,) = send_each(key, mempool, 1)
-    # It offers too little from now on.
+    # Its offer is too low from now on.
     mempool.rpc("anvil_setNextBlockBaseFeePerGas", hex(50 * GWEI))
     mempool.mine()
     get_stuck()
@@ -140,7 +140,7 @@ def test_what_one_sent_that_is_named_no_more_is_followed_and_not_replaced(mempoo
     assert (left_behind.state, left_behind.succeeded) == (TransactionState.CONFIRMED, True)
 
 
-# --- What holds for all of them ---------------------------------------------------------------------------------------
+# --- Common rules -----------------------------------------------------------------------------------------------------
 
 
 def test_the_daily_limit_is_that_of_all_together(mempool, settings, tmp_path):
@@ -173,7 +173,7 @@ def test_one_at_a_time_extends_a_registry(chain, key, settings, tmp_path):
         work()
     (path,) = Transaction.objects.exclude(extends=None)
     assert path.signer.address == SIGNER
-    # What it makes known is not built on before it is mined: another signer's might be mined before it.
+    # Nobody builds on its block before it is mined, because another signer's transaction could be mined first.
     stop = Block.objects.filter(is_checkpoint=True, number__gt=near).order_by("number")[0].number
     third = submit(a_key(CHARLIE), request(CHARLIE, block=stop))
     for _ in range(3):

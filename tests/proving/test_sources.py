@@ -1,4 +1,4 @@
-"""Blocks of other chains, and the sources of trust in them: attesters, an OP Stack chain's view of its L1, a rollup."""
+"""Blocks of other chains, and sources of trust in them: attesters, an OP Stack chain's view of its L1, rollups."""
 
 import io
 import itertools
@@ -23,7 +23,7 @@ from devnet.arbitrum_outbox import ArbitrumOutbox, set_send_root
 from devnet.devchain import DevChain
 from devnet.foreign_contracts import ask, send
 from proving.models import FactsRegistry, SignedTransaction, Transaction
-from queries.models import Batch, BatchStatus, Block, Query, Step, StepKind
+from queries.models import Batch, BatchStatus, Block, Step, StepKind
 from tests import headers
 from tests.attesting.process import AttesterProcess, signature
 from tests.chains.lying_node import between, error
@@ -38,7 +38,6 @@ from tests.proving.estimated_batches import estimate, measured
 from tests.proving.kills import exchanges
 from tests.proving.money import accepted, limit, stopped
 from tests.proving.paths import extending
-from tests.proving.proxy import Proxy
 from tests.proving.sources import HERE, KEYS, THERE, attesting, balance_proven, connect, grow, liar, of_chains
 from tests.service import (
     ALICE,
@@ -60,7 +59,7 @@ pytestmark = [pytest.mark.django_db, pytest.mark.outside]
 
 @pytest.fixture(scope="module")
 def there() -> Iterator[DevChain]:
-    """Another chain, of 30 blocks in each of which Charlie has got more. All but the newest two are final."""
+    """Yield another chain of 30 blocks, in each of which Charlie receives money. All but the newest two are final."""
     with DevChain(chain_id=THERE) as chain:
         grow(chain, 30)
         yield chain
@@ -78,8 +77,8 @@ def nobody(key: str) -> AttesterProcess:
     return AttesterProcess(address=Account.from_key(key).address, url="http://127.0.0.1:9")
 
 
-def told(chain: DevChain, rounds: int = 3) -> str:
-    """Return what the only waiting query waits for, after some rounds in which nothing was sent."""
+def wait_of(chain: DevChain, rounds: int = 3) -> str:
+    """Return the wait of the only waiting query, after some rounds in which nothing was sent."""
     for _ in range(rounds):
         work()
         chain.mine()
@@ -88,14 +87,19 @@ def told(chain: DevChain, rounds: int = 3) -> str:
     return sentence
 
 
+def assert_proven(chain: DevChain, there: DevChain, batch: Batch, *blocks: int) -> None:
+    """Work until the batch is done, and compare Charlie's proven balances with those that `there` tells."""
+    assert work_until_done(batch, chain, rounds=20).status == BatchStatus.DONE
+    for block in blocks:
+        assert balance_proven(chain, block) == balance_at(there, CHARLIE, block)
+
+
 # --- Attesters --------------------------------------------------------------------------------------------------------
 
 
-def test_a_balance_of_another_chain_is_proven(chain, there, attesters, settings, tmp_path, key):
-    connect(settings, tmp_path, chain, there.url, attesters=attesters)
+def test_a_balance_of_another_chain_is_proven(chain, there, attested, key):
     block = there.head() - 10
-    assert work_until_done(submit(key, of_chains(there=[block])), chain).status == BatchStatus.DONE
-    assert balance_proven(chain, block) == balance_at(there, CHARLIE, block)
+    assert_proven(chain, there, submit(key, of_chains(there=[block])), block)
 
 
 def test_two_of_three_attesters_are_enough(chain, there, attesters, settings, tmp_path, key):
@@ -103,15 +107,14 @@ def test_two_of_three_attesters_are_enough(chain, there, attesters, settings, tm
     block = there.head() - 10
     here_block = chain.head()
     batch = submit(key, of_chains(there=[block], here=[here_block]))
-    assert work_until_done(batch, chain).status == BatchStatus.DONE
-    assert balance_proven(chain, block) == balance_at(there, CHARLIE, block)
+    assert_proven(chain, there, batch, block)
     assert balance_proven(chain, here_block, source=HERE) == balance_at(chain, CHARLIE, here_block)
 
 
 def test_one_of_three_is_not_enough_and_the_page_knows_who_is_missing(chain, there, attesters, settings, tmp_path, key):
     connect(settings, tmp_path, chain, there.url, attesters=[attesters[0], *map(nobody, KEYS[1:])])
     batch = submit(key, of_chains(there=[there.head() - 10]))
-    sentence = told(chain, rounds=4)
+    sentence = wait_of(chain, rounds=4)
     assert "1 of 2 required attesters has signed block" in " ".join(Client().get("/chains").text.split())
     assert {query.step for query in batch.queries.all()} == {StepKind.BLOCKHASH_AVAILABLE}
     assert sentence.startswith("Waiting for attesters to vouch for block")
@@ -138,8 +141,8 @@ def test_a_wrong_hash_keeps_the_right_one_from_nobody_but_is_never_sent(
     with liar(KEYS[1], b"\x13" * 32) as one, liar(KEYS[2], b"\x13" * 32) as two:
         connect(settings, tmp_path, chain, there.url, attesters=[attesters[0], one, two])
         submit(key, of_chains(there=[there.head() - 10]))
-        # Two of three agree, on a block that our nodes do not know: nothing of it is sent.
-        assert "1 of 2 required attesters has signed" in told(chain, rounds=4)
+        # Two of three agree on a block that our nodes don't know. No transaction may result.
+        assert "1 of 2 required attesters has signed" in wait_of(chain, rounds=4)
 
 
 def test_a_block_that_is_not_final_is_waited_for_and_a_reorg_before_is_harmless(
@@ -150,11 +153,11 @@ def test_a_block_that_is_not_final_is_waited_for_and_a_reorg_before_is_harmless(
         with ExitStack() as stack:
             folders = [tmp_path_factory.mktemp("attester") for _ in KEYS]
             pairs = zip(folders, KEYS, strict=True)
-            attesters = [stack.enter_context(attesting(folder, there, one)) for folder, one in pairs]
+            attesters = [stack.enter_context(attesting(folder, there, attester_key)) for folder, attester_key in pairs]
             connect(settings, tmp_path, chain, there.url, attesters=attesters)
             block = there.head()
             batch = submit(key, of_chains(there=[block]))
-            assert "is not final yet" in told(chain)
+            assert "is not final yet" in wait_of(chain)
             before = Block.objects.get(source_chain_id=THERE).hash
             there.rpc("anvil_rollback", 1)
             there.rpc("eth_sendTransaction", {"from": ALICE, "to": CHARLIE, "value": "0x77"})
@@ -166,8 +169,7 @@ def test_a_block_that_is_not_final_is_waited_for_and_a_reorg_before_is_harmless(
             assert "reorganised" in step.went_back_because
 
 
-def test_blocks_are_attested_each_by_itself_and_wait_for_no_other(chain, there, attesters, settings, tmp_path, key):
-    connect(settings, tmp_path, chain, there.url, attesters=attesters)
+def test_blocks_are_attested_each_by_itself_and_wait_for_no_other(chain, there, attested, key):
     chain.rpc("evm_setAutomine", False)
     highest = there.head() - 5
     blocks = [highest, highest - 3, highest - 7]
@@ -182,22 +184,18 @@ def test_blocks_are_attested_each_by_itself_and_wait_for_no_other(chain, there, 
         assert balance_proven(chain, block) == balance_at(there, CHARLIE, block)
 
 
-def test_a_dead_source_delays_the_batches_that_name_it_and_no_others(
-    chain, there, attesters, settings, tmp_path, key, client
-):
-    with Proxy(there.url) as proxy:
-        connect(settings, tmp_path, chain, proxy.url, attesters=attesters)
-        proxy.down()
-        here_block, there_block = chain.head(), there.head() - 10
-        batch = submit(key, of_chains(there=[there_block], here=[here_block]))
-        other = submit(key, of_chains(here=[here_block]))
-        assert work_until_done(other, chain).status == BatchStatus.DONE
-        assert fresh(batch).status == BatchStatus.RECEIVED
-        told = client.get("/batch-query-status", {"batchQueryId": batch.pk}, headers=header(key)).json()
-        assert "No node of The other chain (31338) can be used" in told["info"][0]
-        proxy.up()
-        forget_chains()
-        assert work_until_done(batch, chain, rounds=20).status == BatchStatus.DONE
+def test_a_dead_source_delays_the_batches_that_name_it_and_no_others(chain, there, proxy, key, client):
+    proxy.down()
+    here_block, there_block = chain.head(), there.head() - 10
+    batch = submit(key, of_chains(there=[there_block], here=[here_block]))
+    other = submit(key, of_chains(here=[here_block]))
+    assert work_until_done(other, chain).status == BatchStatus.DONE
+    assert fresh(batch).status == BatchStatus.RECEIVED
+    answer = client.get("/batch-query-status", {"batchQueryId": batch.pk}, headers=header(key)).json()
+    assert "No node of The other chain (31338) can be used" in answer["info"][0]
+    proxy.up()
+    forget_chains()
+    assert work_until_done(batch, chain, rounds=20).status == BatchStatus.DONE
     assert balance_proven(chain, there_block) == balance_at(there, CHARLIE, there_block)
 
 
@@ -218,14 +216,39 @@ def test_a_source_that_does_not_tell_its_head_is_named(chain, there, attesters, 
         assert "The other chain" in waiting()[0] or "node" in waiting()[0]
 
 
-def test_a_dead_source_is_named_beside_a_time_to_come(chain, there, attesters, settings, tmp_path, key):
+def test_a_dead_source_is_named_beside_a_time_to_come(chain, there, proxy, settings, key):
     settings.MAX_BLOCKS_AHEAD = 1000
-    with Proxy(there.url) as proxy:
-        connect(settings, tmp_path, chain, proxy.url, attesters=attesters)
-        now = {each: int(each.rpc("eth_getBlockByNumber", "latest", False)["timestamp"], 16) for each in (chain, there)}
-        of_alice = {"accounts": {ALICE: {"props": ["BALANCE"]}}}
-        data = {str(each.chain_id): {f"timestamp:{time + 300}": of_alice} for each, time in now.items()}
-        batch = submit(key, {"destinationChainId": "31337", "fee": "0", "data": data})
+    now = {each: int(each.rpc("eth_getBlockByNumber", "latest", False)["timestamp"], 16) for each in (chain, there)}
+    of_alice = {"accounts": {ALICE: {"props": ["BALANCE"]}}}
+    data = {str(each.chain_id): {f"timestamp:{time + 300}": of_alice} for each, time in now.items()}
+    batch = submit(key, {"destinationChainId": "31337", "fee": "0", "data": data})
+    work()
+    assert fresh(batch).status == BatchStatus.ACCEPTED
+    proxy.down()
+    forget_chains()
+    work()
+    assert "The other chain" in fresh(batch).waiting_for
+    proxy.up()
+
+
+def test_an_estimate_of_nothing_is_unavailable(chain, there, proxy, key, client):
+    FactsRegistry.objects.filter(source_chain_id=31337).delete()
+    proxy.down()
+    # The first source has no registry, the second no node.
+    body = of_chains(here=[3], there=[20])
+    body["data"] = dict(sorted(body["data"].items()))
+    answer = client.post("/estimate-batch-query", body, content_type="application/json", headers=header(key))
+    assert answer.status_code == 503
+    proxy.up()
+
+
+def test_a_source_that_goes_down_later_holds_up_no_other(chain, there, proxy, key):
+    chain.rpc("evm_setAutomine", False)
+    batch = submit(key, of_chains(there=[there.head() - 10], here=[chain.head()]))
+    work()
+    proxy.down()
+    chain.rpc("evm_setAutomine", True)
+    for _ in range(8):
         work()
         assert fresh(batch).status == BatchStatus.ACCEPTED
         proxy.down()
@@ -235,38 +258,7 @@ def test_a_dead_source_is_named_beside_a_time_to_come(chain, there, attesters, s
         proxy.up()
 
 
-def test_an_estimate_of_nothing_is_unavailable(chain, there, attesters, settings, tmp_path, key, client):
-    with Proxy(there.url) as proxy:
-        connect(settings, tmp_path, chain, proxy.url, attesters=attesters)
-        FactsRegistry.objects.filter(source_chain_id=31337).delete()
-        proxy.down()
-        # The first source has no registry, the second no node.
-        body = of_chains(here=[3], there=[20])
-        body["data"] = dict(sorted(body["data"].items()))
-        answer = client.post("/estimate-batch-query", body, content_type="application/json", headers=header(key))
-        assert answer.status_code == 503
-        proxy.up()
-
-
-def test_a_source_that_goes_down_later_holds_up_no_other(chain, there, attesters, settings, tmp_path, key):
-    with Proxy(there.url) as proxy:
-        connect(settings, tmp_path, chain, proxy.url, attesters=attesters)
-        chain.rpc("evm_setAutomine", False)
-        batch = submit(key, of_chains(there=[there.head() - 10], here=[chain.head()]))
-        work()
-        proxy.down()
-        chain.rpc("evm_setAutomine", True)
-        for _ in range(8):
-            work()
-            chain.mine()
-        assert Query.objects.filter(batch=batch, source_chain_id=HERE, step=None).exists()
-        proxy.up()
-        forget_chains()
-        assert work_until_done(batch, chain, rounds=20).status == BatchStatus.DONE
-
-
-def test_the_fee_must_cover_all_sources_of_a_batch_together(chain, there, attesters, settings, tmp_path, key):
-    connect(settings, tmp_path, chain, there.url, attesters=attesters)
+def test_the_fee_must_cover_all_sources_of_a_batch_together(chain, there, attested, settings, key):
     text = settings.CHAINS_FILE.read_text()
     settings.CHAINS_FILE.write_text(text.replace("test_network = true", "test_network = false", 1))
     forget_chains()
@@ -289,17 +281,18 @@ def test_an_op_stack_chain_proves_blocks_of_its_l1(chain, there, settings, tmp_p
     batch = submit(key, of_chains(there=[block]))
     origin = there.head() - 12
     l1.tell_of(there, origin)
-    assert told(chain) == f"Chain {HERE} knows chain {THERE} only up to block {origin} yet; waiting for block {block}."
+    assert (
+        wait_of(chain) == f"Chain {HERE} knows chain {THERE} only up to block {origin} yet; waiting for block {block}."
+    )
     origin = there.head() - 5
     l1.tell_of(there, origin)
-    assert work_until_done(batch, chain, rounds=20).status == BatchStatus.DONE
-    assert balance_proven(chain, block) == balance_at(there, CHARLIE, block)
+    assert_proven(chain, there, batch, block)
 
 
 def test_without_the_predeploy_an_op_stack_source_says_so(chain, there, settings, tmp_path, key):
     connect(settings, tmp_path, chain, there.url)
     submit(key, of_chains(there=[there.head() - 5]))
-    assert told(chain) == f"Chain {HERE} has no L1Block predeploy: is it an OP Stack chain?"
+    assert wait_of(chain) == f"Chain {HERE} has no L1Block predeploy: is it an OP Stack chain?"
 
 
 def test_a_hash_recorded_for_a_registry_that_was_replaced_takes_nothing_of_a_budget(
@@ -324,8 +317,7 @@ def test_a_hash_recorded_for_a_registry_that_was_replaced_takes_nothing_of_a_bud
     assert batch.status == BatchStatus.DONE, batch.rejection_reason
 
 
-def test_each_connection_has_a_registry_of_its_own(chain, there, attesters, settings, tmp_path, key):
-    connect(settings, tmp_path, chain, there.url, attesters=attesters)
+def test_each_connection_has_a_registry_of_its_own(chain, there, attested, key):
     addresses = set(FactsRegistry.objects.values_list("address", flat=True))
     assert len(addresses) == 2
     assert Batch.objects.count() == 0
@@ -338,7 +330,7 @@ class Rollup(NamedTuple):
     outbox: ArbitrumOutbox
     chain: DevChain
     ends: dict[int, bytes]
-    """The send roots of the blocks that the rollup may confirm, by their numbers."""
+    """The send roots of the blocks that the rollup may confirm, by number."""
 
     def confirm(self, number: int) -> int:
         return self.outbox.confirm(self.ends[number], self.hash_of(number))
@@ -349,12 +341,12 @@ class Rollup(NamedTuple):
 
 @pytest.fixture(scope="module")
 def rollup_chain() -> Iterator[tuple[DevChain, dict[int, bytes]]]:
-    """A chain of 64 blocks, of which every tenth ends an assertion. The last two have the same send root."""
+    """Yield a chain of 64 blocks. Every tenth ends an assertion. The last two assertions have the same send root."""
     with DevChain(chain_id=THERE) as chain:
         ends: dict[int, bytes] = {}
         for _ in range(6):
             grow(chain, 10)
-            # The root is another one when messages were sent.
+            # The root changes when messages are sent.
             ends[chain.head()] = keccak(bytes([min(len(ends), 4)]))
             set_send_root(chain, ends[chain.head()])
         grow(chain, 4)
@@ -363,7 +355,7 @@ def rollup_chain() -> Iterator[tuple[DevChain, dict[int, bytes]]]:
 
 @pytest.fixture
 def rollup(chain, db, rollup_chain, settings, tmp_path) -> Rollup:
-    """With its Outbox `HERE`, and the service; nothing is confirmed."""
+    """Configure the service with the rollup's Outbox on `HERE`. Nothing is confirmed."""
     outbox = ArbitrumOutbox(chain)
     connect(settings, tmp_path, chain, rollup_chain[0].url, outbox=outbox.address)
     return Rollup(outbox, *rollup_chain)
@@ -374,7 +366,7 @@ def time_of(chain: DevChain, block: int) -> int:
 
 
 def source_of(chain: DevChain, name: str, source: int = THERE) -> Deployed:
-    """The block hash source of a registry, by the name of its contract."""
+    """Return a registry's block hash source, from its contract's name."""
     return Deployed(chain, f"{name}BlockHashSource", address=registry(source).block_hash_source)
 
 
@@ -385,41 +377,37 @@ def newest_recorded(chain: DevChain, name: str = "Arbitrum") -> int:
 
 def test_a_block_that_the_rollup_has_confirmed_is_proven(chain, rollup, key):
     rollup.confirm(40)
-    assert work_until_done(submit(key, of_chains(there=[40])), chain).status == BatchStatus.DONE
-    assert balance_proven(chain, 40) == balance_at(rollup.chain, CHARLIE, 40)
+    assert_proven(chain, rollup.chain, submit(key, of_chains(there=[40])), 40)
 
 
 def test_a_block_before_one_that_is_confirmed_is_a_hop_away(chain, rollup, key):
     for number in (30, 40, 50):
         rollup.confirm(number)
-    assert work_until_done(submit(key, of_chains(there=[36])), chain).status == BatchStatus.DONE
-    assert balance_proven(chain, 36) == balance_at(rollup.chain, CHARLIE, 36)
-    # One from which a hop reaches it is recorded, in the transaction that hops: the newest is found first.
+    assert_proven(chain, rollup.chain, submit(key, of_chains(there=[36])), 36)
+    # The newest block from which a hop reaches it is recorded, in the hop's transaction.
     (tx,) = extending()
     assert tx.succeeded
     assert newest_recorded(chain) == 50
-    # From there everything in one window is one hop away, and is not recorded again.
-    assert work_until_done(submit(key, of_chains(there=[33])), chain).status == BatchStatus.DONE
-    assert balance_proven(chain, 33) == balance_at(rollup.chain, CHARLIE, 33)
+    # From there all blocks of a window are one hop away, without another record.
+    assert_proven(chain, rollup.chain, submit(key, of_chains(there=[33])), 33)
     assert newest_recorded(chain) == 50
 
 
 def test_an_old_block_is_proven_over_several_hops(chain, rollup, key):
     rollup.confirm(60)
     batch = submit(key, of_chains(there=[5]))
-    assert work_until_done(batch, chain, rounds=20).status == BatchStatus.DONE
-    assert balance_proven(chain, 5) == balance_at(rollup.chain, CHARLIE, 5)
+    assert_proven(chain, rollup.chain, batch, 5)
 
 
 def test_a_block_that_is_not_confirmed_is_waited_for(chain, rollup, key):
     submit(key, of_chains(there=[42]))
-    assert told(chain).startswith(f"Nodes of chain {HERE} tell of no block of chain {THERE} that the Outbox ")
+    assert wait_of(chain).startswith(f"Nodes of chain {HERE} tell of no block of chain {THERE} that the Outbox ")
     confirmed_in = rollup.confirm(40)
     batch = submit(key, of_chains(there=[43]))
     for _ in range(3):
         work()
         chain.mine()
-    (sentence,) = (one for one in waiting() if one.startswith("Block 43 "))
+    (sentence,) = (wait for wait in waiting() if wait.startswith("Block 43 "))
     delay = time_of(chain, confirmed_in) - time_of(rollup.chain, 40)
     expected = datetime.fromtimestamp(time_of(rollup.chain, 43) + delay, UTC)
     assert sentence == (
@@ -429,13 +417,12 @@ def test_a_block_that_is_not_confirmed_is_waited_for(chain, rollup, key):
     )
     assert Transaction.objects.exclude(to="").count() == 0
     rollup.confirm(50)
-    assert work_until_done(batch, chain, rounds=20).status == BatchStatus.DONE
-    assert balance_proven(chain, 43) == balance_at(rollup.chain, CHARLIE, 43)
+    assert_proven(chain, rollup.chain, batch, 43)
 
 
 def test_a_block_that_is_confirmed_only_after_the_deadline_is_rejected_at_once(chain, rollup, key, settings, client):
     day = 86_400
-    # So far ahead of the machine's clock that the service goes by that alone.
+    # The chain's clock is so far ahead that only it counts.
     chain.rpc("evm_increaseTime", 4 * day)
     delay = time_of(chain, rollup.confirm(40)) - time_of(rollup.chain, 40)
     late, body = (
@@ -443,7 +430,7 @@ def test_a_block_that_is_confirmed_only_after_the_deadline_is_rejected_at_once(c
         of_chains(there=[43]),
     )
     batch = submit(key, body)
-    # What is confirmed itself is not late, however long that took.
+    # A confirmed block is not late, however long its confirmation took.
     older = submit(key, of_chains(there=[36]))
     work_until_done(batch)
     assert (batch.status, batch.rejection_code, batch.rejection_retryable) == ("REJECTED", "block_too_new", True)
@@ -451,11 +438,11 @@ def test_a_block_that_is_confirmed_only_after_the_deadline_is_rejected_at_once(c
     assert batch.rejection_reason.endswith(f"after the batch's deadline, {batch.deadline_at:%Y-%m-%d %H:%M} UTC.")
     coming = of_chains(there=[rollup.chain.head() + 1])
     for asked in (body, coming):
-        assert [one["code"] for one in estimate(client, key, asked)["rejections"]] == ["block_too_new"]
+        assert [rejection["code"] for rejection in estimate(client, key, asked)["rejections"]] == ["block_too_new"]
     assert work_until_done(older, chain).status == BatchStatus.DONE
     settings.BATCH_DEADLINE_SECONDS = 5 * day
-    told = estimate(client, key, body)
-    assert (told["rejections"], len(told["waits"])) == ([], 1)
+    estimated = estimate(client, key, body)
+    assert (estimated["rejections"], len(estimated["waits"])) == ([], 1)
     waiting_one = submit(key, body)
     work()
     waiting_one.refresh_from_db()
@@ -465,14 +452,13 @@ def test_a_block_that_is_confirmed_only_after_the_deadline_is_rejected_at_once(c
 def test_a_block_whose_place_another_has_taken_is_not_recorded_but_hopped_to(chain, rollup, key):
     rollup.confirm(50)
     later = submit(key, of_chains(there=[60]))
-    # The Outbox holds the earlier one for the later one's send root, too.
-    assert told(chain).startswith(f"Block 60 of chain {THERE} is not confirmed on chain {HERE} yet; ")
+    # The Outbox has the earlier block for the later one's send root, too.
+    assert wait_of(chain).startswith(f"Block 60 of chain {THERE} is not confirmed on chain {HERE} yet; ")
     rollup.confirm(60)
-    # Of this one's window the first event tells of block 50.
+    # In this block's window the first event tells of block 50.
     assert work_until_done(submit(key, of_chains(there=[35])), chain).status == BatchStatus.DONE
     assert newest_recorded(chain) == 60
-    assert work_until_done(submit(key, of_chains(there=[50])), chain).status == BatchStatus.DONE
-    assert balance_proven(chain, 50) == balance_at(rollup.chain, CHARLIE, 50)
+    assert_proven(chain, rollup.chain, submit(key, of_chains(there=[50])), 50)
     assert work_until_done(later, chain).status == BatchStatus.DONE
     assert newest_recorded(chain) == 60
 
@@ -480,29 +466,29 @@ def test_a_block_whose_place_another_has_taken_is_not_recorded_but_hopped_to(cha
 def test_a_block_that_the_rollup_s_nodes_do_not_have_is_not_sent(chain, rollup, key):
     rollup.outbox.confirm(b"\x13" * 32, b"\x66" * 32)
     submit(key, of_chains(there=[30]))
-    assert f"doesn't have block 0x{'66' * 32}, which the rollup has confirmed" in told(chain)
+    assert f"doesn't have block 0x{'66' * 32}, which the rollup has confirmed" in wait_of(chain)
 
 
 def test_a_confirmed_block_whose_header_has_another_send_root_is_not_sent(chain, rollup, key):
-    """An event may say anything: what the Outbox holds for the header's own send root counts."""
+    """An event may be wrong. The Outbox's hash for the header's own send root counts."""
     rollup.outbox.confirm(b"\x13" * 32, rollup.hash_of(40))
     submit(key, of_chains(there=[40]))
-    assert f"holds another hash than that of block 40 of chain {THERE}, or none" in told(chain)
+    assert f"holds another hash than that of block 40 of chain {THERE}, or none" in wait_of(chain)
 
 
 def test_check_chains_tells_what_is_confirmed(rollup):
-    said = io.StringIO()
+    output = io.StringIO()
     with pytest.raises(CommandError, match=f"nothing_confirmed: Nodes of chain {HERE} tell of no block"):
-        call_command("check_chains", stdout=said)
+        call_command("check_chains", stdout=output)
     rollup.confirm(30)
     with pytest.raises(CommandError, match="no_worker"):
-        call_command("check_chains", stdout=said)
-    assert f"The newest confirmed block of The other chain ({THERE}) is 30." in said.getvalue()
-    assert f"Code that decides about The other chain ({THERE}): Outbox: {rollup.outbox.address}." in said.getvalue()
+        call_command("check_chains", stdout=output)
+    assert f"The newest confirmed block of The other chain ({THERE}) is 30." in output.getvalue()
+    assert f"Code that decides about The other chain ({THERE}): Outbox: {rollup.outbox.address}." in output.getvalue()
 
 
 def know(settings: Any, code: Iterable[str]) -> None:
-    """Let the operator name the code that may decide about the other chain."""
+    """Name the code that may decide about the other chain, as the operator does."""
     text = re.sub("known_implementations = .*\n", "", settings.CHAINS_FILE.read_text())
     known = f"known_implementations = {json.dumps([each.lower() for each in code])}"
     settings.CHAINS_FILE.write_text(re.sub(r"\n(?=(outbox|anchor_state_registry) =)", f"\n{known}\n", text))
@@ -518,7 +504,7 @@ def test_an_outbox_that_was_upgraded_is_not_relied_on_until_the_operator_has_nam
     slot = hex(int.from_bytes(keccak(text="eip1967.proxy.implementation")) - 1)
     chain.rpc("anvil_setStorageAt", rollup.outbox.address, slot, "0x" + implementation[2:].rjust(64, "0"))
     batch = submit(key, of_chains(there=[40]))
-    sentence = told(chain)
+    sentence = wait_of(chain)
     assert f"doesn't name this code in known_implementations: Outbox: {implementation}. The operator" in sentence
     assert registry(THERE).notice == sentence
     know(settings, [implementation])
@@ -527,7 +513,7 @@ def test_an_outbox_that_was_upgraded_is_not_relied_on_until_the_operator_has_nam
 
 
 def record(chain: DevChain, name: str, *arguments: object, source: int = THERE) -> None:
-    """Somebody records a block, for the registry of the other chain."""
+    """Record a block for the registry of the other chain, as a stranger may."""
     source_of(chain, name, source).send("record", *arguments)
 
 
@@ -539,8 +525,7 @@ def test_what_somebody_has_recorded_is_begun_at_without_the_outbox(chain, rollup
     rollup.confirm(50)
     record(chain, "Arbitrum", encoded(rollup.chain, 50))
     chain.rpc("anvil_setCode", rollup.outbox.address, "0x")
-    assert work_until_done(submit(key, of_chains(there=[45])), chain).status == BatchStatus.DONE
-    assert balance_proven(chain, 45) == balance_at(rollup.chain, CHARLIE, 45)
+    assert_proven(chain, rollup.chain, submit(key, of_chains(there=[45])), 45)
 
 
 def test_where_what_is_recorded_is_far_a_nearer_confirmed_block_is_begun_at(chain, rollup, key):
@@ -557,15 +542,15 @@ def test_a_recorded_block_that_the_nodes_contradict_is_not_begun_at(chain, rollu
     record(chain, "Arbitrum", other)
     rollup.confirm(50)
     submit(key, of_chains(there=[45]))
-    assert told(chain) == f"The block hash source knows another block 50 of chain {THERE} than its nodes."
+    assert wait_of(chain) == f"The block hash source knows another block 50 of chain {THERE} than its nodes."
 
 
 def test_a_rollup_that_has_confirmed_nothing_for_long_is_told(chain, rollup, key):
     rollup.confirm(40)
     submit(key, of_chains(there=[43]))
-    assert "Nothing was confirmed" not in told(chain)
+    assert "Nothing was confirmed" not in wait_of(chain)
     chain.rpc("evm_increaseTime", 100_000)
-    assert "Nothing was confirmed for 1.2 days: has the rollup stopped, or another Outbox now?" in told(chain)
+    assert "Nothing was confirmed for 1.2 days: has the rollup stopped, or another Outbox now?" in wait_of(chain)
 
 
 # --- OP Stack, by dispute games ---------------------------------------------------------------------------------------
@@ -573,7 +558,7 @@ def test_a_rollup_that_has_confirmed_nothing_for_long_is_told(chain, rollup, key
 
 @pytest.fixture
 def games(chain, db, there, settings, tmp_path) -> DisputeGames:
-    """Games about `there`, on the chain `HERE`, and the service; none is made. Each block is a second later."""
+    """Configure the service with dispute games on `HERE` about `there`. None is made. Blocks are a second apart."""
     chain.rpc("anvil_setBlockTimestampInterval", 1)
     games = DisputeGames(chain, THERE)
     connect(settings, tmp_path, chain, there.url, anchor_state_registry=games.anchor_state_registry)
@@ -589,8 +574,7 @@ def settle(games: DisputeGames, there: DevChain, number: int, claim: bytes = b""
 
 def test_a_block_that_a_game_has_settled_is_proven(chain, games, there, key):
     settle(games, there, 24)
-    assert work_until_done(submit(key, of_chains(there=[24])), chain).status == BatchStatus.DONE
-    assert balance_proven(chain, 24) == balance_at(there, CHARLIE, 24)
+    assert_proven(chain, there, submit(key, of_chains(there=[24])), 24)
 
 
 def test_the_nearest_of_the_valid_games_is_used(chain, games, there, key):
@@ -599,35 +583,33 @@ def test_the_nearest_of_the_valid_games_is_used(chain, games, there, key):
     games.propose(output_of(there, 21), 21)
     settle(games, there, 28)
     games.guardian("blacklistDisputeGame(address)", settle(games, there, 22))
-    assert work_until_done(submit(key, of_chains(there=[20])), chain).status == BatchStatus.DONE
-    assert balance_proven(chain, 20) == balance_at(there, CHARLIE, 20)
-    # Recorded in the transaction that hops.
+    assert_proven(chain, there, submit(key, of_chains(there=[20])), 20)
+    # The block is recorded in the hop's transaction.
     (tx,) = extending()
     assert tx.succeeded
     assert newest_recorded(chain, "OpStackGames") == 23
-    # From there everything in one window is one hop away, and no game is needed for it.
+    # From there all blocks of a window are one hop away, without a game.
     games.guardian("blacklistDisputeGame(address)", nearer)
     games.guardian("updateRetirementTimestamp()")
-    assert work_until_done(submit(key, of_chains(there=[12])), chain).status == BatchStatus.DONE
-    assert balance_proven(chain, 12) == balance_at(there, CHARLIE, 12)
+    assert_proven(chain, there, submit(key, of_chains(there=[12])), 12)
     assert newest_recorded(chain, "OpStackGames") == 23
 
 
 def test_a_block_waits_until_a_game_about_it_is_valid(chain, games, there, key):
     batch = submit(key, of_chains(there=[24]))
     none = f"No game on chain {HERE} is about block 24 of chain {THERE} or a later one yet."
-    assert told(chain) == none
+    assert wait_of(chain) == none
     settle(games, there, 20)
-    assert told(chain) == none
+    assert wait_of(chain) == none
     game = games.propose(output_of(there, 25), 25)
-    sentence = told(chain)
+    sentence = wait_of(chain)
     assert sentence.startswith(
         f"Block 24 of chain {THERE} waits for the game {game} on chain {HERE}, which is about block 25 and was made "
     )
     assert sentence.endswith(" days ago: its claim is not valid yet.")
     before = chain.rpc("evm_snapshot")
     games.guardian("blacklistDisputeGame(address)", game)
-    assert told(chain) == (
+    assert wait_of(chain) == (
         f"The game {game} on chain {HERE}, about block 25 of chain {THERE}, is blacklisted there. Block 24 waits for "
         "another game."
     )
@@ -635,26 +617,24 @@ def test_a_block_waits_until_a_game_about_it_is_valid(chain, games, there, key):
     games.resolve(game)
     games.superchain("pause")
     who = f"The AnchorStateRegistry {games.anchor_state_registry} on chain {HERE}"
-    assert told(chain) == f"{who} is paused: no claim about chain {THERE} is valid meanwhile."
+    assert wait_of(chain) == f"{who} is paused: no claim about chain {THERE} is valid meanwhile."
     games.superchain("unpause")
-    assert work_until_done(batch, chain, rounds=20).status == BatchStatus.DONE
-    assert balance_proven(chain, 24) == balance_at(there, CHARLIE, 24)
+    assert_proven(chain, there, batch, 24)
 
 
 def test_a_valid_claim_that_the_nodes_contradict_is_not_used(chain, games, there, key):
-    """Neither an output that no block has, nor that of one block under another's number, nor a number beyond all."""
+    """The output belongs to no block, or to a block under another's number, or the number is too large."""
     game = settle(games, there, 24, b"\x66" * 32)
     settle(games, there, 25, output_of(there, 24))
     settle(games, there, 10**9, output_of(there, 24))
     settle(games, there, 2**256 - 1, output_of(there, 24))
     batch = submit(key, of_chains(there=[24]))
-    assert told(chain) == (
+    assert wait_of(chain) == (
         f"The game {game} on chain {HERE} claims another output of block 24 of chain {THERE} than that chain's nodes "
         "have. The operator must find out who is right."
     )
     settle(games, there, 27)
-    assert work_until_done(batch, chain, rounds=20).status == BatchStatus.DONE
-    assert balance_proven(chain, 24) == balance_at(there, CHARLIE, 24)
+    assert_proven(chain, there, batch, 24)
     assert newest_recorded(chain, "OpStackGames") == 27
 
 
@@ -662,8 +642,7 @@ def test_what_somebody_has_recorded_is_begun_at_without_its_game(chain, games, t
     root = bytes.fromhex(there.rpc("eth_getBlockByNumber", hex(24), False)["withdrawalsRoot"][2:])
     record(chain, "OpStackGames", settle(games, there, 24), root, encoded(there, 24))
     games.guardian("updateRetirementTimestamp()")
-    assert work_until_done(submit(key, of_chains(there=[20])), chain).status == BatchStatus.DONE
-    assert balance_proven(chain, 20) == balance_at(there, CHARLIE, 20)
+    assert_proven(chain, there, submit(key, of_chains(there=[20])), 20)
 
 
 def test_a_recorded_claim_that_the_nodes_contradict_is_not_begun_at(chain, games, there, key):
@@ -672,46 +651,46 @@ def test_a_recorded_claim_that_the_nodes_contradict_is_not_begun_at(chain, games
     record(chain, "OpStackGames", game, b"\x05" * 32, other)
     settle(games, there, 24)
     submit(key, of_chains(there=[20]))
-    assert told(chain) == f"The block hash source knows another block 24 of chain {THERE} than its nodes."
+    assert wait_of(chain) == f"The block hash source knows another block 24 of chain {THERE} than its nodes."
 
 
 def test_games_that_were_retired_are_not_looked_at(chain, games, there, key):
     settle(games, there, 24)
     games.guardian("updateRetirementTimestamp()")
     submit(key, of_chains(there=[24]))
-    assert told(chain) == f"No game on chain {HERE} is about block 24 of chain {THERE} or a later one yet."
+    assert wait_of(chain) == f"No game on chain {HERE} is about block 24 of chain {THERE} or a later one yet."
 
 
 def code_that_decides() -> dict[str, str]:
-    """Return what `check_chains` says of the other chain: addresses by what they are."""
-    said = io.StringIO()
+    """Return the code addresses of the other chain that `check_chains` prints, by role."""
+    output = io.StringIO()
     with pytest.raises(CommandError):
-        call_command("check_chains", stdout=said)
-    (told,) = re.findall(rf"Code that decides about The other chain \({THERE}\): (.*)\.", said.getvalue())
-    return dict(each.split(": ") for each in told.split(", "))
+        call_command("check_chains", stdout=output)
+    (code,) = re.findall(rf"Code that decides about The other chain \({THERE}\): (.*)\.", output.getvalue())
+    return dict(each.split(": ") for each in code.split(", "))
 
 
 def test_check_chains_tells_what_is_settled_and_what_code_decides(games, there):
-    said = io.StringIO()
+    output = io.StringIO()
     who = f"The AnchorStateRegistry {games.anchor_state_registry} on chain {HERE}"
     with pytest.raises(CommandError, match=f"nothing_confirmed: {who} has no anchor game"):
-        call_command("check_chains", stdout=said)
+        call_command("check_chains", stdout=output)
     games.guardian("setAnchorState(address)", settle(games, there, 24))
     with pytest.raises(CommandError, match="no_worker"):
-        call_command("check_chains", stdout=said)
-    assert f"The newest confirmed block of The other chain ({THERE}) is 24." in said.getvalue()
+        call_command("check_chains", stdout=output)
+    assert f"The newest confirmed block of The other chain ({THERE}) is 24." in output.getvalue()
     code = code_that_decides()
     assert len({*code.values(), games.anchor_state_registry, games.factory}) == 5
     anchor = ask(games.chain, games.anchor_state_registry, "anchorGame()")[12:]
     before = games.chain.rpc("evm_snapshot")
-    # A game that is about no block by its own word.
+    # The game answers that it is about no block.
     games.chain.rpc("anvil_setCode", "0x" + anchor.hex(), "0x60205f5260405ff3")
     with pytest.raises(CommandError, match=f"nothing_confirmed: {who} has no anchor game"):
-        call_command("check_chains", stdout=said)
+        call_command("check_chains", stdout=output)
     assert games.chain.rpc("evm_revert", before)
     games.guardian("blacklistDisputeGame(address)", anchor)
     with pytest.raises(CommandError, match=f"nothing_confirmed: {who} has no anchor game"):
-        call_command("check_chains", stdout=said)
+        call_command("check_chains", stdout=output)
 
 
 def test_code_that_the_operator_has_not_named_is_not_relied_on(chain, games, there, settings, key):
@@ -720,7 +699,7 @@ def test_code_that_the_operator_has_not_named_is_not_relied_on(chain, games, the
     know(settings, before.values())
     games.implement()
     batch = submit(key, of_chains(there=[24]))
-    sentence = told(chain)
+    sentence = wait_of(chain)
     after = code_that_decides()["games of type 1"]
     assert f"doesn't name this code in known_implementations: games of type 1: {after}. The operator" in sentence
     assert registry(THERE).notice == sentence
@@ -743,7 +722,9 @@ def test_a_game_that_ran_code_that_nobody_knows_is_not_relied_on_when_that_is_go
     know(settings, before.values())
     assert code_that_decides() == before
     batch = submit(key, of_chains(there=[24]))
-    assert f"doesn't name this code in known_implementations: the game {game}: {between}. The operator" in told(chain)
+    assert f"doesn't name this code in known_implementations: the game {game}: {between}. The operator" in wait_of(
+        chain
+    )
     settle(games, there, 25)
     games.guardian("blacklistDisputeGame(address)", game)
     assert work_until_done(batch, chain, rounds=20).status == BatchStatus.DONE
@@ -757,13 +738,13 @@ def test_an_address_that_is_not_the_contract_s_is_told(request, chain, settings,
     settings.CHAINS_FILE.write_text(text)
     forget_chains()
     submit(key, of_chains(there=[24]))
-    assert f"and chains.toml names {other}. The operator must" in told(chain)
+    assert f"and chains.toml names {other}. The operator must" in wait_of(chain)
 
 
 def test_an_address_that_is_no_anchor_state_registry_is_told(chain, db, there, settings, tmp_path, key):
     connect(settings, tmp_path, chain, there.url, anchor_state_registry="0x" + "12" * 20)
     submit(key, of_chains(there=[24]))
-    assert "isn't what the OP Stack has there." in told(chain)
+    assert "isn't what the OP Stack has there." in wait_of(chain)
 
 
 # --- An Arbitrum chain's view of its parent ---------------------------------------------------------------------------
@@ -774,56 +755,49 @@ def pushed(there: DevChain, first: int, last: int) -> tuple[int, list[bytes]]:
     return first, [bytes.fromhex(block["hash"][2:]) for block in blocks]
 
 
-def test_a_block_of_the_parent_chain_is_proven_once_a_later_one_was_pushed(chain, there, settings, tmp_path, key):
-    connect(settings, tmp_path, chain, there.url, block_hash_source="arbitrum-buffer")
+def test_a_block_of_the_parent_chain_is_proven_once_a_later_one_was_pushed(chain, there, buffered, key):
     batch = submit(key, of_chains(there=[20]))
     none = (
         f"Chain {HERE} has no buffer of block hashes at {block_hash_buffer.ADDRESS}, or nothing was pushed into it yet."
     )
-    assert told(chain) == none
+    assert wait_of(chain) == none
     buffer = BlockHashBuffer(chain)
-    assert told(chain) == none
+    assert wait_of(chain) == none
     buffer.push(*pushed(there, 10, 15))
-    assert told(chain) == (
+    assert wait_of(chain) == (
         f"The newest block of chain {THERE} that was pushed to chain {HERE} is 15; waiting until somebody pushes block "
         f"20 or a later one, through 0x5a5C4f3D0F0Efaeed2aEc9B59B67eC62a4666D88 on chain {THERE}."
     )
     buffer.push(*pushed(there, 22, 24))
-    assert work_until_done(batch, chain, rounds=20).status == BatchStatus.DONE
-    assert balance_proven(chain, 20) == balance_at(there, CHARLIE, 20)
-    # One that was pushed itself needs no path.
-    assert work_until_done(submit(key, of_chains(there=[12])), chain).status == BatchStatus.DONE
-    assert balance_proven(chain, 12) == balance_at(there, CHARLIE, 12)
+    assert_proven(chain, there, batch, 20)
+    # A pushed block needs no path.
+    assert_proven(chain, there, submit(key, of_chains(there=[12])), 12)
     assert len(extending()) == 1
 
 
-def test_a_hash_that_the_parent_chain_s_nodes_do_not_have_is_not_relied_on(chain, there, settings, tmp_path, key):
-    connect(settings, tmp_path, chain, there.url, block_hash_source="arbitrum-buffer")
+def test_a_hash_that_the_parent_chain_s_nodes_do_not_have_is_not_relied_on(chain, there, buffered, key):
     BlockHashBuffer(chain).push(24, [b"\x66" * 32])
     submit(key, of_chains(there=[20]))
-    assert told(chain) == (
+    assert wait_of(chain) == (
         f"The buffer on chain {HERE} holds another hash than that of block 24 of chain {THERE}, or none: waiting for "
         "the next push."
     )
 
 
-def test_nodes_that_are_behind_what_was_pushed_are_waited_for(chain, there, settings, tmp_path, key):
-    """They refuse the state of a block that they don't have, which says nothing of its age."""
-    connect(settings, tmp_path, chain, there.url, block_hash_source="arbitrum-buffer")
+def test_nodes_that_are_behind_what_was_pushed_are_waited_for(chain, there, buffered, key):
+    """They refuse the state of a block that they don't have yet, which doesn't mean that the block is old."""
     newest = there.head() + 5
     BlockHashBuffer(chain).push(newest, [b"\x07" * 32])
     submit(key, of_chains(there=[20]))
-    assert told(chain) == (f"Nodes of chain {THERE} don't have block {newest} yet, from which block 20 is reached.")
+    assert wait_of(chain) == (f"Nodes of chain {THERE} don't have block {newest} yet, from which block 20 is reached.")
 
 
-def test_a_block_of_a_lost_branch_that_was_pushed_is_passed_by(chain, there, settings, tmp_path, key):
-    """It keeps its place in the buffer; a later block that nodes have leads to the right one of its number."""
-    connect(settings, tmp_path, chain, there.url, block_hash_source="arbitrum-buffer")
+def test_a_block_of_a_lost_branch_that_was_pushed_is_passed_by(chain, there, buffered, key):
+    """It stays in the buffer. A later block that nodes have leads to the right block of its number."""
     buffer = BlockHashBuffer(chain)
     buffer.push(20, [b"\x66" * 32])
     buffer.push(*pushed(there, 22, 24))
-    assert work_until_done(submit(key, of_chains(there=[20])), chain, rounds=20).status == BatchStatus.DONE
-    assert balance_proven(chain, 20) == balance_at(there, CHARLIE, 20)
+    assert_proven(chain, there, submit(key, of_chains(there=[20])), 20)
 
 
 # --- Arbitrum, from a third chain -------------------------------------------------------------------------------------
@@ -831,7 +805,7 @@ def test_a_block_of_a_lost_branch_that_was_pushed_is_passed_by(chain, there, set
 
 @pytest.fixture
 def elsewhere(chain, db, rollup_chain, settings, tmp_path) -> Iterator[Rollup]:
-    """With its Outbox on a parent chain of which the chain `HERE` knows by its L1Block."""
+    """Configure a rollup with its Outbox on a parent chain that `HERE` knows through its L1Block."""
     with DevChain(chain_id=31339) as parent:
         outbox = ArbitrumOutbox(parent)
         connect(settings, tmp_path, chain, rollup_chain[0].url, outbox=outbox.address, parent=parent)
@@ -839,7 +813,7 @@ def elsewhere(chain, db, rollup_chain, settings, tmp_path) -> Iterator[Rollup]:
 
 
 def test_a_block_that_is_confirmed_on_the_parent_is_proven_on_a_third_chain(chain, elsewhere, key):
-    """No attester: the third chain trusts the parent's state, and that trusts the rollup."""
+    """There is no attester: the third chain trusts the parent's state, which trusts the rollup."""
     parent, l1_block = elsewhere.outbox.chain, L1Block(chain)
     elsewhere.confirm(40)
     parent.mine(3)
@@ -857,14 +831,14 @@ def test_a_block_that_is_confirmed_on_the_parent_is_proven_on_a_third_chain(chai
     assert work_until_done(batch, chain, rounds=20).status == BatchStatus.DONE
     for block in (36, 40):
         assert balance_proven(chain, block) == balance_at(elsewhere.chain, CHARLIE, block)
-    # The first transaction after the record proves what the path begins with.
+    # The first transaction after the record proves the path's origin.
     slot = keccak(elsewhere.ends[40] + (3).to_bytes(32))
     of_parent = Deployed(chain, "FactsRegistry", address=registry(parent.chain_id).address)
     assert of_parent.call("accountStorageSlotValues", elsewhere.outbox.address, newest, slot) == elsewhere.hash_of(40)
 
 
 def test_both_parts_are_proven_once_wherever_the_worker_is_killed(chain, elsewhere, key, killing):
-    """Also between the transaction that the parent's source needs before, and the one with both parts."""
+    """Also between the transaction for the parent's source and the one with both parts."""
     parent = elsewhere.outbox.chain
     elsewhere.confirm(40)
     parent.mine(3)
@@ -872,7 +846,7 @@ def test_both_parts_are_proven_once_wherever_the_worker_is_killed(chain, elsewhe
     nonce, lives = signer_nonce(chain), 0
     batch = submit(key, of_chains(there=[36]))
     for exchange in exchanges():
-        # By turns before the node acts, and after it acted.
+        # The kill alternates between before and after the node acts.
         with killing.at(exchange, after=lives % 2 == 0):
             work_until_done(batch, chain)
         if not killing.killed:
@@ -886,7 +860,7 @@ def test_both_parts_are_proven_once_wherever_the_worker_is_killed(chain, elsewhe
 
 
 def test_a_rollup_above_a_rollup_is_proven_over_both_outboxes(chain, db, rollup_chain, settings, tmp_path, key, client):
-    """The call that begins the parent's path goes in the same transaction. So it is for an Orbit chain on Arbitrum."""
+    """The call that begins the parent's path goes in the same transaction, as for an Orbit chain on Arbitrum."""
     with DevChain(chain_id=31339) as parent, DevChain(chain_id=31340) as below:
         upper, lower = Rollup(ArbitrumOutbox(parent), *rollup_chain), ArbitrumOutbox(below)
         there = upper.chain
@@ -927,10 +901,10 @@ def test_a_confirmation_that_no_event_tells_of_is_proven_at_a_newer_block_of_the
     with between(parent.url, forget) as url:
         reconfigure(settings, parent.url, url)
         batch = submit(key, of_chains(there=[40]))
-        assert told(chain) == f"Chain {HERE} has no L1Block predeploy: is it an OP Stack chain?"
+        assert wait_of(chain) == f"Chain {HERE} has no L1Block predeploy: is it an OP Stack chain?"
         l1_block = L1Block(chain)
         if up_to:
-            # The block is trusted in which another was confirmed, before this one.
+            # The trusted block has an earlier confirmation.
             l1_block.tell_of(parent, known)
             record(chain, "OpStack", source=parent.chain_id)
         l1_block.tell_of(parent)
@@ -951,15 +925,15 @@ def test_where_the_state_of_the_confirmation_is_gone_a_newer_block_of_the_parent
     block = parent.rpc("eth_getBlockByNumber", hex(confirmed_at), False)
 
     def pruned(question: Any, reply: Any) -> list[Any]:
-        asked = json.dumps(question["params"][-1:])
-        named = any(f'"{name}"' in asked for name in (block["number"], block["hash"]))
+        parameters = json.dumps(question["params"][-1:])
+        named = any(f'"{name}"' in parameters for name in (block["number"], block["hash"]))
         is_gone = question["method"] == "eth_getProof" and named
         return [error(question, *refused) if is_gone else reply]
 
     with between(parent.url, pruned) as of_parent:
         reconfigure(settings, parent.url, of_parent)
         batch = submit(key, of_chains(there=[40]))
-        assert told(chain).endswith("limits our requests.")
+        assert wait_of(chain).endswith("limits our requests.")
         refused = -32000, "missing trie node"
         forget_chains()
         assert work_until_done(batch, chain, rounds=20).status == BatchStatus.DONE
@@ -992,7 +966,7 @@ def test_what_nodes_of_the_parent_say_is_compared_with_its_state_before_anything
     batch = submit(key, of_chains(there=[40]))
     with between(parent.url, backdated) as url:
         reconfigure(settings, parent.url, url)
-        assert told(chain) == (
+        assert wait_of(chain) == (
             f"The Outbox held another hash at block {early} of chain {parent.chain_id}: waiting for the next block "
             "that the rollup confirms."
         )
@@ -1001,7 +975,7 @@ def test_what_nodes_of_the_parent_say_is_compared_with_its_state_before_anything
     record(chain, "OpStack", source=parent.chain_id)
     with between(parent.url, cut_short) as url:
         reconfigure(settings, f'"{parent.url}"', f'"{url}"')
-        sentence = told(chain)
+        sentence = wait_of(chain)
         assert f"answered eth_getProof with a proof of {elsewhere.outbox.address} at block " in sentence
         assert " that does not verify: " in sentence
         reconfigure(settings, f'"{url}"', f'"{url}", "{parent.url}"')
@@ -1017,16 +991,15 @@ def test_if_the_registry_of_the_parent_is_replaced_that_of_the_rollup_is_not_use
     old, relying = registry(parent.chain_id).address, registry(THERE).address
     chain.rpc("anvil_setCode", old, "0x00")
     batch = submit(key, of_chains(there=[40]))
-    assert f"its block hash source relies on another. The facts registry at {old} on" in told(chain)
+    assert f"its block hash source relies on another. The facts registry at {old} on" in wait_of(chain)
     deploy(HERE, parent.chain_id, "--replace")
     command = f"The operator must run: manage.py deploy_registry {HERE} {THERE} --replace"
-    sentence = told(chain)
+    sentence = wait_of(chain)
     assert f"reads the facts registry at {old} for chain {parent.chain_id}, which is not the one in use." in sentence
     assert sentence.endswith(command)
     deploy(HERE, THERE, "--replace")
     assert registry(THERE).address != relying
-    assert work_until_done(batch, chain, rounds=20).status == BatchStatus.DONE
-    assert balance_proven(chain, 40) == balance_at(elsewhere.chain, CHARLIE, 40)
+    assert_proven(chain, elsewhere.chain, batch, 40)
 
 
 def test_the_registry_of_the_parent_is_deployed_first(chain, db, rollup_chain, settings, tmp_path):
@@ -1053,12 +1026,12 @@ def test_attesters_hand_over_to_others_who_are_believed_from_then_on(
 ):
     connect(settings, tmp_path, chain, there.url, attesters=[*map(nobody, KEYS[:2]), attesters[2]])
     batch = submit(key, of_chains(there=[there.head() - 10]))
-    assert "1 of 2 required attesters has signed" in told(chain)
+    assert "1 of 2 required attesters has signed" in wait_of(chain)
     contract = registry(THERE).block_hash_source
     change(contract, [attesters[2].address], signed_by=KEYS[:2])
     assert attesters[2].address in capsys.readouterr().out
     assert work_until_done(batch, chain).status == BatchStatus.DONE
-    # Whom pages name is what chains.toml says, until the operator follows.
+    # Pages show the attesters of chains.toml until the operator updates it.
     assert f"the contract, which believes 1 of {attesters[2].address}" in registry(THERE).notice
 
 
@@ -1087,10 +1060,7 @@ def test_a_change_is_not_sent_while_sending_is_stopped(chain, db, there, setting
     assert Transaction.objects.count() == before
 
 
-def test_nothing_is_sent_behind_an_attestation_that_may_still_be_cancelled(
-    chain, there, attesters, settings, tmp_path, key
-):
-    connect(settings, tmp_path, chain, there.url, attesters=attesters)
+def test_nothing_is_sent_behind_an_attestation_that_may_still_be_cancelled(chain, there, attested, key):
     block = there.head() - 10
     chain.rpc("evm_setAutomine", False)
     submit(key, of_chains(there=[block]))
@@ -1098,14 +1068,13 @@ def test_nothing_is_sent_behind_an_attestation_that_may_still_be_cancelled(
     time = {f"timestamp:{time_of(there, block - 1)}": {"header": ["GAS_LIMIT"]}}
     other = submit(a_key(BOB), asking(time, source=THERE))
     work()
-    # What it is sent for begins with an attestation of its own.
+    # The transaction for this batch begins with an attestation of its own.
     assert all(tx.extends for tx in Transaction.objects.filter(queries__batch=other))
     assert work_until_done(other, chain, rounds=12).status == BatchStatus.DONE
     assert Transaction.objects.filter(succeeded=False).count() == 0
 
 
-def test_a_change_goes_behind_what_is_under_way(chain, there, attesters, settings, tmp_path, key, capsys):
-    connect(settings, tmp_path, chain, there.url, attesters=attesters)
+def test_a_change_goes_behind_what_is_under_way(chain, there, attested, attesters, key, capsys):
     batch = submit(key, of_chains(there=[there.head() - 10]))
     chain.rpc("evm_setAutomine", False)
     work()
@@ -1131,7 +1100,7 @@ def test_a_change_goes_behind_what_is_under_way(chain, there, attesters, setting
 def test_a_change_that_waits_in_the_mempool_is_not_taken_for_one_that_reverts(
     chain, db, there, settings, tmp_path, killing
 ):
-    """Upon the pending block, in which it is, it would be made twice."""
+    """A simulation on the pending block, which contains the change, would repeat it."""
     connect(settings, tmp_path, chain, there.url, attesters=list(map(nobody, KEYS)))
     contract = registry(THERE).block_hash_source
     chain.rpc("evm_setAutomine", False)
@@ -1142,15 +1111,14 @@ def test_a_change_that_waits_in_the_mempool_is_not_taken_for_one_that_reverts(
     work()
     waiting_one = Transaction.objects.latest("pk")
     assert waiting_one.versions.count() > 1
-    # What they sign meanwhile waits for it: another signer could send that first.
+    # Later transactions wait for it, because another signer could send them first.
     assert waiting_one.extends == registry(THERE)
     assert not SignedTransaction.objects.filter(is_cancellation=True).exists()
 
 
 def test_chains_toml_that_names_too_few_of_the_believed_attesters_is_told(
-    chain, there, attesters, settings, tmp_path, key
+    chain, there, attested, attesters, settings, tmp_path, key
 ):
-    connect(settings, tmp_path, chain, there.url, attesters=attesters)
     connect(settings, tmp_path, chain, there.url, attesters=attesters[:1], threshold=1)
     submit(key, of_chains(there=[there.head() - 10]))
-    assert "The contract wants 2 attesters to agree, and chains.toml names 1 of those" in told(chain)
+    assert "The contract wants 2 attesters to agree, and chains.toml names 1 of those" in wait_of(chain)

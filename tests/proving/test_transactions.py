@@ -1,4 +1,4 @@
-"""Sending: each nonce once, none left open, whatever the node and the market do."""
+"""Sending: each nonce is used once, and none stays open, whatever the node and the market do."""
 
 from datetime import timedelta
 from typing import Any
@@ -36,7 +36,7 @@ pytestmark = pytest.mark.outside
 
 @pytest.fixture
 def mempool(service: DevChain) -> DevChain:
-    """The service on a chain that mines only when told to."""
+    """Return a chain that mines only on request, connected to the service."""
     service.rpc("evm_setAutomine", False)
     return service
 
@@ -246,14 +246,14 @@ def test_a_transaction_whose_purpose_is_gone_is_replaced_by_an_empty_one(mempool
     work()
     assert signer_nonce(mempool) == nonce + 1
     assert the_transaction().hash == empty.hash
-    # It has proven nothing.
+    # The transaction has proven nothing.
     assert (the_transaction().succeeded, the_transaction().state) == (False, TransactionState.CONFIRMED)
     batch.refresh_from_db()
     assert batch.status == BatchStatus.REJECTED
 
 
 def test_a_transaction_that_would_revert_by_now_is_cancelled_instead_of_paid_for(mempool, batch):
-    mempool.rpc("anvil_setCode", pending(batch).to, "0x60006000fd")  # it reverts whatever it is asked
+    mempool.rpc("anvil_setCode", pending(batch).to, "0x60006000fd")  # the code always reverts
     age()
     work()
     assert the_transaction().versions.filter(is_cancellation=True).exists()
@@ -327,7 +327,7 @@ def test_an_unusable_receipt_is_told_no_longer_than_its_transaction_is_watched(m
 
 
 def test_what_a_nonce_was_left_behind_for_is_used_up_when_it_is_reached(mempool, batch, settings):
-    """A transaction that was signed behind too wide a gap is still out there."""
+    """A transaction signed beyond a gap that is too wide may still be mined."""
     leave_behind(mempool, settings, by=40)
     behind = Transaction.objects.get(state=TransactionState.DISPLACED)
     assert work_until_done(batch, mempool, rounds=20).status == BatchStatus.DONE
@@ -346,12 +346,12 @@ def test_what_a_nonce_was_left_behind_for_is_used_up_when_it_is_reached(mempool,
 
 
 def doubts() -> set[str]:
-    """Return the codes of what the operator is told of nonces."""
+    """Return the codes of notices about nonces."""
     return {"nonce_gap", "node_doubtful"} & set(Client().get("/healthz").json()["codes"])
 
 
 def let_all_be_final(chain: DevChain) -> None:
-    """So that nobody asks for nonces but who sends."""
+    """Let all transactions become final, so that only senders read nonces."""
     chain.mine(70)
     with stopped():
         work()
@@ -414,7 +414,7 @@ def test_a_reverted_transaction_is_followed_by_another_try(mempool, batch, setti
     batch.refresh_from_db()
     work()
     batch.refresh_from_db()
-    assert batch.gas_used > first.gas_used  # the failed try cost gas too
+    assert batch.gas_used > first.gas_used  # the failed try cost gas, too
 
 
 def test_the_signers_key_is_in_no_log(mempool, batch, caplog):

@@ -1,4 +1,4 @@
-"""What workers see of chains, and what a running worker does about clocks."""
+"""Observations of chains, and a running worker's reaction to clocks."""
 
 from collections import Counter
 from datetime import timedelta
@@ -36,7 +36,7 @@ DAY = timedelta(hours=25)
 
 
 def seen(chain_id: int = 31337) -> list[str]:
-    """The codes of what a worker has seen."""
+    """Return the codes of a worker's observations."""
     return [code for code, _ in ChainWatch.objects.get(pk=chain_id).problems]
 
 
@@ -89,7 +89,7 @@ def test_a_chain_whose_nodes_are_down_is_seen_beside_one_that_is_up(service, tmp
 
 
 def test_each_url_that_leads_to_another_chain_is_told_of_one_chain(service, settings, tmp_path):
-    """The nodes before it work, so nobody would ask it for long."""
+    """The nodes before it work, so it would not be asked for long."""
     beat()
     with DevChain(chain_id=5) as other:
         settings.CHAINS_FILE = chains_toml(tmp_path, service.url, DEAD_NODE, f"{other.url}?key=secret")

@@ -1,4 +1,4 @@
-"""Webhooks as receivers get them: real HTTP, signed, in order, at least once; and what no receiver can make us do."""
+"""Webhooks at receivers: real HTTP, signed, in order, at least once; and limits of receivers."""
 
 import os
 import signal
@@ -60,14 +60,14 @@ def with_webhook(
 
 
 def done(url: str, **more: Any) -> Batch:
-    """A batch with five events to be told of."""
+    """Return a batch with five events."""
     batch = with_webhook(url, **more)
     complete(batch, *StepKind)
     return batch
 
 
 def deliver_all(batch: Batch) -> None:
-    """Work until all events have been delivered or given up; the pauses between attempts pass."""
+    """Work until all events are delivered or given up, skipping the pauses between attempts."""
     for _ in range(20):
         WebhookDelivery.objects.filter(next_try_at__gt=timezone.now()).update(next_try_at=timezone.now())
         work()
@@ -81,17 +81,17 @@ def rows(batch: Batch) -> list[WebhookDelivery]:
 
 
 def outcomes(batch: Batch) -> list[str]:
-    """Return the outcomes of the attempts to deliver the first event."""
+    """Return the outcomes of the first event's attempts."""
     return [attempt["outcome"] for attempt in rows(batch)[0].attempts]
 
 
 def secret_of(batch: Batch) -> str:
-    """Return the secret by which webhooks of the batch's user are signed, as its owner is shown it."""
+    """Return the user's webhook secret, as its owner sees it."""
     shown = client_of(batch.user.address).post("/dashboard/webhooks/reveal", headers={"accept": "application/json"})
     return str(shown.json()["webhookSecret"])
 
 
-# --- What a receiver gets ---------------------------------------------------------------------------------------------
+# --- Delivery ---------------------------------------------------------------------------------------------------------
 
 
 def test_it_gets_each_event_in_order_signed_and_with_its_headers(hook, service):
@@ -100,7 +100,7 @@ def test_it_gets_each_event_in_order_signed_and_with_its_headers(hook, service):
     work_until_done(batch, service)
     deliver_all(batch)
     assert hook.types == [*["step_completed"] * 4, "done"]
-    assert [one.data("step") for one in hook.received[:4]] == list(StepKind)
+    assert [delivery.data("step") for delivery in hook.received[:4]] == list(StepKind)
     secret = secret_of(batch)
     for got, row in zip(hook.received, rows(batch), strict=True):
         assert Verifier(secret).verify(got.body, got.headers)["data"]["internalId"] == batch.pk
@@ -122,13 +122,13 @@ def test_a_rotated_secret_signs_beside_its_successor_as_long_as_was_said(hook):
     work()
     batch.user.webhook_secrets.exclude(expires_at=None).update(expires_at=timezone.now())
     work()
-    both, one = hook.received
+    both, later = hook.received
     assert len(both.headers["webhook-signature"].split()) == 2
     for secret in (old, new):
         Verifier(secret).verify(both.body, both.headers)
-    Verifier(new).verify(one.body, one.headers)
+    Verifier(new).verify(later.body, later.headers)
     with pytest.raises(WebhookVerificationError):
-        Verifier(old).verify(one.body, one.headers)
+        Verifier(old).verify(later.body, later.headers)
 
 
 def test_an_event_that_is_not_taken_is_sent_again_with_the_same_id_before_any_other():
@@ -143,18 +143,21 @@ def test_an_event_that_is_not_taken_is_sent_again_with_the_same_id_before_any_ot
             assert first.next_try_at
             last = datetime.fromisoformat(first.attempts[-1]["at"])
             pauses.append((first.next_try_at - last).total_seconds())
-            # They pass.
+            # The pause passes.
             WebhookDelivery.objects.filter(pk=first.pk).update(next_try_at=timezone.now())
         deliver_all(batch)
-    assert [one.data("step") for one in hook.received[:4]] == [*[StepKind.INITIAL_STATE] * 3, "BLOCKHASH_AVAILABLE"]
-    assert len({one.id for one in hook.received[:3]}) == 1
-    assert len({one.id for one in hook.received}) == 5
+    assert [delivery.data("step") for delivery in hook.received[:4]] == [
+        *[StepKind.INITIAL_STATE] * 3,
+        "BLOCKHASH_AVAILABLE",
+    ]
+    assert len({delivery.id for delivery in hook.received[:3]}) == 1
+    assert len({delivery.id for delivery in hook.received}) == 5
     assert [attempt["httpStatus"] for attempt in rows(batch)[0].attempts] == [500, 404, 200]
-    # It waits longer each time, about.
+    # Each pause is longer, approximately.
     assert 3.9 < pauses[0] < 6.1 + 5
     assert 7.9 < pauses[1] < 12.1 + 5
-    # Signed anew, by its own time.
-    assert all(abs(int(one.headers["webhook-timestamp"]) - time.time()) < SECONDS for one in hook.received)
+    # Each attempt is signed again, with its own time.
+    assert all(abs(int(delivery.headers["webhook-timestamp"]) - time.time()) < SECONDS for delivery in hook.received)
 
 
 def test_after_a_day_it_is_given_up_and_the_next_is_told():
@@ -197,14 +200,14 @@ def test_what_is_sent_again_goes_before_what_came_later(hook):
     assert again.status_code == 202
     deliver_all(batch)
     ids = [row.message_id for row in rows(batch)]
-    assert [one.id for one in hook.received] == [ids[0], ids[1], ids[0], *ids[2:]]
+    assert [delivery.id for delivery in hook.received] == [ids[0], ids[1], ids[0], *ids[2:]]
     assert [attempt["httpStatus"] for attempt in rows(batch)[0].attempts] == [204, 204]
 
 
 def test_an_event_that_comes_while_another_is_sent_is_not_forgotten():
     def and_go_on(_: Received) -> int:
         if len(there.received) == 1:
-            # Another worker rejects it.
+            # Another worker rejects the batch.
             expire()
             work()
             connections.close_all()
@@ -230,7 +233,7 @@ def test_without_the_secrets_nothing_is_sent(hook, settings):
     assert hook.received == []
 
 
-# --- Killed -----------------------------------------------------------------------------------------------------------
+# --- Kills ------------------------------------------------------------------------------------------------------------
 
 
 class Killed(BaseException):
@@ -248,10 +251,10 @@ def test_killed_between_sending_and_noting_it_is_sent_again_with_the_same_id(hoo
     with connection.execute_wrapper(die_once_it_is_sent), pytest.raises(Killed):
         work()
     work()
-    assert len(hook.received) == 1  # Another worker has it, as far as anybody knows.
+    assert len(hook.received) == 1  # Another worker seems to hold it.
     expire_leases()
     work()
-    assert [one.id for one in hook.received] == [rows(batch)[0].message_id] * 2
+    assert [delivery.id for delivery in hook.received] == [rows(batch)[0].message_id] * 2
     assert rows(batch)[0].status == DeliveryStatus.DELIVERED
 
 
@@ -273,16 +276,16 @@ def test_a_worker_killed_while_it_sends_loses_nothing(start_worker, monkeypatch,
         start_worker()
         until(lambda: all(row.status == DeliveryStatus.DELIVERED for row in rows(batch)), "the delivery of all")
     ids = [row.message_id for row in rows(batch)]
-    assert [one.id for one in there.received] == [ids[0], ids[1], *ids[1:]]
+    assert [delivery.id for delivery in there.received] == [ids[0], ids[1], *ids[1:]]
 
 
-# --- One receiver and others ------------------------------------------------------------------------------------------
+# --- Slow receivers ---------------------------------------------------------------------------------------------------
 
 
 def test_a_slow_receiver_holds_up_nobody_else(hook, monkeypatch, settings, start_worker):
     monkeypatch.setenv("WEBHOOK_ALLOW", "127.0.0.0/8")
     monkeypatch.setenv("API_KEY_SECRET", settings.API_KEY_SECRET)
-    # Half of it is what a receiver may take.
+    # A receiver may take half of the lease.
     monkeypatch.setenv("LEASE_SECONDS", "6")
     is_over = threading.Event()
 
@@ -293,33 +296,33 @@ def test_a_slow_receiver_holds_up_nobody_else(hook, monkeypatch, settings, start
     with receiver(hang) as slow:
         for block in range(12):
             done(slow.url, block=block, events=["DONE"])
-        # Of the same user, and of another: all their events, one after another.
+        # Batches of the same user and of another user get all their events in order.
         ours, theirs = done(hook.url, block=20), done(hook.url, user=BOB, block=21)
         start_worker()
         until(lambda: len(hook.received) == 10, "what the others are told")
         assert len(slow.received) < 12
         is_over.set()
-        until(lambda: len({one.id for one in slow.received}) == 12, "what the slow one is told")
+        until(lambda: len({delivery.id for delivery in slow.received}) == 12, "what the slow one is told")
     for batch in (ours, theirs):
-        of_batch = [one.id for one in hook.received if one.data("internalId") == batch.pk]
+        of_batch = [delivery.id for delivery in hook.received if delivery.data("internalId") == batch.pk]
         assert of_batch == [row.message_id for row in rows(batch)]
 
 
-# --- What no receiver can make us do ----------------------------------------------------------------------------------
+# --- Attacks by receivers ---------------------------------------------------------------------------------------------
 
 
 @pytest.fixture
 def inside() -> Iterator[Receiver]:
-    """A server of the operator's own network, which nothing may be sent to."""
+    """Yield a server of the operator's own network, to which nothing may be sent."""
     with receiver() as inside:
         yield inside
 
 
 @pytest.fixture
 def names(settings, monkeypatch) -> dict[str, list[list[str]]]:
-    """Return what a name server answers, which the test fills in.
+    """Return a name server's answers, which the test fills in.
 
-    A name has its lists of addresses in turn, and the last one for ever.
+    A name has its lists of addresses in turn. The last list repeats.
     """
     settings.WEBHOOK_ALLOW = []
     zone: dict[str, list[list[str]]] = {}
@@ -332,7 +335,7 @@ def names(settings, monkeypatch) -> dict[str, list[list[str]]]:
             return real(host, *args, **options)
         asked.append(host)
         addresses = zone[name].pop(0) if len(zone[name]) > 1 else zone[name][0]
-        return [found for one in addresses for found in real(one, *args, **options)]
+        return [found for host_address in addresses for found in real(host_address, *args, **options)]
 
     monkeypatch.setattr(socket, "getaddrinfo", answer)
     zone["asked"] = [asked]
@@ -341,7 +344,7 @@ def names(settings, monkeypatch) -> dict[str, list[list[str]]]:
 
 @pytest.fixture
 def outcome_of(settings) -> Callable[..., str]:
-    """Tells a webhook that the operator allowed when its batch was submitted, and allows now as `allow` says."""
+    """Delivers a webhook that was allowed at submission, with the present setting `allow`."""
 
     def outcome_of(url: str, *, allow: Sequence[object] = ()) -> str:
         host = urlsplit(url).hostname
@@ -390,7 +393,7 @@ def test_of_a_name_with_a_public_and_a_private_address_the_public_one_alone_is_t
 
 @pytest.mark.usefixtures("public_ones_are_down")
 def test_a_name_that_leads_elsewhere_the_next_moment_is_asked_once(names, inside, outcome_of):
-    """The rebinding: public when it is judged, and inside when it is connected to."""
+    """DNS rebinding: the name is public when it is checked, and internal when it is connected to."""
     names["rebound.example"] = [["8.8.8.8"], ["127.0.0.1"]]
     assert outcome_of(inside.url.replace("127.0.0.1", "rebound.example")) == "The receiver can't be reached."
     assert names["asked"] == [["rebound.example"]]
@@ -430,8 +433,8 @@ def test_no_proxy_of_the_environment_is_used(hook, inside, monkeypatch):
     batch = done(hook.url, events=["DONE"])
     work()
     assert outcomes(batch) == [TAKEN]
-    # The nodes' requests may go through one.
-    assert not [one for one in inside.received if "webhook-id" in one.headers]
+    # Requests to nodes may use a proxy.
+    assert not [delivery for delivery in inside.received if "webhook-id" in delivery.headers]
 
 
 def test_tls_is_verified_by_the_name_and_not_by_the_address(names, monkeypatch, outcome_of):
@@ -444,13 +447,13 @@ def test_tls_is_verified_by_the_name_and_not_by_the_address(names, monkeypatch, 
     with receiver(tls=context) as hook:
         assert hook.url.startswith("https://127.0.0.1:")
         urls = [hook.url.replace("127.0.0.1", name) for name in ("hooks.example", "other.example")]
-        # Nobody vouches for it.
+        # Nobody vouches for the certificate.
         assert outcome_of(urls[0], allow=allow) == no_certificate
         trusting = ssl.create_default_context(cafile=certificate)
         monkeypatch.setattr(connector, "_SSL_CONTEXT_VERIFIED", trusting)
         assert outcome_of(urls[0], allow=allow) == TAKEN
         assert outcome_of(urls[1], allow=allow) == no_certificate
-    assert {one.headers["host"].partition(":")[0] for one in hook.received} == {"hooks.example"}
+    assert {delivery.headers["host"].partition(":")[0] for delivery in hook.received} == {"hooks.example"}
 
 
 @pytest.mark.parametrize("name", [*DRIPS, *FLOODS])
@@ -465,7 +468,7 @@ def test_nothing_that_a_receiver_sends_is_waited_for_or_kept(name, settings):
     if is_slow:
         assert outcomes(batch) == ["The receiver did not answer within 0.5 seconds."]
     else:
-        # It has told its status before it does its worst, which nobody reads.
+        # The receiver has sent its status before the attack, which nobody reads.
         assert outcomes(batch) == [TAKEN]
     assert time.monotonic() - began < 60
 
@@ -481,7 +484,7 @@ def test_what_was_taken_is_delivered_though_the_connection_is_broken_off():
     assert (rows(batch)[0].status, outcomes(batch)) == (DeliveryStatus.DELIVERED, [TAKEN])
 
 
-# --- What is kept and counted -----------------------------------------------------------------------------------------
+# --- Retention and metrics --------------------------------------------------------------------------------------------
 
 
 def test_what_was_delivered_is_pruned_with_age_and_then_where_to(hook, settings):
@@ -489,8 +492,8 @@ def test_what_was_delivered_is_pruned_with_age_and_then_where_to(hook, settings)
     batch = done(hook.url)
     deliver_all(batch)
     pending = done(hook.url, block=13, events=["DONE"])
-    for one in (batch, pending):
-        settle(one)
+    for old_batch in (batch, pending):
+        settle(old_batch)
     old = timezone.now() - timedelta(days=31)
     Batch.objects.update(finished_at=old)
     delivered = WebhookDelivery.objects.exclude(ended_at=None)

@@ -30,7 +30,7 @@ BLOCK_HASH_PROVEN = "0x" + keccak(text="BlockHashProven(bytes32)").hex()
 
 @pytest.fixture
 def chain() -> Iterator[DevChain]:
-    """A chain with a block every half second."""
+    """Yield a chain with a block every half second."""
     with DevChain(block_seconds=0.5) as chain:
         chain.mine(5)
         yield chain
@@ -48,7 +48,7 @@ def log_of(tmp_path: Path) -> str:
 
 
 def last_log(tmp_path: Path) -> str:
-    """Return the log of the worker that was started last."""
+    """Return the log of the last started worker."""
     return max(tmp_path.glob("worker*.log"), key=lambda path: int(path.stem.removeprefix("worker"))).read_text()
 
 
@@ -61,7 +61,7 @@ def test_a_worker_does_what_is_submitted_and_says_that_it_runs(service, start_wo
 
 
 def test_a_worker_serves_metrics_where_it_is_told_to_who_may_read_them(service, start_worker, monkeypatch):
-    # Nothing stands before a worker that would write this header over.
+    # No proxy before a worker overwrites this header.
     monkeypatch.setenv("CLIENT_ADDRESS_HEADER", "Client")
     monkeypatch.setenv("METRICS_ALLOWED_NETWORKS", "10.0.0.0/8")
     monkeypatch.setenv("METRICS_TOKEN", "right")
@@ -84,7 +84,7 @@ def test_a_worker_serves_metrics_where_it_is_told_to_who_may_read_them(service, 
 
 
 def kill_until_done(batch: Batch, start_worker: Any, folder: Path, *, seconds: float) -> None:
-    """Kill worker after worker until the batch is done, each a little later after its start than the one before."""
+    """Kill workers until the batch is done, each a little later after its start than the one before."""
     lives = 0
     for length in itertools.count(step=3):
         if is_done(batch):
@@ -102,7 +102,7 @@ def kill_until_done(batch: Batch, start_worker: Any, folder: Path, *, seconds: f
 def test_killed_again_and_again_it_ends_done_once(service, start_worker, tmp_path):
     nonce = signer_nonce(service)
     batch = submit(a_key(), request(ALICE, BOB, block=service.head()))
-    # While fetching, sending, confirming.
+    # Kills come while workers fetch, send and confirm.
     kill_until_done(batch, start_worker, tmp_path, seconds=0.12)
     assert signer_nonce(service) == signer_nonce(service, "pending") == nonce + 1
     assert len(events(service, HEADER_ACCUMULATED)) == 1
@@ -111,7 +111,7 @@ def test_killed_again_and_again_it_ends_done_once(service, start_worker, tmp_pat
 
 @pytest.fixture
 def short_hops(settings, tmp_path, transactional_db) -> Iterator[DevChain]:
-    """A chain of 300 blocks, over which a hop leads by two."""
+    """Yield a chain of 300 blocks with hops of two blocks."""
     with DevChain(block_seconds=0.5) as chain:
         chain.mine(5)
         settings.CHAINS_FILE = chains_toml(tmp_path, chain.url, connection="window = 40\nmax_hops = 200")

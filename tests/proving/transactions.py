@@ -1,4 +1,4 @@
-"""What happens to transactions: time passes, and another signs with the same key."""
+"""Events of transactions: time passes, and another program signs with the same key."""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -15,7 +15,7 @@ from tests.service import ALICE, SIGNER_KEY
 
 
 def age(seconds: float = 3600) -> None:
-    """All signed versions have waited for so long."""
+    """Make all signed versions seem this old."""
     SignedTransaction.objects.update(created_at=timezone.now() - timedelta(seconds=seconds))
 
 
@@ -25,7 +25,7 @@ def send_from_elsewhere(chain: DevChain, nonce: int) -> None:
 
 
 def roll_back(chain: DevChain, snapshot: str) -> None:
-    """A reorg: other blocks take the place of those since the snapshot, and the mempool is empty."""
+    """Reorganise the chain: other blocks replace those since the snapshot, and the mempool is emptied."""
     chain.rpc("evm_revert", snapshot)
     chain.rpc("anvil_dropAllTransactions")
     chain.rpc("evm_setNextBlockTimestamp", hex(int(timezone.now().timestamp()) + 100))
@@ -34,9 +34,9 @@ def roll_back(chain: DevChain, snapshot: str) -> None:
 
 @contextmanager
 def between_statements(is_time: Callable[[str], object], act: Callable[[], object]) -> Iterator[None]:
-    """Act once, as another process may: between two database transactions, from when a statement says that it is time.
+    """Act once between two database transactions, as another process may, after a statement for which `is_time` holds.
 
-    Without it the test fails.
+    The test fails if that never happens.
     """
     depth = len(connection.savepoint_ids)
     acted, is_late = False, False

@@ -8,12 +8,12 @@ from tests.service import header
 
 @pytest.fixture(autouse=True)
 def configured(unreachable_chain, db) -> None:
-    """The API asks no node, so none runs."""
+    """Configure a chain without a node, because the API asks none."""
 
 
 @pytest.fixture
 def post(client: Client, key):
-    """Posts a body, as JSON if it isn't bytes, with alice's key."""
+    """Posts a body with Alice's key, as JSON unless it is bytes."""
 
     def post(body, path="/submit-batch-query", **headers):
         raw = body if isinstance(body, bytes) else json.dumps(body).encode()

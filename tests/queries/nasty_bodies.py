@@ -1,4 +1,4 @@
-"""Bodies of as many bytes as may be, each of which would cost a service that looks at all of it."""
+"""Bodies of the maximum size that are expensive for a service that parses all of them."""
 
 import json
 from collections.abc import Callable, Mapping
@@ -15,7 +15,7 @@ def _body(blocks: str) -> bytes:
 
 
 def _repeated(form: str, most: int = BYTES) -> str:
-    """`form`, with a number in it, as often as there is room."""
+    """Repeat `form`, which contains a number, up to the maximum size."""
     return ",".join(form.format(number) for number in range((most - 1000) // (len(form.format(10**6)) + 1)))
 
 
@@ -23,7 +23,7 @@ def _account(content: str) -> bytes:
     return _body(f'"block:1": {{"accounts": {{"{ALICE}": {{{content}}}}}}}')
 
 
-# The largest that a service with the default limits accepts.
+# The largest body that a service with default limits accepts.
 GOOD = _account(f'"slots": [{",".join(_SLOT.format(number) for number in range(9_999))}]')
 GOOD_ACCOUNTS = _body(
     '"block:1": {"accounts": {'
@@ -31,7 +31,7 @@ GOOD_ACCOUNTS = _body(
     + "}}"
 )
 
-# Made when they are asked for: all of them take seconds.
+# Each body is made on demand, because all together take seconds.
 NASTY: Mapping[str, Callable[[], bytes]] = {
     "bad slots": lambda: _account(f'"slots": [{_repeated("null")}]'),
     "good slots": lambda: _account(f'"slots": [{_repeated(_SLOT)}]'),

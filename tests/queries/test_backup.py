@@ -1,4 +1,4 @@
-"""`manage.py backup`: a copy that can be used, private, and never in another file's place."""
+"""`manage.py backup` makes a usable, private copy, and never replaces a file."""
 
 import os
 import sqlite3
@@ -23,7 +23,7 @@ def committed(transactional_db):
 
 @pytest.fixture
 def folder(tmp_path):
-    """An empty one."""
+    """Return an empty folder."""
     (tmp_path / "empty").mkdir()
     return tmp_path / "empty"
 

@@ -1,4 +1,4 @@
-"""A clock that jumps alone ends no batch; deadlines pass when the chains agree, or a day later."""
+"""A jump of the clock alone ends no batch. Deadlines pass when the chains agree, or a day later."""
 
 from datetime import UTC, datetime, timedelta
 from functools import partialmethod
@@ -19,7 +19,7 @@ MONTH = timedelta(days=30)
 
 @pytest.fixture
 def jump(monkeypatch):
-    """Puts this machine's clock and, on the same machine, the database's so far ahead."""
+    """Moves the clock of this machine, and that of a database on it, ahead."""
 
     def to(machine: timedelta, database: timedelta) -> None:
         monkeypatch.setattr(timezone, "now", lambda: datetime.now(UTC) + machine)
@@ -37,7 +37,7 @@ def jump(monkeypatch):
 
 @pytest.fixture
 def waits(service, key) -> Batch:
-    """A batch for a block that isn't there yet, when a worker has looked at it."""
+    """Return a batch for a coming block, after a worker's check."""
     batch = submit(key, request(ALICE, block=service.head() + 6))
     work()
     return batch

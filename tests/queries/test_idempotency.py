@@ -1,4 +1,4 @@
-"""The header Idempotency-Key: a submission that is sent twice with the same key makes one batch."""
+"""The header Idempotency-Key: a submission that is repeated with the same key makes one batch."""
 
 import json
 from contextlib import suppress
@@ -80,7 +80,7 @@ def test_another_body_is_refused_and_nothing_of_it_stored(post):
     ],
 )
 def test_a_key_is_printable_with_or_without_quotes(post, written, stored):
-    """Quotes as in RFC 9651, since the draft's header is a string in its sense."""
+    """Quotes follow RFC 9651, because the draft's header is a string in its sense."""
     answer = post(BODY, **{"idempotency-key": written})
     if stored is None:
         assert (answer.status_code, answer.json()["code"]) == (400, "invalid_idempotency_key")
@@ -122,7 +122,7 @@ def test_after_its_time_a_key_makes_another_batch_and_is_pruned(post, settings):
     assert "idempotency keys: 0 rows" in pruned()
     assert post(BODY, **{"idempotency-key": "k"}).json() == first
     pass_time(hours=24.1)
-    # As long as nobody has pruned it, too.
+    # The same holds while the expired row isn't pruned.
     second = post(OTHER, **{"idempotency-key": "k"}).json()
     assert second.keys() == first.keys()
     assert second != first
@@ -137,7 +137,7 @@ class Killed(BaseException):
 
 
 def test_wherever_it_is_killed_the_next_request_has_the_batch(post, settings):
-    """Before each statement in turn. Where the answer is lost, the batch is there."""
+    """The kill comes before each statement in turn. If only the answer is lost, the batch exists."""
     settings.MAX_BATCHES_PER_MINUTE = 100
     for last in count(1):
         left, names = last, {"idempotency-key": f"k{last}"}

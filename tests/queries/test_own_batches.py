@@ -21,7 +21,7 @@ pytestmark = pytest.mark.outside
 
 @pytest.fixture
 def get(client: Client, key):
-    """The list, with these query parameters."""
+    """Requests the list with these query parameters."""
 
     def get(**parameters):
         answer = client.get("/batch-queries", parameters, headers=header(key))
@@ -168,7 +168,7 @@ def test_a_page_takes_few_statements_and_reads_only_what_is_the_user_s(key, get,
 
 
 def steps_of(client: Client, path: str, parameters: dict[str, str], headers: dict[str, str]) -> int:
-    """Return how many instructions of its virtual machine SQLite takes for a list, to a hundred."""
+    """Return the instructions that SQLite's virtual machine takes for a list, in hundreds."""
     taken = count()
     connection.ensure_connection()
     connection.connection.set_progress_handler(lambda: next(taken) < 0, 100)
@@ -184,7 +184,8 @@ def test_no_list_takes_more_steps_than_in_proportion_to_the_rows(key, client: Cl
     finish(own)
     finish(other)
     by_key, browser = header(key), {"accept": "text/html"}
-    # Beside each, the instructions that a copy of the two batches may add: 0 where an index leads to all that is shown.
+    # Next to each list: the instructions that a copy of the two batches may add, 0 where an index leads to all shown
+    # rows.
     lists = [
         *(
             ("/batch-queries", parameters, by_key, most)
@@ -227,7 +228,7 @@ def test_no_list_takes_more_steps_than_in_proportion_to_the_rows(key, client: Cl
 
 def test_an_open_batch_is_cancelled_for_good(key, cancel, get):
     batch = submit(key, request(ALICE, block=1))
-    for _ in range(2):  # A client that didn't get the answer asks again.
+    for _ in range(2):  # A client repeats its request if the answer was lost.
         answer = cancel(batch.pk)
         assert (answer.status_code, answer.json()) == (200, {"internalId": batch.pk, "queryStatus": "REJECTED"})
     (told,) = get()["batchQueries"]

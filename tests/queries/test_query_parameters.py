@@ -1,4 +1,4 @@
-"""What becomes of a request whose query parameter is malformed."""
+"""Requests with malformed query parameters."""
 
 import gc
 import logging
@@ -16,7 +16,7 @@ REQUESTS = 20
 
 @pytest.fixture
 def no_logs():
-    """Else pytest keeps records, which have the request."""
+    """Disable logging, because pytest keeps records with their requests."""
     logging.disable(logging.CRITICAL)
     yield
     logging.disable(logging.NOTSET)
@@ -24,7 +24,7 @@ def no_logs():
 
 def kept() -> int:
     gc.collect()
-    # Not `isinstance`: lazy objects of other tests would be evaluated for it.
+    # Types are compared because `isinstance` would evaluate lazy objects of other tests.
     return sum(type(each) is WSGIRequest for each in gc.get_objects())
 
 

@@ -1,4 +1,4 @@
-"""What a user may have open."""
+"""Limits of a user's open batches."""
 
 import threading
 from collections.abc import Iterator
@@ -88,7 +88,7 @@ LARGE = with_slots(500)
 
 @pytest.fixture
 def another_is_being_stored(key) -> Iterator[None]:
-    """A large batch, by a thread of this process, which waits before it writes."""
+    """Store a large batch in another thread, which waits before it writes."""
     waits, may_go_on = threading.Event(), threading.Event()
 
     def wait_before_writing(execute: Any, sql: str, *how: Any) -> Any:
@@ -118,7 +118,7 @@ def test_of_large_batches_one_is_stored_at_a_time(post, another_is_being_stored)
     assert answer.headers["Retry-After"] == "2"
     assert not Batch.objects.exists()
     assert not ThrottleCount.objects.filter(pk__startswith="submitted queries").exists()
-    # A batch that waits for its turn keeps nobody from writing.
+    # A waiting batch doesn't keep others from writing.
     assert not [each["sql"] for each in statements if "queries_" in each["sql"] and "SELECT" not in each["sql"]]
     assert post(with_slots(499)).status_code == 200
 
@@ -131,7 +131,7 @@ def test_after_a_large_batch_was_refused_the_next_one_has_its_turn(post, setting
 
 
 def test_the_lock_is_held_for_few_statements_whatever_the_size(key):
-    """Rows are prepared before the lock is taken: under it, each row's preparing would keep others waiting."""
+    """Rows are prepared before the lock is taken, because others would wait under it."""
     with CaptureQueriesContext(connection) as statements:
         submit(key, request(*(f"0x{number:040x}" for number in range(5000)), block=1))
     assert len(statements) < 40

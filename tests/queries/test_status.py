@@ -1,4 +1,4 @@
-"""`GET /batch-query-status`, `GET /chain-connections`, and what surrounds them."""
+"""`GET /batch-query-status`, `GET /chain-connections`, and common rules of endpoints."""
 
 import json
 import re
@@ -150,7 +150,7 @@ def test_the_docs_tell_how_to_poll_and_build_no_url_with_a_key(client: Client):
     assert "apiKey" not in json.dumps(document["paths"])
 
 
-# --- Waiting for news: tests/serving/test_long_poll.py, where a server can park requests ------------------------------
+# --- Long polls: tests/serving/test_long_poll.py, with a server that can park requests --------------------------------
 
 
 @pytest.mark.parametrize("wait", ["26", "-1", "1.5", "x", ""])

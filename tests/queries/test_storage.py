@@ -1,4 +1,4 @@
-"""Whether a small write succeeds, and what is said where it doesn't."""
+"""The check of storage by a small write, and its messages."""
 
 import shutil
 
@@ -10,7 +10,7 @@ pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.outside]
 
 
 def problem() -> str | None:
-    """Return what `/healthz` says of storage."""
+    """Return the problem with storage in `/healthz`."""
     told = Client().get("/healthz").json()
     return next((says for code, says in zip(told["codes"], told["problems"], strict=True) if code == "storage"), None)
 

@@ -1,4 +1,4 @@
-"""`POST /submit-batch-query`: what is stored, and every way in which a request is refused."""
+"""`POST /submit-batch-query`: the stored rows, and all refusals."""
 
 import json
 from typing import Any
@@ -17,7 +17,7 @@ pytestmark = pytest.mark.outside
 
 MAX_FAULTS_LISTED = 1000
 
-# --- What is stored ---------------------------------------------------------------------------------------------------
+# --- Stored rows ------------------------------------------------------------------------------------------------------
 
 
 def test_it_stores_the_batch_and_answers_with_its_id(post, key):
@@ -133,7 +133,7 @@ def test_a_time_or_a_tag_selects_a_block_that_is_found_later(post, selector, tag
 def test_a_submission_of_one_account_takes_so_many_statements_and_one_transaction(
     post, django_assert_max_num_queries, transactional_db
 ):
-    post(request(ALICE, block=1))  # It makes the rows of the throttle.
+    post(request(ALICE, block=1))  # It creates the throttle's rows.
     most = STATEMENTS_OF_A_SUBMISSION + LOCKS * connection.features.has_select_for_update
     with django_assert_max_num_queries(most) as statements:
         assert post(request(ALICE, block=1)).status_code == 200
@@ -145,7 +145,7 @@ def test_a_submission_of_one_account_takes_so_many_statements_and_one_transactio
     assert all(sql.startswith("SELECT") for sql in before_it_begins)
 
 
-# --- Who may submit ---------------------------------------------------------------------------------------------------
+# --- Permissions ------------------------------------------------------------------------------------------------------
 
 
 def test_it_takes_the_key_as_a_query_parameter_too(client: Client, key):
@@ -167,7 +167,7 @@ def test_missing_unknown_and_revoked_keys_get_one_and_the_same_answer(client: Cl
     assert answers[0].json()["code"] == "unauthorized"
 
 
-# --- What is refused --------------------------------------------------------------------------------------------------
+# --- Refusals ---------------------------------------------------------------------------------------------------------
 
 
 def test_it_names_every_fault_at_once_and_stores_nothing(post):

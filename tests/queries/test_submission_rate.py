@@ -1,4 +1,4 @@
-"""How often, and how much, a user may submit in a minute."""
+"""A user's submissions and queries per minute."""
 
 from datetime import timedelta
 
@@ -19,7 +19,7 @@ pytestmark = pytest.mark.outside
 @pytest.fixture(autouse=True)
 def two_a_minute(settings, monkeypatch):
     settings.MAX_BATCHES_PER_MINUTE = 2
-    # It stands still, but for what `pass_time` says.
+    # The clock stands still, except for `pass_time`.
     now = timezone.now()
     monkeypatch.setattr(timezone, "now", lambda: now)
 
@@ -46,7 +46,7 @@ def test_it_throttles_submissions_by_any_key_per_user_and_stores_nothing_of_what
     assert refused.json()["code"] == "too_many_requests"
     assert refused.headers["Retry-After"] == "60"
     assert (Batch.objects.count(), used("submitted queries")) == (2, [2])
-    # Who polls is not throttled.
+    # Polls are not throttled.
     asked = {"batchQueryId": str(Batch.objects.latest("pk").pk)}
     with CaptureQueriesContext(connection) as statements:
         assert (
@@ -108,7 +108,7 @@ def test_accounts_slots_and_headers_count_as_well(post, client: Client, settings
         "You may submit 10 batches a minute, faulty ones included, with 8 accounts, slots and headers in them."
     )
     assert refused.headers["Retry-After"] == "15"
-    # What isn't stored doesn't count as such, and there is room to the last.
+    # A refused submission doesn't count, so there is room up to the limit.
     assert post(with_slots(3)).status_code == 200
     assert post(b"").status_code == 429
     assert (used("submissions"), used("submitted queries")) == ([3], [8])

@@ -1,4 +1,4 @@
-"""Where webhooks may lead to. Each address that is refused is one that an operator's network may have."""
+"""Allowed targets of webhooks. Each refused address may belong to an operator's network."""
 
 from ipaddress import ip_address, ip_network
 
@@ -88,7 +88,7 @@ ODD_URLS = [
 def test_no_other_url_is(url):
     with pytest.raises(NotAllowed) as refused:
         target(url)
-    # Whatever it holds stays with who has sent it.
+    # The message repeats no part of the URL.
     assert str(refused.value).endswith(".")
     assert "password" not in str(refused.value).replace("user name, password", "")
     assert "meta-data" not in str(refused.value)
@@ -98,7 +98,7 @@ def test_what_the_operator_allows_may_be_http_and_at_any_port(settings):
     settings.WEBHOOK_ALLOW = [ip_network("127.0.0.0/8"), "receiver", "hooks.example.org"]
     for url in ("http://127.0.0.1:8000/x", "http://receiver:9000", "http://Hooks.example.org/", "https://127.0.0.1"):
         assert target(url)
-    # Its network is no leave for names that are not allowed, nor for another spelling.
+    # An allowed network allows neither other names nor other spellings.
     for url in ("http://localhost:8000", "http://127.1:8000", "http://other.example.org/", "http://10.0.0.1/"):
         with pytest.raises(NotAllowed):
             target(url)

@@ -1,4 +1,4 @@
-"""What is written to be told, with what it tells of; and what the API says of it."""
+"""Stored events of webhooks with their content, and the API's view of them."""
 
 import json
 from datetime import timedelta
@@ -27,20 +27,20 @@ def batch(key) -> Batch:
 def with_webhook(
     key, *, events: list[str] | None = None, accounts: tuple[str, ...] = (ALICE, BOB), block: int = 12
 ) -> Batch:
-    """Return a batch that is told of everything, unless `events` says otherwise."""
+    """Return a batch with a webhook for all events, or for `events`."""
     body = request(*accounts, block=block)
     return submit(key, {**body, "webhook": {"url": "https://hooks.example.org", "events": events or EVERY}})
 
 
-def said(batch: Batch) -> list[tuple[str, str]]:
-    """Return what is to be told, in order: the type's last part, and the step or code that it names."""
-    found = []
+def events_of(batch: Batch) -> list[tuple[str, str]]:
+    """Return the events in order: the type's last part, and the step or code."""
+    events = []
     for row in batch.webhook.deliveries.order_by("pk"):
         body = json.loads(row.body)
         assert body["data"]["internalId"] == batch.pk
         assert body["type"].startswith("batch_query.")
-        found.append((body["type"].partition(".")[2], body["data"].get("step") or body["data"].get("code", "")))
-    return found
+        events.append((body["type"].partition(".")[2], body["data"].get("step") or body["data"].get("code", "")))
+    return events
 
 
 def data(batch: Batch) -> dict[str, Any]:
@@ -48,7 +48,7 @@ def data(batch: Batch) -> dict[str, Any]:
     return dict(json.loads(batch.webhook.deliveries.order_by("pk").last().body)["data"])  # type: ignore[union-attr]
 
 
-# --- What is written --------------------------------------------------------------------------------------------------
+# --- Stored events ----------------------------------------------------------------------------------------------------
 
 
 def overdue() -> None:
@@ -63,10 +63,10 @@ def test_each_step_is_told_once_when_all_queries_have_completed_it_and_then_done
     for _ in range(4):
         work()
     first, second = batch.queries.order_by("position")
-    assert (first.step, second.step, said(batch)) == (None, INITIAL, [])
+    assert (first.step, second.step, events_of(batch)) == (None, INITIAL, [])
     service.mine(6)
     work_until_done(batch, service)
-    assert said(batch) == [*(("step_completed", kind) for kind in StepKind), ("done", "")]
+    assert events_of(batch) == [*(("step_completed", kind) for kind in StepKind), ("done", "")]
     assert data(batch) == {"internalId": batch.pk, "queryStatus": "DONE"}
 
 
@@ -74,17 +74,17 @@ def test_a_batch_of_headers_alone_is_told_of_its_three_steps(service, key):
     body = {"destinationChainId": "31337", "fee": "0", "data": {"31337": {"block:1": {"header": ["TIMESTAMP"]}}}}
     batch = submit(key, {**body, "webhook": {"url": "https://hooks.example.org", "events": EVERY}})
     work_until_done(batch, service)
-    assert said(batch) == [*(("step_completed", kind) for kind in (INITIAL, AVAILABLE, HEADER)), ("done", "")]
+    assert events_of(batch) == [*(("step_completed", kind) for kind in (INITIAL, AVAILABLE, HEADER)), ("done", "")]
 
 
 def test_a_rejection_is_told_with_why_and_once_of_each_batch_by_itself(batch, key):
     theirs, without = with_webhook(a_key(BOB), block=13), submit(key, request(ALICE, block=14))
     overdue()
     overdue()
-    assert said(batch) == said(theirs) == [("rejected", "deadline_exceeded")]
-    told = data(batch)
-    assert told.pop("error") == fresh(batch).rejection_reason != ""
-    assert told == {
+    assert events_of(batch) == events_of(theirs) == [("rejected", "deadline_exceeded")]
+    event = data(batch)
+    assert event.pop("error") == fresh(batch).rejection_reason != ""
+    assert event == {
         "internalId": batch.pk,
         "queryStatus": "REJECTED",
         "code": "deadline_exceeded",
@@ -95,16 +95,16 @@ def test_a_rejection_is_told_with_why_and_once_of_each_batch_by_itself(batch, ke
 
 
 def test_going_back_from_done_is_told_once_however_many_queries_go_back(service, key):
-    """To each what it asked for; and the batch keeps when and why."""
+    """Each webhook gets its kinds of events, and the batch keeps time and reason."""
     before = service.head()
     batches = [with_webhook(key, events=events, block=2) for events in (EVERY, THREE, ["DONE"])]
     for batch in batches:
         work_until_done(batch)
-    told = [len(said(batch)) for batch in batches]
+    counts = [len(events_of(batch)) for batch in batches]
     service.rpc("anvil_reorg", service.head() - before, [])
     for _ in range(4):
         work()
-    with_steps, without, of_done = (said(batch)[count:] for batch, count in zip(batches, told, strict=True))
+    with_steps, without, of_done = (events_of(batch)[count:] for batch, count in zip(batches, counts, strict=True))
     (went_back, step), *steps, done = with_steps
     assert (went_back, done, {event for event, _ in steps}) == ("went_back", ("done", ""), {"step_completed"})
     assert (without, of_done) == ([("went_back", step), ("done", "")], [("done", "")])
@@ -112,11 +112,11 @@ def test_going_back_from_done_is_told_once_however_many_queries_go_back(service,
     why = fresh(batches[1]).went_back_because
     assert why
     assert body == {"internalId": batches[1].pk, "queryStatus": "IN_PROGRESS", "step": step, "reason": why}
-    # The batch and the step keep it, also after it completed again.
+    # Batch and step keep the reason after the step completed again.
     assert set(Step.objects.filter(kind=step).values_list("went_back_because", flat=True)) == {why}
 
 
-# --- What the API says ------------------------------------------------------------------------------------------------
+# --- The API ----------------------------------------------------------------------------------------------------------
 
 
 def listed(key, **query: str | int) -> dict[str, Any]:
@@ -134,18 +134,18 @@ def test_it_lists_ones_own_by_pages_newest_first(key, batch):
     other = with_webhook(a_key(BOB), block=13)
     accept(other)
     complete(other, INITIAL)
-    found: list[Any] = []
+    deliveries: list[Any] = []
     more: dict[str, str] = {}
-    while not found or more["cursor"]:
+    while not deliveries or more["cursor"]:
         page = listed(key, limit=2, **more)
-        found += page["deliveries"]
+        deliveries += page["deliveries"]
         more = {"cursor": page["next"]}
         assert len(page["deliveries"]) <= 2
-    assert [one["event"] for one in found] == ["DONE", *["STEP"] * 4]
-    assert {one["internalId"] for one in found} == {batch.pk}
-    first = WebhookDelivery.objects.get(message_id=found[0]["id"])
+    assert [listed_delivery["event"] for listed_delivery in deliveries] == ["DONE", *["STEP"] * 4]
+    assert {listed_delivery["internalId"] for listed_delivery in deliveries} == {batch.pk}
+    first = WebhookDelivery.objects.get(message_id=deliveries[0]["id"])
     assert first.next_try_at
-    assert found[0] == {
+    assert deliveries[0] == {
         "id": first.message_id,
         "internalId": batch.pk,
         "event": "DONE",
@@ -160,7 +160,9 @@ def test_it_lists_those_of_a_batch_or_of_a_status(key, batch):
     complete(batch, INITIAL, AVAILABLE)
     WebhookDelivery.objects.filter(pk=WebhookDelivery.objects.earliest("pk").pk).update(status=DeliveryStatus.DELIVERED)
     assert len(listed(key, internalId=batch.pk)["deliveries"]) == 2
-    assert [one["status"] for one in listed(key, status="DELIVERED")["deliveries"]] == ["DELIVERED"]
+    assert [listed_delivery["status"] for listed_delivery in listed(key, status="DELIVERED")["deliveries"]] == [
+        "DELIVERED"
+    ]
     for nothing in ({"internalId": "01M7W1MRHW703BTRFFPT53VVP5"}, {"status": "FAILED"}):
         assert listed(key, **nothing) == {"deliveries": [], "next": None}
 
@@ -177,11 +179,11 @@ def test_sending_again_makes_it_pending_and_due(key, batch):
     complete(batch, INITIAL)
     WebhookDelivery.objects.update(status=DeliveryStatus.DELIVERED, failures=7, next_try_at=None)
     Webhook.objects.update(due_at=None)
-    (one,) = listed(key)["deliveries"]
-    answer = again(key, one["id"])
-    assert (answer.status_code, answer.json()) == (202, {"id": one["id"]})
+    (delivery,) = listed(key)["deliveries"]
+    answer = again(key, delivery["id"])
+    assert (answer.status_code, answer.json()) == (202, {"id": delivery["id"]})
     row = WebhookDelivery.objects.get()
-    assert (row.status, row.failures, row.message_id) == (DeliveryStatus.PENDING, 0, one["id"])
+    assert (row.status, row.failures, row.message_id) == (DeliveryStatus.PENDING, 0, delivery["id"])
     assert row.next_try_at
     assert abs(row.gives_up_at - row.next_try_at - timedelta(days=1)) < timedelta(minutes=1)
     assert Webhook.objects.get().due_at
@@ -202,7 +204,7 @@ def test_nobody_sends_anothers_again(key, batch):
 
 def test_nobody_sends_again_without_end(key, batch):
     complete(batch, INITIAL)
-    (one,) = listed(key)["deliveries"]
-    answers = [again(key, one["id"]) for _ in range(61)]
+    (delivery,) = listed(key)["deliveries"]
+    answers = [again(key, delivery["id"]) for _ in range(61)]
     assert [answer.status_code for answer in answers] == [202] * 60 + [429]
     assert int(answers[-1].headers["Retry-After"]) > 0

@@ -1,4 +1,4 @@
-"""Deploying on a chain whose blocks somebody must ask for."""
+"""Deployment on a chain whose blocks are mined on request."""
 
 import itertools
 from collections.abc import Callable
@@ -11,7 +11,7 @@ from tests.deployed import deploy
 
 
 def deployed_on(chain_id: int, mine: Callable[[], None]) -> FactsRegistry:
-    """Deploy the registry of a chain for its own facts, while blocks come from time to time."""
+    """Deploy a chain's registry for its own facts, while blocks are mined from time to time."""
     statements = itertools.count(1)
 
     def pass_time(execute: Any, *more: Any) -> Any:

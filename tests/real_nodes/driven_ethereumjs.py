@@ -1,4 +1,4 @@
-"""EthereumJS without a beacon chain: tests choose each block, which the client itself builds, by the Engine API."""
+"""EthereumJS without a beacon chain. Tests request each block from the client through the Engine API."""
 
 import hashlib
 import secrets
@@ -8,12 +8,12 @@ from typing import Self
 from devnet.ethereumjs import EthereumJs
 from devnet.json_rpc import EngineApi
 
-# So many blocks behind the head are final.
+# Distance from the head to the newest final block.
 _FINAL_BEHIND = 6
 
 
 class DrivenEthereumJs(EthereumJs):
-    """A chain at Prague's rules from the first block on."""
+    """A chain with Prague's rules from the first block on."""
 
     def __enter__(self) -> Self:
         super().__enter__()
@@ -32,7 +32,7 @@ class DrivenEthereumJs(EthereumJs):
             self._final(),
             {
                 "timestamp": hex(max(parent_time + 1, int(time.time()))),
-                # Another block takes the place of one that was dropped.
+                # A random value, so that a block differs from a dropped one.
                 "prevRandao": "0x" + secrets.token_hex(32),
                 "suggestedFeeRecipient": "0x" + "fe" * 20,
                 "withdrawals": [],
@@ -44,7 +44,7 @@ class DrivenEthereumJs(EthereumJs):
         self._engine.choose(payload["blockHash"], self._final())
 
     def drop(self, blocks: int) -> None:
-        """Reorganise the chain: as many blocks as this, and one more, take the place of the newest."""
+        """Reorganise the chain: `blocks` + 1 new blocks replace the newest `blocks`."""
         del self._chain[len(self._chain) - blocks :]
         for _ in range(blocks + 1):
             self.mine()

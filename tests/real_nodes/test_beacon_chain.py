@@ -1,6 +1,6 @@
-"""Jumps on a beacon chain that others wrote: the executable specifications drive EthereumJS, unmodified.
+"""Jumps on an independent beacon chain: the executable specifications drive unmodified EthereumJS.
 
-They serve old blocks of Deneb and of Electra, to another chain and to the chain itself.
+It serves old blocks of Deneb and Electra, to another chain and to itself.
 """
 
 import time
@@ -31,9 +31,9 @@ pytestmark = [pytest.mark.outside, with_specifications]
 CHAIN_ID = 424242
 _SLOT_SECONDS, _ELECTRA_EPOCH = 6, 4
 _ELECTRA = _ELECTRA_EPOCH * SLOTS_PER_EPOCH
-# Also the first slot of Electra, and the last one and the first one of a period.
+# Among them: the first slot of Electra, and the last and first slot of a period.
 _MISSED = (10, _ELECTRA, SLOTS_PER_PERIOD - 1, SLOTS_PER_PERIOD)
-# So that a block is final whose state summarises the first period.
+# Enough slots for a final block whose state summarises the first period.
 _SLOTS = SLOTS_PER_PERIOD + 5 * SLOTS_PER_EPOCH
 
 
@@ -46,7 +46,7 @@ class Pair:
     genesis_time: int
 
     def number_at(self, slot: int) -> int:
-        """Return the number of the execution block of a slot."""
+        """Return the number of a slot's execution block."""
         missed = [one for one in _MISSED if one < slot]
         number = slot - len(missed)
         block = self.node.rpc("eth_getBlockByNumber", hex(number), False)
@@ -59,7 +59,7 @@ class Pair:
 
     @property
     def table(self) -> str:
-        """Return what chains.toml says of the beacon chain."""
+        """Return the beacon chain's table for chains.toml."""
         return f"""
 [chains.beacon_chain]
 preset = "minimal"
@@ -110,7 +110,7 @@ url = "{attester.url}"
         settings.CHAINS_FILE.write_text(settings.CHAINS_FILE.read_text() + more)
         forget_chains()
         registry = deploy(chain.chain_id, CHAIN_ID).address
-        # The first one, one after a missed slot, the first ones of Electra, and the last one of the period.
+        # The first block, one after a missed slot, the first ones of Electra, and the last one of the period.
         numbers = [pair.number_at(slot) for slot in (1, 11, _ELECTRA - 1, _ELECTRA + 1, SLOTS_PER_PERIOD - 2)]
         facts = [facts_of(pair.node, number) for number in numbers]
         asked = {selector: asked for one in facts for selector, asked in one.asked.items()}
@@ -122,7 +122,7 @@ url = "{attester.url}"
 
 
 def test_old_blocks_are_proven_on_their_own_chain_after_a_fork_too(pair, key, settings, tmp_path):
-    """The fork is one that this version can't read, and by then the chain vouches for none of the headers before."""
+    """This version can't read the fork. By then the chain vouches for none of the headers before it."""
     window = 16
     settings.CHAINS_FILE = chains_toml(
         tmp_path,
@@ -136,10 +136,10 @@ def test_old_blocks_are_proven_on_their_own_chain_after_a_fork_too(pair, key, se
     settings.CHAINS_FILE.write_text(text.replace("\n[[connections]]", f"{pair.table}end = {fork}\n\n[[connections]]"))
     forget_chains()
     registry = deployed_on(CHAIN_ID, pair.consensus.mine).address
-    # As an earlier version noted it, or after a reorganisation: the registry doesn't know its hash.
+    # As an earlier version stored it, or after a reorganisation: the registry doesn't know its hash.
     FactsRegistry.objects.update(jump_origin=int(pair.node.rpc("eth_blockNumber"), 16) - 3)
 
-    # Who pays for oneself begins at what the chain vouches for now, and so waits for nothing but what is fetched.
+    # A self-funded batch begins at a block that the chain vouches for now, and waits only for fetching.
     numbers = [pair.number_at(slot) for slot in (21, 22)]
     self_funded = submit(key, itself(asking(balances(numbers), source=CHAIN_ID, destination=CHAIN_ID)))
     work()
@@ -163,5 +163,5 @@ def test_old_blocks_are_proven_on_their_own_chain_after_a_fork_too(pair, key, se
     assert block_before.path_origin == block_after.path_origin
     assert before.estimated_gas
     assert after.estimated_gas
-    # The first one also had that block's hash kept, and was estimated to.
+    # The first batch also stored that block's hash, and its estimate included that.
     assert 40_000 < before.gas_used - after.gas_used < before.estimated_gas - after.estimated_gas

@@ -1,4 +1,4 @@
-"""A WSGI application that says the path that it was asked for."""
+"""A WSGI application that returns the requested path."""
 
 import os
 from collections.abc import Iterable

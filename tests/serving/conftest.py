@@ -7,13 +7,13 @@ from tests.serving.process import WebServer, serving
 
 @pytest.fixture(scope="session")
 def web(tmp_path_factory) -> Iterator[WebServer]:
-    """The service's pages and API."""
+    """Yield a server of the service's pages and API."""
     with serving(tmp_path_factory.mktemp("web")) as server:
         yield server
 
 
 @pytest.fixture(scope="session")
 def app(tmp_path_factory) -> Iterator[WebServer]:
-    """An application that may be slow or say much."""
+    """Yield a server of an application that may be slow or send much."""
     with serving(tmp_path_factory.mktemp("app"), app="tests.serving.app:application") as server:
         yield server

@@ -14,10 +14,10 @@ GET = b"GET %s HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n"
 
 
 class Load:
-    """Clients that ask again and again, each by one connection as long as that lasts.
+    """Clients that send requests continuously, each over one connection while it lasts.
 
-    Refused is also a connection that is reset before its first answer, which no process had, and what nginx answers
-    while there is no server.
+    A connection counts as refused, too, if it is reset before its first answer, or if nginx answers for a missing
+    server.
     """
 
     def __init__(
@@ -54,7 +54,7 @@ class Load:
                 self._over.wait(0.05)
                 continue
             with connection:
-                # Where nobody listens, a client whose own port is the server's reaches itself.
+                # If nobody listens, a client whose own port is the server's port reaches itself.
                 if connection.getsockname() == connection.getpeername():
                     self.refused += 1
                 else:

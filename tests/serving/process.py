@@ -1,4 +1,4 @@
-"""The web server as operators run it, and clients that say each byte themselves."""
+"""The web server as operators run it, and clients that control each byte."""
 
 import socket
 import sys
@@ -15,7 +15,7 @@ from devnet.devchain import ACCOUNTS, PROJECT
 from devnet.ports import free_port
 from tests.fresh_installation import fresh_installation
 
-# Nothing listens there: what is tested here asks no chain.
+# Nobody listens there, because these tests ask no chain.
 NO_NODE = "http://127.0.0.1:1"
 ANSWER_SECONDS = 60
 
@@ -30,7 +30,7 @@ class WebServer:
         return f"http://127.0.0.1:{self.port}"
 
     def log(self, until: str) -> str:
-        """Return the log as soon as it has the words `until`: a request is logged after its answer."""
+        """Return the log once it contains `until`. A request is logged after its answer."""
         deadline = time.monotonic() + ANSWER_SECONDS
         while until not in (log := self.installation.log("web").read_text()):
             assert time.monotonic() < deadline, log
@@ -38,7 +38,7 @@ class WebServer:
         return log
 
     def pids(self) -> tuple[int, list[int]]:
-        """Return the process ids of gunicorn, and of the processes that it supervises."""
+        """Return the process ids of gunicorn and of its workers."""
         supervisor = self.installation._processes["web"]._process.pid
         children = Path(f"/proc/{supervisor}/task/{supervisor}/children").read_text().split()
         return supervisor, list(map(int, children))
@@ -61,9 +61,9 @@ def serving(
     command: Sequence[str] = (),
     **environment: str,
 ) -> Iterator[WebServer]:
-    """It is ready. With `BASE_URL` http://127.0.0.1, whatever the port.
+    """Start the server and wait until it is ready. `BASE_URL` is http://127.0.0.1, whatever the port.
 
-    Another `command` than gunicorn has {port} in it.
+    Another `command` than gunicorn contains {port}.
     """
     with ExitStack() as running:
         environment = {"BASE_URL": "http://127.0.0.1"} | environment
@@ -95,7 +95,7 @@ def connect(port: int) -> socket.socket:
 
 
 def read_answer(connection: socket.socket) -> Answer:
-    """The next one. Raises `OSError` where there is none (http.client's errors of a broken connection are)."""
+    """Return the next answer. Raise `OSError` if there is none (as http.client's errors of a broken connection are)."""
     with HTTPResponse(connection) as response:
         response.begin()
         return Answer(response.status, response.headers, response.read())

@@ -1,4 +1,4 @@
-"""`GET /batch-query-status?wait=…`: a bounded number of clients that wait for news hold a thread each."""
+"""`GET /batch-query-status?wait=…`: a bounded number of waiting clients hold a thread each."""
 
 import json
 import select
@@ -15,7 +15,7 @@ from tests.serving.batches import database
 from tests.serving.process import ANSWER_SECONDS, Answer, read_answer, serving
 
 THREADS = 8
-# It looks every half second; the rest is for a busy machine.
+# The service checks every half second. The rest is for a busy machine.
 SOON = 15
 
 
@@ -41,19 +41,19 @@ def status(answer: Answer) -> str:
     return str(json.loads(answer.body)["queryStatus"])
 
 
-# --- When it is answered ----------------------------------------------------------------------------------------------
+# --- Answers ----------------------------------------------------------------------------------------------------------
 
 
 def test_it_is_answered_as_soon_as_the_status_is_another(asker):
     with asker.waiting() as connection:
         assert not is_answered(connection, 0.7)
-        # Which clients don't know.
+        # Clients don't know this status.
         asker.become("ACCEPTED")
         assert not is_answered(connection, 1.2)
         asker.become("DONE")
         assert is_answered(connection, SOON)
         assert status(read_answer(connection)) == "DONE"
-        # The connection goes on.
+        # The connection stays usable.
         connection.sendall(asker.request(0))
         assert status(read_answer(connection)) == "DONE"
 
@@ -73,7 +73,7 @@ def test_news_is_told_at_once(asker):
     asker.become("DONE")
     answer = asker.ask(25)
     assert status(answer) == "DONE"
-    # Who knows it is done hears of a reorg.
+    # A client that knows DONE is told of a reorg.
     with asker.waiting(f"If-None-Match: {answer.headers['ETag']}") as connection:
         assert not is_answered(connection, 1.2)
         asker.become("IN_PROGRESS")
@@ -101,7 +101,7 @@ def test_beyond_the_bound_the_answer_comes_at_once_and_says_when_to_ask_again(as
 
 @contextmanager
 def all_places_taken(asker: Asker) -> Iterator[None]:
-    """Two threads wait."""
+    """Make two threads wait."""
     with ExitStack() as opened:
         deadline = time.monotonic() + ANSWER_SECONDS
         held: list[socket.socket] = []
@@ -111,6 +111,6 @@ def all_places_taken(asker: Asker) -> Iterator[None]:
             assert time.monotonic() < deadline
         yield
         asker.become("DONE")
-        # Else their threads would keep the server from ending.
+        # Open connections would keep the server from ending.
         for connection in held:
             read_answer(connection)

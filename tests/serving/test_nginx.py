@@ -1,4 +1,4 @@
-"""docs/operating/nginx.conf as nginx takes it: what it refuses itself looks like what the service refuses."""
+"""docs/operating/nginx.conf in nginx: its refusals look like the service's."""
 
 import json
 import socket
@@ -20,7 +20,7 @@ pytestmark = pytest.mark.skipif(not (NGINX and OPENSSL), reason="nginx or openss
 
 @pytest.fixture(scope="module")
 def nginx(tmp_path_factory) -> Iterator[int]:
-    """Its port. Behind it there is no service."""
+    """Yield nginx's port. Behind it there is no service."""
     with running_nginx(tmp_path_factory.mktemp("nginx"), behind=1) as port:
         yield port
 
@@ -34,7 +34,7 @@ def connect(port: int, source: str = "127.0.0.1") -> ssl.SSLSocket:
 
 
 def ask(port: int, request_: bytes, source: str = "127.0.0.1") -> tuple[HTTPResponse, bytes]:
-    """The answer, with its body."""
+    """Return the answer with its body."""
     with connect(port, source) as connection:
         connection.sendall(request_)
         answer = HTTPResponse(connection)
@@ -124,28 +124,28 @@ def test_a_path_takes_bodies_as_large_as_it_needs(guarded, path, kilobytes):
         return requests.post(url, bytes(length), headers=headers, verify=False, timeout=60).status_code
 
     assert [post(kilobytes * 1024), post(kilobytes * 1024 + 1)] == [200, 413]
-    # A megabyte of these holds a thread for a second.
+    # A megabyte of such fields holds a thread for a second.
     assert post(9, "application/x-www-form-urlencoded") == (415 if "new-batch" in path else 200)
 
 
-# --- Clients that trickle ---------------------------------------------------------------------------------------------
+# --- Slow clients -----------------------------------------------------------------------------------------------------
 
 BODY = b"POST /submit-batch-query HTTP/1.1\r\n" + HOST + b"Content-Length: 1000\r\n\r\n{"
 PROBE = b"GET /chain-connections HTTP/1.1\r\n" + HOST + b"\r\n"
-# `limit_conn` of an address.
+# `limit_conn` per address.
 OF_ADDRESS = 20
 
 
 @pytest.fixture(scope="module")
 def guarded(tmp_path_factory, app) -> Iterator[int]:
-    """nginx's port, before an application of four threads."""
+    """Yield nginx's port, before an application of four threads."""
     with running_nginx(tmp_path_factory.mktemp("guarded"), behind=app.port) as port:
         yield port
 
 
 @contextmanager
 def trickling(port: int, sources: list[str]) -> Iterator[None]:
-    """A client for each source, which sends bodies byte by byte, and begins anew where it is refused."""
+    """Run a client for each source that sends bodies byte by byte, and begins again after a refusal."""
     over = threading.Event()
 
     def send_slowly(source: str) -> None:
@@ -169,7 +169,7 @@ def trickling(port: int, sources: list[str]) -> Iterator[None]:
 
 
 def is_silent(connection: ssl.SSLSocket) -> bool:
-    """Return whether the connection stays open without an answer, until its time-out."""
+    """Return whether the connection stays open without an answer until its time-out."""
     try:
         connection.recv(100)
     except TimeoutError:

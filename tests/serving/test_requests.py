@@ -1,4 +1,4 @@
-"""What the web server makes of requests before any view sees them, and what nodes that hang hold of it."""
+"""Requests in the web server before any view, and the effect of hanging nodes on it."""
 
 import re
 import socket
@@ -26,7 +26,7 @@ def test_only_a_server_on_loopback_signs_visitors_in(web, tmp_path):
     assert [b"Sign in as a development account" in page for page in pages] == [True, False]
 
 
-# --- What is believed -------------------------------------------------------------------------------------------------
+# --- Trusted headers --------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("name", [b"SCRIPT_NAME", b"Script-Name", b"SCRIPT-NAME", b"X-Script-Name", b"PATH_INFO"])
@@ -47,7 +47,7 @@ def test_the_scheme_is_believed_behind_a_tls_proxy_alone(tmp_path, behind_proxy,
         if status == 200:
             cookie = answer.headers["Set-Cookie"]
             assert re.fullmatch(r"__Host-csrftoken=\w+; (?!.*Domain).*Path=/;.* Secure", cookie)
-        # Not what a proxy writes, and so not what it would overwrite.
+        # Proxies don't send these, and so wouldn't overwrite them.
         for field in (b"X_Forwarded_Proto: https", b"X-Forwarded-Ssl: on", b"X-Forwarded-Protocol: ssl"):
             assert ask(server.port, request(b"GET /sign-in HTTP/1.1", field)).status == 301
 
@@ -78,7 +78,7 @@ def test_the_log_has_paths_and_no_query_string_whatever_comes_of_a_request(web):
 
 
 def test_nodes_that_hang_hold_up_nobody_for_long(tmp_path):
-    """Time-outs and limits of users are all that bounds it."""
+    """Only time-outs and users' limits bound it."""
     with socket.create_server(("127.0.0.1", 0)) as hangs, ThreadPoolExecutor(40) as clients:
         node = f"http://127.0.0.1:{hangs.getsockname()[1]}"
         with serving(tmp_path, node=node, MAX_BATCHES_PER_MINUTE="20") as server:

@@ -1,4 +1,4 @@
-"""How locked packages come into an environment."""
+"""Installation of locked packages into an environment."""
 
 import hashlib
 import os
@@ -17,7 +17,7 @@ from tools.install import link
 
 @pytest.fixture
 def project(tmp_path: Path) -> Path:
-    """The installer in a project that has nothing yet, and a wheel to install."""
+    """Return the installer in an empty project, and a wheel to install."""
     (tmp_path / "dev/tools").mkdir(parents=True)
     shutil.copy(PROJECT / "dev/tools/install.py", tmp_path / "dev/tools")
     (tmp_path / "requirements").mkdir()
@@ -38,7 +38,7 @@ def project(tmp_path: Path) -> Path:
 
 
 def install(project: Path, requirements: str) -> subprocess.CompletedProcess[str]:
-    """Run the installer as on a machine without a network, whose pip is told of a folder of wheels."""
+    """Run the installer as on a machine without a network, with a folder of wheels for pip."""
     kept = {name: value for name, value in os.environ.items() if not name.startswith(("PIP_", "UV_"))}
     told = {"PIP_NO_INDEX": "1", "PIP_FIND_LINKS": str(project / "wheels"), "PIP_CONFIG_FILE": os.devnull}
     told["UV_CACHE_DIR"] = str(project / "cache")
@@ -74,7 +74,7 @@ def test_where_uv_can_not_be_had_pip_installs_what_has_the_right_hash_and_nothin
 
 @pytest.fixture
 def linked(tmp_path: Path) -> Path:
-    """A checkout with an environment, in which a distribution of its own is linked to."""
+    """Return a checkout whose environment links to its own distribution."""
     checkout = tmp_path / "checkout"
     package = checkout / "greeting/src/bqs_greeting"
     package.mkdir(parents=True)

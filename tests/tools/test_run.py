@@ -1,4 +1,4 @@
-"""`make run`, as the process that it is."""
+"""`make run` as a process."""
 
 import os
 import signal
@@ -27,7 +27,7 @@ def port() -> int:
 
 @pytest.fixture
 def start(tmp_path: Path, port: int) -> Iterator[Start]:
-    """Starts both on `port`, on a chain whose node is down."""
+    """Start both on `port`, with a chain whose node is down."""
     chains = chains_toml(tmp_path, "http://127.0.0.1:1")
     chains.write_text(chains.read_text().replace('key_file = "signer.key"', 'key = "${SIGNER_KEY}"'))
     env = {"PATH": os.environ["PATH"], "STATE_DIR": str(tmp_path), "CHAINS_FILE": str(chains)}
@@ -65,7 +65,7 @@ def said_until(process: subprocess.Popen[str], text: str) -> str:
 def is_served(port: int) -> bool:
     try:
         return bool(requests.get(f"http://127.0.0.1:{port}/chain-connections", timeout=5).ok)
-    except requests.RequestException:  # Busy machines take their time for a first answer.
+    except requests.RequestException:  # A busy machine is slow to answer the first request.
         return False
 
 

@@ -1,4 +1,4 @@
-"""`make testnet`, as the process that it is, with two development chains in the place of Sepolia and OP Sepolia."""
+"""`make testnet` as a process, with two development chains in place of Sepolia and OP Sepolia."""
 
 import os
 import re
@@ -25,7 +25,7 @@ ADDRESS, KEY = ACCOUNTS[2]
 
 
 class Command:
-    """A folder with the file of chains, in which the command runs."""
+    """A folder with the chains file, in which the command runs."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -53,7 +53,7 @@ class Command:
         self._process.stdin.close()
 
     def until(self, pattern: str) -> re.Match[str]:
-        """Read on until it says so."""
+        """Read up to a line with the pattern."""
         assert self._process is not None
         assert self._process.stdout is not None
         while not (found := re.search(pattern, self.said)):
@@ -86,7 +86,7 @@ def command(tmp_path) -> Iterator[Command]:
 @pytest.fixture(scope="module")
 def sepolia() -> Iterator[DevChain]:
     with DevChain(chain_id=testnet.SEPOLIA, block_seconds=1) as chain:
-        # The command looks for proofs at blocks below the newest.
+        # The command needs proofs at blocks below the newest.
         chain.mine(5)
         yield chain
 
@@ -142,7 +142,7 @@ def test_it_asks_waits_for_money_deploys_and_serves_and_goes_on_where_it_was(com
     }
     fund(sepolia, address, float(need[1]))
     registry = command.until(r"The facts registry for chain 11155111 on chain 11155111 is at (0x\w{40})")[1]
-    # Without money on OP Sepolia it goes on without that.
+    # Without money on OP Sepolia it continues without that chain.
     command.until(rf"To begin on OP Sepolia \(11155420\), send \S+ ETH to {address}")
     command.until("Until then batches for OP Sepolia are accepted, and wait")
     service = command.until(r"Serving until Ctrl-C: (http://127\.0\.0\.1:\d+)/new-batch")[1]
@@ -174,13 +174,13 @@ def test_what_it_asks_for_may_be_in_the_environment_and_it_may_be_stopped(comman
     command.until("To begin on Sepolia")
     command.stop()
     assert command.said.endswith("Stopped. The same command goes on from here.\n")
-    # An empty passphrase is a random one.
+    # An empty passphrase makes a random one.
     assert sorted(files(tmp_path)) == ["testnet.json", "testnet.password"]
     assert len(files(tmp_path)["testnet.password"][1]) > 40
     command.start("--wait-minutes", "0", **nodes)
     assert command.ended() == 1
     assert command.said.endswith("The money is not there yet. Run the same command again when it is.\n")
-    # Nobody is to send money to a key that can't be read.
+    # Nobody shall send money to an unreadable key.
     (tmp_path / "secrets" / "testnet.password").write_text("another one")
     command.start(**nodes)
     assert command.ended() == 1

@@ -1,7 +1,7 @@
 """A database of the oldest version that this one upgrades from, commit f79de48e, is taken to this one.
 
-That commit's own code has written what is in `baseline/`, on each engine: by HTTP, commands and worker's turns, as tests
-of the service do it, on two chains of anvil. Batches and transactions are in every state. A jump is under way and
+That commit's own code has written what is in `baseline/`, on each engine: by HTTP, commands and worker's turns, as the
+service's tests do it, on two chains of anvil. Batches and transactions are in every state. A jump is under way and
 stopped, webhooks are pending, a self-funded batch waits for who pays, and a contract wallet has a key. Beside the
 database is the state of the chains by `anvil_dumpState`, old states included. Deadlines are in a hundred years.
 """
@@ -105,7 +105,7 @@ def values(statement: str) -> set[Any]:
 
 
 def test_no_migration_is_edited():
-    """Databases have it as it was. What is to be different takes another one, whose line is added to the file."""
+    """Databases have applied it already. A change needs another migration, whose line is added to the file."""
     found = [
         f"{sha256(path.read_bytes()).hexdigest()[:16]} {path.relative_to(PROJECT)}"
         for path in sorted(PROJECT.glob("*/migrations/0*.py"))

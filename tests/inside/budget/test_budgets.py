@@ -1,4 +1,4 @@
-"""What counts of a day where clocks jump."""
+"""Daily budgets while clocks jump."""
 
 from datetime import timedelta
 
@@ -22,7 +22,7 @@ def test_a_clock_that_jumps_gives_no_budget_anew(costly, key, monkeypatch):
     for hours in (25, -50):
         monkeypatch.setattr(timezone, "now", lambda hours=hours: now() + timedelta(hours=hours))
         assert money.to_user(key.user_id, 31337) == counted
-    # What is stored by a clock that is behind is no older than it is.
+    # A row that a slow clock dates is no older than it is.
     other = submit(key, request(BOB, block=costly.head() - 1, fee=ETHER))
     late = pending(other)
     assert late.spent_at > tx.spent_at - timedelta(minutes=1)

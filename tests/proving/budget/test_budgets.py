@@ -1,4 +1,4 @@
-"""Budgets: what counts of a user's day, and what happens when it is used up."""
+"""Budgets: the amounts that count against a user's day, and refusals when it is used up."""
 
 from datetime import timedelta
 
@@ -23,7 +23,7 @@ from tests.service import ALICE, BOB, SIGNER, fresh, reconfigure, request, submi
 
 pytestmark = pytest.mark.outside
 
-# --- What counts ------------------------------------------------------------------------------------------------------
+# --- Counted amounts --------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -59,7 +59,7 @@ def test_what_is_pending_counts_however_old_it_is(costly, key, settings):
     Transaction.objects.update(spent_at=timezone.now() - timedelta(days=2))
     assert counts_of_day(settings, key, costly, tx.cost)
     assert spent_today() == up_to_a_gwei(tx.cost)
-    # The day begins when it is mined.
+    # The day begins when the transaction is mined.
     costly.mine()
     work()
     tx.refresh_from_db()
@@ -112,7 +112,7 @@ def test_what_reverts_and_is_sent_again_stays_within_the_limit(costly, key, sett
     assert 0 < before - balance(costly) <= tx.cost * 5 // 2
 
 
-# --- What is refused --------------------------------------------------------------------------------------------------
+# --- Refusals ---------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""The fee of a batch: it suffices where it is the estimate, and none of it is burnt on a part of what is asked for."""
+"""A batch's fee: the estimate suffices, and no fee is burnt on a part of the batch."""
 
 from collections.abc import Callable
 from typing import Any
@@ -30,7 +30,7 @@ from tests.service import ALICE, asking, balances, fresh, reconfigure, request, 
 
 pytestmark = pytest.mark.outside
 
-# --- What it is asked to do for ---------------------------------------------------------------------------------------
+# --- Rejection before spending ----------------------------------------------------------------------------------------
 
 
 def test_a_batch_that_lacks_a_header_property_is_rejected_before_anything_is_paid(tmp_path, key, settings):
@@ -39,7 +39,7 @@ def test_a_batch_that_lacks_a_header_property_is_rejected_before_anything_is_pai
         chain.mine(14)
         head = chain.head()
         blocks = {f"block:{head - place}": {"header": ["STATE_ROOT", "TIMESTAMP"]} for place in range(12)}
-        # The last one to be looked at.
+        # This is the last block to be checked.
         blocks[f"block:{head}"] = {"header": ["STATE_ROOT", "REQUESTS_HASH"]}
         batch = submit(key, asking(blocks, fee=ETHER))
         assert work_until_done(batch).rejection_code == "header_property_missing"
@@ -100,18 +100,18 @@ def test_at_a_constant_price_what_was_estimated_suffices(
 
 
 def test_a_path_counts_once(costly, key, settings):
-    """The gas of the path's transaction is a part of what was planned for the path."""
+    """The gas of the path's transaction is part of the path's planned gas."""
     block = old_block(costly, settings, depth=100)
     costly.rpc("evm_setAutomine", True)
     batch = accepted(key, request(ALICE, block=block, fee=ETHER), fee=2 * 250_000 * price_of(costly) * 105 // 100)
     assert work_until_done(batch, costly).status == BatchStatus.DONE
 
 
-# --- Gas that becomes dearer ------------------------------------------------------------------------------------------
+# --- Rising gas prices ------------------------------------------------------------------------------------------------
 
 
 def test_a_fee_spike_spends_no_more_than_the_fee(costly, key):
-    """Six blocks, each a transaction. At the high price the fee would do for the first four."""
+    """There are six blocks with a transaction each. At the high price the fee covers four."""
     mine_at(costly, 1)
     costly.mine(6)
     head = costly.head()
@@ -125,12 +125,12 @@ def test_a_fee_spike_spends_no_more_than_the_fee(costly, key):
 
 
 def test_a_reorganisation_takes_no_batch_above_its_fee(costly, key, settings):
-    """A transaction that was mined cheaply may be mined again at all that was offered."""
+    """A cheaply mined transaction may be mined again at the full offered price."""
     without_limits(settings)
     mine_at(costly, 20)
     block = costly.head()
     batch = accepted(key, asking(balances([block, block - 1]), fee=ETHER), fee=6 * 10**15)
-    # So that each is offered as much as is left.
+    # Each is then offered as much as is left.
     Batch.objects.update(estimated_gas=1)
     pending(batch)
     snapshot = costly.rpc("evm_snapshot")
@@ -153,11 +153,11 @@ def test_nothing_is_signed_that_the_next_block_may_be_too_dear_for(costly, key):
     mine_at(costly, 8)
     batch = accepted(key, request(ALICE, block=costly.head(), fee=ETHER))
     set_fee(batch, (batch.estimated_gas or 0) * price_of(costly) * 5 // 4)
-    # So that what is signed alone counts.
+    # Then only the signed amount counts.
     Batch.objects.filter(pk=batch.pk).update(estimated_gas=1)
     work()
     tx = Transaction.objects.get()
-    assert tx.newest.max_fee_per_gas >= 10 * GWEI  # 9/8 of 8 and the tip.
+    assert tx.newest.max_fee_per_gas >= 10 * GWEI  # 9/8 of 8, and the tip
     assert tx.cost <= fresh(batch).fee
     costly.rpc("anvil_dropAllTransactions")
     Transaction.objects.all().delete()

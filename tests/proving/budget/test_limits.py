@@ -1,4 +1,4 @@
-"""Limits in money: what a signer may spend in a day, and what a user may cause."""
+"""Limits in money: a signer's spending in a day, and the costs that a user may cause."""
 
 import pytest
 from django.core.management import CommandError, call_command
@@ -37,7 +37,7 @@ def test_where_money_is_real_there_are_limits_though_nobody_wrote_any(costly, cl
     assert "all batches together may cost, on chain 31337, 0.500000 ETH in 24 hours" in said
 
 
-# --- The signer's -----------------------------------------------------------------------------------------------------
+# --- The signer's limit -----------------------------------------------------------------------------------------------
 
 
 def test_the_signer_spends_no_more_in_a_day_than_its_limit(costly, key, settings):
@@ -54,7 +54,7 @@ def test_the_signer_spends_no_more_in_a_day_than_its_limit(costly, key, settings
     notice = str(Signer.objects.get().wait)
     assert notice.startswith("The operator's limit of 0.0035 ETH in 24 hours on chain 31337 leaves ")
     assert notice in waiting()
-    # A day later.
+    # A day passes.
     costly.rpc("evm_setAutomine", True)
     costly.mine()
     work()
@@ -105,7 +105,7 @@ def test_until_it_is_final_what_was_sent_counts_at_its_most_and_others_wait(cost
     first = submit(key, request(ALICE, block=costly.head() - 1, fee=ETHER // 1000))
     tx = pending(first)
     most = tx.cost
-    # Enough for one more and what the first has really cost, and too little for one more and what it may have cost.
+    # Enough for another batch beside the first one's real cost, and too little beside its maximum cost.
     limit(settings, daily_limit=most * 14 // 10, daily_limit_per_user=most * 14 // 10)
     assert work_until_done(first, costly).status == BatchStatus.DONE
     tx.refresh_from_db()
@@ -134,7 +134,7 @@ def test_until_it_is_final_what_was_sent_counts_at_its_most_and_others_wait(cost
     ("percent", "versions"), [(105, 1), (150, 2)], ids=["hardly above what was offered", "half above what was offered"]
 )
 def test_fees_are_not_raised_above_a_limit(costly, key, settings, name, percent, versions):
-    """Its own cost is no other's."""
+    """A transaction's own cost doesn't count against it."""
     mine_at(costly, 2)
     _, tx = in_mempool(costly, key)
     costly.rpc("anvil_dropAllTransactions")
@@ -145,7 +145,7 @@ def test_fees_are_not_raised_above_a_limit(costly, key, settings, name, percent,
     assert tx.versions.count() == versions
 
 
-# --- A user's ---------------------------------------------------------------------------------------------------------
+# --- A user's limit ---------------------------------------------------------------------------------------------------
 
 
 def test_a_user_spends_no_more_in_a_day_than_a_users_limit(costly, key, settings):
@@ -164,13 +164,13 @@ def test_a_user_spends_no_more_in_a_day_than_a_users_limit(costly, key, settings
     assert said == {"", "budget_exceeded"}
     assert 0 < done < 6
     assert sum(tx.cost for tx in Transaction.objects.all()) <= ETHER * 8 // 10_000
-    # Another's is another.
+    # Another user's limit is separate.
     other = submit(a_key(BOB), request(BOB, block=head, fee=ETHER))
     assert work_until_done(other).status == BatchStatus.DONE
 
 
 def test_a_price_that_rises_takes_nobody_above_a_users_limit(costly, key, settings):
-    """Accepted at one price, it isn't sent at another that would take more than the user may cause."""
+    """A batch accepted at one price isn't sent at a price that exceeds the user's limit."""
     mine_at(costly, 1)
     limit(settings, daily_limit_per_user=ETHER * 8 // 10_000)
     accepted(key, request(ALICE, block=costly.head(), fee=ETHER))
@@ -185,7 +185,7 @@ def test_a_users_own_limit_in_money_counts_instead_of_the_chains(costly, key, se
     limit(settings, daily_limit_per_user=0)
     User.objects.update(daily_limits_wei={"31337": str(ETHER), "5": "0"})
     accepted(key, request(ALICE, block=costly.head(), fee=ETHER))
-    # It is asked anew before anything is signed.
+    # The limit is read again before each signature.
     User.objects.update(daily_limits_wei=None)
     work()
     assert "The daily limit of its user leaves 0.000000 ETH" in waiting()[0]

@@ -1,4 +1,4 @@
-"""Nodes that lie about receipts, nonces, finality and prices: what they can make a signer pay, and when it pauses."""
+"""Nodes that lie about receipts, nonces, finality and prices: the possible damage, and the signer's pauses."""
 
 from collections.abc import Callable
 from io import StringIO
@@ -49,7 +49,7 @@ def told_operators() -> Any:
 
 
 def doubts() -> bool:
-    """Return whether the operator is told that a signer pauses because a node is doubted."""
+    """Return whether the operator is told that a signer pauses because of a doubted node."""
     return "node_doubtful" in Client().get("/healthz").json()["codes"]
 
 
@@ -59,7 +59,7 @@ def receipt_of(chain: DevChain, tx: Transaction) -> Any:
 
 
 def gas_of_data(raw: bytes) -> int:
-    """Return the gas that it takes before it does anything: no receipt can tell less."""
+    """Return the intrinsic gas of a transaction. No receipt can tell less."""
     data = rlp.decode(raw[1:])[7]
     return 21_000 + sum(16 if byte else 4 for byte in data)
 
@@ -100,7 +100,7 @@ def test_the_price_is_that_of_the_header_and_the_transaction_whatever_the_node_s
     assert tx.gas_price == int(receipt["effectiveGasPrice"], 16) != told
 
 
-# Where they were found: tests/chains/test_rpc.py. The chain has no contract that could tell an operator's fee.
+# Sources: tests/chains/test_rpc.py. The chain has no contract that could tell an operator fee.
 ODD_FIELDS = {
     "no price": {"effectiveGasPrice": None},
     "no contract": {"contractAddress": "0x", "from": None, "logsBloom": "", "status": None, "l1Fee": "null"},
@@ -123,7 +123,7 @@ def test_a_transaction_is_mined_though_a_field_is_odd_that_nobody_needs(costly, 
 def test_a_price_that_neither_the_header_nor_the_receipt_tells_counts_at_the_most(
     costly, key, settings, told, counts_at_most
 ):
-    """The chain's header is one of before London."""
+    """The chain's header is from before London."""
     _, tx = in_mempool(costly, key)
     costly.mine()
     number = receipt_of(costly, tx)["blockNumber"]
@@ -237,7 +237,7 @@ def test_a_data_fee_that_nobody_can_have_paid_stops_no_signer(op_stack, key, set
 
 
 def test_a_lie_about_what_data_has_cost_leaves_others_their_day(costly, key, settings):
-    """Less than the signer holds, and twice the daily limit."""
+    """The fee is less than the signer's balance, and twice the daily limit."""
     limit_both(settings, ETHER // 2)
     mine_at(costly, 1)
     with changed_receipts(costly, l1Fee=hex(ETHER)) as url:
@@ -321,7 +321,7 @@ def test_what_was_said_to_be_displaced_counts_when_it_is_mined_after_all(costly,
 
 
 def test_no_limit_is_passed_where_a_node_says_that_others_used_the_nonces(costly, key, settings):
-    """It hides receipts, tells nonces that are past, and a registry that holds nothing."""
+    """The node hides receipts, tells nonces that are used, and shows an empty registry."""
     limit_both(settings, 2 * MILLIETHER)
     costly.mine(70)
     mine_at(costly, 1)
@@ -359,7 +359,7 @@ def test_no_limit_is_passed_where_a_node_says_that_others_used_the_nonces(costly
 
 
 def test_a_day_costs_at_most_four_limits_where_a_node_makes_up_finality_and_prices(costly, key, settings):
-    """The node makes up headers without a base fee for blocks that it calls final, and receipts with the least gas."""
+    """The node invents headers without a base fee for blocks that it calls final, and receipts with the least gas."""
     most = 3 * 10**14
     limit_both(settings, most)
     costly.mine(70)

@@ -1,4 +1,4 @@
-"""Replacements and cancellations: what they may offer, and that nobody behind a nonce is held up or fails."""
+"""Replacements and cancellations: their offers, and no delay or failure for transactions behind a nonce."""
 
 from collections.abc import Callable
 from functools import partial
@@ -43,7 +43,7 @@ from tests.service import (
 
 pytestmark = pytest.mark.outside
 
-# --- What a replacement offers ----------------------------------------------------------------------------------------
+# --- Offers of a replacement ------------------------------------------------------------------------------------------
 
 
 def test_a_replacement_takes_no_more_than_what_the_fee_leaves(costly, key):
@@ -51,13 +51,13 @@ def test_a_replacement_takes_no_more_than_what_the_fee_leaves(costly, key):
     batch = submit(key, request(ALICE, block=costly.head(), fee=ACCOUNT_GAS * 4 * GWEI))
     tx = pending(batch)
     costly.rpc("anvil_dropAllTransactions")
-    # Twice what it offered would be below the cap, and above the fee.
+    # Twice the offer is below the cap, and above the fee.
     set_fee(batch, tx.cost + tx.gas_limit)
     mine_at(costly, 5)
     age()
     work()
     assert tx.versions.count() == 1
-    # Its own share doesn't count.
+    # The transaction's own share doesn't count.
     set_fee(batch, tx.cost * 3 // 2)
     age()
     work()
@@ -76,7 +76,7 @@ def test_what_is_offered_first_leaves_room_for_a_replacement_below_the_cap(costl
     assert first.max_fee_per_gas < second.max_fee_per_gas <= 15 * GWEI
 
 
-# --- A transaction that its fee lets nobody mine ----------------------------------------------------------------------
+# --- A transaction that can't be mined at its fee ---------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -90,7 +90,7 @@ def test_what_is_offered_first_leaves_room_for_a_replacement_below_the_cap(costl
     ],
 )
 def test_what_nobody_can_mine_is_cancelled_for_those_who_wait_behind_it(costly, key, account, before, gwei):
-    """At the same block nothing is behind it in the mempool, since all who need the block's header wait for it."""
+    """At the same block nothing is behind it in the mempool, because all others wait for the block's header."""
     mine_at(costly, 1)
     block = costly.head()
     poor, tx = paying_up_to(3, key, ALICE, block=block)
@@ -107,7 +107,7 @@ def test_what_nobody_can_mine_is_cancelled_for_those_who_wait_behind_it(costly, 
 
 
 def test_what_nobody_can_mine_is_cancelled_though_the_fee_leaves_a_little_more_than_was_offered(costly, key):
-    """The market asks for 5 % more than was offered, the money allows 10 %, and a replacement takes 13 %."""
+    """The market price is 5 % above the offer. The money allows 10 % more, and a replacement takes 13 %."""
     mine_at(costly, 25)
     block = costly.head()
     poor, tx = paying_up_to(60, key, ALICE, block=block)
@@ -121,7 +121,7 @@ def test_what_nobody_can_mine_is_cancelled_though_the_fee_leaves_a_little_more_t
 
 
 def test_where_a_transaction_takes_gas_for_its_data_a_nonce_is_cancelled_too(costly, key, settings):
-    """Arbitrum's nodes, for one, refuse a transaction without enough gas for its part of L1's."""
+    """Arbitrum's nodes refuse a transaction without enough gas for its share of L1."""
     takes = [25_000]
 
     def answer(body: Any) -> Any:
@@ -159,7 +159,7 @@ def test_what_nobody_can_mine_waits_for_the_price_to_fall_where_it_is_alone(cost
 
 
 def test_no_batch_is_ruined_by_one_that_waits_for_a_later_block(costly, key):
-    """Nothing waits behind it: a cancellation would take all of its fee."""
+    """Nothing waits behind it, and a cancellation would take its whole fee."""
     mine_at(costly, 1)
     batch, _ = paying_up_to(3, key, ALICE, block=costly.head())
     submit(a_key(BOB), request(BOB, block=costly.head() + 60, fee=ETHER))
@@ -188,11 +188,11 @@ def test_two_that_lack_the_same_daily_limit_are_not_cancelled_for_each_other(cos
     assert not tx.newest.is_cancellation
 
 
-# --- What was simulated upon it ---------------------------------------------------------------------------------------
+# --- Transactions simulated upon others -------------------------------------------------------------------------------
 
 
 def two_of_the_same_accounts(chain: DevChain, key: ApiKey) -> list[Callable[[], Batch]]:
-    """To submit them. Their block is known, and each writes the same storage."""
+    """Return functions that submit two batches. Their block is known, and both write the same storage."""
     addresses = [f"0x{(place + 1) * 7919:040x}" for place in range(10)]
     for address in addresses:
         chain.rpc("anvil_setBalance", address, hex(ETHER))
@@ -213,7 +213,7 @@ def for_their_fee(batch: Batch) -> None:
 
 @pytest.mark.parametrize("give_up", [cancel, for_their_fee])
 def test_what_is_cancelled_makes_nothing_fail_that_was_sent_behind_it(costly, key, give_up):
-    """The storage that the first one would have written costs the second one more."""
+    """The second transaction pays for storage that the first would have written."""
     first, second = (pending(batch()) for batch in two_of_the_same_accounts(costly, key))
     give_up(first.queries.all()[0].batch)
     mine_at(costly, 20)
@@ -227,7 +227,7 @@ def test_what_is_cancelled_makes_nothing_fail_that_was_sent_behind_it(costly, ke
 
 
 def test_what_a_stranger_has_pending_and_replaces_makes_nothing_fail(costly, key):
-    """A stranger proves the same to the registry, waits until it was simulated upon, and takes it back."""
+    """A stranger proves the same facts, waits until others were simulated upon that, and withdraws."""
     submit_first, submit_second = two_of_the_same_accounts(costly, key)
     copied = pending(batch := submit_first())
     to, data, gas = copied.to, bytes(copied.data), copied.gas_limit

@@ -72,7 +72,7 @@ def test_a_stop_holds_for_replacements_and_broadcasts_too(costly, key):
         age()
         SignedTransaction.objects.update(broadcast_at=None)
         work()
-        cancel(batch)  # Else replaced by an empty one.
+        cancel(batch)  # Otherwise it would be replaced by an empty one.
         work()
         assert tx.versions.count() == 1
         assert costly.rpc("txpool_status") == NOTHING_PENDING
