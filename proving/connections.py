@@ -1,5 +1,7 @@
 """A configured connection, opened: with its registry, and with clients of both chains."""
 
+import math
+import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -16,12 +18,22 @@ if TYPE_CHECKING:
     from chains.beacon.jumps import BeaconChain
 
 
+class OutOfTime(Exception):
+    """The time is over in which the chains of a connection may be asked."""
+
+
 @dataclass(frozen=True)
 class OpenConnection:
     config: Connection
     registry: Deployment
     source_rpc: RpcClient
     destination_rpc: RpcClient
+    ends_at: float = math.inf  # by `time.monotonic`: its user waits no longer
+
+    def check_time(self) -> None:
+        """Check, between two exchanges, that its chains may still be asked. Raises `OutOfTime`."""
+        if time.monotonic() > self.ends_at:
+            raise OutOfTime
 
     @property
     def is_own(self) -> bool:
@@ -53,14 +65,14 @@ def open_unless_stopped(destination: int, source: int) -> OpenConnection:
     return open_connection(destination, source)
 
 
-def open_for_waiting(destination: int, source: int) -> OpenConnection:
-    """Open a connection as `open_unless_stopped` does, for a caller who waits for an answer. Writes nothing."""
+def open_for_waiting(destination: int, source: int, ends_at: float) -> OpenConnection:
+    """Open a connection as `open_unless_stopped` does, for a caller who waits until `ends_at`. Writes nothing."""
     config = get_chains().connection(source, destination)
     assert config is not None, "the request was checked"
     if stopped := stops.why_connection_is_stopped(source, destination):
         raise Unusable(stopped)
     registry = deployments.noted(destination, source)
-    return OpenConnection(config, registry, get_page_rpc(source), get_page_rpc(destination))
+    return OpenConnection(config, registry, get_page_rpc(source), get_page_rpc(destination), ends_at)
 
 
 @dataclass(frozen=True)

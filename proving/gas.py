@@ -93,7 +93,7 @@ _SIGNED = 1.2
 SAMPLED_SLOTS = 4
 
 
-class Part(Enum):
+class CostPart(Enum):
     HEADERS = "headers"
     HEADER_FIELDS = "headerFields"
     ACCOUNTS = "accounts"
@@ -273,10 +273,10 @@ class Route:
 
 
 @dataclass(frozen=True)
-class Estimate:
+class GasEstimate:
     """The estimate of what is missing at the blocks of one source chain."""
 
-    parts: Mapping[Part, Amount] = field(default_factory=dict)
+    parts: Mapping[CostPart, Amount] = field(default_factory=dict)
     size: Amount = Amount()  # of calldata, in bytes
     transactions: int = 0  # that are expected
     in_a_row: int = 0  # of these, that wait for one another
@@ -288,10 +288,10 @@ class Estimate:
     @property
     def path_gas(self) -> int:
         """Return the paths' part of the bound, in gas."""
-        return self.parts.get(Part.PATHS, Amount()).bound
+        return self.parts.get(CostPart.PATHS, Amount()).bound
 
 
-def estimate(blocks: Sequence[Missing], sample: Sample, route: Route, correction: float = 1.0) -> Estimate:
+def estimate(blocks: Sequence[Missing], sample: Sample, route: Route, correction: float = 1.0) -> GasEstimate:
     """Estimate what it takes to prove this, and the route to it. `correction` multiplies what is expected."""
     wanted = [one for one in blocks if one.facts]
     likely, most = ([_BlockLoad(one, known) for one in wanted] for known in (sample, sample.most))
@@ -303,8 +303,8 @@ def estimate(blocks: Sequence[Missing], sample: Sample, route: Route, correction
         math.ceil(route.hops / packing.MAX_HOPS),
     )
     in_one, base = _shared([one for one in likely if one.transactions == 1], route.paths)
-    gas: defaultdict[Part, float] = defaultdict(float)
-    bound: defaultdict[Part, float] = defaultdict(float)
+    gas: defaultdict[CostPart, float] = defaultdict(float)
+    bound: defaultdict[CostPart, float] = defaultdict(float)
     for one, at_most in zip(likely, most, strict=True):
         for part, amount in one.gas(base).items():
             gas[part] += amount
@@ -316,14 +316,14 @@ def estimate(blocks: Sequence[Missing], sample: Sample, route: Route, correction
     apart = sum(one.times > 0 and one.hashed in jumped for one in wanted)
     jumps = [_JUMPS[route.jumps[number]] for number in jumped]
     of_jumps = sum(load.gas for load in jumps) + (_HOP.execution + _TRANSACTION) * apart
-    gas[Part.PATHS] += of_jumps
-    bound[Part.PATHS] += of_jumps * _SIGNED
+    gas[CostPart.PATHS] += of_jumps
+    bound[CostPart.PATHS] += of_jumps * _SIGNED
     if route.paths:
         starts = _TRANSACTION * (route.direct + legs)
-        gas[Part.PATHS] += hops.gas + starts
-        bound[Part.PATHS] += (most_hops.gas + starts + _TRANSACTION) * _SIGNED
-    gas[Part.PATHS] += route.start_gas.expected
-    bound[Part.PATHS] += route.start_gas.bound
+        gas[CostPart.PATHS] += hops.gas + starts
+        bound[CostPart.PATHS] += (most_hops.gas + starts + _TRANSACTION) * _SIGNED
+    gas[CostPart.PATHS] += route.start_gas.expected
+    bound[CostPart.PATHS] += route.start_gas.bound
     parts = {
         part: Amount(math.ceil(min(gas[part] * correction, at_most)), math.ceil(at_most))
         for part, at_most in bound.items()
@@ -333,8 +333,8 @@ def estimate(blocks: Sequence[Missing], sample: Sample, route: Route, correction
         for blocks, way in ((likely, hops), (most, most_hops))
     )
     rows = (one.times + min(2, one.transactions) for one in likely)
-    return Estimate(
-        {part: parts[part] for part in Part if parts.get(part, Amount()).bound},
+    return GasEstimate(
+        {part: parts[part] for part in CostPart if parts.get(part, Amount()).bound},
         Amount(*sizes),
         in_one
         + sum(one.transactions for one in likely if one.transactions > 1)
@@ -350,52 +350,52 @@ class _BlockLoad:
     """The load of each part of one block's facts, and the number of transactions that they take."""
 
     def __init__(self, missing: Missing, sample: Sample) -> None:
-        self.parts: dict[Part, Load] = {}
+        self.parts: dict[CostPart, Load] = {}
         self.transactions = 0
         """The transactions of proofs, without those of times."""
         self.times = missing.times
         header = _header(missing)
         if missing.times:
             roots = missing.times - (not missing.is_known)
-            self.parts[Part.TIMES] = (header * 2 + _TIME) * missing.times + Load(0, -_ROOT_GAS * roots)
+            self.parts[CostPart.TIMES] = (header * 2 + _TIME) * missing.times + Load(0, -_ROOT_GAS * roots)
         is_known = missing.is_known or missing.times > 0
         if missing.fields or not is_known:
-            self.parts[Part.HEADERS] = header + Load(0, _HEADER_GAS - _ROOT_GAS * is_known)
+            self.parts[CostPart.HEADERS] = header + Load(0, _HEADER_GAS - _ROOT_GAS * is_known)
         if missing.fields:
             zeros = _zero_fields(missing)
             words = len(missing.fields) - zeros + (zeros > 0)
-            self.parts[Part.HEADER_FIELDS] = _FIELDS + _FIELD * words + _ZERO_FIELD * zeros
+            self.parts[CostPart.HEADER_FIELDS] = _FIELDS + _FIELD * words + _ZERO_FIELD * zeros
         if missing.words:
             self._add_accounts(missing, sample)
-        elif Part.HEADERS in self.parts:
+        elif CostPart.HEADERS in self.parts:
             self.transactions = 1
 
     def _add_accounts(self, missing: Missing, sample: Sample) -> None:
         slots, count = missing.slots, len(missing.words)
         if slots:
-            self.parts[Part.SLOTS] = sum((_slots(each, address, sample) for address, each in slots.items()), Load())
+            self.parts[CostPart.SLOTS] = sum((_slots(each, address, sample) for address, each in slots.items()), Load())
         accounts = sample.state.nodes(count) + _ACCOUNT * count
         self.transactions = packing.about(
             count,
             sum(map(len, slots.values())),
             nodes=sample.state.count(count)
             + sum(sample.storage_of(one).count(len(each)) for one, each in slots.items()),
-            size=(accounts + self.parts.get(Part.SLOTS, Load())).size,
+            size=(accounts + self.parts.get(CostPart.SLOTS, Load())).size,
         )
         # The first account of each further transaction comes with all of its way.
-        self.parts[Part.ACCOUNTS] = (
+        self.parts[CostPart.ACCOUNTS] = (
             accounts
             + (sample.state.nodes(1) + _ACCOUNT) * (self.transactions - 1)
             + _WORD * sum(missing.words.values())
-            + _NUMBER * (self.transactions - (Part.HEADERS in self.parts))
+            + _NUMBER * (self.transactions - (CostPart.HEADERS in self.parts))
         )
 
     @property
     def proof(self) -> Load:
         """Return the load of what is in the transactions of proofs."""
-        return sum((load for part, load in self.parts.items() if part != Part.TIMES), Load())
+        return sum((load for part, load in self.parts.items() if part != CostPart.TIMES), Load())
 
-    def gas(self, base: float = _TRANSACTION, *, further: int = 0) -> dict[Part, float]:
+    def gas(self, base: float = _TRANSACTION, *, further: int = 0) -> dict[CostPart, float]:
         """Return the gas of each part. `base` is that of a transaction which it may share.
 
         Where it takes several, so many `further` ones are added.
@@ -403,9 +403,9 @@ class _BlockLoad:
         gas = {part: load.gas for part, load in self.parts.items()}
         if self.transactions:
             starts = base if self.transactions == 1 else _TRANSACTION * (self.transactions + further)
-            gas[Part.HEADERS if Part.HEADERS in gas else Part.ACCOUNTS] += starts
+            gas[CostPart.HEADERS if CostPart.HEADERS in gas else CostPart.ACCOUNTS] += starts
         if self.times:
-            gas[Part.TIMES] += _TRANSACTION * self.times
+            gas[CostPart.TIMES] += _TRANSACTION * self.times
         return gas
 
 

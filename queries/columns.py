@@ -32,6 +32,7 @@ class Rejection:
     code: RejectionCode
     reason: str  # a sentence
     retryable: bool  # whether sending the same batch again can help
+    source: int | None = None  # None: it is not about one source chain
 
 
 class AccountField(models.IntegerChoices):

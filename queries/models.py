@@ -137,6 +137,8 @@ class Batch(DueRow):
     status = models.CharField(max_length=16, choices=BatchStatus.choices, default=BatchStatus.RECEIVED)
     waiting_for = models.TextField(blank=True)  # a sentence, while it is due
     looked_at = models.DateTimeField(null=True)  # when a worker wrote that
+    # Checks in a row that would have rejected it, see `proving.admit`.
+    rejecting_checks = models.PositiveIntegerField(default=0, db_default=0)
     created_at = models.DateTimeField(default=timezone.now, db_index=True)
     accepted_at = models.DateTimeField(null=True)
     finished_at = models.DateTimeField(null=True)
@@ -160,7 +162,6 @@ class Batch(DueRow):
     steps_pruned_at = models.DateTimeField(null=True)
     steps_gone_at = models.DateTimeField(null=True)
 
-    # While it is open: the code by which it is rejected if further looks would reject it, too.
     rejection_code = models.CharField(max_length=40, blank=True)
     rejection_reason = models.TextField(blank=True)
     rejection_retryable = models.BooleanField(default=False)

@@ -53,9 +53,8 @@ def admit(batch: Batch, *, estimated_gas: int, estimated_wei: int) -> None:
         batch.estimated_gas, batch.estimated_wei = estimated_gas, estimated_wei
         if batch.fee_is_estimate:
             batch.fee = estimated_wei
-        batch.status, batch.accepted_at, batch.rejection_code = BatchStatus.ACCEPTED, timezone.now(), ""
-        columns = ("status", "accepted_at", "rejection_code", "estimated_gas", "estimated_wei", "fee")
-        batch.save(update_fields=columns)
+        batch.status, batch.accepted_at = BatchStatus.ACCEPTED, timezone.now()
+        batch.save(update_fields=("status", "accepted_at", "estimated_gas", "estimated_wei", "fee"))
     logger.info("batch %s admitted, about %d gas", batch.pk, estimated_gas)
 
 

@@ -252,7 +252,7 @@ def store(request: BatchRequest, body: bytes, key: ApiKey, named: Named | None =
                 named.remember(batch.pk, body)
             if webhook:
                 webhooks.store(webhook)
-            blocks = find_blocks(request.destinationChainId, {place for place in places if place})
+            blocks = ensure_blocks(request.destinationChainId, {place for place in places if place})
             statements.insert(
                 Query(batch=batch),
                 ("block_id", *_QUERY_COLUMNS),
@@ -370,8 +370,8 @@ def _check_room(batch: Batch) -> None:
             )
 
 
-def find_blocks(destination: int, wanted: Iterable[tuple[int, int]]) -> dict[tuple[int, int], int]:
-    """Return the primary key of each (source chain id, block number). Makes the rows that are missing."""
+def ensure_blocks(destination: int, wanted: Iterable[tuple[int, int]]) -> dict[tuple[int, int], int]:
+    """Make the rows of blocks that are missing. Return the primary key of each (source chain id, block number)."""
     ids: dict[tuple[int, int], int] = {}
     for source, pairs in groupby(sorted(wanted), key=lambda pair: pair[0]):
         numbers = [number for _, number in pairs]

@@ -56,8 +56,8 @@ money sources
 balance_costs transactions
 deploying paths
 health reconcile source_estimate
-batch_estimate
-admit
+admission_checks
+admit batch_estimate
 worker
 admin apps celery_app management
 """

@@ -22,7 +22,7 @@ from chains.node_errors import ChainError
 from chains.questions import BlockIdentifier
 from chains.rpc import result
 from database.statements import chunks
-from proving import facts, sources
+from proving import block_selection, facts, sources
 from proving.connections import Context
 from proving.deployments import Deployment
 from proving.facts import Fact, RegistryView, TimeFact, ViewRequest
@@ -208,12 +208,10 @@ def registry(context: Context, blocks: Sequence[Block]) -> Observed[Observation]
     return _with_trust(context, seen, lacking, vouched_at, is_extending=is_extending, pause=pause)
 
 
-def of_batch(
-    context: Context, blocks: Sequence[Block], batch: str, go_on: Callable[[], None]
-) -> Observed[tuple[Observation, bool]]:
+def of_batch(context: Context, blocks: Sequence[Block], batch: str) -> Observed[tuple[Observation, bool]]:
     """Read what the registry lacks of what one batch's open queries ask for, and whether the batch asks for more.
 
-    It is as if all was to be sent for it, and nothing was under way. `go_on` is called between exchanges.
+    It is as if all was to be sent for it, and nothing was under way. Raises `OutOfTime` between exchanges.
     """
     rows = open_queries(blocks).filter(batch=batch).exclude(step=StepKind.INITIAL_STATE)
     asking = _of_blocks(blocks, rows.annotate(sender=Value(Sender.OPERATOR)).order_by("pk"))
@@ -222,7 +220,7 @@ def of_batch(
     while looking := [block for block in blocks if left[block.pk] and _holds_all(seen.get(block.pk))]:
         some = {block.pk: left[block.pk].pop(0) for block in looking}
         seen |= _compared(context, looking, some, {}, "pending")
-        go_on()
+        context.connection.check_time()
     found = _with_trust(context, seen, _missing(blocks, seen), "pending", is_extending=False, pause=0)
     return {pk: one if isinstance(one, ChainError) else (one, bool(left[pk])) for pk, one in found.items()}
 
@@ -413,7 +411,7 @@ def block_of_time(context: Context, timestamp: int) -> BlockOfTime:
     head = context.source_rpc.head()
     if head.timestamp <= timestamp:
         return BlockOfTime(has_later=False)
-    number = facts.block_at(context.source_rpc, timestamp, head)
+    number = block_selection.block_at(context.connection, timestamp, head)
     return BlockOfTime(has_later=True, number=number)
 
 

@@ -164,7 +164,7 @@ def _store_proofs(proven: Sequence[Proven]) -> None:
 
 def _move_to_block(block: Block, change: MoveToBlock) -> None:
     pair = (block.source_chain_id, change.number)
-    found = submission.find_blocks(block.destination_chain_id, {pair})[pair]
+    found = submission.ensure_blocks(block.destination_chain_id, {pair})[pair]
     progress.move(change.queries, found, reason=change.reason)
     Block.objects.filter(pk=found).update(due_at=Now())
 
