@@ -116,10 +116,10 @@ def _answer(found: BatchEstimate) -> Estimate:
             ExpectedRejection(
                 sourceChainId=None if one.source is None else str(one.source),
                 code=one.code,
-                error=one.sentence,
+                error=one.reason,
                 retryable=one.retryable,
             )
-            for one in found.reasons
+            for one in found.rejections
         ],
         waits=list(dict.fromkeys(sentence for one in found.sources for sentence in one.waits)),
     )

@@ -47,8 +47,8 @@ class _End:
 
     sentence: str = ""
     pause: timedelta | None = None
-    would_reject: bool = False
-    """True if it is rejected once enough checks end so."""
+    code: str = ""
+    """The code by which it is rejected once enough checks in a row would reject it."""
 
 
 _DONE = _End()
@@ -88,12 +88,13 @@ def _give_back(
         for batch in batches:
             end = ends.get(batch.pk, _DONE)
             failures = batch.attempts + 1 if end != _DONE and end.pause is None else 0
-            rejecting = batch.rejecting_checks + 1 if end.would_reject else 0
+            rejecting = batch.rejecting_checks + 1 if end.code else 0
             postponement.end(
                 [batch],
                 due_rows.backoff((rejecting or failures) - 1) if failures else end.pause,
                 attempts=failures,
                 rejecting_checks=rejecting,
+                rejection_code=end.code,
                 waiting_for=end.sentence,
                 looked_at=Now(),
             )
@@ -153,7 +154,7 @@ def _ask(batches: Sequence[Batch], queries: QuerySet[Query], *, with_costs: bool
         requests[query.source_chain_id, query.batch_id][selector].update(dict.fromkeys(facts.of(query)))
     deadlines = {batch.pk: batch.deadline_at for batch in batches}
     parts: dict[int, list[BatchPart]] = defaultdict(list)
-    for (source, batch), of_batch in requests.items():
+    for (source, batch), of_batch in sorted(requests.items()):
         parts[source].append(BatchPart(batch, of_batch, deadlines[batch]))
     return source_estimate.ask_sources(batches[0].destination_chain_id, parts, with_costs=with_costs) if parts else {}
 
@@ -200,7 +201,7 @@ def _record_all(estimates: Mapping[Batch, Sequence[SourceEstimate]]) -> dict[str
 def _doubt(batch: Batch, rejection: Rejection) -> _End:
     """Reject a batch if enough checks in a row would have, or say that it is checked again."""
     if batch.rejecting_checks + 1 < _REJECTING_CHECKS:
-        return _End(f"{rejection.reason} The batch is rejected if this stays so for a minute.", would_reject=True)
+        return _End(f"{rejection.reason} The batch is rejected if this stays so for a minute.", code=rejection.code)
     _reject(batch, rejection)
     return _DONE
 

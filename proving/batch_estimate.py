@@ -4,7 +4,7 @@ import math
 import threading
 import time
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from django.utils import timezone
@@ -44,23 +44,13 @@ class EstimateUnavailable(Refused):
 
 
 @dataclass(frozen=True)
-class Reason:
-    """A reason why the batch would be rejected, or refused when it is submitted."""
-
-    source: int | None  # None: it is not about one source chain
-    code: str
-    sentence: str
-    retryable: bool
-
-
-@dataclass(frozen=True)
 class BatchEstimate:
     destination: Chain
     gas_price: int  # wei, at present
     sources: Sequence[SourceEstimate]
     fee_suffices: bool | None  # None: it would be the estimate
     confirming_blocks: int  # until what is mined counts
-    reasons: Sequence[Reason]
+    rejections: Sequence[Rejection]
 
     @property
     def cost(self) -> Cost:
@@ -135,13 +125,15 @@ def _estimated(request: BatchRequest, body: bytes, key: ApiKey) -> BatchEstimate
         user = User.objects.get(pk=key.user_id)
         account = SpendingAccount(destination, user, fee, money.to_user(user.pk, destination.id))
     bound = admission_checks.total(sources).wei.bound
+    refused = submission.why_no_room(request, body, key)
+    refusals = [Rejection(refused.code, refused.sentence, refused.retry_after is not None)] if refused else []
     return BatchEstimate(
         destination,
         fees.base_fee + fees.priority_fee,
         sources,
         None if fee is None or request.is_self_funded else destination.test_network or bound <= fee,
         _confirming_blocks(destination),
-        list(_reasons(request, body, key, admission_checks.rejections(account, sources))),
+        [*refusals, *admission_checks.rejections(account, sources)],
     )
 
 
@@ -160,11 +152,3 @@ def _confirming_blocks(destination: Chain) -> int:
         return destination.confirmations - 1
     seen = ChainHead.objects.filter(pk=destination.id).first()
     return seen.number - seen.final if seen else _FINAL_DEPTH
-
-
-def _reasons(request: BatchRequest, body: bytes, key: ApiKey, rejections: Iterable[Rejection]) -> Iterator[Reason]:
-    """Yield all reasons to reject the batch, though it would be rejected for the first."""
-    if refused := submission.why_no_room(request, body, key):
-        yield Reason(None, refused.code, refused.sentence, refused.retry_after is not None)
-    for rejection in rejections:
-        yield Reason(rejection.source, rejection.code, rejection.reason, rejection.retryable)

@@ -34,15 +34,11 @@ class Inquiry:
 def inquire(destination: int, source: int, ends_at: float | None = None) -> Inquiry:
     """Open a connection, and read its source chain's head. With `ends_at` a client waits until then for the answer.
 
-    Raises `Unusable`, `NodeUnavailable`, `RpcRefused`, `OutOfTime`.
+    Raises `Unusable`, `NodeUnavailable`, `RpcRefused`.
     """
-    if ends_at is None:
-        connection = connections.open_unless_stopped(destination, source)
-        return Inquiry(connection, heads.recent(connection.source_rpc.chain, connection.source_rpc).latest)
-    connection = connections.open_for_waiting(destination, source, ends_at)
-    inquiry = Inquiry(connection, connection.source_rpc.head())
-    connection.check_time()
-    return inquiry
+    connection = connections.open_unless_stopped(destination, source, ends_at)
+    rpc = connection.source_rpc
+    return Inquiry(connection, heads.recent(rpc.chain, rpc).latest if ends_at is None else rpc.head())
 
 
 @dataclass(frozen=True)

@@ -50,29 +50,25 @@ class OpenConnection:
         return history_slot(number, self.source_rpc.chain.history_window)
 
 
-def open_connection(destination: int, source: int) -> OpenConnection:
-    """Open a connection. Raises as `deployments.find`, and `Unusable` if the connection isn't configured any more."""
+def open_connection(destination: int, source: int, ends_at: float | None = None) -> OpenConnection:
+    """Open a connection. With `ends_at` it is for a caller who waits until then, and nothing is written.
+
+    Raises as `deployments.find`, and `Unusable` if the connection isn't configured any more.
+    """
     config = get_chains().connection(source, destination)
     if config is None:
         raise Unusable(f"The connection from chain {source} to chain {destination} is not configured any more.")
-    return OpenConnection(config, deployments.find(destination, source), get_rpc(source), get_rpc(destination))
+    if ends_at is None:
+        return OpenConnection(config, deployments.find(destination, source), get_rpc(source), get_rpc(destination))
+    registry = deployments.noted(destination, source)
+    return OpenConnection(config, registry, get_page_rpc(source), get_page_rpc(destination), ends_at)
 
 
-def open_unless_stopped(destination: int, source: int) -> OpenConnection:
+def open_unless_stopped(destination: int, source: int, ends_at: float | None = None) -> OpenConnection:
     """Open a connection as `open_connection` does. Raises `Unusable` also if the operator has stopped it."""
     if stopped := stops.why_connection_is_stopped(source, destination):
         raise Unusable(stopped)
-    return open_connection(destination, source)
-
-
-def open_for_waiting(destination: int, source: int, ends_at: float) -> OpenConnection:
-    """Open a connection as `open_unless_stopped` does, for a caller who waits until `ends_at`. Writes nothing."""
-    config = get_chains().connection(source, destination)
-    assert config is not None, "the request was checked"
-    if stopped := stops.why_connection_is_stopped(source, destination):
-        raise Unusable(stopped)
-    registry = deployments.noted(destination, source)
-    return OpenConnection(config, registry, get_page_rpc(source), get_page_rpc(destination), ends_at)
+    return open_connection(destination, source, ends_at)
 
 
 @dataclass(frozen=True)

@@ -69,12 +69,8 @@ class Cost:
     """The part of the most that paths to old blocks take."""
 
     def __add__(self, other: "Cost") -> "Cost":
-        return Cost(
-            self.gas + other.gas,
-            self.wei + other.wei,
-            self.data_wei + other.data_wei,
-            self.path_gas + other.path_gas,
-        )
+        data_wei, path_gas = self.data_wei + other.data_wei, self.path_gas + other.path_gas
+        return Cost(self.gas + other.gas, self.wei + other.wei, data_wei, path_gas)
 
 
 @dataclass(frozen=True)
@@ -119,9 +115,9 @@ def ask_sources(
     `parts` are by the source chain. With `ends_at` a client waits until then. Raises `OutOfTime`.
     """
     estimates: dict[str, list[SourceEstimate]] = defaultdict(list)
-    for source in sorted(parts):
-        answers = _ask_source(destination, source, parts[source], ends_at, with_costs=with_costs)
-        for part, answer in zip(parts[source], answers, strict=True):
+    for source, of_source in parts.items():
+        answers = _ask_source(destination, source, of_source, ends_at, with_costs=with_costs)
+        for part, answer in zip(of_source, answers, strict=True):
             estimates[part.batch].append(answer)
     return estimates
 

@@ -137,8 +137,6 @@ class Batch(DueRow):
     status = models.CharField(max_length=16, choices=BatchStatus.choices, default=BatchStatus.RECEIVED)
     waiting_for = models.TextField(blank=True)  # a sentence, while it is due
     looked_at = models.DateTimeField(null=True)  # when a worker wrote that
-    # Checks in a row that would have rejected it, see `proving.admit`.
-    rejecting_checks = models.PositiveIntegerField(default=0, db_default=0)
     created_at = models.DateTimeField(default=timezone.now, db_index=True)
     accepted_at = models.DateTimeField(null=True)
     finished_at = models.DateTimeField(null=True)
@@ -162,7 +160,8 @@ class Batch(DueRow):
     steps_pruned_at = models.DateTimeField(null=True)
     steps_gone_at = models.DateTimeField(null=True)
 
-    rejection_code = models.CharField(max_length=40, blank=True)
+    rejecting_checks = models.PositiveIntegerField(default=0, db_default=0)  # in a row, that would have rejected it
+    rejection_code = models.CharField(max_length=40, blank=True)  # while it is open: of the last of these checks
     rejection_reason = models.TextField(blank=True)
     rejection_retryable = models.BooleanField(default=False)
 

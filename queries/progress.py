@@ -53,15 +53,16 @@ def admit(batch: Batch, *, estimated_gas: int, estimated_wei: int) -> None:
         batch.estimated_gas, batch.estimated_wei = estimated_gas, estimated_wei
         if batch.fee_is_estimate:
             batch.fee = estimated_wei
-        batch.status, batch.accepted_at = BatchStatus.ACCEPTED, timezone.now()
-        batch.save(update_fields=("status", "accepted_at", "estimated_gas", "estimated_wei", "fee"))
+        batch.status, batch.accepted_at, batch.rejection_code = BatchStatus.ACCEPTED, timezone.now(), ""
+        columns = ("status", "accepted_at", "rejection_code", "estimated_gas", "estimated_wei", "fee")
+        batch.save(update_fields=columns)
     logger.info("batch %s admitted, about %d gas", batch.pk, estimated_gas)
 
 
-def reject(batches: Collection[str], *, code: RejectionCode, reason: str, retryable: bool) -> int:
+def reject(batches: Collection[str], *, code: str, reason: str, retryable: bool) -> int:
     """Reject those of the batches that are still open, and return how many.
 
-    `retryable`: whether sending the same batch again can help.
+    `code` is a `RejectionCode`. `retryable`: whether sending the same batch again can help.
     """
     count = 0
     for chunk in chunks(sorted(batches), _CHUNK):

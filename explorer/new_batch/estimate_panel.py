@@ -57,7 +57,7 @@ def _estimated(user: User, form: NewBatchForm) -> dict[str, Any]:
         "paths": sum(one.count for part, one in of_parts if part == CostPart.PATHS),
         "jumps": sum(one.jumps for one in found.sources),
         "jump_origins": [one.jump_origin for one in found.sources if one.jump_origin is not None],
-        "reasons": [(one.code, in_words(one.sentence, currency)) for one in found.reasons],
+        "reasons": [(one.code, in_words(one.reason, currency)) for one in found.rejections],
         "waits": {in_words(wait, currency): wait in faults for one in found.sources for wait in one.waits},
         "allowance": None if request.is_self_funded else money.allowance_of(user, found.destination),
         "names": {part.name: part.address for part in parts if part.name},

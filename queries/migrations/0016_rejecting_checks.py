@@ -7,10 +7,9 @@ from django.db.models import F
 
 
 def count_apart(apps: Apps, schema_editor: BaseDatabaseSchemaEditor) -> None:
-    """Take over the checks of batches that are being checked: `attempts` counted them while there was a code."""
-    batches = apps.get_model("queries", "Batch").objects
-    doubted = batches.filter(status__in=("RECEIVED", "ACCEPTED", "IN_PROGRESS")).exclude(rejection_code="")
-    doubted.update(rejecting_checks=F("attempts"), rejection_code="")
+    """Take over the count of batches that are not decided yet: with a code, `attempts` was that count."""
+    doubted = apps.get_model("queries", "Batch").objects.filter(status="RECEIVED").exclude(rejection_code="")
+    doubted.update(rejecting_checks=F("attempts"))
 
 
 class Migration(migrations.Migration):

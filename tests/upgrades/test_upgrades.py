@@ -298,6 +298,21 @@ def test_what_was_admitted_in_part_goes_on_as_a_whole(last_version):
     assert set(due.values_list("number", flat=True)) == {101, 102}
 
 
+def test_a_batch_that_checks_would_have_rejected_goes_on_where_it_was(last_version):
+    executor = MigrationExecutor(connection)
+    before = [("queries", "0015_admitted_in_part"), ("proving", "0016_receipt_problem")]
+    executor.migrate(before)
+    models = executor.loader.project_state(before).apps
+    rows = {"RECEIVED": "fee_too_low", "REJECTED": "fee_too_low", "IN_PROGRESS": ""}
+    for number, (status, code) in enumerate(rows.items()):
+        written_by_the_last_version(models, status, number)
+        row = models.get_model("queries.Batch")._default_manager.filter(pk=status)
+        row.update(status=status, rejection_code=code, attempts=6)
+    upgrade()
+    counts = dict(Batch.objects.values_list("pk", "rejecting_checks"))
+    assert counts == {"RECEIVED": 6, "REJECTED": 0, "IN_PROGRESS": 0}
+
+
 def test_each_migration_only_adds():
     """An expand step: what is taken away, renamed or made stricter would break the last version while it runs."""
     loader = MigrationExecutor(connection).loader
