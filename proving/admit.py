@@ -222,11 +222,11 @@ def _select(batch: Batch, estimate: SourceEstimate, blocks: Mapping[tuple[int, i
 
 
 def _wake_blocks(batch: Batch, due: Counter[int], *, only: Iterable[int] | None = None) -> None:
-    """Make the blocks of a batch due, or `only` those with these ids, in its user's turns.
+    """Make the blocks of a batch due, or `only` those with these ids, in its user's queue.
 
     Inside the caller's transaction.
 
-    A block that is due for another user stays in that one's turns if fewer blocks are due for that user, who would get
+    A block that is due for another user stays in that one's queue if fewer blocks are due for that user, who would get
     to it first. `due` counts them by user (id).
     """
     user, asked_for = batch.user_id, Block.objects.filter(pk__in=batch.queries.values("block"))
@@ -237,17 +237,17 @@ def _wake_blocks(batch: Batch, due: Counter[int], *, only: Iterable[int] | None 
         paid_for = open_queries(asked_for).filter(batch__sender=Sender.OPERATOR).values("block")
         waiting = list(asked_for.filter(pk__in=paid_for, due_at__isnull=False).values_list("pk", flat=True))
         # But who works on it just now is told.
-        Block.objects.filter(pk__in=waiting).update(due_at=F("due_at") + due_rows.TICK)
+        Block.objects.filter(pk__in=waiting).update(due_at=F("due_at") + due_rows.MILLISECOND)
         asked_for = asked_for.exclude(pk__in=waiting)
     due[user] += batch.block_count
     nearer = [other for other, count in due.items() if other != user and count <= due[user]]
-    stays = When(due_at__isnull=False, turn_of__in=nearer, then=F("turn_of"))
-    asked_for.update(turn_of=Case(stays, default=user), due_at=Now())
+    stays = When(due_at__isnull=False, queued_for__in=nearer, then=F("queued_for"))
+    asked_for.update(queued_for=Case(stays, default=user), due_at=Now())
 
 
 def _due_by_user() -> Counter[int]:
     """Count the blocks that are due for each user (id)."""
-    waiting = Block.objects.filter(due_at__isnull=False).exclude(turn_of=None).order_by().values_list("turn_of")
+    waiting = Block.objects.filter(due_at__isnull=False).exclude(queued_for=None).order_by().values_list("queued_for")
     return Counter(dict(waiting.annotate(Count("pk"))))
 
 

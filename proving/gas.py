@@ -115,7 +115,7 @@ class Trie:
     def of(cls, nodes: Sequence[bytes]) -> Self:
         """Read the nodes of a proof, which was verified."""
         decoded = [decode_rlp(node) for node in nodes]
-        return cls([sum(child != b"" for child in one[:-1]) for one in decoded if len(one) == _PLACES + 1])
+        return cls([sum(child != b"" for child in node[:-1]) for node in decoded if len(node) == _PLACES + 1])
 
     @property
     def deeper(self) -> Self:
@@ -179,10 +179,10 @@ class Sample:
         return self.storage if address == self.address else self.others
 
 
-def sampled(header: Header, asked: Iterable[Fact]) -> ProofRequest:
+def sampled(header: Header, requested: Iterable[Fact]) -> ProofRequest:
     """Choose the proof that tells most of the tries: of the account with the most slots. At least one is asked for."""
     slots: dict[str, list[int]] = {}
-    for fact in asked:
+    for fact in requested:
         if isinstance(fact, AccountFact | SlotFact):
             of_account = slots.setdefault(fact.address, [])
             of_account += [int(fact.slot, 16)] if isinstance(fact, SlotFact) else []
@@ -235,23 +235,23 @@ class Missing:
     @cached_property
     def words(self) -> Mapping[str, int]:
         """Return, by the account's address, how many words its fields take. None where only slots are asked for."""
-        found: dict[str, set[int]] = {}
+        accounts: dict[str, set[int]] = {}
         for fact in self.facts:
             if isinstance(fact, AccountFact | SlotFact):
-                words = found.setdefault(fact.address, set())
+                words = accounts.setdefault(fact.address, set())
                 if isinstance(fact, AccountFact):
                     # Nonce and balance share one.
                     words.add(max(fact.field, AccountField.BALANCE))
-        return {address: len(words) for address, words in found.items()}
+        return {address: len(words) for address, words in accounts.items()}
 
     @cached_property
     def slots(self) -> Mapping[str, Sequence[int]]:
         """Return the slots by the account's address."""
-        found: dict[str, list[int]] = defaultdict(list)
+        slots: dict[str, list[int]] = defaultdict(list)
         for fact in self.facts:
             if isinstance(fact, SlotFact):
-                found[fact.address].append(int(fact.slot, 16))
-        return found
+                slots[fact.address].append(int(fact.slot, 16))
+        return slots
 
 
 @dataclass(frozen=True)
@@ -293,27 +293,27 @@ class GasEstimate:
 
 def estimate(blocks: Sequence[Missing], sample: Sample, route: Route, correction: float = 1.0) -> GasEstimate:
     """Estimate what it takes to prove this, and the route to it. `correction` multiplies what is expected."""
-    wanted = [one for one in blocks if one.facts]
-    likely, most = ([_BlockLoad(one, known) for one in wanted] for known in (sample, sample.most))
-    header = max((_header(one) for one in wanted), key=lambda load: load.size, default=Load())
+    blocks = [block for block in blocks if block.facts]
+    likely, most = ([_BlockLoad(block, known) for block in blocks] for known in (sample, sample.most))
+    header = max((_header(block) for block in blocks), key=lambda load: load.size, default=Load())
     hops, most_hops = (_hops(route, header, known.state) for known in (sample, sample.most))
     legs = max(
         route.paths - route.direct,
         math.ceil(hops.size / packing.MAX_BYTES),
         math.ceil(route.hops / packing.MAX_HOPS),
     )
-    in_one, base = _shared([one for one in likely if one.transactions == 1], route.paths)
+    in_one, base = _shared([block for block in likely if block.transactions == 1], route.paths)
     gas: defaultdict[CostPart, float] = defaultdict(float)
     bound: defaultdict[CostPart, float] = defaultdict(float)
-    for one, at_most in zip(likely, most, strict=True):
-        for part, amount in one.gas(base).items():
+    for block_load, at_most in zip(likely, most, strict=True):
+        for part, amount in block_load.gas(base).items():
             gas[part] += amount
         # One transaction more, where they are not as many as were counted.
         for part, amount in at_most.gas(further=1).items():
             bound[part] += amount * _SIGNED
-    jumped = [number for one in wanted if one.needs_header for number in one.hashes if number in route.jumps]
+    jumped = [number for block in blocks if block.needs_header for number in block.hashes if number in route.jumps]
     # To the block after that of a time leads a transaction of its own.
-    apart = sum(one.times > 0 and one.hashed in jumped for one in wanted)
+    apart = sum(block.times > 0 and block.hashed in jumped for block in blocks)
     jumps = [_JUMPS[route.jumps[number]] for number in jumped]
     of_jumps = sum(load.gas for load in jumps) + (_HOP.execution + _TRANSACTION) * apart
     gas[CostPart.PATHS] += of_jumps
@@ -329,16 +329,16 @@ def estimate(blocks: Sequence[Missing], sample: Sample, route: Route, correction
         for part, at_most in bound.items()
     }
     sizes = (
-        math.ceil(sum(load.size for load in (way, *jumps, *(load for one in blocks for load in one.parts.values()))))
-        for blocks, way in ((likely, hops), (most, most_hops))
+        math.ceil(sum(load.size for load in (way, *jumps, *(load for each in loads for load in each.parts.values()))))
+        for loads, way in ((likely, hops), (most, most_hops))
     )
-    rows = (one.times + min(2, one.transactions) for one in likely)
+    rows = (block.times + min(2, block.transactions) for block in likely)
     return GasEstimate(
         {part: parts[part] for part in CostPart if parts.get(part, Amount()).bound},
         Amount(*sizes),
         in_one
-        + sum(one.transactions for one in likely if one.transactions > 1)
-        + sum(one.times for one in likely)
+        + sum(block.transactions for block in likely if block.transactions > 1)
+        + sum(block.times for block in likely)
         + apart
         + route.direct
         + legs,
@@ -379,7 +379,7 @@ class _BlockLoad:
             count,
             sum(map(len, slots.values())),
             nodes=sample.state.count(count)
-            + sum(sample.storage_of(one).count(len(each)) for one, each in slots.items()),
+            + sum(sample.storage_of(address).count(len(each)) for address, each in slots.items()),
             size=(accounts + self.parts.get(CostPart.SLOTS, Load())).size,
         )
         # The first account of each further transaction comes with all of its way.
@@ -449,7 +449,7 @@ def _shared(small: Sequence[_BlockLoad], beside: int) -> tuple[int, float]:
 
     As many of them as `beside` says are in transactions of paths.
     """
-    count, proofs = max(0, len(small) - beside), sum((one.proof for one in small), Load())
+    count, proofs = max(0, len(small) - beside), sum((block.proof for block in small), Load())
     needed = max(proofs.size / packing.SHARED_BYTES, proofs.gas * _SIGNED / packing.SHARED_GAS)
     transactions = min(count, math.ceil(needed))
     calls = _CALL.gas * (count - transactions)

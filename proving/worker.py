@@ -279,7 +279,7 @@ def _pick(name: LaneName) -> list[Any]:
         case LaneKind.CONNECTION:
             asked = Query.objects.filter(block=OuterRef("pk"), step__isnull=False).order_by().values("block")
             size = Subquery(asked.annotate(size=Count("pk") + Sum(_Length("slots"))).values("size"))
-            return _in_turns(due.annotate(size=size), "turn_of", _PROOFS, alone=_PROOFS_ALONE)
+            return _in_turns(due.annotate(size=size), "queued_for", _PROOFS, alone=_PROOFS_ALONE)
         case LaneKind.ADMISSION:
             return _of_the_same_sources(_in_turns(due, "user", _MANY_BLOCKS, size="block_count"))
         case LaneKind.LARGE_ADMISSION:

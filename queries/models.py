@@ -280,8 +280,14 @@ class Block(DueRow):
     state_root = models.CharField(max_length=66, blank=True)
     timestamp = models.PositiveBigIntegerField(null=True)  # unix seconds
 
-    # The user in whose turns it is worked on: of those that have asked for it, the one with the fewest due blocks then.
-    turn_of = models.ForeignKey(settings.AUTH_USER_MODEL, models.PROTECT, null=True, db_index=False, related_name="+")
+    # The user that it queues for: of those that have asked for it, the one with the fewest due blocks then.
+    queued_for = models.ForeignKey(
+        *(settings.AUTH_USER_MODEL, models.PROTECT),
+        null=True,
+        db_column="turn_of_id",
+        db_index=False,
+        related_name="+",
+    )
     # Unused since 0.3; it goes with the next minor version.
     queue_at = models.DateTimeField(default=timezone.now)
     refused_since = models.DateTimeField(null=True)  # since when no node has served proofs of it
@@ -318,19 +324,19 @@ class Block(DueRow):
             # Unused since 0.3; it goes with the next minor version.
             models.Index(
                 fields=[
-                    *("destination_chain_id", "source_chain_id", "turn_of", "queue_at"),
+                    *("destination_chain_id", "source_chain_id", "queued_for", "queue_at"),
                     *("due_at", "leased_until"),
                 ],
                 condition=models.Q(due_at__isnull=False),
                 name="places",
             ),
             models.Index(
-                # The last one tells whose turn it is, so that skipping a long queue of other rows is cheap.
-                fields=["destination_chain_id", "source_chain_id", "due_at", "turn_of"],
+                # The last one tells whose queue it is in, so that skipping a long queue of other rows is cheap.
+                fields=["destination_chain_id", "source_chain_id", "due_at", "queued_for"],
                 condition=models.Q(due_at__isnull=False),
                 name="due_blocks",
             ),
-            models.Index(fields=["turn_of"], condition=models.Q(due_at__isnull=False), name="blocks_due_by_user"),
+            models.Index(fields=["queued_for"], condition=models.Q(due_at__isnull=False), name="blocks_due_by_user"),
         ]
 
     def __str__(self) -> str:

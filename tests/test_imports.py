@@ -47,7 +47,7 @@ MAY_IMPORT = {
 }
 # From the ground up: a module or package of `proving` imports from rows above its own alone.
 INSIDE_PROVING = """
-models ticks migrations
+models broker_wakeup migrations
 batch_waits deployments heads lanes stops
 connections facts pruning webhooks
 block_selection fact_search packing

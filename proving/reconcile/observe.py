@@ -55,7 +55,7 @@ _QUERIES_PER_LOOK = 1000
 _PER_STATEMENT, _PER_READ = 500, 1000
 # The attempts, more than three minutes, for which a branch to a block that can't be had is waited for, before a path
 # is taken that costs much more.
-_PATIENT_ATTEMPTS = 8
+_BRANCH_ATTEMPTS = 8
 
 Answer = TypeVar("Answer")
 Seen = TypeVar("Seen")
@@ -395,9 +395,9 @@ def _looked_at(blocks: Sequence[Block], confirmed: int) -> ByBlock[list[Query]]:
     under_way = Transaction.objects.filter(_unseen(confirmed), proves_facts("queries__block"), queries=OuterRef("pk"))
     waiting = open_queries(blocks).exclude(step=StepKind.INITIAL_STATE)
     idle = waiting.filter(~Exists(under_way)).annotate(sender=F("batch__sender"))
-    # In turns: a batch of many that can't pay must not keep others from being looked at.
-    turn = Window(RowNumber(), partition_by=["block", "batch"], order_by="pk")
-    sent_for = idle.exclude(sender=Sender.SELF).annotate(turn=turn).order_by("turn", "pk")[:_QUERIES_PER_LOOK]
+    # One of each batch, then the second of each: a batch of many that can't pay must not hold others up.
+    rank = Window(RowNumber(), partition_by=["block", "batch"], order_by="pk")
+    sent_for = idle.exclude(sender=Sender.SELF).annotate(rank=rank).order_by("rank", "pk")[:_QUERIES_PER_LOOK]
     others = idle.filter(sender=Sender.SELF).order_by("?")[:_QUERIES_PER_LOOK]
     return _of_blocks(blocks, [*sent_for, *others])
 
@@ -496,8 +496,8 @@ def path(
 ) -> PathFound | Preparation | NotYet | TooFar:
     """Find a path to a header's hash, for a block. Raises `NodeUnavailable`, `RpcRefused`."""
     # The attempts before may have failed for something else.
-    is_patient = block.attempts < _PATIENT_ATTEMPTS or not block.waits_for_path
-    found = building.find(context.connection, target, (), is_patient=is_patient, is_self_funded=False)
+    awaits_branch = block.attempts < _BRANCH_ATTEMPTS or not block.waits_for_path
+    found = building.find(context.connection, target, (), awaits_branch=awaits_branch, is_self_funded=False)
     return replace(found, is_first=is_first) if isinstance(found, PathFound) else found
 
 

@@ -223,7 +223,7 @@ def _vouched_for(seen: Observation) -> Observation:
 def _with_path(source: _Source, block: Block, seen: Observation, decision: Decision, asked: FindPath) -> Decision:
     context = source.context
     hints = checkpoints.newest(context.connection, context.heads.latest.number)
-    found = building.find(context.connection, asked.target, hints, is_patient=True, is_self_funded=True)
+    found = building.find(context.connection, asked.target, hints, awaits_branch=True, is_self_funded=True)
     further = decide.path(seen, asked, found)
     return Decision(further.then, [*decision.actions, *further.actions])
 

@@ -294,7 +294,7 @@ def test_what_was_admitted_in_part_goes_on_as_a_whole(last_version):
     upgrade()
     whole = Batch.objects.get()
     assert (whole.fee, whole.estimated_wei, whole.estimated_gas) == (15, 15, 21)
-    due = Block.objects.filter(due_at__lte=timezone.now(), turn_of=whole.user)
+    due = Block.objects.filter(due_at__lte=timezone.now(), queued_for=whole.user)
     assert set(due.values_list("number", flat=True)) == {101, 102}
 
 
