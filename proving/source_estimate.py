@@ -176,13 +176,8 @@ def _estimated(
     if selected.fault:
         raise selected.fault
     tries, missing = _tries(inquiry, selected, proofs), _missing(selected, read)
-    known = SourceEstimate(
-        inquiry.source.id,
-        selected,
-        _lacking_properties(inquiry, selected, read),
-        tries.no_proof,
-        waits=[*selected.waits, *tries.waits],
-    )
+    lacking, waits = _lacking_properties(inquiry, selected, read), [*selected.waits, *tries.waits]
+    known = SourceEstimate(inquiry.source.id, selected, lacking, tries.no_proof, waits=waits)
     if tries.no_proof and any(isinstance(answer, OtherAccounts) for _, answer in proofs):
         # Nothing of it can be had at any price.
         return known
@@ -193,15 +188,8 @@ def _estimated(
     every = [*missing, *(Missing(0, list(wanted), is_known=False, header=inquiry.head) for wanted in selected.coming)]
     route = _with_starts(inquiry.connection, route, len(selected.coming))
     estimate = gas.estimate(every, tries.sample, route, read.correction)
-    return replace(
-        known,
-        cost=Cost(),
-        parts=_parts(selected, every, route, estimate),
-        estimate=estimate,
-        jumps=len(route.jumps),
-        jump_origin=route.jump_origin,
-        waits=[*known.waits, *route.waits],
-    )
+    known = replace(known, jumps=len(route.jumps), jump_origin=route.jump_origin, waits=[*waits, *route.waits])
+    return replace(known, cost=Cost(), parts=_parts(selected, every, route, estimate), estimate=estimate)
 
 
 def _with_starts(connection: OpenConnection, route: Route, blocks: int) -> Route:

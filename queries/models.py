@@ -282,11 +282,7 @@ class Block(DueRow):
 
     # The user that it queues for: of those that have asked for it, the one with the fewest due blocks then.
     queued_for = models.ForeignKey(
-        *(settings.AUTH_USER_MODEL, models.PROTECT),
-        null=True,
-        db_column="turn_of_id",
-        db_index=False,
-        related_name="+",
+        settings.AUTH_USER_MODEL, models.PROTECT, null=True, db_column="turn_of_id", db_index=False, related_name="+"
     )
     # Unused since 0.3; it goes with the next minor version.
     queue_at = models.DateTimeField(default=timezone.now)
