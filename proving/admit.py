@@ -229,20 +229,20 @@ def _wake_blocks(batch: Batch, due: Counter[int], *, only: Iterable[int] | None 
     A block that is due for another user stays in that one's queue if fewer blocks are due for that user, who would get
     to it first. `due` counts them by user (id).
     """
-    user, asked_for = batch.user_id, Block.objects.filter(pk__in=batch.queries.values("block"))
+    user, blocks = batch.user_id, Block.objects.filter(pk__in=batch.queries.values("block"))
     if only is not None:
-        asked_for = Block.objects.filter(pk__in=only)
+        blocks = Block.objects.filter(pk__in=only)
     if batch.is_self_funded:
         # Where something is paid for, a pause may be what keeps it from being sent again too soon: it isn't cut short.
-        paid_for = open_queries(asked_for).filter(batch__sender=Sender.OPERATOR).values("block")
-        waiting = list(asked_for.filter(pk__in=paid_for, due_at__isnull=False).values_list("pk", flat=True))
+        paid_for = open_queries(blocks).filter(batch__sender=Sender.OPERATOR).values("block")
+        waiting = list(blocks.filter(pk__in=paid_for, due_at__isnull=False).values_list("pk", flat=True))
         # But who works on it just now is told.
         Block.objects.filter(pk__in=waiting).update(due_at=F("due_at") + due_rows.MILLISECOND)
-        asked_for = asked_for.exclude(pk__in=waiting)
+        blocks = blocks.exclude(pk__in=waiting)
     due[user] += batch.block_count
     nearer = [other for other, count in due.items() if other != user and count <= due[user]]
     stays = When(due_at__isnull=False, queued_for__in=nearer, then=F("queued_for"))
-    asked_for.update(queued_for=Case(stays, default=user), due_at=Now())
+    blocks.update(queued_for=Case(stays, default=user), due_at=Now())
 
 
 def _due_by_user() -> Counter[int]:

@@ -197,7 +197,7 @@ def _with_starts(connection: OpenConnection, route: Route, blocks: int) -> Route
     if connection.is_own:
         return route
     config, source = connection.config, sources.of(connection.config)
-    each = source.gas(config)
+    start_gas = source.gas(config)
     # A source that doesn't vouch for any block itself leads near it, and a hop on.
     hops = 0 if source.vouched(config, keeps_hashes=True) is None else blocks
     return replace(
@@ -207,7 +207,7 @@ def _with_starts(connection: OpenConnection, route: Route, blocks: int) -> Route
         hops=route.hops + hops,
         headers=route.headers + hops,
         newest=max(route.newest, HISTORY_WINDOW if hops else 0),
-        start_gas=route.start_gas + Amount(each.expected * blocks, each.bound * blocks),
+        start_gas=route.start_gas + Amount(start_gas.expected * blocks, start_gas.bound * blocks),
     )
 
 

@@ -30,7 +30,7 @@ from queries import progress, submission
 from queries.models import HEADER_COLUMNS, Batch, BatchStatus, Block, Query, StepKind
 from queries.progress import Complete
 
-# Queries whose rows are written in one database transaction: other writers get their turn in between.
+# Queries whose rows are written in one database transaction: other writers get in between.
 _QUERIES_PER_WRITE = 500
 _SLOTS_PER_STATEMENT = 200
 
