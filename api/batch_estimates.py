@@ -114,12 +114,12 @@ def _answer(estimate: BatchEstimate) -> Estimate:
         fee=None if estimate.fee_suffices is None else FeeCheck(sufficient=estimate.fee_suffices),
         rejections=[
             ExpectedRejection(
-                sourceChainId=None if reason.source is None else str(reason.source),
-                code=reason.code,
-                error=str(reason.sentence),
-                retryable=reason.retryable,
+                sourceChainId=None if rejection.source is None else str(rejection.source),
+                code=rejection.code,
+                error=str(rejection.reason),
+                retryable=rejection.retryable,
             )
-            for reason in estimate.reasons
+            for rejection in estimate.rejections
         ],
         waits=list(dict.fromkeys(str(wait) for source in estimate.sources for wait in source.waits)),
     )

@@ -17,7 +17,7 @@ from django.db.models.functions import Coalesce, Least, Now
 # Maximum time that a row is postponed.
 LONGEST = timedelta(minutes=10)
 # SQLite's clock has a resolution of a millisecond.
-TICK = timedelta(milliseconds=1)
+MILLISECOND = timedelta(milliseconds=1)
 
 
 class DueRow(models.Model):
@@ -82,7 +82,7 @@ def postpone(rows: "models.QuerySet[Row]", keys: Sequence[object]) -> Postponeme
 
 def due(rows: "models.QuerySet[Row]") -> "models.QuerySet[Row]":
     """Select the rows that are due."""
-    return rows.filter(due_at__lt=Now() + TICK)
+    return rows.filter(due_at__lt=Now() + MILLISECOND)
 
 
 def wake_all(rows: "models.QuerySet[Row]") -> None:

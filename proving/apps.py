@@ -10,7 +10,7 @@ class ProvingConfig(AppConfig):
     def ready(self) -> None:
         if settings.BROKER_URL:
             # It imports Celery, which nothing else needs.
-            from proving import ticks  # noqa: PLC0415
+            from proving import broker_wakeup  # noqa: PLC0415
             from queries.models import stored  # noqa: PLC0415
 
-            stored.connect(ticks.tick)
+            stored.connect(broker_wakeup.wake_workers)

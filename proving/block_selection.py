@@ -1,25 +1,19 @@
 """The blocks of a source chain that a batch selects, by number, time or name, as the chain says now."""
 
 from collections import defaultdict
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
-
-from django.conf import settings
 
 from chains.chains_file import Chain
 from chains.header import Header
-from chains.node_errors import ChainError, RpcRefused
+from chains.node_errors import ChainError, InvalidReply, RpcRefused, UnreadableHeader
 from chains.rpc import RpcClient
-from proving import facts, heads
+from proving import connections, heads
 from proving.connections import OpenConnection
 from proving.facts import AccountFact, Fact, SlotFact
 from queries.batch_request import Selector
-from queries.columns import Rejection, RejectionCode
 from queries.models import BlockTag
 from queries.waits import WaitReason, wait
-
-# Of the year 5138. A later time is one in milliseconds.
-_LATEST_IN_SECONDS = 10**11
 
 Requests = Mapping[Selector, Collection[Fact]]
 """What a batch asks of one source chain, by what selects a block there."""
@@ -32,18 +26,29 @@ class Inquiry:
     connection: OpenConnection
     head: Header
     """The source chain's newest block, of a moment ago at most."""
-    go_on: Callable[[], None] = lambda: None
-    """Called between exchanges. What it raises ends the inquiry."""
 
     @property
     def source(self) -> Chain:
         return self.connection.source_rpc.chain
 
 
+def inquire(destination: int, source: int, ends_at: float | None = None) -> Inquiry:
+    """Open a connection, and read its source chain's head. With `ends_at` a client waits until then for the answer.
+
+    Raises `Unusable`, `NodeUnavailable`, `RpcRefused`.
+    """
+    connection = connections.open_unless_stopped(destination, source, ends_at)
+    rpc = connection.source_rpc
+    return Inquiry(connection, heads.recent(rpc.chain, rpc).latest if ends_at is None else rpc.head())
+
+
 @dataclass(frozen=True)
 class Selected:
     """The blocks that a batch selects, and what it asks for there."""
 
+    source: Chain
+    head: Header
+    """The source chain's newest block."""
     blocks: Mapping[Selector, int] = field(default_factory=dict)
     existing: Mapping[int, Collection[Fact]] = field(default_factory=dict)
     """By the numbers of blocks that exist, which rise."""
@@ -51,7 +56,10 @@ class Selected:
     """By the numbers of blocks that are still to come."""
     times: Mapping[int, Collection[Fact]] = field(default_factory=dict)
     """By the times (unix seconds) that may still get a later block."""
-    rejections: Sequence[Rejection] = ()
+    too_early: Sequence[int] = ()
+    """The times (unix seconds) before the first block whose header can be read."""
+    no_final: str | None = None
+    """Why the final block isn't known, if it is selected: a sentence, empty if the node says nothing."""
     fault: ChainError | None = None
     """Why the source chain doesn't tell which blocks these are."""
 
@@ -64,15 +72,17 @@ class Selected:
         """Return whether any of it takes a proof of an account."""
         return any(takes_proof(wanted) for wanted in (*self.existing.values(), *self.coming))
 
-    def seconds(self, inquiry: Inquiry) -> float:
+    @property
+    def seconds(self) -> float:
         """Return the seconds until all of it exists."""
-        blocks, head = max(self.later, default=0) - inquiry.head.number, inquiry.head
-        return max(0.0, blocks * inquiry.source.block_seconds, max(self.times, default=0) - head.timestamp)
+        blocks, seconds = max(self.later, default=0) - self.head.number, max(self.times, default=0)
+        return max(0.0, blocks * self.source.block_seconds, seconds - self.head.timestamp)
 
-    def waits(self, inquiry: Inquiry) -> list[WaitReason]:
+    @property
+    def waits(self) -> list[WaitReason]:
         """Return what is waited for until it exists."""
-        source, last = inquiry.source.id, max(self.later) if len(self.later) > 1 else None
-        blocks = [heads.not_there_yet(source, min(self.later), inquiry.head.number, last)] if self.later else []
+        source, last = self.source.id, max(self.later) if len(self.later) > 1 else None
+        blocks = [heads.not_there_yet(source, min(self.later), self.head.number, last)] if self.later else []
         return [*blocks, *([time_to_come(source, self.times)] if self.times else [])]
 
 
@@ -82,82 +92,98 @@ def time_to_come(source: int, times: Collection[int]) -> WaitReason:
 
 
 def select(inquiry: Inquiry, requests: Requests) -> Selected:
-    """Find the blocks that are selected, or say why they can't be known now, or never will be."""
+    """Find the blocks that are selected, or say why they can't be known now, or never will be.
+
+    Raises `OutOfTime` between exchanges.
+    """
     head = inquiry.head
     blocks: dict[Selector, int] = {}
     at: dict[int, dict[Fact, None]] = defaultdict(dict)
     times: dict[int, Collection[Fact]] = {}
-    rejections: list[Rejection] = []
+    too_early: list[int] = []
+    no_final: str | None = None
     for selector, wanted in requests.items():
-        inquiry.go_on()
+        inquiry.connection.check_time()
         try:
-            number = _number_of(inquiry, selector)
+            number: int | str | None = selector.number
+            if selector.tag:
+                number = head.number if selector.tag == BlockTag.LATEST else _finalized(inquiry.connection.source_rpc)
+            elif selector.timestamp is not None:
+                if selector.timestamp >= head.timestamp:
+                    times[selector.timestamp] = wanted
+                    continue
+                number = block_at(inquiry.connection, selector.timestamp, head)
         except ChainError as error:
-            return Selected(fault=error)
-        if isinstance(number, Rejection):
-            rejections.append(number)
-        elif number is not None:
+            return Selected(inquiry.source, head, fault=error)
+        if isinstance(number, str):
+            no_final = number
+        elif number is None:
+            too_early.append(selector.timestamp or 0)
+        else:
             blocks[selector] = number
             at[number].update(dict.fromkeys(wanted))
-        else:
-            times[selector.timestamp or 0] = wanted
     existing = {number: at[number] for number in sorted(at) if number <= head.number}
     later = {number: wanted for number, wanted in at.items() if number > head.number}
-    too_far = _too_far_ahead(inquiry, max(later, default=0), max(times, default=0))
-    return Selected(blocks, existing, later, times, [*rejections, *too_far])
+    return Selected(inquiry.source, head, blocks, existing, later, times, too_early, no_final)
 
 
-def _number_of(inquiry: Inquiry, selector: Selector) -> int | Rejection | None:
-    """Return the number of the block that is selected; None where a time may still get a later one.
-
-    Raises `NodeUnavailable`, `RpcRefused`.
-    """
-    rpc, head = inquiry.connection.source_rpc, inquiry.head
-    if selector.tag:
-        return head.number if selector.tag == BlockTag.LATEST else _finalized(rpc)
-    if (time := selector.timestamp) is None:
-        return selector.number
-    if time >= head.timestamp:
-        return None
-    if (number := facts.block_at(rpc, time, head, inquiry.go_on)) is not None:
-        return number
-    reason = wait("time_before_first_block", time=time, chain=rpc.chain.id)
-    return Rejection(RejectionCode.TIMESTAMP_BEFORE_FIRST_BLOCK, reason, retryable=False)
-
-
-def _finalized(rpc: RpcClient) -> int | Rejection:
-    """Return the number of the newest final block.
+def _finalized(rpc: RpcClient) -> int | str:
+    """Return the number of the newest final block, or what a node says instead, a sentence or nothing.
 
     Raises `NodeUnavailable`, and `RpcRefused` where another node may know better.
     """
-    problem = ""
     try:
-        if (header := rpc.header("finalized")) is not None:
-            return header.number
+        header = rpc.header("finalized")
     except RpcRefused as refused:
         if refused.may_pass:
             raise
-        problem = str(refused)
-    reason = wait("finalized_unknown", chain=rpc.chain.id, problem=problem)
-    return Rejection(RejectionCode.FINALIZED_UNKNOWN, reason, retryable=True)
+        return str(refused)
+    return "" if header is None else header.number
 
 
-def _too_far_ahead(inquiry: Inquiry, highest: int, latest: int) -> list[Rejection]:
-    """Return a rejection if the highest block to come, or the latest time, is further ahead than is waited for."""
-    source, head = inquiry.source, inquiry.head
-    if (blocks := highest - head.number) > settings.MAX_BLOCKS_AHEAD:
-        values = {"block": highest, "chain": source.id, "ahead": blocks, "head": head.number}
-        reason = wait("block_too_far_ahead", most=settings.MAX_BLOCKS_AHEAD, **values)
-        return [Rejection(RejectionCode.BLOCK_TOO_FAR_AHEAD, reason, retryable=True)]
-    if (seconds := latest - head.timestamp) > settings.MAX_BLOCKS_AHEAD * source.block_seconds:
-        is_wrong = latest > _LATEST_IN_SECONDS
-        reason = (
-            wait("time_in_milliseconds", time=latest)
-            if is_wrong
-            else wait("time_too_far_ahead", time=latest, ahead=seconds, chain=source.id)
-        )
-        return [Rejection(RejectionCode.TIMESTAMP_TOO_FAR_AHEAD, reason, retryable=not is_wrong)]
-    return []
+def block_at(connection: OpenConnection, timestamp: int, head: Header) -> int | None:
+    """Return the number of the block N with time(N) <= timestamp < time(N+1).
+
+    None if all blocks whose headers can be read are later. `head` must be later than the timestamp. Times rise with
+    numbers, and on most chains nearly evenly: guessing by the slope between what is known finds it in a few headers;
+    every other guess halves what is left, for chains whose blocks don't come evenly. Raises `NodeUnavailable`, and
+    `OutOfTime` before a header.
+    """
+    assert head.timestamp > timestamp
+    rpc = connection.source_rpc
+    # Where the block `low` has no time, neither it nor any block below it can be read.
+    low, high = -1, head
+    low_time: int | None = None
+    halve, reach = False, 1 / rpc.chain.block_seconds
+    while high.number - low > 1:
+        middle = (low + high.number) // 2
+        if low_time is None:
+            # Nodes may serve recent headers only: until one below the time is known, steps down from above double.
+            middle = max(middle, high.number - 1 - int(reach * (high.timestamp - timestamp)))
+            reach *= 2
+        elif not halve:
+            share = (timestamp - low_time) / (high.timestamp - low_time)
+            middle = low + round(share * (high.number - low))
+        number = min(max(middle, low + 1), high.number - 1)
+        connection.check_time()
+        try:
+            guess = rpc.known_header(number)
+        except UnreadableHeader:
+            if low_time is not None:
+                raise
+            # Celo's headers before it was an L2, and the first ones of some development chains.
+            low = number
+            continue
+        if not (low_time or 0) <= guess.timestamp <= high.timestamp:
+            raise InvalidReply(f"The times of blocks {low} to {high.number} do not rise.")
+        # A guess that leaves nearly everything was a bad one.
+        before = high.number - low
+        if guess.timestamp <= timestamp:
+            low, low_time = guess.number, guess.timestamp
+        else:
+            high = guess
+        halve = (high.number - low) * 2 > before
+    return None if low_time is None else low
 
 
 def takes_proof(wanted: Collection[Fact]) -> bool:

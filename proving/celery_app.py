@@ -30,7 +30,7 @@ if not apps.ready:  # Celery's command imports this first.
 from django.conf import settings
 from django.db import connections
 
-from proving.ticks import TICK, app
+from proving.broker_wakeup import TASK, app
 from proving.worker import Worker, obstacle
 
 logger = logging.getLogger(__name__)
@@ -89,7 +89,7 @@ class Work(bootsteps.StartStopStep):
 app.steps["worker"].add(Work)
 
 
-@app.task(name=TICK)
-def tick() -> None:
+@app.task(name=TASK)
+def wake_worker() -> None:
     if Work.worker:
         Work.worker.wake()

@@ -1,5 +1,7 @@
 """A configured connection, opened: with its registry, and with clients of both chains."""
 
+import math
+import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -17,12 +19,22 @@ if TYPE_CHECKING:
     from chains.beacon.jumps import BeaconChain
 
 
+class OutOfTime(Exception):
+    """The time is over in which the chains of a connection may be asked."""
+
+
 @dataclass(frozen=True)
 class OpenConnection:
     config: Connection
     registry: Deployment
     source_rpc: RpcClient
     destination_rpc: RpcClient
+    ends_at: float = math.inf  # by `time.monotonic`: its user waits no longer
+
+    def check_time(self) -> None:
+        """Check, between two exchanges, that its chains may still be asked. Raises `OutOfTime`."""
+        if time.monotonic() > self.ends_at:
+            raise OutOfTime
 
     @property
     def is_own(self) -> bool:
@@ -39,29 +51,25 @@ class OpenConnection:
         return history_slot(number, self.source_rpc.chain.history_window)
 
 
-def open_connection(destination: int, source: int) -> OpenConnection:
-    """Open a connection. Raises as `deployments.find`, and `Unusable` if the connection isn't configured any more."""
+def open_connection(destination: int, source: int, ends_at: float | None = None) -> OpenConnection:
+    """Open a connection. With `ends_at` it is for a caller who waits until then, and nothing is written.
+
+    Raises as `deployments.find`, and `Unusable` if the connection isn't configured any more.
+    """
     config = get_chains().connection(source, destination)
     if config is None:
         raise Unusable(wait("not_configured", chain=destination, source=source))
-    return OpenConnection(config, deployments.find(destination, source), get_rpc(source), get_rpc(destination))
+    if ends_at is None:
+        return OpenConnection(config, deployments.find(destination, source), get_rpc(source), get_rpc(destination))
+    registry = deployments.noted(destination, source)
+    return OpenConnection(config, registry, get_page_rpc(source), get_page_rpc(destination), ends_at)
 
 
-def open_unless_stopped(destination: int, source: int) -> OpenConnection:
+def open_unless_stopped(destination: int, source: int, ends_at: float | None = None) -> OpenConnection:
     """Open a connection as `open_connection` does. Raises `Unusable` also if the operator has stopped it."""
     if stopped := stops.why_connection_is_stopped(source, destination):
         raise Unusable(stopped)
-    return open_connection(destination, source)
-
-
-def open_for_waiting(destination: int, source: int) -> OpenConnection:
-    """Open a connection as `open_unless_stopped` does, for a caller who waits for an answer. Writes nothing."""
-    config = get_chains().connection(source, destination)
-    assert config is not None, "the request was checked"
-    if stopped := stops.why_connection_is_stopped(source, destination):
-        raise Unusable(stopped)
-    registry = deployments.noted(destination, source)
-    return OpenConnection(config, registry, get_page_rpc(source), get_page_rpc(destination))
+    return open_connection(destination, source, ends_at)
 
 
 @dataclass(frozen=True)

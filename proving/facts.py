@@ -1,7 +1,7 @@
 """Facts: the words that queries ask for, their values as proven here, and their values in the facts registry."""
 
 from collections import defaultdict
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from eth_utils.crypto import keccak
@@ -10,7 +10,7 @@ from chains import questions
 from chains.chains_file import Chain
 from chains.encoding import hex_data
 from chains.header import SHARED_FIELDS, Header
-from chains.node_errors import ChainError, InvalidReply, Reverted, UnreadableHeader
+from chains.node_errors import ChainError, InvalidReply, Reverted
 from chains.nodes import Question
 from chains.packed import HASHED_HEADER_FIELDS
 from chains.questions import BlockIdentifier, ProofRequest, VerifiedAccountProof, VerifiedSlotProof
@@ -22,50 +22,6 @@ from proving.models import AccountProof, SlotProof
 from queries.columns import AccountField, HeaderField
 from queries.models import Batch, BatchStatus, Block, Query
 from queries.waits import Value, WaitReason, wait
-
-
-def block_at(rpc: RpcClient, timestamp: int, head: Header, go_on: Callable[[], None] = lambda: None) -> int | None:
-    """Return the number of the block N with time(N) <= timestamp < time(N+1).
-
-    None if all blocks whose headers can be read are later. `head` must be later than the timestamp. Times rise with
-    numbers, and on most chains nearly evenly: guessing by the slope between what is known finds it in a few headers;
-    every other guess halves what is left, for chains whose blocks don't come evenly. `go_on` is called before each
-    header. Raises `NodeUnavailable`.
-    """
-    assert head.timestamp > timestamp
-    # `low_time` is None until a header at `low` could be read. Before that, blocks up to `low` are unreadable.
-    low, high = -1, head
-    low_time: int | None = None
-    halve, reach = False, 1 / rpc.chain.block_seconds
-    while high.number - low > 1:
-        middle = (low + high.number) // 2
-        if low_time is None:
-            # Nodes may serve recent headers only: until one below the time is known, steps down from above double.
-            middle = max(middle, high.number - 1 - int(reach * (high.timestamp - timestamp)))
-            reach *= 2
-        elif not halve:
-            share = (timestamp - low_time) / (high.timestamp - low_time)
-            middle = low + round(share * (high.number - low))
-        number = min(max(middle, low + 1), high.number - 1)
-        go_on()
-        try:
-            guess = rpc.known_header(number)
-        except UnreadableHeader:
-            if low_time is not None:
-                raise
-            # Celo's headers before it was an L2, and the first ones of some development chains.
-            low = number
-            continue
-        if not (low_time or 0) <= guess.timestamp <= high.timestamp:
-            raise InvalidReply(f"The times of blocks {low} to {high.number} do not rise.")
-        # A guess that leaves nearly everything was a bad one.
-        before = high.number - low
-        if guess.timestamp <= timestamp:
-            low, low_time = guess.number, guess.timestamp
-        else:
-            high = guess
-        halve = (high.number - low) * 2 > before
-    return None if low_time is None else low
 
 
 @dataclass(frozen=True)

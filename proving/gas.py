@@ -94,7 +94,7 @@ _SIGNED = 1.2
 SAMPLED_SLOTS = 4
 
 
-class Part(Enum):
+class CostPart(Enum):
     HEADERS = "headers"
     HEADER_FIELDS = "headerFields"
     ACCOUNTS = "accounts"
@@ -116,7 +116,7 @@ class Trie:
     def of(cls, nodes: Sequence[bytes]) -> Self:
         """Read the nodes of a proof, which was verified."""
         decoded = [decode_rlp(node) for node in nodes]
-        return cls([sum(child != b"" for child in one[:-1]) for one in decoded if len(one) == _PLACES + 1])
+        return cls([sum(child != b"" for child in node[:-1]) for node in decoded if len(node) == _PLACES + 1])
 
     @property
     def deeper(self) -> Self:
@@ -180,10 +180,10 @@ class Sample:
         return self.storage if address == self.address else self.others
 
 
-def sampled(header: Header, asked: Iterable[Fact]) -> ProofRequest:
+def sampled(header: Header, requested: Iterable[Fact]) -> ProofRequest:
     """Choose the proof that tells most of the tries: of the account with the most slots. At least one is asked for."""
     slots: dict[str, list[int]] = {}
-    for fact in asked:
+    for fact in requested:
         if isinstance(fact, AccountFact | SlotFact):
             of_account = slots.setdefault(fact.address, [])
             of_account += [int(fact.slot, 16)] if isinstance(fact, SlotFact) else []
@@ -236,23 +236,23 @@ class Missing:
     @cached_property
     def words(self) -> Mapping[str, int]:
         """Return, by the account's address, how many words its fields take. None where only slots are asked for."""
-        found: dict[str, set[int]] = {}
+        accounts: dict[str, set[int]] = {}
         for fact in self.facts:
             if isinstance(fact, AccountFact | SlotFact):
-                words = found.setdefault(fact.address, set())
+                words = accounts.setdefault(fact.address, set())
                 if isinstance(fact, AccountFact):
                     # Nonce and balance share one.
                     words.add(max(fact.field, AccountField.BALANCE))
-        return {address: len(words) for address, words in found.items()}
+        return {address: len(words) for address, words in accounts.items()}
 
     @cached_property
     def slots(self) -> Mapping[str, Sequence[int]]:
         """Return the slots by the account's address."""
-        found: dict[str, list[int]] = defaultdict(list)
+        slots: dict[str, list[int]] = defaultdict(list)
         for fact in self.facts:
             if isinstance(fact, SlotFact):
-                found[fact.address].append(int(fact.slot, 16))
-        return found
+                slots[fact.address].append(int(fact.slot, 16))
+        return slots
 
 
 @dataclass(frozen=True)
@@ -274,10 +274,10 @@ class Route:
 
 
 @dataclass(frozen=True)
-class Estimate:
+class GasEstimate:
     """The estimate of what is missing at the blocks of one source chain."""
 
-    parts: Mapping[Part, Amount] = field(default_factory=dict)
+    parts: Mapping[CostPart, Amount] = field(default_factory=dict)
     size: Amount = Amount()  # of calldata, in bytes
     transactions: int = 0  # that are expected
     in_a_row: int = 0  # of these, that wait for one another
@@ -289,57 +289,57 @@ class Estimate:
     @property
     def path_gas(self) -> int:
         """Return the paths' part of the bound, in gas."""
-        return self.parts.get(Part.PATHS, Amount()).bound
+        return self.parts.get(CostPart.PATHS, Amount()).bound
 
 
-def estimate(blocks: Sequence[Missing], sample: Sample, route: Route, correction: float = 1.0) -> Estimate:
+def estimate(blocks: Sequence[Missing], sample: Sample, route: Route, correction: float = 1.0) -> GasEstimate:
     """Estimate what it takes to prove this, and the route to it. `correction` multiplies what is expected."""
-    wanted = [one for one in blocks if one.facts]
-    likely, most = ([_BlockLoad(one, known) for one in wanted] for known in (sample, sample.most))
-    header = max((_header(one) for one in wanted), key=lambda load: load.size, default=Load())
+    blocks = [block for block in blocks if block.facts]
+    likely, most = ([_BlockLoad(block, known) for block in blocks] for known in (sample, sample.most))
+    header = max((_header(block) for block in blocks), key=lambda load: load.size, default=Load())
     hops, most_hops = (_hops(route, header, known.state) for known in (sample, sample.most))
     legs = max(
         route.paths - route.direct,
         math.ceil(hops.size / packing.MAX_BYTES),
         math.ceil(route.hops / packing.MAX_HOPS),
     )
-    in_one, base = _shared([one for one in likely if one.transactions == 1], route.paths)
-    gas: defaultdict[Part, float] = defaultdict(float)
-    bound: defaultdict[Part, float] = defaultdict(float)
-    for one, at_most in zip(likely, most, strict=True):
-        for part, amount in one.gas(base).items():
+    in_one, base = _shared([block for block in likely if block.transactions == 1], route.paths)
+    gas: defaultdict[CostPart, float] = defaultdict(float)
+    bound: defaultdict[CostPart, float] = defaultdict(float)
+    for block_load, at_most in zip(likely, most, strict=True):
+        for part, amount in block_load.gas(base).items():
             gas[part] += amount
         # One transaction more, where they are not as many as were counted.
         for part, amount in at_most.gas(further=1).items():
             bound[part] += amount * _SIGNED
-    jumped = [number for one in wanted if one.needs_header for number in one.hashes if number in route.jumps]
+    jumped = [number for block in blocks if block.needs_header for number in block.hashes if number in route.jumps]
     # To the block after that of a time leads a transaction of its own.
-    apart = sum(one.times > 0 and one.hashed in jumped for one in wanted)
+    apart = sum(block.times > 0 and block.hashed in jumped for block in blocks)
     jumps = [_JUMPS[route.jumps[number]] for number in jumped]
     of_jumps = sum(load.gas for load in jumps) + (_HOP.execution + _TRANSACTION) * apart
-    gas[Part.PATHS] += of_jumps
-    bound[Part.PATHS] += of_jumps * _SIGNED
+    gas[CostPart.PATHS] += of_jumps
+    bound[CostPart.PATHS] += of_jumps * _SIGNED
     if route.paths:
         starts = _TRANSACTION * (route.direct + legs)
-        gas[Part.PATHS] += hops.gas + starts
-        bound[Part.PATHS] += (most_hops.gas + starts + _TRANSACTION) * _SIGNED
-    gas[Part.PATHS] += route.start_gas.expected
-    bound[Part.PATHS] += route.start_gas.bound
+        gas[CostPart.PATHS] += hops.gas + starts
+        bound[CostPart.PATHS] += (most_hops.gas + starts + _TRANSACTION) * _SIGNED
+    gas[CostPart.PATHS] += route.start_gas.expected
+    bound[CostPart.PATHS] += route.start_gas.bound
     parts = {
         part: Amount(math.ceil(min(gas[part] * correction, at_most)), math.ceil(at_most))
         for part, at_most in bound.items()
     }
     sizes = (
-        math.ceil(sum(load.size for load in (way, *jumps, *(load for one in blocks for load in one.parts.values()))))
-        for blocks, way in ((likely, hops), (most, most_hops))
+        math.ceil(sum(load.size for load in (way, *jumps, *(load for each in loads for load in each.parts.values()))))
+        for loads, way in ((likely, hops), (most, most_hops))
     )
-    rows = (one.times + min(2, one.transactions) for one in likely)
-    return Estimate(
-        {part: parts[part] for part in Part if parts.get(part, Amount()).bound},
+    rows = (block.times + min(2, block.transactions) for block in likely)
+    return GasEstimate(
+        {part: parts[part] for part in CostPart if parts.get(part, Amount()).bound},
         Amount(*sizes),
         in_one
-        + sum(one.transactions for one in likely if one.transactions > 1)
-        + sum(one.times for one in likely)
+        + sum(block.transactions for block in likely if block.transactions > 1)
+        + sum(block.times for block in likely)
         + apart
         + route.direct
         + legs,
@@ -351,52 +351,52 @@ class _BlockLoad:
     """The load of each part of one block's facts, and the number of transactions that they take."""
 
     def __init__(self, missing: Missing, sample: Sample) -> None:
-        self.parts: dict[Part, Load] = {}
+        self.parts: dict[CostPart, Load] = {}
         self.transactions = 0
         """The transactions of proofs, without those of times."""
         self.times = missing.times
         header = _header(missing)
         if missing.times:
             roots = missing.times - (not missing.is_known)
-            self.parts[Part.TIMES] = (header * 2 + _TIME) * missing.times + Load(0, -_ROOT_GAS * roots)
+            self.parts[CostPart.TIMES] = (header * 2 + _TIME) * missing.times + Load(0, -_ROOT_GAS * roots)
         is_known = missing.is_known or missing.times > 0
         if missing.fields or not is_known:
-            self.parts[Part.HEADERS] = header + Load(0, _HEADER_GAS - _ROOT_GAS * is_known)
+            self.parts[CostPart.HEADERS] = header + Load(0, _HEADER_GAS - _ROOT_GAS * is_known)
         if missing.fields:
             zeros = _zero_fields(missing)
             words = len(missing.fields) - zeros + (zeros > 0)
-            self.parts[Part.HEADER_FIELDS] = _FIELDS + _FIELD * words + _ZERO_FIELD * zeros
+            self.parts[CostPart.HEADER_FIELDS] = _FIELDS + _FIELD * words + _ZERO_FIELD * zeros
         if missing.words:
             self._add_accounts(missing, sample)
-        elif Part.HEADERS in self.parts:
+        elif CostPart.HEADERS in self.parts:
             self.transactions = 1
 
     def _add_accounts(self, missing: Missing, sample: Sample) -> None:
         slots, count = missing.slots, len(missing.words)
         if slots:
-            self.parts[Part.SLOTS] = sum((_slots(each, address, sample) for address, each in slots.items()), Load())
+            self.parts[CostPart.SLOTS] = sum((_slots(each, address, sample) for address, each in slots.items()), Load())
         accounts = sample.state.nodes(count) + _ACCOUNT * count
         self.transactions = packing.about(
             count,
             sum(map(len, slots.values())),
             nodes=sample.state.count(count)
-            + sum(sample.storage_of(one).count(len(each)) for one, each in slots.items()),
-            size=(accounts + self.parts.get(Part.SLOTS, Load())).size,
+            + sum(sample.storage_of(address).count(len(each)) for address, each in slots.items()),
+            size=(accounts + self.parts.get(CostPart.SLOTS, Load())).size,
         )
         # The first account of each further transaction comes with all of its way.
-        self.parts[Part.ACCOUNTS] = (
+        self.parts[CostPart.ACCOUNTS] = (
             accounts
             + (sample.state.nodes(1) + _ACCOUNT) * (self.transactions - 1)
             + _WORD * sum(missing.words.values())
-            + _NUMBER * (self.transactions - (Part.HEADERS in self.parts))
+            + _NUMBER * (self.transactions - (CostPart.HEADERS in self.parts))
         )
 
     @property
     def proof(self) -> Load:
         """Return the load of what is in the transactions of proofs."""
-        return sum((load for part, load in self.parts.items() if part != Part.TIMES), Load())
+        return sum((load for part, load in self.parts.items() if part != CostPart.TIMES), Load())
 
-    def gas(self, base: float = _TRANSACTION, *, further: int = 0) -> dict[Part, float]:
+    def gas(self, base: float = _TRANSACTION, *, further: int = 0) -> dict[CostPart, float]:
         """Return the gas of each part. `base` is that of a transaction which it may share.
 
         Where it takes several, so many `further` ones are added.
@@ -404,9 +404,9 @@ class _BlockLoad:
         gas = {part: load.gas for part, load in self.parts.items()}
         if self.transactions:
             starts = base if self.transactions == 1 else _TRANSACTION * (self.transactions + further)
-            gas[Part.HEADERS if Part.HEADERS in gas else Part.ACCOUNTS] += starts
+            gas[CostPart.HEADERS if CostPart.HEADERS in gas else CostPart.ACCOUNTS] += starts
         if self.times:
-            gas[Part.TIMES] += _TRANSACTION * self.times
+            gas[CostPart.TIMES] += _TRANSACTION * self.times
         return gas
 
 
@@ -450,7 +450,7 @@ def _shared(small: Sequence[_BlockLoad], beside: int) -> tuple[int, float]:
 
     As many of them as `beside` says are in transactions of paths.
     """
-    count, proofs = max(0, len(small) - beside), sum((one.proof for one in small), Load())
+    count, proofs = max(0, len(small) - beside), sum((block.proof for block in small), Load())
     needed = max(proofs.size / packing.SHARED_BYTES, proofs.gas * _SIGNED / packing.SHARED_GAS)
     transactions = min(count, math.ceil(needed))
     calls = _CALL.gas * (count - transactions)

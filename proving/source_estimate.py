@@ -1,10 +1,10 @@
-"""What it takes to prove what batches ask of one source chain, and what stands in the way, as the chains say now.
+"""Asks source chains what it takes to prove what batches ask of them, and what stands in the way now.
 
 It asks both chains and reads rows. It writes nothing: admission decides by it, and an estimate shows it.
 """
 
 from collections import defaultdict
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from statistics import median
@@ -26,18 +26,17 @@ from chains.rollups import DataCost
 from chains.rpc import result
 from database.statements import by_size, chunks
 from proving import facts, gas, sources
-from proving.block_selection import Inquiry, Requests, Selected, select, takes_proof
+from proving.block_selection import Inquiry, Requests, Selected, inquire, select, takes_proof
 from proving.connections import OpenConnection
 from proving.deployments import Deployment, Unusable
 from proving.facts import Fact, HeaderFact, SlotFact, TimeFact, ViewRequest
-from proving.gas import Amount, Estimate, Missing, Part, Route, Sample
+from proving.gas import Amount, CostPart, GasEstimate, Missing, Route, Sample
 from proving.models import SPENT_STATES, Transaction
 from proving.paths import planning
-from proving.paths.planning import TooFar
+from proving.paths.planning import StatesRefused, TooFar
 from proving.sources import NotYet
 from queries import waits
 from queries.batch_request import Selector
-from queries.columns import Rejection, RejectionCode
 from queries.waits import WaitReason, wait
 
 # Every node keeps this number of newest states, archive or not. A refusal of one of these tells little.
@@ -50,8 +49,10 @@ _RECENT, _MOST_CORRECTED = 50, 1.25
 
 @dataclass(frozen=True)
 class BatchPart:
-    """The requests of a batch about the source chain, and its deadline."""
+    """The requests of a batch about one source chain, and its deadline."""
 
+    batch: str
+    """Its id; empty if it isn't stored."""
     requests: Requests
     deadline: datetime
     """The time at which the batch is rejected."""
@@ -70,12 +71,8 @@ class Cost:
     """The part of the most that paths to old blocks take."""
 
     def __add__(self, other: "Cost") -> "Cost":
-        return Cost(
-            self.gas + other.gas,
-            self.wei + other.wei,
-            self.data_wei + other.data_wei,
-            self.path_gas + other.path_gas,
-        )
+        data_wei, path_gas = self.data_wei + other.data_wei, self.path_gas + other.path_gas
+        return Cost(self.gas + other.gas, self.wei + other.wei, data_wei, path_gas)
 
 
 @dataclass(frozen=True)
@@ -90,27 +87,58 @@ class SourceEstimate:
     """The estimate for one source chain, as far as its nodes answered."""
 
     source: int
-    head: int = 0  # the number of its newest block, where `blocks` has any
-    blocks: Mapping[Selector, int] = field(default_factory=dict)  # their numbers, of those that exist or are named
+    selected: Selected | None = None  # None: the chain hasn't answered
+    lacking_properties: Sequence[WaitReason] = ()  # about headers without properties that are asked for
+    no_proof: WaitReason | None = None  # why no node serves a proof
+    no_path: TooFar | NotYet | StatesRefused | None = None  # why no path leads to a block by the deadline
     cost: Cost | None = None  # None: it is not known
-    parts: Mapping[Part, PartEstimate] = field(default_factory=dict)
-    estimate: Estimate = field(default_factory=Estimate)
+    parts: Mapping[CostPart, PartEstimate] = field(default_factory=dict)
+    estimate: GasEstimate = field(default_factory=GasEstimate)
     jumps: int = 0  # blocks that are reached by the beacon chain
     jump_origin: int | None = None  # the number of the block where these begin, if one is needed
-    seconds: float = 0  # until all of it exists
-    rejections: Sequence[Rejection] = ()
     waits: Sequence[WaitReason] = ()
     fault: ChainError | None = None  # why nothing is known; it is among the waits
 
+    @property
+    def blocks(self) -> Mapping[Selector, int]:
+        """Return the numbers of the blocks that exist, or are named, by what selects them."""
+        return self.selected.blocks if self.selected else {}
 
-def of_source(source: int, inquire: Callable[[], Inquiry], parts: Sequence[BatchPart]) -> list[SourceEstimate]:
-    """Estimate what each batch takes of a source chain, or say why that can't be known now."""
+
+Estimates = Mapping[str, Sequence[SourceEstimate]]
+"""The estimates for the source chains of batches, by the batch's id."""
+
+
+def ask_sources(
+    destination: int, parts: Mapping[int, Sequence[BatchPart]], ends_at: float | None = None, *, with_costs: bool = True
+) -> Estimates:
+    """Ask each source chain once about all batches that name it; with no costs, only which blocks they select.
+
+    `parts` are by the source chain. With `ends_at` a client waits until then. Raises `OutOfTime`.
+    """
+    estimates: dict[str, list[SourceEstimate]] = defaultdict(list)
+    for source, of_source in parts.items():
+        answers = _ask_source(destination, source, of_source, ends_at, with_costs=with_costs)
+        for part, answer in zip(of_source, answers, strict=True):
+            estimates[part.batch].append(answer)
+    return estimates
+
+
+def _ask_source(
+    destination: int, source: int, parts: Sequence[BatchPart], ends_at: float | None, *, with_costs: bool
+) -> Sequence[SourceEstimate]:
     try:
-        return estimate_all(inquire(), parts)
+        inquiry = inquire(destination, source, ends_at)
+        return estimate_all(inquiry, parts) if with_costs else [_blocks(inquiry, part) for part in parts]
     except Unusable as why:
         return [SourceEstimate(source, waits=[why.reason])] * len(parts)
     except ChainError as error:
         return [_unknown(source, error)] * len(parts)
+
+
+def _blocks(inquiry: Inquiry, part: BatchPart) -> SourceEstimate:
+    selected, source = select(inquiry, part.requests), inquiry.source.id
+    return _unknown(source, selected.fault) if selected.fault else SourceEstimate(source, selected)
 
 
 def _unknown(source: int, fault: ChainError) -> SourceEstimate:
@@ -125,23 +153,23 @@ def estimate_all(inquiry: Inquiry, parts: Sequence[BatchPart]) -> list[SourceEst
     selected = [select(inquiry, part.requests) for part in parts]
     read = _read(inquiry, selected)
     proofs = _proofs(inquiry, selected, read)
-    found: list[SourceEstimate] = []
-    for part, one, of_part in zip(parts, selected, proofs, strict=True):
+    estimates: list[SourceEstimate] = []
+    for part, of_part, proofs_of_part in zip(parts, selected, proofs, strict=True):
         try:
-            found.append(_estimated(inquiry, one, part.deadline, read, of_part))
+            estimates.append(_estimated(inquiry, of_part, part.deadline, read, proofs_of_part))
         except ChainError as error:
-            found.append(_unknown(inquiry.source.id, error))
-    inquiry.go_on()
-    sizes = [(one.estimate.size.bound, one.estimate.gas.bound) for one in found]
+            estimates.append(_unknown(inquiry.source.id, error))
+    inquiry.connection.check_time()
+    sizes = [(known.estimate.size.bound, known.estimate.gas.bound) for known in estimates]
     data = rollups.data_costs(inquiry.connection.destination_rpc, sizes)
     return [
-        replace(one, cost=_cost(one.estimate, read.fees, of_data)) if one.cost else one
-        for one, of_data in zip(found, data, strict=True)
+        replace(known, cost=_cost(known.estimate, read.fees, data_cost)) if known.cost else known
+        for known, data_cost in zip(estimates, data, strict=True)
     ]
 
 
 def _estimated(
-    inquiry: Inquiry, selected: "Selected", deadline: datetime, read: "_Read", proofs: "_Proofs"
+    inquiry: Inquiry, selected: Selected, deadline: datetime, read: "_Read", proofs: "_Proofs"
 ) -> SourceEstimate:
     """Estimate one batch. What it costs is still zero; None where it isn't known.
 
@@ -149,36 +177,21 @@ def _estimated(
     """
     if selected.fault:
         raise selected.fault
-    sample, missing = _sample(inquiry, selected, proofs), _missing(selected, read)
-    rejections = [*selected.rejections, *_lacking_properties(inquiry, selected, read)]
-    known = SourceEstimate(
-        inquiry.source.id,
-        inquiry.head.number,
-        selected.blocks,
-        seconds=selected.seconds(inquiry),
-        rejections=[*rejections, *([sample] if isinstance(sample, Rejection) else [])],
-        waits=[*selected.waits(inquiry), *([] if isinstance(sample, Rejection) else sample.waits)],
-    )
-    if any(isinstance(answer, OtherAccounts) for _, answer in proofs) and isinstance(sample, Rejection):
+    tries, missing = _tries(inquiry, selected, proofs), _missing(selected, read)
+    lacking, waits = _lacking_properties(inquiry, selected, read), [*selected.waits, *tries.waits]
+    known = SourceEstimate(inquiry.source.id, selected, lacking, tries.no_proof, waits=waits)
+    if tries.no_proof and any(isinstance(answer, OtherAccounts) for _, answer in proofs):
         # Nothing of it can be had at any price.
         return known
     route = _route(inquiry, selected, missing, read, deadline)
-    if isinstance(route, Rejection):
-        return replace(known, rejections=[*known.rejections, route])
+    if not isinstance(route, Route):
+        return replace(known, no_path=route)
     # What is to come is taken to be like the head.
     every = [*missing, *(Missing(0, list(wanted), is_known=False, header=inquiry.head) for wanted in selected.coming)]
     route = _with_starts(inquiry.connection, route, len(selected.coming))
-    tries = Sample() if isinstance(sample, Rejection) else sample.tries
-    estimate = gas.estimate(every, tries, route, read.correction)
-    return replace(
-        known,
-        cost=Cost(),
-        parts=_parts(selected, every, route, estimate),
-        estimate=estimate,
-        jumps=len(route.jumps),
-        jump_origin=route.jump_origin,
-        waits=[*known.waits, *route.waits],
-    )
+    estimate = gas.estimate(every, tries.sample, route, read.correction)
+    known = replace(known, jumps=len(route.jumps), jump_origin=route.jump_origin, waits=[*waits, *route.waits])
+    return replace(known, cost=Cost(), parts=_parts(selected, every, route, estimate), estimate=estimate)
 
 
 def _with_starts(connection: OpenConnection, route: Route, blocks: int) -> Route:
@@ -186,7 +199,7 @@ def _with_starts(connection: OpenConnection, route: Route, blocks: int) -> Route
     if connection.is_own:
         return route
     config, source = connection.config, sources.of(connection.config)
-    each = source.gas(config)
+    start_gas = source.gas(config)
     # A source that doesn't vouch for any block itself leads near it, and a hop on.
     hops = 0 if source.vouched(config, keeps_hashes=True) is None else blocks
     return replace(
@@ -196,15 +209,15 @@ def _with_starts(connection: OpenConnection, route: Route, blocks: int) -> Route
         hops=route.hops + hops,
         headers=route.headers + hops,
         newest=max(route.newest, HISTORY_WINDOW if hops else 0),
-        start_gas=route.start_gas + Amount(each.expected * blocks, each.bound * blocks),
+        start_gas=route.start_gas + Amount(start_gas.expected * blocks, start_gas.bound * blocks),
     )
 
 
 def _parts(
-    selected: "Selected", missing: Sequence[Missing], route: Route, estimate: Estimate
-) -> dict[Part, PartEstimate]:
-    asked = [Missing(0, list(wanted), is_known=False) for wanted in (*selected.existing.values(), *selected.coming)]
-    every, lacking = (_count(blocks, route) for blocks in (asked, missing))
+    selected: Selected, missing: Sequence[Missing], route: Route, estimate: GasEstimate
+) -> dict[CostPart, PartEstimate]:
+    requested = [Missing(0, list(wanted), is_known=False) for wanted in (*selected.existing.values(), *selected.coming)]
+    every, lacking = (_count(blocks, route) for blocks in (requested, missing))
     return {
         part: PartEstimate(count, count - lacking[part], estimate.parts.get(part, Amount()))
         for part, count in every.items()
@@ -212,18 +225,18 @@ def _parts(
     }
 
 
-def _count(blocks: Sequence[Missing], route: Route) -> dict[Part, int]:
+def _count(blocks: Sequence[Missing], route: Route) -> dict[CostPart, int]:
     return {
-        Part.HEADERS: sum(not one.is_known for one in blocks),
-        Part.HEADER_FIELDS: sum(isinstance(fact, HeaderFact) for one in blocks for fact in one.facts),
-        Part.ACCOUNTS: sum(len(one.words) for one in blocks),
-        Part.SLOTS: sum(isinstance(fact, SlotFact) for one in blocks for fact in one.facts),
-        Part.TIMES: sum(one.times for one in blocks),
-        Part.PATHS: route.paths + len(route.jumps),
+        CostPart.HEADERS: sum(not block.is_known for block in blocks),
+        CostPart.HEADER_FIELDS: sum(isinstance(fact, HeaderFact) for block in blocks for fact in block.facts),
+        CostPart.ACCOUNTS: sum(len(block.words) for block in blocks),
+        CostPart.SLOTS: sum(isinstance(fact, SlotFact) for block in blocks for fact in block.facts),
+        CostPart.TIMES: sum(block.times for block in blocks),
+        CostPart.PATHS: route.paths + len(route.jumps),
     }
 
 
-def _cost(estimate: Estimate, fees: Fees, data: DataCost) -> Cost:
+def _cost(estimate: GasEstimate, fees: Fees, data: DataCost) -> Cost:
     likely = rollups.without_margin(data, estimate.size.expected, estimate.size.bound)
     needed = estimate.gas + Amount(likely.gas, data.gas)
     # Room for two blocks that raise the base fee: it is signed only where the fee suffices for the next one.
@@ -270,14 +283,14 @@ class _Read:
         return block.header if isinstance(block, _BlockAnswers) else None
 
 
-def _read(inquiry: Inquiry, asked: Sequence[Selected]) -> _Read:
+def _read(inquiry: Inquiry, selections: Sequence[Selected]) -> _Read:
     contract = inquiry.connection.registry.contract
     source, destination = inquiry.connection.source_rpc, inquiry.connection.destination_rpc
     wanted: dict[int, dict[Fact, None]] = defaultdict(dict)
-    for one in asked:
-        for number, of_block in one.existing.items():
-            wanted[number].update(dict.fromkeys(of_block))
-            if any(isinstance(fact, TimeFact) for fact in of_block):
+    for selected in selections:
+        for number, requested in selected.existing.items():
+            wanted[number].update(dict.fromkeys(requested))
+            if any(isinstance(fact, TimeFact) for fact in requested):
                 wanted.setdefault(number + 1, {})
     blocks: dict[int, _BlockAnswers | ChainError] = {}
     fees: Fees | None = None
@@ -289,7 +302,7 @@ def _read(inquiry: Inquiry, asked: Sequence[Selected]) -> _Read:
             else:
                 lacks = f"A node of chain {inquiry.source.id} lacks headers that it must have."
                 blocks[number] = header or NodeUnavailable(lacks)
-        inquiry.go_on()
+        inquiry.connection.check_time()
         # A chain knows its head's hash only in the pending block.
         calls = [questions.call(*contract.state_root(header.number)) for header in headers]
         calls += [questions.call(*contract.vouches(header.number, header.hash), "pending") for header in headers]
@@ -303,7 +316,7 @@ def _read(inquiry: Inquiry, asked: Sequence[Selected]) -> _Read:
                 blocks[header.number] = _BlockAnswers(header, is_known, contract.decode_vouches(vouch))
             except ChainError as error:
                 blocks[header.number] = error
-        inquiry.go_on()
+        inquiry.connection.check_time()
     held = _held(inquiry, wanted, blocks)
     return _Read(blocks, held, _correction(inquiry.connection.registry), fees or destination.fees())
 
@@ -313,7 +326,7 @@ def _held(
 ) -> Collection[tuple[int, Fact]]:
     """Return the facts that the registry holds about blocks that it knows. Where it gives no answer, note why."""
     rpc, contract = inquiry.connection.destination_rpc, inquiry.connection.registry.contract
-    known = [number for number, one in blocks.items() if isinstance(one, _BlockAnswers) and one.is_known]
+    known = [number for number, block in blocks.items() if isinstance(block, _BlockAnswers) and block.is_known]
     pieces = [(number, part) for number in known for part in chunks(list(wanted[number]), _PER_READ)]
     held: set[tuple[int, Fact]] = set()
     for parcel in by_size(pieces, lambda piece: len(piece[1]), _PER_READ):
@@ -323,37 +336,36 @@ def _held(
                 blocks[number] = view
             else:
                 held.update((number, fact) for fact in part if view.facts[fact] is not None)
-        inquiry.go_on()
+        inquiry.connection.check_time()
     return held
 
 
-def _lacking_properties(inquiry: Inquiry, selected: Selected, read: _Read) -> list[Rejection]:
-    """Return a rejection for each block whose header lacks a property that is asked for. Forks only add some."""
-    found: list[Rejection] = []
+def _lacking_properties(inquiry: Inquiry, selected: Selected, read: _Read) -> list[WaitReason]:
+    """Return a sentence for each block whose header lacks a property that is asked for. Forks only add some."""
+    reasons: list[WaitReason] = []
     blocks = [(read.header(number), wanted) for number, wanted in selected.existing.items()]
     for header, wanted in [*blocks, *((inquiry.head, wanted) for wanted in selected.coming)]:
         fields = [fact.field for fact in wanted if isinstance(fact, HeaderFact)]
         if header is not None and (lacking := facts.lacking(header, fields)):
-            reason = facts.why_lacking(inquiry.source.id, header, lacking)
-            found.append(Rejection(RejectionCode.HEADER_PROPERTY_MISSING, reason, retryable=False))
-    return found
+            reasons.append(facts.why_lacking(inquiry.source.id, header, lacking))
+    return reasons
 
 
 _Proofs = Sequence[tuple[ProofRequest, VerifiedAccountProof | ChainError]]
 """Which proofs were asked for, and the answers."""
 
 
-def _proofs(inquiry: Inquiry, asked: Sequence[Selected], read: _Read) -> list[_Proofs]:
+def _proofs(inquiry: Inquiry, selections: Sequence[Selected], read: _Read) -> list[_Proofs]:
     """Ask for one proof for each batch, at the newest of its blocks that takes one: it tells what the tries are like.
 
     It is also asked whether some node still serves proofs at the oldest: many keep only the newest states.
     """
-    requests = [_sampled(inquiry, one, read) for one in asked]
+    requests = [_sampled(inquiry, selected, read) for selected in selections]
     wanted = [request for of_batch in requests for request in of_batch]
     # A node that answers none of these alone is seen to answer something else: it isn't down.
     beside = [questions.plain("eth_chainId")] if wanted else ()
     answers = iter(inquiry.connection.source_rpc.proofs(wanted, beside=beside))
-    inquiry.go_on()
+    inquiry.connection.check_time()
     return [[(request, next(answers)) for request in of_batch] for of_batch in requests]
 
 
@@ -366,7 +378,7 @@ def _sampled(inquiry: Inquiry, selected: Selected, read: _Read) -> list[ProofReq
     ]
     if blocks:
         of_all = gas.sampled(blocks[-1][0], (fact for _, wanted in blocks for fact in wanted))
-        return [*(gas.sampled(*one) for one in blocks[: len(blocks) > 1]), of_all]
+        return [*(gas.sampled(*oldest) for oldest in blocks[: len(blocks) > 1]), of_all]
     views = (read.blocks[number] for number in selected.existing)
     if selected.coming or any(isinstance(view, _BlockAnswers) and not view.is_vouched for view in views):
         # What is to come is told by the newest state, as are paths, which lead through this contract.
@@ -379,19 +391,19 @@ def _sampled(inquiry: Inquiry, selected: Selected, read: _Read) -> list[ProofReq
 class _Tries:
     """The source chain's tries, as far as a proof of them was had."""
 
-    tries: Sample
+    sample: Sample = field(default_factory=Sample)
     waits: Sequence[WaitReason] = ()  # of proofs that no node serves now
+    no_proof: WaitReason | None = None  # why no node ever serves one
 
 
-def _sample(inquiry: Inquiry, selected: Selected, proofs: _Proofs) -> _Tries | Rejection:
-    """Return what the tries are like; or a rejection where no node serves a proof. Raises `NodeUnavailable`."""
-    tries, unserved, source = Sample(), [], inquiry.source
+def _tries(inquiry: Inquiry, selected: Selected, proofs: _Proofs) -> _Tries:
+    """Return what the tries are like, or why no node serves a proof. Raises `NodeUnavailable`."""
+    sample, unserved, source = Sample(), [], inquiry.source
     is_served = any(isinstance(answer, VerifiedAccountProof) for _, answer in proofs)
     for request, answer in proofs:
-        tries = Sample() if isinstance(answer, ChainError) else Sample.of(answer)
+        sample = Sample() if isinstance(answer, ChainError) else Sample.of(answer)
         if isinstance(answer, OtherAccounts) and selected.asks_accounts:
-            reason = wait("other_accounts", problem=str(answer))
-            return Rejection(RejectionCode.PROOF_UNAVAILABLE, reason, retryable=True)
+            return _Tries(no_proof=wait("other_accounts", problem=str(answer)))
         if request.block_number > inquiry.head.number - _KEPT_BY_ALL:
             # Young blocks are asked for again when their queries are proven.
             continue
@@ -405,9 +417,8 @@ def _sample(inquiry: Inquiry, selected: Selected, proofs: _Proofs) -> _Tries | R
             is_too_old = answer.cause == Cause.STATE or (answer.cause is None and is_served)
             code = "old_proofs_not_served" if is_too_old else "proofs_not_served"
             problem = answer.about(facts.proof_of(source, request))
-            reason = wait(code, chain=source.id, block=request.block_number, problem=problem)
-            return Rejection(RejectionCode.PROOF_UNAVAILABLE, reason, retryable=True)
-    return _Tries(tries, unserved)
+            return _Tries(no_proof=wait(code, chain=source.id, block=request.block_number, problem=problem))
+    return _Tries(sample, unserved)
 
 
 # --- What is missing --------------------------------------------------------------------------------------------------
@@ -415,32 +426,28 @@ def _sample(inquiry: Inquiry, selected: Selected, proofs: _Proofs) -> _Tries | R
 
 def _missing(selected: Selected, read: _Read) -> list[Missing]:
     """Return the blocks that exist, with those facts that the registry doesn't hold already. Raises `ChainError`."""
-    found: list[Missing] = []
+    missing: list[Missing] = []
     for number, wanted in selected.existing.items():
         block = result(read.blocks[number])
         lacking = [fact for fact in wanted if (number, fact) not in read.held]
-        found.append(Missing(number, lacking, is_known=block.is_known, header=block.header))
-    return found
+        missing.append(Missing(number, lacking, is_known=block.is_known, header=block.header))
+    return missing
 
 
 def _route(
     inquiry: Inquiry, selected: Selected, missing: Sequence[Missing], read: _Read, deadline: datetime
-) -> Route | Rejection:
+) -> Route | TooFar | NotYet | StatesRefused:
     """Find the paths to the blocks whose hashes the registry can't take now. Raises `NodeUnavailable`, `RpcRefused`."""
-    needed = sorted({number for one in missing if one.needs_header for number in one.hashes}, reverse=True)
+    needed = sorted({number for block in missing if block.needs_header for number in block.hashes}, reverse=True)
     targets = [block.header for number in needed if not (block := result(read.blocks[number])).is_vouched]
     try:
-        route = planning.route_to(inquiry.connection, targets, deadline=deadline, go_on=inquiry.go_on)
+        route = planning.route_to(inquiry.connection, targets, deadline=deadline)
         if selected.coming and isinstance(route, Route):
             # What is to come is confirmed no sooner than the head, and by the same history.
-            of_head = planning.route_to(inquiry.connection, [inquiry.head], deadline=deadline, go_on=inquiry.go_on)
+            of_head = planning.route_to(inquiry.connection, [inquiry.head], deadline=deadline)
             route = route if isinstance(of_head, Route) else of_head
-    except planning.StatesRefused as refused:
-        reason = wait("old_states_not_served", chain=inquiry.source.id, problem=str(refused))
-        return Rejection(RejectionCode.PROOF_UNAVAILABLE, reason, retryable=True)
-    if isinstance(route, TooFar):
-        return Rejection(RejectionCode.BLOCK_TOO_OLD, route.reason, retryable=False)
+    except StatesRefused as refused:
+        return refused
     if isinstance(route, NotYet):
-        reason = wait("after_deadline", reason=route.reason, deadline=deadline.timestamp())
-        return Rejection(RejectionCode.BLOCK_TOO_NEW, reason, retryable=True)
+        return replace(route, reason=wait("after_deadline", reason=route.reason, deadline=deadline.timestamp()))
     return route

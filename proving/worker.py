@@ -5,7 +5,7 @@ It keeps nothing that matters: kill it, and another one takes its lanes when the
 It finds what is due by polling the database, and polls again at once when a turn has ended. With a broker it polls less
 often, and when it gets a message that something was submitted.
 
-Users take turns, whatever each has waiting, so that nobody waits behind another's thousands: one row of each, then the
+Users share it, whatever each has waiting, so that nobody waits behind another's thousands: one row of each, then the
 second of each. While others wait, nobody has over half of a turn.
 """
 
@@ -270,11 +270,11 @@ def _pick(name: LaneName) -> list[Any]:
         case LaneKind.CONNECTION:
             asked = Query.objects.filter(block=OuterRef("pk"), step__isnull=False).order_by().values("block")
             size = Subquery(asked.annotate(size=Count("pk") + Sum(_Length("slots"))).values("size"))
-            return _in_turns(due.annotate(size=size), "turn_of", _PROOFS, alone=_PROOFS_ALONE)
+            return _shared_by_users(due.annotate(size=size), "queued_for", _PROOFS, alone=_PROOFS_ALONE)
         case LaneKind.ADMISSION:
-            return _of_the_same_sources(_in_turns(due, "user", _MANY_BLOCKS, size="block_count"))
+            return _of_the_same_sources(_shared_by_users(due, "user", _MANY_BLOCKS, size="block_count"))
         case LaneKind.LARGE_ADMISSION:
-            return _in_turns(due, "user", _MANY_BLOCKS, size="block_count")[:1]
+            return _shared_by_users(due, "user", _MANY_BLOCKS, size="block_count")[:1]
         case LaneKind.HISTORY:
             return list(due.order_by("due_at").values_list("pk", flat=True)[:1])
         case LaneKind.WEBHOOKS:
@@ -283,10 +283,10 @@ def _pick(name: LaneName) -> list[Any]:
             return list(due.values_list("pk", flat=True))
 
 
-def _in_turns(due: QuerySet[Any], user: str, room: int, *, alone: int = 0, size: str = "size") -> list[Any]:
-    """Return keys, one of each user in turn, of rows that have together about this size. Who waits longest is first.
+def _shared_by_users(due: QuerySet[Any], user: str, room: int, *, alone: int = 0, size: str = "size") -> list[Any]:
+    """Return keys of rows that have together about this size: one of each user, then the next of each.
 
-    `alone` is the size where one user alone waits.
+    Who waits longest is first. `alone` is the size where one user alone waits.
     """
     waiting = due.order_by().values_list(user).annotate(first=Min("due_at")).order_by("first")
     users = [one for one, _ in waiting[:_USERS]]

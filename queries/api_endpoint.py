@@ -27,7 +27,7 @@ from accounts.models import ApiKey, User
 from config.error_answers import Refused, error_answer, is_of_api, wants_json, why_unavailable
 from database.statements import CompiledQuery
 from queries import batch_request, storage
-from queries.batch_request import Fault
+from queries.batch_request import BodyFault
 
 
 class ApiError(Refused):
@@ -39,7 +39,7 @@ class ApiError(Refused):
         code: str,
         sentence: str,
         *,
-        faults: Sequence[Fault] = (),
+        faults: Sequence[BodyFault] = (),
         retry_after: int | None = None,
     ) -> None:
         super().__init__(code, sentence, retry_after=retry_after)

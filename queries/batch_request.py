@@ -61,7 +61,7 @@ _SELF = "self"
 
 
 @dataclass(frozen=True)
-class Fault:
+class BodyFault:
     """One thing that is wrong. `path` is a JSON pointer (RFC 6901) into the body."""
 
     path: str
@@ -73,7 +73,7 @@ class Fault:
 class InvalidRequest(ValueError):
     """The body can't be accepted. `faults` has at least one entry, and at most `MAX_FAULTS_LISTED`."""
 
-    def __init__(self, found: Iterable[Fault]) -> None:
+    def __init__(self, found: Iterable[BodyFault]) -> None:
         faults = list(islice(found, MAX_FAULTS_LISTED + 1))
         self.has_more = len(faults) > MAX_FAULTS_LISTED
         self.faults = faults[:MAX_FAULTS_LISTED]
@@ -412,9 +412,9 @@ class Part:
         return 1 + len(self.slots)
 
 
-def too_many(count: int, most: int) -> Fault:
+def too_many(count: int, most: int) -> BodyFault:
     """Return the fault of a batch that names more than it may."""
-    return Fault("/data", f"{count} accounts, slots and headers are too many; a batch may name {most}.")
+    return BodyFault("/data", f"{count} accounts, slots and headers are too many; a batch may name {most}.")
 
 
 def parse(
@@ -427,25 +427,27 @@ def parse(
     try:
         document = strict_json.parse(body, max_keys=_KEYS_PER_QUERY * max_queries + _OTHER_KEYS)
     except strict_json.TooManyKeys:
-        raise InvalidRequest([Fault("", f"A batch may name {max_queries} accounts; this one names more.")]) from None
+        raise InvalidRequest(
+            [BodyFault("", f"A batch may name {max_queries} accounts; this one names more.")]
+        ) from None
     except strict_json.NotJson as error:
-        raise InvalidRequest([Fault("", str(error), "invalid_json")]) from None
+        raise InvalidRequest([BodyFault("", str(error), "invalid_json")]) from None
     # Counted before validation, so that a body that is too large costs no more than one that is accepted.
     if (count := _named(document.value)) > max_queries:
         raise InvalidRequest([too_many(count, max_queries)])
     names = _names_in(document.value) if chains.ens else []
     if len(names) > _MOST_NAMES:
         many = f"{len(names)} names are too many; a batch may have {_MOST_NAMES}."
-        raise InvalidRequest([Fault("/data", many)])
+        raise InvalidRequest([BodyFault("/data", many)])
     if sum(len(name.encode()) for name in names) > _MOST_BYTES_OF_NAMES:
-        raise InvalidRequest([Fault("/data", f"The names are longer than {_MOST_BYTES_OF_NAMES} bytes in all.")])
+        raise InvalidRequest([BodyFault("/data", f"The names are longer than {_MOST_BYTES_OF_NAMES} bytes in all.")])
     if sum(not letter.isascii() for name in names for letter in name) > _MOST_LETTERS_BEYOND_ASCII:
         sentence = f"The names have more than {_MOST_LETTERS_BEYOND_ASCII} letters beyond ASCII, which take long."
-        raise InvalidRequest([Fault("/data", sentence)])
+        raise InvalidRequest([BodyFault("/data", sentence)])
     if names:
         count_letters(sum(map(len, names)))
     accounts = resolve_names(names, chains)
-    repeated = [Fault("", f"The key {_shown(key)} appears twice in one object.") for key in document.duplicate_keys]
+    repeated = [BodyFault("", f"The key {_shown(key)} appears twice in one object.") for key in document.duplicate_keys]
     repeated += _named_twice(document.value, accounts)
     try:
         fields = document.value if isinstance(document.value, dict) else {}
@@ -468,7 +470,7 @@ def parse(
     return request
 
 
-def _named_twice(document: Any, accounts: Accounts) -> Iterator[Fault]:
+def _named_twice(document: Any, accounts: Accounts) -> Iterator[BodyFault]:
     """Yield a fault for each second spelling of an account, which the model would merge, and for those of headers."""
     for source, selector, block in _blocks(document):
         seen: set[str] = set()
@@ -477,11 +479,11 @@ def _named_twice(document: Any, accounts: Accounts) -> Iterator[Fault]:
             spelling = account.name if isinstance(account, Account) else key.lower()
             if spelling in seen:
                 path = pointer("data", source, selector, "accounts")
-                yield Fault(path, f"The account {_shown(key)} is named twice at this block.")
+                yield BodyFault(path, f"The account {_shown(key)} is named twice at this block.")
             seen.add(spelling)
     headers = _member(_member(document, "webhook"), "headers")
     if len({name.lower() for name in headers}) < len(headers):
-        yield Fault("/webhook/headers", "A header is named twice, in different capitals.")
+        yield BodyFault("/webhook/headers", "A header is named twice, in different capitals.")
 
 
 def _named(value: Any) -> int:
@@ -520,12 +522,12 @@ def pointer(*names: str | int) -> str:
     return "".join("/" + _shortened(str(name)).replace("~", "~0").replace("/", "~1") for name in names)
 
 
-def _fault(error: ErrorDetails) -> Fault:
+def _fault(error: ErrorDetails) -> BodyFault:
     loc = error["loc"]
     names = [name for name in loc if name != "[key]"]
     path, parts = pointer(*names), [_shortened(str(name)) for name in names]
     if error["type"] in (INVALID, UNSUPPORTED):
-        return Fault(path, error["msg"], error["type"], is_of_name=loc[-1:] == ("[key]",))
+        return BodyFault(path, error["msg"], error["type"], is_of_name=loc[-1:] == ("[key]",))
     where = _shown(parts[-1]) if parts else "The body"
     sentences = {
         "missing": f"{where} is missing.",
@@ -537,7 +539,7 @@ def _fault(error: ErrorDetails) -> Fault:
         "dict_type": f"{where} must be an object.",
         "list_type": f"{where} must be a list.",
     }
-    return Fault(path, sentences.get(error["type"], f"{where} must be a string."))
+    return BodyFault(path, sentences.get(error["type"], f"{where} must be a string."))
 
 
 # --- ENS names as keys of `accounts` --------------------------------------------------------------------------------

@@ -29,11 +29,12 @@ class RejectionCode(models.TextChoices):
 
 @dataclass(frozen=True)
 class Rejection:
-    """The reason why a batch is, or would be, rejected."""
+    """The reason why a batch is, or would be, rejected, or refused when it is submitted."""
 
-    code: RejectionCode
-    reason: WaitReason
+    code: str  # a `RejectionCode`, or that of the error which a submission gets
+    reason: WaitReason | str  # text: of an error which a submission gets
     retryable: bool  # whether sending the same batch again can help
+    source: int | None = None  # None: it is not about one source chain
 
 
 class AccountField(models.IntegerChoices):

@@ -161,8 +161,8 @@ class Batch(DueRow):
     steps_pruned_at = models.DateTimeField(null=True)
     steps_gone_at = models.DateTimeField(null=True)
 
-    # While it is open: the code by which it is rejected if further looks would reject it, too.
-    rejection_code = models.CharField(max_length=40, blank=True)
+    rejecting_checks = models.PositiveIntegerField(default=0, db_default=0)  # in a row, that would have rejected it
+    rejection_code = models.CharField(max_length=40, blank=True)  # while it is open: of the last of these checks
     rejection_reason = models.TextField(blank=True)  # a sentence
     # The same with its values; null: an operator, or a version without it, has written the sentence.
     rejected_because = WaitField(null=True, blank=True)
@@ -282,8 +282,10 @@ class Block(DueRow):
     state_root = models.CharField(max_length=66, blank=True)
     timestamp = models.PositiveBigIntegerField(null=True)  # unix seconds
 
-    # The user in whose turns it is worked on: of those that have asked for it, the one with the fewest due blocks then.
-    turn_of = models.ForeignKey(settings.AUTH_USER_MODEL, models.PROTECT, null=True, db_index=False, related_name="+")
+    # The user that it queues for: of those that have asked for it, the one with the fewest due blocks then.
+    queued_for = models.ForeignKey(
+        settings.AUTH_USER_MODEL, models.PROTECT, null=True, db_index=False, related_name="+"
+    )
     refused_since = models.DateTimeField(null=True)  # since when no node has served proofs of it
 
     # The registry trusts its state root or its hash, so the path to other blocks may start here. This is a hint for
@@ -316,12 +318,12 @@ class Block(DueRow):
                 fields=["destination_chain_id", "source_chain_id", "is_checkpoint", "number"], name="checkpoints"
             ),
             models.Index(
-                # The last one tells whose turn it is, so that skipping a long queue of other rows is cheap.
-                fields=["destination_chain_id", "source_chain_id", "due_at", "turn_of"],
+                # The last one tells whose queue it is in, so that skipping a long queue of other rows is cheap.
+                fields=["destination_chain_id", "source_chain_id", "due_at", "queued_for"],
                 condition=models.Q(due_at__isnull=False),
                 name="due_blocks",
             ),
-            models.Index(fields=["turn_of"], condition=models.Q(due_at__isnull=False), name="blocks_due_by_user"),
+            models.Index(fields=["queued_for"], condition=models.Q(due_at__isnull=False), name="blocks_due_by_user"),
         ]
 
     def __str__(self) -> str:

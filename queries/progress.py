@@ -58,10 +58,11 @@ def admit(batch: Batch, *, estimated_gas: int, estimated_wei: int) -> None:
     logger.info("batch %s admitted, about %d gas", batch.pk, estimated_gas)
 
 
-def reject(batches: Collection[str], *, code: RejectionCode, reason: WaitReason | str, retryable: bool) -> int:
+def reject(batches: Collection[str], *, code: str, reason: WaitReason | str, retryable: bool) -> int:
     """Reject those of the batches that are still open, and return how many.
 
-    The reason of an operator is a sentence. `retryable`: whether sending the same batch again can help.
+    `code` is a `RejectionCode`. An operator's reason is a sentence. `retryable`: whether sending the same batch again
+    can help.
     """
     count = 0
     for chunk in chunks(sorted(batches), _CHUNK):

@@ -56,10 +56,10 @@ _ROWS_PER_STATEMENT = 500
 _RETRY_SECONDS = 60
 # In accounts, slots and headers. Storing a larger batch holds the lock for a tenth of a second or more.
 _LARGE = 500
-# How long a large batch waits for its turn, on a thread that others need, and when the client should try again.
-_TURN_SECONDS = 0.5
+# How long a large batch waits for the lock, on a thread that others need, and when the client should try again.
+_LOCK_SECONDS = 0.5
 BUSY_RETRY_SECONDS = 2
-_large_turn = threading.Lock()
+_large_lock = threading.Lock()
 
 
 # --- The header Idempotency-Key (draft-ietf-httpapi-idempotency-key-header-07) ----------------------------------------
@@ -252,7 +252,7 @@ def store(request: BatchRequest, body: bytes, key: ApiKey, named: Named | None =
                 named.remember(batch.pk, body)
             if webhook:
                 webhooks.store(webhook)
-            blocks = find_blocks(request.destinationChainId, {place for place in places if place})
+            blocks = ensure_blocks(request.destinationChainId, {place for place in places if place})
             statements.insert(
                 Query(batch=batch),
                 ("block_id", *_QUERY_COLUMNS),
@@ -266,7 +266,7 @@ def store(request: BatchRequest, body: bytes, key: ApiKey, named: Named | None =
             )
             transaction.on_commit(lambda: stored.send(Batch, batch=batch), robust=True)
 
-    with _turn(batch.size):
+    with _one_large_at_a_time(batch.size):
         statements.retried(write)
     batch._state.adding = False  # noqa: SLF001 (as `save` would have left it)
     return batch
@@ -314,17 +314,17 @@ def _query_values(parts: Sequence[Part]) -> list[tuple[int | str | None, ...]]:
 
 
 @contextmanager
-def _turn(size: int) -> Iterator[None]:
-    """Hold the turn of a large batch while the block runs. Raises `Busy`."""
+def _one_large_at_a_time(size: int) -> Iterator[None]:
+    """Hold the lock of large batches while the block runs. Raises `Busy`."""
     if size <= _LARGE:
         yield
         return
-    if not _large_turn.acquire(timeout=_TURN_SECONDS):
+    if not _large_lock.acquire(timeout=_LOCK_SECONDS):
         raise Busy
     try:
         yield
     finally:
-        _large_turn.release()
+        _large_lock.release()
 
 
 def why_no_room(request: BatchRequest, body: bytes, key: ApiKey) -> Refused | None:
@@ -370,8 +370,8 @@ def _check_room(batch: Batch) -> None:
             )
 
 
-def find_blocks(destination: int, wanted: Iterable[tuple[int, int]]) -> dict[tuple[int, int], int]:
-    """Return the primary key of each (source chain id, block number). Makes the rows that are missing."""
+def ensure_blocks(destination: int, wanted: Iterable[tuple[int, int]]) -> dict[tuple[int, int], int]:
+    """Make the rows of blocks that are missing. Return the primary key of each (source chain id, block number)."""
     ids: dict[tuple[int, int], int] = {}
     for source, pairs in groupby(sorted(wanted), key=lambda pair: pair[0]):
         numbers = [number for _, number in pairs]

@@ -48,7 +48,7 @@ MAY_IMPORT = {
 }
 # From the ground up: modules and packages of `proving` import only from rows above their own.
 INSIDE_PROVING = """
-models ticks migrations
+models broker_wakeup migrations
 batch_waits deployments heads lanes stops
 connections facts pruning webhooks
 block_selection fact_search packing
@@ -57,8 +57,8 @@ money sources
 balance_costs transactions
 deploying paths
 health reconcile source_estimate
-batch_estimate
-admit
+admission_checks
+admit batch_estimate
 worker
 admin apps celery_app management
 """

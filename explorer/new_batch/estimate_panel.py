@@ -11,13 +11,13 @@ from explorer.formatting.amounts import rounded
 from explorer.formatting.wait_words import in_words
 from explorer.new_batch.forms import NewBatchForm
 from proving import batch_estimate, money
-from proving.gas import Part
+from proving.gas import CostPart
 from queries import submission
 from queries.batch_request import InvalidRequest
 from queries.submission import ESTIMATES
 from queries.waits import Actor
 
-_FACTS = (Part.HEADER_FIELDS, Part.ACCOUNTS, Part.SLOTS, Part.TIMES)
+_FACTS = (CostPart.HEADER_FIELDS, CostPart.ACCOUNTS, CostPart.SLOTS, CostPart.TIMES)
 
 
 def context(user: User, form: NewBatchForm) -> dict[str, Any]:
@@ -38,8 +38,9 @@ def _estimated(user: User, form: NewBatchForm) -> dict[str, Any]:
     submission.count_queries(user, sum(part.size for part in parts), ESTIMATES)
     found = batch_estimate.estimate(request, form.body, ApiKey(user=user))
     blocks = {
-        (str(source.source), selector.text): (number, source.head - number)
+        (str(source.source), selector.text): (number, source.selected.head.number - number)
         for source in found.sources
+        if source.selected
         for selector, number in source.blocks.items()
     }
     for row in form.rows:
@@ -52,10 +53,10 @@ def _estimated(user: User, form: NewBatchForm) -> dict[str, Any]:
         "gas_price": rounded(found.gas_price, decimals=9),
         "in_registry": sum(one.in_registry for part, one in of_parts if part in _FACTS),
         "parts": sum(one.count for part, one in of_parts if part in _FACTS),
-        "paths": sum(one.count for part, one in of_parts if part == Part.PATHS),
+        "paths": sum(one.count for part, one in of_parts if part == CostPart.PATHS),
         "jumps": sum(one.jumps for one in found.sources),
         "jump_origins": [one.jump_origin for one in found.sources if one.jump_origin is not None],
-        "reasons": [(one.code, in_words(one.sentence)) for one in found.reasons],
+        "reasons": [(rejection.code, in_words(rejection.reason)) for rejection in found.rejections],
         "waits": {in_words(wait): wait.actor == Actor.OPERATOR for source in found.sources for wait in source.waits},
         "allowance": None if request.is_self_funded else money.allowance_of(user, found.destination),
         "names": {part.name: part.address for part in parts if part.name},

@@ -22,7 +22,7 @@ from explorer.new_batch.form_sentences import API_FAULT_SENTENCES, FIELD_SENTENC
 from explorer.new_batch.storage_slots import KEYS
 from queries import submission
 from queries.api_endpoint import ApiError
-from queries.batch_request import ADDRESS_FAULT, AUTO, BatchRequest, Fault, InvalidRequest, pointer, too_many
+from queries.batch_request import ADDRESS_FAULT, AUTO, BatchRequest, BodyFault, InvalidRequest, pointer, too_many
 from queries.columns import AccountField, HeaderField
 from queries.submission import ESTIMATES
 
@@ -186,7 +186,7 @@ class RowForm(forms.Form):
                 return "finalized"
         return "latest"
 
-    def field_of(self, fault: Fault) -> str:
+    def field_of(self, fault: BodyFault) -> str:
         """Return the field that a fault of the API's request is about; empty if that is not in this row."""
         chain = pointer("data", self["source"].value() or "")
         block = chain + pointer(self.selector)
@@ -297,7 +297,7 @@ class NewBatchForm:
         if more := len(different) - len(shown):
             self.batch.add_error(None, FORM_SENTENCES["more_faults"].format(count=more))
 
-    def _places(self, fault: Fault) -> Iterator[tuple[forms.Form, str | None, str]]:
+    def _places(self, fault: BodyFault) -> Iterator[tuple[forms.Form, str | None, str]]:
         """Yield the fields that the fault is about and that have no other, and a sentence."""
         sentence = fault.message.removeprefix(f"{ADDRESS_FAULT}: ")
         sentence = sentence[:1].upper() + sentence[1:]

@@ -77,22 +77,17 @@ class BranchUnavailable(NodeUnavailable):
 
 
 def find(
-    connection: OpenConnection,
-    target: Header,
-    hints: Collection[int],
-    *,
-    is_patient: bool,
-    is_self_funded: bool,
+    connection: OpenConnection, target: Header, hints: Collection[int], *, awaits_branch: bool, is_self_funded: bool
 ) -> PathFound | Preparation | NotYet | TooFar:
     """Find a path to a header's hash. `hints` are those of `planning.survey`.
 
-    Who `is_patient` waits for a jump whose branch can't be had. Raises `NodeUnavailable`, `RpcRefused`.
+    With `awaits_branch` it waits for a jump whose branch can't be had. Raises `NodeUnavailable`, `RpcRefused`.
     """
     if jump := planning.jump_to(connection, target):
         try:
             return _jump(connection, target, jump, is_self_funded=is_self_funded)
         except NodeUnavailable as error:
-            if is_patient:
+            if awaits_branch:
                 raise BranchUnavailable(f"What a jump is proven by can't be had. {error}") from None
     found = planning.survey(connection, target, hints=hints)
     begun = found if isinstance(found, NotYet | TooFar) else begin(connection, found)

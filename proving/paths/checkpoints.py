@@ -88,7 +88,7 @@ def nearest(connection: OpenConnection, target: int, hints: Collection[int]) -> 
 
 def note(connection: OpenConnection, headers: Collection[Header]) -> None:
     source = connection.config.source_id
-    found = submission.find_blocks(connection.config.destination_id, {(source, header.number) for header in headers})
+    found = submission.ensure_blocks(connection.config.destination_id, {(source, header.number) for header in headers})
     # In the order of their rows, as `database.statements` says.
     for header in sorted(headers, key=lambda header: found[source, header.number]):
         row = Block.objects.filter(pk=found[source, header.number])

@@ -9,7 +9,7 @@ interrupted continues where it was, and what others have sent shortens it.
 """
 
 import itertools
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 
@@ -228,16 +228,15 @@ def route_to(
     targets: Sequence[Header],
     *,
     deadline: datetime,
-    go_on: Callable[[], None] = lambda: None,
 ) -> Route | TooFar | NotYet:
     """Find the paths to the hashes of all these blocks, which fall, and which the registry can't take now.
 
     `NotYet` where one can't begin before the deadline. A path stops at the blocks that it passes.
-    `go_on` is called between paths. Raises `NodeUnavailable`, `RpcRefused`.
+    Raises `NodeUnavailable`, `RpcRefused`, and `OutOfTime` between paths.
     """
-    route, left = _jumps(connection, targets, go_on)
+    route, left = _jumps(connection, targets)
     while left:
-        go_on()
+        connection.check_time()
         path = survey(connection, left[-1])
         if isinstance(path, TooFar):
             return path
@@ -259,9 +258,7 @@ def route_to(
     return route
 
 
-def _jumps(
-    connection: OpenConnection, targets: Sequence[Header], go_on: Callable[[], None]
-) -> tuple[Route, Sequence[Header]]:
+def _jumps(connection: OpenConnection, targets: Sequence[Header]) -> tuple[Route, Sequence[Header]]:
     """Return the jumps to those blocks to which the beacon chain leads; and the other blocks."""
     if connection.beacon_chain is None:
         return Route(), targets
@@ -272,7 +269,7 @@ def _jumps(
     start_gas = Amount()
     left: list[Header] = []
     for header in targets:
-        go_on()
+        connection.check_time()
         operation = jumping.operation(connection.source_rpc.chain, header)
         before = last.get(operation) if jumping.may_be_had(connection, header) else None
         leads_on = before and (before.origin is None or jumping.leads_to(connection, before.origin, header))

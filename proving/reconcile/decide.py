@@ -36,7 +36,7 @@ from queries.waits import WaitReason, wait
 
 # How long nodes may refuse to serve a proof before that is taken for final: they may be syncing, or lack the newest
 # state for a moment.
-_PROOF_PATIENCE = timedelta(minutes=10)
+_UNSERVED_PROOF_WAIT = timedelta(minutes=10)
 # More facts than this fill a transaction, or nearly: they gain nothing from sharing it.
 _MOST_THAT_GATHERS = 50
 # What others send is told by the registry's events (`proving.paths.checkpoints`). Where nodes serve none, it is looked
@@ -281,7 +281,7 @@ def unfetched(seen: Unfetched) -> Decision:
     since = (seen.refused_since or seen.now) if seen.refused else None
     actions: list[Action] = [] if since == seen.refused_since else [NoteRefused(since)]
     waiting = dict(seen.faults)
-    if since is not None and seen.now - since >= _PROOF_PATIENCE:
+    if since is not None and seen.now - since >= _UNSERVED_PROOF_WAIT:
         fault = waiting[next(iter(seen.refused))]
         reason = wait("no_usable_proof", chain=seen.source, block=seen.number, reason=fault)
         actions = [Reject(seen.refused, RejectionCode.PROOF_UNAVAILABLE, reason, retryable=True)]

@@ -22,7 +22,7 @@ from chains.node_errors import ChainError
 from chains.questions import BlockIdentifier
 from chains.rpc import result
 from database.statements import chunks
-from proving import facts, sources
+from proving import block_selection, facts, sources
 from proving.connections import Context
 from proving.deployments import Deployment
 from proving.facts import Fact, RegistryView, TimeFact, ViewRequest
@@ -55,7 +55,7 @@ _QUERIES_PER_LOOK = 1000
 _PER_STATEMENT, _PER_READ = 500, 1000
 # The attempts, more than three minutes, for which a branch to a block that can't be had is waited for, before a path
 # is taken that costs much more.
-_PATIENT_ATTEMPTS = 8
+_BRANCH_ATTEMPTS = 8
 
 Answer = TypeVar("Answer")
 Seen = TypeVar("Seen")
@@ -208,12 +208,10 @@ def registry(context: Context, blocks: Sequence[Block]) -> Observed[Observation]
     return _with_trust(context, seen, lacking, vouched_at, is_extending=is_extending, pause=pause)
 
 
-def of_batch(
-    context: Context, blocks: Sequence[Block], batch: str, go_on: Callable[[], None]
-) -> Observed[tuple[Observation, bool]]:
+def of_batch(context: Context, blocks: Sequence[Block], batch: str) -> Observed[tuple[Observation, bool]]:
     """Read what the registry lacks of what one batch's open queries ask for, and whether the batch asks for more.
 
-    It is as if all was to be sent for it, and nothing was under way. `go_on` is called between exchanges.
+    It is as if all was to be sent for it, and nothing was under way. Raises `OutOfTime` between exchanges.
     """
     rows = open_queries(blocks).filter(batch=batch).exclude(step=StepKind.INITIAL_STATE)
     asking = _of_blocks(blocks, rows.annotate(sender=Value(Sender.OPERATOR)).order_by("pk"))
@@ -222,7 +220,7 @@ def of_batch(
     while looking := [block for block in blocks if left[block.pk] and _holds_all(seen.get(block.pk))]:
         some = {block.pk: left[block.pk].pop(0) for block in looking}
         seen |= _compared(context, looking, some, {}, "pending")
-        go_on()
+        context.connection.check_time()
     found = _with_trust(context, seen, _missing(blocks, seen), "pending", is_extending=False, pause=0)
     return {pk: one if isinstance(one, ChainError) else (one, bool(left[pk])) for pk, one in found.items()}
 
@@ -397,9 +395,9 @@ def _looked_at(blocks: Sequence[Block], confirmed: int) -> ByBlock[list[Query]]:
     under_way = Transaction.objects.filter(_unseen(confirmed), proves_facts("queries__block"), queries=OuterRef("pk"))
     waiting = open_queries(blocks).exclude(step=StepKind.INITIAL_STATE)
     idle = waiting.filter(~Exists(under_way)).annotate(sender=F("batch__sender"))
-    # In turns: a batch of many that can't pay must not keep others from being looked at.
-    turn = Window(RowNumber(), partition_by=["block", "batch"], order_by="pk")
-    sent_for = idle.exclude(sender=Sender.SELF).annotate(turn=turn).order_by("turn", "pk")[:_QUERIES_PER_LOOK]
+    # One of each batch, then the second of each: a batch of many that can't pay must not hold others up.
+    rank = Window(RowNumber(), partition_by=["block", "batch"], order_by="pk")
+    sent_for = idle.exclude(sender=Sender.SELF).annotate(rank=rank).order_by("rank", "pk")[:_QUERIES_PER_LOOK]
     others = idle.filter(sender=Sender.SELF).order_by("?")[:_QUERIES_PER_LOOK]
     return _of_blocks(blocks, [*sent_for, *others])
 
@@ -413,7 +411,7 @@ def block_of_time(context: Context, timestamp: int) -> BlockOfTime:
     head = context.source_rpc.head()
     if head.timestamp <= timestamp:
         return BlockOfTime(has_later=False)
-    number = facts.block_at(context.source_rpc, timestamp, head)
+    number = block_selection.block_at(context.connection, timestamp, head)
     return BlockOfTime(has_later=True, number=number)
 
 
@@ -498,8 +496,8 @@ def path(
 ) -> PathFound | Preparation | NotYet | TooFar:
     """Find a path to a header's hash, for a block. Raises `NodeUnavailable`, `RpcRefused`."""
     # The attempts before may have failed for something else.
-    is_patient = block.attempts < _PATIENT_ATTEMPTS or not block.waits_for_path
-    found = building.find(context.connection, target, (), is_patient=is_patient, is_self_funded=False)
+    awaits_branch = block.attempts < _BRANCH_ATTEMPTS or not block.waits_for_path
+    found = building.find(context.connection, target, (), awaits_branch=awaits_branch, is_self_funded=False)
     return replace(found, is_first=is_first) if isinstance(found, PathFound) else found
 
 

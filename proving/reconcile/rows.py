@@ -30,7 +30,7 @@ from queries import progress, submission
 from queries.models import HEADER_COLUMNS, Batch, BatchStatus, Block, Query, StepKind
 from queries.progress import Complete
 
-# Queries whose rows are written in one database transaction: other writers get their turn in between.
+# Queries whose rows are written in one database transaction: other writers get in between.
 _QUERIES_PER_WRITE = 500
 _SLOTS_PER_STATEMENT = 200
 
@@ -164,7 +164,7 @@ def _store_proofs(proven: Sequence[Proven]) -> None:
 
 def _move_to_block(block: Block, change: MoveToBlock) -> None:
     pair = (block.source_chain_id, change.number)
-    found = submission.find_blocks(block.destination_chain_id, {pair})[pair]
+    found = submission.ensure_blocks(block.destination_chain_id, {pair})[pair]
     progress.move(change.queries, found, reason=change.reason)
     Block.objects.filter(pk=found).update(due_at=Now())
 

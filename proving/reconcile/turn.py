@@ -66,7 +66,7 @@ def reconcile_all(lane: HeldLane, keys: Sequence[object], most_proofs: int, *, a
     Return how many failed by an error of ours.
     """
     postponement = lane.write(partial(due_rows.postpone, Block.objects.all(), keys))
-    is_alone = len({block.turn_of_id for block in postponement.rows}) == 1
+    is_alone = len({block.queued_for_id for block in postponement.rows}) == 1
     most_proofs = max(most_proofs, alone) if is_alone else most_proofs
 
     def work(blocks: Sequence[Block]) -> None:

@@ -18,7 +18,7 @@ from chains.node_errors import ChainError, NodeUnavailable, Reverted
 from chains.rpc import RpcClient, result
 from database.statements import chunks
 from proving import connections, packing
-from proving.connections import Context
+from proving.connections import Context, OutOfTime
 from proving.deployments import Unusable, revert_reason
 from proving.facts import AccountFact, HeaderFact, Missing, SlotFact
 from proving.heads import Heads
@@ -99,12 +99,12 @@ def left_of(batch: Batch) -> MissingTransactions:
 
     Raises `NodeUnavailable`, `RpcRefused` where nothing can be told.
     """
-    left, ends = MissingTransactions(), time.monotonic() + _SECONDS
+    left, ends_at = MissingTransactions(), time.monotonic() + _SECONDS
     _note_what_is_not_prepared(left, batch)
     provable = batch.queries.filter(step__in=PROVABLE_STEPS).order_by("source_chain_id")
     try:
         for source in provable.values_list("source_chain_id", flat=True).distinct():
-            _find(left, batch, source, ends)
+            _find(left, batch, source, ends_at)
     except _Enough:
         left.wait(_MORE)
     if left.fault is not None and not left.transactions:
@@ -139,18 +139,13 @@ class _Source:
     """Blocks whose hashes are known when the path is on the chain; None while there is no path."""
 
 
-def _find(left: MissingTransactions, batch: Batch, source_id: int, ends: float) -> None:
+def _find(left: MissingTransactions, batch: Batch, source_id: int, ends_at: float) -> None:
     """Add what is missing of the blocks of one source chain, the oldest first: a path to it passes the others.
 
     Raises `_Enough`.
     """
-
-    def go_on() -> None:
-        if time.monotonic() > ends:
-            raise NodeUnavailable("The nodes are too slow to tell all that is missing.")
-
     try:
-        connection = connections.open_unless_stopped(batch.destination_chain_id, source_id)
+        connection = replace(connections.open_unless_stopped(batch.destination_chain_id, source_id), ends_at=ends_at)
         head = connection.destination_rpc.head()
         left.block = min(head.number, left.block or head.number)
         # A transaction that was just sent counts at once: it waits for confirmations, and is not to be sent again.
@@ -159,12 +154,14 @@ def _find(left: MissingTransactions, batch: Batch, source_id: int, ends: float) 
         blocks = Block.objects.filter(pk__in=waiting.values("block")).order_by("number")
         for chunk in chunks(list(blocks.values_list("pk", flat=True)), _BLOCKS_TOGETHER):
             some = list(Block.objects.filter(pk__in=chunk).order_by("number"))
-            seen = observe.of_batch(source.context, some, batch.pk, go_on)
+            seen = observe.of_batch(source.context, some, batch.pk)
             for block in some:
-                go_on()
+                connection.check_time()
                 _add(source, block, seen[block.pk])
     except Unusable as why:
         left.wait(why.reason)
+    except OutOfTime:
+        left.fail(NodeUnavailable("The nodes are too slow to tell all that is missing."))
     except ChainError as error:
         left.fail(error)
 
@@ -226,7 +223,7 @@ def _vouched_for(seen: Observation) -> Observation:
 def _with_path(source: _Source, block: Block, seen: Observation, decision: Decision, asked: FindPath) -> Decision:
     context = source.context
     hints = checkpoints.newest(context.connection, context.heads.latest.number)
-    found = building.find(context.connection, asked.target, hints, is_patient=True, is_self_funded=True)
+    found = building.find(context.connection, asked.target, hints, awaits_branch=True, is_self_funded=True)
     further = decide.path(seen, asked, found)
     return Decision(further.then, [*decision.actions, *further.actions])
 

@@ -1,8 +1,17 @@
 """The schema of version 0.3."""
 
+from django.apps.registry import Apps
 from django.db import migrations, models
+from django.db.backends.base.schema import BaseDatabaseSchemaEditor
+from django.db.models import F
 
 from queries.waits import WaitField
+
+
+def count_rejecting_checks(apps: Apps, _: BaseDatabaseSchemaEditor) -> None:
+    """Take over the count of batches that are not decided yet: with a code, `attempts` was that count."""
+    doubted = apps.get_model("queries", "Batch").objects.filter(status="RECEIVED").exclude(rejection_code="")
+    doubted.update(rejecting_checks=F("attempts"))
 
 
 class Migration(migrations.Migration):
@@ -29,6 +38,25 @@ class Migration(migrations.Migration):
             name="path_unit",
             field=models.CharField(blank=True, choices=[("hops", "Hops"), ("jumps", "Jumps")], max_length=8),
         ),
+        migrations.RemoveIndex("block", "due_blocks"),
+        migrations.RemoveIndex("block", "blocks_due_by_user"),
+        migrations.RenameField("block", "turn_of", "queued_for"),
+        migrations.AddIndex(
+            "block",
+            models.Index(
+                condition=models.Q(("due_at__isnull", False)),
+                fields=["destination_chain_id", "source_chain_id", "due_at", "queued_for"],
+                name="due_blocks",
+            ),
+        ),
+        migrations.AddIndex(
+            "block",
+            models.Index(
+                condition=models.Q(("due_at__isnull", False)), fields=["queued_for"], name="blocks_due_by_user"
+            ),
+        ),
+        migrations.AddField("batch", "rejecting_checks", models.PositiveIntegerField(db_default=0, default=0)),
+        migrations.RunPython(count_rejecting_checks),
         migrations.AddField("batch", "wait", WaitField(null=True, blank=True)),
         migrations.AddField("batch", "rejected_because", WaitField(null=True, blank=True)),
         migrations.AddField("block", "wait", WaitField(null=True, blank=True)),

@@ -1,7 +1,9 @@
 """Accuracy of the gas model, and limits of an estimate's time."""
 
 import threading
+import time
 from concurrent.futures import ThreadPoolExecutor, as_completed
+from dataclasses import replace
 from itertools import islice
 from typing import Any
 
@@ -12,9 +14,10 @@ from django.test import Client
 from campaigns.benchmarks import estimates
 from campaigns.benchmarks.gas import Lab, generated
 from config import configured_chains
-from config.configured_chains import get_rpc
 from devnet.devchain import DevChain
-from proving import batch_estimate, facts, gas
+from proving import batch_estimate, gas
+from proving.block_selection import block_at
+from proving.connections import OutOfTime, open_connection
 from proving.facts import AccountFact, Fact, SlotFact
 from proving.gas import Missing, Route, Sample
 from queries.columns import AccountField
@@ -98,21 +101,20 @@ def test_an_estimate_of_many_times_ends_when_its_seconds_are_over(service, clien
 def test_the_search_of_a_time_ends_before_its_next_header(service, settings):
     service.rpc("anvil_mine", hex(50), hex(5))
     asked: list[Any] = []
+    limit = {"ends_at": 0.0}
 
-    class Over(Exception):
-        pass
+    def answer_when_over(body: Any) -> Any:
+        threading.Event().wait(limit["ends_at"] - time.monotonic())
+        return ask(service.url, body)
 
-    def end() -> None:
-        if asked:
-            raise Over
-
-    with lying_node(recording(asked, lambda body: ask(service.url, body))) as url:
+    with lying_node(recording(asked, answer_when_over)) as url:
         reconfigure(settings, service.url, url)
-        rpc = get_rpc(31337)
-        head = rpc.head()
+        connection = open_connection(31337, 31337)
+        head = connection.source_rpc.head()
         asked.clear()
-        with pytest.raises(Over):
-            facts.block_at(rpc, head.timestamp - 123, head, end)
+        limit["ends_at"] = time.monotonic() + 0.5
+        with pytest.raises(OutOfTime):
+            block_at(replace(connection, ends_at=limit["ends_at"]), head.timestamp - 123, head)
     assert len(asked) == 1
 
 

@@ -51,7 +51,7 @@ def test_a_lane_that_hangs_for_long_is_anothers(settings, monkeypatch):
 
 def due_blocks(address: str, numbers: range, **columns: object) -> None:
     ends = {"destination_chain_id": 31337, "source_chain_id": 31337}
-    whose = {"turn_of": User.objects.for_address(address), "due_at": timezone.now()}
+    whose = {"queued_for": User.objects.for_address(address), "due_at": timezone.now()}
     Block.objects.bulk_create(Block(number=number, **ends, **whose, **columns) for number in numbers)
 
 

@@ -23,7 +23,7 @@ def test_a_batch_that_is_self_funded_takes_no_turn_from_others_and_cuts_no_pause
     oneself = submit(a_key(BOB), itself(request(ALICE, block=block)))
     accept_all()
     row = Block.objects.get()
-    assert row.turn_of_id == paid.user_id
+    assert row.queued_for_id == paid.user_id
     assert row.due_at
     assert abs(row.due_at - later) < timedelta(seconds=1)
     # If nothing paid-for is open, the block is worked on as any other.

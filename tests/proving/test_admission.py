@@ -101,7 +101,12 @@ def test_a_node_that_is_behind_for_a_minute_has_nothing_rejected_and_is_told(ser
         assert batch.due_at - began > timedelta(seconds=31)
         assert f"Block {seen + 5} of chain 31337 is 55 blocks above the newest one" in str(batch.waits_for)
         assert f"The newest block of Development chain (31337) is {seen - 50}, and {seen} was seen" in told()
-        reconfigure(settings, url, service.url)
+        assert (batch.attempts, batch.rejecting_checks) == (LOOKS_IN_A_MINUTE, LOOKS_IN_A_MINUTE)
+        # Another failure begins the count of these anew.
+        reconfigure(settings, url, "http://127.0.0.1:1")
+        batch = accepted(batch)
+        assert (batch.attempts, batch.rejecting_checks) == (LOOKS_IN_A_MINUTE + 1, 0)
+        reconfigure(settings, "http://127.0.0.1:1", service.url)
     service.mine(5)
     for one in (batch, existing):
         assert work_until_done(one).status == BatchStatus.DONE

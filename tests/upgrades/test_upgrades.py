@@ -248,6 +248,14 @@ def test_an_older_database_is_refused_and_stays_as_it_is(old, unreachable_chain,
     assert all_that_is_stored() == before
 
 
+def test_a_batch_that_checks_would_have_rejected_goes_on_where_it_was(old):
+    rows("UPDATE queries_batch SET rejection_code = 'fee_too_low', attempts = 6 WHERE status = 'RECEIVED'")
+    call_command("migrate", verbosity=0)
+    received = Batch.objects.filter(status="RECEIVED")
+    assert set(received.values_list("rejection_code", "rejecting_checks")) == {("fee_too_low", 6)}
+    assert not Batch.objects.exclude(status="RECEIVED").filter(rejecting_checks__gt=0).exists()
+
+
 def test_each_migration_only_adds():
     """An expand step: what is taken away, renamed or made stricter would break the last version while it runs."""
     loader = MigrationLoader(connection)

@@ -11,8 +11,8 @@ from django.conf import settings
 
 logger = logging.getLogger(__name__)
 
-TICK = "tick"
-"""The task that `proving.celery_app` does."""
+TASK = "tick"
+"""The task that `proving.celery_app` does. Workers of other versions know it by this name."""
 
 # By then workers have polled by themselves, often. The clocks of two machines may differ by less.
 _EXPIRES_SECONDS = 60
@@ -25,7 +25,7 @@ app.conf.update(
     task_default_queue="ticks",
     # A queue of an older version in `-Q` is refused.
     task_create_missing_queues=False,
-    # They are `Worker`'s: a tick only wakes it.
+    # They are `Worker`'s: a message only wakes it.
     worker_pool="threads",
     worker_concurrency=1,
     task_ignore_result=True,
@@ -42,15 +42,15 @@ app.conf.update(
 _sending = threading.Lock()
 
 
-def tick(**_: object) -> None:
+def wake_workers(**_: object) -> None:
     """Have a worker poll, for `queries.models.stored`. One message at a time is sent, and nobody waits for it."""
     if _sending.acquire(blocking=False):
-        threading.Thread(target=_send, name="tick", daemon=True).start()
+        threading.Thread(target=_send, name="broker wake-up", daemon=True).start()
 
 
 def _send() -> None:
     try:
-        app.send_task(TICK, expires=_EXPIRES_SECONDS)
+        app.send_task(TASK, expires=_EXPIRES_SECONDS)
     except Exception as error:  # noqa: BLE001 (the broker's libraries raise what they like)
         # Its words may quote a URL.
         logger.warning("the broker can't be used: %s", type(error).__name__)

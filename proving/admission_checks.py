@@ -1,0 +1,161 @@
+"""The checks by which admission rejects a batch. Admission tells the first that fails, and an estimate all of them."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from django.conf import settings
+
+from accounts.models import User, daily_wei
+from chains.chains_file import Chain
+from proving.block_selection import Selected
+from proving.paths.planning import StatesRefused, TooFar
+from proving.source_estimate import Cost, SourceEstimate
+from proving.transactions import signers
+from queries.columns import Rejection, RejectionCode
+from queries.waits import Value, wait
+
+# Of the year 5138. A later time is one in milliseconds.
+_LATEST_IN_SECONDS = 10**11
+
+
+@dataclass(frozen=True)
+class SpendingAccount:
+    """The user on whose limits a batch draws that the operator pays for."""
+
+    destination: Chain
+    user: User
+    fee: int | None
+    """The most wei that the batch may cost. None: its estimate."""
+    used: int
+    """The wei of the user's day that are used or reserved (`money.to_user`)."""
+
+
+def rejections(account: SpendingAccount | None, sources: Sequence[SourceEstimate]) -> Iterator[Rejection]:
+    """Yield why a batch is rejected, in the order of the checks. The comments name the codes.
+
+    Without `sources` it is rejected whatever its source chains answer. `account` is None for a self-funded batch.
+    """
+    if account:
+        yield from _missing_signer(account)  # no_signer
+    for source in sources:
+        if source.selected:
+            yield from _times_before_the_first_block(source.selected)  # timestamp_before_first_block
+            yield from _unknown_final_block(source.selected)  # finalized_unknown
+            yield from _block_too_far_ahead(source.selected)  # block_too_far_ahead
+            yield from _time_too_far_ahead(source.selected)  # timestamp_too_far_ahead
+        yield from _missing_header_properties(source)  # header_property_missing
+        yield from _unavailable_proof(source)  # proof_unavailable
+        yield from _unreachable_block(source)  # block_too_old, block_too_new, proof_unavailable
+    if account:
+        cost = total(sources)
+        yield from _user_limit(account, cost)  # too_large_for_budget, budget_exceeded
+        yield from _chain_limit(account, cost)  # too_large_for_budget
+        yield from _low_fee(account, cost)  # fee_too_low
+
+
+def total(sources: Sequence[SourceEstimate]) -> Cost:
+    """Return what the sources cost together, as far as that is known."""
+    return sum((source.cost for source in sources if source.cost), Cost())
+
+
+# --- The blocks -------------------------------------------------------------------------------------------------------
+
+
+def _times_before_the_first_block(selected: Selected) -> Iterator[Rejection]:
+    source = selected.source.id
+    for time in selected.too_early:
+        reason = wait("time_before_first_block", time=time, chain=source)
+        yield Rejection(RejectionCode.TIMESTAMP_BEFORE_FIRST_BLOCK, reason, retryable=False, source=source)
+
+
+def _unknown_final_block(selected: Selected) -> Iterator[Rejection]:
+    if selected.no_final is not None:
+        source = selected.source.id
+        reason = wait("finalized_unknown", chain=source, problem=selected.no_final)
+        yield Rejection(RejectionCode.FINALIZED_UNKNOWN, reason, retryable=True, source=source)
+
+
+def _block_too_far_ahead(selected: Selected) -> Iterator[Rejection]:
+    source, head, highest = selected.source.id, selected.head.number, max(selected.later, default=0)
+    if (ahead := highest - head) > settings.MAX_BLOCKS_AHEAD:
+        values = {"block": highest, "chain": source, "ahead": ahead, "head": head}
+        reason = wait("block_too_far_ahead", most=settings.MAX_BLOCKS_AHEAD, **values)
+        yield Rejection(RejectionCode.BLOCK_TOO_FAR_AHEAD, reason, retryable=True, source=source)
+
+
+def _time_too_far_ahead(selected: Selected) -> Iterator[Rejection]:
+    source, latest = selected.source, max(selected.times, default=0)
+    if (seconds := latest - selected.head.timestamp) > settings.MAX_BLOCKS_AHEAD * source.block_seconds:
+        is_wrong = latest > _LATEST_IN_SECONDS
+        reason = (
+            wait("time_in_milliseconds", time=latest)
+            if is_wrong
+            else wait("time_too_far_ahead", time=latest, ahead=seconds, chain=source.id)
+        )
+        yield Rejection(RejectionCode.TIMESTAMP_TOO_FAR_AHEAD, reason, retryable=not is_wrong, source=source.id)
+
+
+def _missing_header_properties(source: SourceEstimate) -> Iterator[Rejection]:
+    for reason in source.lacking_properties:
+        yield Rejection(RejectionCode.HEADER_PROPERTY_MISSING, reason, retryable=False, source=source.source)
+
+
+def _unavailable_proof(source: SourceEstimate) -> Iterator[Rejection]:
+    if source.no_proof:
+        yield Rejection(RejectionCode.PROOF_UNAVAILABLE, source.no_proof, retryable=True, source=source.source)
+
+
+def _unreachable_block(source: SourceEstimate) -> Iterator[Rejection]:
+    if (no_path := source.no_path) is None:
+        return
+    if isinstance(no_path, StatesRefused):
+        reason = wait("old_states_not_served", chain=source.source, problem=str(no_path))
+        yield Rejection(RejectionCode.PROOF_UNAVAILABLE, reason, retryable=True, source=source.source)
+    elif isinstance(no_path, TooFar):
+        yield Rejection(RejectionCode.BLOCK_TOO_OLD, no_path.reason, retryable=False, source=source.source)
+    else:
+        yield Rejection(RejectionCode.BLOCK_TOO_NEW, no_path.reason, retryable=True, source=source.source)
+
+
+# --- The money --------------------------------------------------------------------------------------------------------
+
+
+def _missing_signer(account: SpendingAccount) -> Iterator[Rejection]:
+    if reason := signers.why_none(account.destination):
+        yield Rejection(RejectionCode.NO_SIGNER, reason, retryable=False)
+
+
+def _user_limit(account: SpendingAccount, cost: Cost) -> Iterator[Rejection]:
+    limit = daily_wei(account.user.daily_limits_wei, account.destination)
+    yield from _over_limit(account.destination, "a user's batches", limit, cost, account.used)
+
+
+def _chain_limit(account: SpendingAccount, cost: Cost) -> Iterator[Rejection]:
+    # What others have used up is waited for.
+    yield from _over_limit(account.destination, "all batches together", account.destination.daily_limit_wei, cost, 0)
+
+
+def _over_limit(chain: Chain, whose: str, limit: int | None, cost: Cost, used: int) -> Iterator[Rejection]:
+    """Yield why one limit of 24 hours, in wei, leaves no room, now or ever."""
+    needed = cost.wei.bound
+    values: dict[str, Value] = {"whose": whose, "chain": chain.id, "most": limit}
+    if limit is None or (limit and used + needed <= limit):
+        return
+    if not limit:
+        # Else gas may become cheaper.
+        yield Rejection(RejectionCode.TOO_LARGE_FOR_BUDGET, wait("nothing_allowed", **values), retryable=False)
+    elif needed > limit:
+        reason = wait("too_large_for_limit", needed=needed, **values)
+        yield Rejection(RejectionCode.TOO_LARGE_FOR_BUDGET, reason, retryable=True)
+    else:
+        reason = wait("limit_used_up", used=used, needed=needed, **values)
+        yield Rejection(RejectionCode.BUDGET_EXCEEDED, reason, retryable=True)
+
+
+def _low_fee(account: SpendingAccount, cost: Cost) -> Iterator[Rejection]:
+    destination, fee = account.destination, account.fee
+    if fee is not None and cost.wei.bound > fee and not destination.test_network:
+        parts = {"path_gas": cost.path_gas or None, "data_wei": cost.data_wei or None}
+        bound = {"cost": cost.wei.bound, "gas": cost.gas.bound}
+        reason = wait("fee_too_low", chain=destination.id, fee=fee, **bound, **parts)
+        yield Rejection(RejectionCode.FEE_TOO_LOW, reason, retryable=True)
