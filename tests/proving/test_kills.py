@@ -122,6 +122,10 @@ def reserved(chain: DevChain, key: ApiKey, killing: Killer) -> Batch:
     [("reserving", "new"), ("reserving", "replacement"), ("reserving", "cancellation"), ("storing", "new")],
 )
 def test_what_is_reserved_is_sent_with_these_fields_wherever_the_worker_is_killed(service, killing, stage, kind):
+    service.mine(5)
+    work()
+    work()
+    assert not Signer.objects.filter(due_at__isnull=False).exists()
     service.rpc("evm_setAutomine", False)
     batch = submit(a_key(), request(ALICE, block=service.head()))
     nonce = signer_nonce(service)
@@ -149,6 +153,7 @@ def test_what_is_reserved_is_sent_with_these_fields_wherever_the_worker_is_kille
         assert work_until_done(batch, service).status == BatchStatus.DONE
 
 
+@pytest.mark.django_db(transaction=True)
 def test_a_worker_that_is_frozen_before_it_signs_leaves_it_to_another(service):
     batch, nonce = submit(a_key(), request(ALICE, block=service.head())), signer_nonce(service)
 
