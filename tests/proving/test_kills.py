@@ -121,6 +121,10 @@ def reserved(chain: DevChain, key: ApiKey, killing: Killer) -> Batch:
     [("reserving", "new"), ("reserving", "replacement"), ("reserving", "cancellation"), ("storing", "new")],
 )
 def test_what_is_reserved_is_sent_with_these_fields_wherever_the_worker_is_killed(service, killing, stage, kind):
+    service.mine(5)
+    work()
+    work()
+    assert not Signer.objects.filter(due_at__isnull=False).exists()
     service.rpc("evm_setAutomine", False)
     batch = submit(a_key(), request(ALICE, block=service.head()))
     nonce = signer_nonce(service)
@@ -176,7 +180,9 @@ def test_what_is_reserved_is_not_signed_while_it_is_stopped(service, key, killin
     told = Client().get(f"/batch-queries/{batch.pk}", headers=header(key)).json()
     assert told["transactions"] == []
     for page in (f"/explorer/query/{batch.pk}", "/explorer/", "/metrics", "/healthz"):
-        assert "None" not in Client().get(page).text
+        shown = Client().get(page).text
+        assert "None" not in shown
+        assert 'id="transactions"' not in shown
     call_command("resume", "31337", stdout=StringIO(), **stop)
     assert work_until_done(batch).status == BatchStatus.DONE
     assert signer_nonce(service) == nonce + 1
