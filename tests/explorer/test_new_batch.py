@@ -20,6 +20,7 @@ from explorer.new_batch.forms import RowForm
 from queries import progress
 from queries.columns import RejectionCode
 from queries.models import Batch
+from queries.waits import wait
 from tests.explorer.batches import batch_at, many_accounts, path
 from tests.explorer.pages import text_of
 from tests.golden_pages import compare
@@ -94,7 +95,7 @@ def rejected() -> Batch:
     batch = batch_at(
         block_13={"accounts": {ALICE: {"slots": ["0x1"]}, BOB: {"slots": ["0x1"]}}, "header": ["GAS_USED"]}
     )
-    reason = "Block 13 of chain 31337 is too old. It costs 123,456,789,012,345 wei."
+    reason = wait("too_many_hops", block=13, chain=31337, hops=4, origin=98_765, gas=1_060_000, most=2, way_out="")
     progress.reject([batch.pk], code=RejectionCode.BLOCK_TOO_OLD, reason=reason, retryable=False)
     return batch
 
