@@ -157,7 +157,7 @@ def test_what_is_of_no_use_not_wanted_or_too_dear_is_not_signed(would_revert, pa
 def test_what_may_be_spent_is_for_all_of_them():
     chain = Chain()
     twice = [transaction(), transaction(data=PROOF + "00")]
-    with pytest.raises(TransactionFailed, match="more than is allowed"):
+    with pytest.raises(TransactionFailed, match="above the limit"):
         pay(chain, to_send(*twice), most_wei=21000 * (101 + 201) - 1)
     assert len(chain.sent) == 1
 
