@@ -167,14 +167,15 @@ def result_of(
     name: str, today: tuple[int, bytes, int], before_prague: tuple[int, bytes, int], *, heads: int = 1
 ) -> Result:
     """Return the figures of one transaction: on each chain its gas, its calldata, and the number of created slots."""
-    gas, data, _ = before_prague
+    used, data, _ = before_prague
     size, zeros = len(data), data.count(0)
     bytes_gas = 4 * zeros + 16 * (size - zeros)
-    execution = gas - 21_000 - bytes_gas
+    execution = used - 21_000 - bytes_gas
     floor = 21_000 + 10 * zeros + 40 * (size - zeros)
     writing = today[2] * (_NEXT_WRITE + _NEXT_SLOT - _NEW_SLOT)
     next_fork = _NEXT_CALL + max(bytes_gas + execution + writing, _NEXT_FLOOR * size)
-    return Result(name, execution // heads, today[0] // heads, size // heads, floor // heads, heads, next_fork // heads)
+    gas = execution // heads, today[0] // heads
+    return Result(name, *gas, size // heads, floor // heads, heads=heads, next=next_fork // heads)
 
 
 # --- Recorded cases ---------------------------------------------------------------------------------------------------
