@@ -7,7 +7,7 @@ from django.core.management.base import SystemCheckError
 
 from tests.accounts.wallets import ALICE
 
-pytestmark = pytest.mark.outside
+pytestmark = [pytest.mark.django_db, pytest.mark.outside]
 
 
 @pytest.mark.parametrize(
@@ -69,7 +69,6 @@ def test_a_deployment_is_warned_of_weak_secrets_and_open_settings(settings, chan
     assert not [check for check in found if RANDOM in check.msg]
 
 
-@pytest.mark.django_db
 def test_nothing_is_migrated_by_settings_that_are_wrong(settings):
     settings.OPERATOR_ADDRESSES = ["0x12"]
     with pytest.raises(SystemCheckError, match=r"accounts\.E002"):

@@ -1,9 +1,9 @@
 """A database of the oldest version that this one upgrades from, commit f79de48e, is taken to this one.
 
-That commit's own code has written what is in `baseline/`, on each engine: by HTTP, commands and worker's turns, as the
-service's tests do it, on two chains of anvil. Batches and transactions are in every state. A jump is under way and
-stopped, webhooks are pending, a self-funded batch waits for who pays, and a contract wallet has a key. Beside the
-database is the state of the chains by `anvil_dumpState`, old states included. Deadlines are in a hundred years.
+That commit's own code has written what is in `baseline/`, on each engine: a test of it used HTTP, commands and turns of
+workers, on two chains of anvil. Batches and transactions are in every state. A jump is under way and stopped, webhooks
+are pending, a self-funded batch waits for who pays, and a contract wallet has a key. Beside the database is the state
+of the chains by `anvil_dumpState`, old states included. Deadlines are in a hundred years.
 """
 
 import lzma
@@ -172,7 +172,8 @@ def test_everything_goes_on_after_an_upgrade(old, here, there, settings, tmp_pat
     assert signer_nonce(here) == Transaction.objects.count()
     assert signed <= set(SignedTransaction.objects.values_list("hash", flat=True))
     for query in Query.objects.filter(batch__sender=Sender.OPERATOR, step=None):
-        assert query.transactions.exclude(state=TransactionState.DISPLACED).filter(extends=None).count() == 1
+        # None: what another one asks for too.
+        assert query.transactions.exclude(state=TransactionState.DISPLACED).filter(extends=None).count() <= 1
     # Its receiver is still away.
     deliveries = WebhookDelivery.objects.order_by("pk")
     assert deliveries[0].failures > 1 or deliveries[0].status == DeliveryStatus.FAILED
@@ -227,16 +228,7 @@ def test_an_older_database_is_refused_and_stays_as_it_is(old, unreachable_chain,
     if lacking == "proving":
         connection.close()
         done = subprocess.run(
-            [
-                sys.executable,
-                "-m",
-                "gunicorn",
-                "--config",
-                "config/gunicorn.py",
-                "--bind",
-                "127.0.0.1:0",
-                "config.wsgi",
-            ],
+            [sys.executable, "-m", "gunicorn", "-c", "config/gunicorn.py", "-b", "127.0.0.1:0", "config.wsgi"],
             cwd=PROJECT,
             env={"PATH": os.environ["PATH"], "STATE_DIR": str(tmp_path), **same_database()},
             capture_output=True,

@@ -27,6 +27,10 @@ class Command(migrate.Command):
                 file.touch(mode=0o600)
             except OSError as error:
                 raise CommandError(f"{file} can't be made: {error.strerror}.") from None
+        if connection.vendor == "postgresql":
+            with connection.cursor() as cursor:
+                # Django computes between the statements of a migration, for seconds where the machine is busy.
+                cursor.execute("SET idle_in_transaction_session_timeout = '1min'")
         # A migration locks several tables, of which workers of the last version may have some, and want others. Where
         # they are busy, that happens often: each time the database waits for a second before it ends one of both.
         statements.retried(partial(super().handle, *arguments, **options), tries=60)
