@@ -38,6 +38,7 @@ def tallies(chain) -> dict[str, Tally]:
 # --- What is tried ----------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.long
 def test_each_operation_is_taken_in_each_of_its_forms(tallies):
     accepted = tallies["steps"].accepted
     forms = {f"{operation:02x}" for operation in OPERATIONS}
@@ -46,6 +47,7 @@ def test_each_operation_is_taken_in_each_of_its_forms(tallies):
     assert {form: accepted[form] for form in forms if accepted[form] < 10} == {}
 
 
+@pytest.mark.long
 def test_whole_proofs_of_each_kind_are_taken(tallies):
     accepted = tallies["transactions"].accepted
     kinds = ["block by number", "1 headers", "2 headers", "3 headers", "header alone", "hash of the parent"]
@@ -58,6 +60,7 @@ def test_whole_proofs_of_each_kind_are_taken(tallies):
     assert {kind: accepted[kind] for kind in ("hash", "header") if accepted[kind] < 200} == {}
 
 
+@pytest.mark.long
 def test_everything_is_tried_that_the_model_refuses(tallies):
     refused: Counter[str] = sum((tally.refused for tally in tallies.values()), Counter())
     known = sentences(decoder, "InvalidPacked") | sentences(chains.header, "InvalidHeader", "read_|_read_")
@@ -78,6 +81,7 @@ def test_siblings_are_wrong_in_each_nibble_of_their_paths():
     assert {nibble for nibble in range(MAX_DEPTH - 1) if wrong[nibble] < 3} == set()
 
 
+@pytest.mark.long
 def test_one_header_in_four_is_one_that_nobody_vouches_for(tallies):
     tally = tallies["headers"]
     untrusted = tally.refused["Nobody vouches for the header after a time."]

@@ -149,6 +149,7 @@ def _changed(project: Project, compiler: Compiler, *mutants: Mutant) -> dict[Mut
     return {mutant: project.changed(codes[mutant] or {}) for mutant in mutants}
 
 
+@pytest.mark.long
 def test_mutants_are_caught_survive_or_hang(tiny, artifacts, compiler, store, monkeypatch):
     monkeypatch.setattr(trial, "_PATIENCE_SECONDS", 8)
     monkeypatch.setattr(trial, "_PATIENCE_FACTOR", 2)

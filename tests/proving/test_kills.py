@@ -21,8 +21,13 @@ from tests.service import ALICE, BOB, SIGNER, a_key, chains_toml, request, submi
 
 pytestmark = [pytest.mark.django_db, pytest.mark.outside]
 
+BEFORE_AND_AFTER = [
+    pytest.param(False, id="before the node acts", marks=pytest.mark.long),
+    pytest.param(True, id="after it acted"),
+]
 
-@pytest.mark.parametrize("after", [False, True], ids=["before the node acts", "after it acted"])
+
+@pytest.mark.parametrize("after", BEFORE_AND_AFTER)
 def test_a_batch_is_done_once_wherever_the_worker_is_killed(service, killing, after):
     key = a_key()
     batches = 0
@@ -80,6 +85,7 @@ def test_a_worker_that_is_frozen_at_any_exchange_pays_nothing_again_when_it_goes
     assert len(events(service, ACCOUNT_PROVEN)) == 2 * batches
 
 
+@pytest.mark.long
 def test_what_two_signers_send_is_sent_once_wherever_the_worker_is_killed(two_signers, killing):
     key = a_key()
     for batches, exchange in enumerate(exchanges(), 1):
@@ -112,6 +118,7 @@ def test_what_two_signers_send_is_sent_once_wherever_the_worker_is_killed(two_si
     assert not Transaction.objects.filter(succeeded=False).exists()
 
 
+@pytest.mark.long
 def test_a_path_is_sent_once_wherever_the_worker_is_killed(chain, db, settings, tmp_path, killing):
     settings.CHAINS_FILE = chains_toml(tmp_path, chain.url, connection="window = 10")
     deploy_on(chain)
@@ -155,7 +162,7 @@ def test_it_may_be_killed_again_and_again(service, killing):
     assert len(events(service, ACCOUNT_PROVEN)) == 1
 
 
-@pytest.mark.parametrize("after", [False, True], ids=["before the node acts", "after it acted"])
+@pytest.mark.parametrize("after", BEFORE_AND_AFTER)
 def test_a_registry_is_deployed_once_wherever_the_command_is_killed(service, killing, after):
     for exchange in exchanges(after=after):
         FactsRegistry.objects.all().delete()
@@ -169,7 +176,7 @@ def test_a_registry_is_deployed_once_wherever_the_command_is_killed(service, kil
     assert exchange > 8
 
 
-@pytest.mark.parametrize("after", [False, True], ids=["before the node acts", "after it acted"])
+@pytest.mark.parametrize("after", BEFORE_AND_AFTER)
 def test_a_registry_is_replaced_once_wherever_the_command_is_killed(service, killing, after):
     """None is lost of those that it replaces, and a batch that is open meanwhile goes on."""
     key = a_key()

@@ -358,6 +358,7 @@ def test_no_limit_is_passed_where_a_node_says_that_others_used_the_nonces(costly
 # --- Finality and prices ----------------------------------------------------------------------------------------------
 
 
+@pytest.mark.long
 def test_a_day_costs_at_most_four_limits_where_a_node_makes_up_finality_and_prices(costly, key, settings):
     """The node makes up headers without a base fee for blocks that it calls final, and receipts with the least gas."""
     most = 3 * 10**14
