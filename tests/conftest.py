@@ -43,9 +43,16 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     )
 
 
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection() -> None:
+    """Collect no garbage beside: looking for it took a fifth of the time."""
+    gc.disable()
+
+
 @pytest.hookimpl(trylast=True)
 def pytest_collection_finish() -> None:
     """Keep what was collected out of garbage collection, which took a tenth of the time of database tests."""
+    gc.enable()
     gc.collect()
     gc.freeze()
     gc.set_threshold(20_000, 10, 50)
