@@ -1,4 +1,4 @@
-"""No promise about money is broken, in whatever order things happen: twenty sequences of them, a third at once.
+"""No promise about money is broken, in whatever order things happen: twenty sequences of them, half of them at once.
 
 `make attack ONLY=sequences SEQUENCES=2000` searches for others; what it finds comes here.
 """
@@ -38,14 +38,17 @@ SEQUENCES = {
     "reorgs, and another program": "alice:0 work mine work reorg:3 work bob:2 work elsewhere work reorg:1 work mine",
 }
 
-# Each kind of word is in one of them.
+# Everything that may happen, each lie of a node among it, is in one of them.
 AT_ONCE = [
     "users share a block",
     "self-funded beside others",
     "a cap below the price",
     "a day until it is final",
+    "a final nonce that is no such",
     "a user's day on replacements",
     "a fee when all reverts",
+    "receipts that say too little",
+    "receipts that say failed, or nothing",
     "a node that is stale",
     "killed, and lost by the node",
     "reorgs, and another program",

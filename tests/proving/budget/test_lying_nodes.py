@@ -35,7 +35,8 @@ from tests.proving.receipts import balance, changed_receipts, telling_receipts
 from tests.proving.transactions import age
 from tests.service import ALICE, BOB, SIGNER, fresh, header, reconfigure, request, submit, work, work_until_done
 
-pytestmark = pytest.mark.outside
+# Each kind of lie is in one of the sequences of tests/proving/test_money.py, too.
+pytestmark = [pytest.mark.long, pytest.mark.outside]
 
 MILLIETHER = ETHER // 1000
 
@@ -358,7 +359,6 @@ def test_no_limit_is_passed_where_a_node_says_that_others_used_the_nonces(costly
 # --- Finality and prices ----------------------------------------------------------------------------------------------
 
 
-@pytest.mark.long
 def test_a_day_costs_at_most_four_limits_where_a_node_makes_up_finality_and_prices(costly, key, settings):
     """The node makes up headers without a base fee for blocks that it calls final, and receipts with the least gas."""
     most = 3 * 10**14
