@@ -32,7 +32,7 @@ BIND ?= 127.0.0.1:8000
 WEB_PROCESSES ?= 2
 WEB_THREADS ?= 8
 
-.PHONY: help demo demo-cross-chain demo-rollup demo-any-block demo-cluster testnet test test-postgres test-outside test-fast chromium screenshots attack chaos fuzz mutants weakened prove slither bench bench-scale bench-gas bench-estimates lint sentences format run docs contracts lock clean
+.PHONY: help demo demo-cross-chain demo-rollup demo-any-block demo-cluster testnet test test-long test-postgres test-outside test-fast chromium screenshots attack chaos fuzz mutants weakened prove slither bench bench-scale bench-gas bench-estimates lint sentences format run docs contracts lock clean
 
 ## Run it
 
@@ -68,17 +68,22 @@ testnet: .venv/ready-for-demo ## Run the service on Sepolia and OP Sepolia: asks
 LODESTAR := tests/beacon_oracles/npm/node_modules
 
 # Each process has the next tests in their order, which share what is slow to make; one that is done takes half of what
-# another one still has. Where Chromium can't be had, the browser tests fail, each with a sentence that says so; the
-# others must not wait for it. What takes one process runs beside: the checks, which are types above all, and then the
-# tests on PostgreSQL.
-test: .venv/ready node_modules/ready .venv-generators/ready .venv-beacon/ready $(LODESTAR)/ready ## Run all checks and tests; installs Chromium if it is missing and that may be (TEST_PROCESSES=4)
+# another one still has.
+TESTS = $(BIN)/python -m pytest -n $(TEST_PROCESSES) --dist worksteal
+NEEDED_BY_TESTS := .venv/ready node_modules/ready .venv-generators/ready .venv-beacon/ready $(LODESTAR)/ready
+
+# Where Chromium can't be had, the browser tests fail, each with a sentence that says so; the others must not wait for
+# it. What takes one process runs beside: the checks, which are types above all, and then the tests on PostgreSQL.
+test: $(NEEDED_BY_TESTS) ## Run all checks and tests but the long ones; installs Chromium if it is missing and that may be (TEST_PROCESSES=4)
 	@$(MAKE) --no-print-directory chromium || echo "Going on without; the browser tests will fail."
 	@mkdir -p build
 	@{ $(LINT); lint=$$?; $(BIN)/python -m pytest -q --database postgresql $(POSTGRESQL_FIRST) || exit 1; exit $$lint; } \
 		>build/beside.log 2>&1 & beside=$$!; \
-	$(BIN)/python -m pytest -n $(TEST_PROCESSES) --dist worksteal \
-		$(addprefix --ignore=,$(MINUTES_LONG)) $(ARGS); tests=$$?; \
+	$(TESTS) -m "not long" $(ARGS); tests=$$?; \
 	wait $$beside; beside=$$?; cat build/beside.log; exit $$((tests | beside))
+
+test-long: $(NEEDED_BY_TESTS) ## Run the long tests: campaigns, and what tells a promise again
+	@$(TESTS) -m long $(ARGS)
 
 # A line that names MAKE itself would be run by `make -n` too.
 LINT = $(MAKE) --no-print-directory lint
@@ -90,24 +95,21 @@ POSTGRESQL_FIRST := tests/inside/test_account_locks.py tests/database/test_side_
 # Outside tests that may find faults of locks, kills and money on PostgreSQL only.
 LOCKS_KILLS_MONEY := tests/proving/test_kills.py tests/proving/test_frozen_workers.py tests/proving/test_money.py \
 	tests/proving/test_transactions.py tests/proving/test_registries.py tests/proving/budget $(STORING)
-# Tests that kill servers and wait for them. `make test-postgres` runs them.
-MINUTES_LONG := tests/cluster/test_celery_workers.py tests/cluster/test_rabbitmq.py tests/serving/test_postgresql.py
 
 # The folders and files whose tests use a database.
 DATABASE_TESTS := tests/accounts tests/attesting tests/browser tests/cluster tests/database tests/docs/test_monitoring.py \
 	tests/explorer tests/inside tests/proving tests/queries tests/serving tests/upgrades tests/test_*.py
 
 test-postgres: .venv/ready node_modules/ready ## Run the tests that touch the database on PostgreSQL, which it starts
-	$(BIN)/python -m pytest -n $(TEST_PROCESSES) --dist worksteal --database postgresql $(or $(ARGS),$(DATABASE_TESTS))
+	$(TESTS) --database postgresql $(or $(ARGS),$(DATABASE_TESTS))
 
 test-outside: .venv/ready node_modules/ready .venv-generators/ready .venv-beacon/ready ## Run the tests that know only HTTP, commands, chains and models; of locks, kills and money on PostgreSQL too
-	$(OUTSIDE) $(addprefix --ignore=,$(MINUTES_LONG))
-	$(OUTSIDE) --database postgresql $(LOCKS_KILLS_MONEY)
-OUTSIDE = $(BIN)/python -m pytest -q -m outside -n $(TEST_PROCESSES) --dist worksteal
+	$(TESTS) -q -m "outside and not long"
+	$(TESTS) -q -m outside --database postgresql $(LOCKS_KILLS_MONEY)
 
 # They wait for nothing, so more processes than cores would only import and collect more often.
 test-fast: .venv/ready node_modules/ready ## Run the tests that start no chain, browser or other process
-	$(BIN)/python -m pytest --fast -n auto --dist worksteal -q -r fE $(ARGS)
+	$(BIN)/python -m pytest --fast -m "not long" -n auto --dist worksteal -q -r fE $(ARGS)
 
 lint: .venv/ready node_modules/ready sentences ## Check formatting, style, types, spelling, sentences, settings and migrations
 	$(BIN)/ruff format --check .

@@ -12,6 +12,8 @@ from celery import Celery
 from devnet.ports import free_port
 from tests.cluster.conftest import Machines, celery
 
+pytestmark = pytest.mark.long
+
 PASSWORD = "hunter2-of-the-broker"
 
 

@@ -8,9 +8,10 @@ import pytest
 from tests.cluster.conftest import Machines
 from tests.cluster.rabbitmq import RabbitMQ
 
-pytestmark = pytest.mark.skipif(
-    not RabbitMQ.is_installed(), reason="RabbitMQ is missing: apt-get install rabbitmq-server"
-)
+pytestmark = [
+    pytest.mark.long,
+    pytest.mark.skipif(not RabbitMQ.is_installed(), reason="RabbitMQ is missing: apt-get install rabbitmq-server"),
+]
 
 
 @pytest.fixture(scope="module")

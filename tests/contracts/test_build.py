@@ -1,7 +1,6 @@
 import json
 import re
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 
@@ -11,18 +10,14 @@ from tests.contracts.deployed import Deployed
 from tests.service import ALICE, BOB
 
 
-@pytest.fixture(scope="module")
-def built() -> dict[Path, str]:
-    """Build the unchanged sources. Compiling takes seconds."""
-    return build.build()
+@pytest.mark.long
+def test_artifacts_rebuild_byte_for_byte():
+    assert build.build() == build.stored()
 
 
-def test_artifacts_rebuild_byte_for_byte(built):
-    assert built == build.stored()
-
-
-def test_check_fails_and_names_what_is_out_of_date(monkeypatch, capsys, tmp_path, built):
-    monkeypatch.setattr(build, "build", lambda: built)
+def test_check_fails_and_names_what_is_out_of_date(monkeypatch, capsys, tmp_path):
+    stored = build.stored()
+    monkeypatch.setattr(build, "build", lambda: stored)
     monkeypatch.setattr(build, "ARTIFACTS_DIR", tmp_path)
     monkeypatch.setattr("sys.argv", ["build", "--check"])
     (tmp_path / "Gone.json").write_text("{}\n")

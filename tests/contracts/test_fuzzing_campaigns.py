@@ -34,6 +34,7 @@ def tallies(chain) -> dict[str, Tally]:
 # --- Coverage ---------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.long
 def test_each_operation_is_taken_in_each_of_its_forms(tallies):
     accepted = tallies["steps"].accepted
     forms = {f"{operation:02x}" for operation in OPERATIONS}
@@ -42,6 +43,7 @@ def test_each_operation_is_taken_in_each_of_its_forms(tallies):
     assert {form: accepted[form] for form in forms if accepted[form] < 10} == {}
 
 
+@pytest.mark.long
 def test_whole_proofs_of_each_kind_are_taken(tallies):
     accepted = tallies["transactions"].accepted
     kinds = ["block by number", "1 headers", "2 headers", "3 headers", "header alone", "hash of the parent"]
@@ -54,6 +56,7 @@ def test_whole_proofs_of_each_kind_are_taken(tallies):
     assert {kind: accepted[kind] for kind in ("hash", "header") if accepted[kind] < 200} == {}
 
 
+@pytest.mark.long
 def test_everything_is_tried_that_the_model_refuses(tallies):
     refused: Counter[str] = sum((tally.refused for tally in tallies.values()), Counter())
     known = sentences(decoder, "InvalidPacked") | sentences(chains.header, "InvalidHeader", "read_|_read_")

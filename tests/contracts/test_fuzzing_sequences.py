@@ -25,6 +25,7 @@ def tally(chain: DevChain) -> Tally:
     return sequences.run(chain, seed=1, count=_COUNT)
 
 
+@pytest.mark.long
 def test_what_attackers_prove_is_so(tally: Tally) -> None:
     assert tally.done == _COUNT
     # Refused attacks find nothing.
@@ -33,11 +34,13 @@ def test_what_attackers_prove_is_so(tally: Tally) -> None:
     assert all(tally.accepted[kind] > _COUNT / 200 for kind in sequences.KINDS)
 
 
+@pytest.mark.long
 def test_each_operation_is_taken_in_each_of_its_forms(tally: Tally) -> None:
     forms = {*(f"{operation:02x}" for operation in OPERATIONS), "hash child", "node child", "own child"}
     assert {form: tally.accepted[form] for form in forms if tally.accepted[form] < 3} == {}
 
 
+@pytest.mark.long
 def test_operations_are_refused_by_each_check_of_the_model(tally: Tally) -> None:
     # Other campaigns try headers and their replacements.
     known = sentences(decoder, "InvalidPacked", "(?!decode|_read_|_check_hash)")

@@ -118,6 +118,7 @@ def store(tmp_path) -> Store:
     return Store(tmp_path / "verdicts")
 
 
+@pytest.mark.long
 def test_mutants_are_caught_survive_or_hang(tiny, artifacts, compiler, store, monkeypatch):
     monkeypatch.setattr(trial, "_PATIENCE_SECONDS", 8)
     monkeypatch.setattr(trial, "_PATIENCE_FACTOR", 2)

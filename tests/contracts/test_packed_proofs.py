@@ -174,6 +174,7 @@ def _mainnet_shaped(levels: Sequence[int] = tries.MAINNET_LEVELS) -> tuple[bytes
     ]
 
 
+@pytest.mark.long
 def test_no_other_value_of_any_control_byte_verifies(registry, trust, harness, recorded):
     root, accounts = _mainnet_shaped((16, 16, 16, 9, 2))
     trust(root)

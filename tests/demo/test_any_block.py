@@ -7,9 +7,12 @@ import pytest
 from devnet.consensus_client import ENVIRONMENT
 from tests.demo.commands import demo, processes_with, run
 
-pytestmark = pytest.mark.skipif(
-    not (ENVIRONMENT / "ready").exists(), reason="the specifications are not installed: make .venv-beacon/ready"
-)
+pytestmark = [
+    pytest.mark.long,
+    pytest.mark.skipif(
+        not (ENVIRONMENT / "ready").exists(), reason="the specifications are not installed: make .venv-beacon/ready"
+    ),
+]
 STEPS = ["INITIAL_STATE", "BLOCKHASH_AVAILABLE", "HEADER_ACCUMULATED", "ACCOUNT_ACCUMULATED"]
 
 

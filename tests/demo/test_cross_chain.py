@@ -6,6 +6,8 @@ import pytest
 
 from tests.demo.commands import demo, processes_with, run
 
+pytestmark = pytest.mark.long
+
 STEPS = ["INITIAL_STATE", "BLOCKHASH_AVAILABLE", "HEADER_ACCUMULATED", "ACCOUNT_ACCUMULATED"]
 
 

@@ -42,6 +42,7 @@ def test_once_it_proves_the_balance_shows_every_step_and_leaves_no_process(comma
     assert "bqs_" not in done.stdout
 
 
+@pytest.mark.long
 def test_it_serves_until_ctrl_c_and_leaves_no_process(command, tmp_path):
     process = subprocess.Popen(
         command, cwd=PROJECT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, process_group=0

@@ -8,7 +8,7 @@ import pytest
 
 from tests.proving.every_statement import full_disk, prove_with_each
 
-pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.outside]
+pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.long, pytest.mark.outside]
 
 
 def test_a_batch_is_done_once_from_any_write_on_the_disk_is_full(service, settings):

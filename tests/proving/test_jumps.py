@@ -289,6 +289,7 @@ def test_the_estimate_holds_and_names_where_the_jump_begins(service, client, key
 # --- Kills ------------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("after", [False, True], ids=["before the node acts", "after it acted"])
 def test_a_block_is_jumped_to_once_wherever_the_worker_is_killed(service, there, key, killing, after):
     numbers = itertools.count(OLD)

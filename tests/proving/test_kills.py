@@ -40,8 +40,13 @@ from tests.service import (
 
 pytestmark = [pytest.mark.django_db, pytest.mark.outside]
 
+BEFORE_AND_AFTER = [
+    pytest.param(False, id="before the node acts", marks=pytest.mark.long),
+    pytest.param(True, id="after it acted"),
+]
 
-@pytest.mark.parametrize("after", [False, True], ids=["before the node acts", "after it acted"])
+
+@pytest.mark.parametrize("after", BEFORE_AND_AFTER)
 def test_a_batch_is_done_once_wherever_the_worker_is_killed(service, killing, after):
     key = a_key()
     batches = 0
@@ -213,6 +218,7 @@ def test_what_a_key_has_left_reserved_is_sent_by_another(two_signers, key, killi
 # --- At each exchange, of several signers, paths and commands ---------------------------------------------------------
 
 
+@pytest.mark.long
 def test_what_two_signers_send_is_sent_once_wherever_the_worker_is_killed(two_signers, killing):
     key = a_key()
     for batches, exchange in enumerate(exchanges(), 1):
@@ -245,6 +251,7 @@ def test_what_two_signers_send_is_sent_once_wherever_the_worker_is_killed(two_si
     assert not Transaction.objects.filter(succeeded=False).exists()
 
 
+@pytest.mark.long
 def test_a_path_is_sent_once_wherever_the_worker_is_killed(chain, db, settings, tmp_path, killing):
     settings.CHAINS_FILE = chains_toml(tmp_path, chain.url, connection="window = 10")
     deploy_on(chain)
@@ -268,7 +275,7 @@ def test_a_path_is_sent_once_wherever_the_worker_is_killed(chain, db, settings, 
     assert len(headers) == len(set(headers))
 
 
-@pytest.mark.parametrize("after", [False, True], ids=["before the node acts", "after it acted"])
+@pytest.mark.parametrize("after", BEFORE_AND_AFTER)
 def test_a_registry_is_deployed_once_wherever_the_command_is_killed(service, killing, after):
     for exchange in exchanges(after=after):
         FactsRegistry.objects.all().delete()
@@ -282,7 +289,7 @@ def test_a_registry_is_deployed_once_wherever_the_command_is_killed(service, kil
     assert exchange > 8
 
 
-@pytest.mark.parametrize("after", [False, True], ids=["before the node acts", "after it acted"])
+@pytest.mark.parametrize("after", BEFORE_AND_AFTER)
 def test_a_registry_is_replaced_once_wherever_the_command_is_killed(service, killing, after):
     """No replaced registry is lost, and an open batch continues."""
     key = a_key()

@@ -1,4 +1,4 @@
-"""No promise about money is broken in any of twenty sequences of events.
+"""No promise about money is broken in any of twenty sequences of events; half of the sequences are long tests.
 
 `make attack ONLY=sequences SEQUENCES=2000` searches for others. Its findings go here.
 """
@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
+from tests import long
 from tests.proving.money_machine import Machine, a_machine, a_node
 from tests.proving.money_node import Node
 
@@ -37,6 +38,22 @@ SEQUENCES = {
     "reorgs, and another program": "alice:0 work mine work reorg:3 work bob:2 work elsewhere work reorg:1 work mine",
 }
 
+# Everything that may happen, each lie of a node among it, is in one of them.
+AT_ONCE = [
+    "users share a block",
+    "self-funded beside others",
+    "a cap below the price",
+    "a day until it is final",
+    "a final nonce that is no such",
+    "a user's day on replacements",
+    "a fee when all reverts",
+    "receipts that say too little",
+    "receipts that say failed, or nothing",
+    "a node that is stale",
+    "killed, and lost by the node",
+    "reorgs, and another program",
+]
+
 
 @pytest.fixture(scope="module")
 def node() -> Iterator[tuple[Node, str]]:
@@ -50,6 +67,6 @@ def machine(node: tuple[Node, str], transactional_db, settings, tmp_path) -> Ite
         yield machine
 
 
-@pytest.mark.parametrize("sequence", SEQUENCES.values(), ids=SEQUENCES)
+@pytest.mark.parametrize("sequence", long.rows(SEQUENCES, at_once=AT_ONCE))
 def test_no_promise_about_money_is_broken(machine, sequence):
     machine.run(sequence)

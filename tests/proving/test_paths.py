@@ -279,6 +279,7 @@ def test_whoever_can_no_longer_pay_holds_up_no_path_that_passes_them(chain, db, 
     assert (poor.status, poor.gas_used) == (BatchStatus.IN_PROGRESS, 0)
 
 
+@pytest.mark.long
 def test_nobody_pays_for_what_another_asks_on_the_way_to_a_block_of_both(chain, db, settings, tmp_path, key):
     connect(chain, settings, tmp_path, "max_hops = 200", "test_network = false\nminimum_signer_balance = '0'")
     settings.ALLOWED_ADDRESSES = ["*"]

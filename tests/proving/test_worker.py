@@ -121,6 +121,7 @@ def short_hops(settings, tmp_path, transactional_db) -> Iterator[DevChain]:
         yield chain
 
 
+@pytest.mark.long
 def test_a_path_killed_again_and_again_goes_on_and_pays_for_no_hop_twice(short_hops, start_worker, tmp_path):
     batch = submit(a_key(), request(ALICE, block=short_hops.head() - 220))
     kill_until_done(batch, start_worker, tmp_path, seconds=0.25)

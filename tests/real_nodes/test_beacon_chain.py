@@ -26,7 +26,7 @@ from tests.service import asking, balances, chains_toml, fresh, submit, work, wo
 with_specifications = pytest.mark.skipif(
     not (ENVIRONMENT / "ready").exists(), reason="the specifications are not installed: make .venv-beacon/ready"
 )
-pytestmark = [pytest.mark.outside, with_specifications]
+pytestmark = [pytest.mark.long, pytest.mark.outside, with_specifications]
 
 CHAIN_ID = 424242
 _SLOT_SECONDS, _ELECTRA_EPOCH = 6, 4

@@ -14,7 +14,7 @@ from tests.real_nodes.driven_ethereumjs import DrivenEthereumJs
 from tests.real_nodes.facts import facts_of, wrong
 from tests.service import asking, chains_toml, submit, work, work_until_done
 
-pytestmark = [pytest.mark.django_db, pytest.mark.outside]
+pytestmark = [pytest.mark.django_db, pytest.mark.long, pytest.mark.outside]
 
 CHAIN_ID = 424242
 

@@ -15,6 +15,8 @@ from devnet.devchain import ACCOUNTS, DevChain
 from devnet.servers import Postgres
 from tests.service import ALICE, request
 
+pytestmark = pytest.mark.long
+
 SECONDS = 90
 HOW_TO_DUMP = ("--format", "jsonl", "--natural-foreign", "--exclude", "contenttypes", "--exclude", "auth.permission")
 AWAY = "The database of this service can't be reached, or takes no more connections. Try again later."

@@ -75,9 +75,16 @@ def six_times(chain: DevChain) -> list[str]:
 @pytest.mark.parametrize(
     ("selectors", "wanted"),
     [
-        pytest.param(eight_blocks, {"header": ["GAS_LIMIT"]}, id="one property"),
-        pytest.param(eight_blocks, {"header": ["GAS_LIMIT", "DIFFICULTY"]}, id="two properties"),
-        pytest.param(eight_blocks, {"accounts": {ALICE: {"props": ["BALANCE"], "slots": []}}}, id="accounts"),
+        pytest.param(eight_blocks, {"header": ["GAS_LIMIT"]}, id="one property", marks=pytest.mark.long),
+        pytest.param(
+            eight_blocks, {"header": ["GAS_LIMIT", "DIFFICULTY"]}, id="two properties", marks=pytest.mark.long
+        ),
+        pytest.param(
+            eight_blocks,
+            {"accounts": {ALICE: {"props": ["BALANCE"], "slots": []}}},
+            id="accounts",
+            marks=pytest.mark.long,
+        ),
         pytest.param(
             eight_blocks,
             {"accounts": {ALICE: {"props": ["BALANCE"], "slots": ["0x1", "0x2"]}}, "header": ["GAS_USED"]},

@@ -35,7 +35,8 @@ from tests.proving.receipts import balance, changed_receipts, telling_receipts
 from tests.proving.transactions import age
 from tests.service import ALICE, BOB, SIGNER, fresh, header, reconfigure, request, submit, work, work_until_done
 
-pytestmark = pytest.mark.outside
+# Each kind of lie is in one of the sequences of tests/proving/test_money.py, too.
+pytestmark = [pytest.mark.long, pytest.mark.outside]
 
 MILLIETHER = ETHER // 1000
 

@@ -107,7 +107,7 @@ def test_a_path_that_its_fee_lets_nobody_mine_holds_up_no_other_path(costly, key
     assert tx.newest.is_cancellation
 
 
-@pytest.mark.parametrize("riders", [0, 12])
+@pytest.mark.parametrize("riders", [0, pytest.param(12, marks=pytest.mark.long)])
 def test_riders_who_cannot_pay_hold_up_nobody_on_whose_path_they_are(costly, key, settings, riders):
     fill_history(costly)
     block = old_block(costly, settings, depth=60)

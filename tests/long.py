@@ -1,0 +1,14 @@
+"""What of a table is left to `make test-long`: whole tests are marked `long` themselves."""
+
+from collections.abc import Collection, Mapping
+from typing import Any
+
+import pytest
+
+
+def rows(table: Mapping[str, Any], *, at_once: Collection[str]) -> list[Any]:
+    """Return the rows as parameters, by their names. Those that aren't named in `at_once` are long."""
+    assert table.keys() >= set(at_once)
+    return [
+        pytest.param(row, id=name, marks=[] if name in at_once else pytest.mark.long) for name, row in table.items()
+    ]
