@@ -1,4 +1,4 @@
-"""What of proving the operator sees and decides in the admin."""
+"""Admin pages for stops of sending, and read-only ones for signers, registries and transactions."""
 
 from typing import Any, ClassVar
 
@@ -26,15 +26,15 @@ class _StopForm(forms.ModelForm):  # type: ignore[type-arg]  # not subscriptable
 
 
 def _stoppable() -> dict[str, Stop]:
-    """Return what can be stopped, by its name for the operator."""
+    """Return the stops that the operator can choose, by their names."""
     chains = get_chains()
     return {
         **{chain.label: Stop(chain_id=chain.id) for chain in chains.destinations()},
         **{
-            f"{chains.chain(one.source_id).label} to {chains.chain(one.destination_id).label}": Stop(
-                chain_id=one.destination_id, source_chain_id=one.source_id
+            f"{chains.chain(connection.source_id).label} to {chains.chain(connection.destination_id).label}": Stop(
+                chain_id=connection.destination_id, source_chain_id=connection.source_id
             )
-            for one in chains.connections
+            for connection in chains.connections
         },
         **{
             f"The signer {signer.address} on {chain.label}": Stop(chain_id=chain.id, signer=signer.address)
@@ -46,7 +46,7 @@ def _stoppable() -> dict[str, Stop]:
 
 @admin.register(Stop)
 class StopAdmin(admin.ModelAdmin):  # type: ignore[type-arg]  # as above
-    """Adding one stops sending before the next signature; deleting it takes that back."""
+    """Adding a stop halts sending before the next signature; deleting it lets sending go on."""
 
     form = _StopForm
     list_display = ("subject", "since", "by", "code", "reason")
@@ -92,5 +92,6 @@ class TransactionAdmin(ReadOnlyAdmin):
     def versions(self, tx: Transaction) -> str:
         versions = tx.versions.order_by("pk").defer("raw")
         return format_html(
-            "{}", "\n".join(f"{one}{' (a cancellation)' if one.is_cancellation else ''}" for one in versions)
+            "{}",
+            "\n".join(f"{version}{' (a cancellation)' if version.is_cancellation else ''}" for version in versions),
         )

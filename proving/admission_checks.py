@@ -14,13 +14,13 @@ from proving.transactions import signers
 from queries.columns import Rejection, RejectionCode
 from queries.waits import Value, wait
 
-# Of the year 5138. A later time is one in milliseconds.
+# This second lies in the year 5138. A later time must be in milliseconds.
 _LATEST_IN_SECONDS = 10**11
 
 
 @dataclass(frozen=True)
 class SpendingAccount:
-    """The user on whose limits a batch draws that the operator pays for."""
+    """The user whose limits a batch counts against, where the operator pays for the batch."""
 
     destination: Chain
     user: User
@@ -33,7 +33,8 @@ class SpendingAccount:
 def rejections(account: SpendingAccount | None, sources: Sequence[SourceEstimate]) -> Iterator[Rejection]:
     """Yield why a batch is rejected, in the order of the checks. The comments name the codes.
 
-    Without `sources` it is rejected whatever its source chains answer. `account` is None for a self-funded batch.
+    Without `sources` only those checks run that need no answer of a source chain. `account` is None for a self-funded
+    batch.
     """
     if account:
         yield from _missing_signer(account)  # no_signer
@@ -131,7 +132,7 @@ def _user_limit(account: SpendingAccount, cost: Cost) -> Iterator[Rejection]:
 
 
 def _chain_limit(account: SpendingAccount, cost: Cost) -> Iterator[Rejection]:
-    # What others have used up is waited for.
+    # The part that other batches use becomes free again within a day, so only the whole limit can reject.
     yield from _over_limit(account.destination, "all batches together", account.destination.daily_limit_wei, cost, 0)
 
 
@@ -142,7 +143,7 @@ def _over_limit(chain: Chain, whose: str, limit: int | None, cost: Cost, used: i
     if limit is None or (limit and used + needed <= limit):
         return
     if not limit:
-        # Else gas may become cheaper.
+        # A retry can't help: even cheaper gas costs more than nothing.
         yield Rejection(RejectionCode.TOO_LARGE_FOR_BUDGET, wait("nothing_allowed", **values), retryable=False)
     elif needed > limit:
         reason = wait("too_large_for_limit", needed=needed, **values)

@@ -1,8 +1,8 @@
 """RECEIVED -> ACCEPTED or REJECTED: checks batches against their chains before anything is spent on them.
 
 `admission_checks` has the checks. A batch is admitted once, when all its source chains have answered: one that is down
-delays the batches that name it, and no others. What is still to come keeps nothing back. Blocks wait for themselves; a
-time whose block is still to come is looked for here, after the batch is accepted.
+delays the batches that name it, and no others. Blocks and times that are still to come delay no decision. Reconcile
+waits for blocks; the block of a time is looked for here, after the batch is accepted.
 """
 
 import logging
@@ -35,8 +35,8 @@ from queries.waits import WaitReason, wait
 
 logger = logging.getLogger(__name__)
 
-# What nodes say rejects a batch when so many checks in a row would, which takes more than a minute. One node may be
-# stale, or of another chain.
+# A batch is rejected when this number of checks in a row would reject it, which takes more than a minute: one node may
+# be stale, or of another chain.
 _REJECTING_CHECKS = 7
 _UNUSABLE = timedelta(seconds=10)
 _LONGEST_PAUSE_SECONDS = 60
@@ -44,7 +44,7 @@ _LONGEST_PAUSE_SECONDS = 60
 
 @dataclass(frozen=True)
 class _End:
-    """How a turn ends for a batch. With no pause it fails: it is checked again ever later."""
+    """The end of a turn for a batch. A turn with reasons but no pause has failed: the next ones come ever later."""
 
     reasons: tuple[WaitReason, ...] = ()
     pause: timedelta | None = None
@@ -124,7 +124,7 @@ def _admit(lane: HeldLane, batches: Sequence[Batch]) -> dict[str, _End]:
 
 
 def _without_hopeless(lane: HeldLane, batches: Sequence[Batch]) -> list[Batch]:
-    """Reject batches that no answer of a node could let in, and return the others."""
+    """Reject batches that fail whatever their source chains answer, and return the others."""
     destination = get_chains().chain(batches[0].destination_chain_id)
     prefetch_related_objects(batches, "user")
     used = _used({batch.user_id for batch in batches if not batch.is_self_funded}, destination)
@@ -168,7 +168,7 @@ def _ask(batches: Sequence[Batch], queries: QuerySet[Query], *, with_costs: bool
 
 
 def _unanswered(batch: Batch, estimates: Sequence[SourceEstimate]) -> _End | None:
-    """Return what a batch waits for whose source chains haven't all answered."""
+    """Return what a batch waits for if a source chain hasn't answered; None if all have."""
     faults = [source.fault for source in estimates if source.fault]
     if faults:
         logger.warning("batch %s waits: %s", batch.pk, faults[0].for_operators)
@@ -181,7 +181,7 @@ def _record_all(estimates: Mapping[Batch, Sequence[SourceEstimate]]) -> dict[str
     """Write the decisions inside the caller's database transaction. Return what the others wait for."""
     destination = get_chains().chain(next(iter(estimates)).destination_chain_id)
     blocks = _selected_blocks(destination.id, [source for sources in estimates.values() for source in sources])
-    # So that two batches can't reserve the same part of a limit.
+    # The lock keeps two batches from reserving the same part of a limit.
     statements.lock(User.objects.filter(pk__in={batch.user_id for batch in estimates}))
     batches = Batch.objects.filter(pk__in=[batch.pk for batch in estimates], status=BatchStatus.RECEIVED)
     of_queries = Q(pk__in=Query.objects.filter(batch__in=batches).values("block"))
@@ -215,13 +215,13 @@ def _doubt(batch: Batch, rejection: Rejection) -> _End:
 
 
 def _selected_blocks(destination: int, sources: Iterable[SourceEstimate]) -> dict[tuple[int, int], int]:
-    """Return the ids of blocks that tags and times select, by their source chain and number. It makes those rows."""
+    """Create the rows of blocks that tags and times select. Return their ids by source chain and number."""
     named = ((source.source, number) for source in sources for by, number in source.blocks.items() if by.number is None)
     return submission.ensure_blocks(destination, set(named))
 
 
 def _select(batch: Batch, estimate: SourceEstimate, blocks: Mapping[tuple[int, int], int]) -> None:
-    """Give the queries that name a time or a tag their blocks. They stay these."""
+    """Store the blocks of queries that name a time or a tag. A query keeps its block from then on."""
     for selector, number in estimate.blocks.items():
         if selector.number is None:
             naming = batch.queries.filter(source_chain_id=estimate.source, block=None)
@@ -230,21 +230,19 @@ def _select(batch: Batch, estimate: SourceEstimate, blocks: Mapping[tuple[int, i
 
 
 def _wake_blocks(batch: Batch, due: Counter[int], *, only: Iterable[int] | None = None) -> None:
-    """Make the blocks of a batch due, or `only` those with these ids, in its user's queue.
+    """Make the blocks of a batch due in its user's queue, or `only` those with these ids.
 
-    Inside the caller's transaction.
-
-    A block that is due for another user stays in that one's queue if fewer blocks are due for that user, who would get
-    to it first. `due` counts them by user (id).
+    Call it inside a database transaction. A block that is due for another user stays in that queue if it is shorter,
+    because its turn comes sooner there. `due` counts the due blocks by user (id).
     """
     user, blocks = batch.user_id, Block.objects.filter(pk__in=batch.queries.values("block"))
     if only is not None:
         blocks = Block.objects.filter(pk__in=only)
     if batch.is_self_funded:
-        # Where something is paid for, a pause may be what keeps it from being sent again too soon: it isn't cut short.
+        # The pause of a block that is paid for isn't cut short: it may keep a transaction from being repeated too soon.
         paid_for = open_queries(blocks).filter(batch__sender=Sender.OPERATOR).values("block")
         waiting = list(blocks.filter(pk__in=paid_for, due_at__isnull=False).values_list("pk", flat=True))
-        # But who works on it just now is told.
+        # A worker that has the block in hand notices the changed time.
         Block.objects.filter(pk__in=waiting).update(due_at=F("due_at") + due_rows.MILLISECOND)
         blocks = blocks.exclude(pk__in=waiting)
     due[user] += batch.block_count
@@ -263,7 +261,7 @@ def _due_by_user() -> Counter[int]:
 
 
 def _find_blocks(lane: HeldLane, batches: Sequence[Batch]) -> dict[str, _End]:
-    """Find blocks that times select, in accepted batches. Return what the batches wait for that lack some."""
+    """Find the blocks that times select, in accepted batches. Return what batches wait for that still lack some."""
     lacking = Query.objects.filter(batch__in=batches, batch__status__in=ADMITTED_STATUSES, block=None)
     estimates = _ask(batches, lacking, with_costs=False)
     ends: dict[str, _End] = {}
@@ -279,11 +277,11 @@ def _find_blocks(lane: HeldLane, batches: Sequence[Batch]) -> dict[str, _End]:
 
 
 def _unselected(batch: Batch, source: SourceEstimate) -> _End | None:
-    """Return what blocks of one source chain wait for."""
+    """Return what a batch's blocks of one source chain wait for; None if all of them are known."""
     if (selected := source.selected) is None:
         return _unanswered(batch, [source])
     if rejection := next(admission_checks.rejections(None, [source]), None):
-        # It was found good before, so this is the word of a node that is behind, or of another chain.
+        # Admission accepted the batch before, so this answer is of a node that is behind, or of another chain.
         return _End((wait("node_doubted", reason=rejection.reason),))
     if not selected.times:
         return None

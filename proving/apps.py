@@ -1,4 +1,4 @@
-"""What is set up when Django starts."""
+"""The Django app of proving: with a broker, stored batches wake workers."""
 
 from django.apps import AppConfig
 from django.conf import settings
@@ -9,7 +9,7 @@ class ProvingConfig(AppConfig):
 
     def ready(self) -> None:
         if settings.BROKER_URL:
-            # It imports Celery, which nothing else needs.
+            # The module imports Celery, which nothing else needs.
             from proving import broker_wakeup  # noqa: PLC0415
             from queries.models import stored  # noqa: PLC0415
 

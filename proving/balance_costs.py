@@ -1,4 +1,4 @@
-"""What it takes to prove one account's balance at a new block, on a connection."""
+"""The gas to prove one account's balance at a new block, on a connection."""
 
 from chains.chains_file import Connection
 from proving import gas, sources
@@ -14,5 +14,5 @@ def expected_gas(connection: Connection) -> int:
     source = sources.of(connection)
     needs_start = source.vouched(connection, keeps_hashes=True) in {None, 1}
     route = Route(paths=1, start_gas=source.gas(connection)) if needs_start else Route()
-    asked = Missing(0, [AccountFact(_ANY_ACCOUNT, AccountField.BALANCE)], is_known=False, header=None)
-    return gas.estimate([asked], Sample(), route).gas.expected
+    missing = Missing(0, [AccountFact(_ANY_ACCOUNT, AccountField.BALANCE)], is_known=False, header=None)
+    return gas.estimate([missing], Sample(), route).gas.expected

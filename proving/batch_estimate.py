@@ -1,4 +1,4 @@
-"""Estimates what a request takes that is not stored, and why it would be rejected, for the API and for the form."""
+"""Estimates the cost of a request that isn't stored, and why it would be rejected, for the API and for the form."""
 
 import math
 import threading
@@ -26,18 +26,18 @@ from queries.columns import Rejection
 from queries.models import Query
 from queries.submission import BUSY_RETRY_SECONDS, ESTIMATES
 
-# How long a thread asks nodes, and when the client should try again.
+# Seconds for which a thread asks nodes, and after which the client should try again.
 _MOST_SECONDS = 10
 _RETRY_SECONDS = 5
-# Estimates that a process makes at a time. Its other threads, of `WEB_THREADS`, answer requests that wait for no node.
+# The most estimates that a process makes at a time. Its other threads (`WEB_THREADS`) answer requests without nodes.
 _MOST_AT_A_TIME = 3
 _places = threading.BoundedSemaphore(_MOST_AT_A_TIME)
-# Where no worker has seen which block of a chain is final.
+# Blocks until finality, if no worker has seen a final block of the chain.
 _FINAL_DEPTH = 64
 
 
 class EstimateUnavailable(Refused):
-    """It can't be estimated now."""
+    """The batch can't be estimated now."""
 
     def __init__(self, sentence: str) -> None:
         super().__init__("chain_unavailable", sentence, retry_after=_RETRY_SECONDS)
@@ -49,7 +49,7 @@ class BatchEstimate:
     gas_price: int  # wei, at present
     sources: Sequence[SourceEstimate]
     fee_suffices: bool | None  # None: it would be the estimate
-    confirming_blocks: int  # until what is mined counts
+    confirming_blocks: int  # after a transaction's own, until it is confirmed
     rejections: Sequence[Rejection]
 
     @property
@@ -75,9 +75,9 @@ class BatchEstimate:
 
 
 def parsed(key: ApiKey, body_of: Callable[[], bytes]) -> tuple[BatchRequest, bytes]:
-    """Return the request that `body_of` reads, and its body. Counts it among the estimates of the key's user.
+    """Return the request that `body_of` reads, and its body. Count it among the estimates of the key's user.
 
-    Raises `InvalidRequest`, and what `body_of`, `account_names.resolve` and `submission.count_request` raise.
+    Raises `InvalidRequest`, and the errors of `body_of`, `account_names.resolve` and `submission.count_request`.
     """
     submission.count_request(key.user, ESTIMATES)
     body = body_of()
@@ -87,7 +87,7 @@ def parsed(key: ApiKey, body_of: Callable[[], bytes]) -> tuple[BatchRequest, byt
 
 
 def estimate(request: BatchRequest, body: bytes, key: ApiKey) -> BatchEstimate:
-    """Estimate what a batch would take, and why it would be rejected.
+    """Estimate the cost of a batch, and why it would be rejected.
 
     Raises `EstimateUnavailable`, and `Refused`: busy.
     """
@@ -104,7 +104,7 @@ def estimate(request: BatchRequest, body: bytes, key: ApiKey) -> BatchEstimate:
 
 
 def _estimated(request: BatchRequest, body: bytes, key: ApiKey) -> BatchEstimate:
-    """Estimate a batch in a place of its own. Raises `EstimateUnavailable`."""
+    """Estimate a batch, once one of the places for estimates is taken. Raises `EstimateUnavailable`."""
     destination, ends_at = get_chains().chain(request.destinationChainId), time.monotonic() + _MOST_SECONDS
     try:
         sources = source_estimate.ask_sources(destination.id, _parts(request), ends_at)[""]
@@ -138,7 +138,7 @@ def _estimated(request: BatchRequest, body: bytes, key: ApiKey) -> BatchEstimate
 
 
 def _parts(request: BatchRequest) -> Mapping[int, Sequence[BatchPart]]:
-    """Return what the request asks of each source chain."""
+    """Return the request's parts by source chain."""
     deadline = progress.deadline_from(timezone.now())
     requests: dict[int, dict[Selector, dict[Fact, None]]] = defaultdict(lambda: defaultdict(dict))
     for part in request.parts():

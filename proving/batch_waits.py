@@ -1,4 +1,4 @@
-"""What a batch waits for: how its queries are counted by their steps, and what is said of it."""
+"""The waits of a batch, and the counts of its queries by their steps."""
 
 from collections import Counter
 from collections.abc import Collection, Mapping
@@ -16,21 +16,21 @@ from queries.models import Batch, BatchStatus, StepKind
 from queries.waits import Actor, WaitReason, uncoded, wait
 
 AtStep = Mapping[str | None, int]
-"""The number of queries at each open step. None: all their steps are completed."""
+"""The number of queries at each open step. The key None counts queries whose steps are all completed."""
 
 
 @dataclass(frozen=True)
-class Counts(batch_json.Counts):
-    """The same, by their steps."""
+class StepCounts(batch_json.Counts):
+    """The counts of a batch's queries, also by their steps."""
 
     at_step: AtStep
     headers_at_step: AtStep
-    """The same for queries that are about a header."""
+    """The part of `at_step` that is about headers."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class ShownWait(batch_json.Wait):
-    """A wait with its reason, of which pages make sentences of their own."""
+    """A wait with its reason, from which pages make their own sentences."""
 
     reason: Annotated[WaitReason, PAGE_ONLY]
 
@@ -40,7 +40,7 @@ class ShownWait(batch_json.Wait):
         return self.reason.actor
 
 
-def count(batch: Batch) -> Counts:
+def count(batch: Batch) -> StepCounts:
     chains: set[int] = set()
     at_step, headers_at_step = Counter[str | None](), Counter[str | None]()
     by_step = batch.queries.order_by().values_list("source_chain_id", "step")
@@ -48,19 +48,19 @@ def count(batch: Batch) -> Counts:
         chains.add(chain)
         at_step[step] += queries
         headers_at_step[step] += headers
-    return Counts(sorted(chains), at_step.total(), at_step[None], at_step, headers_at_step)
+    return StepCounts(sorted(chains), at_step.total(), at_step[None], at_step, headers_at_step)
 
 
-def waits(batch: Batch, counts: Counts) -> tuple[ShownWait, ...]:
+def waits(batch: Batch, counts: StepCounts) -> tuple[ShownWait, ...]:
     """Return what a batch waits for while it is open."""
     if not batch.is_open:
         return ()
     live = transactions(batch, LIVE_STATES)
-    # What is known of its transactions is newer than what a worker said of them when it last looked at the block.
+    # The states of its transactions are newer than the wait that a worker stored at a block's last turn.
     links = Transaction.queries.through.objects.filter(query__batch=batch, transaction__state__in=LIVE_STATES)
-    said = batch.waits(besides=links.exclude(query__block=None).values("query__block") if live else None)
-    if live or not said:
-        said.append(models.Wait(_next(batch, counts.at_step, live)))
+    shown = batch.waits(besides=links.exclude(query__block=None).values("query__block") if live else None)
+    if live or not shown:
+        shown.append(models.Wait(_next(batch, counts.at_step, live)))
     several = len(counts.source_chains) > 1
     return tuple(
         ShownWait(
@@ -71,7 +71,7 @@ def waits(batch: Batch, counts: Counts) -> tuple[ShownWait, ...]:
             tuple(map(chain_name, each.source_chain_ids)) if several else (),
             reason=each.reason,
         )
-        for each in said
+        for each in shown
     )
 
 
@@ -97,14 +97,14 @@ def _next(batch: Batch, at_step: AtStep, live: Mapping[str, tuple[int, WaitReaso
 def sent_for(batch: str, destination: int) -> "QuerySet[Transaction]":
     """Return the transactions of the batch.
 
-    They are found among those of the destination: that takes as long as they are many, however large the batch is.
+    The search runs over the destination's transactions: its time grows with their number, not with the batch's size.
     """
     links = Transaction.queries.through.objects.filter(transaction=OuterRef("pk"), query__batch=batch)
     return Transaction.objects.filter(Exists(links), signer__chain_id=destination).order_by()
 
 
 def transactions(batch: Batch, states: Collection[str]) -> dict[str, tuple[int, WaitReason | None]]:
-    """Count the transactions of the batch in each of these states, with the last error of one of them, if any has."""
+    """Count the batch's transactions by state, each with the last error of one of them, if any has one."""
     sent = sent_for(batch.pk, batch.destination_chain_id).filter(state__in=states)
     rows = sent.values_list("state").annotate(Count("pk"), Max("error"), Max("last_error"))
     return {state: (count, error or uncoded(older)) for state, count, error, older in rows}

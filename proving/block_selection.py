@@ -16,7 +16,7 @@ from queries.models import BlockTag
 from queries.waits import WaitReason, wait
 
 Requests = Mapping[Selector, Collection[Fact]]
-"""What a batch asks of one source chain, by what selects a block there."""
+"""The facts that a batch asks of one source chain, by the selector of their block."""
 
 
 @dataclass(frozen=True)
@@ -51,11 +51,11 @@ class Selected:
     """The source chain's newest block."""
     blocks: Mapping[Selector, int] = field(default_factory=dict)
     existing: Mapping[int, Collection[Fact]] = field(default_factory=dict)
-    """By the numbers of blocks that exist, which rise."""
+    """The facts at blocks that exist, by block number, in ascending order."""
     later: Mapping[int, Collection[Fact]] = field(default_factory=dict)
-    """By the numbers of blocks that are still to come."""
+    """The facts at blocks that are still to come, by block number."""
     times: Mapping[int, Collection[Fact]] = field(default_factory=dict)
-    """By the times (unix seconds) that may still get a later block."""
+    """The facts at times that may still get a later block, by time (unix seconds)."""
     too_early: Sequence[int] = ()
     """The times (unix seconds) before the first block whose header can be read."""
     no_final: str | None = None
@@ -171,7 +171,7 @@ def block_at(connection: OpenConnection, timestamp: int, head: Header) -> int | 
         except UnreadableHeader:
             if low_time is not None:
                 raise
-            # Celo's headers before it was an L2, and the first ones of some development chains.
+            # Such are Celo's headers from before it was an L2, and the first ones of some development chains.
             low = number
             continue
         if not (low_time or 0) <= guess.timestamp <= high.timestamp:

@@ -14,7 +14,7 @@ logger = logging.getLogger(__name__)
 TASK = "tick"
 """The task that `proving.celery_app` does. Workers of other versions know it by this name."""
 
-# By then workers have polled by themselves, often. The clocks of two machines may differ by less.
+# Workers poll by themselves long before this. The clocks of two machines should differ by less.
 _EXPIRES_SECONDS = 60
 # For the answers of Redis, in seconds. That of RabbitMQ notices a peer that is gone.
 _REDIS = {"socket_connect_timeout": 3, "socket_timeout": 5, "socket_keepalive": True}
@@ -25,7 +25,7 @@ app.conf.update(
     task_default_queue="ticks",
     # A queue of an older version in `-Q` is refused.
     task_create_missing_queues=False,
-    # They are `Worker`'s: a message only wakes it.
+    # `Worker` has threads of its own for the work: a message only wakes it.
     worker_pool="threads",
     worker_concurrency=1,
     task_ignore_result=True,
@@ -52,7 +52,7 @@ def _send() -> None:
     try:
         app.send_task(TASK, expires=_EXPIRES_SECONDS)
     except Exception as error:  # noqa: BLE001 (the broker's libraries raise what they like)
-        # Its words may quote a URL.
+        # The text of the error may contain the broker's URL, with a password.
         logger.warning("the broker can't be used: %s", type(error).__name__)
     finally:
         _sending.release()

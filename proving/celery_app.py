@@ -1,6 +1,6 @@
-"""Celery's worker, where `BROKER_URL` names a broker: `celery -A proving.celery_app -q worker`.
+"""Celery's worker, for installations with `BROKER_URL`: `celery -A proving.celery_app -q worker`.
 
-A process of it does what `manage.py runworker` does. It polls less often, and at once when it gets a message.
+Its process does the work of `manage.py runworker`. It polls less often, and at once when it gets a message.
 """
 
 import logging
@@ -35,7 +35,7 @@ from proving.worker import Worker, obstacle
 
 logger = logging.getLogger(__name__)
 
-# Between two polls without a message. Nothing else finds what a lost message was about, or what is due later.
+# Seconds between two polls without a message. Only polls find work whose message was lost, and rows that are due later.
 _POLL_SECONDS = 1.0
 
 
@@ -81,7 +81,7 @@ class Work(bootsteps.StartStopStep):
         try:
             Work.worker.run()
         except Exception:
-            # Without it this process does nothing.
+            # A process without its worker does nothing, so it must end too.
             logger.critical("the worker has ended; so does its process", exc_info=True)
             state.should_stop = 1  # type: ignore[assignment]  # its exit code
 

@@ -1,4 +1,4 @@
-"""A configured connection, opened: with its registry, and with clients of both chains."""
+"""Opens configured connections: each with its registry, and with clients of both chains."""
 
 import math
 import time
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 class OutOfTime(Exception):
-    """The time is over in which the chains of a connection may be asked."""
+    """The time for asking the chains of a connection is over."""
 
 
 @dataclass(frozen=True)
@@ -74,7 +74,7 @@ def open_unless_stopped(destination: int, source: int, ends_at: float | None = N
 
 @dataclass(frozen=True)
 class Context:
-    """A connection, and how far its destination was when this began."""
+    """A connection, and the heads of its destination when the work began."""
 
     connection: OpenConnection
     heads: Heads  # of the destination

@@ -44,9 +44,9 @@ _COPIES_NOTHING = "0x5f5f5f5e00"
 _CREATION, _BYTE, _WORD, _BYTE_OF_CODE = 53_000, 16, 2, 200
 # Maximum gas of a constructor.
 _CONSTRUCTOR = 60_000
-# Stands for an address that is not known yet. It has no zero bytes, which would cost less.
+# A placeholder for an address that is not known yet. It has no zero bytes, which would cost less.
 _UNKNOWN = "0x" + "ff" * 20
-# Balances that are proven in a day of trying it out.
+# The number of balances that somebody proves on the first day.
 _BALANCES = 20
 _ATTESTED = "AttestedBlockHashSource"
 
@@ -65,8 +65,8 @@ def deploy(
 ) -> FactsRegistry:
     """Deploy the registry of a connection, and wait until it is confirmed. An interrupted deployment is finished.
 
-    `tell` is given what it waits for, in sentences, whenever that changes. Raises `DeploymentError`, also after
-    `seconds` without confirmation; `chains.rpc.ChainError` when no node answers.
+    `tell` gets a sentence about each wait when it begins. Raises `DeploymentError`, also after `seconds` without
+    confirmation; `chains.rpc.ChainError` when no node answers.
     """
     connection = get_chains().connection(source, destination)
     if connection is None:
@@ -105,13 +105,13 @@ def _require_same_chain(chain: Chain) -> None:
 def _retire(row: FactsRegistry) -> None:
     """Put a registry out of use, in the caller's database transaction. It stays on record, as do batches that are DONE.
 
-    What open batches have proven to it is to be proven again, to the next one.
+    The facts of open batches are to be proven again, to the next registry.
     """
     row.replaced_at, row.due_at = timezone.now(), None
     row.replaced_because = row.refused or deployments.why_no_jump(row)
     row.save(update_fields=["replaced_at", "replaced_because", "due_at"])
     blocks = Block.objects.filter(destination_chain_id=row.destination_chain_id, source_chain_id=row.source_chain_id)
-    # Without the lane, a worker can't store its present findings, which are about the old registry.
+    # A worker without its lane can't store its present observations, which are about the old registry.
     lanes.take_away(LaneName(LaneKind.CONNECTION, row.destination_chain_id, row.source_chain_id))
     blocks.update(is_checkpoint=False, checked_number=None, checked_hash="")
     admitted = Query.objects.filter(block__in=blocks, batch__status__in=ADMITTED_STATUSES)
@@ -126,26 +126,26 @@ def _retire(row: FactsRegistry) -> None:
 
 
 def _begin(chain: Chain, connection: Connection, replaced: FactsRegistry | None, seconds: float) -> FactsRegistry:
-    """Store and broadcast what creates the contracts that the registry needs; their addresses are stored with it.
+    """Store and broadcast the transactions that create the contracts beside the registry, and store its row.
 
-    From the same moment the one that it replaces is out of use.
+    The registry that it replaces goes out of use at the same moment.
     """
     _require_cancun(chain)
     if connection.parent_id is not None:
         try:
             deployments.noted(chain.id, connection.parent_id)
         except deployments.Unusable as error:
-            # Its address is written into the contract.
+            # The address of the parent chain's registry is written into the contract.
             raise DeploymentError(str(error)) from None
     takes_roots = connection.block_hash_source == "beacon-roots"
     if takes_roots:
         root = beacon_roots.newest_told(get_rpc(connection.source_id), get_rpc(chain.id))
         if isinstance(root, sources.NotYet):
-            # On a chain with a beacon chain of its own, blocks of that would pass as the source's.
+            # A destination with a beacon chain of its own would pass off that chain's blocks as the source's.
             raise DeploymentError(str(root.reason))
     source_chain = get_chains().chain(connection.source_id)
     beacon_chain = source_chain.beacon_chain
-    # This source creates one itself.
+    # The block hash source of beacon roots creates a beacon history itself.
     creates_history = beacon_chain and not takes_roots
     created: list[FactsRegistry] = []
 
@@ -155,7 +155,7 @@ def _begin(chain: Chain, connection: Connection, replaced: FactsRegistry | None,
         block_hash_source = contract_address(sender, first_nonce)
         # The first contract that a contract creates is at its nonce 1 (EIP-161).
         beacon_history = contract_address(*((sender, first_nonce + 2) if creates_history else (block_hash_source, 1)))
-        # Only the last run of the transaction counts, because it may be repeated.
+        # The database transaction may be repeated, and only its last run counts.
         created[:] = [
             FactsRegistry.objects.create(
                 destination_chain_id=chain.id,
@@ -189,7 +189,7 @@ def _require_cancun(chain: Chain) -> None:
 
 
 def _create_registry(chain: Chain, row: FactsRegistry, seconds: float) -> None:
-    """Create the registry itself. Its constructor asks others, which must be there before."""
+    """Create the registry itself. Its constructor asks other contracts, which must exist before."""
     of_registry = (row.source_chain_id, row.block_hash_source, row.history_window, row.beacon_history or NO_CONTRACT)
     code = creation_code("FactsRegistry", *of_registry)
 
@@ -204,11 +204,11 @@ def _create_registry(chain: Chain, row: FactsRegistry, seconds: float) -> None:
         reason = revert_reason(reverted.data)
         if reason.name:
             raise DeploymentError(f"The registry can't be created: {reason}.") from None
-        # Another node, which lags behind the one that has them.
+        # A revert without a reason comes from a node that lags and lacks the other contracts: the caller tries again.
 
 
 def _finish(chain: Chain, row: FactsRegistry, seconds: float, tell: Callable[[str], None]) -> None:
-    """Go on until the contracts are there, following the transactions in case no worker runs."""
+    """Wait until the contracts exist, and monitor the transactions in case no worker runs."""
     rpc = get_rpc(chain.id)
     live = Transaction.objects.filter(signer__chain_id=chain.id, to="", state__in=LIVE_STATES)
     why: WaitReason | None = None
@@ -248,7 +248,7 @@ def _submit(
 ) -> Transaction:
     """Store and broadcast all transactions, and return the last. Wait meanwhile for those that are pending."""
     for _ in transaction_monitor.monitor_for(chain, seconds):
-        # Where another takes the lane before all is reserved, nothing is, and it is done again.
+        # If another worker takes the lane meanwhile, nothing is reserved, and the loop tries again.
         with suppress(LaneLost), lanes.hold(LaneName(LaneKind.DESTINATION, chain.id)) as lane:
             if lane is None:
                 continue
@@ -257,7 +257,7 @@ def _submit(
                 case sending.Sent(transactions):
                     return transactions[-1]
                 case Unsent(is_brief=True):
-                    pass  # Until what is pending is confirmed.
+                    pass  # Pending transactions must be confirmed first.
                 case Unsent(reason):
                     raise DeploymentError(str(reason))
     raise DeploymentError(f"For {seconds:.0f} s other transactions were in the way, so none was sent; run it again.")
@@ -277,7 +277,7 @@ def change_attesters(
     *,
     seconds: float = transaction_monitor.WAIT_SECONDS,
 ) -> list[str]:
-    """Change the attesters. Returns the new ones, in the contract's order, once the change is confirmed.
+    """Change the attesters. Return the new ones, in the contract's order, once the change is confirmed.
 
     Raises `DeploymentError`, `chains.rpc.ChainError`.
     """
@@ -311,7 +311,7 @@ def change_attesters(
 def _signed_change(
     connection: OpenConnection, ordered: Sequence[str], threshold: int, signatures: Sequence[bytes]
 ) -> Call:
-    """Return the call that makes the change. Raises `DeploymentError` unless enough attesters of now have signed it."""
+    """Return the call that makes the change. Raises `DeploymentError` unless enough present attesters have signed it."""
     contract = connection.registry.block_hash_source
     nonce, members, needed = (
         connection.destination_rpc.eth_call(*call(_ATTESTED, contract, function))
@@ -345,9 +345,9 @@ def _signed_change(
 
 @dataclass(frozen=True)
 class Needed:
-    """In wei, at present prices."""
+    """Amounts of money that a signer needs, in wei, at present prices."""
 
-    deploying: int  # at the most
+    deploying: int  # upper bound
     each_balance: int
     least: int  # to deploy
     in_all: int  # to deploy, and to prove some balances
@@ -360,7 +360,7 @@ class Needed:
 
 
 def needed(chain: Chain, missing: Collection[Connection], rpc: RpcClient) -> Needed:
-    """Return what a signer of `chain` must hold to deploy the registries of the connections `missing`, and go on.
+    """Return the money for a signer of `chain` to deploy registries for the connections `missing`, and to go on.
 
     Raises `NodeUnavailable`, `RpcRefused`.
     """
@@ -378,7 +378,7 @@ def needed(chain: Chain, missing: Collection[Connection], rpc: RpcClient) -> Nee
 
 
 def _creation_codes(connection: Connection) -> list[tuple[str, bytes]]:
-    """Return what creates each contract that a registry takes, by the contract's name. Addresses are not known yet."""
+    """Return the code that creates each contract of a registry, with its name. Addresses are not known yet."""
     source = sources.of(connection)
     of_registry = (connection.source_id, _UNKNOWN, connection.window, NO_CONTRACT)
     codes = [

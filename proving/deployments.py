@@ -28,7 +28,7 @@ from queries.waits import WaitReason, wait
 
 logger = logging.getLogger(__name__)
 
-# --- As a contract ----------------------------------------------------------------------------------------------------
+# --- Calls of contracts -----------------------------------------------------------------------------------------------
 
 Call = tuple[str, bytes]
 """An address and the calldata to send there."""
@@ -46,7 +46,7 @@ class RevertReason:
 
 
 class Registry:
-    """The registry at `address`. It only encodes: its caller makes the calls."""
+    """The encoder of calls to the registry at `address`. Its caller makes the calls."""
 
     def __init__(self, address: str) -> None:
         self.address = to_checksum_address(address)
@@ -60,7 +60,7 @@ class Registry:
         return self._call("vouches", block_number, block_hash)
 
     def decode_vouches(self, answer: bytes | ChainError) -> bool:
-        """Read the answer to such a call. Raises why there is none, a `ChainError`."""
+        """Read the answer to a call of `vouches`. Raises `ChainError` if there is none."""
         word = b"" if isinstance(answer, Reverted) else result(answer)
         if len(word) != 32:
             raise InvalidReply(f"There is no facts registry of this version at {self.address}.")
@@ -73,10 +73,7 @@ class Registry:
         return bytes(word) if proven else None
 
     def prove_timestamp(self, header: bytes, following: bytes, timestamp: int) -> bytes:
-        """Return calldata that stores that the header's block is the latest at a time.
-
-        `following` is the header after it.
-        """
+        """Return calldata to prove that the header's block is the latest at a time. `following` is the next header."""
         return self._call("proveTimestamp", header, following, timestamp)[1]
 
     def _call(self, function: str, *arguments: Any) -> Call:
@@ -89,7 +86,7 @@ def call(contract: str, address: str, function: str, *arguments: Any) -> Call:
 
 
 def in_one_call(address: str, calls: Sequence[Call]) -> Call:
-    """Return one call that makes all of them in order, all or nothing, through the `Multicall` at an address."""
+    """Return one call that makes all the calls in order, all or nothing, through the `Multicall` at an address."""
     return calls[0] if len(calls) == 1 else call("Multicall", address, "run", calls)
 
 
@@ -120,7 +117,7 @@ def creation_code(name: str, *arguments: Any) -> bytes:
 
 
 def revert_reason(data: bytes) -> RevertReason:
-    """Return which custom error of the contracts that this service calls the revert data is."""
+    """Decode revert data as a custom error of one of the contracts that this service calls."""
     for contract in (
         "FactsRegistry",
         "AttestedBlockHashSource",
@@ -136,7 +133,7 @@ def revert_reason(data: bytes) -> RevertReason:
                 try:
                     return RevertReason(error["name"], decode(types, data[4:]))
                 except DecodingError:
-                    # The node's answer is not the contract's.
+                    # The contract can't have sent such data, so the node is wrong.
                     return RevertReason("")
     return RevertReason("")
 
@@ -171,16 +168,16 @@ class Unusable(Exception):
         super().__init__(str(reason))
 
 
-# Seconds for which a process relies on a registry's code as it saw it, which hardly ever changes; and on a refusal,
-# which may be a mistake of the node.
+# Seconds for which a process relies on a registry's code that it has compared, which hardly ever changes; and on a
+# refusal, which may be a mistake of the node.
 _USED_SECONDS, _REFUSED_SECONDS = 600, 10
-# When, by the client that told, and by the address and that of the registry that it relies on: a new client has seen
-# nothing.
+# The time of each comparison, by the client that was asked; then by the registry's address, and the registry on which
+# its block hash source relies. A new client has compared nothing.
 _compared_at: WeakKeyDictionary[RpcClient, dict[tuple[str, ...], float]] = WeakKeyDictionary()
 
 
 def find(destination: int, source: int) -> Deployment:
-    """Find the registry of a connection. Its code was seen to be right, by this process and not long ago.
+    """Find the registry of a connection, whose code this process has compared not long ago.
 
     Raises `Unusable`; `NodeUnavailable` and `RpcRefused` where its code can't be read.
     """
@@ -284,11 +281,11 @@ def _why_refused(row: FactsRegistry, code: bytes) -> str:
 
 
 def _why_history_refused(row: FactsRegistry, rpc: RpcClient) -> str:
-    """Say why the registry must not be used that believes this beacon history; empty if it may.
+    """Say why a registry with this beacon history must not be used; empty if it may.
 
-    Its `end` may be later: a fork that was not known when it was deployed makes no proof of blocks before it wrong, and
-    blocks after it are refused by themselves (docs/concepts/soundness.md, "The next fork"). With an earlier one, jumps
-    that are made by this version's `end` would revert.
+    The contract's `end` may be later than this version's: proofs of blocks before an unknown fork stay right, and the
+    contract refuses blocks after it (docs/concepts/soundness.md, "The next fork"). An earlier `end` would let jumps
+    revert that this version plans.
     """
     chain = get_chains().chain(row.source_chain_id)
     if chain.beacon_chain is None:
@@ -315,7 +312,7 @@ def _not_used(row: FactsRegistry, why: str) -> str:
 
 
 def _why_source_is_unfit(row: FactsRegistry) -> str:
-    """Say why the block hash source doesn't read what it should, if it was deployed with the address of that."""
+    """Say why the block hash source of an Arbitrum chain reads another Outbox or registry than it should."""
     connection = get_chains().connection(row.source_chain_id, row.destination_chain_id)
     if connection is None or connection.outbox is None:
         return ""
@@ -353,8 +350,8 @@ def vouches(
 ) -> list[bool]:
     """Return, for each (number, hash), whether a transaction mined next could bring that header.
 
-    `rpc` is the destination's. By default the pending block is asked: one that is mined now is the first to know the
-    hash of the present head.
+    `rpc` is the destination's. By default the pending block is asked, because it is the first that knows the hash of
+    the present head.
     """
     answers = rpc.ask([questions.call(*registry.contract.vouches(*block), at) for block in blocks])
     return [registry.contract.decode_vouches(answer) for answer in answers]
@@ -367,7 +364,7 @@ def all_of(destination: int, source_chains: Collection[int]) -> list[FactsRegist
 
 
 def of_batch(batch: Batch, rows: Collection[FactsRegistry]) -> dict[int, FactsRegistry]:
-    """Return, by source chain, the one of the registries `rows` that holds the batch's facts, or will hold them.
+    """Return, by source chain, which of the registries `rows` holds the batch's facts, or will hold them.
 
     A batch that is DONE has its facts in the registry of that time. When one is replaced, open batches start again.
     """

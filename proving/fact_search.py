@@ -76,10 +76,10 @@ class FoundFact:
 
 
 def search(filters: FactFilters, start: FactCursor, limit: int) -> tuple[list[FoundFact], FactCursor | None]:
-    """Return a page of facts of an account or a block, one of which `filters` name, and where the next page begins.
+    """Return a page of facts of an account or a block, and where the next page begins.
 
-    `filters` must have an account or a block. Registries may hold more facts, proven by others. A fact of several
-    queries may come again on a later page.
+    `filters` must name an account or a block. Registries may hold more facts, which others have proven. A fact of
+    several queries may appear again on a later page.
     """
     held = _RegistriesInUse.by(_registries(filters))
     rows = _rows(filters, held, start, limit + 1)
@@ -105,7 +105,7 @@ def latest(limit: int) -> list[FoundFact]:
 
 
 def _registries(filters: FactFilters) -> list[FactsRegistry]:
-    """Return the registries of the connections that are asked for, the replaced ones too."""
+    """Return the registries of the requested connections, also those that were replaced."""
     rows = FactsRegistry.objects.order_by("pk")
     if filters.destinationChainId is not None:
         rows = rows.filter(destination_chain_id=filters.destinationChainId)
@@ -159,7 +159,7 @@ class _Row(NamedTuple):
 
 
 def _rows(filters: FactFilters, held: _RegistriesInUse, start: FactCursor, most: int) -> list[_Row]:
-    """Return them from `start` on."""
+    """Return the completed queries that match, from `start` on."""
     queries = _asking(filters, Query.objects.filter(held.condition))
     if filters.account:
         queries = queries.filter(address=filters.account)
@@ -208,7 +208,7 @@ def _asking(filters: FactFilters, queries: QuerySet[Query]) -> QuerySet[Query]:
             return queries.alias(wanted=mask).filter(wanted__gt=0)
 
 
-# --- Which facts ------------------------------------------------------------------------------------------------------
+# --- Facts of a page --------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -220,7 +220,7 @@ class _FactOfQuery:
 def _page(
     filters: FactFilters, rows: Sequence[_Row], start: FactCursor, limit: int
 ) -> tuple[list[_FactOfQuery], FactCursor | None]:
-    """Return the facts, and where the next page begins. `rows` has one more than `limit` where there are more."""
+    """Return the facts, and where the next page begins. `rows` has more than `limit` rows if there are more."""
     chosen = _enough(rows, start.fact + limit)
     matches: dict[tuple[int, Fact], _FactOfQuery] = {}
     for place, match in _in_order(filters, chosen):
@@ -236,7 +236,7 @@ def _page(
 
 
 def _enough(rows: Sequence[_Row], count: int) -> Sequence[_Row]:
-    """Return the first of the rows that have more than `count` facts together, or all rows. The last one is whole."""
+    """Return the fewest first rows that have more than `count` facts in total, or all rows."""
     facts_in_them = 0
     for at, row in enumerate(rows):
         if facts_in_them > count:
@@ -250,7 +250,7 @@ def _in_order(filters: FactFilters, rows: Sequence[_Row]) -> Iterator[tuple[Fact
         return
     queries = Query.objects.select_related("block").in_bulk([row.query for row in rows])
     for row in rows:
-        # Deleted or rolled back meanwhile.
+        # The query may have been deleted, or moved to another block, since it was listed.
         if (query := queries.get(row.query)) is None or query.block_id != row.block:
             continue
         for at, fact in enumerate(facts.of(query)):
@@ -258,7 +258,7 @@ def _in_order(filters: FactFilters, rows: Sequence[_Row]) -> Iterator[tuple[Fact
                 yield FactCursor(row.block, row.query, at), _FactOfQuery(query, fact)
 
 
-# --- Facts ------------------------------------------------------------------------------------------------------------
+# --- Words and transactions -------------------------------------------------------------------------------------------
 
 
 def _held_facts(matches: Sequence[_FactOfQuery], held: _RegistriesInUse) -> Iterator[FoundFact]:
@@ -287,6 +287,6 @@ def _held_facts(matches: Sequence[_FactOfQuery], held: _RegistriesInUse) -> Iter
 
 
 def _transactions(queries: set[int]) -> dict[tuple[int, str], str]:
-    """Return their hashes by the id of the query and the step that they completed."""
+    """Return the hashes of transactions by query (id) and the step that they completed."""
     steps = Step.objects.filter(query__in=queries).exclude(transaction_hash="")
     return {(query, kind): sent for query, kind, sent in steps.values_list("query", "kind", "transaction_hash")}

@@ -69,7 +69,8 @@ _HEADER_NUMBERS = frozenset(
 
 # Rows named in one statement.
 _CHUNK = 500
-# Others may have asked for thousands of an account's slots, but each slot that is named is sought in each account.
+# The most pairs of account and slot that a statement names: the database seeks each named slot in each account. Above
+# that, all slots of the accounts are read, though other queries may have asked for thousands of them.
 _NAMED_SLOTS = 5000
 
 
@@ -83,7 +84,7 @@ def of(query: Query) -> list[Fact]:
     return facts
 
 
-# --- As proven here ---------------------------------------------------------------------------------------------------
+# --- Facts as proven here ---------------------------------------------------------------------------------------------
 
 
 def name(fact: Fact) -> str:
@@ -108,7 +109,7 @@ def is_number(fact: Fact) -> bool:
 
 
 def may_be_told(batch: Batch, query: Query) -> bool:
-    """Return whether the registry holds the query's facts. For a rejected batch no worker checks that any more."""
+    """Return whether the registry holds the query's facts. No worker checks it for a rejected batch, so it is False."""
     return query.step is None and batch.status != BatchStatus.REJECTED
 
 
@@ -184,7 +185,7 @@ def account_words(proof: AccountProof) -> dict[AccountField, bytes]:
 
 
 def header_words(header: Header) -> dict[HeaderField, bytes]:
-    """Return the words of the properties that this header is known to have; of those that fit none, the keccak-256."""
+    """Return the words of the properties that this header is known to have; hashes of those that are too long."""
     return {
         field: keccak(content) if field in HASHED_HEADER_FIELDS else content.rjust(32, b"\0")
         for field, content in zip(HeaderField, header.fields, strict=False)
@@ -213,7 +214,7 @@ def proof_of(chain: Chain, request: ProofRequest) -> str:
 
 
 def _accounts(facts_by_block: Mapping[Block, Iterable[Fact]]) -> dict[tuple[int, str], AccountProof]:
-    """Return stored proofs by (block's id, address). Proofs of other pairs of these blocks and addresses do no harm."""
+    """Return stored proofs by (block's id, address). They may include pairs that no fact names."""
     addresses = {
         fact.address for facts in facts_by_block.values() for fact in facts if isinstance(fact, AccountFact | SlotFact)
     }
@@ -331,7 +332,7 @@ def _calldata(function: str, words: Sequence[int]) -> bytes:
     return selector("FactsRegistry", function) + b"".join(word.to_bytes(32) for word in words)
 
 
-# --- Compared ---------------------------------------------------------------------------------------------------------
+# --- Comparison -------------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)

@@ -1,7 +1,7 @@
 """The gas that proofs take: a table of what each thing adds to a transaction, and how deep the tries are.
 
-A transaction pays 21,000, and the more of two: 16 for each byte of calldata and its execution, or 40 for each byte
-(EIP-7623). Of mainnet's proofs the bytes come out dearer, of a development chain's the execution.
+A transaction pays 21,000, and the larger of two amounts: 16 for each byte of calldata and its execution, or 40 for each
+byte (EIP-7623). The bytes decide for mainnet's proofs, the execution for a development chain's.
 """
 
 import math
@@ -24,7 +24,7 @@ from queries.waits import WaitReason
 
 @dataclass(frozen=True)
 class Amount:
-    """An amount of gas, wei or bytes: what is expected, and the most."""
+    """An expected amount of gas, wei or bytes, and its upper bound."""
 
     expected: int = 0
     bound: int = 0
@@ -57,40 +57,40 @@ class Load:
 _TRANSACTION = 21_000
 _GAS_OF_A_BYTE, _LEAST_GAS_OF_A_BYTE = 16, 40
 
-# By what generated proofs took, within 2 % of each (`make bench-estimates`). A header whose state root is stored, and
-# what it takes less where that is known; its number, where the header is known; fields of a header, the first of them
-# and each word; and the hash of the next header, which tells when a block ended.
+# These were measured with generated proofs, and are right within 2 % for each (`make bench-estimates`). A header whose
+# state root is stored, and what it takes less where the root is known; its number, where the header is known; fields of
+# a header, the first of them and each word; and the next header, which tells when a block ended.
 _HEADER_SIZE = 650  # the largest of mainnet
 _HEADER_GAS, _ROOT_GAS = 36_000, 20_000
 _NUMBER = Load(6, 3_800)
 _FIELDS, _FIELD, _ZERO_FIELD = Load(5, 3_600), Load(0, 23_000), Load(0, 1_500)
 _TIME = Load(60, 65_000)
-# The largest account or slot without the nodes that lead to it, and a word that is stored of an account. Slots that are
-# zero share a word with their neighbours.
+# The largest account or slot without the nodes that lead to it, and a stored word of an account. Slots that are zero
+# share a word with their neighbours.
 _ACCOUNT, _WORD = Load(103, 6_500), Load(0, 22_400)
 _STORAGE, _SLOT, _ZERO_SLOT, _WORD_OF_ZEROS = Load(1), Load(37, 27_800), Load(5, 4_100), Load(0, 22_200)
-# A call beside others, and a hash that is proven by a slot of the history contract.
+# A call beside others, and a block hash that a slot of the history contract proves.
 _CALL, _HOP = Load(55, -2_000), Load(37, 29_000)
-# Jumps, by their operations, without the header of the block that they lead to: a header that is trusted, which is sent
-# again each time, and the branch. That has a hash more each time that the periods double.
+# Jumps by their operations, without the header of the block that they lead to. Each has a trusted header, which is sent
+# again each time, and a branch, which grows by a hash when the number of periods doubles.
 _JUMPS = {
     OLD_BLOCK: Load(_HEADER_SIZE + 1_530, 39_500),
     BLOCK_BEFORE_CAPELLA: Load(1_080, 18_500),
     BLOCK_BEFORE_MERGE: Load(850, 12_500),
 }
-# The most of a hop on mainnet; and of a jump, beside the header of the block that it leads to.
+# The largest gas of a hop on mainnet, and of a jump without the header of the block that it leads to.
 HOP_GAS, JUMP_GAS = 250_000, 75_000
 
-# Of tries: branches with sixteen children, and others by their children.
+# Nodes of tries: branches with sixteen children, and others by their children.
 _PLACES, _HASH = 16, 32
 _FULL_BRANCH, _BRANCH, _CHILD = Load(1, 1_560), Load(2, 2_120), Load(1, 240)
 # The branches on the way to an account, and to a slot, by their children, where no proof is known: the largest tries of
 # mainnet.
 _STATE, _STORAGE_TRIE = (16, 16, 16, 16, 16, 16, 9, 2), (16, 16, 16, 16, 16, 16, 9)
 
-# What is signed is 15 % more than a node estimates, which is up to 4 % more than is used.
+# A signed gas limit is 15 % above a node's estimate, which is up to 4 % above the used gas.
 _SIGNED = 1.2
-# Slots that are asked for with the sampled proof.
+# The number of slots that are asked for with the sampled proof.
 SAMPLED_SLOTS = 4
 
 
@@ -124,11 +124,11 @@ class Trie:
         return type(self)([*(count if count == _PLACES else min(_PLACES, count + 3) for count in self.children), 2])
 
     def nodes(self, keys: int) -> Load:
-        """Return the load of the branches that lead to this number of keys, which lie anywhere: they share the top."""
+        """Return the load of the branches that lead to this number of random keys, which share the top ones."""
         load, visited = Load(), [*self._visited(keys), keys]
         for count, here, below in zip(self.children, visited[:-1], visited[1:], strict=True):
             branch = _FULL_BRANCH if count == _PLACES else _BRANCH + _CHILD * count
-            # What comes from below is not sent.
+            # Branches carry no hash of a child that is sent too.
             load += branch * here + Load(_HASH * max(0.0, here * count - below))
         return load
 
@@ -138,7 +138,7 @@ class Trie:
 
     def _visited(self, keys: int) -> list[float]:
         """Return how many branches of each depth lead to this number of keys, on average."""
-        # The root, and below it so many places, of which keys at random meet some.
+        # Each depth has sixteen times the places of the one above, and random keys meet a part of them.
         below = (float(_PLACES**depth) for depth in range(1, len(self.children)))
         met = (-places * math.expm1(keys * math.log1p(-1 / places)) for places in below)
         return [float(min(keys, 1)), *met][: len(self.children)]
@@ -146,11 +146,11 @@ class Trie:
 
 @dataclass(frozen=True)
 class Sample:
-    """The tries of a source chain, as one proof tells. Without one they are taken for the largest of mainnet."""
+    """The shape of a source chain's tries, by one proof. Without a proof it is that of the largest of mainnet."""
 
     state: Trie = Trie(_STATE)
     address: str = ""
-    """The account of which slots were asked for."""
+    """The account whose slots were asked for."""
     storage: Trie = Trie(_STORAGE_TRIE)
     zeros: float = 0.0
     """The share of these slots that are zero."""
@@ -168,9 +168,9 @@ class Sample:
 
     @property
     def most(self) -> Self:
-        """Return a sample by which nothing comes out dearer."""
+        """Return a sample for the upper bound."""
         return type(self)(
-            # What no proof has told is the largest already.
+            # The shape is the largest already where no proof was read.
             self.state if self.state.children is _STATE else self.state.deeper,
             self.address,
             self.storage.deeper,
@@ -181,7 +181,10 @@ class Sample:
 
 
 def sampled(header: Header, requested: Iterable[Fact]) -> ProofRequest:
-    """Choose the proof that tells most of the tries: of the account with the most slots. At least one is asked for."""
+    """Choose the proof that tells most about the tries: that of the account with the most slots.
+
+    At least one of the requested facts must be about an account.
+    """
     slots: dict[str, list[int]] = {}
     for fact in requested:
         if isinstance(fact, AccountFact | SlotFact):
@@ -192,7 +195,7 @@ def sampled(header: Header, requested: Iterable[Fact]) -> ProofRequest:
     return ProofRequest(header.number, header.hash, header.state_root, address, some)
 
 
-# --- What is missing --------------------------------------------------------------------------------------------------
+# --- Missing facts ----------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -201,7 +204,7 @@ class Missing:
 
     number: int
     facts: Sequence[Fact]
-    is_known: bool  # to the registry: the block's state root
+    is_known: bool  # the registry knows the block's state root
     header: Header | None = None
 
     @property
@@ -220,7 +223,7 @@ class Missing:
 
     @property
     def hashes(self) -> set[int]:
-        """Return the blocks whose hashes are needed: for fields of the header that of the block itself, too."""
+        """Return the blocks whose hashes are needed. Fields of the header need the hash of the block itself."""
         return {self.hashed, *([self.number] if self.fields else [])}
 
     @cached_property
@@ -229,13 +232,13 @@ class Missing:
 
     @cached_property
     def fields(self) -> frozenset[HeaderField]:
-        """Return the fields of the header, without those that each header tells that is accumulated."""
+        """Return the fields of the header, without those that any accumulated header proves."""
         fields = frozenset(fact.field for fact in self.facts if isinstance(fact, HeaderFact))
         return fields.difference(HeaderField(place) for place in IMPLIED_HEADER_FIELDS)
 
     @cached_property
     def words(self) -> Mapping[str, int]:
-        """Return, by the account's address, how many words its fields take. None where only slots are asked for."""
+        """Return how many words the fields of each account take, by its address: 0 where only slots are requested."""
         accounts: dict[str, set[int]] = {}
         for fact in self.facts:
             if isinstance(fact, AccountFact | SlotFact):
@@ -260,27 +263,27 @@ class Route:
     """The path by which a registry comes to trust the hashes of old blocks."""
 
     paths: int = 0
-    direct: int = 0  # of these, that a block hash source vouches for the block itself by; they don't wait for others
+    direct: int = 0  # of these, to blocks that the block hash source itself vouches for; they wait for no other path
     hops: int = 0
-    headers: int = 0  # that hops begin with, of blocks that nobody asks for
-    newest: int = 0  # number of the highest block that is hopped from
+    headers: int = 0  # at which hops begin, of blocks that nobody asks for
+    newest: int = 0  # number of the highest block that hops begin at
     start_gas: Amount = Amount()  # for the block hash source
-    waits: Sequence[WaitReason] = ()  # what the block hash source is waited for
-    jumps: Mapping[int, int] = field(default_factory=dict)  # operations, by the numbers of blocks; not among the paths
-    jump_origin: int | None = None  # the number of the block where they begin, if they need one
+    waits: Sequence[WaitReason] = ()  # for the block hash source
+    jumps: Mapping[int, int] = field(default_factory=dict)  # operations by block number; not counted in `paths`
+    jump_origin: int | None = None  # the number of the block where jumps begin, if they need one
 
 
-# --- What it takes ----------------------------------------------------------------------------------------------------
+# --- Gas of missing facts ---------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
 class GasEstimate:
-    """The estimate of what is missing at the blocks of one source chain."""
+    """The estimated gas to prove what is missing at the blocks of one source chain."""
 
     parts: Mapping[CostPart, Amount] = field(default_factory=dict)
     size: Amount = Amount()  # of calldata, in bytes
-    transactions: int = 0  # that are expected
-    in_a_row: int = 0  # of these, that wait for one another
+    transactions: int = 0  # expected number
+    in_a_row: int = 0  # of these, in the longest row where each waits for the one before
 
     @property
     def gas(self) -> Amount:
@@ -293,7 +296,7 @@ class GasEstimate:
 
 
 def estimate(blocks: Sequence[Missing], sample: Sample, route: Route, correction: float = 1.0) -> GasEstimate:
-    """Estimate what it takes to prove this, and the route to it. `correction` multiplies what is expected."""
+    """Estimate the gas to prove the missing facts and the route to them. `correction` multiplies the expected gas."""
     blocks = [block for block in blocks if block.facts]
     likely, most = ([_BlockLoad(block, known) for block in blocks] for known in (sample, sample.most))
     header = max((_header(block) for block in blocks), key=lambda load: load.size, default=Load())
@@ -309,11 +312,11 @@ def estimate(blocks: Sequence[Missing], sample: Sample, route: Route, correction
     for block_load, at_most in zip(likely, most, strict=True):
         for part, amount in block_load.gas(base).items():
             gas[part] += amount
-        # One transaction more, where they are not as many as were counted.
+        # The bound has room for one transaction more than was counted.
         for part, amount in at_most.gas(further=1).items():
             bound[part] += amount * _SIGNED
     jumped = [number for block in blocks if block.needs_header for number in block.hashes if number in route.jumps]
-    # To the block after that of a time leads a transaction of its own.
+    # The jump to the block that follows a time's block takes a transaction of its own.
     apart = sum(block.times > 0 and block.hashed in jumped for block in blocks)
     jumps = [_JUMPS[route.jumps[number]] for number in jumped]
     of_jumps = sum(load.gas for load in jumps) + (_HOP.execution + _TRANSACTION) * apart
@@ -383,7 +386,7 @@ class _BlockLoad:
             + sum(sample.storage_of(address).count(len(each)) for address, each in slots.items()),
             size=(accounts + self.parts.get(CostPart.SLOTS, Load())).size,
         )
-        # The first account of each further transaction comes with all of its way.
+        # Each further transaction carries all nodes on the way to its first account.
         self.parts[CostPart.ACCOUNTS] = (
             accounts
             + (sample.state.nodes(1) + _ACCOUNT) * (self.transactions - 1)
@@ -393,13 +396,14 @@ class _BlockLoad:
 
     @property
     def proof(self) -> Load:
-        """Return the load of what is in the transactions of proofs."""
+        """Return the load of the transactions of proofs, without those of times."""
         return sum((load for part, load in self.parts.items() if part != CostPart.TIMES), Load())
 
     def gas(self, base: float = _TRANSACTION, *, further: int = 0) -> dict[CostPart, float]:
-        """Return the gas of each part. `base` is that of a transaction which it may share.
+        """Return the gas of each part.
 
-        Where it takes several, so many `further` ones are added.
+        `base` is the block's part of a transaction that it may share. A block that takes several transactions gets this
+        number of `further` ones.
         """
         gas = {part: load.gas for part, load in self.parts.items()}
         if self.transactions:
@@ -441,14 +445,14 @@ def _hops(route: Route, header: Load, state: Trie) -> Load:
     # The history contract has a slot for each block of its window.
     ring = Trie([_PLACES] * int(math.log(max(1, min(route.newest, HISTORY_WINDOW)), _PLACES)) + [3])
     hop = state.nodes(1) + ring.nodes(1) + _ACCOUNT + _CALL + _STORAGE + _HOP
-    # What is asked for counts its header itself.
+    # The headers of requested blocks are counted with those blocks.
     return hop * route.hops + (header + Load(0, _HEADER_GAS)) * route.headers
 
 
 def _shared(small: Sequence[_BlockLoad], beside: int) -> tuple[int, float]:
     """Return how many transactions these blocks share, and the gas of each block's part of one.
 
-    As many of them as `beside` says are in transactions of paths.
+    `beside` is the number of blocks whose proofs travel in transactions of paths.
     """
     count, proofs = max(0, len(small) - beside), sum((block.proof for block in small), Load())
     needed = max(proofs.size / packing.SHARED_BYTES, proofs.gas * _SIGNED / packing.SHARED_GAS)

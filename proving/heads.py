@@ -19,7 +19,7 @@ from queries.waits import WaitReason, wait
 
 # Blocks until finality on chains without a `finalized` tag: two epochs of Ethereum, the usual depth.
 _FINAL_DEPTH = 64
-# Time for which the highest head counts although nodes report a lower one. After that, the chain was rolled back.
+# Time for which the highest head counts although nodes report a lower one. After that the lower one is believed.
 _LATELY = timedelta(minutes=5)
 # Part of the time between blocks by which a poll is delayed, so that it doesn't come just before the block.
 _LATE_PART = 1 / 8

@@ -44,7 +44,7 @@ JOB_SECONDS = Histogram(
     buckets=(0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60),
 )
 
-# Maximum seconds that a lane is renewed. After that its work hangs, and another worker shall take it.
+# A lane is renewed for so many seconds. After that its work must be hanging, and another worker may take it.
 _LONGEST_SECONDS = 300
 
 
@@ -214,7 +214,7 @@ def _expiry() -> Combinable:
 
 
 class _Renewal:
-    """A thread that renews this process's lanes while it holds any. Most lanes are given back before that."""
+    """A thread that renews this process's lanes while it holds any. Most lanes are given back before the first renewal."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()

@@ -22,14 +22,14 @@ class _InUse(models.Manager["FactsRegistry"]):
 class FactsRegistry(DueRow):
     """A deployed facts registry of one pair of source chain and destination chain.
 
-    One is in use, or none; those that it has replaced stay on record. It is due for its upkeep.
+    At most one is in use; replaced ones stay on record. The row is due when the registry needs upkeep.
     """
 
     destination_chain_id = models.PositiveBigIntegerField()
     source_chain_id = models.PositiveBigIntegerField()
     address = models.CharField(max_length=42)  # EIP-55; empty until the transaction that creates it is stored
     block_hash_source = models.CharField(max_length=42)  # address of the contract
-    history_window = models.PositiveBigIntegerField(default=HISTORY_WINDOW)  # what it was deployed with
+    history_window = models.PositiveBigIntegerField(default=HISTORY_WINDOW)  # slots, as deployed
     multicall = models.CharField(max_length=42, blank=True)  # address of the contract that makes several calls in one
     # Address of the contract that proves old blocks by the beacon chain; empty: it was deployed without one.
     beacon_history = models.CharField(max_length=42, blank=True, db_default="", default="")
@@ -38,11 +38,11 @@ class FactsRegistry(DueRow):
     waiting_for = models.TextField(blank=True)  # the sentence of a version without `wait`
     notice = models.TextField(blank=True)  # a sentence for the operator, such as about an attester that contradicts
     deployed_at = models.DateTimeField(null=True)  # null: the deploying transactions are not confirmed yet
-    # keccak-256 of the code at the address when it was last compared; empty: it was not yet
+    # keccak-256 of the code at the address when it was last compared; empty: it never was
     code_hash = models.CharField(max_length=66, blank=True)
     refused = models.TextField(blank=True)  # why it may not be used, sentences; empty: it may
-    replaced_at = models.DateTimeField(null=True)  # null: it is in use, or to be
-    replaced_because = models.TextField(blank=True)  # what stood in its way then, sentences
+    replaced_at = models.DateTimeField(null=True)  # null: it is in use, or being deployed
+    replaced_because = models.TextField(blank=True)  # the reason, sentences
 
     objects = models.Manager["FactsRegistry"]()
     in_use = _InUse()
@@ -68,7 +68,7 @@ class FactsRegistry(DueRow):
 
 
 class AccountProof(models.Model):
-    """A verified proof of one account at one block. With it, proving needs no archive node any more."""
+    """A verified proof of one account at one block. Once it is stored, proving needs no archive node."""
 
     block = models.ForeignKey(Block, models.CASCADE, related_name="account_proofs")
     address = models.CharField(max_length=42)  # EIP-55
@@ -101,9 +101,9 @@ class SlotProof(models.Model):
 
 
 class Signer(DueRow):
-    """An account that sends transactions on one destination. It is due when they are to be looked after.
+    """An account that sends transactions on one destination. The row is due when they are to be monitored.
 
-    Who sends, or replaces, locks the rows of all signers of the destination (`proving.transactions.signers`).
+    A worker that sends or replaces locks the rows of all signers of the destination (`proving.transactions.signers`).
     """
 
     chain_id = models.PositiveBigIntegerField()
@@ -111,7 +111,7 @@ class Signer(DueRow):
     wait = WaitField(null=True, blank=True)  # what its operator must see to, such as a low balance
     # A sentence that a version without `wait` has stored.
     notice = models.TextField(blank=True)
-    # All of its transactions that are final, those that are no longer stored too.
+    # Totals over all of its final transactions, also those that are no longer stored.
     final_count = models.PositiveBigIntegerField(default=0, db_default=0)
     final_failures = models.PositiveBigIntegerField(default=0, db_default=0)  # of them
     final_gas = models.PositiveBigIntegerField(default=0, db_default=0)
@@ -128,7 +128,7 @@ class Signer(DueRow):
 
 # Gas of a transaction that does nothing (Yellow Paper, G_transaction).
 CANCELLATION_GAS = 21_000
-# The minimum share of its maximum cost that a final transaction counts: honest ones seldom cost less.
+# A final transaction counts at least this fraction (1/4) of its maximum cost: honest ones seldom cost less.
 _LEAST_PART = 4
 
 GWEI = 10**9
@@ -178,8 +178,8 @@ class Transaction(models.Model):
     data_fee = Uint256Field(default=0)
     # The expected data fee, which counts again if a reorganisation removes the transaction.
     expected_data_fee = Uint256Field(default=0)
-    queries = models.ManyToManyField(Query, related_name="transactions")  # that it is for; empty: of the operator's own
-    # Queries of which it proves only a part.
+    queries = models.ManyToManyField(Query, related_name="transactions")  # that it is for; empty: the operator's own
+    # Queries whose facts it proves only in part.
     continued = models.ManyToManyField(Query, related_name="continued_by")
     accumulates = models.ManyToManyField(Block, related_name="accumulating_transactions")  # whose headers it carries
     extends = models.ForeignKey(  # whose trust it extends to further blocks
@@ -237,7 +237,7 @@ class Transaction(models.Model):
 
     @property
     def waits_for(self) -> WaitReason:
-        """Return what one that is under way waits for."""
+        """Return what the transaction waits for while it is under way."""
         if self.state != TransactionState.PENDING:
             return wait("transaction_mined", transaction=self.latest_hash)
         if error := self.error or uncoded(self.last_error):
@@ -269,8 +269,8 @@ class Transaction(models.Model):
     def reserved(self) -> int:
         """Return the wei that count against limits of a day.
 
-        What was broadcast may be mined, though a node says that its nonce was used by another. A node may also call
-        final what isn't, or lie about what it has cost: part of the most counts in any case.
+        A broadcast transaction may be mined even if a node says that another used its nonce. A node may also call it
+        final too early, or lie about its cost. So a part of its maximum cost counts in any case.
         """
         most = self.most_for_gas + max(self.data_fee, self.expected_data_fee)
         if self.state in {TransactionState.PENDING, TransactionState.DISPLACED}:
@@ -278,7 +278,7 @@ class Transaction(models.Model):
         return max(self.cost, most // _LEAST_PART if self.state == TransactionState.FINAL else most)
 
     def reserve(self) -> None:
-        """Set the column by which `reserved` is added up, after another version or state."""
+        """Set `reserved_gwei` from `reserved`. Call it after each change of versions or state."""
         self.reserved_gwei = in_gwei(self.reserved)
 
 
@@ -305,7 +305,7 @@ class Share(models.Model):
 def goes_to_replaced_registry() -> models.Exists:
     """Select shares of transactions to a replaced registry or its block hash source.
 
-    All is proven again, and no batch and no limit of a user pays twice.
+    Their facts are proven again, and neither a batch nor a user's limit pays twice.
     """
     to = models.OuterRef("transaction__to")
     replaced = FactsRegistry.objects.filter(
@@ -416,7 +416,7 @@ class ChainWatch(models.Model):
     final = models.PositiveBigIntegerField(null=True)  # the newest final block, where nodes tell which that is
     gas_price = Uint256Field(null=True)  # type: ignore[misc]  # wei, of a destination: base fee and tip
     keeps_hashes = models.BooleanField(null=True)  # whether its state has a history of block hashes (EIP-2935)
-    # Of a destination: wei by the addresses of its signers, in decimal digits, and what counts against its daily limit.
+    # Set for destinations: the signers' wei by their addresses, in decimal digits; and wei counted in the daily limit.
     balances = models.JSONField(default=dict, null=True)
     spent_in_day = Uint256Field(null=True)  # type: ignore[misc]  # the field's types don't include None
 
@@ -429,7 +429,7 @@ class AttesterWatch(models.Model):
 
     source_chain_id = models.PositiveBigIntegerField()
     destination_chain_id = models.PositiveBigIntegerField()
-    asked_at = models.DateTimeField(null=True)  # by the worker that asks, before it does
+    asked_at = models.DateTimeField(null=True)  # set by a worker before it asks
     answered_at = models.DateTimeField(null=True)
     block = models.PositiveBigIntegerField(null=True)  # of the source chain, about which they were asked
     answers = models.JSONField(default=list)  # by `proving.health.attester_checks`, in the file's order
@@ -447,7 +447,7 @@ class AttesterWatch(models.Model):
 class BeaconAnchor(models.Model):
     """A beacon block named in a header of a source chain, with its state's summaries. Jumps begin there.
 
-    Verified when it was stored, and again by whoever reads it (`proving.paths.beacon_fetching`).
+    It is verified when it is stored, and again each time that it is read (`proving.paths.beacon_fetching`).
     """
 
     chain_id = models.PositiveBigIntegerField()
@@ -459,7 +459,7 @@ class BeaconAnchor(models.Model):
     body_root = models.CharField(max_length=66)
     summaries = models.BinaryField()  # 64 bytes each
     branch = models.BinaryField()  # from the root of all summaries to that of the state
-    used_at = models.DateTimeField(default=timezone.now, db_index=True)  # within a day
+    used_at = models.DateTimeField(default=timezone.now, db_index=True)  # right to a day
 
     class Meta:
         constraints: ClassVar = [
@@ -481,11 +481,11 @@ class JumpLeaves(DueRow):
     chain_id = models.PositiveBigIntegerField()
     kind = models.CharField(max_length=6, choices=JumpLeavesKind.choices)
     number = models.PositiveIntegerField()
-    # Behind the leaves of a period before Capella stands the root of its state roots.
+    # The root of the state roots follows the leaves of a period before Capella.
     content = models.BinaryField(default=b"")
     is_complete = models.BooleanField(default=False)
     problem = models.TextField(blank=True, db_default="", default="")  # why they could not be fetched, a sentence
-    used_at = models.DateTimeField(default=timezone.now, db_index=True)  # within a day
+    used_at = models.DateTimeField(default=timezone.now, db_index=True)  # right to a day
 
     class Meta:
         verbose_name_plural = "jump leaves"
@@ -502,7 +502,7 @@ class Lane(models.Model):
 
     name = models.CharField(max_length=60, primary_key=True)
     token = models.CharField(max_length=32, blank=True)  # of the worker that holds it; empty: none does
-    until = models.DateTimeField(null=True)  # when it is another's to take, unless it was renewed
+    until = models.DateTimeField(null=True)  # when another worker may take it, unless it is renewed before
 
     def __str__(self) -> str:
         return self.name

@@ -1,8 +1,8 @@
-"""What counts against the limits, the bounds of what a transaction may cost, and who pays which part of it.
+"""Spending that counts against limits, bounds of a transaction's cost, and the division of that cost among batches.
 
 Four bounds hold where a version is reserved (`transactions.signing`): a stop of sending; the chain's cap of fees and
-its limit of 24 hours; the user's limit of 24 hours; and the batch's fee. What is pending counts as the most that it can
-cost, and so does what isn't final: until then a node may lie about what it has cost.
+its limit of 24 hours; the user's limit of 24 hours; and the batch's fee. A transaction counts as the most that it can
+cost until it is final, because a node may lie about its cost until then.
 """
 
 from collections import Counter, defaultdict
@@ -88,7 +88,7 @@ def on_chain(chain_id: int, *, beside: int | None = None) -> int:
     """
     sent = Transaction.objects.filter(signer__chain_id=chain_id).exclude(pk=beside or 0)
     wei = 0
-    # Each of the two is read from an index.
+    # Two statements, because each can be read from an index.
     for counted in (sent.filter(_in_a_day()), sent.filter(_pending()).exclude(_in_a_day())):
         wei += GWEI * (counted.aggregate(gwei=Sum("reserved_gwei"))["gwei"] or 0)
     return wei
@@ -125,13 +125,13 @@ def to_user(user_id: int, chain_id: int) -> int:
 
 
 def _at_worst(batches: Collection[str], *, beside: int) -> Counter[str]:
-    """Return the wei that each batch has spent, and that its transactions can cost that aren't final.
+    """Return the spending of each batch in wei, with transactions that aren't final at their maximum cost.
 
-    A chain that is reorganised takes them back, and then they may cost more.
+    A reorganisation may roll these back, and then they may cost more.
     """
     caused: Counter[str] = Counter()
     shares = _shares().filter(batch__in=batches).exclude(transaction=beside)
-    # Databases don't add up 256 bits, and a batch has few.
+    # Databases can't add up numbers of 256 bits. A batch has few shares.
     for batch, state, wei, gwei in shares.values_list("batch", "transaction__state", "wei", "reserved_gwei"):
         is_over = state in {TransactionState.FINAL, TransactionState.DISPLACED}
         caused[batch] += wei if is_over else max(wei, GWEI * gwei)
@@ -163,7 +163,7 @@ def _day_began() -> datetime:
 
 
 def recount() -> None:
-    """Count what a clock far ahead has stamped, for a day from now."""
+    """Date spending back to now if a clock far ahead has stamped it, so that it counts for a day from now."""
     if clock.is_confirmed():
         now = timezone.now()
         Transaction.objects.filter(spent_at__gt=now + clock.BEHIND).update(spent_at=now)
@@ -206,27 +206,27 @@ def allowance_of(user: models.User, destination: Chain) -> DailyAllowance | None
 class Bound:
     """The money that one limit leaves for a part of a transaction."""
 
-    code: str  # of what waits for it
-    left: int  # wei
+    code: str  # of the wait for more money
+    remaining: int  # wei
     gas: int  # of the part
     data_fee: int  # of the part, in wei
-    batches: frozenset[str] = frozenset()  # whose money it is; none for the operator's
+    batches: frozenset[str] = frozenset()  # whose money it is; empty: it is the operator's
 
     @property
     def price(self) -> int:
         """Return the most that a unit of its gas may cost, in wei."""
-        # Costs of batches are rounded, by less than a unit for each.
-        return max(0, self.left - self.data_fee) // (self.gas + 1)
+        # Costs of batches are rounded, each by less than a unit.
+        return max(0, self.remaining - self.data_fee) // (self.gas + 1)
 
     def reason(self, chain: Chain, price: int) -> WaitReason:
-        """Say what is lacking where gas is at this price, in wei."""
+        """Say how much money is lacking at this price of a unit of gas, in wei."""
         limit = {"limit": f"{chain.daily_limit} {chain.native_currency}"} if self.code == "daily_limit" else {}
-        left, needed, cheaper = max(0, self.left), self.gas * price + self.data_fee, self.price or None
-        return wait(self.code, chain=chain.id, left=left, price=price, needed=needed, cheaper=cheaper, **limit)
+        remaining, needed, cheaper = max(0, self.remaining), self.gas * price + self.data_fee, self.price or None
+        return wait(self.code, chain=chain.id, left=remaining, price=price, needed=needed, cheaper=cheaper, **limit)
 
 
 def cap(chain: Chain, *, is_new: bool) -> int:
-    """Return the chain's cap in wei per gas. What `is_new` leaves room for one replacement below it."""
+    """Return the chain's cap in wei per gas. A new transaction (`is_new`) leaves room below it for one replacement."""
     return chain.max_fee_per_gas * 100 // RISE_PERCENT if is_new else chain.max_fee_per_gas
 
 
@@ -239,9 +239,9 @@ def bounds(chain: Chain, tx: Transaction, portions: Mapping[str, int]) -> list[B
 
 
 def even_price(chain: Chain, batches: Collection[str]) -> int | None:
-    """Return the price of gas, in wei, at which each batch's fee does for its whole estimate; None: any price does.
+    """Return the price of gas, in wei, at which each batch's fee covers its whole estimate; None: any price does.
 
-    What offers more may keep the rest of the batch waiting until it is final.
+    A transaction that offers more may keep the rest of the batch waiting until it is final.
     """
     if chain.test_network:
         return None
@@ -262,8 +262,8 @@ def cancellation_price(chain: Chain, gas: int, tx: Transaction) -> int:
 
 def _by_day(chain: Chain, tx: Transaction) -> Iterator[Bound]:
     if chain.daily_limit_wei is not None:
-        left = chain.daily_limit_wei - on_chain(chain.id, beside=tx.pk)
-        yield Bound("daily_limit", left, tx.gas_limit, tx.data_fee)
+        remaining = chain.daily_limit_wei - on_chain(chain.id, beside=tx.pk)
+        yield Bound("daily_limit", remaining, tx.gas_limit, tx.data_fee)
 
 
 def _by_user(chain: Chain, tx: Transaction, portions: Mapping[str, int]) -> Iterator[Bound]:
@@ -275,8 +275,8 @@ def _by_user(chain: Chain, tx: Transaction, portions: Mapping[str, int]) -> Iter
     for user, batches in batches_of.items():
         if (most := limits[user]) is not None:
             gas = sum(portions[pk] for pk in batches)
-            left = most - of_user(user, chain.id, beside=tx.pk)
-            yield Bound("user_limit", left, gas, _data_fee(tx, gas), frozenset(batches))
+            remaining = most - of_user(user, chain.id, beside=tx.pk)
+            yield Bound("user_limit", remaining, gas, _data_fee(tx, gas), frozenset(batches))
 
 
 def _by_fee(chain: Chain, tx: Transaction, portions: Mapping[str, int]) -> Iterator[Bound]:
@@ -293,7 +293,7 @@ def _data_fee(tx: Transaction, gas: int) -> int:
     return tx.data_fee * gas // tx.gas_limit
 
 
-# --- Who pays which part ----------------------------------------------------------------------------------------------
+# --- Division of costs among batches ----------------------------------------------------------------------------------
 
 
 class NotOurs(Exception):
@@ -312,11 +312,11 @@ Weights = Mapping[Transaction, Counter[str]]
 def divide(weights: Weights) -> None:
     """Divide the cost of transactions, or their maximum cost, among their batches.
 
-    Derived anew each time, never added up: doing it twice changes nothing. Inside the caller's database transaction,
-    whenever the transactions' versions or states have changed; after another state, `show_spent` too.
+    Shares are derived anew each time, so doing it twice changes nothing. Call it inside a database transaction whenever
+    versions or states of the transactions have changed. After a change of state, call `show_spent` too.
     """
     prefetch_related_objects(list(weights), "versions")
-    # Weights stay as they were first.
+    # The column `weight` is not updated: weights stay as they were first.
     Share.objects.bulk_create(
         [share for tx, of_tx in weights.items() for share in _divided(tx, of_tx)],
         update_conflicts=True,
@@ -342,7 +342,7 @@ def _divided(tx: Transaction, weights: Counter[str]) -> Iterator[Share]:
 def show_spent(batches: Collection[str]) -> None:
     """Store the spending of batches, which the caller has locked.
 
-    The lock matters: several signers may send for one batch, and what each adds up must hold what the others have.
+    The lock matters: several signers may send for one batch, and each sum must include the shares of all of them.
     """
     for chunk in chunks(sorted(batches), _PER_STATEMENT):
         _show_spent(chunk)
@@ -351,8 +351,8 @@ def show_spent(batches: Collection[str]) -> None:
 def _show_spent(batches: Sequence[str]) -> None:
     """Write the spending of these batches.
 
-    Above a batch's fee the operator pays for cancellations, which free the nonce for all that wait, and for what was
-    sent to a registry that was replaced.
+    Above a batch's fee the operator pays for cancellations, which free the nonce for all that wait, and for
+    transactions to a registry that was replaced.
     """
     version = SignedTransaction.objects.filter(
         transaction=OuterRef("transaction"), hash=OuterRef("transaction__hash"), is_cancellation=True
@@ -386,10 +386,10 @@ def weights_of(*transactions: Transaction) -> Weights:
 
 
 def portions_of(tx: Transaction) -> Counter[str]:
-    """Return how much of a transaction's gas limit each of its batches causes, and note what it is expected to take.
+    """Return how much of a transaction's gas limit each of its batches causes, and set the transaction's expected gas.
 
-    By what its queries would take alone, and at most by what it was estimated to take, which leaves out what was proven
-    before: so a user who asks for little pays little, even if another asks for much. Raises `NotOurs`.
+    A batch's weight is the gas that its queries would take alone, at most its estimate, which leaves out what was
+    proven before. So a user who asks for little pays little, even if another asks for much. Raises `NotOurs`.
     """
     asking: dict[str, list[Query]] = defaultdict(list)
     for query in tx.queries.all():
@@ -406,7 +406,7 @@ def portions_of(tx: Transaction) -> Counter[str]:
         tx.expected_gas = weights.total()
     portions = Counter({batch: tx.gas_limit * weight // weights.total() for batch, weight in weights.items()})
     for largest, _ in portions.most_common(1):
-        # The remainder of rounding.
+        # The largest portion gets the remainder of rounding.
         portions[largest] += tx.gas_limit - portions.total()
     return portions
 
@@ -419,7 +419,7 @@ def _sample(queries: Iterable[Query]) -> Sample:
 
 
 def _expected(queries: Iterable[Query], carried: Collection[int], sample: Sample) -> int:
-    """Return the gas that these queries are expected to take, at blocks of which the headers are `carried` (ids)."""
+    """Return the expected gas of these queries. The headers of blocks `carried` (ids) are in the transaction too."""
     facts_by_block: dict[int | None, dict[Fact, None]] = defaultdict(dict)
     for query in queries:
         facts_by_block[query.block_id].update(dict.fromkeys(facts.of(query)))

@@ -1,4 +1,4 @@
-"""Packs what is missing of one block into transactions, as few as their limits allow."""
+"""Packs the missing facts of one block into as few transactions as their limits allow."""
 
 import math
 from collections import defaultdict
@@ -17,29 +17,30 @@ from proving.facts import AccountFact, Fact, HeaderFact, Missing, SlotFact
 from proving.models import AccountProof, SlotProof
 from queries.models import Block, Query
 
-# Nodes take no transaction above 128 KiB, and EIP-7825 bounds its gas at 16,777,216; both with room for the rest of it.
+# Nodes take no transaction above 128 KiB, and EIP-7825 bounds its gas at 16,777,216. These leave room for the rest of it.
 MAX_BYTES = 110_000
 _MAX_GAS = 13_000_000
-# Of a transaction that blocks share: fewer suffer when one of them reverts, and a block has room for it.
+# Limits of a transaction that blocks share. They are lower, so that fewer blocks suffer when the proof of one reverts,
+# and a block of the chain has room for it.
 SHARED_GAS, SHARED_BYTES = 6_000_000, 80_000
-# Hops of one transaction, for the same bound of its gas.
+# The most hops in one transaction, by the same bound of its gas.
 MAX_HOPS = 40
-# The maximum gas of verifying and storing, beside calldata; and the packed bytes that are no trie node.
+# The maximum gas of verifying and storing, without calldata; and the packed bytes that are no trie node.
 _ACCOUNT_GAS, _ACCOUNT_BYTES = 95_000, 160
 _SLOT_GAS, _SLOT_BYTES = 30_000, 70
 _NODE_GAS = 6_000
-# Of a header that is accumulated, and of each of its fields.
+# The maximum gas of accumulating a header, and of each of its fields.
 _HEADER_GAS, _HEADER_FIELD_GAS = 60_000, 25_000
 # The maximum gas of proving a time, without calldata.
 _TIME_GAS = 120_000
-# The maximum gas of a byte of other calls in the same transaction.
+# The maximum gas of other calls in the same transaction, for each of their bytes.
 _GAS_BESIDE = 60
 _ROWS_PER_READ = 50
 # EIP-7825: no transaction may have more.
 MAX_GAS = 16_777_216
-# Of an estimate, for what changes between estimating and mining (another's transaction that goes first).
+# Factor on an estimate, for changes between estimating and mining, such as another transaction that goes first.
 GAS_MARGIN = 1.15
-# Of a byte of calldata, and the least of one (EIP-7623).
+# Gas of a byte of calldata, and its minimum (EIP-7623).
 _BYTE_GAS, _LEAST_BYTE_GAS = 16, 40
 
 
@@ -48,8 +49,8 @@ class Intent:
     """A transaction to send. An empty `to` creates a contract.
 
     `queries` are the ids that it is for, `accumulates` are the blocks whose headers it carries. With `extends`, the id
-    of a registry, it extends that registry's trust to blocks that the queries need; it then proves facts only of the
-    block that it accumulates, if it does.
+    of a registry, it extends that registry's trust to blocks that the queries need. It then proves facts only of the
+    block that it accumulates, if any.
     """
 
     to: str
@@ -58,7 +59,7 @@ class Intent:
     accumulates: Sequence[Block] = ()
     extends: int | None = None
     continued: Collection[int] = ()
-    """Ids of the queries of which the next intent proves more."""
+    """Ids of the queries that the next intent goes on to prove."""
     most_gas: int | None = None
     """The maximum gas of executing it, without its calldata; None where only a simulation tells."""
     gas_limit: int = 0
@@ -88,14 +89,14 @@ class Intent:
 class _Pack:
     """The content of one transaction, with an upper bound of its calldata and gas.
 
-    Packed, no node is longer than it was, and none is there twice: those of the state trie once in a transaction, those
+    Packing makes no node longer, and includes none twice: a node of the state trie stands once in a transaction, a node
     of a storage trie once in its account.
     """
 
     def __init__(self, queries: Collection[int] = (), *, beside: int = 0) -> None:
         self.queries = set(queries)
         self.continued: set[int] = set()
-        """Ids of the queries of which another transaction proves more."""
+        """Ids of the queries that another transaction goes on to prove."""
         self._accounts: dict[str, AccountToProve] = {}
         self._slots: dict[str, dict[int, list[bytes]]] = {}
         self._state_nodes: set[bytes] = set()
@@ -123,7 +124,7 @@ class _Pack:
         return True
 
     def add_slot(self, address: str, slot: str, slot_nodes: list[bytes], queries: Collection[int]) -> bool:
-        """Add a slot, and return whether there was room for it. Its account is there already."""
+        """Add a slot, and return whether there was room for it. Its account must have been added before."""
         nodes = set(slot_nodes) - self._storage_nodes[address]
         if not self._take(nodes, _SLOT_BYTES, _SLOT_GAS):
             return False
@@ -144,7 +145,7 @@ class _Pack:
 
 
 def about(accounts: int, slots: int, *, nodes: float, size: float) -> int:
-    """Estimate how many transactions these need, by the number and the bytes of their nodes."""
+    """Estimate how many transactions these accounts and slots need, by the number and the bytes of their nodes."""
     packed_bytes = size + accounts * _ACCOUNT_BYTES + slots * _SLOT_BYTES
     gas = nodes * _NODE_GAS + accounts * _ACCOUNT_GAS + slots * _SLOT_GAS
     return max(1, math.ceil(packed_bytes / MAX_BYTES), math.ceil(gas / _MAX_GAS))
@@ -161,9 +162,9 @@ def intents(
 ) -> Iterator[Intent]:
     """Yield transactions that prove the missing facts; each fact comes with the ids of the queries that ask for it.
 
-    `with_header` the first accumulates it, and fields of the header go with it: the others rest on that. Its hash is
-    trusted, or a `jump` leads to it, or other `calls` do so that share the transaction. Facts about times are not of
-    this kind.
+    With `with_header`, the first one accumulates the header and proves its fields, and the others depend on it. The
+    header's hash must be trusted already, or a `jump` or other `calls` in the same transaction lead to it. Facts about
+    times must not be among them: `proof_of_time` proves each.
     """
     header = _header(block) if with_header else None
     jump, calls = (jump, calls) if with_header else ((), ())
@@ -215,7 +216,7 @@ def _packs(block: Block, missing: Mapping[Fact, Collection[int]], *, first: _Pac
         elif isinstance(fact, SlotFact):
             slots[fact.address][fact.slot] = queries
     pack = first
-    # Neighbours in a trie share nodes: in the order of their keys, most of those end up in one transaction.
+    # Neighbours in a trie share nodes. In the order of keys, most neighbours end up in one transaction.
     for chunk in chunks(sorted({*fields, *slots}, key=_key), _ROWS_PER_READ):
         proofs = {proof.address: proof for proof in AccountProof.objects.filter(block=block, address__in=chunk)}
         for address in chunk:

@@ -102,7 +102,7 @@ def _prune(lane: HeldLane, *, seconds: float | None = None) -> tuple[Mapping[str
 
 
 def _prune_chunk(kind: "Kind", days: int) -> int:
-    # The clock of deadlines, which is the cautious one, because pruned rows can't be restored.
+    # The clock of deadlines is the cautious one, and pruned rows can't be restored.
     return kind.prune(clock.earliest() - timedelta(days=days))
 
 
@@ -155,7 +155,7 @@ def _empty_proofs() -> int:
         # Blocks that another batch's bundles need are kept until that batch is pruned.
         free = sorted(set(some) - _needed(some))
         for model, block in ((SlotProof, "account__block"), (AccountProof, "block")):
-            # Ordered as an index is.
+            # The order is that of an index.
             full = model.objects.exclude(nodes=[]).filter(**{f"{block}__in": free})
             rows = list(full.order_by("account" if model is SlotProof else "block").values_list("pk", block)[:_PROOFS])
             if rows and (emptied := _empty(model, rows)):
@@ -213,7 +213,7 @@ def _prune_webhooks(before: datetime) -> int:
     """Delete ended deliveries, and webhooks without deliveries if their batch can have no further event."""
     ended = WebhookDelivery.objects.filter(ended_at__lt=before)
     if oldest := _first(ended.order_by("ended_at")):
-        # Checked again, because a delivery may have been set to be sent again meanwhile.
+        # The condition is checked again, because a delivery may have been set to be sent again meanwhile.
         return ended.filter(pk__in=oldest).delete()[0]
     deliveries = WebhookDelivery.objects.filter(webhook=OuterRef("pk"))
     over = Webhook.objects.filter(~Exists(deliveries), batch__in=_settled(before).order_by())

@@ -1,6 +1,6 @@
-"""Asks source chains what it takes to prove what batches ask of them, and what stands in the way now.
+"""Estimates, by asking source chains, the cost of proving the facts that batches ask for, and finds obstacles.
 
-It asks both chains and reads rows. It writes nothing: admission decides by it, and an estimate shows it.
+It asks both chains and reads rows, and writes nothing. Admission decides by the answers, and an estimate shows them.
 """
 
 from collections import defaultdict
@@ -43,7 +43,7 @@ from queries.waits import WaitReason, wait
 _KEPT_BY_ALL = 128
 # Headers, blocks or facts that are read at a time.
 _PER_READ = 200
-# The confirmed transactions of a connection that correct what is expected, and by how much at most.
+# The number of a connection's confirmed transactions that correct the expected gas, and the largest correction.
 _RECENT, _MOST_CORRECTED = 50, 1.25
 
 
@@ -64,11 +64,11 @@ class Cost:
 
     gas: Amount = field(default_factory=Amount)
     wei: Amount = field(default_factory=Amount)
-    """The expected cost at the present gas price, and the most at one a quarter above it."""
+    """The expected cost at the present gas price, and an upper bound with a base fee that is a quarter higher."""
     data_wei: int = 0
-    """The part of the most that a rollup takes for data, beside gas."""
+    """The part of the upper bound in wei that a rollup takes for data, beside gas."""
     path_gas: int = 0
-    """The part of the most that paths to old blocks take."""
+    """The part of the upper bound in gas that paths to old blocks take."""
 
     def __add__(self, other: "Cost") -> "Cost":
         data_wei, path_gas = self.data_wei + other.data_wei, self.path_gas + other.path_gas
@@ -88,7 +88,7 @@ class SourceEstimate:
 
     source: int
     selected: Selected | None = None  # None: the chain hasn't answered
-    lacking_properties: Sequence[WaitReason] = ()  # about headers without properties that are asked for
+    lacking_properties: Sequence[WaitReason] = ()  # about headers that lack requested properties
     no_proof: WaitReason | None = None  # why no node serves a proof
     no_path: TooFar | NotYet | StatesRefused | None = None  # why no path leads to a block by the deadline
     cost: Cost | None = None  # None: it is not known
@@ -101,7 +101,7 @@ class SourceEstimate:
 
     @property
     def blocks(self) -> Mapping[Selector, int]:
-        """Return the numbers of the blocks that exist, or are named, by what selects them."""
+        """Return the numbers of the blocks that exist, or are named, by their selectors."""
         return self.selected.blocks if self.selected else {}
 
 
@@ -112,9 +112,9 @@ Estimates = Mapping[str, Sequence[SourceEstimate]]
 def ask_sources(
     destination: int, parts: Mapping[int, Sequence[BatchPart]], ends_at: float | None = None, *, with_costs: bool = True
 ) -> Estimates:
-    """Ask each source chain once about all batches that name it; with no costs, only which blocks they select.
+    """Ask each source chain once about all batches that name it. Without `with_costs`, only find the selected blocks.
 
-    `parts` are by the source chain. With `ends_at` a client waits until then. Raises `OutOfTime`.
+    The keys of `parts` are ids of source chains. With `ends_at` a client waits until then. Raises `OutOfTime`.
     """
     estimates: dict[str, list[SourceEstimate]] = defaultdict(list)
     for source, of_source in parts.items():
@@ -146,9 +146,9 @@ def _unknown(source: int, fault: ChainError) -> SourceEstimate:
 
 
 def estimate_all(inquiry: Inquiry, parts: Sequence[BatchPart]) -> list[SourceEstimate]:
-    """Estimate what each batch takes of the source chain. What they have in common is asked once.
+    """Estimate the cost of each batch on the source chain. Questions that batches share are asked once.
 
-    Raises `NodeUnavailable`, `RpcRefused` where the destination doesn't tell what gas costs.
+    Raises `NodeUnavailable`, `RpcRefused` if the destination doesn't answer what gas costs.
     """
     selected = [select(inquiry, part.requests) for part in parts]
     read = _read(inquiry, selected)
@@ -171,7 +171,7 @@ def estimate_all(inquiry: Inquiry, parts: Sequence[BatchPart]) -> list[SourceEst
 def _estimated(
     inquiry: Inquiry, selected: Selected, deadline: datetime, read: "_Read", proofs: "_Proofs"
 ) -> SourceEstimate:
-    """Estimate one batch. What it costs is still zero; None where it isn't known.
+    """Estimate one batch. Its cost is zero until the caller sets it, or None where it can't be known.
 
     Raises `NodeUnavailable`, `RpcRefused`.
     """
@@ -181,12 +181,12 @@ def _estimated(
     lacking, waits = _lacking_properties(inquiry, selected, read), [*selected.waits, *tries.waits]
     known = SourceEstimate(inquiry.source.id, selected, lacking, tries.no_proof, waits=waits)
     if tries.no_proof and any(isinstance(answer, OtherAccounts) for _, answer in proofs):
-        # Nothing of it can be had at any price.
+        # No transaction can prove these accounts, so there is no cost.
         return known
     route = _route(inquiry, selected, missing, read, deadline)
     if not isinstance(route, Route):
         return replace(known, no_path=route)
-    # What is to come is taken to be like the head.
+    # Blocks that are still to come are taken to be like the head.
     every = [*missing, *(Missing(0, list(wanted), is_known=False, header=inquiry.head) for wanted in selected.coming)]
     route = _with_starts(inquiry.connection, route, len(selected.coming))
     estimate = gas.estimate(every, tries.sample, route, read.correction)
@@ -195,12 +195,12 @@ def _estimated(
 
 
 def _with_starts(connection: OpenConnection, route: Route, blocks: int) -> Route:
-    """Return the route with what it takes to trust so many blocks to come of another chain."""
+    """Return the route with the starts for this number of blocks that are still to come, if the chain is another."""
     if connection.is_own:
         return route
     config, source = connection.config, sources.of(connection.config)
     start_gas = source.gas(config)
-    # A source that doesn't vouch for any block itself leads near it, and a hop on.
+    # A source that can't vouch for every block itself vouches for one near it, from which a hop leads on.
     hops = 0 if source.vouched(config, keeps_hashes=True) is None else blocks
     return replace(
         route,
@@ -239,21 +239,22 @@ def _count(blocks: Sequence[Missing], route: Route) -> dict[CostPart, int]:
 def _cost(estimate: GasEstimate, fees: Fees, data: DataCost) -> Cost:
     likely = rollups.without_margin(data, estimate.size.expected, estimate.size.bound)
     needed = estimate.gas + Amount(likely.gas, data.gas)
-    # Room for two blocks that raise the base fee: it is signed only where the fee suffices for the next one.
+    # The bound has room for two blocks that raise the base fee: a transaction is signed only if the fee suffices for the
+    # next one.
     most = needed.bound * (fees.base_fee * 5 // 4 + fees.priority_fee) + data.wei
     wei = Amount(needed.expected * (fees.base_fee + fees.priority_fee) + likely.wei, most)
     return Cost(needed, wei, data.wei, estimate.path_gas)
 
 
 def _correction(registry: Deployment) -> float:
-    """Return by which factor the transactions to a registry that were confirmed last took other gas than expected."""
+    """Return the median ratio of used to expected gas of the last confirmed transactions to a registry, limited."""
     sent = Transaction.objects.filter(to__in=registry.addresses, state__in=SPENT_STATES, expected_gas__gt=0)
     took = sent.order_by("-pk").values_list("gas_used", "expected_gas")[:_RECENT]
     ratios = [used / expected for used, expected in took]
     return min(_MOST_CORRECTED, max(1 / _MOST_CORRECTED, median(ratios))) if ratios else 1.0
 
 
-# --- What the chains say of blocks that exist -------------------------------------------------------------------------
+# --- The chains' answers about existing blocks ------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -270,11 +271,11 @@ class _Read:
     """The chains' answers about blocks."""
 
     blocks: Mapping[int, _BlockAnswers | ChainError]
-    """By their numbers, with those that follow a block of a time."""
+    """The answers by block number, also about each block that follows one selected by a time."""
     held: Collection[tuple[int, Fact]]
     """The facts that the registry holds, with the numbers of their blocks."""
     correction: float
-    """By which what is expected is multiplied."""
+    """The factor by which the expected gas is multiplied."""
     fees: Fees
     """The destination's fees."""
 
@@ -324,7 +325,7 @@ def _read(inquiry: Inquiry, selections: Sequence[Selected]) -> _Read:
 def _held(
     inquiry: Inquiry, wanted: Mapping[int, Collection[Fact]], blocks: dict[int, _BlockAnswers | ChainError]
 ) -> Collection[tuple[int, Fact]]:
-    """Return the facts that the registry holds about blocks that it knows. Where it gives no answer, note why."""
+    """Return the facts that the registry holds about blocks that it knows. Put its errors into `blocks`."""
     rpc, contract = inquiry.connection.destination_rpc, inquiry.connection.registry.contract
     known = [number for number, block in blocks.items() if isinstance(block, _BlockAnswers) and block.is_known]
     pieces = [(number, part) for number in known for part in chunks(list(wanted[number]), _PER_READ)]
@@ -341,7 +342,7 @@ def _held(
 
 
 def _lacking_properties(inquiry: Inquiry, selected: Selected, read: _Read) -> list[WaitReason]:
-    """Return a sentence for each block whose header lacks a property that is asked for. Forks only add some."""
+    """Return a reason for each block whose header lacks a requested property. Forks only add properties."""
     reasons: list[WaitReason] = []
     blocks = [(read.header(number), wanted) for number, wanted in selected.existing.items()]
     for header, wanted in [*blocks, *((inquiry.head, wanted) for wanted in selected.coming)]:
@@ -352,17 +353,17 @@ def _lacking_properties(inquiry: Inquiry, selected: Selected, read: _Read) -> li
 
 
 _Proofs = Sequence[tuple[ProofRequest, VerifiedAccountProof | ChainError]]
-"""Which proofs were asked for, and the answers."""
+"""The requested proofs, with the answers."""
 
 
 def _proofs(inquiry: Inquiry, selections: Sequence[Selected], read: _Read) -> list[_Proofs]:
-    """Ask for one proof for each batch, at the newest of its blocks that takes one: it tells what the tries are like.
+    """Ask for one proof for each batch, at the newest of its blocks that takes one: it shows the shape of the tries.
 
-    It is also asked whether some node still serves proofs at the oldest: many keep only the newest states.
+    Ask for one at the oldest block too, because many nodes keep only the newest states.
     """
     requests = [_sampled(inquiry, selected, read) for selected in selections]
     wanted = [request for of_batch in requests for request in of_batch]
-    # A node that answers none of these alone is seen to answer something else: it isn't down.
+    # The question beside them shows that a node which serves no proof isn't down.
     beside = [questions.plain("eth_chainId")] if wanted else ()
     answers = iter(inquiry.connection.source_rpc.proofs(wanted, beside=beside))
     inquiry.connection.check_time()
@@ -370,7 +371,7 @@ def _proofs(inquiry: Inquiry, selections: Sequence[Selected], read: _Read) -> li
 
 
 def _sampled(inquiry: Inquiry, selected: Selected, read: _Read) -> list[ProofRequest]:
-    """Return the proofs to ask for at the oldest and the newest block of which an account is asked for."""
+    """Return the proofs to ask for at the oldest and the newest block with requested accounts."""
     blocks = [
         (header, wanted)
         for number, wanted in selected.existing.items()
@@ -381,7 +382,7 @@ def _sampled(inquiry: Inquiry, selected: Selected, read: _Read) -> list[ProofReq
         return [*(gas.sampled(*oldest) for oldest in blocks[: len(blocks) > 1]), of_all]
     views = (read.blocks[number] for number in selected.existing)
     if selected.coming or any(isinstance(view, _BlockAnswers) and not view.is_vouched for view in views):
-        # What is to come is told by the newest state, as are paths, which lead through this contract.
+        # The newest state shows the tries for blocks to come, and for paths, which lead through this contract.
         head = inquiry.head
         return [ProofRequest(head.number, head.hash, head.state_root, HISTORY_CONTRACT)]
     return []
@@ -389,7 +390,7 @@ def _sampled(inquiry: Inquiry, selected: Selected, read: _Read) -> list[ProofReq
 
 @dataclass(frozen=True)
 class _Tries:
-    """The source chain's tries, as far as a proof of them was had."""
+    """The shape of the source chain's tries, if a node served a proof."""
 
     sample: Sample = field(default_factory=Sample)
     waits: Sequence[WaitReason] = ()  # of proofs that no node serves now
@@ -397,7 +398,7 @@ class _Tries:
 
 
 def _tries(inquiry: Inquiry, selected: Selected, proofs: _Proofs) -> _Tries:
-    """Return what the tries are like, or why no node serves a proof. Raises `NodeUnavailable`."""
+    """Return the shape of the tries, or why no node serves a proof. Raises `NodeUnavailable`."""
     sample, unserved, source = Sample(), [], inquiry.source
     is_served = any(isinstance(answer, VerifiedAccountProof) for _, answer in proofs)
     for request, answer in proofs:
@@ -408,12 +409,12 @@ def _tries(inquiry: Inquiry, selected: Selected, proofs: _Proofs) -> _Tries:
             # Young blocks are asked for again when their queries are proven.
             continue
         if isinstance(answer, UnverifiedProof):
-            # A node that lies is asked again for some minutes as well.
+            # Such a node is asked again for some minutes too.
             unserved.append(waits.fault(answer))
         elif isinstance(answer, NodeUnavailable):
             raise answer
         elif isinstance(answer, RpcRefused) and not answer.may_pass:
-            # Only what the node says, or that a younger block's proof is served, makes its age the cause.
+            # The block's age is the cause only if the node says so, or serves the proof of a younger block.
             is_too_old = answer.cause == Cause.STATE or (answer.cause is None and is_served)
             code = "old_proofs_not_served" if is_too_old else "proofs_not_served"
             problem = answer.about(facts.proof_of(source, request))
@@ -421,11 +422,11 @@ def _tries(inquiry: Inquiry, selected: Selected, proofs: _Proofs) -> _Tries:
     return _Tries(sample, unserved)
 
 
-# --- What is missing --------------------------------------------------------------------------------------------------
+# --- Missing facts ----------------------------------------------------------------------------------------------------
 
 
 def _missing(selected: Selected, read: _Read) -> list[Missing]:
-    """Return the blocks that exist, with those facts that the registry doesn't hold already. Raises `ChainError`."""
+    """Return the blocks that exist, each with the facts that the registry lacks. Raises `ChainError`."""
     missing: list[Missing] = []
     for number, wanted in selected.existing.items():
         block = result(read.blocks[number])
@@ -443,7 +444,7 @@ def _route(
     try:
         route = planning.route_to(inquiry.connection, targets, deadline=deadline)
         if selected.coming and isinstance(route, Route):
-            # What is to come is confirmed no sooner than the head, and by the same history.
+            # A block to come is confirmed no sooner than the head, and by the same history.
             of_head = planning.route_to(inquiry.connection, [inquiry.head], deadline=deadline)
             route = route if isinstance(of_head, Route) else of_head
     except StatesRefused as refused:

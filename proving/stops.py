@@ -29,7 +29,7 @@ def stop(
     """
     values = {"code": code, "reason": reason, "by": by}
     with transaction.atomic():
-        # Whoever reserves at this moment has locked them: when this has ended, so has that.
+        # A worker that reserves at this moment holds these locks, so this waits until it has finished.
         statements.lock(Signer.objects.filter(chain_id=chain_id))
         standing, is_new = Stop.objects.get_or_create(
             chain_id=chain_id, source_chain_id=source, signer=signer, defaults=values
@@ -85,5 +85,5 @@ def _standing(chain_id: int) -> list[Stop]:
 
 
 def _first(standing: Iterable[Stop], sources: Collection[int], signer: str = "") -> WaitReason | None:
-    found = (stop for stop in standing if stop.source_chain_id in sources and stop.signer in {"", signer})
-    return next((stop.wait for stop in found), None)
+    applying = (stop for stop in standing if stop.source_chain_id in sources and stop.signer in {"", signer})
+    return next((stop.wait for stop in applying), None)

@@ -5,8 +5,8 @@ It keeps nothing that matters: kill it, and another one takes its lanes when the
 It finds what is due by polling the database, and polls again at once when a turn has ended. With a broker it polls less
 often, and when it gets a message that something was submitted.
 
-Users share it, whatever each has waiting, so that nobody waits behind another's thousands: one row of each, then the
-second of each. While others wait, nobody has over half of a turn.
+Users share each turn, so that nobody waits behind another's thousands of rows. A turn takes one row of each user, then
+a second of each, and so on. While others wait, no user gets more than half of a turn.
 """
 
 import contextlib
@@ -74,7 +74,7 @@ def obstacle() -> str:
 
 
 class Worker:
-    """One process's; any number of them run, on any number of machines."""
+    """The worker of one process. Any number of workers may run, on any number of machines."""
 
     def __init__(self, *, poll_seconds: float = _POLL_SECONDS) -> None:
         self.name = f"{socket.gethostname()}:{os.getpid()}:{secrets.token_hex(3)}"
@@ -86,7 +86,7 @@ class Worker:
         self._turns: dict[LaneName, Future[None]] = {}
 
     def stop(self) -> None:
-        """Finish what is in hand, take up nothing new. May be called from a signal handler."""
+        """Finish the running turns and begin no new ones. May be called from a signal handler."""
         self._stopping.set()
         self.wake()
 
@@ -115,7 +115,7 @@ class Worker:
             self._wake.clear()
         logger.info("worker %s stops, %d turns in hand", self.name, len(self._turns))
         self._pool.shutdown(wait=True)
-        # On a full disk it is left behind, and falls silent.
+        # On a full disk the row stays, and soon counts as that of a dead worker.
         with contextlib.suppress(DatabaseError):
             WorkerHeartbeat.objects.filter(worker=self.name).delete()
         connections.close_all()
@@ -125,12 +125,12 @@ class Worker:
             # chains.toml may say something else now.
             findings.wake()
             checkpoints.deployed().update(due_at=Now())
-        said = {"beat_at": Now()}
+        beat = {"beat_at": Now()}
         with transaction.atomic():
             WorkerHeartbeat.objects.update_or_create(
-                worker=self.name, defaults=said, create_defaults=said | {"started_at": Now()}
+                worker=self.name, defaults=beat, create_defaults=beat | {"started_at": Now()}
             )
-            # Of the dead, and those that say they are of the future.
+            # Rows of dead workers go, and rows of the future, which a wrong clock has written.
             day = timedelta(days=1)
             WorkerHeartbeat.objects.exclude(beat_at__range=(Now() - day, Now() + WorkerHeartbeat.SILENCE)).delete()
 
@@ -146,27 +146,27 @@ class Worker:
     def _turn(self, name: LaneName) -> None:
         try:
             if _failures(turn, name) == 0:
-                # What it has made due is taken up at once.
+                # The next poll, at once, finds the rows that this turn has made due.
                 self.wake()
         finally:
             connections.close_all()
 
 
 def work_once() -> int:
-    """Give each thing that waits one turn, due or not, in this thread. Return how many turns failed."""
+    """Give each waiting row one turn, due or not, in this thread. Return how many turns failed."""
     findings.wake()
     checkpoints.wake()
     every = lanes.every()
     connections = [name for name in every if name.kind == LaneKind.CONNECTION]
-    # What is found out about a registry counts for what is sent to it. What is admitted makes its blocks due, and what
-    # is proven its webhook.
+    # Registries come first, because transactions depend on their state. Then the order is that of the work: an admitted
+    # batch makes its blocks due, and a proven one its webhook.
     return sum(_failures(look_after_registry, name) or 0 for name in connections) + sum(
         _failures(turn_of_all, name) or 0 for name in every
     )
 
 
 def _failures(do: Callable[[LaneName], int | None], name: LaneName) -> int | None:
-    """Return how much of a turn failed by an error of ours; None where another worker has the lane."""
+    """Return how many parts of a turn failed by an error of ours; None where another worker has the lane."""
     try:
         return do(name)
     except LaneLost:
@@ -179,19 +179,19 @@ def _failures(do: Callable[[LaneName], int | None], name: LaneName) -> int | Non
 
 # --- A turn of a lane -------------------------------------------------------------------------------------------------
 
-# Rows of a turn. Their questions go out together: more save little, and the first ones would wait for the last.
+# The most rows of a turn. Nodes are asked about all at once: more rows save little, and the first would wait longer.
 _ROWS = 50
-# Users of a turn.
+# The most users of a turn.
 _USERS = 64
-# Accounts, slots and headers that a connection's turn proves: they take a good part of a second to verify and pack.
-# While nobody else waits it proves more, because each turn about a large block asks for its facts anew.
+# The most accounts, slots and headers that a connection's turn proves: they take a good part of a second to verify and
+# pack. While only one user waits it proves more, because each turn about a large block asks for its facts anew.
 _PROOFS, _PROOFS_ALONE = 300, 1000
 # Admitting a batch that names more blocks asks the chains for seconds.
 _MANY_BLOCKS = 100
 # For how long webhooks are delivered in one turn, in seconds.
 _WEBHOOK_SECONDS = 5
 _OVERDUE = 100
-# After its deadline a batch that no newer block contradicts is kept for so long.
+# Time after its deadline for which a batch is kept while no block with a later time was seen.
 _FURTHER = timedelta(days=1)
 
 
@@ -202,12 +202,12 @@ def turn(name: LaneName) -> int | None:
 
 
 def turn_of_all(name: LaneName) -> int:
-    """Give each row of a lane one turn, due or not. Return how many failed. What another worker holds is left to it."""
+    """Give each row of a lane one turn, due or not. Return how many failed. Skip a lane that another worker holds."""
     due_rows.wake_all(rows(name))
     keys = list(due_rows.due(rows(name)).order_by("due_at").values_list("pk", flat=True))
     failed = 0
     with lanes.hold(name) as lane:
-        # One by one: what fails takes no other with it. Webhooks are found by the turn itself.
+        # Rows go one by one, so that a failure affects no other row. The turn for webhooks finds its rows itself.
         for some in chunks(keys, 1) if keys and name.kind != LaneKind.WEBHOOKS else [[]]:
             if lane is not None:
                 failed += _TURNS[name.kind](lane, some)
@@ -223,15 +223,15 @@ def look_after_registry(name: LaneName) -> int:
 
 @lru_cache(maxsize=64)
 def _with_work(names: tuple[LaneName, ...]) -> CompiledQuery[tuple[str]]:
-    """Return the query for the names of those of the lanes in which something is due: each poll asks."""
+    """Return the query for the names of lanes with due rows. It is kept compiled, because each poll runs it."""
     return CompiledQuery(partial(_due_names, names))
 
 
 def _due_names(names: Sequence[LaneName]) -> QuerySet[Any, tuple[str]]:
-    asked = [(name, rows(name)) for name in names]
-    asked += [(name, _registries(name)) for name in names if name.kind == LaneKind.CONNECTION]
+    queues = [(name, rows(name)) for name in names]
+    queues += [(name, _registries(name)) for name in names if name.kind == LaneKind.CONNECTION]
     due: list[QuerySet[Any, tuple[str]]] = [
-        due_rows.due(of_lane).order_by().annotate(lane=Value(str(name))).values_list("lane") for name, of_lane in asked
+        due_rows.due(of_lane).order_by().annotate(lane=Value(str(name))).values_list("lane") for name, of_lane in queues
     ]
     return due[0].union(*due[1:])
 
@@ -252,7 +252,7 @@ def rows(name: LaneName) -> QuerySet[Any]:
         case LaneKind.WEBHOOKS:
             return Webhook.objects.all()
         case LaneKind.WATCH | LaneKind.HOUSE:
-            # They come round by themselves.
+            # Each beat begins their turns, without rows.
             return Batch.objects.none()
 
 
@@ -260,16 +260,16 @@ def _registries(name: LaneName) -> QuerySet[Any]:
     return checkpoints.deployed().filter(destination_chain_id=name.destination, source_chain_id=name.source)
 
 
-# --- What is next -----------------------------------------------------------------------------------------------------
+# --- Choice of rows ---------------------------------------------------------------------------------------------------
 
 
 def _pick(name: LaneName) -> list[Any]:
-    """Return the primary keys of what is to be done next in a lane."""
+    """Return the primary keys of the rows for the next turn of a lane."""
     due = due_rows.due(rows(name))
     match name.kind:
         case LaneKind.CONNECTION:
-            asked = Query.objects.filter(block=OuterRef("pk"), step__isnull=False).order_by().values("block")
-            size = Subquery(asked.annotate(size=Count("pk") + Sum(_Length("slots"))).values("size"))
+            unproven = Query.objects.filter(block=OuterRef("pk"), step__isnull=False).order_by().values("block")
+            size = Subquery(unproven.annotate(size=Count("pk") + Sum(_Length("slots"))).values("size"))
             return _shared_by_users(due.annotate(size=size), "queued_for", _PROOFS, alone=_PROOFS_ALONE)
         case LaneKind.ADMISSION:
             return _of_the_same_sources(_shared_by_users(due, "user", _MANY_BLOCKS, size="block_count"))
@@ -278,41 +278,41 @@ def _pick(name: LaneName) -> list[Any]:
         case LaneKind.HISTORY:
             return list(due.order_by("due_at").values_list("pk", flat=True)[:1])
         case LaneKind.WEBHOOKS:
-            return []  # The turn itself looks again and again.
+            return []  # The turn itself finds due webhooks, again and again.
         case _:
             return list(due.values_list("pk", flat=True))
 
 
 def _shared_by_users(due: QuerySet[Any], user: str, room: int, *, alone: int = 0, size: str = "size") -> list[Any]:
-    """Return keys of rows that have together about this size: one of each user, then the next of each.
+    """Return keys of rows with about this size in total: one row of each user, then the next of each.
 
-    Who waits longest is first. `alone` is the size where one user alone waits.
+    The user who waits longest comes first. `alone` is the size if only one user waits.
     """
     waiting = due.order_by().values_list(user).annotate(first=Min("due_at")).order_by("first")
-    users = [one for one, _ in waiting[:_USERS]]
+    users = [waiting_user for waiting_user, _ in waiting[:_USERS]]
     room = max(room, alone) if len(users) == 1 else room
     most_rows, most_room = (_ROWS, room) if len(users) == 1 else (_ROWS // 2, room // 2)
-    # Those that fail wait for the others.
+    # Rows that failed come after the others.
     queues = [
-        [(key, one, large or 1) for key, large in of_user.values_list("pk", size)[:most_rows]]
-        for one in users
-        for of_user in [due.filter(**{user: one}).order_by("attempts", "due_at")]
+        [(key, waiting_user, large or 1) for key, large in of_user.values_list("pk", size)[:most_rows]]
+        for waiting_user in users
+        for of_user in [due.filter(**{user: waiting_user}).order_by("attempts", "due_at")]
     ]
     used: Counter[object] = Counter()
     chosen: list[Any] = []
     # The first of each, then the second of each, and so on.
-    for key, one, large in filter(None, itertools.chain.from_iterable(itertools.zip_longest(*queues))):
-        is_first = not used[one]
+    for key, waiting_user, large in filter(None, itertools.chain.from_iterable(itertools.zip_longest(*queues))):
+        is_first = not used[waiting_user]
         if len(chosen) == _ROWS or (chosen and sum(used.values()) + large > room):
             break
-        if is_first or used[one] + large <= most_room:
-            used[one] += large
+        if is_first or used[waiting_user] + large <= most_room:
+            used[waiting_user] += large
             chosen.append(key)
     return chosen
 
 
 def _of_the_same_sources(batches: list[str]) -> list[str]:
-    """Return those that ask the same source chains as the first: a chain that hangs delays the batches that name it."""
+    """Return the batches with the source chains of the first: a chain that hangs delays only batches that name it."""
     waiting = Query.objects.filter(Q(block=None) | Q(batch__status=BatchStatus.RECEIVED), batch__in=batches).order_by()
     sources: dict[str, set[int]] = defaultdict(set)
     for batch, source in waiting.values_list("batch", "source_chain_id").distinct():
@@ -330,7 +330,7 @@ class _Length(Func):
         return self.as_sql(compiler, connection, function="jsonb_array_length", **more)
 
 
-# --- What is done -----------------------------------------------------------------------------------------------------
+# --- Work of each kind of lane ----------------------------------------------------------------------------------------
 
 
 def _connection(lane: HeldLane, keys: Sequence[Any]) -> int:
@@ -352,8 +352,8 @@ def _webhooks(lane: HeldLane, _: Sequence[Any]) -> int:
 
 def _watch(lane: HeldLane, _: Sequence[Any]) -> int:
     findings.observe(lane)
-    # Behind the chains, whose newest block is waited for: one that hangs takes seconds.
-    if any(one.attesters for one in get_chains().connections):
+    # Attesters come after the chains, because one that hangs takes seconds, and pages wait for the chains' heads.
+    if any(configured.attesters for configured in get_chains().connections):
         from proving.health import attester_checks  # noqa: PLC0415 (where a connection has attesters)
 
         attester_checks.watch(lane)
@@ -370,7 +370,7 @@ def _house(lane: HeldLane, _: Sequence[Any]) -> int:
 
 
 def _failed(do: Callable[[], object]) -> int:
-    """Do it, and return 1 if an error of ours is in its way, which is logged."""
+    """Call `do`, and return 1 if it fails by an error of ours, which is logged."""
     try:
         do()
     except lanes.LaneLost:
@@ -396,11 +396,11 @@ _TURNS: dict[LaneKind, Callable[[HeldLane, Sequence[Any]], int]] = {
 def _reject_overdue(lane: HeldLane) -> None:
     """Reject the batches whose deadline has passed by the database's clock: nothing waits for ever.
 
-    A rejection can't be taken back, and that clock may have jumped. So the newest block that was seen must agree; where
-    none does because a chain stands still, a further day must pass.
+    A rejection can't be taken back, and that clock may have jumped. So the newest block that was seen must be later
+    than the deadline too. If none is, because a chain stands still, a further day must pass.
     """
     opened = Batch.objects.filter(status__in=OPEN_STATUSES)
-    # The clock was ahead when it said so.
+    # The clock was ahead when these were marked as overdue.
     early = Q(deadline_at__gte=Now()) | Q(overdue_since__gt=Now())
     lane.write(partial(opened.exclude(overdue_since=None).filter(early).update, overdue_since=None))
     overdue = opened.filter(deadline_at__lt=Now())

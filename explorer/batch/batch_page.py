@@ -24,7 +24,7 @@ from explorer.formatting.wait_words import in_words
 from explorer.lists import headlines
 from explorer.lists.headlines import Headline
 from proving import batch_waits, deployments
-from proving.batch_waits import Counts, ShownWait
+from proving.batch_waits import ShownWait, StepCounts
 from proving.health.attester_checks import SIGNED
 from proving.models import WATCHED_STATES, AttesterWatch, FactsRegistry, Signer, Stop, TransactionState, WorkerHeartbeat
 from queries import query_rows
@@ -65,7 +65,7 @@ class SilentAttesters:
 class ShownBatch:
     batch: Batch
     wanted: QuerySelection
-    counts: Counts
+    counts: StepCounts
     destination: ChainName
     source_chains: tuple[ChainName, ...]
     sources: tuple[TrustedSource, ...]

@@ -7,7 +7,7 @@ from config.chain_names import ChainName
 from explorer.batch.fact_display import ADDRESS_ENDS, InShort, Value
 from explorer.batch.query_cards import ShownQuery
 from explorer.formatting.utc_times import utc
-from proving.batch_waits import Counts
+from proving.batch_waits import StepCounts
 from queries.columns import AccountField
 from queries.models import BlockTag
 
@@ -69,7 +69,7 @@ def of_query(query: ShownQuery | HeadlineQuery, *, names_chain: bool = True) -> 
     return Headline(_one(query), query.address or "", where, answer)
 
 
-def of_batch(total: int, counts: Counts, sources: Sequence[ChainName], destination: ChainName) -> Headline:
+def of_batch(total: int, counts: StepCounts, sources: Sequence[ChainName], destination: ChainName) -> Headline:
     """Return the headline of a batch of several queries. `total` is their number."""
     names = [source.in_words for source in sources]
     chains = ", ".join(names[:-1]) + (" and " if len(names) > 1 else "") + names[-1] if names else ""

@@ -1,7 +1,7 @@
 """Checks of a connection's attesters: which of them sign the hash of our own nodes, and why others don't.
 
-Workers do so from time to time, also while there is no work, so that pages can tell without asking anybody. Nothing
-is decided by it.
+Workers check them from time to time, also while there is no work, so that pages needn't ask anybody. No decision
+depends on the answers.
 """
 
 from collections.abc import Callable
@@ -23,7 +23,7 @@ from proving.health.findings import Problem
 from proving.lanes import HeldLane
 from proving.models import AttesterWatch, FactsRegistry
 
-# Below the newest final block, in blocks: an attester whose nodes are an epoch behind is no silent one.
+# The checked block lies so many blocks below the newest final one, so that attesters with nodes an epoch behind sign it.
 _BEHIND = 32
 # Blocks until finality, if nodes report no final block.
 _FINAL_DEPTH = 64
@@ -55,7 +55,7 @@ def examine(connection: Connection, contract: str, say: Callable[[str], object])
 
 
 def watch(lane: HeldLane) -> None:
-    """Ask the attesters of each connection whose last round is long ago, and store their answers: a worker's duty."""
+    """Ask the attesters of each connection if the last round is long ago, and store their answers: a worker's duty."""
     for connection in get_chains().connections:
         if connection.attesters:
             _watch(lane, connection)
@@ -65,7 +65,7 @@ def _watch(lane: HeldLane, connection: Connection) -> None:
     ends: dict[str, Any] = {"source_chain_id": connection.source_id, "destination_chain_id": connection.destination_id}
     row, _ = AttesterWatch.objects.get_or_create(**ends)
     this = AttesterWatch.objects.filter(pk=row.pk)
-    # One worker asks. A time in the future was written by a clock ahead.
+    # Only one worker asks. A time in the future was written while a clock was ahead.
     if not this.exclude(asked_at__range=(Now() - _PAUSE, Now() + _PAUSE)).update(asked_at=Now()):
         return
     contract = FactsRegistry.in_use.filter(**ends).values_list("block_hash_source", flat=True).first()
@@ -85,8 +85,8 @@ def _watch(lane: HeldLane, connection: Connection) -> None:
 def _ask(connection: Connection, contract: str) -> tuple[int, list[dict[str, str]]]:
     """Return the block in question, and each attester's answer for this contract.
 
-    `answer` is as in `answer_label`. Before there is a contract, any address does. Raises `NodeUnavailable`,
-    `RpcRefused`.
+    The values of `answer` are those of `answer_label`. Before there is a contract, any address does. Raises
+    `NodeUnavailable`, `RpcRefused`.
     """
     header = _old_enough(get_rpc(connection.source_id))
     domain = Domain(connection.destination_id, contract)

@@ -1,8 +1,8 @@
-"""Everything that is wrong with the service, or may become so: `findings`.
+"""Problems of the service, and risks that may become problems: `findings`.
 
-`/healthz`, `/metrics` and the operator's page tell these, and ask no chain. A worker observes every configured chain
-every half a minute or less, also while there is no work, with a few cheap requests, and stores what it sees.
-`check_chains` also looks itself.
+`/healthz`, `/metrics` and the operator's page show them, and ask no chain. A worker observes every configured chain at
+least every half a minute, also while there is no work, with a few cheap requests, and stores its observations.
+`check_chains` also asks the chains itself.
 """
 
 import logging
@@ -53,15 +53,15 @@ class Problem(NamedTuple):
 
 # Time for which an observation of a chain counts, and time that a worker has for its first observations.
 _COUNTS, _FIRST_OBSERVATIONS = timedelta(minutes=3), timedelta(minutes=1)
-# Seconds between two observations, and while something is wrong: the operator who mends it wants to see that.
+# The pause between two observations. While something is wrong it is shorter, so that operators soon see their repair.
 _PAUSE, _PAUSE_IN_TROUBLE = timedelta(seconds=30), timedelta(seconds=10)
-# A newest block that is so far in the future has another reason than chance, in blocks and in seconds.
+# A newest block that is this far in the future, in blocks and in seconds, is no matter of chance.
 _BLOCKS_EARLY, _SECONDS_EARLY = 20, 300
-# Lateness of a head, and depth of a reorganisation, that are reported.
+# A head that is this late, or went back this far, is reported: in blocks and in seconds.
 _BLOCKS_BEHIND, _SECONDS_BEHIND = 5, 30
-# A reorganisation replaces no block that is so far below the head.
+# A reorganisation seldom replaces a block this far below the head.
 _KEPT_BELOW = 4
-# A node may say anything. The last second that a `datetime` can tell, in unix seconds.
+# The last second of a `datetime`, in unix seconds, because a node may report any time.
 _LATEST = 253_402_300_799
 _MOST_WEI = (1 << 256) - 1
 
@@ -110,12 +110,12 @@ def signers() -> Iterator[Problem]:
     waiting = Batch.objects.filter(
         status__in=OPEN_STATUSES, sender=Sender.OPERATOR, destination_chain_id=OuterRef("chain_id")
     )
-    # Stops are reported separately.
+    # `stopped` reports stops.
     stops = Stop.objects.filter(chain_id=OuterRef("chain_id"), source_chain_id=0, signer__in=["", OuterRef("address")])
-    told = Signer.objects.filter(Exists(waiting), ~Exists(stops)).exclude(notice="", wait=None).order_by("pk")
-    notices = [(signer.chain_id, signer.wait or signer.notice) for signer in told]
+    hindered = Signer.objects.filter(Exists(waiting), ~Exists(stops)).exclude(notice="", wait=None).order_by("pk")
+    notices = [(signer.chain_id, signer.wait or signer.notice) for signer in hindered]
     for chain in get_chains().destinations():
-        # Some are about all signers of the chain.
+        # Signers of a chain may have the same notice.
         for notice in dict.fromkeys(notice for chain_id, notice in notices if chain_id == chain.id):
             yield Problem("signer_waits", str(notice))
 
@@ -139,7 +139,7 @@ def storing() -> Iterator[Problem]:
 def attesters() -> Iterator[Problem]:
     """Yield notices without a code: sentences for the operator about configured connections that work.
 
-    Those of other connections are left out: nothing would ever remove them.
+    Notices of other connections are left out, because nothing would ever remove them.
     """
     for row in FactsRegistry.in_use.exclude(notice="").order_by("pk"):
         if get_chains().connection(row.source_chain_id, row.destination_chain_id):
@@ -174,7 +174,7 @@ def wake() -> None:
 
 def observe(lane: HeldLane) -> None:
     """Observe each chain that is due: a worker's duty."""
-    # A later time was written by a clock ahead.
+    # A later time was written while a clock was ahead.
     due = set(ChainWatch.objects.exclude(due_at__range=(Now(), Now() + _PAUSE)).values_list("pk", flat=True))
     for chain in get_chains().chains:
         if chain.id in due:
@@ -242,10 +242,10 @@ def _observe(lane: HeldLane, chain: Chain) -> None:
 
 
 def _note_newest_block() -> None:
-    """Note its time for `queries.clock`. A test network may have any time: it counts where there are no others."""
+    """Note the newest block's time for `queries.clock`. Test networks, which may have any time, count only alone."""
     chains = get_chains().chains
     counted = [chain.id for chain in chains if not chain.test_network] or [chain.id for chain in chains]
-    # One node that tells a time far ahead takes nothing from what others say.
+    # A time far ahead, which one node may report, is left out, so that the others still count.
     believed = ChainWatch.objects.filter(timestamp__lte=int((timezone.now() + clock.BEHIND).timestamp()))
     newest = believed.filter(pk__in=counted).aggregate(timestamp=Max("timestamp"))["timestamp"]
     if newest is not None:
@@ -261,7 +261,7 @@ def _state(chain: Chain, rpc: RpcClient, head: Header) -> dict[str, object]:
         newest, kept, suggested = rpc.ask(
             heads.QUESTIONS, [questions.keeps_hashes(head, chain)], [questions.priority_fee()] if is_destination else []
         )
-        # It notes the head for all workers.
+        # The head is stored for all workers.
         seen = heads.note(chain, rpc, newest, began)
         columns["keeps_hashes"] = not isinstance(kept[0], RpcRefused) and result(kept[0])
         if seen.finalized:
@@ -277,12 +277,12 @@ def _unavailable(chain: Chain, error: ChainError) -> Problem:
         return Problem("wrong_chain", str(error))
     if isinstance(error, NodeUnavailable):
         return Problem("chain_unavailable", str(error))
-    # The words of a node are not ours to publish.
+    # A node's own message isn't published.
     return Problem("chain_unavailable", f"No node of {chain.label} can be used: it refuses what any node answers.")
 
 
 def _apart_from_clock(chain: Chain, head: Header) -> Iterator[Problem]:
-    # Development chains make blocks when they are told to, and at any time that they are told.
+    # Development chains make blocks on demand, with any time.
     age = time.time() - head.timestamp
     late = max(_SECONDS_BEHIND, _BLOCKS_BEHIND * chain.block_seconds)
     early = max(_SECONDS_EARLY, _BLOCKS_EARLY * chain.block_seconds)
@@ -298,8 +298,8 @@ def _apart_from_clock(chain: Chain, head: Header) -> Iterator[Problem]:
 def _of_history(chain: Chain, rpc: RpcClient, head: Header) -> list[Problem]:
     """Return a problem if the chain's history of block hashes (EIP-2935) has a wrong hash of a block.
 
-    A young block and the oldest of the window are compared: the history contract may read another ring than the chain
-    writes, and a ring may be smaller than is relied on.
+    A young block and the oldest of the window are compared: the history contract may read other slots than the chain
+    writes, and it may keep fewer blocks than the window.
     """
     among = [connection for connection in get_chains().connections if connection.source_id == chain.id]
     relying = [
@@ -353,7 +353,7 @@ def _replacing(chain: Chain) -> str:
 
 def _gone_back(chain: Chain, head: Header) -> Iterator[Problem]:
     behind = heads.highest_lately(chain.id) - head.number
-    # A reorganisation is no news, nor one node that is a moment behind another.
+    # A short reorganisation is normal, and so is a node that is a moment behind another.
     if behind > 2 and behind * chain.block_seconds >= _SECONDS_BEHIND:
         yield Problem(
             "head_went_back",

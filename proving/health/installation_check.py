@@ -43,7 +43,11 @@ def check(say: Callable[[str], object]) -> list[Problem]:
     problems: list[Problem] = []
     for chain in chains.chains:
         say(chain.label)
-        there = {one.source_id: one for one in chains.connections if one.destination_id == chain.id}
+        there = {
+            connection.source_id: connection
+            for connection in chains.connections
+            if connection.destination_id == chain.id
+        }
         deployed = [row for row in registries or () if row.destination_chain_id == chain.id]
         in_use = {row.source_chain_id: row for row in deployed if not row.replaced_at}
         missing = [connection for source_id, connection in there.items() if source_id not in in_use]
@@ -59,13 +63,13 @@ def check(say: Callable[[str], object]) -> list[Problem]:
             if registry and (connection.outbox or connection.anchor_state_registry):
                 problems += _check_confirmed(connection, chains, say)
     if registries is not None:
-        # Nodes were asked now, so that what workers saw of them is left out.
-        problems += [one for judge in findings.CHECKS if judge is not findings.chains for one in judge()]
+        # Nodes were asked just now, so the workers' observations of them are left out.
+        problems += [problem for judge in findings.CHECKS if judge is not findings.chains for problem in judge()]
     return problems
 
 
 def check_node(url: str, say: Callable[[str], object]) -> list[Problem]:
-    """Say what a node can do that chains.toml needn't name; return what is wrong. Raises `ValueError`: not a URL."""
+    """Print the abilities of a node, which chains.toml needn't name. Return problems. Raises `ValueError`: not a URL."""
     chain = chain_of_node(url, os.environ)
     (url,), (host,) = chain.rpc_urls, chain.hosts
     try:
@@ -104,7 +108,7 @@ def _check_names(chain: Chain, chains: Chains, say: Callable[[str], object]) -> 
     """Ask for an ENS name, as a submission does, if names are resolved on this chain."""
     if chains.ens is None or chains.ens.chain_id != chain.id:
         return []
-    # It takes a while to import, and is used here alone.
+    # The module takes a while to import, and only this function uses it.
     from chains import ens  # noqa: PLC0415
 
     try:
@@ -174,7 +178,7 @@ def _abilities(chain: Chain, url: str) -> Abilities | str:
     try:
         return probe(rpc)
     except NodeUnavailable as error:
-        # The host stands in the line already.
+        # The line begins with the host already.
         return " ".join(error.reasons).removeprefix(f"{alone.hosts[0]} ") or str(error)
     except ChainError as error:
         return error.for_operators
@@ -210,7 +214,7 @@ def _tell_of_signer(
     try:
         address = signer.account().address
         if address not in balances:
-            # Its nodes don't answer, as was told.
+            # The chain's nodes don't answer, which another line says.
             return
         balance = balances[address]
         currency, minimum = chain.native_currency, chain.minimum_signer_balance
@@ -229,7 +233,7 @@ def _tell_of_signer(
 
 
 def _aligned(rows: Sequence[tuple[str, ...]]) -> list[str]:
-    """Return lines of columns as wide as they must be. A row of two cells tells a fault, in a sentence."""
+    """Return lines with aligned columns. A row of two cells has a host and a sentence about its fault."""
     whole = [row for row in rows if len(row) == len(_COLUMNS)]
     widths = [max(map(len, column)) for column in zip(*whole, strict=True)]
     widths[0] = max(len(row[0]) for row in rows)
@@ -240,7 +244,7 @@ def _aligned(rows: Sequence[tuple[str, ...]]) -> list[str]:
 
 
 def _check_beacon(chain: Chain, say: Callable[[str], object]) -> list[Problem]:
-    """Tell of each beacon node and each place of era files, in a line; returns what is wrong with all of them."""
+    """Print a line about each beacon node and each place of era files. Return problems that all of them have."""
     if chain.beacon_chain is None:
         return []
     return [*_check_beacon_nodes(chain, chain.beacon_chain, say), *_check_era_files(chain, chain.beacon_chain, say)]
@@ -299,7 +303,7 @@ def _check_era_files(chain: Chain, beacon_chain: BeaconChain, say: Callable[[str
 
 
 def _newest(chain: BeaconChain, files: EraFiles) -> list[str]:
-    """Return the names of the newest files of each kind that are known without asking; or one that nobody has."""
+    """Return the names of the newest files of each kind that are known without asking, or else a name that no file has."""
     names = []
     if epochs := shipped.epochs(chain):
         names.append(files.era1_name(len(epochs) - 1, epochs[-1]))

@@ -1,8 +1,8 @@
 """Metrics that are read from the database: queues, batches, money, chains, and the problems of `/healthz`.
 
-It asks no chain: workers store what they see. Its statements are few and use indexes, and what they found is told
-again for some seconds, so that neither a scraper nor a stranger loads the database. Sums over all transactions are kept
-up to date where these become final (`proving.transactions.transaction_monitor`).
+Reading them asks no chain, because workers store their observations. Few statements are made, which use indexes, and
+their results are reused for some seconds, so that no scraper loads the database. Sums over all transactions are kept up
+to date where these become final (`proving.transactions.transaction_monitor`).
 """
 
 import threading
@@ -46,7 +46,7 @@ class ServiceMetrics(Collector):
         self._found_at = -KEPT_SECONDS * 1.0
 
     def describe(self) -> Iterable[_Family]:
-        """Describe nothing: registering it must not ask the database."""
+        """Describe nothing, because registration must not ask the database."""
         return ()
 
     def collect(self) -> Iterable[_Family]:
@@ -65,7 +65,7 @@ def _measure() -> list[_Family]:
         for read in _READERS:
             families += read()
     except DatabaseError:
-        # None rather than a part, because nobody could see that metrics are missing.
+        # No metrics are better than some, because nobody could see that others are missing.
         families, answers = [], False
     about = ("database_answers", "Whether the database has answered.")
     return [*_families((), [((), answers)], about), *families]
@@ -79,7 +79,7 @@ def _families(
 ) -> Iterator[_Family]:
     """Yield a metric for each column, a name and a help text.
 
-    Each row has the values of the labels, and then one for each column. None: it isn't known.
+    Each row has the values of the labels, and then a value for each column. None: the value isn't known.
     """
     rows = list(rows)
     for place, (name, help_text) in enumerate(columns, 1):
@@ -218,7 +218,7 @@ def _chains() -> Iterator[_Family]:
     stopped = set(Stop.objects.filter(source_chain_id=0, signer="").values_list("chain_id", flat=True))
     now = timezone.now()
     balances = [
-        ((pk, address), int(wei)) for pk, one in watches.items() for address, wei in (one.balances or {}).items()
+        ((pk, address), int(wei)) for pk, watch in watches.items() for address, wei in (watch.balances or {}).items()
     ]
     about = ("signer_balance_wei", "A signer's balance at the last observation.")
     yield from _families(("chain", "signer"), balances, about)
@@ -226,13 +226,13 @@ def _chains() -> Iterator[_Family]:
         ("chain",),
         [
             (
-                (one.chain_id,),
-                one.number,
-                None if one.timestamp is None else now.timestamp() - one.timestamp,
-                one.looked_at and _age(one.looked_at, now),
-                one.spent_in_day,
+                (watch.chain_id,),
+                watch.number,
+                None if watch.timestamp is None else now.timestamp() - watch.timestamp,
+                watch.looked_at and _age(watch.looked_at, now),
+                watch.spent_in_day,
             )
-            for one in watches.values()
+            for watch in watches.values()
         ],
         ("chain_head_number", "The newest block that a worker has seen."),
         ("chain_head_age_seconds", "Seconds since the time of that block."),
@@ -242,8 +242,8 @@ def _chains() -> Iterator[_Family]:
     yield from _families(
         ("chain",),
         [
-            ((one.id,), one.minimum_signer_balance_wei, one.daily_limit_wei, one.id in stopped)
-            for one in get_chains().destinations()
+            ((chain.id,), chain.minimum_signer_balance_wei, chain.daily_limit_wei, chain.id in stopped)
+            for chain in get_chains().destinations()
         ],
         ("signer_minimum_balance_wei", "The balance below which a signer sends nothing."),
         ("daily_limit_wei", "The maximum that a chain's signers spend in 24 hours."),

@@ -58,7 +58,7 @@ def reserve_version(
     if cap < least:
         return Unsent(wait("gas_above_cap", chain=chain.id, cap=str(chain.max_fee_per_gas_gwei)))
     bounds = money.bounds(chain, tx, portions)
-    if too_low := [bound for bound in bounds if bound.price < least or bound.left < bound.data_fee]:
+    if too_low := [bound for bound in bounds if bound.price < least or bound.remaining < bound.data_fee]:
         whose = frozenset[str]().union(*(bound.batches for bound in too_low))
         return Unsent(min(too_low, key=attrgetter("price")).reason(chain, least), whose)
     price = min([cap, *(bound.price for bound in bounds)])

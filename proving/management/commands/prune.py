@@ -33,5 +33,5 @@ class Command(BaseCommand):
         if vacuum:
             with connection.cursor() as cursor:
                 cursor.execute("VACUUM")
-                # Until the checkpoint, the new pages are in the log.
+                # The new pages are in the log until a checkpoint.
                 cursor.execute("PRAGMA wal_checkpoint(TRUNCATE)")
