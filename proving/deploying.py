@@ -311,7 +311,7 @@ def change_attesters(
 def _signed_change(
     connection: OpenConnection, ordered: Sequence[str], threshold: int, signatures: Sequence[bytes]
 ) -> Call:
-    """Return the call that makes the change. Raises `DeploymentError` unless enough present attesters have signed it."""
+    """Return the call that makes the change. Raises `DeploymentError` unless enough present attesters signed it."""
     contract = connection.registry.block_hash_source
     nonce, members, needed = (
         connection.destination_rpc.eth_call(*call(_ATTESTED, contract, function))

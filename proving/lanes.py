@@ -214,7 +214,7 @@ def _expiry() -> Combinable:
 
 
 class _Renewal:
-    """A thread that renews this process's lanes while it holds any. Most lanes are given back before the first renewal."""
+    """A thread that renews this process's lanes while it holds any. Most are given back before their first renewal."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()

@@ -17,7 +17,7 @@ from proving.facts import AccountFact, Fact, HeaderFact, Missing, SlotFact
 from proving.models import AccountProof, SlotProof
 from queries.models import Block, Query
 
-# Nodes take no transaction above 128 KiB, and EIP-7825 bounds its gas at 16,777,216. These leave room for the rest of it.
+# Nodes take no transaction above 128 KiB, and EIP-7825 bounds its gas at 16,777,216. These leave room for the rest.
 MAX_BYTES = 110_000
 _MAX_GAS = 13_000_000
 # Limits of a transaction that blocks share. They are lower, so that fewer blocks suffer when the proof of one reverts,

@@ -239,8 +239,8 @@ def _count(blocks: Sequence[Missing], route: Route) -> dict[CostPart, int]:
 def _cost(estimate: GasEstimate, fees: Fees, data: DataCost) -> Cost:
     likely = rollups.without_margin(data, estimate.size.expected, estimate.size.bound)
     needed = estimate.gas + Amount(likely.gas, data.gas)
-    # The bound has room for two blocks that raise the base fee: a transaction is signed only if the fee suffices for the
-    # next one.
+    # The bound has room for two blocks that raise the base fee, because a transaction is signed only if the fee
+    # suffices for the next block too.
     most = needed.bound * (fees.base_fee * 5 // 4 + fees.priority_fee) + data.wei
     wei = Amount(needed.expected * (fees.base_fee + fees.priority_fee) + likely.wei, most)
     return Cost(needed, wei, data.wei, estimate.path_gas)

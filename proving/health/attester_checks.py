@@ -23,7 +23,7 @@ from proving.health.findings import Problem
 from proving.lanes import HeldLane
 from proving.models import AttesterWatch, FactsRegistry
 
-# The checked block lies so many blocks below the newest final one, so that attesters with nodes an epoch behind sign it.
+# The checked block lies this number of blocks below the newest final one, so that attesters may be an epoch behind.
 _BEHIND = 32
 # Blocks until finality, if nodes report no final block.
 _FINAL_DEPTH = 64

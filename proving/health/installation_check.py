@@ -69,7 +69,7 @@ def check(say: Callable[[str], object]) -> list[Problem]:
 
 
 def check_node(url: str, say: Callable[[str], object]) -> list[Problem]:
-    """Print the abilities of a node, which chains.toml needn't name. Return problems. Raises `ValueError`: not a URL."""
+    """Print the abilities of a node that chains.toml needn't name. Return problems. Raises `ValueError`: not a URL."""
     chain = chain_of_node(url, os.environ)
     (url,), (host,) = chain.rpc_urls, chain.hosts
     try:
@@ -303,7 +303,7 @@ def _check_era_files(chain: Chain, beacon_chain: BeaconChain, say: Callable[[str
 
 
 def _newest(chain: BeaconChain, files: EraFiles) -> list[str]:
-    """Return the names of the newest files of each kind that are known without asking, or else a name that no file has."""
+    """Return the names of the newest files of each kind that are known without asking, or else one that no file has."""
     names = []
     if epochs := shipped.epochs(chain):
         names.append(files.era1_name(len(epochs) - 1, epochs[-1]))

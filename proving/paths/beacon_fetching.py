@@ -1,6 +1,6 @@
 """Fetches beacon data, by which old blocks are proven, from era files and beacon nodes.
 
-What these tell is verified before it is used: one that lies can only delay.
+All data is verified before it is used, so a source that lies can only delay.
 """
 
 from collections.abc import Callable
@@ -30,11 +30,11 @@ from queries.waits import wait
 
 Result = TypeVar("Result")
 
-# Blocks whose branches a process remembers: a reconcile asks again and again.
+# The number of blocks whose branches a process remembers, because each reconcile asks for them again.
 _BLOCKS = 512
 # Bytes of a root of a period, and of a record of an epoch.
 _ROOT, _RECORD = 32, 64
-# How often a use is written down.
+# The shortest time between two updates of when a row was used.
 _USED_WITHIN = timedelta(days=1)
 
 
@@ -43,7 +43,7 @@ def _first_of(
     by_files: Callable[[EraFiles], Result],
     by_nodes: Callable[[BeaconClient], Result] | None = None,
 ) -> Result:
-    """Return what era files tell, else what beacon nodes do. Raises `NodeUnavailable` with all that was wrong.
+    """Return data from era files, else from beacon nodes. Raises `NodeUnavailable` with the faults of both.
 
     Files come first: they have blocks of any age, and one file has the roots of a whole period, for which a node takes
     thousands of requests. Most nodes keep blocks of some months.
@@ -75,7 +75,7 @@ def block(source_id: int, root: bytes, slot: int, period_root: bytes) -> Executi
 
 
 def anchor(source: Chain, chain: BeaconChain, root: bytes) -> Anchor:
-    """Return the beacon block with this root, and what its state summarises. Nodes alone tell it.
+    """Return the beacon block with this root, and its state's summaries. Only nodes have these.
 
     Raises `NodeUnavailable`, `CannotProve`.
     """
@@ -93,7 +93,7 @@ def anchor(source: Chain, chain: BeaconChain, root: bytes) -> Anchor:
     header = client.header(root)
     if not chain.capella <= header.slot < chain.end:
         raise CannotProve(f"The state of slot {header.slot}, which the header to jump from names, has no known layout.")
-    told = client.summaries(header)
+    fetched = client.summaries(header)
     row = BeaconAnchor(
         chain_id=source.id,
         root=hex_data(header.root),
@@ -102,12 +102,12 @@ def anchor(source: Chain, chain: BeaconChain, root: bytes) -> Anchor:
         parent_root=hex_data(header.parent_root),
         state_root=hex_data(header.state_root),
         body_root=hex_data(header.body_root),
-        summaries=b"".join(b"".join(each) for each in told.summaries),
-        branch=b"".join(told.branch),
+        summaries=b"".join(b"".join(each) for each in fetched.summaries),
+        branch=b"".join(fetched.branch),
     )
     # Another worker may have stored the same.
     BeaconAnchor.objects.bulk_create([row], ignore_conflicts=True)
-    return told
+    return fetched
 
 
 # --- Leaves of trees --------------------------------------------------------------------------------------------------
@@ -118,15 +118,15 @@ def anchor(source: Chain, chain: BeaconChain, root: bytes) -> Anchor:
 
 @dataclass(frozen=True)
 class Period:
-    """The block roots of a period of the beacon chain. Of one before Capella, the root of its state roots follows."""
+    """The block roots of a period of the beacon chain. Before Capella, the root of the period's state roots follows."""
 
     source: Chain
     chain: BeaconChain
     number: int
     root: bytes
-    """The period's own: one of the historical roots, or that of a summary."""
+    """The root of the whole period: one of the historical roots, or that of a summary."""
     block_roots_root: bytes | None = None
-    """None before Capella, when it isn't known by itself."""
+    """The root of the block roots. None before Capella, because it isn't known then."""
 
     kind: ClassVar = JumpLeavesKind.PERIOD
 
@@ -187,13 +187,14 @@ def records_of(content: bytes) -> list[tuple[bytes, int]]:
 
 
 def leaves(tree: Period | Epoch) -> bytes | NotYet:
-    """Return the leaves of a tree that are stored, one after the other, verified.
+    """Return the stored leaves of a tree, verified and joined.
 
-    Where there are none, a worker is told to `fetch_leaves`: `NotYet`. Raises `NodeUnavailable` where that has failed.
+    If there are none, return `NotYet` and have a worker fetch them (`fetch_leaves`). Raises `NodeUnavailable` if that
+    has failed.
     """
     row, _ = JumpLeaves.objects.get_or_create(chain_id=tree.source.id, kind=tree.kind, number=tree.number)
     rows = JumpLeaves.objects.filter(pk=row.pk)
-    # What is stored isn't right where the database was damaged, or the configuration said something else then.
+    # Stored leaves are wrong if the database was damaged, or if the configuration has changed since.
     if row.is_complete and tree.has(content := bytes(row.content)):
         _note_use(rows, row.used_at)
         return content
@@ -212,13 +213,12 @@ def fetch_leaves(lane: HeldLane, key: object) -> None:
             content = _tree_of(row).fetch()
         except (NodeUnavailable, UnknownChain) as error:
             problem = str(error)
-        # After a failure, blocks that still need them ask again.
-        told = partial(postponement.end, [row], None, content=content, is_complete=not problem, problem=problem)
-        lane.write(told)
+        # After a failure the row isn't due again: blocks that still need the leaves ask again.
+        lane.write(partial(postponement.end, [row], None, content=content, is_complete=not problem, problem=problem))
 
 
 def _tree_of(row: JumpLeaves) -> Period | Epoch:
-    """Return the tree of a row, by lists that are shipped or by what is stored. Raises `NodeUnavailable`."""
+    """Return the tree of a row, by shipped lists or stored anchors. Raises `NodeUnavailable`."""
     source = get_chains().chain(row.chain_id)
     if (chain := source.beacon_chain) is None:
         raise NodeUnavailable(f"{source.label} has no known beacon chain.")
@@ -235,7 +235,7 @@ def _tree_of(row: JumpLeaves) -> Period | Epoch:
 
 
 def _stored_anchor(row: BeaconAnchor) -> Anchor:
-    """Return a beacon block that is stored, unverified."""
+    """Return a stored beacon block, unverified."""
     roots = (bytes.fromhex(root[2:]) for root in (row.parent_root, row.state_root, row.body_root))
     hashes = split(bytes(row.summaries))
     summaries = list(zip(hashes[::2], hashes[1::2], strict=True))
@@ -243,6 +243,6 @@ def _stored_anchor(row: BeaconAnchor) -> Anchor:
 
 
 def _note_use(rows: QuerySet[Any], used_at: datetime) -> None:
-    """Write down that rows were used, if that was not done lately: what nobody uses is pruned."""
+    """Store that rows were used, if that was not done lately: rows that nobody uses are pruned."""
     if used_at < timezone.now() - _USED_WITHIN:
         rows.update(used_at=Now())

@@ -1,4 +1,4 @@
-"""The next transaction of a path: proofs of the history contract, as many as fit; and which block it is for.
+"""Builds the next transaction of a path, with as many hops as fit, and chooses the block that it is for.
 
 Nothing here sends.
 """
@@ -33,12 +33,12 @@ from proving.sources import NotYet, Preparation, Start
 from proving.transactions import signing
 from queries.models import ADMITTED_STATUSES, Block, Query, Sender, StepKind
 
-# Beside what its trie nodes and headers take; packed, nodes are no longer than they were.
+# Bytes of a call beside its trie nodes and headers. Packing makes no node longer.
 _CALL_BYTES = 500
-# Reverted transactions that are counted, and the pause after them in seconds.
+# The most reverted transactions that are counted, and the first and longest pause after them in seconds.
 _FAILURES = 10
 _FIRST_PAUSE, _LONGEST_PAUSE = 10, 600
-# Queries that a path may stop for beside those that it is sent for.
+# The most queries that a path may stop for beside those that it is sent for.
 _MOST_BESIDE = 1000
 
 
@@ -68,20 +68,21 @@ class PathFound:
         """Return whether the block's own proofs can make its hash trusted, while other paths are under way."""
         if isinstance(self.path, Jump):
             return self.path.start is None
-        # What it proves of a parent chain first is paid for once, for all who wait.
+        # A start with several calls proves something of a parent chain first, which is paid for once for all who wait.
         return isinstance(self.path, Start) and len(self.path.calls) < 2
 
 
 class BranchUnavailable(NodeUnavailable):
-    """No node or file gave the branch that a jump is proven by."""
+    """No node or file has the branch that proves a jump."""
 
 
 def find(
     connection: OpenConnection, target: Header, hints: Collection[int], *, awaits_branch: bool, is_self_funded: bool
 ) -> PathFound | Preparation | NotYet | TooFar:
-    """Find a path to a header's hash. `hints` are those of `planning.survey`.
+    """Find a path to a header's hash. `hints` are as in `planning.survey`.
 
-    With `awaits_branch` it waits for a jump whose branch can't be had. Raises `NodeUnavailable`, `RpcRefused`.
+    With `awaits_branch`, a jump without its branch raises `BranchUnavailable`; otherwise another path is found. Raises
+    `NodeUnavailable`, `RpcRefused`.
     """
     if jump := planning.jump_to(connection, target):
         try:
@@ -89,18 +90,18 @@ def find(
         except NodeUnavailable as error:
             if awaits_branch:
                 raise BranchUnavailable(f"What a jump is proven by can't be had. {error}") from None
-    found = planning.survey(connection, target, hints=hints)
-    begun = found if isinstance(found, NotYet | TooFar) else begin(connection, found)
+    planned = planning.survey(connection, target, hints=hints)
+    begun = planned if isinstance(planned, NotYet | TooFar) else begin(connection, planned)
     return begun if isinstance(begun, Preparation | NotYet | TooFar) else PathFound(begun)
 
 
 def _jump(
     connection: OpenConnection, target: Header, jump: Jump, *, is_self_funded: bool
 ) -> PathFound | Preparation | NotYet:
-    """Return the jump with its branch. Raises `NodeUnavailable` where that can't be had."""
+    """Return the jump with its branch. Raises `NodeUnavailable` if no node or file has the branch."""
     from proving.paths import jumping  # noqa: PLC0415 (where a chain has a beacon chain)
 
-    # Before anything is asked for that costs something.
+    # The branch comes first, because the rest costs something.
     branch = jumping.branch_to(connection.source_rpc.chain, jump.origin, target)
     if isinstance(branch, NotYet):
         return branch
@@ -108,7 +109,7 @@ def _jump(
         begun = jumping.begin(connection, jump.start.number)
         if not isinstance(begun, Start):
             return begun
-        # Its own blocks are vouched for long enough: no user is to pay for other batches, or to wait for them.
+        # A chain vouches for its own blocks long enough. So a self-funded batch need not pay to keep the hash.
         jump = replace(jump, start=None if is_self_funded and connection.is_own else begun)
     elif jump.origin and jump.origin.number != connection.registry.jump_origin:
         checkpoints.note_origin(connection.registry.row_id, jump.origin)
@@ -116,7 +117,7 @@ def _jump(
 
 
 def begin(connection: OpenConnection, path: Start | Hops) -> Start | Hops | Preparation | NotYet:
-    """Complete the path with what its block hash source needs to begin; or return what to send before.
+    """Complete the path with the calls by which its block hash source begins, or return a transaction to send before.
 
     Raises as `survey`.
     """
@@ -128,15 +129,15 @@ def begin(connection: OpenConnection, path: Start | Hops) -> Start | Hops | Prep
 
 
 def next_leg(connection: OpenConnection, path: Path, *, beside: Collection[int] = ()) -> Leg:
-    """Return the next transaction of a path that can begin: as much of it as fits.
+    """Return the next transaction of a path that can begin, with as much of the path as fits.
 
-    Hops stop at those blocks `beside` that they pass. Raises `NodeUnavailable`, `RpcRefused`.
+    Hops stop at each block of `beside` that they pass. Raises `NodeUnavailable`, `RpcRefused`.
     """
     match path:
         case Hops():
             return _hop(connection, path, beside)
         case Jump():
-            # Whoever sends it has the branch.
+            # The caller adds the branch.
             return Leg(path.start.calls if path.start else (), arrives=True)
         case Start():
             return Leg(path.calls, arrives=True)
@@ -145,10 +146,10 @@ def next_leg(connection: OpenConnection, path: Path, *, beside: Collection[int] 
 def intents_of_leg(
     connection: OpenConnection, block: Block, path: Path, *, target: Header, needing: Missing, jump: HeaderParts
 ) -> tuple[Leg, Iterator[Intent]]:
-    """Return the next part of a path that can begin, and its transaction.
+    """Return the next part of a path that can begin, with its transactions.
 
-    If it ends at the block itself, what can be proven at once goes with it, and the other proofs of what needs it
-    follow, resting on it. Raises `NodeUnavailable`, `RpcRefused`.
+    If the part ends at the block itself, its transaction also proves as many facts as fit. Others follow with the
+    remaining proofs, which depend on it. Raises `NodeUnavailable`, `RpcRefused`.
     """
     registry = connection.registry
     asking = frozenset(pk for queries in needing.values() for pk in queries)
@@ -198,7 +199,7 @@ def _hop(connection: OpenConnection, path: Hops, beside: Collection[int]) -> Leg
     reached = headers[: len(calls) + 1]
     arrives = reached[-1].number == path.target
     if not arrives:
-        # The next transaction begins at its state root.
+        # The next transaction begins at the state root of the last block.
         data = packed.encode(reached[-1].encode(), reached[-1].state_root)
         calls.append((connection.registry.contract.address, data))
     return Leg(
@@ -209,15 +210,15 @@ def _hop(connection: OpenConnection, path: Hops, beside: Collection[int]) -> Leg
 
 
 def _unknown(connection: OpenConnection, numbers: Sequence[int]) -> list[int]:
-    """Return the blocks whose hashes the registry does not trust yet: many wait for no more than confirmations."""
+    """Return the blocks whose hashes the registry doesn't trust yet: many blocks only wait for confirmations."""
     headers = [header for header in connection.source_rpc.headers(numbers) if header is not None] if numbers else []
-    asked = [(header.number, header.hash) for header in headers]
-    vouched = deployments.vouches(connection.destination_rpc, connection.registry, asked)
+    blocks = [(header.number, header.hash) for header in headers]
+    vouched = deployments.vouches(connection.destination_rpc, connection.registry, blocks)
     return [header.number for header, known in zip(headers, vouched, strict=True) if not known]
 
 
 def _history_to_prove(connection: OpenConnection, following: Header, answer: VerifiedAccountProof) -> AccountToProve:
-    """Return what the history contract holds at one block: it must know the hash of `following`."""
+    """Return the proof of the history contract's slot at one block, which must hold the hash of `following`."""
     (slot,) = answer.slots
     if slot.value != int.from_bytes(following.hash):
         raise InvalidReply(
@@ -229,26 +230,27 @@ def _history_to_prove(connection: OpenConnection, following: Header, answer: Ver
 
 def pause_after_failures(connection: OpenConnection) -> float:
     """Return the seconds to wait before the registry's trust is extended again. The more has reverted, the longer."""
-    # One that was cancelled, because nobody wanted it any more, says nothing.
+    # A cancelled transaction was no longer wanted, which is no failure.
     cancelled = SignedTransaction.objects.filter(
         transaction=OuterRef("pk"), hash=OuterRef("hash"), is_cancellation=True
     )
     mined = Transaction.objects.filter(~Exists(cancelled), extends=connection.registry.row_id).exclude(succeeded=None)
     newest = mined.order_by("-pk")
     sent = list(newest.values_list("succeeded", "created_at")[:_FAILURES])
-    failures = len(list(itertools.takewhile(lambda one: not one[0], sent)))
+    failures = len(list(itertools.takewhile(lambda row: not row[0], sent)))
     if not failures:
         return 0
-    # Bounded also where the clock was ahead when it was sent.
+    # The pause is also the upper bound, in case the clock was ahead when the transaction was sent.
     pause = due_rows.backoff(failures, first=_FIRST_PAUSE, longest=_LONGEST_PAUSE)
-    left = min(pause, sent[0][1] + pause - timezone.now())
-    return max(0, left.total_seconds())
+    remaining = min(pause, sent[0][1] + pause - timezone.now())
+    return max(0, remaining.total_seconds())
 
 
 def extending(connection: OpenConnection, seen: int) -> QuerySet[Transaction]:
-    """Return what is under way to extend the registry's trust: one transaction at a time, as the next builds on it.
+    """Return the transaction under way that extends the registry's trust. One is sent at a time: the next builds on it.
 
-    `seen` is the destination's newest block that was observed: what is in a later one would be paid again.
+    `seen` is the newest observed block of the destination. A transaction in a later block counts as under way, because
+    it would be paid for again.
     """
     senders = signing.senders(get_chains().chain(connection.config.destination_id))
     unseen = Q(state=TransactionState.PENDING) | Q(block_number__gt=seen)
@@ -259,9 +261,9 @@ def extending(connection: OpenConnection, seen: int) -> QuerySet[Transaction]:
 
 
 def _waiting_beside(block: Block, queries: Collection[int]) -> Mapping[int, Collection[int]]:
-    """Return other queries (ids) of the batch of these that wait for blocks' hashes, by the blocks' numbers.
+    """Return other queries (ids) of the same batch that wait for block hashes, by block number.
 
-    None where these are of several batches: each would pay for the stops of the others.
+    Return none if `queries` belong to several batches, because each would pay for the stops of the others.
     """
     batches = set(Query.objects.filter(pk__in=queries).order_by().values_list("batch", flat=True).distinct()[:2])
     if len(batches) > 1:
@@ -275,17 +277,16 @@ def _waiting_beside(block: Block, queries: Collection[int]) -> Mapping[int, Coll
 
 
 def give_way(block: Block, batches: Collection[str]) -> None:
-    """Let no block of these batches go first for a path on the block's connection, until it asks for one again."""
+    """Let other blocks on the connection go first for a path, until blocks of these batches ask for one again."""
     waiting = _waiting(block).filter(batch__in=batches).order_by().values("block")
     rows = Block.objects.filter(pk__in=waiting, waits_for_path=True)
     statements.retried(partial(rows.update, waits_for_path=False))
 
 
 def first_for_path(blocks: Sequence[Block]) -> int | None:
-    """Return which block is to have the next path: of these and those that wait for one on their connection, that of
-    the oldest batch, and of this the lowest.
+    """Return which block (id) gets the next path on the blocks' connection: the lowest one of the oldest batch.
 
-    Others lack what a path takes.
+    Candidates are these blocks, and others that wait for a path and haven't failed.
     """
     others = Q(block__waits_for_path=True, block__attempts=0, block__due_at__isnull=False)
     waiting = _waiting(blocks[0]).filter(Q(block__in=blocks) | others, batch__sender=Sender.OPERATOR)

@@ -1,8 +1,8 @@
-"""Checkpoints, blocks whose state roots a registry trusts: paths begin there. And the upkeep of registries.
+"""Checkpoints: blocks whose state roots a registry trusts, where paths begin. And the upkeep of registries.
 
-The rows are hints, which the planner of a path checks on the chain: they may be of a transaction that failed, or of a
-chain that was reorganised. They come from what is sent here, and from the registry's newest events while batches wait
-for what others send.
+The rows are hints, which the planner of a path checks on the chain: they may come from a transaction that failed, or
+from a chain that was reorganised. They are stored for the service's own transactions, and by the registry's newest
+events while self-funded batches wait for transactions of others.
 """
 
 import logging
@@ -35,13 +35,13 @@ from queries.models import OPEN_STATUSES, PROVABLE_STEPS, Batch, Block, Query, S
 logger = logging.getLogger(__name__)
 
 _HEADER = keccak(text="HeaderAccumulated(uint256,bytes32)")
-# How many of the blocks that the registry may trust it is asked about, the nearest first.
+# The most checkpoints that the registry is asked about, the nearest first.
 _NEAREST = 20
-# The newest blocks of the destination whose events are read for who asks what is left to send.
+# The number of the destination's newest blocks whose events are read to find the missing transactions of a batch.
 _BLOCKS_READ = 2000
 # Rows named in one statement.
 _PER_STATEMENT = 2000
-# For how long after its block is confirmed an event makes blocks due, in seconds.
+# Seconds after the confirmation of its block for which an event makes blocks due.
 _NOTICED_SECONDS = 30
 # Seconds until a registry is due again when nothing is waited for, and when it can't be used.
 _PAUSE, _UNUSABLE_PAUSE = 30, 60
@@ -52,9 +52,9 @@ class Jump:
     """A jump to a block of any age."""
 
     origin: Header | None = None
-    """The header that it begins with. None: it begins with a constant."""
+    """The header that the jump begins with. None: it begins with a constant."""
     start: Start | None = None
-    """Makes the origin trusted. None: nothing has to."""
+    """The calls that make the origin trusted. None: none are needed."""
 
 
 def rows(connection: OpenConnection) -> QuerySet[Block]:
@@ -68,31 +68,31 @@ def rows(connection: OpenConnection) -> QuerySet[Block]:
 
 
 def headers(connection: OpenConnection, numbers: Sequence[int]) -> list[Header]:
-    """Return the blocks of these numbers as the source chain has them now. Others may have been noted before."""
-    found = connection.source_rpc.headers(numbers) if numbers else []
-    return [header for header in found if header is not None]
+    """Return the blocks of these numbers as the source chain has them now, which may differ from stored ones."""
+    answers = connection.source_rpc.headers(numbers) if numbers else []
+    return [header for header in answers if header is not None]
 
 
 def nearest(connection: OpenConnection, target: int, hints: Collection[int]) -> int | None:
     """Return the number of the nearest block above whose state root the registry trusts, as of the newest block.
 
-    What is pending may fail, or be mined after what builds on it, where two signers send.
+    Pending transactions don't count: they may fail, or another signer's may be mined before them.
     """
     above = rows(connection).filter(number__gt=target).order_by("number")
     numbers = {*above.values_list("number", flat=True)[:_NEAREST], *(number for number in hints if number > target)}
-    found, contract = headers(connection, sorted(numbers)[:_NEAREST]), connection.registry.contract
-    roots = connection.destination_rpc.eth_calls([contract.state_root(header.number) for header in found])
-    trusted = (header.number for header, root in zip(found, roots, strict=True) if root == header.state_root)
+    candidates, contract = headers(connection, sorted(numbers)[:_NEAREST]), connection.registry.contract
+    roots = connection.destination_rpc.eth_calls([contract.state_root(header.number) for header in candidates])
+    trusted = (header.number for header, root in zip(candidates, roots, strict=True) if root == header.state_root)
     return next(trusted, None)
 
 
 def note(connection: OpenConnection, headers: Collection[Header]) -> None:
     source = connection.config.source_id
-    found = submission.ensure_blocks(connection.config.destination_id, {(source, header.number) for header in headers})
-    # In the order of their rows, as `database.statements` says.
-    for header in sorted(headers, key=lambda header: found[source, header.number]):
-        row = Block.objects.filter(pk=found[source, header.number])
-        # What is there already is of a block that queries are about, and reconcile keeps that row right.
+    ids = submission.ensure_blocks(connection.config.destination_id, {(source, header.number) for header in headers})
+    # Rows are written in the order of their ids, as `database.statements` says.
+    for header in sorted(headers, key=lambda header: ids[source, header.number]):
+        row = Block.objects.filter(pk=ids[source, header.number])
+        # A row with a hash belongs to a block that queries are about, which reconcile keeps right.
         row.filter(hash="").update(
             hash=hex_data(header.hash),
             header_rlp=header.encode(),
@@ -107,13 +107,13 @@ def note_origin(registry_id: int, origin: Header) -> None:
     FactsRegistry.objects.filter(pk=registry_id).exclude(jump_origin=origin.number).update(jump_origin=origin.number)
 
 
-# --- What others send -------------------------------------------------------------------------------------------------
+# --- Transactions of others -------------------------------------------------------------------------------------------
 
 
 def newest(connection: OpenConnection, latest: int) -> list[int]:
-    """Return numbers of blocks that were accumulated lately, up to the destination's block `latest`.
+    """Return numbers of source blocks that were accumulated lately, up to the destination's block `latest`.
 
-    It notes nothing. Where nodes refuse to tell, there are none. Raises `NodeUnavailable`.
+    Nothing is stored. Return none if nodes refuse to answer. Raises `NodeUnavailable`.
     """
     address, first = connection.registry.contract.address, max(0, latest - _BLOCKS_READ + 1)
     try:
@@ -124,10 +124,10 @@ def newest(connection: OpenConnection, latest: int) -> list[int]:
 
 
 def wake_waiting(lane: HeldLane, connection: OpenConnection, heads: Heads) -> bool:
-    """Make the blocks due that recent events name and whose transactions others send; return whether any wait.
+    """Make blocks of self-funded batches due that recent events name. Return whether any such blocks wait.
 
-    What these have accumulated is noted. Events count until some time after their block is confirmed: then the steps
-    that they complete are completed. Raises `NodeUnavailable`, `RpcRefused`.
+    Blocks that the events accumulated are stored as checkpoints. Events count until some time after the confirmation of
+    their block, because steps are completed only then. Raises `NodeUnavailable`, `RpcRefused`.
     """
     config = connection.config
     left_to_others = Query.objects.filter(
@@ -143,8 +143,8 @@ def wake_waiting(lane: HeldLane, connection: OpenConnection, heads: Heads) -> bo
         logs = connection.destination_rpc.logs(address, [], first, heads.latest.number)
         _note_accumulated(connection, logs)
         named = {topic for log in logs for topic in log.topics[1:]}
-        found = [pk for pk, number, of_block in waiting if {number.to_bytes(32), bytes.fromhex(of_block[2:])} & named]
-        for chunk in chunks(found, _PER_STATEMENT):
+        woken = [pk for pk, number, of_block in waiting if {number.to_bytes(32), bytes.fromhex(of_block[2:])} & named]
+        for chunk in chunks(woken, _PER_STATEMENT):
             lane.write(partial(Block.objects.filter(pk__in=chunk, due_at__gt=Now()).update, due_at=Now()))
     return bool(waiting)
 
@@ -152,16 +152,16 @@ def wake_waiting(lane: HeldLane, connection: OpenConnection, heads: Heads) -> bo
 def _note_accumulated(connection: OpenConnection, logs: Sequence[Log]) -> None:
     roots = {int.from_bytes(log.topics[1]): log.data for log in logs if log.topics[0] == _HEADER}
     known = rows(connection).filter(number__in=roots).values_list("number", flat=True)
-    found = headers(connection, sorted(roots.keys() - set(known)))
-    # Another root is that of a source chain that was reorganised, or of nodes that lie: no path begins there.
-    note(connection, [header for header in found if header.state_root == roots[header.number]])
+    unknown = headers(connection, sorted(roots.keys() - set(known)))
+    # Roots differ if the source chain was reorganised, or if nodes lie: no path may begin there.
+    note(connection, [header for header in unknown if header.state_root == roots[header.number]])
 
 
 # --- Upkeep of registries --------------------------------------------------------------------------------------------
 
 
 def wake() -> None:
-    """Make the registries due that were deployed meanwhile."""
+    """Make registries due that were deployed meanwhile."""
     deployed().filter(due_at=None).update(due_at=Now())
 
 
@@ -171,7 +171,7 @@ def deployed() -> QuerySet[FactsRegistry]:
 
 
 def look_after(lane: HeldLane, key: object) -> None:
-    """Check whether it may be used, and learn what others have sent: a worker's duty."""
+    """Check whether a registry may be used, and read the events of others' transactions: a worker's duty."""
     postponement = lane.write(partial(due_rows.postpone, deployed(), [key]))
     for row in postponement.rows:
         attempts, reason, seconds = 0, None, float(_PAUSE)
@@ -184,7 +184,7 @@ def look_after(lane: HeldLane, key: object) -> None:
             except Unusable as why:
                 reason, seconds = why.reason, _UNUSABLE_PAUSE
             except (NodeUnavailable, RpcRefused) as error:
-                if not row.attempts:  # Once, until it goes on.
+                if not row.attempts:  # Only the first failure in a row is logged.
                     logger.warning("the upkeep of %s waits: %s", row, error.for_operators)
                 reason, seconds = waits.fault(error), due_rows.backoff(row.attempts).total_seconds()
                 attempts = row.attempts + 1

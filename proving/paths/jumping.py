@@ -1,10 +1,10 @@
 """Jumps: from a block that the registry trusts, whose header names the root of a beacon block, to one of any age.
 
-Any block will do to begin at that is final and young enough: the state of the beacon block remembers all periods that
-were over by then. What is fetched of it serves all later jumps, so the origin of the last one comes first, for as long
+A jump may begin at any final block that is young enough: the state of its beacon block summarises all earlier periods.
+The data that was fetched for one origin serves all later jumps, so the origin of the last jump is preferred for as long
 as the registry trusts it.
 
-Only a connection whose registry has a beacon history imports this.
+Only connections whose registry has a beacon history import this.
 """
 
 from collections.abc import Sequence
@@ -28,21 +28,21 @@ from queries.waits import wait
 
 # The last second that a `datetime` can tell.
 _LATEST = 253_402_300_799
-# The part of a period, in which the newest one counts as not over yet: the slots before its first block may be empty.
+# A period counts as summarised only after this fraction (1/64) of the next one, whose first slots may be empty.
 _MARGIN = 64
-# Of having the registry keep a hash by the header after it, as measured.
+# The measured gas to have the registry keep a hash, by the header after it.
 _KEPT_GAS = Amount(45_000, 60_000)
-# No block hash source vouches for it; a hash that the registry keeps is accepted whatever the number.
+# No block hash source vouches for this number. A hash that the registry keeps is accepted whatever the number.
 _NO_BLOCK = 2**256 - 1
 
 
-# --- Whether one can be had -------------------------------------------------------------------------------------------
+# --- Possible jumps ---------------------------------------------------------------------------------------------------
 
 
 def why_not(source: Chain, target: Header | int) -> str:
-    """Say in a sentence why no jump to a block can be had; empty where one may be. Asks no node.
+    """Say in a sentence why no jump can lead to a block; empty if one may. Ask no node.
 
-    Of a `target` by its number less is known than of a header.
+    A `target` that is a number allows fewer checks than a header.
     """
     chain = source.beacon_chain
     if chain is None:
@@ -72,7 +72,7 @@ def _why_not_by_files(source: Chain, shipped_list: Sequence[bytes]) -> str:
 
 
 def operation(source: Chain, target: Header) -> int:
-    """Return the operation of the packed format that a jump to a block is. Only an `OLD_BLOCK` begins at a header."""
+    """Return the operation in the packed format for a jump to a block. Only an `OLD_BLOCK` begins at a header."""
     chain = source.beacon_chain
     if chain and target.number < chain.blocks_before_merge:
         return BLOCK_BEFORE_MERGE
@@ -80,7 +80,7 @@ def operation(source: Chain, target: Header) -> int:
 
 
 def may_be_had(connection: OpenConnection, target: Header) -> bool:
-    """Return whether a jump to a block may be had now. Asks nothing but the source's head, and that only if it may.
+    """Return whether a jump may lead to a block now. Ask for the source's head at most, and only if the rest is right.
 
     Raises `NodeUnavailable`.
     """
@@ -91,11 +91,11 @@ def may_be_had(connection: OpenConnection, target: Header) -> bool:
     return not is_old or leads_to(connection, heads.recent(source, connection.source_rpc).latest, target)
 
 
-# --- Where it begins --------------------------------------------------------------------------------------------------
+# --- Origins ----------------------------------------------------------------------------------------------------------
 
 
 def plan(connection: OpenConnection, target: Header) -> Jump | None:
-    """Plan the jump to a block that costs least; None where the beacon chain doesn't lead there now.
+    """Plan the cheapest jump to a block; None if the beacon chain doesn't lead there now.
 
     Raises `NodeUnavailable`, `RpcRefused`.
     """
@@ -107,7 +107,7 @@ def plan(connection: OpenConnection, target: Header) -> Jump | None:
     if noted is not None and (trusted := _trusted(connection, _usable(connection, [noted], target))):
         return Jump(trusted)
     source = sources.of(connection.config)
-    # A reorganisation would waste what builds on a younger one. On its own chain, the header after it is final too.
+    # A reorganisation would waste a jump from a younger block. For a chain's own blocks the next header is final too.
     youngest = heads.recent(rpc.chain, rpc).final - connection.is_own
     starts = [source.reach(connection, number) for number in (youngest, target.number)]
     usable = _usable(connection, [start.number for start in starts if isinstance(start, Start)], target)
@@ -117,7 +117,7 @@ def plan(connection: OpenConnection, target: Header) -> Jump | None:
 
 
 def begin(connection: OpenConnection, number: int) -> Start | Preparation | NotYet:
-    """Return the block, which `plan` named, with the calls that make it trusted from then on. Raises as `plan`."""
+    """Return the block, which `plan` named, with the calls that make it trusted. Raises as `plan`."""
     if not connection.is_own:
         return sources.of(connection.config).begin(connection, number)
     after = connection.source_rpc.known_header(number + 1)
@@ -125,12 +125,12 @@ def begin(connection: OpenConnection, number: int) -> Start | Preparation | NotY
 
 
 def gas(connection: OpenConnection) -> Amount:
-    """Return the gas of these calls."""
+    """Return the gas of the calls of `begin`."""
     return _KEPT_GAS if connection.is_own else sources.of(connection.config).gas(connection.config)
 
 
 def leads_to(connection: OpenConnection, origin: Header, target: Header) -> bool:
-    """Return whether the state that a header names remembers the block, as far as their times tell."""
+    """Return whether the beacon state that `origin` names summarises the period of `target`, judged by their times."""
     chain = connection.beacon_chain
     assert chain is not None, "only then a jump is asked about"
     try:
@@ -143,29 +143,28 @@ def leads_to(connection: OpenConnection, origin: Header, target: Header) -> bool
 
 
 def _usable(connection: OpenConnection, numbers: list[int], target: Header) -> list[Header]:
-    """Return those blocks, as the source chain has them now, that lead to the target."""
-    found = connection.source_rpc.headers(numbers) if numbers else []
-    return [header for header in found if header is not None and leads_to(connection, header, target)]
+    """Return the blocks from which a jump leads to the target, as the source chain has them now."""
+    answers = connection.source_rpc.headers(numbers) if numbers else []
+    return [header for header in answers if header is not None and leads_to(connection, header, target)]
 
 
 def _trusted(connection: OpenConnection, headers: list[Header]) -> Header | None:
     if not headers:
         return None
-    asked = [(_NO_BLOCK if connection.is_own else header.number, header.hash) for header in headers]
-    # What is pending may fail, and with it what was sent behind it.
-    vouched = deployments.vouches(connection.destination_rpc, connection.registry, asked, at="latest")
+    blocks = [(_NO_BLOCK if connection.is_own else header.number, header.hash) for header in headers]
+    # Pending transactions don't count: one that fails would make the jump fail too.
+    vouched = deployments.vouches(connection.destination_rpc, connection.registry, blocks, at="latest")
     return next((header for header, is_vouched_for in zip(headers, vouched, strict=True) if is_vouched_for), None)
 
 
-# --- What proves it ---------------------------------------------------------------------------------------------------
+# --- Branches ---------------------------------------------------------------------------------------------------------
 
 
 def branch_to(source: Chain, origin: Header | None, target: Header) -> BlockBranch | NotYet:
     """Return the branch from the beacon root in the header of `origin`, its field 19, to the hash of `target`.
 
-    `origin` is needed for an `OLD_BLOCK` alone. The branch is verified: it leads to both. `NotYet` where the state of
-    that beacon root does not yet summarise the target's period, or what is needed is being fetched.
-    Raises `NodeUnavailable`, a sentence.
+    Only an `OLD_BLOCK` needs `origin`. The branch is verified at both ends. Return `NotYet` if the state of that beacon
+    root doesn't summarise the target's period yet, or if data is being fetched. Raises `NodeUnavailable`.
     """
     if why := why_not(source, target):
         raise NodeUnavailable(why)

@@ -1,11 +1,11 @@
-"""How a registry comes to trust a block that its block hash source doesn't vouch for.
+"""Plans paths by which a registry comes to trust a block that its block hash source doesn't vouch for.
 
-From a block whose state root it trusts, a proof of one slot of the history contract (EIP-2935) makes the hash of any of
-the `window` blocks before known: a *hop*. Hops begin at a block that the registry trusts already, or at one that the
-block hash source vouches for. Or the beacon chain leads from such a block to one of any age: a *jump*.
+A *hop* is a proof of one slot of the history contract (EIP-2935): from a block whose state root the registry trusts, it
+makes the hash of one of the `window` blocks before known. Hops begin at a block that the registry trusts already, or at
+one that the block hash source vouches for. A *jump* leads by the beacon chain from such a block to one of any age.
 
-No path is stored, and nothing is sent here. Each reconcile plans anew from what the chain has by then: a path that was
-interrupted continues where it was, and what others have sent shortens it.
+No path is stored, and nothing is sent here. Each reconcile plans anew from the present state of the chain: an
+interrupted path continues where it was, and transactions of others shorten it.
 """
 
 import itertools
@@ -27,13 +27,13 @@ from queries.waits import WaitReason, wait
 
 # Gas of the header that a path begins with, rounded up (make bench-gas).
 _HEADER_GAS = 60_000
-# Blocks that are asked about at a time.
+# The most blocks that are asked about at a time.
 _PER_READ = 200
 
 
 @dataclass(frozen=True)
 class TooFar:
-    """No path leads there within the configured limits."""
+    """No path leads to the block within the configured limits."""
 
     reason: WaitReason
 
@@ -44,12 +44,12 @@ class StatesRefused(RpcRefused):
 
 @dataclass(frozen=True)
 class Hops:
-    """Hops from the block `origin` over others to the last of them, each before the one before."""
+    """Hops from the block `origin` over the `stops` to the last of these, in descending order."""
 
     origin: int
     stops: Sequence[int]
     start: Start | None = None
-    """Makes the origin trusted. None: the registry trusts its state root already."""
+    """The calls that make the origin trusted. None: the registry trusts its state root already."""
 
     @property
     def target(self) -> int:
@@ -57,11 +57,11 @@ class Hops:
 
 
 Path = Start | Hops | Jump
-"""A `Start` alone is a block that the block hash source vouches for itself."""
+"""A path to a block. A `Start` alone is one for which the block hash source itself vouches."""
 
 
 def over(origin: int, points: Sequence[int], window: int) -> list[int]:
-    """Return the stops of hops from a block to all of these points, which fall."""
+    """Return the stops of hops from a block to all of these points, in descending order."""
     stops: list[int] = []
     for at, to in itertools.pairwise([origin, *points]):
         stops += [*range(at - window, to, -window), to]
@@ -69,7 +69,7 @@ def over(origin: int, points: Sequence[int], window: int) -> list[int]:
 
 
 def jump_to(connection: OpenConnection, target: Header) -> Jump | None:
-    """Plan the jump to a block that costs least; None where there is no beacon chain, or it doesn't lead there now.
+    """Plan the cheapest jump to a block; None if there is no beacon chain, or if it doesn't lead there now.
 
     Raises `NodeUnavailable`, `RpcRefused`.
     """
@@ -81,7 +81,7 @@ def jump_to(connection: OpenConnection, target: Header) -> Jump | None:
 
 
 def may_jump(connection: OpenConnection, target: Header) -> bool:
-    """Return whether a jump to a block may be had now. Raises `NodeUnavailable`."""
+    """Return whether a jump may lead to a block now. Raises `NodeUnavailable`."""
     if connection.beacon_chain is None:
         return False
     from proving.paths import jumping  # noqa: PLC0415 (where a chain has a beacon chain)
@@ -98,41 +98,41 @@ def survey(
     *,
     hints: Collection[int] = (),
 ) -> Start | Hops | NotYet | TooFar:
-    """Find the cheapest path to a block's hash within the limits, but for jumps: what it takes, without proofs.
+    """Find the cheapest path to a block's hash within the limits, without its proofs. Jumps are left out.
 
-    `NotYet` where none can begin at this moment. `hints` are blocks that the registry is asked about beside those that
-    rows name. Raises `NodeUnavailable`, `RpcRefused`.
+    Return `NotYet` if none can begin at this moment. `hints` are blocks that the registry is asked about beside stored
+    checkpoints. Raises `NodeUnavailable`, `RpcRefused`.
     """
     config, target, rpc = connection.config, header.number, connection.source_rpc
     vouched = sources.of(config).vouched(config, keeps_hashes=True)
     if vouched is None:
-        # It costs less than a hop.
+        # A source that vouches for any block costs less than a hop.
         return sources.of(config).reach(connection, target)
-    found: list[Start | Hops | NotYet | None] = []
+    candidates: list[Start | Hops | NotYet | None] = []
     refused: RpcRefused | None = None
     trusted = checkpoints.nearest(connection, target, hints)
     if trusted is not None:
         try:
-            found.append(_through_history(connection, trusted, header))
+            candidates.append(_through_history(connection, trusted, header))
         except RpcRefused as error:
-            # No node serves so old a state any more; the source may vouch for a younger block.
+            # No node serves such an old state any more, but the source may vouch for a younger block.
             refused = error
-    is_near = any(isinstance(path, Hops) and len(path.stops) == 1 for path in found)
-    # The source itself may vouch for so young a block.
+    is_near = any(isinstance(path, Hops) and len(path.stops) == 1 for path in candidates)
+    # The source itself may vouch for such a young block.
     if not is_near or target > heads.recent(rpc.chain, rpc).latest.number - vouched:
-        found.append(_from_source(connection, header))
-    paths = [path for path in found if isinstance(path, Start | Hops)]
+        candidates.append(_from_source(connection, header))
+    paths = [path for path in candidates if isinstance(path, Start | Hops)]
     if not paths and refused is not None:
         raise refused
     within = [path for path in paths if len(_stops(path)) <= config.max_hops]
     if within:
         return min(within, key=lambda path: _gas(connection, path))
-    for without in found:
-        if isinstance(without, WrongHash):
-            return TooFar(without.reason)
-        if isinstance(without, NotYet):
-            # What is too far now may be near when the source vouches for more.
-            return without
+    for obstacle in candidates:
+        if isinstance(obstacle, WrongHash):
+            return TooFar(obstacle.reason)
+        if isinstance(obstacle, NotYet):
+            # A block that is too far now may be near when the source vouches for more.
+            return obstacle
     return TooFar(_why_too_far(connection, header, paths))
 
 
@@ -141,7 +141,7 @@ def _stops(path: Start | Hops) -> Sequence[int]:
 
 
 def _gas(connection: OpenConnection, path: Start | Hops) -> int:
-    """Return about how much gas it takes."""
+    """Return the approximate gas of a path."""
     start = sources.of(connection.config).gas(connection.config).expected
     if isinstance(path, Start):
         return start
@@ -168,12 +168,12 @@ def _from_source(connection: OpenConnection, header: Header) -> Start | Hops | N
 
 
 def _through_history(connection: OpenConnection, origin: int, header: Header) -> Hops | WrongHash | None:
-    """Return the hops from a block to that of a header; None where the history doesn't go back so far."""
+    """Return the hops from a block to that of a header; None if the history doesn't reach back that far."""
     target = header.number
     stops = over(origin, [target], connection.config.window)
-    # One more than may be hopped to tells enough: the rest is too far, wherever the history begins.
-    asked = list(itertools.pairwise([origin, *stops]))[: connection.config.max_hops + 1]
-    for chunk in chunks(asked, _PER_READ):
+    # Hops beyond `max_hops` are too far, wherever the history begins, so one more than that is enough to know.
+    pairs = list(itertools.pairwise([origin, *stops]))[: connection.config.max_hops + 1]
+    for chunk in chunks(pairs, _PER_READ):
         hashes = _hashes(connection, chunk)
         if not all(hashes):
             return None
@@ -185,7 +185,7 @@ def _through_history(connection: OpenConnection, origin: int, header: Header) ->
 
 
 def _hashes(connection: OpenConnection, wanted: Sequence[tuple[int, int]]) -> list[int]:
-    """Return, for each (at, number), the hash of block `number` that the state of block `at` knows, or zero."""
+    """Return, for each (at, number), the hash of block `number` in the state of block `at`, or zero."""
     try:
         return connection.source_rpc.storages(
             [(HISTORY_CONTRACT, connection.history_slot(number), at) for at, number in wanted]
@@ -207,7 +207,7 @@ def _why_too_far(connection: OpenConnection, target: Header, paths: Sequence[Sta
 
 
 def _way_out(connection: OpenConnection, target: Header) -> str:
-    """Say what the operator may do so that blocks of any age are reached; empty where the beacon chain can't help."""
+    """Say how the operator can make blocks of any age reachable; empty if the beacon chain can't help."""
     source = connection.source_rpc.chain
     if source.beacon_chain is None:
         return ""
@@ -229,37 +229,37 @@ def route_to(
     *,
     deadline: datetime,
 ) -> Route | TooFar | NotYet:
-    """Find the paths to the hashes of all these blocks, which fall, and which the registry can't take now.
+    """Find the paths to the hashes of these blocks, in descending order, which the registry can't take now.
 
-    `NotYet` where one can't begin before the deadline. A path stops at the blocks that it passes.
+    Return `NotYet` if a path can't begin before the deadline. A path stops at the blocks that it passes.
     Raises `NodeUnavailable`, `RpcRefused`, and `OutOfTime` between paths.
     """
-    route, left = _jumps(connection, targets)
-    while left:
+    route, missing = _jumps(connection, targets)
+    while missing:
         connection.check_time()
-        path = survey(connection, left[-1])
+        path = survey(connection, missing[-1])
         if isinstance(path, TooFar):
             return path
         if isinstance(path, NotYet):
             if path.expected_at is not None and path.expected_at > deadline:
                 return path
-            # It will begin at the block itself, or near it.
+            # Later the path will begin at the block itself, or near it.
             route = replace(route, waits=[*route.waits, path.reason])
-            path = Start(left[-1].number)
+            path = Start(missing[-1].number)
         if isinstance(path, Start):
-            # A source that vouches for any block itself does so for all.
+            # A source that vouches for any block vouches for all the missing ones.
             for_any = sources.of(connection.config).vouched(connection.config, keeps_hashes=True) is None
-            passed, stops = left if for_any else left[-1:], []
+            passed, stops = missing if for_any else missing[-1:], []
         else:
-            passed = [header for header in left if header.number < path.origin]
+            passed = [header for header in missing if header.number < path.origin]
             stops = over(path.origin, [header.number for header in passed], connection.config.window)
         route = _with(connection, route, path, passed, stops)
-        left = left[: -len(passed)]
+        missing = missing[: -len(passed)]
     return route
 
 
 def _jumps(connection: OpenConnection, targets: Sequence[Header]) -> tuple[Route, Sequence[Header]]:
-    """Return the jumps to those blocks to which the beacon chain leads; and the other blocks."""
+    """Return the jumps to blocks that the beacon chain reaches, and the other blocks."""
     if connection.beacon_chain is None:
         return Route(), targets
     from proving.paths import jumping  # noqa: PLC0415 (where a chain has a beacon chain)
@@ -267,7 +267,7 @@ def _jumps(connection: OpenConnection, targets: Sequence[Header]) -> tuple[Route
     jumps: dict[int, int] = {}
     last: dict[int, Jump] = {}
     start_gas = Amount()
-    left: list[Header] = []
+    others: list[Header] = []
     for header in targets:
         connection.check_time()
         operation = jumping.operation(connection.source_rpc.chain, header)
@@ -275,13 +275,13 @@ def _jumps(connection: OpenConnection, targets: Sequence[Header]) -> tuple[Route
         leads_on = before and (before.origin is None or jumping.leads_to(connection, before.origin, header))
         jump = before if leads_on else jumping.plan(connection, header)
         if jump is None:
-            left.append(header)
+            others.append(header)
             continue
         if jump.start and jump is not before:
             start_gas += jumping.gas(connection)
         jumps[header.number], last[operation] = operation, jump
     begin_at = [jump.origin.number for jump in last.values() if jump.origin]
-    return Route(start_gas=start_gas, jumps=jumps, jump_origin=next(iter(begin_at), None)), left
+    return Route(start_gas=start_gas, jumps=jumps, jump_origin=next(iter(begin_at), None)), others
 
 
 def _with(
@@ -291,7 +291,7 @@ def _with(
     passed: Sequence[Header],
     stops: Sequence[int],
 ) -> Route:
-    """Return the route with this path, over these stops, and as often as a source vouches for the blocks themselves."""
+    """Return the route with this path over these stops; a `Start` is added once for each of the `passed` blocks."""
     direct = len(passed) if isinstance(path, Start) else 0
     starts = direct or int(isinstance(path, Hops) and path.start is not None)
     gas = sources.of(connection.config).gas(connection.config)

@@ -1,7 +1,7 @@
 """Block hash sources, by which a destination trusts blocks of a source chain. Each kind has a module.
 
-Each has a contract (`contracts/src/IBlockHashSource.sol`), and a class here that knows what to send to it. From a block
-that a source vouches for, `proving.paths.planning` leads to all blocks before.
+Each kind has a contract (`contracts/src/IBlockHashSource.sol`), and a class here that makes the calls to it. Paths
+(`proving.paths.planning`) lead from a block that a source vouches for to all blocks before.
 """
 
 import logging
@@ -49,8 +49,8 @@ class Preparation:
 class NotYet:
     """The block hash source can't vouch for a suitable block at this moment."""
 
-    reason: WaitReason  # what is waited for
-    expected_at: datetime | None = None  # not before this; None: nobody knows
+    reason: WaitReason
+    expected_at: datetime | None = None  # the earliest time; None: nobody knows it
 
 
 class WrongHash(NotYet):
@@ -61,7 +61,7 @@ class BlockHashSource(Protocol):
     """One kind of block hash source. It keeps no state: it asks the chains for what it needs, and sends nothing.
 
     `title` and `trust` are for people: a name, and a sentence that says who must be trusted for what. `knows` is the
-    verb of what the destination has of the source's blocks.
+    verb in "chain A knows blocks of chain B".
     """
 
     contract: str
@@ -79,7 +79,7 @@ class BlockHashSource(Protocol):
         return Amount()
 
     def reach(self, connection: OpenConnection, target: int) -> Start | NotYet:
-        """Return where a path to the block `target` could start: at it, or above. Its calls are `begin`'s to tell.
+        """Return where a path to the block `target` could start: at it, or above. `begin` then returns the calls.
 
         Raises `NodeUnavailable`, `RpcRefused`.
         """
@@ -91,14 +91,14 @@ class BlockHashSource(Protocol):
         return Start(newest)
 
     def begin(self, connection: OpenConnection, start: int) -> Start | Preparation | NotYet:
-        """Return the block `start`, which `reach` named, with the calls that make it vouched for. Raises as `reach`."""
+        """Return the block `start`, which `reach` named, with the calls that vouch for it. Raises as `reach`."""
 
     def vouches_for_long(self, connection: Connection, number: int, head: int) -> bool:
-        """Return whether what it vouches for now, at the destination's block `head`, it still will for some blocks."""
+        """Return whether it goes on vouching for a block for some blocks after the destination's block `head`."""
         return True  # Recorded blocks stay.
 
     def vouched(self, connection: Connection, *, keeps_hashes: bool) -> int | None:
-        """Return how many of the source's newest blocks need no path; None: any final one does without.
+        """Return how many of the source's newest blocks need no path; None: no final block needs one.
 
         `keeps_hashes`: the source's state has a history of block hashes (EIP-2935).
         """
@@ -109,7 +109,7 @@ class BlockHashSource(Protocol):
 
 
 class Recorder(BlockHashSource, Protocol):
-    """A kind whose contract records headers, each once it can be shown to it."""
+    """A kind whose contract records headers that its callers show it."""
 
     def recorded(self, connection: OpenConnection, number: int) -> bytes:
         """Return the recorded hash of a block, or zeros."""
@@ -132,7 +132,7 @@ class Recorder(BlockHashSource, Protocol):
 
 
 def told_by(connection: OpenConnection, contract: str, *functions: str) -> list[bytes]:
-    """Return the word that each function of the block hash source's contract answers. Raises as `reach`."""
+    """Return the answer of each function of the block hash source's contract, a word. Raises as `reach`."""
     address = connection.registry.block_hash_source
     answers = connection.destination_rpc.eth_calls([call(contract, address, function) for function in functions])
     words = [answer for answer in answers if isinstance(answer, bytes) and len(answer) == 32]
@@ -142,12 +142,12 @@ def told_by(connection: OpenConnection, contract: str, *functions: str) -> list[
 
 
 def ends(connection: Connection) -> dict[str, int]:
-    """Return both chains of a connection as values of waits."""
+    """Return the ids of both chains of a connection as values of a wait."""
     return {"chain": connection.destination_id, "source": connection.source_id}
 
 
 def trust_in_rollup(connection: Connection) -> str:
-    """Say who must be trusted where a rollup tells of the chain that it is derived from, a sentence."""
+    """Return a sentence that says who must be trusted where a rollup vouches for the chain that it is derived from."""
     destination, source = named(connection.destination_id), named(connection.source_id)
     return f"Whoever can upgrade {destination}; and its sequencer, until its block is derived from {source}."
 
@@ -157,7 +157,7 @@ def named(chain_id: int) -> str:
 
 
 def behind(rpc: RpcClient, contracts: Mapping[str, str]) -> dict[str, str]:
-    """Return where the code is that each contract runs, by its name; of one that is no proxy, its own address.
+    """Return the address of the code that each contract runs, by its name: its own address unless it is a proxy.
 
     Raises `NodeUnavailable`, `RpcRefused`.
     """
@@ -171,7 +171,7 @@ def behind(rpc: RpcClient, contracts: Mapping[str, str]) -> dict[str, str]:
 def why_unknown(
     connection: OpenConnection, chain_id: int, present: Callable[[], Mapping[str, str]]
 ) -> WaitReason | None:
-    """Say what code on this chain chains.toml doesn't name, if it names any; and note it."""
+    """Say which code on this chain is unknown to chains.toml, if it names any, and tell the operator."""
     known, source = connection.config.known_implementations, connection.config.source_id
     others = [f"{name}: {code}" for name, code in present().items() if code not in known] if known else []
     names = ", ".join(others)
@@ -196,7 +196,7 @@ def not_there(connection: Connection, number: int) -> NotYet:
 def of(connection: Connection) -> BlockHashSource:
     """Return a connection's block hash source: `SOURCE` of the module that has its kind's name.
 
-    It is imported when a connection names it: no other kind's contracts and chains are needed.
+    The module is imported when a connection names it, because other kinds aren't needed.
     """
     module = import_module(f"{__name__}.{connection.block_hash_source.replace('-', '_')}")
     source: BlockHashSource = module.SOURCE

@@ -1,8 +1,8 @@
 """The parent chain vouches for blocks of an Arbitrum chain that the rollup has confirmed there.
 
 The contract is `ArbitrumBlockHashSource.sol`. The rollup's Outbox holds hashes of blocks by the send roots in their
-headers: of one block about every hour, days after it was made. It is recorded by its header, and everything before is
-reached from it.
+headers. It gets one block about every hour, days after that block was made. The block is recorded by its header, and
+paths lead from it to all blocks before.
 """
 
 from datetime import UTC, datetime
@@ -31,7 +31,7 @@ from queries.waits import wait
 
 # Measured gas to record a block.
 _GAS = Amount(67_000, 100_000)
-# Seconds without a confirmation after which it is reported. Rollups confirm about every hour.
+# Seconds without a confirmation that are reported. Rollups confirm about every hour.
 _LONG_SILENCE = 86_400
 # The last second of a `datetime`, in unix seconds, as a node may send any number.
 _LATEST = 253_402_300_799
@@ -71,7 +71,7 @@ class Arbitrum(Recorder):
                 return _nothing_confirmed(connection.config)
             if newest.header.number < target:
                 return self._not_confirmed(connection, header, newest)
-            # One hop leads over a whole window, however far the block is.
+            # Any block within the window will do, because one hop leads over the whole window.
             confirmed = outbox.lowest(header, newest, within=window).header
             # The event may be of a block that another confirmed block has replaced.
             held = outbox.held(confirmed)
@@ -116,7 +116,7 @@ class Arbitrum(Recorder):
 
 
 def implementations(connection: OpenConnection) -> dict[str, str]:
-    """Return where the code is that the Outbox runs, by its name. Raises `NodeUnavailable`, `RpcRefused`."""
+    """Return the address of the code that the Outbox runs, by its name. Raises `NodeUnavailable`, `RpcRefused`."""
     return behind(get_rpc(_parent_id(connection.config)), {"Outbox": str(connection.config.outbox)})
 
 

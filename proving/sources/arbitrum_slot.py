@@ -43,7 +43,7 @@ class ArbitrumSlot(Arbitrum):
     def arguments(self, connection: Connection) -> tuple[Any, ...]:
         parent = _of_parent(connection)
         row = deployments.deployed(parent.destination_id, parent.source_id)
-        # Before it is deployed, for estimates.
+        # Estimates need an address before the registry is deployed.
         return *super().arguments(connection), row.address if row else "0x" + "ff" * 20
 
     def gas(self, connection: Connection) -> Amount:
@@ -63,7 +63,7 @@ class ArbitrumSlot(Arbitrum):
             recorded = self._recorded_at(connection, parent, header, confirmed_at)
             if recorded is not None:
                 return recorded
-        # Events or states that old are not told any more. What was confirmed is held later, too.
+        # Nodes no longer serve events or states of that age. The Outbox still holds the hash at later blocks.
         newest = sources.of(parent.config).newest(parent)
         if isinstance(newest, NotYet):
             return newest
@@ -74,9 +74,9 @@ class ArbitrumSlot(Arbitrum):
     def _recorded_at(
         self, connection: OpenConnection, parent: OpenConnection, header: Header, number: int
     ) -> Start | Preparation | NotYet | None:
-        """Return the calls that record the header by what the Outbox holds at this block of the parent, or a later one.
+        """Return the calls that record the header, by the Outbox's state at this block of the parent or a later one.
 
-        None where nodes don't serve its state.
+        None if nodes don't serve that state.
         """
         outbox, contract = str(connection.config.outbox), connection.registry.block_hash_source
         begun = _vouched_for(parent, sources.of(parent.config), number)
@@ -106,7 +106,7 @@ def _of_parent(connection: Connection) -> Connection:
 
 
 def _vouched_for(parent: OpenConnection, source: BlockHashSource, number: int) -> Start | Preparation | NotYet:
-    """Return a block of the parent chain, this one or a later, with the calls that make its registry trust it."""
+    """Return this block of the parent chain or a later one, with the calls that make the registry trust it."""
     start = source.reach(parent, number)
     if isinstance(start, NotYet):
         return start
@@ -119,7 +119,7 @@ def _vouched_for(parent: OpenConnection, source: BlockHashSource, number: int) -
 def _prove(parent: OpenConnection, number: int, outbox: str, confirmed: Header) -> Call | NotYet | None:
     """Return the call that proves that the Outbox holds this header's hash at the parent's block.
 
-    None where no node serves that block's state.
+    None if no node serves that block's state.
     """
     header, slot = parent.source_rpc.known_header(number), _slot(confirmed)
     (answer,) = parent.source_rpc.proofs([ProofRequest(number, header.hash, header.state_root, outbox, [slot])])
@@ -130,8 +130,8 @@ def _prove(parent: OpenConnection, number: int, outbox: str, confirmed: Header) 
     (proof,) = answer.slots
     if proof.value != int.from_bytes(confirmed.hash):
         return NotYet(wait("outbox_differed", chain=parent.config.source_id, block=number))
-    asked = AccountToProve(bytes.fromhex(outbox[2:]), 0, answer.nodes, {slot: proof.nodes})
-    return parent.registry.contract.address, packed.encode(header.encode(), header.state_root, [asked])
+    account = AccountToProve(bytes.fromhex(outbox[2:]), 0, answer.nodes, {slot: proof.nodes})
+    return parent.registry.contract.address, packed.encode(header.encode(), header.state_root, [account])
 
 
 def _slot(header: Header) -> int:

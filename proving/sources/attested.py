@@ -20,7 +20,7 @@ from proving.gas import Amount
 from proving.sources import BlockHashSource, NotYet, Start, named, not_there, note
 from queries.waits import wait
 
-# Gas of attesting a block, and of each signature, as measured.
+# Measured gas of attesting a block, and of each signature.
 _GAS, _GAS_OF_SIGNATURE = Amount(28_000, 90_000), Amount(8_000, 15_000)
 
 ATTESTER_ANSWERS = Counter(
@@ -50,7 +50,7 @@ class Attested(BlockHashSource):
 
     def reach(self, connection: OpenConnection, target: int) -> Start | NotYet:
         final = _final(connection)
-        # Attesters may know by the chain's confirmations.
+        # Without a final block attesters may go by the chain's number of confirmations.
         if final is not None and target > final:
             return NotYet(wait("not_final", block=target, source=connection.config.source_id, final=final))
         return Start(target)
@@ -118,7 +118,7 @@ def _count(connection: Connection, block_hash: bytes, answers: Sequence[Answer])
 def _contradictions(connection: OpenConnection, number: int, block_hash: bytes, answers: Sequence[Answer]) -> list[str]:
     """Return sentences about attesters that sign another hash than our own nodes know, or have signed one.
 
-    One of the nodes is wrong, ours or theirs.
+    Either our nodes or theirs are wrong.
     """
     contradicting = [
         answer for answer in answers if isinstance(answer, Attestation) and answer.block_hash != block_hash
@@ -134,7 +134,7 @@ def _contradictions(connection: OpenConnection, number: int, block_hash: bytes, 
 
 
 def _difference(connection: OpenConnection, attesters: Collection[str], threshold: int) -> str:
-    """Say what the contract believes, if chains.toml says otherwise: pages tell by chains.toml whom to trust."""
+    """Say which attesters the contract believes if chains.toml names others, because pages show those of chains.toml."""
     configured = {attester.address for attester in connection.config.attesters}
     if configured == set(attesters) and threshold == connection.config.threshold:
         return ""

@@ -1,7 +1,7 @@
 """The destination vouches for blocks of a chain whose beacon roots it holds (`BeaconBlockHashSource.sol`, EIP-4788).
 
-An OP Stack chain has those that the L1 blocks name from which its own are derived. So each L1 block of some hours can
-be recorded by itself, and no hop leads to it.
+An OP Stack chain holds the roots in the L1 blocks from which its own blocks are derived. So each L1 block of the last
+hours can be recorded by itself, without a hop.
 """
 
 from collections.abc import Sequence
@@ -22,10 +22,10 @@ from proving.sources import NotYet, Recorder, Start, ends, trust_in_rollup
 from queries.waits import wait
 
 BEACON_ROOTS = "0x000F3df6D732807Ef1319fB7B8bB8522d0Beac02"
-# Roots that it holds (HISTORY_BUFFER_LENGTH), and how many are relied on: a transaction may be mined later.
+# The roots that the contract holds (HISTORY_BUFFER_LENGTH), and how many are relied on: a transaction may be mined later.
 _HELD, _RELIED_ON = 8191, 7168
-# A rollup's block may be so much younger than the L1 block from which it is derived, in seconds (Fjord). At so many
-# moments of these it is asked for its root.
+# Seconds by which a rollup's block may be younger than the L1 block from which it is derived (Fjord), and the number of
+# moments within them for which the rollup is asked for its root.
 _DRIFT, _MOMENTS = 1800, 150
 # Headers in one search for the newest held root, and maximum number of searches.
 _HEADERS, _LOOKS = 32, 5
@@ -56,10 +56,10 @@ class BeaconRoots(Recorder):
 
     def record(self, connection: OpenConnection, header: Header) -> Start | NotYet:
         config, start = connection.config, header.number
-        told = _told(connection, start)
-        if told is None:
+        held = _told(connection, start)
+        if held is None:
             return NotYet(wait("beacon_root_not_held", block=start, **ends(config)))
-        time, root = told
+        time, root = held
         source, branch = connection.registry.block_hash_source, _own_branch(config.source_id, root, header)
         return Start(start, (call(self.contract, source, "record", time, branch, header.encode()),))
 
@@ -72,9 +72,10 @@ class BeaconRoots(Recorder):
 
 
 def newest_told(source_rpc: RpcClient, destination_rpc: RpcClient) -> int | NotYet:
-    """Return the newest block whose root the destination holds, by a later block of the source.
+    """Return the newest source block whose beacon root the destination holds, as the next source block names it.
 
-    None of a destination whose beacon roots are those of another chain. Raises `NodeUnavailable`, `RpcRefused`.
+    Return `NotYet` if the destination's beacon roots are those of another chain. Raises `NodeUnavailable`,
+    `RpcRefused`.
     """
     (root,) = _held(destination_rpc, [destination_rpc.head().timestamp])
     head = source_rpc.head().number
@@ -87,9 +88,9 @@ def newest_told(source_rpc: RpcClient, destination_rpc: RpcClient) -> int | NotY
 
 
 def _told(connection: OpenConnection, number: int) -> tuple[int, bytes] | None:
-    """Return a time for which the destination holds the root of a block's beacon block, and will for a while; the root.
+    """Return a time for which the destination holds the root of a block's beacon block for a while yet, and the root.
 
-    None where none is found.
+    Return None if there is none.
     """
     after = connection.source_rpc.header(number + 1)
     root = after.beacon_root if after else b""
@@ -110,7 +111,7 @@ def _told(connection: OpenConnection, number: int) -> tuple[int, bytes] | None:
 
 
 def _held(destination_rpc: RpcClient, times: Sequence[int]) -> list[bytes]:
-    """Return the roots that the destination's blocks of these times were told; empty where none is held."""
+    """Return the roots that the destination holds for these times of its blocks; empty where it holds none."""
     answers = destination_rpc.eth_calls([(BEACON_ROOTS, time.to_bytes(32)) for time in times])
     return [answer if isinstance(answer, bytes) and any(answer) else b"" for answer in answers]
 

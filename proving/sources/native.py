@@ -54,7 +54,7 @@ class Native(BlockHashSource):
         return window if keeps_hashes else min(window, _BLOCKHASH_WINDOW)
 
     def newest(self, connection: OpenConnection) -> int:
-        # Not the head itself, which is the likeliest to be replaced.
+        # The head itself is left out, because a reorganisation most likely replaces it.
         return max(0, connection.source_rpc.head().number - min(8, connection.config.window // 8))
 
 

@@ -1,6 +1,6 @@
 """An OP Stack chain vouches for blocks of the chain below (`OpStackBlockHashSource.sol`), by its `L1Block` predeploy.
 
-Only the present one is known there: it is recorded, and everything before is reached from it.
+The predeploy only knows the present block. It is recorded, and paths lead from it to all blocks before.
 """
 
 from typing import Any

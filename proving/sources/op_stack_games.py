@@ -1,8 +1,8 @@
 """The chain below an OP Stack chain vouches for the blocks that dispute games have settled there.
 
-The contract is `OpStackGamesBlockHashSource.sol`. A game claims the output root of one block, about every hour. Its
-claim is valid days later, says the chain's AnchorStateRegistry. Any game serves that is valid still, however old it is.
-The block is recorded by its header, and everything before is reached from it.
+The contract is `OpStackGamesBlockHashSource.sol`. About every hour a game claims the output root of one block. Days
+later the chain's AnchorStateRegistry says that the claim is valid. Any valid game serves, however old it is. The block
+is recorded by its header, and paths lead from it to all blocks before.
 """
 
 import re
@@ -35,7 +35,8 @@ from proving.sources import (
 )
 from queries.waits import Value, wait
 
-# Place in a header of the storage root of L2ToL1MessagePasser, since Isthmus. Source: OP Stack specification.
+# Index of the header field that holds the storage root of L2ToL1MessagePasser since Isthmus. Source: OP Stack
+# specification.
 _MESSAGE_PASSER_ROOT = 16
 # A sequencer's clock may be ahead of the chain below, in seconds (Fjord: at most 1,800).
 _AHEAD = 3600
@@ -110,7 +111,7 @@ class OpStackGames(Recorder):
 
 @dataclass(frozen=True)
 class _Game:
-    """A game, and the block of the OP Stack chain that it is about, by its own word."""
+    """A game, with the block of the OP Stack chain that it says it is about."""
 
     address: str
     made_at: int  # seconds
@@ -145,8 +146,8 @@ def _nearest(connection: OpenConnection, target: int) -> _SettledGame | NotYet:
         return paused
     if waiting:
         values: dict[str, Value] = {"game": waiting.address, "of_game": waiting.number, "block": target, **ends(config)}
-        asked = _call(str(config.anchor_state_registry), "disputeGameBlacklist(address)", waiting.address)
-        (is_blacklisted,) = _words(connection.destination_rpc, [asked])
+        blacklist = _call(str(config.anchor_state_registry), "disputeGameBlacklist(address)", waiting.address)
+        (is_blacklisted,) = _words(connection.destination_rpc, [blacklist])
         if any(is_blacklisted):
             return NotYet(wait("game_blacklisted", **values))
         age = connection.destination_rpc.head().timestamp - waiting.made_at
@@ -176,7 +177,7 @@ def _paused(connection: OpenConnection) -> NotYet | None:
 
 
 def _games_since(connection: OpenConnection, seconds: int) -> Iterator[Sequence[_Game]]:
-    """Yield games that were made after this time and aren't retired, the first ones first, some at a time."""
+    """Yield games that were made after this time and aren't retired, oldest first, some at a time."""
     rpc, registry = connection.destination_rpc, str(connection.config.anchor_state_registry)
     questions = [_call(registry, "disputeGameFactory()"), _call(registry, "retirementTimestamp()")]
     factory, retired_at = _words(rpc, questions)
@@ -190,7 +191,7 @@ def _games_since(connection: OpenConnection, seconds: int) -> Iterator[Sequence[
 
 
 def _first_after(rpc: RpcClient, factory: str, count: int, seconds: int) -> int:
-    """Return the place of the first game that was made after this time. They lie in the order of their times."""
+    """Return the index of the first game that was made after this time. Games are ordered by time."""
     low, high = 0, count
     while low < high:
         places = sorted({low + (high - low) * part // _PROBES for part in range(_PROBES)})
@@ -203,7 +204,7 @@ def _first_after(rpc: RpcClient, factory: str, count: int, seconds: int) -> int:
 
 
 def _games_at(rpc: RpcClient, factory: str, places: Sequence[int]) -> list[tuple[str, int]]:
-    """Return address and time of each game at these places."""
+    """Return the address and time of the games at these indexes."""
     answers = rpc.eth_calls([_call(factory, "gameAtIndex(uint256)", place) for place in places])
     read = [answer for answer in answers if isinstance(answer, bytes) and len(answer) == 96]
     if len(read) < len(answers):
@@ -217,7 +218,7 @@ def _looked_at(rpc: RpcClient, registry: str, games: Sequence[tuple[str, int]]) 
     answers = rpc.eth_calls([*validity_calls, *(_call(game, "extraData()") for game, _ in games)])
     games_read = []
     for (game, made_at), valid, extra in zip(games, answers[: len(games)], answers[len(games) :], strict=True):
-        # The number comes first; some types of games have more behind.
+        # The number comes first; some types of games have more data after it.
         if isinstance(extra, bytes) and len(extra) >= 96:
             is_valid = isinstance(valid, bytes) and int.from_bytes(valid) == 1
             games_read.append(_Game(game, made_at, int.from_bytes(extra[64:96]), is_valid))
@@ -225,7 +226,7 @@ def _looked_at(rpc: RpcClient, registry: str, games: Sequence[tuple[str, int]]) 
 
 
 def implementations(connection: OpenConnection) -> dict[str, str]:
-    """Return where the code is that the AnchorStateRegistry, its factory and new games run, by their names.
+    """Return the addresses of the code of the AnchorStateRegistry, its factory and new games, by their names.
 
     Raises `NodeUnavailable`, `RpcRefused`.
     """
@@ -238,7 +239,7 @@ def implementations(connection: OpenConnection) -> dict[str, str]:
 
 
 def _of_game(connection: OpenConnection, game: str) -> dict[str, str]:
-    """Return where the code is that a game runs, which may be older than that of new games, or was there in between."""
+    """Return the address of the code of a game, which may differ from that of new games, by the game's name."""
     clone = _CLONE.search(connection.destination_rpc.code(game))
     return {f"the game {game}": to_checksum_address(clone[1]) if clone else game}
 
@@ -250,7 +251,7 @@ def _call(to: str, signature: str, *arguments: object) -> Call:
 
 
 def _words(rpc: RpcClient, calls: Sequence[Call]) -> list[bytes]:
-    """Return the word that each answers. Raises as `RpcClient.eth_calls`, and `InvalidReply` where one doesn't."""
+    """Return the answer to each call, a word. Raises as `RpcClient.eth_calls`, and `InvalidReply` for other answers."""
     answers: list[bytes] = []
     for (to, _), answer in zip(calls, rpc.eth_calls(calls), strict=True):
         if isinstance(answer, Reverted) or len(answer) != 32:

@@ -1,4 +1,4 @@
-"""Gets a transaction mined that isn't: broadcast again, replaced with higher fees, or cancelled."""
+"""Gets pending transactions mined: broadcasts them again, replaces them with higher fees, or cancels them."""
 
 import logging
 from collections import Counter
@@ -34,14 +34,14 @@ logger = logging.getLogger(__name__)
 # A version is broadcast again after a block, and not before.
 _MIN_RESEND_SECONDS = 5
 
-# Of the estimate of a cancellation's gas, where that depends on the present price of data.
+# Factor on a cancellation's estimated gas, where that depends on the present price of data.
 _GAS_MARGIN = 1.5
 # Fees rise above the market while a transaction waits, but not without end.
 _MAX_TIMES_MARKET = 3
 
 
 def push(chain: Chain, rpc: RpcClient, lane: HeldLane, tx: Transaction, *, may_raise: bool) -> None:
-    """Get a transaction mined that isn't: broadcast it again, replace it with higher fees, or cancel it.
+    """Get a pending transaction mined: broadcast it again, replace it with higher fees, or cancel it.
 
     Only the lowest open nonce's fees are raised: the others wait for it, whatever they offer.
     """
@@ -49,7 +49,7 @@ def push(chain: Chain, rpc: RpcClient, lane: HeldLane, tx: Transaction, *, may_r
     if not newest.hash or stops.why_not_signed(tx, is_new=False):
         return
     if not holds_key(chain, signer):
-        pass  # The configuration names its key no more: the stored bytes are all there is.
+        pass  # chains.toml no longer names its key, so only the stored bytes can be sent.
     elif not newest.is_cancellation and not (newest.raw and is_wanted(tx)):
         newest = _replace(chain, rpc, lane, tx, newest, cancel=True)
     elif may_raise and is_past(newest.created_at, _patience(chain)):
@@ -60,13 +60,13 @@ def push(chain: Chain, rpc: RpcClient, lane: HeldLane, tx: Transaction, *, may_r
 
 
 def is_wanted(tx: Transaction) -> bool:
-    """Return whether anybody still needs what it proves. A DONE batch does: the transaction may have left the chain."""
+    """Return whether a batch still needs the facts that it proves. A DONE batch does: the chain may have lost them."""
     if is_to_unused_registry(tx):
         return False
     is_proof = tx.queries.exists()
     needing = tx.queries.exclude(batch__status=BatchStatus.REJECTED)
     if is_proof and tx.extends_id is None:
-        # What a node said to be displaced was sent anew: with both mined, the same would be paid for twice.
+        # A transaction that a node called displaced was sent anew. If both were mined, the facts would be paid for twice.
         anew = Transaction.objects.filter(proves_facts("queries__block"), queries=OuterRef("pk"), pk__gt=tx.pk)
         is_sent_anew = Exists(anew.exclude(state=TransactionState.DISPLACED).exclude(succeeded=False))
         needing = needing.filter(Q(pk__in=tx.continued.values("pk")) | ~is_sent_anew)
@@ -74,13 +74,13 @@ def is_wanted(tx: Transaction) -> bool:
 
 
 def _raised(fee: int) -> int:
-    """Return the least that nodes take instead of a fee (wei per gas)."""
+    """Return the lowest fee that nodes accept from a replacement of one with this fee, in wei per gas."""
     return fee * RISE_PERCENT // 100 + 1
 
 
 def is_past(moment: datetime, pause: timedelta) -> bool:
-    """Return whether a moment lies longer ago than the pause."""
-    # A moment that lies ahead is that of a clock that was ahead: it must not be waited for.
+    """Return whether a moment was longer ago than the pause."""
+    # A time in the future was written while a clock was ahead, and must not be waited for.
     return abs(timezone.now() - moment) > pause
 
 
@@ -95,10 +95,10 @@ def _patience(chain: Chain) -> timedelta:
 
 
 def _reverts(rpc: RpcClient, signer: Signer, tx: Transaction) -> bool:
-    """Return whether it reverts upon the newest block, and upon the pending one too.
+    """Return whether the transaction reverts on the newest block, and on the pending one too.
 
-    The pending block may hold the transaction itself: a change of attesters can't be made twice. It is asked because it
-    alone vouches for the head.
+    On the pending block it may revert because that holds the transaction itself: a change of attesters can't be made
+    twice. On the newest block it may revert because only the pending one vouches for the head.
     """
     blocks: tuple[BlockIdentifier, ...] = ("latest", "pending")
     for block in blocks:
@@ -115,7 +115,7 @@ def _replace(
 ) -> SignedTransaction:
     """Store a new version under the same nonce, with fees that nodes take for a replacement, if limits leave room.
 
-    What can't be raised because its batches' money or the day's limit doesn't suffice is cancelled where others wait.
+    Cancel the transaction if its batches' money or the daily limit doesn't suffice for higher fees, and others wait.
     Return the version to broadcast.
     """
     market = market_fees(rpc)
@@ -128,7 +128,7 @@ def _replace(
     raised = offer.at_most(_MAX_TIMES_MARKET * market.offer.max_fee_per_gas)
     least = max(required.max_fee_per_gas, required.max_priority_fee_per_gas)
     tx.refresh_from_db(fields=["versions"])
-    # Inside, because others send meanwhile, within the same limits.
+    # The lock is needed, because others send meanwhile within the same limits.
     with signers.locked(chain), lane.writing():
         portions = money.weights_of(tx)[tx]
         if not cancel:
@@ -147,9 +147,7 @@ def _replace(
 
 
 def _others_wait(tx: Transaction, poor: Collection[str]) -> bool:
-    """Return whether nonces are behind it, or batches beside these wait for the header that it brings or for the
-    registry's trust.
-    """
+    """Return whether later nonces wait for it, or batches that aren't `poor` wait for its header or its path."""
     if tx.signer.transactions.filter(state=TransactionState.PENDING, nonce__gt=tx.nonce).exists():
         return True
     blocks = Block.objects.filter(queries__transactions=tx)
@@ -159,7 +157,7 @@ def _others_wait(tx: Transaction, poor: Collection[str]) -> bool:
             "source_chain_id": tx.extends.source_chain_id,
         }
         blocks = Block.objects.filter(**chains)
-    # A self-funded batch waits for nothing of ours: to cancel for it would cost money.
+    # A self-funded batch doesn't wait for our transactions, and a cancellation for it would cost money.
     waiting = Query.objects.filter(
         block__in=blocks,
         step__isnull=False,
@@ -170,7 +168,7 @@ def _others_wait(tx: Transaction, poor: Collection[str]) -> bool:
 
 
 def fill(chain: Chain, rpc: RpcClient, lane: HeldLane, signer: Signer, *, nonce: int, now: datetime) -> None:
-    """Use up a nonce that no stored transaction has, if the daily limit leaves room: what is behind it waits for it."""
+    """Use up a nonce that no stored transaction has, if the daily limit leaves room: later nonces wait for it."""
     if stops.why_signer_is_stopped(chain.id, signer.address) or not holds_key(chain, signer):
         return
     market = market_fees(rpc).offer
@@ -190,14 +188,14 @@ def fill(chain: Chain, rpc: RpcClient, lane: HeldLane, signer: Signer, *, nonce:
 
 
 def _cancellation_gas(rpc: RpcClient, signer: Signer, newest: SignedTransaction | None = None) -> int:
-    """Return the gas that it takes to do nothing: more on some rollups, because the data's gas is a part of it."""
+    """Return the gas limit of a cancellation: more on some rollups, which count gas for its data."""
     least = newest.gas if newest and newest.is_cancellation else CANCELLATION_GAS
     estimate = rpc.estimate_gas(signer.address, signer.address, b"")
-    # Where data has become dearer since, the one before may be refused for ever.
+    # The margin is for data that becomes dearer: nodes would refuse the cancellation until it is cheaper again.
     return max(least, int(estimate * _GAS_MARGIN) if estimate > CANCELLATION_GAS else estimate)
 
 
 def _ask_data_fee_again(rpc: RpcClient, tx: Transaction) -> None:
-    """Raise the data fee if data has become dearer on the chain below. The row is written later."""
+    """Raise the data fee if data has become dearer on the chain below. `reserve_version` saves the row."""
     now = rollups.data_cost(rpc, len(bytes(tx.data)), tx.gas_limit).wei
     tx.data_fee = tx.expected_data_fee = max(tx.data_fee, now)

@@ -2,13 +2,13 @@
 
 Orders pass these stages together, each stage once:
 
-1. simulate: nodes tell what each intent takes, and what gas costs;
+1. simulate: nodes estimate the gas of each intent, and report its price;
 2. pack: small orders of a registry share a transaction;
 3. reserve: in one database transaction, in which nobody else reserves on the chain, each intent gets a nonce of the
    signer that sends now, and fields that keep all bounds;
 4. sign, store and broadcast (`signing`), without a lock.
 
-What is reserved is followed by the transaction monitor, which also goes on after a kill.
+The transaction monitor follows reserved transactions, also after a kill.
 """
 
 import itertools
@@ -36,13 +36,13 @@ from proving.models import LIVE_STATES, SignedTransaction, Signer, Transaction, 
 from proving.money import MarketFees, market_of
 from proving.packing import GAS_MARGIN, MAX_GAS, SHARED_BYTES, SHARED_GAS, Intent
 from proving.transactions import signers, signing
-from proving.transactions.signers import Notices, Sender, Unsent
+from proving.transactions.signers import Notices, SendingSigner, Unsent
 from queries import clock
 from queries.models import Batch
 from queries.waits import wait
 
-# Blocks upon which each intent is simulated. What is pending beside it, of ours or of others, may be mined after it, or
-# cancelled: then it finds what is there now.
+# Each intent is simulated on these blocks. Other pending transactions may be mined after it, or be cancelled, and then
+# it runs on the state of the latest block.
 _SIMULATED_AT: Sequence[BlockIdentifier] = ("pending", "latest")
 # Queries named in one statement.
 _PER_STATEMENT = 500
@@ -52,10 +52,10 @@ _NO_ROOM = Unsent(wait("room"), is_brief=True)
 
 @dataclass(frozen=True)
 class Order:
-    """Intents that are sent together: all or none, or only the first ones that money and room suffice for.
+    """Intents that are sent together: all of them, or only the first ones that money and room suffice for.
 
     `and_reserve(sender, first_nonce)` runs in the database transaction that reserves them. An order of one intent with
-    a `multicall`, the address of that contract, may share a transaction with others of the same.
+    a `multicall`, the address of that contract, may share a transaction with other orders of the same contract.
     """
 
     intents: Sequence[Intent]
@@ -73,7 +73,7 @@ class Order:
 
 @dataclass(frozen=True)
 class Sent:
-    """All of the intents, or the first ones where money or room doesn't suffice for the others, in their order."""
+    """The stored transactions of an order, in the order of its intents. The last intents may lack money or room."""
 
     transactions: Sequence[Transaction]
 
@@ -81,8 +81,8 @@ class Sent:
 def submit_all(chain: Chain, lane: HeldLane, orders: Sequence[Order]) -> list[Sent | Unsent | ChainError]:
     """Send orders with consecutive nonces, while the lane is held.
 
-    Return the result of each order; where no node answers, or a simulation reverts, why. After a return, or a kill at
-    any later moment, the transaction monitor takes care of them. Raises `LaneLost` if nothing is reserved.
+    Return the result of each order, or the error if no node answers or a simulation reverts. After a return, or a kill
+    at any later moment, the transaction monitor takes care of them. Raises `LaneLost` if nothing is reserved.
     """
     if refused := signers.why_none(chain):
         return [Unsent(refused)] * len(orders)
@@ -93,9 +93,9 @@ def submit_all(chain: Chain, lane: HeldLane, orders: Sequence[Order]) -> list[Se
     except ChainError as error:
         return [error] * len(orders)
     parcels = _pack({place: order for place, order in enumerate(simulated) if isinstance(order, Order)})
-    # What is done again has reserved nothing before: no nonce is taken twice, and nothing was signed.
+    # A repeated database transaction has reserved nothing before: no nonce is used twice, and nothing was signed.
     versions, outcomes = statements.retried(partial(_reserve, chain, lane, state, parcels))
-    # Whoever has taken the lane since goes on with what is reserved.
+    # A worker that has taken the lane since goes on with the reserved versions.
     with suppress(LaneLost):
         signing.send_reserved(get_rpc(chain.id), lane, versions)
     return [outcomes[place] if isinstance(order, Order) else order for place, order in enumerate(simulated)]
@@ -106,7 +106,7 @@ def submit_all(chain: Chain, lane: HeldLane, orders: Sequence[Order]) -> list[Se
 
 @dataclass(frozen=True)
 class _ChainState:
-    """The market, and the signers' accounts by address, in the file's order, as nodes tell them."""
+    """The market's fees, and the signers' accounts by address, in the order of chains.toml, as nodes report them."""
 
     fees: MarketFees
     balances: Mapping[str, int]  # wei
@@ -114,7 +114,7 @@ class _ChainState:
 
 
 def _simulate(chain: Chain, orders: Sequence[Order]) -> tuple[_ChainState, list[Order | Unsent | ChainError]]:
-    """Return the orders with what their intents take, or why one can't be sent. Raises `ChainError`."""
+    """Return the orders with the gas of their intents, or why an order can't be sent. Raises `ChainError`."""
     rpc = get_rpc(chain.id)
     addresses = signing.senders(chain)
     intents = [intent for order in orders for intent in order.intents]
@@ -150,13 +150,13 @@ def _simulate(chain: Chain, orders: Sequence[Order]) -> tuple[_ChainState, list[
 
 
 def _gas_limit(pending: int | ChainError, latest: int | ChainError) -> int | Unsent | ChainError:
-    """Return the gas limit of a transaction, by its estimates at both blocks; or why there is none."""
+    """Return the gas limit of a transaction by its estimates at both blocks, or why there is none."""
     if isinstance(pending, ChainError):
         return pending
     if isinstance(latest, ChainError):
         if not isinstance(latest, Reverted):
             return latest
-        # Of the newest block itself only the next one knows the hash.
+        # Proofs about the newest block itself revert there: only the next block knows its hash.
         latest = pending
     if (gas := max(pending, latest)) > MAX_GAS:
         return Unsent(wait("transaction_too_large", gas=gas, most=MAX_GAS))
@@ -166,11 +166,11 @@ def _gas_limit(pending: int | ChainError, latest: int | ChainError) -> int | Uns
 # --- Pack -------------------------------------------------------------------------------------------------------------
 
 _Parcel = Mapping[int, Order]
-"""Orders that may share a transaction, by their places among all."""
+"""Orders that may share a transaction, by their indexes among all orders."""
 
 
 def _pack(orders: Mapping[int, Order]) -> list[_Parcel]:
-    """Group what may share a transaction, in the order of the first of each."""
+    """Group orders that may share a transaction. The groups are in the order of their first members."""
     parcels: list[dict[int, Order]] = []
     with_room: dict[str, dict[int, Order]] = {}
     for place, order in orders.items():
@@ -190,7 +190,7 @@ def _fits(order: Order, others: Collection[Order]) -> bool:
 
 
 def _joined(orders: Sequence[Order]) -> Order:
-    """Join these in one transaction. Its gas limit is more than it takes: each was simulated as one by itself."""
+    """Join orders in one transaction. Its gas limit is an upper bound, because each order was simulated alone."""
     parts = [order.intents[0] for order in orders]
     to, data = in_one_call(orders[0].multicall, [(part.to, part.data) for part in parts])
     intent = Intent(
@@ -211,16 +211,16 @@ def _joined(orders: Sequence[Order]) -> Order:
 def _reserve(
     chain: Chain, lane: HeldLane, state: _ChainState, parcels: Sequence[_Parcel]
 ) -> tuple[list[SignedTransaction], dict[int, Sent | Unsent]]:
-    """Reserve what can be, in one database transaction. Return the versions, and the result of each order."""
+    """Reserve as much as possible in one database transaction. Return the versions, and the result of each order."""
     firsts = [order.intents[0] for parcel in parcels for order in parcel.values()]
     least = min((intent.cost(state.fees.least) for intent in firsts), default=0)
     outcomes: dict[int, Sent | Unsent] = {}
     versions: list[SignedTransaction] = []
     with signers.locked(chain, state.balances) as rows:
-        # Who stood still meanwhile can't tell what was sent since, and perhaps confirmed.
+        # A worker that stood still meanwhile doesn't know the transactions that another one has sent since.
         lane.fence()
         sender, notices = signers.active(chain, rows, state.balances, state.nonces, least)
-        if isinstance(sender, Sender):
+        if isinstance(sender, SendingSigner):
             reservation = _Reservation(chain, sender, notices, state.fees, versions)
             for parcel in parcels:
                 outcomes |= reservation.of_parcel(parcel)
@@ -230,7 +230,7 @@ def _reserve(
             # If we are killed before the broadcast, the next worker does it.
             due_at = Now() + timedelta(seconds=heads.seconds_to_next(chain, get_rpc(chain.id)))
             row = Signer.objects.filter(pk=versions[0].transaction.signer_id)
-            # Who watches it sees by this that it was made due.
+            # A worker that monitors the signer at this moment notices the changed time.
             row.update(due_at=Greatest(Least(Coalesce("due_at", due_at), due_at), Now()))
         signers.show(rows.values(), notices)
     return versions, outcomes
@@ -238,16 +238,16 @@ def _reserve(
 
 @dataclass
 class _Reservation:
-    """Reserves nonces of a sender, with fields and money, inside the caller's database transaction."""
+    """The reservation of nonces of a signer, with fields and money, inside the caller's database transaction."""
 
     chain: Chain
-    sender: Sender
+    sender: SendingSigner
     notices: Notices
     fees: MarketFees
     versions: list[SignedTransaction] = field(default_factory=list)
 
     def of_parcel(self, parcel: _Parcel) -> dict[int, Sent | Unsent]:
-        """Reserve one transaction for all if all can pay what is offered; otherwise who can't goes alone."""
+        """Reserve one transaction for all orders if all can pay the offered fees. An order that can't goes alone."""
         outcomes: dict[int, Sent | Unsent] = {}
         sharing = dict(parcel)
         while len(sharing) > 1:
@@ -288,7 +288,7 @@ class _Reservation:
         if isinstance(version, Unsent):
             tx.delete()
             if not version.batches and len(portions) > 1:
-                # What the others ask for may be cheaper.
+                # Without its largest portion the transaction may be cheap enough.
                 return replace(version, batches=frozenset(batch for batch, _ in portions.most_common(1)))
             return version if version.batches else self._short(version)
         sender.transactions += 1
@@ -299,17 +299,17 @@ class _Reservation:
         return tx
 
     def _short(self, why: Unsent) -> Unsent:
-        """Tell the operator, unless something else can be paid for."""
+        """Tell the operator, unless another transaction could be paid for."""
         if not self.versions:
             self.notices[self.sender.row.address] = why.reason
         return why
 
     def _is_under_way(self, intents: Sequence[Intent]) -> bool:
-        """Return whether a transaction that was reserved before already does a part of it.
+        """Return whether an earlier transaction already does a part of these intents.
 
-        One at a time extends a registry, because each builds on the last.
+        Only one transaction at a time extends a registry, because each builds on the last.
         """
-        # What a key has left behind that the file names no more may never be mined.
+        # Pending transactions of a key that chains.toml no longer names may never be mined, so they don't count.
         pending = Transaction.objects.filter(
             state=TransactionState.PENDING,
             signer__chain_id=self.chain.id,
@@ -325,10 +325,10 @@ class _Reservation:
 
 
 def next_nonces(signer: Signer, nonce: int) -> Iterator[int]:
-    """Return the nonces that neither the chain nor a stored transaction has; `nonce` is the node's word."""
+    """Return the nonces that neither the chain nor a stored transaction has used. A node has reported `nonce`."""
     is_displaced = Q(state=TransactionState.DISPLACED)
     last = signer.transactions.exclude(is_displaced).order_by("-nonce").values("nonce")[:1]
-    # With those that were left behind a gap (`transaction_monitor`).
+    # This includes transactions that were left behind a gap (`transaction_monitor`).
     stored = signer.transactions.filter(Q(nonce=Subquery(last)) | Q(is_displaced, nonce__gte=nonce))
     states = dict(stored.values_list("nonce", "state"))
     first = max(nonce, *(used + 1 for used, state in states.items() if state != TransactionState.DISPLACED), 0)
@@ -347,7 +347,7 @@ def _create(signer: Signer, nonce: int, intent: Intent) -> Transaction:
         extends_id=intent.extends,
         spent_at=clock.latest(),
     )
-    # It is new: `set` would first ask what it has.
+    # The row is new, and `set` would first read its relations.
     tx.queries.add(*intent.queries)
     tx.continued.add(*intent.continued)
     tx.accumulates.add(*intent.accumulates)

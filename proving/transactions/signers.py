@@ -1,6 +1,6 @@
-"""The signers of a destination, and which of them sends: one at a time, and the others when it can't.
+"""The signers of a destination, and the choice of the one that sends. Another one sends only if it can't.
 
-What was sent before by another one is still followed, replaced and cancelled.
+Earlier transactions of other signers are still monitored, replaced and cancelled.
 """
 
 import logging
@@ -22,23 +22,23 @@ from queries.waits import WaitReason, wait
 logger = logging.getLogger(__name__)
 
 Notices: TypeAlias = dict[str, WaitReason | None]
-"""What the operator must see to, by the addresses of signers; None: there is nothing to tell."""
+"""Notices for the operator by the addresses of signers; None: there is nothing to do."""
 
-# A nonce may wait for the longer of the two.
+# A signer is stuck when its lowest pending nonce has waited for the longer of these.
 _PATIENCE_SECONDS, _PATIENCE_BLOCKS = 60, 10
-# How much may wait to be mined: transactions, about as many as nodes keep of one account, and gas, a few blocks' worth.
+# The most that may wait to be mined: transactions, about as many as nodes keep of one account; and gas of a few blocks.
 _TRANSACTIONS, _GAS = 64, 120_000_000
 
 
 @dataclass(frozen=True)
 class Unsent:
-    """Nothing is stored of it: why not."""
+    """An order of which nothing is stored, with the reason."""
 
     reason: WaitReason
     batches: frozenset[str] = frozenset()
     """The batches whose fees, or whose users' limits, don't suffice at the present gas price."""
     is_brief: bool = False
-    """True if it waits for what is under way."""
+    """True if it only waits for transactions under way."""
 
 
 def why_none(chain: Chain) -> WaitReason | None:
@@ -50,8 +50,9 @@ def why_none(chain: Chain) -> WaitReason | None:
 def locked(chain: Chain, addresses: Collection[str] = ()) -> Iterator[dict[str, Signer]]:
     """Open a database transaction in which nobody else reserves on this chain.
 
-    It gives the rows by address, as they are now. It locks all of them, those too that the file names no more, and
-    always in one order: who holds one waits for none. Rows of these `addresses` are made where they are missing.
+    Yield the rows by address, as they are now. All rows of the chain are locked, also of signers that chains.toml no
+    longer names, always in the same order, so that no two workers wait for each other. Missing rows of `addresses` are
+    created.
     """
     with transaction.atomic():
         locking = Signer.objects.filter(chain_id=chain.id).order_by("pk").select_for_update(no_key=True)
@@ -64,36 +65,36 @@ def locked(chain: Chain, addresses: Collection[str] = ()) -> Iterator[dict[str, 
 
 
 @dataclass
-class Sender:
-    """The signer that sends now, and how much it can."""
+class SendingSigner:
+    """A signer that may send now, with its money and its pending transactions."""
 
     row: Signer
     nonce: int  # at the newest block: a node's pending nonce can't be checked, and isn't needed
     balance: int  # wei
     free: int  # wei of it that pending transactions can't cost
-    transactions: int  # that are pending
-    gas: int  # that these may take
+    transactions: int  # number of pending ones
+    gas: int  # the most that these may take
 
     @property
     def has_room(self) -> bool:
-        """Return whether one more may wait to be mined. What isn't used up yet is enough for one."""
+        """Return whether one more transaction may wait to be mined. The last one may exceed the gas."""
         return self.transactions < _TRANSACTIONS and self.gas < _GAS
 
 
 def active(
     chain: Chain, rows: Mapping[str, Signer], balances: Mapping[str, int], nonces: Mapping[str, int], least: int
-) -> tuple[Sender | WaitReason, Notices]:
-    """Return the signer that sends: the first of the file that is neither stopped, nor short of money, nor stuck.
+) -> tuple[SendingSigner | WaitReason, Notices]:
+    """Return the signer that sends, and the notices: the first of chains.toml that isn't stopped, stuck or too poor.
 
-    It must have the `least` wei that anything costs that is to be sent. If there is none, the reason is returned. One
-    that is stuck sends if no other can. Beside it, what each signer's operator is told. `rows` are locked.
+    It must have `least` wei, the cost of the cheapest intent. A stuck signer sends if no other can. If no signer can
+    send, return the reason instead. The caller has locked `rows`.
     """
     notices: Notices = dict.fromkeys(rows)
     refused: WaitReason | None = None
-    able: list[Sender] = []
+    able: list[SendingSigner] = []
     for address, balance in balances.items():
         sender = _sender(rows[address], balance, nonces[address])
-        # Stops are told by themselves.
+        # A stop gets no notice here, because the operator made it.
         why_not = stops.why_signer_is_stopped(chain.id, address)
         if not why_not and balance < chain.minimum_signer_balance_wei:
             minimum = str(chain.minimum_signer_balance)
@@ -115,29 +116,29 @@ def active(
     return sender_or_why, notices
 
 
-def _sender(row: Signer, balance: int, nonce: int) -> Sender:
+def _sender(row: Signer, balance: int, nonce: int) -> SendingSigner:
     waiting = row.transactions.filter(state=TransactionState.PENDING)
     sums = waiting.aggregate(count=Count("pk"), gas=Sum("gas_limit"), gwei=Sum("reserved_gwei"))
     free = balance - GWEI * (sums["gwei"] or 0)
-    return Sender(row, nonce, balance, free, sums["count"], sums["gas"] or 0)
+    return SendingSigner(row, nonce, balance, free, sums["count"], sums["gas"] or 0)
 
 
 def _stuck(chain: Chain, row: Signer) -> Transaction | None:
-    """Return its lowest nonce if that has waited so long that others may have to wait as long behind it."""
+    """Return the pending transaction with the lowest nonce if it has waited too long: later nonces wait behind it."""
     lowest = row.transactions.filter(state=TransactionState.PENDING).defer("data").order_by("nonce").first()
     patience = timedelta(seconds=max(_PATIENCE_SECONDS, _PATIENCE_BLOCKS * chain.block_seconds))
-    # A moment that lies ahead is that of a clock that was ahead.
+    # A time in the future was written while a clock was ahead.
     return lowest if lowest and abs(clock.earliest() - lowest.spent_at) > patience else None
 
 
-def too_poor(chain: Chain, sender: Sender, cost: int) -> WaitReason:
-    """Say that the signer can't pay so many wei beside what is pending."""
+def too_poor(chain: Chain, sender: SendingSigner, cost: int) -> WaitReason:
+    """Say that the signer can't pay this cost, in wei, beside its pending transactions."""
     needed, signer = sender.balance - sender.free + cost, sender.row.address
     return wait("signer_too_poor", signer=signer, chain=chain.id, balance=sender.balance, needed=needed)
 
 
 def show(rows: Collection[Signer], notices: Notices) -> None:
-    """Tell the operator what is lacking, on pages and in the log; or, with none, that nothing is any more."""
+    """Store the signers' notices for pages, and log each change."""
     for row in rows:
         notice = notices[row.address]
         if row.notice or row.wait != notice:

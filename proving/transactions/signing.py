@@ -1,8 +1,8 @@
 """The stages of a version: reserve its fields, sign them, store the bytes, broadcast them. Nothing else uses a key.
 
-Money is asked for once, where the fields are reserved: until the nonce is final they count as the most that they can
-cost. What follows holds no lock. A kill between two stages leaves it to the transaction monitor, which signs the same
-fields again: that gives the same bytes (RFC 6979).
+The money is checked once, when the fields are reserved: until the nonce is final they count as the most that they can
+cost. The later stages hold no lock. After a kill between two stages the transaction monitor signs the same fields
+again, which gives the same bytes (RFC 6979).
 """
 
 import logging
@@ -36,7 +36,7 @@ logger = logging.getLogger(__name__)
 
 
 def senders(chain: Chain) -> tuple[str, ...]:
-    """Return addresses of the accounts that send on this chain now, in the file's order. Raises `SignerError`."""
+    """Return the addresses of this chain's signers, in the order of chains.toml. Raises `SignerError`."""
     return tuple(account.address for account in chain.accounts())
 
 
@@ -46,11 +46,11 @@ def senders(chain: Chain) -> tuple[str, ...]:
 def reserve_version(
     chain: Chain, tx: Transaction, offer: OfferedFees, portions: Counter[str], *, least: int, is_new: bool = False
 ) -> SignedTransaction | Unsent:
-    """Reserve a version, at what is offered or what the bounds allow, but not below the `least` wei per gas.
+    """Reserve a version at the offered fees, or at the bounds if these are lower, but at `least` wei per gas.
 
-    Stops, the chain's cap and limit, the limits of users and the fees of batches are asked here and nowhere else
-    (`proving.money`). `portions` are the parts of its gas limit that batches cause. Stops of connections matter
-    only where it `is_new`. Inside the caller's database transaction, in which nobody else reserves on the chain.
+    Stops, the chain's cap and limit, the limits of users and the fees of batches are checked here and nowhere else
+    (`proving.money`). `portions` are the parts of its gas limit that batches cause. Stops of connections count only
+    for a new transaction (`is_new`). Call it inside a database transaction in which nobody else reserves on the chain.
     """
     if stopped := stops.why_not_signed(tx, is_new=is_new):
         return Unsent(stopped)
@@ -70,9 +70,9 @@ def reserve_version(
 def reserve_cancellation(
     chain: Chain, tx: Transaction, offer: OfferedFees, portions: Counter[str], *, least: int, gas: int
 ) -> SignedTransaction | Unsent:
-    """Reserve a version that does nothing but use up the nonce, with this gas limit, as `reserve_version` does.
+    """Reserve a version that only uses up the nonce, with this gas limit. Call it as `reserve_version`.
 
-    The chain's bounds are the only ones that hold.
+    Only the chain's own bounds limit its cost.
     """
     if stopped := stops.why_not_signed(tx, is_new=False):
         return Unsent(stopped)
@@ -85,7 +85,7 @@ def reserve_cancellation(
 def _reserve(
     tx: Transaction, portions: Counter[str], fees: OfferedFees, *, cancel_with: int | None = None
 ) -> SignedTransaction:
-    """Reserve a version with these fees, and count its cost: what is reserved next is bounded with it."""
+    """Reserve a version with these fees, and count its cost, so that it limits later reservations."""
     version = SignedTransaction.objects.create(
         transaction=tx,
         max_fee_per_gas=fees.max_fee_per_gas,
@@ -93,7 +93,7 @@ def _reserve(
         is_cancellation=cancel_with is not None,
         gas_limit=cancel_with,
     )
-    # It reads all versions, as they are now.
+    # This reads all versions, with the new one.
     money.divide({tx: portions})
     tx.reserve()
     tx.save(update_fields=["data_fee", "expected_data_fee", "expected_gas", "reserved_gwei"])
@@ -112,7 +112,7 @@ def send_reserved(rpc: RpcClient, lane: HeldLane, versions: Sequence[SignedTrans
 def sign_and_store(chain: Chain, lane: HeldLane, versions: Sequence[SignedTransaction]) -> None:
     """Sign and store versions that aren't signed yet, unless they are stopped. Raises `LaneLost`, `SignerError`.
 
-    What has no key or no calldata any more stays as it is.
+    A version whose key or calldata is gone stays as it is.
     """
     unsigned: dict[str, list[SignedTransaction]] = defaultdict(list)
     for version in versions:
@@ -130,7 +130,7 @@ def sign_and_store(chain: Chain, lane: HeldLane, versions: Sequence[SignedTransa
     lane.write(partial(store, signed))
     weights = money.weights_of(*(version.transaction for version in signed))
     for version in (version for version in signed if version.hash):
-        # What comes after is logged of the transaction alone.
+        # Later log lines name the transaction alone, so this one names its batches.
         batches = sorted(weights[version.transaction])
         fields = {"transaction": version.hash, "chain": chain.id, "batches": batches}
         logger.info("%s is stored for %s", version.hash, ", ".join(batches) or "the operator", extra=fields)
@@ -157,7 +157,7 @@ def sign(account: LocalAccount, version: SignedTransaction) -> bytes:
 def store(signed: Mapping[SignedTransaction, bytes]) -> None:
     """Store the bytes of versions, and show their hashes, inside the caller's database transaction.
 
-    Bytes that another worker has stored stay. What was given up meanwhile gets none.
+    Bytes that another worker has stored stay. A transaction that was given up meanwhile gets none.
     """
     queries = Query.objects.filter(transactions__in=[version.transaction for version in signed])
     progress.lock_batches(queries.values_list("pk", flat=True))
@@ -176,24 +176,24 @@ def store(signed: Mapping[SignedTransaction, bytes]) -> None:
 def show(tx: Transaction, tx_hash: str, *, is_first: bool = False) -> None:
     """Show this hash on the steps that wait for the transaction, and not on those that wait for a later one.
 
-    All open steps wait for the version that `is_first`. The batches are locked.
+    All open steps wait for the first version of a transaction (`is_first`). The caller has locked the batches.
     """
     shown = None
     if not is_first:
         if is_to_unused_registry(tx):
-            return  # Its queries are proven anew, by others.
-        # A step that has just begun shows none yet; a path that only led up to it has done its part.
+            return  # Other transactions prove its queries anew.
+        # A step that has just begun shows no hash yet, and gets one unless the transaction only leads to the block.
         shown = [*tx.hashes, *([""] if tx.extends_id is None or tx.accumulates.exists() else [])]
     progress.note_transaction(tx.queries.all(), tx_hash, instead_of=shown)
 
 
 def is_to_unused_registry(tx: Transaction) -> bool:
-    """Return whether it proves something to a registry that was refused or replaced meanwhile."""
+    """Return whether the transaction goes to a registry that was refused or replaced meanwhile."""
     if not tx.to:
         return False
     rows = FactsRegistry.objects.filter(Q(address=tx.to) | Q(multicall=tx.to), destination_chain_id=tx.signer.chain_id)
     unused = [bool(row.refused or row.replaced_at) for row in rows]
-    # A chain that was started anew may have another one at the same address.
+    # A chain that was started anew may have another registry at the same address.
     return bool(unused) and all(unused)
 
 
@@ -201,7 +201,7 @@ def is_to_unused_registry(tx: Transaction) -> bool:
 
 
 def broadcast(rpc: RpcClient, versions: Collection[SignedTransaction]) -> None:
-    """Hand the stored bytes to the node. What it says is noted, not raised: the chain decides, later."""
+    """Send the stored bytes to nodes. Store their errors and raise none, because the chain decides later."""
     addresses = {version.transaction.signer.address for version in versions}
     stopped = {address for address in addresses if stops.why_signer_is_stopped(rpc.chain.id, address)}
     going = [version for version in versions if version.raw and version.transaction.signer.address not in stopped]
@@ -220,7 +220,7 @@ def _note(rpc: RpcClient, version: SignedTransaction, answer: bytes | ChainError
     try:
         rpc.sent(bytes(version.raw), answer)
     except NonceTooLow:
-        pass  # One version of it is mined already; its receipt will tell.
+        pass  # One version of it is mined already, as its receipt will show.
     except ReplacementUnderpriced:
         problem = wait("replacement_fees_too_low")
     except FeeTooLow:

@@ -47,20 +47,20 @@ from queries.waits import WaitReason, wait
 
 logger = logging.getLogger(__name__)
 
-# Seconds that a command waits for what it has sent, unless it is told otherwise.
+# Seconds for which a command waits for its transactions by default.
 WAIT_SECONDS = 600
 _DAY = timedelta(days=1)
 # The maximum of signed bytes that aren't calldata.
 _ENVELOPE_BYTES = 250
 # After this number of implausible answers in a row, a signer sends nothing more until its operator says so.
 _MOST_DOUBTFUL = 3
-# Between the reservation of a version and its signature, while another worker may have the key.
+# The time in which another worker, which has the key, may still sign a reserved version.
 _SIGNING = timedelta(minutes=1)
-# Nonces of a gap that are used up, and final transactions that are looked after at a time.
+# The most nonces of a gap that are used up at a time, and final transactions that are reopened at a time.
 _MOST_FILLED = 16
-# What a transaction takes beside its gas, by what was expected or, where nothing was, by the most for its gas.
+# The largest cost beside gas that is believed, as a multiple of the expected one, or of the most for gas if that is more.
 _MOST_TIMES_DATA_FEE = 16
-# Of a transaction: what changes with what becomes of it.
+# The columns of a transaction that change with its state.
 _COLUMNS = (
     *("state", "hash", "block_hash", "block_number", "succeeded", "gas_used", "gas_price", "data_fee"),
     *("spent_at", "error", "last_error", "reserved_gwei"),
@@ -77,7 +77,7 @@ def monitor_all(lane: HeldLane, keys: Sequence[object]) -> int:
     def work(signers: Sequence[Signer]) -> None:
         _monitor_one(lane, postponement, signers[0])
 
-    # One after the other: what fails is none of the others'.
+    # Signers go one by one, so that a failure affects no other.
     give_up = partial(_try_again, lane, postponement)
     return sum(lanes.work_on([signer], work, give_up) for signer in postponement.rows)
 
@@ -96,18 +96,18 @@ def _monitor_one(lane: HeldLane, postponement: Postponement[Signer], signer: Sig
             job_run.outcome = "done"
         except (NodeUnavailable, RpcRefused) as error:
             job_run.outcome = "fails"
-            if not signer.attempts:  # Once, until it goes on.
+            if not signer.attempts:  # Only the first failure in a row is logged.
                 logger.warning("transactions on chain %d wait: %s", signer.chain_id, error.for_operators)
             _try_again(lane, postponement, signer)
 
 
 def _end(chain: Chain, postponement: Postponement[Signer], signer: Signer, states: Collection[str]) -> None:
-    """Make the signer due again while there is something to watch, in the caller's transaction.
+    """Make the signer due again while it has transactions to watch, in the caller's database transaction.
 
-    `states` are those of what was watched.
+    `states` are those of the watched transactions.
     """
     if not states:
-        # Who stores more has locked it.
+        # A worker that stores more transactions holds this lock, so none of them is missed.
         statements.lock(Signer.objects.filter(pk=signer.pk))
         states = set(_watched(signer).order_by().values_list("state", flat=True).distinct())
     lively = not set(LIVE_STATES).isdisjoint(states)
@@ -118,11 +118,11 @@ def _end(chain: Chain, postponement: Postponement[Signer], signer: Signer, state
 def monitor_for(chain: Chain, seconds: float) -> Iterator[None]:
     """Monitor the chain's signers again and again, at least once and for `seconds`.
 
-    Commands that wait for what they have sent do so, in case no worker runs.
+    Commands that wait for their transactions call it, in case no worker runs.
     """
     deadline = time.monotonic() + seconds
     while True:
-        # Who has taken the lane monitors them.
+        # A worker that has taken the lane monitors them.
         with suppress(LaneLost), lanes.hold(LaneName(LaneKind.DESTINATION, chain.id)) as lane:
             if lane is not None:
                 rows = due_rows.without_resting(Signer.objects.filter(chain_id=chain.id))
@@ -136,7 +136,7 @@ def monitor_for(chain: Chain, seconds: float) -> Iterator[None]:
 def _watched(signer: Signer) -> QuerySet[Transaction]:
     """Return the transactions that the chain can still change.
 
-    That a nonce was used by another is a node's word: such a transaction is looked after for a day.
+    A displaced transaction is watched for a day, because only a node says that another used its nonce.
     """
     recent = Q(state=TransactionState.DISPLACED, spent_at__gt=timezone.now() - _DAY)
     return signer.transactions.filter(recent | Q(state__in=WATCHED_STATES))
@@ -145,26 +145,26 @@ def _watched(signer: Signer) -> QuerySet[Transaction]:
 def _monitor(
     chain: Chain, rpc: RpcClient, lane: HeldLane, signer: Signer
 ) -> "tuple[Collection[str], Sequence[_Change]]":
-    """Return the states of what is watched, and what is left to be written."""
+    """Return the states of the watched transactions, and the changes that are still to be written."""
     rows = _watched(signer).order_by("nonce")
     watched = list(rows.defer("data").prefetch_related("versions"))
     if not watched:
         _show_receipt_problem(signer, "")
         return (), ()
-    # Receipts are asked for with these hashes: a backup has versions as reserved that were sent after it was taken.
+    # Receipts are asked for by hash, so reserved versions are signed first: in a restored backup they may have been sent.
     sign_and_store(chain, lane, [version for tx in watched for version in tx.versions.all()])
     began = time.monotonic()
     newest, nonces, answers = rpc.ask(chain_heads.QUESTIONS, [questions.nonce(signer.address)], _questions_of(watched))
     heads, used = chain_heads.note(chain, rpc, newest, began), result(nonces[0])
     receipts = _Receipts(rpc, watched, answers, [heads.latest, heads.confirmed])
     lowest_open, doubtful, problem = True, 0, ""
-    # Nonces rise: what is mined comes before what is pending, and is written before that is sent again.
+    # Nonces rise, so mined transactions come before pending ones, and are written before those are sent again.
     changes: list[_Change] = []
     for tx in watched:
         with logs.about(transaction=tx.latest_hash, nonce=tx.nonce):
             receipt = receipts.canonical(tx)
             if isinstance(receipt, ChainError):
-                # What one receipt says keeps no other nonce from being looked after.
+                # A receipt that can't be used doesn't keep other nonces from being monitored.
                 sentence = _note_problem(chain, tx, receipt)
                 problem = problem or sentence
                 doubtful += isinstance(receipt, ImplausibleReceipt)
@@ -183,23 +183,23 @@ def _monitor(
     _stop_where_doubtful(signer, doubtful)
     _show_receipt_problem(signer, problem)
     _show_problem(signer, _mend_nonces(chain, rpc, lane, signer, watched, used=used))
-    # What was final before is watched no more.
+    # Final transactions aren't watched any more.
     return {tx.state for tx in watched} - {TransactionState.FINAL}, changes
 
 
 def _change(
     rpc: RpcClient, tx: Transaction, receipt: Receipt | None, receipts: "_Receipts", *, heads: Heads, used: int
 ) -> "_Change | None":
-    """Return what has become of a transaction, if that is something new."""
+    """Return the change of a transaction; None if nothing has changed."""
     if receipt is not None:
         return _mined(rpc, tx, receipt, heads)
     if tx.state == TransactionState.DISPLACED:
         return None
     if tx.state != TransactionState.PENDING:
-        # Its block may be gone, or this node may just not have it yet: only another block there tells.
+        # Only another block at its height shows that its block is gone. This node may just not have it yet.
         return _vanished(tx) if receipts.has_left_its_block(tx) else None
     if not tx.hashes:
-        # Nothing was broadcast of it. It waits while its signer is stopped, or a worker may be signing it.
+        # No version was broadcast. It waits while its signer is stopped, or while a worker may be signing it.
         is_given_up = not holds_key(rpc.chain, tx.signer) and is_past(tx.newest.created_at, _SIGNING)
         return _displaced(tx, wait("key_withdrawn"), clock.latest()) if is_given_up else None
     if tx.nonce >= used or not _is_displaced(rpc, tx, heads):
@@ -216,7 +216,7 @@ def _is_displaced(rpc: RpcClient, tx: Transaction, heads: Heads) -> bool:
     """Return whether the account's nonce is past it in a final block, and none of our versions is in the chain."""
     if tx.nonce >= rpc.nonce(tx.signer.address, heads.final):
         return False
-    # Asked again: what was asked before may be older than the final block that was told with it.
+    # Receipts are asked for again, because the earlier ones may be older than the final block.
     receipts = rpc.answers(_questions_of([tx]))
     return not any(receipts)
 
@@ -224,15 +224,15 @@ def _is_displaced(rpc: RpcClient, tx: Transaction, heads: Heads) -> bool:
 def _mend_nonces(
     chain: Chain, rpc: RpcClient, lane: HeldLane, signer: Signer, watched: Sequence[Transaction], *, used: int
 ) -> str:
-    """Repair a gap below what is pending, which would never be mined. Return a sentence about it; empty: there is none.
+    """Repair a gap of nonces below pending ones, which would never be mined. Return a sentence; empty: there is no gap.
 
-    A node has told a nonce that is too high, or the chain has lost blocks that were final.
+    A gap arises if a node reports a nonce that is too high, or if the chain loses final blocks.
     """
     pending = [tx for tx in watched if tx.state == TransactionState.PENDING]
     lowest = min((tx.nonce for tx in pending), default=used)
     gap = range(used, lowest)
     if gap:
-        # Final blocks hold these, as far as is known. A node that lags says so too.
+        # Final blocks should hold these transactions. A node that lags also reports such a low nonce.
         below = signer.transactions.filter(nonce__gte=used, nonce__lt=lowest).exclude(state=TransactionState.DISPLACED)
         newest = below.order_by("-nonce").values_list("nonce", flat=True).first()
         gap = range(used if newest is None else newest + 1, lowest)
@@ -241,14 +241,14 @@ def _mend_nonces(
                 f"Chain {chain.id} has lost blocks that were final, with transactions of {signer.address}: sent again."
             )
     if not gap:
-        # Shown as long as what fills it is pending, or until what it left behind is sent anew.
+        # The problem is shown while transactions that fill the gap are pending, and until those behind it are sent anew.
         is_filled = any(tx.to == signer.address for tx in pending)
         is_left = not pending and any(tx.nonce >= used for tx in watched)
         return signer.nonce_problem if is_filled or is_left else ""
     now = clock.latest()
     if len(gap) > _MOST_FILLED:
         why = wait("nonce_left_behind")
-        # With the versions that were signed in this turn.
+        # The rows are read again, with the versions that were signed in this turn.
         behind = signer.transactions.filter(pk__in=[tx.pk for tx in pending]).defer("data").prefetch_related("versions")
         _write(lane, signer, [_displaced(tx, why, now) for tx in behind])
     else:
@@ -265,7 +265,7 @@ def _mend_nonces(
 def _stop_where_doubtful(signer: Signer, doubtful: int) -> None:
     """Stop a signer after too many transactions in a row about which nodes give implausible answers.
 
-    `doubtful` are those of this moment; before, nonces may have been used by another, one by one.
+    `doubtful` is the number of this turn. In earlier turns nonces may have been taken by another, one by one.
     """
     settled = signer.transactions.exclude(state=TransactionState.PENDING).order_by("-nonce")
     newest = list(settled.values_list("state", flat=True)[:_MOST_DOUBTFUL]) if doubtful else []
@@ -296,7 +296,7 @@ def _look_after_final(rpc: RpcClient, lane: HeldLane, signer: Signer, below: Que
 
 
 def _questions_of(transactions: Sequence[Transaction]) -> list[Question[Receipt | None]]:
-    """Ask for the receipts of all signed versions of these transactions."""
+    """Return the questions for the receipts of all signed versions of these transactions."""
     return [questions.receipt(HexBytes(tx_hash)) for tx in transactions for tx_hash in tx.hashes]
 
 
@@ -310,7 +310,7 @@ class _Receipts:
         answers: Sequence[Receipt | ChainError | None],
         known: Sequence[Header] = (),
     ) -> None:
-        """Read the headers of all blocks that matter, beside the `known` ones. `answers` are to `_questions_of`.
+        """Read the headers of all relevant blocks, beside the `known` ones. `answers` are those to `_questions_of`.
 
         Raises `NodeUnavailable` if nodes have no header.
         """
@@ -335,7 +335,7 @@ class _Receipts:
                 problem = receipt
             elif isinstance(header, ChainError):
                 problem = header
-            # A node may still serve the receipt of a block that it has left; the next `monitor` decides.
+            # A node may still serve a receipt of a block that its chain has lost. The next turn decides.
             elif receipt and header and header.hash == receipt.block_hash:
                 return _checked(receipt, version, header)
         return problem
@@ -352,14 +352,14 @@ def _is_down(answer: object) -> bool:
 
 
 class ImplausibleReceipt(InvalidReply):
-    """The receipt says what can't be true of any block."""
+    """The receipt has values that no block can have."""
 
 
 def _checked(receipt: Receipt, version: SignedTransaction, header: Header) -> Receipt | ImplausibleReceipt:
     """Return the receipt, with the price by its block's header (EIP-1559), if that is known.
 
-    The header is believed instead of the node. Where nobody tells a price, or only zero, it is the highest: budgets and
-    limits count what the receipt says. For the same reason, what no block can have is implausible.
+    The header is believed instead of the receipt. If neither has a price above zero, the highest price counts, because
+    budgets and limits depend on it. For the same reason a receipt with values that no block can have is implausible.
     """
     least, most = 0, version.max_fee_per_gas
     price = receipt.effective_gas_price or most
@@ -373,7 +373,7 @@ def _checked(receipt: Receipt, version: SignedTransaction, header: Header) -> Re
         )
     status = receipt.status
     if status is None:
-        # Before statuses (EIP-658), what failed took all of its gas. A cancellation has no code that could fail.
+        # Before statuses (EIP-658), a failed transaction took all of its gas. A cancellation has no code that could fail.
         status = int(version.is_cancellation or receipt.gas_used < version.gas)
     return replace(receipt, status=status, effective_gas_price=price)
 
@@ -396,17 +396,17 @@ def _note_problem(chain: Chain, tx: Transaction, problem: ChainError) -> str:
 
 
 class _Change(NamedTuple):
-    """Tells what has become of a transaction, whose object is changed already."""
+    """A change of a transaction, whose object has the new values already."""
 
     tx: Transaction
     is_shown: bool = True
-    """True if its blocks and batches show something else of it."""
+    """True if its blocks or batches show the change."""
 
 
 def _write(
     lane: HeldLane, signer: Signer, changes: Sequence[_Change], *, and_then: Callable[[], None] | None = None
 ) -> None:
-    """Write the changes, and what else is to be, in one database transaction."""
+    """Write the changes and call `and_then`, in one database transaction."""
     if changes or and_then:
         lane.write(partial(_write_now, signer, changes, and_then))
 
@@ -418,13 +418,13 @@ def _write_now(signer: Signer, changes: Sequence[_Change], and_then: Callable[[]
         if tx.hash:
             show(tx, tx.hash)
         elif tx.state == TransactionState.PENDING:
-            # Nodes forget what was in a block that they have left: it is broadcast anew at once.
+            # Nodes forget transactions of a block that left the chain, so it is broadcast again at once.
             tx.versions.update(broadcast_at=None)
     changed = [tx for tx, _ in changes]
     _count(signer, changed)
     for tx in changed:
         tx.reserve()
-        # Not `data`: it is long, was not loaded and never changes.
+        # `data` is left out, because it is long, was not loaded and never changes.
         tx.save(update_fields=_COLUMNS)
     weights = money.weights_of(*changed)
     money.divide(weights)
@@ -434,7 +434,7 @@ def _write_now(signer: Signer, changes: Sequence[_Change], and_then: Callable[[]
 
 
 def _count(signer: Signer, changed: Sequence[Transaction]) -> None:
-    """Add what these have spent to the signer's sums of final transactions, and take off what counts there already."""
+    """Add these transactions to the signer's totals of final ones, and subtract those that count there already."""
     final = TransactionState.FINAL
     counted = Transaction.objects.filter(pk__in=[tx.pk for tx in changed], state=final).defer("data")
     terms = [*((-1, tx) for tx in counted), *((1, tx) for tx in changed if tx.state == final)]
@@ -458,7 +458,7 @@ def _mined(rpc: RpcClient, tx: Transaction, receipt: Receipt, heads: Heads) -> _
         state = TransactionState.MINED
     tx_hash, block_hash = hex_data(receipt.tx_hash), hex_data(receipt.block_hash)
     error = None if receipt.status == 1 else wait("transaction_reverted")
-    # Another error: its receipt could not be used in between.
+    # The error differs if the receipt could not be used in between.
     if (tx.state, tx.hash, tx.block_hash, tx.error, tx.last_error) == (state, tx_hash, block_hash, error, ""):
         return None
     before = (tx.hash, tx.block_hash, tx.cost, money.is_spent(tx))
@@ -473,12 +473,12 @@ def _mined(rpc: RpcClient, tx: Transaction, receipt: Receipt, heads: Heads) -> _
     # It succeeded if it did what it was sent for, which a cancellation never does.
     tx.succeeded = receipt.status == 1 and not is_cancellation
     tx.error, tx.last_error = error, ""
-    # That what is confirmed becomes final shows nowhere.
+    # Pages don't show that a confirmed transaction becomes final.
     return _Change(tx, is_shown=(tx.hash, tx.block_hash, tx.cost, money.is_spent(tx)) != before)
 
 
 def _data_fee(rpc: RpcClient, tx: Transaction, receipt: Receipt) -> int:
-    """Return what it took beside its gas, in wei: what was noted before, if that isn't told, or isn't believed."""
+    """Return the cost beside gas, in wei: the stored one if nodes don't report it, or if it isn't believed."""
     paid = rollups.paid_beside_gas(rpc, receipt)
     if not paid:
         return tx.data_fee if paid is None else 0
@@ -504,7 +504,7 @@ def _vanished(tx: Transaction) -> _Change:
     tx.state, tx.hash, tx.block_hash, tx.block_number = TransactionState.PENDING, "", "", None
     tx.succeeded, tx.gas_used, tx.gas_price = None, 0, 0
     tx.data_fee = tx.expected_data_fee
-    # It waits from now on.
+    # Its wait begins anew.
     tx.spent_at = clock.latest()
     return _Change(tx)
 

@@ -41,7 +41,7 @@ from queries.webhook_targets import Address
 
 logger = logging.getLogger(__name__)
 
-# Maximum deliveries at a time: in all, to one receiver, and of one user.
+# Maximum deliveries at a time: in total, to one receiver, and of one user.
 _SENDERS, _MOST_OF_A_RECEIVER, _MOST_OF_A_USER = 32, 4, 8
 # Seconds between checks for further due deliveries, while receivers are answering.
 _LOOK_SECONDS = 0.2
@@ -53,7 +53,7 @@ _GONE = 410
 # Maximum attempts of one delivery that are kept.
 _MAX_ATTEMPTS_KEPT = 50
 TOTAL_SECONDS = 10.0
-"""Maximum of one delivery: look-up of the name, connection, TLS, request and the answer's status."""
+"""Maximum seconds of one delivery: look-up of the name, connection, TLS, request and the answer's status."""
 # Maximum bytes before the final status, for example of interim answers (RFC 9110, section 15.2).
 _MOST_BEFORE_STATUS = 1 << 16
 _STATUS = re.compile(rb"HTTP/[0-9](?:\.[0-9])?[ \t]+([1-9][0-9]{2})[ \t\r\n]")
@@ -80,7 +80,7 @@ class _DeliveryRequest:
 
     def post(self) -> tuple[int | None, str]:
         """Return the status of the receiver's answer (None: no answer) and a sentence about the outcome."""
-        # Shorter than the lease: after that, another worker may hold the lane and send it again.
+        # Less than the lease, after which another worker may hold the lane and send the event again.
         seconds = min(TOTAL_SECONDS, settings.LEASE_SECONDS / 2)
         try:
             status = post(self.url, self.headers, self.delivery.body.encode(), seconds=seconds)
@@ -264,7 +264,7 @@ def post(url: str, headers: Mapping[str, str], body: bytes, *, seconds: float = 
     except aiohttp.ClientSSLError:
         failed = Failed("has no valid TLS certificate")
     except aiohttp.ClientConnectorError as error:
-        # The same words for both, so that users can't find out names of the internal network.
+        # Both cases get the same words, so that users can't find out names of the internal network.
         is_unknown = guard.has_refused or isinstance(error, aiohttp.ClientConnectorDNSError)
         failed = Failed("has no public address" if is_unknown else "can't be reached")
     except (aiohttp.ClientError, OSError, ValueError):
