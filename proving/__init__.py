@@ -1,1 +1,1 @@
-"""How it gets proven: the pipeline of the four steps, the registry, transactions and the worker."""
+"""Proving: the pipeline of the four steps, the registry, transactions and the worker."""

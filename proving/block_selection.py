@@ -21,11 +21,11 @@ Requests = Mapping[Selector, Collection[Fact]]
 
 @dataclass(frozen=True)
 class Inquiry:
-    """A connection whose chains are asked what it takes to prove something."""
+    """A connection whose chains are asked for an estimate, and its source chain's head."""
 
     connection: OpenConnection
     head: Header
-    """The source chain's newest block, of a moment ago at most."""
+    """The source chain's newest block, which was read a moment ago at most."""
 
     @property
     def source(self) -> Chain:
@@ -61,7 +61,7 @@ class Selected:
     no_final: str | None = None
     """Why the final block isn't known, if it is selected: a sentence, empty if the node says nothing."""
     fault: ChainError | None = None
-    """Why the source chain doesn't tell which blocks these are."""
+    """The error by which the selected blocks are unknown."""
 
     @property
     def coming(self) -> list[Collection[Fact]]:
@@ -69,18 +69,18 @@ class Selected:
 
     @property
     def asks_accounts(self) -> bool:
-        """Return whether any of it takes a proof of an account."""
+        """Return whether any requested fact takes a proof of an account."""
         return any(takes_proof(wanted) for wanted in (*self.existing.values(), *self.coming))
 
     @property
     def seconds(self) -> float:
-        """Return the seconds until all of it exists."""
+        """Return the seconds until all selected blocks exist."""
         blocks, seconds = max(self.later, default=0) - self.head.number, max(self.times, default=0)
         return max(0.0, blocks * self.source.block_seconds, seconds - self.head.timestamp)
 
     @property
     def waits(self) -> list[WaitReason]:
-        """Return what is waited for until it exists."""
+        """Return the waits for selected blocks that don't exist yet."""
         source, last = self.source.id, max(self.later) if len(self.later) > 1 else None
         blocks = [heads.not_there_yet(source, min(self.later), self.head.number, last)] if self.later else []
         return [*blocks, *([time_to_come(source, self.times)] if self.times else [])]
@@ -92,7 +92,7 @@ def time_to_come(source: int, times: Collection[int]) -> WaitReason:
 
 
 def select(inquiry: Inquiry, requests: Requests) -> Selected:
-    """Find the blocks that are selected, or say why they can't be known now, or never will be.
+    """Find the selected blocks, or say why they can't be known, now or ever.
 
     Raises `OutOfTime` between exchanges.
     """
@@ -128,7 +128,7 @@ def select(inquiry: Inquiry, requests: Requests) -> Selected:
 
 
 def _finalized(rpc: RpcClient) -> int | str:
-    """Return the number of the newest final block, or what a node says instead, a sentence or nothing.
+    """Return the number of the newest final block, or the sentence of a node that refuses; empty: it says nothing.
 
     Raises `NodeUnavailable`, and `RpcRefused` where another node may know better.
     """
@@ -144,9 +144,9 @@ def _finalized(rpc: RpcClient) -> int | str:
 def block_at(connection: OpenConnection, timestamp: int, head: Header) -> int | None:
     """Return the number of the block N with time(N) <= timestamp < time(N+1).
 
-    None if all blocks whose headers can be read are later. `head` must be later than the timestamp. Times rise with
-    numbers, and on most chains nearly evenly: guessing by the slope between what is known finds it in a few headers;
-    every other guess halves what is left, for chains whose blocks don't come evenly. Raises `NodeUnavailable`, and
+    Return None if all blocks whose headers can be read are later. `head` must be later than the timestamp. Times rise
+    with numbers, and on most chains nearly evenly, so guesses by the slope between known blocks need few headers. After
+    a bad guess the next one halves the range, for chains whose blocks don't come evenly. Raises `NodeUnavailable`, and
     `OutOfTime` before a header.
     """
     assert head.timestamp > timestamp
@@ -158,7 +158,8 @@ def block_at(connection: OpenConnection, timestamp: int, head: Header) -> int | 
     while high.number - low > 1:
         middle = (low + high.number) // 2
         if low_time is None:
-            # Nodes may serve recent headers only: until one below the time is known, steps down from above double.
+            # Nodes may serve recent headers only, so steps down from the head double until a block before the time is
+            # known.
             middle = max(middle, high.number - 1 - int(reach * (high.timestamp - timestamp)))
             reach *= 2
         elif not halve:

@@ -1,4 +1,4 @@
-"""The broker that `BROKER_URL` names, and the one message there is: something was submitted, so a worker polls at once.
+"""The broker that `BROKER_URL` names, and its only message: something was submitted, so a worker should poll at once.
 
 Rows are the queue. A message that is lost, late, doubled or forged changes nothing but when a worker polls.
 """
@@ -16,10 +16,10 @@ TASK = "tick"
 
 # Workers poll by themselves long before this. The clocks of two machines should differ by less.
 _EXPIRES_SECONDS = 60
-# For the answers of Redis, in seconds. That of RabbitMQ notices a peer that is gone.
+# Timeouts for Redis, in seconds. The client of RabbitMQ notices by itself that the broker is gone.
 _REDIS = {"socket_connect_timeout": 3, "socket_timeout": 5, "socket_keepalive": True}
 
-# Celery's own ways of setting up Django serve processes that it forks.
+# There are no fixups, because Celery's set-up of Django is for processes that it forks.
 app = Celery("proving", broker=settings.BROKER_URL, fixups=[], set_as_current=False)
 app.conf.update(
     task_default_queue="ticks",
@@ -32,7 +32,7 @@ app.conf.update(
     task_default_delivery_mode="transient",
     # Nobody who can write to the broker can do more than wake a worker.
     worker_enable_remote_control=False,
-    # The broker is waited for, as long as it takes, at the start as well.
+    # The worker waits for the broker as long as necessary, also at the start.
     broker_connection_retry_on_startup=True,
     broker_connection_max_retries=None,
     broker_transport_options=_REDIS if settings.BROKER_URL.startswith("redis") else {},

@@ -68,7 +68,7 @@ class Work(bootsteps.StartStopStep):
         self._thread.start()
 
     def stop(self, parent: Any) -> None:
-        """Finish what is in hand."""
+        """Finish the running turns."""
         if self.worker and self._thread:
             self.worker.stop()
             self._thread.join()

@@ -197,14 +197,14 @@ def noted(destination: int, source: int) -> Deployment:
 
 
 def why_no_jump(row: FactsRegistry) -> str:
-    """Say that a registry can't jump though its source chain has a beacon chain, a sentence; empty where it can."""
+    """Say in a sentence that a registry can't jump though its source chain has a beacon chain; empty if it can."""
     if row.beacon_history or get_chains().chain(row.source_chain_id).beacon_chain is None:
         return ""
     return f"The facts registry at {row} was deployed without a beacon history, so old blocks are proven by hops alone."
 
 
 def deployed(destination: int, source: int) -> FactsRegistry | None:
-    """Return the registry of a connection that is in use, with any code."""
+    """Return the registry in use of a connection, without a check of its code."""
     rows = FactsRegistry.in_use.filter(destination_chain_id=destination, source_chain_id=source)
     return rows.exclude(deployed_at=None).first()
 
@@ -338,7 +338,7 @@ def _why_source_is_unfit(row: FactsRegistry) -> str:
 
 
 def _of_parent(row: FactsRegistry) -> FactsRegistry | None:
-    """Return the registry in use on whose facts about a rollup's parent chain this one's block hash source relies."""
+    """Return the registry for a rollup's parent chain on which this one's block hash source relies, if it does."""
     connection = get_chains().connection(row.source_chain_id, row.destination_chain_id)
     if connection is None or connection.parent_id is None:
         return None

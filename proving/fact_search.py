@@ -76,7 +76,7 @@ class FoundFact:
 
 
 def search(filters: FactFilters, start: FactCursor, limit: int) -> tuple[list[FoundFact], FactCursor | None]:
-    """Return a page of facts of an account or a block, and where the next page begins.
+    """Return a page of facts that match, of an account or a block, and where the next page begins.
 
     `filters` must name an account or a block. Registries may hold more facts, which others have proven. A fact of
     several queries may appear again on a later page.

@@ -85,7 +85,7 @@ def note(chain: Chain, rpc: RpcClient, answers: Sequence[Header | ChainError | N
 
 
 def not_there_yet(chain_id: int, number: int, head: int, last: int | None = None) -> WaitReason:
-    """Say that a block is waited for, by its number and that of the newest block; `last` is one that comes later."""
+    """Say that block `number` doesn't exist yet, nor later ones up to `last`. `head` is the newest block's number."""
     return wait("block_to_come", chain=chain_id, block=number, head=head, last=last)
 
 

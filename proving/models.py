@@ -108,7 +108,7 @@ class Signer(DueRow):
 
     chain_id = models.PositiveBigIntegerField()
     address = models.CharField(max_length=42)  # EIP-55
-    wait = WaitField(null=True, blank=True)  # what its operator must see to, such as a low balance
+    wait = WaitField(null=True, blank=True)  # a notice for the operator, such as about a low balance
     # A sentence that a version without `wait` has stored.
     notice = models.TextField(blank=True)
     # Totals over all of its final transactions, also those that are no longer stored.
@@ -404,7 +404,7 @@ class ChainHead(models.Model):
 
 
 class ChainWatch(models.Model):
-    """A worker's last observation of a configured chain: `/healthz` tells it without asking a chain."""
+    """A worker's last observation of a configured chain, which `/healthz` shows without asking a chain."""
 
     chain_id = models.PositiveBigIntegerField(primary_key=True)
     due_at = models.DateTimeField(null=True, blank=True, db_index=True)  # when it is observed again; null: at once
@@ -412,8 +412,8 @@ class ChainWatch(models.Model):
     timestamp = models.PositiveBigIntegerField(null=True)  # unix seconds, of the newest block that was seen
     problems = models.JSONField(default=list)  # pairs of a code and a sentence, as `proving.health.findings.Problem`
     number = models.PositiveBigIntegerField(null=True)  # of the newest block that was seen
-    seen_at = models.DateTimeField(null=True)  # when a node last told that block
-    final = models.PositiveBigIntegerField(null=True)  # the newest final block, where nodes tell which that is
+    seen_at = models.DateTimeField(null=True)  # when a node last reported that block
+    final = models.PositiveBigIntegerField(null=True)  # the newest final block, if nodes report one
     gas_price = Uint256Field(null=True)  # type: ignore[misc]  # wei, of a destination: base fee and tip
     keeps_hashes = models.BooleanField(null=True)  # whether its state has a history of block hashes (EIP-2935)
     # Set for destinations: the signers' wei by their addresses, in decimal digits; and wei counted in the daily limit.
@@ -425,7 +425,7 @@ class ChainWatch(models.Model):
 
 
 class AttesterWatch(models.Model):
-    """The last answers of a configured connection's attesters. Workers ask them also when no work needs it."""
+    """The last answers of a configured connection's attesters. Workers also ask them while there is no work."""
 
     source_chain_id = models.PositiveBigIntegerField()
     destination_chain_id = models.PositiveBigIntegerField()
@@ -476,7 +476,7 @@ class JumpLeavesKind(models.TextChoices):
 
 
 class JumpLeaves(DueRow):
-    """The leaves of a tree that jumps to old blocks lead through. It is due while it is to be filled."""
+    """The leaves of a tree that jumps to old blocks lead through. The row is due until it is filled."""
 
     chain_id = models.PositiveBigIntegerField()
     kind = models.CharField(max_length=6, choices=JumpLeavesKind.choices)

@@ -131,7 +131,7 @@ def _at_worst(batches: Collection[str], *, beside: int) -> Counter[str]:
     """
     caused: Counter[str] = Counter()
     shares = _shares().filter(batch__in=batches).exclude(transaction=beside)
-    # Databases can't add up numbers of 256 bits. A batch has few shares.
+    # The few shares of a batch are added up here, because databases can't add up numbers of 256 bits.
     for batch, state, wei, gwei in shares.values_list("batch", "transaction__state", "wei", "reserved_gwei"):
         is_over = state in {TransactionState.FINAL, TransactionState.DISPLACED}
         caused[batch] += wei if is_over else max(wei, GWEI * gwei)

@@ -61,7 +61,7 @@ class Intent:
     continued: Collection[int] = ()
     """Ids of the queries that the next intent goes on to prove."""
     most_gas: int | None = None
-    """The maximum gas of executing it, without its calldata; None where only a simulation tells."""
+    """The maximum gas of executing it, without its calldata; None if only a simulation can tell."""
     gas_limit: int = 0
     """The gas that it takes by its simulation, with a margin; 0: it wasn't simulated."""
     data_fee: int = 0
@@ -72,7 +72,7 @@ class Intent:
         return self.gas_limit * price + self.data_fee
 
     def gas_bound(self) -> int | None:
-        """Return the most gas that it takes as a transaction; None if only a simulation tells."""
+        """Return the most gas that the transaction takes; None if only a simulation can tell."""
         if self.most_gas is None:
             return None
         size = len(self.data)

@@ -1,7 +1,7 @@
 """Stops of sending: on a destination, for one of its connections, or by one of its signers.
 
 `proving.transactions.signing` asks before each reservation, signature and broadcast. A stopped connection reserves
-nothing new; what was reserved for it before is still sent and replaced, because later nonces wait for it.
+nothing new. Its earlier reservations are still sent and replaced, because later nonces wait for them.
 """
 
 import logging
@@ -25,7 +25,7 @@ def stop(
 ) -> Stop:
     """Stop sending on a chain, or only for the connection from `source`, or only by the address `signer`.
 
-    Nothing is reserved there any more when this has returned. What is in nodes' mempools may still be mined.
+    Nothing is reserved there any more when this has returned. Transactions in nodes' mempools may still be mined.
     """
     values = {"code": code, "reason": reason, "by": by}
     with transaction.atomic():

@@ -54,14 +54,14 @@ logger = logging.getLogger(__name__)
 # How often the database is asked for due rows, and how often the worker says that it runs, in seconds.
 _POLL_SECONDS = 0.2
 _BEAT_SECONDS = 5
-# Lanes that come round with each beat.
+# Lanes whose turns begin with each beat.
 _EACH_BEAT = {LaneKind.WATCH, LaneKind.HOUSE}
 
 
 def obstacle() -> str:
-    """Return why no worker can run here, a sentence; empty where one can.
+    """Return a sentence about why no worker can run here; empty if one can.
 
-    A database that doesn't answer is waited for.
+    A database that doesn't answer is no obstacle, because the worker waits for it.
     """
     try:
         for chain in get_chains().destinations():
@@ -95,7 +95,7 @@ class Worker:
         self._wake.set()
 
     def run(self) -> None:
-        """Work until `stop`. A database that doesn't answer is waited for."""
+        """Work until `stop`. Wait for a database that doesn't answer."""
         logger.info("worker %s starts", self.name)
         next_beat = time.monotonic()
         is_first = True
@@ -186,9 +186,9 @@ _USERS = 64
 # The most accounts, slots and headers that a connection's turn proves: they take a good part of a second to verify and
 # pack. While only one user waits it proves more, because each turn about a large block asks for its facts anew.
 _PROOFS, _PROOFS_ALONE = 300, 1000
-# Admitting a batch that names more blocks asks the chains for seconds.
+# A batch with more blocks has a lane of its own, because its admission takes seconds of questions to the chains.
 _MANY_BLOCKS = 100
-# For how long webhooks are delivered in one turn, in seconds.
+# Seconds for which webhooks are delivered in one turn.
 _WEBHOOK_SECONDS = 5
 _OVERDUE = 100
 # Time after its deadline for which a batch is kept while no block with a later time was seen.
@@ -196,7 +196,7 @@ _FURTHER = timedelta(days=1)
 
 
 def turn(name: LaneName) -> int | None:
-    """Do what is due in a lane. Return how many rows failed by an error of ours; None where another worker holds it."""
+    """Do the due work of a lane. Return how many rows failed by an error of ours; None: another worker holds it."""
     with lanes.hold(name) as lane:
         return None if lane is None else _TURNS[name.kind](lane, _pick(name))
 

@@ -229,7 +229,7 @@ def _history_to_prove(connection: OpenConnection, following: Header, answer: Ver
 
 
 def pause_after_failures(connection: OpenConnection) -> float:
-    """Return the seconds to wait before the registry's trust is extended again. The more has reverted, the longer."""
+    """Return the seconds to wait before the registry's trust is extended again: longer after each revert."""
     # A cancelled transaction was no longer wanted, which is no failure.
     cancelled = SignedTransaction.objects.filter(
         transaction=OuterRef("pk"), hash=OuterRef("hash"), is_cancellation=True

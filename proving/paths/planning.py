@@ -39,7 +39,7 @@ class TooFar:
 
 
 class StatesRefused(RpcRefused):
-    """No node of the source chain serves the states that the path leads over."""
+    """No node of the source chain serves the states that a path needs."""
 
 
 @dataclass(frozen=True)

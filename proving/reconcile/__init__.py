@@ -1,1 +1,1 @@
-"""Brings the queries of one source block forward: what is observed, what is decided, what is done."""
+"""Brings the queries of source blocks forward: a turn observes, decides and acts."""

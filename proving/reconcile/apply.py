@@ -1,6 +1,6 @@
-"""Sends what was decided about blocks, for who can pay. Nothing else in this package sends, which costs money.
+"""Sends the transactions that were decided about blocks, for batches that can pay. Nothing else here costs money.
 
-After a kill between two orders, the next turn decides anew from what there is then.
+After a kill, the next turn decides anew from the state at that time.
 """
 
 import itertools
@@ -24,18 +24,18 @@ from queries import waits
 from queries.models import Block, Query
 from queries.waits import WaitReason, wait
 
-# Transactions of one block that are sent in one go.
+# The most transactions of one block that are sent in one turn.
 _TRANSACTIONS_PER_TURN = 16
 
 
 def send_all(context: WorkContext, actions: Mapping[int, tuple[Block, Sending]]) -> dict[int, Requeue | Fail]:
-    """Send what actions need, for as many of the queries as can pay now: the others hold up nobody.
+    """Carry out actions that send, for the queries whose batches can pay now: others hold up nobody.
 
     Return, by the ids of blocks, why something could not be sent.
     """
     if not actions:
         return {}
-    # Blocks are observed all the same: what was sent before may be mined, or taken back.
+    # A stop ends only sending. Blocks are still observed, because earlier transactions may be mined or rolled back.
     if stopped := stops.why_stopped(context.destination_rpc.chain.id, source=context.connection.config.source_id):
         return dict.fromkeys(actions, _postponed(context, stopped))
     why_not: dict[int, Requeue | Fail] = {}
@@ -48,7 +48,7 @@ def send_all(context: WorkContext, actions: Mapping[int, tuple[Block, Sending]])
 def _send_each(
     context: WorkContext, sendings: Sequence[tuple[Block, Sending]], why_not: dict[int, Requeue | Fail]
 ) -> list[tuple[Block, Sending]]:
-    """Send for all of the queries of each. Return what is to be tried instead where batches can't pay."""
+    """Carry out each action for all of its queries. Return the actions to try instead if batches can't pay."""
     orders: list[tuple[Block, Sending, sending.Order]] = []
     for block, action in sendings:
         try:
@@ -66,16 +66,16 @@ def _send_each(
 
 
 def _instead(block: Block, action: Sending, poor: frozenset[str]) -> Sending | None:
-    """Leave out the queries of batches that can't pay, as long as that leaves fewer; or do what is next best."""
+    """Return the action without queries of batches that can't pay, or the next best action; None: there is none."""
     asking = _asking(action)
-    # In whatever state they are: what can't pay must not be asked for again and again.
+    # Queries in any state are left out: one that stayed would be tried again and again.
     able = asking.difference(Query.objects.filter(block=block, batch__in=poor).values_list("pk", flat=True))
     if able and able != asking:
         return _for_these(action, able)
     if isinstance(action, ProveTime):
         return action.otherwise
     if isinstance(action, ExtendPath):
-        # The other blocks of who can't pay would go before those of others, one after the other.
+        # Otherwise all blocks of these batches would have their turn before those of others, one after the other.
         building.give_way(block, poor)
     return None
 
@@ -108,7 +108,7 @@ def _order(context: WorkContext, block: Block, action: Sending) -> sending.Order
     connection, registry = context.connection, context.registry
     match action:
         case Prove():
-            # One of those that carry the header: the others wait for it.
+            # Only one transaction may carry the header, and the others wait for it.
             most = 1 if action.with_header else _TRANSACTIONS_PER_TURN
             intents = packing.intents(
                 block, registry, action.missing, with_header=action.with_header, jump=action.jump, calls=action.calls
@@ -139,7 +139,7 @@ def _why_not(context: WorkContext, outcome: Unsent | ChainError) -> Requeue | Fa
             reason = revert_reason(outcome.data)
             if reason.name not in {"UnknownBlock", "HeaderMismatch"}:
                 return Fail(wait("proof_not_accepted", revert=str(reason)))
-            # The chain moved between the observation and the simulation; the next turn says what that means.
+            # The chain moved between the observation and the simulation, so the next turn decides anew.
             refused = wait("header_not_accepted", chain=context.destination_rpc.chain.id)
             return Requeue(refused, context.poll_seconds)
         case ChainError():

@@ -1,4 +1,4 @@
-"""What is to be done about a block: pure functions from what was observed to actions, and to what is waited for.
+"""Decisions about a block: pure functions from observations to actions, and to the next step or wait.
 
 Nothing here reads a row or a chain, writes, sends or raises. The actions that cost money are those of `Sending`.
 """
@@ -19,11 +19,11 @@ from proving.paths.checkpoints import Jump
 from proving.paths.planning import Hops, Path, TooFar
 from proving.reconcile.observation import (
     BlockOfTime,
+    BlockState,
     Checked,
     Gone,
     Lacking,
     Observation,
-    Rest,
     SourceBlock,
     Unfetched,
 )
@@ -34,15 +34,15 @@ from queries.models import PathUnit, StepKind
 from queries.progress import Complete
 from queries.waits import WaitReason, wait
 
-# How long nodes may refuse to serve a proof before that is taken for final: they may be syncing, or lack the newest
-# state for a moment.
+# The time for which nodes may refuse to serve a proof before its batch is rejected: they may be syncing, or lack the
+# newest state for a moment.
 _UNSERVED_PROOF_WAIT = timedelta(minutes=10)
-# More facts than this fill a transaction, or nearly: they gain nothing from sharing it.
+# More facts than this nearly fill a transaction, so they gain nothing from sharing it.
 _MOST_THAT_GATHERS = 50
-# What others send is told by the registry's events (`proving.paths.checkpoints`). Where nodes serve none, it is looked
-# for after so many seconds.
+# The registry's events show transactions of others (`proving.paths.checkpoints`). If nodes serve no events, blocks that
+# wait for them are reconciled after this number of seconds.
 _PAUSE_FOR_OTHERS = 300
-# Seconds between two looks at a source chain that has not come to a block yet.
+# The longest pause, in seconds, before a source chain is asked again for a block that it has not reached yet.
 _LONGEST_PAUSE = 60
 # After this number of polls a block is reconciled though nothing woke it while its transaction is under way.
 _TENDED_POLLS = 16
@@ -81,7 +81,7 @@ class Reject:
 
 @dataclass(frozen=True)
 class TakeHeader:
-    """Store the block's header; where another one was stored, all that was built on that begins anew."""
+    """Store the block's header. If another one was stored, all queries of the block begin anew."""
 
     header: Header
 
@@ -93,7 +93,7 @@ class StoreProofs:
 
 @dataclass(frozen=True)
 class NoteRefused:
-    """Remember since when nodes refuse to serve a proof; or that they don't any more."""
+    """Remember since when nodes refuse to serve a proof. None: they don't any more."""
 
     since: datetime | None
 
@@ -105,47 +105,47 @@ class NoteChecked:
 
 @dataclass(frozen=True)
 class ShowPath:
-    """Show how much is left of the path to the block. Without a unit it has arrived."""
+    """Show how much of the path to the block remains. Without a unit it has arrived."""
 
-    left: int
+    remaining: int
     unit: str = ""
     origin: int | None = None  # the number of the block where a jump begins, if it needs one
 
 
 @dataclass(frozen=True)
 class Prove:
-    """Send what proves the facts: below a trusted state root, or in one transaction with the header."""
+    """Send proofs of facts: below a trusted state root, or in one transaction with the header."""
 
     missing: Missing
-    root_is_known: bool  # the state root, to the registry
-    is_optional: bool = False  # something else is to be done where nobody can pay for it
-    is_alone: bool = False  # what other blocks send must not revert with it
-    jump: HeaderParts = ()  # what leads to the header, where nothing vouches for its hash
-    calls: Sequence[Call] = ()  # what has the block hash source vouch for it first
+    root_is_known: bool  # the registry knows the block's state root
+    is_optional: bool = False  # if nobody can pay for it, that is no reason to wait
+    is_alone: bool = False  # it shares no transaction with other blocks, because it may revert
+    jump: HeaderParts = ()  # leads to the header, if nothing vouches for its hash
+    calls: Sequence[Call] = ()  # by which the block hash source vouches for the header first
 
     @property
     def with_header(self) -> bool:
-        """Return whether the header goes with it, for what only that proves or makes known.
+        """Return whether the transaction must carry the header, for the state root or for fields of the header.
 
-        Who can't pay is left out, and with them the need for it.
+        Without the queries of batches that can't pay, it may need no header.
         """
         return not self.root_is_known or any(isinstance(fact, HeaderFact) for fact in self.missing)
 
 
 @dataclass(frozen=True)
 class ProveTime:
-    """Send what proves which block was the latest at a time, by its header and the one that follows."""
+    """Send the proof of which block was the latest at a time, by its header and the next one."""
 
     timestamp: int
     following: Header
     queries: Collection[int]
     otherwise: "ProveTime | Prove | None" = None
-    """The action for other users, who are not to wait where none of these can pay."""
+    """The action for other queries, if no batch of these can pay."""
 
 
 @dataclass(frozen=True)
 class PreparePath:
-    """Send what a path needs before it can begin."""
+    """Send the transaction that a path needs before it can begin."""
 
     preparation: Preparation
     queries: Collection[int]
@@ -153,7 +153,7 @@ class PreparePath:
 
 @dataclass(frozen=True)
 class ExtendPath:
-    """Send the next transaction of a path, and with it what needs it if it arrives."""
+    """Send the next transaction of a path. If it arrives at the block, it also proves facts."""
 
     path: Path
     target: Header
@@ -167,26 +167,26 @@ Sending = Prove | ProveTime | PreparePath | ExtendPath
 Action = Change | Sending
 
 
-# --- What comes after the actions -------------------------------------------------------------------------------------
+# --- Next steps -------------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
 class Requeue:
-    """Nothing more can be done now: what it waits for, if anything, and when to reconcile again (seconds)."""
+    """Reconcile again after some seconds, because nothing more can be done now. The reason is None if all goes well."""
 
     reason: WaitReason | None
     seconds: float
-    for_path: bool = False  # it waits for one, its own or another's: that of the oldest batch comes first
+    for_path: bool = False  # it waits for a path to itself, or for that of another block
 
 
 @dataclass(frozen=True)
 class Fail:
-    """Something is wrong: the attempt is counted, and repeated more and more rarely."""
+    """Count the attempt as failed, and repeat it ever later."""
 
     reason: WaitReason
-    queries: Collection[int] | None = None  # ids of those that it concerns; None: all of the block
-    for_operators: str = ""  # what the log says instead
-    for_path: bool = False  # a path to the block can't be had
+    queries: Collection[int] | None = None  # ids of the queries that it concerns; None: all of the block
+    for_operators: str = ""  # the sentence for the log, if it differs
+    for_path: bool = False  # no path to the block can be made now
 
 
 @dataclass(frozen=True)
@@ -196,7 +196,7 @@ class Settled:
 
 @dataclass(frozen=True)
 class Continue:
-    """Go on with what comes next."""
+    """Go on with the next stage of the turn."""
 
 
 @dataclass(frozen=True)
@@ -237,20 +237,20 @@ class Decision:
 def checked(seen: Checked) -> Decision:
     """Decide whether the block in which the facts were last read is still there."""
     if seen.header is None or seen.is_behind:
-        # Less than was seen before is a node that lags; only another block at that height is a reorg.
+        # A lower head than before comes from a node that lags. Only another block at that height is a reorganisation.
         return Decision(
             Requeue(wait("node_behind", chain=seen.destination, block=seen.number), seen.poll_seconds),
         )
     return Decision(Continue() if seen.header.hash == seen.hash else FindWhatIsGone())
 
 
-def gone(seen: Checked, found: Gone) -> Decision:
-    """Reopen what the registry lacks since the destination was reorganised."""
-    if found.contradiction:
-        return Decision(Fail(found.contradiction))
+def gone(seen: Checked, completed: Gone) -> Decision:
+    """Reopen queries whose facts the registry lacks since the destination was reorganised."""
+    if completed.contradiction:
+        return Decision(Fail(completed.contradiction))
     reason = f"The destination chain was reorganised: block {seen.number} is another one now."
-    to_header = found.proven if not found.root_is_confirmed else found.lacking_of_header
-    to_account = () if not found.root_is_confirmed else found.lacking_of_accounts
+    to_header = completed.proven if not completed.root_is_confirmed else completed.lacking_of_header
+    to_account = () if not completed.root_is_confirmed else completed.lacking_of_accounts
     reopened = [
         Reopen(to_header, StepKind.HEADER_ACCUMULATED, reason),
         Reopen(to_account, StepKind.ACCOUNT_ACCUMULATED, reason),
@@ -258,26 +258,26 @@ def gone(seen: Checked, found: Gone) -> Decision:
     return Decision(Continue(), [*reopened, NoteChecked()])
 
 
-# --- What the source chain proves -------------------------------------------------------------------------------------
+# --- Proofs of the source chain ---------------------------------------------------------------------------------------
 
 
 def source_block(seen: SourceBlock) -> Decision:
     """Take the header that the source chain has."""
     if seen.header is None:
-        # It is asked for again as soon as it should be there.
+        # The block is asked for again as soon as it should be there.
         seconds = max(seen.poll_seconds, min(seen.seconds, _LONGEST_PAUSE))
         return Decision(Requeue(heads.not_there_yet(seen.source, seen.number, seen.head), seconds))
     is_stored = seen.stored_hash == hex_data(seen.header.hash)
     return Decision(Continue(), [] if is_stored else [TakeHeader(seen.header)])
 
 
-def fetched(found: Fetched) -> Decision:
-    """Store the proofs, and complete what they are all of."""
-    return Decision(Continue(), [StoreProofs(found.proofs), Complete(found.complete, StepKind.INITIAL_STATE)])
+def fetched(block: Fetched) -> Decision:
+    """Store the proofs of a block, and complete INITIAL_STATE of the queries that lack none."""
+    return Decision(Continue(), [StoreProofs(block.proofs), Complete(block.complete, StepKind.INITIAL_STATE)])
 
 
 def unfetched(seen: Unfetched) -> Decision:
-    """Wait for what could not be fetched; reject what nodes have refused for too long."""
+    """Wait for proofs that could not be fetched. Reject queries whose proofs nodes have refused for too long."""
     since = (seen.refused_since or seen.now) if seen.refused else None
     actions: list[Action] = [] if since == seen.refused_since else [NoteRefused(since)]
     waiting = dict(seen.faults)
@@ -294,12 +294,12 @@ def unfetched(seen: Unfetched) -> Decision:
     return Decision(Fail(fault, tuple(waiting)), actions)
 
 
-# --- What the registry holds, and lacks -------------------------------------------------------------------------------
+# --- Facts of the registry --------------------------------------------------------------------------------------------
 
 
 def prove(seen: Observation) -> Decision:
-    """Complete what the registry holds as proven here, and send what it lacks."""
-    if not seen.root_is_confirmed and seen.asked and any(seen.view.state_root):
+    """Complete the steps whose facts the registry holds, and decide how to prove the missing facts."""
+    if not seen.root_is_confirmed and seen.queries and any(seen.view.state_root):
         return Decision(Requeue(wait("other_state_root", block=seen.number), seen.poll_seconds))
     header_steps = _header_steps(seen)
     if seen.contradiction:
@@ -310,15 +310,22 @@ def prove(seen: Observation) -> Decision:
         return _moved(seen, known) or Decision(Continue(), known)
     needs_path = not lacking.hash_is_vouched_for and lacking.needing == lacking.missing_now
     if needs_path and not lacking.root_is_known:
-        # What a path leads to isn't available yet; it is as soon as one is planned.
-        known = [one for one in known if not isinstance(one, Complete) or one.step != StepKind.BLOCKHASH_AVAILABLE]
+        # The hash of a block that needs a path becomes available only when a path is planned.
+        known = [
+            action
+            for action in known
+            if not isinstance(action, Complete) or action.step != StepKind.BLOCKHASH_AVAILABLE
+        ]
     if held_back := _held_back(seen, lacking, needs_path=needs_path):
         return Decision(held_back, known)
     return _ready(seen, lacking, known, needs_path=needs_path)
 
 
 def _moved(seen: Observation, known: Sequence[Action]) -> Decision | None:
-    """Look for a time that others are to prove and a reorg may have moved: nobody could prove it at this block."""
+    """Find a time's block anew if a reorganisation has moved it: nobody could prove the time at this block.
+
+    This is about times that others are to prove. Return None if no time has moved.
+    """
     if seen.lacking is None or seen.lacking.trust is None:
         return None
     for fact, asking in seen.missing.items():
@@ -332,13 +339,13 @@ def _is_between(timestamp: int, seen: Observation, following: Header) -> bool:
 
 
 def _ready(seen: Observation, lacking: Lacking, known: Sequence[Action], *, needs_path: bool) -> Decision:
-    """Decide what is sent now, where nothing holds it back; or look for a path."""
+    """Decide what to send now, as nothing holds it back, or have a path planned."""
     trust = lacking.trust
     if needs_path and trust is not None:
         return Decision(FindPath(trust.header, lacking.needing), known)
     if lacking.needing and not lacking.hash_is_vouched_for:
-        rest = {fact: asking for fact, asking in lacking.missing_now.items() if fact not in lacking.needing}
-        prove = Prove(rest, root_is_known=True, is_optional=True, is_alone=_is_alone(lacking))
+        provable = {fact: asking for fact, asking in lacking.missing_now.items() if fact not in lacking.needing}
+        prove = Prove(provable, root_is_known=True, is_optional=True, is_alone=_is_alone(lacking))
         if trust is None or (trust.is_extending and not trust.may_jump) or trust.pause_after_failures:
             return Decision(Continue(), [*known, prove])
         return Decision(FindPath(trust.header, lacking.needing), [*known, prove])
@@ -350,20 +357,20 @@ def _ready(seen: Observation, lacking: Lacking, known: Sequence[Action], *, need
 
 
 def _gathering(seen: Observation, lacking: Lacking) -> Requeue | None:
-    """Wait for others to share a transaction with, if the operator wants that; all of them until the same moment."""
+    """Wait for other blocks to share a transaction with, if the operator wants that. All wait until the same moment."""
     is_alone = _is_alone(lacking) or len(lacking.missing_now) > _MOST_THAT_GATHERS
     if seen.waits_since is None or is_alone or any(isinstance(fact, TimeFact) for fact in lacking.missing_now):
         return None
     waited = (seen.now - seen.waits_since).total_seconds()
-    left = seen.gather_seconds - seen.waits_since.timestamp() % seen.gather_seconds - waited
-    # More is left only where a clock was ahead.
-    if not 0 < left <= seen.gather_seconds:
+    remaining = seen.gather_seconds - seen.waits_since.timestamp() % seen.gather_seconds - waited
+    # A longer wait comes from a clock that was ahead.
+    if not 0 < remaining <= seen.gather_seconds:
         return None
-    return Requeue(wait("gathering", seconds=seen.gather_seconds), left)
+    return Requeue(wait("gathering", seconds=seen.gather_seconds), remaining)
 
 
 def _held_back(seen: Observation, lacking: Lacking, *, needs_path: bool) -> Requeue | Fail | None:
-    """Return why nothing of what is missing may be sent now; None if it may."""
+    """Return why no missing fact may be proven now; None if some may."""
     trust = lacking.trust
     if needs_path and trust is None:
         return Requeue(wait("block_after", block=seen.number), seen.source_poll_seconds)
@@ -372,7 +379,7 @@ def _held_back(seen: Observation, lacking: Lacking, *, needs_path: bool) -> Requ
     if needs_path and trust and trust.pause_after_failures:
         return Requeue(wait("path_reverted"), trust.pause_after_failures)
     if lacking.failures > seen.attempts:
-        # They reverted although their simulations did not, and that costs gas each time.
+        # These transactions reverted although their simulations did not, which costs gas each time.
         return Fail(wait("reverted", count=lacking.failures))
     if lacking.is_accumulating and not lacking.root_is_known:
         return Requeue(wait("header"), seen.poll_seconds)
@@ -382,7 +389,7 @@ def _held_back(seen: Observation, lacking: Lacking, *, needs_path: bool) -> Requ
 def _header_steps(seen: Observation) -> list[Action]:
     actions: list[Action] = [_hash_available(seen)]
     if seen.root_is_confirmed:
-        # What asks for facts of the header itself completes this step when those are read back.
+        # Queries for facts of the header itself complete this step only when those are read back.
         plain = [query.id for query in seen.awaiting_header if not query.is_of_header and query.timestamp is None]
         accumulated = Complete(plain, StepKind.HEADER_ACCUMULATED, seen.accumulated_by)
         actions = [ShowPath(0), *actions, accumulated]
@@ -390,7 +397,7 @@ def _header_steps(seen: Observation) -> list[Action]:
 
 
 def _hash_available(seen: Observation) -> Complete:
-    # No path is planned here for what others send: the registry must trust the block already.
+    # For transactions of others no path is planned here, so the registry must trust the block already.
     at_step = [
         query.id
         for query in seen.awaiting_header
@@ -400,25 +407,25 @@ def _hash_available(seen: Observation) -> Complete:
 
 
 def _fact_steps(seen: Observation) -> Iterator[Action]:
-    """Yield the steps of queries whose facts all read back as proven, and the header's of those that lack no time."""
+    """Yield completed steps of queries whose facts all read back as proven, and of those that only lack accounts."""
     lacking = {pk for asking in seen.missing.values() for pk in asking}
     held = defaultdict(list)
-    for pk in seen.asked:
+    for pk in seen.queries:
         if pk not in lacking:
             held[seen.proven_by.get(pk, "")].append(pk)
     for tx_hash, pks in held.items():
         yield Complete(pks, StepKind.HEADER_ACCUMULATED, tx_hash)
         yield Complete(pks, StepKind.ACCOUNT_ACCUMULATED, tx_hash)
     if seen.root_is_confirmed:
-        # Accounts of a block that a time selected: once the time is proven, only they are still to come.
+        # A query for accounts at a time lacks only the accounts once the time is proven.
         untimed = {pk for fact, asking in seen.missing.items() if isinstance(fact, TimeFact) for pk in asking}
-        there = {pk for pk, query in seen.asked.items() if query.step != StepKind.ACCOUNT_ACCUMULATED}
-        timed = [pk for pk in there & lacking - untimed if not seen.asked[pk].is_of_header]
+        there = {pk for pk, query in seen.queries.items() if query.step != StepKind.ACCOUNT_ACCUMULATED}
+        timed = [pk for pk in there & lacking - untimed if not seen.queries[pk].is_of_header]
         yield Complete(timed, StepKind.HEADER_ACCUMULATED, seen.accumulated_by)
 
 
 def _sending(seen: Observation, lacking: Lacking) -> Decision:
-    """Decide what can be sent at once. Only one transaction carries the header: the others wait for it."""
+    """Decide what can be sent at once. Only one transaction carries the header, and the others wait for it."""
     missing = lacking.missing_now
     times = {fact.timestamp: asking for fact, asking in missing.items() if isinstance(fact, TimeFact)}
     if not times:
@@ -433,7 +440,7 @@ def _sending(seen: Observation, lacking: Lacking) -> Decision:
     timed = {pk for asking in times.values() for pk in asking}
     others = {fact: [pk for pk in asking if pk not in timed] for fact, asking in missing.items()}
     others = {fact: asking for fact, asking in others.items() if asking}
-    # One accumulates the header as well: the rest can follow without it.
+    # The proof of a time accumulates the header too, so the other facts can follow without it.
     sending: ProveTime | Prove | None = _prove(lacking, others) if others else None
     for timestamp, asking in reversed(times.items()):
         sending = ProveTime(timestamp, following, asking, otherwise=sending)
@@ -446,51 +453,51 @@ def _prove(lacking: Lacking, missing: Missing) -> Prove:
 
 
 def _is_alone(lacking: Lacking) -> bool:
-    """Return whether it may well revert: what shared its transaction would revert with it, at others' expense."""
+    """Return whether a proof may well revert: others that share its transaction would revert too, at their expense."""
     return bool(lacking.failures) or (lacking.trust is not None and not lacking.trust.is_vouched_for_long)
 
 
-def time(seen: Observation, asked: FindTime, found: BlockOfTime) -> Decision:
-    """Move the queries of a time to the block to which a reorg has moved it."""
-    if not found.has_later:
-        none_later = wait("no_later_block", chain=seen.source, time=asked.timestamp)
+def time(seen: Observation, step: FindTime, block: BlockOfTime) -> Decision:
+    """Move the queries of a time to its new block after a reorganisation."""
+    if not block.has_later:
+        none_later = wait("no_later_block", chain=seen.source, time=step.timestamp)
         return Decision(Requeue(none_later, seen.source_poll_seconds))
-    if found.number is None or found.number == seen.number:
-        return Decision(Fail(wait("time_contradicted", time=asked.timestamp, block=seen.number)))
-    reason = wait("time_moved", time=asked.timestamp, block=found.number)
-    return Decision(Requeue(reason, 0), [MoveToBlock(asked.queries, found.number, str(reason))])
+    if block.number is None or block.number == seen.number:
+        return Decision(Fail(wait("time_contradicted", time=step.timestamp, block=seen.number)))
+    reason = wait("time_moved", time=step.timestamp, block=block.number)
+    return Decision(Requeue(reason, 0), [MoveToBlock(step.queries, block.number, str(reason))])
 
 
 # --- The path to the block --------------------------------------------------------------------------------------------
 
 
-def path(seen: Observation, asked: FindPath, found: PathFound | Preparation | NotYet | TooFar) -> Decision:
+def path(seen: Observation, step: FindPath, plan: PathFound | Preparation | NotYet | TooFar) -> Decision:
     """Send the next transaction of the path, if one can begin and no other block has waited longer for one."""
-    asking = sorted({pk for pks in asked.needing.values() for pk in pks})
-    match found:
-        case PathFound() if asked.target.number == seen.number and found.goes_with_proofs:
-            return Decision(Continue(), [*_found(seen, found), _prove_by(seen, asked, found)])
+    asking = sorted({pk for pks in step.needing.values() for pk in pks})
+    match plan:
+        case PathFound() if step.target.number == seen.number and plan.goes_with_proofs:
+            return Decision(Continue(), [*_path_steps(seen, plan), _prove_by(seen, step, plan)])
         case PathFound() | Preparation() if _is_extending(seen):
-            # It didn't wait before, because it might have jumped.
+            # A block that might have jumped has not waited for the path under way before.
             return Decision(wait_for_path(seen))
         case PathFound():
-            extend = [ExtendPath(found.path, asked.target, asked.needing, found.jump)] if found.is_first else []
-            return Decision(wait_for_path(seen), [*_found(seen, found), *extend])
+            extend = [ExtendPath(plan.path, step.target, step.needing, plan.jump)] if plan.is_first else []
+            return Decision(wait_for_path(seen), [*_path_steps(seen, plan), *extend])
         case Preparation():
-            return Decision(Requeue(wait("recording"), seen.poll_seconds), [PreparePath(found, asking)])
+            return Decision(Requeue(wait("recording"), seen.poll_seconds), [PreparePath(plan, asking)])
         case NotYet():
-            return Decision(Requeue(found.reason, max(seen.poll_seconds, seen.source_poll_seconds)))
+            return Decision(Requeue(plan.reason, max(seen.poll_seconds, seen.source_poll_seconds)))
         case TooFar():
             # Admission found a path. A node that is stale, or of another chain, may hide it for a moment.
-            return Decision(Fail(wait("node_doubted", reason=found.reason)))
+            return Decision(Fail(wait("node_doubted", reason=plan.reason)))
 
 
 def _is_extending(seen: Observation) -> bool:
     return bool(seen.lacking and seen.lacking.trust and seen.lacking.trust.is_extending)
 
 
-def _found(seen: Observation, found: PathFound) -> list[Action]:
-    match found.path:
+def _path_steps(seen: Observation, plan: PathFound) -> list[Action]:
+    match plan.path:
         case Jump(origin=origin):
             shown = ShowPath(1, PathUnit.JUMPS, origin.number if origin else None)
         case Hops(stops=stops):
@@ -500,12 +507,12 @@ def _found(seen: Observation, found: PathFound) -> list[Action]:
     return [shown, _hash_available(seen)]
 
 
-def _prove_by(seen: Observation, asked: FindPath, found: PathFound) -> Prove:
-    """Send the block's own proofs, which begin with what makes its hash trusted: none has to be stored for that."""
-    assert seen.lacking is not None, "a path is only sought for what is missing"
-    calls = found.path.calls if isinstance(found.path, Start) else None
+def _prove_by(seen: Observation, step: FindPath, plan: PathFound) -> Prove:
+    """Send the block's own proofs, in one transaction with the jump or the calls that make its hash trusted."""
+    assert seen.lacking is not None, "a path is only sought for missing facts"
+    calls = plan.path.calls if isinstance(plan.path, Start) else None
     is_alone = bool(seen.lacking.failures) or calls is not None
-    return Prove(asked.needing, seen.lacking.root_is_known, is_alone=is_alone, jump=found.jump, calls=calls or ())
+    return Prove(step.needing, seen.lacking.root_is_known, is_alone=is_alone, jump=plan.jump, calls=calls or ())
 
 
 def wait_for_path(seen: Observation) -> Requeue:
@@ -516,14 +523,14 @@ def wait_for_path(seen: Observation) -> Requeue:
 # --- At the end -------------------------------------------------------------------------------------------------------
 
 
-def rest(seen: Rest) -> End:
-    """Decide when to reconcile again, once all is done that can be."""
+def end(seen: BlockState) -> End:
+    """Decide when to reconcile again, at the end of a turn."""
     if seen.is_left_to_others and not seen.is_under_way:
         return Requeue(None, _PAUSE_FOR_OTHERS)
     if seen.is_open:
         # The transaction monitor wakes the block when the transaction's state changes.
         return Requeue(seen.waits_for, seen.poll_seconds * (_TENDED_POLLS if seen.is_under_way else 1))
-    # All is done, or rejected. It stays done only as long as the destination keeps the block that holds it.
+    # All queries are done or rejected. A reorganisation of the destination may still remove their facts.
     if seen.checked_number is None or seen.checked_number <= seen.final:
         return Settled()
     return Requeue(None, max(2, (seen.checked_number - seen.final) / 4) * seen.block_seconds)

@@ -1,7 +1,7 @@
-"""What was observed of a block, by which is decided what is to be done about it.
+"""Observations of a block, on which decisions about it are based.
 
-Each stage of what is costly to know has a type of its own: an `Observation` has no `Lacking` where the registry lacks
-nothing, and that has no `Trust` where nothing needs the header.
+Each stage of costly reads has a type of its own: an `Observation` has no `Lacking` if the registry lacks nothing, and a
+`Lacking` has no `Trust` if nothing needs the header.
 """
 
 from collections.abc import Collection, Mapping, Sequence
@@ -17,13 +17,13 @@ from queries.waits import WaitReason
 
 @dataclass(frozen=True)
 class Checked:
-    """The block of the destination in which the completed facts were read last, and what is at its height now."""
+    """The destination's block in which the completed facts were read last, and the header at its height now."""
 
     destination: int
     number: int
     hash: bytes
     header: Header | None
-    is_behind: bool  # the node's head is
+    is_behind: bool  # the node's confirmed head is below `number`
     poll_seconds: float
 
 
@@ -32,7 +32,7 @@ class Gone:
     """The completed facts, as the registry has them now."""
 
     root_is_confirmed: bool  # the registry trusts the block's state root
-    proven: Sequence[int] = ()  # queries of which facts below the state root are proven, or to be
+    proven: Sequence[int] = ()  # queries (ids) that were past the header's step
     lacking_of_header: Sequence[int] = ()
     lacking_of_accounts: Sequence[int] = ()
     contradiction: WaitReason | None = None
@@ -53,12 +53,12 @@ class SourceBlock:
 
 @dataclass(frozen=True)
 class Unfetched:
-    """The queries that stay at INITIAL_STATE when all is fetched that nodes serve."""
+    """The queries that stay at INITIAL_STATE because nodes don't serve their proofs."""
 
     source: int
     number: int
     faults: Mapping[int, WaitReason]  # by the ids of queries
-    refused: Collection[int]  # those for which no node serves a proof that can be used: more asking may not change it
+    refused: Collection[int]  # ids of queries for which no node serves a usable proof, perhaps for ever
     refused_since: datetime | None  # as it is stored
     now: datetime
 
@@ -74,51 +74,51 @@ class OpenQuery:
 
 @dataclass(frozen=True)
 class Trust:
-    """The registry's trust in the header, read if something that is missing needs it, whoever sends it."""
+    """The registry's trust in a header that missing facts need, whoever sends them."""
 
     header: Header
-    """Its hash must be vouched for: the block's own, or the next one, which alone says when the block ended."""
+    """The block's own header, or the next one, which alone says when the block ended."""
     is_vouched_for: bool
     """True if the registry can take that header now."""
     is_vouched_for_long: bool = True
-    """True if that also holds for some blocks: otherwise its transaction may revert, with all that shares it."""
+    """True if that holds for some more blocks. Otherwise the transaction may revert, with all blocks that share it."""
     is_extending: bool = False
     """A transaction that extends the registry's trust is under way."""
     pause_after_failures: float = 0
-    """Seconds until the next of those may be sent."""
+    """Seconds until the next transaction that extends the registry's trust may be sent."""
     may_jump: bool = False
-    """True if the beacon chain may lead there, for which the registry's trust isn't extended."""
+    """True if a jump may lead to the header, which needs no extension of the registry's trust."""
 
 
 @dataclass(frozen=True)
 class Lacking:
-    """The further reads if the registry lacks something."""
+    """The facts that the registry lacks, and further reads about them."""
 
     missing: Missing
     root_is_known: bool
-    """True if the state root is the block's at the newest block of the destination, or at the confirmed one."""
+    """True if the registry knows the block's state root at the newest or the confirmed block of the destination."""
     left_to_others: Collection[int] = ()
     """Ids of the queries whose transactions others send."""
     sent_for: Collection[Fact] = ()
     """The facts that transactions under way may prove."""
     failures: int = 0
-    """Transactions for what is missing that reverted."""
+    """The number of reverted transactions for the missing facts."""
     is_accumulating: bool = False
     """A transaction that brings the header is under way."""
     trust: Trust | None = None
-    """None where nothing needs the header, or the one that it needs isn't there yet."""
+    """None if nothing needs a header, or if the needed header doesn't exist yet."""
 
     @property
     def hash_is_vouched_for(self) -> bool:
-        """Return whether the registry can take now the header that is needed."""
+        """Return whether the registry can take the needed header now."""
         return self.trust is not None and self.trust.is_vouched_for
 
     @cached_property
     def missing_now(self) -> Missing:
-        """Return what is to be sent. All that costs money is decided by this.
+        """Return the facts that are to be sent. All decisions that cost money depend on them.
 
-        What is under way is left out, because nothing is paid twice. So is what is asked for only by batches that pay
-        themselves.
+        Facts under way are left out, because nothing may be paid for twice. So are facts that only self-funded batches
+        ask for.
         """
         others = set(self.left_to_others)
         wanted = {
@@ -130,7 +130,7 @@ class Lacking:
 
     @cached_property
     def needing(self) -> Missing:
-        """Return which of these can't be proven without the block's header."""
+        """Return the facts of `missing_now` that can't be proven without the block's header."""
         return self._needing(self.missing_now)
 
     @cached_property
@@ -146,7 +146,7 @@ class Lacking:
 
 @dataclass(frozen=True)
 class Observation:
-    """A block whose header and proofs are stored, as far as they are; its open queries; and the registry."""
+    """A block with its stored header, its open queries, and the registry's facts about it."""
 
     # The block.
     number: int
@@ -162,12 +162,12 @@ class Observation:
 
     now: datetime
     gather_seconds: float
-    waits_since: datetime | None  # since when its queries could be sent for; None where none gathers
+    waits_since: datetime | None  # when its queries were first ready to be sent; None if blocks don't gather
 
     awaiting_header: Sequence[OpenQuery]
     """The open queries at BLOCKHASH_AVAILABLE and HEADER_ACCUMULATED."""
-    asked: Mapping[int, OpenQuery]
-    """By id: those that are observed, whose proofs are stored and for which nothing is under way."""
+    queries: Mapping[int, OpenQuery]
+    """The observed queries by id: their proofs are stored, and nothing is under way for them."""
 
     view: RegistryView
     """The registry's facts at the newest confirmed block. Facts below an unknown root are not looked up."""
@@ -176,11 +176,11 @@ class Observation:
     accumulated_by: str
     """Hash of the transaction of ours that brought the header, if one did."""
     proven_by: Mapping[int, str]
-    """By id of a query, of this block or another: hash of the transaction of ours that proved it."""
+    """Hashes of our transactions that proved queries of this block or others, by the query's id."""
     contradiction: WaitReason | None
     """Set if the registry holds another value than was proven here. Other missing facts are not compared."""
     lacking: Lacking | None
-    """None: it lacks nothing."""
+    """None: the registry lacks nothing."""
 
     @property
     def missing(self) -> Missing:
@@ -188,7 +188,7 @@ class Observation:
 
     @property
     def is_trusted(self) -> bool:
-        """Return whether the registry was found to know the block's state root, or the hash that is needed."""
+        """Return whether the registry is known to trust the block's state root, or the needed hash."""
         lacking = self.lacking
         return self.root_is_confirmed or (
             lacking is not None and (lacking.root_is_known or lacking.hash_is_vouched_for)
@@ -203,20 +203,20 @@ class BlockOfTime:
 
 @dataclass(frozen=True)
 class OpenRequests:
-    """Tells what is open about a block."""
+    """The senders and steps of a block's open queries."""
 
     senders: Collection[str]  # of the batches
     steps: set[str | None]  # at which the queries are
 
 
 @dataclass(frozen=True)
-class Rest:
-    """The state after all is done that can be now."""
+class BlockState:
+    """The state of a block at the end of a turn."""
 
     is_open: bool
     is_under_way: bool  # a transaction is sent, and not confirmed yet
-    waits_for: WaitReason | None  # None where all goes well
-    is_left_to_others: bool  # it only waits for what others send
+    waits_for: WaitReason | None  # None if all goes well
+    is_left_to_others: bool  # it only waits for transactions of others
     checked_number: int | None
     final: int
     poll_seconds: float

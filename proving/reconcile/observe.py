@@ -1,7 +1,7 @@
-"""What there is to know about blocks before deciding: rows and chains as they are now.
+"""Observes blocks for decisions about them: rows and chains as they are now.
 
-Functions about several blocks return what they observe by the ids of the blocks, or why a chain gives no answer about
-one. They change nothing about the blocks. What is costly to know is only looked up where it matters.
+Functions for several blocks return observations by block id, or the error if a chain gives no answer about a block.
+They don't change blocks. Costly reads are made only for blocks that need them.
 """
 
 from collections import defaultdict
@@ -33,13 +33,13 @@ from proving.paths.building import PathFound
 from proving.paths.planning import TooFar
 from proving.reconcile.observation import (
     BlockOfTime,
+    BlockState,
     Checked,
     Gone,
     Lacking,
     Observation,
     OpenQuery,
     OpenRequests,
-    Rest,
     SourceBlock,
     Trust,
     Unfetched,
@@ -49,26 +49,25 @@ from queries import clock
 from queries.models import PROVABLE_STEPS, BatchStatus, Block, Query, Sender, Step, StepKind, StepStatus, open_queries
 from queries.waits import WaitReason
 
-# Queries that a turn observes: bounds its memory and its length.
+# The most queries that a turn observes, which bounds its memory and its length.
 _QUERIES_PER_LOOK = 1000
-# Rows named in one statement, and read at a time.
+# The most rows that are named in one statement, and read at a time.
 _PER_STATEMENT, _PER_READ = 500, 1000
-# The attempts, more than three minutes, for which a branch to a block that can't be had is waited for, before a path
-# is taken that costs much more.
+# The attempts, over more than three minutes, that wait for the branch of a jump before a much dearer path is taken.
 _BRANCH_ATTEMPTS = 8
 
 Answer = TypeVar("Answer")
 Seen = TypeVar("Seen")
 ByBlock: TypeAlias = dict[int, Seen]
-"""By the ids of blocks."""
+"""Observations by block id."""
 Observed: TypeAlias = dict[int, Seen | ChainError]
-"""The same, or why a chain gives no answer about a block."""
+"""Observations by block id, or the error if a chain gives no answer about a block."""
 
 
 def _of_each(
     blocks: Sequence[Block], answers: Sequence[Answer | ChainError], read: Callable[[Block, Answer], Seen]
 ) -> Observed[Seen]:
-    """Return what is read of each block's answer, where there is one."""
+    """Return the observation that `read` makes of each block's answer, or the error."""
     return {
         block.pk: answer if isinstance(answer, ChainError) else read(block, answer)
         for block, answer in zip(blocks, answers, strict=True)
@@ -76,26 +75,26 @@ def _of_each(
 
 
 def _of_blocks(blocks: Sequence[Block], queries: Iterable[Query]) -> ByBlock[list[Query]]:
-    found: ByBlock[list[Query]] = {block.pk: [] for block in blocks}
+    by_block: ByBlock[list[Query]] = {block.pk: [] for block in blocks}
     for query in queries:
         assert query.block_id is not None, "it is one of these"
-        found[query.block_id].append(query)
-    return found
+        by_block[query.block_id].append(query)
+    return by_block
 
 
 def open_requests(blocks: Sequence[Block]) -> ByBlock[OpenRequests]:
     rows = open_queries(blocks).order_by().values_list("block", "batch__sender", "step").distinct()
-    found: dict[int, list[tuple[str, str | None]]] = {block.pk: [] for block in blocks}
+    pairs: dict[int, list[tuple[str, str | None]]] = {block.pk: [] for block in blocks}
     for block, sender, step in rows:
-        found[block].append((sender, step))
-    return {pk: OpenRequests({sender for sender, _ in each}, {step for _, step in each}) for pk, each in found.items()}
+        pairs[block].append((sender, step))
+    return {pk: OpenRequests({sender for sender, _ in each}, {step for _, step in each}) for pk, each in pairs.items()}
 
 
 # --- When the destination was reorganised -----------------------------------------------------------------------------
 
 
 def checked(context: Context, blocks: Sequence[Block]) -> Observed[Checked]:
-    """Read the blocks again in which facts were last read, for those blocks of which something was completed."""
+    """Read again the destination's blocks in which completed facts were last read."""
 
     def read(block: Block, header: Header | None) -> Checked:
         return Checked(
@@ -113,7 +112,7 @@ def checked(context: Context, blocks: Sequence[Block]) -> Observed[Checked]:
 
 
 def gone(context: Context, block: Block) -> Gone:
-    """Read what the registry has of a block's facts that were completed. Raises `NodeUnavailable`, `RpcRefused`."""
+    """Read the completed facts of a block from the registry again. Raises `NodeUnavailable`, `RpcRefused`."""
     seen = Query.objects.filter(block=block).exclude(batch__status__in=[BatchStatus.REJECTED, BatchStatus.RECEIVED])
     read = partial(
         facts.read, context.destination_rpc, context.registry.contract, block.number, at=context.heads.confirmed.number
@@ -123,17 +122,17 @@ def gone(context: Context, block: Block) -> Gone:
         return Gone(root_is_confirmed=False, proven=list(proven.values_list("pk", flat=True)))
     queries = list(seen.filter(step__isnull=True).order_by("pk"))
     wanted = _facts_of(queries)
-    found = facts.compare(queries, read(wanted), facts.proven({block: wanted})[block.pk])
-    lacking = {pk for asking in found.missing.values() for pk in asking}
+    comparison = facts.compare(queries, read(wanted), facts.proven({block: wanted})[block.pk])
+    lacking = {pk for asking in comparison.missing.values() for pk in asking}
     return Gone(
         root_is_confirmed=True,
         lacking_of_header=[query.pk for query in queries if query.pk in lacking and not query.address],
         lacking_of_accounts=[query.pk for query in queries if query.pk in lacking and query.address],
-        contradiction=found.contradiction,
+        contradiction=comparison.contradiction,
     )
 
 
-# --- What the source chain proves -------------------------------------------------------------------------------------
+# --- Proofs of the source chain ---------------------------------------------------------------------------------------
 
 
 def source_blocks(context: Context, blocks: Sequence[Block]) -> Observed[SourceBlock]:
@@ -142,11 +141,11 @@ def source_blocks(context: Context, blocks: Sequence[Block]) -> Observed[SourceB
     latest = rpc.ask([questions.header("latest")])[0] if None in headers else None
     head = latest.number if isinstance(latest, Header) else 0
     if isinstance(latest, ChainError):
-        # How long to wait for a block that isn't there nobody knows.
+        # Without the head nobody knows how long to wait for a missing block.
         headers = [latest if header is None else header for header in headers]
 
     def read(block: Block, header: Header | None) -> SourceBlock:
-        # Where its bytes were pruned it is taken again.
+        # A header whose bytes were pruned is taken again.
         stored_hash = block.hash if block.header_rlp is not None else ""
         seconds = (block.number - head - 1) * chain.block_seconds
         return SourceBlock(chain.id, block.number, header, stored_hash, poll_seconds(chain), head, seconds)
@@ -157,12 +156,12 @@ def source_blocks(context: Context, blocks: Sequence[Block]) -> Observed[SourceB
 def unfetched(
     context: Context, blocks: Sequence[Block], faults: Mapping[int, Mapping[int, WaitReason]]
 ) -> ByBlock[Unfetched]:
-    """Return what could not be fetched, of those blocks of which not all was, now and before."""
-    found: ByBlock[Unfetched] = {}
+    """Return the queries whose proofs could not be fetched, for blocks with such queries now or before."""
+    by_block: ByBlock[Unfetched] = {}
     for block in blocks:
         of_block = faults.get(block.pk, {})
         if of_block or block.refused_since is not None:
-            found[block.pk] = Unfetched(
+            by_block[block.pk] = Unfetched(
                 source=context.source_rpc.chain.id,
                 number=block.number,
                 faults=dict(of_block),
@@ -170,59 +169,62 @@ def unfetched(
                 refused_since=block.refused_since,
                 now=clock.earliest(),
             )
-    return found
+    return by_block
 
 
-# --- What the registry holds, and lacks -------------------------------------------------------------------------------
+# --- Facts of the registry --------------------------------------------------------------------------------------------
 
 
 def registry(context: Context, blocks: Sequence[Block]) -> Observed[Observation]:
-    """Read what the registry holds and lacks of what the blocks' open queries ask for. Their headers are stored."""
+    """Read which facts of the blocks' open queries the registry holds and lacks. The blocks' headers must be stored."""
     newest, confirmed = context.heads.latest.number, context.heads.confirmed.number
     is_extending = building.extending(context.connection, newest).exists()
-    # A chain knows its head's hash only in the pending block. Elsewhere what is pending made a hash trusted. That may
-    # still fail, or be cancelled, and what was sent behind it would fail with it.
+    # A chain knows its head's hash only in the pending block. If any other hash is trusted only there, a pending
+    # transaction made it so: that may still fail or be cancelled, and later transactions would fail with it.
     vouched_at: BlockIdentifier = "pending" if context.connection.is_own and not is_extending else "latest"
     accumulated = _accumulated_by(context.registry, blocks)
     seen = _compared(context, blocks, _looked_at(blocks, confirmed), accumulated, vouched_at)
     missing = _missing(blocks, seen)
     sent_for, accumulating = _facts_under_way(list(missing), confirmed), _accumulating(list(missing), confirmed)
     failures = _failures(
-        {block.pk: sorted({pk for pks in one.missing.values() for pk in pks}) for block, one in missing.items()}
+        {block.pk: sorted({pk for pks in lacked.missing.values() for pk in pks}) for block, lacked in missing.items()}
     )
     lacking = {
         block: replace(
-            one,
+            lacked,
             sent_for=sent_for[block.pk],
             failures=failures[block.pk],
             is_accumulating=block.pk in accumulating,
         )
-        for block, one in missing.items()
+        for block, lacked in missing.items()
     }
     awaiting_header = _awaiting_header(blocks)
     since = _waits_since(blocks) if context.destination_rpc.chain.gather_seconds else {}
-    for pk, one in seen.items():
-        if isinstance(one, Observation):
-            seen[pk] = replace(one, awaiting_header=awaiting_header[pk], waits_since=since.get(pk))
+    for pk, observation in seen.items():
+        if isinstance(observation, Observation):
+            seen[pk] = replace(observation, awaiting_header=awaiting_header[pk], waits_since=since.get(pk))
     pause = building.pause_after_failures(context.connection) if lacking else 0
     return _with_trust(context, seen, lacking, vouched_at, is_extending=is_extending, pause=pause)
 
 
 def of_batch(context: Context, blocks: Sequence[Block], batch: str) -> Observed[tuple[Observation, bool]]:
-    """Read what the registry lacks of what one batch's open queries ask for, and whether the batch asks for more.
+    """Read which facts of one batch's open queries the registry lacks, and whether the batch has more queries.
 
-    It is as if all was to be sent for it, and nothing was under way. Raises `OutOfTime` between exchanges.
+    All facts count as to be sent, and none as under way. Raises `OutOfTime` between exchanges.
     """
     rows = open_queries(blocks).filter(batch=batch).exclude(step=StepKind.INITIAL_STATE)
     asking = _of_blocks(blocks, rows.annotate(sender=Value(Sender.OPERATOR)).order_by("pk"))
-    left = {pk: list(chunks(queries, _QUERIES_PER_LOOK)) or [[]] for pk, queries in asking.items()}
+    unread = {pk: list(chunks(queries, _QUERIES_PER_LOOK)) or [[]] for pk, queries in asking.items()}
     seen: Observed[Observation] = {}
-    while looking := [block for block in blocks if left[block.pk] and _holds_all(seen.get(block.pk))]:
-        some = {block.pk: left[block.pk].pop(0) for block in looking}
+    while looking := [block for block in blocks if unread[block.pk] and _holds_all(seen.get(block.pk))]:
+        some = {block.pk: unread[block.pk].pop(0) for block in looking}
         seen |= _compared(context, looking, some, {}, "pending")
         context.connection.check_time()
-    found = _with_trust(context, seen, _missing(blocks, seen), "pending", is_extending=False, pause=0)
-    return {pk: one if isinstance(one, ChainError) else (one, bool(left[pk])) for pk, one in found.items()}
+    observations = _with_trust(context, seen, _missing(blocks, seen), "pending", is_extending=False, pause=0)
+    return {
+        pk: observation if isinstance(observation, ChainError) else (observation, bool(unread[pk]))
+        for pk, observation in observations.items()
+    }
 
 
 def _holds_all(seen: Observation | ChainError | None) -> bool:
@@ -231,8 +233,12 @@ def _holds_all(seen: Observation | ChainError | None) -> bool:
 
 
 def _missing(blocks: Sequence[Block], seen: Observed[Observation]) -> dict[Block, Lacking]:
-    """Return what the registry lacks, of those blocks of which it lacks something."""
-    return {block: one.lacking for block in blocks if isinstance(one := seen[block.pk], Observation) and one.lacking}
+    """Return the missing facts of the blocks that have some."""
+    return {
+        block: observation.lacking
+        for block in blocks
+        if isinstance(observation := seen[block.pk], Observation) and observation.lacking
+    }
 
 
 def _compared(
@@ -242,28 +248,28 @@ def _compared(
     accumulated: Mapping[int, str],
     vouched_at: BlockIdentifier,
 ) -> Observed[Observation]:
-    """Compare what these queries ask for with what the registry holds, and ask whether it can take the blocks' headers.
+    """Compare the facts of these queries with the registry's, and ask whether it can take the blocks' headers.
 
-    Facts of blocks are asked for at once if a transaction (by the blocks' ids, its hash) has `accumulated` the header.
-    Those of others follow where the state root is there: below an unknown one nothing is proven, and of thousands each
-    is a question.
+    The facts of a block are asked for at once if a transaction of ours has `accumulated` its header (hashes by block
+    id). For other blocks they are asked for only if the registry knows the state root: no fact is proven below an
+    unknown root, and each fact is a question.
     """
     rpc, registry, confirmed = context.destination_rpc, context.registry.contract, context.heads.confirmed.number
     wanted = {pk: _facts_of(queries) for pk, queries in looked_at.items()}
     requests = [
         ViewRequest(block.number, wanted[block.pk] if block.pk in accumulated else (), confirmed) for block in blocks
     ]
-    asked = [request.questions(registry) for request in requests]
+    of_facts = [request.questions(registry) for request in requests]
     hashes = [(block.number, bytes.fromhex(block.hash[2:])) for block in blocks]
-    told, roots, vouched = rpc.ask(
-        [question for each in asked for question in each],
+    answers, roots, vouched = rpc.ask(
+        [question for each in of_facts for question in each],
         [questions.call(*registry.state_root(block.number), "latest") for block in blocks],
-        [questions.call(*registry.vouches(*one), vouched_at) for one in hashes],
+        [questions.call(*registry.vouches(*header), vouched_at) for header in hashes],
     )
-    rest = iter(told)
+    remaining = iter(answers)
     views = {
-        block: request.view(registry, [next(rest) for _ in each])
-        for block, request, each in zip(blocks, requests, asked, strict=True)
+        block: request.view(registry, [next(remaining) for _ in each])
+        for block, request, each in zip(blocks, requests, of_facts, strict=True)
     }
     lacking = [
         block
@@ -277,14 +283,14 @@ def _compared(
     there = [block for block, view in views.items() if isinstance(view, RegistryView) and view.facts]
     here = facts.proven({block: wanted[block.pk] for block in there})
     proven_by = _proven_by(context.registry, [query.pk for block in there for query in looked_at[block.pk]])
-    found: Observed[Observation] = {}
+    observations: Observed[Observation] = {}
     for block, root, vouch in zip(blocks, roots, vouched, strict=True):
         try:
             view, queries = result(views[block]), looked_at[block.pk]
             comparison = facts.compare(queries, view, here.get(block.pk, {}))
             is_confirmed = _is_root(block, view.state_root)
             open_ones = {query.pk: _open_query(query) for query in queries}
-            found[block.pk] = Observation(
+            observations[block.pk] = Observation(
                 number=block.number,
                 hash=bytes.fromhex(block.hash[2:]),
                 timestamp=block.timestamp,
@@ -297,7 +303,7 @@ def _compared(
                 gather_seconds=rpc.chain.gather_seconds,
                 waits_since=None,
                 awaiting_header=[],
-                asked=open_ones,
+                queries=open_ones,
                 view=view,
                 root_is_confirmed=is_confirmed,
                 accumulated_by=accumulated.get(block.pk, "") if is_confirmed else "",
@@ -313,8 +319,8 @@ def _compared(
                 else None,
             )
         except ChainError as error:
-            found[block.pk] = error
-    return found
+            observations[block.pk] = error
+    return observations
 
 
 def _facts_of(queries: Sequence[Query]) -> list[Fact]:
@@ -328,7 +334,7 @@ def _waits_since(blocks: Sequence[Block]) -> ByBlock[datetime]:
 
 
 def _awaiting_header(blocks: Sequence[Block]) -> ByBlock[list[OpenQuery]]:
-    # Of thousands most are past these steps, and each id in the statement costs time at each reconcile.
+    # The steps are named rather than ids: most of thousands of queries are past them, and each id would cost time.
     awaiting = open_queries(blocks).filter(step__in=[StepKind.BLOCKHASH_AVAILABLE, StepKind.HEADER_ACCUMULATED])
     rows = awaiting.only("block", "address", "timestamp", "step").annotate(sender=F("batch__sender")).order_by("pk")
     return {pk: [_open_query(query) for query in queries] for pk, queries in _of_blocks(blocks, rows).items()}
@@ -349,20 +355,20 @@ def _with_trust(
     is_extending: bool,
     pause: float,
 ) -> Observed[Observation]:
-    """Return what was seen with what the registry lacks, and with its trust in the headers that this needs."""
+    """Return the observations with the missing facts, and with the registry's trust in the headers that these need."""
     registry, config, head = context.registry.contract, context.connection.config, context.heads.latest.number
-    # By what is to be sent, if anything is: what others want besides must lead no further.
-    needing = {block: one.needing or one.all_needing for block, one in lacking.items()}
+    # Facts that are to be sent decide, if there are any: facts that others send must not ask for a further header.
+    needing = {block: lacked.needing or lacked.all_needing for block, lacked in lacking.items()}
     # Only the next block's header says when a block ended.
     timed = [block for block, missing in needing.items() if any(isinstance(fact, TimeFact) for fact in missing)]
     read = context.source_rpc.ask([questions.header(block.number + 1) for block in timed])
     following = dict(zip(timed, read, strict=True))
     there = {block: header for block, header in following.items() if isinstance(header, Header)}
-    asked = [questions.call(*registry.vouches(header.number, header.hash), at) for header in there.values()]
-    vouched = dict(zip(there, context.destination_rpc.ask(asked), strict=True))
-    found = dict(seen)
-    for block, one in lacking.items():
-        trust = one.trust if needing[block] else None
+    calls = [questions.call(*registry.vouches(header.number, header.hash), at) for header in there.values()]
+    vouched = dict(zip(there, context.destination_rpc.ask(calls), strict=True))
+    observations = dict(seen)
+    for block, lacked in lacking.items():
+        trust = lacked.trust if needing[block] else None
         try:
             if block in following:
                 header = result(following[block])
@@ -375,10 +381,10 @@ def _with_trust(
                     pause_after_failures=pause,
                     may_jump=is_extending and planning.may_jump(context.connection, trust.header),
                 )
-            found[block.pk] = replace(result(seen[block.pk]), lacking=replace(one, trust=trust))
+            observations[block.pk] = replace(result(seen[block.pk]), lacking=replace(lacked, trust=trust))
         except ChainError as error:
-            found[block.pk] = error
-    return found
+            observations[block.pk] = error
+    return observations
 
 
 def _own_header(block: Block) -> Header:
@@ -389,13 +395,13 @@ def _own_header(block: Block) -> Header:
 def _looked_at(blocks: Sequence[Block], confirmed: int) -> ByBlock[list[Query]]:
     """Return the queries to observe: open ones for which nothing is under way, or mined after the `confirmed` block.
 
-    First come those for which something may be sent. If the others are many, they are chosen by lot: for some of them
+    Queries that the operator pays for come first. The others are chosen at random if they are many: for some of them
     nobody may ever send anything, and these must not be the first each time.
     """
     under_way = Transaction.objects.filter(_unseen(confirmed), proves_facts("queries__block"), queries=OuterRef("pk"))
     waiting = open_queries(blocks).exclude(step=StepKind.INITIAL_STATE)
     idle = waiting.filter(~Exists(under_way)).annotate(sender=F("batch__sender"))
-    # One of each batch, then the second of each: a batch of many that can't pay must not hold others up.
+    # The order is one query of each batch, then the second of each: a large batch that can't pay must not delay others.
     rank = Window(RowNumber(), partition_by=["block", "batch"], order_by="pk")
     sent_for = idle.exclude(sender=Sender.SELF).annotate(rank=rank).order_by("rank", "pk")[:_QUERIES_PER_LOOK]
     others = idle.filter(sender=Sender.SELF).order_by("?")[:_QUERIES_PER_LOOK]
@@ -403,7 +409,7 @@ def _looked_at(blocks: Sequence[Block], confirmed: int) -> ByBlock[list[Query]]:
 
 
 def _is_root(block: Block, root: bytes) -> bool:
-    """Return whether this, as the registry has it, is the block's state root."""
+    """Return whether this root, which the registry has, is the block's state root."""
     return hex_data(root) == block.state_root
 
 
@@ -415,43 +421,43 @@ def block_of_time(context: Context, timestamp: int) -> BlockOfTime:
     return BlockOfTime(has_later=True, number=number)
 
 
-# --- What was sent before ---------------------------------------------------------------------------------------------
+# --- Earlier transactions ---------------------------------------------------------------------------------------------
 
 _queries_of = Transaction.queries.through.objects
 _accumulated_blocks = Transaction.accumulates.through.objects
 
 
 def _accumulated_by(registry: Deployment, blocks: Sequence[Block]) -> dict[int, str]:
-    """Return the hash of the transaction of ours that brought the header to the registry, where one did."""
+    """Return, by block id, the hash of our transaction that brought the header to the registry."""
     rows = _accumulated_blocks.filter(
         block__in=blocks, transaction__to__in=registry.addresses, transaction__succeeded=True
     )
-    # The first, where there are several.
+    # The first transaction counts if there are several, because it comes last in this order.
     return dict(rows.order_by("-transaction").values_list("block", "transaction__hash"))
 
 
 def _unseen(confirmed: int) -> Q:
-    """Select transactions that are under way, or mined after the `confirmed` block, at which the chain is read."""
+    """Select unseen transactions: those under way, or mined after the `confirmed` block, at which the chain is read."""
     return Q(state__in=LIVE_STATES) | Q(block_number__gt=confirmed)
 
 
 def _accumulating(blocks: Sequence[Block], confirmed: int) -> set[int]:
-    """Return the blocks (ids) whose header a transaction brings that is `unseen`."""
+    """Return the ids of blocks whose header an unseen transaction carries (`_unseen`)."""
     rows = Transaction.objects.filter(_unseen(confirmed), accumulates__in=blocks)
     return set(rows.values_list("accumulates", flat=True))
 
 
 def _facts_under_way(blocks: Sequence[Block], confirmed: int) -> dict[int, set[Fact]]:
-    """Return, by the block's id, facts that transactions that are `unseen` may prove already, for other queries."""
+    """Return, by block id, the facts that unseen transactions (`_unseen`) may prove already, for any queries."""
     sent = Transaction.objects.filter(_unseen(confirmed), proves_facts("queries__block"), queries=OuterRef("pk"))
-    found: dict[int, set[Fact]] = {block.pk: set() for block in blocks}
+    under_way: dict[int, set[Fact]] = {block.pk: set() for block in blocks}
     for query in Query.objects.filter(Exists(sent), block__in=blocks).iterator(chunk_size=_PER_READ):
-        found[query.block_id or 0] |= set(facts.of(query))
-    return found
+        under_way[query.block_id or 0] |= set(facts.of(query))
+    return under_way
 
 
 def _newest_under_way(blocks: Sequence[Block]) -> dict[int, Transaction]:
-    """Return, by the block's id, the newest transaction under way for its queries, whatever it does, without data."""
+    """Return, by block id, the newest transaction under way for the block's queries, of any kind, without its data."""
     sent = _queries_of.filter(query__block__in=blocks, transaction__state__in=LIVE_STATES).order_by()
     newest = dict(sent.values_list("query__block").annotate(newest=Max("transaction")))
     rows = Transaction.objects.filter(pk__in=newest.values()).defer("data").prefetch_related("versions")
@@ -471,10 +477,10 @@ def _proven_by(registry: Deployment, queries: Collection[int]) -> dict[int, str]
 
 
 def _failures(asking: Mapping[int, Sequence[int]]) -> dict[int, int]:
-    """Count, by the block's id, the transactions for these queries of it, the first few hundred, that reverted."""
+    """Count, by block id, the reverted transactions for the first few hundred of each block's queries."""
     firsts = {block: queries[:_PER_STATEMENT] for block, queries in asking.items()}
     reverted: dict[int, set[int]] = defaultdict(set)
-    # One that was cancelled, because nobody wanted it any more, says nothing.
+    # A cancelled transaction was no longer wanted, which is no failure.
     cancelled = SignedTransaction.objects.filter(
         transaction=OuterRef("transaction"), hash=OuterRef("transaction__hash"), is_cancellation=True
     )
@@ -495,27 +501,27 @@ def path(
     context: Context, block: Block, target: Header, *, is_first: bool
 ) -> PathFound | Preparation | NotYet | TooFar:
     """Find a path to a header's hash, for a block. Raises `NodeUnavailable`, `RpcRefused`."""
-    # The attempts before may have failed for something else.
+    # Earlier attempts of a block that didn't wait for a path failed for another reason.
     awaits_branch = block.attempts < _BRANCH_ATTEMPTS or not block.waits_for_path
-    found = building.find(context.connection, target, (), awaits_branch=awaits_branch, is_self_funded=False)
-    return replace(found, is_first=is_first) if isinstance(found, PathFound) else found
+    plan = building.find(context.connection, target, (), awaits_branch=awaits_branch, is_self_funded=False)
+    return replace(plan, is_first=is_first) if isinstance(plan, PathFound) else plan
 
 
-def rest(context: Context, blocks: Sequence[Block], asking: ByBlock[OpenRequests]) -> ByBlock[Rest]:
+def states(context: Context, blocks: Sequence[Block], asking: ByBlock[OpenRequests]) -> ByBlock[BlockState]:
     # The transaction that the open queries wait for, whichever of them it was sent for.
     under_way = _newest_under_way([block for block in blocks if asking[block.pk].senders])
-    found: ByBlock[Rest] = {}
+    by_block: ByBlock[BlockState] = {}
     for block in blocks:
-        asked, tx = asking[block.pk], under_way.get(block.pk)
-        found[block.pk] = Rest(
-            is_open=bool(asked.senders),
+        requests, tx = asking[block.pk], under_way.get(block.pk)
+        by_block[block.pk] = BlockState(
+            is_open=bool(requests.senders),
             is_under_way=tx is not None,
-            # What is mined takes its time, and waits for nobody.
+            # A mined transaction only takes time until it is confirmed.
             waits_for=tx.waits_for if tx and tx.state == TransactionState.PENDING else None,
-            is_left_to_others=asked.senders == {Sender.SELF} and asked.steps <= set(PROVABLE_STEPS),
+            is_left_to_others=requests.senders == {Sender.SELF} and requests.steps <= set(PROVABLE_STEPS),
             checked_number=block.checked_number,
             final=context.heads.final,
             poll_seconds=context.poll_seconds,
             block_seconds=context.destination_rpc.chain.block_seconds,
         )
-    return found
+    return by_block

@@ -1,6 +1,6 @@
 """INITIAL_STATE: fetches account proofs at a source block, verified against its state root. It writes nothing.
 
-Once they are stored no archive node is needed.
+No archive node is needed once the proofs are stored.
 """
 
 import logging
@@ -24,10 +24,10 @@ from queries.waits import WaitReason, wait
 
 logger = logging.getLogger(__name__)
 
-# What is fetched and stored in one go: bounds memory, and what a kill makes us fetch again.
+# The most that is fetched and stored at a time, which bounds memory, and the loss after a kill.
 _ACCOUNTS_PER_FETCH = 100
 _SLOTS_PER_FETCH = 200
-# Of one account, in one request.
+# The most slots of one account in one request.
 _SLOTS_PER_REQUEST = 50
 
 
@@ -41,11 +41,13 @@ class Proven:
 
 @dataclass
 class Fetched:
-    """Of one block: proofs to store, what is wrong with those of other queries (ids), and queries that lack none."""
+    """The proofs of one block that were fetched, to be stored."""
 
     proofs: list[Proven] = field(default_factory=list)
     faults: dict[int, WaitReason] = field(default_factory=dict)
+    """Faults of proofs by the ids of queries."""
     complete: list[int] = field(default_factory=list)
+    """Ids of queries that lack no proof."""
 
 
 @dataclass(frozen=True)
@@ -58,13 +60,13 @@ class WaitingAccount:
 
 
 def waiting(blocks: Sequence[Block], most: int) -> tuple[list[WaitingAccount], set[int]]:
-    """Return accounts whose proofs open queries of these blocks wait for, and blocks (ids) for which more wait."""
+    """Return accounts whose proofs open queries of these blocks wait for, and ids of blocks with more such accounts."""
     by_pk = {block.pk: block for block in blocks}
     asking: dict[tuple[int, str], list[int]] = defaultdict(list)
     rows = open_queries(blocks).filter(step=StepKind.INITIAL_STATE).exclude(address="")
     for pk, block, address in rows.values_list("pk", "block", "address"):
         asking[block, address].append(pk)
-    # By lot: those that nodes hang on must not be the first each time.
+    # The order is random, so that accounts on which nodes hang aren't the first each time.
     keys = random.sample(list(asking), len(asking))
     chosen = [pk for key in keys[:most] for pk in asking[key]]
     queries = Query.objects.only("pk", "slots").in_bulk(chosen)
@@ -76,37 +78,37 @@ def waiting(blocks: Sequence[Block], most: int) -> tuple[list[WaitingAccount], s
 
 
 def of_headers(blocks: Sequence[Block]) -> dict[int, Fetched]:
-    """Return, by the ids of blocks, their open queries that wait for nothing but the header, which is stored.
+    """Return, by block id, the open queries that need nothing but the header, which is stored.
 
-    They were admitted by a header that had what they ask for. So one that lacks it is that of a node of another chain.
+    Admission saw a header with the requested fields. So a header that lacks them comes from a node of another chain.
     """
     headers = {block.pk: Header.decode(bytes(block.header_rlp or b"")) for block in blocks}
-    found: dict[int, Fetched] = defaultdict(Fetched)
+    by_block: dict[int, Fetched] = defaultdict(Fetched)
     for query in open_queries(blocks).filter(step=StepKind.INITIAL_STATE, address="").order_by("pk"):
         pk, header = query.block_id or 0, headers[query.block_id or 0]
         if lacking := facts.lacking(header, query.header_fields):
-            found[pk].faults[query.pk] = wait(
+            by_block[pk].faults[query.pk] = wait(
                 "node_doubted", reason=facts.why_lacking(query.source_chain_id, header, lacking)
             )
         else:
-            found[pk].complete.append(query.pk)
-    return found
+            by_block[pk].complete.append(query.pk)
+    return by_block
 
 
 def fetch(source: RpcClient, accounts: Sequence[WaitingAccount]) -> Iterator[dict[int, Fetched]]:
-    """Yield what these accounts lack, by the ids of blocks, in parts. Store each before the next is asked for.
+    """Yield the missing proofs of these accounts by block id, in parts. Store each part before asking for the next.
 
-    One account that no node proves holds up no other, except for the time that it takes to ask.
+    An account that no node proves holds up no other, except for the time that it takes to ask.
     """
     for some in chunks(accounts, _ACCOUNTS_PER_FETCH):
         lacking = _lacking(some)
-        pieces = list(by_size(lacking, lambda one: len(one[1].slots), _SLOTS_PER_FETCH))
+        pieces = list(by_size(lacking, lambda pair: len(pair[1].slots), _SLOTS_PER_FETCH))
         failed: set[tuple[int, str]] = set()
         for place, piece in enumerate(pieces or [[]], 1):
-            found, faults = _proofs(source, piece)
+            proofs, faults = _proofs(source, piece)
             failed |= faults.keys()
             parts: dict[int, Fetched] = defaultdict(Fetched)
-            for (pk, _), proven in found.items():
+            for (pk, _), proven in proofs.items():
                 parts[pk].proofs.append(proven)
             for account in some:
                 pk, key = account.block.pk, (account.block.pk, account.address)
@@ -114,41 +116,41 @@ def fetch(source: RpcClient, accounts: Sequence[WaitingAccount]) -> Iterator[dic
                 if key in faults:
                     parts[pk].faults |= dict.fromkeys(of_account, faults[key])
                 elif key not in failed and place >= len(pieces):
-                    # With the last of them all are stored.
+                    # The last piece completes the proofs of all accounts.
                     parts[pk].complete += of_account
             yield parts
 
 
 def _lacking(accounts: Sequence[WaitingAccount]) -> Iterator[tuple[Block, ProofRequest]]:
-    """Yield requests for what was not stored before, or was pruned since, of these accounts.
+    """Yield requests for proofs of these accounts that were not stored before, or were pruned since.
 
-    They are bounded: an account of thousands of slots is asked for several times. Nodes may be too slow for some, so
-    each failure in a row halves their number.
+    The slots of a request are limited, so an account with thousands of slots takes several. Nodes may be too slow for
+    many slots, so each failure in a row halves their number.
     """
     stored = AccountProof.objects.exclude(nodes=[]).filter(
-        block__in={one.block.pk for one in accounts}, address__in={one.address for one in accounts}
+        block__in={account.block.pk for account in accounts}, address__in={account.address for account in accounts}
     )
     ids = {(block, address): pk for block, address, pk in stored.values_list("block", "address", "pk")}
     rows = SlotProof.objects.exclude(nodes=[]).filter(account__in=ids.values())
     stored_slots = set(rows.values_list("account", "slot"))
-    for one in accounts:
-        block, pk = one.block, ids.get((one.block.pk, one.address))
-        wanted = [slot for query in one.queries for slot in query.slots if (pk, slot) not in stored_slots]
-        asked = list(dict.fromkeys(int(slot, 16) for slot in wanted))
+    for account in accounts:
+        block, pk = account.block, ids.get((account.block.pk, account.address))
+        wanted = [slot for query in account.queries for slot in query.slots if (pk, slot) not in stored_slots]
+        keys = list(dict.fromkeys(int(slot, 16) for slot in wanted))
         most = max(1, _SLOTS_PER_REQUEST >> min(block.attempts, 16))
-        for slots in list(chunks(asked, most)) or ([[]] if pk is None else []):
+        for slots in list(chunks(keys, most)) or ([[]] if pk is None else []):
             block_hash, root = bytes.fromhex(block.hash[2:]), bytes.fromhex(block.state_root[2:])
-            yield block, ProofRequest(block.number, block_hash, root, one.address, slots)
+            yield block, ProofRequest(block.number, block_hash, root, account.address, slots)
 
 
 def _proofs(
     source: RpcClient, lacking: Sequence[tuple[Block, ProofRequest]]
 ) -> tuple[dict[tuple[int, str], Proven], dict[tuple[int, str], WaitReason]]:
-    """Ask for proofs. Return them, and why others were not had, by the block's id and the address."""
-    # A node that answers none of these alone is seen to answer something else: it isn't down.
+    """Ask for proofs. Return them, and the faults of the others, by the block's id and the address."""
+    # The question beside them shows that a node which serves no proof isn't down.
     beside = [questions.plain("eth_chainId")] if lacking else ()
     answers = source.proofs([request for _, request in lacking], beside=beside)
-    # An account of many slots is asked for several times.
+    # Several requests may be about the same account, each for a part of its slots.
     proofs: dict[tuple[int, str], Proven] = {}
     failed: dict[tuple[int, str], WaitReason] = {}
     for (block, request), answer in zip(lacking, answers, strict=True):

@@ -1,6 +1,6 @@
-"""Writes what was decided about blocks into rows: of all blocks of a turn in one transaction.
+"""Writes decisions about blocks into rows, for all blocks of a turn in one database transaction.
 
-Of many blocks most changes are alike, and a database transaction takes long to become durable, however little it is.
+A small transaction takes as long to become durable as a large one, and most changes of many blocks are alike.
 """
 
 from collections.abc import Iterator, Sequence
@@ -30,7 +30,7 @@ from queries import progress, submission
 from queries.models import HEADER_COLUMNS, Batch, BatchStatus, Block, Query, StepKind
 from queries.progress import Complete
 
-# Queries whose rows are written in one database transaction: other writers get in between.
+# The most queries whose rows are written in one database transaction, so that other writers get their turn.
 _QUERIES_PER_WRITE = 500
 _SLOTS_PER_STATEMENT = 200
 
@@ -47,11 +47,11 @@ _NOTED = (
 )
 
 Changes = Sequence[tuple[int, Change]]
-"""Changes with the ids of their blocks. Those of a block are in their order."""
+"""Changes with the ids of their blocks. The changes of a block are in their order."""
 
 
 def write(context: WorkContext, blocks: dict[int, Block], changes: Changes) -> None:
-    """Write the changes, and replace the `blocks`, by their ids, with their rows of then. Raises `LaneLost`."""
+    """Write the changes, and replace the `blocks` (by id) with their new rows. Raises `LaneLost`."""
     pieces = [(pk, piece) for pk, change in changes for piece in _pieces(blocks[pk], change)]
     for part in by_size(pieces, lambda piece: _size(piece[1]), _QUERIES_PER_WRITE):
         blocks |= context.lane.write(partial(_write, context, part))
@@ -86,13 +86,13 @@ def _write(context: WorkContext, changes: Changes) -> dict[int, Block]:
     rows = Block.objects.filter(pk__in={pk for pk, _ in changes}).order_by("pk")
     blocks = {block.pk: block for block in rows.select_for_update(no_key=True)}
     if any(isinstance(change, Reopen | MoveToBlock | Reject | TakeHeader) for _, change in changes):
-        # At once: each change would lock them in the order of the changes.
+        # All batches are locked at once: each change by itself would lock them in another order.
         statements.lock(Batch.objects.filter(pk__in=Query.objects.filter(block__in=blocks).values("batch")))
     for pk, change in changes:
         _change(context, blocks[pk], change)
     _store_proofs([proof for _, change in changes if isinstance(change, StoreProofs) for proof in change.proofs])
     completed = progress.complete_all([change for _, change in changes if isinstance(change, Complete)])
-    # With what is completed, or never.
+    # The check is noted together with the steps that it completes.
     checked = completed[StepKind.HEADER_ACCUMULATED] | completed[StepKind.ACCOUNT_ACCUMULATED]
     for pk in checked & blocks.keys():
         _note_checked(context, blocks[pk])
@@ -124,7 +124,7 @@ def _change(context: WorkContext, block: Block, change: Change) -> None:
 
 
 def _note_checked(context: WorkContext, block: Block) -> None:
-    """Note up to which block of the destination what is completed was checked. It is saved later."""
+    """Note the block of the destination in which completed facts were read. The row is saved later."""
     confirmed = context.heads.confirmed
     block.checked_number, block.checked_hash = confirmed.number, hex_data(confirmed.hash)
 
@@ -141,9 +141,9 @@ def _take_header(block: Block, change: TakeHeader) -> None:
 
 def _store_proofs(proven: Sequence[Proven]) -> None:
     for proof in proven:
-        # What is written again, because the database has ended it, may get another one.
+        # If the database transaction is repeated, the row may get another key.
         proof.account.pk = None
-    # In the place of those that were pruned.
+    # These rows replace pruned ones.
     AccountProof.objects.bulk_create(
         [proof.account for proof in proven],
         update_conflicts=True,
@@ -164,9 +164,9 @@ def _store_proofs(proven: Sequence[Proven]) -> None:
 
 def _move_to_block(block: Block, change: MoveToBlock) -> None:
     pair = (block.source_chain_id, change.number)
-    found = submission.ensure_blocks(block.destination_chain_id, {pair})[pair]
-    progress.move(change.queries, found, reason=change.reason)
-    Block.objects.filter(pk=found).update(due_at=Now())
+    new_block = submission.ensure_blocks(block.destination_chain_id, {pair})[pair]
+    progress.move(change.queries, new_block, reason=change.reason)
+    Block.objects.filter(pk=new_block).update(due_at=Now())
 
 
 def _reject(change: Reject) -> None:
@@ -177,11 +177,12 @@ def _reject(change: Reject) -> None:
 
 
 def _to_show(block: Block, change: ShowPath) -> dict[str, object]:
-    """Return what to show of a path, by column. At its end the block itself is one that paths may begin at."""
+    """Return the values that show a path, by column. A block whose path has ended becomes a checkpoint."""
+    is_same_unit = change.unit in {"", block.path_unit}
     return {
         "path_unit": change.unit or block.path_unit,
-        "path_length": max(block.path_length, change.left) if change.unit in {"", block.path_unit} else change.left,
-        "path_left": change.left,
+        "path_length": max(block.path_length, change.remaining) if is_same_unit else change.remaining,
+        "path_left": change.remaining,
         "path_origin": change.origin if change.unit else block.path_origin,
         "is_checkpoint": block.is_checkpoint or not change.unit,
     }

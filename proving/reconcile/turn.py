@@ -1,10 +1,10 @@
-"""Moves the queries of source blocks through their steps, by comparing what should hold with what does.
+"""Moves the queries of source blocks through their steps, by comparing the wanted state with the present one.
 
-A turn of a connection observes the rows and both chains, decides about each block by itself, and acts: whether the
-destination was reorganised; what the source chain proves; what the registry holds and lacks. Each of these is done for
-all blocks at once, so that few exchanges and statements do for many. No state is kept: run twice, killed anywhere or
-run by another worker, it leads to the same place if the chains are the same. A reorganised chain is nothing special:
-what held no longer does.
+A turn of a connection observes the rows and both chains, decides about each block by itself, and acts, in three stages:
+reorganisations of the destination; proofs of the source chain; facts that the registry holds and lacks. Each stage is
+for all blocks at once, so that few exchanges and statements suffice. No state is kept: a turn that runs twice, is
+killed anywhere or is run by another worker leads to the same result if the chains are the same. A reorganisation is
+nothing special: facts that held no longer do.
 """
 
 import itertools
@@ -52,18 +52,18 @@ logger = logging.getLogger(__name__)
 
 Seen = TypeVar("Seen")
 
-# Paths that are sought in a turn: each takes exchanges of its own, and one at a time extends a registry's trust.
+# The most paths that are sought in a turn: each takes exchanges of its own, and only one at a time is sent.
 _PATHS = 16
 _UNUSABLE_SECONDS = 10
-# As job runs count them.
+# The names of ends in the metrics of job runs.
 _OUTCOMES: dict[type[End], str] = {Requeue: "waits", Fail: "fails", Settled: "done"}
 
 
 def reconcile_all(lane: HeldLane, keys: Sequence[object], most_proofs: int, *, alone: int = 0) -> int:
     """Bring the queries of these blocks of one connection as far as the chains allow.
 
-    About so many proofs are fetched, or `alone` where all blocks are one user's.
-    Return how many failed by an error of ours.
+    About `most_proofs` proofs are fetched, or `alone` if all blocks are one user's. Return how many blocks failed by an
+    error of ours.
     """
     postponement = lane.write(partial(due_rows.postpone, Block.objects.all(), keys))
     is_alone = len({block.queued_for_id for block in postponement.rows}) == 1
@@ -84,7 +84,7 @@ def reconcile_all(lane: HeldLane, keys: Sequence[object], most_proofs: int, *, a
 
 
 def _reconcile(lane: HeldLane, blocks: Sequence[Block], most_proofs: int) -> Mapping[int, End]:
-    """Return, by the ids of blocks of one connection, how this turn ends for each."""
+    """Reconcile blocks of one connection. Return, by block id, how this turn ends for each."""
     source, destination = blocks[0].source_chain_id, blocks[0].destination_chain_id
     try:
         connection = connections.open_connection(destination, source)
@@ -102,21 +102,21 @@ def _reconcile(lane: HeldLane, blocks: Sequence[Block], most_proofs: int) -> Map
         _fetch_and_prove(turn, proving, most_proofs)
         blocks = turn.left_of(blocks)
         asking = observe.open_requests(blocks)
-    for pk, left in observe.rest(turn.context, blocks, asking).items():
-        turn.end(pk, decide.rest(left))
+    for pk, state in observe.states(turn.context, blocks, asking).items():
+        turn.end(pk, decide.end(state))
     return turn.ends
 
 
 @dataclass
 class _Turn:
-    """The blocks that are worked on, as their rows are stored by now; and how the turn has ended for some."""
+    """The blocks that are still worked on, with their present rows, and the ends of the others."""
 
     context: WorkContext
     going: dict[int, Block]
     ends: dict[int, End] = field(default_factory=dict)
 
     def left_of(self, blocks: Sequence[Block]) -> list[Block]:
-        """Return those of the blocks that go on, as they are stored by now."""
+        """Return the blocks for which the turn goes on, with their present rows."""
         return [self.going[block.pk] for block in blocks if block.pk in self.going]
 
     def end(self, pk: int, end: End) -> None:
@@ -124,17 +124,17 @@ class _Turn:
         self.going.pop(pk, None)
 
     def answered(self, seen: Mapping[int, Seen | ChainError]) -> dict[int, Seen]:
-        """Return what was observed of blocks that go on. It ends for those about which a chain gave no answer."""
-        found: dict[int, Seen] = {}
-        for pk, one in seen.items():
-            if isinstance(one, ChainError):
-                self.end(pk, _failed(one))
+        """Return the observations of blocks for which the turn goes on. It ends for blocks with an error."""
+        observations: dict[int, Seen] = {}
+        for pk, observation in seen.items():
+            if isinstance(observation, ChainError):
+                self.end(pk, _failed(observation))
             elif pk in self.going:
-                found[pk] = one
-        return found
+                observations[pk] = observation
+        return observations
 
     def ask(self, pk: int, observe_one: Callable[[], Seen]) -> Seen | None:
-        """Return what is observed of one block. It ends where a chain gives no answer."""
+        """Return an observation of one block. The turn ends for it if a chain gives no answer."""
         try:
             return observe_one()
         except ChainError as error:
@@ -142,7 +142,7 @@ class _Turn:
             return None
 
     def write(self, decisions: Mapping[int, Decision]) -> None:
-        """Write what was decided about rows."""
+        """Write the decided changes of rows."""
         changes = [
             (pk, action)
             for pk, decision in decisions.items()
@@ -152,7 +152,7 @@ class _Turn:
         rows.write(self.context, self.going, changes)
 
     def act(self, decisions: Mapping[int, Decision]) -> None:
-        """Carry out what was decided. It ends for the blocks for which that is decided, or nothing can be sent."""
+        """Carry out decisions. The turn ends for blocks whose decision says so, or for which nothing can be sent."""
         self.write(decisions)
         sendings = {
             pk: action
@@ -172,58 +172,58 @@ def _failed(error: ChainError) -> Fail:
 
 
 def _take_back(turn: _Turn, blocks: Sequence[Block]) -> None:
-    """Reopen what the destination has lost, where it was reorganised."""
+    """Reopen queries whose facts the destination has lost in a reorganisation."""
     seen = turn.answered(observe.checked(turn.context, blocks))
     decisions: dict[int, Decision] = {}
-    for pk, one in seen.items():
-        decision = decide.checked(one)
+    for pk, checked in seen.items():
+        decision = decide.checked(checked)
         if isinstance(decision.then, FindWhatIsGone):
-            found = turn.ask(pk, partial(observe.gone, turn.context, turn.going[pk]))
-            if found is None:
+            completed = turn.ask(pk, partial(observe.gone, turn.context, turn.going[pk]))
+            if completed is None:
                 continue
-            decision = decide.gone(one, found)
+            decision = decide.gone(checked, completed)
         decisions[pk] = decision
     turn.act(decisions)
 
 
 def _fetch_and_prove(turn: _Turn, blocks: Sequence[Block], most_proofs: int) -> None:
     headers = turn.answered(observe.source_blocks(turn.context, blocks))
-    turn.act({pk: decide.source_block(one) for pk, one in headers.items()})
+    turn.act({pk: decide.source_block(source_block) for pk, source_block in headers.items()})
     blocks = turn.left_of(blocks)
     partly, faults = _fetch(turn, blocks, most_proofs)
-    # What can't be fetched holds up none of the rest.
+    # Proofs that can't be fetched don't hold up the other queries.
     _prove(turn, turn.answered(observe.registry(turn.context, turn.left_of(blocks))))
     for block in blocks:
         pk, end = block.pk, turn.ends.get(block.pk)
         if pk in partly and not isinstance(end, Fail):
-            # There is more to be fetched.
+            # The next turn fetches more proofs for this block.
             turn.end(pk, replace(end, seconds=0) if isinstance(end, Requeue) else Requeue(None, 0))
         elif pk in faults and end is None:
             turn.end(pk, faults[pk])
 
 
 def _fetch(turn: _Turn, blocks: Sequence[Block], most_proofs: int) -> tuple[set[int], dict[int, Fail]]:
-    """Complete INITIAL_STATE of what can be fetched from the source chain.
+    """Complete INITIAL_STATE of the queries whose proofs can be fetched from the source chain.
 
-    Return the ids of blocks of which more is to be fetched, and what is wrong with the rest of others.
+    Return the ids of blocks with more proofs to fetch, and the faults of other blocks by id.
     """
     waiting, partly = proofs.waiting(blocks, most_proofs)
     faults: dict[int, dict[int, WaitReason]] = defaultdict(dict)
     for fetched in itertools.chain([proofs.of_headers(blocks)], proofs.fetch(turn.context.source_rpc, waiting)):
-        for pk, found in fetched.items():
-            faults[pk] |= found.faults
-        turn.write({pk: decide.fetched(found) for pk, found in fetched.items()})
+        for pk, of_block in fetched.items():
+            faults[pk] |= of_block.faults
+        turn.write({pk: decide.fetched(of_block) for pk, of_block in fetched.items()})
     looked_at = [block for block in turn.left_of(blocks) if block.pk not in partly]
     unfetched = observe.unfetched(turn.context, looked_at, faults)
-    decisions = {pk: decide.unfetched(one) for pk, one in unfetched.items()}
+    decisions = {pk: decide.unfetched(of_block) for pk, of_block in unfetched.items()}
     turn.write(decisions)
     return partly, {pk: decision.then for pk, decision in decisions.items() if isinstance(decision.then, Fail)}
 
 
 def _prove(turn: _Turn, seen: Mapping[int, Observation]) -> None:
-    """Complete what the registry holds, and send what it lacks."""
+    """Complete the steps whose facts the registry holds, and send the facts that it lacks."""
     context = turn.context
-    decisions = {pk: decide.prove(one) for pk, one in seen.items()}
+    decisions = {pk: decide.prove(observation) for pk, observation in seen.items()}
     turn.act(decisions)
     finding: dict[int, FindPath] = {}
     for pk, decision in decisions.items():
@@ -232,30 +232,30 @@ def _prove(turn: _Turn, seen: Mapping[int, Observation]) -> None:
         if isinstance(decision.then, FindPath):
             finding[pk] = decision.then
         elif isinstance(decision.then, FindTime):
-            found = turn.ask(pk, partial(observe.block_of_time, context, decision.then.timestamp))
-            if found is not None:
-                turn.act({pk: decide.time(seen[pk], decision.then, found)})
+            block = turn.ask(pk, partial(observe.block_of_time, context, decision.then.timestamp))
+            if block is not None:
+                turn.act({pk: decide.time(seen[pk], decision.then, block)})
     _find_paths(turn, seen, finding)
 
 
 def _find_paths(turn: _Turn, seen: Mapping[int, Observation], finding: Mapping[int, FindPath]) -> None:
-    """Send what leads to blocks, one after the other: first for the block that has waited longest.
+    """Send the next transactions of paths to blocks, one after the other, first for the block that waited longest.
 
-    One at a time extends the registry's trust. So where a path must be sent by itself, the others wait for it.
+    Only one transaction at a time extends the registry's trust. So if a path must be sent by itself, the others wait.
     """
     if not finding:
         return
     first = building.first_for_path([turn.going[pk] for pk in finding])
-    left = _PATHS
+    most = _PATHS
     for pk in sorted(finding, key=lambda pk: pk != first):
-        if not left:
+        if not most:
             turn.end(pk, decide.wait_for_path(seen[pk]))
             continue
         of_block = partial(observe.path, turn.context, turn.going[pk], finding[pk].target)
         path = turn.ask(pk, partial(of_block, is_first=first in {None, pk}))
         if path is not None:
             goes_on = isinstance(path, NotYet) or (isinstance(path, PathFound) and path.goes_with_proofs)
-            left = left - 1 if goes_on else 0
+            most = most - 1 if goes_on else 0
             turn.act({pk: decide.path(seen[pk], finding[pk], path)})
 
 
@@ -282,7 +282,7 @@ def _note_failure(lane: HeldLane, block: Block, end: Fail) -> None:
 def _write(postponement: Postponement[Block], blocks: Sequence[Block], ends: Mapping[int, End]) -> None:
     settled = [block for block in blocks if isinstance(ends[block.pk], Settled)]
     asked_for = set(open_queries(settled).values_list("block", flat=True))
-    # Of many most are alike: one statement does for them.
+    # Most of many blocks end alike, and one statement suffices for these.
     alike: dict[tuple[End, int], list[Block]] = defaultdict(list)
     for block in blocks:
         alike[Requeue(None, 0) if block.pk in asked_for else ends[block.pk], block.attempts].append(block)
@@ -295,5 +295,5 @@ def _write(postponement: Postponement[Block], blocks: Sequence[Block], ends: Map
             case Settled():
                 postponement.end(some, None, wait=None, waiting_for="", looked_at=Now(), waits_for_path=False)
                 continue
-        told = {"wait": end.reason, "waiting_for": "", "looked_at": Now()}
-        postponement.end(some, pause, attempts=failed, waits_for_path=end.for_path, **told)
+        columns = {"wait": end.reason, "waiting_for": "", "looked_at": Now()}
+        postponement.end(some, pause, attempts=failed, waits_for_path=end.for_path, **columns)

@@ -1,11 +1,11 @@
 """The transactions that a self-funded batch lacks: unsigned, for anyone to send.
 
-What is missing is observed and decided by the same functions as what the operator pays for. Nothing is sent here and
-nothing is written: only the chain tells whether a transaction that was given out was sent.
+The same functions observe and decide as for transactions that the operator pays for. Nothing is sent or written here:
+only the chain shows whether somebody sent a transaction.
 
-They are in an order that works. Each that can be simulated is. One that rests on another before it, which nobody has
-sent yet, gets an upper bound of its gas. A path that takes several transactions is given one by one: where the next one
-begins is known when the last is on the chain.
+The transactions must be sent in their order. They are simulated for their gas limits. A transaction that depends on an
+earlier one can't be simulated, and gets an upper bound of its gas. The transactions of a path are given one by one,
+because the next one depends on the chain after the last.
 """
 
 import itertools
@@ -43,12 +43,12 @@ from queries import waits
 from queries.models import PROVABLE_STEPS, Batch, BatchStatus, Block, StepKind
 from queries.waits import WaitReason, wait
 
-# In one answer, which is some megabytes then.
+# The most transactions in one answer, which has some megabytes then.
 _MOST = 16
-# How long it may take to find them, in seconds; looked at between exchanges with nodes.
+# The most seconds to find them, which is checked between exchanges with nodes.
 _SECONDS = 20
 _BLOCKS_TOGETHER = 64
-# Who sends them makes no difference.
+# The sender in simulations, which makes no difference.
 _ANYBODY = "0x0000000000000000000000000000000000000000"
 
 _MORE = wait("more_transactions")
@@ -61,7 +61,7 @@ class Unsigned:
     to: str
     data: bytes
     gas: int
-    """A limit that suffices."""
+    """The gas limit."""
     what: str
     """A sentence about what it does."""
     queries: Collection[int]
@@ -70,21 +70,21 @@ class Unsigned:
 
 @dataclass
 class MissingTransactions:
-    """The transactions that are left to send for a batch, as far as they were found."""
+    """The transactions that are missing for a batch, as far as they were found."""
 
     transactions: list[Unsigned] = field(default_factory=list)
-    """To be sent in this order."""
+    """The transactions in the order in which they must be sent."""
     waits: list[WaitReason] = field(default_factory=list)
-    """What else is waited for."""
+    """Reasons why more transactions are missing."""
     is_complete: bool = True
     """True if nothing is missing once these are on the chain."""
     block: int | None = None
-    """The block of the destination that was looked at, the oldest of several. None: nothing was looked for there."""
+    """The observed block of the destination, the oldest of several. None: none was observed."""
     fault: ChainError | None = None
-    """Why a chain couldn't tell something."""
+    """The first error of a chain."""
 
     def wait(self, reason: WaitReason) -> None:
-        """Note that something is missing beside the transactions, and why."""
+        """Note why more transactions are missing."""
         if reason not in self.waits:
             self.waits.append(reason)
         self.is_complete = False
@@ -95,61 +95,61 @@ class MissingTransactions:
 
 
 def left_of(batch: Batch) -> MissingTransactions:
-    """Find what is left to be sent for a batch that is open.
+    """Find the transactions that are missing for an open batch.
 
-    Raises `NodeUnavailable`, `RpcRefused` where nothing can be told.
+    Raises `NodeUnavailable`, `RpcRefused` if none can be found because of an error.
     """
-    left, ends_at = MissingTransactions(), time.monotonic() + _SECONDS
-    _note_what_is_not_prepared(left, batch)
+    missing, ends_at = MissingTransactions(), time.monotonic() + _SECONDS
+    _note_what_is_not_prepared(missing, batch)
     provable = batch.queries.filter(step__in=PROVABLE_STEPS).order_by("source_chain_id")
     try:
         for source in provable.values_list("source_chain_id", flat=True).distinct():
-            _find(left, batch, source, ends_at)
+            _find(missing, batch, source, ends_at)
     except _Enough:
-        left.wait(_MORE)
-    if left.fault is not None and not left.transactions:
-        raise left.fault
-    if left.is_complete and not left.transactions:
-        left.waits.append(wait("all_on_chain"))
-    return left
+        missing.wait(_MORE)
+    if missing.fault is not None and not missing.transactions:
+        raise missing.fault
+    if missing.is_complete and not missing.transactions:
+        missing.waits.append(wait("all_on_chain"))
+    return missing
 
 
 class _Enough(Exception):
-    """One answer holds no more."""
+    """The answer is full."""
 
 
-def _note_what_is_not_prepared(left: MissingTransactions, batch: Batch) -> None:
+def _note_what_is_not_prepared(missing: MissingTransactions, batch: Batch) -> None:
     if batch.status == BatchStatus.RECEIVED or batch.queries.filter(block=None).exists():
-        left.wait(batch.waits_for or wait("check"))
+        missing.wait(batch.waits_for or wait("check"))
     fetching = batch.queries.filter(step=StepKind.INITIAL_STATE).exclude(block=None)
     if batch.status != BatchStatus.RECEIVED and fetching.exists():
-        left.wait(wait("proofs"))
+        missing.wait(wait("proofs"))
 
 
-# --- Of one source chain ----------------------------------------------------------------------------------------------
+# --- One source chain -------------------------------------------------------------------------------------------------
 
 
 @dataclass
 class _Source:
-    """One source chain of the batch, and what was given out of a path to its blocks."""
+    """One source chain of the batch, with the path to its blocks that the answer contains."""
 
-    left: MissingTransactions
+    missing: MissingTransactions
     context: Context
     trusted: Collection[int] | None = None
     """Blocks whose hashes are known when the path is on the chain; None while there is no path."""
 
 
-def _find(left: MissingTransactions, batch: Batch, source_id: int, ends_at: float) -> None:
-    """Add what is missing of the blocks of one source chain, the oldest first: a path to it passes the others.
+def _find(missing: MissingTransactions, batch: Batch, source_id: int, ends_at: float) -> None:
+    """Add the missing transactions for blocks of one source chain, oldest first: a path to that passes the others.
 
     Raises `_Enough`.
     """
     try:
         connection = replace(connections.open_unless_stopped(batch.destination_chain_id, source_id), ends_at=ends_at)
         head = connection.destination_rpc.head()
-        left.block = min(head.number, left.block or head.number)
-        # A transaction that was just sent counts at once: it waits for confirmations, and is not to be sent again.
-        source = _Source(left, Context(connection, Heads(head, head, 0)))
+        missing.block = min(head.number, missing.block or head.number)
+        # The head counts as confirmed: a mined transaction only waits for confirmations, and must not be sent again.
+        source = _Source(missing, Context(connection, Heads(head, head, 0)))
         waiting = batch.queries.filter(source_chain_id=source_id, step__in=PROVABLE_STEPS)
         blocks = Block.objects.filter(pk__in=waiting.values("block")).order_by("number")
         for chunk in chunks(list(blocks.values_list("pk", flat=True)), _BLOCKS_TOGETHER):
@@ -159,36 +159,36 @@ def _find(left: MissingTransactions, batch: Batch, source_id: int, ends_at: floa
                 connection.check_time()
                 _add(source, block, seen[block.pk])
     except Unusable as why:
-        left.wait(why.reason)
+        missing.wait(why.reason)
     except OutOfTime:
-        left.fail(NodeUnavailable("The nodes are too slow to tell all that is missing."))
+        missing.fail(NodeUnavailable("The nodes are too slow to tell all that is missing."))
     except ChainError as error:
-        left.fail(error)
+        missing.fail(error)
 
 
 def _add(source: _Source, block: Block, answer: tuple[Observation, bool] | ChainError) -> None:
-    """Add what is missing of one block. Raises `_Enough`."""
+    """Add the missing transactions for one block. Raises `_Enough`."""
     try:
         seen, is_part = result(answer)
         proposed = list(itertools.islice(_of_block(source, block, seen), _MOST + 1))
         if is_part:
-            source.left.wait(_MORE)
-        room = _MOST - len(source.left.transactions)
+            source.missing.wait(_MORE)
+        room = _MOST - len(source.missing.transactions)
         transactions = _with_gas(source.context.destination_rpc, proposed)
-        source.left.transactions += transactions[:room]
+        source.missing.transactions += transactions[:room]
         if len(transactions) > room:
             raise _Enough
     except ChainError as error:
-        # What would rest on a path that isn't given out.
+        # The answer contains no path, so no other block's transactions can depend on one.
         source.trusted = ()
         if isinstance(error, Reverted):
             # The chain moved since it was observed.
-            source.left.wait(wait("proof_not_accepted_now", revert=str(revert_reason(error.data))))
+            source.missing.wait(wait("proof_not_accepted_now", revert=str(revert_reason(error.data))))
         else:
-            source.left.fail(error)
+            source.missing.fail(error)
 
 
-# --- Of one block -----------------------------------------------------------------------------------------------------
+# --- One block --------------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -196,52 +196,52 @@ class _Proposed:
     intent: Intent
     what: str
     rests: bool = False
-    """On one before it, so that it can't be simulated yet."""
+    """True if it depends on an earlier one, and so can't be simulated yet."""
 
 
 def _of_block(source: _Source, block: Block, seen: Observation) -> Iterator[_Proposed]:
     decision = decide.prove(seen)
-    asked, rests = decision.then, False
-    if isinstance(asked, FindPath):
+    step, rests = decision.then, False
+    if isinstance(step, FindPath):
         if source.trusted is None:
-            decision = _with_path(source, block, seen, decision, asked)
-        elif asked.target.number in source.trusted:
+            decision = _with_path(source, block, seen, decision, step)
+        elif step.target.number in source.trusted:
             rests = True
             decision = decide.prove(_vouched_for(seen))
-    _note_waits(source.left, decision)
+    _note_waits(source.missing, decision)
     for action in decision.actions:
         yield from _of_action(source, block, seen, action, rests=rests)
 
 
 def _vouched_for(seen: Observation) -> Observation:
-    """Return it as it will be when a path leads to the header that is needed."""
-    assert seen.lacking is not None, "a path is only sought for what is missing"
-    assert seen.lacking.trust is not None, "and that needs this header"
+    """Return the observation as it will be when the path has arrived at the needed header."""
+    assert seen.lacking is not None, "a path is only sought for missing facts"
+    assert seen.lacking.trust is not None, "they need this header"
     return replace(seen, lacking=replace(seen.lacking, trust=replace(seen.lacking.trust, is_vouched_for=True)))
 
 
-def _with_path(source: _Source, block: Block, seen: Observation, decision: Decision, asked: FindPath) -> Decision:
+def _with_path(source: _Source, block: Block, seen: Observation, decision: Decision, step: FindPath) -> Decision:
     context = source.context
     hints = checkpoints.newest(context.connection, context.heads.latest.number)
-    found = building.find(context.connection, asked.target, hints, awaits_branch=True, is_self_funded=True)
-    further = decide.path(seen, asked, found)
+    plan = building.find(context.connection, step.target, hints, awaits_branch=True, is_self_funded=True)
+    further = decide.path(seen, step, plan)
     return Decision(further.then, [*decision.actions, *further.actions])
 
 
-def _note_waits(left: MissingTransactions, decision: Decision) -> None:
+def _note_waits(missing: MissingTransactions, decision: Decision) -> None:
     if any(isinstance(action, ExtendPath) for action in decision.actions):
-        return  # What is waited for is what is given out.
+        return  # The block waits for the very transaction that the answer contains.
     match decision.then:
         case Continue():
             pass
         case Requeue(reason) | Fail(reason):
-            left.is_complete = False
+            missing.is_complete = False
             if reason:
-                left.wait(reason)
+                missing.wait(reason)
         case FindTime():
-            left.wait(wait("time_sought"))
+            missing.wait(wait("time_sought"))
         case _:
-            left.wait(_MORE)
+            missing.wait(_MORE)
 
 
 def _of_action(source: _Source, block: Block, seen: Observation, action: Action, *, rests: bool) -> Iterator[_Proposed]:
@@ -286,7 +286,7 @@ def _of_times(
     below = Prove(facts, root_is_known=True)
     yield from _of_proofs(source, block, below, where, rests=rests or not seen.lacking.root_is_known)
     if any(isinstance(fact, HeaderFact) for fact in missing):
-        source.left.wait(_MORE)
+        source.missing.wait(_MORE)
 
 
 def _of_leg(source: _Source, block: Block, seen: Observation, action: ExtendPath, where: str) -> Iterator[_Proposed]:
@@ -299,9 +299,9 @@ def _of_leg(source: _Source, block: Block, seen: Observation, action: ExtendPath
     yield _Proposed(path, f"Leads to {where}{', and proves facts there' if path.accumulates else ''}.")
     yield from (_Proposed(proof, f"Proves facts of {where}.", rests=True) for proof in proofs)
     if not leg.arrives:
-        source.left.wait(_MORE)
+        source.missing.wait(_MORE)
     elif not path.accumulates:
-        # It leads to the block after it, which tells when it ended.
+        # The path leads to the next block, which says when this one ended.
         for further in decide.prove(_vouched_for(seen)).actions:
             yield from _of_action(source, block, seen, further, rests=True)
 
@@ -311,18 +311,19 @@ def _of_leg(source: _Source, block: Block, seen: Observation, action: ExtendPath
 
 def _with_gas(rpc: RpcClient, proposed: Sequence[_Proposed]) -> list[Unsigned]:
     """Ask for each transaction's gas limit. Raises `Reverted`, `NodeUnavailable`, `RpcRefused`."""
-    bounds = [one.intent.gas_bound() if one.rests else None for one in proposed]
-    simulated = [one.intent for one, bound in zip(proposed, bounds, strict=True) if bound is None]
-    asked = [questions.gas_estimate(_ANYBODY, intent.to, intent.data) for intent in simulated]
-    estimates = iter(rpc.answers(asked))
+    intents = [proposal.intent for proposal in proposed]
+    bounds = [proposal.intent.gas_bound() if proposal.rests else None for proposal in proposed]
+    simulated = [intent for intent, bound in zip(intents, bounds, strict=True) if bound is None]
+    simulations = [questions.gas_estimate(_ANYBODY, intent.to, intent.data) for intent in simulated]
+    estimates = iter(rpc.answers(simulations))
     data = rollups.data_costs(
-        rpc, [(len(one.intent.data), bound or 0) for one, bound in zip(proposed, bounds, strict=True)]
+        rpc, [(len(intent.data), bound or 0) for intent, bound in zip(intents, bounds, strict=True)]
     )
     limits = [
         next(estimates) * GAS_MARGIN if bound is None else bound + cost.gas
         for bound, cost in zip(bounds, data, strict=True)
     ]
     return [
-        Unsigned(one.intent.to, one.intent.data, min(MAX_GAS, int(limit)), one.what, one.intent.queries)
-        for one, limit in zip(proposed, limits, strict=True)
+        Unsigned(intent.to, intent.data, min(MAX_GAS, int(limit)), proposal.what, intent.queries)
+        for proposal, intent, limit in zip(proposed, intents, limits, strict=True)
     ]

@@ -1,6 +1,6 @@
 """Attesters vouch for blocks by signature, any m of n of them (`AttestedBlockHashSource.sol`): for any pair of chains.
 
-They vouch for final blocks only, and for each by itself.
+They sign only final blocks, and each block by itself.
 """
 
 from collections.abc import Collection, Sequence
@@ -134,7 +134,7 @@ def _contradictions(connection: OpenConnection, number: int, block_hash: bytes, 
 
 
 def _difference(connection: OpenConnection, attesters: Collection[str], threshold: int) -> str:
-    """Say which attesters the contract believes if chains.toml names others, because pages show those of chains.toml."""
+    """Say which attesters the contract believes if chains.toml, whose attesters pages show, names others."""
     configured = {attester.address for attester in connection.config.attesters}
     if configured == set(attesters) and threshold == connection.config.threshold:
         return ""

@@ -22,7 +22,7 @@ from proving.sources import NotYet, Recorder, Start, ends, trust_in_rollup
 from queries.waits import wait
 
 BEACON_ROOTS = "0x000F3df6D732807Ef1319fB7B8bB8522d0Beac02"
-# The roots that the contract holds (HISTORY_BUFFER_LENGTH), and how many are relied on: a transaction may be mined later.
+# Roots that the contract holds (HISTORY_BUFFER_LENGTH), and how many are relied on: a transaction may be mined later.
 _HELD, _RELIED_ON = 8191, 7168
 # Seconds by which a rollup's block may be younger than the L1 block from which it is derived (Fjord), and the number of
 # moments within them for which the rollup is asked for its root.

@@ -60,13 +60,13 @@ def push(chain: Chain, rpc: RpcClient, lane: HeldLane, tx: Transaction, *, may_r
 
 
 def is_wanted(tx: Transaction) -> bool:
-    """Return whether a batch still needs the facts that it proves. A DONE batch does: the chain may have lost them."""
+    """Return whether a batch still needs its facts. A DONE batch does, because the chain may have lost them."""
     if is_to_unused_registry(tx):
         return False
     is_proof = tx.queries.exists()
     needing = tx.queries.exclude(batch__status=BatchStatus.REJECTED)
     if is_proof and tx.extends_id is None:
-        # A transaction that a node called displaced was sent anew. If both were mined, the facts would be paid for twice.
+        # A transaction that a node called displaced was sent anew. If both are mined, its facts are paid for twice.
         anew = Transaction.objects.filter(proves_facts("queries__block"), queries=OuterRef("pk"), pk__gt=tx.pk)
         is_sent_anew = Exists(anew.exclude(state=TransactionState.DISPLACED).exclude(succeeded=False))
         needing = needing.filter(Q(pk__in=tx.continued.values("pk")) | ~is_sent_anew)
@@ -191,7 +191,7 @@ def _cancellation_gas(rpc: RpcClient, signer: Signer, newest: SignedTransaction 
     """Return the gas limit of a cancellation: more on some rollups, which count gas for its data."""
     least = newest.gas if newest and newest.is_cancellation else CANCELLATION_GAS
     estimate = rpc.estimate_gas(signer.address, signer.address, b"")
-    # The margin is for data that becomes dearer: nodes would refuse the cancellation until it is cheaper again.
+    # The estimate is new each time: if data has become dearer, nodes may refuse the earlier gas limit for ever.
     return max(least, int(estimate * _GAS_MARGIN) if estimate > CANCELLATION_GAS else estimate)
 
 

@@ -94,7 +94,7 @@ def active(
     able: list[SendingSigner] = []
     for address, balance in balances.items():
         sender = _sender(rows[address], balance, nonces[address])
-        # A stop gets no notice here, because the operator made it.
+        # A stop gets no notice here, because it has one of its own.
         why_not = stops.why_signer_is_stopped(chain.id, address)
         if not why_not and balance < chain.minimum_signer_balance_wei:
             minimum = str(chain.minimum_signer_balance)

@@ -208,7 +208,7 @@ def broadcast(rpc: RpcClient, versions: Collection[SignedTransaction]) -> None:
     raw_transactions = [questions.raw_transaction(bytes(version.raw)) for version in going]
     for version, question in zip(going, raw_transactions, strict=True):
         if version.broadcast_at is not None:
-            # The process that took it before may have kept it.
+            # The node that took it before may not have passed it on.
             rpc.tell_all(question)
     for version, answer in zip(going, rpc.ask(raw_transactions), strict=True):
         with logs.about(transaction=str(version), chain=rpc.chain.id):

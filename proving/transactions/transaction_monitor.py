@@ -1,4 +1,4 @@
-"""Follows transactions from the mempool to a final block, and back when the chain is reorganised."""
+"""Follows transactions from the mempool to a final block, and back if the chain is reorganised."""
 
 import logging
 import time
@@ -58,7 +58,7 @@ _MOST_DOUBTFUL = 3
 _SIGNING = timedelta(minutes=1)
 # The most nonces of a gap that are used up at a time, and final transactions that are reopened at a time.
 _MOST_FILLED = 16
-# The largest cost beside gas that is believed, as a multiple of the expected one, or of the most for gas if that is more.
+# The largest believed cost beside gas, as a multiple of the expected one, or of the most for gas if that is more.
 _MOST_TIMES_DATA_FEE = 16
 # The columns of a transaction that change with its state.
 _COLUMNS = (
@@ -151,7 +151,7 @@ def _monitor(
     if not watched:
         _show_receipt_problem(signer, "")
         return (), ()
-    # Receipts are asked for by hash, so reserved versions are signed first: in a restored backup they may have been sent.
+    # Receipts are asked for by hash, so reserved versions are signed first: in a restored backup they may lack hashes.
     sign_and_store(chain, lane, [version for tx in watched for version in tx.versions.all()])
     began = time.monotonic()
     newest, nonces, answers = rpc.ask(chain_heads.QUESTIONS, [questions.nonce(signer.address)], _questions_of(watched))
@@ -241,7 +241,7 @@ def _mend_nonces(
                 f"Chain {chain.id} has lost blocks that were final, with transactions of {signer.address}: sent again."
             )
     if not gap:
-        # The problem is shown while transactions that fill the gap are pending, and until those behind it are sent anew.
+        # The problem is shown while transactions fill the gap, and until those that were left behind it are sent anew.
         is_filled = any(tx.to == signer.address for tx in pending)
         is_left = not pending and any(tx.nonce >= used for tx in watched)
         return signer.nonce_problem if is_filled or is_left else ""
@@ -373,7 +373,7 @@ def _checked(receipt: Receipt, version: SignedTransaction, header: Header) -> Re
         )
     status = receipt.status
     if status is None:
-        # Before statuses (EIP-658), a failed transaction took all of its gas. A cancellation has no code that could fail.
+        # Before EIP-658 a failed transaction took all of its gas. A cancellation has no code that could fail.
         status = int(version.is_cancellation or receipt.gas_used < version.gas)
     return replace(receipt, status=status, effective_gas_price=price)
 

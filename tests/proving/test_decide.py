@@ -103,7 +103,7 @@ NOTHING_IN_REGISTRY = Observation(
     gather_seconds=0,
     waits_since=None,
     awaiting_header=[ACCOUNT_QUERY],
-    asked={1: ACCOUNT_QUERY},
+    queries={1: ACCOUNT_QUERY},
     view=RegistryView(bytes(32), {}),
     root_is_confirmed=False,
     accumulated_by="",
@@ -130,11 +130,11 @@ def seen(base: Observation, **changes: Any) -> Observation:
     changed = replace(base, **changes)
     lacking = replace(base.lacking or LACKING, **of_lacking)
     named = {query.id: query for query in (ACCOUNT_QUERY, HEADER_QUERY, TIMED_QUERY)}
-    asked = {**{pk: named[pk] for pks in lacking.missing.values() for pk in pks if pk in named}, **changed.asked}
+    asked = {**{pk: named[pk] for pks in lacking.missing.values() for pk in pks if pk in named}, **changed.queries}
     if of_trust:
         lacking = replace(lacking, trust=replace(lacking.trust or NOT_VOUCHED_FOR, **of_trust))
     lacking = replace(lacking, left_to_others=[pk for pk, query in asked.items() if query.is_left_to_others])
-    return replace(changed, asked=asked, lacking=lacking if lacking.missing else None)
+    return replace(changed, queries=asked, lacking=lacking if lacking.missing else None)
 
 
 UNVOUCHED = seen(NOTHING_IN_REGISTRY, is_vouched_for=False)
@@ -183,13 +183,13 @@ BLOCK_HASH, HEADER_DONE, ACCOUNT_DONE = (f"Complete {kind}" for kind in (AVAILAB
             id="another root",
         ),
         pytest.param(
-            seen(NOTHING_IN_REGISTRY, view=RegistryView(ROOT, {}), asked={}, missing={}),
+            seen(NOTHING_IN_REGISTRY, view=RegistryView(ROOT, {}), queries={}, missing={}),
             Continue(),
             [BLOCK_HASH],
             id="another root, but all is under way",
         ),
         pytest.param(
-            seen(UNVOUCHED, asked={2: HEADER_QUERY}),
+            seen(UNVOUCHED, queries={2: HEADER_QUERY}),
             FindPath(OWN, {BALANCE: [1]}),
             [HEADER_DONE, ACCOUNT_DONE],
             id="only the hash is not available yet",
@@ -202,7 +202,7 @@ BLOCK_HASH, HEADER_DONE, ACCOUNT_DONE = (f"Complete {kind}" for kind in (AVAILAB
             id="the last path reverted",
         ),
         pytest.param(
-            seen(UNVOUCHED, trust=None, asked={}, missing={OF_TIME: [3]}),
+            seen(UNVOUCHED, trust=None, queries={}, missing={OF_TIME: [3]}),
             Requeue(wait("block_after", block=7), 3),
             [],
             id="when the block ended is not known yet",
@@ -214,7 +214,7 @@ BLOCK_HASH, HEADER_DONE, ACCOUNT_DONE = (f"Complete {kind}" for kind in (AVAILAB
             id="another value",
         ),
         pytest.param(
-            seen(TRUSTED, awaiting_header=[HEADER_QUERY], asked={2: HEADER_QUERY}, missing={OF_HEADER: [2]}),
+            seen(TRUSTED, awaiting_header=[HEADER_QUERY], queries={2: HEADER_QUERY}, missing={OF_HEADER: [2]}),
             FindPath(OWN, {OF_HEADER: [2]}),
             ["ShowPath", BLOCK_HASH],
             id="the header's own facts need its hash",
@@ -232,25 +232,25 @@ BLOCK_HASH, HEADER_DONE, ACCOUNT_DONE = (f"Complete {kind}" for kind in (AVAILAB
             id="what needs no hash does not wait for the next block",
         ),
         pytest.param(
-            seen(NOTHING_IN_REGISTRY, asked={}, missing={OF_TIME: [3]}, header=header(timestamp=1005)),
+            seen(NOTHING_IN_REGISTRY, queries={}, missing={OF_TIME: [3]}, header=header(timestamp=1005)),
             FindTime(1005, [3]),
             [BLOCK_HASH],
             id="the time is another block's now",
         ),
         pytest.param(
-            seen(NOTHING_IN_REGISTRY, asked={}, missing={OF_TIME: [3]}, timestamp=1006, header=NEXT),
+            seen(NOTHING_IN_REGISTRY, queries={}, missing={OF_TIME: [3]}, timestamp=1006, header=NEXT),
             FindTime(1005, [3]),
             [BLOCK_HASH],
             id="the time is an earlier block's now",
         ),
         pytest.param(
-            seen(NOTHING_IN_REGISTRY, asked={}, missing={OF_TIME: [3]}, timestamp=1005, header=NEXT),
+            seen(NOTHING_IN_REGISTRY, queries={}, missing={OF_TIME: [3]}, timestamp=1005, header=NEXT),
             Continue(),
             [BLOCK_HASH, "ProveTime"],
             id="the time is the block's very own",
         ),
         pytest.param(
-            seen(NOTHING_IN_REGISTRY, asked={}, missing={OF_TIME: [3]}, header=header(parent=ROOT)),
+            seen(NOTHING_IN_REGISTRY, queries={}, missing={OF_TIME: [3]}, header=header(parent=ROOT)),
             Requeue(wait("reorganised"), 3),
             [BLOCK_HASH],
             id="the next block is of another branch",
@@ -287,7 +287,7 @@ def test_what_is_sent():
     assert sent(seen(TRUSTED, missing={BALANCE: [1], NONCE: [1]}, sent_for=[NONCE])) == [
         Prove({BALANCE: [1]}, root_is_known=True)
     ]
-    timed = seen(NOTHING_IN_REGISTRY, asked={}, missing={OF_TIME: [3], BALANCE: [3]}, header=NEXT)
+    timed = seen(NOTHING_IN_REGISTRY, queries={}, missing={OF_TIME: [3], BALANCE: [3]}, header=NEXT)
     assert sent(timed) == [ProveTime(1005, NEXT, [3])]
     with_another = seen(timed, missing={OF_TIME: [3], BALANCE: [3, 1]})
     otherwise = Prove({BALANCE: [1]}, root_is_known=False)
@@ -302,7 +302,7 @@ def test_a_path_that_has_arrived_has_nothing_left():
 def test_steps_name_the_transactions_that_completed_them():
     open_queries = [ACCOUNT_QUERY, HEADER_QUERY, TIMED_QUERY]
     asked = {query.id: query for query in open_queries}
-    what = seen(TRUSTED, awaiting_header=open_queries, asked=asked, missing={BALANCE: [3]}, proven_by={2: "0xheader"})
+    what = seen(TRUSTED, awaiting_header=open_queries, queries=asked, missing={BALANCE: [3]}, proven_by={2: "0xheader"})
     completed = [action for action in decide.prove(what).actions if isinstance(action, Complete)]
     assert completed == [
         Complete([1, 2, 3], AVAILABLE),
@@ -479,13 +479,13 @@ OTHERS, OTHERS_TIMED = (
     ],
 )
 def test_what_is_left_to_others_is_completed_and_never_sent(base, then, actions):
-    decision = decide.prove(seen(base, awaiting_header=[OTHERS], asked={4: OTHERS}, missing={BALANCE: [4]}))
+    decision = decide.prove(seen(base, awaiting_header=[OTHERS], queries={4: OTHERS}, missing={BALANCE: [4]}))
     assert (decision.then, kinds(decision)) == (then, actions)
 
 
 def test_beside_what_is_left_to_others_only_the_rest_is_sent():
     asked = {1: ACCOUNT_QUERY, 4: OTHERS}
-    both = seen(NOTHING_IN_REGISTRY, asked=asked, missing={BALANCE: [1, 4], NONCE: [4], OF_HEADER: [4]})
+    both = seen(NOTHING_IN_REGISTRY, queries=asked, missing={BALANCE: [1, 4], NONCE: [4], OF_HEADER: [4]})
     (prove,) = [action for action in decide.prove(both).actions if isinstance(action, Prove)]
     assert prove.missing == {BALANCE: [1]}
     below = seen(both, root_is_known=True, is_vouched_for=False)
@@ -498,7 +498,7 @@ def test_beside_what_is_left_to_others_only_the_rest_is_sent():
 
 @pytest.mark.parametrize(("following", "then"), [(NEXT, Continue()), (header(8, timestamp=1004), FindTime(1005, [3]))])
 def test_a_time_that_others_prove_moves_with_a_reorg(following, then):
-    what = seen(NOTHING_IN_REGISTRY, asked={3: OTHERS_TIMED}, missing={OF_TIME: [3]}, header=following)
+    what = seen(NOTHING_IN_REGISTRY, queries={3: OTHERS_TIMED}, missing={OF_TIME: [3]}, header=following)
     assert decide.prove(what).then == then
 
 
