@@ -61,7 +61,7 @@ class Selected:
     no_final: str | None = None
     """Why the final block isn't known, if it is selected: a sentence, empty if the node says nothing."""
     fault: ChainError | None = None
-    """The error by which the selected blocks are unknown."""
+    """The error because of which the selected blocks aren't known."""
 
     @property
     def coming(self) -> list[Collection[Fact]]:

@@ -432,7 +432,7 @@ class AttesterWatch(models.Model):
     asked_at = models.DateTimeField(null=True)  # set by a worker before it asks
     answered_at = models.DateTimeField(null=True)
     block = models.PositiveBigIntegerField(null=True)  # of the source chain, about which they were asked
-    answers = models.JSONField(default=list)  # by `proving.health.attester_checks`, in the file's order
+    answers = models.JSONField(default=list)  # by `proving.health.attester_checks`, in the order of chains.toml
 
     class Meta:
         verbose_name_plural = "attester watches"

@@ -12,7 +12,7 @@ from queries.waits import WaitField
 
 
 def count_reservations(apps: Apps, _: BaseDatabaseSchemaEditor) -> None:
-    """Count transactions that only a version before 0.3 has written as the maximum that they can cost."""
+    """Count what an older version than that has stored, and no worker since, as the maximum that it can cost."""
     counts = Q(state__in=("PENDING", "MINED", "CONFIRMED", "DISPLACED")) | Q(spent_at__gt=Now() - timedelta(days=2))
     rows = apps.get_model("proving", "Transaction").objects.filter(counts, reserved_gwei=None)
     for tx in rows.defer("data").prefetch_related("versions", "shares"):
