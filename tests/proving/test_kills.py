@@ -16,15 +16,10 @@ from proving.models import FactsRegistry, Signer, Transaction
 from queries.models import BatchStatus, Step, StepKind
 from tests.deployed import deploy, deploy_on
 from tests.proving.chain_state import ACCOUNT_PROVEN, HEADER_ACCUMULATED, events, registry, signer_nonce
-from tests.proving.kills import exchanges
+from tests.proving.kills import BEFORE_AND_AFTER, exchanges
 from tests.service import ALICE, BOB, SIGNER, a_key, chains_toml, request, submit, work, work_until_done
 
 pytestmark = [pytest.mark.django_db, pytest.mark.outside]
-
-BEFORE_AND_AFTER = [
-    pytest.param(False, id="before the node acts", marks=pytest.mark.long),
-    pytest.param(True, id="after it acted"),
-]
 
 
 @pytest.mark.parametrize("after", BEFORE_AND_AFTER)
