@@ -837,6 +837,7 @@ def test_a_block_that_is_confirmed_on_the_parent_is_proven_on_a_third_chain(chai
     assert of_parent.call("accountStorageSlotValues", elsewhere.outbox.address, newest, slot) == elsewhere.hash_of(40)
 
 
+@pytest.mark.long
 def test_both_parts_are_proven_once_wherever_the_worker_is_killed(chain, elsewhere, key, killing):
     """Also between the transaction for the parent's source and the one with both parts."""
     parent = elsewhere.outbox.chain
