@@ -80,7 +80,7 @@ def test_two_that_wait_in_a_circle_are_both_done_in_the_end(caplog):
         writing = [pool.submit(write, *rows), pool.submit(write, *reversed(rows))]
         assert sorted(one.result(20) for one in writing) == [1, 2]
     assert set(User.objects.values_list("max_open_batches", flat=True)) == {2}
-    assert "is done again" in caplog.text
+    assert "is run again" in caplog.text
 
 
 def add(user: User) -> None:

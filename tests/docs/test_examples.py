@@ -113,7 +113,7 @@ def operate(folder: Path, env: dict[str, str]) -> list[Ran]:
 def sign_up(database: Path, address: str) -> None:
     with closing(sqlite3.connect(database)) as rows, rows:
         rows.execute(
-            "INSERT INTO accounts_user (address, password, created_at, stored_bytes) VALUES (?, '!', datetime(), 0)",
+            "INSERT INTO accounts_user (address, password, created_at) VALUES (?, '!', datetime())",
             [address],
         )
 

@@ -33,7 +33,7 @@ from tests.proving.chain_state import (
     registry,
     signer_nonce,
 )
-from tests.proving.kills import exchanges
+from tests.proving.kills import BEFORE_AND_AFTER, exchanges
 from tests.proving.money import ETHER, mine_at, price_of
 from tests.proving.transactions import age
 from tests.service import ALICE, BOB, a_key, chains_toml, fresh, reconfigure, request, submit, waiting
@@ -214,7 +214,7 @@ def test_after_one_that_reverted_each_goes_alone(service, blocks):
     assert all(tx.accumulates.count() == 1 for tx in Transaction.objects.order_by("-pk")[:3])
 
 
-@pytest.mark.parametrize("after", [False, True], ids=["before the node acts", "after it acted"])
+@pytest.mark.parametrize("after", BEFORE_AND_AFTER)
 def test_what_is_shared_is_done_once_wherever_the_worker_is_killed(service, killing, after):
     user = a_key()
     done = 0

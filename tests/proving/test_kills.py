@@ -19,7 +19,7 @@ from proving.models import FactsRegistry, SignedTransaction, Signer, Transaction
 from queries.models import Batch, BatchStatus, Step, StepKind
 from tests.deployed import deploy, deploy_on
 from tests.proving.chain_state import ACCOUNT_PROVEN, HEADER_ACCUMULATED, events, registry, signer_nonce
-from tests.proving.kills import Killer, exchanges
+from tests.proving.kills import BEFORE_AND_AFTER, Killer, exchanges
 from tests.proving.money import cancel, pending
 from tests.proving.several_signers import configure
 from tests.proving.transactions import age, between_statements
@@ -39,11 +39,6 @@ from tests.service import (
 )
 
 pytestmark = [pytest.mark.django_db, pytest.mark.outside]
-
-BEFORE_AND_AFTER = [
-    pytest.param(False, id="before the node acts", marks=pytest.mark.long),
-    pytest.param(True, id="after it acted"),
-]
 
 
 @pytest.mark.parametrize("after", BEFORE_AND_AFTER)
