@@ -149,7 +149,9 @@ def _over_limit(chain: Chain, whose: str, limit: int | None, cost: Cost, used: i
         reason = wait("too_large_for_limit", needed=needed, **values)
         yield Rejection(RejectionCode.TOO_LARGE_FOR_BUDGET, reason, retryable=True)
     else:
-        reason = wait("limit_used_up", used=used, needed=needed, **values)
+        values["used"] = used
+        # The batch isn't estimated before its source chains have answered.
+        reason = wait("limit_used_up", needed=needed, **values) if needed else wait("limit_reached", **values)
         yield Rejection(RejectionCode.BUDGET_EXCEEDED, reason, retryable=True)
 
 

@@ -321,6 +321,6 @@ def test_without_a_wallet_and_without_javascript_it_says_what_to_do(
     page.get_by_role("button", name="List the transactions").click()
     expect(page.locator("#send")).to_be_hidden()
     expect(page.get_by_role("main")).to_contain_text(
-        re.compile(r"2 transactions\s+to send on (?s:.*) ETH at the present price")
+        re.compile(r"2\s+transactions\s+to send on [\s\S]* ETH at the present price")
     )
     expect(page.get_by_role("main")).to_contain_text(f"bqs send {batch.pk}")

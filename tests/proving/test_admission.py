@@ -245,10 +245,19 @@ def test_a_user_has_a_limit_in_a_day(service, key, costly, settings):
     limit(settings, daily_limit_per_user=first.estimated_wei or 0)
     batch = work_until_done(submit(key, request(BOB, block=block - 1, fee=10**18)))
     assert (batch.status, batch.rejection_code) == (BatchStatus.REJECTED, "budget_exceeded")
+    assert "this batch is estimated at" in batch.rejection_reason
     other = a_key(BOB)
     assert work_until_done(submit(other, request(BOB, block=block - 1, fee=10**18))).status == BatchStatus.DONE
     Transaction.objects.update(spent_at=timezone.now() - timedelta(days=1, seconds=1))
-    assert work_until_done(submit(key, request(BOB, block=block - 2, fee=10**18))).status == BatchStatus.DONE
+    third = work_until_done(submit(key, request(BOB, block=block - 2, fee=10**18)))
+    assert third.status == BatchStatus.DONE
+    # The limit is lowered below what is spent: nothing is estimated then.
+    limit(settings, daily_limit_per_user=third.spent // 2)
+    batch = work_until_done(submit(key, request(BOB, block=block - 3, fee=10**18)))
+    assert (batch.rejection_code, batch.rejection_reason.split(". ")[-1].split(" ", 2)[2]) == (
+        "budget_exceeded",
+        "of this are used or reserved.",
+    )
 
 
 def test_a_batch_never_costs_more_than_its_fee(service, key, costly):
