@@ -22,7 +22,7 @@ STATUS_OF_REFUSAL = {
     **dict.fromkeys(("too_many_changes", "too_many_sign_ins"), 429),
     **dict.fromkeys(("node_unavailable", "too_many_checks"), 503),
 }
-"""By code. Signing in answers others with 401, and keys with 409."""
+"""The HTTP status of an error's code. Other codes are 401 when signing in, and 409 for keys."""
 
 
 def given_in(request: HttpRequest) -> FieldReader:

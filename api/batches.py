@@ -20,7 +20,7 @@ from api.fact_schema import Fact
 from config.json_objects import iso
 from proving import batch_waits, deployments, facts
 from proving.models import FactsRegistry, SignedTransaction, Transaction, TransactionState
-from queries import batch_json, identifiers, progress, query_rows
+from queries import batch_json, columns, progress, query_rows
 from queries.api_endpoint import CONDITIONAL, KEY, ApiError, conditional, errors
 from queries.batch_json import BatchQuery, BatchState
 from queries.columns import RejectionCode
@@ -129,7 +129,7 @@ def own_batch(request: HttpRequest, internal_id: str) -> Batch:
     """Return a batch of the user whose key was presented, without its request. Raises `ApiError`: not_found."""
     key: ApiKey = request.auth  # type: ignore[attr-defined]
     own = Batch.objects.defer("request").filter(user=key.user_id)
-    batch = own.filter(pk=identifiers.batch_id(internal_id)).first()
+    batch = own.filter(pk=columns.batch_id(internal_id)).first()
     if not batch:
         raise ApiError(404, "not_found", "No query found")
     return batch

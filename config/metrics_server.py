@@ -78,7 +78,7 @@ def may_read(peer: str, headers: _Headers, *, behind_proxy: bool) -> bool:
         return True
     told = headers.get(settings.CLIENT_ADDRESS_HEADER, "") if behind_proxy and settings.CLIENT_ADDRESS_HEADER else ""
     if told:
-        # Of a list the last entry counts: the proxy wrote it.
+        # The proxy wrote the last entry of a list; the client may have written the others.
         peer = told.rpartition(",")[2]
     elif any(header in headers for header in PROXY_HEADERS):
         return False

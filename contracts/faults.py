@@ -395,7 +395,7 @@ FAULTS = (
     # A header is longer than what was sent.
     SourceFault("PackedHeaderProofs.check_a_header_ends_within_calldata", HEADER, "|| end > msg.data.length", ""),
     # --- The stack ----------------------------------------------------------------------------------------------------
-    # What lies below the bottom poses as subtrees.
+    # Memory below the bottom poses as subtrees.
     SourceFault(
         "SubtreeStackProofs.check_pop_takes_what_is_in_the_open_stack_and_nothing_else",
         STACK,

@@ -1,4 +1,4 @@
-"""Whether the database has the schema of this version, or one that this version can take there."""
+"""The schema of the database: is it that of this version, or can this version upgrade it?"""
 
 from functools import cache
 

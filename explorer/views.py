@@ -41,7 +41,7 @@ from explorer.batch.query_paging import QueryFilters, QuerySelection
 from explorer.batch.read_from_chain import READING_SENTENCES, Reading
 from explorer.batch.unsigned_transactions import TransactionsToSend
 from explorer.formatting import csv_lines
-from queries import identifiers, query_rows, webhooks
+from queries import columns, query_rows, webhooks
 from queries.api_endpoint import ApiError
 from queries.models import OPEN_STATUSES, Batch
 
@@ -151,7 +151,7 @@ def send_again(request: HttpRequest, user: User, internal_id: str, delivery_id: 
     if request.method != "POST":
         return back
     try:
-        if not webhooks.send_again(user.pk, identifiers.message_id(delivery_id)):
+        if not webhooks.send_again(user.pk, columns.message_id(delivery_id)):
             raise Http404
         messages.success(request, _DELIVERY_SENTENCES["sent_again"])
     except Refused as refused:

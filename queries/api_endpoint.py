@@ -1,4 +1,4 @@
-"""What the endpoints of the API share, in whatever package they are: the key, the body, and the form of errors.
+"""Parts that all endpoints of the API share: the key, the body, and the form of errors.
 
 An endpoint belongs to a `Router` of its module, and `config.urls` adds that to the API.
 """

@@ -41,7 +41,7 @@ logger = logging.getLogger(__name__)
 # How many faults one answer names. After these, the rest of the body is not validated.
 MAX_FAULTS_LISTED = 1000
 _MAX_ECHO = 80
-# Of a body: each account may have its own block, and so both names, `accounts`, `props` and `slots`.
+# JSON keys that one query takes at most: its block, `accounts`, its account, `props` and `slots`.
 _KEYS_PER_QUERY, _OTHER_KEYS = 5, 1000
 # To normalise them takes half a millisecond for each letter, and ten times as much for a Han letter.
 _MOST_NAMES = 50
@@ -106,7 +106,7 @@ class NoAccount:
 
 
 Accounts = Mapping[str, Account | NoAccount]
-"""By the name, as the request has it."""
+"""The account of each name, as the request writes the name."""
 
 
 class NamesUnavailable(Refused):
@@ -272,7 +272,7 @@ def _slot(value: object) -> str:
 _Counted = WrapValidator(_counted)
 
 Property = Annotated[Literal["NONCE", "BALANCE", "STORAGE_ROOT", "CODE_HASH"], _Counted]
-# What the API's description has of these types. The functions above say in words what is wrong.
+# Patterns for the API's description only. The functions above check these types, and say in words what is wrong.
 DECIMAL, SLOT = "^(0|[1-9][0-9]*)$", "^(0x)?[0-9a-fA-F]{1,64}$"
 _DecimalText = Annotated[str, Field(pattern=DECIMAL)]
 _SlotText = Annotated[str, Field(pattern=SLOT)]

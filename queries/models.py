@@ -21,8 +21,7 @@ from ulid import ULID
 from accounts.models import ApiKey
 from chains.encoding import hex_data
 from database.due_rows import DueRow
-from queries.columns import AccountField, HeaderField
-from queries.uint256 import Uint256Field
+from queries.columns import AccountField, HeaderField, Uint256Field
 from queries.waits import Actor, WaitField, WaitReason, uncoded, wait
 
 # Models are loaded at each start, and would load RLP and hashing with it.
@@ -49,7 +48,7 @@ class BatchStatus(models.TextChoices):
 # A batch with one of these can still become DONE.
 OPEN_STATUSES = (BatchStatus.RECEIVED, BatchStatus.ACCEPTED, BatchStatus.IN_PROGRESS)
 ADMITTED_STATUSES = (BatchStatus.ACCEPTED, BatchStatus.IN_PROGRESS)
-"""Of batches whose check against the chains went well, and that are open."""
+"""Statuses of open batches that passed their check against the chains."""
 
 
 class Sender(models.TextChoices):
@@ -110,7 +109,7 @@ class Wait:
         return f"{self.sentence} This has lasted for {failing} s; the next attempt is {soon}."
 
 
-# Of a batch or a block. Null is what a version without codes has left, too.
+# A condition on a batch or a block. A version without codes has left null in `wait`.
 SAYS_WHAT_IT_WAITS_FOR = ~models.Q(waiting_for="") | models.Q(wait__isnull=False)
 
 
@@ -127,7 +126,7 @@ class Batch(DueRow):
     )
     # Wei of the destination's native currency: the most that the batch may cost the operator. 0 for "self".
     fee = Uint256Field()
-    # Whether that is the estimate of when it was accepted.
+    # True: the request says `auto`, and the fee is the estimate of when it was accepted.
     fee_is_estimate = models.BooleanField(default=False, db_default=False)
     request = models.TextField()  # the submitted JSON
     size = models.PositiveIntegerField(default=0)  # accounts, slots and headers, as MAX_QUERIES_PER_BATCH counts them
@@ -371,7 +370,7 @@ class Query(models.Model):
     block = models.ForeignKey(Block, models.PROTECT, related_name="queries", null=True, db_index=False)
     position = models.PositiveIntegerField()  # in the request, from 0
     address = models.CharField(max_length=42, blank=True)  # EIP-55; empty: the header is asked for
-    # By which ENS name the request names the account, normalised; empty: by its address.
+    # The normalised ENS name by which the request names the account. Empty: the request has the address.
     name = models.CharField(max_length=255, blank=True, default="", db_default="")
     fields = models.PositiveIntegerField(default=0)  # a bit for each property: 1 << AccountField, or 1 << HeaderField
     slots = models.JSONField(default=list)  # storage slots in their order, 0x and 64 hexadecimal digits each
@@ -389,7 +388,7 @@ class Query(models.Model):
             models.Index(fields=["batch", "step"]),
             models.Index(fields=["batch", "block"]),
             models.Index(fields=["address"]),
-            # What is proven of an account, in the order of the blocks.
+            # For lists of an account's proven facts, in the order of the blocks.
             models.Index(fields=["address", "block"], condition=models.Q(step__isnull=True), name="facts_by_account"),
         ]
 

@@ -146,7 +146,7 @@ def _locked_with_batches(queries: Sequence[int]) -> dict[int, Query]:
     return found
 
 
-# Of a query: the steps that it completes, with the transactions that did it, and the step that it is at then.
+# The steps that a query completes, each with its transaction's hash, and the step that follows. None: it is done.
 _Completed = tuple[tuple[tuple[StepKind, str], ...], StepKind | None]
 
 
@@ -205,7 +205,7 @@ def _advance_batches(asking: Mapping[int, Query], completed: Mapping[int, _Compl
         past = [pk for pk, (steps, _) in completed.items() if kind in dict(steps)]
         if told and past:
             _tell_of_step(told, past, kind)
-    # What has completed its first step is in progress.
+    # A batch is in progress once one of its queries has completed a step.
     accepted = {query.batch_id for query in queries if query.batch.status == BatchStatus.ACCEPTED}
     if accepted:
         Batch.objects.filter(pk__in=accepted, status=BatchStatus.ACCEPTED).update(status=BatchStatus.IN_PROGRESS)
@@ -319,7 +319,7 @@ def _finish(batches: Sequence[str], told: Mapping[str, Webhook]) -> None:
         logger.info("batch %s done", pk)
 
 
-# --- What webhooks are told -------------------------------------------------------------------------------------------
+# --- Events of webhooks -----------------------------------------------------------------------------------------------
 
 
 def _tell_of_step(told: Mapping[str, Webhook], completed: Sequence[int], kind: StepKind) -> None:

@@ -2,13 +2,13 @@
 
 from collections.abc import Collection, Iterable
 
-from queries import identifiers
+from queries import columns
 from queries.models import Batch, Query, Step
 
 
 def find_batch(internal_id: str) -> Batch | None:
     """Return the batch of this id, without the request that it was made from."""
-    return Batch.objects.defer("request").filter(pk=identifiers.batch_id(internal_id)).first()
+    return Batch.objects.defer("request").filter(pk=columns.batch_id(internal_id)).first()
 
 
 def from_number(batch: Batch, first: int, most: int) -> list[Query]:

@@ -1,4 +1,4 @@
-"""What `GET /batch-query-status` says, read together with the key in one statement."""
+"""The status that `GET /batch-query-status` returns. One statement reads it together with the key."""
 
 import hashlib
 import json
@@ -12,7 +12,7 @@ from django.utils import timezone
 
 from accounts import keys
 from database.statements import CompiledQuery, QueryParameter
-from queries import identifiers
+from queries import columns
 from queries.models import OPEN_STATUSES, Batch, BatchStatus, Query, Sender
 
 # Seconds between two requests, by the age of the batch.
@@ -31,8 +31,8 @@ def _says_what_it_waits_for() -> Exists:
     return Exists(of_batch.filter(~Q(block__waiting_for="") | Q(block__wait__isnull=False)))
 
 
-# Whether the batch or a block of its open queries says what it waits for: only then it is read. A self-funded batch
-# waits for what its user sends.
+# `says` is true if the batch or a block of its open queries says what it waits for, because only then that is read. A
+# self-funded batch waits for its user's transactions.
 _ASKED = CompiledQuery(
     lambda: (
         keys.working()
@@ -139,7 +139,7 @@ def read(key_hash: str, batch_id: str) -> Asked | None:
 
     `key_hash` is `keys.digest` of the key.
     """
-    found = keys.authenticate_and_read(_ASKED, key_hash, batch=identifiers.batch_id(batch_id))
+    found = keys.authenticate_and_read(_ASKED, key_hash, batch=columns.batch_id(batch_id))
     if found is None:
         return None
     key, batch = found

@@ -1,6 +1,6 @@
-"""Whether the database takes writes, for probes. What it refuses is answered 503 (`queries.api_endpoint`).
+"""A check for probes: does the database accept writes? While it doesn't, requests get 503 (`queries.api_endpoint`).
 
-Nothing is lost then. What could not be stored was neither confirmed nor broadcast, and workers try again.
+Nothing is lost then: nothing is confirmed or broadcast before it is stored, and workers try again.
 """
 
 import logging

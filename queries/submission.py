@@ -122,7 +122,7 @@ class Named:
         row = IdempotencyKey(
             user_id=self.user_id, key=self.key, body_hash=_hash(body), batch_id=batch_id, created_at=now
         )
-        # Of two at once, the second waits for the first one's transaction, and then finds its row.
+        # If two requests come at once, the second waits for the transaction of the first, and then finds its row.
         IdempotencyKey.objects.bulk_create([row], ignore_conflicts=True)
         earlier = self.find()
         if earlier is None:
@@ -244,7 +244,7 @@ def store(request: BatchRequest, body: bytes, key: ApiKey, named: Named | None =
         with transaction.atomic():
             count_request(key.user)
             count_queries(key.user, batch.size)
-            # What is counted now stays so.
+            # The lock keeps the counts below right until this transaction ends.
             statements.lock(User.objects.filter(pk=key.user_id))
             _check_room(batch)
             statements.insert(batch, (), [()])

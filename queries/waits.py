@@ -37,7 +37,7 @@ _parts = Formatter().parse
 _table = tomllib.loads((Path(__file__).parent / "wait_sentences.toml").read_text("utf-8"))
 SENTENCES: Mapping[str, str] = {code: sentence for codes in _table.values() for code, sentence in codes.items()}
 ACTORS: Mapping[str, Actor] = {code: Actor(actor) for actor, codes in _table.items() for code in codes}
-# What a version without codes has stored.
+# The code of a sentence that a version without codes has stored.
 _STORED = ""
 
 

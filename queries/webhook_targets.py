@@ -163,13 +163,13 @@ _MAX_HEADERS, _MAX_NAME_CHARS, _MAX_VALUE_CHARS = 16, 64, 1024
 # RFC 9110: a token, and a value of visible characters with spaces in between. Others may write obsolete text as well.
 _TOKEN = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+", re.ASCII)
 _VALUE = re.compile(r"[!-~](?:[ \t!-~]*[!-~])?|", re.ASCII)
-# Of the connection (RFC 9110, 7.6.1), of the body, and what this service writes itself.
+# Headers of the connection (RFC 9110, 7.6.1), headers of the body, and headers that this service writes itself.
 _RESERVED = {
     *("connection", "keep-alive", "te", "trailer", "transfer-encoding", "upgrade", "expect", "http2-settings"),
     *("host", "accept-encoding", "user-agent"),
 }
 _RESERVED_BEGINNINGS = ("content-", "proxy-", "webhook-")
-# What clients of the service that this one replaces name, because its documentation did. Each event has it anyway.
+# Clients of the service that this one replaces name this header, as its documentation does. Each event has it anyway.
 _JSON = re.compile(r"application/json(?:[ \t]*;[ \t]*charset=\"?utf-8\"?)?", re.ASCII | re.IGNORECASE)
 
 

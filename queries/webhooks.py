@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 # How long a delivery is retried.
 RETRIED = timedelta(days=1)
-# Of one user in a minute: deliveries that are sent again.
+# Deliveries that one user may have sent again in a minute.
 _MAX_AGAIN_PER_MINUTE = 60
 
 _TYPES = {
@@ -36,7 +36,7 @@ _TYPES = {
 }
 
 
-# --- What is to be told -----------------------------------------------------------------------------------------------
+# --- Events -----------------------------------------------------------------------------------------------------------
 
 
 def prepared(batch: Batch, request: "WebhookRequest") -> Webhook:

@@ -43,7 +43,7 @@ contract OperationsProofs is Symbolic {
         machine = new StepHarness(8191);
     }
 
-    // --- What isn't there -------------------------------------------------------------------------------------------
+    // --- Missing subtrees -------------------------------------------------------------------------------------------
 
     /// @dev A branch of one subtree more than there are, whatever lies below the bottom.
     function check_a_branch_takes_nothing_from_below_the_bottom(uint256 count) external {
@@ -273,7 +273,7 @@ contract OperationsProofs is Symbolic {
         return op | (op ^ op >> 1 ^ op >> 2 ^ op >> 3 ^ op >> 4 ^ op >> 5 ^ op >> 6) & 1;
     }
 
-    // --- What is absent ---------------------------------------------------------------------------------------------
+    // --- Absent keys ------------------------------------------------------------------------------------------------
 
     /// @dev At an empty place, of any depth.
     function check_an_empty_place(bool isSlot, uint8 depth) external {

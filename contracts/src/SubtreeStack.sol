@@ -16,10 +16,10 @@ struct Stack {
 }
 
 /// @title A stack of subtrees, in its own zone of memory.
-/// @dev Whatever puts a subtree on the stack, takes one off or finds one there checks for itself that it lies in the open
-/// stack, and that in the zone. A `Subtree` is got in no other way. What was taken off can be read until the next push.
+/// @dev Each function that pushes, pops or finds a subtree checks that it lies in the open stack, and the stack in the
+/// zone. A `Subtree` is got in no other way. A popped subtree can be read until the next push.
 ///
-/// What a subtree holds, a word each:
+/// A subtree is these words:
 ///     ref         the node's hash; or the node itself, left-aligned, where its RLP has less than 32 bytes
 ///     size        bytes of a node that is its own reference; zero for a hash
 ///     key         a key below the node, or any that agrees with those in their first `depth` nibbles

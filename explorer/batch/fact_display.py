@@ -117,7 +117,7 @@ def value(fact: Fact, word: bytes, currency: str, registry: str, snippets: tuple
     )
 
 
-# --- What words mean --------------------------------------------------------------------------------------------------
+# --- Meanings of words ------------------------------------------------------------------------------------------------
 
 
 def label(field: str, slot: str) -> str:

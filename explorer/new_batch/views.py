@@ -30,7 +30,7 @@ from explorer.formatting.wait_words import in_words
 from explorer.new_batch import csv_rows, estimate_panel, storage_slots
 from explorer.new_batch.form_sentences import FIELD_SENTENCES, REFUSAL_SENTENCES
 from explorer.new_batch.forms import MAX_ROWS, BatchForm, NewBatchForm, typed
-from queries import identifiers, submission
+from queries import columns, submission
 from queries.api_endpoint import ApiError, status_of
 from queries.batch_request import InvalidRequest
 from queries.models import Batch, BatchStatus
@@ -175,7 +175,7 @@ def _as_text(form: NewBatchForm) -> str:
     return json.dumps(form.document, indent=2, ensure_ascii=False)
 
 
-# --- What a form begins with ------------------------------------------------------------------------------------------
+# --- A new form -------------------------------------------------------------------------------------------------------
 
 
 @signed_in
@@ -190,7 +190,7 @@ def _first(request: HttpRequest, user: User) -> HttpResponse:
     blank = NewBatchForm(batch=batch, rows=[row])
     if not (internal_id := request.GET.get("from", "")):
         return _answer(request, blank)
-    earlier = Batch.objects.filter(pk=identifiers.batch_id(internal_id), user=user).first()
+    earlier = Batch.objects.filter(pk=columns.batch_id(internal_id), user=user).first()
     if earlier is None:
         return _answer(request, blank, outcome="no_batch", outcome_of=internal_id)
     document = json.loads(earlier.request)
@@ -233,7 +233,7 @@ def _rows_of(data: Mapping[str, Mapping[str, Any]]) -> Iterator[dict[str, Any]]:
                 header = []
 
 
-# --- What buttons do --------------------------------------------------------------------------------------------------
+# --- Buttons ----------------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)

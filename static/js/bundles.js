@@ -5,7 +5,7 @@
 import { Node, Refusal, account, bytesOf, header, hexOf, keccak, slot } from "./proofs.js";
 
 /**
- * What a bundle proves of a query, given that `blockHash` is the hash of that block.
+ * The facts that a bundle proves for a query, given that `blockHash` is the hash of that block.
  * @typedef {{
  *   number: number, chain: string, blockNumber: string, blockHash: string, selector: string, name: string | null,
  *   account: string | null, facts: Map<string, string>, slots: Map<string, string>, timestamp: string | null,
@@ -19,7 +19,7 @@ const BATCH_ID = /^[0-9A-HJKMNP-TV-Z]{26}$/;
 const SECONDS = /^[0-9]{1,20}$/;
 const DATA = /^0x(?:[0-9a-fA-F]{2})*$/;
 const SLOT = /^0x[0-9a-f]{64}$/;
-// So many queries or nodes are verified before the page is drawn again.
+// Queries or nodes that are verified before the page is drawn again.
 const AT_ONCE = 500;
 
 /**
@@ -193,7 +193,7 @@ function nextHeader(query, block, head) {
   return following;
 }
 
-// --- What was asked ---------------------------------------------------------------------------------------------------
+// --- The request ------------------------------------------------------------------------------------------------------
 
 /**
  * Refuses a bundle that is not of this batch, or not of what its request asks for: of each account, header and time, no

@@ -10,9 +10,9 @@ import { Failure, Stopped, ask, chooseWallet, lead, offer, tell, until } from ".
 /** @typedef {import("./bundles.js").Proven} Proven */
 /** @typedef {import("./wallets.js").Wallet} Wallet */
 
-// Of a wallet, at once.
+// Calls to a wallet at once.
 const CALLS = 10;
-// In a sentence.
+// Names in one sentence.
 const MOST_NAMED = 5;
 
 /** Thrown where a step can't be made, and something remains to be trusted instead. */
@@ -103,7 +103,7 @@ class Checking {
 
   // --- The proof itself ----------------------------------------------------------------------------------------------
 
-  /** What a wallet is to be asked: the facts, and the blocks' hashes. */
+  /** Verifies the bundle. Returns the questions for a wallet: the facts, and the hashes of blocks. */
   async proof() {
     const { batch = "", bundle: at = "", request: of = "", query } = this.area.dataset;
     this.begin("Loading the proof.");
@@ -147,7 +147,7 @@ class Checking {
     throw new Failure(said || `This service answered with error ${answer.status}. Try again in a moment.`);
   }
 
-  // --- By a wallet ---------------------------------------------------------------------------------------------------
+  // --- Steps of a wallet ---------------------------------------------------------------------------------------------
 
   /** @param {Wallet | null} wallet @param {{queries: Proven[], hashes: Map<string, string>, destination: string}} needed */
   async byWallet(wallet, { queries, hashes, destination }) {

@@ -1,5 +1,5 @@
-// What the form can't say by itself: that an answer is waited for, and that none came. A file that was chosen is read at
-// once, and who comes back finds what they typed. All else is htmx and the server's.
+// Says that the page waits for an answer, or that none came. Reads a chosen file at once. Keeps the fields for a user
+// who comes back. htmx and the server do the rest.
 
 const failed = /** @type {HTMLElement} */ (document.getElementById("failed"));
 const waiting = /** @type {HTMLElement} */ (document.getElementById("waiting"));
@@ -16,7 +16,7 @@ document.addEventListener("htmx:afterRequest", (event) => {
   if (event.detail.successful) failed.hidden = true;
 });
 
-/** What stands beside the form was of what was typed before. */
+/** Removes the estimate and the counts beside the form, because they are of an earlier input. */
 function forgetEstimate() {
   for (const id of ["estimate", "by-api-json"]) {
     const hint = Object.assign(document.createElement("p"), { className: "hint" });

@@ -9,7 +9,7 @@ import { keccak_256 } from "../vendor/noble/sha3.js";
 const HASH_BYTES = 32;
 const BRANCH = 17, SHORT = 2; // a leaf or an extension is short
 const ACCOUNT_FIELDS = 4;
-// Of lists in RLP: a node that is embedded in another one is shorter than that.
+// Depth of nested lists in RLP. Each is longer than the one in it, and an embedded node has less than 32 bytes.
 const MOST_DEPTH = 32;
 // A length of more bytes is that of nothing that fits into a file.
 const MOST_LENGTH_BYTES = 4;
@@ -29,7 +29,7 @@ export function hexOf(bytes) {
 
 /** @param {string} digits an even number of hexadecimal digits */
 export function bytesOf(digits) {
-  // Of 0 to 9 the last four bits are the digit; A to F and a to f begin with 1 there.
+  // The last four bits of the codes of 0 to 9 are the digit. For A to F and a to f they count from 1.
   const digit = (at) => (digits.charCodeAt(at) & 0xf) + (digits.charCodeAt(at) > 0x39 ? 9 : 0);
   const bytes = new Uint8Array(digits.length / 2);
   for (let at = 0; at < bytes.length; at += 1) bytes[at] = 16 * digit(2 * at) + digit(2 * at + 1);
@@ -96,7 +96,7 @@ function decode(bytes, sentence) {
 const exact = (length) => (item) => isBytes(item, length);
 const number = (most) => (item) => isNumber(item, most);
 
-/** By place: a header's property, and which content it may have. @type {[string, (item: Item) => boolean][]} */
+/** A header's properties in order, each with its check. @type {[string, (item: Item) => boolean][]} */
 const HEADER = [
   ["PARENT_HASH", exact(32)],
   ["UNCLES_HASH", exact(32)],

@@ -92,7 +92,7 @@ async function sendAll(wallet, controller) {
   }
 }
 
-/** Of the batch, as the chain is at the block that has what was sent, or later. @param {AbortSignal} signal */
+/** The transactions that the batch lacks, at the block of the last one sent or later. @param {AbortSignal} signal */
 async function whatIsLeft(signal) {
   tell(status, ["Asking the chains what is missing."]);
   for (let tries = 1; ; tries += 1) {

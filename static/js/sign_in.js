@@ -135,7 +135,7 @@ function hex(text) {
   return `0x${Array.from(new TextEncoder().encode(text), (byte) => byte.toString(16).padStart(2, "0")).join("")}`;
 }
 
-// --- What is seen ----------------------------------------------------------------------------------------------------
+// --- The page --------------------------------------------------------------------------------------------------------
 
 /** @param {HTMLButtonElement} button the one that began, which gets the focus back */
 function end(button, sentences, failed = false) {

@@ -4,7 +4,7 @@
 /** @typedef {{request: (call: {method: string, params?: unknown[]}) => Promise<any>}} Provider */
 /** @typedef {{name: string, icon: string, provider: Provider}} Wallet */
 /**
- * What is said of a refusal: what else one may do instead, and sentences of their own for some.
+ * Words for a wallet's refusal: another way to do the same, and sentences of their own for two causes.
  * @typedef {{instead: string, declined?: string, noChain?: string}} Words
  */
 
@@ -13,7 +13,7 @@ const DISCOVERY_MS = 400;
 const SERVER_MS = 40_000;
 const NAME_CHARS = 60; // A wallet names itself, and its name is part of sentences.
 
-/** What is said to the person instead of a result. */
+/** A sentence for the user, where there is no result. */
 export class Failure extends Error {
   /**
    * @param {string} sentence

@@ -127,7 +127,7 @@ def test_a_column_returns_what_it_was_given():
         assert Batch.objects.get(pk=batch.pk).wait == reason
 
 
-# --- What is told, and who must act -----------------------------------------------------------------------------------
+# --- Actors -----------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.django_db

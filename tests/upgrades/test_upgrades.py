@@ -141,7 +141,7 @@ def test_everything_goes_on_after_an_upgrade(old, here, there, settings, tmp_pat
         told = Client().get(f"/batch-queries/{batch.pk}", headers=header(batch.api_key)).json()
         assert bool(told["waits"]) == (statuses[batch.pk] not in {"DONE", "REJECTED"})
         sentences -= {wait["sentence"] for wait in told["waits"]}
-    # What is known of transactions is newer than what was said of them.
+    # Sentences about transactions may differ, because their states are newer now.
     assert {sentence for sentence in sentences if not sentence.startswith("Waiting for transaction")} == set()
 
     with jumping(here, beacon_chain_of(there), settings, tmp_path):

@@ -52,7 +52,7 @@ class Command(BaseCommand):
 
 def _open(path: Path, mode: str) -> "closing[sqlite3.Connection]":
     timeout = connection.settings_dict["OPTIONS"]["timeout"]
-    # By a URI, which makes no new database where there is none.
+    # A URI, because SQLite would make a missing database for a path.
     return closing(sqlite3.connect(f"file:{quote(str(path.absolute()))}?mode={mode}", uri=True, timeout=timeout))
 
 
