@@ -251,21 +251,21 @@ def _used(paths: Any, schemas: Mapping[str, Any]) -> set[str]:
     """Return the names of the schemas that the paths refer to, directly or not."""
     used: set[str] = set()
     text = json.dumps(paths)
-    while found := set(re.findall(rf'"{_REF}(\w+)"', text)) - used:
-        used |= found
-        text = json.dumps([schemas[name] for name in found])
+    while new_names := set(re.findall(rf'"{_REF}(\w+)"', text)) - used:
+        used |= new_names
+        text = json.dumps([schemas[name] for name in new_names])
     return used
 
 
-Found = TypeVar("Found")
+Authenticated = TypeVar("Authenticated")
 
 
-class KeyAuth(APIKeyHeader, Generic[Found]):
-    """`request.auth` becomes what `read` finds, by the request and `keys.digest` of the key. None: no valid key."""
+class KeyAuth(APIKeyHeader, Generic[Authenticated]):
+    """Set `request.auth` to the result of `read` for the request and `keys.digest` of its key. None: no valid key."""
 
     param_name = "api-key"
 
-    def __init__(self, read: Callable[[HttpRequest, str], Found | None]) -> None:
+    def __init__(self, read: Callable[[HttpRequest, str], Authenticated | None]) -> None:
         super().__init__()
         self._read = read
 
@@ -274,7 +274,7 @@ class KeyAuth(APIKeyHeader, Generic[Found]):
         presented = getattr(request, "presented_key", None)
         return presented.get_secret_value() if presented else None
 
-    def authenticate(self, request: HttpRequest, key: str | None) -> Found | None:
+    def authenticate(self, request: HttpRequest, key: str | None) -> Authenticated | None:
         return self._read(request, keys.digest(key)) if key else None
 
 
@@ -289,10 +289,10 @@ _SUBMITTING = CompiledQuery(
 
 
 def _submitting_key(_: HttpRequest, key_hash: str) -> ApiKey | None:
-    found = keys.authenticate_and_read(_SUBMITTING, key_hash)
-    if found is None:
+    key_and_limits = keys.authenticate_and_read(_SUBMITTING, key_hash)
+    if key_and_limits is None:
         return None
-    key, limits = found
+    key, limits = key_and_limits
     key.user = User.from_db(None, ("id", *_LIMITS), (key.user_id, *limits))
     return key
 

@@ -73,10 +73,10 @@ class BodyFault:
 class InvalidRequest(ValueError):
     """The body can't be accepted. `faults` has at least one entry, and at most `MAX_FAULTS_LISTED`."""
 
-    def __init__(self, found: Iterable[BodyFault]) -> None:
-        faults = list(islice(found, MAX_FAULTS_LISTED + 1))
-        self.has_more = len(faults) > MAX_FAULTS_LISTED
-        self.faults = faults[:MAX_FAULTS_LISTED]
+    def __init__(self, faults: Iterable[BodyFault]) -> None:
+        first_faults = list(islice(faults, MAX_FAULTS_LISTED + 1))
+        self.has_more = len(first_faults) > MAX_FAULTS_LISTED
+        self.faults = first_faults[:MAX_FAULTS_LISTED]
         super().__init__(self.faults[0].message)
 
     @property
@@ -387,9 +387,9 @@ class BatchRequest(_Strict):
         """Yield the parts of the request, in order. Each becomes a query."""
         for source, blocks in self.data.items():
             for selector, block in blocks.items():
-                for account, asked in block.accounts.items():
-                    slots = list(dict.fromkeys(asked.slots))
-                    yield Part(source, selector, account.address, asked.fields, slots, account.name)
+                for account, account_request in block.accounts.items():
+                    slots = list(dict.fromkeys(account_request.slots))
+                    yield Part(source, selector, account.address, account_request.fields, slots, account.name)
                 if block.header:
                     fields = sum(1 << HeaderField[name] for name in set(block.header))
                     yield Part(source, selector, "", fields, [])
@@ -461,8 +461,8 @@ def parse(
         request = BatchRequest.model_validate(document.value, context=context)
     except ValidationError as error:
         # The sentence that clients match comes first, wherever in the body it was found.
-        errors = sorted(error.errors(include_url=False), key=lambda found: not found["msg"].startswith(ADDRESS_FAULT))
-        of_keys = list(takewhile(lambda found: found["msg"].startswith(ADDRESS_FAULT), errors))
+        errors = sorted(error.errors(include_url=False), key=lambda fault: not fault["msg"].startswith(ADDRESS_FAULT))
+        of_keys = list(takewhile(lambda fault: fault["msg"].startswith(ADDRESS_FAULT), errors))
         others = islice(errors, len(of_keys), None)
         raise InvalidRequest(chain(map(_fault, of_keys), repeated, map(_fault, others))) from None
     if repeated:
@@ -579,19 +579,19 @@ def _resolved(names: Sequence[str], chain: Chain) -> Accounts:
     # The web server imports it before its first request; no worker and no command waits for it.
     from chains import ens  # noqa: PLC0415
 
-    found: dict[str, Account | NoAccount] = {}
+    accounts: dict[str, Account | NoAccount] = {}
     normal: dict[str, str] = {}
     for name in names:
         try:
             normal[name] = ens.normalized(name)
         except ens.InvalidName as invalid:
-            found[name] = NoAccount(str(invalid))
+            accounts[name] = NoAccount(str(invalid))
     wanted = list(dict.fromkeys(normal.values()))
     answers = dict(zip(wanted, ens.resolve(chain, wanted), strict=True))
     for name, normalized in normal.items():
         answer = answers[normalized]
         if isinstance(answer, str):
-            found[name] = Account(answer, normalized)
+            accounts[name] = Account(answer, normalized)
         else:
-            found[name] = NoAccount(str(answer), is_supported=answer.is_supported)
-    return found
+            accounts[name] = NoAccount(str(answer), is_supported=answer.is_supported)
+    return accounts

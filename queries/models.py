@@ -249,11 +249,11 @@ class Batch(DueRow):
         return self.queries.filter(step__in=PROVABLE_STEPS).exists()
 
 
-def _why_pruned(what: str, pruned_at: datetime | None, finished_at: datetime | None, rest: str = "") -> str:
+def _why_pruned(what: str, pruned_at: datetime | None, finished_at: datetime | None, addition: str = "") -> str:
     if pruned_at is None or finished_at is None:
         return ""
     days = (pruned_at - finished_at).days
-    return f"The {what} of this batch were removed on {pruned_at:%Y-%m-%d}, after {days} days{rest}."
+    return f"The {what} of this batch were removed on {pruned_at:%Y-%m-%d}, after {days} days{addition}."
 
 
 class PathUnit(models.TextChoices):

@@ -23,7 +23,7 @@ def at(batch: Batch, positions: Collection[int]) -> list[Query]:
 
 def steps_of(queries: Iterable[Query]) -> dict[int, list[Step]]:
     """Return the steps, by the id of the query."""
-    found: dict[int, list[Step]] = {query.pk: [] for query in queries}
-    for step in Step.objects.filter(query__in=found).order_by("pk"):
-        found[step.query_id].append(step)
-    return found
+    steps: dict[int, list[Step]] = {query.pk: [] for query in queries}
+    for step in Step.objects.filter(query__in=steps).order_by("pk"):
+        steps[step.query_id].append(step)
+    return steps

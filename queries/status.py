@@ -33,7 +33,7 @@ def _says_what_it_waits_for() -> Exists:
 
 # `says` is true if the batch or a block of its open queries says what it waits for, because only then that is read. A
 # self-funded batch waits for its user's transactions.
-_ASKED = CompiledQuery(
+_KEY_AND_BATCH = CompiledQuery(
     lambda: (
         keys.working()
         .annotate(own=FilteredRelation("user__batches", condition=Q(user__batches__pk=QueryParameter("batch"))))
@@ -97,10 +97,10 @@ class BatchStatusRow:
     def answer(self) -> tuple[dict[str, Any], str]:
         """Return the body and its ETag. The ETag is a weak one: for how long something has failed is no news."""
         if self.is_open:
-            said = Batch.objects.defer("request").get(pk=self.id).waits() if self.says_what_it_waits_for else []
+            waits = Batch.objects.defer("request").get(pk=self.id).waits() if self.says_what_it_waits_for else []
             body: dict[str, Any] = {"queryStatus": self.query_status}
-            news = [wait.sentence for wait in said]
-            return body | ({"info": list(map(str, said))} if said else {}), _etag([body, news])
+            news = [wait.sentence for wait in waits]
+            return body | ({"info": list(map(str, waits))} if waits else {}), _etag([body, news])
         body = {"queryStatus": self.query_status}
         if self.status == BatchStatus.REJECTED:
             body |= {
@@ -120,8 +120,8 @@ def _etag(news: Any) -> str:
 
 
 @dataclass(frozen=True)
-class Asked:
-    """An answer to a key that works."""
+class KeyAndBatch:
+    """The user of a key that works, and the batch that was asked about."""
 
     user_id: int
     batch: BatchStatusRow | None
@@ -130,17 +130,17 @@ class Asked:
 
 def of_batch(batch_id: str) -> str | None:
     """Return the batch's `QueryStatus`. None: the batch is gone."""
-    found = _STATUS.first(batch=batch_id)
-    return query_status(found[0]) if found else None
+    row = _STATUS.first(batch=batch_id)
+    return query_status(row[0]) if row else None
 
 
-def read(key_hash: str, batch_id: str) -> Asked | None:
+def read(key_hash: str, batch_id: str) -> KeyAndBatch | None:
     """Read the batch's status for a key. None if the key doesn't work.
 
     `key_hash` is `keys.digest` of the key.
     """
-    found = keys.authenticate_and_read(_ASKED, key_hash, batch=columns.batch_id(batch_id))
-    if found is None:
+    row = keys.authenticate_and_read(_KEY_AND_BATCH, key_hash, batch=columns.batch_id(batch_id))
+    if row is None:
         return None
-    key, batch = found
-    return Asked(key.user_id, BatchStatusRow(*batch) if batch[0] else None)
+    key, batch = row
+    return KeyAndBatch(key.user_id, BatchStatusRow(*batch) if batch[0] else None)

@@ -206,13 +206,13 @@ def _as_json(value: Value) -> Any:
     return value
 
 
-def _of_json(told: Any) -> Any:
-    match told:
+def _of_json(content: Any) -> Any:
+    match content:
         case {"code": code, "values": values}:
             return WaitReason(code, tuple((name, _of_json(value)) for name, value in sorted(values.items())))
         case list():
-            return tuple(map(_of_json, told))
-    return told
+            return tuple(map(_of_json, content))
+    return content
 
 
 if TYPE_CHECKING:

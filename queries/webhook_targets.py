@@ -72,16 +72,16 @@ def target(url: str) -> Target:
     """Return the target of a URL, judged by its text alone. Raises `NotAllowed`."""
     if len(url) > MAX_URL_CHARS:
         raise NotAllowed(f"A webhook's URL has at most {MAX_URL_CHARS} characters.")
-    if not (found := _URL.fullmatch(url)):
+    if not (parts := _URL.fullmatch(url)):
         raise NotAllowed(
             "A webhook's URL is https://host/path in ASCII (RFC 3986), without user name, password and fragment. An "
             "international name is written in its form with xn--."
         )
-    host, is_https = found["host"].strip("[]").lower(), found["scheme"].lower() == "https"
-    port = int(found["port"] or (_HTTPS_PORT if is_https else _HTTP_PORT))
+    host, is_https = parts["host"].strip("[]").lower(), parts["scheme"].lower() == "https"
+    port = int(parts["port"] or (_HTTPS_PORT if is_https else _HTTP_PORT))
     if not 0 < port < 65536:
         raise NotAllowed("A webhook's port is from 1 to 65535.")
-    is_exempt = _check_literal(found["host"]) if _is_literal(found["host"]) else _check_name(host)
+    is_exempt = _check_literal(parts["host"]) if _is_literal(parts["host"]) else _check_name(host)
     if not is_exempt and not is_https:
         raise NotAllowed("A webhook's URL must begin with https://.")
     if not is_exempt and port != _HTTPS_PORT:

@@ -73,11 +73,11 @@ def tell(webhooks: Iterable[Webhook], event: WebhookEvent, status: str, **more: 
 
     `status` and `more` are what the event says beside the batch's identifier.
     """
-    told = [webhook for webhook in webhooks if event in webhook.events]
-    if not told:
+    receivers = [webhook for webhook in webhooks if event in webhook.events]
+    if not receivers:
         return
     now = timezone.now()
-    rows = Webhook.objects.filter(pk__in=[webhook.pk for webhook in told])
+    rows = Webhook.objects.filter(pk__in=[webhook.pk for webhook in receivers])
     # A worker that finds nothing more to send makes the webhook not due while it holds this lock.
     statements.lock(rows)
     gives_up_at = _gives_up_at()
@@ -91,7 +91,7 @@ def tell(webhooks: Iterable[Webhook], event: WebhookEvent, status: str, **more: 
             next_try_at=Now(),
             gives_up_at=gives_up_at,
         )
-        for webhook in told
+        for webhook in receivers
     )
     rows.filter(due_at=None).update(due_at=Now())
 
@@ -118,8 +118,8 @@ def first_pending(webhook: Webhook) -> WebhookDelivery | None:
 
 def due_next(webhook: Webhook) -> datetime | None:
     """Return when its next delivery is to be tried; None if none is pending."""
-    found = first_pending(webhook)
-    return found.next_try_at if found else None
+    delivery = first_pending(webhook)
+    return delivery.next_try_at if delivery else None
 
 
 def listed(
@@ -141,8 +141,8 @@ def send_again(user_id: int, message_id: str) -> bool:
 
     The receiver sees the same message id. Raises `Refused`: too_many_requests.
     """
-    found = WebhookDelivery.objects.filter(user=user_id, message_id=message_id).values_list("pk", "webhook").first()
-    if found is None:
+    keys = WebhookDelivery.objects.filter(user=user_id, message_id=message_id).values_list("pk", "webhook").first()
+    if keys is None:
         return False
     if seconds := throttle.take("deliveries sent again", user_id, _MAX_AGAIN_PER_MINUTE):
         raise Refused(
@@ -150,7 +150,7 @@ def send_again(user_id: int, message_id: str) -> bool:
             f"You may send {_MAX_AGAIN_PER_MINUTE} deliveries again in a minute.",
             retry_after=seconds,
         )
-    delivery, webhook = found
+    delivery, webhook = keys
     with transaction.atomic():
         rows = Webhook.objects.filter(pk=webhook)
         statements.lock(rows)

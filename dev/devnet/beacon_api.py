@@ -66,11 +66,11 @@ class BeaconNode:
 
 
 class BeaconApi:
-    """Serves a node's chain on 127.0.0.1 while its block is entered. `asked` are the paths of requests so far."""
+    """Serves a node's chain on 127.0.0.1 while its block is entered. `requested_paths` are those of requests so far."""
 
     def __init__(self, node: BeaconNode, *, port: int = 0) -> None:
         self.node = node
-        self.asked: list[str] = []
+        self.requested_paths: list[str] = []
         self._port = port
         self._server: ThreadingHTTPServer | None = None
 
@@ -85,7 +85,7 @@ class BeaconApi:
             protocol_version = "HTTP/1.1"
 
             def do_GET(self) -> None:
-                api.asked.append(self.path)
+                api.requested_paths.append(self.path)
                 accepted = self.headers.get("Accept", _JSON)
                 status, kind, content, headers = api.answer(self.path, accepts_ssz=_SSZ in accepted)
                 self.send_response(status)

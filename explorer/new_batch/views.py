@@ -312,7 +312,7 @@ class _Post:
         except ValidationError as error:
             form.add_error(None, error)
             return _answer(self.request, self.form)
-        row |= {"slots": "\n".join([*form.asked["slots"], slot]), "slot_key": ""}
+        row |= {"slots": "\n".join([*form.contents["slots"], slot]), "slot_key": ""}
         return self._changed(self._rows, f"id_rows-{self.number}-slot_key", "slot_added", slot)
 
     def paste(self) -> HttpResponse:

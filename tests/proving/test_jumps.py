@@ -121,12 +121,12 @@ def test_old_blocks_are_proven_by_jumps_that_go_with_their_own_proofs(service, t
     assert verify_bundle(json.dumps(bundle_of(batch, 1)), block_hashes=hashes).queries[1].facts.keys() == {"BALANCE"}
 
     # The next jump begins there, too. No record and no state is needed.
-    asked = len(service.api.asked)
+    earlier = len(service.api.requested_paths)
     later = submit(key, of_there(OLD + 2))
     assert work_until_done(later, service.here).status == BatchStatus.DONE
     (tx,) = of_batch(later)
     assert tx.extends_id is None
-    assert [path for path in service.api.asked[asked:] if "summaries" in path] == []
+    assert [path for path in service.api.requested_paths[earlier:] if "summaries" in path] == []
 
 
 def test_headers_are_proven_though_no_node_has_old_states(service, made, key, monkeypatch):
