@@ -58,7 +58,7 @@ HIDDEN_ORIGIN = (
 
 
 def hides_origin(request: HttpRequest) -> bool:
-    """Return whether the browser keeps from the CSRF check what it compares, whatever the form's token is."""
+    """Return whether the browser hides its origin, without which the CSRF check refuses every form."""
     origin = request.headers.get("Origin")
     return origin == "null" or (origin is None and request.is_secure() and not request.headers.get("Referer"))
 

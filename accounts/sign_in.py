@@ -232,7 +232,7 @@ def _parse(message: str) -> _SiweMessage:
         parsed = siwe.SiweMessage.from_message(message)
     except (ValueError, RecursionError):
         raise SignInError("malformed_message", f"The message {_NOT_OURS}.") from None
-    # The library checks the signature over what it parsed, which must be exactly what was sent.
+    # The library checks the signature of the message as it parsed it. That must equal the message that was sent.
     if parsed.prepare_message() != message:
         raise SignInError("malformed_message", f"The message {_NOT_OURS}.")
     return parsed

@@ -64,7 +64,7 @@ _BYTES = 32
 
 
 def issue_first(user_id: int) -> WebhookSecret:
-    """Return the user's secret, made where there is none. Of two simultaneous calls, one makes it."""
+    """Return the user's secret, or make one. Of two simultaneous calls, only one makes it."""
     secret, _ = WebhookSecret.objects.get_or_create(
         user_id=user_id, expires_at=None, defaults={"sealed": _new_sealed(user_id)}
     )

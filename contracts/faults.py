@@ -1,7 +1,7 @@
 """Faults that the proofs must notice: for each property at least one change of the contracts that makes it false.
 
-`make prove` makes each of these changes, and expects halmos to find a counterexample. Else a property that holds
-whatever the contracts do would look proven.
+`make prove` makes each of these changes, and expects halmos to find a counterexample. Otherwise a
+property that no change of the contracts makes false would look proven.
 """
 
 from dataclasses import dataclass
@@ -392,7 +392,7 @@ FAULTS = (
         "root = bytes32(_number(cursor + STATE_ROOT_PLACE + 1, 32));",
         "root = bytes32(_number(cursor + TRANSACTIONS_ROOT_PLACE + 1, 32));",
     ),
-    # A header is longer than what was sent.
+    # A header is longer than the calldata.
     SourceFault("PackedHeaderProofs.check_a_header_ends_within_calldata", HEADER, "|| end > msg.data.length", ""),
     # --- The stack ----------------------------------------------------------------------------------------------------
     # Memory below the bottom poses as subtrees.
@@ -567,7 +567,7 @@ FAULTS = (
         "xor(shr(bits, mload(add(child, KEY))), or(parent, place))",
         "and(xor(shr(bits, mload(add(child, KEY))), or(parent, place)), not(0xf0))",
     ),
-    # No more than its last four nibbles are compared.
+    # Only its last four nibbles are compared.
     SourceFault(
         "OperationsProofs.check_a_branch_takes_its_own_children_only",
         BRANCH,

@@ -18,7 +18,7 @@ class _OfPage(StringConverter):
     regex = r"[^/]+(?<!\.json)"
 
     def to_python(self, value: str) -> str:
-        """Return the identifier as rows have it; other text as it is, for a page that says that it is none."""
+        """Return the identifier as rows have it; other text as it is, for the page that says that no batch has it."""
         return columns.batch_id(value) or value
 
 

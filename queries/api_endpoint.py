@@ -100,7 +100,7 @@ class JsonErrorsMiddleware:
     def __call__(self, request: HttpRequest) -> HttpResponseBase:
         response = self.get_response(request)
         is_json = response.get("Content-Type", "").startswith("application/json")
-        # Nothing is at a path of the API with a slash behind it, which programs are told as well.
+        # No path of the API ends with a slash. Programs get the API's own error for such a path, too.
         has_slash = request.path.endswith("/") and request.path[:-1] in settings.API_PATHS
         if response.status_code < 400 or is_json or not (has_slash or is_of_api(request)):
             return response

@@ -1,4 +1,4 @@
-"""A batch as JSON: what the API's list, its details and the explorer's page have in common."""
+"""A batch as JSON, for the API's list, its details and the explorer's page."""
 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass

@@ -54,7 +54,7 @@ _DECIMAL = re.compile(r"0|[1-9][0-9]*", re.ASCII)
 # Clients match this beginning.
 ADDRESS_FAULT = "Invalid account address or ENS"
 
-# As a fee: what the batch is estimated at.
+# The fee that stands for the estimate of the batch's cost.
 AUTO = "auto"
 # The only sender that can be named.
 _SELF = "self"
@@ -67,7 +67,7 @@ class BodyFault:
     path: str
     message: str
     code: str = INVALID
-    is_of_name: bool = False  # the last name of the path is wrong, and not what is under it
+    is_of_name: bool = False  # the last name of the path is wrong, and not its value
 
 
 class InvalidRequest(ValueError):
@@ -518,7 +518,7 @@ def _known_destination(value: Any, chains: Chains) -> int | None:
 
 
 def pointer(*names: str | int) -> str:
-    """Return the JSON pointer (RFC 6901) of what is under these names, as faults have it: long names are shortened."""
+    """Return the JSON pointer (RFC 6901) of the value under these names, for faults. Long names are shortened."""
     return "".join("/" + _shortened(str(name)).replace("~", "~0").replace("/", "~1") for name in names)
 
 

@@ -22,7 +22,7 @@ def batch_id(text: str) -> str:
 
 
 def message_id(text: str) -> str:
-    """Return the identifier of a delivery as rows have it; empty if the text is none."""
+    """Return the identifier of a delivery as rows have it; empty if the text isn't one."""
     message = _MESSAGE.fullmatch(text)
     return f"msg_{message[1].upper()}" if message else ""
 
@@ -99,8 +99,8 @@ class RejectionCode(models.TextChoices):
 class Rejection:
     """The reason why a batch is, or would be, rejected, or refused when it is submitted."""
 
-    code: str  # a `RejectionCode`, or that of the error which a submission gets
-    reason: WaitReason | str  # text: of an error which a submission gets
+    code: str  # a `RejectionCode`, or the code of a submission's error
+    reason: WaitReason | str  # text for a submission's error
     retryable: bool  # whether sending the same batch again can help
     source: int | None = None  # None: it is not about one source chain
 

@@ -120,7 +120,7 @@ class Batch(DueRow):
     user = models.ForeignKey(settings.AUTH_USER_MODEL, models.PROTECT, related_name="batches")
     api_key = models.ForeignKey(ApiKey, models.PROTECT, related_name="batches")
     destination_chain_id = models.PositiveBigIntegerField()
-    # "self" is never sent for here, by whatever path: what the operator sends names no query of it.
+    # The operator never sends for "self": no transaction of the operator names a query of such a batch.
     sender = models.CharField(
         max_length=8, choices=Sender.choices, default=Sender.OPERATOR, db_default=Sender.OPERATOR.value
     )
@@ -170,7 +170,7 @@ class Batch(DueRow):
     class Meta:
         indexes: ClassVar = [
             models.Index(fields=["status", "deadline_at"]),
-            models.Index(fields=["finished_at"]),  # what has ended lately is counted
+            models.Index(fields=["finished_at"]),  # for counts of batches that ended lately
             models.Index(fields=["user", "created_at"]),
             models.Index(fields=["user", "id"]),
             models.Index(fields=["user", "status"]),  # each submission counts the open batches
@@ -241,7 +241,7 @@ class Batch(DueRow):
 
     @property
     def waits_for(self) -> WaitReason | None:
-        """Return what the batch itself waits for, in whichever version's column it is."""
+        """Return what the batch itself waits for, from this version's column or the former one."""
         return self.wait or uncoded(self.waiting_for)
 
     def _is_left_to_others(self) -> bool:
@@ -281,7 +281,7 @@ class Block(DueRow):
     state_root = models.CharField(max_length=66, blank=True)
     timestamp = models.PositiveBigIntegerField(null=True)  # unix seconds
 
-    # The user that it queues for: of those that have asked for it, the one with the fewest due blocks then.
+    # The user in whose queue it is: the one with the fewest due blocks among the users that asked for it.
     queued_for = models.ForeignKey(
         settings.AUTH_USER_MODEL, models.PROTECT, null=True, db_index=False, related_name="+"
     )
@@ -291,14 +291,14 @@ class Block(DueRow):
     # planning: it is checked on the chain before anything relies on it.
     is_checkpoint = models.BooleanField(default=False)
     # The path by which the registry comes to trust this block: its length in hops at the first plan, and
-    # what was left of it at the last plan. A jump has the length 1, and the number of the block where it begins.
+    # the remaining length at the last plan. A jump has the length 1, and the number of the block where it begins.
     path_unit = models.CharField(max_length=8, choices=PathUnit.choices, blank=True)  # empty: no path is needed
     path_length = models.PositiveIntegerField(default=0)
     path_left = models.PositiveIntegerField(default=0)
     path_origin = models.PositiveBigIntegerField(null=True)  # null: of no jump, or of one that needs none
 
     wait = WaitField(null=True, blank=True)
-    waiting_for = models.TextField(blank=True)  # as that of a batch
+    waiting_for = models.TextField(blank=True)  # a sentence of an older version, as in `Batch`
     looked_at = models.DateTimeField(null=True)  # when a worker wrote that
     waits_for_path = models.BooleanField(default=False)  # its own, or another's that goes first
     checked_number = models.PositiveBigIntegerField(null=True)
@@ -492,9 +492,9 @@ def new_message_id() -> str:
 
 
 class WebhookDelivery(models.Model):
-    """An event that a webhook is told, written with what happened. Those of a batch are told in their order.
+    """An event that a webhook is told, written with what happened. The events of a batch are told in order.
 
-    Who writes it has locked its webhook.
+    The writer has locked the webhook.
     """
 
     message_id = models.CharField(max_length=30, unique=True, default=new_message_id)  # the same at each attempt

@@ -2,7 +2,7 @@
 
 Each function is one database transaction, or part of the caller's. It does nothing where there is nothing to do, and
 leaves the rows of batches, queries and steps consistent. It locks the batches before it reads, so what it has read
-stays true until the transaction ends: all that is written here is of a batch.
+stays true until the transaction ends, because every row that is written here belongs to a batch.
 """
 
 import logging
@@ -59,7 +59,7 @@ def admit(batch: Batch, *, estimated_gas: int, estimated_wei: int) -> None:
 
 
 def reject(batches: Collection[str], *, code: str, reason: WaitReason | str, retryable: bool) -> int:
-    """Reject those of the batches that are still open, and return how many.
+    """Reject the batches that are still open, and return their number.
 
     `code` is a `RejectionCode`. An operator's reason is a sentence. `retryable`: whether sending the same batch again
     can help.
@@ -100,7 +100,7 @@ def cancel(batch: str, *, code: RejectionCode, reason: str) -> bool:
 
 @dataclass(frozen=True)
 class Complete:
-    """Complete a step of those of the queries (ids) that are at it.
+    """Complete a step of the queries (ids) that are at this step.
 
     `transaction_hash` names the transaction that did it, if one did.
     """
@@ -116,9 +116,9 @@ def complete(queries: Collection[int], kind: StepKind, *, transaction_hash: str 
 
 
 def complete_all(changes: Sequence[Complete]) -> dict[StepKind, set[int]]:
-    """Complete steps in this order, and begin those that follow. Return by the step the blocks of which it completed.
+    """Complete steps in this order, and begin those that follow. Return for each step the blocks that completed it.
 
-    What a query completes at once takes as few statements as one step.
+    Several steps of a query take as few statements as one.
     """
     blocks: dict[StepKind, set[int]] = defaultdict(set)
     for chunk in chunks(sorted({pk for change in changes for pk in change.queries}), _CHUNK):
@@ -197,7 +197,7 @@ def _write_steps(asking: Mapping[int, Query], completed: Mapping[int, _Completed
 
 
 def _advance_batches(asking: Mapping[int, Query], completed: Mapping[int, _Completed]) -> None:
-    """Write what the batches of these queries have become, and tell their webhooks."""
+    """Write the new states of these queries' batches, and tell their webhooks."""
     queries = [asking[pk] for pk in completed]
     is_told = any(query.batch.is_told for query in queries)  # type: ignore[attr-defined]  # of the annotation
     receivers = webhooks.of({query.batch_id for query in queries}) if is_told else {}
@@ -293,7 +293,7 @@ def _open_steps(queries: "Sequence[int] | QuerySet[Query]") -> QuerySet[Step]:
 
 
 def _locked_batches(queries: Sequence[int]) -> list[str]:
-    """Lock the batches of the queries, where the database locks rows; their primary keys.
+    """Lock the batches of the queries, where the database locks rows. Return their primary keys.
 
     Two workers may complete the last queries of one batch on two blocks. The second must see what the first has
     committed, and makes the batch DONE.

@@ -1,4 +1,4 @@
-"""Types of the API's query parameters. A malformed one is told by name (`queries.api`).
+"""Types of the API's query parameters. An error names the malformed parameter (`queries.api`).
 
 No validator raises `ValueError`: pydantic's error would keep it, with its traceback and all of the request, for ever,
 because the garbage collector can't see into pydantic's errors.

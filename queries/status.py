@@ -31,8 +31,8 @@ def _says_what_it_waits_for() -> Exists:
     return Exists(of_batch.filter(~Q(block__waiting_for="") | Q(block__wait__isnull=False)))
 
 
-# `says` is true if the batch or a block of its open queries says what it waits for, because only then that is read. A
-# self-funded batch waits for its user's transactions.
+# Waits are read only where `says` is true: the batch, or a block of its open queries, says what it waits for. A
+# self-funded batch always waits for its user's transactions.
 _KEY_AND_BATCH = CompiledQuery(
     lambda: (
         keys.working()

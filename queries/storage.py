@@ -30,7 +30,7 @@ RETRY_SECONDS = 10
 _CHECK_SECONDS = 10
 # The largest batches take so much, in SQLite's log and then in its file. Small writes may succeed with less.
 _LEAST_FREE_BYTES = 16_000_000
-_last_check: tuple[float, str] = (float("-inf"), "")  # its time by `time.monotonic`, and what it found
+_last_check: tuple[float, str] = (float("-inf"), "")  # its time by `time.monotonic`, and the problem that it found
 
 
 def problem() -> str:

@@ -1,4 +1,4 @@
-"""A submission from its arrival to what it is answered, whether a program or a page sends it.
+"""A submission by a program or a page, from its arrival to its answer.
 
 A valid request is stored in one transaction. Once it is answered, nothing of it can be lost.
 

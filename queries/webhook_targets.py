@@ -1,12 +1,11 @@
-"""Where webhooks may be sent to: which URLs, and which addresses. Users choose them, so they must lead to no network of
-the operator.
+"""URLs and addresses to which webhooks may be sent. Users choose them, so they must lead to no network of the operator.
 
 A URL is judged by its text when a batch is submitted, without asking any name server. The addresses of its name are
 judged each time that something is sent (`proving.webhooks.delivery`).
 
 Only what is known to be public is allowed: global unicast, without the networks that IANA keeps for special purposes
-(https://www.iana.org/assignments/iana-ipv4-special-registry, …-ipv6-special-registry). Networks that translate or
-tunnel to IPv4 count as what they lead to, or are refused. `settings.WEBHOOK_ALLOW` allows more, and
+(https://www.iana.org/assignments/iana-ipv4-special-registry, …-ipv6-special-registry). An address that
+translates to IPv4 counts as that IPv4 address; tunnels are refused. `settings.WEBHOOK_ALLOW` allows more, and
 `settings.WEBHOOK_REFUSE` less.
 """
 
@@ -47,7 +46,7 @@ _URL = re.compile(
     re.ASCII,
 )
 _NAME = re.compile(r"(?!-)[A-Za-z0-9_-]{1,63}(?<!-)(?:\.(?!-)[A-Za-z0-9_-]{1,63}(?<!-))*", re.ASCII)
-# As browsers tell numbers from names (https://url.spec.whatwg.org/#ends-in-a-number-checker).
+# Browsers tell numbers from names in this way (https://url.spec.whatwg.org/#ends-in-a-number-checker).
 _ENDS_IN_A_NUMBER = re.compile(r"(?:.*\.)?(?:[0-9]+|0[xX][0-9a-fA-F]*)\.?", re.ASCII)
 
 

@@ -63,15 +63,15 @@ def destination(webhook: Webhook) -> tuple[str, dict[str, str]]:
 
 
 def of(batches: Collection[str]) -> dict[str, Webhook]:
-    """Return the webhooks of those of the batches that have one, by the batch."""
+    """Return the webhooks of these batches, by the batch. Not every batch has one."""
     rows = Webhook.objects.filter(pk__in=batches).order_by("pk").only("batch_id", "user_id", "events")
     return {row.pk: row for row in rows}
 
 
 def tell(webhooks: Iterable[Webhook], event: WebhookEvent, status: str, **more: object) -> None:
-    """Write the event for those that are told of such, in the transaction that makes it true. The batches are locked.
+    """Write the event for each webhook that subscribes to it, in the transaction that makes it true.
 
-    `status` and `more` are what the event says beside the batch's identifier.
+    The caller has locked the batches. `status` and `more` are the event's content, with the batch's identifier.
     """
     receivers = [webhook for webhook in webhooks if event in webhook.events]
     if not receivers:
@@ -101,7 +101,7 @@ def _body(event: WebhookEvent, at: datetime, data: Mapping[str, object]) -> str:
 
 
 def _gives_up_at() -> datetime:
-    """Return when to give up, by the clock that decides about deadlines: what was given up doesn't come back."""
+    """Return when to give up, by the clock of deadlines, because a delivery that was given up doesn't come back."""
     return clock.latest() + RETRIED
 
 
@@ -137,7 +137,7 @@ def listed(
 
 
 def send_again(user_id: int, message_id: str) -> bool:
-    """Have the user's delivery sent again now, delivered or not. False if there is none such.
+    """Have the user's delivery sent again now, delivered or not. False if there is no such delivery.
 
     The receiver sees the same message id. Raises `Refused`: too_many_requests.
     """

@@ -25,7 +25,7 @@ contract FactsProofs is Facts, Symbolic {
         uint256 blockNumber;
         AccountField field;
         uint8 headerField;
-        // Or timestamp, or hash of a block.
+        // A slot, a timestamp, or the hash of a block.
         uint256 slot;
     }
 

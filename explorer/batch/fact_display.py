@@ -103,7 +103,7 @@ def proven(
 
 
 def value(fact: Fact, word: bytes, currency: str, registry: str, snippets: tuple[Snippet, ...] = ()) -> Value:
-    """Return the fact as pages show it; `registry` is the address of the one that holds it."""
+    """Return the fact as pages show it; `registry` is the address of its registry."""
     return Value(
         field=facts.name(fact),
         number=int(fact.field) if isinstance(fact, AccountFact | HeaderFact) else None,
@@ -127,7 +127,7 @@ def label(field: str, slot: str) -> str:
 def meanings(fact: Fact, word: bytes, currency: str) -> tuple[Meaning, ...]:
     """Return what a fact's word means, in the forms that people look for. The word itself is hexadecimal.
 
-    The word of a root or a hash needs no other.
+    Roots and hashes have no other form.
     """
     number = int.from_bytes(word)
     match fact:

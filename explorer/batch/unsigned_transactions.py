@@ -18,7 +18,7 @@ from proving.reconcile import unsigned
 from proving.reconcile.unsigned import Unsigned
 from queries.models import Batch, BatchStatus
 
-# Longer calldata is told by its length.
+# Pages show only the length of longer calldata.
 _MOST_SHOWN_BYTES = 10_000
 
 

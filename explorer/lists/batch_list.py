@@ -62,7 +62,7 @@ class BatchListFilters:
 
     @classmethod
     def of(cls, query: QueryDict) -> Self:
-        """Read the filters. A malformed one is none."""
+        """Read the filters. A malformed filter counts as empty."""
         forms = {
             "status": _STATUS,
             "chain": NUMBER,
@@ -168,7 +168,7 @@ def _is_everybodys(user: User | None, filters: BatchListFilters) -> bool:
     return settings.PUBLIC_BATCH_LIST and (filters.everybody or user is None)
 
 
-# --- Which batches ----------------------------------------------------------------------------------------------------
+# --- Search -----------------------------------------------------------------------------------------------------------
 
 
 def _page(batches: "QuerySet[Batch]", filters: BatchListFilters) -> tuple[Sequence[Batch], bool, bool]:
@@ -191,7 +191,7 @@ def _first(batches: "QuerySet[Batch]", order: str, most: int) -> list[Batch]:
 def _matching(
     filters: BatchListFilters, user: User | None, account: SearchedAccount | None
 ) -> tuple["QuerySet[Batch]", str]:
-    """Return the batches, and the kind of what was searched for; none and an empty text if nothing can match it."""
+    """Return the batches and the kind of the searched text; no batches and an empty kind if nothing can match it."""
     batches = Batch.objects.all()
     if user and not _is_everybodys(user, filters):
         batches = batches.filter(user=user)

@@ -198,7 +198,7 @@ def _accounts(number: int, given: Mapping[str, str], row: Mapping[str, Any]) -> 
 
 def _row(number: int, given: Mapping[str, str], like: Mapping[str, Any], chains: Mapping[str, str]) -> dict[str, Any]:
     props, slots, header = (_split(given.get(name, "")) for name in COLUMNS[2:5])
-    # A box for what is unknown isn't there to be ticked, so the row would lose it.
+    # The form has no box for an unknown property, so the row would lose it.
     for named, known in ((props, AccountField.names), (header, HeaderField.names)):
         if unknown := [name for name in named if name.upper() not in known]:
             raise line_fault("bad_name", number=number, word=unknown[0], names=", ".join(known))

@@ -53,7 +53,7 @@ API_FAULT_SENTENCES = {
     "source": "This chain can't be proven on the destination that you chose.",
     "time": "Name a time after 1970.",
 }
-# Keys are fields; that of accounts has two.
+# The keys are fields. The field of accounts has two sentences.
 HINT_SENTENCES = {
     "addresses": "Addresses, as many as you like. Separate several with spaces or line breaks.",
     "addresses_or_names": "Addresses or ENS names, as many as you like. Separate several with spaces or line breaks.",

@@ -82,7 +82,7 @@ class BatchForm(forms.Form):
 
 
 class RowForm(forms.Form):
-    """Accounts of one source chain at one block, and what is proven of each; or of the block's header."""
+    """A row of the form: accounts of a source chain at one block, with the facts to prove of each; or header fields."""
 
     source = forms.ChoiceField(label="Source chain")
     at = forms.ChoiceField(label="At", choices=_WHEN, widget=forms.RadioSelect, initial="latest")
@@ -242,7 +242,7 @@ class NewBatchForm:
             form_kwargs={"label_suffix": ""},
             error_messages={"too_many_forms": FORM_SENTENCES["too_many_rows"].format(most=MAX_ROWS)},
         )
-        # Both are cleaned, whatever the other is.
+        # Both are always cleaned, so that each shows its own errors.
         self._is_well_typed = all([self.batch.is_valid(), self.rows.is_valid()])
 
     @property
@@ -251,7 +251,7 @@ class NewBatchForm:
 
     @property
     def facts(self) -> int:
-        """Count what the rows name; what several name counts once in a form that was posted."""
+        """Count the facts that the rows name. In a posted form, a fact in several rows counts once."""
         if not self.batch.is_bound or self.size > settings.MAX_QUERIES_PER_BATCH:
             return sum(row.facts for row in self.rows)
         blocks = [block for chain in self.document["data"].values() for block in chain.values()]
@@ -264,7 +264,7 @@ class NewBatchForm:
 
     @cached_property
     def is_valid(self) -> bool:
-        """Look for what is wrong. Where something is, the API says what it finds beside that."""
+        """Check the rows. If one has an error, add the errors that the API finds in the others."""
         if self._is_well_typed and not self.is_blank:
             return True
         if self.is_blank:
@@ -379,7 +379,7 @@ def _join(there: dict[str, Any], row: Mapping[str, Sequence[str]], *names: str) 
 
 
 def _offer(form: forms.Form, name: str, chains: Iterable[Chain]) -> str:
-    """Offer the chains, and what was chosen before if it is none of them any more. Return the name of that."""
+    """Offer the chains, and a former choice that is no longer among them. Return the label of the choice."""
     choices = [(str(chain.id), f"{chain.name} ({chain.id})") for chain in chains]
     chosen = str(form[name].value() or "")
     if chosen and chosen not in dict(choices):
@@ -406,5 +406,5 @@ def _counted(data: QueryDict) -> QueryDict:
 
 
 def typed(form: forms.Form) -> dict[str, Any]:
-    """Return what the fields hold, as the fields of another form begin."""
+    """Return the values of the fields, as initial values for another form."""
     return {field.name: field.value() for field in form}

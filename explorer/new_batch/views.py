@@ -153,7 +153,7 @@ def _answer(request: HttpRequest, form: NewBatchForm, **more: Any) -> HttpRespon
 
 
 def _beside(form: NewBatchForm) -> dict[str, Any]:
-    """Return what the page says of the chosen destination, and the same by API."""
+    """Return the texts about the chosen destination, and the same request for the API."""
     chains = get_chains()
     chosen = form.batch["destination"].value()
     chain = next((chain for chain in chains.destinations() if str(chain.id) == chosen), None)
@@ -272,7 +272,7 @@ class _Post:
             return _answer(self.request, self.form)
         token = self.form.batch.cleaned_data["token"] or secrets.token_hex()
         try:
-            # Sent twice, it is one batch. Changed and sent again, it is another.
+            # The same form sent twice is one batch. A changed form is another batch.
             name = hashlib.sha256(token.encode() + self.form.body).hexdigest()
             batch = submission.submit(key, name, lambda: self.form.body).batch_id
         except InvalidRequest as invalid:

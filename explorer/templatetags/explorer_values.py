@@ -60,7 +60,7 @@ def span(duration: timedelta) -> str:
 def _whole_span(duration: timedelta) -> str:
     """Return a length of time as `span` does, without fractions and up to days.
 
-    It is what a clock that ticks shows (times.js writes the same).
+    times.js writes the same text as a clock ticks.
     """
     s = max(0, int(duration.total_seconds()))
     parts = [(s // 86_400, "d"), (s // 3600 % 24, "h"), (s // 60 % 60, "min"), (s % 60, "s")]
@@ -201,7 +201,7 @@ def short(value: str, start: int = ADDRESS_ENDS[0], end: int = ADDRESS_ENDS[1]) 
 
 @register.simple_tag
 def in_short(value: InShort) -> SafeString:
-    """Return what a fact is, with its unit."""
+    """Return the label of a fact, with its unit."""
     if value.ends:
         return short(value.text, *value.ends)
     return (
@@ -216,7 +216,7 @@ _LONG_VALUE = re.compile(r"(0x(?:[0-9a-fA-F]{64}|[0-9a-fA-F]{40})\b)")
 
 @register.filter
 def with_short_values(reason: WaitReason | str) -> SafeString:
-    """Return a sentence, or that of a reason, with its addresses and hashes by their ends."""
+    """Return a sentence, or the sentence of a reason, with its addresses and hashes shortened."""
     return SafeString(
         "".join(
             escape(part) if at % 2 == 0 else short(part, *(ADDRESS_ENDS if len(part) == _ADDRESS_LENGTH else WORD_ENDS))
