@@ -1,6 +1,6 @@
-// Verifies the proof bundle of a batch, or of one of its queries (api/bundles/), from the blocks' hashes down to
-// each fact, as `bqs verify` does; and compares it with what was asked for. What remains is whether the hashes are those
-// of the blocks: that a node of a chain tells.
+// Verifies the proof bundle of a batch or of one of its queries (api/bundles/), from the blocks' hashes down to each
+// fact, as `bqs verify` does, and compares it with the request. Only a node of the chain can tell that the hashes are
+// those of the blocks.
 
 import { Node, Refusal, account, bytesOf, header, hexOf, keccak, slot } from "./proofs.js";
 
@@ -46,7 +46,7 @@ export function read(text, only = null) {
 /**
  * Verifies a bundle that was read. `hashes` are those that it needs, by `chain/block`.
  * @param {any} bundle
- * @param {(queries: number) => unknown} progress is told how many queries are verified, and may be waited for
+ * @param {(queries: number) => unknown} progress gets the number of verified queries, and may return a promise
  * @returns {Promise<{queries: Proven[], hashes: Map<string, string>, nodes: number}>}
  */
 export async function verify(bundle, progress = () => {}) {
@@ -196,8 +196,8 @@ function nextHeader(query, block, head) {
 // --- The request ------------------------------------------------------------------------------------------------------
 
 /**
- * Refuses a bundle that is not of this batch, or not of what its request asks for: of each account, header and time, no
- * more and no less. Of what other queries ask for, the bundle of one has nothing.
+ * Refuses a bundle of another batch. Refuses one whose accounts, headers, times and facts differ from the
+ * request. The bundle of one query has nothing of other queries.
  * @param {any} bundle @param {Proven[]} proven @param {string} batch @param {any} request
  */
 export function requireAsked(bundle, proven, batch, request) {
@@ -236,7 +236,7 @@ export function requireAsked(bundle, proven, batch, request) {
   }
 }
 
-/** Names of properties and slots by what they are of. @param {any} request @returns {Map<string, Set<string>>} */
+/** Names of properties and slots, by account or header. @param {any} request @returns {Map<string, Set<string>>} */
 function askedBy(request) {
   const found = new Map();
   for (const [chain, blocks] of Object.entries(request.data)) {
@@ -256,7 +256,7 @@ function askedBy(request) {
  * @param {string | null} name null: of the header @param {string[]} names @returns {boolean} Whether it was there.
  */
 function add(found, chain, selector, name, names) {
-  // An ENS name is stored as ENSIP-15 spells it. Of ASCII that is in small letters; others are told apart no further.
+  // An ENS name is stored as ENSIP-15 spells it. That is lower case for ASCII. Names beyond ASCII aren't distinguished.
   const who = name === null ? "the header" : /^[\x00-\x7f]*$/.test(name) ? name.toLowerCase() : "a name beyond ASCII";
   const about = `${who} at ${selector} of chain ${chain}`;
   const isThere = found.has(about);

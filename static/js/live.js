@@ -1,5 +1,5 @@
-// Keeps a batch's page up to date: asks as often as the page says, stops when it says no more, and when told to. Says
-// what went wrong with what else a page asks for, such as a reading of the chain.
+// Keeps a batch's page up to date. The page says how often to ask, and when to stop; the reader can pause it. Also
+// shows why another request of the page failed, such as a reading of the chain.
 
 import { span } from "./times.js";
 

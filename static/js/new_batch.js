@@ -4,7 +4,7 @@
 const failed = /** @type {HTMLElement} */ (document.getElementById("failed"));
 const waiting = /** @type {HTMLElement} */ (document.getElementById("waiting"));
 
-// A request that newer typing has replaced is none of these.
+// A request that newer typing has replaced causes none of these events.
 for (const name of ["htmx:responseError", "htmx:sendError", "htmx:timeout"]) {
   document.addEventListener(name, (event) => {
     failed.textContent = whyNot(event.detail.xhr.status);
@@ -60,7 +60,7 @@ document.addEventListener("htmx:afterRequest", (event) => {
   if (document.activeElement === document.body) event.detail.requestConfig.elt.focus();
 });
 
-/** That of the button that has asked; null where typing has. @param {Event} event @returns {HTMLFormElement | null} */
+/** The form of the button that made the request; null for typing. @param {Event} event @returns {HTMLFormElement | null} */
 function formOf(event) {
   // Where the element is gone, the event itself tells of one that is left.
   const { elt } = event.detail.requestConfig;

@@ -56,7 +56,7 @@ export class Note {
     } catch { /* as above */ }
   }
 
-  /** That what it tells of was not sent, and is declined: it is asked for again as the same. */
+  /** Notes that the request was not sent and is declined. The next one has the same identifier or nonce. */
   giveUp() {
     const { id, isTaken, account, nonce } = this.read();
     if (id === undefined) this.write({ block: 0, account, nonce });
@@ -113,9 +113,9 @@ export class Sender {
   }
 
   /**
-   * Waits for the result of what the note tells of; afterwards it is settled. Tells whether it failed.
-   * @param {() => boolean} isWanted whether the user still waits for that
-   * @param {(isUnsent: boolean) => void} look is told each time whether it was not sent, and the wallet may hold it
+   * Waits for the result of the noted request, and notes it. Resolves to true if it failed.
+   * @param {() => boolean} isWanted returns whether the user still waits
+   * @param {(isUnsent: boolean) => void} look called at each try; true: it wasn't sent, but the wallet may hold it
    */
   async settle(isWanted = () => true, look = () => {}) {
     for (;;) {
@@ -205,7 +205,7 @@ export class Sender {
     }
   }
 
-  /** That of the transaction that was given up, or else the account's next. */
+  /** The nonce of the transaction that was given up, or else the account's next. */
   async #nonce() {
     const { account, nonce } = this.note.read();
     const [, next] = await this.#counts(this.account);
@@ -217,7 +217,7 @@ export class Sender {
 
   // --- Results ---------------------------------------------------------------------------------------------------------
 
-  /** The note of what is settled, with `failed`; `UNSENT`, or null, while it isn't. */
+  /** The note of a settled request, with `failed`; `UNSENT` or null while it isn't settled. */
   async #outcome(known) {
     return known.id === undefined ? this.#ofTransaction(known) : this.#ofCalls(known);
   }
@@ -283,7 +283,7 @@ export class Sender {
 /** @param {number} ms @param {AbortSignal} signal */
 export const pause = (ms, signal) => until(signal, new Promise((resolve) => setTimeout(resolve, ms)));
 
-/** Passes over what a wallet has refused: it may answer the next time. @param {unknown} error */
+/** Ignores a refusal of the wallet, which may answer the next time. @param {unknown} error */
 function ofWallet(error) {
   if (!(error instanceof Failure)) throw error;
   return null;
