@@ -1,8 +1,8 @@
 """The endpoint of the chains in detail: each connection with its trust, contracts, reach and cost, and each chain as
 last seen.
 
-The page of chains tells the same. Both read what workers have stored, and ask no chain: a node that is down leaves what
-was known, with its time.
+The page of chains shows the same. Both read what workers have stored, and ask no chain. If a node is down, the last
+values stay, with their time.
 """
 
 import hashlib

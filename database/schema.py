@@ -1,4 +1,4 @@
-"""The schema of the database: is it that of this version, or can this version upgrade it?"""
+"""A check of the database's schema: it is of this version, or this version can upgrade it."""
 
 from functools import cache
 

@@ -91,7 +91,7 @@ class InvalidRequest(ValueError):
 
 @dataclass(frozen=True)
 class Account:
-    """An account as a request names it. Under its name and under its address it is two, and so under two names."""
+    """An account as a request names it. One account under two names, or under name and address, counts as two."""
 
     address: str  # EIP-55
     name: str = ""  # normalised (ENSIP-15); empty: it was named by its address

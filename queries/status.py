@@ -95,7 +95,7 @@ class BatchStatusRow:
         return query_status(self.status)
 
     def answer(self) -> tuple[dict[str, Any], str]:
-        """Return the body and its ETag. The ETag is a weak one: for how long something has failed is no news."""
+        """Return the body and its ETag. The ETag is weak, because the duration of a failure is no news."""
         if self.is_open:
             waits = Batch.objects.defer("request").get(pk=self.id).waits() if self.says_what_it_waits_for else []
             body: dict[str, Any] = {"queryStatus": self.query_status}
@@ -111,7 +111,7 @@ class BatchStatusRow:
         return body, _etag(body)
 
     def poll_seconds(self) -> int | None:
-        """Return after how many seconds to ask again. None: the status will not change, or only by a reorg."""
+        """Return the seconds until the next request. None: the status will not change, or only by a reorg."""
         return poll_seconds(timezone.now() - self.created_at) if self.is_open else None
 
 

@@ -294,7 +294,7 @@ def _new_batch(request: BatchRequest, body: bytes, key: ApiKey, parts: Sequence[
 
 
 def _kept(request: BatchRequest, body: bytes) -> str:
-    """Return the request as it is stored: where its webhook is sent, and with what, is sealed elsewhere."""
+    """Return the request to store, without its webhook's URL and headers, which are sealed elsewhere."""
     if request.webhook is None:
         return body.decode()
     return json.dumps(json.loads(body) | {"webhook": {"url": "(not shown)"}}, ensure_ascii=False)
@@ -389,7 +389,7 @@ def ensure_blocks(destination: int, wanted: Iterable[tuple[int, int]]) -> dict[t
     return ids
 
 
-# --- How much a user may submit, or have estimated, in a minute ----------------------------------------------------
+# --- Rates of submissions and estimates of a user ------------------------------------------------------------------
 
 # Refused requests count too: refusing one may cost as much as storing one. Accounts, slots and headers count only once
 # they are stored, or estimated. Status polls don't count: they come every few seconds, and must cost no write.

@@ -156,7 +156,7 @@ def _capital(text: str) -> str:
 
 
 def chain_of(chain_id: int) -> "ChainName":
-    """Return what sentences say of a chain."""
+    """Return the chain's name and currency, for sentences."""
     # Models are loaded at each start, without the chains.
     from config.chain_names import chain_name  # noqa: PLC0415
 

@@ -7,7 +7,6 @@ and none is invented (an outbox). `proving.webhooks` delivers them. Here they ar
 import json
 from collections.abc import Collection, Iterable, Mapping
 from datetime import datetime, timedelta
-from typing import TYPE_CHECKING
 
 from django.db import transaction
 from django.db.models.functions import Now
@@ -16,12 +15,9 @@ from django.utils import timezone
 from accounts import throttle, webhook_secrets
 from config.error_answers import Refused
 from database import statements
-from queries import clock, webhook_targets
+from queries import clock
 from queries.models import Batch, DeliveryStatus, Webhook, WebhookDelivery, WebhookEvent
-
-# The admin loads this module at each start, and would load pydantic with it.
-if TYPE_CHECKING:
-    from queries.webhook_targets import WebhookRequest
+from queries.webhook_targets import WebhookRequest, target
 
 # How long a delivery is retried.
 RETRIED = timedelta(days=1)
@@ -39,12 +35,12 @@ _TYPES = {
 # --- Events -----------------------------------------------------------------------------------------------------------
 
 
-def prepared(batch: Batch, request: "WebhookRequest") -> Webhook:
+def prepared(batch: Batch, request: WebhookRequest) -> Webhook:
     """Return the webhook of a new batch, to be stored with it."""
     return Webhook(
         batch_id=batch.pk,
         user_id=batch.user_id,
-        receiver=webhook_targets.target(request.url).receiver,
+        receiver=target(request.url).receiver,
         sealed=webhook_secrets.seal(json.dumps({"url": request.url, "headers": request.headers}), _row(batch.pk)),
         events=request.events,
     )

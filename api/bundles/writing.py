@@ -41,7 +41,7 @@ def is_there(queries: QuerySet[Query]) -> bool:
 def parts(batch: Batch, queries: QuerySet[Query]) -> Iterator[bytes]:
     """Yield the bundle of these completed queries of the batch, as JSON.
 
-    Raises `Changed`: the parts that came before make no JSON.
+    Raises `Changed`. Then the parts up to there make no complete JSON.
     """
     beginning = {"format": FORMAT, "batch": batch.pk, "destinationChainId": str(batch.destination_chain_id)}
     yield f"{json.dumps(beginning)[:-1]},\n".encode()

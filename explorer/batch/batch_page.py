@@ -1,6 +1,6 @@
 """The data of a batch's page. The number of statements that read it does not grow with the batch.
 
-Its templates and the browser count how long something has lasted from the times that are.
+Templates and the browser compute durations from the times in the data.
 """
 
 from collections.abc import Collection, Iterable, Iterator, Mapping

@@ -47,7 +47,7 @@ class Value:
     number: int | None  # of a property, as the registry numbers it
     slot: str  # of a slot, 0x and 64 hexadecimal digits
     word: str
-    is_hash: bool  # the word is a hash of a property that doesn't fit one
+    is_hash: bool  # the word is the hash of a property that is longer than a word
     timestamp: int | None  # of BLOCK_AT_TIMESTAMP: the time that the request names, in unix seconds
     meanings: tuple[Meaning, ...]
     registry: str

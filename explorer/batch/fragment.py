@@ -39,7 +39,7 @@ class Fragment:
     """It stands in forms for a reader's. Nobody can guess it, so that it stands nowhere else."""
 
     def of(self, request: HttpRequest) -> SafeString:
-        """Return the fragment for this reader: forms with their token, and whether it is they who must act."""
+        """Return the fragment for this reader: forms with their token, and whether the reader must act."""
         content = self.content
         if (payer := _PAYER + self.token) in content:
             before, own, of_others, after = content.split(payer)

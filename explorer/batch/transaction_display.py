@@ -13,7 +13,7 @@ from explorer.formatting.amounts import rounded
 from proving.models import ChainHead, Share, SignedTransaction, Transaction, TransactionState
 from queries.models import Batch
 
-# The newest of a batch that has more.
+# A batch with more transactions shows only its newest.
 MOST_SHOWN = 20
 
 

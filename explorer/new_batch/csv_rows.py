@@ -25,7 +25,7 @@ _SEPARATORS = re.compile(r"[\s,;|+]+")
 _NUMBER = re.compile(r"[0-9]+|[0-9]{1,3}(?:[,_'\u2019\u00a0\u202f ][0-9]{3})+")
 _ADDRESS = re.compile(r"0x[0-9a-fA-F]{40}", re.ASCII)
 _NAME_ENDS = re.compile('[",;\t]+')
-# Excel reads the delimiter from such a first line. A spreadsheet that knows it not adds its own delimiters behind.
+# Excel reads the delimiter from such a first line. Other spreadsheets append their own delimiters to it.
 _HINT = re.compile(r'[\ufeff\r\n ]*"?sep=(?:"?([^\w\s"]|\t))*"? *(?:\r\n?|\n|\Z)', re.IGNORECASE)
 
 
@@ -66,7 +66,7 @@ def _lines(text: str) -> Iterator[_Line]:
     hint = _HINT.match(text)
     above, text = (len(hint[0].splitlines()), text[hint.end() :]) if hint else (0, text.lstrip("\ufeff"))
     delimiter = (hint and hint[1]) or _delimiter(text)
-    # With its line breaks: in a quoted cell, they are part of it.
+    # Line breaks are kept, because a quoted cell may contain them.
     reader = csv.reader(io.StringIO(text, newline=""), delimiter=delimiter, skipinitialspace=True, strict=True)
     number = above + 1
     try:

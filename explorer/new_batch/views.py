@@ -44,7 +44,7 @@ _MOST_SHOWN_CHARACTERS = 20_000
 @csrf_exempt  # `_check` does it. The page of Django's own check would lose what was typed.
 @require_http_methods(["GET", "POST"])
 def new_batch(request: HttpRequest) -> HttpResponse:
-    """Show the form, and do what its buttons say. `from` is a batch of the user's that it is filled in from."""
+    """Show the form, and do the actions of its buttons. `from` names a batch of the user that fills it in."""
     if request.method != "POST":
         return _first(request)
     button = request.POST.get("do", "")
@@ -238,7 +238,7 @@ def _rows_of(data: Mapping[str, Mapping[str, Any]]) -> Iterator[dict[str, Any]]:
 
 @dataclass(frozen=True)
 class _Post:
-    """A form that a user has sent by a button, of the row `number` where it is of one."""
+    """A form that a user has sent by a button. If the button belongs to a row, `number` is the row's."""
 
     request: HttpRequest
     user: User

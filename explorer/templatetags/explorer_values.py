@@ -94,7 +94,7 @@ _AGED = 5
 
 @register.filter
 def is_aged(when: datetime) -> bool:
-    """Return whether something that was said then is older than a few seconds."""
+    """Return whether this time is more than a few seconds ago."""
     return (timezone.now() - when).total_seconds() >= _AGED
 
 
@@ -292,5 +292,5 @@ def page_link(context: dict[str, Any], name: str, text: str) -> SafeString:
 
 @register.simple_tag
 def preview_image() -> str:
-    """Return the whole address of the picture beside previews of links, which other hosts load."""
+    """Return the full URL of the picture in previews of links, because other hosts load it."""
     return settings.BASE_URL + static("preview.png")

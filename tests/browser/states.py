@@ -286,7 +286,7 @@ def twelve_hundred() -> Batch:
 
 
 def of_two_sources_waiting() -> Batch:
-    """Return a batch of two source chains, one of which lacks attestations."""
+    """Return a batch of two source chains. One of them lacks attestations."""
     batch = of_two_sources()
     for source in (31337, SOURCE):
         accept(batch, source)

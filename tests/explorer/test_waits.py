@@ -1,4 +1,4 @@
-"""Waits are codes with values: their table, the columns that hold them, and who is told what."""
+"""Waits as codes with values: their table, their columns, and their sentences for each reader."""
 
 import ast
 import re

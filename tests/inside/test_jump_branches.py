@@ -149,7 +149,7 @@ def test_a_target_that_is_not_on_the_beacon_chain(world, api):
 def two_nodes(
     configured: Callable[..., None], liar: BeaconApi, honest: BeaconNode
 ) -> Iterator[tuple[BeaconApi, BeaconApi]]:
-    """Configure the service with two nodes, the first of which may lie."""
+    """Configure the service with two nodes. The first may lie."""
     with liar, BeaconApi(honest) as other:
         configured(beacon_urls=[liar.url, other.url])
         yield liar, other
