@@ -90,7 +90,7 @@ def reveal(secret: WebhookSecret) -> str | None:
 
 
 def signing(user_id: int) -> list[str]:
-    """Return the secrets that sign now, the newest first, without those that `reveal` can't tell."""
+    """Return the secrets that sign now, the newest first, without those that `reveal` can't decrypt."""
     live = WebhookSecret.objects.filter(Q(expires_at=None) | Q(expires_at__gt=timezone.now()), user=user_id)
     return [secret for secret in map(reveal, live.order_by("-pk")) if secret]
 

@@ -35,7 +35,7 @@ _KEPT_SECONDS = 15
 # Older sightings of workers say little of now.
 _STALE = timedelta(minutes=3)
 _STALE_ANSWERS = timedelta(minutes=10)
-# The usual time is that of the DONE ones among the batches that ended last.
+# The usual time is computed from the DONE batches among those that ended last.
 _RECENT = 200
 _LEAST_TIMED = 3
 

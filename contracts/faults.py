@@ -153,7 +153,7 @@ FAULTS = (
         "threshold_, nonce)), signatures);",
         "threshold_, uint256(0))), signatures);",
     ),
-    # Signatures of a change are good for the same change later.
+    # Signatures of a change are valid for the same change later.
     SourceFault(
         "AttestedBlockHashSourceProofs.check_attesters_are_changed_if_and_only_if_enough_of_them_have_signed",
         ATTESTED,
@@ -227,7 +227,7 @@ FAULTS = (
     # A block's hash is elsewhere in a payload, or the payload elsewhere in a body.
     SourceFault("BeaconHistoryProofs.check_own", BEACON, "BLOCK_HASH = 12;", "BLOCK_HASH = 13;"),
     SourceFault("BeaconHistoryProofs.check_own", BEACON, "EXECUTION_PAYLOAD = 9;", "EXECUTION_PAYLOAD = 8;"),
-    # Blocks of another fork are laid out so.
+    # The layout is that of another fork's blocks.
     SourceFault("BeaconHistoryProofs.check_own", BEACON, "slot < deneb ? 4 : 5", "slot <= deneb ? 4 : 5"),
     SourceFault("BeaconHistoryProofs.check_own", BEACON, "if (slot < bellatrix) revert InvalidProof();", ""),
     SourceFault("BeaconHistoryProofs.check_own", BEACON, "if (slot >= end)", "if (slot > end)"),
@@ -312,7 +312,7 @@ FAULTS = (
     ),
     # Another field is taken for the constant.
     SourceFault("BeaconHistoryProofs.check_historical_roots", BEACON, "HISTORICAL_ROOTS = 7;", "HISTORICAL_ROOTS = 6;"),
-    # A branch goes on.
+    # A branch continues after its end.
     SourceFault(
         "BeaconHistoryProofs.check_a_branch_has_its_size",
         BEACON,
@@ -414,7 +414,7 @@ FAULTS = (
         "gt(top, STACK_END)",
         "0",
     ),
-    # Only the topmost of several is looked at.
+    # Only the topmost of several subtrees is checked.
     SourceFault(
         "SubtreeStackProofs.check_only_shows_the_one_subtree_of_the_open_stack",
         STACK,
@@ -620,7 +620,7 @@ FAULTS = (
         "end = NodeWriter.putHash(end, storageRoot);\n            end = NodeWriter.putHash(end, codeHash);",
         "end = NodeWriter.putHash(end, codeHash);\n            end = NodeWriter.putHash(end, storageRoot);",
     ),
-    # Something is pushed without a key.
+    # A subtree is pushed without a key.
     SourceFault(
         "OperationsProofs.check_an_empty_place",
         TRIE,
@@ -732,7 +732,7 @@ FAULTS = (
         "if (_proveState(blockNumber, input.cursor) != root) revert InvalidProof();",
         "_proveState(blockNumber, input.cursor);",
     ),
-    # Any contract tells the hashes of blocks.
+    # The storage of any contract gives the hashes of blocks.
     SourceFault(
         "FactsRegistryProofs.check_a_block_hash_is_stored_under_a_known_state_root_only",
         STATE,

@@ -145,7 +145,7 @@ def batch_query_status(
             raise AuthenticationError
         batch = _batch_of(key_and_batch)
         content, etag = batch.answer()
-    # Written as it is: to validate our own answer would take longer than to read it.
+    # Written without validation, which would take longer than reading the status.
     return conditional(request, json.dumps(content).encode(), etag, batch.poll_seconds())
 
 

@@ -301,7 +301,7 @@ KEY = KeyAuth(_key)
 """`request.auth` is the `ApiKey`, with its `user_id`."""
 
 SUBMITTING_KEY = KeyAuth(_submitting_key)
-"""The same as `KEY`; its `user` also has what `queries.submission` asks for."""
+"""The same as `KEY`. Its `user` also has the limits that `queries.submission` needs."""
 
 
 class Detail(Schema):

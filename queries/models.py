@@ -365,7 +365,7 @@ class Query(models.Model):
     batch = models.ForeignKey(Batch, models.CASCADE, related_name="queries", db_index=False)
     source_chain_id = models.PositiveBigIntegerField()
     timestamp = models.PositiveBigIntegerField(null=True)  # unix seconds: the block is the latest that isn't after it
-    # Or the block is the newest, or the newest final one, of when it was found; then it stays that one.
+    # With a tag, the block is the newest, or the newest final one, at the time of the check. It stays that block.
     block_tag = models.CharField(max_length=16, choices=BlockTag.choices, blank=True, default="", db_default="")
     block = models.ForeignKey(Block, models.PROTECT, related_name="queries", null=True, db_index=False)
     position = models.PositiveIntegerField()  # in the request, from 0

@@ -417,7 +417,7 @@ class TooLarge(Refused):
 
 
 def check_rate(user: User) -> None:
-    """Check that the user may submit now. Only reads.
+    """Check that the user may submit now. It writes nothing.
 
     Raises `TooLarge`, and `Refused`: too_many_requests where the user has to wait anyway.
     """

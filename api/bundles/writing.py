@@ -165,7 +165,7 @@ def _accounts(queries: Sequence[Query]) -> dict[tuple[int | None, str], AccountP
     proofs: dict[tuple[int | None, str], AccountProof] = {}
     if pairs:
         blocks, addresses = {block for block, _ in pairs}, {address for _, address in pairs}
-        # Others may have asked for other pairs of these: their proofs aren't read.
+        # Other batches may have other pairs of these accounts and blocks. Their proofs aren't read.
         near = AccountProof.objects.filter(block__in=blocks, address__in=addresses).values_list(
             "pk", "block_id", "address"
         )

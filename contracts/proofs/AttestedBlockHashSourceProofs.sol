@@ -109,7 +109,7 @@ contract AttestedBlockHashSourceProofs is Symbolic {
         assert(source.blockHash(blockNumber) == known);
     }
 
-    /// @dev Any state of one to three attesters. It tells rightly of `anyone` whether they are one of them.
+    /// @dev The state has one to three attesters. The source answers correctly whether `anyone` is one of them.
     function _presentAttesters(uint256 present, address anyone) private {
         svm.enableSymbolicStorage(address(source));
         uint256 count = present == 1 ? 1 : present == 2 ? 2 : 3;
@@ -128,7 +128,7 @@ contract AttestedBlockHashSourceProofs is Symbolic {
         assert(source_.isAttester(anyone) == _isAmong(anyone, attesters));
     }
 
-    /// @dev Whether a threshold of present attesters have signed, each once.
+    /// @dev Returns true if a threshold of present attesters has signed, each once.
     function _areSigned(bytes32 structHash, bytes memory signatures) private view returns (bool) {
         uint256 count = signatures.length / 65;
         if (count * 65 != signatures.length || count < source.threshold()) return false;

@@ -147,7 +147,7 @@ contract BeaconHistoryProofs is Symbolic {
         _check(climb, root, bytes32(uint256(1)), call);
     }
 
-    /// @dev A branch that is cut by 1 or 32 bytes, or as much longer.
+    /// @dev The branch is shorter or longer by 1 or 32 bytes.
     function check_a_branch_has_its_size(uint256 kind, uint256 form, bytes32 root) external view {
         kind = _each(kind, 0, 4);
         form = _each(form, 0, 3);
@@ -261,7 +261,7 @@ contract BeaconHistoryProofs is Symbolic {
         bytes32 second = _take(climb, "second");
         blockHash = _take(climb, "hash");
         climb.node = blockHash;
-        // Three nodes are known, or told: those above the body.
+        // The three nodes above the body are known or given.
         index = _climb(climb, index, _depth(index) - 3);
         _step(climb, index, 0);
         _step(climb, index >> 1, _zeros(1));

@@ -89,7 +89,7 @@ contract FactsProofs is Facts, Symbolic {
         Answer memory expected = _anyState(asked);
         if (asked.kind == Kind.SLOT && asked.account == account && asked.blockNumber == blockNumber && asked.slot == slot)
         {
-            // It isn't both zero and something else.
+            // No slot is both zero and another value.
             vm.assume(!_both(_both(expected.proven, expected.value == 0), value != 0));
             _becomesReadable(expected, bytes32(value));
         }

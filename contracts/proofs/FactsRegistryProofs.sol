@@ -26,7 +26,7 @@ contract AnySource is IBlockHashSource, Symbolic {
         }
     }
 
-    /// @dev Whether it vouches for this hash, without a path of its own for each answer.
+    /// @dev Returns whether the source vouches for this hash, without a path of its own for each answer.
     function vouches(uint256 blockNumber, bytes32 hash) external view returns (bool) {
         return _both(_hashes[blockNumber] == hash, _forms[blockNumber] == 0);
     }

@@ -263,7 +263,7 @@ contract OperationsProofs is Symbolic {
         value = Rlp.list(value);
     }
 
-    /// @dev What is in the list that a leaf is.
+    /// @dev Returns the content of a leaf's list.
     function _leaf(uint256 key, uint256 depth, bytes memory value) private pure returns (bytes memory) {
         return abi.encodePacked(Rlp.path(key, NIBBLES - depth, true), Rlp.string_(value));
     }

@@ -52,7 +52,7 @@ class TransactionsToSend:
         return sum(tx.gas for tx in self.transactions)
 
     def as_json(self) -> Mapping[str, Any]:
-        """Return it for the script that sends them. Numbers that a wallet is given are as JSON-RPC writes them."""
+        """Return the JSON for the script that sends them. Numbers for a wallet are written as in JSON-RPC."""
         chain = self.chain
         return {
             "chain": chain and {"id": hex(chain.id), "name": chain.name, "currency": chain.currency},

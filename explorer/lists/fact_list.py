@@ -80,7 +80,7 @@ def rows(facts_found: Sequence[FoundFact]) -> Iterator[FactRow]:
 
 
 def searched(text: str, account: SearchedAccount | None) -> FactFilters | None:
-    """Return what a search finds facts by: an account, or a block, by its number, its hash or that of a transaction.
+    """Return the account or block of a search. A block is found by its number, its hash, or a transaction's hash.
 
     None: it can't find any.
     """

@@ -27,7 +27,7 @@ class Headline:
     """`about`, of an account if there is one, `where`: and the answer, or how much is proven."""
 
     about: str
-    address: str = ""  # empty: it is about none, or about several
+    address: str = ""  # empty: the title is about no account, or about several
     where: str = ""
     answer: InShort | None = None
     state: str = ""  # instead of one answer

@@ -206,7 +206,7 @@ class RowForm(forms.Form):
 
     @cached_property
     def _pointers(self) -> AbstractSet[str]:
-        """Return the accounts as the paths of faults have them, in small letters."""
+        """Return the accounts in lower case, as they appear in the paths of faults."""
         return {pointer(account)[1:].lower() for account in self.contents["accounts"]}
 
 

@@ -76,7 +76,7 @@ def ago(when: datetime) -> SafeString:
 
 @register.filter
 def since(when: datetime) -> SafeString:
-    """Return how long it has lasted, as of now; the browser counts on."""
+    """Return the duration until now. The browser counts on."""
     return html('<span data-since="{}">{}</span>', iso(when), _whole_span(timezone.now() - when))
 
 

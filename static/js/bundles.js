@@ -23,7 +23,7 @@ const SLOT = /^0x[0-9a-f]{64}$/;
 const AT_ONCE = 500;
 
 /**
- * Reads the bundle of a batch, or of one of its queries. Nothing else of it is checked.
+ * Reads the bundle of a batch, or of one of its queries. Checks nothing but its format.
  * @param {string} text @param {number | null} only the number of the query
  */
 export function read(text, only = null) {

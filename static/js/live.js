@@ -71,7 +71,7 @@ function follow(bar) {
   }
 
   function refresh() {
-    // A page that nobody sees asks again when it is shown, unless it is to tell of the end.
+    // A hidden page asks again when it is shown. If it is to notify of the end, it also asks while it is hidden.
     if (!paused && (notifies || !document.hidden)) htmx.trigger(batch(), "refresh");
   }
 
