@@ -1,4 +1,4 @@
-# Every command of this project; `make help ALL=1` lists them. Each sets up what it needs, and does so only once.
+# Every command of this project; `make help ALL=1` lists them. Each command installs its own needs, and only once.
 
 SHELL := /bin/sh
 .DEFAULT_GOAL := help
@@ -9,7 +9,7 @@ SHELL := /bin/sh
 # The Python to make the virtual environment with; 3.11 or newer.
 PYTHON ?= python3
 BIN := .venv/bin
-# Node and npm come from the virtual environment, whatever else is installed.
+# Node and npm come from the virtual environment, even if others are installed.
 NODE_PATH_FIRST := PATH="$(CURDIR)/$(BIN):$$PATH"
 # Installs a lock file into a virtual environment.
 INSTALL = $(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' \
@@ -21,7 +21,7 @@ NPM_CI = echo "Installing the development chain and the other npm packages ...";
 	$(NODE_PATH_FIRST) npm ci $(1) --silent --ignore-scripts --no-audit --no-fund \
 	|| { echo "The npm packages could not be installed. Is there a network? $(BIN)/npm ci says more."; exit 1; }
 
-# Compiled modules are kept, whatever the shell says: hundreds of processes would compile each anew.
+# Compiled modules are kept, even if the shell says otherwise: hundreds of processes would compile each of them anew.
 unexport PYTHONDONTWRITEBYTECODE
 
 # In how many processes tests run. They mostly wait for nodes and clocks: four on two cores.
@@ -41,7 +41,7 @@ run: .venv/ready-to-run ## Run web server and worker against the chains in chain
 	@$(BIN)/python manage.py collectstatic --no-input -v 0
 	@$(BIN)/python dev/tools/run.py --bind $(BIND) --processes $(WEB_PROCESSES) --threads $(WEB_THREADS)
 
-# ONCE=1 ends a demo after what was read. Each takes other ports by PORT and RPC_PORT.
+# With ONCE=1 a demo ends after it has read the facts. PORT and RPC_PORT choose other ports.
 DEMO_OPTIONS = $(if $(ONCE),--once) $(if $(PORT),--port $(PORT)) $(if $(RPC_PORT),--rpc-port $(RPC_PORT))
 
 demo: .venv/ready-for-demo node_modules/ready-for-demo ## Prove a balance on a development chain and show it (ONCE=1: stop after that)
@@ -64,11 +64,11 @@ testnet: .venv/ready-for-demo ## Run the service on Sepolia and OP Sepolia: asks
 
 ## Check a change
 
-# Types of beacon blocks and states that others wrote, to compare ours with.
+# Others' types of beacon blocks and states. Tests compare ours with them.
 LODESTAR := tests/beacon_oracles/npm/node_modules
 
-# Each process has the next tests in their order, which share what is slow to make; one that is done takes half of what
-# another one still has.
+# Each process gets consecutive tests, because these share slow fixtures. A process that is done takes half of another's
+# remaining tests.
 TESTS = $(BIN)/python -m pytest -n $(TEST_PROCESSES) --dist worksteal
 NEEDED_BY_TESTS := .venv/ready node_modules/ready .venv-generators/ready .venv-beacon/ready $(LODESTAR)/ready
 
@@ -128,7 +128,7 @@ format: .venv/ready ## Format the Python code
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
 
-# Debian has the one without a window as a package of its own; others have only the whole browser.
+# Debian has a package of the browser without windows. Other systems have only the whole browser.
 chromium: ## Install a Chromium for the browser tests, if none is there (apt-get, as root)
 	@if command -v chromium-headless-shell || command -v chromium; then exit 0; fi >/dev/null; \
 	if [ "$$(id -u)" != 0 ] || ! command -v apt-get >/dev/null; then \
@@ -183,7 +183,7 @@ mutants: .venv/ready node_modules/ready ## Take out each check of the contracts:
 contracts: .venv/ready-for-demo node_modules/ready ## Compile the contracts into contracts/artifacts
 	$(NODE_PATH_FIRST) $(BIN)/python -m contracts.build
 
-# The last line fails if the committed files aren't what the compiler makes.
+# The last line fails if the committed files differ from the compiler's output.
 weakened: .venv/ready node_modules/ready ## Compile the weakened contracts of tests again, and check that they are as committed
 	rm -f tests/contracts/compiled/*.hex
 	$(BIN)/python -m pytest -q -n 2 -p no:cacheprovider $(addprefix tests/contracts/test_,$(WEAKENING:=.py)) -k 'missing or missed or found'

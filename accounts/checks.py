@@ -43,7 +43,7 @@ def check_allowed_addresses(**_: Any) -> Sequence[CheckMessage]:
 @register("settings")
 def check_schema(**_: Any) -> list[CheckMessage]:
     """Refuse to run any command on a database that this version can't upgrade, `migrate` among them."""
-    # A command that needs a database that doesn't answer says so itself.
+    # If the database doesn't answer, the command that needs it says so itself.
     with suppress(DatabaseError):
         if reason := schema.why_too_old(connection):
             raise CommandError(reason)

@@ -22,7 +22,7 @@ STATUS_OF_REFUSAL = {
     **dict.fromkeys(("too_many_changes", "too_many_sign_ins"), 429),
     **dict.fromkeys(("node_unavailable", "too_many_checks"), 503),
 }
-"""By code. Signing in answers others with 401, and keys with 409."""
+"""The HTTP status of an error's code. Other codes are 401 when signing in, and 409 for keys."""
 
 
 def given_in(request: HttpRequest) -> FieldReader:
@@ -58,7 +58,7 @@ HIDDEN_ORIGIN = (
 
 
 def hides_origin(request: HttpRequest) -> bool:
-    """Return whether the browser keeps from the CSRF check what it compares, whatever the form's token is."""
+    """Return whether the browser hides its origin, without which the CSRF check refuses every form."""
     origin = request.headers.get("Origin")
     return origin == "null" or (origin is None and request.is_secure() and not request.headers.get("Referer"))
 

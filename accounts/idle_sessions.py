@@ -21,7 +21,7 @@ class SessionStore(db.SessionStore):
         return row
 
     def _get_session_from_db(self) -> AbstractBaseSession | None:
-        """Return the row, or None if there is none. Of one that is in use, the end is moved."""
+        """Return the row, or None if there is none. If the session is in use, its end is moved."""
         row: AbstractBaseSession | None = super()._get_session_from_db()  # type: ignore[misc]  # the stubs lack it
         latest = timezone.now() + _idle()
         if row and latest - row.expire_date > _idle() / _PARTS:

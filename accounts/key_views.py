@@ -281,9 +281,9 @@ def _hidden(value: str | None) -> SecretStr | None:
 class ShownWebhookSecret:
     """The secret of webhooks as the page shows it, without the secret itself."""
 
-    ends: str  # empty: there is none yet, or it can't be read any more
+    ends: str  # empty: no secret was made yet, or it can't be read any more
     is_lost: bool
-    previous_until: datetime | None  # until when the one before signs, too
+    previous_until: datetime | None  # until when the former secret signs, too
 
 
 def _shown_webhook_secret(user: User) -> ShownWebhookSecret:

@@ -34,7 +34,7 @@ MAX_NAME_CHARS = 60
 _ALPHABET = string.digits + string.ascii_letters
 _DIGITS = 43  # of base 62 for 256 bits
 _SHOWN = len(PREFIX) + 4
-# How often the use of a key is stored: each time is a write, which waits for others.
+# Pause between stored times of a key's use, because each is a write that waits for others.
 _NOTED_EACH = timedelta(minutes=1)
 _noting_from = 0.0  # by `time.monotonic`: none is stored for a while after the database took no write
 
@@ -103,7 +103,7 @@ def authenticate_hash(key_hash: str) -> ApiKey | None:
 
 
 def working() -> "QuerySet[ApiKey]":
-    """Return the key that was presented, if it works, for the queries of `authenticate_and_read`."""
+    """Select the presented key, if it works, for the queries of `authenticate_and_read`."""
     unexpired = Q(expires_at=None) | Q(expires_at__gt=QueryParameter("now"))
     return ApiKey.objects.filter(unexpired, key_hash=QueryParameter("key_hash"), revoked_at=None).order_by()
 
@@ -139,7 +139,7 @@ def _note_use(key_id: int, last_used_at: datetime | None) -> None:
     try:
         ApiKey.objects.filter(pk=key_id, last_used_at=last_used_at).update(last_used_at=now)
     except DatabaseError:
-        # A database that takes no writes keeps nobody from reading, and nobody waits for its lock again.
+        # If the database takes no writes, clients can still read, and no request waits for its lock again.
         _noting_from = monotonic + _NOTED_EACH.total_seconds()
 
 

@@ -13,7 +13,7 @@ from config.logs import redact_keys
 
 PARAMETER = "apiKey"
 
-# Besides QUERY_STRING, servers hand on the whole request target: gunicorn in the first of these, others in the second.
+# Besides QUERY_STRING, servers pass on the whole request target: gunicorn in the first of these, others in the second.
 # The third is the page that the request came from, which may have been opened with a key.
 _URLS = ("RAW_URI", "REQUEST_URI", "HTTP_REFERER")
 
@@ -27,9 +27,9 @@ class ApiRequest(HttpRequest):
 class ApiKeyMiddleware:
     """Moves the key from the header `api-key`, else the query parameter `apiKey`, to `request.presented_key`.
 
-    This middleware must come first, before anything reads `request.GET` or `request.headers` from META. Of several
-    parameters the first counts, and all are removed. Whatever else looks like a key, in another parameter or in the
-    path, is redacted. Everything else stays as it is, byte for byte. No cache may store the answer to a request with a
+    This middleware must come first, before anything reads `request.GET` or `request.headers` from META. The first of
+    several parameters counts, and all are removed. Other text that looks like a key, in a parameter or in the path, is
+    redacted. Everything else stays as it is, byte for byte. No cache may store the answer to a request with a
     key, unless its view says how long.
     """
 

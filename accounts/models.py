@@ -191,9 +191,9 @@ class AccountEvent(models.Model):
     key_name = models.CharField(max_length=60, default="")  # empty: not about a key
     key_ends = models.CharField(
         max_length=20, default=""
-    )  # its prefix and last four characters, since names are given again
+    )  # its prefix and last four characters, because a name may be used again
     detail = models.CharField(max_length=200, default="")
-    client_network = models.CharField(max_length=50, default="")  # too wide to be one person
+    client_network = models.CharField(max_length=50, default="")  # a network too wide to identify a person
 
     class Meta:
         indexes: ClassVar[list[models.Index]] = [models.Index(fields=["user", "-id"])]

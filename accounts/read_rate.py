@@ -22,7 +22,7 @@ _P = ParamSpec("_P")
 
 
 def count(client: str) -> int:
-    """Count one read by this address and return 0; or return how many seconds it has to wait."""
+    """Count a read by this address and return 0, or return the seconds that the client has to wait."""
     # A database that takes no writes keeps nobody from reading.
     with suppress(DatabaseError):
         return throttle.take("reads", client, READS_PER_MINUTE)

@@ -41,7 +41,7 @@ STATEMENT = "Sign in to Batch Query Service. This costs nothing and sends no tra
 MESSAGE_SECONDS = 10 * 60
 MAX_MESSAGE_CHARS = 1024
 MAX_SIGNATURE_CHARS = 16_384  # An ERC-6492 signature holds the wallet's whole deployment.
-# Contract wallets of one message that nodes are asked about in a minute, and of all messages at a time in a process.
+# Checks of contract wallets by nodes: those of one message in a minute, and those of a process at the same time.
 _CHECKS_PER_MINUTE, _CHECKS_AT_ONCE = 5, 2
 _BUSY_RETRY_SECONDS = 5
 
@@ -67,7 +67,7 @@ class SignInError(Refused):
 
 
 class UndecidedSignature(SignInError):
-    """Nobody could tell whether the signature is right. The message may be answered again."""
+    """The signature couldn't be checked. The message may be answered again."""
 
 
 def start(address: str, chain_id: int, client_address: str) -> str:
@@ -181,7 +181,7 @@ def _hash(message: str) -> str:
 
 
 def _consume_nonce(message: str) -> SignInNonce:
-    """Consume the nonce that was issued for the message's address. Of two simultaneous calls, one gets it.
+    """Consume the nonce that was issued for the message's address. Only one of two simultaneous calls gets it.
 
     This comes before the parser, which takes long over hostile text: only messages with one of our nonces get that far.
     """
@@ -232,7 +232,7 @@ def _parse(message: str) -> _SiweMessage:
         parsed = siwe.SiweMessage.from_message(message)
     except (ValueError, RecursionError):
         raise SignInError("malformed_message", f"The message {_NOT_OURS}.") from None
-    # The library checks the signature over what it parsed, which must be exactly what was sent.
+    # The library checks the signature of the message as it parsed it. That must equal the message that was sent.
     if parsed.prepare_message() != message:
         raise SignInError("malformed_message", f"The message {_NOT_OURS}.")
     return parsed

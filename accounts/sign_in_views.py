@@ -71,7 +71,7 @@ def sign_in_message(request: HttpRequest) -> HttpResponse:
 @never_cache
 @require_POST
 def sign_in_verify(request: HttpRequest) -> HttpResponse:
-    """Answer `{"message", "signature"}` with `{"address", "next"}`. From here on the session is that of the address."""
+    """Answer `{"message", "signature"}` with `{"address", "next"}`. It starts a session of the address."""
     try:
         given = given_in(request)
         user = finish(_message_in(request, given), given("signature"))

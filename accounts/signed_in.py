@@ -45,7 +45,7 @@ def _checked(
         if page:
             back = reverse(page, args=args, kwargs=kwargs)
         else:
-            # A redirect loses what was posted, and nobody can return by GET to an address that takes only posts.
+            # A redirect loses the posted fields, and a GET can't return to an address that takes only posts.
             back = request.get_full_path() if request.method == "GET" else resolve_url(settings.LOGIN_REDIRECT_URL)
         response: HttpResponse
         if page and not is_htmx:

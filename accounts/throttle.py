@@ -63,7 +63,7 @@ _IS_OVER = "(began_at <= %s OR began_at > %s)"
 
 
 def seconds_to_wait(what: str, who: object, most: int, amount: int = 1) -> int:
-    """Return how many seconds it takes until there is room for `amount`; 0 if there is. Counts nothing."""
+    """Return the seconds until there is room for `amount`; 0 if there is room now. Counts nothing."""
     now = timezone.now()
     full = _FULL.first(key=_key(what, who), since=now - PERIOD, until=now + PERIOD, most=most - amount)
     return max(1, math.ceil((full[0] + PERIOD - now).total_seconds())) if full else 0

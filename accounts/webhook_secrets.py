@@ -64,7 +64,7 @@ _BYTES = 32
 
 
 def issue_first(user_id: int) -> WebhookSecret:
-    """Return the user's secret, made where there is none. Of two simultaneous calls, one makes it."""
+    """Return the user's secret, or make one. Of two simultaneous calls, only one makes it."""
     secret, _ = WebhookSecret.objects.get_or_create(
         user_id=user_id, expires_at=None, defaults={"sealed": _new_sealed(user_id)}
     )
@@ -90,7 +90,7 @@ def reveal(secret: WebhookSecret) -> str | None:
 
 
 def signing(user_id: int) -> list[str]:
-    """Return the secrets that sign now, the newest first, without those that `reveal` can't tell."""
+    """Return the secrets that sign now, the newest first, without those that `reveal` can't decrypt."""
     live = WebhookSecret.objects.filter(Q(expires_at=None) | Q(expires_at__gt=timezone.now()), user=user_id)
     return [secret for secret in map(reveal, live.order_by("-pk")) if secret]
 

@@ -35,7 +35,7 @@ NumberFrom1 = Annotated[str, WithJsonSchema({"type": "integer", "minimum": 1})]
 def _file(
     path: str, url_name: str, answer: type[BaseModel], *statuses: int, summary: str, extra: dict[str, Any] | None = None
 ) -> Callable[[Callable[..., HttpResponseBase]], Callable[..., HttpResponseBase]]:
-    """Register the endpoint of a file. It answers what isn't there with a page to people, and with JSON to programs."""
+    """Register the endpoint of a file. If the file doesn't exist, people get a page and programs get JSON."""
 
     def register(view: Callable[..., HttpResponseBase]) -> Callable[..., HttpResponseBase]:
         @wraps(view)
@@ -109,7 +109,7 @@ def _bundle(batch: Batch, queries: QuerySet[Query], name: str) -> StreamingHttpR
         raise ApiError(410, "proofs_pruned", batch.why_no_proofs)
     if not writing.is_there(queries):
         raise ApiError(404, "no_proof", "The proof is not kept here.")
-    # It comes in parts: it may have tens of megabytes.
+    # Sent in parts, because it may have tens of megabytes.
     return StreamingHttpResponse(
         writing.parts(batch, queries),
         content_type="application/json",

@@ -20,7 +20,7 @@ from api.fact_schema import Fact
 from config.json_objects import iso
 from proving import batch_waits, deployments, facts
 from proving.models import FactsRegistry, SignedTransaction, Transaction, TransactionState
-from queries import batch_json, identifiers, progress, query_rows
+from queries import batch_json, columns, progress, query_rows
 from queries.api_endpoint import CONDITIONAL, KEY, ApiError, conditional, errors
 from queries.batch_json import BatchQuery, BatchState
 from queries.columns import RejectionCode
@@ -98,7 +98,7 @@ def list_batch_queries(request: HttpRequest, filters: Parameter[BatchFilters], l
     batches = rows[:limit]
     counts = batch_json.count([batch.pk for batch in batches])
     return {
-        "batchQueries": [batch_json.told(batch, counts[batch.pk]) for batch in batches],
+        "batchQueries": [batch_json.batch_query(batch, counts[batch.pk]) for batch in batches],
         "next": batches[-1].pk if len(rows) > limit else None,
     }
 
@@ -129,7 +129,7 @@ def own_batch(request: HttpRequest, internal_id: str) -> Batch:
     """Return a batch of the user whose key was presented, without its request. Raises `ApiError`: not_found."""
     key: ApiKey = request.auth  # type: ignore[attr-defined]
     own = Batch.objects.defer("request").filter(user=key.user_id)
-    batch = own.filter(pk=identifiers.batch_id(internal_id)).first()
+    batch = own.filter(pk=columns.batch_id(internal_id)).first()
     if not batch:
         raise ApiError(404, "not_found", "No query found")
     return batch
@@ -217,7 +217,7 @@ def _detail(batch: Batch, first: int, limit: int) -> dict[str, Any]:
     queries = query_rows.from_number(batch, first, limit)
     following = first + limit
     return batch_json.state(batch, counts, batch_waits.waits(batch, counts)) | {
-        "batchQuery": batch_json.told(batch, counts),
+        "batchQuery": batch_json.batch_query(batch, counts),
         "transactions": _transactions(batch),
         "queryList": _queries(batch, queries, deployments.of_batch(batch, registries)),
         "next": str(following) if following <= counts.queries else None,
@@ -245,7 +245,7 @@ def _queries(batch: Batch, queries: Sequence[Query], held_by: Mapping[int, Facts
                 "step": query.step,
                 "steps": [_step(step) for step in steps[query.pk]],
                 "facts": [
-                    fact_schema.told(fact, known.get(fact), registry.address if registry else None, block)
+                    fact_schema.fact_json(fact, known.get(fact), registry.address if registry else None, block)
                     for fact in facts.of(query)
                 ],
             }

@@ -1,8 +1,8 @@
 """The endpoint of the chains in detail: each connection with its trust, contracts, reach and cost, and each chain as
 last seen.
 
-The page of chains tells the same. Both read what workers have stored, and ask no chain: a node that is down leaves what
-was known, with its time.
+The page of chains shows the same. Both read what workers have stored, and ask no chain. If a node is down, the last
+values stay, with their time.
 """
 
 import hashlib
@@ -35,7 +35,7 @@ _KEPT_SECONDS = 15
 # Older sightings of workers say little of now.
 _STALE = timedelta(minutes=3)
 _STALE_ANSWERS = timedelta(minutes=10)
-# The usual time is that of the DONE ones among the batches that ended last.
+# The usual time is computed from the DONE batches among those that ended last.
 _RECENT = 200
 _LEAST_TIMED = 3
 

@@ -25,7 +25,7 @@ class Fact(Schema):
     call: Call | None = Field(description="How to read it there. null: the registry or the block isn't known yet.")
 
 
-def told(fact: facts.Fact, word: bytes | None, registry: str | None, block: Block | None) -> dict[str, Any]:
+def fact_json(fact: facts.Fact, word: bytes | None, registry: str | None, block: Block | None) -> dict[str, Any]:
     """Return the fact as a `Fact`."""
     return {
         "property": facts.name(fact),

@@ -104,7 +104,7 @@ def livez(request: HttpRequest) -> JsonResponse:
 
 
 @never_cache
-@csrf_exempt  # Programs are told the method, as at the API's other paths, and not that they lack a token.
+@csrf_exempt  # Programs get the error about the method, as at the API's other paths, and not one about a missing token.
 @require_safe
 def is_alive(request: HttpRequest) -> HttpResponse:
     """Answer 200 as `livez` does, in the word that clients of older services read."""
@@ -137,7 +137,7 @@ def _is_for_operator(request: HttpRequest) -> bool:
 
 
 def _schema_problem() -> str:
-    """Look until there is none: then it stays so for the life of a process."""
+    """Return the problem of the schema. Once there is none, the process doesn't check again."""
     global _migrated
     problem = "" if _migrated else schema.problem(connection)
     _migrated = not problem

@@ -57,11 +57,11 @@ def list_facts(
     if filters.slot and (refusal := read_rate.refusal(request)):
         return refusal
     facts, following = fact_search.search(filters, FactCursor.of(cursor), limit)
-    return {"facts": list(map(_told, facts)), "next": str(following) if following else None}
+    return {"facts": list(map(_as_json, facts)), "next": str(following) if following else None}
 
 
-def _told(fact: FoundFact) -> dict[str, Any]:
-    return fact_schema.told(fact.fact, fact.word, fact.registry, fact.block) | {
+def _as_json(fact: FoundFact) -> dict[str, Any]:
+    return fact_schema.fact_json(fact.fact, fact.word, fact.registry, fact.block) | {
         "sourceChainId": str(fact.block.source_chain_id),
         "destinationChainId": str(fact.block.destination_chain_id),
         "blockNumber": str(fact.block.number),

@@ -85,10 +85,10 @@ def batch_transactions(request: HttpRequest, internalId: str) -> HttpResponse:
             raise ApiError(429, "too_many_requests", sentence, retry_after=seconds)
         missing = _left_of(batch)
         if missing.is_complete and not missing.transactions:
-            # A worker sees it now, also where nodes serve no events.
+            # This makes a worker look now, even if nodes serve no events.
             waiting = Block.objects.filter(queries__batch=batch, due_at__gt=Now())
             statements.retried(partial(waiting.update, due_at=Now()))
-    # Written as it is: to validate megabytes of our own would take long.
+    # Written without validation, which would take long for megabytes of our own data.
     return HttpResponse(json.dumps(_body(batch, missing)), content_type="application/json; charset=utf-8")
 
 

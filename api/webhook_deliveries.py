@@ -7,7 +7,7 @@ from ninja import Query, Router, Schema, Status
 from pydantic import Field
 
 from accounts.models import ApiKey
-from queries import identifiers, webhooks
+from queries import columns, webhooks
 from queries.api_endpoint import KEY, ApiError, errors
 from queries.models import DeliveryStatus, WebhookDelivery, WebhookEvent
 from queries.query_parameters import CURSOR, LIMIT, Ulid
@@ -86,7 +86,7 @@ def list_webhook_deliveries(
 def send_webhook_delivery_again(request: HttpRequest, deliveryId: str) -> Status[dict[str, str]]:
     """Send one again, delivered or not: now, and if that fails for a day again. Its id stays the same."""
     key: ApiKey = request.auth  # type: ignore[attr-defined]
-    message_id = identifiers.message_id(deliveryId)
+    message_id = columns.message_id(deliveryId)
     if not webhooks.send_again(key.user_id, message_id):
         raise ApiError(404, "not_found", "You have no such delivery.")
     return Status(202, {"id": message_id})

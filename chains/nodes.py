@@ -230,7 +230,7 @@ class RpcNode:
         self._checked_at: float | None = None
         """The time when the node reported the right chain id. None: it has failed since, or was never asked."""
         self._forms: dict[str, tuple[bool, float]] = {}
-        """By method: True if the node accepts only the plainer form of a request; and until when that counts."""
+        """For each method: True if the node accepts only the plainer form, and the time until which that counts."""
         self._batch_limit = BATCH_SIZE, 0.0
         """The number of requests that the node accepts in a batch, and the time until which that counts."""
 

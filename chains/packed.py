@@ -43,7 +43,7 @@ PARENT, HASH_ALONE = 0x38, 0x39
 # Older blocks, proven by branches in the beacon chain. The last two need no header.
 OLD_BLOCK, BLOCK_BEFORE_CAPELLA, BLOCK_BEFORE_MERGE = 0x3A, 0x3B, 0x3C
 SLOT, BLOCK_HASH, ABSENT_ACCOUNT, ACCOUNT = 0x40, 0x43, 0x70, 0x80
-# Kinds of absence of a key: what is at its place instead.
+# Kinds of absence of a key, by the node at its place.
 AT_EMPTY, AT_EXTENSION, AT_SAME, AT_LEAF, AT_ACCOUNT = 0, 1, 2, 3, 4
 ABSENT_CLOSES_STORAGE = 0x08
 # Bits of an account's operation. The lowest bit makes the number of set bits even.

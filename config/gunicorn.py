@@ -52,7 +52,7 @@ logconfig_dict = {
 
 def on_starting(_: Any) -> None:
     """Say once what is wrong with a setting or the schema, before each process would."""
-    # Each process reads the settings itself, also when it is told to start anew: the supervisor must not have them.
+    # Each process reads the settings itself, also after a reload. So the supervisor must not load them.
     with ProcessPoolExecutor(1, get_context("fork")) as reader:
         reader.submit(_check).result()
     # Processes count in files of this folder, so that whichever is asked answers for all (`config.metrics_server`).

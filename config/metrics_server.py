@@ -76,10 +76,11 @@ def may_read(peer: str, headers: _Headers, *, behind_proxy: bool) -> bool:
     token = settings.METRICS_TOKEN
     if token and compare_digest(headers.get("Authorization", "").encode(), f"Bearer {token}".encode()):
         return True
-    told = headers.get(settings.CLIENT_ADDRESS_HEADER, "") if behind_proxy and settings.CLIENT_ADDRESS_HEADER else ""
-    if told:
-        # Of a list the last entry counts: the proxy wrote it.
-        peer = told.rpartition(",")[2]
+    header_name = settings.CLIENT_ADDRESS_HEADER
+    forwarded = headers.get(header_name, "") if behind_proxy and header_name else ""
+    if forwarded:
+        # The proxy wrote the last entry of a list; the client may have written the others.
+        peer = forwarded.rpartition(",")[2]
     elif any(header in headers for header in PROXY_HEADERS):
         return False
     try:

@@ -55,9 +55,9 @@ def load_artifact(name: str) -> Artifact:
 
 
 def code_digest() -> str:
-    """Return the keccak-256 that names the code of all contracts but those that only tests deploy.
+    """Return a keccak-256 over the code of all contracts, without those that only tests deploy.
 
-    It is that of the keccak-256 of each one's creation bytecode, in the order of their names. Constructors count too.
+    Each contract gives the keccak-256 of its creation bytecode, in the order of names. Constructors count too.
     """
     names = sorted(path.stem for path in ARTIFACTS_DIR.glob("*.json"))
     return "0x" + keccak(b"".join(keccak(load_artifact(name).bytecode) for name in names)).hex()

@@ -138,7 +138,7 @@ def run_compiler(sources: Mapping[str, str], selection: dict[str, Any]) -> dict[
         )
         answer.seek(0)
         reply = answer.read()
-    # solc-js may say what it supports before the JSON begins.
+    # solc-js may print a line before the JSON begins.
     start = reply.find("{")
     if result.returncode != 0 or start < 0:
         raise BuildError(f"The Solidity compiler failed: {result.stderr.strip() or reply.strip()}")

@@ -1,7 +1,7 @@
 """Faults that the proofs must notice: for each property at least one change of the contracts that makes it false.
 
-`make prove` makes each of these changes, and expects halmos to find a counterexample. Else a property that holds
-whatever the contracts do would look proven.
+`make prove` makes each of these changes, and expects halmos to find a counterexample. Otherwise a
+property that no change of the contracts makes false would look proven.
 """
 
 from dataclasses import dataclass
@@ -153,7 +153,7 @@ FAULTS = (
         "threshold_, nonce)), signatures);",
         "threshold_, uint256(0))), signatures);",
     ),
-    # Signatures of a change are good for the same change later.
+    # Signatures of a change are valid for the same change later.
     SourceFault(
         "AttestedBlockHashSourceProofs.check_attesters_are_changed_if_and_only_if_enough_of_them_have_signed",
         ATTESTED,
@@ -227,7 +227,7 @@ FAULTS = (
     # A block's hash is elsewhere in a payload, or the payload elsewhere in a body.
     SourceFault("BeaconHistoryProofs.check_own", BEACON, "BLOCK_HASH = 12;", "BLOCK_HASH = 13;"),
     SourceFault("BeaconHistoryProofs.check_own", BEACON, "EXECUTION_PAYLOAD = 9;", "EXECUTION_PAYLOAD = 8;"),
-    # Blocks of another fork are laid out so.
+    # The layout is that of another fork's blocks.
     SourceFault("BeaconHistoryProofs.check_own", BEACON, "slot < deneb ? 4 : 5", "slot <= deneb ? 4 : 5"),
     SourceFault("BeaconHistoryProofs.check_own", BEACON, "if (slot < bellatrix) revert InvalidProof();", ""),
     SourceFault("BeaconHistoryProofs.check_own", BEACON, "if (slot >= end)", "if (slot > end)"),
@@ -312,7 +312,7 @@ FAULTS = (
     ),
     # Another field is taken for the constant.
     SourceFault("BeaconHistoryProofs.check_historical_roots", BEACON, "HISTORICAL_ROOTS = 7;", "HISTORICAL_ROOTS = 6;"),
-    # A branch goes on.
+    # A branch continues after its end.
     SourceFault(
         "BeaconHistoryProofs.check_a_branch_has_its_size",
         BEACON,
@@ -392,10 +392,10 @@ FAULTS = (
         "root = bytes32(_number(cursor + STATE_ROOT_PLACE + 1, 32));",
         "root = bytes32(_number(cursor + TRANSACTIONS_ROOT_PLACE + 1, 32));",
     ),
-    # A header is longer than what was sent.
+    # A header is longer than the calldata.
     SourceFault("PackedHeaderProofs.check_a_header_ends_within_calldata", HEADER, "|| end > msg.data.length", ""),
     # --- The stack ----------------------------------------------------------------------------------------------------
-    # What lies below the bottom poses as subtrees.
+    # Memory below the bottom poses as subtrees.
     SourceFault(
         "SubtreeStackProofs.check_pop_takes_what_is_in_the_open_stack_and_nothing_else",
         STACK,
@@ -414,7 +414,7 @@ FAULTS = (
         "gt(top, STACK_END)",
         "0",
     ),
-    # Only the topmost of several is looked at.
+    # Only the topmost of several subtrees is checked.
     SourceFault(
         "SubtreeStackProofs.check_only_shows_the_one_subtree_of_the_open_stack",
         STACK,
@@ -567,7 +567,7 @@ FAULTS = (
         "xor(shr(bits, mload(add(child, KEY))), or(parent, place))",
         "and(xor(shr(bits, mload(add(child, KEY))), or(parent, place)), not(0xf0))",
     ),
-    # No more than its last four nibbles are compared.
+    # Only its last four nibbles are compared.
     SourceFault(
         "OperationsProofs.check_a_branch_takes_its_own_children_only",
         BRANCH,
@@ -620,7 +620,7 @@ FAULTS = (
         "end = NodeWriter.putHash(end, storageRoot);\n            end = NodeWriter.putHash(end, codeHash);",
         "end = NodeWriter.putHash(end, codeHash);\n            end = NodeWriter.putHash(end, storageRoot);",
     ),
-    # Something is pushed without a key.
+    # A subtree is pushed without a key.
     SourceFault(
         "OperationsProofs.check_an_empty_place",
         TRIE,
@@ -732,7 +732,7 @@ FAULTS = (
         "if (_proveState(blockNumber, input.cursor) != root) revert InvalidProof();",
         "_proveState(blockNumber, input.cursor);",
     ),
-    # Any contract tells the hashes of blocks.
+    # The storage of any contract gives the hashes of blocks.
     SourceFault(
         "FactsRegistryProofs.check_a_block_hash_is_stored_under_a_known_state_root_only",
         STATE,

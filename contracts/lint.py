@@ -25,7 +25,7 @@ class Finding(NamedTuple):
     description: str
 
 
-# Why a finding is none, by slither's name of the check. All findings of each were looked at.
+# The reason why a check's findings are no faults, by slither's name of the check. Each finding was looked at.
 EXPLAINED: dict[str, str] = {
     "assembly": (
         "Proofs are read and nodes are written in assembly where Solidity can't, or costs much more. soundness.md "
@@ -64,7 +64,7 @@ def _request() -> dict[str, Any]:
 
 def _compiler(folder: Path) -> Path:
     """Write a program that answers as solc does: its version, and standard JSON."""
-    # Files, not pipes, as in `contracts.build`. solc-js may say what it supports before the JSON begins.
+    # Files, not pipes, as in `contracts.build`. solc-js may print a line before the JSON begins.
     script = folder / "solc"
     script.write_text(
         "#!/bin/sh\n"

@@ -1,4 +1,4 @@
-"""Whether the database has the schema of this version, or one that this version can take there."""
+"""A check of the database's schema: it is of this version, or this version can upgrade it."""
 
 from functools import cache
 

@@ -1,6 +1,7 @@
 """End with 0 if a container does its work: `healthcheck.py web`, or `worker`, which asks the web server.
 
-A web server that answers is alive, whatever it says of chains and signers: to start it anew would mend none of that.
+A web server that answers is alive, even if it reports problems of chains and signers: a restart would mend none of
+them.
 """
 
 import json

@@ -1,4 +1,4 @@
-"""The operator's page: what needs a person now, with links to the admin. Everybody else is told that there is none."""
+"""The operator's page: what needs a person now, with links to the admin. Other users get 404."""
 
 from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import render
@@ -20,7 +20,7 @@ _LISTS = {
 @never_cache
 @require_safe
 def operator(request: HttpRequest) -> HttpResponse:
-    """Show what `/healthz` tells to the addresses of `settings.OPERATOR_ADDRESSES`, signed in."""
+    """Show the findings of `/healthz` to signed-in addresses of `settings.OPERATOR_ADDRESSES`."""
     if not request.user.is_staff:
         raise Http404
     problems, notices = findings.findings()

@@ -7,7 +7,7 @@ from explorer.lists import batch_list, chains
 from explorer.lists.dashboard import dashboard
 from explorer.lists.home import home
 from explorer.new_batch import views as new_batch_views
-from queries import identifiers
+from queries import columns
 
 app_name = "explorer"
 
@@ -18,8 +18,8 @@ class _OfPage(StringConverter):
     regex = r"[^/]+(?<!\.json)"
 
     def to_python(self, value: str) -> str:
-        """Return the identifier as rows have it; other text as it is, for a page that says that it is none."""
-        return identifiers.batch_id(value) or value
+        """Return the identifier as rows have it; other text as it is, for the page that says that no batch has it."""
+        return columns.batch_id(value) or value
 
 
 register_converter(_OfPage, "batch")

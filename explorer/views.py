@@ -41,7 +41,7 @@ from explorer.batch.query_paging import QueryFilters, QuerySelection
 from explorer.batch.read_from_chain import READING_SENTENCES, Reading
 from explorer.batch.unsigned_transactions import TransactionsToSend
 from explorer.formatting import csv_lines
-from queries import identifiers, query_rows, webhooks
+from queries import columns, query_rows, webhooks
 from queries.api_endpoint import ApiError
 from queries.models import OPEN_STATUSES, Batch
 
@@ -113,7 +113,7 @@ def _batch_page(
 
 
 def _webhook(request: HttpRequest, page: ShownBatch) -> dict[str, object]:
-    """Return what the page shows of the webhook, for the batch's owner alone."""
+    """Return the webhook's part of the page. Only the batch's owner gets it."""
     webhook = delivery_display.read(page.batch.pk, request.user if isinstance(request.user, User) else None)
     return {"webhook": webhook, "internal_id": page.batch.pk, "is_live": page.poll_seconds is not None}
 
@@ -135,7 +135,7 @@ def _request(page: ShownBatch) -> dict[str, str]:
 @signed_in_fragment("explorer:batch")
 @require_safe
 def deliveries(request: HttpRequest, user: User, internal_id: str) -> HttpResponse:
-    """Tell htmx what the webhook of the user's batch was told."""
+    """Return the deliveries of the webhook of the user's batch, for htmx."""
     webhook = delivery_display.read(internal_id, user)
     if webhook is None:
         raise Http404
@@ -151,7 +151,7 @@ def send_again(request: HttpRequest, user: User, internal_id: str, delivery_id: 
     if request.method != "POST":
         return back
     try:
-        if not webhooks.send_again(user.pk, identifiers.message_id(delivery_id)):
+        if not webhooks.send_again(user.pk, columns.message_id(delivery_id)):
             raise Http404
         messages.success(request, _DELIVERY_SENTENCES["sent_again"])
     except Refused as refused:
@@ -224,7 +224,7 @@ def transactions(request: HttpRequest, internal_id: str) -> HttpResponse:
 
 
 def _transactions_as_json(request: HttpRequest, batch: Batch) -> HttpResponse:
-    """Return what is left to be sent for static/js/send.js, which has a wallet send it."""
+    """Return the unsigned transactions for static/js/send.js, which has a wallet send them."""
     try:
         check_self_funded(batch)
     except ApiError as error:

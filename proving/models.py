@@ -9,8 +9,8 @@ from django.utils import timezone
 
 from chains.encoding import HISTORY_WINDOW
 from database.due_rows import DueRow
+from queries.columns import Uint256Field
 from queries.models import Batch, Block, Query
-from queries.uint256 import Uint256Field
 from queries.waits import Value, WaitField, WaitReason, uncoded, wait
 
 

@@ -50,7 +50,7 @@ _LOOK_SECONDS = 0.5
 _waiting = threading.BoundedSemaphore(2)
 
 
-def _key_and_status(request: HttpRequest, key_hash: str) -> status.Asked | None:
+def _key_and_status(request: HttpRequest, key_hash: str) -> status.KeyAndBatch | None:
     return status.read(key_hash, request.GET.get("batchQueryId", ""))
 
 
@@ -134,25 +134,25 @@ def batch_query_status(
     With `wait` the answer comes when `queryStatus` changes, or after these seconds: from what it was in the answer
     with the ETag of If-None-Match, else from IN_PROGRESS. It may come earlier without news, such as where many wait.
     """
-    batch = _found(request.auth)  # type: ignore[attr-defined]
+    batch = _batch_of(request.auth)  # type: ignore[attr-defined]
     content, etag = batch.answer()
     is_news = not is_known(request, etag) if request.headers.get("If-None-Match") else not batch.is_open
     is_head = request.META["REQUEST_METHOD"] == "HEAD"  # whose answer has no news but the headers
     if wait and not is_news and not is_head and _has_waited(batch, wait):
         # The key may have been revoked meanwhile.
-        asked_again = _KEY_AND_STATUS(request)
-        if asked_again is None:
+        key_and_batch = _KEY_AND_STATUS(request)
+        if key_and_batch is None:
             raise AuthenticationError
-        batch = _found(asked_again)
+        batch = _batch_of(key_and_batch)
         content, etag = batch.answer()
-    # Written as it is: to validate our own answer would take longer than to read it.
+    # Written without validation, which would take longer than reading the status.
     return conditional(request, json.dumps(content).encode(), etag, batch.poll_seconds())
 
 
-def _found(asked: status.Asked) -> status.BatchStatusRow:
-    if not asked.batch:
+def _batch_of(key_and_batch: status.KeyAndBatch) -> status.BatchStatusRow:
+    if not key_and_batch.batch:
         raise ApiError(404, "not_found", "No query found")
-    return asked.batch
+    return key_and_batch.batch
 
 
 def _has_waited(batch: status.BatchStatusRow, seconds: int) -> bool:

@@ -1,4 +1,4 @@
-"""What the endpoints of the API share, in whatever package they are: the key, the body, and the form of errors.
+"""Parts that all endpoints of the API share: the key, the body, and the form of errors.
 
 An endpoint belongs to a `Router` of its module, and `config.urls` adds that to the API.
 """
@@ -100,7 +100,7 @@ class JsonErrorsMiddleware:
     def __call__(self, request: HttpRequest) -> HttpResponseBase:
         response = self.get_response(request)
         is_json = response.get("Content-Type", "").startswith("application/json")
-        # Nothing is at a path of the API with a slash behind it, which programs are told as well.
+        # No path of the API ends with a slash. Programs get the API's own error for such a path, too.
         has_slash = request.path.endswith("/") and request.path[:-1] in settings.API_PATHS
         if response.status_code < 400 or is_json or not (has_slash or is_of_api(request)):
             return response
@@ -251,21 +251,21 @@ def _used(paths: Any, schemas: Mapping[str, Any]) -> set[str]:
     """Return the names of the schemas that the paths refer to, directly or not."""
     used: set[str] = set()
     text = json.dumps(paths)
-    while found := set(re.findall(rf'"{_REF}(\w+)"', text)) - used:
-        used |= found
-        text = json.dumps([schemas[name] for name in found])
+    while new_names := set(re.findall(rf'"{_REF}(\w+)"', text)) - used:
+        used |= new_names
+        text = json.dumps([schemas[name] for name in new_names])
     return used
 
 
-Found = TypeVar("Found")
+Authenticated = TypeVar("Authenticated")
 
 
-class KeyAuth(APIKeyHeader, Generic[Found]):
-    """`request.auth` becomes what `read` finds, by the request and `keys.digest` of the key. None: no valid key."""
+class KeyAuth(APIKeyHeader, Generic[Authenticated]):
+    """Set `request.auth` to the result of `read` for the request and `keys.digest` of its key. None: no valid key."""
 
     param_name = "api-key"
 
-    def __init__(self, read: Callable[[HttpRequest, str], Found | None]) -> None:
+    def __init__(self, read: Callable[[HttpRequest, str], Authenticated | None]) -> None:
         super().__init__()
         self._read = read
 
@@ -274,7 +274,7 @@ class KeyAuth(APIKeyHeader, Generic[Found]):
         presented = getattr(request, "presented_key", None)
         return presented.get_secret_value() if presented else None
 
-    def authenticate(self, request: HttpRequest, key: str | None) -> Found | None:
+    def authenticate(self, request: HttpRequest, key: str | None) -> Authenticated | None:
         return self._read(request, keys.digest(key)) if key else None
 
 
@@ -289,10 +289,10 @@ _SUBMITTING = CompiledQuery(
 
 
 def _submitting_key(_: HttpRequest, key_hash: str) -> ApiKey | None:
-    found = keys.authenticate_and_read(_SUBMITTING, key_hash)
-    if found is None:
+    key_and_limits = keys.authenticate_and_read(_SUBMITTING, key_hash)
+    if key_and_limits is None:
         return None
-    key, limits = found
+    key, limits = key_and_limits
     key.user = User.from_db(None, ("id", *_LIMITS), (key.user_id, *limits))
     return key
 
@@ -301,7 +301,7 @@ KEY = KeyAuth(_key)
 """`request.auth` is the `ApiKey`, with its `user_id`."""
 
 SUBMITTING_KEY = KeyAuth(_submitting_key)
-"""The same as `KEY`; its `user` also has what `queries.submission` asks for."""
+"""The same as `KEY`. Its `user` also has the limits that `queries.submission` needs."""
 
 
 class Detail(Schema):

@@ -1,4 +1,4 @@
-"""A batch as JSON: what the API's list, its details and the explorer's page have in common."""
+"""A batch as JSON, for the API's list, its details and the explorer's page."""
 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
@@ -78,31 +78,31 @@ def count(batches: Collection[str]) -> dict[str, Counts]:
     ends = [Subquery(queries.order_by(order).values(column)[:1]) for order, column in _ENDS]
     still_open = queries.filter(step__isnull=False).order_by().values("batch").annotate(n=Count("pk")).values("n")
     rows = Batch.objects.filter(pk__in=batches).values_list("pk", *ends, Subquery(still_open))
-    found = dict.fromkeys(batches, Counts((), 0, 0))
+    counts = dict.fromkeys(batches, Counts((), 0, 0))
     several = []
     for pk, first_chain, last_chain, last_position, open_ones in rows:
         # A request names each source chain once, so the queries of one follow each other.
         if first_chain == last_chain is not None:
-            found[pk] = Counts((last_chain,), last_position + 1, last_position + 1 - (open_ones or 0))
+            counts[pk] = Counts((last_chain,), last_position + 1, last_position + 1 - (open_ones or 0))
         elif last_chain is not None:
             several.append(pk)
-    return found | _by_chain(several) if several else found
+    return counts | _by_chain(several) if several else counts
 
 
 def _by_chain(batches: Collection[str]) -> dict[str, Counts]:
     """Count the queries of batches with several source chains, each of which is read."""
-    found: dict[str, list[tuple[int, int, int]]] = {pk: [] for pk in batches}
+    counts_by_chain: dict[str, list[tuple[int, int, int]]] = {pk: [] for pk in batches}
     by_chain = Query.objects.filter(batch__in=batches).values_list("batch", "source_chain_id")
     counted = by_chain.annotate(Count("pk"), Count("step")).order_by("source_chain_id")
     for batch, chain, queries, still_open in counted:
-        found[batch].append((chain, queries, queries - still_open))
+        counts_by_chain[batch].append((chain, queries, queries - still_open))
     return {
         pk: Counts(tuple(chain for chain, *_ in rows), sum(row[1] for row in rows), sum(row[2] for row in rows))
-        for pk, rows in found.items()
+        for pk, rows in counts_by_chain.items()
     }
 
 
-def told(batch: Batch, counts: Counts) -> dict[str, Any]:
+def batch_query(batch: Batch, counts: Counts) -> dict[str, Any]:
     """Return the batch as a `BatchQuery`."""
     return {
         "internalId": batch.pk,
@@ -133,7 +133,7 @@ _WAITS = TypeAdapter(tuple[Wait, ...])
 
 def state(batch: Batch, counts: Counts, waits: tuple[Wait, ...]) -> dict[str, Any]:
     """Return the batch as a `BatchState`."""
-    return told(batch, counts) | {
+    return batch_query(batch, counts) | {
         "acceptedAt": iso(batch.accepted_at),
         "deadlineAt": iso(batch.deadline_at) if batch.status in OPEN_STATUSES else None,
         "estimatedGas": batch.estimated_gas,

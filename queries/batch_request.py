@@ -41,7 +41,7 @@ logger = logging.getLogger(__name__)
 # How many faults one answer names. After these, the rest of the body is not validated.
 MAX_FAULTS_LISTED = 1000
 _MAX_ECHO = 80
-# Of a body: each account may have its own block, and so both names, `accounts`, `props` and `slots`.
+# JSON keys that one query takes at most: its block, `accounts`, its account, `props` and `slots`.
 _KEYS_PER_QUERY, _OTHER_KEYS = 5, 1000
 # To normalise them takes half a millisecond for each letter, and ten times as much for a Han letter.
 _MOST_NAMES = 50
@@ -54,7 +54,7 @@ _DECIMAL = re.compile(r"0|[1-9][0-9]*", re.ASCII)
 # Clients match this beginning.
 ADDRESS_FAULT = "Invalid account address or ENS"
 
-# As a fee: what the batch is estimated at.
+# The fee that stands for the estimate of the batch's cost.
 AUTO = "auto"
 # The only sender that can be named.
 _SELF = "self"
@@ -67,16 +67,16 @@ class BodyFault:
     path: str
     message: str
     code: str = INVALID
-    is_of_name: bool = False  # the last name of the path is wrong, and not what is under it
+    is_of_name: bool = False  # the last name of the path is wrong, and not its value
 
 
 class InvalidRequest(ValueError):
     """The body can't be accepted. `faults` has at least one entry, and at most `MAX_FAULTS_LISTED`."""
 
-    def __init__(self, found: Iterable[BodyFault]) -> None:
-        faults = list(islice(found, MAX_FAULTS_LISTED + 1))
-        self.has_more = len(faults) > MAX_FAULTS_LISTED
-        self.faults = faults[:MAX_FAULTS_LISTED]
+    def __init__(self, faults: Iterable[BodyFault]) -> None:
+        first_faults = list(islice(faults, MAX_FAULTS_LISTED + 1))
+        self.has_more = len(first_faults) > MAX_FAULTS_LISTED
+        self.faults = first_faults[:MAX_FAULTS_LISTED]
         super().__init__(self.faults[0].message)
 
     @property
@@ -91,7 +91,7 @@ class InvalidRequest(ValueError):
 
 @dataclass(frozen=True)
 class Account:
-    """An account as a request names it. Under its name and under its address it is two, and so under two names."""
+    """An account as a request names it. One account under two names, or under name and address, counts as two."""
 
     address: str  # EIP-55
     name: str = ""  # normalised (ENSIP-15); empty: it was named by its address
@@ -106,7 +106,7 @@ class NoAccount:
 
 
 Accounts = Mapping[str, Account | NoAccount]
-"""By the name, as the request has it."""
+"""The account of each name, as the request writes the name."""
 
 
 class NamesUnavailable(Refused):
@@ -272,7 +272,7 @@ def _slot(value: object) -> str:
 _Counted = WrapValidator(_counted)
 
 Property = Annotated[Literal["NONCE", "BALANCE", "STORAGE_ROOT", "CODE_HASH"], _Counted]
-# What the API's description has of these types. The functions above say in words what is wrong.
+# Patterns for the API's description only. The functions above check these types, and say in words what is wrong.
 DECIMAL, SLOT = "^(0|[1-9][0-9]*)$", "^(0x)?[0-9a-fA-F]{1,64}$"
 _DecimalText = Annotated[str, Field(pattern=DECIMAL)]
 _SlotText = Annotated[str, Field(pattern=SLOT)]
@@ -387,9 +387,9 @@ class BatchRequest(_Strict):
         """Yield the parts of the request, in order. Each becomes a query."""
         for source, blocks in self.data.items():
             for selector, block in blocks.items():
-                for account, asked in block.accounts.items():
-                    slots = list(dict.fromkeys(asked.slots))
-                    yield Part(source, selector, account.address, asked.fields, slots, account.name)
+                for account, account_request in block.accounts.items():
+                    slots = list(dict.fromkeys(account_request.slots))
+                    yield Part(source, selector, account.address, account_request.fields, slots, account.name)
                 if block.header:
                     fields = sum(1 << HeaderField[name] for name in set(block.header))
                     yield Part(source, selector, "", fields, [])
@@ -461,8 +461,8 @@ def parse(
         request = BatchRequest.model_validate(document.value, context=context)
     except ValidationError as error:
         # The sentence that clients match comes first, wherever in the body it was found.
-        errors = sorted(error.errors(include_url=False), key=lambda found: not found["msg"].startswith(ADDRESS_FAULT))
-        of_keys = list(takewhile(lambda found: found["msg"].startswith(ADDRESS_FAULT), errors))
+        errors = sorted(error.errors(include_url=False), key=lambda fault: not fault["msg"].startswith(ADDRESS_FAULT))
+        of_keys = list(takewhile(lambda fault: fault["msg"].startswith(ADDRESS_FAULT), errors))
         others = islice(errors, len(of_keys), None)
         raise InvalidRequest(chain(map(_fault, of_keys), repeated, map(_fault, others))) from None
     if repeated:
@@ -518,7 +518,7 @@ def _known_destination(value: Any, chains: Chains) -> int | None:
 
 
 def pointer(*names: str | int) -> str:
-    """Return the JSON pointer (RFC 6901) of what is under these names, as faults have it: long names are shortened."""
+    """Return the JSON pointer (RFC 6901) of the value under these names, for faults. Long names are shortened."""
     return "".join("/" + _shortened(str(name)).replace("~", "~0").replace("/", "~1") for name in names)
 
 
@@ -579,19 +579,19 @@ def _resolved(names: Sequence[str], chain: Chain) -> Accounts:
     # The web server imports it before its first request; no worker and no command waits for it.
     from chains import ens  # noqa: PLC0415
 
-    found: dict[str, Account | NoAccount] = {}
+    accounts: dict[str, Account | NoAccount] = {}
     normal: dict[str, str] = {}
     for name in names:
         try:
             normal[name] = ens.normalized(name)
         except ens.InvalidName as invalid:
-            found[name] = NoAccount(str(invalid))
+            accounts[name] = NoAccount(str(invalid))
     wanted = list(dict.fromkeys(normal.values()))
     answers = dict(zip(wanted, ens.resolve(chain, wanted), strict=True))
     for name, normalized in normal.items():
         answer = answers[normalized]
         if isinstance(answer, str):
-            found[name] = Account(answer, normalized)
+            accounts[name] = Account(answer, normalized)
         else:
-            found[name] = NoAccount(str(answer), is_supported=answer.is_supported)
-    return found
+            accounts[name] = NoAccount(str(answer), is_supported=answer.is_supported)
+    return accounts

@@ -27,9 +27,9 @@ def is_confirmed() -> bool:
 
 
 def earliest() -> datetime:
-    """Return the time that has come for certain: the machine's, and at most some minutes after the newest block's.
+    """Return the time that has certainly come: the machine's, but at most some minutes after the newest block's.
 
-    Windows of money begin by it; what is pruned or given up is past by it. No clock or node that is ahead ends them.
+    Windows of money begin by it, and pruning and giving up follow it. So no clock or node that is ahead ends them.
     """
     now, newest = timezone.now(), newest_block()
     return now if newest is None else min(now, newest + _LATE)

@@ -1,10 +1,78 @@
-"""Choices of columns: codes of rejections, and numbers of properties."""
+"""Columns: identifiers as rows have them, a field of wide integers, codes of rejections, and numbers of properties."""
 
+import re
 from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
 
+from django.core.exceptions import ValidationError
 from django.db import models
 
 from queries.waits import WaitReason
+
+# --- Identifiers of batches and deliveries ----------------------------------------------------------------------------
+
+# Letters of a ULID count in any case (https://github.com/ulid/spec). Rows have the capital ones.
+ULID = "[0-9A-HJKMNP-TV-Za-hjkmnp-tv-z]{26}"
+_MESSAGE = re.compile(f"[Mm][Ss][Gg]_({ULID})")
+
+
+def batch_id(text: str) -> str:
+    """Return the identifier of a batch as rows have it; empty if the text is no ULID. No batch has that."""
+    return text.upper() if re.fullmatch(ULID, text) else ""
+
+
+def message_id(text: str) -> str:
+    """Return the identifier of a delivery as rows have it; empty if the text isn't one."""
+    message = _MESSAGE.fullmatch(text)
+    return f"msg_{message[1].upper()}" if message else ""
+
+
+# --- Integers of 256 bits ---------------------------------------------------------------------------------------------
+
+if TYPE_CHECKING:
+    _IntegerField = models.Field[int, int]
+else:
+    _IntegerField = models.Field  # not subscriptable at run time
+
+
+class Uint256Field(_IntegerField):
+    """An unsigned 256-bit integer, such as an amount of wei.
+
+    Stored as 64 hexadecimal digits: exact in every database (SQLite keeps a DecimalField as a float), and ordered by
+    value because the width is fixed.
+    """
+
+    description = "Unsigned 256-bit integer"
+
+    def get_internal_type(self) -> str:
+        return "CharField"
+
+    def db_type(self, connection: Any) -> str:
+        # To insert many rows, Django makes an array of the type's name without its length: of PostgreSQL's "char" each
+        # would hold one character.
+        return "varchar(64)" if connection.vendor == "postgresql" else "char(64)"
+
+    def from_db_value(self, value: str | None, expression: Any, connection: Any) -> int | None:
+        return None if value is None else int(value, 16)
+
+    def to_python(self, value: Any) -> int | None:
+        if value is None or isinstance(value, int):
+            return value
+        try:
+            return int(value)
+        except (TypeError, ValueError):
+            raise ValidationError("Not a whole number.") from None
+
+    def get_prep_value(self, value: Any) -> str | None:
+        number = self.to_python(value)
+        if number is None:
+            return None
+        if not 0 <= number < 1 << 256:
+            raise ValueError(f"{number} does not fit 256 bits")
+        return f"{number:064x}"
+
+
+# --- Choices ----------------------------------------------------------------------------------------------------------
 
 
 class RejectionCode(models.TextChoices):
@@ -31,8 +99,8 @@ class RejectionCode(models.TextChoices):
 class Rejection:
     """The reason why a batch is, or would be, rejected, or refused when it is submitted."""
 
-    code: str  # a `RejectionCode`, or that of the error which a submission gets
-    reason: WaitReason | str  # text: of an error which a submission gets
+    code: str  # a `RejectionCode`, or the code of a submission's error
+    reason: WaitReason | str  # text for a submission's error
     retryable: bool  # whether sending the same batch again can help
     source: int | None = None  # None: it is not about one source chain
 

@@ -21,8 +21,7 @@ from ulid import ULID
 from accounts.models import ApiKey
 from chains.encoding import hex_data
 from database.due_rows import DueRow
-from queries.columns import AccountField, HeaderField
-from queries.uint256 import Uint256Field
+from queries.columns import AccountField, HeaderField, Uint256Field
 from queries.waits import Actor, WaitField, WaitReason, uncoded, wait
 
 # Models are loaded at each start, and would load RLP and hashing with it.
@@ -49,7 +48,7 @@ class BatchStatus(models.TextChoices):
 # A batch with one of these can still become DONE.
 OPEN_STATUSES = (BatchStatus.RECEIVED, BatchStatus.ACCEPTED, BatchStatus.IN_PROGRESS)
 ADMITTED_STATUSES = (BatchStatus.ACCEPTED, BatchStatus.IN_PROGRESS)
-"""Of batches whose check against the chains went well, and that are open."""
+"""Statuses of open batches that passed their check against the chains."""
 
 
 class Sender(models.TextChoices):
@@ -110,7 +109,7 @@ class Wait:
         return f"{self.sentence} This has lasted for {failing} s; the next attempt is {soon}."
 
 
-# Of a batch or a block. Null is what a version without codes has left, too.
+# A condition on a batch or a block. A version without codes has left null in `wait`.
 SAYS_WHAT_IT_WAITS_FOR = ~models.Q(waiting_for="") | models.Q(wait__isnull=False)
 
 
@@ -121,13 +120,13 @@ class Batch(DueRow):
     user = models.ForeignKey(settings.AUTH_USER_MODEL, models.PROTECT, related_name="batches")
     api_key = models.ForeignKey(ApiKey, models.PROTECT, related_name="batches")
     destination_chain_id = models.PositiveBigIntegerField()
-    # "self" is never sent for here, by whatever path: what the operator sends names no query of it.
+    # The operator never sends for "self": no transaction of the operator names a query of such a batch.
     sender = models.CharField(
         max_length=8, choices=Sender.choices, default=Sender.OPERATOR, db_default=Sender.OPERATOR.value
     )
     # Wei of the destination's native currency: the most that the batch may cost the operator. 0 for "self".
     fee = Uint256Field()
-    # Whether that is the estimate of when it was accepted.
+    # True: the request says `auto`, and the fee is the estimate of when it was accepted.
     fee_is_estimate = models.BooleanField(default=False, db_default=False)
     request = models.TextField()  # the submitted JSON
     size = models.PositiveIntegerField(default=0)  # accounts, slots and headers, as MAX_QUERIES_PER_BATCH counts them
@@ -171,7 +170,7 @@ class Batch(DueRow):
     class Meta:
         indexes: ClassVar = [
             models.Index(fields=["status", "deadline_at"]),
-            models.Index(fields=["finished_at"]),  # what has ended lately is counted
+            models.Index(fields=["finished_at"]),  # for counts of batches that ended lately
             models.Index(fields=["user", "created_at"]),
             models.Index(fields=["user", "id"]),
             models.Index(fields=["user", "status"]),  # each submission counts the open batches
@@ -242,7 +241,7 @@ class Batch(DueRow):
 
     @property
     def waits_for(self) -> WaitReason | None:
-        """Return what the batch itself waits for, in whichever version's column it is."""
+        """Return what the batch itself waits for, from this version's column or the former one."""
         return self.wait or uncoded(self.waiting_for)
 
     def _is_left_to_others(self) -> bool:
@@ -250,11 +249,11 @@ class Batch(DueRow):
         return self.queries.filter(step__in=PROVABLE_STEPS).exists()
 
 
-def _why_pruned(what: str, pruned_at: datetime | None, finished_at: datetime | None, rest: str = "") -> str:
+def _why_pruned(what: str, pruned_at: datetime | None, finished_at: datetime | None, addition: str = "") -> str:
     if pruned_at is None or finished_at is None:
         return ""
     days = (pruned_at - finished_at).days
-    return f"The {what} of this batch were removed on {pruned_at:%Y-%m-%d}, after {days} days{rest}."
+    return f"The {what} of this batch were removed on {pruned_at:%Y-%m-%d}, after {days} days{addition}."
 
 
 class PathUnit(models.TextChoices):
@@ -282,7 +281,7 @@ class Block(DueRow):
     state_root = models.CharField(max_length=66, blank=True)
     timestamp = models.PositiveBigIntegerField(null=True)  # unix seconds
 
-    # The user that it queues for: of those that have asked for it, the one with the fewest due blocks then.
+    # The user in whose queue it is: the one with the fewest due blocks among the users that asked for it.
     queued_for = models.ForeignKey(
         settings.AUTH_USER_MODEL, models.PROTECT, null=True, db_index=False, related_name="+"
     )
@@ -292,14 +291,14 @@ class Block(DueRow):
     # planning: it is checked on the chain before anything relies on it.
     is_checkpoint = models.BooleanField(default=False)
     # The path by which the registry comes to trust this block: its length in hops at the first plan, and
-    # what was left of it at the last plan. A jump has the length 1, and the number of the block where it begins.
+    # the remaining length at the last plan. A jump has the length 1, and the number of the block where it begins.
     path_unit = models.CharField(max_length=8, choices=PathUnit.choices, blank=True)  # empty: no path is needed
     path_length = models.PositiveIntegerField(default=0)
     path_left = models.PositiveIntegerField(default=0)
     path_origin = models.PositiveBigIntegerField(null=True)  # null: of no jump, or of one that needs none
 
     wait = WaitField(null=True, blank=True)
-    waiting_for = models.TextField(blank=True)  # as that of a batch
+    waiting_for = models.TextField(blank=True)  # a sentence of an older version, as in `Batch`
     looked_at = models.DateTimeField(null=True)  # when a worker wrote that
     waits_for_path = models.BooleanField(default=False)  # its own, or another's that goes first
     checked_number = models.PositiveBigIntegerField(null=True)
@@ -366,12 +365,12 @@ class Query(models.Model):
     batch = models.ForeignKey(Batch, models.CASCADE, related_name="queries", db_index=False)
     source_chain_id = models.PositiveBigIntegerField()
     timestamp = models.PositiveBigIntegerField(null=True)  # unix seconds: the block is the latest that isn't after it
-    # Or the block is the newest, or the newest final one, of when it was found; then it stays that one.
+    # With a tag, the block is the newest, or the newest final one, at the time of the check. It stays that block.
     block_tag = models.CharField(max_length=16, choices=BlockTag.choices, blank=True, default="", db_default="")
     block = models.ForeignKey(Block, models.PROTECT, related_name="queries", null=True, db_index=False)
     position = models.PositiveIntegerField()  # in the request, from 0
     address = models.CharField(max_length=42, blank=True)  # EIP-55; empty: the header is asked for
-    # By which ENS name the request names the account, normalised; empty: by its address.
+    # The normalised ENS name by which the request names the account. Empty: the request has the address.
     name = models.CharField(max_length=255, blank=True, default="", db_default="")
     fields = models.PositiveIntegerField(default=0)  # a bit for each property: 1 << AccountField, or 1 << HeaderField
     slots = models.JSONField(default=list)  # storage slots in their order, 0x and 64 hexadecimal digits each
@@ -389,7 +388,7 @@ class Query(models.Model):
             models.Index(fields=["batch", "step"]),
             models.Index(fields=["batch", "block"]),
             models.Index(fields=["address"]),
-            # What is proven of an account, in the order of the blocks.
+            # For lists of an account's proven facts, in the order of the blocks.
             models.Index(fields=["address", "block"], condition=models.Q(step__isnull=True), name="facts_by_account"),
         ]
 
@@ -493,9 +492,9 @@ def new_message_id() -> str:
 
 
 class WebhookDelivery(models.Model):
-    """An event that a webhook is told, written with what happened. Those of a batch are told in their order.
+    """An event that a webhook is told, written with what happened. The events of a batch are told in order.
 
-    Who writes it has locked its webhook.
+    The writer has locked the webhook.
     """
 
     message_id = models.CharField(max_length=30, unique=True, default=new_message_id)  # the same at each attempt

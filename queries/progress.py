@@ -2,7 +2,7 @@
 
 Each function is one database transaction, or part of the caller's. It does nothing where there is nothing to do, and
 leaves the rows of batches, queries and steps consistent. It locks the batches before it reads, so what it has read
-stays true until the transaction ends: all that is written here is of a batch.
+stays true until the transaction ends, because every row that is written here belongs to a batch.
 """
 
 import logging
@@ -59,7 +59,7 @@ def admit(batch: Batch, *, estimated_gas: int, estimated_wei: int) -> None:
 
 
 def reject(batches: Collection[str], *, code: str, reason: WaitReason | str, retryable: bool) -> int:
-    """Reject those of the batches that are still open, and return how many.
+    """Reject the batches that are still open, and return their number.
 
     `code` is a `RejectionCode`. An operator's reason is a sentence. `retryable`: whether sending the same batch again
     can help.
@@ -83,9 +83,9 @@ def reject(batches: Collection[str], *, code: str, reason: WaitReason | str, ret
                 waiting_for="",
                 due_at=None,
             )
-            said = {"error": str(reason), "code": code, "retryable": retryable}
-            told = webhooks.of(rejected).values()
-            webhooks.tell(told, WebhookEvent.REJECTED, BatchStatus.REJECTED, **said)
+            content = {"error": str(reason), "code": code, "retryable": retryable}
+            receivers = webhooks.of(rejected).values()
+            webhooks.tell(receivers, WebhookEvent.REJECTED, BatchStatus.REJECTED, **content)
         count += len(rejected)
         if rejected:
             logger.warning("rejected %s: %s (%s)", ", ".join(rejected), reason, code)
@@ -100,7 +100,7 @@ def cancel(batch: str, *, code: RejectionCode, reason: str) -> bool:
 
 @dataclass(frozen=True)
 class Complete:
-    """Complete a step of those of the queries (ids) that are at it.
+    """Complete a step of the queries (ids) that are at this step.
 
     `transaction_hash` names the transaction that did it, if one did.
     """
@@ -116,9 +116,9 @@ def complete(queries: Collection[int], kind: StepKind, *, transaction_hash: str 
 
 
 def complete_all(changes: Sequence[Complete]) -> dict[StepKind, set[int]]:
-    """Complete steps in this order, and begin those that follow. Return by the step the blocks of which it completed.
+    """Complete steps in this order, and begin those that follow. Return for each step the blocks that completed it.
 
-    What a query completes at once takes as few statements as one step.
+    Several steps of a query take as few statements as one.
     """
     blocks: dict[StepKind, set[int]] = defaultdict(set)
     for chunk in chunks(sorted({pk for change in changes for pk in change.queries}), _CHUNK):
@@ -140,13 +140,13 @@ def _locked_with_batches(queries: Sequence[int]) -> dict[int, Query]:
     opened = Batch.objects.filter(pk__in=asking.values("batch"), status__in=OPEN_STATUSES).only("status")
     opened = opened.annotate(is_told=Exists(Webhook.objects.filter(pk=OuterRef("pk"))))
     batches = {batch.pk: batch for batch in opened.order_by("pk").select_for_update(of=("self",), no_key=True)}
-    found = {row.pk: row for row in asking.filter(batch__in=batches).only("address", "block", "step", "batch")}
-    for row in found.values():
+    rows = {row.pk: row for row in asking.filter(batch__in=batches).only("address", "block", "step", "batch")}
+    for row in rows.values():
         row.batch = batches[row.batch_id]
-    return found
+    return rows
 
 
-# Of a query: the steps that it completes, with the transactions that did it, and the step that it is at then.
+# The steps that a query completes, each with its transaction's hash, and the step that follows. None: it is done.
 _Completed = tuple[tuple[tuple[StepKind, str], ...], StepKind | None]
 
 
@@ -197,20 +197,20 @@ def _write_steps(asking: Mapping[int, Query], completed: Mapping[int, _Completed
 
 
 def _advance_batches(asking: Mapping[int, Query], completed: Mapping[int, _Completed]) -> None:
-    """Write what the batches of these queries have become, and tell their webhooks."""
+    """Write the new states of these queries' batches, and tell their webhooks."""
     queries = [asking[pk] for pk in completed]
     is_told = any(query.batch.is_told for query in queries)  # type: ignore[attr-defined]  # of the annotation
-    told = webhooks.of({query.batch_id for query in queries}) if is_told else {}
+    receivers = webhooks.of({query.batch_id for query in queries}) if is_told else {}
     for kind in _ORDER:
         past = [pk for pk, (steps, _) in completed.items() if kind in dict(steps)]
-        if told and past:
-            _tell_of_step(told, past, kind)
-    # What has completed its first step is in progress.
+        if receivers and past:
+            _tell_of_step(receivers, past, kind)
+    # A batch is in progress once one of its queries has completed a step.
     accepted = {query.batch_id for query in queries if query.batch.status == BatchStatus.ACCEPTED}
     if accepted:
         Batch.objects.filter(pk__in=accepted, status=BatchStatus.ACCEPTED).update(status=BatchStatus.IN_PROGRESS)
     if ended := {asking[pk].batch_id for pk, (_, following) in completed.items() if following is None}:
-        _finish(sorted(ended), told)
+        _finish(sorted(ended), receivers)
 
 
 def note_transaction(queries: "QuerySet[Query]", transaction_hash: str, *, instead_of: Collection[str] | None) -> None:
@@ -246,7 +246,7 @@ def reopen(queries: Collection[int], kind: StepKind, *, reason: str) -> None:
                 .exclude(batch__status=BatchStatus.REJECTED)
                 .values_list("pk", flat=True)
             )
-            told = _told_of(webhooks.of(batches), ids, kind)
+            receivers = _told_of(webhooks.of(batches), ids, kind)
             Step.objects.filter(query__in=ids, kind__in=later).delete()
             Step.objects.filter(query__in=ids, kind=kind).update(
                 status=StepStatus.IN_PROGRESS,
@@ -265,7 +265,7 @@ def reopen(queries: Collection[int], kind: StepKind, *, reason: str) -> None:
             back = Batch.objects.filter(pk__in=batches, status=BatchStatus.DONE).update(
                 status=BatchStatus.IN_PROGRESS, finished_at=None, deadline_at=deadline_from(now), overdue_since=None
             )
-            webhooks.tell(told, WebhookEvent.WENT_BACK, BatchStatus.IN_PROGRESS, step=kind, reason=reason)
+            webhooks.tell(receivers, WebhookEvent.WENT_BACK, BatchStatus.IN_PROGRESS, step=kind, reason=reason)
         logger.warning("%d queries went back to %s, %d batches were DONE: %s", len(ids), kind, back, reason)
 
 
@@ -293,7 +293,7 @@ def _open_steps(queries: "Sequence[int] | QuerySet[Query]") -> QuerySet[Step]:
 
 
 def _locked_batches(queries: Sequence[int]) -> list[str]:
-    """Lock the batches of the queries, where the database locks rows; their primary keys.
+    """Lock the batches of the queries, where the database locks rows. Return their primary keys.
 
     Two workers may complete the last queries of one batch on two blocks. The second must see what the first has
     committed, and makes the batch DONE.
@@ -302,7 +302,7 @@ def _locked_batches(queries: Sequence[int]) -> list[str]:
     return list(batches.order_by("pk").select_for_update(no_key=True).values_list("pk", flat=True))
 
 
-def _finish(batches: Sequence[str], told: Mapping[str, Webhook]) -> None:
+def _finish(batches: Sequence[str], receivers: Mapping[str, Webhook]) -> None:
     """Make the batches DONE that have no open query (docs/specification.md, "Rules that hold")."""
     open_queries = Query.objects.filter(batch=OuterRef("pk"), step__isnull=False)
     count = Batch.objects.filter(~Exists(open_queries), pk__in=batches, status=BatchStatus.IN_PROGRESS).update(
@@ -314,24 +314,24 @@ def _finish(batches: Sequence[str], told: Mapping[str, Webhook]) -> None:
     if count < len(batches):
         # All were open when they were locked.
         finished = list(Batch.objects.filter(pk__in=batches, status=BatchStatus.DONE).values_list("pk", flat=True))
-    webhooks.tell([told[pk] for pk in finished if pk in told], WebhookEvent.DONE, BatchStatus.DONE)
+    webhooks.tell([receivers[pk] for pk in finished if pk in receivers], WebhookEvent.DONE, BatchStatus.DONE)
     for pk in finished:
         logger.info("batch %s done", pk)
 
 
-# --- What webhooks are told -------------------------------------------------------------------------------------------
+# --- Events of webhooks -----------------------------------------------------------------------------------------------
 
 
-def _tell_of_step(told: Mapping[str, Webhook], completed: Sequence[int], kind: StepKind) -> None:
+def _tell_of_step(receivers: Mapping[str, Webhook], completed: Sequence[int], kind: StepKind) -> None:
     """Tell of the step where these queries, which have just completed it, were the last of their batch."""
-    listening = {pk: webhook for pk, webhook in told.items() if WebhookEvent.STEP in webhook.events}
+    listening = {pk: webhook for pk, webhook in receivers.items() if WebhookEvent.STEP in webhook.events}
     past = [listening[pk] for pk in _past(kind, listening, completed)]
     webhooks.tell(past, WebhookEvent.STEP, BatchStatus.IN_PROGRESS, step=kind)
 
 
-def _told_of(told: Mapping[str, Webhook], going_back: Sequence[int], kind: StepKind) -> list[Webhook]:
+def _told_of(receivers: Mapping[str, Webhook], going_back: Sequence[int], kind: StepKind) -> list[Webhook]:
     """Return the webhooks that were told of the step `kind`, or of DONE, which the rollback of these queries undoes."""
-    past = [told[pk] for pk in _past(kind, told, going_back)]
+    past = [receivers[pk] for pk in _past(kind, receivers, going_back)]
     done = set(Batch.objects.filter(pk__in=[webhook.pk for webhook in past], status=BatchStatus.DONE).values_list("pk"))
     return [webhook for webhook in past if (webhook.pk,) in done or WebhookEvent.STEP in webhook.events]
 
@@ -340,6 +340,6 @@ def _past(kind: StepKind, batches: Collection[str], queries: Sequence[int]) -> l
     """Return the `batches` of `queries` in which every query is past `kind`."""
     if not batches:
         return []
-    left = Query.objects.filter(batch=OuterRef("pk"), step__in=_ORDER[: _ORDER.index(kind) + 1])
+    not_past = Query.objects.filter(batch=OuterRef("pk"), step__in=_ORDER[: _ORDER.index(kind) + 1])
     asking = Query.objects.filter(pk__in=queries, batch__in=list(batches)).order_by().values("batch")
-    return list(Batch.objects.filter(~Exists(left), pk__in=asking).order_by("pk").values_list("pk", flat=True))
+    return list(Batch.objects.filter(~Exists(not_past), pk__in=asking).order_by("pk").values_list("pk", flat=True))

@@ -1,4 +1,4 @@
-"""Types of the API's query parameters. A malformed one is told by name (`queries.api`).
+"""Types of the API's query parameters. An error names the malformed parameter (`queries.api`).
 
 No validator raises `ValueError`: pydantic's error would keep it, with its traceback and all of the request, for ever,
 because the garbage collector can't see into pydantic's errors.
@@ -13,12 +13,12 @@ from ninja.params import functions
 from pydantic import AfterValidator, AwareDatetime, BeforeValidator, Field
 
 from chains.encoding import checksummed
-from queries import identifiers
+from queries import columns
 from queries.batch_request import DECIMAL, SLOT
-from queries.identifiers import ULID
+from queries.columns import ULID
 from queries.strict_json import invalid
 
-# What a database takes.
+# The largest integer that the databases store.
 _MOST = (1 << 63) - 1
 _TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d(:\d\d([.,]\d{1,9})?)?(Z|[+-]\d\d(:?\d\d)?)", re.ASCII)
 _OFFSET_AFTER_SPACE = re.compile(r" (?=[\d:]+$)", re.ASCII)
@@ -69,7 +69,7 @@ Slot = Annotated[str, Field(pattern=SLOT), AfterValidator(lambda digits: f"0x{di
 Time = Annotated[AwareDatetime, BeforeValidator(_time, json_schema_input_type=AwareDatetime), AfterValidator(_in_utc)]
 """ISO 8601, in its extended form, with an offset from UTC."""
 
-Ulid = Annotated[str, Field(pattern=f"^{ULID}$"), AfterValidator(identifiers.batch_id)]
+Ulid = Annotated[str, Field(pattern=f"^{ULID}$"), AfterValidator(columns.batch_id)]
 """The identifier of a batch as rows have it, from any case."""
 
 LIMIT = functions.Query(50, ge=1, le=100, description="The most that one answer lists.")

@@ -2,13 +2,13 @@
 
 from collections.abc import Collection, Iterable
 
-from queries import identifiers
+from queries import columns
 from queries.models import Batch, Query, Step
 
 
 def find_batch(internal_id: str) -> Batch | None:
     """Return the batch of this id, without the request that it was made from."""
-    return Batch.objects.defer("request").filter(pk=identifiers.batch_id(internal_id)).first()
+    return Batch.objects.defer("request").filter(pk=columns.batch_id(internal_id)).first()
 
 
 def from_number(batch: Batch, first: int, most: int) -> list[Query]:
@@ -23,7 +23,7 @@ def at(batch: Batch, positions: Collection[int]) -> list[Query]:
 
 def steps_of(queries: Iterable[Query]) -> dict[int, list[Step]]:
     """Return the steps, by the id of the query."""
-    found: dict[int, list[Step]] = {query.pk: [] for query in queries}
-    for step in Step.objects.filter(query__in=found).order_by("pk"):
-        found[step.query_id].append(step)
-    return found
+    steps: dict[int, list[Step]] = {query.pk: [] for query in queries}
+    for step in Step.objects.filter(query__in=steps).order_by("pk"):
+        steps[step.query_id].append(step)
+    return steps

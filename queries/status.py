@@ -1,4 +1,4 @@
-"""What `GET /batch-query-status` says, read together with the key in one statement."""
+"""The status that `GET /batch-query-status` returns. One statement reads it together with the key."""
 
 import hashlib
 import json
@@ -12,7 +12,7 @@ from django.utils import timezone
 
 from accounts import keys
 from database.statements import CompiledQuery, QueryParameter
-from queries import identifiers
+from queries import columns
 from queries.models import OPEN_STATUSES, Batch, BatchStatus, Query, Sender
 
 # Seconds between two requests, by the age of the batch.
@@ -31,9 +31,9 @@ def _says_what_it_waits_for() -> Exists:
     return Exists(of_batch.filter(~Q(block__waiting_for="") | Q(block__wait__isnull=False)))
 
 
-# Whether the batch or a block of its open queries says what it waits for: only then it is read. A self-funded batch
-# waits for what its user sends.
-_ASKED = CompiledQuery(
+# Waits are read only where `says` is true: the batch, or a block of its open queries, says what it waits for. A
+# self-funded batch always waits for its user's transactions.
+_KEY_AND_BATCH = CompiledQuery(
     lambda: (
         keys.working()
         .annotate(own=FilteredRelation("user__batches", condition=Q(user__batches__pk=QueryParameter("batch"))))
@@ -95,12 +95,12 @@ class BatchStatusRow:
         return query_status(self.status)
 
     def answer(self) -> tuple[dict[str, Any], str]:
-        """Return the body and its ETag. The ETag is a weak one: for how long something has failed is no news."""
+        """Return the body and its ETag. The ETag is weak, because the duration of a failure is no news."""
         if self.is_open:
-            said = Batch.objects.defer("request").get(pk=self.id).waits() if self.says_what_it_waits_for else []
+            waits = Batch.objects.defer("request").get(pk=self.id).waits() if self.says_what_it_waits_for else []
             body: dict[str, Any] = {"queryStatus": self.query_status}
-            news = [wait.sentence for wait in said]
-            return body | ({"info": list(map(str, said))} if said else {}), _etag([body, news])
+            news = [wait.sentence for wait in waits]
+            return body | ({"info": list(map(str, waits))} if waits else {}), _etag([body, news])
         body = {"queryStatus": self.query_status}
         if self.status == BatchStatus.REJECTED:
             body |= {
@@ -111,7 +111,7 @@ class BatchStatusRow:
         return body, _etag(body)
 
     def poll_seconds(self) -> int | None:
-        """Return after how many seconds to ask again. None: the status will not change, or only by a reorg."""
+        """Return the seconds until the next request. None: the status will not change, or only by a reorg."""
         return poll_seconds(timezone.now() - self.created_at) if self.is_open else None
 
 
@@ -120,8 +120,8 @@ def _etag(news: Any) -> str:
 
 
 @dataclass(frozen=True)
-class Asked:
-    """An answer to a key that works."""
+class KeyAndBatch:
+    """The user of a key that works, and the batch that was asked about."""
 
     user_id: int
     batch: BatchStatusRow | None
@@ -130,17 +130,17 @@ class Asked:
 
 def of_batch(batch_id: str) -> str | None:
     """Return the batch's `QueryStatus`. None: the batch is gone."""
-    found = _STATUS.first(batch=batch_id)
-    return query_status(found[0]) if found else None
+    row = _STATUS.first(batch=batch_id)
+    return query_status(row[0]) if row else None
 
 
-def read(key_hash: str, batch_id: str) -> Asked | None:
+def read(key_hash: str, batch_id: str) -> KeyAndBatch | None:
     """Read the batch's status for a key. None if the key doesn't work.
 
     `key_hash` is `keys.digest` of the key.
     """
-    found = keys.authenticate_and_read(_ASKED, key_hash, batch=identifiers.batch_id(batch_id))
-    if found is None:
+    row = keys.authenticate_and_read(_KEY_AND_BATCH, key_hash, batch=columns.batch_id(batch_id))
+    if row is None:
         return None
-    key, batch = found
-    return Asked(key.user_id, BatchStatusRow(*batch) if batch[0] else None)
+    key, batch = row
+    return KeyAndBatch(key.user_id, BatchStatusRow(*batch) if batch[0] else None)

@@ -1,6 +1,6 @@
-"""Whether the database takes writes, for probes. What it refuses is answered 503 (`queries.api_endpoint`).
+"""A check for probes: does the database accept writes? While it doesn't, requests get 503 (`queries.api_endpoint`).
 
-Nothing is lost then. What could not be stored was neither confirmed nor broadcast, and workers try again.
+Nothing is lost then: nothing is confirmed or broadcast before it is stored, and workers try again.
 """
 
 import logging
@@ -30,7 +30,7 @@ RETRY_SECONDS = 10
 _CHECK_SECONDS = 10
 # The largest batches take so much, in SQLite's log and then in its file. Small writes may succeed with less.
 _LEAST_FREE_BYTES = 16_000_000
-_last_check: tuple[float, str] = (float("-inf"), "")  # its time by `time.monotonic`, and what it found
+_last_check: tuple[float, str] = (float("-inf"), "")  # its time by `time.monotonic`, and the problem that it found
 
 
 def problem() -> str:

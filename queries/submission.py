@@ -1,4 +1,4 @@
-"""A submission from its arrival to what it is answered, whether a program or a page sends it.
+"""A submission by a program or a page, from its arrival to its answer.
 
 A valid request is stored in one transaction. Once it is answered, nothing of it can be lost.
 
@@ -122,7 +122,7 @@ class Named:
         row = IdempotencyKey(
             user_id=self.user_id, key=self.key, body_hash=_hash(body), batch_id=batch_id, created_at=now
         )
-        # Of two at once, the second waits for the first one's transaction, and then finds its row.
+        # If two requests come at once, the second waits for the transaction of the first, and then finds its row.
         IdempotencyKey.objects.bulk_create([row], ignore_conflicts=True)
         earlier = self.find()
         if earlier is None:
@@ -244,7 +244,7 @@ def store(request: BatchRequest, body: bytes, key: ApiKey, named: Named | None =
         with transaction.atomic():
             count_request(key.user)
             count_queries(key.user, batch.size)
-            # What is counted now stays so.
+            # The lock keeps the counts below right until this transaction ends.
             statements.lock(User.objects.filter(pk=key.user_id))
             _check_room(batch)
             statements.insert(batch, (), [()])
@@ -294,7 +294,7 @@ def _new_batch(request: BatchRequest, body: bytes, key: ApiKey, parts: Sequence[
 
 
 def _kept(request: BatchRequest, body: bytes) -> str:
-    """Return the request as it is stored: where its webhook is sent, and with what, is sealed elsewhere."""
+    """Return the request to store, without its webhook's URL and headers, which are sealed elsewhere."""
     if request.webhook is None:
         return body.decode()
     return json.dumps(json.loads(body) | {"webhook": {"url": "(not shown)"}}, ensure_ascii=False)
@@ -389,7 +389,7 @@ def ensure_blocks(destination: int, wanted: Iterable[tuple[int, int]]) -> dict[t
     return ids
 
 
-# --- How much a user may submit, or have estimated, in a minute ----------------------------------------------------
+# --- Rates of submissions and estimates of a user ------------------------------------------------------------------
 
 # Refused requests count too: refusing one may cost as much as storing one. Accounts, slots and headers count only once
 # they are stored, or estimated. Status polls don't count: they come every few seconds, and must cost no write.
@@ -417,7 +417,7 @@ class TooLarge(Refused):
 
 
 def check_rate(user: User) -> None:
-    """Check that the user may submit now. Only reads.
+    """Check that the user may submit now. It writes nothing.
 
     Raises `TooLarge`, and `Refused`: too_many_requests where the user has to wait anyway.
     """

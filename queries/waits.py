@@ -26,18 +26,18 @@ class Actor(StrEnum):
     """Name who must act, so that a batch goes on."""
 
     NOBODY = "nobody"
-    USER = "user"  # who submitted it: what it asks for can't be had so
+    USER = "user"  # who submitted it: its request can't be fulfilled as it is
     PAYER = "payer"  # of a self-funded batch
     OPERATOR = "operator"  # of this service
     OTHERS = "others"  # who run attesters or another chain
-    INNER = "inner"  # that of the reason in the sentence
+    INNER = "inner"  # the actor of the reason in the sentence
 
 
 _parts = Formatter().parse
 _table = tomllib.loads((Path(__file__).parent / "wait_sentences.toml").read_text("utf-8"))
 SENTENCES: Mapping[str, str] = {code: sentence for codes in _table.values() for code, sentence in codes.items()}
 ACTORS: Mapping[str, Actor] = {code: Actor(actor) for actor, codes in _table.items() for code in codes}
-# What a version without codes has stored.
+# The code of a sentence that a version without codes has stored.
 _STORED = ""
 
 
@@ -65,12 +65,12 @@ class WaitReason:
 
     @property
     def actor(self) -> Actor:
-        """Return who must act. Nobody knows that of a sentence without a code."""
+        """Return who must act. For a sentence without a code this is nobody."""
         return ACTORS.get(self.told.code, Actor.NOBODY)
 
 
 Value = str | int | float | WaitReason | tuple[WaitReason, ...] | None
-"""A text is a name, an address or a hash, or what is told of nodes or by operators: it is shown as it is."""
+"""A text is a name, an address, a hash, a fault of nodes, or an operator's words. It is shown as it is."""
 
 
 def wait(code: str, /, **values: Value) -> WaitReason:
@@ -102,7 +102,7 @@ class Words:
 
     def sentence(self, reason: WaitReason) -> str:
         values = dict(reason.values)
-        if reason.code not in SENTENCES:  # no code, or that of a later version
+        if reason.code not in SENTENCES:  # no code, or the code of a later version
             return str(values.get("sentence") or f"Waiting: {reason.code}.")
         chain = values.get("chain")
         currency_of = chain if isinstance(chain, int) else 0
@@ -156,7 +156,7 @@ def _capital(text: str) -> str:
 
 
 def chain_of(chain_id: int) -> "ChainName":
-    """Return what sentences say of a chain."""
+    """Return the chain's name and currency, for sentences."""
     # Models are loaded at each start, without the chains.
     from config.chain_names import chain_name  # noqa: PLC0415
 
@@ -206,13 +206,13 @@ def _as_json(value: Value) -> Any:
     return value
 
 
-def _of_json(told: Any) -> Any:
-    match told:
+def _of_json(content: Any) -> Any:
+    match content:
         case {"code": code, "values": values}:
             return WaitReason(code, tuple((name, _of_json(value)) for name, value in sorted(values.items())))
         case list():
-            return tuple(map(_of_json, told))
-    return told
+            return tuple(map(_of_json, content))
+    return content
 
 
 if TYPE_CHECKING:
@@ -222,7 +222,7 @@ else:
 
 
 class WaitField(_TextField):
-    """A column of a reason, as JSON; null: there is none. It takes no sentence."""
+    """A column of a reason, as JSON. Null: no reason. It takes no sentence."""
 
     description = "Reason of a wait"
 

@@ -1,12 +1,11 @@
-"""Where webhooks may be sent to: which URLs, and which addresses. Users choose them, so they must lead to no network of
-the operator.
+"""URLs and addresses to which webhooks may be sent. Users choose them, so they must lead to no network of the operator.
 
 A URL is judged by its text when a batch is submitted, without asking any name server. The addresses of its name are
 judged each time that something is sent (`proving.webhooks.delivery`).
 
 Only what is known to be public is allowed: global unicast, without the networks that IANA keeps for special purposes
-(https://www.iana.org/assignments/iana-ipv4-special-registry, …-ipv6-special-registry). Networks that translate or
-tunnel to IPv4 count as what they lead to, or are refused. `settings.WEBHOOK_ALLOW` allows more, and
+(https://www.iana.org/assignments/iana-ipv4-special-registry, …-ipv6-special-registry). An address that
+translates to IPv4 counts as that IPv4 address; tunnels are refused. `settings.WEBHOOK_ALLOW` allows more, and
 `settings.WEBHOOK_REFUSE` less.
 """
 
@@ -47,7 +46,7 @@ _URL = re.compile(
     re.ASCII,
 )
 _NAME = re.compile(r"(?!-)[A-Za-z0-9_-]{1,63}(?<!-)(?:\.(?!-)[A-Za-z0-9_-]{1,63}(?<!-))*", re.ASCII)
-# As browsers tell numbers from names (https://url.spec.whatwg.org/#ends-in-a-number-checker).
+# Browsers tell numbers from names in this way (https://url.spec.whatwg.org/#ends-in-a-number-checker).
 _ENDS_IN_A_NUMBER = re.compile(r"(?:.*\.)?(?:[0-9]+|0[xX][0-9a-fA-F]*)\.?", re.ASCII)
 
 
@@ -72,16 +71,16 @@ def target(url: str) -> Target:
     """Return the target of a URL, judged by its text alone. Raises `NotAllowed`."""
     if len(url) > MAX_URL_CHARS:
         raise NotAllowed(f"A webhook's URL has at most {MAX_URL_CHARS} characters.")
-    if not (found := _URL.fullmatch(url)):
+    if not (parts := _URL.fullmatch(url)):
         raise NotAllowed(
             "A webhook's URL is https://host/path in ASCII (RFC 3986), without user name, password and fragment. An "
             "international name is written in its form with xn--."
         )
-    host, is_https = found["host"].strip("[]").lower(), found["scheme"].lower() == "https"
-    port = int(found["port"] or (_HTTPS_PORT if is_https else _HTTP_PORT))
+    host, is_https = parts["host"].strip("[]").lower(), parts["scheme"].lower() == "https"
+    port = int(parts["port"] or (_HTTPS_PORT if is_https else _HTTP_PORT))
     if not 0 < port < 65536:
         raise NotAllowed("A webhook's port is from 1 to 65535.")
-    is_exempt = _check_literal(found["host"]) if _is_literal(found["host"]) else _check_name(host)
+    is_exempt = _check_literal(parts["host"]) if _is_literal(parts["host"]) else _check_name(host)
     if not is_exempt and not is_https:
         raise NotAllowed("A webhook's URL must begin with https://.")
     if not is_exempt and port != _HTTPS_PORT:
@@ -147,7 +146,7 @@ def _led_to(address: Address) -> Address:
 def _is_public(address: Address) -> bool:
     if isinstance(address, IPv4Address):
         return not any(address in network for network in _SPECIAL_IPV4)
-    # With a zone it is of one network that this machine is in.
+    # An address with a zone belongs to a network of this machine.
     is_global = address in _GLOBAL_IPV6 and not address.scope_id
     return is_global and not any(address in network for network in _SPECIAL_IPV6)
 
@@ -163,13 +162,13 @@ _MAX_HEADERS, _MAX_NAME_CHARS, _MAX_VALUE_CHARS = 16, 64, 1024
 # RFC 9110: a token, and a value of visible characters with spaces in between. Others may write obsolete text as well.
 _TOKEN = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+", re.ASCII)
 _VALUE = re.compile(r"[!-~](?:[ \t!-~]*[!-~])?|", re.ASCII)
-# Of the connection (RFC 9110, 7.6.1), of the body, and what this service writes itself.
+# Headers of the connection (RFC 9110, 7.6.1), headers of the body, and headers that this service writes itself.
 _RESERVED = {
     *("connection", "keep-alive", "te", "trailer", "transfer-encoding", "upgrade", "expect", "http2-settings"),
     *("host", "accept-encoding", "user-agent"),
 }
 _RESERVED_BEGINNINGS = ("content-", "proxy-", "webhook-")
-# What clients of the service that this one replaces name, because its documentation did. Each event has it anyway.
+# Clients of the service that this one replaces name this header, as its documentation does. Each event has it anyway.
 _JSON = re.compile(r"application/json(?:[ \t]*;[ \t]*charset=\"?utf-8\"?)?", re.ASCII | re.IGNORECASE)
 
 

@@ -7,7 +7,6 @@ and none is invented (an outbox). `proving.webhooks` delivers them. Here they ar
 import json
 from collections.abc import Collection, Iterable, Mapping
 from datetime import datetime, timedelta
-from typing import TYPE_CHECKING
 
 from django.db import transaction
 from django.db.models.functions import Now
@@ -16,16 +15,13 @@ from django.utils import timezone
 from accounts import throttle, webhook_secrets
 from config.error_answers import Refused
 from database import statements
-from queries import clock, webhook_targets
+from queries import clock
 from queries.models import Batch, DeliveryStatus, Webhook, WebhookDelivery, WebhookEvent
-
-# The admin loads this module at each start, and would load pydantic with it.
-if TYPE_CHECKING:
-    from queries.webhook_targets import WebhookRequest
+from queries.webhook_targets import WebhookRequest, target
 
 # How long a delivery is retried.
 RETRIED = timedelta(days=1)
-# Of one user in a minute: deliveries that are sent again.
+# Deliveries that one user may have sent again in a minute.
 _MAX_AGAIN_PER_MINUTE = 60
 
 _TYPES = {
@@ -36,15 +32,15 @@ _TYPES = {
 }
 
 
-# --- What is to be told -----------------------------------------------------------------------------------------------
+# --- Events -----------------------------------------------------------------------------------------------------------
 
 
-def prepared(batch: Batch, request: "WebhookRequest") -> Webhook:
+def prepared(batch: Batch, request: WebhookRequest) -> Webhook:
     """Return the webhook of a new batch, to be stored with it."""
     return Webhook(
         batch_id=batch.pk,
         user_id=batch.user_id,
-        receiver=webhook_targets.target(request.url).receiver,
+        receiver=target(request.url).receiver,
         sealed=webhook_secrets.seal(json.dumps({"url": request.url, "headers": request.headers}), _row(batch.pk)),
         events=request.events,
     )
@@ -63,21 +59,21 @@ def destination(webhook: Webhook) -> tuple[str, dict[str, str]]:
 
 
 def of(batches: Collection[str]) -> dict[str, Webhook]:
-    """Return the webhooks of those of the batches that have one, by the batch."""
+    """Return the webhooks of these batches, by the batch. Not every batch has one."""
     rows = Webhook.objects.filter(pk__in=batches).order_by("pk").only("batch_id", "user_id", "events")
     return {row.pk: row for row in rows}
 
 
 def tell(webhooks: Iterable[Webhook], event: WebhookEvent, status: str, **more: object) -> None:
-    """Write the event for those that are told of such, in the transaction that makes it true. The batches are locked.
+    """Write the event for each webhook that subscribes to it, in the transaction that makes it true.
 
-    `status` and `more` are what the event says beside the batch's identifier.
+    The caller has locked the batches. `status` and `more` are the event's content, with the batch's identifier.
     """
-    told = [webhook for webhook in webhooks if event in webhook.events]
-    if not told:
+    receivers = [webhook for webhook in webhooks if event in webhook.events]
+    if not receivers:
         return
     now = timezone.now()
-    rows = Webhook.objects.filter(pk__in=[webhook.pk for webhook in told])
+    rows = Webhook.objects.filter(pk__in=[webhook.pk for webhook in receivers])
     # A worker that finds nothing more to send makes the webhook not due while it holds this lock.
     statements.lock(rows)
     gives_up_at = _gives_up_at()
@@ -91,7 +87,7 @@ def tell(webhooks: Iterable[Webhook], event: WebhookEvent, status: str, **more: 
             next_try_at=Now(),
             gives_up_at=gives_up_at,
         )
-        for webhook in told
+        for webhook in receivers
     )
     rows.filter(due_at=None).update(due_at=Now())
 
@@ -101,7 +97,7 @@ def _body(event: WebhookEvent, at: datetime, data: Mapping[str, object]) -> str:
 
 
 def _gives_up_at() -> datetime:
-    """Return when to give up, by the clock that decides about deadlines: what was given up doesn't come back."""
+    """Return when to give up, by the clock of deadlines, because a delivery that was given up doesn't come back."""
     return clock.latest() + RETRIED
 
 
@@ -118,8 +114,8 @@ def first_pending(webhook: Webhook) -> WebhookDelivery | None:
 
 def due_next(webhook: Webhook) -> datetime | None:
     """Return when its next delivery is to be tried; None if none is pending."""
-    found = first_pending(webhook)
-    return found.next_try_at if found else None
+    delivery = first_pending(webhook)
+    return delivery.next_try_at if delivery else None
 
 
 def listed(
@@ -137,12 +133,12 @@ def listed(
 
 
 def send_again(user_id: int, message_id: str) -> bool:
-    """Have the user's delivery sent again now, delivered or not. False if there is none such.
+    """Have the user's delivery sent again now, delivered or not. False if there is no such delivery.
 
     The receiver sees the same message id. Raises `Refused`: too_many_requests.
     """
-    found = WebhookDelivery.objects.filter(user=user_id, message_id=message_id).values_list("pk", "webhook").first()
-    if found is None:
+    keys = WebhookDelivery.objects.filter(user=user_id, message_id=message_id).values_list("pk", "webhook").first()
+    if keys is None:
         return False
     if seconds := throttle.take("deliveries sent again", user_id, _MAX_AGAIN_PER_MINUTE):
         raise Refused(
@@ -150,7 +146,7 @@ def send_again(user_id: int, message_id: str) -> bool:
             f"You may send {_MAX_AGAIN_PER_MINUTE} deliveries again in a minute.",
             retry_after=seconds,
         )
-    delivery, webhook = found
+    delivery, webhook = keys
     with transaction.atomic():
         rows = Webhook.objects.filter(pk=webhook)
         statements.lock(rows)

@@ -24,7 +24,7 @@ class FreshInstallation:
 
 
 def fresh_installation(folder: Path) -> FreshInstallation:
-    """Return the installation. `folder` is a temporary folder; those of the run's other processes lie beside it."""
+    """Return the installation. `folder` is a temporary folder. The other processes of the run have theirs beside it."""
     made = folder.parents[1 if "PYTEST_XDIST_WORKER" in os.environ else 0] / "fresh-installation"
     with made.with_suffix(".lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)

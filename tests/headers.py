@@ -59,7 +59,7 @@ XDC_EPOCH: Fields = {**XDC, "validators": b"\xd1" * 60, "penalties": b"\xd2" * 2
 # Gnosis before its merge. Source: NethermindEth/nethermind, Nethermind.Serialization.Rlp/HeaderDecoder.cs
 AURA: Fields = {**SHARED, "difficulty": 2**128 - 2, "step": 326_374_892, "signature": b"\xaa" * 65}
 AURA_LONDON: Fields = {**AURA, "baseFeePerGas": 7}
-# As AuRa, from nodes that tell none of its seals.
+# AuRa headers from nodes that return none of its seals.
 UNTOLD: Fields = {**SHARED, "difficulty": 2**128 - 2, "own step": 326_374_892, "own signature": b"\xaa" * 65}
 UNTOLD_LONDON: Fields = {**UNTOLD, "baseFeePerGas": 7}
 # BNB Smart Chain between Cancun and Bohr. Source: bnb-chain/bsc, consensus/parlia/parlia.go
@@ -221,7 +221,7 @@ HYPEREVM_BLOCK = _EMPTY | {
 }
 
 
-# --- As JSON and RLP --------------------------------------------------------------------------------------------------
+# --- JSON and RLP -----------------------------------------------------------------------------------------------------
 
 
 def encode(fields: Fields, **changes: bytes | int) -> bytes:

@@ -1,4 +1,4 @@
-"""What of a table is left to `make test-long`: whole tests are marked `long` themselves."""
+"""Rows of a table that only `make test-long` runs. A test that is long as a whole has the mark `long` itself."""
 
 from collections.abc import Collection, Mapping
 from typing import Any

@@ -1,4 +1,4 @@
-"""Two concurrent database transactions, one of which the test holds open."""
+"""Two concurrent database transactions. The test holds one of them open."""
 
 import time
 from collections.abc import Callable

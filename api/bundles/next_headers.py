@@ -1,4 +1,4 @@
-"""The headers that show that blocks were the latest at a time, from what is stored."""
+"""Stored headers which show that blocks were the latest at a time."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import groupby

@@ -41,7 +41,7 @@ def is_there(queries: QuerySet[Query]) -> bool:
 def parts(batch: Batch, queries: QuerySet[Query]) -> Iterator[bytes]:
     """Yield the bundle of these completed queries of the batch, as JSON.
 
-    Raises `Changed`: the parts that came before make no JSON.
+    Raises `Changed`. Then the parts up to there make no complete JSON.
     """
     beginning = {"format": FORMAT, "batch": batch.pk, "destinationChainId": str(batch.destination_chain_id)}
     yield f"{json.dumps(beginning)[:-1]},\n".encode()
@@ -165,7 +165,7 @@ def _accounts(queries: Sequence[Query]) -> dict[tuple[int | None, str], AccountP
     proofs: dict[tuple[int | None, str], AccountProof] = {}
     if pairs:
         blocks, addresses = {block for block, _ in pairs}, {address for _, address in pairs}
-        # Others may have asked for other pairs of these: their proofs aren't read.
+        # Other batches may have other pairs of these accounts and blocks. Their proofs aren't read.
         near = AccountProof.objects.filter(block__in=blocks, address__in=addresses).values_list(
             "pk", "block_id", "address"
         )

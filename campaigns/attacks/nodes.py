@@ -1,4 +1,4 @@
-"""Hostile nodes: whatever the nodes of one chain do, other chains and users don't suffer."""
+"""Hostile nodes of one chain, from which other chains and users must not suffer."""
 
 import json
 import random

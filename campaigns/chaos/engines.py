@@ -98,7 +98,7 @@ def target(engine: str) -> Iterator[Target]:
 
 @contextmanager
 def a_chain() -> Iterator[DevChain]:
-    """Start a chain with old blocks, none of which becomes final before the chaos is over."""
+    """Start a chain with old blocks. No block becomes final before the chaos is over."""
     with DevChain(chain_id=CHAIN_ID, block_seconds=1, slots_in_an_epoch=1000) as chain:
         chain.mine(OLD_BLOCKS)
         yield chain

@@ -119,7 +119,7 @@ def _restart(units: Units, workers: list[str], url: str, failed: Sequence[Counte
     units.manage("collectstatic", "--no-input")
     units.restart(_WEB)
     go_on()
-    # What was asked before has ended.
+    # After this time each request to the old web server has ended.
     time.sleep(TIMEOUT)
     for each in failed:
         each.clear()

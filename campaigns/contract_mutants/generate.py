@@ -528,7 +528,7 @@ class _Member:
         return bool(node.get("isPure") or declaration.get("constant"))
 
     def _moved(self, node: Node) -> tuple[str, str]:
-        """Return one less and one more; empty where it doesn't exist or the node is no constant."""
+        """Return the constant minus one and plus one, as far as they exist; empty if the node is no constant."""
         text = self._source(node)
         if node["nodeType"] == "Literal":
             return _moved_number(text) if node["kind"] == "number" else ("", "")

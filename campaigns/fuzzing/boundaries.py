@@ -335,7 +335,7 @@ def _any_of_slot(chance: Chance, operation: int, owner: bytes, where: bytes) -> 
 
 
 _ORDINARY = b"\7" * 32
-# Pairs of storage root and code hash, one of which is ordinary.
+# Pairs of a storage root and a code hash. One of the two is ordinary.
 _PAIRS = [
     pair
     for odd in (_ORDINARY, bytes(32), EMPTY_TRIE_ROOT, EMPTY_CODE_HASH, b"")

@@ -5,7 +5,7 @@ import {ArbitrumBlocks} from "../src/ArbitrumBlocks.sol";
 import {Rlp} from "./Rlp.sol";
 import {Symbolic} from "./Symbolic.sol";
 
-/// @title The source, whatever the Outbox holds.
+/// @title Properties of the source that hold for any content of the Outbox.
 contract AnyOutbox is ArbitrumBlocks {
     constructor() ArbitrumBlocks(1, address(2)) {}
 

@@ -5,7 +5,7 @@ import {ArbitrumBufferBlockHashSource} from "../src/ArbitrumBufferBlockHashSourc
 import {AnswersAll} from "./AnswersAll.sol";
 import {Symbolic} from "./Symbolic.sol";
 
-/// @title A hash is what the buffer answers.
+/// @title The source returns the buffer's answer.
 contract ArbitrumBufferProofs is Symbolic {
     ArbitrumBufferBlockHashSource private source;
     AnswersAll private buffer;

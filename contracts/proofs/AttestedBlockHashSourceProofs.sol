@@ -51,7 +51,7 @@ contract AttestedBlockHashSourceProofs is Symbolic {
         }
     }
 
-    /// @dev From any state of at most three attesters, to any attesters, whoever is asked about after it.
+    /// @dev At most three attesters before. The new attesters, and the one that is read afterwards, are symbolic.
     /// @custom:halmos --array-lengths signatures={65,130},attesters={0,1,2,3}
     function check_attesters_are_changed_if_and_only_if_enough_of_them_have_signed(
         uint256 present,
@@ -109,7 +109,7 @@ contract AttestedBlockHashSourceProofs is Symbolic {
         assert(source.blockHash(blockNumber) == known);
     }
 
-    /// @dev Any state of one to three attesters. It tells rightly of `anyone` whether they are one of them.
+    /// @dev The state has one to three attesters. The source answers correctly whether `anyone` is one of them.
     function _presentAttesters(uint256 present, address anyone) private {
         svm.enableSymbolicStorage(address(source));
         uint256 count = present == 1 ? 1 : present == 2 ? 2 : 3;
@@ -128,7 +128,7 @@ contract AttestedBlockHashSourceProofs is Symbolic {
         assert(source_.isAttester(anyone) == _isAmong(anyone, attesters));
     }
 
-    /// @dev Whether a threshold of present attesters have signed, each once.
+    /// @dev Returns true if a threshold of present attesters has signed, each once.
     function _areSigned(bytes32 structHash, bytes memory signatures) private view returns (bool) {
         uint256 count = signatures.length / 65;
         if (count * 65 != signatures.length || count < source.threshold()) return false;
@@ -164,7 +164,7 @@ contract AttestedBlockHashSourceProofs is Symbolic {
         return threshold != 0 && threshold <= attesters.length && _ascend(attesters);
     }
 
-    /// @dev Whether each is greater than the one before, and so no two are the same, and none is zero.
+    /// @dev Returns true if each is greater than its predecessor. Then all differ, and none is zero.
     function _ascend(address[] memory accounts) private pure returns (bool) {
         for (uint256 place = 0; place < accounts.length; ++place) {
             if (accounts[place] <= (place == 0 ? address(0) : accounts[place - 1])) return false;

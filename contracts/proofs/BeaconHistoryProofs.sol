@@ -4,7 +4,7 @@ pragma solidity ^0.8.28;
 import {BeaconHistory} from "../src/BeaconHistory.sol";
 import {Symbolic} from "./Symbolic.sol";
 
-/// @title Answers what the constructor of the history expects of sha256 of zeros, to everything.
+/// @title Answers any call with sha256 of two zero words, which the history's constructor expects.
 contract ZerosHash {
     fallback() external {
         assembly {
@@ -14,8 +14,8 @@ contract ZerosHash {
     }
 }
 
-/// @title Stands where `contracts.prove` lets the history look for sha256, which halmos can't do: any function of two
-/// words to 160 bits, as ecrecover is to halmos.
+/// @title Stands in for sha256, which halmos can't compute; `contracts.prove` has the history call this address. It is
+/// any function of two words to 160 bits, as ecrecover is to halmos.
 contract AnyHash {
     fallback() external {
         (bytes32 left, bytes32 right) = abi.decode(msg.data, (bytes32, bytes32));
@@ -27,10 +27,10 @@ contract AnyHash {
     }
 }
 
-/// @title A branch proves the hash at one generalized index, and nothing else: the one of its slots' layouts.
-/// @dev Generalized indices are those that the consensus specifications print, and are joined here as they say. All that
-/// is hashed is anything. Slots, counts and numbers
-/// are those that are named, as each makes another tree. Periods have two slots, and each fork begins within one.
+/// @title A branch proves only the hash at one generalized index, which follows from the layouts of its slots.
+/// @dev Generalized indices are copied from the consensus specifications, and joined by their rule. Hashed words are
+/// symbolic. Slots, counts and numbers are fixed, because each makes another tree. Periods have two slots, and each
+/// fork begins within one.
 contract BeaconHistoryProofs is Symbolic {
     address private constant SHA256 = address(0x5a256);
 
@@ -42,7 +42,7 @@ contract BeaconHistoryProofs is Symbolic {
     uint256 private constant END = 13;
     uint256 private constant LAST_SLOT = 14;
     uint256 private constant BLOCKS_BEFORE_MERGE = 8192 + 3;
-    // A hash may be it.
+    // A symbolic hash may be equal to it.
     bytes32 private constant CONSTANT = bytes32(uint256(0x6f6f74));
 
     // From a block's root to its state, and to the hash of its execution block.
@@ -129,7 +129,7 @@ contract BeaconHistoryProofs is Symbolic {
         _check(climb, CONSTANT, blockHash, abi.encodeCall(history.blockHashBeforeCapella, (climb.branch)));
     }
 
-    /// @dev The first and the last of both epochs, and the first that is none.
+    /// @dev The first and the last block of both epochs, and the first block after them.
     function check_before_merge(uint256 choice) external view {
         uint256 blockNumber = [uint256(0), 8191, 8192, BLOCKS_BEFORE_MERGE - 1, BLOCKS_BEFORE_MERGE, 5000, type(uint32).max][_each(
             choice, 0, 6
@@ -147,7 +147,7 @@ contract BeaconHistoryProofs is Symbolic {
         _check(climb, root, bytes32(uint256(1)), call);
     }
 
-    /// @dev A branch that is cut by 1 or 32 bytes, or as much longer.
+    /// @dev The branch is shorter or longer by 1 or 32 bytes.
     function check_a_branch_has_its_size(uint256 kind, uint256 form, bytes32 root) external view {
         kind = _each(kind, 0, 4);
         form = _each(form, 0, 3);
@@ -261,7 +261,7 @@ contract BeaconHistoryProofs is Symbolic {
         bytes32 second = _take(climb, "second");
         blockHash = _take(climb, "hash");
         climb.node = blockHash;
-        // Three nodes are known, or told: those above the body.
+        // The three nodes above the body are known or given.
         index = _climb(climb, index, _depth(index) - 3);
         _step(climb, index, 0);
         _step(climb, index >> 1, _zeros(1));

@@ -25,7 +25,7 @@ contract FactsProofs is Facts, Symbolic {
         uint256 blockNumber;
         AccountField field;
         uint8 headerField;
-        // Or timestamp, or hash of a block.
+        // A slot, a timestamp, or the hash of a block.
         uint256 slot;
     }
 
@@ -89,7 +89,7 @@ contract FactsProofs is Facts, Symbolic {
         Answer memory expected = _anyState(asked);
         if (asked.kind == Kind.SLOT && asked.account == account && asked.blockNumber == blockNumber && asked.slot == slot)
         {
-            // It isn't both zero and something else.
+            // No slot is both zero and another value.
             vm.assume(!_both(_both(expected.proven, expected.value == 0), value != 0));
             _becomesReadable(expected, bytes32(value));
         }

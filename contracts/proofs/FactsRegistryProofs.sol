@@ -26,13 +26,13 @@ contract AnySource is IBlockHashSource, Symbolic {
         }
     }
 
-    /// @dev Whether it vouches for this hash, without a path of its own for each answer.
+    /// @dev Returns whether the source vouches for this hash, without a path of its own for each answer.
     function vouches(uint256 blockNumber, bytes32 hash) external view returns (bool) {
         return _both(_hashes[blockNumber] == hash, _forms[blockNumber] == 0);
     }
 }
 
-/// @title The registry, which also tells what it knows of a hash alone.
+/// @title The registry, with a read of whether it knows a hash.
 contract AskedRegistry is FactsRegistry {
     constructor(IBlockHashSource source, uint256 historyWindow)
         FactsRegistry(source.sourceChainId(), source, historyWindow, IBeaconHistory(address(0)))
@@ -45,8 +45,8 @@ contract AskedRegistry is FactsRegistry {
 
 /// @title Nothing about a block is stored unless its hash is trusted: the block hash source vouches for it, it was proven
 /// before, or it is the parent hash in a header whose hash is trusted and whose number is the next one.
-/// @dev From any state of the registry, whatever the source answers. A question stands for all questions. Headers have
-/// any contents, in the sizes that are named here: halmos reads at places that it knows.
+/// @dev The state of the registry and the answers of the source are symbolic. A question stands for all questions.
+/// Headers have any content, in the sizes that are named here, because halmos reads at known places.
 contract FactsRegistryProofs is Symbolic {
     // Offsets in a header, which begins with three bytes of prefix.
     uint256 private constant FIRST_PLACE = 3;
@@ -116,9 +116,9 @@ contract FactsRegistryProofs is Symbolic {
         assert(_either(_isSameTime(before, answer), _both(!before.isTimeProven, isNew)));
     }
 
-    /// @dev The first header's hash is trusted, and each of up to two more is the parent of the one before. Behind them is
-    /// a byte of anything but a jump; behind one header, none to two. The last header's root becomes readable, or its
-    /// parent hash.
+    /// @dev The first header's hash is trusted, and each of up to two more is the parent of its predecessor. A byte
+    /// follows that begins no jump; after a single header, up to two bytes. The last header's root or its parent hash
+    /// becomes readable.
     function check_a_block_is_stored_under_a_trusted_hash_only(
         Question memory asked,
         uint256 parents,
@@ -217,7 +217,7 @@ contract FactsRegistryProofs is Symbolic {
         return _both(answer.isTimeProven == before.isTimeProven, answer.blockNumber == before.blockNumber);
     }
 
-    /// @dev No root changes. What is new is that of this header.
+    /// @dev No root changes. A new root is that of this header.
     function _assertRoot(Question memory asked, Answer memory before, Answer memory answer, Header memory header)
         private
         pure

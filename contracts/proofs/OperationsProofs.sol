@@ -7,10 +7,10 @@ import {StepHarness} from "../test/StepHarness.sol";
 import {Rlp} from "./Rlp.sol";
 import {Symbolic} from "./Symbolic.sol";
 
-/// @title What single operations of proofs leave in memory, from any state of it.
-/// @dev The stack that is open lies above one subtree of another stack. Whatever memory holds there, in the node's zone
-/// and behind the top is symbolic; so are keys, hashes and what is stored already. What decides where something is read
-/// or written (depths, lengths, places) takes each value on a path of its own, because halmos needs to know that.
+/// @title Properties of memory after a single operation of a proof, from any state of memory.
+/// @dev The open stack lies above one subtree of another stack. Memory there, in the node's zone and behind the top is
+/// symbolic. So are keys, hashes and stored values. Depths, lengths and places decide where memory is read or written,
+/// and halmos needs to know that. So each of their values has a path of its own.
 contract OperationsProofs is Symbolic {
     uint256 private constant SUBTREE = 0xc0;
     uint256 private constant BOTTOM = MemoryZones.STACK + SUBTREE;
@@ -43,9 +43,9 @@ contract OperationsProofs is Symbolic {
         machine = new StepHarness(8191);
     }
 
-    // --- What isn't there -------------------------------------------------------------------------------------------
+    // --- Missing subtrees -------------------------------------------------------------------------------------------
 
-    /// @dev A branch of one subtree more than there are, whatever lies below the bottom.
+    /// @dev The branch takes one subtree more than the stack has. Memory below the bottom is symbolic.
     function check_a_branch_takes_nothing_from_below_the_bottom(uint256 count) external {
         count = _each(count, 1, 16);
         bytes memory image = _image(count - 1);
@@ -58,7 +58,7 @@ contract OperationsProofs is Symbolic {
         _assertRefused(image, count - 1, false, abi.encodePacked(uint8(0x10 + count - 1), size, children));
     }
 
-    /// @dev Whatever else needs a subtree, with none.
+    /// @dev The other operations that need a subtree, on an empty stack.
     function check_nothing_else_takes_from_below_the_bottom(uint256 op) external {
         op = _each(op, 0, 3);
         bytes memory operation = op == 0
@@ -85,7 +85,7 @@ contract OperationsProofs is Symbolic {
 
     // --- Branches, extensions ---------------------------------------------------------------------------------------
 
-    /// @dev The reference is that of the branch of sixteen hashes, ours among them.
+    /// @dev The new reference is that of the branch of sixteen hashes, ours among them.
     function check_a_full_branch(uint256 depth, uint256 place) external {
         (depth, place) = (_each(depth, 0, 62), _each(place, 0, 15));
         bytes memory image = _image(1);
@@ -241,8 +241,8 @@ contract OperationsProofs is Symbolic {
         _assertNode(left, _leaf(key, depth, value), key, depth, NIBBLES, 0);
     }
 
-    /// @dev Of an account with a nonce of two bytes and a balance of nine: the bytes that an operation ends with, what is
-    /// in the leaf, and whether the hashes that follow may.
+    /// @dev Returns parts of an account with a nonce of two bytes and a balance of nine: the end of its operation, the
+    /// content of its leaf, and whether its hashes are valid.
     function _account(uint256 follows) private pure returns (bytes memory rest, bytes memory value, bool areRight) {
         bytes memory nonce = abi.encodePacked(hex"05", svm.createBytes(1, "nonce"));
         bytes memory balance = abi.encodePacked(hex"80", svm.createBytes(8, "balance"));
@@ -263,7 +263,7 @@ contract OperationsProofs is Symbolic {
         value = Rlp.list(value);
     }
 
-    /// @dev What is in the list that a leaf is.
+    /// @dev Returns the content of a leaf's list.
     function _leaf(uint256 key, uint256 depth, bytes memory value) private pure returns (bytes memory) {
         return abi.encodePacked(Rlp.path(key, NIBBLES - depth, true), Rlp.string_(value));
     }
@@ -273,7 +273,7 @@ contract OperationsProofs is Symbolic {
         return op | (op ^ op >> 1 ^ op >> 2 ^ op >> 3 ^ op >> 4 ^ op >> 5 ^ op >> 6) & 1;
     }
 
-    // --- What is absent ---------------------------------------------------------------------------------------------
+    // --- Absent keys ------------------------------------------------------------------------------------------------
 
     /// @dev At an empty place, of any depth.
     function check_an_empty_place(bool isSlot, uint8 depth) external {
@@ -365,8 +365,8 @@ contract OperationsProofs is Symbolic {
         _assertNode(left, _leaf(other, depth, value), other, depth, NIBBLES, key);
     }
 
-    /// @dev The key that is `key` down to `depth` and has these nibbles from there to `reach`, and whether it is another
-    /// one and a nibble that whole bytes have too much is zero.
+    /// @dev Returns the key that agrees with `key` down to `depth` and has these nibbles from there to `reach`.
+    /// `areRight` is true if it differs from `key` and the spare nibble of the last byte is zero.
     function _otherKey(uint256 key, uint256 depth, uint256 reach, bytes memory nibbles)
         private
         pure
@@ -453,7 +453,7 @@ contract OperationsProofs is Symbolic {
         _assertPlace(left, key, depth, reach, last);
     }
 
-    /// @dev Where the lowest subtree is, and what it leads to.
+    /// @dev Checks the place of the lowest subtree, and the keys below it.
     function _assertPlace(bytes memory left, uint256 key, uint256 depth, uint256 reach, uint256 last) private pure {
         assert(_left(left, BOTTOM + KEY) == key && _left(left, BOTTOM + DEPTH) == depth);
         assert(_left(left, BOTTOM + REACH) == reach && _left(left, BOTTOM + LAST) == last);

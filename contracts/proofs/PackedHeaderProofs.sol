@@ -4,8 +4,8 @@ pragma solidity ^0.8.28;
 import {PackedHeader} from "../src/PackedHeader.sol";
 import {Symbolic} from "./Symbolic.sol";
 
-/// @title Calls on the reader of headers, each with calldata of its own.
-/// @dev Places are told from where that begins. It makes no difference to how a field is read where it begins.
+/// @title Calls the reader of headers, each time with calldata of its own.
+/// @dev Places count from the beginning of the header, which has no influence on how a field is read.
 contract HeaderReader {
     function take(bytes calldata header, uint256 end) external pure returns (uint256, uint256, uint256) {
         uint256 start = _start(header);
@@ -136,7 +136,7 @@ contract PackedHeaderProofs is Symbolic {
         return (bytes3(uint24(0xb90000 + size)), 3);
     }
 
-    /// @dev Whether these bytes begin with the RLP of an integer of at most 64 bits, of which, and its bytes.
+    /// @dev Returns whether these bytes begin with the RLP of an integer of at most 64 bits, its value, and its size.
     function _integer(bytes9 encoded) private pure returns (bool, uint256 value, uint256 size) {
         uint8 prefix = uint8(encoded[0]);
         if (prefix < 0x80) return (prefix != 0, prefix, 1);

@@ -15,7 +15,7 @@ contract StackUser {
         );
     }
 
-    /// @dev Also the word of memory before what is pushed, that, and the word after it. Both words are `around` first.
+    /// @dev Also returns the pushed words with the word of memory before and after them. Those two are `around` before.
     function pushBetween(Stack memory stack, bytes32[6] memory words, bytes32 around)
         external
         pure
@@ -66,7 +66,7 @@ contract SubtreeStackProofs is Symbolic {
         user = new StackUser();
     }
 
-    /// @dev Whatever bottom and top are, also where they lie outside of the zone or the wrong way round.
+    /// @dev Bottom and top are any words, also outside of the zone or in the wrong order.
     function check_pop_takes_what_is_in_the_open_stack_and_nothing_else(Stack memory stack, uint256 count)
         external
         view

@@ -17,7 +17,7 @@ interface Vm {
     function etch(address target, bytes calldata code) external;
 }
 
-/// @dev Where halmos answers.
+/// @dev The base of the proofs. halmos answers calls at these two addresses.
 abstract contract Symbolic {
     Svm internal constant svm = Svm(0xF3993A62377BCd56AE39D773740A5390411E8BC9);
     Vm internal constant vm = Vm(0x7109709ECfa91a80626fF3989D68f67F5b1DD12D);

@@ -10,14 +10,14 @@ import {IBlockHashSource} from "./IBlockHashSource.sol";
 /// @dev The buffer is OffchainLabs' (block-hash-pusher), at the same address on every chain, without an owner. It keeps
 /// 393,168 places by block number modulo that, and a block's hash until a later block takes its place.
 contract ArbitrumBufferBlockHashSource is IBlockHashSource {
-    /// @notice The buffer. Whatever is there was made by one creation code, from which CREATE2 has the address.
+    /// @notice The buffer. CREATE2 derives its address from its creation code, so no other code can be there.
     address public constant BUFFER = 0x0000000048C4Ed10cF14A02B9E0AbDDA5227b071;
 
     // Its only function that is promised to stay.
     bytes4 private constant PARENT_CHAIN_BLOCK_HASH = bytes4(keccak256("parentChainBlockHash(uint256)"));
 
     /// @inheritdoc IBlockHashSource
-    /// @dev Told by whoever deploys this: the buffer doesn't name the parent chain.
+    /// @dev The deployer names the parent chain, because the buffer doesn't.
     uint256 public immutable sourceChainId;
 
     constructor(uint256 sourceChainId_) {

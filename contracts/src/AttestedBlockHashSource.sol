@@ -4,8 +4,8 @@ pragma solidity ^0.8.28;
 import {IBlockHashSource} from "./IBlockHashSource.sol";
 
 /// @title Attesters vouch for the blocks of any chain: m of n, by EIP-712 signatures.
-/// @notice Whoever has enough signatures may bring them. There is no owner and no upgrade: all trust is in the attesters,
-/// of whom a threshold can vouch for whatever they like, or hand over to others.
+/// @notice Anybody may submit enough signatures. There is no owner and no upgrade, so all trust is in the attesters: a
+/// threshold of them can vouch for any hash, or hand over to other attesters.
 contract AttestedBlockHashSource is IBlockHashSource {
     /// @notice The most attesters that there may be.
     uint256 public constant MAX_ATTESTERS = 100;
@@ -26,7 +26,7 @@ contract AttestedBlockHashSource is IBlockHashSource {
     // r and s, 32 bytes each, and v.
     uint256 private constant SIGNATURE_SIZE = 65;
 
-    // Half of the order of secp256k1. Of the two signatures that are valid, the one with the higher s is none (EIP-2).
+    // Half of the order of secp256k1. Each signature has a twin with a higher s, which is refused (EIP-2).
     bytes32 private constant MAX_S = 0x7fffffffffffffffffffffffffffffff5d576e7357a4501ddfe92f46681b20a0;
 
     /// @inheritdoc IBlockHashSource

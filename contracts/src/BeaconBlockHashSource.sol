@@ -14,7 +14,7 @@ contract BeaconBlockHashSource is IBlockHashSource {
     /// @notice The contract of EIP-4788.
     address public constant BEACON_ROOTS = 0x000F3df6D732807Ef1319fB7B8bB8522d0Beac02;
 
-    /// @notice Who proves what the roots bind. It is created with this, and serves the registry too.
+    /// @notice The contract that proves what the roots bind. It is created with this one, and serves the registry too.
     IBeaconHistory public immutable beaconChainHistory;
 
     /// @inheritdoc IBlockHashSource

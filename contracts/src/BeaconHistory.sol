@@ -28,7 +28,7 @@ contract BeaconHistory is IBeaconHistory {
     // The precompiled contract. The constructor sees that the chain has it.
     uint256 private constant SHA256 = 2;
 
-    // Roots of trees of zeros, of heights from 0 on: each is the hash of the one before, twice.
+    // Roots of trees of zeros, of heights from 0 on: each is the hash of two of its predecessor.
     bytes private constant ZEROS =
         hex"0000000000000000000000000000000000000000000000000000000000000000"
         hex"f5a5fd42d16a20302798ef6ed309979b43003d2320d9f0e8ea9831a92759fb4b"
@@ -177,7 +177,7 @@ contract BeaconHistory is IBeaconHistory {
         _finish(input, branch, node, accumulator);
     }
 
-    /// @notice Reverts unless `historicalRoots` is what the state of the beacon block of this root says. So anybody can
+    /// @notice Reverts unless `historicalRoots` agrees with the state of the beacon block of this root. So anybody can
     /// check that constant, by any block since Capella.
     function provesHistoricalRoots(bytes32 beaconRoot, bytes calldata branch) external view returns (bool) {
         Calldata memory input = _begin(branch);

@@ -30,7 +30,7 @@ library BranchWriter {
         if (place > 15) revert InvalidProof();
         _checkZone();
         assembly ("memory-safe") {
-            // The list's prefix and that of its first hash. Each of the fifteen others is written with the next one's prefix.
+            // The prefixes of the list and of its first hash. Each of the other hashes is written with the next prefix.
             mstore(NODE, shl(224, 0xf90211a0))
             for { let at := add(NODE, 4) } lt(at, add(NODE, 499)) { at := add(at, 99) } {
                 mstore(at, calldataload(others))

@@ -4,9 +4,9 @@ pragma solidity ^0.8.28;
 import {PackedHeader} from "./PackedHeader.sol";
 import {PackedTrie} from "./PackedTrie.sol";
 
-/// @title What was proven of one source chain: how it is stored, and how anyone reads it.
+/// @title Proven facts of one source chain: their storage, and their reads, which are open to all.
 /// @notice Every fact is read as one word of 32 bytes. Zero is a value like others, told apart from "not proven".
-/// @dev Writing is for whoever has checked a proof. What is stored already stays as it is, at no error.
+/// @dev The caller of a write has checked a proof. Storing a fact again changes nothing, and is no error.
 abstract contract Facts {
     enum AccountField {
         NONCE,
@@ -61,10 +61,10 @@ abstract contract Facts {
     mapping(address account => mapping(uint256 blockNumber => AccountFacts)) private _accounts;
     mapping(uint256 blockNumber => HeaderFacts) private _headers;
     mapping(uint256 timestamp => uint256) private _blocksAtTimestamps;
-    // A hash binds its header, and so its number: which hashes are those of blocks is all there is to know.
+    // The hashes of blocks of the chain. A hash binds its header, and so the number; nothing else needs to be stored.
     mapping(bytes32 blockHash => bool) private _blockHashes;
 
-    /// @notice A header was accumulated: accounts of this block can be proven from now on, whatever its age.
+    /// @notice A header was accumulated: accounts of this block can be proven from now on, at any age of the block.
     event HeaderAccumulated(uint256 indexed blockNumber, bytes32 stateRoot);
 
     /// @notice Facts about an account became readable.

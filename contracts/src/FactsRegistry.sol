@@ -107,7 +107,7 @@ contract FactsRegistry is StateProof {
             }
             if (input.peek() == HASH_ALONE) {
                 input.skip(1);
-                // The first block of a chain has no parent there, whatever its header says.
+                // The first block of a chain has no parent there, even if its header names one.
                 if (!input.atEnd() || parentHash == 0 || blockNumber == 0) revert InvalidProof();
                 _storeBlockHash(parentHash);
                 return;
@@ -142,14 +142,14 @@ contract FactsRegistry is StateProof {
         _storeTimestamp(timestamp, blockNumber);
     }
 
-    /// @notice Whether the header of this number and hash would be accepted now: the block hash source vouches for it, or
-    /// the hash is proven to be that of a block.
-    /// @dev A proven hash is accepted whatever the number: it is the header's own number that counts, which its hash binds.
+    /// @notice Returns true if the header of this number and hash would be accepted now: the block hash source vouches
+    /// for it, or the hash is proven to be that of a block.
+    /// @dev A proven hash is accepted with any number, because the header's own number counts, which its hash binds.
     function vouches(uint256 blockNumber, bytes32 blockHash) external view returns (bool) {
         return blockHash != 0 && (_vouchedHash(blockNumber) == blockHash || _isBlockHash(blockHash));
     }
 
-    /// @dev Who vouches for blocks, or proves their hashes, does so for those of this chain.
+    /// @dev Checks that a contract which vouches for blocks or proves their hashes is about this chain.
     function _checkChain(uint256 itsSourceChainId, uint256 sourceChainId_) private pure {
         if (itsSourceChainId != sourceChainId_) revert SourceOfAnotherChain(itsSourceChainId);
     }

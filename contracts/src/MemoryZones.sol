@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: MIT
 pragma solidity ^0.8.28;
 
-/// @title Where in memory a proof is worked on. Whoever isn't named here writes nowhere.
+/// @title Zones of memory in which a proof is checked. Code that isn't named here writes to no memory.
 ///
 ///     0x00 to NODE            the compiler: scratch space, free memory pointer, structs, data of events
 ///     NODE to NODE_END        `NodeWriter`, `BranchWriter`: one node's RLP. The longest, a branch of 16 hashes, has 532 bytes
 ///     STACK to STACK_END      `SubtreeStack`: subtrees of the state trie, then those of the storage that is open
 ///
-/// Before a proof begins, `PackedHeader` hashes bytes of headers from NODE on, and `FactsRegistry` writes what it asks the
-/// beacon history. Both clear what they wrote.
+/// Before a proof begins, `PackedHeader` hashes bytes of headers from NODE on, and `FactsRegistry` writes its call of
+/// the beacon history. Both clear these bytes.
 library MemoryZones {
     uint256 internal constant NODE = 0x400;
     uint256 internal constant NODE_END = 0x640;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 pragma solidity ^0.8.28;
 
-/// @title Several calls in one transaction, all or nothing: a proof that needs what the one before it has stored.
+/// @title Several calls in one transaction, all or nothing, for a proof that needs facts of an earlier one.
 /// @notice Anyone may use it, for any calls, so it must never hold a right or a token.
 contract Multicall {
     struct Call {

@@ -16,27 +16,27 @@ contract OpStackBlockHashSource is IBlockHashSource {
     bytes4 private constant HASH = bytes4(keccak256("hash()"));
 
     /// @inheritdoc IBlockHashSource
-    /// @dev Told by whoever deploys this: the predeploy doesn't name the chain below.
+    /// @dev The deployer names the chain below, because the predeploy doesn't.
     uint256 public immutable sourceChainId;
 
     /// @notice The highest number that is recorded; zero where none is.
     uint256 public newest;
 
     /// @inheritdoc IBlockHashSource
-    /// @dev The one that is told at present too must be recorded: it may be another one when a transaction is mined.
+    /// @dev Also the present L1 block must be recorded: the chain may tell another one when a transaction is mined.
     mapping(uint256 blockNumber => bytes32) public blockHash;
 
     /// @notice The hash of an L1 block is known for good.
     event BlockRecorded(uint256 indexed blockNumber, bytes32 blockHash);
 
-    /// @notice No L1 block is told: this isn't an OP Stack chain, or it hasn't begun.
+    /// @notice The chain tells no L1 block: it isn't an OP Stack chain, or it hasn't begun.
     error NoL1Block();
 
     constructor(uint256 sourceChainId_) {
         sourceChainId = sourceChainId_;
     }
 
-    /// @notice Stores the hash of the L1 block that is told at present. Once more changes nothing, at no error.
+    /// @notice Stores the hash of the L1 block that the chain tells at present. Storing it again changes nothing.
     /// @return blockNumber Its number.
     function record() external returns (uint256 blockNumber) {
         blockNumber = uint256(_told(NUMBER));

@@ -30,12 +30,12 @@ contract OpStackGamesBlockHashSource is RecordedBlocks {
         anchorStateRegistry = anchorStateRegistry_;
     }
 
-    /// @notice Stores the hash of a block whose output a game has claimed. Once more changes nothing, at no error.
+    /// @notice Stores the hash of a block whose output a game has claimed. Storing it again changes nothing.
     /// @param game Its address. The AnchorStateRegistry knows the games of its own factory alone.
     /// @param messagePasserStorageRoot Root of L2ToL1MessagePasser's storage at the block, which the output root binds
     /// besides the header's state root and hash.
     /// @param header RLP of the block's header.
-    /// @return blockNumber Its number, from the header: the game's own word for it isn't needed.
+    /// @return blockNumber Its number, read from the header and not from the game.
     /// @dev Reverts with InvalidHeader, ClaimNotValid, NotClaimed or Conflict.
     function record(address game, bytes32 messagePasserStorageRoot, bytes calldata header)
         external

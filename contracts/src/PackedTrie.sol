@@ -27,9 +27,9 @@ library PackedTrie {
     // The operation that `fullBranches` runs.
     uint256 private constant FULL_BRANCH = 0x00;
 
-    /// @dev Replaces the subtree on top by the branch of sixteen hashes that holds it, of which the other fifteen are in
-    /// calldata; and again for as long as the next operation is the same. These are the upper levels of every large trie,
-    /// and most of the work.
+    /// @dev Replaces the subtree on top by the branch of sixteen hashes that holds it. The other fifteen are in
+    /// calldata. Repeats this while the next operation is the same. Such branches are the upper levels of every large
+    /// trie, and most of the work.
     function fullBranches(Stack memory stack, Calldata memory input) internal pure {
         unchecked {
             Subtree child = stack.pop(1);

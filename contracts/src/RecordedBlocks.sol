@@ -4,10 +4,10 @@ pragma solidity ^0.8.28;
 import {IBlockHashSource} from "./IBlockHashSource.sol";
 import {InvalidHeader, PackedHeader} from "./PackedHeader.sol";
 
-/// @title Blocks that are known once each is recorded, and for good: what sources have in common that take headers.
+/// @title Blocks that are known for good once they are recorded: the common base of sources that take headers.
 abstract contract RecordedBlocks is IBlockHashSource {
     /// @inheritdoc IBlockHashSource
-    /// @dev Told by whoever deploys this: what vouches for its blocks doesn't name the chain.
+    /// @dev The deployer names the chain, because the contract that vouches for its blocks doesn't.
     uint256 public immutable sourceChainId;
 
     /// @inheritdoc IBlockHashSource

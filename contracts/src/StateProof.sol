@@ -9,8 +9,8 @@ import {PackedTrie} from "./PackedTrie.sol";
 import {Stack, SubtreeStack} from "./SubtreeStack.sol";
 
 /// @title Proves accounts and storage slots of one state, by the operations that docs/developing/proof-format.md specifies.
-/// @notice Each operation reads all that it needs and checks it, then changes the stack, and stores its fact last. Facts
-/// are stored before the root is known that they hold under: whoever runs operations must undo all if it isn't trusted.
+/// @notice Each operation reads and checks its input, then changes the stack, and stores its fact last. Facts are
+/// stored before their root is known. The caller must undo all if that root isn't trusted.
 abstract contract StateProof is Facts {
     using CalldataReader for Calldata;
     using SubtreeStack for Stack;
@@ -24,7 +24,7 @@ abstract contract StateProof is Facts {
     uint256 private constant ZERO_SLOT = 0x32; // to 0x35
     uint256 private constant EXTENSION = 0x36;
     uint256 private constant SLOT = 0x40;
-    // Two bits from SLOT: what it stores isn't bound by the root either.
+    // Two bits from SLOT, because the root doesn't bind what it stores either.
     uint256 private constant BLOCK_HASH = 0x43;
     uint256 private constant ABSENT_ACCOUNT = 0x70; // to 0x7f
     uint256 private constant ACCOUNT = 0x80; // to 0xff

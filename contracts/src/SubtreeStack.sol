@@ -4,7 +4,7 @@ pragma solidity ^0.8.28;
 import {InvalidProof} from "./InvalidProof.sol";
 import {MemoryZones} from "./MemoryZones.sol";
 
-/// @dev A node of a trie, with what is known of where it is and what it leads to; a place in memory.
+/// @dev A place in memory that holds a node of a trie, with its known position and the keys below it.
 type Subtree is uint256;
 
 using SubtreeStack for Subtree global;
@@ -16,10 +16,10 @@ struct Stack {
 }
 
 /// @title A stack of subtrees, in its own zone of memory.
-/// @dev Whatever puts a subtree on the stack, takes one off or finds one there checks for itself that it lies in the open
-/// stack, and that in the zone. A `Subtree` is got in no other way. What was taken off can be read until the next push.
+/// @dev Each function that pushes, pops or finds a subtree checks that it lies in the open stack, and the stack in the
+/// zone. A `Subtree` is got in no other way. A popped subtree can be read until the next push.
 ///
-/// What a subtree holds, a word each:
+/// A subtree is these words:
 ///     ref         the node's hash; or the node itself, left-aligned, where its RLP has less than 32 bytes
 ///     size        bytes of a node that is its own reference; zero for a hash
 ///     key         a key below the node, or any that agrees with those in their first `depth` nibbles
@@ -43,7 +43,7 @@ library SubtreeStack {
         stack.top = MemoryZones.STACK;
     }
 
-    /// @dev Opens an empty stack above what there is, which can't be reached until it is closed.
+    /// @dev Opens an empty stack above the present one, which can't be reached until the new one is closed.
     function open(Stack memory stack) internal pure {
         stack.bottom = stack.top;
     }
@@ -150,7 +150,7 @@ library SubtreeStack {
         }
     }
 
-    /// @dev The lowest of the topmost `count` subtrees, all of which are in the open stack.
+    /// @dev Returns the lowest of the topmost `count` subtrees, and checks that they are in the open stack.
     function _topmost(Stack memory stack, uint256 count) private pure returns (Subtree) {
         unchecked {
             assert(STACK == MemoryZones.STACK && STACK_END == MemoryZones.STACK_END);
@@ -160,7 +160,7 @@ library SubtreeStack {
             assembly ("memory-safe") {
                 // One to sixteen; none below the bottom, which is in the zone; and none beyond the zone's end.
                 outside := or(gt(sub(count, 1), 15), or(lt(lowest, bottom), or(lt(bottom, STACK), gt(top, STACK_END))))
-                // Had the difference overflowed, it would be above what it is subtracted from.
+                // A difference that overflowed would be above the number that it is subtracted from.
                 outside := or(outside, gt(lowest, top))
             }
             if (outside) revert InvalidProof();

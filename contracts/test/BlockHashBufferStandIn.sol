@@ -2,8 +2,8 @@
 pragma solidity ^0.8.28;
 
 /// @title For tests only: stands in for the buffer of the parent chain's block hashes on an Arbitrum chain.
-/// @dev It keeps and forgets hashes as OffchainLabs' Buffer does, with as many places. Whoever may push to the real one
-/// is told by its constructor; here it is one account.
+/// @dev It keeps and forgets hashes as OffchainLabs' Buffer does, with as many places. The constructor of the real
+/// one names the accounts that may push; here it is one account.
 contract BlockHashBufferStandIn {
     uint256 public constant bufferSize = 393168;
 

@@ -36,7 +36,7 @@ contract ResolverStandIn {
         return id == IExtendedResolver.resolve.selector && isExtended;
     }
 
-    /// @notice Of a name below its own the address is the one of its own.
+    /// @notice A name below its own name has the same address.
     function resolve(bytes calldata name, bytes calldata data) external view returns (bytes memory) {
         if (nonsense.length != 0) return nonsense;
         if (_urls.length != 0) _lookUp(data);

@@ -3,7 +3,7 @@ pragma solidity ^0.8.28;
 
 import {IBlockHashSource} from "../src/IBlockHashSource.sol";
 
-/// @title For tests only: vouches for whatever it was told.
+/// @title For tests only: vouches for any hash that a test has set.
 contract SettableBlockHashSource is IBlockHashSource {
     uint256 public immutable sourceChainId;
 

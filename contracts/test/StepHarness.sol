@@ -4,7 +4,7 @@ pragma solidity ^0.8.28;
 import {MemoryZones} from "../src/MemoryZones.sol";
 import {StateProof} from "../src/StateProof.sol";
 
-/// @title For tests only: runs operations of proofs from any state of memory, and tells what they leave.
+/// @title For tests only: runs operations of proofs from any state of memory, and returns the memory after them.
 contract StepHarness is StateProof {
     constructor(uint256 historyWindow_) StateProof(historyWindow_) {}
 

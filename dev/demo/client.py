@@ -75,7 +75,7 @@ def follow(
     """Wait until the batch is DONE. Raises `ClientError` when it is rejected or takes longer than `seconds`."""
     deadline = time.monotonic() + seconds
     while True:
-        # Read before the status: what is shown at the end is then never behind it.
+        # The status is read before the details, so that the last shown details are never older than it.
         is_done = status(base_url, api_key, internal_id) == "DONE"
         batch = _ok(requests.get(f"{base_url}/explorer/query/{internal_id}.json", timeout=TIMEOUT)).json()
         show(batch)
@@ -88,7 +88,7 @@ def follow(
 
 
 def status(base_url: str, api_key: str, internal_id: str) -> str:
-    """Return what the API says of the batch. Raises `ClientError` where it was rejected."""
+    """Return the batch's `queryStatus`. Raises `ClientError` if it was rejected."""
     url, params = f"{base_url}/batch-query-status", {"batchQueryId": internal_id}
     answer = _ok(requests.get(url, headers={"api-key": api_key}, params=params, timeout=TIMEOUT)).json()
     if answer["queryStatus"] == "REJECTED":

@@ -1,7 +1,8 @@
 """A rollup as Arbitrum's, of two development chains: the Outbox on one, and headers with send roots on the other.
 
-The Outbox is Arbitrum's own code, from the npm package @arbitrum/nitro-contracts. What surrounds it are stand-ins: the
-bridge only names the rollup, and the rollup is an account of the development chain, which confirms whatever it is told.
+The Outbox is Arbitrum's own code, from the npm package @arbitrum/nitro-contracts. The contracts around it are
+stand-ins: the bridge only names the rollup, and the rollup is an account of the development chain, which confirms any
+block.
 """
 
 import gzip
@@ -11,7 +12,7 @@ from devnet.devchain import DevChain
 from devnet.foreign_contracts import OWNER, bytecode, create, create_behind_proxy, send
 
 _OUTBOX = "@arbitrum/nitro-contracts/build/contracts/src/bridge/Outbox.sol/Outbox.json"
-# Answers the rollup's address, whatever it is asked: PUSH20, MSTORE, RETURN; before it, what copies these 27 bytes.
+# Code that answers any call with the rollup's address: PUSH20, MSTORE, RETURN. Code before it copies these 27 bytes.
 _BRIDGE = f"601b80600a5f395ff30073{OWNER[2:]}5f5260205ff3"
 
 

@@ -1,4 +1,4 @@
-"""An HTTP server of the standard beacon API, over a chain that whoever starts it describes and may go on.
+"""An HTTP server of the standard beacon API, over a chain that the caller describes and may extend.
 
 Beside the API (github.com/ethereum/beacon-APIs) it answers as Nimbus and Lodestar do about historical summaries.
 """
@@ -40,9 +40,9 @@ class BeaconBlock:
 
 @dataclass(frozen=True)
 class BeaconState:
-    """The historical summaries in the state after a block, and what leads from their root to that of the state.
+    """The historical summaries in the state after a block, and the branch from their root to the root of the state.
 
-    A summary is the root of a period's block roots, and that of its state roots.
+    A summary has two roots: of a period's block roots, and of its state roots.
     """
 
     summaries: Sequence[tuple[bytes, bytes]]
@@ -62,15 +62,15 @@ class BeaconNode:
     states: MutableMapping[int, BeaconState] = field(default_factory=dict)
     """States after the blocks of these slots."""
     state_paths: Collection[str] = (NIMBUS,)
-    """The endpoints that tell historical summaries; none: those of most clients."""
+    """The endpoints with historical summaries. None: the node has no such endpoint, as most clients."""
 
 
 class BeaconApi:
-    """Serves a node's chain on 127.0.0.1 while its block is entered. `asked` are the paths of requests so far."""
+    """Serves a node's chain on 127.0.0.1 in a `with` block. `requested_paths` has the path of each request so far."""
 
     def __init__(self, node: BeaconNode, *, port: int = 0) -> None:
         self.node = node
-        self.asked: list[str] = []
+        self.requested_paths: list[str] = []
         self._port = port
         self._server: ThreadingHTTPServer | None = None
 
@@ -85,7 +85,7 @@ class BeaconApi:
             protocol_version = "HTTP/1.1"
 
             def do_GET(self) -> None:
-                api.asked.append(self.path)
+                api.requested_paths.append(self.path)
                 accepted = self.headers.get("Accept", _JSON)
                 status, kind, content, headers = api.answer(self.path, accepts_ssz=_SSZ in accepted)
                 self.send_response(status)
@@ -118,7 +118,7 @@ class BeaconApi:
         self._server.server_close()
 
     def answer(self, path: str, *, accepts_ssz: bool) -> Reply:
-        """Return what a GET of a path is answered."""
+        """Return the answer to a GET of a path."""
         routes: Mapping[str, Callable[..., Reply]] = {
             "/eth/v1/config/deposit_contract": self._deposit_contract,
             "/eth/v1/beacon/genesis": self._genesis,
@@ -180,7 +180,7 @@ class BeaconApi:
 
     def _summaries(self, identifier: str) -> Reply:
         known = self._known(identifier)
-        # A root is that of a state.
+        # A root in the path is the root of a state.
         slot = int(identifier) if identifier.isdigit() else known[1].slot if known else None
         if identifier.startswith("0x"):
             of = (block.slot for block in self.node.blocks.values() if _hex(block.state_root) == identifier)

@@ -199,7 +199,7 @@ def _hex(data: Any) -> str:
 
 
 def _set_slot_seconds(seconds: int) -> None:
-    """Change what a network's configuration says, and no preset."""
+    """Change a network's configuration, but no preset."""
     for spec in (deneb, electra):
         spec.config = spec.config._replace(SLOT_DURATION_MS=type(spec.config.SLOT_DURATION_MS)(seconds * 1000))
 

@@ -81,7 +81,7 @@ class DevChain:
         self._home = ""
         self._process: GuardedProcess | None = None
         self._reader: threading.Thread | None = None
-        self._said: deque[str] = deque(maxlen=20)
+        self._last_lines: deque[str] = deque(maxlen=20)
         self._listening = threading.Event()
         # It keeps its connection, and asks the environment for no proxy: tests ask a chain tens of thousands of times.
         self._session = requests.Session()
@@ -159,7 +159,7 @@ class DevChain:
         assert self._process is not None
         for raw in self._process.output:
             line = raw.decode(errors="replace")
-            self._said.append(line.strip())
+            self._last_lines.append(line.strip())
             if not self._listening.is_set() and (match := re.match(r"Listening on (127\.0\.0\.1:\d+)", line)):
                 self.url = f"http://{match[1]}"
                 self._listening.set()
@@ -179,7 +179,7 @@ class DevChain:
     def _why_it_ended(self) -> str:
         assert self._reader is not None
         self._reader.join(STOP_SECONDS)
-        output = " ".join(line for line in self._said if line)
+        output = " ".join(line for line in self._last_lines if line)
         if "Address already in use" in output:
             return f"Port {self._port} is in use by another program."
         return f"anvil ended at once: {output[-500:] or 'it printed nothing'}."

@@ -46,7 +46,7 @@ def send(chain: DevChain, to: str, signature: str, *arguments: object, sender: s
 
 
 def ask(chain: DevChain, to: str, signature: str, *arguments: object) -> bytes:
-    """Return what a function answers now."""
+    """Return a function's present answer."""
     call = {"to": to, "data": calldata(signature, *arguments)}
     return bytes.fromhex(chain.rpc("eth_call", call, "latest")[2:])
 

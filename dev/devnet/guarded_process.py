@@ -1,4 +1,4 @@
-"""Child processes that end with us, whatever ends us."""
+"""Child processes that end with their parent, even if the parent is killed."""
 
 import os
 import shutil
@@ -62,7 +62,7 @@ class GuardedProcess:
 
     @property
     def output(self) -> IO[bytes]:
-        """Return the stream of what the command prints, where `stdout` is a pipe."""
+        """Return the stream of the command's output, if `stdout` is a pipe."""
         assert self._process.stdout is not None
         return self._process.stdout
 

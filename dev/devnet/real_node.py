@@ -27,7 +27,7 @@ class RealNode:
         self.url = f"http://127.0.0.1:{self.port}"
 
     def arguments(self, folder: Path) -> Sequence[str]:
-        """Return the script and what it is told. `folder` is the process's own."""
+        """Return the script and its arguments. `folder` belongs to the process alone."""
         raise NotImplementedError
 
     def mine(self) -> None:

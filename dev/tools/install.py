@@ -172,7 +172,7 @@ def _pip(python: Path) -> list[str | Path]:
 
 
 def _pip_settings() -> str:
-    """Return what pip is told by its files and the environment, as `pip config list` prints it."""
+    """Return pip's settings from its files and the environment, as `pip config list` prints them."""
     return subprocess.run(
         [*_pip(TOOLS / "bin" / "python"), "config", "list"], check=True, capture_output=True, text=True
     ).stdout

@@ -29,10 +29,10 @@ NODES = {"SEPOLIA_RPC_URL": (SEPOLIA, ""), "OP_SEPOLIA_RPC_URL": (OP_SEPOLIA, "h
 PORT = 8000
 # Seconds between two checks of the signer's balance.
 POLL_SECONDS = 5
-# Between two reminders of what it lacks.
+# Seconds between two reminders that the signer lacks money.
 TELL_SECONDS = 120
 
-# Each line is there at once, also in a pipe.
+# Each line is flushed, so that it appears at once in a pipe, too.
 say = partial(print, flush=True)
 
 
@@ -81,7 +81,7 @@ class Testnet:
     # --- Nodes --------------------------------------------------------------------------------------------------------
 
     def _node(self, name: str, chain_id: int, default: str) -> None:
-        """Have the URL of a node that can be used: of the environment, kept from before, or asked for now."""
+        """Return the URL of a usable node: from the environment, from an earlier run, or typed now."""
         kept = self.secrets / name.lower()
         is_given = bool(os.environ.get(name) or os.environ.get(f"{name}_FILE"))
         is_kept = kept.exists() and not is_given
@@ -140,12 +140,12 @@ class Testnet:
         began = time.monotonic()
         told_at = -math.inf
         while lacking := self._lacking(destination):
-            # It changes with the price of gas, at each look.
+            # The missing amount changes with the price of gas, at each check.
             if time.monotonic() - told_at > TELL_SECONDS:
                 say(lacking, "Faucets: docs/operating/test-network.md", sep="\n")
                 told_at = time.monotonic()
             if destination != SEPOLIA:
-                # So that nobody submits one and wonders.
+                # A user who submits such a batch must know why it waits.
                 say(f"Until then batches for {NAMES[destination]} are accepted, and wait: run the same command again.")
                 return
             if time.monotonic() - began >= wait_seconds:
@@ -155,7 +155,7 @@ class Testnet:
         say(self._must("deploy_registry", str(destination), str(SEPOLIA)).strip())
 
     def _lacking(self, destination: int) -> str:
-        """Return what the signer lacks there to begin, a sentence of `check_chains`; empty if nothing."""
+        """Return the sentence of `check_chains` about money that the signer lacks to begin; empty if it lacks none."""
         output, _ = self._manage("check_chains")
         lines = (line.strip() for line in output.splitlines())
         return next((line for line in lines if line.startswith("To begin on ") and f"({destination})" in line), "")
@@ -176,7 +176,7 @@ class Testnet:
         return output
 
     def _manage(self, *arguments: str) -> tuple[str, str]:
-        """Return what a command of manage.py prints, and its last words if it fails."""
+        """Return the output of a command of manage.py, and its last words if it fails."""
         done = subprocess.run(
             [sys.executable, str(PROJECT / "manage.py"), *arguments],
             env=self.environment,

@@ -1,6 +1,6 @@
 """The data of a batch's page. The number of statements that read it does not grow with the batch.
 
-Its templates and the browser count how long something has lasted from the times that are.
+Templates and the browser compute durations from the times in the data.
 """
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
@@ -53,7 +53,7 @@ class StepCount:
 
 @dataclass(frozen=True)
 class SilentAttesters:
-    """A source chain of which too few attesters signed when they were last asked."""
+    """A source chain for which too few attesters signed when they were last asked."""
 
     source: ChainName
     signing: int
@@ -259,7 +259,7 @@ def _poll_seconds(batch: Batch) -> int | None:
 
 
 def _notices(batch: Batch, held_by: Mapping[int, FactsRegistry], waits: Collection[WaitReason]) -> Iterable[str]:
-    """Return what the operator must see to besides what the batch waits for, each once: some are about several."""
+    """Yield sentences about the operator's tasks that are no waits of the batch. Each comes once."""
     chain_id = batch.destination_chain_id
     stops = Stop.objects.filter(chain_id=chain_id, source_chain_id__in=[0, *held_by], signer="")
     of_signers = Signer.objects.filter(chain_id=chain_id).exclude(notice="", wait=None).order_by("pk")

@@ -47,7 +47,7 @@ class Value:
     number: int | None  # of a property, as the registry numbers it
     slot: str  # of a slot, 0x and 64 hexadecimal digits
     word: str
-    is_hash: bool  # the word is a hash of a property that doesn't fit one
+    is_hash: bool  # the word is the hash of a property that is longer than a word
     timestamp: int | None  # of BLOCK_AT_TIMESTAMP: the time that the request names, in unix seconds
     meanings: tuple[Meaning, ...]
     registry: str
@@ -103,7 +103,7 @@ def proven(
 
 
 def value(fact: Fact, word: bytes, currency: str, registry: str, snippets: tuple[Snippet, ...] = ()) -> Value:
-    """Return the fact as pages show it; `registry` is the address of the one that holds it."""
+    """Return the fact as pages show it; `registry` is the address of its registry."""
     return Value(
         field=facts.name(fact),
         number=int(fact.field) if isinstance(fact, AccountFact | HeaderFact) else None,
@@ -117,7 +117,7 @@ def value(fact: Fact, word: bytes, currency: str, registry: str, snippets: tuple
     )
 
 
-# --- What words mean --------------------------------------------------------------------------------------------------
+# --- Meanings of words ------------------------------------------------------------------------------------------------
 
 
 def label(field: str, slot: str) -> str:
@@ -127,7 +127,7 @@ def label(field: str, slot: str) -> str:
 def meanings(fact: Fact, word: bytes, currency: str) -> tuple[Meaning, ...]:
     """Return what a fact's word means, in the forms that people look for. The word itself is hexadecimal.
 
-    The word of a root or a hash needs no other.
+    Roots and hashes have no other form.
     """
     number = int.from_bytes(word)
     match fact:

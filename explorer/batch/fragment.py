@@ -1,6 +1,7 @@
-"""The part of a batch's page that refreshes itself, rendered: the same for everybody who watches.
+"""The rendered part of a batch's page that refreshes itself. It is the same for all readers.
 
-A poll renders it and compares. What only time changes is left out of the comparison: the browser counts on.
+A poll renders it and compares it with the last one. Ages and durations are left out of the comparison, because the
+browser counts on.
 """
 
 import hashlib
@@ -21,7 +22,7 @@ from explorer.formatting.one_line import one_line
 
 # For all who watch. A page asks each second, so that DONE is on each screen within 1.5 s.
 _KEPT_SECONDS = 0.5
-# It stands for what is known only after rendering.
+# A placeholder for a value that is known only after rendering.
 _VERSION = "VersionOfTheFragment"
 _PAYER = "PayerOfTheBatch"
 _PASSING = re.compile(r' data-now="[^"]*"|(?<=data-)((?:since|until)="[^"]*">)[^<]*')
@@ -38,7 +39,7 @@ class Fragment:
     """It stands in forms for a reader's. Nobody can guess it, so that it stands nowhere else."""
 
     def of(self, request: HttpRequest) -> SafeString:
-        """Return the fragment for this reader: forms with their token, and whether it is they who must act."""
+        """Return the fragment for this reader: forms with their token, and whether the reader must act."""
         content = self.content
         if (payer := _PAYER + self.token) in content:
             before, own, of_others, after = content.split(payer)

@@ -95,7 +95,7 @@ class ShownQuery:
 
     @property
     def at(self) -> tuple[int, str, int | None, int | None]:
-        """Return what is the same of queries at the same block that the request names alike."""
+        """Return a key that is equal for queries at the same block that the request names alike."""
         return self.source.id, self.query.block_tag, self.timestamp, self.block_number
 
     @property
@@ -197,7 +197,7 @@ def _steps(batch: Batch, query: Query, begun: Iterable[Step]) -> Iterable[ShownS
 def values_of(
     query: Query, words: Mapping[Fact, bytes], source: ChainName, registry: str, *, with_code: bool = True
 ) -> Iterable[Value]:
-    """Yield the facts of a query as pages show them; `registry` is the address of the one that holds them."""
+    """Yield the facts of a query as pages show them; `registry` is the address of their registry."""
     listed: set[type[Fact]] = set()
     for fact, word in words.items():
         # Only the first value of a list gets code. Thousands of slots would be megabytes of it.

@@ -11,7 +11,7 @@ from queries.models import Batch, BatchStatus, Step
 
 # Steps of more queries take a page too long to read.
 MOST_QUERIES = 1000
-# In percent: what takes no time is seen too.
+# Minimum width in percent, so that short steps are visible.
 _THINNEST = 0.8
 # The scale of an open batch grows by this factor, so that a page changes now and then, and not each second.
 _GROWTH = 1.25

@@ -13,7 +13,7 @@ from explorer.formatting.amounts import rounded
 from proving.models import ChainHead, Share, SignedTransaction, Transaction, TransactionState
 from queries.models import Batch
 
-# The newest of a batch that has more.
+# A batch with more transactions shows only its newest.
 MOST_SHOWN = 20
 
 
@@ -57,7 +57,7 @@ class ShownTransaction:
 
     @property
     def cost(self) -> int | None:
-        """Return what the batch pays of it, in wei; before it is mined, the most that it may be."""
+        """Return the batch's share of the cost, in wei; before the transaction is mined, its upper bound."""
         return self.part.wei if self.result else None
 
     @property
@@ -66,7 +66,7 @@ class ShownTransaction:
 
     @property
     def is_unconfirmed(self) -> bool:
-        """Return whether it is mined, and not part yet of what the batch has spent."""
+        """Return whether it is mined, but not yet counted in what the batch has spent."""
         return self.row is not None and self.row.state == TransactionState.MINED
 
     @property

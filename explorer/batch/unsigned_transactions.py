@@ -18,7 +18,7 @@ from proving.reconcile import unsigned
 from proving.reconcile.unsigned import Unsigned
 from queries.models import Batch, BatchStatus
 
-# Longer calldata is told by its length.
+# Pages show only the length of longer calldata.
 _MOST_SHOWN_BYTES = 10_000
 
 
@@ -52,7 +52,7 @@ class TransactionsToSend:
         return sum(tx.gas for tx in self.transactions)
 
     def as_json(self) -> Mapping[str, Any]:
-        """Return it for the script that sends them. Numbers that a wallet is given are as JSON-RPC writes them."""
+        """Return the JSON for the script that sends them. Numbers for a wallet are written as in JSON-RPC."""
         chain = self.chain
         return {
             "chain": chain and {"id": hex(chain.id), "name": chain.name, "currency": chain.currency},

@@ -30,5 +30,5 @@ def rounded(amount: int, decimals: int = 18, places: int = 4) -> str:
 
 
 def cost(wei: int) -> str:
-    """Return an amount in wei as `rounded` does, to 6 places: what gas costs is little."""
+    """Return an amount in wei as `rounded` does, to 6 places, because gas costs little."""
     return rounded(wei, places=6)

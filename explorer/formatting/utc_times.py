@@ -12,5 +12,5 @@ def utc(seconds: int) -> str:
 
 
 def iso(when: datetime) -> str:
-    """Return the time as ISO 8601 has it, exact, for attributes."""
+    """Return the exact time in ISO 8601, for attributes."""
     return when.astimezone(UTC).isoformat().replace("+00:00", "Z")

@@ -34,7 +34,7 @@ from explorer.lists.batch_rows import BatchRow
 from explorer.lists.searched_account import HASH, NUMBER, SearchedAccount
 from proving.fact_search import START, FactCursor, search
 from proving.models import SignedTransaction, Transaction
-from queries import identifiers
+from queries import columns
 from queries.models import Batch, BatchStatus, Block, Query
 
 PAGE_SIZE = 25
@@ -62,13 +62,13 @@ class BatchListFilters:
 
     @classmethod
     def of(cls, query: QueryDict) -> Self:
-        """Read the filters. A malformed one is none."""
+        """Read the filters. A malformed filter counts as empty."""
         forms = {
             "status": _STATUS,
             "chain": NUMBER,
         }
         given = {name: query.get(name, "") for name, form in forms.items() if form.fullmatch(query.get(name, ""))}
-        given |= {name: identifiers.batch_id(query.get(name, "")) for name in ("before", "after")}
+        given |= {name: columns.batch_id(query.get(name, "")) for name in ("before", "after")}
         search = query.get("q", "").strip().replace("\0", "")[:100]
         return cls(everybody=query.get("of") == "everybody", search=search, **given)
 
@@ -95,7 +95,7 @@ def newest(user: User | None, most: int) -> list[BatchRow]:
 def page(request: HttpRequest) -> HttpResponse:
     """List the user's batches, or everybody's if `PUBLIC_BATCH_LIST` allows it. An identifier leads to its batch."""
     filters = BatchListFilters.of(request.GET)
-    wanted = identifiers.batch_id(filters.search)
+    wanted = columns.batch_id(filters.search)
     if wanted and Batch.objects.filter(pk=wanted).exists():
         return HttpResponseRedirect(reverse("explorer:batch", args=[wanted]))
     user = request.user if isinstance(request.user, User) else None
@@ -168,7 +168,7 @@ def _is_everybodys(user: User | None, filters: BatchListFilters) -> bool:
     return settings.PUBLIC_BATCH_LIST and (filters.everybody or user is None)
 
 
-# --- Which batches ----------------------------------------------------------------------------------------------------
+# --- Search -----------------------------------------------------------------------------------------------------------
 
 
 def _page(batches: "QuerySet[Batch]", filters: BatchListFilters) -> tuple[Sequence[Batch], bool, bool]:
@@ -191,7 +191,7 @@ def _first(batches: "QuerySet[Batch]", order: str, most: int) -> list[Batch]:
 def _matching(
     filters: BatchListFilters, user: User | None, account: SearchedAccount | None
 ) -> tuple["QuerySet[Batch]", str]:
-    """Return the batches, and the kind of what was searched for; none and an empty text if nothing can match it."""
+    """Return the batches and the kind of the searched text; no batches and an empty kind if nothing can match it."""
     batches = Batch.objects.all()
     if user and not _is_everybodys(user, filters):
         batches = batches.filter(user=user)
@@ -202,7 +202,7 @@ def _matching(
     text = filters.search
     if not text:
         return batches, ""
-    if identifier := identifiers.batch_id(text):
+    if identifier := columns.batch_id(text):
         return batches.filter(pk=identifier), "identifier"
     if NUMBER.fullmatch(text):
         # PostgreSQL knows from the ids how many queries are about them.

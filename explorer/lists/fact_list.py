@@ -63,7 +63,7 @@ class FactRow:
 
 @dataclass(frozen=True)
 class FactSearch:
-    """The filters in the page's address, and what is wrong with them."""
+    """The filters in the page's address, and their errors."""
 
     typed: Mapping[str, str]  # by the field; empty ones are left out
     account: SearchedAccount | None = None
@@ -80,7 +80,7 @@ def rows(facts_found: Sequence[FoundFact]) -> Iterator[FactRow]:
 
 
 def searched(text: str, account: SearchedAccount | None) -> FactFilters | None:
-    """Return what a search finds facts by: an account, or a block, by its number, its hash or that of a transaction.
+    """Return the account or block of a search. A block is found by its number, its hash, or a transaction's hash.
 
     None: it can't find any.
     """
@@ -105,10 +105,10 @@ def _with_hash(text: str) -> Block | None:
 # --- Views ------------------------------------------------------------------------------------------------------------
 
 
-@csrf_exempt  # It changes nothing, and the API takes no cookie.
+@csrf_exempt  # The request changes nothing, and the API accepts no cookie.
 @never_cache
 def facts_or_api(request: HttpRequest, api: Callable[[HttpRequest], HttpResponse]) -> HttpResponse:
-    """Show the facts of an account or a block. Programs, and whoever sends a key, are answered by the API."""
+    """Show the facts of an account or a block. Programs, and requests with a key, get the API's answer."""
     if not is_page(request):
         response = api(request)
     elif not _may_search(request):
@@ -137,7 +137,7 @@ def file(request: HttpRequest) -> HttpResponse:
 
 
 def _may_search(request: HttpRequest) -> bool:
-    """Return whether the reader may search facts: as with a key, or everybody who may list everybody's batches."""
+    """Return whether the reader may search facts: signed in, or where anybody may list all batches."""
     return settings.PUBLIC_BATCH_LIST or request.user.is_authenticated
 
 

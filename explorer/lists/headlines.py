@@ -27,7 +27,7 @@ class Headline:
     """`about`, of an account if there is one, `where`: and the answer, or how much is proven."""
 
     about: str
-    address: str = ""  # empty: it is about none, or about several
+    address: str = ""  # empty: the title is about no account, or about several
     where: str = ""
     answer: InShort | None = None
     state: str = ""  # instead of one answer
@@ -66,7 +66,7 @@ def of_query(query: ShownQuery | HeadlineQuery, *, names_chain: bool = True) -> 
         what = f"{count:,} {'facts' if query.address else 'properties'}"
         return Headline(what, query.address or "", where, state="all proven" if query.values else "")
     answer = next((value.in_short for value in query.values if value.number is not None or value.slot), None)
-    return Headline(_one(query), query.address or "", where, answer)
+    return Headline(_fact_in_words(query), query.address or "", where, answer)
 
 
 def of_batch(total: int, counts: StepCounts, sources: Sequence[ChainName], destination: ChainName) -> Headline:
@@ -83,7 +83,7 @@ def of_several(total: int, done: int, where: str, address: str = "") -> Headline
     return Headline(f"{total:,} queries", address, where, state="all proven" if done == total else f"{done:,} proven")
 
 
-def _one(query: ShownQuery | HeadlineQuery) -> str:
+def _fact_in_words(query: ShownQuery | HeadlineQuery) -> str:
     if query.fields:
         return _PROPERTIES.get(query.fields[0], query.fields[0]) if query.address else query.fields[0]
     slot = f"{int(query.slots[0], 16):#x}"

@@ -25,7 +25,7 @@ _SEPARATORS = re.compile(r"[\s,;|+]+")
 _NUMBER = re.compile(r"[0-9]+|[0-9]{1,3}(?:[,_'\u2019\u00a0\u202f ][0-9]{3})+")
 _ADDRESS = re.compile(r"0x[0-9a-fA-F]{40}", re.ASCII)
 _NAME_ENDS = re.compile('[",;\t]+')
-# Excel reads the delimiter from such a first line. A spreadsheet that knows it not adds its own delimiters behind.
+# Excel reads the delimiter from such a first line. Other spreadsheets append their own delimiters to it.
 _HINT = re.compile(r'[\ufeff\r\n ]*"?sep=(?:"?([^\w\s"]|\t))*"? *(?:\r\n?|\n|\Z)', re.IGNORECASE)
 
 
@@ -66,7 +66,7 @@ def _lines(text: str) -> Iterator[_Line]:
     hint = _HINT.match(text)
     above, text = (len(hint[0].splitlines()), text[hint.end() :]) if hint else (0, text.lstrip("\ufeff"))
     delimiter = (hint and hint[1]) or _delimiter(text)
-    # With its line breaks: in a quoted cell, they are part of it.
+    # Line breaks are kept, because a quoted cell may contain them.
     reader = csv.reader(io.StringIO(text, newline=""), delimiter=delimiter, skipinitialspace=True, strict=True)
     number = above + 1
     try:
@@ -198,7 +198,7 @@ def _accounts(number: int, given: Mapping[str, str], row: Mapping[str, Any]) -> 
 
 def _row(number: int, given: Mapping[str, str], like: Mapping[str, Any], chains: Mapping[str, str]) -> dict[str, Any]:
     props, slots, header = (_split(given.get(name, "")) for name in COLUMNS[2:5])
-    # A box for what is unknown isn't there to be ticked, so the row would lose it.
+    # The form has no box for an unknown property, so the row would lose it.
     for named, known in ((props, AccountField.names), (header, HeaderField.names)):
         if unknown := [name for name in named if name.upper() not in known]:
             raise line_fault("bad_name", number=number, word=unknown[0], names=", ".join(known))

@@ -36,29 +36,29 @@ def _estimated(user: User, form: NewBatchForm) -> dict[str, Any]:
     request = form.parse()
     parts = list(request.parts())
     submission.count_queries(user, sum(part.size for part in parts), ESTIMATES)
-    found = batch_estimate.estimate(request, form.body, ApiKey(user=user))
+    estimate = batch_estimate.estimate(request, form.body, ApiKey(user=user))
     blocks = {
         (str(source.source), selector.text): (number, source.selected.head.number - number)
-        for source in found.sources
+        for source in estimate.sources
         if source.selected
         for selector, number in source.blocks.items()
     }
     for row in form.rows:
         row.meant = blocks.get((str(row["source"].value()), row.selector))
-    of_parts = [(part, one) for source in found.sources for part, one in source.parts.items()]
+    costs = [(part, cost) for source in estimate.sources for part, cost in source.parts.items()]
     return {
-        "estimate": found,
+        "estimate": estimate,
         "is_self_funded": request.is_self_funded,
-        "destination": chain_name(found.destination.id),
-        "gas_price": rounded(found.gas_price, decimals=9),
-        "in_registry": sum(one.in_registry for part, one in of_parts if part in _FACTS),
-        "parts": sum(one.count for part, one in of_parts if part in _FACTS),
-        "paths": sum(one.count for part, one in of_parts if part == CostPart.PATHS),
-        "jumps": sum(one.jumps for one in found.sources),
-        "jump_origins": [one.jump_origin for one in found.sources if one.jump_origin is not None],
-        "reasons": [(rejection.code, in_words(rejection.reason)) for rejection in found.rejections],
-        "waits": {in_words(wait): wait.actor == Actor.OPERATOR for source in found.sources for wait in source.waits},
-        "allowance": None if request.is_self_funded else money.allowance_of(user, found.destination),
+        "destination": chain_name(estimate.destination.id),
+        "gas_price": rounded(estimate.gas_price, decimals=9),
+        "in_registry": sum(cost.in_registry for part, cost in costs if part in _FACTS),
+        "parts": sum(cost.count for part, cost in costs if part in _FACTS),
+        "paths": sum(cost.count for part, cost in costs if part == CostPart.PATHS),
+        "jumps": sum(source.jumps for source in estimate.sources),
+        "jump_origins": [source.jump_origin for source in estimate.sources if source.jump_origin is not None],
+        "reasons": [(rejection.code, in_words(rejection.reason)) for rejection in estimate.rejections],
+        "waits": {in_words(wait): wait.actor == Actor.OPERATOR for source in estimate.sources for wait in source.waits},
+        "allowance": None if request.is_self_funded else money.allowance_of(user, estimate.destination),
         "names": {part.name: part.address for part in parts if part.name},
         "made_at": timezone.now(),
     }

@@ -46,14 +46,14 @@ FIELD_SENTENCES = {
     "props": "Tick a property, or name a slot.",
     "time": "Write the time as 2026-11-20 12:00:00, in UTC.",
 }
-# Keys are fields in which one thing alone can be wrong by then. The API's own sentences are about its JSON.
+# The keys are fields that can have only one error at this point. The API's own sentences are about its JSON.
 API_FAULT_SENTENCES = {
     "destination": "No facts can be made readable on this chain here.",
     "sender": "The service has no signer on this chain, so it pays for nothing there. Choose “I pay myself”.",
     "source": "This chain can't be proven on the destination that you chose.",
     "time": "Name a time after 1970.",
 }
-# Keys are fields; that of accounts has two.
+# The keys are fields. The field of accounts has two sentences.
 HINT_SENTENCES = {
     "addresses": "Addresses, as many as you like. Separate several with spaces or line breaks.",
     "addresses_or_names": "Addresses or ENS names, as many as you like. Separate several with spaces or line breaks.",

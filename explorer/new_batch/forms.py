@@ -82,7 +82,7 @@ class BatchForm(forms.Form):
 
 
 class RowForm(forms.Form):
-    """Accounts of one source chain at one block, and what is proven of each; or of the block's header."""
+    """A row of the form: accounts of a source chain at one block, with the facts to prove of each; or header fields."""
 
     source = forms.ChoiceField(label="Source chain")
     at = forms.ChoiceField(label="At", choices=_WHEN, widget=forms.RadioSelect, initial="latest")
@@ -140,9 +140,9 @@ class RowForm(forms.Form):
             self.errors.pop(name, None)
         if at in {"block", "time"} and at not in self.errors and self.cleaned_data[at] is None and not self.is_blank:
             self.add_error(at, FIELD_SENTENCES["empty"])
-        if self.asked["slots"] and not self.asked["accounts"]:
+        if self.contents["slots"] and not self.contents["accounts"]:
             self.add_error("accounts", FIELD_SENTENCES["empty"])
-        if self.asked["accounts"] and not (self.asked["props"] or self.asked["slots"]):
+        if self.contents["accounts"] and not (self.contents["props"] or self.contents["slots"]):
             self.add_error("props", FIELD_SENTENCES["props"])
 
     def focus(self, control: str) -> None:
@@ -152,7 +152,7 @@ class RowForm(forms.Form):
                 field.field.widget.attrs["autofocus"] = self.has_focus = True
 
     @cached_property
-    def asked(self) -> Mapping[str, Sequence[str]]:
+    def contents(self) -> Mapping[str, Sequence[str]]:
         """Return the accounts, properties, slots and header fields that the row names, each once, right or wrong."""
         typed = {name: self[name].value() or [] for name in ("accounts", "props", "slots", "header")}
         return {
@@ -161,17 +161,17 @@ class RowForm(forms.Form):
 
     @property
     def is_blank(self) -> bool:
-        return not (self.asked["accounts"] or self.asked["slots"] or self.asked["header"])
+        return not (self.contents["accounts"] or self.contents["slots"] or self.contents["header"])
 
     @property
     def facts(self) -> int:
-        of_each = len(self.asked["props"]) + len(self.asked["slots"])
-        return of_each * len(self.asked["accounts"]) + len(self.asked["header"])
+        of_each = len(self.contents["props"]) + len(self.contents["slots"])
+        return of_each * len(self.contents["accounts"]) + len(self.contents["header"])
 
     @property
     def size(self) -> int:
         """Return how much the row counts in limits."""
-        return len(self.asked["accounts"]) * (1 + len(self.asked["slots"])) + bool(self.asked["header"])
+        return len(self.contents["accounts"]) * (1 + len(self.contents["slots"])) + bool(self.contents["header"])
 
     @property
     def selector(self) -> str:
@@ -202,12 +202,12 @@ class RowForm(forms.Form):
         if kind == "accounts" and account and not name and not fault.is_of_name:
             return "props"
         field = name if name in {"props", "slots"} else kind
-        return field if self.asked.get(field) else ""
+        return field if self.contents.get(field) else ""
 
     @cached_property
     def _pointers(self) -> AbstractSet[str]:
-        """Return the accounts as the paths of faults have them, in small letters."""
-        return {pointer(account)[1:].lower() for account in self.asked["accounts"]}
+        """Return the accounts in lower case, as they appear in the paths of faults."""
+        return {pointer(account)[1:].lower() for account in self.contents["accounts"]}
 
 
 _Rows = forms.formset_factory(RowForm, extra=0, max_num=MAX_ROWS, absolute_max=MAX_ROWS)
@@ -242,7 +242,7 @@ class NewBatchForm:
             form_kwargs={"label_suffix": ""},
             error_messages={"too_many_forms": FORM_SENTENCES["too_many_rows"].format(most=MAX_ROWS)},
         )
-        # Both are cleaned, whatever the other is.
+        # Both are always cleaned, so that each shows its own errors.
         self._is_well_typed = all([self.batch.is_valid(), self.rows.is_valid()])
 
     @property
@@ -251,7 +251,7 @@ class NewBatchForm:
 
     @property
     def facts(self) -> int:
-        """Count what the rows name; what several name counts once in a form that was posted."""
+        """Count the facts that the rows name. In a posted form, a fact in several rows counts once."""
         if not self.batch.is_bound or self.size > settings.MAX_QUERIES_PER_BATCH:
             return sum(row.facts for row in self.rows)
         blocks = [block for chain in self.document["data"].values() for block in chain.values()]
@@ -264,7 +264,7 @@ class NewBatchForm:
 
     @cached_property
     def is_valid(self) -> bool:
-        """Look for what is wrong. Where something is, the API says what it finds beside that."""
+        """Check the rows. If one has an error, add the errors that the API finds in the others."""
         if self._is_well_typed and not self.is_blank:
             return True
         if self.is_blank:
@@ -347,12 +347,12 @@ class NewBatchForm:
                 continue
             source, selector = row["source"].value() or "", row.selector
             block = data.setdefault(source, {}).setdefault(selector, {})
-            for account in row.asked["accounts"]:
+            for account in row.contents["accounts"]:
                 place = (source, selector, account.lower())
                 if place not in entries:
                     entries[place] = block.setdefault("accounts", {}).setdefault(account, {})
-                _join(entries[place], row.asked, "props", "slots")
-            _join(block, row.asked, "header")
+                _join(entries[place], row.contents, "props", "slots")
+            _join(block, row.contents, "header")
         values = self.batch.cleaned_data
         request = {"destinationChainId": self.batch["destination"].value() or ""}
         if values.get("sender") == "self":
@@ -379,7 +379,7 @@ def _join(there: dict[str, Any], row: Mapping[str, Sequence[str]], *names: str) 
 
 
 def _offer(form: forms.Form, name: str, chains: Iterable[Chain]) -> str:
-    """Offer the chains, and what was chosen before if it is none of them any more. Return the name of that."""
+    """Offer the chains, and a former choice that is no longer among them. Return the label of the choice."""
     choices = [(str(chain.id), f"{chain.name} ({chain.id})") for chain in chains]
     chosen = str(form[name].value() or "")
     if chosen and chosen not in dict(choices):
@@ -406,5 +406,5 @@ def _counted(data: QueryDict) -> QueryDict:
 
 
 def typed(form: forms.Form) -> dict[str, Any]:
-    """Return what the fields hold, as the fields of another form begin."""
+    """Return the values of the fields, as initial values for another form."""
     return {field.name: field.value() for field in form}

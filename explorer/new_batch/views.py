@@ -30,7 +30,7 @@ from explorer.formatting.wait_words import in_words
 from explorer.new_batch import csv_rows, estimate_panel, storage_slots
 from explorer.new_batch.form_sentences import FIELD_SENTENCES, REFUSAL_SENTENCES
 from explorer.new_batch.forms import MAX_ROWS, BatchForm, NewBatchForm, typed
-from queries import identifiers, submission
+from queries import columns, submission
 from queries.api_endpoint import ApiError, status_of
 from queries.batch_request import InvalidRequest
 from queries.models import Batch, BatchStatus
@@ -44,7 +44,7 @@ _MOST_SHOWN_CHARACTERS = 20_000
 @csrf_exempt  # `_check` does it. The page of Django's own check would lose what was typed.
 @require_http_methods(["GET", "POST"])
 def new_batch(request: HttpRequest) -> HttpResponse:
-    """Show the form, and do what its buttons say. `from` is a batch of the user's that it is filled in from."""
+    """Show the form, and do the actions of its buttons. `from` names a batch of the user that fills it in."""
     if request.method != "POST":
         return _first(request)
     button = request.POST.get("do", "")
@@ -153,7 +153,7 @@ def _answer(request: HttpRequest, form: NewBatchForm, **more: Any) -> HttpRespon
 
 
 def _beside(form: NewBatchForm) -> dict[str, Any]:
-    """Return what the page says of the chosen destination, and the same by API."""
+    """Return the texts about the chosen destination, and the same request for the API."""
     chains = get_chains()
     chosen = form.batch["destination"].value()
     chain = next((chain for chain in chains.destinations() if str(chain.id) == chosen), None)
@@ -175,7 +175,7 @@ def _as_text(form: NewBatchForm) -> str:
     return json.dumps(form.document, indent=2, ensure_ascii=False)
 
 
-# --- What a form begins with ------------------------------------------------------------------------------------------
+# --- A new form -------------------------------------------------------------------------------------------------------
 
 
 @signed_in
@@ -190,7 +190,7 @@ def _first(request: HttpRequest, user: User) -> HttpResponse:
     blank = NewBatchForm(batch=batch, rows=[row])
     if not (internal_id := request.GET.get("from", "")):
         return _answer(request, blank)
-    earlier = Batch.objects.filter(pk=identifiers.batch_id(internal_id), user=user).first()
+    earlier = Batch.objects.filter(pk=columns.batch_id(internal_id), user=user).first()
     if earlier is None:
         return _answer(request, blank, outcome="no_batch", outcome_of=internal_id)
     document = json.loads(earlier.request)
@@ -233,12 +233,12 @@ def _rows_of(data: Mapping[str, Mapping[str, Any]]) -> Iterator[dict[str, Any]]:
                 header = []
 
 
-# --- What buttons do --------------------------------------------------------------------------------------------------
+# --- Buttons ----------------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
 class _Post:
-    """A form that a user has sent by a button, of the row `number` where it is of one."""
+    """A form that a user has sent by a button. If the button belongs to a row, `number` is the row's."""
 
     request: HttpRequest
     user: User
@@ -272,7 +272,7 @@ class _Post:
             return _answer(self.request, self.form)
         token = self.form.batch.cleaned_data["token"] or secrets.token_hex()
         try:
-            # Sent twice, it is one batch. Changed and sent again, it is another.
+            # The same form sent twice is one batch. A changed form is another batch.
             name = hashlib.sha256(token.encode() + self.form.body).hexdigest()
             batch = submission.submit(key, name, lambda: self.form.body).batch_id
         except InvalidRequest as invalid:
@@ -312,7 +312,7 @@ class _Post:
         except ValidationError as error:
             form.add_error(None, error)
             return _answer(self.request, self.form)
-        row |= {"slots": "\n".join([*form.asked["slots"], slot]), "slot_key": ""}
+        row |= {"slots": "\n".join([*form.contents["slots"], slot]), "slot_key": ""}
         return self._changed(self._rows, f"id_rows-{self.number}-slot_key", "slot_added", slot)
 
     def paste(self) -> HttpResponse:

@@ -60,7 +60,7 @@ def span(duration: timedelta) -> str:
 def _whole_span(duration: timedelta) -> str:
     """Return a length of time as `span` does, without fractions and up to days.
 
-    It is what a clock that ticks shows (times.js writes the same).
+    times.js writes the same text as a clock ticks.
     """
     s = max(0, int(duration.total_seconds()))
     parts = [(s // 86_400, "d"), (s // 3600 % 24, "h"), (s // 60 % 60, "min"), (s % 60, "s")]
@@ -76,7 +76,7 @@ def ago(when: datetime) -> SafeString:
 
 @register.filter
 def since(when: datetime) -> SafeString:
-    """Return how long it has lasted, as of now; the browser counts on."""
+    """Return the duration until now. The browser counts on."""
     return html('<span data-since="{}">{}</span>', iso(when), _whole_span(timezone.now() - when))
 
 
@@ -94,7 +94,7 @@ _AGED = 5
 
 @register.filter
 def is_aged(when: datetime) -> bool:
-    """Return whether something that was said then is older than a few seconds."""
+    """Return whether this time is more than a few seconds ago."""
     return (timezone.now() - when).total_seconds() >= _AGED
 
 
@@ -201,7 +201,7 @@ def short(value: str, start: int = ADDRESS_ENDS[0], end: int = ADDRESS_ENDS[1]) 
 
 @register.simple_tag
 def in_short(value: InShort) -> SafeString:
-    """Return what a fact is, with its unit."""
+    """Return the label of a fact, with its unit."""
     if value.ends:
         return short(value.text, *value.ends)
     return (
@@ -216,7 +216,7 @@ _LONG_VALUE = re.compile(r"(0x(?:[0-9a-fA-F]{64}|[0-9a-fA-F]{40})\b)")
 
 @register.filter
 def with_short_values(reason: WaitReason | str) -> SafeString:
-    """Return a sentence, or that of a reason, with its addresses and hashes by their ends."""
+    """Return a sentence, or the sentence of a reason, with its addresses and hashes shortened."""
     return SafeString(
         "".join(
             escape(part) if at % 2 == 0 else short(part, *(ADDRESS_ENDS if len(part) == _ADDRESS_LENGTH else WORD_ENDS))
@@ -292,5 +292,5 @@ def page_link(context: dict[str, Any], name: str, text: str) -> SafeString:
 
 @register.simple_tag
 def preview_image() -> str:
-    """Return the whole address of the picture beside previews of links, which other hosts load."""
+    """Return the full URL of the picture in previews of links, because other hosts load it."""
     return settings.BASE_URL + static("preview.png")

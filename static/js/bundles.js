@@ -1,11 +1,11 @@
-// Verifies the proof bundle of a batch, or of one of its queries (api/bundles/), from the blocks' hashes down to
-// each fact, as `bqs verify` does; and compares it with what was asked for. What remains is whether the hashes are those
-// of the blocks: that a node of a chain tells.
+// Verifies the proof bundle of a batch or of one of its queries (api/bundles/), from the blocks' hashes down to each
+// fact, as `bqs verify` does, and compares it with the request. Only a node of the chain can tell that the hashes are
+// those of the blocks.
 
 import { Node, Refusal, account, bytesOf, header, hexOf, keccak, slot } from "./proofs.js";
 
 /**
- * What a bundle proves of a query, given that `blockHash` is the hash of that block.
+ * The facts that a bundle proves for a query, given that `blockHash` is the hash of that block.
  * @typedef {{
  *   number: number, chain: string, blockNumber: string, blockHash: string, selector: string, name: string | null,
  *   account: string | null, facts: Map<string, string>, slots: Map<string, string>, timestamp: string | null,
@@ -19,11 +19,11 @@ const BATCH_ID = /^[0-9A-HJKMNP-TV-Z]{26}$/;
 const SECONDS = /^[0-9]{1,20}$/;
 const DATA = /^0x(?:[0-9a-fA-F]{2})*$/;
 const SLOT = /^0x[0-9a-f]{64}$/;
-// So many queries or nodes are verified before the page is drawn again.
+// Queries or nodes that are verified before the page is drawn again.
 const AT_ONCE = 500;
 
 /**
- * Reads the bundle of a batch, or of one of its queries. Nothing else of it is checked.
+ * Reads the bundle of a batch, or of one of its queries. Checks nothing but its format.
  * @param {string} text @param {number | null} only the number of the query
  */
 export function read(text, only = null) {
@@ -46,7 +46,7 @@ export function read(text, only = null) {
 /**
  * Verifies a bundle that was read. `hashes` are those that it needs, by `chain/block`.
  * @param {any} bundle
- * @param {(queries: number) => unknown} progress is told how many queries are verified, and may be waited for
+ * @param {(queries: number) => unknown} progress gets the number of verified queries, and may return a promise
  * @returns {Promise<{queries: Proven[], hashes: Map<string, string>, nodes: number}>}
  */
 export async function verify(bundle, progress = () => {}) {
@@ -193,11 +193,11 @@ function nextHeader(query, block, head) {
   return following;
 }
 
-// --- What was asked ---------------------------------------------------------------------------------------------------
+// --- The request ------------------------------------------------------------------------------------------------------
 
 /**
- * Refuses a bundle that is not of this batch, or not of what its request asks for: of each account, header and time, no
- * more and no less. Of what other queries ask for, the bundle of one has nothing.
+ * Refuses a bundle of another batch. Refuses one whose accounts, headers, times and facts differ from the
+ * request. The bundle of one query has nothing of other queries.
  * @param {any} bundle @param {Proven[]} proven @param {string} batch @param {any} request
  */
 export function requireAsked(bundle, proven, batch, request) {
@@ -236,7 +236,7 @@ export function requireAsked(bundle, proven, batch, request) {
   }
 }
 
-/** Names of properties and slots by what they are of. @param {any} request @returns {Map<string, Set<string>>} */
+/** Names of properties and slots, by account or header. @param {any} request @returns {Map<string, Set<string>>} */
 function askedBy(request) {
   const found = new Map();
   for (const [chain, blocks] of Object.entries(request.data)) {
@@ -256,7 +256,7 @@ function askedBy(request) {
  * @param {string | null} name null: of the header @param {string[]} names @returns {boolean} Whether it was there.
  */
 function add(found, chain, selector, name, names) {
-  // An ENS name is stored as ENSIP-15 spells it. Of ASCII that is in small letters; others are told apart no further.
+  // An ENS name is stored as ENSIP-15 spells it. That is lower case for ASCII. Names beyond ASCII aren't distinguished.
   const who = name === null ? "the header" : /^[\x00-\x7f]*$/.test(name) ? name.toLowerCase() : "a name beyond ASCII";
   const about = `${who} at ${selector} of chain ${chain}`;
   const isThere = found.has(about);

@@ -1,4 +1,4 @@
-// Loads what checks a batch's proof when somebody wants it checked: few do, and the page is small without it.
+// Loads the check of a batch's proof on demand. Few readers use it, and the page is small without it.
 
 document.addEventListener("click", async (event) => {
   const button = event.target instanceof Element ? event.target.closest("#check > button") : null;

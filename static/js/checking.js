@@ -1,7 +1,6 @@
-// Checks the proof of a whole batch, or of one of its queries, in the browser, and shows each step as it passes: that it
-// is of what was asked for, that it leads from the hashes of blocks to each fact, that these are the blocks' hashes, and
-// that the facts registry holds each fact. The last two are the word of the visitor's wallet. Without one, it says what
-// remains to be trusted.
+// Checks the proof of a batch or of one of its queries in the browser, and shows each step as it passes: the proof is
+// for the request, it leads from hashes of blocks to each fact, these are the blocks' hashes, and the facts registry
+// holds each fact. The visitor's wallet answers the last two. Without a wallet, the page says what remains to be trusted.
 
 import { read, requireAsked, verify } from "./bundles.js";
 import { ACCOUNT_PROPERTIES, HEADER_PROPERTIES, Refusal, keccak } from "./proofs.js";
@@ -10,9 +9,9 @@ import { Failure, Stopped, ask, chooseWallet, lead, offer, tell, until } from ".
 /** @typedef {import("./bundles.js").Proven} Proven */
 /** @typedef {import("./wallets.js").Wallet} Wallet */
 
-// Of a wallet, at once.
+// Calls to a wallet at once.
 const CALLS = 10;
-// In a sentence.
+// Names in one sentence.
 const MOST_NAMED = 5;
 
 /** Thrown where a step can't be made, and something remains to be trusted instead. */
@@ -66,7 +65,7 @@ class Checking {
 
   // --- Steps ---------------------------------------------------------------------------------------------------------
 
-  /** Begins a step, or says more of the one that runs. @param {string} sentence */
+  /** Begins a step, or changes the sentence of the running one. @param {string} sentence */
   begin(sentence) {
     if (this.last?.dataset.state === "busy") return this.#say(sentence);
     this.list.append(this.#item("busy"));
@@ -103,7 +102,7 @@ class Checking {
 
   // --- The proof itself ----------------------------------------------------------------------------------------------
 
-  /** What a wallet is to be asked: the facts, and the blocks' hashes. */
+  /** Verifies the bundle. Returns the questions for a wallet: the facts, and the hashes of blocks. */
   async proof() {
     const { batch = "", bundle: at = "", request: of = "", query } = this.area.dataset;
     this.begin("Loading the proof.");
@@ -147,7 +146,7 @@ class Checking {
     throw new Failure(said || `This service answered with error ${answer.status}. Try again in a moment.`);
   }
 
-  // --- By a wallet ---------------------------------------------------------------------------------------------------
+  // --- Steps of a wallet ---------------------------------------------------------------------------------------------
 
   /** @param {Wallet | null} wallet @param {{queries: Proven[], hashes: Map<string, string>, destination: string}} needed */
   async byWallet(wallet, { queries, hashes, destination }) {
@@ -166,7 +165,7 @@ class Checking {
       `It remains to be trusted that the facts registry on ${this.#name(destination)} holds this.`);
   }
 
-  /** Makes a step by a wallet, or says what remains. @param {() => Promise<string>} make @param {() => string} rest */
+  /** Makes a step by a wallet, or says what to trust instead. @param {() => Promise<string>} make @param {() => string} rest */
   async #step(make, rest) {
     this.begin("");
     try {
@@ -260,7 +259,7 @@ function dataOf(signature, ...words) {
   return `0x${selector}${words.map((value) => word(value).padStart(64, "0")).join("")}`;
 }
 
-/** How each fact is read from its registry, and which word it must answer. @param {Proven} query */
+/** The calls that read each fact from its registry, with the expected words. @param {Proven} query */
 function callsOf(query) {
   const { account, registry } = query, block = BigInt(query.blockNumber);
   const of = account === null ? `query ${query.number}` : account;

@@ -1,4 +1,4 @@
-// Who has signed in anew, in another tab, has another token: that of this page is an earlier session's.
+// Signing in anew in another tab changes the token, so this page's token may be that of an earlier session.
 document.addEventListener("htmx:configRequest", renew);
 document.addEventListener("submit", renew, true);
 

@@ -71,6 +71,6 @@ function prepare(form) {
     else attempt(show);
   });
   copyButton.addEventListener("click", () => attempt(copy));
-  copyButton.hidden = !navigator.clipboard?.write; // only on https and on one's own machine
+  copyButton.hidden = !navigator.clipboard?.write; // only on https and on this machine
   whenLeft(hide);
 }

@@ -1,5 +1,5 @@
-// Keeps a batch's page up to date: asks as often as the page says, stops when it says no more, and when told to. Says
-// what went wrong with what else a page asks for, such as a reading of the chain.
+// Keeps a batch's page up to date. The page says how often to ask, and when to stop; the reader can pause it. Also
+// shows why another request of the page failed, such as a reading of the chain.
 
 import { span } from "./times.js";
 
@@ -18,9 +18,9 @@ document.addEventListener("htmx:beforeRequest", (event) => {
 document.addEventListener("htmx:afterRequest", (event) => {
   const { elt, target, successful, xhr } = event.detail;
   if (elt.id === "batch") return;
-  // Who has gone on meanwhile stays there.
+  // A reader who has moved the focus meanwhile keeps it there.
   if (asked instanceof HTMLElement && [null, document.body].includes(document.activeElement)) asked.focus();
-  // Who must sign in first is on the way there.
+  // With this header htmx opens the page for signing in.
   if (successful || xhr.getResponseHeader("HX-Redirect")) return;
   const problem = Object.assign(document.createElement("p"), { className: "problem", textContent: whyNot(xhr) });
   target.replaceChildren(problem);
@@ -56,7 +56,7 @@ function follow(bar) {
   let timer = 0;
   let said = batch().dataset.announcement;
 
-  // What the reader has opened, and what a button has brought, is theirs; a refresh leaves it as it is.
+  // A refresh keeps details that the reader has opened, and content that a button has loaded.
   Idiomorph.defaults.callbacks.beforeAttributeUpdated = (name, element) =>
     !(name === "open" && element instanceof HTMLDetailsElement);
   Idiomorph.defaults.callbacks.beforeNodeMorphed = (element) =>
@@ -71,7 +71,7 @@ function follow(bar) {
   }
 
   function refresh() {
-    // A page that nobody sees asks again when it is shown, unless it is to tell of the end.
+    // A hidden page asks again when it is shown. If it is to notify of the end, it also asks while it is hidden.
     if (!paused && (notifies || !document.hidden)) htmx.trigger(batch(), "refresh");
   }
 

@@ -1,10 +1,10 @@
-// What the form can't say by itself: that an answer is waited for, and that none came. A file that was chosen is read at
-// once, and who comes back finds what they typed. All else is htmx and the server's.
+// Says that the page waits for an answer, or that none came. Reads a chosen file at once. Keeps the fields for a user
+// who comes back. htmx and the server do the rest.
 
 const failed = /** @type {HTMLElement} */ (document.getElementById("failed"));
 const waiting = /** @type {HTMLElement} */ (document.getElementById("waiting"));
 
-// A request that newer typing has replaced is none of these.
+// A request that newer typing has replaced causes none of these events.
 for (const name of ["htmx:responseError", "htmx:sendError", "htmx:timeout"]) {
   document.addEventListener(name, (event) => {
     failed.textContent = whyNot(event.detail.xhr.status);
@@ -16,7 +16,7 @@ document.addEventListener("htmx:afterRequest", (event) => {
   if (event.detail.successful) failed.hidden = true;
 });
 
-/** What stands beside the form was of what was typed before. */
+/** Removes the estimate and the counts beside the form, because they are of an earlier input. */
 function forgetEstimate() {
   for (const id of ["estimate", "by-api-json"]) {
     const hint = Object.assign(document.createElement("p"), { className: "hint" });
@@ -60,7 +60,7 @@ document.addEventListener("htmx:afterRequest", (event) => {
   if (document.activeElement === document.body) event.detail.requestConfig.elt.focus();
 });
 
-/** That of the button that has asked; null where typing has. @param {Event} event @returns {HTMLFormElement | null} */
+/** The form of the button that made the request; null for typing. @param {Event} event @returns {HTMLFormElement | null} */
 function formOf(event) {
   // Where the element is gone, the event itself tells of one that is left.
   const { elt } = event.detail.requestConfig;

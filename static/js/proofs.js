@@ -1,6 +1,6 @@
 // Verifies headers, accounts and storage slots against hashes (Yellow Paper 4.3 and appendix D; EIP-1186), as strictly as
-// the service itself does: chains/header.py and chains/trie.py say the same in Python. Whatever doesn't prove what it
-// should is a `Refusal`, whose message is one sentence.
+// the service itself does in chains/header.py and chains/trie.py. A proof that fails throws a `Refusal`, whose message
+// is one sentence.
 
 import { keccak_256 } from "../vendor/noble/sha3.js";
 
@@ -9,9 +9,9 @@ import { keccak_256 } from "../vendor/noble/sha3.js";
 const HASH_BYTES = 32;
 const BRANCH = 17, SHORT = 2; // a leaf or an extension is short
 const ACCOUNT_FIELDS = 4;
-// Of lists in RLP: a node that is embedded in another one is shorter than that.
+// Depth of nested lists in RLP. Each is longer than the one in it, and an embedded node has less than 32 bytes.
 const MOST_DEPTH = 32;
-// A length of more bytes is that of nothing that fits into a file.
+// A longer length would exceed the size of any file.
 const MOST_LENGTH_BYTES = 4;
 
 export class Refusal extends Error {}
@@ -29,7 +29,7 @@ export function hexOf(bytes) {
 
 /** @param {string} digits an even number of hexadecimal digits */
 export function bytesOf(digits) {
-  // Of 0 to 9 the last four bits are the digit; A to F and a to f begin with 1 there.
+  // The last four bits of the codes of 0 to 9 are the digit. For A to F and a to f they count from 1.
   const digit = (at) => (digits.charCodeAt(at) & 0xf) + (digits.charCodeAt(at) > 0x39 ? 9 : 0);
   const bytes = new Uint8Array(digits.length / 2);
   for (let at = 0; at < bytes.length; at += 1) bytes[at] = 16 * digit(2 * at) + digit(2 * at + 1);
@@ -51,8 +51,8 @@ const isBytes = (item, length) => item instanceof Uint8Array && item.length === 
 // --- RLP --------------------------------------------------------------------------------------------------------------
 
 /**
- * The one item that these bytes are the canonical RLP of.
- * @param {Uint8Array} bytes @param {string} sentence what is said otherwise @returns {Item}
+ * Decodes one item from its canonical RLP.
+ * @param {Uint8Array} bytes @param {string} sentence the refusal's message @returns {Item}
  */
 function decode(bytes, sentence) {
   const malformed = () => new Refusal(sentence);
@@ -96,7 +96,7 @@ function decode(bytes, sentence) {
 const exact = (length) => (item) => isBytes(item, length);
 const number = (most) => (item) => isNumber(item, most);
 
-/** By place: a header's property, and which content it may have. @type {[string, (item: Item) => boolean][]} */
+/** A header's properties in order, each with its check. @type {[string, (item: Item) => boolean][]} */
 const HEADER = [
   ["PARENT_HASH", exact(32)],
   ["UNCLES_HASH", exact(32)],
@@ -129,7 +129,7 @@ const SHARED = 13, FEWEST = 15;
 const HASHED = new Set(["LOGS_BLOOM", "EXTRA_DATA"]);
 
 /**
- * A header by its RLP: `words` has 64 digits by property, of those that mean what they mean on Ethereum.
+ * Decodes a header. `words` has 64 digits for each property that means the same as on Ethereum.
  * @param {Uint8Array} bytes
  */
 export function header(bytes) {
@@ -214,12 +214,12 @@ function readWord(value) {
 }
 
 /**
- * The value at a key, or null where the nodes prove that there is none. They are the path to it, no more and no less.
+ * The value at a key, or null where the nodes prove that there is none. They must be exactly the path to it.
  * @template T @param {string} root @param {Uint8Array} key @param {Node[]} nodes @param {(value: Uint8Array) => T} read
  */
 function lookUp(root, key, nodes, read) {
   if (root === EMPTY_NODE.hash) {
-    // Some nodes of the network send the one empty node of an empty trie, others none.
+    // For an empty trie, some clients of the network send its empty node, and others send no node.
     if (nodes.length > 1 || (nodes.length && nodes[0].hash !== EMPTY_NODE.hash)) {
       throw new Refusal("The proof has nodes, but the trie is empty.");
     }
@@ -247,7 +247,7 @@ function lookUp(root, key, nodes, read) {
   return value;
 }
 
-/** Follows a path, digits of a key, from a node down to a value, or to what proves that there is none. */
+/** Follows a path, the digits of a key, from a node to the value, or to the node that proves its absence. */
 function walk(node, path, below, read) {
   for (;;) {
     let child;
@@ -265,7 +265,7 @@ function walk(node, path, below, read) {
         if (!(node[1] instanceof Uint8Array) || !node[1].length) {
           throw new Refusal("The proof has a leaf without a value.");
         }
-        // Another key's leaf shows that there is none, and is read too.
+        // A leaf of another key proves the absence. Its value is read too, as the service does.
         const value = read(node[1]);
         return prefix === path ? value : null;
       }

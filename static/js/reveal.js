@@ -1,6 +1,6 @@
 // Asking this service for a key, or the secret of webhooks, and forgetting it in time.
 
-/** What is said to the person instead of a key. */
+/** A sentence for the user, where no key is returned. */
 export class Failure extends Error {}
 
 /** @param {() => void} act */

@@ -1,12 +1,13 @@
-// Has a wallet of the browser send what a batch lacks: asks this service what that is, shows what it costs, sends it,
-// and asks again until nothing is left. What is left is what the chain lacks, so a page that is left in between goes on.
+// Has a wallet of the browser send the transactions that a batch lacks. It asks this service for them, shows the cost,
+// sends them, and asks again until none is missing. The chain decides what is missing, so the page can be left and
+// opened again at any time.
 
 import { Note, Sender, pause } from "./sending.js";
 import { Failure, Stopped, accountOf, chooseWallet, lead, offer, post, tell, until } from "./wallets.js";
 
 /** @typedef {import("./wallets.js").Wallet} Wallet */
 
-const OLD_MS = 60_000; // when what is left, and its price, is asked for anew before it is sent
+const OLD_MS = 60_000; // after this time, transactions and price are requested anew before sending
 const BEHIND_MS = 2000, MOST_BEHIND = 8;
 
 const area = /** @type {HTMLElement} */ (document.getElementById("sending"));
@@ -20,7 +21,7 @@ const note = new Note(batch);
 
 begin.addEventListener("click", () => {
   begin.disabled = begin.hidden = true; // What it asks for has buttons of its own.
-  // Two pages would both be told of what neither has sent yet. Browsers have locks on https and on one's own machine.
+  // Two pages would get the same transactions and send them twice. Browsers have locks only on https and localhost.
   if (!navigator.locks) run();
   else navigator.locks.request(`sending:${batch}`, { ifAvailable: true }, (lock) =>
     lock ? run() : end(["Another page of this browser is sending this. Go on there."], { failed: true }));
@@ -35,7 +36,7 @@ document.addEventListener("htmx:afterSettle", () => {
   count();
 });
 
-/** Says on the button how many there are to send. Where that can't be told, whoever wants to send is told why. */
+/** Shows the number of transactions on the button. If it is unknown, a click on the button shows why. */
 async function count() {
   if (begin.disabled) return;
   try {
@@ -92,7 +93,7 @@ async function sendAll(wallet, controller) {
   }
 }
 
-/** Of the batch, as the chain is at the block that has what was sent, or later. @param {AbortSignal} signal */
+/** The transactions that the batch lacks, at the block of the last one sent or later. @param {AbortSignal} signal */
 async function whatIsLeft(signal) {
   tell(status, ["Asking the chains what is missing."]);
   for (let tries = 1; ; tries += 1) {
@@ -113,7 +114,7 @@ async function whatIsLeft(signal) {
 }
 
 /**
- * Waits for what was sent before, unless the user declines. What was not sent has to be declined in the wallet.
+ * Waits for earlier transactions, unless the user chooses not to. The user must decline an unsent one in the wallet.
  * @param {Sender} sender
  * @param {AbortController} controller
  */
@@ -147,7 +148,7 @@ async function settled(sender, controller) {
   offer(actions, [["Stop", () => controller.abort()]]);
 }
 
-/** Shows what it takes. Resolves to whether to send it; not, where it was shown for so long that it is old. */
+/** Shows the cost and waits for the user's consent. Resolves to false if the shown price is too old by then. */
 async function confirmed(left, waiting, controller) {
   const shownAt = Date.now();
   const many = inWords(left.transactions.length);

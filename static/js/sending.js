@@ -1,10 +1,10 @@
 // Sends transactions by a wallet. What the wallet is asked for is noted before it is asked, and the result of that is
 // found out before anything else is sent, also by the next visit of the page.
 //
-// What was never sent may still wait in the wallet for its owner, who could approve it besides what is asked for next.
-// No page can take it back, so the owner is asked to decline it. And it is asked for again under the same identifier or
-// nonce, of which a wallet takes each once (EIP-5792), and a chain too. Wallets may choose another nonce: with those,
-// a user who says to have declined what is then approved has sent it twice.
+// A request that was never sent may still wait in the wallet, where its owner could approve it besides the next one. No
+// page can take it back, so the owner is asked to decline it. The next request has the same identifier or nonce: a
+// wallet accepts an identifier once (EIP-5792), and a chain a nonce. Some wallets choose another nonce. There, a user
+// who approves a request after saying that it was declined has sent it twice.
 //
 // A note is one of
 //   {wallet, id, isTaken?}    calls that the wallet was asked to send (EIP-5792), by the identifier they were given; with
@@ -20,7 +20,8 @@ import { Failure, ask, until } from "./wallets.js";
 /** @typedef {{to: string, data: string, value: string, gas: string, what: string}} Transaction */
 
 const POLL_MS = 1000;
-// What fits into one transaction, should the wallet make one of several calls: EIP-7825, and what nodes take (128 KiB).
+// Limits of one transaction, because a wallet may make one of several calls: the gas of EIP-7825, and 128 KiB, which
+// nodes accept.
 const MOST_GAS = 16_777_216;
 const MOST_CHARS = 2 * 120_000;
 // Nothing was sent, because the wallet doesn't know the method, its version, the chain or so many calls (EIP-5792).
@@ -29,10 +30,10 @@ const DECLINED = 4001, DUPLICATE = 5720, UNKNOWN_CALLS = 5730;
 // The wallet has answered and holds nothing (EIP-1193, EIP-1474). After other errors it may: some come of a lost link.
 const NOT_TAKEN = new Set([DECLINED, 4100, 4200, -32601, -32602]);
 
-/** What was not sent, and the wallet may hold. */
+/** The outcome of a request that was not sent, and that the wallet may still hold. */
 const UNSENT = Symbol("unsent");
 
-/** What this browser has noted of a batch. */
+/** This browser's note of the last request for a batch. */
 export class Note {
   /** @param {string} batch */
   constructor(batch) {
@@ -55,14 +56,14 @@ export class Note {
     } catch { /* as above */ }
   }
 
-  /** That what it tells of was not sent, and is declined: it is asked for again as the same. */
+  /** Notes that the request was not sent and is declined. The next one has the same identifier or nonce. */
   giveUp() {
     const { id, isTaken, account, nonce } = this.read();
     if (id === undefined) this.write({ block: 0, account, nonce });
     else this.write(isTaken ? {} : { block: 0, id });
   }
 
-  /** Whether something was asked for whose result isn't known. */
+  /** True if a request was made whose result isn't known. */
   get isOpen() {
     const known = this.read();
     return known.block === undefined && (known.id !== undefined || known.nonce !== undefined);
@@ -86,7 +87,7 @@ export class Sender {
     this.note = note;
     this.signal = signal;
     this.say = say;
-    /** Whether the wallet takes several calls at once; undefined until it was asked. @type {boolean | undefined} */
+    /** True if the wallet accepts several calls at once; undefined until it was asked. @type {boolean | undefined} */
     this.isTogether = undefined;
   }
 
@@ -112,9 +113,9 @@ export class Sender {
   }
 
   /**
-   * Waits for the result of what the note tells of; afterwards it is settled. Tells whether it failed.
-   * @param {() => boolean} isWanted whether the user still waits for that
-   * @param {(isUnsent: boolean) => void} look is told each time whether it was not sent, and the wallet may hold it
+   * Waits for the result of the noted request, and notes it. Resolves to true if it failed.
+   * @param {() => boolean} isWanted returns whether the user still waits
+   * @param {(isUnsent: boolean) => void} look called at each try; true: it wasn't sent, but the wallet may hold it
    */
   async settle(isWanted = () => true, look = () => {}) {
     for (;;) {
@@ -155,7 +156,7 @@ export class Sender {
     }
   }
 
-  /** Whether the wallet takes several calls at once; they are in a block then. */
+  /** Has the wallet send several calls at once. True: they are in a block. False: the wallet can't do that. */
   async #sendTogether(group, sent, all) {
     const id = this.note.read().id ?? newId();
     const last = sent + group.length;
@@ -204,7 +205,7 @@ export class Sender {
     }
   }
 
-  /** That of the transaction that was given up, or else the account's next. */
+  /** The nonce of the transaction that was given up, or else the account's next. */
   async #nonce() {
     const { account, nonce } = this.note.read();
     const [, next] = await this.#counts(this.account);
@@ -216,7 +217,7 @@ export class Sender {
 
   // --- Results ---------------------------------------------------------------------------------------------------------
 
-  /** The note of what is settled, with `failed`; `UNSENT`, or null, while it isn't. */
+  /** The note of a settled request, with `failed`; `UNSENT` or null while it isn't settled. */
   async #outcome(known) {
     return known.id === undefined ? this.#ofTransaction(known) : this.#ofCalls(known);
   }
@@ -254,7 +255,7 @@ export class Sender {
       if (!isSure) this.note.write({ ...known, nonce: Number(seen.nonce), isSure: true });
       return null;
     }
-    // Whether another one has taken its place, which wallets send to speed one up or to cancel it.
+    // Another transaction with the nonce may be in its place: wallets send one to speed it up or to cancel it.
     const [latest] = await this.#counts(account);
     if (!isSure || latest <= nonce) return null;
     return (await receipt()) ?? { block: await this.#head() };
@@ -282,7 +283,7 @@ export class Sender {
 /** @param {number} ms @param {AbortSignal} signal */
 export const pause = (ms, signal) => until(signal, new Promise((resolve) => setTimeout(resolve, ms)));
 
-/** Passes over what a wallet has refused: it may answer the next time. @param {unknown} error */
+/** Ignores a refusal of the wallet, which may answer the next time. @param {unknown} error */
 function ofWallet(error) {
   if (!(error instanceof Failure)) throw error;
   return null;

@@ -1,5 +1,5 @@
-// Signing in with a wallet of the browser: has one sign the server's message (personal_sign), and goes on to the next
-// page. Whatever fails is said in a sentence.
+// Signs in with a wallet of the browser: it signs the server's message (personal_sign), and the next page opens. Each
+// failure is shown as a sentence.
 
 import {
   Failure, accountOf, ask as askWallet, findWallets, offer as showChoices, post as postWith, tell as show, until,
@@ -67,7 +67,7 @@ async function run(wallet, button) {
 }
 
 /**
- * Goes on only while it isn't cancelled: whatever the wallet answers after that signs nobody in.
+ * Signs in. After a cancellation, no answer of the wallet signs anybody in.
  * @param {AbortSignal} signal ends it
  * @param {string[]} notices gets a sentence if the wallet's chain is none of this service's
  * @returns {Promise<string>} the path that comes next
@@ -135,9 +135,9 @@ function hex(text) {
   return `0x${Array.from(new TextEncoder().encode(text), (byte) => byte.toString(16).padStart(2, "0")).join("")}`;
 }
 
-// --- What is seen ----------------------------------------------------------------------------------------------------
+// --- The page --------------------------------------------------------------------------------------------------------
 
-/** @param {HTMLButtonElement} button the one that began, which gets the focus back */
+/** @param {HTMLButtonElement} button the one that began the sign-in; it gets the focus back */
 function end(button, sentences, failed = false) {
   current?.abort();
   current = null;

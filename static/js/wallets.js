@@ -1,19 +1,19 @@
-// Wallets of the browser, for pages that have one sign or send: found by EIP-6963, else `window.ethereum`, and asked by
-// EIP-1193. Whatever a wallet refuses becomes a sentence.
+// Wallets of the browser, for pages on which they sign or send. They are found by EIP-6963 or as `window.ethereum`, and
+// called by EIP-1193. Each refusal of a wallet becomes a sentence.
 
 /** @typedef {{request: (call: {method: string, params?: unknown[]}) => Promise<any>}} Provider */
 /** @typedef {{name: string, icon: string, provider: Provider}} Wallet */
 /**
- * What is said of a refusal: what else one may do instead, and sentences of their own for some.
+ * Words for a wallet's refusal: another way to do the same, and sentences of their own for two causes.
  * @typedef {{instead: string, declined?: string, noChain?: string}} Words
  */
 
-// Wallets announce themselves at once when asked; a slow one is still told of when it does.
+// Wallets announce themselves at once when asked. A slower one is still added later.
 const DISCOVERY_MS = 400;
 const SERVER_MS = 40_000;
 const NAME_CHARS = 60; // A wallet names itself, and its name is part of sentences.
 
-/** What is said to the person instead of a result. */
+/** A sentence for the user, where there is no result. */
 export class Failure extends Error {
   /**
    * @param {string} sentence
@@ -38,7 +38,7 @@ window.addEventListener("eip6963:announceProvider", (event) => {
 });
 
 /**
- * Tells of each wallet once, also of those that come late. Resolves when those had time that are there.
+ * Calls `found` once for each wallet, also for late ones. Resolves when wallets had time to announce themselves.
  * @param {(wallet: Wallet) => void} found
  * @param {AbortSignal} [signal] ends it
  */
@@ -47,7 +47,7 @@ export async function findWallets(found, signal) {
   late.addEventListener("wallet", (event) => found(event.detail), { signal });
   window.dispatchEvent(new Event("eip6963:requestProvider"));
   await new Promise((resolve) => setTimeout(resolve, DISCOVERY_MS));
-  // A wallet without EIP-6963 stands there alone. Another one's announcement doesn't make up for it.
+  // A wallet without EIP-6963 is only in `window.ethereum`, even if others have announced themselves.
   const addUnannounced = () => {
     const provider = window.ethereum;
     if (signal?.aborted || !provider || [...announced.values()].some((wallet) => wallet.provider === provider)) return;
@@ -76,7 +76,7 @@ export function walletButton(wallet, verb) {
 }
 
 /**
- * The wallet that there is, the one that is chosen of several, or null where there is none.
+ * The only wallet, or the one that the user chooses; null if there is no wallet.
  * @param {{area: HTMLElement, list: HTMLElement, status: HTMLElement, actions: HTMLElement}} parts of the page
  * @param {string} verb what the wallet is chosen for, such as "Send"
  * @param {AbortController} controller
@@ -124,7 +124,7 @@ export async function ask(wallet, method, params, words) {
   try {
     return await wallet.provider.request({ method, params });
   } catch (error) {
-    // Some wallets wrap what they were answered.
+    // Some wallets wrap the error of their node.
     const code = Number(error?.data?.originalError?.code ?? error?.code);
     throw new Failure(sentenceFor(wallet.name, method, code, error?.message, words), code);
   }
@@ -163,11 +163,11 @@ function sentenceFor(name, method, code, message, words) {
 }
 
 /**
- * Posts to this service with a form's token, and returns what it answers. Throws `Failure`.
+ * Posts to this service with a form's token, and returns the answer's JSON. Throws `Failure`.
  * @param {string} path
  * @param {HTMLFormElement} form
  * @param {object} [body] becomes JSON
- * @param {AbortSignal} [signal] ends it: no cookie of its answer is taken then
+ * @param {AbortSignal} [signal] ends the request, and then no cookie of its answer is stored
  */
 export async function post(path, form, body, signal) {
   const controller = new AbortController();
@@ -232,7 +232,7 @@ export function offer(actions, choices, { main = false } = {}) {
   actions.hidden = choices.length === 0;
 }
 
-/** Moves the focus on, unless somebody is elsewhere on the page. @param {HTMLElement} area @param {HTMLElement | null} element */
+/** Moves the focus, unless it is elsewhere on the page. @param {HTMLElement} area @param {HTMLElement | null} element */
 export function lead(area, element) {
   const focused = document.activeElement;
   if (!focused || focused === document.body || area.contains(focused)) element?.focus();

@@ -137,7 +137,7 @@ def reorged_and_done_since() -> Batch:
 
 
 def rejected_at_once() -> Batch:
-    """By a reason with numbers, a chain and wei, of which a page makes words."""
+    """Make a batch whose rejection names a time, a distance and a chain, which a page puts into words."""
     batch = batch_at(**{f"timestamp_{2**62}": {"accounts": {ALICE: {"props": ["NONCE"]}}}})
     reason = wait("time_too_far_ahead", time=2**62, ahead=2**62 - 1_700_000_000, chain=31337)
     progress.reject([batch.pk], code=RejectionCode.TIMESTAMP_TOO_FAR_AHEAD, reason=reason, retryable=True)
@@ -286,7 +286,7 @@ def twelve_hundred() -> Batch:
 
 
 def of_two_sources_waiting() -> Batch:
-    """Return a batch of two source chains, one of which lacks attestations."""
+    """Return a batch of two source chains. One of them lacks attestations."""
     batch = of_two_sources()
     for source in (31337, SOURCE):
         accept(batch, source)

@@ -221,7 +221,7 @@ def test_a_prompt_that_is_open_while_the_page_is_reloaded_is_declined_first_and_
 
 
 def test_a_prompt_that_is_approved_after_the_page_was_reloaded_counts(page: Page, wallet: Wallet):
-    """Also with a wallet that ignores the page's nonces."""
+    """The wallet may ignore the page's nonces."""
     wallet.holds, wallet.takes_nonces = True, False
     begin(page)
     confirm(page, "2 transactions")
@@ -232,7 +232,7 @@ def test_a_prompt_that_is_approved_after_the_page_was_reloaded_counts(page: Page
     wallet.approve()
     confirm(page, "1 transaction")
     goes_on_until(page, lambda: len(wallet.held) == 1)
-    # The same after the page was told that a prompt was declined, which is then approved.
+    # The user says on the page that a prompt is declined, and then approves it.
     page.reload()
     begin(page)
     page.get_by_role("button", name="It is declined, go on").click()

@@ -72,7 +72,7 @@ def test_a_slow_node_is_left_in_the_midst_of_a_period(world, node):
     with BeaconApi(node) as slow, BeaconApi(node) as other:
         client = client_of(world, slow.url, other.url, clock=lambda: next(times))
         assert roots_of(client, world) == b"".join(world.periods[6][0])
-        assert (len(slow.asked), len(other.asked)) == (32, 40)
+        assert (len(slow.requested_paths), len(other.requested_paths)) == (32, 40)
         times = iter([0, 119, 121, 121, 240, 242])
         with pytest.raises(NodeUnavailable, match=r"is too slow; 127\.0\.0\.1:\d+ is too slow"):
             roots_of(client, world)
@@ -83,5 +83,5 @@ def test_what_a_url_holds_stays_where_it_was(world, node):
         client = client_of(world, f"{api.url}/secret/?key=secret")
         with pytest.raises(NodeUnavailable) as unavailable:
             client.header(world.root(89))
-        assert api.asked == [f"/secret/eth/v1/beacon/headers/0x{world.root(89).hex()}?key=secret"]
+        assert api.requested_paths == [f"/secret/eth/v1/beacon/headers/0x{world.root(89).hex()}?key=secret"]
         assert "secret" not in f"{unavailable.value!r} {unavailable.value} {client!r}"

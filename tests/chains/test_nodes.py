@@ -357,7 +357,7 @@ class Echoing:
         self.status = 200
         """Any other status is a failure."""
         self.tells_chain = True
-        """True if the chain id is told even while the node fails."""
+        """True if the node answers the chain id even while it fails."""
         self.now = 0.0
         self.over = threading.Event()
 
@@ -391,7 +391,7 @@ class Echoing:
 
 @pytest.fixture
 def nodes(client_of) -> Iterator[Callable[..., RpcClient]]:
-    """Starts nodes, and returns a client whose clock is that of the first."""
+    """Starts nodes, and returns a client with the clock of the first."""
     with ExitStack() as running:
 
         def start(*some: Echoing) -> RpcClient:

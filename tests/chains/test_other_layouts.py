@@ -99,7 +99,7 @@ def test_it_can_be_asked_for_in_all_ways(client_of):
 
 
 def test_fields_whose_names_a_node_does_not_tell_are_not_known_although_they_look_like_ethereums(client_of):
-    """A London header whose block is told without a base fee."""
+    """A London header whose block the node returns without a base fee."""
 
     class Unnamed(Node):
         def _answer(self, body: Any) -> Any:

@@ -36,7 +36,7 @@ def confirmed() -> Iterator[Rollup]:
         outbox = ArbitrumOutbox(parent)
         at = {}
         for number in range(EACH, HEAD, EACH):
-            # The intervals are uneven, as those of rollups.
+            # The intervals are uneven, as in rollups.
             parent.rpc("anvil_mine", hex(1 + number % 70 // 10), "0xc")
             block_hash = bytes.fromhex(rollup.rpc("eth_getBlockByNumber", hex(number), False)["hash"][2:])
             at[number] = outbox.confirm(keccak(bytes([number // EACH])), block_hash)

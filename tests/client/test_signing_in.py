@@ -1,4 +1,4 @@
-"""Only a sign-in of one's own address to this service is signed, whatever message the service sends."""
+"""The client signs only a sign-in of its own address to this service, even if the service sends another message."""
 
 import pytest
 

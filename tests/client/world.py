@@ -14,7 +14,7 @@ Answers = HttpAnswer | Unreachable | Callable[[Request], HttpAnswer]
 
 
 def answer(status: int = 200, value: Any = None, *, after: float = 0, **headers: str) -> HttpAnswer:
-    """JSON, `after` so many seconds."""
+    """JSON that is sent `after` this many seconds."""
     fields = [(name.replace("_", "-"), text) for name, text in headers.items()]
     return HttpAnswer(status, (*fields, ("x-after", str(after))), b"" if value is None else json.dumps(value).encode())
 

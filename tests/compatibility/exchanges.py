@@ -33,7 +33,7 @@ def _of_success(answer: Answer) -> Any:
 
 
 def _without_error(answer: Answer) -> Any:
-    """Read an answer as the voting relayer does: whatever the status is, an `error` stops it."""
+    """Read an answer as the voting relayer does: an `error` stops it, at any HTTP status."""
     body = json.loads(answer.body)
     if body.get("error"):
         raise GivesUp(body["error"])

@@ -62,7 +62,7 @@ _BEACON_ROOT = 19
 
 
 class InvalidPacked(ValueError):
-    """The calldata is not the one encoding of facts about a trusted block; the message is one sentence."""
+    """The calldata is not the only valid encoding of facts about a trusted block. The message is a sentence."""
 
 
 @dataclass(frozen=True)
@@ -360,7 +360,7 @@ def _invalid(why: str) -> NoReturn:
 
 
 class _Decoder:
-    """Runs operations on the stack of the state trie's subtrees, and on that of an open storage."""
+    """Runs operations on two stacks of subtrees: of the state trie, and of an open storage."""
 
     def __init__(self, reader: _Reader, history_window: int) -> None:
         self._reader = reader

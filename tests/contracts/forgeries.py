@@ -58,7 +58,7 @@ CHECKS: Mapping[str, Sequence[Removal]] = {
     ],
     # No part of a header stays in memory.
     "wiping": [Removal("PackedHeader", "calldatacopy(zone, calldatasize(), size)")],
-    # The root is that of the only subtree.
+    # The root of the only subtree.
     "only": [Removal("SubtreeStack", f"if (Subtree.unwrap(lowest) != stack.bottom) {_REVERT}")],
     # A branch contains all subtrees that it takes, and no others.
     "all children": [Removal("BranchWriter", "            if lt(child, behind) { refuse() }")],
@@ -126,7 +126,7 @@ def forget(dummy: Callable[[str, int], bytes], forged: Sequence[bytes]) -> bytes
     gap = false + SIZE - 1 - _CHILDREN - _HASHED
     children = [own_child(0), *(hash_child(place, bytes(32)) for place in range(1, 1 + gap // _HASHED))]
     children.append(node_child(len(children), _node(gap % _HASHED)))
-    children.append(hash_child(len(children), bytes(32)))  # The size, which is that of a hash.
+    children.append(hash_child(len(children), bytes(32)))  # The size of a hash.
     children.append(node_child(len(children), _node(DEPTH - KEY - 1)))  # The key, up to the prefix of the next hash.
     children.append(hash_child(len(children), FORGOTTEN_DEPTH.to_bytes(32)))
     pushed = dummy(f"{FORGOTTEN}10", FORGOTTEN_DEPTH + 1) + branch(1, *children) + b"".join(forged)
@@ -308,7 +308,7 @@ def a_branch_of_the_state_in_a_storage() -> Forgery:
 
 
 def an_extension_of_the_state_in_a_storage() -> Forgery:
-    """Do the same as `a_branch_of_the_state_in_a_storage` with an extension."""
+    """Forge like `a_branch_of_the_state_in_a_storage`, with an extension."""
     address = address_below("701")
     operations = _genuine((address, 3, []), (TEN, 3, [ONE_SLOT]))
     below, found, _ = operations.partition(extension(1) + open_storage(TEN))

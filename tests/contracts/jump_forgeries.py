@@ -118,7 +118,7 @@ def a_jump_below_a_header_that_nobody_mined() -> Forgery:
 
 
 def a_jump_below_the_field_after() -> Forgery:
-    """Since Prague this is a hash of requests, a part of which callers of certain contracts choose."""
+    """Since Prague this is a hash of requests. Callers of certain contracts choose a part of them."""
     root, branch = _planted(_false_block(), world().blocks[_ANCHOR].header)
     return _false("place", _header(world().root(_ANCHOR), root), branch)
 

@@ -230,7 +230,7 @@ def test_what_is_no_signature_is_refused_with_its_place(attested, place, spoil):
 
 
 def test_the_largest_s_is_half_of_the_order(attested):
-    # Any r and s are somebody's signature, so both signers become attesters.
+    # Any r and s are the signature of some address. These addresses become attesters.
     r = _signatures(attested, [ALICE])[:32]
     highest, too_high = (r + s.to_bytes(32) + b"\x1b" for s in (ORDER // 2, ORDER // 2 + 1))
     message = {"sourceChainId": SOURCE_CHAIN_ID, "blockNumber": BLOCK, "blockHash": HASH}
@@ -356,7 +356,7 @@ TWELVE = CROWD[1::2]
 
 
 def _spoilt(members: Sequence[Any]) -> Iterator[tuple[list[Any], Any]]:
-    """Yield these with one of them twice, or two swapped, at each place; and the one that then comes too late."""
+    """Yield lists with one of these doubled, or two swapped, at each place, and the one that is then out of order."""
     for place, member in enumerate(members):
         yield [*members[: place + 1], *members[place:]], member
         if place:

@@ -1,4 +1,4 @@
-"""Attacks on the beacon history by somebody who may choose every leaf of a tree."""
+"""Attacks on the beacon history by an attacker who chooses every leaf of a tree."""
 
 import itertools
 import random

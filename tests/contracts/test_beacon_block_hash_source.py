@@ -115,7 +115,7 @@ def test_another_header_or_branch_is_refused(source, world, headers):
 
 
 def test_calldata_that_lies_about_places_and_sizes_records_nothing_else(roots_chain, source, world, headers):
-    """Offsets and sizes are the caller's words. Whatever they are, only the header's own hash is recorded."""
+    """The caller chooses offsets and sizes. Only the header's own hash is ever recorded."""
     honest = {
         source.calldata("record", TIME, jumps.own(world.blocks[ANCHOR]), headers[ANCHOR]): ANCHOR,
         source.calldata("recordOld", TIME, world.old(SLOT, ANCHOR), headers[SLOT]): SLOT,

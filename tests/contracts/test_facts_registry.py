@@ -521,7 +521,7 @@ def _tell(source: Deployed, registry: Deployed, header: bytes) -> None:
 
 
 def _refuses_all(registry: Deployed, proofs: Iterable[bytes], error: tuple[object, ...]) -> None:
-    """Send proofs, none of which may be stored."""
+    """Send proofs. None of them may be stored."""
     storage = registry.chain.rpc("eth_getProof", registry.address, [], "latest")["storageHash"]
     for proof in proofs:
         with pytest.raises(Reverted) as reverted:

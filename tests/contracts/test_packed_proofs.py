@@ -378,7 +378,7 @@ def test_only_the_history_contracts_slots_make_hashes_known(accepts):
     as_hash = as_fact.replace(as_slot, b"\x43" + as_slot[1:])
     assert not accepts(world.root, as_hash)
     assert not accepts(world.root, as_hash.replace(ALICE, HISTORY_ADDRESS))
-    # An absent account has no such storage, whoever it is.
+    # No absent account has such a storage.
     slot_end = as_hash.index(b"\x43\x01") + 3 + 2 + 32
     for address in (ALICE, HISTORY_ADDRESS):
         for closing in (b"\x78\x00", b"\x7a"):

@@ -1,4 +1,4 @@
-"""No operation reads or writes a stack outside its zone of memory, whatever its bounds say."""
+"""No operation reads or writes a stack outside its zone of memory, even if its bounds lie outside."""
 
 import pytest
 

@@ -20,7 +20,7 @@ from devnet.guarded_process import GuardedProcess
 # systemd's default, after which it ends a unit that isn't ready.
 _START_SECONDS = 90
 _INSTALLED = "/opt/batch-query-service"
-# As `sd_listen_fds` expects: the socket is file 3, and the process id is given.
+# `sd_listen_fds` expects the socket as file 3, and the process id in a variable.
 _WITH_SOCKET = (
     "import os, sys; os.dup2(int(sys.argv[1]), 3); "
     "os.environ.update(LISTEN_FDS='1', LISTEN_PID=str(os.getpid())); os.execv(sys.argv[2], sys.argv[2:])"

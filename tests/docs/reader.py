@@ -42,7 +42,7 @@ expect() {
 class Ran:
     block: Block
     output: str
-    fault: str  # empty if the block does what the page says
+    fault: str  # empty if the block works as the page says
 
 
 def make_folder(folder: Path, files: Mapping[str, str]) -> Path:

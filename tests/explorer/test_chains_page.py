@@ -192,7 +192,7 @@ Attester = Callable[[Any], Any]
 
 @pytest.fixture
 def attested(service: DevChain, tmp_path) -> Iterator[Callable[..., None]]:
-    """Connects the same chain under another id through these attesters, all of which must sign, and asks them."""
+    """Connects the same chain under another id through these attesters, who must all sign, and asks them."""
     with ExitStack() as stack:
 
         def relay(body: Any) -> Any:

@@ -40,7 +40,7 @@ def test_nobody_else_does(batch):
 def test_who_is_signed_out_signs_in_and_comes_back_to_the_page_and_never_to_a_part_of_it(batch):
     part = f"{path(batch)}/deliveries"
     signed_out = Client().get(part, headers=HTMX)
-    # htmx follows the header whatever the status is. It would follow a redirect without leaving the page.
+    # htmx follows the header at any status. It would follow a redirect without leaving the page.
     assert (signed_out.status_code, signed_out.json()["code"]) == (401, "not_signed_in")
     assert signed_out.headers["HX-Redirect"] == f"/sign-in?next={path(batch)}"
     for reader in (Client(), client_of(ALICE), client_of(BOB)):

@@ -1,4 +1,4 @@
-"""Waits are codes with values: their table, the columns that hold them, and who is told what."""
+"""Waits as codes with values: their table, their columns, and their sentences for each reader."""
 
 import ast
 import re
@@ -127,7 +127,7 @@ def test_a_column_returns_what_it_was_given():
         assert Batch.objects.get(pk=batch.pk).wait == reason
 
 
-# --- What is told, and who must act -----------------------------------------------------------------------------------
+# --- Actors -----------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.django_db

@@ -112,7 +112,7 @@ def test_where_a_jump_can_not_begin(world, node, api, configured):
     for start in (None, Header.decode(headers.encode(headers.SHANGHAI))):
         with pytest.raises(NodeUnavailable, match="names no beacon block"):
             branch_to(start, target(50))
-    assert api.asked == []
+    assert api.requested_paths == []
     # Slot 96 begins the next period.
     too_new = ask(world, 88)
     assert isinstance(too_new, NotYet)
@@ -123,10 +123,10 @@ def test_where_a_jump_can_not_begin(world, node, api, configured):
     BeaconAnchor.objects.all().delete()
     # The state of an unknown fork has another shape, so the node's data isn't even read.
     configured(chain=replace(world.chain, end=ANCHOR), beacon_urls=[api.url])
-    api.asked.clear()
+    api.requested_paths.clear()
     with pytest.raises(NodeUnavailable, match=r"state of slot 89.* has no known layout"):
         ask(world, 50)
-    assert not any("historical_summaries" in path for path in api.asked)
+    assert not any("historical_summaries" in path for path in api.requested_paths)
 
 
 def test_a_target_that_is_not_on_the_beacon_chain(world, api):
@@ -149,7 +149,7 @@ def test_a_target_that_is_not_on_the_beacon_chain(world, api):
 def two_nodes(
     configured: Callable[..., None], liar: BeaconApi, honest: BeaconNode
 ) -> Iterator[tuple[BeaconApi, BeaconApi]]:
-    """Configure the service with two nodes, the first of which may lie."""
+    """Configure the service with two nodes. The first may lie."""
     with liar, BeaconApi(honest) as other:
         configured(beacon_urls=[liar.url, other.url])
         yield liar, other
@@ -249,7 +249,7 @@ def test_a_lie_leads_to_nothing_and_the_next_node_is_asked(world, node, configur
         assert JumpLeaves.objects.filter(is_complete=True).exists() == ("/v2/" in about)
         configured(beacon_urls=[liar.url, honest.url])
         assert holds(world, 50, ask(world, 50))
-        assert any(about in path for path in honest.asked)
+        assert any(about in path for path in honest.requested_paths)
 
 
 def test_wrong_roots_of_slots_are_passed_over(world, node, configured):
@@ -286,9 +286,9 @@ def test_an_empty_or_false_row_is_not_believed(world, api):
     # An earlier version stored parts. An incomplete row is fetched again as a whole.
     for unfinished in (right[:96], right[:64] + bytes(32), right):
         JumpLeaves.objects.update(content=unfinished, is_complete=False, attempts=2)
-        asked = len(api.asked)
+        earlier = len(api.requested_paths)
         assert holds(world, 50, ask(world, 50))
-        assert sum(path.endswith("/root") for path in api.asked[asked:]) == 40
+        assert sum(path.endswith("/root") for path in api.requested_paths[earlier:]) == 40
         assert (JumpLeaves.objects.get().is_complete, bytes(JumpLeaves.objects.get().content)) == (True, right)
     for change in ({"state_root": OTHER}, {"slot": 88}, {"summaries": b""}, {"branch": bytes(6 * 32)}, {"branch": b""}):
         BeaconAnchor.objects.update(**change)
@@ -328,7 +328,7 @@ def test_roots_and_blocks_come_from_era_files_of_a_folder(world, node, eras, con
     with BeaconApi(node) as api:
         configured(beacon_urls=[api.url], era_files=["eras"])
         assert holds(world, 50, ask(world, 50))
-        assert not any("/root" in path or "/v2/beacon/blocks" in path for path in api.asked)
+        assert not any("/root" in path or "/v2/beacon/blocks" in path for path in api.requested_paths)
     JumpLeaves.objects.all().delete()
     node.roots.clear()
     for root, block in node.blocks.items():
@@ -337,11 +337,11 @@ def test_roots_and_blocks_come_from_era_files_of_a_folder(world, node, eras, con
         configured(beacon_urls=[api.url], era_files=["nothing"])
         with pytest.raises(NodeUnavailable, match=r"No era file small-00007.* No beacon node of .* of period 6"):
             ask(world, 50)
-        api.asked.clear()
+        api.requested_paths.clear()
         configured(beacon_urls=[api.url], era_files=["eras"])
         for slot in (33, 41, 50, 79):
             assert holds(world, slot, ask(world, slot))
-        assert not any("/root" in path for path in api.asked)
+        assert not any("/root" in path for path in api.requested_paths)
 
 
 @pytest.mark.parametrize("slot", [16, 20, 31])
@@ -411,7 +411,7 @@ def test_while_a_worker_fetches_another_waits(world, api):
     """If the first worker dies, the other one fetches everything."""
     with lanes.hold(LaneName(LaneKind.HISTORY)):
         assert ask(world, 50) == NotYet(wait("beacon_data", kind="period", number=6))
-    assert not any(path.endswith("/root") for path in api.asked)
+    assert not any(path.endswith("/root") for path in api.requested_paths)
     assert holds(world, 50, ask(world, 50))
 
 

@@ -35,7 +35,7 @@ def test_a_batch_that_is_self_funded_takes_no_turn_from_others_and_cuts_no_pause
 
 
 def test_nothing_is_ever_shared_with_who_is_self_funded(service, key):
-    """The last line of defence: such a transaction is never stored, whatever led to it."""
+    """The last line of defence: no code stores such a transaction."""
     work_until_done(submit(key, request(ALICE, block=service.head())), service)
     tx = Transaction.objects.exclude(to="").get()
     tx.shares.all().delete()

@@ -1,4 +1,4 @@
-"""Sending: each nonce is used once, and none stays open, whatever the node and the market do."""
+"""Sending: each nonce is used once and none stays open, even if node and market misbehave."""
 
 from collections.abc import Iterator
 from functools import partial

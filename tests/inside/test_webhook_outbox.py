@@ -44,7 +44,7 @@ def test_before_done_it_is_told_to_those_who_were_told_of_the_step(key):
     with_steps, without = with_webhook(key), with_webhook(key, events=THREE, block=13)
     for batch in (with_steps, without):
         complete(batch, INITIAL, AVAILABLE)
-        # Nobody was told that the header is there.
+        # No webhook was told of the header.
         progress.reopen(queries_of(batch), HEADER, reason=WHY)
         progress.reopen(queries_of(batch), AVAILABLE, reason=WHY)
         progress.reopen(queries_of(batch), AVAILABLE, reason=WHY)

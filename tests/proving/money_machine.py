@@ -84,7 +84,7 @@ class Cost:
     users: frozenset[int]
     today: int
     for_facts: int
-    """The cost on any day, without that of a cancellation, which the operator pays."""
+    """The cost on any day, without the cost of a cancellation, which the operator pays."""
     is_dearer: bool
     """True if a version signed now can cost more. `is_dearer_for_facts` is the same without cancellations."""
     is_dearer_for_facts: bool

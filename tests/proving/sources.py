@@ -53,7 +53,7 @@ def liar(key: str, block_hash: bytes) -> Iterator[AttesterProcess]:
 
 
 def grow(chain: DevChain, blocks: int) -> None:
-    """Mine blocks a second apart, in each of which Charlie receives money."""
+    """Mine blocks a second apart. Charlie receives money in each."""
     chain.rpc("anvil_setBlockTimestampInterval", 1)
     for _ in range(blocks):
         chain.rpc("eth_sendTransactionSync", {"from": BOB, "to": CHARLIE, "value": "0x1"})

@@ -352,7 +352,7 @@ def refusing(words: str) -> Callable[[Any, Any], Any]:
 
 
 def of_another_state(asked: Any, reply: Any) -> Any:
-    """Answer with the state of another block, because that of an old block is gone (lambdaclass/ethrex issue 7028)."""
+    """Answer with the state of another block, because the old block's state is gone (lambdaclass/ethrex issue 7028)."""
     return reply | {"result": reply["result"] | {"accountProof": reply["result"]["accountProof"][1:]}}
 
 

@@ -39,7 +39,7 @@ def made(there) -> tuple[Pointing, World]:
 
 
 class Derived(BeaconRoots):
-    """A chain whose blocks derive from those of another, and store the roots that these name."""
+    """A chain whose blocks derive from another chain's blocks, and store the roots that those name."""
 
     def __init__(self, here: DevChain, relaid: Pointing) -> None:
         super().__init__(here)
@@ -140,7 +140,7 @@ def test_a_root_that_is_soon_forgotten_is_not_built_upon(service, roots, there, 
     batch = submit(key, of_chains(there=[10]))
     for _ in range(8):
         work()
-        # Each new block is told a root, too.
+        # Each new block stores a root, too.
         roots.derive(59)
     assert fresh(batch).status == BatchStatus.DONE
     assert balance_proven(service.here, 10) == balance_at(there, CHARLIE, 10)

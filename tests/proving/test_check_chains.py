@@ -337,7 +337,7 @@ def attesters(there: DevChain, tmp_path_factory) -> Iterator[list[Any]]:
 
 @pytest.fixture
 def attested(configure, devchain, there) -> Callable[..., None]:
-    """Connects the other chain through these attesters, `threshold` of which must agree."""
+    """Connects the other chain through these attesters. `threshold` of them must agree."""
 
     def connect(*attesters: tuple[str, str], threshold: int = 2, node: str = there.url) -> None:
         path = configure(devchain.url)

@@ -109,7 +109,7 @@ def test_a_worker_that_froze_sends_nothing_that_another_has_sent(chain, settings
 def one_of_two_frozen(
     chain: DevChain, settings: Any, folder: Path, start_worker: Any, exchange: tuple[str, int]
 ) -> Iterator[Freezer]:
-    """Start two workers, one of which freezes at the exchange. It wakes at the end, and both finish."""
+    """Start two workers. One freezes at the exchange and wakes at the end, and both finish."""
     freezer = Freezer(chain, *exchange)
     with lying_node(freezer.node_of(0)) as one, lying_node(freezer.node_of(1)) as other:
         settings.CHAINS_FILE = chains_toml(folder, chain.url)

@@ -107,7 +107,7 @@ def test_old_blocks_are_proven_by_jumps_that_go_with_their_own_proofs(service, t
     assert work_until_done(batch, service.here).status == BatchStatus.DONE
     assert proven(service, there, OLD, OLD + 1, OLD + 20)
     recorded, *proofs = of_batch(batch)
-    # All jumps began at the one recorded block, and no hash was stored.
+    # All jumps began at the only recorded block, and no hash was stored.
     assert recorded.extends_id is not None
     assert [tx.extends_id for tx in proofs] == [None] * len(proofs)
     assert FactsRegistry.objects.get(source_chain_id=THERE).jump_origin == NEWEST
@@ -121,16 +121,16 @@ def test_old_blocks_are_proven_by_jumps_that_go_with_their_own_proofs(service, t
     assert verify_bundle(json.dumps(bundle_of(batch, 1)), block_hashes=hashes).queries[1].facts.keys() == {"BALANCE"}
 
     # The next jump begins there, too. No record and no state is needed.
-    asked = len(service.api.asked)
+    earlier = len(service.api.requested_paths)
     later = submit(key, of_there(OLD + 2))
     assert work_until_done(later, service.here).status == BatchStatus.DONE
     (tx,) = of_batch(later)
     assert tx.extends_id is None
-    assert [path for path in service.api.asked[asked:] if "summaries" in path] == []
+    assert [path for path in service.api.requested_paths[earlier:] if "summaries" in path] == []
 
 
 def test_headers_are_proven_though_no_node_has_old_states(service, made, key, monkeypatch):
-    """Archive nodes are needed for accounts alone. Their absence is told before money is spent."""
+    """Archive nodes are needed for accounts alone. The service reports that they are missing before it spends money."""
     relaid, _ = made
     answer = Pointing.__call__
 

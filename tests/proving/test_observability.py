@@ -96,7 +96,7 @@ def test_what_final_transactions_cost_is_counted_once(service):
     work_until_done(submit(key, request(ALICE, block=service.head())), service)
     signer = Signer.objects.get()
     for _ in range(3):
-        # More than two epochs, and the checks of final transactions.
+        # More time than two epochs and the checks of final transactions take.
         service.mine(70)
         Signer.objects.update(due_at=None)
         work()

@@ -189,7 +189,7 @@ def test_health_tells_of_stops(service):
 
 
 def test_a_signer_is_exchanged_while_batches_are_open(two_signers, key, settings, tmp_path):
-    """The steps are those of docs/operating/upgrading.md."""
+    """The steps are from docs/operating/upgrading.md."""
     two_signers.rpc("evm_setAutomine", False)
     before = submit(key, request(ALICE, block=two_signers.head()))
     work()

@@ -1,4 +1,4 @@
-"""A registry is used only while its code is the one that this version deploys."""
+"""A registry is used only while its code is that of this version."""
 
 import io
 import re

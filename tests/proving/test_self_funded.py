@@ -256,7 +256,7 @@ def test_what_somebody_else_has_sent_is_not_to_be_sent_again(service, key):
 
 @pytest.mark.django_db(transaction=True)
 def test_what_was_sent_is_seen_once_somebody_asks_and_none_is_left(service, key, settings, start_worker):
-    """Also where nodes serve no events, which otherwise tell of it."""
+    """The nodes serve no events, which would otherwise show it."""
 
     def change(question: Any, reply: Any) -> list[Any]:
         return [error(question, -32601, "no such method") if question["method"] == "eth_getLogs" else reply]
@@ -338,7 +338,7 @@ def test_it_is_done_wherever_the_worker_is_killed(service, key, killing):
     assert exchange > 4
 
 
-# --- Beside batches that the operator pays for ------------------------------------------------------------------------
+# --- Batches of the operator at the same blocks -----------------------------------------------------------------------
 
 
 def test_the_operator_proves_at_a_shared_block_only_what_it_pays_for(service, key):

@@ -60,7 +60,7 @@ pytestmark = [pytest.mark.django_db, pytest.mark.outside]
 
 @pytest.fixture(scope="module")
 def there() -> Iterator[DevChain]:
-    """Yield another chain of 30 blocks, in each of which Charlie receives money. All but the newest two are final."""
+    """Yield another chain of 30 blocks. Charlie receives money in each. All but the newest two are final."""
     with DevChain(chain_id=THERE) as chain:
         grow(chain, 30)
         yield chain

@@ -19,7 +19,7 @@ MONTH = timedelta(days=30)
 
 @pytest.fixture
 def jump(monkeypatch):
-    """Moves the clock of this machine, and that of a database on it, ahead."""
+    """Moves the clocks of this machine and of a database on it ahead."""
 
     def to(machine: timedelta, database: timedelta) -> None:
         monkeypatch.setattr(timezone, "now", lambda: datetime.now(UTC) + machine)

@@ -32,7 +32,7 @@ def hook(settings) -> Iterator[Receiver]:
 
 
 def overdue() -> None:
-    """Make all batches rejected. Their webhooks are told."""
+    """Reject all batches. Their webhooks get the event."""
     expire()
     work()
 

@@ -61,7 +61,7 @@ def serving(
     command: Sequence[str] = (),
     **environment: str,
 ) -> Iterator[WebServer]:
-    """Start the server and wait until it is ready. `BASE_URL` is http://127.0.0.1, whatever the port.
+    """Start the server and wait until it is ready. `BASE_URL` is http://127.0.0.1, at any port.
 
     Another `command` than gunicorn contains {port}.
     """

@@ -1,4 +1,4 @@
-"""`/metrics` and probes of the web server as operators run it: several processes, some of which die."""
+"""`/metrics` and probes of the web server as operators run it: several processes, and some of them die."""
 
 import json
 import os

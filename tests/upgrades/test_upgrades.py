@@ -120,7 +120,7 @@ def test_everything_goes_on_after_an_upgrade(old, here, there, settings, tmp_pat
     assert len(sentences) > 2
     keys = values("SELECT key_hash FROM accounts_apikey")
     reserved = dict(rows("SELECT id, reserved_gwei FROM proving_transaction WHERE state = 'PENDING'"))
-    # As a version before that left them, if no worker of it has run since.
+    # The rows as an earlier version left them, if none of its workers has run since.
     rows("UPDATE proving_transaction SET reserved_gwei = NULL")
     rows("UPDATE proving_share SET reserved_gwei = 0")
     call_command("migrate", verbosity=0)
@@ -132,16 +132,16 @@ def test_everything_goes_on_after_an_upgrade(old, here, there, settings, tmp_pat
         assert 0 <= sum(tx.shares.values_list("reserved_gwei", flat=True)) - reserved[tx.pk] <= tx.shares.count()
     (stop,) = Stop.objects.all()
     assert stop.reason == STOPPED
-    # Keys, those of contract wallets among them, and what they ask for.
+    # All keys stay, also those of contract wallets, and read their batches.
     assert set(ApiKey.objects.values_list("key_hash", flat=True)) == keys
     for batch in Batch.objects.all():
         answer = Client().get("/batch-query-status", {"batchQueryId": batch.pk}, headers=header(batch.api_key))
-        # ACCEPTED and RECEIVED are told as IN_PROGRESS.
+        # The API reports ACCEPTED and RECEIVED as IN_PROGRESS.
         assert answer.json()["queryStatus"] in {statuses[batch.pk], "IN_PROGRESS"}
         told = Client().get(f"/batch-queries/{batch.pk}", headers=header(batch.api_key)).json()
         assert bool(told["waits"]) == (statuses[batch.pk] not in {"DONE", "REJECTED"})
         sentences -= {wait["sentence"] for wait in told["waits"]}
-    # What is known of transactions is newer than what was said of them.
+    # Sentences about transactions may differ, because their states are newer now.
     assert {sentence for sentence in sentences if not sentence.startswith("Waiting for transaction")} == set()
 
     with jumping(here, beacon_chain_of(there), settings, tmp_path):
@@ -167,12 +167,12 @@ def test_everything_goes_on_after_an_upgrade(old, here, there, settings, tmp_pat
         for _ in range(10):
             here.mine()
         work()
-    # Nothing is paid twice: what was pending is mined, and no nonce is new for the same facts.
+    # Nothing is paid twice: the pending transactions are mined, and the same facts use no new nonce.
     assert {(tx.state, tx.succeeded) for tx in pending.all()} == {(TransactionState.FINAL, True)}
     assert signer_nonce(here) == Transaction.objects.count()
     assert signed <= set(SignedTransaction.objects.values_list("hash", flat=True))
     for query in Query.objects.filter(batch__sender=Sender.OPERATOR, step=None):
-        # None: what another one asks for too.
+        # A query has no transaction of its own if another query asks for the same facts.
         assert query.transactions.exclude(state=TransactionState.DISPLACED).filter(extends=None).count() <= 1
     # Its receiver is still away.
     deliveries = WebhookDelivery.objects.order_by("pk")
@@ -220,7 +220,7 @@ def test_an_older_database_is_refused_and_stays_as_it_is(old, unreachable_chain,
     for command in ("migrate", "prune", "check_chains"):
         with pytest.raises(CommandError, match=TOO_OLD):
             call_command(command, skip_checks=False)
-    # As Celery, which checks nothing before.
+    # Celery runs this work without any check before it.
     with pytest.raises(CommandError, match=TOO_OLD):
         work()
     answer = Client().get("/readyz")
@@ -249,7 +249,7 @@ def test_a_batch_that_checks_would_have_rejected_goes_on_where_it_was(old):
 
 
 def test_each_migration_only_adds():
-    """An expand step: what is taken away, renamed or made stricter would break the last version while it runs."""
+    """An expand step. Removing, renaming or tightening anything would break the last version while it runs."""
     loader = MigrationLoader(connection)
     allowed = {"AddField", "CreateModel", "AddIndex", "AddConstraint", "AlterModelOptions", "RunPython"}
     for (app, name), migration in loader.disk_migrations.items():

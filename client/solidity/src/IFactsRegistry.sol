@@ -63,7 +63,7 @@ interface IFactsRegistry {
 
     function tryBlockAtTimestamp(uint256 timestamp) external view returns (bool proven, uint256 blockNumber);
 
-    // --- What the registry is ------------------------------------------------------------------------------------------
+    // --- Registry ------------------------------------------------------------------------------------------------------
 
     /// @notice The trusted state root of a block; zero where its header isn't accumulated.
     function stateRoot(uint256 blockNumber) external view returns (bytes32);

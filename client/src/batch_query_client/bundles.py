@@ -233,7 +233,7 @@ def _headers(bundle: _Bundle) -> list[BlockHeader]:
 def _following(bundle: _Bundle, headers: Sequence[BlockHeader]) -> dict[tuple[int, int], bytes]:
     """Return the hashes of the following headers in the bundle."""
     hashes = _hashes(bundle)
-    found: dict[tuple[int, int], bytes] = {}
+    next_hashes: dict[tuple[int, int], bytes] = {}
     for block, header in zip(bundle.blocks, headers, strict=True):
         if block.next_header is None:
             continue
@@ -242,8 +242,8 @@ def _following(bundle: _Bundle, headers: Sequence[BlockHeader]) -> dict[tuple[in
             raise InvalidBundle("The nextHeader is not that of the block after it.")
         if hashes.get(about, following.hash) != following.hash:
             raise InvalidBundle(f"The bundle has two headers of block {about[1]} of chain {about[0]}.")
-        found[about] = following.hash
-    return found
+        next_hashes[about] = following.hash
+    return next_hashes
 
 
 # --- Verifying --------------------------------------------------------------------------------------------------------
@@ -337,9 +337,9 @@ def _shown_time(query: _BundleQuery, block: _BundleBlock, header: BlockHeader) -
 def _trusted(value: str | bytes) -> bytes:
     """Read a block hash from a caller. Raises `InvalidBundle`."""
     try:
-        found = bytes.fromhex(value.removeprefix("0x")) if isinstance(value, str) else bytes(value)
+        block_hash = bytes.fromhex(value.removeprefix("0x")) if isinstance(value, str) else bytes(value)
     except ValueError:
-        found = b""
-    if len(found) != 32:
+        block_hash = b""
+    if len(block_hash) != 32:
         raise InvalidBundle("A block's hash is 32 bytes, in hex 0x and 64 digits.")
-    return found
+    return block_hash

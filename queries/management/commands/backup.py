@@ -38,9 +38,9 @@ class Command(BaseCommand):
                 # All that is committed at one moment, also while others read and write.
                 with _open(database, "rw") as source:
                     source.execute("VACUUM INTO ?", [str(draft)])
-                found = _faults(draft)
-                if found:
-                    raise CommandError(f"The copy is damaged, and was removed: {found}")
+                faults = _faults(draft)
+                if faults:
+                    raise CommandError(f"The copy is damaged, and was removed: {faults}")
         except FileExistsError as error:
             raise CommandError(str(error)) from None
         except sqlite3.Error as error:
@@ -52,16 +52,16 @@ class Command(BaseCommand):
 
 def _open(path: Path, mode: str) -> "closing[sqlite3.Connection]":
     timeout = connection.settings_dict["OPTIONS"]["timeout"]
-    # By a URI, which makes no new database where there is none.
+    # A URI, because SQLite would make a missing database for a path.
     return closing(sqlite3.connect(f"file:{quote(str(path.absolute()))}?mode={mode}", uri=True, timeout=timeout))
 
 
 def _faults(path: Path) -> str:
     """Return what is wrong with a copy; empty if nothing is."""
     with _open(path, "ro") as copy:
-        said = [row[0] for row in copy.execute("PRAGMA integrity_check")]
-        if said != ["ok"]:
-            return " ".join(said)
+        results = [row[0] for row in copy.execute("PRAGMA integrity_check")]
+        if results != ["ok"]:
+            return " ".join(results)
         if not copy.execute("SELECT count(*) FROM sqlite_master WHERE name = 'django_migrations'").fetchone()[0]:
             return "it is not a database of this service."
     return ""

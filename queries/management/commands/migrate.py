@@ -12,7 +12,7 @@ from queries.storage import sqlite_file
 
 
 class Command(migrate.Command):
-    # What operators set. For the rest, pages and API would have to be loaded, and SQLite's file be there.
+    # Only the operator's settings are checked. Other checks load pages and API, and need SQLite's file.
     requires_system_checks = ["settings"]
 
     def handle(self, *arguments: Any, **options: Any) -> None:

@@ -50,7 +50,7 @@ def told_operators() -> Any:
 
 
 def doubts() -> bool:
-    """Return whether the operator is told that a signer pauses because of a doubted node."""
+    """Return whether a notice tells the operator that a signer pauses because of a doubted node."""
     return "node_doubtful" in Client().get("/healthz").json()["codes"]
 
 

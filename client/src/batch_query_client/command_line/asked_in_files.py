@@ -19,7 +19,7 @@ from batch_query_client.questions import body, slot_hex
 
 # The order of columns if no line names them.
 _COLUMNS = ("address", "block", "properties", "slots", "header", "chain")
-_ASKED = ("properties", "slots", "header")
+_FACT_COLUMNS = ("properties", "slots", "header")
 _OTHER_NAMES = {"account": "address", "props": "properties", "property": "properties", "slot": "slots"}
 _SEPARATORS = re.compile(r"[\s,;|+]+")
 # A number, also with digits grouped by three.
@@ -311,7 +311,7 @@ def _queries_of(
     if nameless := [cell for name, cell in zip(columns, values, strict=False) if cell and not name]:
         raise ValueError(f"{nameless[0][:80]!r} stands in a column without a name.")
     cells = dict(zip(columns, values, strict=False))
-    accounts, props, slots, header = (_words(cells.get(name, "")) for name in ("address", *_ASKED))
+    accounts, props, slots, header = (_words(cells.get(name, "")) for name in ("address", *_FACT_COLUMNS))
     if not (props or slots or header):
         props, slots, header = list(options.props), list(options.slots), list(options.header)
     where: Any = {"chain": _chain(options, cells.get("chain", ""), chain_ids), **_at(options, cells.get("block", ""))}
