@@ -35,7 +35,7 @@ def test_once_it_proves_the_balance_shows_every_step_and_leaves_no_process(comma
     assert not processes_with(str(tmp_path))
     # No address of an ended process is printed.
     assert "http://127.0.0.1" not in done.stdout
-    assert "env" not in done.stdout.split("All ends here.")[1]
+    assert "env" not in done.stdout.split("The demo ends here.")[1]
     assert not (tmp_path / "demo" / "env").exists()
     for log in ("web.log", "worker.log"):
         assert "bqs_" not in (tmp_path / "demo" / log).read_text()
