@@ -61,7 +61,7 @@ def _take_key(request: HttpRequest) -> None:
 
 
 def _without_key(query: str) -> tuple[str, list[str]]:
-    """Return a query string without its keys, and the keys. It is split into parameters as `QueryDict` does."""
+    """Return the query string without API keys, and these keys. It splits parameters as `QueryDict` does."""
     kept, keys = [], []
     for part in query.split("&"):
         name, _, value = part.partition("=")

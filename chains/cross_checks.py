@@ -1,6 +1,6 @@
-"""Checks of the chains' file: tables of predicates, each true if there is a fault, and the sentence for the fault.
+"""Checks across chains.toml, as lists of a predicate and a sentence: a true predicate is a fault, which it describes.
 
-A sentence begins with its place within the table of the file.
+Where a sentence begins with a key, such as `.id:`, the fault is at that key of the TOML table.
 """
 
 from collections.abc import Callable, Mapping, Sequence

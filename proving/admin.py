@@ -1,4 +1,4 @@
-"""Admin pages for stops of sending, and read-only ones for signers, registries and transactions."""
+"""Admin pages: stops, which keep transactions from being sent; and, read-only, signers, registries, transactions."""
 
 from typing import Any, ClassVar
 

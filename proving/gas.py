@@ -218,7 +218,7 @@ class Missing:
 
     @property
     def hashed(self) -> int:
-        """Return the block whose hash is needed: for times the next one, whose header says when this block ended."""
+        """Return the number of the block whose hash is needed. A time needs the next block: its header ends this one."""
         return self.number + bool(self.times)
 
     @property
@@ -232,7 +232,7 @@ class Missing:
 
     @cached_property
     def fields(self) -> frozenset[HeaderField]:
-        """Return the fields of the header, without those that any accumulated header proves."""
+        """Return the requested header fields, except those that accumulating any header proves."""
         fields = frozenset(fact.field for fact in self.facts if isinstance(fact, HeaderFact))
         return fields.difference(HeaderField(place) for place in IMPLIED_HEADER_FIELDS)
 

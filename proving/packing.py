@@ -23,7 +23,7 @@ _MAX_GAS = 13_000_000
 # Limits of a transaction that blocks share. They are lower, so that fewer blocks suffer when the proof of one reverts,
 # and a block of the chain has room for it.
 SHARED_GAS, SHARED_BYTES = 6_000_000, 80_000
-# The most hops in one transaction, by the same bound of its gas.
+# The most hops in one transaction, so that its gas stays below _MAX_GAS.
 MAX_HOPS = 40
 # The maximum gas of verifying and storing, without calldata; and the packed bytes that are no trie node.
 _ACCOUNT_GAS, _ACCOUNT_BYTES = 95_000, 160

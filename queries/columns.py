@@ -22,7 +22,7 @@ def batch_id(text: str) -> str:
 
 
 def message_id(text: str) -> str:
-    """Return the identifier of a delivery as rows have it; empty if the text isn't one."""
+    """Return a delivery's identifier as it is stored, in capitals after `msg_`; empty if the text is none."""
     message = _MESSAGE.fullmatch(text)
     return f"msg_{message[1].upper()}" if message else ""
 

@@ -18,7 +18,7 @@ from queries.models import StorageCheck
 
 
 def sqlite_file() -> Path:
-    """Return the database's file, where the database is SQLite."""
+    """Return the path of the database's file. For SQLite only."""
     return Path(unquote(urlsplit(str(connection.settings_dict["NAME"])).path))
 
 

@@ -84,7 +84,7 @@ def test_no_request_forges_a_line_or_commands_a_terminal():
 @pytest.fixture
 def lines():
     """Return a logger, and a function that reads its lines."""
-    # A request of another test in this thread is over.
+    # Drop the log fields that an earlier test's request left in this thread.
     logs.enter({})
     written = io.StringIO()
     handler = logging.StreamHandler(written)

@@ -42,9 +42,9 @@ _SEED = 17
 
 _BALANCE = packed.NONCE_AND_BALANCE
 
-# Glamsterdam prices as scheduled in August 2026: a call (EIP-2780), each byte at the floor (EIP-7976), writing a slot
-# (EIP-8038, beside reading it) and creating one (EIP-8037: 64 bytes of state at 1,530 each). `_NEW_SLOT` is today's
-# price of writing and creating together.
+# Gas prices of the Glamsterdam fork, as scheduled in August 2026: a call (EIP-2780); a byte of calldata at the floor
+# (EIP-7976); writing a slot, without its read (EIP-8038); creating a slot (EIP-8037: 64 bytes of state at 1,530 each).
+# `_NEW_SLOT` is today's price for creating and writing a slot together.
 _NEXT_CALL, _NEXT_FLOOR, _NEXT_WRITE, _NEXT_SLOT = 15_000, 64, 10_000, 64 * 1_530
 _NEW_SLOT = 20_000
 

@@ -129,7 +129,10 @@ class _Proofs:
 
 
 def run(chain: DevChain, seed: int, count: int, *, artifact: Artifact | None = None) -> Tally:
-    """Try `count` proofs, on another FactsRegistry if given. Deterministic in `seed`. Raise Divergence."""
+    """Try `count` proofs, and return the tally. `artifact` replaces the FactsRegistry. The same `seed` repeats a run.
+
+    Raise Divergence if contract and model differ.
+    """
     chance, tally = Chance(seed), Tally()
     world = LinkedWorld(random.Random(seed), SMALL, SMALL.end + 2, missed=frozenset({9, 41, 58, 68, 79}))
     source = Deployed(chain, "test/SettableBlockHashSource", 1)

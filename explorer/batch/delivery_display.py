@@ -1,4 +1,4 @@
-"""The deliveries of a batch's webhook, for the batch's owner alone. No more of its URL is shown than the host."""
+"""A batch's webhook deliveries, which only the batch's owner sees. Of the webhook's URL only the host is shown."""
 
 import json
 from datetime import datetime

@@ -334,7 +334,7 @@ def _waits_since(blocks: Sequence[Block]) -> ByBlock[datetime]:
 
 
 def _awaiting_header(blocks: Sequence[Block]) -> ByBlock[list[OpenQuery]]:
-    # The steps are named rather than ids: most of thousands of queries are past them, and each id would cost time.
+    # It filters by step, not by id: most of thousands of queries are past these steps, and each listed id costs time.
     awaiting = open_queries(blocks).filter(step__in=[StepKind.BLOCKHASH_AVAILABLE, StepKind.HEADER_ACCUMULATED])
     rows = awaiting.only("block", "address", "timestamp", "step").annotate(sender=F("batch__sender")).order_by("pk")
     return {pk: [_open_query(query) for query in queries] for pk, queries in _of_blocks(blocks, rows).items()}
@@ -448,7 +448,7 @@ def _accumulating(blocks: Sequence[Block], confirmed: int) -> set[int]:
 
 
 def _facts_under_way(blocks: Sequence[Block], confirmed: int) -> dict[int, set[Fact]]:
-    """Return, by block id, the facts that unseen transactions (`_unseen`) may prove already, for any queries."""
+    """Return, by block id, the facts that unseen transactions (`_unseen`) may already have proven."""
     sent = Transaction.objects.filter(_unseen(confirmed), proves_facts("queries__block"), queries=OuterRef("pk"))
     under_way: dict[int, set[Fact]] = {block.pk: set() for block in blocks}
     for query in Query.objects.filter(Exists(sent), block__in=blocks).iterator(chunk_size=_PER_READ):

@@ -301,7 +301,7 @@ def _of_leg(source: _Source, block: Block, seen: Observation, action: ExtendPath
     if not leg.arrives:
         source.missing.wait(_MORE)
     elif not path.accumulates:
-        # The path leads to the next block, which says when this one ended.
+        # The path ends at the next block, whose header ends this one. Facts of this block still need transactions.
         for further in decide.prove(_vouched_for(seen)).actions:
             yield from _of_action(source, block, seen, further, rests=True)
 

@@ -170,7 +170,7 @@ def _message_passer_root(header: Header) -> bytes:
 
 
 def _paused(connection: OpenConnection) -> NotYet | None:
-    """Say that no claim is valid at this moment; None if some may be."""
+    """Return a wait if the registry is paused, because no claim is valid then; else None."""
     registry = str(connection.config.anchor_state_registry)
     (word,) = _words(connection.destination_rpc, [_call(registry, "paused()")])
     return NotYet(wait("games_paused", registry=registry, **ends(connection.config))) if any(word) else None

@@ -326,7 +326,7 @@ def _walk(thing: Any, index: int) -> dict[str, Any]:
 
 
 def _recorded(recorded: dict[str, Any]) -> dict[str, Any]:
-    """Return the branches below the state, or below a constant, of recorded blocks."""
+    """Return branches to recorded blocks: from a state's roots or, before the Merge, from the list of epoch roots."""
     return {
         "blocks": [_recorded_block(recorded, block) for block in recorded["blocks"]],
         "historical_roots": _hex(_hashes(recorded["historical_roots"], List[Bytes32, 2**24]).hash_tree_root()),

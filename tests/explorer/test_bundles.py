@@ -104,7 +104,7 @@ def test_it_is_read_in_large_parts():
     with CaptureQueriesContext(connection) as statements:
         content = bundle_of(batch)
     assert list(proven_by(content).queries) == list(range(1, batch.queries.count() + 1))
-    # Each part of 500 takes a search and a read for queries, blocks, accounts and slots.
+    # The bound for two parts of 500 queries: each is searched and read with its blocks, accounts and slots.
     assert len(statements) <= 33
 
 

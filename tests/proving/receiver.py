@@ -71,7 +71,7 @@ def receiver(
 
     with Server(("127.0.0.1", 0), Handler) as server:
         if tls:
-            # The handshake happens where the connection is served, so that a broken one ends nothing else.
+            # Each connection's own thread does the handshake, so a failed one can't stop the server.
             server.socket = tls.wrap_socket(server.socket, server_side=True, do_handshake_on_connect=False)
         this.url = f"http{'s' if tls else ''}://127.0.0.1:{server.server_port}/hook"
         thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})

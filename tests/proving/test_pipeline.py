@@ -243,7 +243,7 @@ def test_a_node_whose_proofs_do_not_verify_is_named_and_another_asked(service, k
             work()
         assert Transaction.objects.exclude(to="").count() == 0
         assert f"{bad.removeprefix('http://')} answered eth_getProof with a proof of {ALICE} " in waiting()[0]
-        # A new process asks the first node first.
+        # `reconfigure` drops cached clients, so the first node of the file, the bad one, is asked first.
         reconfigure(settings, f'"{bad}"', f'"{bad}", "{service.url}"')
         assert work_until_done(batch).status == BatchStatus.DONE
     of_bad = {"chain": "31337", "node": bad.removeprefix("http://"), "outcome": "invalid_reply"}

@@ -1,4 +1,4 @@
-"""A jump of the clock alone ends no batch. Deadlines pass when the chains agree, or a day later."""
+"""If only the clock jumps, no batch ends. A deadline passes when block times have passed it too, or a day later."""
 
 from datetime import UTC, datetime, timedelta
 from functools import partialmethod

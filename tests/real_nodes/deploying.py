@@ -11,7 +11,7 @@ from tests.deployed import deploy
 
 
 def deployed_on(chain_id: int, mine: Callable[[], None]) -> FactsRegistry:
-    """Deploy a chain's registry for its own facts, while blocks are mined from time to time."""
+    """Deploy and return a chain's registry for its own facts. It calls `mine` after every 20 database statements."""
     statements = itertools.count(1)
 
     def pass_time(execute: Any, *more: Any) -> Any:

@@ -138,7 +138,7 @@ OF_ADDRESS = 20
 
 @pytest.fixture(scope="module")
 def guarded(tmp_path_factory, app) -> Iterator[int]:
-    """Yield nginx's port, before an application of four threads."""
+    """Yield the port of an nginx in front of an application with four threads."""
     with running_nginx(tmp_path_factory.mktemp("guarded"), behind=app.port) as port:
         yield port
 
