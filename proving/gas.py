@@ -218,7 +218,7 @@ class Missing:
 
     @property
     def hashed(self) -> int:
-        """Return the number of the block whose hash is needed. A time needs the next block: its header ends this one."""
+        """Return the number of the block whose hash is needed. A time needs the next one: its header ends this one."""
         return self.number + bool(self.times)
 
     @property

@@ -91,8 +91,8 @@ def install(environment: Path, requirements: Path) -> None:
 def link(environment: Path, source: Path) -> None:
     """Make a folder's modules, and a distribution's commands, importable in an environment without copying them.
 
-    Nothing is built, so no network is needed. Paths are relative: a checkout that links to another one's environment gets
-    its own modules.
+    Nothing is built, so no network is needed. Paths are relative: a checkout that links to another one's environment
+    gets its own modules.
     """
     (packages,) = environment.glob("lib/python3*/site-packages")
     distribution = source / "pyproject.toml"

@@ -417,7 +417,7 @@ def _fact_steps(seen: Observation) -> Iterator[Action]:
         yield Complete(pks, StepKind.HEADER_ACCUMULATED, tx_hash)
         yield Complete(pks, StepKind.ACCOUNT_ACCUMULATED, tx_hash)
     if seen.root_is_confirmed:
-        # Proving a time also accumulates the header. A query that names its block by a time then lacks its accounts only.
+        # Proving a time also accumulates the header. A query that names its block by a time then lacks only accounts.
         untimed = {pk for fact, asking in seen.missing.items() if isinstance(fact, TimeFact) for pk in asking}
         there = {pk for pk, query in seen.queries.items() if query.step != StepKind.ACCOUNT_ACCUMULATED}
         timed = [pk for pk in there & lacking - untimed if not seen.queries[pk].is_of_header]
