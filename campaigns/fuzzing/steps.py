@@ -113,7 +113,7 @@ class Bench:
         return Trial(scene, self._known_hashes)
 
     def add(self, trial: Trial, *, reads: bool) -> None:
-        """Add a trial; with `reads`, also read back its facts. Trials run in bulk: Divergence may be an earlier one's."""
+        """Add a trial; with `reads`, also read back its facts. Trials run in bulk: a Divergence may be older."""
         self._trials += 1
         number = self._trials
 
