@@ -7,7 +7,6 @@ from collections.abc import Iterator
 
 import pytest
 from django.test import Client
-from django.utils.module_loading import import_string
 
 from proving.models import ChainWatch, Signer, Transaction, TransactionState
 from queries.models import Batch
@@ -47,7 +46,7 @@ def lines(settings) -> Iterator[list[dict[str, object]]]:
         def emit(self, record: logging.LogRecord) -> None:
             found.append(json.loads(formatter.format(record)))
 
-    formatter, handler = import_string(settings.LOGGING["formatters"]["json"]["()"])(), Keep()
+    formatter, handler = settings.LOGGING["formatters"]["json"]["()"](), Keep()
     root = logging.getLogger()
     level = root.level
     root.addHandler(handler)

@@ -359,12 +359,11 @@ def test_a_batch_that_was_done_before_says_where_its_facts_are(service, key):
     done = work_until_done(submit(key, request(ALICE, block=service.head())))
     old = replace_code(service)
     work()
-    assert "in a registry that is no longer used" in Client().get(path(done)).text
+    assert "in a registry that is no longer used" in " ".join(Client().get(path(done)).text.split())
     new = deploy(31337, 31337, "--replace")
     work()
     assert fresh(done).status == BatchStatus.DONE
-    text = Client().get(path(done)).text
-    assert "in a registry that was replaced" in text
+    assert "in a registry that was replaced" in " ".join(Client().get(path(done)).text.split())
     body = Client().get(f"{path(done)}.json").json()
     assert {fact["registry"] for query in body["queryList"] for fact in query["facts"]} == {old.address}
     assert bundle_of(done, 1)["blocks"][0]["factsRegistry"] == old.address
