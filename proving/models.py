@@ -189,7 +189,7 @@ class Transaction(models.Model):
     created_at = models.DateTimeField(default=timezone.now)
     spent_at = models.DateTimeField(default=timezone.now, db_index=True)  # when it was reserved, or seen in a block
     error = WaitField(null=True, blank=True)  # the last one
-    last_error = models.TextField(blank=True)  # the sentence of a version without `error`
+    last_error = models.TextField(blank=True)  # the sentence of an older release, which has no `error`
     pruned_at = models.DateTimeField(null=True)  # since when `data`, and `raw` of its versions, are empty
 
     # Fields of the mined version.

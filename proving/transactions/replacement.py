@@ -50,6 +50,7 @@ def push(chain: Chain, rpc: RpcClient, lane: HeldLane, tx: Transaction, *, may_r
         return
     if not holds_key(chain, signer):
         pass  # chains.toml no longer names its key, so only the stored bytes can be sent.
+    # Pruned bytes can't be broadcast again: then only a cancellation uses up the nonce.
     elif not newest.is_cancellation and not (newest.raw and is_wanted(tx)):
         newest = _replace(chain, rpc, lane, tx, newest, cancel=True)
     elif may_raise and is_past(newest.created_at, _patience(chain)):

@@ -400,7 +400,7 @@ class _Change(NamedTuple):
 
     tx: Transaction
     is_shown: bool = True
-    """True if its blocks or batches show the change."""
+    """True if its batches show the change. Its blocks become due then, and their next turn completes their steps."""
 
 
 def _write(
@@ -473,7 +473,7 @@ def _mined(rpc: RpcClient, tx: Transaction, receipt: Receipt, heads: Heads) -> _
     # It succeeded if it did what it was sent for, which a cancellation never does.
     tx.succeeded = receipt.status == 1 and not is_cancellation
     tx.error, tx.last_error = error, ""
-    # Pages don't show that a confirmed transaction becomes final.
+    # A confirmed transaction counts as spent, which pages show; that it becomes final shows nowhere.
     return _Change(tx, is_shown=(tx.hash, tx.block_hash, tx.cost, money.is_spent(tx)) != before)
 
 
