@@ -56,8 +56,6 @@ def read(name: str) -> bytes:
 def old(transactional_db, settings, tmp_path, monkeypatch) -> Iterator[None]:
     """The database, as this version finds it."""
     settings.API_KEY_SECRET = SECRET
-    # A process asks for the schema until it was right once.
-    monkeypatch.setattr("api.health._migrated", False)
     connections.close_all()
     if connection.vendor == "sqlite":
         (tmp_path / "old.sqlite3").write_bytes(read(""))
@@ -225,8 +223,6 @@ def test_an_older_database_is_refused_and_stays_as_it_is(old, unreachable_chain,
     # Celery runs this work without any check before it.
     with pytest.raises(CommandError, match=TOO_OLD):
         work()
-    answer = Client().get("/readyz")
-    assert (answer.status_code, answer.json()["problem"].startswith(TOO_OLD)) == (503, True)
     if lacking == "proving":
         connection.close()
         done = subprocess.run(
