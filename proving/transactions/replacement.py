@@ -50,6 +50,8 @@ def push(chain: Chain, rpc: RpcClient, lane: HeldLane, tx: Transaction, *, may_r
         return
     if not holds_key(chain, signer):
         pass  # chains.toml no longer names its key, so only the stored bytes can be sent.
+    elif not all(version.hash for version in tx.versions.all()):
+        pass  # A stop came before a version was signed. The next turn signs it: another would have the same fields.
     # Pruned bytes can't be broadcast again: then only a cancellation uses up the nonce.
     elif not newest.is_cancellation and not (newest.raw and is_wanted(tx)):
         newest = _replace(chain, rpc, lane, tx, newest, cancel=True)

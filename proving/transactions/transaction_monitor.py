@@ -54,8 +54,8 @@ _DAY = timedelta(days=1)
 _ENVELOPE_BYTES = 250
 # After this number of implausible answers in a row, a signer sends nothing more until its operator says so.
 _MOST_DOUBTFUL = 3
-# The time in which another worker, which has the key, may still sign a reserved version.
-_SIGNING = timedelta(minutes=1)
+# The time in which another worker, which has the key, may still sign a reserved version. No lane is held for as long.
+_SIGNING = timedelta(minutes=10)
 # The most nonces of a gap that are used up at a time, and final transactions that are reopened at a time.
 _MOST_FILLED = 16
 # The largest believed cost beside gas, as a multiple of the expected one, or of the most for gas if that is more.
@@ -246,15 +246,16 @@ def _mend_nonces(
         is_left = not pending and any(tx.nonce >= used for tx in watched)
         return signer.nonce_problem if is_filled or is_left else ""
     now = clock.latest()
-    if len(gap) > _MOST_FILLED:
+    stored = signer.transactions.filter(nonce__in=gap).order_by("nonce").defer("data").prefetch_related("versions")
+    unused = set(gap).difference(stored.values_list("nonce", flat=True))
+    if len(unused) > _MOST_FILLED:
         why = wait("nonce_left_behind")
         # The rows are read again, with the versions that were signed in this turn.
         behind = signer.transactions.filter(pk__in=[tx.pk for tx in pending]).defer("data").prefetch_related("versions")
         _write(lane, signer, [_displaced(tx, why, now) for tx in behind])
     else:
-        stored = signer.transactions.filter(nonce__in=gap).defer("data").prefetch_related("versions")
-        _write(lane, signer, [_vanished(tx) for tx in stored])
-        for nonce in gap:
+        _write(lane, signer, [_vanished(tx) for tx in stored[:_MOST_FILLED]])
+        for nonce in sorted(unused):
             fill(chain, rpc, lane, signer, nonce=nonce, now=now)
     return (
         f"Nobody has used the nonces of {signer.address} on chain {chain.id} from {gap.start} to {gap.stop - 1}, and "

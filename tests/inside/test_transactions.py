@@ -2,23 +2,26 @@
 
 from collections.abc import Iterator
 from functools import partial
+from typing import Any
 
 import pytest
 from django.db import connection
 from eth_account.signers.local import LocalAccount
 
 from config.configured_chains import get_chains
-from proving import lanes
+from proving import lanes, stops
 from proving.lanes import HeldLane, LaneKind, LaneLost, LaneName
-from proving.models import SignedTransaction, Signer, Transaction
+from proving.models import SignedTransaction, Signer, Transaction, TransactionState
 from proving.packing import Intent
-from proving.transactions import sending, signing
+from proving.transactions import sending, signing, transaction_monitor
 from proving.transactions.sending import Order
 from proving.transactions.signers import Unsent
+from queries.models import BatchStatus
+from queries.waits import wait
 from tests.proving.chain_state import signer_nonce
-from tests.proving.money import cancel
+from tests.proving.money import cancel, pending
 from tests.proving.transactions import age
-from tests.service import ALICE, a_key, request, submit, work
+from tests.service import ALICE, SIGNER, a_key, request, submit, work, work_until_done
 
 
 @pytest.fixture
@@ -95,3 +98,48 @@ def test_bytes_that_are_stored_stay_and_what_is_given_up_gets_none(service, lane
             same = SignedTransaction.objects.get(pk=version.pk)
             lane.write(partial(signing.store, {same: raw}))
             assert bytes(same.raw) == expected
+
+
+def test_a_version_that_a_stop_left_unsigned_is_signed_before_another_is_reserved(service, monkeypatch):
+    """Another one would have the same fields, and so the same hash."""
+    service.rpc("evm_setAutomine", False)
+    batch = submit(a_key(), request(ALICE, block=service.head()))
+    pending(batch)
+    age()
+    sign_and_store = signing.sign_and_store
+
+    def stop_before(*arguments: Any) -> None:
+        stops.stop(31337, by="a test")
+        sign_and_store(*arguments)
+
+    def resume_after(*arguments: Any) -> None:
+        sign_and_store(*arguments)
+        stops.resume(31337)
+
+    for module, between in ((signing, stop_before), (transaction_monitor, resume_after)):
+        with monkeypatch.context() as patch:
+            patch.setattr(module, "sign_and_store", between)
+            work()
+    service.rpc("evm_setAutomine", True)
+    service.mine()
+    assert work_until_done(batch, service).status == BatchStatus.DONE
+
+
+def test_many_nonces_that_a_withdrawn_key_left_are_used_when_it_is_back(service):
+    work()
+    signer, nonce = Signer.objects.get(), signer_nonce(service)
+    for place in range(17):
+        tx = Transaction.objects.create(
+            signer=signer,
+            nonce=nonce + place,
+            to=SIGNER,
+            data=b"",
+            gas_limit=21_000,
+            state=TransactionState.DISPLACED,
+            error=wait("key_withdrawn"),
+        )
+        SignedTransaction.objects.create(
+            transaction=tx, max_fee_per_gas=3 * 10**9, max_priority_fee_per_gas=10**9, created_at=tx.created_at
+        )
+    batch = submit(a_key(), request(ALICE, block=service.head()))
+    assert work_until_done(batch, service, rounds=20).status == BatchStatus.DONE
