@@ -45,7 +45,7 @@ JOB_SECONDS = Histogram(
 )
 
 # A lane is renewed for so many seconds. After that its work must be hanging, and another worker may take it.
-_LONGEST_SECONDS = 300
+LONGEST_SECONDS = 300
 
 
 class LaneKind(StrEnum):
@@ -240,7 +240,7 @@ class _Renewal:
                     self._thread = None
                     return
                 ages = {lane: time.monotonic() - lane.since for lane in self._held}
-            held = [lane for lane, age in ages.items() if settings.LEASE_SECONDS / 4 < age < _LONGEST_SECONDS]
+            held = [lane for lane, age in ages.items() if settings.LEASE_SECONDS / 4 < age < LONGEST_SECONDS]
             if held:
                 self._renew(held)
 

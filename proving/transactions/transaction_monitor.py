@@ -54,8 +54,8 @@ _DAY = timedelta(days=1)
 _ENVELOPE_BYTES = 250
 # After this number of implausible answers in a row, a signer sends nothing more until its operator says so.
 _MOST_DOUBTFUL = 3
-# The time in which another worker, which has the key, may still sign a reserved version. No lane is held for as long.
-_SIGNING = timedelta(minutes=10)
+# The time in which another worker, which has the key, may still sign a reserved version: longer than it holds a lane.
+_SIGNING = timedelta(seconds=2 * lanes.LONGEST_SECONDS)
 # The most nonces of a gap that are used up at a time, and final transactions that are reopened at a time.
 _MOST_FILLED = 16
 # The largest believed cost beside gas, as a multiple of the expected one, or of the most for gas if that is more.

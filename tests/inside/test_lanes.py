@@ -36,7 +36,7 @@ def test_a_lane_is_renewed_while_it_is_held_and_free_again_after_it(settings):
 @pytest.mark.django_db(transaction=True)
 def test_a_lane_that_hangs_for_long_is_anothers(settings, monkeypatch):
     settings.LEASE_SECONDS = 1
-    monkeypatch.setattr(lanes, "_LONGEST_SECONDS", 0)
+    monkeypatch.setattr(lanes, "LONGEST_SECONDS", 0)
 
     def is_free() -> bool:
         with lanes.hold(HOUSE) as another:
