@@ -2,7 +2,7 @@
 
 import django.db.models.deletion
 import django.utils.timezone
-import queries.uint256
+import queries.columns
 from django.db import migrations, models
 
 
@@ -54,12 +54,12 @@ class Migration(migrations.Migration):
                 ("number", models.PositiveBigIntegerField(null=True)),
                 ("seen_at", models.DateTimeField(null=True)),
                 ("final", models.PositiveBigIntegerField(null=True)),
-                ("gas_price", queries.uint256.Uint256Field(null=True)),
+                ("gas_price", queries.columns.Uint256Field(null=True)),
                 ("keeps_hashes", models.BooleanField(null=True)),
                 ("balance_costs", models.JSONField(default=dict, null=True)),
                 ("sampled_at", models.DateTimeField(null=True)),
                 ("balances", models.JSONField(default=dict, null=True)),
-                ("spent_in_day", queries.uint256.Uint256Field(null=True)),
+                ("spent_in_day", queries.columns.Uint256Field(null=True)),
                 ("spent_by_signer", models.JSONField(default=dict, null=True)),
             ],
             options={"abstract": False},
@@ -80,8 +80,8 @@ class Migration(migrations.Migration):
                 ("to", models.CharField(blank=True, max_length=42)),
                 ("data", models.BinaryField()),
                 ("gas_limit", models.PositiveBigIntegerField()),
-                ("data_fee", queries.uint256.Uint256Field(default=0)),
-                ("expected_data_fee", queries.uint256.Uint256Field(default=0)),
+                ("data_fee", queries.columns.Uint256Field(default=0)),
+                ("expected_data_fee", queries.columns.Uint256Field(default=0)),
                 (
                     "state",
                     models.CharField(
@@ -106,7 +106,7 @@ class Migration(migrations.Migration):
                 ("succeeded", models.BooleanField(null=True)),
                 ("gas_used", models.PositiveBigIntegerField(default=0)),
                 ("expected_gas", models.PositiveBigIntegerField(db_default=0, default=0)),
-                ("gas_price", queries.uint256.Uint256Field(default=0)),
+                ("gas_price", queries.columns.Uint256Field(default=0)),
                 ("reserved_gwei", models.BigIntegerField(null=True)),
                 ("accumulates", models.ManyToManyField(related_name="accumulating_transactions", to="queries.block")),
                 ("continued", models.ManyToManyField(related_name="continued_by", to="queries.query")),
@@ -127,7 +127,7 @@ class Migration(migrations.Migration):
                 ("final_count", models.PositiveBigIntegerField(db_default=0, default=0)),
                 ("final_failures", models.PositiveBigIntegerField(db_default=0, default=0)),
                 ("final_gas", models.PositiveBigIntegerField(db_default=0, default=0)),
-                ("final_wei", queries.uint256.Uint256Field(db_default=0, default=0)),
+                ("final_wei", queries.columns.Uint256Field(db_default=0, default=0)),
                 ("nonce_problem", models.TextField(blank=True, db_default="", default="")),
                 ("paused_at", models.DateTimeField(null=True)),
                 ("paused_because", models.CharField(blank=True, db_default="", default="", max_length=200)),
@@ -139,7 +139,7 @@ class Migration(migrations.Migration):
                 ("id", models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name="ID")),
                 ("slot", models.CharField(max_length=66)),
                 ("nodes", models.JSONField()),
-                ("value", queries.uint256.Uint256Field()),
+                ("value", queries.columns.Uint256Field()),
             ],
         ),
         migrations.CreateModel(
@@ -182,8 +182,8 @@ class Migration(migrations.Migration):
                 ("id", models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name="ID")),
                 ("address", models.CharField(max_length=42)),
                 ("nodes", models.JSONField()),
-                ("nonce", queries.uint256.Uint256Field()),
-                ("balance", queries.uint256.Uint256Field()),
+                ("nonce", queries.columns.Uint256Field()),
+                ("balance", queries.columns.Uint256Field()),
                 ("storage_root", models.CharField(max_length=66)),
                 ("code_hash", models.CharField(max_length=66)),
                 (
@@ -347,10 +347,10 @@ class Migration(migrations.Migration):
             fields=[
                 ("id", models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name="ID")),
                 ("gas", models.PositiveBigIntegerField()),
-                ("wei", queries.uint256.Uint256Field()),
+                ("wei", queries.columns.Uint256Field()),
                 ("reserved_gwei", models.BigIntegerField(db_default=0, default=0)),
                 ("reserved_gas", models.PositiveBigIntegerField(db_default=0, default=0)),
-                ("reserved_wei", queries.uint256.Uint256Field(db_default=0, default=0)),
+                ("reserved_wei", queries.columns.Uint256Field(db_default=0, default=0)),
                 ("weight", models.PositiveBigIntegerField()),
                 (
                     "batch",
@@ -372,8 +372,8 @@ class Migration(migrations.Migration):
                 ("id", models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name="ID")),
                 ("hash", models.CharField(max_length=66, unique=True)),
                 ("raw", models.BinaryField()),
-                ("max_fee_per_gas", queries.uint256.Uint256Field()),
-                ("max_priority_fee_per_gas", queries.uint256.Uint256Field()),
+                ("max_fee_per_gas", queries.columns.Uint256Field()),
+                ("max_priority_fee_per_gas", queries.columns.Uint256Field()),
                 ("gas_limit", models.PositiveBigIntegerField(null=True)),
                 ("is_cancellation", models.BooleanField(default=False)),
                 ("created_at", models.DateTimeField(default=django.utils.timezone.now)),

@@ -3,7 +3,7 @@
 import django.db.models.deletion
 import django.utils.timezone
 import queries.models
-import queries.uint256
+import queries.columns
 from django.conf import settings
 from django.db import migrations, models
 
@@ -60,7 +60,7 @@ class Migration(migrations.Migration):
                         max_length=8,
                     ),
                 ),
-                ("fee", queries.uint256.Uint256Field()),
+                ("fee", queries.columns.Uint256Field()),
                 ("fee_is_estimate", models.BooleanField(db_default=False, default=False)),
                 ("request", models.TextField()),
                 ("size", models.PositiveIntegerField(default=0)),
@@ -90,9 +90,9 @@ class Migration(migrations.Migration):
                 ("went_back_at", models.DateTimeField(null=True)),
                 ("went_back_because", models.TextField(blank=True)),
                 ("estimated_gas", models.PositiveBigIntegerField(null=True)),
-                ("estimated_wei", queries.uint256.Uint256Field(null=True)),
+                ("estimated_wei", queries.columns.Uint256Field(null=True)),
                 ("gas_used", models.PositiveBigIntegerField(default=0)),
-                ("spent", queries.uint256.Uint256Field(default=0)),
+                ("spent", queries.columns.Uint256Field(default=0)),
                 ("proofs_pruned_at", models.DateTimeField(null=True)),
                 ("proofs_gone_at", models.DateTimeField(null=True)),
                 ("steps_pruned_at", models.DateTimeField(null=True)),
