@@ -5,7 +5,7 @@ Templates and the browser compute durations from the times in the data.
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from datetime import timedelta
+from datetime import datetime, timedelta
 from functools import cached_property
 from itertools import accumulate
 
@@ -23,7 +23,7 @@ from explorer.batch.trusted_sources import TrustedSource
 from explorer.formatting.wait_words import in_words
 from explorer.lists import headlines
 from explorer.lists.headlines import Headline
-from proving import batch_waits, deployments
+from proving import admit, batch_waits, deployments
 from proving.batch_waits import ShownWait, StepCounts
 from proving.health.attester_checks import SIGNED
 from proving.models import WATCHED_STATES, AttesterWatch, FactsRegistry, Signer, Stop, TransactionState, WorkerHeartbeat
@@ -120,6 +120,11 @@ class ShownBatch:
     @property
     def users_turn(self) -> list[ShownWait]:
         return [wait for wait in self.waits if wait.actor == Actor.USER]
+
+    @property
+    def rejected_at(self) -> datetime | None:
+        """Return when it is rejected if what it waits for stays so, where that comes before its deadline."""
+        return None if self.no_worker else admit.rejected_at(self.batch)
 
     @property
     def is_payers_turn(self) -> bool:

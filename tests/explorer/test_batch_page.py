@@ -1,6 +1,7 @@
 """A batch's page: values, escaping, cost and privacy. Its texts in each state are in `tests/golden`."""
 
 import re
+from decimal import Decimal
 
 import pytest
 from django.db import connection
@@ -28,6 +29,7 @@ from tests.explorer.batches import (
     queries_of,
 )
 from tests.explorer.pages import text_of
+from tests.factories import client_of
 from tests.service import ALICE, a_key, request, submit
 
 pytestmark = pytest.mark.django_db
@@ -77,6 +79,29 @@ def test_any_balance_is_shown_exactly(balance):
     whole, _, fraction = shown[1].partition(".")
     assert int(whole + fraction.ljust(18, "0")) == int(shown[2]) == int(shown[3], 16) == balance
     assert not fraction.endswith("0")
+
+
+@pytest.mark.parametrize(
+    ("balance", "in_short"),
+    [
+        (999_990_000_000_000_000, "0.9999…"),
+        (10**18 - 1, "0.9999…"),
+        (5_999_990_000_000_000_000, "5.9999…"),
+        (30_000_000_000_011_117_116_443, "30,000.0000…"),
+        (10**14 - 1, "0.000099999999999999"),
+        (1_500_000_000_000_000_000, "1.5"),
+    ],
+)
+def test_a_balance_in_short_is_never_larger_and_says_where_it_is_cut_off(balance, in_short):
+    batch = a_batch()
+    finish(batch)
+    AccountProof.objects.update(balance=balance)
+    exact = f"{Decimal(balance).scaleb(-18).normalize():f}\xa0ETH"
+    alice, browser = client_of(ALICE), {"accept": "text/html,*/*;q=0.8"}
+    of_account = alice.get("/facts", {"account": ALICE}, headers=browser).text
+    for html in (page(batch), of_account, alice.get("/explorer").text):
+        assert f"{in_short} ETH" in text_of(html).replace("\xa0", " ")
+        assert (f'title="{exact}"' in html) == in_short.endswith("…")
 
 
 # --- Cost -------------------------------------------------------------------------------------------------------------

@@ -1,9 +1,10 @@
 """Checks against the chains before money is spent, and waits instead of rejections."""
 
 import json
+import re
 from collections.abc import Callable
 from contextlib import AbstractContextManager
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Any
 
 import pytest
@@ -12,7 +13,7 @@ from django.utils import timezone
 
 from accounts.models import ApiKey
 from devnet.devchain import DevChain
-from proving.models import FactsRegistry, Transaction
+from proving.models import FactsRegistry, Transaction, WorkerHeartbeat
 from queries.models import Batch, BatchStatus, Block
 from tests.chains.lying_node import Raw, ask, between, error, lying_node
 from tests.deployed import deploy
@@ -23,6 +24,7 @@ from tests.service import (
     BOB,
     SIGNER,
     a_key,
+    asking,
     fresh,
     header,
     reconfigure,
@@ -76,6 +78,47 @@ def test_a_block_far_above_the_head_is_rejected_and_can_be_sent_again(service, k
         True,
     )
     assert "6 blocks above the newest one" in batch.rejection_reason
+
+
+def _page(batch: Batch) -> str:
+    return " ".join(Client().get(f"/explorer/query/{batch.pk}").text.partition("<main")[2].split())
+
+
+MISTYPED: dict[str, Callable[[DevChain], str]] = {
+    "a block far above the head": lambda chain: f"block:{chain.head() + 1_000_000}",
+    "a block just too far above it": lambda chain: f"block:{chain.head() + 65}",
+    "a time that comes too late": lambda chain: f"timestamp:{_time(chain) + 100_000}",
+    "a time in milliseconds": lambda chain: f"timestamp:{_time(chain)}000",
+    "a time before the first block": lambda chain: "timestamp:5",
+}
+
+
+@pytest.mark.parametrize("kind", MISTYPED)
+def test_a_mistyped_block_is_told_with_the_time_until_it_is_rejected_and_blames_nobody(service, key, kind):
+    WorkerHeartbeat.objects.create(worker="worker", started_at=timezone.now(), beat_at=timezone.now())
+    batch = submit(key, asking({MISTYPED[kind](service): {"accounts": {ALICE: {"props": ["BALANCE"]}}}}))
+    for check, seconds in enumerate((63, 62, 60, 56, 48, 32)):
+        work()
+        html, now = _page(batch), timezone.now()
+        (until,) = re.findall(r'The batch is rejected <span data-until="([^"]+)">in [\w ]+</span> if this', html)
+        assert abs((datetime.fromisoformat(until) - now).total_seconds() - seconds) < 10, check
+        for absent in ("operator of this service", "Deadline", "note wait", "This has lasted", "for a minute", "deadline"):
+            assert absent not in html, absent
+        assert html.count('class="note run') == 1
+    work()
+    assert fresh(batch).status == BatchStatus.REJECTED
+
+
+def test_a_block_that_may_still_come_has_the_deadline_of_its_batch_alone(service, key):
+    WorkerHeartbeat.objects.create(worker="worker", started_at=timezone.now(), beat_at=timezone.now())
+    batch = submit(key, request(ALICE, block=service.head() + 3))
+    work()
+    html = _page(batch)
+    assert f"Block {service.head() + 3} of Development chain does not exist yet" in html
+    assert html.count("data-until") == html.count("Deadline") == 1
+    assert "The batch is rejected" not in html
+    assert "operator of this service" not in html
+    assert "note wait" not in html
 
 
 def test_a_node_that_is_behind_for_a_minute_has_nothing_rejected_and_is_told(service, key, settings):
