@@ -46,6 +46,7 @@ class StepCount:
     """The number of the batch's queries that have completed a step, and how long that took."""
 
     kind: StepKind
+    status: str  # as of a `ShownStep`
     completed: int
     total: int  # queries that have this step
     bar: Bar | None
@@ -196,7 +197,11 @@ class ShownBatch:
             without = 0 if kind in HEADER_STEPS else headers
             past = 0 if kind in HEADER_STEPS else headers_at_step.get(None, 0)
             if total > without:
-                step_counts.append(StepCount(kind, total - not_past - past, total - without, bars.get(kind)))
+                completed, of = total - not_past - past, total - without
+                is_begun = completed or at_step.get(kind)
+                open_status = "" if not is_begun else "IN_PROGRESS" if self.batch.is_open else "STOPPED"
+                status = "COMPLETED" if completed == of else open_status
+                step_counts.append(StepCount(kind, status, completed, of, bars.get(kind)))
         return step_counts
 
     @property
