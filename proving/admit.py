@@ -219,7 +219,7 @@ def rejected_at(batch: Batch) -> datetime | None:
     if batch.status != BatchStatus.RECEIVED or not batch.rejecting_checks or batch.looked_at is None:
         return None
     pauses = map(due_rows.backoff, range(batch.rejecting_checks - 1, _REJECTING_CHECKS - 1))
-    return sum(pauses, batch.looked_at)
+    return batch.looked_at + sum(pauses, timedelta())
 
 
 def _selected_blocks(destination: int, sources: Iterable[SourceEstimate]) -> dict[tuple[int, int], int]:
