@@ -1,5 +1,6 @@
 """Blocks of a chain whose beacon roots the destination stores (EIP-4788)."""
 
+import re
 from collections.abc import Iterator
 
 import pytest
@@ -116,11 +117,12 @@ def test_a_block_is_waited_for_until_its_root_is_held(service, roots, there, key
     assert balance_proven(service.here, 40) == balance_at(there, CHARLIE, 40)
 
 
-def test_a_block_that_nodes_lack_is_no_fault_of_the_roots(service, roots, there, settings, key):
+def test_a_block_that_nodes_lack_is_no_fault_of_the_roots(service, roots, settings, key):
     roots.derive(41)
     submit(key, of_chains(there=[40]))
-    with hiding(there.url, 41) as url:
-        reconfigure(settings, there.url, url)
+    (node,) = re.findall(r'The other chain"\nrpc_urls = \["(.*)"', settings.CHAINS_FILE.read_text())
+    with hiding(node, 41) as url:
+        reconfigure(settings, node, url)
         assert told(service) == f"Nodes of chain {THERE} lack block 41, which their chain has."
 
 
