@@ -15,7 +15,7 @@ from eth_account.signers.local import LocalAccount
 from pydantic import AfterValidator, BeforeValidator, Field, ValidationError, ValidationInfo, model_validator
 
 from chains import cross_checks
-from chains.encoding import HISTORY_WINDOW, checksummed
+from chains.encoding import HISTORY_WINDOW, checksummed, in_units
 from chains.signer_keys import VARIABLE, SignerError, SignerKey, Table, file_path, variable
 
 if TYPE_CHECKING:
@@ -314,9 +314,9 @@ class Chain(Table):
     def daily_limit_per_user_wei(self) -> int | None:
         return None if self.daily_limit_per_user is None else _wei(self.daily_limit_per_user)
 
-    def amount(self, wei: int) -> str:
-        """Write an amount in whole units, with the currency's name, for messages."""
-        return f"{wei / 10**18:.6f} {self.native_currency}"
+    def cost(self, wei: int) -> str:
+        """Write a cost in whole units, with the currency's name, for messages."""
+        return f"{in_units(wei, is_cost=True)} {self.native_currency}"
 
 
 class Attester(Table):

@@ -1,4 +1,4 @@
-"""JSON-RPC's hexadecimal numbers and data, RLP, and slots of the history contract.
+"""JSON-RPC's hexadecimal numbers and data, amounts in decimal, RLP, and slots of the history contract.
 
 RLP is read strictly: each value has one canonical form.
 """
@@ -31,6 +31,19 @@ def fault(text: str) -> str:
     if not _ADDRESS.fullmatch(text):
         return f"has {len(text) - 2} hexadecimal digits after 0x, and an address has 40"
     return "has a wrong EIP-55 checksum: a digit is mistyped, or a letter is in the wrong case"
+
+
+def in_units(amount: int, decimals: int = 18, places: int = 6, *, is_cost: bool = False) -> str:
+    """Write an amount of the smallest units as a decimal number of whole ones, with commas for thousands.
+
+    A cost is rounded up. Any other amount is cut off, so that it never looks larger, and `…` says that there is more.
+    One that is not 0 never looks as if it were: then it is exact.
+    """
+    if 0 < amount < 10 ** (decimals - places):
+        return f"0.{amount:0{decimals}d}".rstrip("0")
+    parts, remainder = divmod(amount, 10 ** (decimals - places))
+    whole, fraction = divmod(parts + (is_cost and remainder > 0), 10**places)
+    return f"{whole:,}.{fraction:0{places}d}{'…' if remainder and not is_cost else ''}"
 
 
 # RLP decodes to bytes, or to a list of items.

@@ -115,13 +115,14 @@ class RpcClient:
 
     def known_header(self, number: int) -> Header:
         """Return the header of a block below the head. Raises `InvalidReply` if the node lacks it."""
-        return self._must_have(number, self.header(number))
+        return self.must_have(number, self.header(number))
 
     def known_headers(self, numbers: Sequence[int]) -> list[Header]:
         """Return the `known_header` of several blocks, in order."""
-        return [self._must_have(*numbered) for numbered in zip(numbers, self.headers(numbers), strict=True)]
+        return [self.must_have(*numbered) for numbered in zip(numbers, self.headers(numbers), strict=True)]
 
-    def _must_have(self, number: int, header: Header | None) -> Header:
+    def must_have(self, number: int, header: Header | None) -> Header:
+        """Return the header in an answer about a block below the head. Raises `InvalidReply` if there is none."""
         if header is None:
             raise InvalidReply(f"A node of chain {self.chain.id} doesn't have block {number}, below its own head.")
         return header

@@ -10,7 +10,7 @@ import time
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import timedelta
+from datetime import datetime, timedelta
 from functools import partial
 
 from django.db.models import Case, Count, F, Q, QuerySet, When, prefetch_related_objects
@@ -212,6 +212,14 @@ def _doubt(batch: Batch, rejection: Rejection) -> _End:
         return _End((wait("rejected_in_a_minute", reason=rejection.reason),), code=rejection.code)
     _reject(batch, rejection)
     return _DONE
+
+
+def rejected_at(batch: Batch) -> datetime | None:
+    """Return when a batch is rejected if its further checks end as the last one. None: none would reject it."""
+    if batch.status != BatchStatus.RECEIVED or not batch.rejecting_checks or batch.looked_at is None:
+        return None
+    pauses = map(due_rows.backoff, range(batch.rejecting_checks - 1, _REJECTING_CHECKS - 1))
+    return batch.looked_at + sum(pauses, timedelta())
 
 
 def _selected_blocks(destination: int, sources: Iterable[SourceEstimate]) -> dict[tuple[int, int], int]:

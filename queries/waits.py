@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from django.db import models
 
+from chains.encoding import in_units
 from chains.node_errors import ChainError
 
 if TYPE_CHECKING:
@@ -117,7 +118,7 @@ class Words:
     def number(self, number: int) -> str:
         return str(number)
 
-    def wei(self, wei: int, chain_id: int) -> str:
+    def wei(self, wei: int, chain_id: int, *, is_cost: bool) -> str:
         return f"{wei:,} wei"
 
     def _value(self, value: Value, form: str, currency_of: int) -> str:
@@ -143,11 +144,11 @@ class Words:
                 return _capital(self.chain(whole)) if form == "Chain" else self.chain(whole)
             case "last":
                 return f" The last one that is waited for is {self.number(whole)}."
-            case "wei" | "data":
-                amount = self.wei(whole, currency_of)
+            case "wei" | "data" | "most":
+                amount = self.wei(whole, currency_of, is_cost=form != "most")
                 return f", and {amount} for its data" if form == "data" else amount
-            case "amount":
-                return f"{value / 10**18:.6f} {chain_of(currency_of).currency}"
+            case "amount" | "cost":
+                return f"{in_units(whole, is_cost=form == 'cost')} {chain_of(currency_of).currency}"
         return _OF_NUMBERS[form](value) if form in _OF_NUMBERS else format(value, form)
 
 
@@ -177,8 +178,8 @@ _OF_TEXTS: Mapping[str, Callable[[str], str]] = {
 _OF_NUMBERS: Mapping[str, Callable[[float], str]] = {
     "id": str,
     "label": lambda number: f"{chain_of(int(number)).name} ({number})",
-    "gwei": lambda wei: f"{wei / 10**9:.3f} gwei",
-    "until": lambda wei: f" Waiting for gas at {wei / 10**9:.3f} gwei or less.",
+    "gwei": lambda wei: f"{in_units(int(wei), 9, 3, is_cost=True)} gwei",
+    "until": lambda wei: f" Waiting for gas at {in_units(int(wei), 9, 3)} gwei or less.",
     "path": ", {:,} of it for the path to old blocks".format,
     "minute": lambda seconds: f"{datetime.fromtimestamp(seconds, UTC):%Y-%m-%d %H:%M} UTC",
     "second": lambda seconds: f"{datetime.fromtimestamp(seconds, UTC):%Y-%m-%d %H:%M:%S} UTC",

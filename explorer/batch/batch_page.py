@@ -5,7 +5,7 @@ Templates and the browser compute durations from the times in the data.
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from datetime import timedelta
+from datetime import datetime, timedelta
 from functools import cached_property
 from itertools import accumulate
 
@@ -23,7 +23,7 @@ from explorer.batch.trusted_sources import TrustedSource
 from explorer.formatting.wait_words import in_words
 from explorer.lists import headlines
 from explorer.lists.headlines import Headline
-from proving import batch_waits, deployments
+from proving import admit, batch_waits, deployments
 from proving.batch_waits import ShownWait, StepCounts
 from proving.health.attester_checks import SIGNED
 from proving.models import WATCHED_STATES, AttesterWatch, FactsRegistry, Signer, Stop, TransactionState, WorkerHeartbeat
@@ -46,6 +46,7 @@ class StepCount:
     """The number of the batch's queries that have completed a step, and how long that took."""
 
     kind: StepKind
+    status: str  # as of a `ShownStep`
     completed: int
     total: int  # queries that have this step
     bar: Bar | None
@@ -122,6 +123,11 @@ class ShownBatch:
         return [wait for wait in self.waits if wait.actor == Actor.USER]
 
     @property
+    def rejected_at(self) -> datetime | None:
+        """Return when it is rejected if what it waits for stays so, where that comes before its deadline."""
+        return None if self.no_worker else admit.rejected_at(self.batch)
+
+    @property
     def is_payers_turn(self) -> bool:
         return any(wait.actor == Actor.PAYER for wait in self.waits)
 
@@ -191,7 +197,11 @@ class ShownBatch:
             without = 0 if kind in HEADER_STEPS else headers
             past = 0 if kind in HEADER_STEPS else headers_at_step.get(None, 0)
             if total > without:
-                step_counts.append(StepCount(kind, total - not_past - past, total - without, bars.get(kind)))
+                completed, of = total - not_past - past, total - without
+                is_begun = completed or at_step.get(kind)
+                open_status = "" if not is_begun else "IN_PROGRESS" if self.batch.is_open else "STOPPED"
+                status = "COMPLETED" if completed == of else open_status
+                step_counts.append(StepCount(kind, status, completed, of, bars.get(kind)))
         return step_counts
 
     @property

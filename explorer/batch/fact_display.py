@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from chains.encoding import checksummed, hex_data
 from chains.packed import HASHED_HEADER_FIELDS
 from explorer.batch.code_snippets import Snippet
-from explorer.formatting.amounts import rounded, whole_units
+from explorer.formatting.amounts import shortened, whole_units
 from explorer.formatting.utc_times import utc
 from proving import facts
 from proving.facts import AccountFact, Fact, HeaderFact, SlotFact, TimeFact
@@ -37,6 +37,13 @@ class InShort:
     text: str
     unit: str = ""
     ends: tuple[int, int] | None = None  # the characters of a long one that are shown, at its start and its end
+    exact: str = ""  # where the text is cut off
+
+    @classmethod
+    def of_amount(cls, amount: int, unit: str, decimals: int = 18) -> "InShort":
+        """Return an amount of the smallest units in whole ones."""
+        text = shortened(amount, decimals)
+        return cls(text, unit, exact=whole_units(amount, decimals) if text.endswith("…") else "")
 
 
 @dataclass(frozen=True)
@@ -78,9 +85,9 @@ class Value:
             case [("UTC", text)]:
                 return InShort(text, "UTC")
             case [(_, _)] if self.field == HeaderField.BASE_FEE_PER_GAS.name:
-                return InShort(rounded(number, decimals=9), "gwei")
+                return InShort.of_amount(number, "gwei", decimals=9)
             case [(currency, _)]:
-                return InShort(rounded(number), currency)
+                return InShort.of_amount(number, currency)
         return word
 
 

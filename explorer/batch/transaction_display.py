@@ -9,7 +9,7 @@ from django.db.models import Count, Max, Min, OuterRef, Prefetch, Subquery
 from config.chain_names import ChainName
 from config.configured_chains import get_chains
 from explorer.batch.query_cards import ShownQuery
-from explorer.formatting.amounts import rounded
+from explorer.formatting.amounts import gas_price
 from proving.models import ChainHead, Share, SignedTransaction, Transaction, TransactionState
 from queries.models import Batch
 
@@ -75,7 +75,7 @@ class ShownTransaction:
         if self.row is None:
             return ""
         most = max((version.max_fee_per_gas for version in self.row.versions.all()), default=0)
-        return rounded(self.row.gas_price if self.is_mined else most, decimals=9)
+        return gas_price(self.row.gas_price if self.is_mined else most)
 
     @property
     def replaced(self) -> list[str]:

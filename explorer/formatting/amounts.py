@@ -1,34 +1,31 @@
 """Amounts of money as people write them."""
 
-_WEI = 10**18
+from chains.encoding import in_units
 
 
-def whole_units(wei: int) -> str:
-    """Return an amount in wei as a decimal number of whole units (10^18 wei), exact, without needless zeros."""
-    whole, fraction_wei = divmod(wei, _WEI)
-    fraction = f"{fraction_wei:018d}".rstrip("0")
+def whole_units(amount: int, decimals: int = 18) -> str:
+    """Return an amount of the smallest units as a decimal number of whole ones, exact, without needless zeros."""
+    whole, remainder = divmod(amount, 10**decimals)
+    fraction = f"{remainder:0{decimals}d}".rstrip("0")
     return f"{whole}.{fraction}" if fraction else str(whole)
 
 
-def rounded(amount: int, decimals: int = 18, places: int = 4) -> str:
-    """Return an amount of the smallest units as a decimal number of whole ones.
-
-    It is rounded to some places, with commas for thousands.
-
-    One that is not 0 never looks as if it were: then it is exact.
-    """
-    whole, remainder = divmod(amount, 10**decimals)
-    if not remainder:
-        return f"{whole:,}"
-    exact = f"{remainder:0{decimals}d}".rstrip("0")
-    if len(exact) <= places:
-        return f"{whole:,}.{exact}"
-    parts = (amount * 10**places + 10**decimals // 2) // 10**decimals
-    if not parts:
-        return f"0.{exact}"
-    return f"{parts // 10**places:,}.{parts % 10**places:0{places}d}"
+def shortened(amount: int, decimals: int = 18, places: int = 4, *, is_cost: bool = False) -> str:
+    """Return an amount as `in_units` does, without needless zeros if it is exact."""
+    written = in_units(amount, decimals, places, is_cost=is_cost)
+    return written if amount % 10 ** (decimals - places) else written.rstrip("0").removesuffix(".")
 
 
 def cost(wei: int) -> str:
-    """Return an amount in wei as `rounded` does, to 6 places, because gas costs little."""
-    return rounded(wei, places=6)
+    """Return a cost in wei, rounded up to 6 places, because gas costs little."""
+    return shortened(wei, places=6, is_cost=True)
+
+
+def gas_price(wei: int) -> str:
+    """Return the price of a unit of gas in gwei, rounded up as costs are."""
+    return shortened(wei, decimals=9, is_cost=True)
+
+
+def limit(wei: int) -> str:
+    """Return what may be spent, or is left of it, to the places of `cost`."""
+    return shortened(wei, places=6)

@@ -1,7 +1,7 @@
 """Waits as pages tell them: chains by their names, amounts in whole units, numbers in groups."""
 
 from config.chain_names import chain_name
-from explorer.formatting.amounts import cost
+from explorer.formatting.amounts import cost, limit
 from queries.waits import WaitReason, Words
 
 # Shorter numbers are read without groups.
@@ -17,8 +17,8 @@ class PageWords(Words):
     def number(self, number: int) -> str:
         return f"{number:,}" if number >= _LEAST_GROUPED else str(number)
 
-    def wei(self, wei: int, chain_id: int) -> str:
-        return f"{cost(wei)} {chain_name(chain_id).currency}"
+    def wei(self, wei: int, chain_id: int, *, is_cost: bool) -> str:
+        return f"{cost(wei) if is_cost else limit(wei)} {chain_name(chain_id).currency}"
 
 
 def in_words(reason: WaitReason | str) -> str:

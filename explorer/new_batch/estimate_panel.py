@@ -7,7 +7,7 @@ from django.utils import timezone
 from accounts.models import ApiKey, User
 from config.chain_names import chain_name
 from config.error_answers import Refused
-from explorer.formatting.amounts import rounded
+from explorer.formatting.amounts import gas_price
 from explorer.formatting.wait_words import in_words
 from explorer.new_batch.forms import NewBatchForm
 from proving import batch_estimate, money
@@ -50,7 +50,7 @@ def _estimated(user: User, form: NewBatchForm) -> dict[str, Any]:
         "estimate": estimate,
         "is_self_funded": request.is_self_funded,
         "destination": chain_name(estimate.destination.id),
-        "gas_price": rounded(estimate.gas_price, decimals=9),
+        "gas_price": gas_price(estimate.gas_price),
         "in_registry": sum(cost.in_registry for part, cost in costs if part in _FACTS),
         "parts": sum(cost.count for part, cost in costs if part in _FACTS),
         "paths": sum(cost.count for part, cost in costs if part == CostPart.PATHS),

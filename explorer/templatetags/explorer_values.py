@@ -14,7 +14,7 @@ from django.utils.safestring import SafeString, mark_safe
 
 from config.chain_names import chain_name
 from explorer.batch.fact_display import ADDRESS_ENDS, WORD_ENDS, InShort
-from explorer.formatting.amounts import cost, rounded, whole_units
+from explorer.formatting.amounts import cost, gas_price, limit, whole_units
 from explorer.formatting.utc_times import iso
 from explorer.formatting.wait_words import in_words
 from queries.waits import WaitReason
@@ -23,6 +23,8 @@ register = template.Library()
 
 register.filter("whole_units", whole_units)
 register.filter("cost", cost)
+register.filter("gwei", gas_price)
+register.filter("limit", limit)
 register.filter("chain", chain_name)
 register.filter("iso", iso)
 
@@ -122,11 +124,6 @@ def server_time() -> str:
 
 
 @register.filter
-def gwei(wei: int) -> str:
-    return rounded(wei, decimals=9)
-
-
-@register.filter
 def grouped(number: int) -> str:
     """Return a count in groups of three digits."""
     return f"{number:,}"
@@ -204,11 +201,8 @@ def in_short(value: InShort) -> SafeString:
     """Return the label of a fact, with its unit."""
     if value.ends:
         return short(value.text, *value.ends)
-    return (
-        html('{}\xa0<span class="unit">{}</span>', value.text, value.unit)
-        if value.unit
-        else SafeString(escape(value.text))
-    )
+    text = html('{}\xa0<span class="unit">{}</span>', value.text, value.unit) if value.unit else escape(value.text)
+    return html('<span title="{}\xa0{}">{}</span>', value.exact, value.unit, text) if value.exact else SafeString(text)
 
 
 _LONG_VALUE = re.compile(r"(0x(?:[0-9a-fA-F]{64}|[0-9a-fA-F]{40})\b)")

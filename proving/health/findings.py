@@ -20,7 +20,7 @@ from django.utils import timezone
 
 from chains import questions
 from chains.chains_file import Chain
-from chains.encoding import HISTORY_CONTRACT, history_slot
+from chains.encoding import HISTORY_CONTRACT, history_slot, in_units
 from chains.header import Header
 from chains.node_errors import ChainError, NodeOfWrongChain, NodeUnavailable, RpcRefused
 from chains.rpc import RpcClient, result
@@ -379,6 +379,6 @@ def _of_balances(chain: Chain, balances: Mapping[str, int]) -> Iterator[Problem]
         if balance < chain.minimum_signer_balance_wei:
             yield Problem(
                 "signer_unfunded",
-                f"The signer {address} on {chain.label} holds {balance / 10**18:.6f} {chain.native_currency}, less "
+                f"The signer {address} on {chain.label} holds {in_units(balance)} {chain.native_currency}, less "
                 f"than the {chain.minimum_signer_balance} at which it stops. Fund it.",
             )

@@ -14,6 +14,7 @@ from chains.beacon.beacon_client import BeaconClient
 from chains.beacon.era_files import EraFiles
 from chains.beacon.jumps import BeaconChain
 from chains.chains_file import Chain, Chains, Connection, chain_of_node
+from chains.encoding import in_units
 from chains.node_errors import ChainError, NodeUnavailable
 from chains.nodes import RpcNode
 from chains.probe import Abilities, probe
@@ -218,13 +219,13 @@ def _tell_of_signer(
             return
         balance = balances[address]
         currency, minimum = chain.native_currency, chain.minimum_signer_balance
-        say(f"  The signer {address} holds {balance / 10**18:.6f} {currency}; it stops below {minimum} {currency}.")
+        say(f"  The signer {address} holds {in_units(balance)} {currency}; it stops below {minimum} {currency}.")
         if missing and balance < (needed := deploying.needed(chain, missing, rpc)).least:
             registries = "1 registry" if len(missing) == 1 else f"{len(missing)} registries"
             say(
-                f"  To begin on {chain.label}, send {chain.amount(needed.to_send(balance))} to {address}: deploying "
-                f"{registries} takes at most {chain.amount(needed.deploying)} at present, and each balance that is "
-                f"proven about {chain.amount(needed.each_balance)}."
+                f"  To begin on {chain.label}, send {chain.cost(needed.to_send(balance))} to {address}: deploying "
+                f"{registries} takes at most {chain.cost(needed.deploying)} at present, and each balance that is "
+                f"proven about {chain.cost(needed.each_balance)}."
             )
     except SignerError as error:
         say(f"  {error}")

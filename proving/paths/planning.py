@@ -162,6 +162,8 @@ def _from_source(connection: OpenConnection, header: Header) -> Start | Hops | N
     except StatesRefused:
         if connection.source_rpc.header(start.number) is not None:
             raise
+        if start.number <= heads.recent(connection.source_rpc.chain, connection.source_rpc).latest.number:
+            return sources.not_there(connection.config, start.number)
         source = connection.config.source_id
         return NotYet(wait("origin_to_come", source=source, origin=start.number, block=target))
     return replace(through, start=start) if isinstance(through, Hops) else through

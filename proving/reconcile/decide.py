@@ -263,6 +263,8 @@ def gone(seen: Checked, completed: Gone) -> Decision:
 
 def source_block(seen: SourceBlock) -> Decision:
     """Take the header that the source chain has."""
+    if seen.header is None and seen.number <= seen.head:
+        return Decision(Fail(wait("source_without_block", chain=seen.source, block=seen.number)))
     if seen.header is None:
         # The block is asked for again as soon as it should be there.
         seconds = max(seen.poll_seconds, min(seen.seconds, _LONGEST_PAUSE))

@@ -20,7 +20,7 @@ from chains.encoding import hex_data
 from chains.header import Header
 from chains.node_errors import ChainError
 from chains.questions import BlockIdentifier
-from chains.rpc import result
+from chains.rpc import RpcClient, result
 from database.statements import chunks
 from proving import block_selection, facts, sources
 from proving.connections import Context
@@ -136,13 +136,8 @@ def gone(context: Context, block: Block) -> Gone:
 
 
 def source_blocks(context: Context, blocks: Sequence[Block]) -> Observed[SourceBlock]:
-    rpc, chain = context.source_rpc, context.source_rpc.chain
-    headers = rpc.ask([questions.header(block.number) for block in blocks])
-    latest = rpc.ask([questions.header("latest")])[0] if None in headers else None
-    head = latest.number if isinstance(latest, Header) else 0
-    if isinstance(latest, ChainError):
-        # Without the head nobody knows how long to wait for a missing block.
-        headers = [latest if header is None else header for header in headers]
+    chain = context.source_rpc.chain
+    headers, head = _headers(context.source_rpc, [block.number for block in blocks])
 
     def read(block: Block, header: Header | None) -> SourceBlock:
         # A header whose bytes were pruned is taken again.
@@ -151,6 +146,25 @@ def source_blocks(context: Context, blocks: Sequence[Block]) -> Observed[SourceB
         return SourceBlock(chain.id, block.number, header, stored_hash, poll_seconds(chain), head, seconds)
 
     return _of_each(blocks, headers, read)
+
+
+def _headers(rpc: RpcClient, numbers: Sequence[int]) -> tuple[list[Header | ChainError | None], int]:
+    """Return the headers of blocks, in order, and if any is missing, the number of the newest block.
+
+    A block that isn't above that one is missing only if nodes lack it.
+    """
+    headers = list(rpc.ask([questions.header(number) for number in numbers]))
+    if None not in headers:
+        return headers, 0
+    (latest,) = rpc.ask([questions.header("latest")])
+    if not isinstance(latest, Header):
+        # Without the head nobody knows how long to wait for a missing block.
+        return [latest if header is None else header for header in headers], 0
+    # A block that came meanwhile is there now.
+    lacking = [at for at, header in enumerate(headers) if header is None and numbers[at] <= latest.number]
+    for at, header in zip(lacking, rpc.ask([questions.header(numbers[at]) for at in lacking]), strict=True):
+        headers[at] = header
+    return headers, latest.number
 
 
 def unfetched(
@@ -361,7 +375,7 @@ def _with_trust(
     needing = {block: lacked.needing or lacked.all_needing for block, lacked in lacking.items()}
     # Only the next block's header says when a block ended.
     timed = [block for block, missing in needing.items() if any(isinstance(fact, TimeFact) for fact in missing)]
-    read = context.source_rpc.ask([questions.header(block.number + 1) for block in timed])
+    read, newest = _headers(context.source_rpc, [block.number + 1 for block in timed])
     following = dict(zip(timed, read, strict=True))
     there = {block: header for block, header in following.items() if isinstance(header, Header)}
     calls = [questions.call(*registry.vouches(header.number, header.hash), at) for header in there.values()]
@@ -372,6 +386,8 @@ def _with_trust(
         try:
             if block in following:
                 header = result(following[block])
+                if header is None and block.number < newest:
+                    context.source_rpc.must_have(block.number + 1, header)
                 trust = Trust(header, registry.decode_vouches(vouched[block])) if header else None
             if trust is not None:
                 trust = replace(

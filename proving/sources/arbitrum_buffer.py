@@ -12,7 +12,7 @@ from chains.chains_file import Connection
 from chains.node_errors import Reverted
 from proving.connections import OpenConnection
 from proving.deployments import call
-from proving.sources import BlockHashSource, NotYet, Start, ends, trust_in_rollup
+from proving.sources import BlockHashSource, NotYet, Start, ends, not_there, trust_in_rollup
 from queries.waits import wait
 
 # Source: OffchainLabs/block-hash-pusher. Both contracts have the same addresses on all chains.
@@ -41,7 +41,9 @@ class ArbitrumBuffer(BlockHashSource):
     def begin(self, connection: OpenConnection, start: int) -> Start | NotYet:
         header, source = connection.source_rpc.header(start), connection.registry.block_hash_source
         held = connection.destination_rpc.eth_call(*call(self.contract, source, "blockHash", start))
-        if header is None or held != header.hash:
+        if header is None:
+            return not_there(connection.config, start)
+        if held != header.hash:
             return NotYet(wait("buffer_differs", block=start, **ends(connection.config)))
         return Start(start)
 

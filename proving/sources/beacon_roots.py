@@ -78,12 +78,16 @@ def newest_told(source_rpc: RpcClient, destination_rpc: RpcClient) -> int | NotY
     `RpcRefused`.
     """
     (root,) = _held(destination_rpc, [destination_rpc.head().timestamp])
-    head = source_rpc.head().number
+    head, lacking = source_rpc.head().number, 0
     for last in range(head, max(0, head - _HEADERS * _LOOKS), -_HEADERS) if root else ():
-        for header in reversed(source_rpc.headers(range(max(1, last - _HEADERS + 1), last + 1))):
+        numbers = range(max(1, last - _HEADERS + 1), last + 1)
+        for number, header in zip(reversed(numbers), reversed(source_rpc.headers(numbers)), strict=True):
             if header and header.beacon_root == root:
-                return header.number - 1
+                return number - 1
+            lacking = lacking or (0 if header else number)
     chain, source = destination_rpc.chain.id, source_rpc.chain.id
+    if lacking:
+        return NotYet(wait("source_without_block", chain=source, block=lacking))
     return NotYet(wait("no_beacon_root", contract=BEACON_ROOTS, chain=chain, source=source))
 
 

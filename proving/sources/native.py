@@ -7,7 +7,7 @@ from chains.chains_file import Connection
 from chains.rpc import result
 from proving.connections import OpenConnection
 from proving.deployments import call
-from proving.sources import BlockHashSource, NotYet, Start, WrongHash
+from proving.sources import BlockHashSource, NotYet, Start, WrongHash, not_there
 from queries.waits import wait
 
 # Number of blocks that `blockhash` serves, on chains without the history contract (EIP-2935).
@@ -41,6 +41,9 @@ class Native(BlockHashSource):
                 wrong.append(start)
         if wrong:
             return WrongHash(wait("wrong_block_hash", contract=source, chain=chain, block=wrong[0]))
+        lacking = [start for start, header in zip(starts, headers, strict=True) if header is None]
+        if lacking:
+            return not_there(connection.config, lacking[0])
         return NotYet(wait("not_vouched_for", chain=chain, block=starts[0]))
 
     def begin(self, connection: OpenConnection, start: int) -> Start:

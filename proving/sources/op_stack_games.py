@@ -30,6 +30,7 @@ from proving.sources import (
     behind,
     ends,
     named,
+    not_there,
     told_by,
     why_unknown,
 )
@@ -105,7 +106,7 @@ class OpStackGames(Recorder):
             (_settled(connection, anchor_game) for anchor_game in anchor_games if anchor_game.is_valid), None
         )
         if settled:
-            return settled.header.number
+            return settled if isinstance(settled, NotYet) else settled.header.number
         return _paused(connection) or NotYet(wait("no_anchor_game", registry=registry, **ends(connection.config)))
 
 
@@ -133,17 +134,19 @@ def _nearest(connection: OpenConnection, target: int) -> _SettledGame | NotYet:
     since = connection.source_rpc.known_header(target).timestamp - _AHEAD
     waiting: _Game | None = None
     other: _Game | None = None
+    lacking: NotYet | None = None
     for games in _games_since(connection, since):
         about = sorted((game for game in games if target <= game.number <= head), key=attrgetter("number"))
         for game in [game for game in about if game.is_valid][:_CLAIMS]:
-            if settled := _settled(connection, game):
+            settled = _settled(connection, game)
+            if isinstance(settled, _SettledGame):
                 return settled
-            other = other or game
+            lacking, other = lacking or settled, other if settled else other or game
         waiting = waiting or next((game for game in about if not game.is_valid), None)
     if other:
         return NotYet(wait("game_contradicts", game=other.address, of_game=other.number, **ends(config)))
-    if paused := _paused(connection):
-        return paused
+    if obstacle := lacking or _paused(connection):
+        return obstacle
     if waiting:
         values: dict[str, Value] = {"game": waiting.address, "of_game": waiting.number, "block": target, **ends(config)}
         blacklist = _call(str(config.anchor_state_registry), "disputeGameBlacklist(address)", waiting.address)
@@ -155,10 +158,15 @@ def _nearest(connection: OpenConnection, target: int) -> _SettledGame | NotYet:
     return NotYet(wait("no_game", block=target, **ends(config)))
 
 
-def _settled(connection: OpenConnection, game: _Game) -> _SettledGame | None:
-    """Return the game's block if its claim is that block's output root, by the header that nodes have."""
+def _settled(connection: OpenConnection, game: _Game) -> _SettledGame | NotYet | None:
+    """Return the game's block if its claim is that block's output root, by the header that nodes have.
+
+    Return `NotYet` if they lack the block.
+    """
     header = connection.source_rpc.header(game.number)
-    if header is None or len(header.fields) <= _MESSAGE_PASSER_ROOT:
+    if header is None:
+        return not_there(connection.config, game.number)
+    if len(header.fields) <= _MESSAGE_PASSER_ROOT:
         return None
     (claim,) = _words(connection.destination_rpc, [_call(game.address, "rootClaim()")])
     output = keccak(bytes(32) + header.state_root + _message_passer_root(header) + header.hash)

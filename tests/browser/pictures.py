@@ -201,6 +201,7 @@ _OPERATOR = {"OPERATOR_ADDRESSES": [ALICE]}
 PICTURES = (
     Picture("Batch: RECEIVED", of(states.received)),
     Picture("Batch: RECEIVED, no worker runs", of(states.received), has_worker=False),
+    Picture("Batch: its block is mistyped", of(states.mistyped)),
     Picture("Batch: ACCEPTED", of(states.accepted)),
     Picture("Batch: IN_PROGRESS, two queries", of(states.running)),
     Picture("Batch: its transaction is sent", of(states.being_sent)),

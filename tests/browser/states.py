@@ -92,6 +92,15 @@ def received() -> Batch:
     return a_batch()
 
 
+def mistyped() -> Batch:
+    """Make a batch about a block that is far above the head, after two checks that would reject it."""
+    batch, now = a_batch(block=1_000_012), timezone.now()
+    reason = wait("block_too_far_ahead", block=1_000_012, chain=31337, ahead=1_000_000, head=12, most=64)
+    wait_now = {"wait": wait("rejected_in_a_minute", reason=reason), "looked_at": now, "rejecting_checks": 2}
+    Batch.objects.update(**wait_now, attempts=2, failing_since=now, due_at=now + timedelta(seconds=2))
+    return over(1, batch)
+
+
 def accepted() -> Batch:
     batch = a_batch()
     accept(batch)

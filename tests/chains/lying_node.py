@@ -77,6 +77,20 @@ def error(body: Any, code: int, message: str, data: Any = None) -> dict[str, Any
     return {"jsonrpc": "2.0", "id": body["id"], "error": {"code": code, "message": message, "data": data}}
 
 
+def hiding(url: str, number: int, *, serves_states: bool = False) -> AbstractContextManager[str]:
+    """Return a node before a real one that lacks a block: its header, and unless it `serves_states`, the one at it."""
+
+    def change(question: Any, reply: Any) -> list[Any]:
+        is_header = question["method"] == "eth_getBlockByNumber"
+        if hex(number) not in question["params"][:: 1 if is_header else -1][:1]:
+            return [reply]
+        if is_header:
+            return [reply | {"result": None}]
+        return [reply if serves_states else error(question, -32000, "header not found")]
+
+    return between(url, change)
+
+
 def between(url: str, change: Callable[[Any, Any], list[Any]]) -> AbstractContextManager[str]:
     """Return a node before a real one. `change(question, reply)` returns the replies to pass on."""
 

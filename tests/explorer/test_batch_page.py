@@ -1,6 +1,7 @@
 """A batch's page: values, escaping, cost and privacy. Its texts in each state are in `tests/golden`."""
 
 import re
+from decimal import Decimal
 
 import pytest
 from django.db import connection
@@ -16,6 +17,7 @@ from queries.models import Batch, StepKind
 from queries.waits import wait
 from tests.explorer.batches import (
     BALANCE,
+    DEAD_NODE,
     a_batch,
     accept,
     batch_at,
@@ -26,9 +28,11 @@ from tests.explorer.batches import (
     page,
     path,
     queries_of,
+    reject,
 )
 from tests.explorer.pages import text_of
-from tests.service import ALICE, a_key, request, submit
+from tests.factories import client_of
+from tests.service import ALICE, a_key, chains_toml, request, submit
 
 pytestmark = pytest.mark.django_db
 
@@ -77,6 +81,85 @@ def test_any_balance_is_shown_exactly(balance):
     whole, _, fraction = shown[1].partition(".")
     assert int(whole + fraction.ljust(18, "0")) == int(shown[2]) == int(shown[3], 16) == balance
     assert not fraction.endswith("0")
+
+
+@pytest.mark.parametrize(
+    ("balance", "in_short"),
+    [
+        (999_990_000_000_000_000, "0.9999…"),
+        (10**18 - 1, "0.9999…"),
+        (5_999_990_000_000_000_000, "5.9999…"),
+        (30_000_000_000_011_117_116_443, "30,000.0000…"),
+        (10**14 - 1, "0.000099999999999999"),
+        (1_500_000_000_000_000_000, "1.5"),
+    ],
+)
+def test_a_balance_in_short_is_never_larger_and_says_where_it_is_cut_off(balance, in_short):
+    batch = a_batch()
+    finish(batch)
+    AccountProof.objects.update(balance=balance)
+    exact = f"{Decimal(balance).scaleb(-18).normalize():f}\xa0ETH"
+    alice, browser = client_of(ALICE), {"accept": "text/html,*/*;q=0.8"}
+    of_account = alice.get("/facts", {"account": ALICE}, headers=browser).text
+    for html in (page(batch), of_account, alice.get("/explorer").text):
+        assert f"{in_short} ETH" in text_of(html).replace("\xa0", " ")
+        assert (f'title="{exact}"' in html) == in_short.endswith("…")
+
+
+# --- Fee and steps ----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("paid", "columns", "shown"),
+    [
+        ({"fee": "0"}, {}, "Fee 0 ETH no limit, because this is a test network"),
+        ({"fee": "15000000000000001"}, {}, "Fee 0.015000… ETH no limit, because this is a test network"),
+        ({"fee": "auto"}, {}, "Fee auto the most that it may cost, as estimated"),
+        ({"fee": "auto"}, {"fee": 10**15}, "Fee 0.001 ETH auto: the most that it may cost, as estimated"),
+        ({"sender": "self"}, {}, "Fee 0 ETH the service sends nothing for it Who pays Its submitter"),
+    ],
+)
+@pytest.mark.parametrize("end", [lambda _: None, accept, finish, reject])
+def test_the_submitted_fee_is_beside_what_was_spent_in_each_state(paid, columns, shown, end):
+    body = request(ALICE, block=12)
+    del body["fee"]
+    batch = submit(a_key(), body | paid)
+    Batch.objects.update(**columns)
+    batch.refresh_from_db()
+    end(batch)
+    assert shown in (text := text_of(page(batch)))
+    assert re.search("ago .* Fee .* (Spent|Who pays)", text)
+
+
+def test_a_fee_is_shown_where_gas_has_a_price(settings, tmp_path):
+    settings.CHAINS_FILE = chains_toml(tmp_path, DEAD_NODE, chain="test_network = false")
+    settings.ALLOWED_ADDRESSES = ["*"]
+    assert "Fee 1 ETH the most that it may cost Spent so far 0 ETH" in text_of(page(a_batch(fee=10**18)))
+
+
+def test_each_step_of_several_queries_has_its_status_its_start_and_its_completion():
+    batch = a_batch(*many_accounts(60))
+    accept(batch)
+    complete(batch, StepKind.INITIAL_STATE)
+    complete(batch, StepKind.BLOCKHASH_AVAILABLE, of=queries_of(batch)[:1])
+    moment, time = r"[\d-]{10} [\d:]{8}\s+UTC", r"[\d:]{8}"
+    steps = [
+        rf"INITIAL_STATE COMPLETED 60 of 60, [\d.]+ s {moment} to {time}",
+        rf"BLOCKHASH_AVAILABLE IN_PROGRESS 1 of 60, \d+ s so far {moment} The",
+        rf"HEADER_ACCUMULATED IN_PROGRESS 0 of 60, \d+ s so far {moment} The",
+        "ACCOUNT_ACCUMULATED not begun 0 of 60 60 queries",
+    ]
+    assert re.search(".*".join(steps), text_of(page(batch)))
+    reject(batch)
+    stopped = rf"COMPLETED 60 of 60.*_AVAILABLE STOPPED 1 of 60, [\d.]+ s {moment} to {time}.*not begun 0 of 60"
+    assert re.search(stopped, text_of(page(batch)))
+
+
+@pytest.mark.parametrize("queries", [1, 2, 60])
+def test_a_batch_that_is_rejected_at_once_shows_the_steps_that_it_had(queries):
+    batch = a_batch(*many_accounts(queries))
+    reject(batch)
+    assert re.search(r"INITIAL_STATE STOPPED .*UTC to [\d:]{8}.*_AVAILABLE not begun", text_of(page(batch)))
 
 
 # --- Cost -------------------------------------------------------------------------------------------------------------

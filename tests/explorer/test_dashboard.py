@@ -42,9 +42,9 @@ def test_what_is_used_of_the_day_s_budget_and_what_is_left(alice, settings, tmp_
     settings.ALLOWED_ADDRESSES = ["*"]
     batch = a_batch(fee=10**18)
     Batch.objects.update(status=BatchStatus.REJECTED)
-    Share.objects.create(transaction=send(batch), batch=batch, gas=2_000_000, wei=10**17, weight=1)
+    Share.objects.create(transaction=send(batch), batch=batch, gas=2_000_000, wei=10**17 + 1, weight=1)
     said = " ".join(re.sub(r"<[^>]+>", " ", alice.get("/dashboard").text).split())
-    for sentence in ("0.1 ETH of 0.5 ETH on", "0.4 ETH are left."):
+    for sentence in ("0.100001 ETH of 0.5 ETH on", "0.399999… ETH are left."):
         assert sentence in said
 
 

@@ -97,6 +97,24 @@ def test_values_are_written_where_they_are_shown():
     )
 
 
+@pytest.mark.parametrize(
+    ("code", "values", "sentence"),
+    [
+        ("fee_limit", {"left": 10**17 - 1}, "leaves 0.099999… ETH"),
+        ("user_limit", {"needed": 10**17 + 1}, "may cost 0.100001 ETH of it"),
+        ("user_limit", {"price": 1_000_000_001}, "1.001 gwei, this"),
+        ("daily_limit", {"cheaper": 1_999_999_999}, "gas at 1.999… gwei or less"),
+        ("limit_used_up", {"used": 10**12 + 1}, "0.000002 ETH of this are used"),
+        ("nothing_allowed", {"most": 10**18 - 1}, "cost, on Development chain, 0.999999… ETH in"),
+        ("signer_too_poor", {"balance": 10**18 - 1, "needed": 10**18 + 1}, "0.999999… ETH, less than the 1.000001 ETH"),
+        ("signer_below_minimum", {"balance": 1}, "holds 0.000000000000000001 ETH"),
+        ("fee_too_low", {"cost": 10**18 + 1, "fee": 10**18 - 1}, "1.000001 ETH, more than its fee of 0.999999… ETH"),
+    ],
+)
+def test_only_costs_are_rounded_up(code, values, sentence):
+    assert sentence in in_words(example(code, chain=31337, **values))
+
+
 def test_values_that_a_sentence_lacks_or_has_no_place_for_are_a_defect():
     for values in ({}, {"block": 1, "number": 2}):
         with pytest.raises(TypeError, match="takes the values"):

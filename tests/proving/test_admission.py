@@ -1,9 +1,10 @@
 """Checks against the chains before money is spent, and waits instead of rejections."""
 
 import json
+import re
 from collections.abc import Callable
 from contextlib import AbstractContextManager
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Any
 
 import pytest
@@ -12,9 +13,9 @@ from django.utils import timezone
 
 from accounts.models import ApiKey
 from devnet.devchain import DevChain
-from proving.models import FactsRegistry, Transaction
+from proving.models import FactsRegistry, Transaction, WorkerHeartbeat
 from queries.models import Batch, BatchStatus, Block
-from tests.chains.lying_node import Raw, ask, between, error, lying_node
+from tests.chains.lying_node import Raw, ask, between, error, hiding, lying_node
 from tests.deployed import deploy
 from tests.proving.estimated_batches import estimate
 from tests.proving.money import limit, stopped
@@ -23,6 +24,7 @@ from tests.service import (
     BOB,
     SIGNER,
     a_key,
+    asking,
     fresh,
     header,
     reconfigure,
@@ -76,6 +78,54 @@ def test_a_block_far_above_the_head_is_rejected_and_can_be_sent_again(service, k
         True,
     )
     assert "6 blocks above the newest one" in batch.rejection_reason
+
+
+def _page(batch: Batch) -> str:
+    return " ".join(Client().get(f"/explorer/query/{batch.pk}").text.partition("<main")[2].split())
+
+
+MISTYPED: dict[str, Callable[[DevChain], str]] = {
+    "a block far above the head": lambda chain: f"block:{chain.head() + 1_000_000}",
+    "a block just too far above it": lambda chain: f"block:{chain.head() + 65}",
+    "a time that comes too late": lambda chain: f"timestamp:{_time(chain) + 100_000}",
+    "a time in milliseconds": lambda chain: f"timestamp:{_time(chain)}000",
+    "a time before the first block": lambda _: "timestamp:5",
+}
+
+
+@pytest.mark.parametrize("kind", MISTYPED)
+def test_a_mistyped_block_is_told_with_the_time_until_it_is_rejected_and_blames_nobody(service, key, kind):
+    WorkerHeartbeat.objects.create(worker="worker", started_at=timezone.now(), beat_at=timezone.now())
+    batch = submit(key, asking({MISTYPED[kind](service): {"accounts": {ALICE: {"props": ["BALANCE"]}}}}))
+    for check, seconds in enumerate((63, 62, 60, 56, 48, 32)):
+        work()
+        html, now = _page(batch), timezone.now()
+        (until,) = re.findall(r'The batch is rejected <span data-until="([^"]+)">in [\w ]+</span> if this', html)
+        assert abs((datetime.fromisoformat(until) - now).total_seconds() - seconds) < 10, check
+        for absent in (
+            "operator of this service",
+            "Deadline",
+            "note wait",
+            "This has lasted",
+            "for a minute",
+            "deadline",
+        ):
+            assert absent not in html, absent
+        assert html.count('class="note run') == 1
+    work()
+    assert fresh(batch).status == BatchStatus.REJECTED
+
+
+def test_a_block_that_may_still_come_has_the_deadline_of_its_batch_alone(service, key):
+    WorkerHeartbeat.objects.create(worker="worker", started_at=timezone.now(), beat_at=timezone.now())
+    batch = submit(key, request(ALICE, block=service.head() + 3))
+    work()
+    html = _page(batch)
+    assert f"Block {service.head() + 3} of Development chain does not exist yet" in html
+    assert html.count("data-until") == html.count("Deadline") == 1
+    assert "The batch is rejected" not in html
+    assert "operator of this service" not in html
+    assert "note wait" not in html
 
 
 def test_a_node_that_is_behind_for_a_minute_has_nothing_rejected_and_is_told(service, key, settings):
@@ -328,6 +378,55 @@ def test_a_block_without_its_header_is_not_accepted_as_if_it_took_nothing(servic
         work()
     assert (fresh(batch).status, batch.estimated_gas) == (BatchStatus.RECEIVED, None)
     assert "lacks headers" in str(batch.waits_for)
+
+
+def test_a_header_below_the_head_that_nodes_lack_is_the_fault_of_the_source_s_nodes(service, key, settings):
+    WorkerHeartbeat.objects.create(worker="worker", started_at=timezone.now(), beat_at=timezone.now())
+    number = service.head() + 2
+    batch = submit(key, request(ALICE, block=number))
+    work()
+    assert "does not exist yet" in waiting()[0]
+    service.mine(8)
+    with hiding(service.url, number) as url:
+        reconfigure(settings, service.url, url)
+        for _ in range(2):
+            work()
+            assert waiting() == [f"Nodes of chain 31337 lack block {number}, which their chain has."]
+        (told,) = Client().get(f"/explorer/query/{batch.pk}.json").json()["waits"]
+        assert (told["code"], told["failingSince"] is None) == ("source_without_block", False)
+        html = _page(batch)
+        assert f"Nodes of Development chain lack block {number}, which their chain has." in html
+        assert "If it lasts, the operator of this service must act." in html
+        reconfigure(settings, url, service.url)
+    assert work_until_done(batch, service).status == BatchStatus.DONE
+
+
+@pytest.mark.usefixtures("short_window")
+def test_a_block_from_which_a_path_begins_that_nodes_lack_is_told(service, key, settings):
+    service.mine(30)
+    batch, number = submit(key, request(ALICE, block=service.head() - 20)), service.head() - 8
+    with hiding(service.url, number) as url:
+        reconfigure(settings, service.url, url)
+        work()
+        assert waiting() == [f"Nodes of chain 31337 lack block {number}, which their chain has."]
+        reconfigure(settings, url, service.url)
+    assert work_until_done(batch, service, rounds=20).status == BatchStatus.DONE
+
+
+def test_a_block_after_that_of_a_time_that_nodes_lack_is_not_told_as_still_to_come(service, key, settings):
+    service.rpc("anvil_setBlockTimestampInterval", 10)
+    service.mine(2)
+    number, time = service.head(), _time(service)
+    service.mine(8)
+    batch = submit(key, asking({f"timestamp:{time}": {"accounts": {ALICE: {"props": ["BALANCE"]}}}}))
+    with stopped(), hiding(service.url, number + 1) as url:
+        work()
+        assert "has stopped sending" in waiting()[0]
+        reconfigure(settings, service.url, url)
+        work()
+        assert waiting() == [f"A node of chain 31337 doesn't have block {number + 1}, below its own head."]
+        reconfigure(settings, url, service.url)
+    assert work_until_done(batch, service).status == BatchStatus.DONE
 
 
 # --- Proofs of old blocks that no node serves -------------------------------------------------------------------------

@@ -1,5 +1,6 @@
 """Blocks of a chain whose beacon roots the destination stores (EIP-4788)."""
 
+import re
 from collections.abc import Iterator
 
 import pytest
@@ -10,13 +11,14 @@ from contracts import load_artifact
 from devnet.devchain import DevChain
 from proving.models import FactsRegistry, Transaction
 from queries.models import BatchStatus, Block
+from tests.chains.lying_node import hiding
 from tests.contracts.beacon_roots import ADDRESS, BeaconRoots
 from tests.contracts.deployed import Deployed
 from tests.deployed import deploy
 from tests.proving.chain_state import balance_at, registry
 from tests.proving.jumping import Jumping, Pointing, World, beacon_chain_of, jumping
 from tests.proving.sources import HERE, THERE, balance_proven, grow, of_chains
-from tests.service import CHARLIE, fresh, submit, waiting, work, work_until_done
+from tests.service import CHARLIE, fresh, reconfigure, submit, waiting, work, work_until_done
 
 pytestmark = [pytest.mark.django_db, pytest.mark.outside]
 
@@ -113,6 +115,15 @@ def test_a_block_is_waited_for_until_its_root_is_held(service, roots, there, key
     roots.derive(41)
     assert work_until_done(batch, service.here).status == BatchStatus.DONE
     assert balance_proven(service.here, 40) == balance_at(there, CHARLIE, 40)
+
+
+def test_a_block_that_nodes_lack_is_no_fault_of_the_roots(service, roots, settings, key):
+    roots.derive(41)
+    submit(key, of_chains(there=[40]))
+    (node,) = re.findall(r'The other chain"\nrpc_urls = \["(.*)"', settings.CHAINS_FILE.read_text())
+    with hiding(node, 41) as url:
+        reconfigure(settings, node, url)
+        assert told(service) == f"Nodes of chain {THERE} lack block 41, which their chain has."
 
 
 NO_ROOT = f"Chain {HERE} holds no beacon root, at {ADDRESS}, that one of the newest blocks of chain {THERE} names."

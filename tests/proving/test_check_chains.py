@@ -76,7 +76,7 @@ def test_it_tells_of_every_node_and_of_the_signer_and_the_registry(configure, de
     assert good.index("back to") == columns.index("proofs")
     assert re.fullmatch(r"  127\.0\.0\.1:1 +can't be reached", dead)
     assert dead.index("can't") == columns.index("head")
-    assert re.fullmatch(rf"  The signer {SIGNER} holds \d+\.\d{{6}} ETH; it stops below 0\.01 ETH\.", signer)
+    assert re.fullmatch(rf"  The signer {SIGNER} holds [\d,]+\.\d{{6}}…? ETH; it stops below 0\.01 ETH\.", signer)
     assert registry == f"  The facts registry {deployed} has the code of this version, {deployed.code_hash}."
 
 

@@ -429,6 +429,8 @@ def test_the_header_of_the_source_chain():
     missing = replace(block, header=None, head=6, seconds=0)
     said = wait("block_to_come", chain=1, block=7, head=6, last=None)
     assert decide.source_block(missing) == Decision(Requeue(said, 3))
+    lacking = wait("source_without_block", chain=1, block=7)
+    assert decide.source_block(replace(missing, head=7)) == Decision(Fail(lacking))
     # A block far ahead is checked later. A lagging node may catch up.
     assert decide.source_block(replace(missing, seconds=12)) == Decision(Requeue(said, 12))
     assert decide.source_block(replace(missing, seconds=900)) == Decision(Requeue(said, 60))

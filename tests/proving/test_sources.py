@@ -26,7 +26,7 @@ from proving.models import FactsRegistry, SignedTransaction, Transaction
 from queries.models import Batch, BatchStatus, Block, Query, Step, StepKind
 from tests import headers
 from tests.attesting.process import AttesterProcess, signature
-from tests.chains.lying_node import between, error
+from tests.chains.lying_node import between, error, hiding
 from tests.contracts import block_hash_buffer, tries
 from tests.contracts.block_hash_buffer import BlockHashBuffer
 from tests.contracts.deployed import Deployed
@@ -106,6 +106,10 @@ def wait_of(chain: DevChain, rounds: int = 3) -> str:
     (sentence,) = waiting()
     assert Transaction.objects.exclude(to="").count() == 0
     return sentence
+
+
+def lacking(block: int) -> str:
+    return f"Nodes of chain {THERE} lack block {block}, which their chain has."
 
 
 def assert_proven(chain: DevChain, there: DevChain, batch: Batch, *blocks: int) -> None:
@@ -658,6 +662,16 @@ def test_a_valid_claim_that_the_nodes_contradict_is_not_used(chain, games, there
     assert newest_recorded(chain, "OpStackGames") == 27
 
 
+def test_a_block_of_a_game_that_nodes_lack_is_no_fault_of_the_game(chain, games, there, settings, key):
+    settle(games, there, 26)
+    batch = submit(key, of_chains(there=[24]))
+    with hiding(there.url, 26) as url:
+        reconfigure(settings, there.url, url)
+        assert wait_of(chain) == lacking(26)
+        reconfigure(settings, url, there.url)
+    assert_proven(chain, there, batch, 24)
+
+
 def test_what_somebody_has_recorded_is_begun_at_without_its_game(chain, games, there, key):
     root = bytes.fromhex(there.rpc("eth_getBlockByNumber", hex(24), False)["withdrawalsRoot"][2:])
     record(chain, "OpStackGames", settle(games, there, 24), root, encoded(there, 24))
@@ -810,6 +824,17 @@ def test_nodes_that_are_behind_what_was_pushed_are_waited_for(chain, there, buff
     BlockHashBuffer(chain).push(newest, [b"\x07" * 32])
     submit(key, of_chains(there=[20]))
     assert wait_of(chain) == (f"Nodes of chain {THERE} don't have block {newest} yet, from which block 20 is reached.")
+
+
+@pytest.mark.parametrize("serves_states", [False, True])
+def test_a_pushed_block_that_nodes_lack_is_no_fault_of_the_buffer(chain, there, buffered, settings, key, serves_states):
+    BlockHashBuffer(chain).push(*pushed(there, 22, 24))
+    batch = submit(key, of_chains(there=[20]))
+    with hiding(there.url, 24, serves_states=serves_states) as url:
+        reconfigure(settings, there.url, url)
+        assert wait_of(chain) == lacking(24)
+        reconfigure(settings, url, there.url)
+    assert_proven(chain, there, batch, 20)
 
 
 def test_a_block_of_a_lost_branch_that_was_pushed_is_passed_by(chain, there, buffered, key):
