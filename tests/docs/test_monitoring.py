@@ -63,7 +63,7 @@ def test_every_metric_of_alerts_and_dashboard_exists(samples):
 
 def test_every_label_of_alerts_and_dashboard_exists():
     known = {"chain", "node", "outcome", "source", "destination", "attester", "answer", "kind", "route", "status"}
-    known |= {"code", "signer"}
+    known |= {"code", "signer", "event"}
     for where, text in EXPRESSIONS:
         labels = {*MATCHED.findall(text), *re.findall(r"\w+", " ".join(GROUPED.findall(text)))}
         assert not labels - known - ADDED_LABELS, where
