@@ -132,11 +132,12 @@ def test_only_the_wallet_that_was_chosen_last_signs_in(page, context, wallet, ca
     wallet.put_into(context)
     context.expose_function("otherSigns", lambda data: sign(bytes.fromhex(data[2:]).decode(), BOB))
     context.add_init_script(
-        f"""window.heldMethod = "personal_sign"; window.whenHeld = new Promise((resolve) => {{ window.isHeld = resolve; }});
+        f"""window.heldMethod = "personal_sign";
+        window.whenHeld = new Promise((resolve) => {{ window.isHeld = resolve; }});
         window.whenOtherHeld = new Promise((resolve) => {{ window.isOtherHeld = resolve; }});
+        const held = () => new Promise((resolve) => {{ window.approveOther = resolve; window.isOtherHeld(); }});
         ({UNANNOUNCED})({{ request: async ({{ method, params }}) => method === "eth_requestAccounts" ? ["{BOB.address}"]
-            : method === "eth_chainId" ? "0x7a69"
-            : (await new Promise((resolve) => {{ window.approveOther = resolve; window.isOtherHeld(); }}), window.otherSigns(params[0])) }})"""
+            : method === "eth_chainId" ? "0x7a69" : (await held(), window.otherSigns(params[0])) }});"""
     )
     open_sign_in(page)
     press(page)
