@@ -15,7 +15,9 @@ from ninja import Router, Schema
 from ninja.decorators import decorate_view
 from pydantic import Field
 
+from chains.chains_file import ChainsError
 from config import metrics_server
+from config.configured_chains import get_chains
 from config.error_answers import error_answer
 from config.metrics_server import may_read
 from database import schema
@@ -65,6 +67,8 @@ def get_health(request: HttpRequest) -> JsonResponse:
     try:
         if lacking := _schema_problem():
             problems = [Problem("database_unavailable", lacking)]
+        elif unusable := _chains_problem():
+            problems = [Problem("chains_file", unusable)]
         else:
             # The session is in the database, which a monitor asks for nothing else.
             is_for_operator = is_for_operator or request.user.is_staff
@@ -114,9 +118,12 @@ def is_alive(request: HttpRequest) -> HttpResponse:
 @never_cache
 @require_safe
 def readyz(request: HttpRequest) -> JsonResponse:
-    """Answer 200 if the database answers, has this version's migrations and takes writes; else 503, with the reason."""
+    """Answer 200 if chains.toml can be used, and the database answers, has this version's migrations and takes writes.
+
+    Otherwise answer 503, with the reason.
+    """
     try:
-        problem = _schema_problem() or storage.problem()
+        problem = _schema_problem() or storage.problem() or _chains_problem(for_operator=_is_for_operator(request))
     except DatabaseError:
         logger.exception("the database does not answer a readiness check")
         problem = "The database does not answer."
@@ -134,6 +141,16 @@ def metrics(request: HttpRequest) -> HttpResponse:
 
 def _is_for_operator(request: HttpRequest) -> bool:
     return may_read(request.META.get("REMOTE_ADDR", ""), request.headers, behind_proxy=True)
+
+
+def _chains_problem(*, for_operator: bool = True) -> str:
+    """Return why the process has no chains. A file that has become wrong later is no problem before a reload."""
+    try:
+        get_chains()
+    except ChainsError as error:
+        faults = f": {'; '.join(error.faults)}" if for_operator else ""
+        return f"{settings.CHAINS_FILE.name} can't be used{faults}."
+    return ""
 
 
 def _schema_problem() -> str:

@@ -12,8 +12,10 @@ import django
 from django.core.checks import run_checks
 from django.core.management.base import CommandError
 from django.db import connection
+from gunicorn.errors import HaltServer
 from gunicorn.glogging import Logger
 
+from config.configured_chains import get_chains
 from config.logs import to_console
 
 worker_class = "gthread"
@@ -51,10 +53,8 @@ logconfig_dict = {
 
 
 def on_starting(_: Any) -> None:
-    """Say once what is wrong with a setting or the schema, before each process would."""
-    # Each process reads the settings itself, also after a reload. So the supervisor must not load them.
-    with ProcessPoolExecutor(1, get_context("fork")) as reader:
-        reader.submit(_check).result()
+    """Say once what is wrong with a setting, chains.toml or the schema, before each process would."""
+    _check_apart()
     # Processes count in files of this folder, so that whichever is asked answers for all (`config.metrics_server`).
     memory = "/dev/shm"  # noqa: S108 (the folder in it is private)
     prefix = f"batch-query-service-metrics.{os.getpid()}."
@@ -63,15 +63,30 @@ def on_starting(_: Any) -> None:
     )
 
 
+def on_reload(_: Any) -> None:
+    """End the server, after the requests that it has, where its new processes could not work."""
+    try:
+        _check_apart()
+    except SystemExit as wrong:
+        raise HaltServer(str(wrong).replace("\n", " "), 1) from None
+
+
+def _check_apart() -> None:
+    # Each process reads the settings itself, also after a reload. So the supervisor must not load them.
+    with ProcessPoolExecutor(1, get_context("fork")) as reader:
+        reader.submit(_check).result()
+
+
 def _check() -> None:
-    """Raise SystemExit with a sentence where a setting is wrong, or the database is too old."""
+    """Raise SystemExit with a sentence where a setting or chains.toml is wrong, or the database is too old."""
     os.environ.setdefault("DJANGO_SETTINGS_MODULE", "config.settings")
     django.setup()
     # A pool would wait for a database that is away.
     connection.settings_dict["OPTIONS"].pop("pool", None)
     try:
         run_checks(tags=["settings"])
-    except CommandError as error:
+        get_chains()
+    except (CommandError, ValueError) as error:
         raise SystemExit(str(error)) from None
 
 

@@ -34,6 +34,10 @@ REQUEST_SECONDS = Histogram(
     buckets=(0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30),
 )
 
+DATABASE_RETRIES = Counter(
+    "batchquery_database_retries_total", "Database transactions that were run again, because of a deadlock."
+)
+
 
 def exposition(collectors: Sequence[Collector] = ()) -> bytes:
     """Return the metrics of this process, or of all processes of its web server, and of the collectors."""

@@ -182,5 +182,8 @@ def retried(write: Callable[[], T], *, tries: int = _TRIES) -> T:
             if is_inside or getattr(error.__cause__, "sqlstate", None) not in _CIRCLES:
                 raise
             logger.warning("a database transaction is run again: %s", error)
+            from config.metrics_server import DATABASE_RETRIES  # noqa: PLC0415 (slow to load, and seldom needed)
+
+            DATABASE_RETRIES.inc()
             time.sleep(_PAUSE_SECONDS)
     return write()

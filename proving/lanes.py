@@ -25,7 +25,7 @@ from django.db import DatabaseError, OperationalError, connection, transaction
 from django.db.models import Model, Q, QuerySet
 from django.db.models.expressions import Combinable
 from django.db.models.functions import Now
-from prometheus_client import Histogram
+from prometheus_client import Counter, Histogram
 
 from config import logs
 from config.configured_chains import get_chains
@@ -43,6 +43,21 @@ JOB_SECONDS = Histogram(
     ("kind", "outcome"),
     buckets=(0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60),
 )
+
+CHAIN_EVENTS = Counter(
+    "batchquery_chain_events_total",
+    "Events on a chain that may be over before a scrape: docs/operating/watching.md explains each.",
+    ("chain", "event"),
+)
+
+
+class ChainEvent(StrEnum):
+    NONCE_GAP = "nonce_gap"
+    NONCE_FILLED = "nonce_filled"
+    REPLACED = "replaced"
+    CANCELLED = "cancelled"
+    REORGANISED = "reorganised"
+
 
 # A lane is renewed for so many seconds. After that its work must be hanging, and another worker may take it.
 LONGEST_SECONDS = 300
@@ -105,6 +120,11 @@ class HeldLane:
                 return change()
 
         return statements.retried(whole)
+
+
+def count(chain_id: int, event: ChainEvent) -> None:
+    """Count an event once the caller's database transaction is committed, so that a repeated one counts once."""
+    transaction.on_commit(CHAIN_EVENTS.labels(str(chain_id), event).inc)
 
 
 @dataclass

@@ -84,6 +84,9 @@ class Worker:
         self._lanes = lanes.every()
         self._pool = ThreadPoolExecutor(len(self._lanes), thread_name_prefix="worker")
         self._turns: dict[LaneName, Future[None]] = {}
+        # Prometheus sees no increase in a series that begins with 1.
+        for chain, event in itertools.product(get_chains().chains, lanes.ChainEvent):
+            lanes.CHAIN_EVENTS.labels(str(chain.id), event)
 
     def stop(self) -> None:
         """Finish the running turns and begin no new ones. May be called from a signal handler."""

@@ -24,6 +24,7 @@ from pydantic import Field
 
 from accounts import keys
 from accounts.models import ApiKey, User
+from chains.chains_file import ChainsError
 from config.error_answers import Refused, error_answer, is_of_api, wants_json, why_unavailable
 from database.statements import CompiledQuery
 from queries import batch_request, storage
@@ -75,14 +76,16 @@ _SENTENCES = {
 
 
 def server_error(request: HttpRequest) -> HttpResponse:
-    """Answer any exception: 503 while nothing can be stored, else 500."""
+    """Answer any exception: 503 while nothing can be stored or chains.toml can't be used, else 500."""
     # Django calls this while it handles the exception.
     error = sys.exception()
-    why = error and why_unavailable(error)
+    code, why = "storage_unavailable", error and why_unavailable(error)
+    if isinstance(error, ChainsError):
+        code, why = "chain_unavailable", "The file of chains of this service can't be used until its operator mends it."
     if not why:
         return defaults.server_error(request)
     if is_of_api(request) or wants_json(request):
-        code, sentence = "storage_unavailable", f"{why} Try again later."
+        sentence = f"{why} Try again later."
         response: HttpResponse = error_answer(503, code, sentence, retry_after=storage.RETRY_SECONDS)
     else:
         response = HttpResponse(loader.render_to_string("503.html", {"why": why}), status=503)

@@ -1,7 +1,9 @@
 """Metrics, read as a scraper does."""
 
+from collections import Counter
 from collections.abc import Iterator
 
+from django.test import Client
 from prometheus_client.parser import text_string_to_metric_families
 from prometheus_client.samples import Sample
 
@@ -16,3 +18,11 @@ def value(text: str, name: str, **labels: object) -> float | None:
     wanted = {(label, str(sample)) for label, sample in labels.items()}
     values = [sample.value for sample in samples(text) if sample.name == name and wanted <= set(sample.labels.items())]
     return sum(values) if values else None
+
+
+def chain_events() -> Counter[str]:
+    """Return how often each event of a chain was counted in this process."""
+    found = [
+        sample for sample in samples(Client().get("/metrics").text) if sample.name == "batchquery_chain_events_total"
+    ]
+    return Counter({sample.labels["event"]: int(sample.value) for sample in found if sample.labels["chain"] == "31337"})

@@ -55,6 +55,17 @@ def test_each_wrong_setting_is_said_in_a_sentence(tmp_path, command, variables, 
     assert all(" INFO gunicorn.error: " in line for line in lines[: -len(sentences)])
 
 
+@pytest.mark.parametrize("command", ["worker", "web"])
+@pytest.mark.parametrize("file", ["missing.toml", ""])
+def test_chains_that_can_not_be_read_end_the_start(tmp_path, command, file):
+    start("manage.py", tmp_path)
+    done = start(command, tmp_path, CHAINS_FILE=str(tmp_path / file))
+    reason = "No such file or directory" if file else "Is a directory"
+    assert done.returncode == 1
+    assert f"{tmp_path / file} can't be used:\n- it can't be read: {reason}\n" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
 @pytest.mark.parametrize(
     ("name", "value", "sentence"),
     [

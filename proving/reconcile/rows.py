@@ -12,7 +12,9 @@ from django.db.models.functions import Now
 from chains.encoding import hex_data
 from database import statements
 from database.statements import by_size, chunks
+from proving import lanes
 from proving.connections import WorkContext
+from proving.lanes import ChainEvent
 from proving.models import AccountProof, SlotProof
 from proving.reconcile.decide import (
     Change,
@@ -115,6 +117,8 @@ def _change(context: WorkContext, block: Block, change: Change) -> None:
             block.refused_since = change.since
         case Reopen():
             progress.reopen(change.queries, change.step, reason=change.reason)
+            if change.queries:
+                lanes.count(block.destination_chain_id, ChainEvent.REORGANISED)
         case MoveToBlock():
             _move_to_block(block, change)
         case Reject():
@@ -136,6 +140,7 @@ def _take_header(block: Block, change: TakeHeader) -> None:
         affected = block.queries.exclude(batch__status=BatchStatus.REJECTED).values_list("pk", flat=True)
         reason = f"The source chain was reorganised: block {block.number} was {block.hash} and is now {now}."
         progress.reopen(list(affected), StepKind.INITIAL_STATE, reason=reason)
+        lanes.count(block.source_chain_id, ChainEvent.REORGANISED)
     block.take(change.header)
 
 

@@ -13,8 +13,8 @@ from chains.chains_file import Chain
 from chains.node_errors import Reverted
 from chains.questions import BlockIdentifier
 from chains.rpc import RpcClient
-from proving import money, stops
-from proving.lanes import HeldLane
+from proving import lanes, money, stops
+from proving.lanes import ChainEvent, HeldLane
 from proving.models import (
     CANCELLATION_GAS,
     SignedTransaction,
@@ -141,6 +141,9 @@ def _replace(
             cancel = isinstance(version, Unsent) and is_stuck and _others_wait(tx, version.batches or portions)
         if cancel:
             version = signing.reserve_cancellation(chain, tx, offer, portions, least=least, gas=gas)
+        if isinstance(version, SignedTransaction):
+            is_first = cancel and not newest.is_cancellation
+            lanes.count(chain.id, ChainEvent.CANCELLED if is_first else ChainEvent.REPLACED)
     if not isinstance(version, SignedTransaction):
         return newest
     signing.sign_and_store(chain, lane, [version])
@@ -187,6 +190,7 @@ def fill(chain: Chain, rpc: RpcClient, lane: HeldLane, signer: Signer, *, nonce:
         if isinstance(version, Unsent):
             tx.delete()
             return
+        lanes.count(chain.id, ChainEvent.NONCE_FILLED)
     signing.send_reserved(rpc, lane, [version])
 
 

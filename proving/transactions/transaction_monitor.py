@@ -29,7 +29,7 @@ from database.due_rows import Postponement
 from proving import heads as chain_heads
 from proving import lanes, money, stops
 from proving.heads import Heads, poll_seconds
-from proving.lanes import HeldLane, LaneKind, LaneLost, LaneName
+from proving.lanes import ChainEvent, HeldLane, LaneKind, LaneLost, LaneName
 from proving.models import (
     LIVE_STATES,
     WATCHED_STATES,
@@ -278,6 +278,8 @@ def _show_problem(signer: Signer, problem: str) -> None:
     if problem != signer.nonce_problem:
         logger.error("%s", problem or f"the nonces of {signer.address} on chain {signer.chain_id} have no gap any more")
         Signer.objects.filter(pk=signer.pk).update(nonce_problem=problem)
+        if not signer.nonce_problem:
+            lanes.count(signer.chain_id, ChainEvent.NONCE_GAP)
 
 
 def _show_receipt_problem(signer: Signer, problem: str) -> None:
@@ -402,6 +404,7 @@ class _Change(NamedTuple):
     tx: Transaction
     is_shown: bool = True
     """True if its batches show the change. Its blocks become due then, and their next turn completes their steps."""
+    has_left_its_block: bool = False
 
 
 def _write(
@@ -413,7 +416,7 @@ def _write(
 
 
 def _write_now(signer: Signer, changes: Sequence[_Change], and_then: Callable[[], None] | None) -> None:
-    shown = [tx for tx, is_shown in changes if is_shown]
+    shown = [change.tx for change in changes if change.is_shown]
     _wake_blocks(shown)
     for tx in shown:
         if tx.hash:
@@ -421,7 +424,10 @@ def _write_now(signer: Signer, changes: Sequence[_Change], and_then: Callable[[]
         elif tx.state == TransactionState.PENDING:
             # Nodes forget transactions of a block that left the chain, so it is broadcast again at once.
             tx.versions.update(broadcast_at=None)
-    changed = [tx for tx, _ in changes]
+    for change in changes:
+        if change.has_left_its_block:
+            lanes.count(signer.chain_id, ChainEvent.REORGANISED)
+    changed = [change.tx for change in changes]
     _count(signer, changed)
     for tx in changed:
         tx.reserve()
@@ -500,14 +506,14 @@ def _data_fee(rpc: RpcClient, tx: Transaction, receipt: Receipt) -> int:
 
 
 def _vanished(tx: Transaction) -> _Change:
-    if tx.hash:
+    if has_left_its_block := bool(tx.hash):
         logger.warning("%s is no longer in the chain: the chain was reorganised", tx.hash)
     tx.state, tx.hash, tx.block_hash, tx.block_number = TransactionState.PENDING, "", "", None
     tx.succeeded, tx.gas_used, tx.gas_price = None, 0, 0
     tx.data_fee = tx.expected_data_fee
     # Its wait begins anew.
     tx.spent_at = clock.latest()
-    return _Change(tx)
+    return _Change(tx, has_left_its_block=has_left_its_block)
 
 
 def _displaced(tx: Transaction, why: WaitReason, now: datetime) -> _Change:

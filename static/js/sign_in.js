@@ -18,6 +18,10 @@ const words = { instead: "sign by hand" };
 
 /** The sign-in under way; another one, or null, once it was cancelled. @type {AbortController | null} */
 let current = null;
+/** Cancels it; null once the service has the signature. @type {(() => void) | null} */
+let cancel = null;
+// A user who leaves the page, or takes another of its forms, cancels. A page that is left may come back as it was.
+for (const leaving of ["pagehide", "submit"]) window.addEventListener(leaving, () => cancel?.());
 
 // --- Finding wallets -------------------------------------------------------------------------------------------------
 
@@ -47,12 +51,11 @@ async function run(wallet, button) {
   const attempt = new AbortController();
   current = attempt;
   setBusy(true);
-  offer([["Cancel", () => end(button, ["Cancelled. Nothing was signed in."])]]);
+  offerCancel(() => end(button, ["Cancelled. Nothing was signed in."]));
   const notices = [];
   try {
     const next = await signIn(wallet, attempt.signal, notices);
     tell(["Signed in. Opening the next page …"]);
-    offer([]);
     location.assign(next);
   } catch (error) {
     if (attempt.signal.aborted) return;
@@ -89,7 +92,7 @@ async function signIn(wallet, signal, notices) {
   const signature = await until(signal, ask(wallet, "personal_sign", [hex(message), address]));
   tell(["Checking the signature …", ...notices]);
   // The service may have begun the session already: what can't be taken back isn't offered.
-  offer([]);
+  offerCancel(null);
   const signed = { message, signature, next: form.elements.next.value };
   const { next } = await until(signal, post(form.dataset.verify, signed, signal));
   return next;
@@ -99,7 +102,7 @@ async function switchChain(wallet, button, id) {
   const attempt = new AbortController();
   current = attempt;
   setBusy(true);
-  offer([["Cancel", () => end(button, ["Cancelled."])]]);
+  offerCancel(() => end(button, ["Cancelled."]));
   tell([`Waiting for ${wallet.name} to switch.`]);
   try {
     await ask(wallet, "wallet_switchEthereumChain", [{ chainId: `0x${id.toString(16)}` }]);
@@ -141,7 +144,7 @@ function hex(text) {
 function end(button, sentences, failed = false) {
   current?.abort();
   current = null;
-  offer([]);
+  offerCancel(null);
   setBusy(false);
   tell(sentences, failed);
   button.focus();
@@ -154,6 +157,12 @@ function setBusy(busy) {
 
 /** @param {string[]} sentences */
 const tell = (sentences, failed = false) => show(status, sentences, { failed });
+
+/** @param {(() => void) | null} action */
+function offerCancel(action) {
+  cancel = action;
+  offer(action ? [["Cancel", action]] : []);
+}
 
 /** @param {[string, () => void][]} choices */
 const offer = (choices) => showChoices(actions, choices);

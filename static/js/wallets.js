@@ -92,14 +92,14 @@ export async function chooseWallet({ area, list, status, actions }, verb, contro
   list.replaceChildren();
   const looking = new AbortController();
   try {
-    await findWallets((wallet) => {
+    await until(controller.signal, findWallets((wallet) => {
       found.push(wallet);
       const button = walletButton(wallet, verb);
       button.addEventListener("click", () => choose(wallet));
       const item = document.createElement("li");
       item.append(button);
       list.append(item);
-    }, looking.signal);
+    }, looking.signal));
     if (found.length < 2) return found[0] ?? null;
     tell(status, ["Choose a wallet."]);
     offer(actions, [["Cancel", () => controller.abort()]]);

@@ -367,6 +367,18 @@ def test_what_a_wallet_does_not_tell_remains_to_be_trusted(page: Page, wallet: W
     assert wallet.chain_id == 31337
 
 
+def test_stopped_while_it_looks_for_wallets_it_asks_none(page: Page, wallet: Wallet, proven: Batch):
+    page.evaluate(
+        """new MutationObserver(() => {
+            const area = document.getElementById("check");
+            if (area.innerText.includes("Looking for wallets")) area.querySelector(".actions button")?.click();
+        }).observe(document.getElementById("check"), { subtree: true, childList: true })"""
+    )
+    begin(page)
+    ends(page, "Stopped. Nothing more was checked.")
+    assert wallet.asked == []
+
+
 def test_without_a_wallet_it_says_which_hashes_are_trusted(page: Page, made: Batch, context: BrowserContext):
     page.goto(path(made))
     begin(page)

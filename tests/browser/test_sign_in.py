@@ -4,7 +4,7 @@ import pytest
 from playwright.sync_api import Page, Route, expect
 
 from accounts.models import AccountEvent, EventKind, User
-from tests.accounts.wallets import ALICE
+from tests.accounts.wallets import ALICE, BOB, sign
 from tests.browser.wallet import BUSY, DECLINED, NO_SUCH_CHAIN, said
 
 
@@ -118,6 +118,44 @@ def test_after_cancel_nobody_is_signed_in_whatever_the_wallet_answers_later(page
     assert wallet.asked[before:] == ["eth_requestAccounts", "eth_chainId", "personal_sign"]
     assert requests[:3] == ["message", "verify", "dashboard"]
     assert AccountEvent.objects.filter(kind=EventKind.SIGNED_IN).count() == 1
+
+
+LEFT = {
+    "another form is sent": "document.getElementById('manual').dispatchEvent(new Event('submit', {bubbles: true}))",
+    "the page is kept for the way back": "dispatchEvent(new PageTransitionEvent('pagehide', {persisted: true}))",
+}
+
+
+@pytest.mark.parametrize("cancels", [None, *LEFT])
+def test_only_the_wallet_that_was_chosen_last_signs_in(page, context, wallet, cancels):
+    """The first wallet approves while the second one waits. Each has an account of its own."""
+    wallet.put_into(context)
+    context.expose_function("otherSigns", lambda data: sign(bytes.fromhex(data[2:]).decode(), BOB))
+    context.add_init_script(
+        f"""window.heldMethod = "personal_sign";
+        window.whenHeld = new Promise((resolve) => {{ window.isHeld = resolve; }});
+        window.whenOtherHeld = new Promise((resolve) => {{ window.isOtherHeld = resolve; }});
+        const held = () => new Promise((resolve) => {{ window.approveOther = resolve; window.isOtherHeld(); }});
+        ({UNANNOUNCED})({{ request: async ({{ method, params }}) => method === "eth_requestAccounts" ? ["{BOB.address}"]
+            : method === "eth_chainId" ? "0x7a69" : (await held(), window.otherSigns(params[0])) }});"""
+    )
+    open_sign_in(page)
+    press(page)
+    page.evaluate("window.whenHeld")
+    if cancels:
+        page.evaluate(LEFT[cancels])
+    else:
+        page.get_by_role("button", name="Cancel").click()
+    said(page, "Cancelled. Nothing was signed in.")
+    press(page, "Browser wallet")
+    page.evaluate("window.whenOtherHeld")
+    posted: list[str] = []
+    page.on("request", lambda request: posted.append(request.url))
+    page.evaluate("window.approve()")
+    page.evaluate("window.approveOther()")
+    expect(page).to_have_url(re.compile("/dashboard$"))
+    expect(page.get_by_role("main")).to_contain_text(BOB.address)
+    assert [url for url in posted if "/sign-in/" in url] == [f"{page.url.removesuffix('/dashboard')}/sign-in/verify"]
 
 
 def test_nothing_can_be_cancelled_once_the_service_has_the_signature(page, context, wallet):

@@ -10,11 +10,13 @@ from django.db import connections, transaction
 from django.utils import timezone
 
 from accounts.models import User
+from config.metrics_server import exposition
 from database import statements
 from proving import lanes
-from proving.lanes import HeldLane, LaneKind, LaneLost, LaneName
+from proving.lanes import ChainEvent, HeldLane, LaneKind, LaneLost, LaneName
 from proving.models import Lane
 from tests.databases import same_database
+from tests.metrics import value
 from tests.service import ALICE, BOB, CHARLIE
 from tests.side_by_side import meet
 
@@ -57,6 +59,7 @@ def test_rows_are_locked_by_primary_key_whatever_order_they_lie_in():
 def test_two_that_wait_in_a_circle_are_both_done_in_the_end(caplog):
     rows = [User.objects.for_address(address) for address in (ALICE, BOB)]
     both = threading.Barrier(2)
+    before = exposition().decode()
 
     def write(first: User, then: User) -> int:
         tries = 0
@@ -65,6 +68,7 @@ def test_two_that_wait_in_a_circle_are_both_done_in_the_end(caplog):
             nonlocal tries
             tries += 1
             with transaction.atomic():
+                lanes.count(31337, ChainEvent.REPLACED)
                 add(first)
                 if tries == 1:
                     both.wait(20)
@@ -81,6 +85,8 @@ def test_two_that_wait_in_a_circle_are_both_done_in_the_end(caplog):
         assert sorted(one.result(20) for one in writing) == [1, 2]
     assert set(User.objects.values_list("max_open_batches", flat=True)) == {2}
     assert "is run again" in caplog.text
+    for name, times in (("batchquery_database_retries_total", 1), ("batchquery_chain_events_total", 2)):
+        assert (value(exposition().decode(), name) or 0) - (value(before, name) or 0) == times
 
 
 def add(user: User) -> None:

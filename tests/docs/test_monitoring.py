@@ -12,10 +12,12 @@ import yaml
 from prometheus_client.parser import text_string_to_metric_families
 
 import proving.sources.attested
-import proving.worker  # noqa: F401 (what a worker counts, it loads)
+import proving.worker
 from config import metrics_server
 from devnet.devchain import PROJECT
 from proving.health.service_metrics import ServiceMetrics
+from proving.lanes import ChainEvent
+from tests.metrics import chain_events
 
 FOLDER = PROJECT / "deploy/monitoring"
 PROMTOOL = shutil.which("promtool")
@@ -61,9 +63,15 @@ def test_every_metric_of_alerts_and_dashboard_exists(samples):
     assert not {(where, name) for where, text in EXPRESSIONS for name in OURS.findall(text) if name not in samples}
 
 
+def test_a_worker_shows_each_event_of_a_chain_from_its_start(unreachable_chain, db):
+    """Prometheus sees no increase in a series that begins with 1."""
+    proving.worker.Worker()
+    assert set(chain_events()) == {*ChainEvent}
+
+
 def test_every_label_of_alerts_and_dashboard_exists():
     known = {"chain", "node", "outcome", "source", "destination", "attester", "answer", "kind", "route", "status"}
-    known |= {"code", "signer"}
+    known |= {"code", "signer", "event"}
     for where, text in EXPRESSIONS:
         labels = {*MATCHED.findall(text), *re.findall(r"\w+", " ".join(GROUPED.findall(text)))}
         assert not labels - known - ADDED_LABELS, where

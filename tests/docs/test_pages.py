@@ -6,6 +6,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
+from django.conf import settings
 
 from chains.chains_file import Attester, Chain, Connection, Ens
 from chains.signer_keys import SignerKey
@@ -41,11 +42,16 @@ def test_every_link_leads_to_a_page_and_a_heading_that_are_there(page):
 
 
 def test_every_variable_of_the_environment_is_in_the_configuration_reference():
-    settings = (PROJECT / "config/settings.py").read_text()
-    read = set(re.findall(r"(?:env\.\w+|_secret)\(\s*\"([A-Z_]+)\"", settings))
+    source = (PROJECT / "config/settings.py").read_text()
+    read = set(re.findall(r"(?:env\.\w+|_secret)\(\s*\"([A-Z_]+)\"", source))
     reference = (PROJECT / "docs/operating/configuration.md").read_text()
     assert len(read) > 20
     assert not {name for name in read if f"`{name}`" not in reference}
+
+
+def test_every_setting_that_is_gone_is_named_for_upgrades():
+    page = (PROJECT / "docs/operating/upgrading.md").read_text()
+    assert not {name for name in settings.GONE if f"`{name}`" not in page}
 
 
 def test_every_field_of_the_chains_file_is_in_the_configuration_reference():

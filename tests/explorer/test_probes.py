@@ -1,11 +1,15 @@
 """`/livez` and `/readyz`."""
 
+import html
+
 import pytest
 from django.db import OperationalError, connection
 from django.db.migrations.recorder import MigrationRecorder
 from django.test import Client
 
+from config.configured_chains import forget_chains
 from tests.disks import locked_database
+from tests.service import chains_toml
 
 pytestmark = [pytest.mark.django_db, pytest.mark.outside]
 
@@ -54,6 +58,38 @@ def test_it_is_not_ready_while_the_database_does_not_answer():
     with connection.execute_wrapper(fail):
         assert ready() == (503, "The database does not answer.")
         assert Client().get("/livez").status_code == 200
+
+
+@pytest.mark.parametrize(
+    ("content", "fault"),
+    [
+        ("not toml [", "it is not TOML: Expected '=' after a key"),
+        ("nonsense = 1", "chains: at least one is needed; nonsense: is not known here."),
+        (None, "it can't be read: No such file or directory"),
+    ],
+)
+def test_without_chains_it_is_not_ready_and_each_request_hears_so(settings, tmp_path, content, fault):
+    settings.CHAINS_FILE.unlink()
+    if content:
+        settings.CHAINS_FILE.write_text(content)
+    forget_chains()
+    status, problem = ready()
+    assert status == 503
+    assert problem.startswith(f"chains.toml can't be used: {fault}")
+    by_proxy = Client().get("/readyz", headers={"via": "1.1 proxy"})
+    assert (by_proxy.status_code, by_proxy.json()["problem"]) == (503, "chains.toml can't be used.")
+    health = Client().get("/healthz")
+    assert (health.status_code, health.json()["codes"], health.json()["problems"]) == (503, ["chains_file"], [problem])
+    client = Client(raise_request_exception=False)
+    for path in ("/", "/sign-in", "/chain-connections", "/metrics"):
+        answer = client.get(path)
+        assert (path, answer.status_code, "Retry-After" in answer.headers) == (path, 503, True)
+        assert "until its operator mends it" in html.unescape(answer.text)
+    assert client.get("/chain-connections").json()["code"] == "chain_unavailable"
+    # A repair needs no new process.
+    chains_toml(tmp_path, "http://127.0.0.1:1")
+    assert ready() == (200, "")
+    assert client.get("/chain-connections").status_code == 200
 
 
 def test_probes_are_answered_over_http_and_only_read(settings):

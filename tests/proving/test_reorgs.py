@@ -7,6 +7,7 @@ import pytest
 from proving.models import AccountProof, Transaction, TransactionState
 from queries.models import Batch, BatchStatus, Block, Step, StepKind, StepStatus
 from tests.chains.lying_node import between, result
+from tests.metrics import chain_events
 from tests.proving.chain_state import ACCOUNT_PROVEN, AccountField, balance_at, events, field_on_chain
 from tests.service import ALICE, SIGNER, a_key, expire, reconfigure, request, submit, waiting, work, work_until_done
 
@@ -23,11 +24,13 @@ def done(service):
     return batch
 
 
+@pytest.mark.django_db(transaction=True)
 def test_done_is_taken_back_when_its_block_is_gone_and_reached_again(service, done):
     work()
     done.refresh_from_db()
     assert done.gas_used > 0
     first = Transaction.objects.exclude(to="").get()
+    before = chain_events()
     service.rpc("anvil_reorg", 1, [])  # an empty block replaces the block with our transaction
     assert events(service, ACCOUNT_PROVEN) == []
     service.rpc("evm_setAutomine", False)
@@ -38,6 +41,9 @@ def test_done_is_taken_back_when_its_block_is_gone_and_reached_again(service, do
     assert (step.status, step.completed_at) == (StepStatus.IN_PROGRESS, None)
     first.refresh_from_db()
     assert first.state == TransactionState.PENDING
+    work()
+    # The transaction, and the block that proved the batch's facts.
+    assert chain_events() - before == {"reorganised": 2}
     service.rpc("evm_setAutomine", True)
     assert work_until_done(done, service).status == BatchStatus.DONE
     assert len(events(service, ACCOUNT_PROVEN)) == 1
@@ -87,6 +93,7 @@ def test_a_batch_that_was_done_gets_its_time_anew(service, done):
         assert done.status == BatchStatus.IN_PROGRESS
 
 
+@pytest.mark.django_db(transaction=True)
 def test_a_source_block_that_changed_discards_its_proofs(service):
     service.rpc("evm_setAutomine", False)
     service.rpc("eth_sendTransaction", {"from": SIGNER, "to": ALICE, "value": "0x1"})
@@ -97,12 +104,14 @@ def test_a_source_block_that_changed_discards_its_proofs(service):
     work()
     old = AccountProof.objects.get()
     old_hash = Block.objects.get().hash
+    before = chain_events()
     # Another block of the same number, in which Alice has more money.
     service.rpc(
         "anvil_reorg", 1, [[{"from": SIGNER, "to": ALICE, "value": "0xff", "gas": "0x5208", "nonce": hex(3)}, 0]]
     )
     assert work_until_done(batch, service, rounds=20).status == BatchStatus.DONE
     assert Block.objects.get().hash != old_hash
+    assert chain_events()["reorganised"] > before["reorganised"]
     assert AccountProof.objects.get().balance == balance_at(service, ALICE, block) != old.balance
     assert field_on_chain(service, ALICE, block, AccountField.BALANCE) == balance_at(service, ALICE, block)
     assert Step.objects.get(query__batch=batch, kind=StepKind.INITIAL_STATE).error is None

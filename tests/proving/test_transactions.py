@@ -12,6 +12,7 @@ from devnet.devchain import DevChain
 from proving.models import SignedTransaction, Signer, Transaction, TransactionState
 from queries.models import BatchStatus
 from tests.chains.lying_node import ask, between, error, lying_node, result
+from tests.metrics import chain_events
 from tests.proving.chain_state import signer_nonce
 from tests.proving.money import cancel, pending, stopped
 from tests.proving.receipts import changed_receipts
@@ -121,10 +122,14 @@ def test_what_the_node_finds_too_cheap_is_said_in_our_words(mempool, batch):
     assert not sent_hashes(mempool)
 
 
+@pytest.mark.django_db(transaction=True)
 def test_a_transaction_that_waits_too_long_gets_higher_fees_under_its_nonce(mempool, batch):
     first = pending(batch).versions.get()
+    before = chain_events()
     age()
-    work()
+    for _ in range(2):
+        work()
+    assert chain_events() - before == {"replaced": 1}
     second = the_transaction().versions.exclude(pk=first.pk).get()
     assert second.max_fee_per_gas * 10 >= first.max_fee_per_gas * 11
     assert second.max_priority_fee_per_gas * 10 >= first.max_priority_fee_per_gas * 11
@@ -236,10 +241,14 @@ def test_the_signer_stops_below_its_minimum_balance_and_says_so(service):
     assert Signer.objects.get().wait is None
 
 
+@pytest.mark.django_db(transaction=True)
 def test_a_transaction_whose_purpose_is_gone_is_replaced_by_an_empty_one(mempool, batch):
     nonce = pending(batch).nonce
+    before = chain_events()
     cancel(batch)
-    work()
+    for _ in range(2):
+        work()
+    assert chain_events() - before == {"cancelled": 1}
     empty = the_transaction().versions.get(is_cancellation=True)
     assert sent_hashes(mempool) == {empty.hash}
     mempool.mine()
@@ -292,8 +301,10 @@ def test_nonces_that_something_else_used_before_are_skipped(service, batch):
 
 
 @pytest.mark.parametrize(("block", "more"), [("pending", 1000), ("latest", 3), ("latest", 1000), ("latest", 2**63)])
+@pytest.mark.django_db(transaction=True)
 def test_one_lie_about_a_nonce_stops_no_signer(mempool, batch, settings, block, more):
     told: list[str] = []
+    before = chain_events()
     let_all_be_final(mempool)
 
     def lie_once(question: Any, reply: Any) -> list[Any]:
@@ -316,6 +327,8 @@ def test_one_lie_about_a_nonce_stops_no_signer(mempool, batch, settings, block, 
         work()
     assert told or block == "pending"
     assert bool(problems) == (block == "latest" and more < 2**63)
+    events = chain_events() - before
+    assert (events["nonce_gap"], events["nonce_filled"]) == (len(problems), more * (more == 3))
     assert not doubts()
 
 

@@ -59,11 +59,12 @@ def serving(
     host: str = "127.0.0.1",
     node: str = NO_NODE,
     command: Sequence[str] = (),
+    options: Sequence[str] = (),
     **environment: str,
 ) -> Iterator[WebServer]:
     """Start the server and wait until it is ready. `BASE_URL` is http://127.0.0.1, at any port.
 
-    Another `command` than gunicorn contains {port}.
+    Another `command` than gunicorn contains {port}. `options` are further ones of gunicorn.
     """
     with ExitStack() as running:
         environment = {"BASE_URL": "http://127.0.0.1"} | environment
@@ -75,8 +76,8 @@ def serving(
             fresh.copy_database(installation.folder)
             (installation.folder / "static").symlink_to(fresh.static)
         port = free_port()
-        options = ("--config", "config/gunicorn.py", "--bind", f"{host}:{port}", "--threads", str(threads))
-        gunicorn = (sys.executable, "-m", "gunicorn", *options, app)
+        given = ("--config", "config/gunicorn.py", "--bind", f"{host}:{port}", "--threads", str(threads), *options)
+        gunicorn = (sys.executable, "-m", "gunicorn", *given, app)
         installation.start("web", *(word.format(port=port) for word in command or gunicorn))
         server = WebServer(port, installation)
         installation.wait_until(server.answers)

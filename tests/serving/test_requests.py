@@ -1,6 +1,7 @@
 """Requests in the web server before any view, and the effect of hanging nodes on it."""
 
 import re
+import signal
 import socket
 import time
 from concurrent.futures import ThreadPoolExecutor
@@ -10,7 +11,7 @@ import requests
 
 from tests.serving.askers import askers
 from tests.serving.batches import BODY, submit
-from tests.serving.process import ask, serving
+from tests.serving.process import ANSWER_SECONDS, ask, serving
 
 HOST = b"Host: 127.0.0.1\r\n"
 KEY = "bqs_0123456789abcdefghijklmnopqrstuvwxyzABCDEFG"
@@ -50,6 +51,32 @@ def test_the_scheme_is_believed_behind_a_tls_proxy_alone(tmp_path, behind_proxy,
         # Proxies don't send these, and so wouldn't overwrite them.
         for field in (b"X_Forwarded_Proto: https", b"X-Forwarded-Ssl: on", b"X-Forwarded-Protocol: ssl"):
             assert ask(server.port, request(b"GET /sign-in HTTP/1.1", field)).status == 301
+
+
+# --- Reloads ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("options", "file", "content", "fault"),
+    [
+        ((), "chains.toml", "not toml [", "it is not TOML: Expected '='"),
+        (("--preload",), "chains.toml", "nonsense = 1", "nonsense: is not known here"),
+        ((), "secret", "", "SECRET_KEY_FILE: The file that it names can't be read, or is empty."),
+    ],
+)
+def test_a_reload_with_a_wrong_file_ends_the_server_with_a_sentence(tmp_path, options, file, content, fault):
+    secret = tmp_path / "state" / "secret"
+    secret.parent.mkdir()
+    secret.write_text("x" * 64)
+    with serving(tmp_path, options=options, SECRET_KEY_FILE=str(secret)) as server:
+        (server.installation.folder / file).write_text(content)
+        process = server.installation.process("web")
+        process.send(signal.SIGHUP)
+        assert process.wait(ANSWER_SECONDS) == 1
+        log = server.log(until="Reason: ")
+        assert fault in log.partition("Reason: ")[2].partition("\n")[0]
+        assert "Traceback" not in log
+        assert "failed to boot" not in log
 
 
 # --- Logs -------------------------------------------------------------------------------------------------------------
