@@ -79,6 +79,39 @@ def insert_for_each(template: Model, column: str, selection: str, parameters: Se
         cursor.execute(f"INSERT INTO {table} ({names}) SELECT {places} {selection}", (*values, *parameters))
 
 
+def update_each(rows: Sequence[Model], columns: Sequence[str]) -> None:
+    """Write these columns of stored rows of one model, with the values that the objects have.
+
+    `bulk_update` writes an expression for each value, which takes twenty times as long.
+    """
+    if not rows:
+        return
+    model = type(rows[0])
+    key = model._meta.pk
+    fields = [cast("Field[Any, Any]", model._meta.get_field(column)) for column in columns]
+    quote = connection.ops.quote_name
+    table, names, pk = (
+        quote(model._meta.db_table),
+        [quote(str(field.column)) for field in fields],
+        quote(str(key.column)),
+    )
+    values = [
+        [field.get_db_prep_save(getattr(row, field.attname), connection) for field in (*fields, key)] for row in rows
+    ]
+    with connection.cursor() as cursor:
+        if connection.vendor == "postgresql":
+            arrays = ", ".join(f"%s::{field.db_type(connection)}[]" for field in (*fields, key))
+            sets = ", ".join(f"{name} = changed.{name}" for name in names)
+            sql = (
+                f"UPDATE {table} SET {sets} FROM unnest({arrays}) AS changed({', '.join((*names, pk))})"  # noqa: S608
+                f" WHERE {table}.{pk} = changed.{pk}"
+            )
+            cursor.execute(sql, [list(column) for column in zip(*values, strict=True)])
+        else:
+            sets = ", ".join(f"{name} = %s" for name in names)
+            cursor.executemany(f"UPDATE {table} SET {sets} WHERE {pk} = %s", values)  # noqa: S608
+
+
 def _alike(template: Model, excluded: Sequence[str]) -> tuple[str, list[str], list[Any]]:
     """Return the table, its columns without `excluded`, and their values in `template` in the database's form."""
     quote = connection.ops.quote_name
