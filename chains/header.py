@@ -7,7 +7,7 @@ hash binds all fields, so the shared fields suffice to prove the state below the
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cached_property, lru_cache
 from itertools import islice, takewhile
 from typing import Any, Self
 
@@ -352,6 +352,7 @@ def _hashed_extra_data(extra_data: bytes) -> Iterator[bytes]:
             yield extra_data[:start] + _encode(form)
 
 
+@lru_cache(maxsize=256)  # A turn reads each header several times: from the nodes, and from its row.
 def _known_fields(encoded: bytes) -> tuple[bytes, ...]:
     """Return all fields if their sizes are those of Ethereum's fields, else the shared fields."""
     fields: list[bytes] = []

@@ -59,13 +59,21 @@ def insert(
     """
     table, alike, values = _alike(template, columns)
     names = ", ".join((*columns, *alike))
-    places = f"({', '.join(['%s'] * (len(columns) + len(alike)))})"
-    unless = " ON CONFLICT DO NOTHING" if ignore_conflicts else ""
+    places = ["%s"] * len(alike)
+    fields = {field.column: field for field in type(template)._meta.local_concrete_fields}
     with connection.cursor() as cursor:
         for chunk in chunks(rows, _ROWS_PER_STATEMENT):
+            if columns and connection.vendor == "postgresql":
+                given = ", ".join(("given.*", *places))
+                source = f"SELECT {given} FROM {_unnest([fields[name] for name in columns])} AS given"  # noqa: S608
+                parameters = [*values, *_arrays(chunk)]
+            else:
+                row = f"({', '.join((*['%s'] * len(columns), *places))})"
+                source = f"VALUES {', '.join([row] * len(chunk))}"
+                parameters = [value for row in chunk for value in (*row, *values)]
             # The names come from models, not from users.
-            sql = f"INSERT INTO {table} ({names}) VALUES {', '.join([places] * len(chunk))}{unless}"  # noqa: S608
-            cursor.execute(sql, [value for row in chunk for value in (*row, *values)])
+            sql = f"INSERT INTO {table} ({names}) {source}{' ON CONFLICT DO NOTHING' if ignore_conflicts else ''}"
+            cursor.execute(sql, parameters)
 
 
 def insert_for_each(template: Model, column: str, selection: str, parameters: Sequence[int | str]) -> None:
@@ -77,6 +85,42 @@ def insert_for_each(template: Model, column: str, selection: str, parameters: Se
     names, places = ", ".join((column, *alike)), ", ".join(("id", *["%s"] * len(alike)))
     with connection.cursor() as cursor:
         cursor.execute(f"INSERT INTO {table} ({names}) SELECT {places} {selection}", (*values, *parameters))
+
+
+def update_each(rows: Sequence[Model], columns: Sequence[str]) -> None:
+    """Write these columns of stored rows of one model, with the values that the objects have.
+
+    `bulk_update` writes an expression for each value, which takes twenty times as long.
+    """
+    if not rows:
+        return
+    model = type(rows[0])
+    key = model._meta.pk
+    fields = [cast("Field[Any, Any]", model._meta.get_field(column)) for column in columns]
+    quote = connection.ops.quote_name
+    table, pk = quote(model._meta.db_table), quote(str(key.column))
+    names = [quote(str(field.column)) for field in fields]
+    values = [
+        [field.get_db_prep_save(getattr(row, field.attname), connection) for field in (*fields, key)] for row in rows
+    ]
+    with connection.cursor() as cursor:
+        if connection.vendor == "postgresql":
+            sets = ", ".join(f"{name} = changed.{name}" for name in names)
+            changed = f"{_unnest([*fields, key])} AS changed({', '.join((*names, pk))})"
+            sql = f"UPDATE {table} SET {sets} FROM {changed} WHERE {table}.{pk} = changed.{pk}"  # noqa: S608
+            cursor.execute(sql, _arrays(values))
+        else:
+            sets = ", ".join(f"{name} = %s" for name in names)
+            cursor.executemany(f"UPDATE {table} SET {sets} WHERE {pk} = %s", values)  # noqa: S608
+
+
+def _unnest(fields: "Sequence[Field[Any, Any]]") -> str:
+    """Return a table of one array for each field, which takes less time to merge and to parse than single values."""
+    return f"unnest({', '.join(f'%s::{field.db_type(connection)}[]' for field in fields)})"
+
+
+def _arrays(rows: Sequence[Sequence[Any]]) -> list[list[Any]]:
+    return [list(values) for values in zip(*rows, strict=True)]
 
 
 def _alike(template: Model, excluded: Sequence[str]) -> tuple[str, list[str], list[Any]]:

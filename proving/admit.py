@@ -13,15 +13,15 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from functools import partial
 
-from django.db.models import Case, Count, F, Q, QuerySet, When, prefetch_related_objects
+from django.db.models import Count, F, Q, QuerySet, prefetch_related_objects
 from django.db.models.functions import Now
 
 from accounts.models import User
 from chains.chains_file import Chain
-from config import logs
 from config.configured_chains import get_chains
 from database import due_rows, statements
 from database.due_rows import Postponement
+from database.statements import chunks
 from proving import admission_checks, block_selection, facts, heads, lanes, money, source_estimate
 from proving.admission_checks import SpendingAccount
 from proving.facts import Fact
@@ -40,6 +40,7 @@ logger = logging.getLogger(__name__)
 _REJECTING_CHECKS = 7
 _UNUSABLE = timedelta(seconds=10)
 _LONGEST_PAUSE_SECONDS = 60
+_BLOCKS_PER_STATEMENT = 500
 
 
 @dataclass(frozen=True)
@@ -84,14 +85,16 @@ def _give_back(
     lane: HeldLane, postponement: Postponement[Batch], batches: Sequence[Batch], ends: Mapping[str, _End]
 ) -> None:
     """Make batches due again while something is waited for."""
+    alike: dict[tuple[_End, int, int], list[Batch]] = defaultdict(list)
+    for batch in batches:
+        end = ends.get(batch.pk, _DONE)
+        failures = batch.attempts + 1 if end != _DONE and end.pause is None else 0
+        alike[end, failures, batch.rejecting_checks + 1 if end.code else 0].append(batch)
 
     def write() -> None:
-        for batch in batches:
-            end = ends.get(batch.pk, _DONE)
-            failures = batch.attempts + 1 if end != _DONE and end.pause is None else 0
-            rejecting = batch.rejecting_checks + 1 if end.code else 0
+        for (end, failures, rejecting), some in alike.items():
             postponement.end(
-                [batch],
+                some,
                 due_rows.backoff((rejecting or failures) - 1) if failures else end.pause,
                 attempts=failures,
                 rejecting_checks=rejecting,
@@ -189,8 +192,8 @@ def _record_all(estimates: Mapping[Batch, Sequence[SourceEstimate]]) -> dict[str
     locking = batches.select_related("user").order_by("pk").select_for_update(no_key=True, of=("self",))
     stored = {batch.pk: batch for batch in locking}
     used = _used({row.user_id for row in stored.values()}, destination)
-    due = _due_by_user()
     ends: dict[str, _End] = {}
+    admitted: list[Batch] = []
     for batch, sources in ((stored[row.pk], sources) for row, sources in estimates.items() if row.pk in stored):
         account = _spending_account(batch, destination, used[batch.user_id])
         if rejection := next(admission_checks.rejections(account, sources), None):
@@ -200,9 +203,10 @@ def _record_all(estimates: Mapping[Batch, Sequence[SourceEstimate]]) -> dict[str
             _select(batch, source, blocks)
         cost = admission_checks.total(sources)
         used[batch.user_id] += 0 if batch.is_self_funded else cost.wei.bound
-        _wake_blocks(batch, due)
-        with logs.about(batch=batch.pk, chain=destination.id):
-            progress.admit(batch, estimated_gas=cost.gas.bound, estimated_wei=cost.wei.bound)
+        batch.estimated_gas, batch.estimated_wei = cost.gas.bound, cost.wei.bound
+        admitted.append(batch)
+    progress.admit(admitted)
+    _wake_blocks(admitted)
     return ends
 
 
@@ -237,26 +241,42 @@ def _select(batch: Batch, estimate: SourceEstimate, blocks: Mapping[tuple[int, i
             naming.update(block_id=blocks[estimate.source, number])
 
 
-def _wake_blocks(batch: Batch, due: Counter[int], *, only: Iterable[int] | None = None) -> None:
-    """Make the blocks of a batch due in its user's queue, or `only` those with these ids.
+def _wake_blocks(batches: Sequence[Batch], *, only: Collection[int] | None = None) -> None:
+    """Make the blocks of batches due in the queues of their users, or `only` those with these ids.
 
-    Call it inside a database transaction. A block that is due for another user stays in that queue if it is shorter,
-    because its turn comes sooner there. `due` counts the due blocks by user (id).
+    Call it inside a database transaction that has locked the blocks. A block that is due for another user stays in that
+    queue if it is shorter, because its turn comes sooner there.
     """
-    user, blocks = batch.user_id, Block.objects.filter(pk__in=batch.queries.values("block"))
-    if only is not None:
-        blocks = Block.objects.filter(pk__in=only)
-    if batch.is_self_funded:
-        # The pause of a block that is paid for isn't cut short: it may keep a transaction from being repeated too soon.
-        paid_for = open_queries(blocks).filter(batch__sender=Sender.OPERATOR).values("block")
-        waiting = list(blocks.filter(pk__in=paid_for, due_at__isnull=False).values_list("pk", flat=True))
+    named = Query.objects.filter(batch__in=batches, block__isnull=False).order_by().values_list("batch", "block")
+    blocks_of: dict[str, list[int]] = defaultdict(list)
+    for pk, block in named.distinct() if only is None else [(batch.pk, block) for batch in batches for block in only]:
+        blocks_of[pk].append(block)
+    queued: dict[int, int | None] = {}  # the user (id) in whose queue a due block is
+    # The pause of a block that is paid for isn't cut short: it may keep a transaction from being repeated too soon.
+    paid_for: set[int] = set()
+    for chunk in chunks(sorted({block for blocks in blocks_of.values() for block in blocks}), _BLOCKS_PER_STATEMENT):
+        waiting = Block.objects.filter(pk__in=chunk, due_at__isnull=False)
+        queued |= dict(waiting.values_list("pk", "queued_for"))
+        paid = open_queries(waiting).filter(batch__sender=Sender.OPERATOR).values_list("block", flat=True)
+        paid_for.update(paid if any(batch.is_self_funded for batch in batches) else ())
+    due, woken = _due_by_user(), set[int]()
+    for batch in batches:
+        user = batch.user_id
+        due[user] += batch.block_count
+        nearer = {other for other, count in due.items() if other != user and count <= due[user]}
+        for block in blocks_of[batch.pk]:
+            if not (batch.is_self_funded and block in paid_for):
+                woken.add(block)
+                queued[block] = queued[block] if queued.get(block) in nearer else user
+    by_user: dict[int | None, list[int]] = defaultdict(list)
+    for block in sorted(woken):
+        by_user[queued[block]].append(block)
+    for queued_for, blocks in by_user.items():
+        for chunk in chunks(blocks, _BLOCKS_PER_STATEMENT):
+            Block.objects.filter(pk__in=chunk).update(queued_for=queued_for, due_at=Now())
+    for chunk in chunks(sorted(paid_for - woken), _BLOCKS_PER_STATEMENT):
         # A worker that has the block in hand notices the changed time.
-        Block.objects.filter(pk__in=waiting).update(due_at=F("due_at") + due_rows.MILLISECOND)
-        blocks = blocks.exclude(pk__in=waiting)
-    due[user] += batch.block_count
-    nearer = [other for other, count in due.items() if other != user and count <= due[user]]
-    stays = When(due_at__isnull=False, queued_for__in=nearer, then=F("queued_for"))
-    blocks.update(queued_for=Case(stays, default=user), due_at=Now())
+        Block.objects.filter(pk__in=chunk).update(due_at=F("due_at") + due_rows.MILLISECOND)
 
 
 def _due_by_user() -> Counter[int]:
@@ -303,4 +323,4 @@ def _take_blocks(batch: Batch, sources: Sequence[SourceEstimate]) -> None:
     statements.lock(Block.objects.filter(pk__in=blocks.values()))
     for source in sources:
         _select(batch, source, blocks)
-    _wake_blocks(batch, _due_by_user(), only=blocks.values())
+    _wake_blocks([batch], only=blocks.values())

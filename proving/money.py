@@ -18,6 +18,7 @@ from chains.chains_file import Chain
 from chains.questions import Fees
 from chains.rpc import RpcClient
 from config.configured_chains import get_chains
+from database import statements
 from database.statements import chunks
 from proving import facts, gas
 from proving.facts import Fact
@@ -372,8 +373,7 @@ def _show_spent(batches: Sequence[str]) -> None:
         if (row.gas_used, row.spent) != spent:
             row.gas_used, row.spent = spent
             changed.append(row)
-    if changed:
-        Batch.objects.bulk_update(changed, ["gas_used", "spent"])
+    statements.update_each(changed, ("gas_used", "spent"))
 
 
 def weights_of(*transactions: Transaction) -> Weights:

@@ -4,6 +4,7 @@ import math
 from collections import defaultdict
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from types import MappingProxyType
 
 from eth_utils.crypto import keccak
 
@@ -159,12 +160,14 @@ def intents(
     with_header: bool,
     jump: HeaderParts = (),
     calls: Sequence[Call] = (),
+    proofs: Mapping[tuple[int, str], AccountProof] = MappingProxyType({}),
 ) -> Iterator[Intent]:
     """Yield transactions that prove the missing facts; each fact comes with the ids of the queries that ask for it.
 
-    With `with_header`, the first one accumulates the header and proves its fields, and the others depend on it. The
-    header's hash must be trusted already, or a `jump` or other `calls` in the same transaction lead to it. Facts about
-    times must not be among them: `proof_of_time` proves each.
+    Proofs that are not among `proofs` (see `proofs_of`) are read. With `with_header`, the first transaction accumulates
+    the header and proves its fields, and the others depend on it. The header's hash must be trusted already, or a
+    `jump` or other `calls` in the same transaction lead to it. Facts about times must not be among them:
+    `proof_of_time` proves each.
     """
     header = _header(block) if with_header else None
     jump, calls = (jump, calls) if with_header else ((), ())
@@ -172,7 +175,7 @@ def intents(
     beside += sum(len(data) for _, data in calls)
     fields = {fact.field: queries for fact, queries in missing.items() if isinstance(fact, HeaderFact)}
     of_header = {query for queries in fields.values() for query in queries}
-    for pack in _packs(block, missing, first=_Pack(of_header, beside=beside)):
+    for pack in _packs(block, missing, proofs, first=_Pack(of_header, beside=beside)):
         proof = packed.encode(
             block.number if header is None else [*jump, header],
             bytes.fromhex(block.state_root[2:]),
@@ -205,7 +208,21 @@ def _header(block: Block) -> bytes:
     return bytes(block.header_rlp)
 
 
-def _packs(block: Block, missing: Mapping[Fact, Collection[int]], *, first: _Pack) -> Iterator[_Pack]:
+def proofs_of(missing: Mapping[int, Missing]) -> dict[tuple[int, str], AccountProof]:
+    """Read the proofs of the accounts that blocks (ids) lack, by block and address. Leave out blocks with many."""
+    few = {block: facts for block, facts in missing.items() if len(facts) <= _ROWS_PER_READ}
+    accounts = [fact for facts in few.values() for fact in facts if isinstance(fact, AccountFact | SlotFact)]
+    rows = AccountProof.objects.filter(block__in=few, address__in={fact.address for fact in accounts})
+    return {(row.block_id, row.address): row for row in rows}
+
+
+def _packs(
+    block: Block,
+    missing: Mapping[Fact, Collection[int]],
+    known: Mapping[tuple[int, str], AccountProof],
+    *,
+    first: _Pack,
+) -> Iterator[_Pack]:
     fields: dict[str, int] = defaultdict(int)
     slots: dict[str, dict[str, Collection[int]]] = defaultdict(dict)
     asking: dict[str, set[int]] = defaultdict(set)
@@ -218,7 +235,7 @@ def _packs(block: Block, missing: Mapping[Fact, Collection[int]], *, first: _Pac
     pack = first
     # Neighbours in a trie share nodes. In the order of keys, most neighbours end up in one transaction.
     for chunk in chunks(sorted({*fields, *slots}, key=_key), _ROWS_PER_READ):
-        proofs = {proof.address: proof for proof in AccountProof.objects.filter(block=block, address__in=chunk)}
+        proofs = _proofs(block, chunk, known)
         for address in chunk:
             proof = proofs[address]
             account = AccountToProve(bytes.fromhex(address[2:]), fields[address], _bytes(proof.nodes))
@@ -235,6 +252,16 @@ def _packs(block: Block, missing: Mapping[Fact, Collection[int]], *, first: _Pac
                     pack.add_slot(address, slot, nodes, slots[address][slot])
     if pack.queries:
         yield pack
+
+
+def _proofs(
+    block: Block, addresses: Sequence[str], known: Mapping[tuple[int, str], AccountProof]
+) -> dict[str, AccountProof]:
+    """Return the block's proofs of these accounts by address. Read those that aren't known."""
+    proofs = {address: known[block.pk, address] for address in addresses if (block.pk, address) in known}
+    if unread := [address for address in addresses if address not in proofs]:
+        proofs |= {row.address: row for row in AccountProof.objects.filter(block=block, address__in=unread)}
+    return proofs
 
 
 def _slot_nodes(proof: AccountProof, slots: Sequence[str]) -> Iterator[tuple[str, list[bytes]]]:

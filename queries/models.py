@@ -423,11 +423,11 @@ class Query(models.Model):
 
     @property
     def account_fields(self) -> list[AccountField]:
-        return [field for field in AccountField if self.address and self.fields & 1 << field]
+        return [field for field in AccountField if self.fields & 1 << field] if self.address else []
 
     @property
     def header_fields(self) -> list[HeaderField]:
-        return [field for field in HeaderField if not self.address and self.fields & 1 << field]
+        return [] if self.address else [field for field in HeaderField if self.fields & 1 << field]
 
 
 class Step(models.Model):

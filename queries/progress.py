@@ -16,6 +16,7 @@ from django.db import connection, transaction
 from django.db.models import Exists, OuterRef, QuerySet
 from django.utils import timezone
 
+from config import logs
 from database import statements
 from database.statements import chunks
 from queries import clock, webhooks
@@ -40,22 +41,22 @@ _ORDER = list(StepKind)
 _CHUNK = 500
 
 
-def admit(batch: Batch, *, estimated_gas: int, estimated_wei: int) -> None:
-    """Accept a batch after its check against the chains.
+def admit(batches: Sequence[Batch]) -> None:
+    """Accept batches after their checks against the chains, inside the caller's database transaction.
 
-    The caller has locked the batch, and read it since. `estimated_gas` is in units of gas, and `estimated_wei` is what
-    that costs at a gas price a quarter above the present one: a fee that is `auto` becomes this.
+    The caller has locked them and read them since, and has set `estimated_gas`, in units of gas, and `estimated_wei`,
+    which is what that costs at a gas price a quarter above the present one: a fee that is `auto` becomes this.
     """
-    if batch.status != BatchStatus.RECEIVED:
-        return
-    with transaction.atomic(savepoint=False):
-        batch.estimated_gas, batch.estimated_wei = estimated_gas, estimated_wei
+    received = [batch for batch in batches if batch.status == BatchStatus.RECEIVED]
+    for batch in received:
         if batch.fee_is_estimate:
-            batch.fee = estimated_wei
+            batch.fee = batch.estimated_wei or 0
         batch.status, batch.accepted_at, batch.rejection_code = BatchStatus.ACCEPTED, timezone.now(), ""
-        columns = ("status", "accepted_at", "rejection_code", "estimated_gas", "estimated_wei", "fee")
-        batch.save(update_fields=columns)
-    logger.info("batch %s admitted, about %d gas", batch.pk, estimated_gas)
+    columns = ("status", "accepted_at", "rejection_code", "estimated_gas", "estimated_wei", "fee")
+    statements.update_each(received, columns)
+    for batch in received:
+        with logs.about(batch=batch.pk, chain=batch.destination_chain_id):
+            logger.info("batch %s admitted, about %d gas", batch.pk, batch.estimated_gas)
 
 
 def reject(batches: Collection[str], *, code: str, reason: WaitReason | str, retryable: bool) -> int:

@@ -13,6 +13,7 @@ from proving import packing, stops
 from proving.connections import WorkContext
 from proving.deployments import revert_reason
 from proving.facts import Missing
+from proving.models import AccountProof
 from proving.paths import building, checkpoints
 from proving.paths.building import Leg
 from proving.paths.checkpoints import Jump
@@ -50,9 +51,10 @@ def _send_each(
 ) -> list[tuple[Block, Sending]]:
     """Carry out each action for all of its queries. Return the actions to try instead if batches can't pay."""
     orders: list[tuple[Block, Sending, sending.Order]] = []
+    proofs = packing.proofs_of({block.pk: action.missing for block, action in sendings if isinstance(action, Prove)})
     for block, action in sendings:
         try:
-            orders.append((block, action, _order(context, block, action)))
+            orders.append((block, action, _order(context, block, action, proofs)))
         except ChainError as error:
             why_not[block.pk] = Fail(waits.fault(error), for_operators=error.for_operators)
     outcomes = sending.submit_all(context.destination_rpc.chain, context.lane, [order for *_, order in orders])
@@ -103,7 +105,9 @@ def _for_these(action: Sending, able: Collection[int]) -> Sending:
             return replace(action, queries=able)
 
 
-def _order(context: WorkContext, block: Block, action: Sending) -> sending.Order:
+def _order(
+    context: WorkContext, block: Block, action: Sending, proofs: Mapping[tuple[int, str], AccountProof]
+) -> sending.Order:
     """Return the transactions to send. Raises `NodeUnavailable`, `RpcRefused`."""
     connection, registry = context.connection, context.registry
     match action:
@@ -111,7 +115,13 @@ def _order(context: WorkContext, block: Block, action: Sending) -> sending.Order
             # Only one transaction may carry the header, and the others wait for it.
             most = 1 if action.with_header else _TRANSACTIONS_PER_TURN
             intents = packing.intents(
-                block, registry, action.missing, with_header=action.with_header, jump=action.jump, calls=action.calls
+                block,
+                registry,
+                action.missing,
+                with_header=action.with_header,
+                jump=action.jump,
+                calls=action.calls,
+                proofs=proofs,
             )
             return sending.Order(
                 list(itertools.islice(intents, most)), multicall="" if action.is_alone else registry.multicall

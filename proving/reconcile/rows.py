@@ -99,9 +99,9 @@ def _write(context: WorkContext, changes: Changes) -> dict[int, Block]:
     for pk in checked & blocks.keys():
         _note_checked(context, blocks[pk])
     taken = {pk for pk, change in changes if isinstance(change, TakeHeader)}
-    Block.objects.bulk_update([blocks[pk] for pk in taken], HEADER_COLUMNS)
+    statements.update_each([blocks[pk] for pk in taken], HEADER_COLUMNS)
     noted = checked | {pk for pk, change in changes if isinstance(change, ShowPath | NoteChecked | NoteRefused)}
-    Block.objects.bulk_update([blocks[pk] for pk in noted & blocks.keys()], _NOTED)
+    statements.update_each([blocks[pk] for pk in noted & blocks.keys()], _NOTED)
     return blocks
 
 

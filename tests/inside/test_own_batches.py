@@ -13,7 +13,8 @@ from tests.side_by_side import meet
 @pytest.mark.parametrize("done_first", [True, False])
 def test_of_cancelling_and_becoming_done_one_comes_first(client, key, unreachable_chain, done_first):
     batch = submit(key, request(ALICE, block=1))
-    progress.admit(batch, estimated_gas=1, estimated_wei=1)
+    batch.estimated_gas = batch.estimated_wei = 1
+    progress.admit([batch])
     queries = list(batch.queries.values_list("pk", flat=True))
     for kind in list(StepKind)[:-1]:
         progress.complete(queries, kind)

@@ -5,7 +5,6 @@ import signal
 import subprocess
 import sys
 import time
-from collections import Counter
 from collections.abc import Callable, Iterator
 from datetime import datetime, timedelta
 from functools import partial
@@ -130,8 +129,9 @@ def test_a_block_stays_due_for_a_self_funded_batch_that_comes_when_the_last_othe
 
     def accept_own() -> None:
         statements.lock(Block.objects.all())
-        admit._wake_blocks(own, Counter())
-        progress.admit(own, estimated_gas=0, estimated_wei=0)
+        own.estimated_gas = own.estimated_wei = 0
+        progress.admit([own])
+        admit._wake_blocks([own])
 
     def cancel_and_release() -> None:
         progress.cancel(paid_for.pk, code=RejectionCode.CANCELLED_BY_USER, reason="It is not needed.")
