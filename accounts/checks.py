@@ -28,8 +28,8 @@ def check_allowed_addresses(**_: Any) -> Sequence[CheckMessage]:
     """Report as E001 an entry that is neither a user nor `*`, and as E002 an operator that is not a user."""
     allowed, operators = settings.ALLOWED_ADDRESSES, settings.OPERATOR_ADDRESSES
     hint = (
-        "Write an address as 0x and 40 hex digits, and for a contract wallet the chain id and a colon before it. In mixed "
-        "case its EIP-55 checksum must be right."
+        "Write an address as 0x and 40 hex digits, and for a contract wallet the chain id and a colon before it. In "
+        "mixed case its EIP-55 checksum must be right."
     )
     return [
         Error(

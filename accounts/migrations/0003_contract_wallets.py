@@ -7,11 +7,7 @@ class Migration(migrations.Migration):
     dependencies = [("accounts", "0002_version_0_3")]
 
     operations = [
-        migrations.AlterField(
-            model_name="user",
-            name="address",
-            field=models.CharField(max_length=42),
-        ),
+        migrations.AlterField(model_name="user", name="address", field=models.CharField(max_length=42)),
         migrations.AddField(
             model_name="user",
             name="chain_id",

@@ -5,6 +5,7 @@ from typing import Any
 
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 from django.db import transaction
+from django.db.models import ForeignObjectRel
 
 from accounts import keys, operator_log, webhook_secrets
 from accounts.models import User, read_user_name
@@ -14,11 +15,12 @@ from queries.models import IdempotencyKey
 
 class Command(BaseCommand):
     help = (
-        "Hands over to a contract wallet all that a version before 0.3.0 has stored for its address: keys, batches, log "
-        "and limits. Keys keep working, open batches go on, and their webhooks are sent. A name that two keys have gets a "
-        "number. The secret of webhooks stays, and one that the wallet has by now signs beside it for seven days. Limits "
-        "that the wallet has by now stay. Its sessions end: it signs in again. First make sure that the wallet of this "
-        "chain is the user of before, because others may have its address on other chains. There is no way back."
+        "Hands over to a contract wallet all that a version before 0.3.0 has stored for its address: keys, batches, "
+        "log and limits. Keys keep working, open batches go on, and their webhooks are sent. A name that two keys have "
+        "gets a number. The secret of webhooks stays, and one that the wallet has by now signs beside it for seven "
+        "days. Limits that the wallet has by now stay. Its sessions end: it signs in again. First make sure that the "
+        "wallet of this chain is the user of before, because others may have its address on other chains. There is no "
+        "way back."
     )
 
     def add_arguments(self, parser: CommandParser) -> None:
@@ -44,8 +46,8 @@ def _hand_over(name: str, reason: str) -> bool:
     So the many rows of the user of before stay as they are, and workers go on with them.
     """
     # Rows that refer to a locked row can't be added meanwhile.
-    rows = User.objects.filter(address=name.rpartition(":")[2]).order_by("pk").select_for_update()
-    users = {user.name: user for user in rows}
+    locked = User.objects.filter(address=name.rpartition(":")[2]).order_by("pk").select_for_update()
+    users = {user.name: user for user in locked}
     wallet, before = users.get(name), users.get(name.rpartition(":")[2])
     if wallet is None:
         raise CommandError(f"{name} hasn't signed in: it does so first. Nothing was handed over.")
@@ -62,9 +64,11 @@ def _hand_over(name: str, reason: str) -> bool:
     IdempotencyKey.objects.filter(
         user=wallet, key__in=IdempotencyKey.objects.filter(user=before).values("key")
     ).delete()
-    for relation in User._meta.related_objects:
-        field = relation.field.name
-        relation.related_model._base_manager.filter(**{field: wallet}).update(**{field: before})
+    # Rows of any model that refer to a user; some relations are hidden.
+    for relation in User._meta.get_fields(include_hidden=True):
+        if isinstance(relation, ForeignObjectRel):
+            rows = relation.related_model._base_manager.filter(**{relation.field.name: wallet})
+            rows.update(**{relation.field.name: before})
     wallet.delete()
     # The chain, the last sign-in, and its own limits.
     for column in User._meta.concrete_fields:
