@@ -177,12 +177,16 @@ def test_everything_goes_on_after_an_upgrade(old, here, there, settings, tmp_pat
     # Its receiver is still away.
     deliveries = WebhookDelivery.objects.order_by("pk")
     assert deliveries[0].failures > 1 or deliveries[0].status == DeliveryStatus.FAILED
+    users_go_on(here)
+
+
+def users_go_on(chain: DevChain) -> None:
     # A signature tells whose key it is, and a contract's signature doesn't tell who signed before.
-    assert sign_in(ALICE, here) == User.objects.get(address=ALICE)
+    assert sign_in(ALICE, chain) == User.objects.get(address=ALICE)
     wallet = User.objects.exclude(address__in=(ALICE, BOB)).exclude(api_keys=None).get()
-    assert sign_in(wallet.address, here) != wallet
-    call_command("hand_over", f"{here.chain_id}:{wallet.address}")
-    assert sign_in(wallet.address, here) == wallet
+    assert sign_in(wallet.address, chain) != wallet
+    call_command("hand_over", f"{chain.chain_id}:{wallet.address}")
+    assert sign_in(wallet.address, chain) == wallet
     # The new user's first key comes along.
     assert wallet.api_keys.count() == 2
 
