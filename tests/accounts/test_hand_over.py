@@ -94,6 +94,13 @@ def test_a_contract_wallet_gets_all_that_is_from_before_beside_what_it_has(befor
     ]
 
 
+def test_a_secret_of_webhooks_stays_the_wallet_s_where_there_was_none_before(wallet):
+    of_before(BOB)
+    secret = secret_shown_to(wallet)
+    call_command("hand_over", WALLET)
+    assert secret_shown_to(User.objects.get(address=BOB)) == secret
+
+
 class Killed(Exception):
     pass
 
