@@ -13,8 +13,7 @@ from django.core.management.base import CommandError
 from django.db import Error as DatabaseError
 from django.db import connection
 
-from accounts.models import ANYONE
-from chains.encoding import checksummed
+from accounts.models import ANYONE, read_user_name
 from config.configured_chains import get_chains
 from database import schema
 
@@ -26,17 +25,28 @@ _WIDEST = {4: 8, 6: 7}
 
 @register("settings")
 def check_allowed_addresses(**_: Any) -> Sequence[CheckMessage]:
-    """Report as E001 an entry that is neither an address nor `*`, and as E002 an operator that is not an address."""
+    """Report as E001 an entry that is neither a user nor `*`, and as E002 an operator that is not a user."""
     allowed, operators = settings.ALLOWED_ADDRESSES, settings.OPERATOR_ADDRESSES
-    hint = "Write an address as 0x and 40 hex digits. In mixed case its EIP-55 checksum must be right."
+    hint = (
+        "Write an address as 0x and 40 hex digits, and for a contract wallet the chain id and a colon before it. In "
+        "mixed case its EIP-55 checksum must be right."
+    )
     return [
-        Error(f"ALLOWED_ADDRESSES holds {entry!r}, which is neither an address nor *.", hint=hint, id="accounts.E001")
+        Error(
+            f"ALLOWED_ADDRESSES holds {entry!r}, which is neither an address, nor chainId:address, nor *.",
+            hint=hint,
+            id="accounts.E001",
+        )
         for entry in allowed
-        if entry != ANYONE and checksummed(entry) is None
+        if entry != ANYONE and read_user_name(entry) is None
     ] + [
-        Error(f"OPERATOR_ADDRESSES holds {entry!r}, which is not an address.", hint=hint, id="accounts.E002")
+        Error(
+            f"OPERATOR_ADDRESSES holds {entry!r}, which is neither an address nor chainId:address.",
+            hint=hint,
+            id="accounts.E002",
+        )
         for entry in operators
-        if checksummed(entry) is None
+        if read_user_name(entry) is None
     ]
 
 

@@ -61,7 +61,12 @@ def keys_page(request: HttpRequest, user: User) -> HttpResponse:
 
 def keys_as_json(user: User) -> JsonResponse:
     """Return for programs what `keys_page` shows."""
-    return JsonResponse({"address": user.address, "keys": [_described(key) for key in _live_keys(user)]})
+    return JsonResponse({**described_user(user), "keys": [_described(key) for key in _live_keys(user)]})
+
+
+def described_user(user: User) -> dict[str, str | None]:
+    """Return the user's address, and the chain id of a contract wallet, for programs."""
+    return {"address": user.address, "chainId": None if user.chain_id is None else str(user.chain_id)}
 
 
 @require_http_methods(["GET", "POST"])

@@ -20,7 +20,7 @@ from django.db import IntegrityError, transaction
 from django.db.models import F, Q, QuerySet
 from django.utils import timezone
 
-from accounts.models import AccountEvent, ApiKey, EventKind, User, may_sign_in
+from accounts.models import AccountEvent, ApiKey, EventKind, User, may_sign_in, user_name
 from config.error_answers import Refused
 from config.logs import redact_keys
 from database import statements
@@ -108,7 +108,7 @@ def working() -> "QuerySet[ApiKey]":
     return ApiKey.objects.filter(unexpired, key_hash=QueryParameter("key_hash"), revoked_at=None).order_by()
 
 
-OWN_COLUMNS = ("pk", "user_id", "last_used_at", "user__address")
+OWN_COLUMNS = ("pk", "user_id", "last_used_at", "user__address", "user__chain_id")
 _KEYS = CompiledQuery(lambda: working().values_list(*OWN_COLUMNS))
 
 
@@ -122,9 +122,9 @@ def authenticate_and_read(
     row = query.first(key_hash=key_hash, now=timezone.now(), **given)
     if row is None:
         return None
-    key_id, user_id, last_used_at, address, *others = row
-    # The operator may have removed the address from the list in the meantime. Then its keys must not work.
-    if not may_sign_in(address):
+    key_id, user_id, last_used_at, address, chain_id, *others = row
+    # The operator may have removed the user from the list in the meantime. Then its keys must not work.
+    if not may_sign_in(user_name(address, chain_id)):
         return None
     _note_use(key_id, last_used_at)
     return ApiKey.from_db(None, ("id", "user_id"), (key_id, user_id)), tuple(others)

@@ -1,5 +1,6 @@
 """Users, who may be one, their API keys, the log of both, nonces of pending sign-ins, and counts of the throttle."""
 
+import re
 from collections.abc import Mapping
 from datetime import datetime
 from functools import lru_cache
@@ -8,7 +9,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from django.conf import settings
 from django.contrib.auth.hashers import make_password
 from django.contrib.auth.models import AbstractBaseUser, BaseUserManager
-from django.db import models
+from django.db import models, transaction
 from django.utils import timezone
 
 from chains.encoding import checksummed
@@ -18,32 +19,45 @@ if TYPE_CHECKING:
     from chains.chains_file import Chain
 
 ANYONE = "*"  # in `settings.ALLOWED_ADDRESSES`
+_CHAIN_ID = re.compile("[1-9][0-9]{0,18}")
 EVERY_DESTINATION = "*"  # in `User.daily_limits_wei`: each that isn't named and is no test network
 
 
-def may_sign_in(address: str) -> bool:
-    """Return whether `settings.ALLOWED_ADDRESSES` or `OPERATOR_ADDRESSES` lets an EIP-55 address in.
+def user_name(address: str, chain_id: int | None) -> str:
+    """Return how settings and commands name a user: `address`, or `chainId:address` for a contract wallet."""
+    return address if chain_id is None else f"{chain_id}:{address}"
+
+
+def read_user_name(text: str) -> str | None:
+    """Return the `user_name` that a setting or a command gives, with its EIP-55 checksum. None if it is none."""
+    chain_id, colon, address = text.rpartition(":")
+    signer = checksummed(address)
+    return None if signer is None or (colon and not _CHAIN_ID.fullmatch(chain_id)) else f"{chain_id}{colon}{signer}"
+
+
+def may_sign_in(name: str) -> bool:
+    """Return whether `settings.ALLOWED_ADDRESSES` or `OPERATOR_ADDRESSES` lets a user of this `user_name` in.
 
     With an empty list, anyone may sign in if all destination chains are test networks, and nobody otherwise: a user
     with a key for another destination spends the operator's money.
     """
-    if is_operator(address):
+    if is_operator(name):
         return True
     allowed = settings.ALLOWED_ADDRESSES
     if not allowed:
         return all(chain.test_network for chain in get_chains().destinations())
-    return ANYONE in allowed or address in _checksummed(tuple(allowed))
+    return ANYONE in allowed or name in _user_names(tuple(allowed))
 
 
-def is_operator(address: str) -> bool:
-    """Return whether an EIP-55 address belongs to an operator of this service."""
-    return address in _checksummed(tuple(settings.OPERATOR_ADDRESSES))
+def is_operator(name: str) -> bool:
+    """Return whether a user of this `user_name` is an operator of this service."""
+    return name in _user_names(tuple(settings.OPERATOR_ADDRESSES))
 
 
 @lru_cache(maxsize=8)
-def _checksummed(addresses: tuple[str, ...]) -> frozenset[str | None]:
-    """Return the addresses with checksums. They are kept, because each request asks, and a checksum is a hash."""
-    return frozenset(map(checksummed, addresses))
+def _user_names(entries: tuple[str, ...]) -> frozenset[str | None]:
+    """Return the entries with checksums. They are kept, because each request asks, and a checksum is a hash."""
+    return frozenset(map(read_user_name, entries))
 
 
 def own_or(own: int | None, installations: int) -> int:
@@ -59,19 +73,33 @@ def daily_wei(own: Mapping[str, str] | None, chain: "Chain") -> int | None:
 
 
 class UserManager(BaseUserManager["User"]):
-    def for_address(self, address: str) -> "User":
-        """Return the user of an EIP-55 address, made if there is none yet."""
-        user, _ = self.get_or_create(address=address, defaults={"password": make_password(None)})
+    @transaction.atomic
+    def for_address(self, address: str, chain_id: int | None = None) -> "User":
+        """Return the user of an EIP-55 address, or of the contract wallet there. The first call makes it.
+
+        The user's row is locked until the transaction ends, so that it isn't handed over meanwhile.
+        """
+        defaults = {"password": make_password(None), "own_key_known": chain_id is None}
+        user, _ = self.select_for_update(no_key=True).get_or_create(defaults, address=address, chain_id=chain_id)
         return user
+
+    def get_by_natural_key(self, address: str | None, chain_id: int | None = None) -> "User":
+        """Return the user whom `loaddata` reads in another row."""
+        return self.get(address=address, chain_id=chain_id)
 
 
 class User(AbstractBaseUser):
-    """The holder of an address, proven by a signature. There is no password; Django's field holds an unusable one.
+    """The holder of an address's own key, or a contract wallet of one chain. There is no password.
 
-    The field is random for each user, and Django ties sessions to it: a new value ends all sessions of the user.
+    Django's field for it holds an unusable one, which is random for each user. Django ties sessions to it: a new value
+    ends all sessions of the user.
     """
 
-    address = models.CharField(max_length=42, unique=True)  # with its EIP-55 checksum
+    address = models.CharField(max_length=42)  # with its EIP-55 checksum
+    # The chain whose contract wallet the user is. Null: the address's own key signs in, and no contract's signature.
+    chain_id = models.PositiveBigIntegerField(null=True, blank=True)
+    # False where `chain_id` is null: a version before 0.3.0 has made the user, maybe for a contract wallet.
+    own_key_known = models.BooleanField(db_default=False)
     created_at = models.DateTimeField(default=timezone.now)
     last_sign_in = models.DateTimeField(null=True)
     # Limits of the user's own, which an operator has set; null: the installation's (`accounts.models`). They are
@@ -89,10 +117,44 @@ class User(AbstractBaseUser):
 
     objects: ClassVar[UserManager] = UserManager()
 
+    class Meta:
+        constraints: ClassVar[list[Any]] = [
+            models.UniqueConstraint(fields=["address"], condition=models.Q(chain_id=None), name="one_user_per_own_key"),
+            models.UniqueConstraint(fields=["address", "chain_id"], name="one_user_per_contract_wallet"),
+        ]
+
+    def __str__(self) -> str:
+        return self.name
+
+    def get_short_name(self) -> str:
+        """Return how the admin calls the user."""
+        return self.name
+
+    def natural_key(self) -> tuple[str, int | None]:  # type: ignore[override]  # the stubs have one field
+        """Return how `dumpdata` refers to the user."""
+        return self.address, self.chain_id
+
+    @property
+    def name(self) -> str:
+        return user_name(self.address, self.chain_id)
+
+    @property
+    def chain_name(self) -> str:
+        """Return the name of the contract wallet's chain; empty for an address that signs with its own key."""
+        if self.chain_id is None:
+            return ""
+        return next(
+            (chain.name for chain in get_chains().chains if chain.id == self.chain_id), f"chain {self.chain_id}"
+        )
+
+    def has_predecessor(self) -> bool:
+        """Return whether a version before 0.3.0 has made a user who may have been this contract wallet."""
+        return self.chain_id is not None and predecessors(self.address).exists()
+
     @property
     def is_staff(self) -> bool:
         """Return whether Django's admin lets the user in: only operators."""
-        return is_operator(self.address)
+        return is_operator(self.name)
 
     def has_perm(self, perm: str, obj: object = None) -> bool:
         """Return whether Django's admin lets the user do it. All operators may do the same."""
@@ -106,6 +168,11 @@ class User(AbstractBaseUser):
         """End all sessions of the user, on all devices. API keys keep working."""
         self.set_unusable_password()
         self.save(update_fields=["password"])
+
+
+def predecessors(address: str) -> models.QuerySet[User]:
+    """Select the user of the address whose kind isn't known: a contract wallet of any chain, or the own key."""
+    return User.objects.filter(address=address, chain_id=None, own_key_known=False)
 
 
 class ApiKeyQuerySet(models.QuerySet["ApiKey"]):

@@ -2,7 +2,8 @@
 
 Everything that a message must say comes from settings, never from the request. The signature is either that of the
 address's own key, or of a contract wallet (ERC-1271, or ERC-6492 before its deployment). A contract wallet is asked
-through the chain's RPC nodes.
+through the chain's RPC nodes. On another chain, others may control its address: it is the user of its chain alone, and
+another one than the user who signs with the address's own key.
 """
 
 import math
@@ -23,7 +24,7 @@ from django.utils import timezone
 from django.utils.functional import SimpleLazyObject
 
 from accounts import keys, throttle
-from accounts.models import SignInNonce, User, may_sign_in
+from accounts.models import SignInNonce, User, may_sign_in, user_name
 from chains.chains_file import Chain, UnknownChain
 from chains.encoding import checksummed, fault
 from config.configured_chains import get_chains
@@ -79,7 +80,9 @@ def start(address: str, chain_id: int, client_address: str) -> str:
     if signer is None:
         raise SignInError("malformed_address", f"This {fault(address)}.")
     _chain(chain_id)
-    _check_allowed(signer)
+    # Only the signature tells which of both signs.
+    if not may_sign_in(user_name(signer, chain_id)):
+        _check_allowed(signer)
     _count(client_address)
     now = timezone.now()
     expires_at = now + timedelta(seconds=MESSAGE_SECONDS)
@@ -121,15 +124,14 @@ def finish(message: str, signature: str) -> User:
     signature = _plain_signature(signature)
     issued = _consume_nonce(message)
     try:
-        _verify(message, signature, issued)
+        chain_id = _verify(message, signature, issued)
     except UndecidedSignature:
         SignInNonce.objects.filter(pk=issued.pk).update(consumed_at=None)
         raise
-    _check_allowed(issued.address)
     with transaction.atomic():
-        user = User.objects.for_address(issued.address)
-        user.last_sign_in = timezone.now()
-        user.save(update_fields=["last_sign_in"])
+        user = User.objects.for_address(issued.address, chain_id)
+        user.last_sign_in, user.own_key_known = timezone.now(), chain_id is None
+        user.save(update_fields=["last_sign_in", "own_key_known"])
         keys.issue_first(user)
     return user
 
@@ -214,8 +216,11 @@ def _plain_signature(text: str) -> str:
     return f"0x{digits[2:] if digits[1:2] in {'x', 'X'} else digits}"
 
 
-def _verify(message: str, signature: str, issued: SignInNonce) -> None:
-    """Check that the message is the one that was issued, and that its address signed it. Raises `SignInError`."""
+def _verify(message: str, signature: str, issued: SignInNonce) -> int | None:
+    """Check that the message is the one that was issued, and that its address signed it and may sign in.
+
+    Return the chain of the contract wallet that signed; None if the address's own key did. Raises `SignInError`.
+    """
     parsed = _parse(message)
     chain = _chain(parsed.chain_id)
     verify = _verifier(parsed, signature, issued.nonce, chain)
@@ -223,8 +228,18 @@ def _verify(message: str, signature: str, issued: SignInNonce) -> None:
     # Anything else in it, such as another statement or resources, did not come from this service.
     if _hash(message) != issued.message_hash:
         raise SignInError("malformed_message", f"The message {_NOT_OURS}.")
-    if not is_own_key:
-        _verify_contract_wallet(verify, issued, chain)
+    if is_own_key:
+        _check_allowed(issued.address)
+        return None
+    name = user_name(issued.address, chain.id)
+    if not may_sign_in(name):
+        raise SignInError(
+            "address_not_allowed",
+            f"The signature is not that of {issued.address} itself, and a contract wallet there may not sign in here. "
+            f"Ask the operator to allow {name}.",
+        )
+    _verify_contract_wallet(verify, issued, chain)
+    return chain.id
 
 
 def _parse(message: str) -> _SiweMessage:

@@ -31,6 +31,7 @@ from accounts.form_input import (
     hides_origin,
     safe_next,
 )
+from accounts.key_views import described_user
 from accounts.models import EventKind, User
 from accounts.sign_in import SignInError, finish, start
 from accounts.signed_in import signed_in
@@ -71,7 +72,7 @@ def sign_in_message(request: HttpRequest) -> HttpResponse:
 @never_cache
 @require_POST
 def sign_in_verify(request: HttpRequest) -> HttpResponse:
-    """Answer `{"message", "signature"}` with `{"address", "next"}`. It starts a session of the address."""
+    """Answer `{"message", "signature"}` with `{"address", "chainId", "next"}`. It starts a session of the user."""
     try:
         given = given_in(request)
         user = finish(_message_in(request, given), given("signature"))
@@ -104,7 +105,7 @@ def _begin_session(request: HttpRequest, user: User, next_path: str) -> HttpResp
     for key in user.api_keys.filter(created_at__gte=user.last_sign_in):
         event_log.record(request, user, EventKind.KEY_MADE, key)
     if is_json(request):
-        return JsonResponse({"address": user.address, "next": next_path})
+        return JsonResponse({**described_user(user), "next": next_path})
     return HttpResponseRedirect(next_path)
 
 

@@ -5,6 +5,7 @@ from functools import partial, wraps
 from typing import Concatenate, ParamSpec
 
 from django.conf import settings
+from django.contrib.auth.backends import BaseBackend
 from django.contrib.auth.views import redirect_to_login
 from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
 from django.shortcuts import resolve_url
@@ -12,10 +13,19 @@ from django.urls import reverse
 from django.utils.cache import patch_vary_headers
 from django.views.decorators.cache import never_cache
 
-from accounts.models import User
+from accounts.models import User, may_sign_in
 from config.error_answers import error_answer, wants_json
 
 _P = ParamSpec("_P")
+
+
+class SessionBackend(BaseBackend):
+    """Finds the user of a session, which a signature has begun (`settings.AUTHENTICATION_BACKENDS`)."""
+
+    def get_user(self, user_id: int) -> User | None:
+        """Return the user, or None if the operator has taken the user off the list meanwhile."""
+        user = User.objects.filter(pk=user_id).first()
+        return user if user and may_sign_in(user.name) else None
 
 
 def signed_in(

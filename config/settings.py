@@ -185,9 +185,10 @@ SECRET_KEY = _secret("SECRET_KEY")
 # API keys are derived from a secret of their own, so they survive a new SECRET_KEY, which ends all sessions.
 API_KEY_SECRET = _secret("API_KEY_SECRET")
 
-# Addresses that may sign in, or * for anyone. Empty means anyone, but only if no destination costs real money.
+# Users who may sign in, or * for anyone. Empty means anyone, but only if no destination costs real money. An address
+# stands for its own key alone, and chainId:address for a contract wallet of this chain.
 ALLOWED_ADDRESSES: list[str] = env.items("ALLOWED_ADDRESSES", "")
-# Addresses that may use the admin. They may also sign in and have keys.
+# Users, in the same form, who may use the admin. They may also sign in and have keys.
 OPERATOR_ADDRESSES: list[str] = env.items("OPERATOR_ADDRESSES", "")
 # True: everybody may see the list of all batches. A batch's page needs its link either way.
 PUBLIC_BATCH_LIST = env.bool("PUBLIC_BATCH_LIST", default=False)
@@ -429,6 +430,9 @@ DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
 # --- People -----------------------------------------------------------------------------------------------------------
 
 AUTH_USER_MODEL = "accounts.User"
+AUTHENTICATION_BACKENDS = ["accounts.signed_in.SessionBackend"]
+# An address may belong to contract wallets of several chains, and nobody signs in by a name alone.
+SILENCED_SYSTEM_CHECKS = ["auth.W004"]
 LOGIN_URL = "accounts:sign_in"
 LOGIN_REDIRECT_URL = "explorer:dashboard"
 SESSION_ENGINE = "accounts.idle_sessions"

@@ -21,10 +21,10 @@ SECONDS = 180
 _T = TypeVar("_T")
 
 
-def client_of(address: str) -> Client:
-    """Return a client that is signed in with this address."""
+def client_of(address: str, chain_id: int | None = None) -> Client:
+    """Return a client that is signed in with this address, or as the contract wallet there."""
     client = Client()
-    client.force_login(User.objects.for_address(address))
+    client.force_login(User.objects.for_address(address, chain_id))
     return client
 
 

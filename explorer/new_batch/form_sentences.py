@@ -68,7 +68,6 @@ SLOT_SENTENCES = {
     "uint256": "The key is a number below 2^256: decimal, or hexadecimal with 0x.",
 }
 REFUSAL_SENTENCES = {
-    "address_not_allowed": "Your address may not use this service any more.",
     "csrf_failed": "This form is of an earlier session, or of another site. Go on, look through it, then submit it.",
     "no_api_key": "You have no API key. Make one among your keys: batches belong to one.",
     "not_signed_in": "You are signed out. Sign in in another tab, then go on here.",

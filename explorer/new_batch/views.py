@@ -21,7 +21,7 @@ from django.views.decorators.csrf import csrf_exempt
 from django.views.decorators.http import require_http_methods
 
 from accounts.form_input import HIDDEN_ORIGIN, hides_origin
-from accounts.models import User, may_sign_in
+from accounts.models import User
 from accounts.signed_in import signed_in
 from config.configured_chains import get_chains
 from config.error_answers import Refused
@@ -88,9 +88,6 @@ def _check(request: HttpRequest) -> User:
         raise _refusal(401, "not_signed_in")
     if CsrfViewMiddleware(_no_answer).process_view(request, _no_answer, (), {}):
         raise ApiError(403, "csrf_failed", HIDDEN_ORIGIN) if hides_origin(request) else _refusal(403, "csrf_failed")
-    # The operator may have taken the address off the list. Each request with a key is checked alike.
-    if not may_sign_in(user.address):
-        raise _refusal(403, "address_not_allowed")
     return user
 
 

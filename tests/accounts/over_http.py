@@ -47,7 +47,7 @@ def finish(message: str, signature: str) -> User:
 
 def issue(user: User, name: str) -> ApiKey:
     """Issue a key. Raise `Refused`, as the next two functions."""
-    return ApiKey.objects.get(pk=ask(client_of(user.address), "/dashboard/keys", {"name": name})["id"])
+    return ApiKey.objects.get(pk=ask(client_of(user.address, user.chain_id), "/dashboard/keys", {"name": name})["id"])
 
 
 def rotate(key: ApiKey, name: str, overlap: timedelta) -> ApiKey:
@@ -74,4 +74,4 @@ def authenticate(raw: str) -> ApiKey | None:
 
 
 def _of(key: ApiKey, act: str, body: dict[str, str]) -> Any:
-    return ask(client_of(key.user.address), f"/dashboard/keys/{key.pk}/{act}", body)
+    return ask(client_of(key.user.address, key.user.chain_id), f"/dashboard/keys/{key.pk}/{act}", body)

@@ -18,6 +18,12 @@ pytestmark = [pytest.mark.django_db, pytest.mark.outside]
         (["*"], False, []),
         ([ALICE.address, ALICE.address.lower()], False, []),
         (["0x12", ALICE.address[:-1] + "7", ALICE.address], False, ["accounts.E001", "accounts.E001"]),
+        ([f"1:{ALICE.address}", f"{10**18}:{ALICE.address.lower()}"], False, []),
+        (
+            [f"{wrong}{ALICE.address}" for wrong in (":", "0:", "-1:", "01:", "x:", "eip155:1:")],
+            False,
+            ["accounts.E001"] * 6,
+        ),
     ],
 )
 def test_it_says_who_can_not_sign_in(settings, configure_chains, allowed, destination_is_test, ids):

@@ -1,19 +1,27 @@
 import re
 import socket
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import nullcontext
+from tempfile import NamedTemporaryFile
 from threading import Event, Semaphore
+from typing import Any
 
 import pytest
+from django.core.management import call_command
 from eth_abi.abi import encode
+from eth_account.signers.local import LocalAccount
 from eth_utils.address import to_checksum_address
 from eth_utils.crypto import keccak
 from siwe import EIP6492_MAGIC_SUFFIX  # type: ignore[import-untyped]
 
-from tests.accounts.over_http import Refused, finish, start
+from accounts.models import ApiKey, User
+from devnet.devchain import DevChain
+from tests.accounts.over_http import Refused, authenticate, finish, issue, reveal, start
 from tests.accounts.wallets import ALICE, BOB, contract_wallet_code, init_code, reverting_code, sign
 from tests.chains.hostile_node import FLOODS, hostile_node
-from tests.chains.lying_node import ask, error, is_chain_id, lying_node
+from tests.chains.lying_node import ask, error, is_chain_id, lying_node, recording, result
+from tests.factories import at_once, client_of
 
 pytestmark = [pytest.mark.django_db, pytest.mark.outside]
 
@@ -65,6 +73,122 @@ def test_a_contract_that_answers_nonsense_is_no_wallet(node, answer):
     node.rpc("anvil_setCode", address, answer)
     message = start(address, 31337, "")
     assert code_of(message, sign(message, ALICE)) == "wrong_signature"
+
+
+# --- One address, several users ---------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def other_chain() -> Iterator[DevChain]:
+    with DevChain(chain_id=5) as chain:
+        yield chain
+
+
+@pytest.fixture
+def shared(node, other_chain, configure_chains) -> str:
+    """Return an address with contract wallets on two chains: Alice's, and on the chain 5 Bob's."""
+    configure_chains((31337, True, node.url), (5, True, other_chain.url), destinations=(31337,))
+    address = to_checksum_address("0x" + "5a" * 20)
+    for chain, owner in ((node, ALICE), (other_chain, BOB)):
+        chain.rpc("anvil_setCode", address, "0x" + contract_wallet_code(owner.address).hex())
+    return address
+
+
+def signed_in(address: str, chain_id: int, signer: LocalAccount) -> User:
+    message = start(address, chain_id)
+    return finish(message, sign(message, signer))
+
+
+def shown_to(user: User, path: str, accept: str = "text/html") -> Any:
+    return client_of(user.address, user.chain_id).get(path, headers={"accept": accept})
+
+
+def test_the_wallets_of_one_address_on_two_chains_are_two_users(shared, settings):
+    alice, bob = signed_in(shared, 31337, ALICE), signed_in(shared, 5, BOB)
+    assert signed_in(shared, 31337, ALICE) == alice != bob
+    refused = start(shared, 31337)
+    assert code_of(refused, sign(refused, BOB)) == "wrong_signature"
+    for user, chain, others in ((alice, "31337", bob), (bob, "5", alice)):
+        told = shown_to(user, "/keys", "application/json").json()
+        assert (told["address"], told["chainId"]) == (shared, chain)
+        assert [key["id"] for key in told["keys"]] == [user.api_keys.get().pk] != [others.api_keys.get().pk]
+        for page in ("/keys", "/dashboard", "/explorer"):
+            assert f"{shared}</span> on Chain {chain}" in shown_to(user, page).text
+    for operator, may in ((f"31337:{shared.lower()}", [True, False]), (shared, [False, False])):
+        settings.OPERATOR_ADDRESSES = [operator]
+        for page in ("/operator", "/admin/"):
+            assert [shown_to(user, page).status_code == 200 for user in (alice, bob)] == may
+
+
+def test_a_node_that_lies_signs_in_as_a_contract_wallet_of_its_chain_and_as_nobody_else(settings, configure_chains):
+    settings.OPERATOR_ADDRESSES = [ALICE.address]
+    asked: list[Any] = []
+
+    def lie(body):
+        # An ERC-6492 validator answers 0x01, and a wallet the magic value of ERC-1271.
+        answers = {"eth_chainId": "0x5", "eth_getCode": "0x00", "eth_call": f"0x01{'00' * 31}"}
+        if body["method"] == "eth_call" and body["params"][0].get("to"):
+            answers["eth_call"] = f"0x1626ba7e{'00' * 28}"
+        return result(body, answers.get(body["method"], "0x1"))
+
+    with lying_node(recording(asked, lie)) as url:
+        configure_chains((31337, True, "http://127.0.0.1:1"), (5, True, url), destinations=(31337,))
+        alice = signed_in(ALICE.address, 31337, ALICE)
+        message = start(ALICE.address, 5)
+        stranger = finish(message, "0x" + "ab" * 65)
+        assert (stranger.address, stranger.chain_id) == (ALICE.address, 5)
+        assert not set(stranger.api_keys.all()) & set(alice.api_keys.all())
+        assert [shown_to(user, "/operator").status_code for user in (alice, stranger)] == [200, 404]
+        # A list of addresses has contract wallets on it only by their chains. Then no node is asked.
+        settings.ALLOWED_ADDRESSES = [ALICE.address]
+        asked.clear()
+        message = start(ALICE.address, 5)
+        with pytest.raises(Refused, match=f"Ask the operator to allow 5:{ALICE.address}") as caught:
+            finish(message, "0x" + "ab" * 65)
+        assert (caught.value.code, asked) == ("address_not_allowed", [])
+    assert shown_to(stranger, "/keys").status_code == 302
+    assert authenticate(reveal(alice.api_keys.get()))
+
+
+@pytest.mark.parametrize(
+    ("allowed", "own_key", "contract"),
+    [([], True, True), ("*", True, True), ("{}", True, False), ("31337:{}", False, True), ("5:{}", False, False)],
+)
+def test_an_account_with_a_key_and_code_is_two_users_who_are_allowed_each(node, settings, allowed, own_key, contract):
+    # EIP-7702 gives code to an account that has a key of its own.
+    node.rpc("anvil_setCode", ALICE.address, "0x" + contract_wallet_code(BOB.address).hex())
+    users = [signed_in(ALICE.address, 31337, signer) for signer in (ALICE, BOB)]
+    issued = [reveal(user.api_keys.get()) for user in users]
+    assert [user.chain_id for user in users] == [None, 31337]
+    settings.ALLOWED_ADDRESSES = [entry.format(ALICE.address) for entry in [allowed] if entry]
+    for signer, key, may in ((ALICE, issued[0], own_key), (BOB, issued[1], contract)):
+        with nullcontext() if may else pytest.raises(Refused, match="address_not_allowed"):
+            signed_in(ALICE.address, 31337, signer)
+        assert (authenticate(key) is not None) == may
+    node.rpc("anvil_setCode", ALICE.address, "0x")
+
+
+@pytest.mark.django_db(transaction=True)
+def test_two_first_sign_ins_of_a_contract_wallet_at_once_make_one_user_with_one_key(wallet):
+    messages = [start(wallet, 31337) for _ in range(2)]
+    results = at_once(*[lambda message=message: finish(message, sign(message, ALICE)) for message in messages])
+    user = User.objects.get()
+    assert results == [user] * 2
+    assert user.api_keys.count() == 1
+
+
+def test_dumped_rows_refer_to_the_user_of_their_chain(wallet):
+    for chain_id in (None, 5, 31337):
+        User.objects.for_address(wallet, chain_id)
+    with NamedTemporaryFile(suffix=".json") as file:
+        issue(User.objects.get(chain_id=5), "key")
+        call_command("dumpdata", "accounts.apikey", natural_foreign=True, output=file.name)
+        ApiKey.objects.all().delete()
+        call_command("loaddata", file.name, verbosity=0)
+    assert ApiKey.objects.get().user.chain_id == 5
+
+
+# --- Before its deployment --------------------------------------------------------------------------------------------
 
 
 def counterfactual(owner: str) -> tuple[str, bytes]:

@@ -17,6 +17,17 @@ def issued():
     return [keys.reveal(key) for key in (keys.issue(alice, "one"), keys.issue(alice, "two"), keys.issue(bob, "one"))]
 
 
+def test_a_contract_wallet_is_named_with_its_chain(issued, capsys):
+    wallet = keys.reveal(keys.issue(User.objects.for_address(ALICE.address, 5), "one"))
+    call_command("revoke_keys", ALICE.address)
+    assert live([*issued, wallet]) == [False, False, True, True]
+    call_command("revoke_keys", f"5:{ALICE.address.lower()}")
+    assert live([*issued, wallet]) == [False, False, True, False]
+    for mistaken in (f"6:{ALICE.address}", f"5:{BOB.address}"):
+        with pytest.raises(CommandError, match=f"no key was revoked. Did you mean .*{mistaken[2:]}"):
+            call_command("revoke_keys", mistaken)
+
+
 def live(issued) -> list[bool]:
     return [keys.authenticate(key) is not None for key in issued]
 

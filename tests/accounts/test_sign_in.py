@@ -271,6 +271,23 @@ def test_whoever_was_struck_from_the_list_meanwhile_is_refused(settings, message
     assert not User.objects.exists()
 
 
+def test_a_session_ends_with_the_next_request_after_its_user_is_struck_from_the_list(settings, alice_client):
+    key = keys_of(alice_client)[0]["id"]
+    posts = ("/dashboard/keys", f"/dashboard/keys/{key}/reveal", "/dashboard/webhooks/reveal", "/new-batch")
+    settings.ALLOWED_ADDRESSES = [BOB.address]
+    for path in ("/dashboard", "/keys", "/dashboard/log", "/facts?block=1"):
+        assert alice_client.get(path, headers={"accept": "application/json"}).status_code == 401, path
+    assert alice_client.get("/facts.csv?block=1").headers["Location"].startswith("/sign-in?")
+    for path in posts:
+        assert alice_client.post(path, headers={"accept": "application/json"}).status_code == 401, path
+    settings.OPERATOR_ADDRESSES = [ALICE.address]
+    assert keys_of(alice_client)
+
+
+def keys_of(client: Client) -> list[dict[str, str]]:
+    return list(client.get("/keys", headers={"accept": "application/json"}).json()["keys"])
+
+
 # --- Throttle ---------------------------------------------------------------------------------------------------------
 
 

@@ -125,9 +125,10 @@ def test_the_form_is_as_it_was(alice, name):
 def test_what_is_typed_stays_where_it_may_not_be_posted(alice, settings, monkeypatch):
     monkeypatch.setattr(RowForm, "clean", lambda _: pytest.fail("It is looked at for whoever sends it."))
     strict = Client(enforce_csrf_checks=True)
-    strict.force_login(User.objects.for_address(ALICE))
+    strict.force_login(User.objects.for_address(BOB))
     settings.ALLOWED_ADDRESSES = [BOB]
-    refused = ((Client(), 401, "You are signed out."), (strict, 403, "of another site"), (alice, 403, "any more"))
+    signed_out = "You are signed out."
+    refused = ((Client(), 401, signed_out), (strict, 403, "of another site"), (alice, 401, signed_out))
     for sender, status, why in refused:
         for do in ("submit", "add", "estimate"):
             html = post(sender, do, {"accounts": ALICE}, status=status)

@@ -1,4 +1,4 @@
-"""`manage.py revoke_keys <address> ...` or `--all`."""
+"""`manage.py revoke_keys <user> ...` or `--all`."""
 
 from typing import Any
 
@@ -6,8 +6,7 @@ from django.core.management.base import BaseCommand, CommandError, CommandParser
 from django.db import transaction
 
 from accounts import keys, operator_log
-from accounts.models import User
-from chains.encoding import checksummed
+from accounts.models import User, read_user_name
 
 
 class Command(BaseCommand):
@@ -17,7 +16,7 @@ class Command(BaseCommand):
     )
 
     def add_arguments(self, parser: CommandParser) -> None:
-        parser.add_argument("address", nargs="*", help="addresses that the users sign in with")
+        parser.add_argument("address", nargs="*", help="address, or chainId:address of a contract wallet")
         parser.add_argument("--all", action="store_true", help="everybody's keys")
         parser.add_argument("--reason", default="", help="a sentence, for the log of operators")
 
@@ -35,8 +34,12 @@ class Command(BaseCommand):
         self.stdout.write(f"{revoked} keys revoked.")
 
 
-def _user(address: str) -> User:
-    user = User.objects.filter(address=checksummed(address)).first()
+def _user(given: str) -> User:
+    name = read_user_name(given)
+    others = User.objects.filter(address=name.rpartition(":")[2]) if name else ()
+    user = next((user for user in others if user.name == name), None)
     if user is None:
-        raise CommandError(f"Nobody has signed in with {address}; no key was revoked.")
+        names = " and ".join(other.name for other in others)
+        hint = f" Did you mean {names}?" if names else ""
+        raise CommandError(f"Nobody has signed in with {given}; no key was revoked.{hint}")
     return user
