@@ -39,7 +39,7 @@ def test_a_program_signs_in_and_takes_its_key():
     message = response.json()["message"]
     signed = {"message": message, "signature": sign(message, ALICE)}
     response = post_json(client, "/sign-in/verify", signed, headers=token)
-    assert response.json() == {"address": ALICE.address, "next": "/dashboard"}
+    assert response.json() == {"address": ALICE.address, "chainId": None, "next": "/dashboard"}
 
     shown = client.get("/dashboard", headers=JSON).json()
     key = ApiKey.objects.get()
