@@ -21,6 +21,7 @@ from chains.node_errors import Reverted, RpcRefused
 from chains.rpc import RpcClient, result
 from config.configured_chains import get_chains, get_rpc
 from contracts import NO_CONTRACT, load_artifact
+from database import statements
 from proving import balance_costs, connections, deployments, lanes, sources
 from proving.connections import OpenConnection
 from proving.deployments import Call, call, creation_code, revert_reason
@@ -113,6 +114,7 @@ def _retire(row: FactsRegistry) -> None:
     blocks = Block.objects.filter(destination_chain_id=row.destination_chain_id, source_chain_id=row.source_chain_id)
     # A worker without its lane can't store its present observations, which are about the old registry.
     lanes.take_away(LaneName(LaneKind.CONNECTION, row.destination_chain_id, row.source_chain_id))
+    statements.lock(blocks)
     blocks.update(is_checkpoint=False, checked_number=None, checked_hash="")
     admitted = Query.objects.filter(block__in=blocks, batch__status__in=ADMITTED_STATUSES)
     begun = admitted.exclude(step__in=[StepKind.INITIAL_STATE, StepKind.BLOCKHASH_AVAILABLE])
