@@ -173,11 +173,12 @@ def _monitor(
             if change := _change(rpc, tx, receipt, receipts, heads=heads, used=used):
                 changes.append(change)
                 doubtful += tx.state == TransactionState.DISPLACED and bool(tx.hashes)
-            elif tx.state == TransactionState.PENDING and tx.nonce >= used:
+            elif tx.state in {TransactionState.PENDING, TransactionState.DISPLACED} and tx.nonce >= used:
                 _write(lane, signer, changes)
                 changes = []
-                push(chain, rpc, lane, tx, may_raise=lowest_open)
-                lowest_open = False
+                is_pending = tx.state == TransactionState.PENDING
+                push(chain, rpc, lane, tx, may_raise=lowest_open and is_pending)
+                lowest_open = lowest_open and not is_pending
     if doubtful or any(tx.state == TransactionState.PENDING for tx in watched):
         _write(lane, signer, changes)
         changes = []
