@@ -262,9 +262,10 @@ def gone(seen: Checked, completed: Gone) -> Decision:
 
 
 def _why_lost(old: str, completed: Gone) -> str:
+    new = f"at {completed.registry}" if completed.registry else "that follows"
     return (
-        f"The destination chain was reorganised, and the facts registry at {old}, which is no longer used, has lost the "
-        f"facts: all is proven again to the one {f'at {completed.registry}' if completed.registry else 'that follows'}."
+        f"The destination chain was reorganised, and the facts registry at {old}, which is no longer used, has lost "
+        f"facts: they are proven again to the one {new}."
     )
 
 

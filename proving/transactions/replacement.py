@@ -68,19 +68,19 @@ def push(chain: Chain, rpc: RpcClient, lane: HeldLane, tx: Transaction, *, may_r
 def is_wanted(tx: Transaction) -> bool:
     """Return whether a batch still needs its facts. A DONE batch does, because the chain may have lost them.
 
-    In a registry that isn't used any more only a DONE batch needs them, until it is taken back.
+    In a registry that isn't used any more nobody needs them: a DONE batch is taken back, and proven to the one in use.
     """
-    is_proof, is_unused = tx.queries.exists(), is_to_unused_registry(tx)
+    if is_to_unused_registry(tx):
+        return False
+    is_proof = tx.queries.exists()
     needing = tx.queries.exclude(batch__status=BatchStatus.REJECTED)
-    if is_unused:
-        needing = needing.filter(batch__status=BatchStatus.DONE)
     if is_proof and (tx.extends_id is None or tx.state == TransactionState.DISPLACED):
         # A transaction that a node called displaced was sent anew. If both are mined, its facts are paid for twice.
         does_the_same = Q(extends=tx.extends_id) if tx.extends_id else proves_facts("queries__block")
         anew = Transaction.objects.filter(does_the_same, queries=OuterRef("pk"), pk__gt=tx.pk)
         is_sent_anew = Exists(anew.exclude(state=TransactionState.DISPLACED).exclude(succeeded=False))
         needing = needing.filter(Q(pk__in=tx.continued.values("pk")) | ~is_sent_anew)
-    return needing.exists() if is_proof else not is_unused
+    return not is_proof or needing.exists()
 
 
 def _raised(fee: int) -> int:

@@ -1,4 +1,4 @@
-"""The order in which each database transaction locks tables (`database.statements`), also on SQLite, which locks none."""
+"""The order in which database transactions lock tables (`database.statements`), also on SQLite, which locks none."""
 
 import re
 from collections.abc import Iterator

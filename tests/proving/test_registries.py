@@ -409,7 +409,7 @@ def test_what_the_old_one_loses_before_it_is_final_is_proven_again(service, key,
     for batch in done:
         assert work_until_done(batch, service, rounds=20).status == BatchStatus.DONE
         page = words_of(Client().get(path(batch)).text)
-        assert f"the facts registry at {old.address}, which is no longer used, has lost the facts" in page
+        assert f"the facts registry at {old.address}, which is no longer used, has lost facts" in page
         assert new in page
         told = [json.loads(delivery.body)["data"] for delivery in batch.webhook.deliveries.order_by("pk")]
         assert [each["queryStatus"] for each in told] == ["DONE", "IN_PROGRESS", "DONE"]
