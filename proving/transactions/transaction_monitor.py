@@ -7,7 +7,7 @@ from contextlib import suppress
 from dataclasses import replace
 from datetime import datetime, timedelta
 from functools import partial
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from django.db.models import Q, QuerySet
 from django.db.models.functions import Now
@@ -67,7 +67,7 @@ _COLUMNS = (
 )
 
 
-def monitor_all(lane: HeldLane, keys: Sequence[object]) -> int:
+def monitor_all(lane: HeldLane, keys: Sequence[Any]) -> int:
     """Bring the stored transactions of these signers into agreement with their chain.
 
     Return how many signers failed by an error of ours.

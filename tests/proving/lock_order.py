@@ -21,7 +21,9 @@ _RANKS = {
 _CLAUSE = re.compile(r" FOR (NO KEY )?UPDATE( OF \S+)?( NOWAIT| SKIP LOCKED)?$")
 _LOCKING = re.compile(r'(?:UPDATE|DELETE FROM) "(\w+)"')
 _SELECTED = re.compile(r'SELECT "(\w+)"')
-_FEATURES = ("has_select_for_update", "has_select_for_no_key_update", "has_select_for_update_of")
+_FEATURES: dict[str, Any] = dict.fromkeys(
+    ("has_select_for_update", "has_select_for_no_key_update", "has_select_for_update_of"), True
+)
 
 
 @contextmanager
@@ -43,7 +45,7 @@ def recorded() -> Iterator[set[str]]:
         return execute(_CLAUSE.sub("", sql) if connection.vendor == "sqlite" else sql, *more)
 
     with (
-        patch.multiple(connection.features, **dict.fromkeys(_FEATURES, True)),
+        patch.multiple(connection.features, **_FEATURES),
         connection.execute_wrapper(execute),
     ):
         yield breaches

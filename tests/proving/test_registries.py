@@ -382,8 +382,8 @@ def test_a_batch_that_was_done_before_says_where_its_facts_are(service, key):
 def test_what_the_old_one_loses_before_it_is_final_is_proven_again(service, key, settings, tmp_path, is_replaced, kept):
     settings.WEBHOOK_ALLOW = [ip_network("127.0.0.0/8")]
     # The second batch names the same fact, so nothing is sent for it.
-    hook = {"url": "https://127.0.0.1:1/", "events": ["WENT_BACK", "DONE"]}
-    body = {**request(ALICE, block=service.head()), "webhook": hook}
+    hook, block = {"url": "https://127.0.0.1:1/", "events": ["WENT_BACK", "DONE"]}, service.head()
+    body = {**request(ALICE, block=block), "webhook": hook}
     done = [work_until_done(submit(key, body)) for _ in range(2)]
     (tx,) = Transaction.objects.filter(queries__batch__in=done)
     service.mine(kept)
@@ -415,7 +415,7 @@ def test_what_the_old_one_loses_before_it_is_final_is_proven_again(service, key,
         assert [each["queryStatus"] for each in told] == ["DONE", "IN_PROGRESS", "DONE"]
         assert old.address in told[1]["reason"]
         assert (new in told[1]["reason"]) == is_replaced
-    assert field_on_chain(service, ALICE, done[0].queries.get().block.number, AccountField.BALANCE) is not None
+    assert field_on_chain(service, ALICE, block, AccountField.BALANCE) == balance_at(service, ALICE, block)
 
 
 @pytest.mark.parametrize(("turns", "asked"), [(0, "eth_getProof"), (0, "eth_estimateGas"), (1, "eth_call")])
