@@ -398,7 +398,7 @@ def test_what_the_old_one_loses_before_it_is_final_is_proven_again(service, key,
     if kept:
         return
     if not is_replaced:
-        # What would prove it to the old one is cancelled by now.
+        # The transaction that would prove it to the old one is cancelled meanwhile.
         for _ in range(2):
             work()
         page = Client().get(f"/batch-queries/{done[0].pk}", headers=header(key)).json()
