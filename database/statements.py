@@ -193,10 +193,10 @@ def _value(parameter: Any, values: dict[str, Any]) -> Any:
 # prevents that until the transaction ends. SQLite runs transactions one after another (see `config.settings`), so it
 # needs no locks, and these functions do nothing there.
 #
-# A fixed order of locks prevents deadlocks: signers, users, blocks, batches, a batch's queries, steps and shares, and
-# last webhooks. A transaction locks the batch or the signer before it writes queries, steps or shares, and the webhook
-# before it writes deliveries. Rows of one table are locked by primary key. If new rows break the order, the database
-# ends one of two transactions with an error, and `retried` runs that transaction again.
+# A fixed order of locks prevents deadlocks: signers, lanes, users, blocks, batches, a batch's queries and steps, and
+# last webhooks. A transaction locks the batch before it writes queries or steps, the signer before it writes shares,
+# and the webhook before it writes deliveries. Rows of one table are locked by primary key. If new rows break the order,
+# the database ends one of two transactions with an error, and `retried` runs that transaction again.
 
 _TRIES = 5
 # Pause before the next try, in which waiting transactions take the freed locks: otherwise it meets them again.

@@ -9,6 +9,7 @@ from chains.chains_file import Connection
 from chains.encoding import history_slot
 from chains.rpc import RpcClient
 from config.configured_chains import get_chains, get_page_rpc, get_rpc
+from contracts import NO_CONTRACT
 from proving import deployments, stops
 from proving.deployments import Deployment, Unusable
 from proving.heads import Heads, poll_seconds
@@ -63,6 +64,14 @@ def open_connection(destination: int, source: int, ends_at: float | None = None)
         return OpenConnection(config, deployments.find(destination, source), get_rpc(source), get_rpc(destination))
     registry = deployments.noted(destination, source)
     return OpenConnection(config, registry, get_page_rpc(source), get_page_rpc(destination), ends_at)
+
+
+def without_registry(destination: int, source: int) -> OpenConnection | None:
+    """Return a connection of which only its chains may be used; None if it isn't configured any more."""
+    if (config := get_chains().connection(source, destination)) is None:
+        return None
+    none = Deployment(0, deployments.Registry(NO_CONTRACT), NO_CONTRACT, NO_CONTRACT)
+    return OpenConnection(config, none, get_rpc(source), get_rpc(destination))
 
 
 def open_unless_stopped(destination: int, source: int, ends_at: float | None = None) -> OpenConnection:

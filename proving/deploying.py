@@ -21,6 +21,7 @@ from chains.node_errors import Reverted, RpcRefused
 from chains.rpc import RpcClient, result
 from config.configured_chains import get_chains, get_rpc
 from contracts import NO_CONTRACT, load_artifact
+from database import statements
 from proving import balance_costs, connections, deployments, lanes, sources
 from proving.connections import OpenConnection
 from proving.deployments import Call, call, creation_code, revert_reason
@@ -32,7 +33,7 @@ from proving.sources import beacon_roots
 from proving.transactions import sending, signers, signing, transaction_monitor
 from proving.transactions.signers import Unsent
 from queries import progress
-from queries.models import ADMITTED_STATUSES, Block, Query, StepKind
+from queries.models import ADMITTED_STATUSES, BatchStatus, Block, Query, StepKind
 from queries.waits import WaitReason
 
 logger = logging.getLogger(__name__)
@@ -105,7 +106,8 @@ def _require_same_chain(chain: Chain) -> None:
 def _retire(row: FactsRegistry) -> None:
     """Put a registry out of use, in the caller's database transaction. It stays on record, as do batches that are DONE.
 
-    The facts of open batches are to be proven again, to the next registry.
+    The facts of open batches are to be proven again, to the next registry. Until those of batches that are DONE are
+    final, workers look whether a reorganisation takes them from this one (`Block.checked_number`).
     """
     row.replaced_at, row.due_at = timezone.now(), None
     row.replaced_because = row.refused or deployments.why_no_jump(row)
@@ -113,7 +115,10 @@ def _retire(row: FactsRegistry) -> None:
     blocks = Block.objects.filter(destination_chain_id=row.destination_chain_id, source_chain_id=row.source_chain_id)
     # A worker without its lane can't store its present observations, which are about the old registry.
     lanes.take_away(LaneName(LaneKind.CONNECTION, row.destination_chain_id, row.source_chain_id))
-    blocks.update(is_checkpoint=False, checked_number=None, checked_hash="")
+    statements.lock(blocks)
+    blocks.update(is_checkpoint=False)
+    done = Query.objects.filter(block=OuterRef("pk"), batch__status=BatchStatus.DONE)
+    blocks.filter(~Exists(done)).update(checked_number=None, checked_hash="")
     admitted = Query.objects.filter(block__in=blocks, batch__status__in=ADMITTED_STATUSES)
     begun = admitted.exclude(step__in=[StepKind.INITIAL_STATE, StepKind.BLOCKHASH_AVAILABLE])
     progress.lock_batches(admitted.values_list("pk", flat=True))

@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 from enum import StrEnum
 from functools import partial
-from typing import NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from django.conf import settings
 from django.db import DatabaseError, OperationalError, connection, transaction
@@ -101,9 +101,14 @@ class HeldLane:
     since: float = field(default_factory=time.monotonic)
 
     @contextmanager
-    def writing(self) -> Iterator[None]:
-        """Open a database transaction, as the only writer in this lane. Raises `LaneLost`."""
+    def writing(self, behind: "QuerySet[Any] | None" = None) -> Iterator[None]:
+        """Open a database transaction, as the only writer in this lane. Raises `LaneLost`.
+
+        The rows `behind` are locked before the lane (`database.statements` has the order of locks).
+        """
         with transaction.atomic():
+            if behind is not None:
+                statements.lock(behind)
             self.fence()
             yield
 
@@ -112,11 +117,11 @@ class HeldLane:
         if not _tokens([self]).update(until=_expiry()):
             raise LaneLost
 
-    def write(self, change: Callable[[], Result]) -> Result:
+    def write(self, change: Callable[[], Result], behind: "QuerySet[Any] | None" = None) -> Result:
         """Call `change` inside `writing`. Call it again if the database ends the transaction because of others."""
 
         def whole() -> Result:
-            with self.writing():
+            with self.writing(behind):
                 return change()
 
         return statements.retried(whole)

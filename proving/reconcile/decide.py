@@ -246,16 +246,27 @@ def checked(seen: Checked) -> Decision:
 
 def gone(seen: Checked, completed: Gone) -> Decision:
     """Reopen queries whose facts the registry lacks since the destination was reorganised."""
-    if completed.contradiction:
-        return Decision(Fail(completed.contradiction))
     reason = f"The destination chain was reorganised: block {seen.number} is another one now."
+    lost = tuple(
+        Reopen(ids, StepKind.BLOCKHASH_AVAILABLE, _why_lost(old, completed)) for old, ids in completed.lost.items()
+    )
+    if completed.contradiction:
+        return Decision(Fail(completed.contradiction), lost)
     to_header = completed.proven if not completed.root_is_confirmed else completed.lacking_of_header
     to_account = () if not completed.root_is_confirmed else completed.lacking_of_accounts
     reopened = [
         Reopen(to_header, StepKind.HEADER_ACCUMULATED, reason),
         Reopen(to_account, StepKind.ACCOUNT_ACCUMULATED, reason),
     ]
-    return Decision(Continue(), [*reopened, NoteChecked()])
+    return Decision(Continue(), [*lost, *reopened, NoteChecked()])
+
+
+def _why_lost(old: str, completed: Gone) -> str:
+    new = f"at {completed.registry}" if completed.registry else "that follows"
+    return (
+        f"The destination chain was reorganised, and the facts registry at {old}, which is no longer used, has lost "
+        f"facts: they are proven again to the one {new}."
+    )
 
 
 # --- Proofs of the source chain ---------------------------------------------------------------------------------------

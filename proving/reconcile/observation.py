@@ -5,7 +5,7 @@ Each stage of costly reads has a type of its own: an `Observation` has no `Lacki
 """
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from functools import cached_property
 
@@ -36,6 +36,9 @@ class Gone:
     lacking_of_header: Sequence[int] = ()
     lacking_of_accounts: Sequence[int] = ()
     contradiction: WaitReason | None = None
+    lost: Mapping[str, Sequence[int]] = field(default_factory=dict)
+    """Queries (ids) of batches that are DONE, by the address of the unused registry that has lost their facts."""
+    registry: str = ""  # address of the one in use; empty: there is none
 
 
 @dataclass(frozen=True)

@@ -22,12 +22,12 @@ from chains.node_errors import ChainError
 from chains.questions import BlockIdentifier
 from chains.rpc import RpcClient, result
 from database.statements import chunks
-from proving import block_selection, facts, sources
+from proving import block_selection, deployments, facts, sources
 from proving.connections import Context
 from proving.deployments import Deployment
 from proving.facts import Fact, RegistryView, TimeFact, ViewRequest
 from proving.heads import poll_seconds
-from proving.models import LIVE_STATES, SignedTransaction, Transaction, TransactionState, proves_facts
+from proving.models import LIVE_STATES, FactsRegistry, SignedTransaction, Transaction, TransactionState, proves_facts
 from proving.paths import building, planning
 from proving.paths.building import PathFound
 from proving.paths.planning import TooFar
@@ -111,15 +111,26 @@ def checked(context: Context, blocks: Sequence[Block]) -> Observed[Checked]:
     return _of_each(noted, headers, read)
 
 
-def gone(context: Context, block: Block) -> Gone:
-    """Read the completed facts of a block from the registry again. Raises `NodeUnavailable`, `RpcRefused`."""
+def gone(context: Context, block: Block, *, is_usable: bool) -> Gone:
+    """Read the completed facts of a block from the registry again. Raises `NodeUnavailable`, `RpcRefused`.
+
+    Facts of batches that are DONE are read from the registry of that time. Unless the present one `is_usable`, nothing
+    is read from it.
+    """
+    elsewhere = _held_by_unused(block)
+    lost = {row.address: _lost(context, block, row, queries) for row, queries in elsewhere.items()}
+    if not is_usable:
+        return Gone(root_is_confirmed=True, lost=lost)
+    registry = context.registry.contract.address
     seen = Query.objects.filter(block=block).exclude(batch__status__in=[BatchStatus.REJECTED, BatchStatus.RECEIVED])
+    seen = seen.exclude(pk__in=[query.pk for queries in elsewhere.values() for query in queries])
     read = partial(
         facts.read, context.destination_rpc, context.registry.contract, block.number, at=context.heads.confirmed.number
     )
-    if not _is_root(block, read([]).state_root):
-        proven = seen.filter(Q(step__isnull=True) | Q(step=StepKind.ACCOUNT_ACCUMULATED))
-        return Gone(root_is_confirmed=False, proven=list(proven.values_list("pk", flat=True)))
+    proven = list(seen.filter(Q(step__isnull=True) | Q(step=StepKind.ACCOUNT_ACCUMULATED)).values_list("pk", flat=True))
+    # A registry whose own transactions were rolled back has no code for a while.
+    if not proven or not _is_root(block, read([]).state_root):
+        return Gone(root_is_confirmed=False, proven=proven, lost=lost, registry=registry)
     queries = list(seen.filter(step__isnull=True).order_by("pk"))
     wanted = _facts_of(queries)
     comparison = facts.compare(queries, read(wanted), facts.proven({block: wanted})[block.pk])
@@ -129,7 +140,35 @@ def gone(context: Context, block: Block) -> Gone:
         lacking_of_header=[query.pk for query in queries if query.pk in lacking and not query.address],
         lacking_of_accounts=[query.pk for query in queries if query.pk in lacking and query.address],
         contradiction=comparison.contradiction,
+        lost=lost,
+        registry=registry,
     )
+
+
+def _held_by_unused(block: Block) -> dict[FactsRegistry, list[Query]]:
+    """Return the block's queries of batches that are DONE, by the registry that holds them, if it isn't used now."""
+    rows = deployments.all_of(block.destination_chain_id, [block.source_chain_id])
+    held: dict[FactsRegistry, list[Query]] = defaultdict(list)
+    if any(row.replaced_at or row.refused for row in rows):
+        done = Query.objects.filter(block=block, batch__status=BatchStatus.DONE).select_related("batch").order_by("pk")
+        for query in done:
+            row = deployments.of_batch(query.batch, rows).get(block.source_chain_id)
+            if row and (row.replaced_at or row.refused):
+                held[row].append(query)
+    return held
+
+
+def _lost(context: Context, block: Block, row: FactsRegistry, queries: Sequence[Query]) -> list[int]:
+    """Return the ids of queries whose facts an unused registry doesn't hold, or not as they were proven."""
+    rpc, at = context.destination_rpc, context.heads.confirmed.number
+    registry, every = deployments.Registry(row.address), [query.pk for query in queries]
+    if not rpc.code(row.address) or not _is_root(block, facts.read(rpc, registry, block.number, [], at=at).state_root):
+        return every
+    wanted = _facts_of(queries)
+    view = facts.read(rpc, registry, block.number, wanted, at=at)
+    comparison = facts.compare(queries, view, facts.proven({block: wanted})[block.pk])
+    lacking = {pk for asking in comparison.missing.values() for pk in asking}
+    return every if comparison.contradiction else sorted(lacking)
 
 
 # --- Proofs of the source chain ---------------------------------------------------------------------------------------

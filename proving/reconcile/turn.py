@@ -12,6 +12,7 @@ import logging
 import time
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from functools import partial
@@ -90,6 +91,7 @@ def _reconcile(lane: HeldLane, blocks: Sequence[Block], most_proofs: int) -> Map
         connection = connections.open_connection(destination, source)
         seen = heads.recent(get_chains().chain(destination), connection.destination_rpc)
     except Unusable as why:
+        _take_back_from_unused(lane, blocks)
         return dict.fromkeys((block.pk for block in blocks), Requeue(why.reason, _UNUSABLE_SECONDS))
     except ChainError as error:
         return dict.fromkeys((block.pk for block in blocks), _failed(error))
@@ -171,14 +173,25 @@ def _failed(error: ChainError) -> Fail:
     return Fail(waits.fault(error), for_operators=error.for_operators, for_path=for_path)
 
 
-def _take_back(turn: _Turn, blocks: Sequence[Block]) -> None:
+def _take_back_from_unused(lane: HeldLane, blocks: Sequence[Block]) -> None:
+    """Reopen batches that are DONE whose facts an earlier registry has lost, while none can be used."""
+    connection = connections.without_registry(blocks[0].destination_chain_id, blocks[0].source_chain_id)
+    if connection is None or all(block.checked_number is None for block in blocks):
+        return
+    with suppress(ChainError):
+        seen = heads.recent(connection.destination_rpc.chain, connection.destination_rpc)
+        turn = _Turn(WorkContext(connection, seen, lane), {block.pk: block for block in blocks})
+        _take_back(turn, blocks, is_usable=False)
+
+
+def _take_back(turn: _Turn, blocks: Sequence[Block], *, is_usable: bool = True) -> None:
     """Reopen queries whose facts the destination has lost in a reorganisation."""
     seen = turn.answered(observe.checked(turn.context, blocks))
     decisions: dict[int, Decision] = {}
     for pk, checked in seen.items():
         decision = decide.checked(checked)
         if isinstance(decision.then, FindWhatIsGone):
-            completed = turn.ask(pk, partial(observe.gone, turn.context, turn.going[pk]))
+            completed = turn.ask(pk, partial(observe.gone, turn.context, turn.going[pk], is_usable=is_usable))
             if completed is None:
                 continue
             decision = decide.gone(checked, completed)

@@ -43,7 +43,8 @@ _MAX_TIMES_MARKET = 3
 def push(chain: Chain, rpc: RpcClient, lane: HeldLane, tx: Transaction, *, may_raise: bool) -> None:
     """Get a pending transaction mined: broadcast it again, replace it with higher fees, or cancel it.
 
-    Only the lowest open nonce's fees are raised: the others wait for it, whatever they offer.
+    Only the lowest open nonce's fees are raised: the others wait for it, whatever they offer. A displaced transaction
+    whose nonce is open is only cancelled, once its facts are sent anew: nodes may still hold it.
     """
     newest, signer = tx.newest, tx.signer
     if not newest.hash or stops.why_not_signed(tx, is_new=False):
@@ -57,20 +58,26 @@ def push(chain: Chain, rpc: RpcClient, lane: HeldLane, tx: Transaction, *, may_r
         newest = _replace(chain, rpc, lane, tx, newest, cancel=True)
     elif may_raise and is_past(newest.created_at, _patience(chain)):
         newest = _replace(chain, rpc, lane, tx, newest, cancel=newest.is_cancellation or _reverts(rpc, signer, tx))
+    if tx.state == TransactionState.DISPLACED and (newest.broadcast_at or not newest.is_cancellation):
+        return
     resend_after = timedelta(seconds=max(chain.block_seconds, _MIN_RESEND_SECONDS))
     if newest.broadcast_at is None or is_past(newest.broadcast_at, resend_after):
         signing.broadcast(rpc, [newest])
 
 
 def is_wanted(tx: Transaction) -> bool:
-    """Return whether a batch still needs its facts. A DONE batch does, because the chain may have lost them."""
+    """Return whether a batch still needs its facts. A DONE batch does, because the chain may have lost them.
+
+    In a registry that isn't used any more nobody needs them: a DONE batch is taken back, and proven to the one in use.
+    """
     if is_to_unused_registry(tx):
         return False
     is_proof = tx.queries.exists()
     needing = tx.queries.exclude(batch__status=BatchStatus.REJECTED)
-    if is_proof and tx.extends_id is None:
+    if is_proof and (tx.extends_id is None or tx.state == TransactionState.DISPLACED):
         # A transaction that a node called displaced was sent anew. If both are mined, its facts are paid for twice.
-        anew = Transaction.objects.filter(proves_facts("queries__block"), queries=OuterRef("pk"), pk__gt=tx.pk)
+        does_the_same = Q(extends=tx.extends_id) if tx.extends_id else proves_facts("queries__block")
+        anew = Transaction.objects.filter(does_the_same, queries=OuterRef("pk"), pk__gt=tx.pk)
         is_sent_anew = Exists(anew.exclude(state=TransactionState.DISPLACED).exclude(succeeded=False))
         needing = needing.filter(Q(pk__in=tx.continued.values("pk")) | ~is_sent_anew)
     return not is_proof or needing.exists()

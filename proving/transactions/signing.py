@@ -118,7 +118,7 @@ def sign_and_store(chain: Chain, lane: HeldLane, versions: Sequence[SignedTransa
     for version in versions:
         tx = version.transaction
         has_fields = version.is_cancellation or tx.pruned_at is None
-        if not version.hash and tx.state == TransactionState.PENDING and has_fields:
+        if not version.hash and has_fields and tx.state in _states_to_sign(version):
             unsigned[tx.signer.address].append(version)
     signed: dict[SignedTransaction, bytes] = {}
     for account in chain.accounts() if unsigned else ():
@@ -164,13 +164,19 @@ def store(signed: Mapping[SignedTransaction, bytes]) -> None:
     for version, raw in sorted(signed.items(), key=lambda item: item[0].pk):
         tx, tx_hash = version.transaction, hex_data(keccak(raw))
         reserved = SignedTransaction.objects.filter(
-            pk=version.pk, hash=None, transaction__state=TransactionState.PENDING
+            pk=version.pk, hash=None, transaction__state__in=_states_to_sign(version)
         )
         if reserved.update(hash=tx_hash, raw=raw):
             show(tx, tx_hash, is_first=set(tx.hashes) <= {tx_hash})
             version.hash, version.raw = tx_hash, raw
         else:
             version.refresh_from_db(fields=["hash", "raw"])
+
+
+def _states_to_sign(version: SignedTransaction) -> list[TransactionState]:
+    """Return the states of its transaction in which a version is signed: nodes may hold what was called displaced."""
+    may_be_held = version.is_cancellation and version.transaction.hashes
+    return [TransactionState.PENDING, *([TransactionState.DISPLACED] if may_be_held else [])]
 
 
 def show(tx: Transaction, tx_hash: str, *, is_first: bool = False) -> None:
@@ -180,7 +186,7 @@ def show(tx: Transaction, tx_hash: str, *, is_first: bool = False) -> None:
     """
     shown = None
     if not is_first:
-        if is_to_unused_registry(tx):
+        if tx.state == TransactionState.DISPLACED or is_to_unused_registry(tx):
             return  # Other transactions prove its queries anew.
         # A step that has just begun shows no hash yet, and gets one unless the transaction only leads to the block.
         shown = [*tx.hashes, *([""] if tx.extends_id is None or tx.accumulates.exists() else [])]

@@ -7,7 +7,7 @@ from contextlib import suppress
 from dataclasses import replace
 from datetime import datetime, timedelta
 from functools import partial
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from django.db.models import Q, QuerySet
 from django.db.models.functions import Now
@@ -67,12 +67,14 @@ _COLUMNS = (
 )
 
 
-def monitor_all(lane: HeldLane, keys: Sequence[object]) -> int:
+def monitor_all(lane: HeldLane, keys: Sequence[Any]) -> int:
     """Bring the stored transactions of these signers into agreement with their chain.
 
     Return how many signers failed by an error of ours.
     """
-    postponement = lane.write(partial(due_rows.postpone, Signer.objects.all(), keys))
+    postponement = lane.write(
+        partial(due_rows.postpone, Signer.objects.all(), keys), Signer.objects.filter(pk__in=keys)
+    )
 
     def work(signers: Sequence[Signer]) -> None:
         _monitor_one(lane, postponement, signers[0])
@@ -84,7 +86,7 @@ def monitor_all(lane: HeldLane, keys: Sequence[object]) -> int:
 
 def _try_again(lane: HeldLane, postponement: Postponement[Signer], signer: Signer) -> None:
     pause = due_rows.backoff(signer.attempts)
-    lane.write(lambda: postponement.end([signer], pause, attempts=signer.attempts + 1))
+    _write(lane, signer, and_then=lambda: postponement.end([signer], pause, attempts=signer.attempts + 1))
 
 
 def _monitor_one(lane: HeldLane, postponement: Postponement[Signer], signer: Signer) -> None:
@@ -104,11 +106,10 @@ def _monitor_one(lane: HeldLane, postponement: Postponement[Signer], signer: Sig
 def _end(chain: Chain, postponement: Postponement[Signer], signer: Signer, states: Collection[str]) -> None:
     """Make the signer due again while it has transactions to watch, in the caller's database transaction.
 
-    `states` are those of the watched transactions.
+    `states` are those of the watched transactions. The caller has locked the signer.
     """
     if not states:
-        # A worker that stores more transactions holds this lock, so none of them is missed.
-        statements.lock(Signer.objects.filter(pk=signer.pk))
+        # A worker that stores more transactions holds the signer's lock, so none of them is missed.
         states = set(_watched(signer).order_by().values_list("state", flat=True).distinct())
     lively = not set(LIVE_STATES).isdisjoint(states)
     seconds = chain_heads.seconds_to_next(chain, get_rpc(chain.id)) if lively else chain.block_seconds * 2
@@ -172,11 +173,12 @@ def _monitor(
             if change := _change(rpc, tx, receipt, receipts, heads=heads, used=used):
                 changes.append(change)
                 doubtful += tx.state == TransactionState.DISPLACED and bool(tx.hashes)
-            elif tx.state == TransactionState.PENDING and tx.nonce >= used:
+            elif tx.state in {TransactionState.PENDING, TransactionState.DISPLACED} and tx.nonce >= used:
                 _write(lane, signer, changes)
                 changes = []
-                push(chain, rpc, lane, tx, may_raise=lowest_open)
-                lowest_open = False
+                is_pending = tx.state == TransactionState.PENDING
+                push(chain, rpc, lane, tx, may_raise=lowest_open and is_pending)
+                lowest_open = lowest_open and not is_pending
     if doubtful or any(tx.state == TransactionState.PENDING for tx in watched):
         _write(lane, signer, changes)
         changes = []
@@ -408,11 +410,11 @@ class _Change(NamedTuple):
 
 
 def _write(
-    lane: HeldLane, signer: Signer, changes: Sequence[_Change], *, and_then: Callable[[], None] | None = None
+    lane: HeldLane, signer: Signer, changes: Sequence[_Change] = (), *, and_then: Callable[[], None] | None = None
 ) -> None:
-    """Write the changes and call `and_then`, in one database transaction."""
+    """Write the changes and call `and_then`, in one database transaction. It locks the signer first, as senders do."""
     if changes or and_then:
-        lane.write(partial(_write_now, signer, changes, and_then))
+        lane.write(partial(_write_now, signer, changes, and_then), Signer.objects.filter(pk=signer.pk))
 
 
 def _write_now(signer: Signer, changes: Sequence[_Change], and_then: Callable[[], None] | None) -> None:
@@ -525,5 +527,7 @@ def _wake_blocks(transactions: Sequence[Transaction]) -> None:
     """Wake the blocks, and then lock the batches that are written next: the order is that of `database.statements`."""
     if transactions:
         queries = Query.objects.filter(transactions__in=transactions)
-        Block.objects.filter(pk__in=queries.values("block")).update(due_at=Now())
+        blocks = Block.objects.filter(pk__in=queries.values("block"))
+        statements.lock(blocks)
+        blocks.update(due_at=Now())
         progress.lock_batches(queries.values_list("pk", flat=True))

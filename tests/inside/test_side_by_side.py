@@ -230,7 +230,12 @@ def test_a_signer_stays_due_for_what_is_stored_while_it_is_given_back(lane):
             signer.due_at = timezone.now()
             signer.save(update_fields=["due_at"])
 
-    met = meet(store, lambda: lane.write(lambda: transaction_monitor._end(chain, postponement, first, ())))
+    def end() -> None:
+        transaction_monitor._write(
+            lane, first, and_then=lambda: transaction_monitor._end(chain, postponement, first, ())
+        )
+
+    met = meet(store, end)
     assert met.waited
     first.refresh_from_db()
     assert first.due_at is not None

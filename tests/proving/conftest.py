@@ -11,6 +11,7 @@ import pytest
 from devnet.devchain import PROJECT, DevChain
 from tests.databases import same_database
 from tests.deployed import deploy_on
+from tests.proving import lock_order
 from tests.proving.kills import Killer
 from tests.proving.money import ETHER, serve
 from tests.proving.paths import connect
@@ -26,6 +27,18 @@ def old(chain: DevChain, db, settings, tmp_path) -> DevChain:
     deploy_on(chain)
     grow(chain, 50)
     return chain
+
+
+@pytest.fixture(autouse=True)
+def locks_in_order(request) -> Iterator[None]:
+    """Hold each database transaction of a scene to the one order of locks, where it is inside the test's own."""
+    mark = request.node.get_closest_marker("django_db")
+    if "db" not in request.fixturenames or (mark and mark.kwargs.get("transaction")):
+        yield
+        return
+    with lock_order.recorded() as breaches:
+        yield
+    assert not breaches
 
 
 @pytest.fixture

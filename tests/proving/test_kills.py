@@ -5,8 +5,10 @@ after it has acted but before we know. Killed code writes nothing more. A run ta
 chaos` each.
 """
 
+import re
 from contextlib import suppress
 from io import StringIO
+from typing import Any
 
 import pytest
 from django.core.management import CommandError, call_command
@@ -14,11 +16,22 @@ from django.db.models import Q
 from django.test import Client
 
 from accounts.models import ApiKey
+from config.configured_chains import forget_chains
 from devnet.devchain import DevChain
 from proving.models import FactsRegistry, SignedTransaction, Signer, Transaction
 from queries.models import Batch, BatchStatus, Step, StepKind
+from tests import long
 from tests.deployed import deploy, deploy_on
-from tests.proving.chain_state import ACCOUNT_PROVEN, HEADER_ACCUMULATED, events, registry, signer_nonce
+from tests.proving.chain_state import (
+    ACCOUNT_PROVEN,
+    HEADER_ACCUMULATED,
+    AccountField,
+    balance_at,
+    events,
+    field_on_chain,
+    registry,
+    signer_nonce,
+)
 from tests.proving.kills import BEFORE_AND_AFTER, Killer, exchanges
 from tests.proving.money import cancel, pending
 from tests.proving.several_signers import configure
@@ -309,3 +322,64 @@ def test_a_registry_is_replaced_once_wherever_the_command_is_killed(service, kil
         if not killing.killed:
             break
     assert exchange > 8
+
+
+LOST = {
+    "the registry is replaced": FactsRegistry.objects.exclude(replaced_at=None).exists,
+    "the loss is seen": Transaction.objects.filter(state="PENDING", queries__isnull=False).exists,
+    "the batch is taken back": Batch.objects.exclude(went_back_at=None).exists,
+    "it is cancelled there": VERSIONS.filter(is_cancellation=True).exists,
+    "it is sent anew": lambda: VERSIONS.filter(transaction__queries__isnull=False).count() == 3,
+}
+
+
+@pytest.mark.django_db(transaction=True)
+@pytest.mark.parametrize("holds", long.rows(LOST, at_once=["the batch is taken back"]))
+def test_what_a_replaced_registry_loses_is_proven_again_after_a_kill(service, killing, settings, holds):
+    lost = _LostFact(service, settings, window=9000)
+    with killing.once(holds):
+        lost.prove_again()
+    assert killing.killed
+    lost.prove_again()
+
+
+@pytest.mark.long
+def test_what_a_replaced_registry_loses_is_proven_again_at_each_kill(service, killing, settings):
+    for turns, exchange in enumerate(exchanges(), 1):
+        lost = _LostFact(service, settings, window=9000 + turns)
+        with killing.at(exchange, after=turns % 2 == 0):
+            lost.prove_again()
+        lost.prove_again()
+        if not killing.killed:
+            break
+    assert exchange > 20
+
+
+class _LostFact:
+    """A fact of a DONE batch, whose registry is refused."""
+
+    def __init__(self, chain: DevChain, settings: Any, window: int) -> None:
+        self.chain, self.old, self.block, self.is_lost = chain, registry().address, chain.head(), False
+        self.batch = work_until_done(submit(a_key(name=str(window)), request(ALICE, block=self.block)))
+        text = re.sub(r"history_window = \d+\n", "", settings.CHAINS_FILE.read_text())
+        settings.CHAINS_FILE.write_text(text.replace("[chains.signer]", f"history_window = {window}\n[chains.signer]"))
+        forget_chains()
+
+    def prove_again(self) -> None:
+        """Replace the registry, and let the chain lose the fact, unless that is done. Then go on."""
+        if registry().address == self.old or registry().deployed_at is None:
+            deploy(31337, 31337, "--replace")
+        if not self.is_lost:
+            self.is_lost = True
+            tx = Transaction.objects.get(queries__batch=self.batch, to=self.old)
+            self.chain.rpc("anvil_reorg", self.chain.head() - (tx.block_number or 0) + 1, [])
+        for _ in range(4):
+            # A process that has just started compares the registries' code.
+            forget_chains()
+            work()
+        assert work_until_done(self.batch, self.chain, rounds=20).status == BatchStatus.DONE
+        assert self.batch.went_back_at
+        balance = field_on_chain(self.chain, ALICE, self.block, AccountField.BALANCE)
+        assert balance == balance_at(self.chain, ALICE, self.block)
+        proving = Transaction.objects.filter(queries__batch=self.batch, succeeded=True)
+        assert list(proving.values_list("to", flat=True)) == [registry().address]

@@ -1,9 +1,11 @@
 """A registry is used only while its code is that of this version."""
 
 import io
+import json
 import re
 import time
 from html import unescape
+from ipaddress import ip_network
 from pathlib import Path
 
 import pytest
@@ -33,6 +35,7 @@ from tests.service import (
     balances,
     chains_toml,
     fresh,
+    header,
     reconfigure,
     request,
     submit,
@@ -372,6 +375,47 @@ def test_a_batch_that_was_done_before_says_where_its_facts_are(service, key):
     text = Client().get(path(again)).text
     assert f'title="{new.address}"' in text
     assert "The facts of this batch are in a registry" not in text
+
+
+@pytest.mark.parametrize("is_replaced", [True, False], ids=["replaced", "refused"])
+@pytest.mark.parametrize("kept", [0, 1], ids=["lost", "kept"])
+def test_what_the_old_one_loses_before_it_is_final_is_proven_again(service, key, settings, tmp_path, is_replaced, kept):
+    settings.WEBHOOK_ALLOW = [ip_network("127.0.0.0/8")]
+    # The second batch names the same fact, so nothing is sent for it.
+    hook, block = {"url": "https://127.0.0.1:1/", "events": ["WENT_BACK", "DONE"]}, service.head()
+    body = {**request(ALICE, block=block), "webhook": hook}
+    done = [work_until_done(submit(key, body)) for _ in range(2)]
+    (tx,) = Transaction.objects.filter(queries__batch__in=done)
+    service.mine(kept)
+    old, at = registry(), tx.block_number or 0
+    settings.CHAINS_FILE = chains_toml(tmp_path, service.url, chain="history_window = 9000")
+    if is_replaced:
+        deploy(31337, 31337, "--replace")
+    work()
+    service.rpc("anvil_reorg", service.head() - at + 1 - kept, [])
+    work()
+    assert {fresh(batch).status for batch in done} == {BatchStatus.DONE if kept else BatchStatus.IN_PROGRESS}
+    if kept:
+        return
+    if not is_replaced:
+        # The transaction that would prove it to the old one is cancelled meanwhile.
+        for _ in range(2):
+            work()
+        page = Client().get(f"/batch-queries/{done[0].pk}", headers=header(key)).json()
+        assert "registry_refused" in {wait["code"] for wait in page["waits"]}
+        assert registry().address == old.address
+        deploy(31337, 31337, "--replace")
+    new = registry().address
+    for batch in done:
+        assert work_until_done(batch, service, rounds=20).status == BatchStatus.DONE
+        page = words_of(Client().get(path(batch)).text)
+        assert f"the facts registry at {old.address}, which is no longer used, has lost facts" in page
+        assert new in page
+        told = [json.loads(delivery.body)["data"] for delivery in batch.webhook.deliveries.order_by("pk")]
+        assert [each["queryStatus"] for each in told] == ["DONE", "IN_PROGRESS", "DONE"]
+        assert old.address in told[1]["reason"]
+        assert (new in told[1]["reason"]) == is_replaced
+    assert field_on_chain(service, ALICE, block, AccountField.BALANCE) == balance_at(service, ALICE, block)
 
 
 @pytest.mark.parametrize(("turns", "asked"), [(0, "eth_getProof"), (0, "eth_estimateGas"), (1, "eth_call")])

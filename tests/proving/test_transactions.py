@@ -358,6 +358,41 @@ def test_what_a_nonce_was_left_behind_for_is_used_up_when_it_is_reached(mempool,
     assert later.queries.get().transactions.get().nonce == behind.nonce + 1
 
 
+@pytest.mark.parametrize("by", [1, 40], ids=["called used", "left behind"])
+def test_what_nodes_hold_of_a_displaced_transaction_is_cancelled_once_it_is_sent_anew(mempool, batch, settings, by):
+    if by == 1:
+        call_used(mempool, settings, pending(batch).nonce)
+    else:
+        leave_behind(mempool, settings, by=by)
+    displaced = Transaction.objects.get(state=TransactionState.DISPLACED)
+    work()
+    work()
+    assert Transaction.objects.filter(queries__batch=batch).count() == 2
+    assert all(version.broadcast_at or by == 1 for version in displaced.versions.all())
+    mempool.rpc("anvil_dropAllTransactions")
+    mempool.rpc("anvil_setNonce", SIGNER, hex(displaced.nonce))
+    for version in displaced.versions.order_by("pk"):
+        # Other nodes hold what they were sent, too.
+        mempool.rpc("eth_sendRawTransaction", "0x" + bytes(version.raw).hex())
+    mempool.mine()
+    work()
+    displaced.refresh_from_db()
+    assert (displaced.succeeded, displaced.gas_used) == (False, 21_000)
+    assert work_until_done(batch, mempool, rounds=20).status == BatchStatus.DONE
+
+
+def call_used(chain: DevChain, settings: Any, nonce: int) -> None:
+    """Let a node say that another transaction has used this nonce of the signer."""
+
+    def lie(question: Any, reply: Any) -> list[Any]:
+        return [reply | {"result": hex(nonce + 1)} if question["method"] == "eth_getTransactionCount" else reply]
+
+    with between(chain.url, lie) as url, stopped():
+        reconfigure(settings, chain.url, url)
+        work()
+        reconfigure(settings, url, chain.url)
+
+
 def doubts() -> set[str]:
     """Return the codes of notices about nonces."""
     return {"nonce_gap", "node_doubtful"} & set(Client().get("/healthz").json()["codes"])
