@@ -1,7 +1,6 @@
 """Run all chaos on all engines, one after another: `make chaos`, ONLY=name, ENGINE=name, SEED=1.
 
-Everything stays on this machine. The command prints each attempt and its result. It exits with 1 if a promise was
-broken.
+Nothing leaves this machine. The command prints each attempt and its result. The exit code is 1 if a promise was broken.
 """
 
 import argparse
@@ -13,7 +12,7 @@ from campaigns.attacks.table import Seen, run_all
 from campaigns.chaos import kills, upgrade
 from campaigns.chaos.engines import ENGINES
 
-# Each run takes an engine and a seed. It yields nothing on an engine where there is nothing to try.
+# Each function takes an engine and a seed. It yields nothing on an engine that it doesn't concern.
 CHAOS: Mapping[str, Callable[[str, int], Iterator[Seen]]] = {"kills": kills.run, "upgrade": upgrade.run}
 
 
