@@ -253,9 +253,7 @@ class RpcNode:
         return self._clock() < min(self._down_until, self.rests_until)
 
     def takes_only_plainer(self, method: str) -> bool:
-        """Return whether the node recently refused the usual form of the method's requests, and accepted the plainer
-        form.
-        """
+        """Return whether the node recently refused the usual form of the method, and accepted the plainer form."""
         return self._form(method) is True
 
     def ask(self, questions: Mapping[int, Question[Any]]) -> Iterator[tuple[int, Any | RpcRefused | NodeUnavailable]]:

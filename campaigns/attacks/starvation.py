@@ -13,10 +13,8 @@ from demo.client import status, submit
 _BATCHES, _BLOCKS, _APART = 24, 2000, 20
 # Allowed delay in seconds compared with an idle service, which mostly waits for the next block.
 _SECONDS_LATER = 5
-_PROBES, _PAUSE = (
-    6,
-    3,
-)  # number of probes, and seconds between probes, so that they meet the batches at different stages
+# Number of probes, and seconds between probes, so that they meet the batches at different stages.
+_PROBES, _PAUSE = 6, 3
 _ENOUGH = 60  # seconds after which a query counts as starved
 
 

@@ -144,8 +144,7 @@ class Names:
         return places
 
     def cousins(self, key: str, depth: int, window: int) -> Sequence[int]:
-        """Return indexes of keys that share exactly the last `window` digits before `depth` with `key`, not the earlier
-        ones.
+        """Return indexes of keys that share just the last `window` digits before `depth` with `key`.
 
         Their digit at `depth`, counted from 1, is higher. As children of one branch they would come after `key`.
         """

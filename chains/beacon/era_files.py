@@ -100,9 +100,7 @@ class EraFiles:
         return self._first(name, lambda file: self._read_block(file, slot, root))
 
     def records(self, epoch: int, root: bytes) -> list[tuple[bytes, int]]:
-        """Return the hash and total difficulty of each block of an epoch before the Merge, verified against the epoch's
-        root.
-        """
+        """Return hash and total difficulty of each block of an epoch before the Merge, verified against `root`."""
         return self._first(self.era1_name(epoch, root), lambda file: _read_records(file, root))
 
     def size(self, name: str) -> int | None:

@@ -104,8 +104,7 @@ class _BatchOperations:
 
     @operation
     def verify(self, *nodes: AnyNode, number: int | None = None) -> Steps[VerifiedBundle]:
-        """Check the proof bundle of all queries, or of one query, against block hashes from your nodes of the source
-        chains.
+        """Check the proof bundle of all queries, or of one query, against block hashes from your nodes.
 
         The returned values need no trust in the service. Each source chain needs a node. If it has several, they must
         agree. Raises `InvalidBundle`, `WrongChain`.
