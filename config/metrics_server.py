@@ -21,7 +21,7 @@ from prometheus_client import (
 )
 from prometheus_client.registry import Collector
 
-# By default each counter has a second series with its time of creation.
+# Each counter would have a second series with its time of creation.
 disable_created_metrics()  # type: ignore[no-untyped-call]  # the library is untyped
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"

@@ -360,7 +360,7 @@ class Stop(models.Model):
     """A stop of sending (see `proving.stops`), for a whole destination, one connection, or one signer."""
 
     chain_id = models.PositiveBigIntegerField()  # the destination
-    # Of the connection; 0 if the stop isn't about a connection.
+    # The connection's source chain. 0 if the stop isn't about a connection.
     source_chain_id = models.PositiveBigIntegerField(default=0)
     signer = models.CharField(max_length=42, blank=True)  # EIP-55; empty if the stop isn't about a signer
     code = models.CharField(max_length=20, choices=StopCode.choices, default=StopCode.OPERATOR)

@@ -398,10 +398,9 @@ def _own_header(block: Block) -> Header:
 def _looked_at(blocks: Sequence[Block], confirmed: int) -> ByBlock[list[Query]]:
     """Return the queries to observe: open queries for which no transaction is pending.
 
-    A transaction that was mined after the `confirmed` block counts as pending.
-
-    Queries that the operator pays for come first. If the others are too many, a random part is chosen: some may never
-    be proven by anyone, and these must not always come first.
+    A transaction that was mined after the `confirmed` block counts as pending. Queries that the operator pays for come
+    first. If the others are too many, a random part is chosen: some may never be proven by anyone, and these must not
+    always come first.
     """
     under_way = Transaction.objects.filter(_unseen(confirmed), proves_facts("queries__block"), queries=OuterRef("pk"))
     waiting = open_queries(blocks).exclude(step=StepKind.INITIAL_STATE)
