@@ -165,7 +165,7 @@ def as_json(request: HttpRequest) -> HttpResponse:
 
 
 def read() -> ChainsDetail:
-    """Read all details. The number of statements, five, doesn't depend on the number of connections."""
+    """Read all details in five statements, whatever the number of connections."""
     watches = {chain.id: ChainWatch(chain_id=chain.id) for chain in get_chains().chains}
     watches |= {row.chain_id: row for row in ChainWatch.objects.all()}
     return ChainsDetail(

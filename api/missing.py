@@ -1,4 +1,4 @@
-"""Answers if a batch or a proof of it doesn't exist: a page for people, JSON for programs."""
+"""Answers about missing batches and proofs: a page for people, JSON for programs."""
 
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import render

@@ -24,7 +24,7 @@ from queries.models import Batch, BatchStatus, Block, Query
 
 router = Router(tags=["Batch queries"])
 
-# Maximum requests of one user in a minute. Each asks nodes for up to some seconds.
+# Maximum requests of one user in a minute. Each request keeps nodes busy for some seconds.
 _MOST_PER_MINUTE = 60
 # Seconds after which to try again, if nodes don't answer or too many requests run.
 _RETRY_SECONDS = 5

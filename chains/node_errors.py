@@ -166,7 +166,7 @@ _TRANSACTION_REFUSALS: tuple[tuple[type[RpcRefused], re.Pattern[str]], ...] = (
         ),
     ),
 )
-# Words of limits on our requests. `_OF_ONE_REQUEST` overrides the likely words, not the certain ones.
+# Words of limits on our requests. If `_OF_ONE_REQUEST` matches too, only the certain words count.
 _RATE = re.compile(
     r"(?i)rate.?limit|too many (\w+ )?(requests|connections|calls)\b(?! in)|request limit|throttl"
     r"|(requests?|calls?) per (second|minute|hour|day)|compute units?"

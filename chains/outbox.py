@@ -19,7 +19,7 @@ from chains.rpc import RpcClient
 # The event's topics are the send root and the block's hash.
 _CONFIRMED = keccak(text="SendRootUpdated(bytes32,bytes32)")
 _ROOTS = keccak(text="roots(bytes32)")[:4]
-# Index of a header's extra data, which holds the send root, and the send root's size.
+# Index of the extra data in a header, which is the send root, and the send root's size in bytes.
 _EXTRA_DATA, _SEND_ROOT_BYTES = 12, 32
 # Blocks of the parent chain in one request: the first size, and the maximum. Some nodes allow only five.
 _RANGE, _LONGEST_RANGE = 2_000, 1_000_000

@@ -228,9 +228,10 @@ WEBHOOK_REFUSE: list[IPv4Network | IPv6Network | str] = env.networks("WEBHOOK_RE
 # These count from the end of a batch: for its trie nodes, which its proof bundles need, and for its steps.
 KEEP_PROOFS_DAYS: int | None = env.days("KEEP_PROOFS_DAYS", "never")
 KEEP_STEPS_DAYS: int | None = env.days("KEEP_STEPS_DAYS", "never")
-# Days since a final transaction was mined, after which its calldata is deleted. The chain has it too.
+# Days after which a final transaction's calldata is deleted. The chain has it too.
 KEEP_CALLDATA_DAYS: int | None = env.days("KEEP_CALLDATA_DAYS", "90")
-# Days since a webhook delivery ended, after which its content is deleted, and since the batch ended, for its URL.
+# Days after which webhook data is deleted: a delivery's content after the delivery ended, and a webhook's URL after its
+# batch ended.
 KEEP_WEBHOOK_DELIVERIES_DAYS: int | None = env.days("KEEP_WEBHOOK_DELIVERIES_DAYS", "30")
 
 _log_level = env.log_level("LOG_LEVEL", logging.INFO)

@@ -41,7 +41,9 @@ class Artifact:
 
 @cache
 def load_artifact(name: str) -> Artifact:
-    """Return the artifact of a contract by its name, such as `FactsRegistry`. Contracts for tests begin with `test/`.
+    """Return the artifact of a contract by its name, such as `FactsRegistry`.
+
+    The names of contracts for tests begin with `test/`.
 
     Raises FileNotFoundError if there is no such contract.
     """

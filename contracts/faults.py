@@ -43,7 +43,7 @@ FAULTS = (
     ),
     # Nonce and balance overlap in one bit.
     SourceFault("FactsProofs.check_storing_an_account", FACTS, "NONCE_SHIFT = 184;", "NONCE_SHIFT = 183;"),
-    # A balance that needs more bits than it has overflows into the nonce.
+    # A balance that is too large for its bits overflows into the nonce.
     SourceFault("FactsProofs.check_storing_an_account", FACTS, "balance <= type(uint184).max", "balance <= 1 << 184"),
     # A code hash that is stored already is stored again.
     SourceFault(

@@ -73,9 +73,9 @@ def insert(
 
 
 def insert_for_each(template: Model, column: str, selection: str, parameters: Sequence[int | str]) -> None:
-    """Insert a row like `template` for each row of `selection`, which is the end of a statement, from FROM on.
+    """Insert a row like `template` for each row that `selection` selects.
 
-    `column` gets the id of the selected row.
+    `selection` is the part of an SQL statement from FROM on. `column` gets the id of the selected row.
     """
     table, alike, values = _alike(template, (column,))
     names, places = ", ".join((column, *alike)), ", ".join(("id", *["%s"] * len(alike)))
@@ -167,7 +167,7 @@ _M = TypeVar("_M", bound=Model)
 
 
 def lock(rows: QuerySet[_M]) -> None:
-    """Lock these rows until the transaction ends. Later reads in it see what other transactions have committed."""
+    """Lock these rows until the transaction ends. Later reads in this transaction see what others have committed."""
     if connection.features.has_select_for_update:
         list(rows.order_by("pk").select_for_update(no_key=True).values_list("pk", flat=True))
 

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 class OutOfTime(Exception):
-    """The time for asking the chains of a connection is over."""
+    """The time limit for asking a connection's chains is exceeded."""
 
 
 @dataclass(frozen=True)

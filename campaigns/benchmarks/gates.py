@@ -185,7 +185,7 @@ def newcomer(checkout: Checkout) -> dict[Figure, float]:
 
 # The gates that change the database most come last.
 GATES = [one_account, hundred_batches, throughput, idle, ten_thousand_accounts, newcomer]
-# The names in `web` of two of the figures.
+# Figures by their names in `web`.
 OF_WEB = {"status": STATUS, "submission": SUBMISSION}
 
 

@@ -243,7 +243,7 @@ def _branch_of_count(chance: Chance, there: int, taken: int) -> Case:
 
 
 def _child(chance: Chance, form: int, others: int) -> Case:
-    """Return a case with a child that begins with any byte, after `others` other children."""
+    """Return a case with a child that begins with the byte `form`, after `others` other children."""
     [item] = siblings(chance, chance.getrandbits(256), 3, [chance.pick((form & 15, chance.below(16)))])
     before = [place for place in PLACES[:others] if place != place_of(item)]
     parts = [bytes([HASH_CHILD << 4 | place]) + chance.randbytes(HASH_BYTES) for place in before]

@@ -12,7 +12,7 @@ from eth_account.messages import encode_defunct
 ACCOUNT_FIELD_SELECTOR = "7177899b"
 BALANCE = 1
 
-# Seconds for one answer. They are many, because the machine may be busy with its first start.
+# Maximum seconds for one answer. The limit is high, because the machine may be busy during the first start.
 TIMEOUT = 30
 
 

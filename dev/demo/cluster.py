@@ -80,7 +80,8 @@ def run(demo: Demo) -> bool:
     wait_until_done(demo, batches, len(batches))
 
     command.say("Reading every value from the facts registry, and the same from the chain")
-    # The batches name the transactions that proved them. If the chain has more, something was proven twice.
+    # The batches name the transactions that proved them. If the chain has more transactions, something was proven
+    # twice.
     named = set[str]().union(*(client.transactions(urls[0], internal_id) for internal_id in batches))
     is_right = is_proven_once(chain, registry, blocks, sent=_sent(chain) - sent_before, named=len(named))
     if not demo.options.once:

@@ -64,7 +64,7 @@ class Demo:
         self.service: Service
 
     def chain(self, chain_id: int = CHAIN_ID) -> DevChain:
-        """Start a development chain with a block every second. The first chain uses the port of the options."""
+        """Start a development chain with a block every second. The first chain gets the port in the options."""
         port = self.options.rpc_port if chain_id == CHAIN_ID else 0
         return self.running.enter_context(DevChain(chain_id=chain_id, block_seconds=1, port=port))
 

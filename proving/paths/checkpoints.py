@@ -41,7 +41,7 @@ _NEAREST = 20
 _BLOCKS_READ = 2000
 # Maximum rows named in one statement.
 _PER_STATEMENT = 2000
-# Seconds after its block's confirmation for which an event makes blocks due.
+# Seconds after the confirmation of an event's block, during which the event makes blocks due.
 _NOTICED_SECONDS = 30
 # Seconds until a registry is due again: usually, and if it can't be used.
 _PAUSE, _UNUSABLE_PAUSE = 30, 60

@@ -230,7 +230,7 @@ def of_batch(context: Context, blocks: Sequence[Block], batch: str) -> Observed[
 
 
 def _holds_all(seen: Observation | ChainError | None) -> bool:
-    """Return whether the registry lacks nothing so far."""
+    """Return whether the registry holds all facts that were compared so far."""
     return seen is None or (isinstance(seen, Observation) and seen.lacking is None and not seen.contradiction)
 
 

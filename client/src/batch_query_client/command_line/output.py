@@ -36,7 +36,7 @@ def _plain_value(value: Any) -> Any:
     from pydantic import BaseModel  # noqa: PLC0415 (as above)
 
     if isinstance(value, client.BatchDetails):
-        # The source is the first page. All queries replace its queries.
+        # The source has only the first page of queries.
         return value.source | {"queryList": _plain_value(value.query_list), "next": value.next}
     if isinstance(value, client.Fact):
         return value.source or _as_listed(value)
