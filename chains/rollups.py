@@ -75,7 +75,7 @@ def paid_beside_gas(rpc: RpcClient, receipt: Receipt) -> int | None:
     """
     if receipt.data_fee is None or not receipt.has_operator_fee:
         return receipt.data_fee
-    # The formula differs between forks. The predeploy computes it as of the transaction's block.
+    # The formula differs between forks. The predeploy uses the formula of the transaction's block.
     call = _oracle("getOperatorFee(uint256)", ["uint256"], receipt.gas_used)
     try:
         return receipt.data_fee + _word(rpc.eth_call(*call, receipt.block_number))

@@ -49,7 +49,7 @@ class BatchEstimate:
     destination: Chain
     gas_price: int  # current price in wei
     sources: Sequence[SourceEstimate]
-    fee_suffices: bool | None  # None if the fee would be the estimate
+    fee_suffices: bool | None  # None if the fee is `auto`
     confirming_blocks: int  # blocks after a transaction's own block until the transaction is confirmed
     rejections: Sequence[Rejection]
 

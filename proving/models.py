@@ -117,7 +117,7 @@ class Signer(DueRow):
     notice = models.TextField(blank=True)
     # Totals of all its final transactions, including those that are no longer stored.
     final_count = models.PositiveBigIntegerField(default=0, db_default=0)
-    final_failures = models.PositiveBigIntegerField(default=0, db_default=0)  # number of the failed ones
+    final_failures = models.PositiveBigIntegerField(default=0, db_default=0)  # number of failed transactions among them
     final_gas = models.PositiveBigIntegerField(default=0, db_default=0)
     final_wei = Uint256Field(default=0, db_default=0)
     nonce_problem = models.TextField(blank=True, db_default="", default="")  # a sentence
@@ -312,7 +312,7 @@ class Share(models.Model):
 def goes_to_replaced_registry() -> models.Exists:
     """Select shares of transactions to a replaced registry or its block hash source.
 
-    Their facts are proven again, and neither a batch nor a user's limit pays twice.
+    Their facts are proven again, so neither a batch nor a user's limit pays for them twice.
     """
     to = models.OuterRef("transaction__to")
     replaced = FactsRegistry.objects.filter(
@@ -334,8 +334,8 @@ class SignedTransaction(models.Model):
     raw = models.BinaryField()  # the signed bytes; empty until it is signed, and after pruning
     max_fee_per_gas = Uint256Field()  # wei
     max_priority_fee_per_gas = Uint256Field()  # wei
-    gas_limit = models.PositiveBigIntegerField(null=True)  # of a cancellation; null means the transaction's
-    # True if it only uses up the nonce, because its purpose is gone.
+    gas_limit = models.PositiveBigIntegerField(null=True)  # gas limit of a cancellation; null for others
+    # True if the version only uses up the nonce, because the transaction isn't needed any more.
     is_cancellation = models.BooleanField(default=False)
     created_at = models.DateTimeField(default=timezone.now)
     broadcast_at = models.DateTimeField(null=True)

@@ -113,10 +113,10 @@ def _log(counts: Mapping[str, int]) -> None:
 
 @dataclass(frozen=True)
 class Kind:
-    """A kind of data that is pruned at an age."""
+    """A kind of data, and the age at which it is pruned."""
 
     name: str  # name for people, plural
-    keep: str | int  # a setting, or a number of days
+    keep: str | int  # name of a setting, or a number of days
     prune: Callable[[datetime], int]
     """Prunes a chunk of older rows, in the caller's transaction. Returns the number of rows; 0: none is left."""
 
@@ -155,7 +155,7 @@ def _empty_proofs() -> int:
         # Blocks that another batch's bundles need are kept until that batch is pruned.
         free = sorted(set(some) - _needed(some))
         for model, block in ((SlotProof, "account__block"), (AccountProof, "block")):
-            # This order is that of an index.
+            # An index has this order.
             full = model.objects.exclude(nodes=[]).filter(**{f"{block}__in": free})
             rows = list(full.order_by("account" if model is SlotProof else "block").values_list("pk", block)[:_PROOFS])
             if rows and (emptied := _empty(model, rows)):

@@ -19,8 +19,8 @@ _PROVE_TIMESTAMP = keccak(text="proveTimestamp(bytes,bytes,uint256)")[:4]
 def stored(times: Mapping[Block, int]) -> dict[int, bytes]:
     """Return headers that prove times, as RLP, by the id of the block before them.
 
-    `times` has unix seconds. A header is left out if none is stored. One is stored if another query is about the next
-    block, or in the transaction that proved the time.
+    `times` has unix seconds. Blocks without a stored next header are left out. A header is stored if a query is about
+    its block, or if the transaction that proved the time contains it.
     """
     headers: dict[int, bytes] = {}
     if not times:

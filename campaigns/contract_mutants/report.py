@@ -69,7 +69,7 @@ def judge(
 ) -> Report:
     """Return the report on these mutants. One entry of the list is enough for several mutants with the same code.
 
-    `codes` has the code's name of each survivor. `known` has all existing mutants, selected or not.
+    `codes` has the name of each survivor's code. `known` has all existing mutants, selected or not.
     """
     keys = {mutant.key: mutant for mutant in known}
     equivalent = {codes[mutant] for mutant in outcomes if mutant in codes and mutant.key in set(listed)}

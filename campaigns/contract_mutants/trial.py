@@ -1,4 +1,4 @@
-"""Trials of mutants by the tests. Each runs in a copy of the project whose artifacts have the mutant's code."""
+"""Trials of mutants: the tests run in a copy of the project whose artifacts have the mutant's code."""
 
 import hashlib
 import json

@@ -439,7 +439,7 @@ def _headers_around(chance: Chance) -> tuple[bytes, bytes, int]:
     parent_hash = keccak(header)
     if chance.happens(0.05):
         parent_hash = chance.pick((b"", _nearly(chance, parent_hash)))
-    # A malformed header counts with the number that it was made with.
+    # A malformed header keeps the number that it was made with.
     if whole := _read_whole(header):
         number = whole.number
     number = (number + 1) % 2**64

@@ -167,9 +167,9 @@ def garbage(chance: Chance, like: _Subtree, count: int) -> bytes:
 
 
 def nearly_siblings(chance: Chance) -> Case:
-    """Return a case with a branch of subtrees. One of them mostly isn't its child, by path, position or depth.
+    """Return a case with a branch of subtrees, one of which mostly isn't its child.
 
-    Each nibble of a path is equally likely to differ, at any depth.
+    That subtree's path, position or depth is wrong. Each nibble of a path is equally likely to differ, at any depth.
     """
     nibble = chance.below(MAX_DEPTH - 1)
     depth = chance.between(nibble + 2, MAX_DEPTH)

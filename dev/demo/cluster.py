@@ -1,7 +1,7 @@
 """Run the demo on several processes: PostgreSQL, Redis, two web servers and three Celery workers.
 
-They could run on as many machines. Many batches are submitted, one worker is killed meanwhile, and every value is read
-from the chain. State is in `.demo-cluster/`, which is emptied at each start.
+Each process could run on a machine of its own. Many batches are submitted, one worker is killed meanwhile, and every
+value is read from the chain. State is in `.demo-cluster/`, which is emptied at each start.
 """
 
 import sys

@@ -80,7 +80,7 @@ def operation(source: Chain, target: Header) -> int:
 
 
 def may_be_had(connection: OpenConnection, target: Header) -> bool:
-    """Return whether a jump may lead to a block now. At most the source's head is asked for.
+    """Return whether a jump may lead to a block now. The only possible request is for the source's head.
 
     Raises `NodeUnavailable`.
     """

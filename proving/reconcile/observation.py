@@ -148,14 +148,14 @@ class Lacking:
 class Observation:
     """A block with its stored header, its open queries, and the registry's facts about it."""
 
-    # The block.
+    # Fields about the block.
     number: int
     hash: bytes
     timestamp: int | None
     attempts: int  # consecutive failed attempts
     path_left: int
 
-    # The chains.
+    # Fields about the chains.
     source: int
     poll_seconds: float
     source_poll_seconds: float

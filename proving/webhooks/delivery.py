@@ -50,7 +50,7 @@ _LOOK_SECONDS = 0.2
 _FIRST_PAUSE, _LONGEST_PAUSE = 5, 3000
 _SPREAD = 0.2
 _GONE = 410
-# Maximum attempts of one delivery that are kept.
+# Maximum number of attempts that are kept for one delivery.
 _MAX_ATTEMPTS_KEPT = 50
 TOTAL_SECONDS = 10.0
 """Maximum seconds of one delivery: look-up of the name, connection, TLS, request and the answer's status."""

@@ -24,7 +24,7 @@ Value = TypeVar("Value")
 
 @dataclass(frozen=True)
 class ProvenAccount:
-    """An account. One that doesn't exist has zeros, the empty trie's root, and a code hash of zeros (EIP-1052)."""
+    """An account. If it doesn't exist, it has zeros, the empty trie's root, and a code hash of zeros (EIP-1052)."""
 
     exists: bool
     nonce: int
