@@ -272,8 +272,8 @@ class Chain(Table):
         """
         accounts = tuple(signer.account() for signer in self.all_signers)
         addresses = [account.address for account in accounts]
-        for place, address in enumerate(addresses):
-            if address in addresses[:place]:
+        for index, address in enumerate(addresses):
+            if address in addresses[:index]:
                 raise SignerError(f"Two signers of {self.label} have the same key, that of {address}.")
         return accounts
 

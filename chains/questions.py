@@ -352,7 +352,7 @@ def _read_nullable_list(value: Any) -> list[Any]:
 def _read_nodes(nodes: Any) -> tuple[bytes, ...]:
     read = [node for node in map(read_data, _read_nullable_list(nodes)) if node]
     # A trie node that is shorter than a hash is embedded in its parent, except the root. Some RPC nodes send it again.
-    return tuple(node for place, node in enumerate(read) if place == 0 or len(node) >= HASH_BYTES)
+    return tuple(node for index, node in enumerate(read) if index == 0 or len(node) >= HASH_BYTES)
 
 
 def _read_word(result: Any) -> int:

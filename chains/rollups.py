@@ -30,7 +30,7 @@ _ENVELOPE = 200
 # Maximum bytes of calldata in a transaction. Nodes accept no transaction above 128 KiB.
 _MOST_DATA = 110_000
 # Compression can't shorten this sample, so its cost is an upper bound.
-_SAMPLE = bytes((place * place * 31 + place * 7 + (place >> 3)) & 0xFF for place in range(2048))
+_SAMPLE = bytes((offset * offset * 31 + offset * 7 + (offset >> 3)) & 0xFF for offset in range(2048))
 
 
 @dataclass(frozen=True)

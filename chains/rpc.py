@@ -90,8 +90,8 @@ class RpcClient:
 
     def wrong_chains(self) -> dict[int, NodeOfWrongChain]:
         """Ask every node for its chain id. Return the errors of nodes of other chains, by the index of their URL."""
-        errors = {place: node.wrong_chain() for place, node in enumerate(self._nodes.all)}
-        return {place: wrong for place, wrong in errors.items() if wrong}
+        errors = {index: node.wrong_chain() for index, node in enumerate(self._nodes.all)}
+        return {index: wrong for index, wrong in errors.items() if wrong}
 
     # Blocks
 

@@ -70,7 +70,7 @@ class Selected:
     @property
     def asks_accounts(self) -> bool:
         """Return whether any requested fact needs a proof of an account."""
-        return any(takes_proof(wanted) for wanted in (*self.existing.values(), *self.coming))
+        return any(takes_proof(facts) for facts in (*self.existing.values(), *self.coming))
 
     @property
     def seconds(self) -> float:
@@ -102,7 +102,7 @@ def select(inquiry: Inquiry, requests: Requests) -> Selected:
     times: dict[int, Collection[Fact]] = {}
     too_early: list[int] = []
     no_final: str | None = None
-    for selector, wanted in requests.items():
+    for selector, facts in requests.items():
         inquiry.connection.check_time()
         try:
             number: int | str | None = selector.number
@@ -110,7 +110,7 @@ def select(inquiry: Inquiry, requests: Requests) -> Selected:
                 number = head.number if selector.tag == BlockTag.LATEST else _finalized(inquiry.connection.source_rpc)
             elif selector.timestamp is not None:
                 if selector.timestamp >= head.timestamp:
-                    times[selector.timestamp] = wanted
+                    times[selector.timestamp] = facts
                     continue
                 number = block_at(inquiry.connection, selector.timestamp, head)
         except ChainError as error:
@@ -121,9 +121,9 @@ def select(inquiry: Inquiry, requests: Requests) -> Selected:
             too_early.append(selector.timestamp or 0)
         else:
             blocks[selector] = number
-            at[number].update(dict.fromkeys(wanted))
+            at[number].update(dict.fromkeys(facts))
     existing = {number: at[number] for number in sorted(at) if number <= head.number}
-    later = {number: wanted for number, wanted in at.items() if number > head.number}
+    later = {number: facts for number, facts in at.items() if number > head.number}
     return Selected(inquiry.source, head, blocks, existing, later, times, too_early, no_final)
 
 
@@ -188,6 +188,6 @@ def block_at(connection: OpenConnection, timestamp: int, head: Header) -> int | 
     return None if low_time is None else low
 
 
-def takes_proof(wanted: Collection[Fact]) -> bool:
+def takes_proof(facts: Collection[Fact]) -> bool:
     """Return whether any of these facts needs a proof of an account."""
-    return any(isinstance(fact, AccountFact | SlotFact) for fact in wanted)
+    return any(isinstance(fact, AccountFact | SlotFact) for fact in facts)

@@ -187,7 +187,7 @@ def _estimated(
     if not isinstance(route, Route):
         return replace(known, no_path=route)
     # Blocks in the future are estimated like the head.
-    every = [*missing, *(Missing(0, list(wanted), is_known=False, header=inquiry.head) for wanted in selected.coming)]
+    every = [*missing, *(Missing(0, list(group), is_known=False, header=inquiry.head) for group in selected.coming)]
     route = _with_starts(inquiry.connection, route, len(selected.coming))
     estimate = gas.estimate(every, tries.sample, route, read.correction)
     known = replace(known, jumps=len(route.jumps), jump_origin=route.jump_origin, waits=[*waits, *route.waits])
@@ -216,7 +216,7 @@ def _with_starts(connection: OpenConnection, route: Route, blocks: int) -> Route
 def _parts(
     selected: Selected, missing: Sequence[Missing], route: Route, estimate: GasEstimate
 ) -> dict[CostPart, PartEstimate]:
-    requested = [Missing(0, list(wanted), is_known=False) for wanted in (*selected.existing.values(), *selected.coming)]
+    requested = [Missing(0, list(group), is_known=False) for group in (*selected.existing.values(), *selected.coming)]
     every, lacking = (_count(blocks, route) for blocks in (requested, missing))
     return {
         part: PartEstimate(count, count - lacking[part], estimate.parts.get(part, Amount()))
@@ -287,15 +287,15 @@ class _Read:
 def _read(inquiry: Inquiry, selections: Sequence[Selected]) -> _Read:
     contract = inquiry.connection.registry.contract
     source, destination = inquiry.connection.source_rpc, inquiry.connection.destination_rpc
-    wanted: dict[int, dict[Fact, None]] = defaultdict(dict)
+    facts_by_block: dict[int, dict[Fact, None]] = defaultdict(dict)
     for selected in selections:
         for number, requested in selected.existing.items():
-            wanted[number].update(dict.fromkeys(requested))
+            facts_by_block[number].update(dict.fromkeys(requested))
             if any(isinstance(fact, TimeFact) for fact in requested):
-                wanted.setdefault(number + 1, {})
+                facts_by_block.setdefault(number + 1, {})
     blocks: dict[int, _BlockAnswers | ChainError] = {}
     fees: Fees | None = None
-    for numbers in chunks(sorted(wanted), _PER_READ):
+    for numbers in chunks(sorted(facts_by_block), _PER_READ):
         headers: list[Header] = []
         for number, header in zip(numbers, source.ask([questions.header(number) for number in numbers]), strict=True):
             if isinstance(header, Header):
@@ -318,17 +318,17 @@ def _read(inquiry: Inquiry, selections: Sequence[Selected]) -> _Read:
             except ChainError as error:
                 blocks[header.number] = error
         inquiry.connection.check_time()
-    held = _held(inquiry, wanted, blocks)
+    held = _held(inquiry, facts_by_block, blocks)
     return _Read(blocks, held, _correction(inquiry.connection.registry), fees or destination.fees())
 
 
 def _held(
-    inquiry: Inquiry, wanted: Mapping[int, Collection[Fact]], blocks: dict[int, _BlockAnswers | ChainError]
+    inquiry: Inquiry, facts_by_block: Mapping[int, Collection[Fact]], blocks: dict[int, _BlockAnswers | ChainError]
 ) -> Collection[tuple[int, Fact]]:
     """Return the facts that the registry holds about blocks that it knows. Put its errors into `blocks`."""
     rpc, contract = inquiry.connection.destination_rpc, inquiry.connection.registry.contract
     known = [number for number, block in blocks.items() if isinstance(block, _BlockAnswers) and block.is_known]
-    pieces = [(number, part) for number in known for part in chunks(list(wanted[number]), _PER_READ)]
+    pieces = [(number, part) for number in known for part in chunks(list(facts_by_block[number]), _PER_READ)]
     held: set[tuple[int, Fact]] = set()
     for parcel in by_size(pieces, lambda piece: len(piece[1]), _PER_READ):
         views = facts.views(rpc, contract, [ViewRequest(number, part, "latest") for number, part in parcel])
@@ -344,9 +344,9 @@ def _held(
 def _lacking_properties(inquiry: Inquiry, selected: Selected, read: _Read) -> list[WaitReason]:
     """Return a wait for each block whose header lacks a requested property. Forks only add properties."""
     reasons: list[WaitReason] = []
-    blocks = [(read.header(number), wanted) for number, wanted in selected.existing.items()]
-    for header, wanted in [*blocks, *((inquiry.head, wanted) for wanted in selected.coming)]:
-        fields = [fact.field for fact in wanted if isinstance(fact, HeaderFact)]
+    blocks = [(read.header(number), block_facts) for number, block_facts in selected.existing.items()]
+    for header, block_facts in [*blocks, *((inquiry.head, block_facts) for block_facts in selected.coming)]:
+        fields = [fact.field for fact in block_facts if isinstance(fact, HeaderFact)]
         if header is not None and (lacking := facts.lacking(header, fields)):
             reasons.append(facts.why_lacking(inquiry.source.id, header, lacking))
     return reasons
@@ -362,10 +362,10 @@ def _proofs(inquiry: Inquiry, selections: Sequence[Selected], read: _Read) -> li
     Also request one at the oldest block, because many nodes keep only the newest states.
     """
     requests = [_sampled(inquiry, selected, read) for selected in selections]
-    wanted = [request for of_batch in requests for request in of_batch]
+    all_requests = [request for of_batch in requests for request in of_batch]
     # The additional question shows that a node which serves no proof isn't down.
-    beside = [questions.plain("eth_chainId")] if wanted else ()
-    answers = iter(inquiry.connection.source_rpc.proofs(wanted, beside=beside))
+    beside = [questions.plain("eth_chainId")] if all_requests else ()
+    answers = iter(inquiry.connection.source_rpc.proofs(all_requests, beside=beside))
     inquiry.connection.check_time()
     return [[(request, next(answers)) for request in of_batch] for of_batch in requests]
 
@@ -373,12 +373,12 @@ def _proofs(inquiry: Inquiry, selections: Sequence[Selected], read: _Read) -> li
 def _sampled(inquiry: Inquiry, selected: Selected, read: _Read) -> list[ProofRequest]:
     """Return requests for proofs at the oldest and the newest block with requested accounts."""
     blocks = [
-        (header, wanted)
-        for number, wanted in selected.existing.items()
-        if (header := read.header(number)) and takes_proof(wanted)
+        (header, block_facts)
+        for number, block_facts in selected.existing.items()
+        if (header := read.header(number)) and takes_proof(block_facts)
     ]
     if blocks:
-        of_all = gas.sampled(blocks[-1][0], (fact for _, wanted in blocks for fact in wanted))
+        of_all = gas.sampled(blocks[-1][0], (fact for _, block_facts in blocks for fact in block_facts))
         return [*(gas.sampled(*oldest) for oldest in blocks[: len(blocks) > 1]), of_all]
     views = (read.blocks[number] for number in selected.existing)
     if selected.coming or any(isinstance(view, _BlockAnswers) and not view.is_vouched for view in views):
@@ -428,9 +428,9 @@ def _tries(inquiry: Inquiry, selected: Selected, proofs: _Proofs) -> _Tries:
 def _missing(selected: Selected, read: _Read) -> list[Missing]:
     """Return the blocks that exist, each with the facts that the registry lacks. Raises `ChainError`."""
     missing: list[Missing] = []
-    for number, wanted in selected.existing.items():
+    for number, block_facts in selected.existing.items():
         block = result(read.blocks[number])
-        lacking = [fact for fact in wanted if (number, fact) not in read.held]
+        lacking = [fact for fact in block_facts if (number, fact) not in read.held]
         missing.append(Missing(number, lacking, is_known=block.is_known, header=block.header))
     return missing
 

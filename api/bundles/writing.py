@@ -187,11 +187,11 @@ def _slots(queries: Sequence[Query], accounts: Mapping[tuple[int | None, str], A
     """Yield the slots of each query with their proofs, in the queries' order. Raises `Changed`."""
     pairs = [(accounts[_pair(query)].pk, slot) for query in queries for slot in query.slots]
     for several in chunks(pairs, _CHUNK):
-        wanted = set(several)
+        needed = set(several)
         near = SlotProof.objects.filter(
-            account__in={account for account, _ in wanted}, slot__in={slot for _, slot in wanted}
+            account__in={account for account, _ in needed}, slot__in={slot for _, slot in needed}
         ).values_list("pk", "account_id", "slot")
-        ids = [pk for pk, *pair in near if tuple(pair) in wanted]
+        ids = [pk for pk, *pair in near if tuple(pair) in needed]
         proofs = {(proof.account_id, proof.slot): proof for proof in SlotProof.objects.filter(pk__in=ids)}
         for pair in several:
             if pair not in proofs:

@@ -38,10 +38,10 @@ def main() -> int:
     parser.add_argument("--requests", type=int, default=20_000, help="to be made by `requests`")
     parser.add_argument("--sequences", type=int, default=200, help="to be tried by `sequences`")
     options = parser.parse_args()
-    wanted = {
+    chosen = {
         name: run for name, run in attacks(options.requests, options.sequences).items() if options.only in {None, name}
     }
-    return run_all((name, partial(run, options.seed)) for name, run in wanted.items())
+    return run_all((name, partial(run, options.seed)) for name, run in chosen.items())
 
 
 if __name__ == "__main__":

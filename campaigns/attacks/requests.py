@@ -143,7 +143,7 @@ class _Others:
         return Seen(
             f"{len(self.seconds)} good submissions of another user meanwhile",
             "all are taken, soon",
-            f"{len(self.refused)} refused{''.join(f'; {one}' for one in self.refused[:3])}; half within "
+            f"{len(self.refused)} refused{''.join(f'; {refusal}' for refusal in self.refused[:3])}; half within "
             f"{median:.2f} s, all within {max(self.seconds):.2f} s",
             not self.refused and max(self.seconds) < _SLOW_SECONDS,
         )

@@ -41,7 +41,7 @@ def run(seed: int) -> Iterator[Seen]:
             f"{_BATCHES} batches of {_BLOCKS} blocks of one key, submitted within {took:.0f} s; then one query after "
             "another of another user, the last at a block of the batches",
             f"each is DONE at most {_SECONDS_LATER} s later than alone",
-            f"alone {alone:.1f} s; beside it {', '.join(f'{one:.1f}' for one in beside)} and {shared:.1f} s, at most "
+            f"alone {alone:.1f} s; beside it {', '.join(f'{each:.1f}' for each in beside)} and {shared:.1f} s, at most "
             f"{worst / alone:.1f} times as long; {open_ones} of the batches were still open",
             kept=worst <= alone + _SECONDS_LATER and open_ones > 0,
         )

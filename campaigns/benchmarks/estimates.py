@@ -46,13 +46,13 @@ def of_proof(lab: Lab, case: Case) -> Result:
 def estimated(case: Case) -> Amount:
     """Return admission's estimate, from only a few of the proofs."""
     header = Header.decode(case.header)
-    wanted: list[Fact] = []
+    facts: list[Fact] = []
     for account in case.accounts:
         address = to_checksum_address(account.address)
-        wanted += [AccountFact(address, AccountField.BALANCE)] if account.fields else []
-        wanted += [SlotFact(address, f"0x{slot:064x}") for slot in account.slots]
-    sample = Sample.of(_served(case, gas.sampled(header, wanted)))
-    missing = [Missing(case.number, wanted, is_known=bool(case.before), header=header)]
+        facts += [AccountFact(address, AccountField.BALANCE)] if account.fields else []
+        facts += [SlotFact(address, f"0x{slot:064x}") for slot in account.slots]
+    sample = Sample.of(_served(case, gas.sampled(header, facts)))
+    missing = [Missing(case.number, facts, is_known=bool(case.before), header=header)]
     return gas.estimate(missing, sample, Route()).gas
 
 

@@ -188,8 +188,8 @@ def result_of(
 def account_of(fixture: Mapping[str, Any], fields: int = _BALANCE, *, slots: bool = True) -> AccountToProve:
     account = fixture["account"]
     nodes = [unhex(node) for node in account["proof"]]
-    wanted = {int(slot["slot"], 16): [unhex(node) for node in slot["proof"]] for slot in fixture["storage"]}
-    return AccountToProve(unhex(account["address"]), fields, nodes, wanted if slots else {})
+    slot_proofs = {int(slot["slot"], 16): [unhex(node) for node in slot["proof"]] for slot in fixture["storage"]}
+    return AccountToProve(unhex(account["address"]), fields, nodes, slot_proofs if slots else {})
 
 
 def recorded(name: str, fixtures: Sequence[Mapping[str, Any]], *, known: bool = False, slots: bool = True) -> Case:
@@ -252,12 +252,12 @@ def generated(
     """Return a transaction that proves `count` mainnet-shaped accounts' balances, and slots of the first account."""
     chance = random.Random(_SEED)
     addresses = [chance.randbytes(20) for _ in range(count)]
-    storage_root, wanted = tries.EMPTY_ROOT, {}
+    storage_root, slot_proofs = tries.EMPTY_ROOT, {}
     if slots or contract:
         keys = {slot: keccak(slot.to_bytes(32)) for slot in range(0x41, 0x41 + max(1, slots))}
         values = {key: tries.encode(chance.randbytes(32)) for key in keys.values()}
         storage_root, proofs = tries.shaped(values, chance, slot_levels)
-        wanted = {slot: proofs[key] for slot, key in keys.items()} if slots else {}
+        slot_proofs = {slot: proofs[key] for slot, key in keys.items()} if slots else {}
     leaves = {}
     for place, address in enumerate(addresses):
         nonce, balance = chance.randrange(1, 2**16), chance.randrange(2**56, 2**64)
@@ -266,7 +266,7 @@ def generated(
         leaves[keccak(address)] = tries.account(nonce, balance, root, code)
     state_root, proofs = tries.shaped(leaves, chance)
     accounts = [
-        AccountToProve(address, _BALANCE, proofs[keccak(address)], wanted if place == 0 else {})
+        AccountToProve(address, _BALANCE, proofs[keccak(address)], slot_proofs if place == 0 else {})
         for place, address in enumerate(addresses)
     ]
     header = header_of(state_root, number)

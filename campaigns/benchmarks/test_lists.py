@@ -277,7 +277,7 @@ def test_lists(settings, capsys, monkeypatch):
     monkeypatch.setattr(read_rate, "READS_PER_MINUTE", 10**6)
     began = time.monotonic()
     fill()
-    wanted, slow = os.environ.get("LISTS", ""), []
+    pattern, slow = os.environ.get("LISTS", ""), []
     with capsys.disabled():
         print(f"\n{connection.vendor}, {_ROWS:,} rows, filled in {time.monotonic() - began:.0f} s; milliseconds, rows")
         names = {ALICE: "equal", BOB: "apart", CHARLIE: "large", SIGNER: "operator", "": "anyone"}
@@ -285,7 +285,7 @@ def test_lists(settings, capsys, monkeypatch):
             name = f"{names[asker.strip('*')]:8} {path}{'?' if parameters else ''}{urlencode(parameters)}"
             for address, word_of in ((ALICE, "ALICE"), (CHARLIE, "CHARLIE"), (_NOBODY, "NOBODY"), (SIGNER, "SIGNER")):
                 name = name.replace(address, word_of)
-            if wanted not in name:
+            if pattern not in name:
                 continue
             if asker.startswith("*"):
                 client, headers = client_of(asker[1:]), {"accept": "text/html"}

@@ -63,16 +63,16 @@ class _Server:
 
     def _answers(self, kind: str, end: float) -> int:
         """Send the request repeatedly over one connection, and return the number of answers. Each must be 200."""
-        asked = "POST", "/submit-batch-query", json.dumps(_BODY)
+        request = "POST", "/submit-batch-query", json.dumps(_BODY)
         if kind == "status":
-            asked = "GET", f"/batch-query-status?batchQueryId={self.batch}", ""
+            request = "GET", f"/batch-query-status?batchQueryId={self.batch}", ""
         count = 0
         with closing(HTTPConnection("127.0.0.1", self.port, timeout=client.TIMEOUT)) as connection:
             while time.monotonic() < end:
-                connection.request(*asked, headers={"api-key": self.key, "Content-Type": "application/json"})
+                connection.request(*request, headers={"api-key": self.key, "Content-Type": "application/json"})
                 answer = connection.getresponse()
-                said = answer.read()
-                assert answer.status == 200, said
+                content = answer.read()
+                assert answer.status == 200, content
                 count += 1
         return count
 

@@ -22,10 +22,10 @@ def main() -> int:
     parser.add_argument("--engine", choices=[*ENGINES])
     parser.add_argument("--seed", type=int, default=1)
     options = parser.parse_args()
-    wanted = [name for name in CHAOS if options.only in {None, name}]
+    names = [name for name in CHAOS if options.only in {None, name}]
     engines = [engine for engine in ENGINES if options.engine in {None, engine}]
     return run_all(
-        (f"{name} on {engine}", partial(CHAOS[name], engine, options.seed)) for name in wanted for engine in engines
+        (f"{name} on {engine}", partial(CHAOS[name], engine, options.seed)) for name in names for engine in engines
     )
 
 

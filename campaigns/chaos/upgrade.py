@@ -146,12 +146,12 @@ class _Polls(threading.Thread):
             if not self._load.answered:
                 continue
             number = self._chosen.randrange(len(self._load.answered))
-            asked = {"batchQueryId": self._load.answered[number], "wait": self._chosen.choice(("0", "5"))}
+            parameters = {"batchQueryId": self._load.answered[number], "wait": self._chosen.choice(("0", "5"))}
             key = {"api-key": self._load.key_of(number)}
             began = time.monotonic()
             try:
                 answer = self._session.get(
-                    f"{self._url}/batch-query-status", headers=key, params=asked, timeout=TIMEOUT
+                    f"{self._url}/batch-query-status", headers=key, params=parameters, timeout=TIMEOUT
                 )
             except requests.RequestException as error:
                 self.failed[type(error).__name__] += 1

@@ -311,8 +311,8 @@ class _Member:
         results = {each["name"] for each in self._member["returnParameters"]["parameters"]}
         if node["nodeType"] == "YulAssignment":
             return {each["name"] for each in node["variableNames"]} <= results
-        given = (node.get("expression") or {}).get("leftHandSide") or {}
-        return (node["nodeType"] == "Return" and bool(node.get("expression"))) or given.get("name") in results
+        target = (node.get("expression") or {}).get("leftHandSide") or {}
+        return (node["nodeType"] == "Return" and bool(node.get("expression"))) or target.get("name") in results
 
     def _is_all_of_an_if(self, node: Node) -> bool:
         """Return whether leaving out the node would leave only a condition."""

@@ -191,13 +191,13 @@ def _why_false(facts: PackedFacts) -> str:
         fields = _items(header, max({8, *facts.header_fields}) + 1)
     except _Malformed as error:
         return str(error)
-    wanted = {
+    expected = {
         place: keccak(content) if place in HASHED_HEADER_FIELDS else content.rjust(HASH_BYTES, b"\0")
         for place, content in enumerate(fields)
         if place in facts.header_fields
     }
-    if wanted != facts.header_fields:
-        return f"fields {wanted}"
+    if expected != facts.header_fields:
+        return f"fields {expected}"
     number, root = int.from_bytes(fields[8]), fields[3]
     return "" if (number, root) == (facts.block_number, facts.state_root) else f"block {number}"
 

@@ -58,8 +58,8 @@ def _needed(sources: Mapping[str, str], path: str) -> Iterator[str]:
 
 def _digest(source: str, needed: Mapping[str, str]) -> str:
     compiler = json.loads((ROOT_DIR / "package-lock.json").read_text())["packages"]["node_modules/solc"]["integrity"]
-    given = json.dumps([compiler, SETTINGS, source, needed], sort_keys=True)
-    return hashlib.sha256(given.encode()).hexdigest()
+    inputs = json.dumps([compiler, SETTINGS, source, needed], sort_keys=True)
+    return hashlib.sha256(inputs.encode()).hexdigest()
 
 
 def _compile(needed: Mapping[str, str], source: str, abi: object) -> str:

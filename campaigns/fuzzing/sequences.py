@@ -171,7 +171,7 @@ class Trial:
         # All fields of an account, readable or not, and all facts that a missing check would make readable.
         every = self.expected | {AccountField(*account, each) for account in accounts for each in range(4)}
         every.update(fact for proof in attack.proofs for fact in proof.ending.facts)
-        self.asked: list[Fact] = list(every)
+        self.facts_to_read: list[Fact] = list(every)
 
     def check(self, outcome: Outcome) -> int:
         """Check that all facts that became readable are true, and return their number.
@@ -185,7 +185,7 @@ class Trial:
         logged = set(facts_of(outcome.logs))
         # A refused transaction may not show all its nodes, so verdicts are compared first.
         self._check_verdicts(answers[:count])
-        self._check_values(logged, dict(zip(self.asked, answers[count:], strict=True)))
+        self._check_values(logged, dict(zip(self.facts_to_read, answers[count:], strict=True)))
         if logged != self.expected:
             raise NotSo(f"The registry and the model don't prove the same. One alone does: {logged ^ self.expected}")
         return len(logged)
@@ -343,7 +343,7 @@ class Bench:
     def _calls(self, trial: Trial) -> bytes:
         sent = [(self._source, _SET + word(number) + digest) for number, digest in trial.attack.vouched.items()]
         sent += [(self._registry, transaction) for transaction in trial.attack.transactions]
-        sent += [(self._registry, fact.calldata()) for fact in trial.asked]
+        sent += [(self._registry, fact.calldata()) for fact in trial.facts_to_read]
         packed = b"".join(bytes.fromhex(to[2:]) + len(data).to_bytes(3) + data for to, data in sent)
         return _RUN + word(32) + word(len(packed)) + packed + bytes(-len(packed) % 32)
 

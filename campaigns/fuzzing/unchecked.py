@@ -39,11 +39,11 @@ class Unchecked:
         self._address = Deployed(chain, HARNESS, HISTORY_WINDOW, artifact=_without_checks()).address
         self._simulator = Simulator(chain)
 
-    def endings(self, asked: Iterable[tuple[bytes, int]]) -> list[Ending]:
+    def endings(self, cases: Iterable[tuple[bytes, int]]) -> list[Ending]:
         """Return the result of each list of operations, on the state of the block with that number."""
         calls = [
             Call(self._address, harness_calldata(STACK, STACK, b"", b"", operations, is_open=False, block=number))
-            for operations, number in asked
+            for operations, number in cases
         ]
         return [
             Ending(_root(outcome.data) if outcome.succeeded else None, tuple(facts_of(outcome.logs)))

@@ -155,11 +155,11 @@ class EraFiles:
         return roots
 
     def _read_block(self, file: _EraFile, slot: int, root: bytes) -> ExecutionBranch:
-        places, state = self._indices(file)
-        at = places[self._chain.place(slot)]
+        offsets, state = self._indices(file)
+        at = offsets[self._chain.place(slot)]
         if at is None:
             raise InvalidEra(f"It has no block of slot {slot}.")
-        end = min(place for place in (*places, state) if place is not None and place > at)
+        end = min(offset for offset in (*offsets, state) if offset is not None and offset > at)
         if end - at > _MOST_PACKED_BLOCK:
             raise InvalidEra(f"An entry has more than {_MOST_PACKED_BLOCK} bytes.")
         (entry,) = file.parts([(at, end)])
@@ -176,10 +176,10 @@ class EraFiles:
         if len(tail) != of_blocks + of_state:
             raise InvalidEra("It is cut.")
         (state,) = _index(tail[of_blocks:], size - of_state)
-        places = _index(tail[:of_blocks], size - len(tail))
-        if state is None or any(place is not None and place >= state for place in places):
+        offsets = _index(tail[:of_blocks], size - len(tail))
+        if state is None or any(offset is not None and offset >= state for offset in offsets):
             raise InvalidEra("It has no state after its blocks.")
-        return places, state
+        return offsets, state
 
 
 def period_root(chain: BeaconChain, roots: PeriodRoots) -> bytes:
@@ -238,10 +238,10 @@ def _unpacked(framed: bytes, most: int) -> bytes:
 def _index(data: bytes, at: int) -> list[int | None]:
     """Return the offset of each entry of an index, None for a missing entry. `at` is the index's own offset."""
     offsets = (int.from_bytes(data[i : i + 8], "little", signed=True) for i in range(_HEAD + 8, len(data) - 8, 8))
-    places = [at + offset if offset else None for offset in offsets]
-    if any(place is not None and not 0 <= place < at for place in places):
+    positions = [at + offset if offset else None for offset in offsets]
+    if any(position is not None and not 0 <= position < at for position in positions):
         raise InvalidEra("Its index leads beyond it.")
-    return places
+    return positions
 
 
 # --- Files in folders and behind URLs ---------------------------------------------------------------------------------

@@ -51,9 +51,7 @@ def siblings(leaves: Sequence[bytes], depth: int, index: int) -> list[bytes]:
     """Return the siblings on the path from a leaf to the root. Missing ones are roots of trees of zeros."""
     layers = _layers(leaves, depth)
     places = [index >> height ^ 1 for height in range(depth)]
-    return [
-        layers[height][place] if place < len(layers[height]) else zeros(height) for height, place in enumerate(places)
-    ]
+    return [layers[height][at] if at < len(layers[height]) else zeros(height) for height, at in enumerate(places)]
 
 
 def climb(node: bytes, branch: Sequence[bytes], index: int) -> bytes:

@@ -139,12 +139,12 @@ class Testnet:
     def _deploy(self, destination: int, wait_seconds: float) -> None:
         """Deploy the registry for Sepolia's facts once the signer has enough money. Print how much is missing."""
         began = time.monotonic()
-        told_at = -math.inf
+        reminded_at = -math.inf
         while lacking := self._lacking(destination):
             # The missing amount changes with the gas price at each check.
-            if time.monotonic() - told_at > TELL_SECONDS:
+            if time.monotonic() - reminded_at > TELL_SECONDS:
                 say(lacking, "Faucets: docs/operating/test-network.md", sep="\n")
-                told_at = time.monotonic()
+                reminded_at = time.monotonic()
             if destination != SEPOLIA:
                 # A user who submits such a batch must know why the batch waits.
                 say(f"Until then batches for {NAMES[destination]} are accepted, and wait: run the same command again.")

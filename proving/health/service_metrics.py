@@ -42,8 +42,8 @@ _HOUR = timedelta(hours=1)
 class ServiceMetrics(Collector):
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._found: Sequence[_Family] = ()
-        self._found_at = -KEPT_SECONDS * 1.0
+        self._families: Sequence[_Family] = ()
+        self._measured_at = -KEPT_SECONDS * 1.0
 
     def describe(self) -> Iterable[_Family]:
         """Return nothing, because registering the collector must not query the database."""
@@ -52,10 +52,10 @@ class ServiceMetrics(Collector):
     def collect(self) -> Iterable[_Family]:
         # A scrape waits while another reads, and then gets the same answer.
         with self._lock:
-            if time.monotonic() - self._found_at >= KEPT_SECONDS:
-                self._found = _measure()
-                self._found_at = time.monotonic()
-            return self._found
+            if time.monotonic() - self._measured_at >= KEPT_SECONDS:
+                self._families = _measure()
+                self._measured_at = time.monotonic()
+            return self._families
 
 
 def _measure() -> list[_Family]:

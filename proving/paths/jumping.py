@@ -191,24 +191,24 @@ def _old(source: Chain, chain: BeaconChain, origin: Header | None, target: Heade
         values = {"block": target.number, "source": source.id, "origin": origin.number, "expected": ends}
         return NotYet(wait("summary_to_come", **values))
     summary = anchor.summaries[index]
-    wanted = Period(source, chain, period, ssz.merge(*summary), summary[0])
-    roots = beacon_fetching.leaves(wanted)
+    tree = Period(source, chain, period, ssz.merge(*summary), summary[0])
+    roots = beacon_fetching.leaves(tree)
     if isinstance(roots, NotYet):
         return roots
     block_roots = split(roots)
-    block = _block_of(chain, target, block_roots, wanted.root)
+    block = _block_of(chain, target, block_roots, tree.root)
     return BlockBranch(OLD_BLOCK, jumps.old(chain, block, block_roots, anchor))
 
 
 def _before_capella(source: Chain, chain: BeaconChain, target: Header) -> BlockBranch | NotYet:
     historical_roots = shipped.historical_roots(chain)
     period = chain.period(chain.slot_at(target.timestamp))
-    wanted = Period(source, chain, period, historical_roots[period])
-    roots = beacon_fetching.leaves(wanted)
+    tree = Period(source, chain, period, historical_roots[period])
+    roots = beacon_fetching.leaves(tree)
     if isinstance(roots, NotYet):
         return roots
-    block_roots, state_roots_root = split(roots[: wanted.size]), roots[wanted.size :]
-    block = _block_of(chain, target, block_roots, wanted.root)
+    block_roots, state_roots_root = split(roots[: tree.size]), roots[tree.size :]
+    block = _block_of(chain, target, block_roots, tree.root)
     branch = jumps.before_capella(chain, block, block_roots, state_roots_root, historical_roots)
     return BlockBranch(BLOCK_BEFORE_CAPELLA, branch)
 

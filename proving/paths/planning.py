@@ -185,11 +185,11 @@ def _through_history(connection: OpenConnection, origin: int, header: Header) ->
     return Hops(origin, stops)
 
 
-def _hashes(connection: OpenConnection, wanted: Sequence[tuple[int, int]]) -> list[int]:
+def _hashes(connection: OpenConnection, pairs: Sequence[tuple[int, int]]) -> list[int]:
     """Return, for each (at, number), the hash of block `number` in the state of block `at`, or zero."""
     try:
         return connection.source_rpc.storages(
-            [(HISTORY_CONTRACT, connection.history_slot(number), at) for at, number in wanted]
+            [(HISTORY_CONTRACT, connection.history_slot(number), at) for at, number in pairs]
         )
     except RpcRefused as refused:
         if refused.may_pass:

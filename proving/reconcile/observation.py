@@ -121,12 +121,12 @@ class Lacking:
         batches request are left out too.
         """
         others = set(self.left_to_others)
-        wanted = {
+        to_send = {
             fact: [pk for pk in asking if pk not in others]
             for fact, asking in self.missing.items()
             if fact not in self.sent_for
         }
-        return {fact: asking for fact, asking in wanted.items() if asking}
+        return {fact: asking for fact, asking in to_send.items() if asking}
 
     @cached_property
     def needing(self) -> Missing:

@@ -122,8 +122,8 @@ def gone(context: Context, block: Block) -> Gone:
         proven = seen.filter(Q(step__isnull=True) | Q(step=StepKind.ACCOUNT_ACCUMULATED))
         return Gone(root_is_confirmed=False, proven=list(proven.values_list("pk", flat=True)))
     queries = list(seen.filter(step__isnull=True).order_by("pk"))
-    wanted = _facts_of(queries)
-    comparison = facts.compare(queries, read(wanted), facts.proven({block: wanted})[block.pk])
+    completed_facts = _facts_of(queries)
+    comparison = facts.compare(queries, read(completed_facts), facts.proven({block: completed_facts})[block.pk])
     lacking = {pk for asking in comparison.missing.values() for pk in asking}
     return Gone(
         root_is_confirmed=True,
@@ -257,9 +257,9 @@ def _compared(
     and each fact costs a question.
     """
     rpc, registry, confirmed = context.destination_rpc, context.registry.contract, context.heads.confirmed.number
-    wanted = {pk: _facts_of(queries) for pk, queries in looked_at.items()}
+    requested = {pk: _facts_of(queries) for pk, queries in looked_at.items()}
     requests = [
-        ViewRequest(block.number, wanted[block.pk] if block.pk in accumulated else (), confirmed) for block in blocks
+        ViewRequest(block.number, requested[block.pk] if block.pk in accumulated else (), confirmed) for block in blocks
     ]
     of_facts = [request.questions(registry) for request in requests]
     hashes = [(block.number, bytes.fromhex(block.hash[2:])) for block in blocks]
@@ -278,12 +278,12 @@ def _compared(
         for block, view in views.items()
         if isinstance(view, RegistryView)
         and _is_root(block, view.state_root)
-        and any(fact not in view.facts for fact in wanted[block.pk])
+        and any(fact not in view.facts for fact in requested[block.pk])
     ]
-    further = [ViewRequest(block.number, wanted[block.pk], confirmed) for block in lacking]
+    further = [ViewRequest(block.number, requested[block.pk], confirmed) for block in lacking]
     views |= zip(lacking, facts.views(rpc, registry, further), strict=True)
     there = [block for block, view in views.items() if isinstance(view, RegistryView) and view.facts]
-    here = facts.proven({block: wanted[block.pk] for block in there})
+    here = facts.proven({block: requested[block.pk] for block in there})
     proven_by = _proven_by(context.registry, [query.pk for block in there for query in looked_at[block.pk]])
     observations: Observed[Observation] = {}
     for block, root, vouch in zip(blocks, roots, vouched, strict=True):

@@ -135,8 +135,8 @@ def _lacking(accounts: Sequence[WaitingAccount]) -> Iterator[tuple[Block, ProofR
     stored_slots = set(rows.values_list("account", "slot"))
     for account in accounts:
         block, pk = account.block, ids.get((account.block.pk, account.address))
-        wanted = [slot for query in account.queries for slot in query.slots if (pk, slot) not in stored_slots]
-        keys = list(dict.fromkeys(int(slot, 16) for slot in wanted))
+        missing_slots = [slot for query in account.queries for slot in query.slots if (pk, slot) not in stored_slots]
+        keys = list(dict.fromkeys(int(slot, 16) for slot in missing_slots))
         most = max(1, _SLOTS_PER_REQUEST >> min(block.attempts, 16))
         for slots in list(chunks(keys, most)) or ([[]] if pk is None else []):
             block_hash, root = bytes.fromhex(block.hash[2:]), bytes.fromhex(block.state_root[2:])

@@ -313,10 +313,10 @@ def _verify_query(
     )
 
 
-def _at(places: Sequence[int], nodes: Sequence[bytes]) -> list[bytes]:
-    if any(place >= len(nodes) for place in places):
+def _at(indexes: Sequence[int], nodes: Sequence[bytes]) -> list[bytes]:
+    if any(index >= len(nodes) for index in indexes):
         raise InvalidBundle("Its proof names nodes that the bundle lacks.")
-    return [nodes[place] for place in places]
+    return [nodes[index] for index in indexes]
 
 
 def _account_words(account: ProvenAccount) -> dict[str, bytes]:
