@@ -116,8 +116,8 @@ def _address(written: str) -> str:
     address = checksummed(written)
     if address is None:
         raise ValueError(
-            f"{written} is no address: write 0x and 40 hexadecimal digits, with the right EIP-55 checksum if they are "
-            "in mixed case."
+            f"{written} is not an address: write 0x and 40 hexadecimal digits, with the right EIP-55 checksum if they "
+            "are in mixed case."
         )
     return address
 
@@ -132,11 +132,11 @@ def recover(message: SignableMessage, signature: bytes) -> str:
     if len(signature) != SIGNATURE_BYTES or signature[64] not in {27, 28}:
         raise ValueError("not a signature of 65 bytes that ends with 27 or 28")
     if int.from_bytes(signature[32:64], "big") > _HIGHEST_S:
-        raise ValueError("a signature with the higher one of its two s")
+        raise ValueError("a signature with the higher of its two s values")
     try:
         address: str = Account.recover_message(message, signature=signature)
     except BadSignature:
-        raise ValueError("a signature of no key") from None
+        raise ValueError("a signature that no key can have made") from None
     return address
 
 

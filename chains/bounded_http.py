@@ -123,7 +123,7 @@ async def _answer(session: "aiohttp.ClientSession", request: HttpRequest) -> Htt
         if request.read_statuses is not None and response.status not in request.read_statuses:
             return HttpReply(response.status, await response.content.read(request.peeked_bytes))
         if response.headers.get("Content-Encoding", "identity").lower() != "identity":
-            raise Failed("answered in an encoding that it was not asked for")
+            raise Failed("answered in an encoding that was not requested")
         async for part in response.content.iter_any():
             content += part
             if len(content) > request.max_bytes:

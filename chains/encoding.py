@@ -65,7 +65,7 @@ def hex_data(data: bytes) -> str:
 
 def read_object(value: Any) -> dict[str, Any]:
     if not isinstance(value, dict):
-        raise ValueError("something that is no JSON object")
+        raise ValueError("something that is not a JSON object")
     return value
 
 

@@ -68,9 +68,9 @@ def resolve(chain: Chain, names: Sequence[str]) -> list[str | NotAnswered]:
     except RpcRefused as refused:
         raise NodeUnavailable(str(refused)) from None
     if newest is None or time.time() - newest.timestamp > ACCEPTABLE_STALE_HOURS * 3600:
-        raise NodeUnavailable(f"Chain {chain.label} can't be asked for names: it is days behind.")
+        raise NodeUnavailable(f"Chain {chain.label} can't resolve names: its nodes are days behind.")
     if not has_resolver:
-        raise NodeUnavailable(f"Chain {chain.label} can't be asked for names: it has no universal resolver.")
+        raise NodeUnavailable(f"Chain {chain.label} can't resolve names: it has no universal resolver.")
     return [_address(chain, answer) for answer in answers]
 
 

@@ -153,7 +153,7 @@ def read_beginning(encoded: bytes) -> Beginning:
     """
     # The RLP must be a list of 256 to 65,535 bytes: the bloom alone has 256.
     if encoded[:1] != b"\xf9" or len(encoded) != 3 + int.from_bytes(encoded[1:3]):
-        raise InvalidHeader("The header is no list of a header's length.")
+        raise InvalidHeader("The header is not an RLP list, or is too short or too long.")
     # RLP prefixes of the first fields. All have 32 bytes except the coinbase (20) and the bloom (256).
     sized = zip((0, 33, 66, 87, 120, 153), (0xA0, 0xA0, 0x94, 0xA0, 0xA0, 0xA0), strict=True)
     if any(encoded[3 + at : 4 + at] != bytes([size]) for at, size in sized) or encoded[189:192] != b"\xb9\1\0":
@@ -192,10 +192,10 @@ def _read_string(encoded: bytes, cursor: int) -> tuple[bytes, int]:
         if size < (56 if prefix == 0xB8 else 256):
             raise InvalidHeader("A field of the header has a length that is too long.")
     elif prefix > 0xB9:
-        raise InvalidHeader("A field of the header is no string of a sensible length.")
+        raise InvalidHeader("A field of the header is a list, or its length is too large.")
     content = encoded[start : start + size]
     if len(content) != size or (size == 1 and content[0] < 0x80):
-        raise InvalidHeader("A field of the header is cut, or too long for what it is.")
+        raise InvalidHeader("A field of the header is cut, or isn't encoded in the shortest form.")
     return content, start + size
 
 

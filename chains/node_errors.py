@@ -289,14 +289,14 @@ def read_refusal(host: str, method: str, error: Mapping[str, Any] | str, secrets
     # A revert's words are the contract's, and may look like a limit. Therefore only untyped refusals are searched for
     # limits.
     if type(refusal) is RpcRefused:
-        if limit := limit_told(host, f"{words} {_details(error)}", code):
+        if limit := limit_in(host, f"{words} {_details(error)}", code):
             raise limit
-        refusal.cause = cause_told(words)
+        refusal.cause = cause_of(words)
     refusal.host = host
     return refusal
 
 
-def cause_told(words: str) -> Cause | None:
+def cause_of(words: str) -> Cause | None:
     """Return the cause of a refusal according to the node's words. None if they aren't known."""
     return next((cause for cause, pattern in _CAUSES if pattern.search(words)), None)
 
@@ -320,7 +320,7 @@ def _typed(code: int, method: str, words: str, message: str, data: Any) -> RpcRe
     return RpcRefused(code, message, data)
 
 
-def limit_told(host: str, words: str, code: int = 0, *, is_page: bool = False) -> LimitsRequests | None:
+def limit_in(host: str, words: str, code: int = 0, *, is_page: bool = False) -> LimitsRequests | None:
     """Return the limit that a node's words or code report: on requests, by a plan, or by its load.
 
     None if there is none.

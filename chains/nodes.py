@@ -33,8 +33,8 @@ from chains.node_errors import (
     RpcRefused,
     UnreadableHeader,
     UnverifiedProof,
-    cause_told,
-    limit_told,
+    cause_of,
+    limit_in,
     names_batch,
     read_refusal,
     secrets_of,
@@ -310,7 +310,7 @@ class RpcNode:
         try:
             return read_quantity(answer)
         except ValueError:
-            raise InvalidReply(f"{self.host} does not tell its chain id") from None
+            raise InvalidReply(f"{self.host} does not report its chain id") from None
 
     def _rest(self, problem: NodeUnavailable, *, is_down: bool = False) -> None:
         """Let the node rest, so that other nodes are asked before it for a while."""
@@ -487,10 +487,10 @@ class RpcNode:
         except (ValueError, RecursionError):
             reply = answer.content.decode(errors="replace")
         words = words_of(reply)
-        if words and (limit := limit_told(self.host, words, is_page=isinstance(reply, str))):
+        if words and (limit := limit_in(self.host, words, is_page=isinstance(reply, str))):
             raise limit
         error = reply.get("error") if isinstance(reply, dict) else None
-        if isinstance(error, dict) and cause_told(words) in {Cause.STATE, Cause.ACCOUNT, Cause.METHOD}:
+        if isinstance(error, dict) and cause_of(words) in {Cause.STATE, Cause.ACCOUNT, Cause.METHOD}:
             return reply
         raise BadStatus(f"{self.host} answered with HTTP status {answer.status}")
 
@@ -512,7 +512,7 @@ class RpcNode:
         for entry in reply if isinstance(reply, list) else [reply]:
             number = entry.get("id") if isinstance(entry, dict) else None
             if type(number) is not int or number not in ids or number in by_id:
-                limit = limit_told(self.host, words_of(reply))
+                limit = limit_in(self.host, words_of(reply))
                 raise limit or InvalidReply(f"{self.host} sent a reply that belongs to no request")
             by_id[number] = entry
         is_cut = len(by_id) < len(batch) > 1
@@ -550,7 +550,7 @@ class RpcNode:
             return refusal
         if not error and "result" in reply:
             return reply["result"]
-        limit = limit_told(self.host, error) if isinstance(error, str) else None
+        limit = limit_in(self.host, error) if isinstance(error, str) else None
         return limit or InvalidReply(f"{self.host} answered {method} with neither a result nor an error")
 
     def _refusal(self, method: str, error: Mapping[str, Any]) -> RpcRefused | NodeUnavailable:

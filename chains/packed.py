@@ -145,7 +145,7 @@ def encode_block_hash(headers: Sequence[bytes | BlockBranch]) -> bytes:
     """
     *before, last = headers
     if not isinstance(last, BlockBranch):
-        raise CannotPack("The last part is no branch.")
+        raise CannotPack("The last part is not a branch.")
     return (_headers(before) if before else b"") + _branch(last, is_first=not before) + bytes([HASH_ALONE])
 
 
@@ -174,7 +174,7 @@ def _headers(parts: Sequence[bytes | BlockBranch]) -> bytes:
 
 def _branch(part: BlockBranch, *, is_first: bool) -> bytes:
     if is_first is (part.operation == OLD_BLOCK):
-        raise CannotPack("A branch to an old block comes after a header, and others come first.")
+        raise CannotPack("A branch to an old block must come after a header. Other branches must come first.")
     return bytes([part.operation]) + len(part.branch).to_bytes(2) + part.branch
 
 
@@ -246,7 +246,7 @@ def _open_storage(account: AccountToProve, storage_root: bytes) -> bytes:
     if account.history and account.address != HISTORY_ADDRESS:
         raise CannotPack(f"The account 0x{account.address.hex()} is not the history contract.")
     if account.history.keys() & account.slots.keys():
-        raise CannotPack("A slot of the history contract is asked for both as a fact and as a block hash.")
+        raise CannotPack("A slot of the history contract is requested both as a fact and as a block hash.")
     proofs = {**account.slots, **account.history}
     slots = {keccak(slot.to_bytes(32)): slot for slot in proofs}
     subtrees = _Encoder(node for nodes in proofs.values() for node in nodes)
@@ -303,7 +303,7 @@ class _Encoder:
         except ValueError as error:
             raise CannotPack(f"A node of the proof is {error}.") from None
         if isinstance(node, bytes):
-            raise CannotPack("A node of the proof is no list.")
+            raise CannotPack("A node of the proof is not a list.")
         return node
 
     def _subtree(self, reference: Item, depth: int, keys: Sequence[bytes], leaves: _Leaves, out: bytearray) -> None:
@@ -384,7 +384,7 @@ def _account_parts(value: bytes, depth: int) -> tuple[bytes, int, bytes, bytes, 
     try:
         account = read_account(value)
     except InvalidProof:
-        raise CannotPack("A leaf of the proof is no account.") from None
+        raise CannotPack("A leaf of the proof is not an account.") from None
     nonce, balance = shortest(account.nonce), shortest(account.balance)
     head = (depth << 10 | len(nonce) << 6 | len(balance)).to_bytes(2)
     flags, roots = 0, b""
@@ -401,7 +401,7 @@ def _slot_part(value: bytes) -> bytes:
     except ValueError:
         digits = []
     if not isinstance(digits, bytes):
-        raise CannotPack("A leaf of the proof is no storage slot.")
+        raise CannotPack("A leaf of the proof is not a storage slot.")
     return bytes([len(digits)]) + digits
 
 

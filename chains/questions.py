@@ -143,7 +143,7 @@ def logs(address: str, topics: Sequence[Topic], first: int, last: int) -> Questi
     def read(result: Any) -> list[Log]:
         entries = [_read_log(log, address) for log in _read_nullable_list(result)]
         if not all(first <= log.block_number <= last and _begins_with(log, topics) for log in entries):
-            raise ValueError("other logs than were asked for")
+            raise ValueError("other logs than the requested ones")
         return entries
 
     return Question(("eth_getLogs", [log_filter]), read)
@@ -274,7 +274,7 @@ def _read_header(result: Any, requested: int | bytes | Tag) -> Header | Question
     if number >= _BLOCKS:
         raise ValueError("a block that no chain can have reached")
     if not isinstance(requested, str) and requested not in {number, block_hash}:
-        raise ValueError("another block than was asked for")
+        raise ValueError("another block than the requested one")
     try:
         return Header.from_rpc(block)
     except UnknownLayout as unknown:
@@ -323,7 +323,7 @@ def _read_proof(result: Any, request: ProofRequest) -> VerifiedAccountProof | Rp
             # 0.
             storage = [{"key": hex(slot)} for slot in request.slots]
         if [_read_key(proof.get("key")) for proof in storage] != list(request.slots):
-            raise ValueError("It has storage proofs for other slots than were asked for.")  # noqa: TRY301 - handled like the other faults of the proof.
+            raise ValueError("It has storage proofs for other slots than the requested ones.")  # noqa: TRY301 - handled like the other faults of the proof.
         for slot, proof in zip(request.slots, storage, strict=True):
             slot_nodes = _read_nodes(proof.get("proof"))
             slots.append(VerifiedSlotProof(slot, verify_slot(account.storage_root, slot, slot_nodes), slot_nodes))

@@ -121,7 +121,7 @@ def _arbitrum_gas(rpc: RpcClient) -> int:
     try:
         gas, _, _ = decode(["uint64", "uint256", "uint256"], answer)
     except Exception:  # noqa: BLE001 - the decoder raises many kinds of exceptions.
-        raise InvalidReply(f"{rpc.chain.label} doesn't tell what data costs on its L1.") from None
+        raise InvalidReply(f"{rpc.chain.label} doesn't report the cost of data on its L1.") from None
     return int(gas)
 
 

@@ -92,9 +92,9 @@ def _prove_all(folder: Path, only: re.Pattern[str], jobs: int) -> bool:
     }
     falsified = {fault.check for fault in FAULTS}
     if unknown := falsified - properties:
-        raise BuildError(f"contracts/faults.py names what is no property: {', '.join(sorted(unknown))}")
+        raise BuildError(f"contracts/faults.py names properties that don't exist: {', '.join(sorted(unknown))}")
     if vacuous := properties - falsified:
-        raise BuildError(f"contracts/faults.py doesn't show that these can fail: {', '.join(sorted(vacuous))}")
+        raise BuildError(f"contracts/faults.py has no fault for these properties: {', '.join(sorted(vacuous))}")
     faulty = [_with_fault(sources, fault) for fault in FAULTS]
 
     def prove(check: str) -> bool:

@@ -203,10 +203,10 @@ def _round(url: str, key: str, folder: Path, seed: int, *, is_first: bool) -> tu
         command, capture_output=True, text=True, timeout=4 * _ROUND_SECONDS, check=False, cwd=folder, env=environment
     )
     counted = json.loads(counts.read_text()) if counts.exists() else {"counts": {}, "seconds": []}
-    return counted, (_said(done.stdout) or done.stderr[-1000:]) if done.returncode else ""
+    return counted, (_findings(done.stdout) or done.stderr[-1000:]) if done.returncode else ""
 
 
-def _said(output: str) -> str:
+def _findings(output: str) -> str:
     """Return the findings in schemathesis's output."""
     begins = re.search(r"^=+ (ERRORS|FAILURES) =+$", output, re.MULTILINE)
     return output[begins.start() :].partition("= SUMMARY =")[0][:4000] if begins else output[-1000:]

@@ -79,7 +79,7 @@ class _Attacked:
             f"a full disk for {health_said + 10:.0f} s while batches are proven",
             "503 with Retry-After as JSON, /healthz says it, what reads is answered, and when there is room again all "
             "that was taken is DONE, and nothing was broadcast that isn't stored",
-            f"{len(answers) - 1} taken into what was left, then {_said(answers[-1])}; /healthz 503 after "
+            f"{len(answers) - 1} taken into what was left, then {_described(answers[-1])}; /healthz 503 after "
             f"{health_said:.1f} s; reads {[answer.status_code for answer in reads]}; with room /healthz ok "
             f"after {recovered:.1f} s, {len(self._taken)} batches DONE after {done:.1f} s; {faults or 'no'} faults",
             kept=_is_refused(answers[-1])
@@ -186,6 +186,6 @@ def _is_refused(answer: requests.Response) -> bool:
     return answer.status_code == 503 and "Retry-After" in answer.headers and is_json
 
 
-def _said(answer: requests.Response) -> str:
+def _described(answer: requests.Response) -> str:
     code = answer.json().get("code") if answer.headers["Content-Type"].startswith("application/json") else "no JSON"
     return f"{answer.status_code} {code}"

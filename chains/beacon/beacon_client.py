@@ -85,7 +85,7 @@ class BeaconClient:
         def read(content: bytes) -> ExecutionBranch:
             branch = blocks.execution_branch(content, layout, preset=preset)
             if branch.header.root != root or branch.header.slot != slot:
-                raise ValueError("another block than was asked for")
+                raise ValueError("another block than the requested one")
             return branch
 
         request = (f"/eth/v2/beacon/blocks/{hex_data(root)}", [_SSZ, MOST_BLOCK])
@@ -224,7 +224,7 @@ def _data(content: bytes) -> dict[str, Any]:
 
 def _read_integer(written: Any) -> int:
     if not isinstance(written, str) or not _INTEGER.fullmatch(written):
-        raise ValueError("a number that is none")
+        raise ValueError("an invalid number")
     return int(written)
 
 
@@ -238,7 +238,7 @@ def _read_header(content: bytes, root: bytes | None) -> BeaconHeader:
     roots = (read_data(message.get(name), 32) for name in ("parent_root", "state_root", "body_root"))
     header = BeaconHeader(slot, proposer, *roots)
     if root not in {None, header.root}:
-        raise ValueError("another header than was asked for")
+        raise ValueError("another header than the requested one")
     return header
 
 
@@ -250,5 +250,5 @@ def _read_anchor(content: bytes, header: BeaconHeader) -> Anchor:
         summaries.append((first, second))
     anchor = Anchor(header, summaries, [read_data(sibling, 32) for sibling in read_list(data.get("proof"))])
     if not anchor.is_true:
-        raise ValueError("summaries that are not those of the state")
+        raise ValueError("summaries that don't belong to the state")
     return anchor

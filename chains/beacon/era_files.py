@@ -232,7 +232,7 @@ def _unpacked(framed: bytes, most: int) -> bytes:
     try:
         return bytes(out[: snappy.decompress_into(framed, out)])
     except DecompressionError:
-        raise InvalidEra(f"It lacks compressed data of at most {most} bytes where it should be.") from None
+        raise InvalidEra(f"It has no valid compressed data of at most {most} bytes where an entry must be.") from None
 
 
 def _index(data: bytes, at: int) -> list[int | None]:

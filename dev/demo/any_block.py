@@ -67,7 +67,7 @@ def run(demo: Demo) -> bool:
     demo.processes += [node, consensus]
     chain = demo.chain()
 
-    command.say(f"Starting an attester, who signs hashes of final blocks of chain {SOURCE_ID}")
+    command.say(f"Starting an attester, which signs hashes of final blocks of chain {SOURCE_ID}")
     attester = demo.attester("attester", SOURCE_TOML % node.url)
     # The development chain's own facts are not queried.
     toml = (CHAINS_TOML % chain.url).partition("[[connections]]")[0]

@@ -69,7 +69,7 @@ def run(demo: Demo) -> bool:
     command.say(f"The rollup confirms its block {rollup.head()} in its Outbox on chain {CHAIN_ID}")
     outbox.confirm(send_root, block_hash)
 
-    command.say(f"Starting an attester, who signs hashes of final blocks of chain {CHAIN_ID}; none of the rollup")
+    command.say(f"Starting an attester, which signs hashes of final blocks of chain {CHAIN_ID}; none of the rollup")
     chain_toml = CHAINS_TOML % chain.url
     attester = demo.attester("attester", chain_toml.partition("[[connections]]")[0])
     toml = chain_toml + ROLLUP_TOML % (rollup.url, outbox.address)

@@ -53,7 +53,7 @@ class InstallError(Exception):
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("environment", type=Path, help="the virtual environment; made if it isn't there")
+    parser.add_argument("environment", type=Path, help="the virtual environment; it is made if it doesn't exist")
     parser.add_argument("requirements", type=Path, help="the lock file, with hashes")
     parser.add_argument("--source", type=Path, nargs="+", default=[], help="folders of this project that hold modules")
     options = parser.parse_args()

@@ -262,7 +262,7 @@ def _check_beacon_nodes(chain: Chain, beacon_chain: BeaconChain, say: Callable[[
         except NodeUnavailable as error:
             say(f"  Beacon node {host}: {'; '.join(error.reasons) or error}")
             continue
-        answers, newest = True, _said_of_slot(beacon_chain, final.slot)
+        answers, newest = True, _slot_with_time(beacon_chain, final.slot)
         try:
             count = len(client.summaries(final).summaries)
         except NodeUnavailable as error:
@@ -276,7 +276,7 @@ def _check_beacon_nodes(chain: Chain, beacon_chain: BeaconChain, say: Callable[[
     return [Problem("no_beacon_node", f"No beacon node of {chain.label} {lacking}.")]
 
 
-def _said_of_slot(chain: BeaconChain, slot: int) -> str:
+def _slot_with_time(chain: BeaconChain, slot: int) -> str:
     """Return a slot with its time, which shows whether a node is behind. The slot isn't verified."""
     try:
         return f"slot {slot:,}, of {datetime.fromtimestamp(chain.time_of(slot), UTC):%Y-%m-%d %H:%M} UTC,"

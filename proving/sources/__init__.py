@@ -134,7 +134,7 @@ class Recorder(BlockHashSource, Protocol):
         """Return the block with the calls that record it, or the transaction that must come before."""
 
 
-def told_by(connection: OpenConnection, contract: str, *functions: str) -> list[bytes]:
+def read_words(connection: OpenConnection, contract: str, *functions: str) -> list[bytes]:
     """Return the answer of each function of the block hash source's contract. An answer is one word.
 
     Raises `NodeUnavailable`, `RpcRefused`.

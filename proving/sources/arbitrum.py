@@ -24,7 +24,7 @@ from proving.sources import (
     behind,
     named,
     not_there,
-    told_by,
+    read_words,
     why_unknown,
 )
 from queries.waits import wait
@@ -54,7 +54,7 @@ class Arbitrum(Recorder):
         return _GAS
 
     def reach(self, connection: OpenConnection, target: int) -> Start | NotYet:
-        (newest_recorded,) = told_by(connection, self.contract, "newest")
+        (newest_recorded,) = read_words(connection, self.contract, "newest")
         recorded, window = int.from_bytes(newest_recorded), connection.config.window
         if target <= recorded <= target + window:
             return Start(recorded)

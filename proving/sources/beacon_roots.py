@@ -51,13 +51,13 @@ class BeaconRoots(Recorder):
         return _GAS
 
     def reach(self, connection: OpenConnection, target: int) -> Start | NotYet:
-        if any(self.recorded(connection, target)) or _told(connection, target):
+        if any(self.recorded(connection, target)) or _held_root(connection, target):
             return Start(target)
         return super().reach(connection, target)
 
     def record(self, connection: OpenConnection, header: Header) -> Start | NotYet:
         config, start = connection.config, header.number
-        held = _told(connection, start)
+        held = _held_root(connection, start)
         if held is None:
             return NotYet(wait("beacon_root_not_held", block=start, **ends(config)))
         time, root = held
@@ -90,7 +90,7 @@ def newest_told(source_rpc: RpcClient, destination_rpc: RpcClient) -> int | NotY
     return NotYet(wait("no_beacon_root", contract=BEACON_ROOTS, chain=chain, source=source))
 
 
-def _told(connection: OpenConnection, number: int) -> tuple[int, bytes] | None:
+def _held_root(connection: OpenConnection, number: int) -> tuple[int, bytes] | None:
     """Return a time for which the destination holds a block's beacon root, and the root.
 
     The root must stay there for a while. Return None if there is none.

@@ -30,7 +30,7 @@ from proving.sources import (
     behind,
     ends,
     named,
-    told_by,
+    read_words,
     why_unknown,
 )
 from queries.waits import Value, wait
@@ -70,7 +70,7 @@ class OpStackGames(Recorder):
 
     def reach(self, connection: OpenConnection, target: int) -> Start | NotYet:
         config = connection.config
-        address, newest = told_by(connection, self.contract, "anchorStateRegistry", "newest")
+        address, newest = read_words(connection, self.contract, "anchorStateRegistry", "newest")
         registry, recorded = to_checksum_address(address[12:]), int.from_bytes(newest)
         if registry != config.anchor_state_registry:
             configured = str(config.anchor_state_registry)
