@@ -132,7 +132,8 @@ class Signer(DueRow):
 
 # Gas of a transaction that does nothing (Yellow Paper, G_transaction).
 CANCELLATION_GAS = 21_000
-# A final transaction counts as at least this fraction (1/4) of its maximum cost. Honest ones rarely cost less.
+# A final transaction counts as at least this fraction (1/4) of its maximum cost. Honest transactions rarely cost less
+# than that.
 _LEAST_PART = 4
 
 GWEI = 10**9

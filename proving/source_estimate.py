@@ -195,7 +195,7 @@ def _estimated(
 
 
 def _with_starts(connection: OpenConnection, route: Route, blocks: int) -> Route:
-    """Return the route with the starts of paths to this number of future blocks, if the chains are different."""
+    """Return the route with a start for each of this number of future blocks, unless the chain vouches for itself."""
     if connection.is_own:
         return route
     config, source = connection.config, sources.of(connection.config)

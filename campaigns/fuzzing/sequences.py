@@ -4,8 +4,8 @@ Both the registry and its model run them. Since both could have the same fault, 
 became readable. It shares no code with either (`judge.py`). It looks up the fact from the header's state root in the
 nodes that were hashed.
 
-A header has the root that its operations end in if nothing is refused (`unchecked.py`). So a registry that lacks a
-check accepts operations that break only that rule, and their facts can be judged.
+The header's state root is the result of its operations if nothing is refused (`unchecked.py`). So a registry that lacks
+a check accepts operations that break only that rule, and their facts can be judged.
 """
 
 from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence

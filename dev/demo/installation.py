@@ -22,7 +22,7 @@ MANAGE = (sys.executable, "manage.py")
 # The key file in an installation's chains.toml.
 KEY_FILE = "signer.key"
 
-# The wallet signs in. The signer pays for transactions, and its balance is proven, because it isn't a round number.
+# The wallet signs in. The signer pays for transactions. Its balance is proven, because that isn't a round number.
 WALLET_ADDRESS, WALLET_KEY = ACCOUNTS[0]
 SIGNER_ADDRESS, SIGNER_KEY = ACCOUNTS[1]
 

@@ -247,7 +247,7 @@ def _aligned(rows: Sequence[tuple[str, ...]]) -> list[str]:
 
 
 def _check_beacon(chain: Chain, say: Callable[[str], object]) -> list[Problem]:
-    """Print a line about each beacon node and each location of era files. Return problems that all of them have."""
+    """Print a line about each beacon node and each location of era files. Return a problem if none can be used."""
     if chain.beacon_chain is None:
         return []
     return [*_check_beacon_nodes(chain, chain.beacon_chain, say), *_check_era_files(chain, chain.beacon_chain, say)]

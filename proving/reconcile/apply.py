@@ -1,4 +1,4 @@
-"""The sending of transactions that were decided on, for batches that can pay. Nothing else in reconcile costs money.
+"""Sending of the decided transactions, for batches that can pay. Nothing else in reconcile costs money.
 
 After a kill, the next turn decides anew from the state at that time.
 """

@@ -21,7 +21,7 @@ import batch_query_client as client
 if TYPE_CHECKING:
     from keyring.backend import KeyringBackend
 
-# Seconds for retries. They are few because a person waits. Scripts can set BQS_PATIENCE instead.
+# Seconds for retries. The limit is short because a person waits. Scripts can set BQS_PATIENCE instead.
 PATIENCE_SECONDS = 15
 _KEYRING_SERVICE = "batch-query-service"
 
