@@ -1,1 +1,1 @@
-"""The endpoints of the API beyond the two of `queries.api`: a module for each resource, with its schemas."""
+"""The API's endpoints, except the two in `queries`. Each resource has a module with its schemas."""

@@ -91,7 +91,7 @@ class Estimate(Schema):
 def estimate_batch_query(request: HttpRequest) -> Estimate:
     """Estimate what a batch query would cost, how long it would take, and whether it would be rejected.
 
-    The body is that of a submission. Nothing is stored.
+    The body is the same as for a submission. Nothing is stored.
     """
     key: ApiKey = request.auth  # type: ignore[attr-defined]
     try:

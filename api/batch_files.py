@@ -1,4 +1,7 @@
-"""The endpoints of a batch's files, for everybody who has its link: its page as JSON, its request, and its proofs."""
+"""The endpoints of a batch's files: its page as JSON, its request, and its proofs.
+
+Anybody who has the link may read them.
+"""
 
 import re
 from collections.abc import Callable
@@ -25,17 +28,17 @@ from queries.query_parameters import LIMIT
 
 router = Router(tags=["Explorer"])
 
-# Longer than the number of any query.
+# Text that may be the number of a query. No query has a longer number.
 _NUMBER = re.compile(r"[0-9]{1,9}", re.ASCII)
 
-# Another text is answered like a number that no query has.
+# Any other text gets the same answer as the number of a missing query.
 NumberFrom1 = Annotated[str, WithJsonSchema({"type": "integer", "minimum": 1})]
 
 
 def _file(
     path: str, url_name: str, answer: type[BaseModel], *statuses: int, summary: str, extra: dict[str, Any] | None = None
 ) -> Callable[[Callable[..., HttpResponseBase]], Callable[..., HttpResponseBase]]:
-    """Register the endpoint of a file. If the file doesn't exist, people get a page and programs get JSON."""
+    """Register the endpoint of a file. If the file doesn't exist, browsers get a page and programs get JSON."""
 
     def register(view: Callable[..., HttpResponseBase]) -> Callable[..., HttpResponseBase]:
         @wraps(view)
@@ -62,14 +65,14 @@ def _file(
 def get_batch_page(
     request: HttpRequest, internalId: str, limit: int = LIMIT, cursor: str = FROM_NUMBER
 ) -> HttpResponse:
-    """Tell all about a batch query, as `/batch-queries/{internalId}` does for its owner."""
+    """Return all details of a batch query, as `/batch-queries/{internalId}` does for its owner."""
     return batches.detail(request, missing.find_batch(internalId), limit, cursor)
 
 
 @_file("/request.json", "request_json", BatchRequest, 429, summary="Submitted request")
 @read_rate.counted
 def get_submitted_request(request: HttpRequest, internalId: str) -> HttpResponse:
-    """Tell what was submitted, without what only its sender may see."""
+    """Return the submitted request, without the parts that only its sender may see."""
     batch = missing.find_batch(internalId)
     return _download(submitted_request.as_text(submitted_request.public_request(batch)), f"batch-{batch.pk}.json")
 
@@ -84,7 +87,7 @@ def get_submitted_request(request: HttpRequest, internalId: str) -> HttpResponse
 )
 @read_rate.counted
 def get_proof_bundle(request: HttpRequest, internalId: str, number: NumberFrom1) -> HttpResponseBase:
-    """Give the proof of a query's facts, to be checked without this service."""
+    """Return the proof of a query's facts. It can be checked without this service."""
     batch, row = missing.completed_query(internalId, int(number) if _NUMBER.fullmatch(number) else 0)
     return _bundle(batch, batch.queries.filter(pk=row.pk), f"proof-{batch.pk}-{number}.json")
 
@@ -99,7 +102,7 @@ def get_proof_bundle(request: HttpRequest, internalId: str, number: NumberFrom1)
 )
 @read_rate.counted
 def get_batch_proof_bundle(request: HttpRequest, internalId: str) -> HttpResponseBase:
-    """Give the proofs of all facts of a batch that is DONE, to be checked without this service."""
+    """Return the proofs of all facts of a batch that is DONE. They can be checked without this service."""
     batch = missing.finished_batch(internalId)
     return _bundle(batch, batch.queries.all(), f"proof-{batch.pk}.json")
 
@@ -109,7 +112,7 @@ def _bundle(batch: Batch, queries: QuerySet[Query], name: str) -> StreamingHttpR
         raise ApiError(410, "proofs_pruned", batch.why_no_proofs)
     if not writing.is_there(queries):
         raise ApiError(404, "no_proof", "The proof is not kept here.")
-    # Sent in parts, because it may have tens of megabytes.
+    # The bundle is sent in parts, because it may have tens of megabytes.
     return StreamingHttpResponse(
         writing.parts(batch, queries),
         content_type="application/json",

@@ -1,4 +1,4 @@
-"""Endpoints for a user's own batches: their list, all about one of them, and to cancel one. Any API key will do."""
+"""The endpoints of a user's own batches: list them, read one, cancel one. Any of the user's API keys works."""
 
 import hashlib
 import json
@@ -30,7 +30,7 @@ from queries.status import QueryStatus, poll_seconds
 
 router = Router(tags=["Batch queries"])
 
-# The largest batches have some hundred.
+# Maximum transactions in an answer. The largest batches have a few hundred.
 _MOST_TRANSACTIONS = 1000
 
 
@@ -45,7 +45,10 @@ class Cancelled(Schema):
 
 
 class BatchFilters(Schema):
-    """The filters of a list of batches. One query of a batch must match `sourceChainId`, `account` and `block`."""
+    """The filters of a list of batches.
+
+    A single query of the batch must match `sourceChainId`, `account` and `block`.
+    """
 
     status: BatchStatus | None = None
     destinationChainId: Number | None = None
@@ -68,10 +71,10 @@ class BatchFilters(Schema):
         queries = Query.objects.filter(**_named({"source_chain_id": self.sourceChainId}))
         conditions = _named({"address": self.account})
         if self.block is not None:
-            # PostgreSQL knows from the ids how many queries are about them.
+            # The ids tell PostgreSQL how many queries match, so that it chooses the right index.
             conditions["block__in"] = list(Block.objects.filter(number=self.block).values_list("pk", flat=True))
         if conditions:
-            # All that an index finds, once: SQLite would go through them again for each batch of an EXISTS.
+            # A subquery is evaluated once by an index. SQLite would evaluate an EXISTS again for each batch.
             return batches.filter(pk__in=queries.filter(**conditions).values("batch"))
         if self.sourceChainId is not None:
             return batches.filter(Exists(queries.filter(batch=OuterRef("pk"))))
@@ -89,10 +92,13 @@ def _named(values: Mapping[str, object]) -> dict[str, Any]:
     response={200: BatchQueryList, **errors(400, 401, 503)},
 )
 def list_batch_queries(request: HttpRequest, filters: Parameter[BatchFilters], limit: int = LIMIT) -> dict[str, Any]:
-    """List your batch queries, by any of your keys, in pages. A page stays the same however many come meanwhile."""
+    """List your batch queries, made with any of your keys, in pages.
+
+    A page stays the same while new batches are submitted.
+    """
     key: ApiKey = request.auth  # type: ignore[attr-defined]
     own = filters.apply(Batch.objects.filter(user=key.user_id)).order_by("-pk")
-    # SQLite sorts identifiers alone several times as fast as whole rows.
+    # SQLite sorts identifiers several times as fast as whole rows.
     page = own.values("pk")[: limit + 1]
     rows = list(Batch.objects.filter(pk__in=page).defer("request").order_by("-pk"))
     batches = rows[:limit]
@@ -110,9 +116,9 @@ def list_batch_queries(request: HttpRequest, filters: Parameter[BatchFilters], l
     response={200: Cancelled, **errors(401, 404, 409, 503)},
 )
 def cancel_batch_query(request: HttpRequest, internalId: str) -> dict[str, str]:
-    """Cancel one of your batch queries, for good: it becomes REJECTED with the code `cancelled_by_user`.
+    """Cancel one of your batch queries for good: it becomes REJECTED with the code `cancelled_by_user`.
 
-    What was sent for it stays paid, and what that proves stays proven. To cancel it once more changes nothing.
+    Transactions that were sent stay paid, and the facts that they prove stay proven. Cancelling again changes nothing.
     """
     batch = own_batch(request, internalId)
     code = RejectionCode.CANCELLED_BY_USER
@@ -126,7 +132,7 @@ def cancel_batch_query(request: HttpRequest, internalId: str) -> dict[str, str]:
 
 
 def own_batch(request: HttpRequest, internal_id: str) -> Batch:
-    """Return a batch of the user whose key was presented, without its request. Raises `ApiError`: not_found."""
+    """Return a batch of the API key's user, without its request. Raises `ApiError`: not_found."""
     key: ApiKey = request.auth  # type: ignore[attr-defined]
     own = Batch.objects.defer("request").filter(user=key.user_id)
     batch = own.filter(pk=columns.batch_id(internal_id)).first()
@@ -135,7 +141,7 @@ def own_batch(request: HttpRequest, internal_id: str) -> Batch:
     return batch
 
 
-# --- One of them ------------------------------------------------------------------------------------------------------
+# --- One batch --------------------------------------------------------------------------------------------------------
 
 
 class SentTransaction(Schema):
@@ -194,16 +200,16 @@ def get_batch_query(
     limit: int = LIMIT,
     cursor: str = FROM_NUMBER,
 ) -> HttpResponse:
-    """Tell all about one of your batch queries: steps, costs, waits, transactions, and the facts.
+    """Return all details of one of your batch queries: steps, costs, waits, transactions, and facts.
 
-    A query's facts have their words as soon as the query is completed, whatever the others still wait for.
+    The facts of a query have words as soon as that query is completed, even if other queries are not.
     """
     return detail(request, own_batch(request, internalId), limit, cursor)
 
 
 def detail(request: HttpRequest, batch: Batch, limit: int, cursor: str) -> HttpResponse:
-    """Return the answer about a batch, a `BatchDetail`."""
-    # Written as it is: to validate thousands of facts of our own would take longer than to read them.
+    """Return the `BatchDetail` of a batch as an HTTP response."""
+    # The answer isn't validated, because validating thousands of our own facts takes longer than reading them.
     body = json.dumps(_detail(batch, int(cursor), limit)).encode()
     etag = f'"{hashlib.sha256(body).hexdigest()[:16]}"'
     is_open = batch.status in OPEN_STATUSES

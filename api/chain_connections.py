@@ -1,4 +1,4 @@
-"""The endpoint that lists what can be proven where, from the configuration."""
+"""The endpoint that lists the configured connections between chains."""
 
 from typing import Any
 

@@ -1,8 +1,7 @@
-"""The endpoint of the chains in detail: each connection with its trust, contracts, reach and cost, and each chain as
-last seen.
+"""The endpoint of details about chains: each connection with its trust, contracts, reach and cost, and each chain.
 
-The page of chains shows the same. Both read what workers have stored, and ask no chain. If a node is down, the last
-values stay, with their time.
+It returns what workers have stored, as the page of chains does. No chain is asked. If a node is down, the last values
+stay, with their time.
 """
 
 import hashlib
@@ -30,12 +29,12 @@ from queries.models import Batch, BatchStatus, Query, Sender
 
 router = Router(tags=["Chains"])
 
-# For how long caches may keep the JSON.
+# Seconds for which caches may keep the JSON.
 _KEPT_SECONDS = 15
-# Older sightings of workers say little of now.
+# A worker's observation that is older says little about the chain now.
 _STALE = timedelta(minutes=3)
 _STALE_ANSWERS = timedelta(minutes=10)
-# The usual time is computed from the DONE batches among those that ended last.
+# The usual time comes from the DONE batches among this number of batches that ended last.
 _RECENT = 200
 _LEAST_TIMED = 3
 
@@ -128,7 +127,7 @@ class ChainDetail(Schema):
 
     @property
     def behind(self) -> int:
-        """Return how many blocks the newest final one is behind the head."""
+        """Return how many blocks the newest final block is behind the head."""
         return max(0, (self.head or 0) - (self.finalBlock or 0))
 
     @property
@@ -158,7 +157,7 @@ def _is_older(at: datetime | None, age: timedelta) -> bool:
     url_name="chains_json",
 )
 def as_json(request: HttpRequest) -> HttpResponse:
-    """Tell what can be proven where: trust, contracts, reach and cost, and the chains as last seen."""
+    """Return what can be proven where (trust, contracts, reach and cost), and the last observations of each chain."""
     content = read().model_dump_json().encode()
     response = conditional(request, content, f'"{hashlib.sha256(content).hexdigest()[:16]}"')
     patch_cache_control(response, max_age=_KEPT_SECONDS, public=True)
@@ -166,7 +165,7 @@ def as_json(request: HttpRequest) -> HttpResponse:
 
 
 def read() -> ChainsDetail:
-    """Read everything in five statements, however many connections there are."""
+    """Read all details in five statements, whatever the number of connections."""
     watches = {chain.id: ChainWatch(chain_id=chain.id) for chain in get_chains().chains}
     watches |= {row.chain_id: row for row in ChainWatch.objects.all()}
     return ChainsDetail(
@@ -243,7 +242,7 @@ def _reach(connection: Connection, registry: FactsRegistry | None, watch: ChainW
     blocks = (direct or 0) + most * connection.window
     jumps, why_no_jump = False, ""
     if chain.beacon_chain and registry:
-        from proving.paths import jumping  # noqa: PLC0415 (where a chain has a beacon chain)
+        from proving.paths import jumping  # noqa: PLC0415 (slow to load, and only chains with a beacon chain need it)
 
         why_no_jump = deployments.why_no_jump(registry) or jumping.why_not(chain, head or 0)
         jumps = not why_no_jump
@@ -277,13 +276,13 @@ def _attesters(connection: Connection, row: AttesterWatch) -> AttesterRound:
 
 
 def _usual_seconds() -> Mapping[_Ends, Sequence[float]]:
-    """Return the seconds from submission to DONE of batches that ended last, by the chains of their first query.
+    """Return the seconds from submission to DONE of recent batches, by the chains of their first query.
 
-    Self-funded batches are left out: they take as long as their senders do.
+    Self-funded batches are left out, because their time depends on their senders.
     """
     ended = Batch.objects.exclude(finished_at=None).filter(sender=Sender.OPERATOR).order_by("-finished_at")
     recent = ended.values_list("pk", "status")[:_RECENT]
-    # SQLite would go through all that are DONE, if they were not named by identifiers.
+    # The identifiers keep SQLite from reading all batches that are DONE.
     done = [pk for pk, status in recent if status == BatchStatus.DONE]
     firsts = Query.objects.filter(position=0, batch__in=done).values_list(
         "source_chain_id", "batch__destination_chain_id", "batch__created_at", "batch__finished_at"

@@ -1,4 +1,4 @@
-"""Facts as the API tells them: the word, and the call that reads it from the facts registry."""
+"""The form of facts in the API: the word, and the call that reads the word from the facts registry."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""Answer what monitors and load balancers ask: `/healthz`, `/livez`, `/readyz`, `/metrics`. No chain is asked."""
+"""Endpoints for monitors and load balancers: `/healthz`, `/livez`, `/readyz`, `/metrics`. No chain is asked."""
 
 import logging
 import tomllib
@@ -58,9 +58,9 @@ class Health(Schema):
 )
 @decorate_view(never_cache)
 def get_health(request: HttpRequest) -> JsonResponse:
-    """Tell what keeps the service from working: with 200 if nothing does, else with 503.
+    """Return the problems that keep the service from working. The status is 200 if there are none, otherwise 503.
 
-    Sentences name signers, what they hold, and nodes: only the operator, and who may read the metrics, gets them.
+    Sentences name signers, their balances and nodes. Only the operator and clients that may read the metrics get them.
     """
     last_beat, notices = None, list[Problem]()
     is_for_operator = _is_for_operator(request)
@@ -70,7 +70,7 @@ def get_health(request: HttpRequest) -> JsonResponse:
         elif unusable := _chains_problem():
             problems = [Problem("chains_file", unusable)]
         else:
-            # The session is in the database, which a monitor asks for nothing else.
+            # Reading the session needs the database, so it comes after the check of the schema.
             is_for_operator = is_for_operator or request.user.is_staff
             problems, notices = findings.findings()
             last_beat = WorkerHeartbeat.last()
@@ -103,22 +103,22 @@ def _version() -> str:
 @never_cache
 @require_safe
 def livez(request: HttpRequest) -> JsonResponse:
-    """Answer 200: the process does. It asks nothing else, since a new process would help against nothing else."""
+    """Answer 200 if the process works. Nothing else is checked, because a restart would mend nothing else."""
     return JsonResponse({"status": "ok"})
 
 
 @never_cache
-@csrf_exempt  # Programs get the error about the method, as at the API's other paths, and not one about a missing token.
+@csrf_exempt  # programs get the error about the method, as at other API paths, not an error about a missing token
 @require_safe
 def is_alive(request: HttpRequest) -> HttpResponse:
-    """Answer 200 as `livez` does, in the word that clients of older services read."""
+    """Answer 200 like `livez`, in the form that clients of older services expect."""
     return HttpResponse("OK", content_type="text/plain; charset=utf-8")
 
 
 @never_cache
 @require_safe
 def readyz(request: HttpRequest) -> JsonResponse:
-    """Answer 200 if chains.toml can be used, and the database answers, has this version's migrations and takes writes.
+    """Answer 200 if chains.toml can be used and the database answers, accepts writes and has this version's migrations.
 
     Otherwise answer 503, with the reason.
     """
@@ -133,7 +133,7 @@ def readyz(request: HttpRequest) -> JsonResponse:
 @never_cache
 @require_safe
 def metrics(request: HttpRequest) -> HttpResponse:
-    """Answer in the text format of Prometheus."""
+    """Return the metrics in the text format of Prometheus."""
     if not _is_for_operator(request):
         return error_answer(403, "forbidden", "The metrics are for the operator: see METRICS_ALLOWED_NETWORKS.")
     return HttpResponse(metrics_server.exposition([service_metrics]), content_type=metrics_server.CONTENT_TYPE)
@@ -154,7 +154,7 @@ def _chains_problem(*, for_operator: bool = True) -> str:
 
 
 def _schema_problem() -> str:
-    """Return the problem of the schema. Once there is none, the process doesn't check again."""
+    """Return the problem of the database's schema. After the first check without a problem, don't check again."""
     global _migrated
     problem = "" if _migrated else schema.problem(connection)
     _migrated = not problem

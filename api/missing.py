@@ -1,4 +1,4 @@
-"""Answers if a batch, or a proof of it, isn't there: a page for people, JSON for programs."""
+"""Answers about missing batches and proofs: a page for people, JSON for programs."""
 
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import render
@@ -20,7 +20,7 @@ def find_batch(internal_id: str) -> Batch:
 
 
 def completed_query(internal_id: str, number: int) -> tuple[Batch, Query]:
-    """Return a batch, and one of its queries that is completed. Raises `ApiError`: not_found, not_done, rejected."""
+    """Return a batch and one of its completed queries. Raises `ApiError`: not_found, not_done, rejected."""
     batch = find_batch(internal_id)
     row = batch.queries.filter(position=number - 1).select_related("block").first()
     if row is None:
@@ -33,7 +33,7 @@ def completed_query(internal_id: str, number: int) -> tuple[Batch, Query]:
 
 
 def finished_batch(internal_id: str) -> Batch:
-    """Return a batch that is DONE. Raises `ApiError`, as `completed_query`."""
+    """Return a batch that is DONE. Raises `ApiError`: not_found, not_done, rejected."""
     batch = find_batch(internal_id)
     if batch.status == BatchStatus.REJECTED:
         raise ApiError(404, "rejected", "The batch was rejected.")
@@ -43,7 +43,7 @@ def finished_batch(internal_id: str) -> Batch:
 
 
 def prefers_json(request: HttpRequest) -> bool:
-    """Return whether a client that asks for a JSON file does not prefer a page."""
+    """Return whether a client of a JSON file prefers JSON to a page."""
     return request.get_preferred_type(["application/json", "text/html"]) != "text/html"
 
 

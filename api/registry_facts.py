@@ -1,4 +1,4 @@
-"""The endpoint that lists what facts registries hold, as far as this service has proven it, for any user."""
+"""The endpoint that lists the facts that this service has proven for any user."""
 
 from typing import Any
 
@@ -46,14 +46,14 @@ def list_facts(
     limit: int = LIMIT,
     cursor: str = functions.Query(fact_search.START, pattern=fact_search.CURSOR, description=CURSOR),
 ) -> dict[str, Any] | HttpResponse:
-    """List what the facts registries in use hold of an account or a block, for any user.
+    """List the facts that the facts registries in use hold of an account or a block, for any user.
 
-    Anybody may have proven more. A fact that several queries asked for may be told again on a later page. One client
+    Other services may have proven more. If several queries have the same fact, a later page may list it again. A client
     address may search by a slot, or read a file, 30 times a minute.
     """
     if filters.account is None and filters.block is None:
         raise ApiError(400, INVALID, "One of the query parameters account and block is needed.")
-    # It goes through all queries of the account or the block.
+    # A search by slot reads all queries of the account or the block.
     if filters.slot and (refusal := read_rate.refusal(request)):
         return refusal
     facts, following = fact_search.search(filters, FactCursor.of(cursor), limit)

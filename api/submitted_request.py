@@ -1,4 +1,4 @@
-"""The request of a batch as everybody may see it, without what only its sender may see."""
+"""The submitted request of a batch, without the parts that only its sender may see."""
 
 import json
 from typing import Any
@@ -7,7 +7,7 @@ from queries.models import Batch
 
 
 def public_request(batch: Batch) -> dict[str, Any]:
-    """Return the submitted JSON. Only the presence of a webhook is shown: its URL and headers may hold credentials."""
+    """Return the submitted JSON. A webhook's URL and headers are replaced, because they may hold credentials."""
     body: dict[str, Any] = json.loads(batch.request)
     if "webhook" in body:
         body["webhook"] = None if body["webhook"] is None else {"url": "(not shown)"}

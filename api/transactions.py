@@ -1,4 +1,4 @@
-"""`GET /batch-queries/{internalId}/transactions`: the transactions that a self-funded batch still lacks."""
+"""`GET /batch-queries/{internalId}/transactions`: the transactions that a self-funded batch still needs."""
 
 import json
 from collections.abc import Mapping
@@ -24,15 +24,15 @@ from queries.models import Batch, BatchStatus, Block, Query
 
 router = Router(tags=["Batch queries"])
 
-# Per user and minute: each asks nodes for some seconds at most.
+# Maximum requests of one user in a minute. Each request keeps nodes busy for some seconds.
 _MOST_PER_MINUTE = 60
-# When to ask again while nodes, or too many others, keep this from being told.
+# Seconds after which to try again, if nodes don't answer or too many requests run.
 _RETRY_SECONDS = 5
 _PER_STATEMENT = 500
 
 
 class WalletCall(Schema):
-    """A call of EIP-5792."""
+    """A call in the format of EIP-5792."""
 
     to: str
     data: str
@@ -71,10 +71,10 @@ class LeftToSend(Schema):
     summary="Transactions to send",
 )
 def batch_transactions(request: HttpRequest, internalId: str) -> HttpResponse:
-    """Return what is missing on the destination chain for a batch with the sender self, as unsigned transactions.
+    """Return the transactions that a batch with the sender `self` still needs on its destination chain, unsigned.
 
-    Anybody may send them, in this order. Each has a gas limit that suffices. Where `isComplete` is false, more follow
-    when these are on the chain, or when what `waits` says has come.
+    Anybody may send them, in this order. Each has a sufficient gas limit. If `isComplete` is false, more transactions
+    follow once these are on the chain, or once the `waits` are over.
     """
     batch = _find(request, internalId)
     if batch.status == BatchStatus.DONE:
@@ -85,22 +85,22 @@ def batch_transactions(request: HttpRequest, internalId: str) -> HttpResponse:
             raise ApiError(429, "too_many_requests", sentence, retry_after=seconds)
         missing = _left_of(batch)
         if missing.is_complete and not missing.transactions:
-            # This makes a worker look now, even if nodes serve no events.
+            # This makes a worker check the blocks now, even if nodes serve no events.
             waiting = Block.objects.filter(queries__batch=batch, due_at__gt=Now())
             statements.retried(partial(waiting.update, due_at=Now()))
-    # Written without validation, which would take long for megabytes of our own data.
+    # The answer isn't validated, because that would take long for megabytes of our own data.
     return HttpResponse(json.dumps(_body(batch, missing)), content_type="application/json; charset=utf-8")
 
 
 def _find(request: HttpRequest, internal_id: str) -> Batch:
-    """Find the caller's own self-funded batch, unless it is rejected. Raises `ApiError`."""
+    """Return the caller's own self-funded batch. Raises `ApiError`, also if the batch is rejected."""
     batch = own_batch(request, internal_id)
     check_self_funded(batch)
     return batch
 
 
 def check_self_funded(batch: Batch) -> None:
-    """Raise `ApiError` unless users send the batch's transactions."""
+    """Raise `ApiError` unless the batch is self-funded and not rejected."""
     if not batch.is_self_funded:
         raise ApiError(409, "paid_by_operator", "The service sends the transactions of this batch.")
     if batch.status == BatchStatus.REJECTED:
@@ -108,7 +108,7 @@ def check_self_funded(batch: Batch) -> None:
 
 
 def _left_of(batch: Batch) -> MissingTransactions:
-    """Ask the chains what is left to be sent for the batch. Raises `ApiError`."""
+    """Ask the chains which transactions the batch still needs. Raises `ApiError`."""
     try:
         return unsigned.left_of(batch)
     except UnknownChain as gone:
@@ -141,7 +141,7 @@ def _body(batch: Batch, missing: MissingTransactions) -> Mapping[str, Any]:
 
 
 def _numbers(missing: MissingTransactions) -> Mapping[int, int]:
-    """Return, by a query's id, its number in the batch, from 1."""
+    """Return the number of each query in its batch, from 1, by the query's id."""
     pks = sorted({pk for tx in missing.transactions for pk in tx.queries})
     numbers: dict[int, int] = {}
     for chunk in chunks(pks, _PER_STATEMENT):

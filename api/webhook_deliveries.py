@@ -68,7 +68,7 @@ class DeliveryFilters(Schema):
 def list_webhook_deliveries(
     request: HttpRequest, filters: Query[DeliveryFilters], limit: int = LIMIT
 ) -> dict[str, Any]:
-    """List what your webhooks were told and are to be told, newest first. What has ended is kept for a while."""
+    """List the deliveries of your webhooks, pending and ended, newest first. Ended deliveries are kept for a while."""
     key: ApiKey = request.auth  # type: ignore[attr-defined]
     before = int(filters.cursor) if filters.cursor else None
     batch, status = filters.internalId or "", filters.status or ""
@@ -84,7 +84,10 @@ def list_webhook_deliveries(
     response={202: SentAgain, **errors(401, 404, 429, 503)},
 )
 def send_webhook_delivery_again(request: HttpRequest, deliveryId: str) -> Status[dict[str, str]]:
-    """Send one again, delivered or not: now, and if that fails for a day again. Its id stays the same."""
+    """Send a delivery again now, whether it was delivered or not. Its id stays the same.
+
+    If it fails, it is retried for a day.
+    """
     key: ApiKey = request.auth  # type: ignore[attr-defined]
     message_id = columns.message_id(deliveryId)
     if not webhooks.send_again(key.user_id, message_id):

@@ -1,1 +1,1 @@
-"""An attester: a process of its own that vouches for block hashes of source chains by signature."""
+"""An attester: a separate process that vouches for block hashes of source chains by its signature."""

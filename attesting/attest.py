@@ -1,4 +1,7 @@
-"""Attestations by this attester: hashes of final blocks that enough of its nodes agree on, one for each number."""
+"""Attestations: this attester signs the hash of a final block if enough of its nodes agree on the hash.
+
+It signs only one hash for each block number.
+"""
 
 import logging
 
@@ -18,7 +21,7 @@ logger = logging.getLogger(__name__)
 
 
 def own_account() -> LocalAccount:
-    """Return the account with which this installation attests. Raises `ChainsError`, `SignerError`."""
+    """Return the account that signs this installation's attestations. Raises `ChainsError`, `SignerError`."""
     signer = get_chains().attester
     if signer is None:
         raise SignerError("The chains file has no [attester] table, which says where the attester's key is.")
@@ -49,12 +52,12 @@ def _agreed_hash(chain: Chain, number: int) -> bytes:
     """Return the block's hash. Raises `Refused`.
 
     At least `needed_nodes` of the chain's nodes must report the block as final with this hash. No node may report
-    another block of this number, final or not. A node that lags counts neither for nor against the hash.
+    another block with this number, final or not. A node that is behind doesn't count.
     """
     nodes = node_agreement.of(chain)
     views = nodes.views(number)
     hashes = {view.block_hash for view in views if view.block_hash is not None}
-    # Before a node reports the block as final, nodes may have different blocks without a fault.
+    # Until some node reports the block as final, it is normal that nodes have different blocks.
     if len(hashes) > 1 and any(view.final is not None and number <= view.final for view in views):
         reports = (f"{view.host} has {hex_data(view.block_hash)}" for view in views if view.block_hash is not None)
         logger.error("The nodes of %s disagree about block %d: %s.", chain.label, number, ", ".join(reports))
@@ -73,9 +76,9 @@ def _agreed_hash(chain: Chain, number: int) -> bytes:
 
 
 def _store(chain: Chain, number: int, block_hash: bytes) -> bytes:
-    """Store the hash unless another hash is stored for this number. Return the stored hash.
+    """Store the hash, unless another hash is stored for this number. Return the stored hash.
 
-    It is committed before anything is signed, so a killed process can't forget a hash that it has signed.
+    The hash is committed before anything is signed, so a process that is killed can't forget a hash that it has signed.
     """
     with transaction.atomic(durable=True):
         signed, _ = SignedBlock.objects.get_or_create(

@@ -6,9 +6,11 @@ from django.db import models
 
 
 class SignedBlock(models.Model):
-    """The only hash that this attester signs for a block's number. It is stored before the first signature and kept.
+    """The only hash that this attester signs for a block number.
 
-    It holds for all destination chains and contracts, because a source chain has a single final block of each number.
+    It is stored before the first signature, and kept for ever.
+
+    It applies to all destination chains and contracts, because a source chain has one final block for each number.
     """
 
     source_chain_id = models.PositiveBigIntegerField()

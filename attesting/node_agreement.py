@@ -1,8 +1,8 @@
-"""Agreement among the nodes of a source chain, each asked separately: an attester is as reliable as its nodes.
+"""Agreement among the nodes of a source chain. Each is asked separately, because an attester relies on its nodes.
 
-With `confirmations = "finalized"`, a block is final for a node if the node's `finalized` block is at or above it. With
-a number, the block must also have that many confirmations. A node without a `finalized` block counts by confirmations
-alone, until a node of the chain has reported one.
+With `confirmations = "finalized"`, a block is final for a node if the node's `finalized` block is not below it. If
+`confirmations` is a number, the block also needs that many confirmations. A node without a `finalized` block counts by
+confirmations alone, until some node of the chain has reported a `finalized` block.
 """
 
 import logging
@@ -25,7 +25,7 @@ ANSWER_SECONDS = 4
 
 
 class TooFewNodes(ChainError):
-    """Fewer nodes answer than must agree. The sentence and the code are public."""
+    """Fewer nodes answer than must agree. Clients see the sentence and the code."""
 
     code = "unavailable"
 
@@ -42,7 +42,7 @@ class NodeView:
 
     host: str
     final: int | None
-    """Number of the newest final block. None: the node reports none."""
+    """Number of the newest final block. None if the node reports none."""
     knows_finalized: bool
     """True if the node has a `finalized` block."""
     block_hash: bytes | None
@@ -54,7 +54,7 @@ class AttesterNodes:
 
     def __init__(self, chain: Chain) -> None:
         self._chain = chain
-        # One client for each URL, because a client with several URLs asks the second only if the first fails.
+        # Each URL has its own client, because a client with several URLs asks the second only if the first fails.
         self._clients = [
             RpcClient(chain.model_copy(update={"rpc_urls": (url,)}), timeout_seconds=TIMEOUT_SECONDS)
             for url in chain.rpc_urls
@@ -63,7 +63,10 @@ class AttesterNodes:
         """True if a node has reported a `finalized` block since this process began."""
 
     def views(self, number: int | None = None) -> list[NodeView]:
-        """Ask all nodes at once, for block `number` if given. Return the views of those that answer in time."""
+        """Ask all nodes at the same time, and about block `number` if given.
+
+        Return the views of the nodes that answer in time.
+        """
         pool = ThreadPoolExecutor(max_workers=len(self._clients))
         pending = [(rpc, pool.submit(self._view, rpc, number)) for rpc in self._clients]
         # The pool ends by itself. Waiting for it would take as long as the slowest node.
@@ -137,7 +140,7 @@ def _block_hash(rpc: RpcClient, number: int, *, must_exist: bool) -> bytes | Non
     try:
         header = rpc.header(number)
     except RpcRefused:
-        # Some nodes refuse a request for a block that does not exist yet.
+        # Some nodes refuse a request for a block that doesn't exist yet.
         if must_exist:
             raise
         return None

@@ -1,4 +1,7 @@
-"""The settings of an attester's process. It shares only the database, the chains and the logs with the service."""
+"""The settings of an attester's process.
+
+It shares only the database, the chains and the log settings with the service.
+"""
 
 from config.settings import (  # noqa: F401 (Django reads them from this module)
     BASE_DIR,
@@ -18,8 +21,8 @@ MIDDLEWARE = ["config.request_log.RequestMiddleware", "django.middleware.common.
 ROOT_URLCONF = "attesting.urls"
 API_PATHS = ("/attest", "/healthz")
 
-# A check of the Host header would protect sessions and URLs built from the header. An attester has neither, and signs
-# the same public facts for everybody, so any name is allowed.
+# Any host name is allowed. Checking the Host header protects sessions and URLs that are built from it. An attester has
+# neither, and signs the same public facts for everybody.
 ALLOWED_HOSTS = ["*"]
 
 DATA_UPLOAD_MAX_MEMORY_SIZE = 4096

@@ -1,4 +1,4 @@
-"""All paths of an attester's process."""
+"""The paths of an attester's HTTP API."""
 
 from django.urls import path
 

@@ -1,4 +1,4 @@
-"""An attester over HTTP."""
+"""An attester's HTTP API."""
 
 import logging
 import re
@@ -36,7 +36,7 @@ class _AttestationBody(BaseModel):
     model_config = ConfigDict(strict=True, extra="forbid", hide_input_in_errors=True)
 
     sourceChainId: Annotated[ChainId, BeforeValidator(_whole_number)]
-    # A block number has up to 64 bits, and a database's integer 63.
+    # A block number has up to 64 bits, but the database column only 63.
     blockNumber: Annotated[int, BeforeValidator(_whole_number), Field(lt=2**63)]
     destinationChainId: Annotated[ChainId, BeforeValidator(_whole_number)]
     verifyingContract: Address
@@ -76,7 +76,7 @@ def _faults(error: ValidationError) -> list[str]:
     return [
         ": ".join([*map(str, fault["loc"]), fault["msg"].removeprefix("Value error, ")])
         for fault in faults
-        # An unknown field's name is the client's text, so it isn't repeated.
+        # An unknown field's name comes from the client, so it isn't repeated.
         if fault["type"] != "extra_forbidden"
     ] or ["it has other fields than sourceChainId, blockNumber, destinationChainId and verifyingContract"]
 
@@ -85,9 +85,10 @@ def _faults(error: ValidationError) -> list[str]:
 
 
 def healthz(request: HttpRequest) -> JsonResponse:
-    """Answer 200 if enough nodes of every chain report a final block, else 503.
+    """Answer 200 if enough nodes of every chain report a final block, otherwise 503.
 
-    `{"attester": address, "chains": {id: {"newestFinalBlock": number} | {"error": sentence}}}`
+    `{"attester": address, "chains": {id: {"newestFinalBlock": number}
+    {"error": sentence}}}`
     """
     chains = get_chains().chains
     with ThreadPoolExecutor(max_workers=len(chains)) as pool:

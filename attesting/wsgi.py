@@ -8,7 +8,7 @@ os.environ.setdefault("DJANGO_SETTINGS_MODULE", "attesting.settings")
 
 application = get_wsgi_application()
 
-# Decrypting a keystore takes a second, for which the first request should not wait.
+# Decrypting a keystore takes a second, so it is done before the first request.
 from attesting.attest import own_account  # noqa: E402 (models need the settings)
 
 own_account()

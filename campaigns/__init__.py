@@ -1,1 +1,4 @@
-"""Long runs with targets of their own: attacks, chaos, fuzzing, mutants and benchmarks. `make test` runs samples."""
+"""Long runs: attacks, chaos, fuzzing, mutants and benchmarks.
+
+Each has a make target. `make test` runs short samples.
+"""

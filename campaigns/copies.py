@@ -12,7 +12,7 @@ _PACKAGES = (".venv", ".venv-verify", ".venv-generators", ".venv-beacon", "node_
 
 @contextmanager
 def copied(root: Path) -> Iterator[Path]:
-    """Yield a copy of the files that git would add, with the same packages."""
+    """Yield a copy of the files that git tracks or would add, with links to the same packages."""
     with TemporaryDirectory(prefix="mutants-") as folder:
         copy = Path(folder) / "project"
         for path in listed(root):
@@ -28,7 +28,7 @@ def copied(root: Path) -> Iterator[Path]:
 
 
 def listed(root: Path) -> list[Path]:
-    """Return the project's files that git would add, which excludes private ones."""
+    """Return the project's files that git tracks or would add. Ignored files, such as secrets, are left out."""
     command = ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"]
     done = subprocess.run(command, cwd=root, capture_output=True, text=True, check=True)
     return [path for name in done.stdout.split("\0") if name and (root / (path := Path(name))).is_file()]

@@ -1,16 +1,17 @@
-"""Fast creation of many rows: copies of one row, by a statement for SQLite and PostgreSQL alike."""
+"""Fast creation of many rows: copies of one row, by a statement for SQLite and PostgreSQL."""
 
 from collections.abc import Callable
 from typing import Any
 
-# Prefix of batch identifiers: 26 characters that sort in the order of the copies.
+# SQL that makes batch identifiers of 26 characters. They sort in the order of the copies.
 BATCH_ID = "'0{}00000000000000' || CAST(1000000000 + i AS TEXT)"
 
 
 def multiply(execute: Callable[[str], Any], table: str, columns: str, where: str, count: int, **changed: str) -> None:
-    """Copy the row that `where` selects. `changed` has SQL by column, in which `i` is the copy's number from 1.
+    """Copy the row that `where` selects. `changed` has SQL for columns, in which `i` is the copy's number from 1.
 
-    The database fills a column `id` that isn't in `changed`. `columns` are all columns of the table, with commas.
+    If a column `id` isn't in `changed`, the database fills it. `columns` has all columns of the table, separated by
+    commas.
     """
     names = [name for name in columns.split(",") if name != "id" or name in changed]
     values = ", ".join(changed.get(name, f'"{name}"') for name in names)

@@ -1,7 +1,4 @@
-"""Attestations: signatures by which attesters vouch for block hashes of a source chain (EIP-712).
-
-A signature's domain has the contract that checks it, so no other contract accepts it.
-"""
+"""The EIP-712 domain names the contract that checks the signature, so no other contract accepts it."""
 
 import json
 import re
@@ -25,7 +22,7 @@ from chains.encoding import checksummed, read_data, read_object
 
 SIGNATURE_BYTES = 65
 MAX_ANSWER_BYTES = 16 * 1024
-# Maximum for one attester's answer. An attester gives its own nodes less time (`attesting.node_agreement`).
+# Seconds to wait for one attester's answer. An attester waits less for its own nodes (`attesting.node_agreement`).
 TIMEOUT_SECONDS = 5
 REST_SECONDS = 15
 """Pause before an attester that timed out is asked again. Without it, each of many blocks would wait for it."""
@@ -41,7 +38,7 @@ _rests_until: dict[str, float] = {}  # by URL, on the monotonic clock
 
 @dataclass(frozen=True)
 class Domain:
-    """The contract for which attesters sign."""
+    """The contract that checks the attesters' signatures."""
 
     destination_chain_id: int
     contract: str
@@ -63,7 +60,7 @@ class Domain:
 
 @dataclass(frozen=True)
 class AttestationRequest:
-    """A request to an attester: sign, for this domain, the hash of a block of a source chain."""
+    """A request that an attester sign a block's hash for this domain."""
 
     domain: Domain
     source_chain_id: int
@@ -101,7 +98,7 @@ def attester_set_message(domain: Domain, attesters: Sequence[str], threshold: in
 def ordered_attesters(addresses: Sequence[str], threshold: int) -> list[str]:
     """Return the addresses (EIP-55) in the contract's order.
 
-    Raises `ValueError`, a sentence, if the contract refuses them.
+    Raises `ValueError` with a sentence, if the contract refuses them.
     """
     ordered = sorted({_address(written) for written in addresses}, key=lambda address: int(address, 16))
     if len(ordered) < len(addresses):
@@ -119,27 +116,27 @@ def _address(written: str) -> str:
     address = checksummed(written)
     if address is None:
         raise ValueError(
-            f"{written} is no address: write 0x and 40 hexadecimal digits, with the right EIP-55 checksum if they are "
-            "in mixed case."
+            f"{written} is not an address: write 0x and 40 hexadecimal digits, with the right EIP-55 checksum if they "
+            "are in mixed case."
         )
     return address
 
 
 def sign(account: LocalAccount, message: SignableMessage) -> bytes:
-    """Return a signature of 65 bytes: r, s (the lower one of the two), v (27 or 28)."""
+    """Return a signature of 65 bytes: r, s (the lower of its two valid values), v (27 or 28)."""
     return bytes(account.sign_message(message).signature)
 
 
 def recover(message: SignableMessage, signature: bytes) -> str:
-    """Return the signer's address. Raises `ValueError`, also for forms of signatures that the contract refuses."""
+    """Return the signer's address. Raises `ValueError`, also for a form of signature that the contract refuses."""
     if len(signature) != SIGNATURE_BYTES or signature[64] not in {27, 28}:
         raise ValueError("not a signature of 65 bytes that ends with 27 or 28")
     if int.from_bytes(signature[32:64], "big") > _HIGHEST_S:
-        raise ValueError("a signature with the higher one of its two s")
+        raise ValueError("a signature with the higher of its two s values")
     try:
         address: str = Account.recover_message(message, signature=signature)
     except BadSignature:
-        raise ValueError("a signature of no key") from None
+        raise ValueError("a signature that no key can have made") from None
     return address
 
 
@@ -148,7 +145,7 @@ def recover(message: SignableMessage, signature: bytes) -> str:
 
 @dataclass(frozen=True)
 class Attestation:
-    """A block's hash as an attester signed it. The signature is verified: it is the configured account's."""
+    """A block's hash, signed by a configured attester. The signature is verified."""
 
     attester: str
     block_hash: bytes
@@ -157,12 +154,6 @@ class Attestation:
 
 @dataclass(frozen=True)
 class Refusal:
-    """The reason why an attester gave no attestation.
-
-    `code` is the attester's own ("not_final", "unknown_chain", "conflict", "unavailable", ...), or one of ours:
-    "unreachable", "timed_out", "bad_answer", "bad_signature".
-    """
-
     attester: str
     host: str
     code: str
@@ -180,7 +171,7 @@ _CODES = frozenset(
 
 
 def answer_label(answer: Answer, block_hash: bytes) -> str:
-    """Return the answer's label in metrics: `signed`, `contradicts` (for another hash), or its refusal's code.
+    """Return the answer's label in metrics: `signed`, `contradicts` if it signs another hash, or the refusal's code.
 
     Unknown codes count as "other", because an attester may send any text.
     """
@@ -206,10 +197,10 @@ def ask(
     *,
     timeout_seconds: float = TIMEOUT_SECONDS,
 ) -> list[Answer]:
-    """Ask all attesters at the same time. Return their answers in the same order.
+    """Ask all attesters at the same time, and return their answers in the same order.
 
-    An attester that exceeds the time-out isn't asked for `REST_SECONDS`; until then its answer stays "timed_out".
-    Attestations may be for different hashes: the caller counts which of them agree.
+    After an attester times out, its answer is "timed_out" for `REST_SECONDS`, without another request. Attesters may
+    sign different hashes: the caller counts how many agree.
     """
     question = AttestationRequest(domain, source_chain_id, block_number)
     awake = [attester for attester in attesters if time.monotonic() >= _rests_until.get(attester.url, 0)]
@@ -251,7 +242,7 @@ def _refusal(attester: Attester, code: str, reason: str) -> Refusal:
 
 
 def _read_answer(attester: Attester, question: AttestationRequest, status: int, content: bytes) -> Attestation:
-    """Return the attestation in an attester's answer. Raises `_Refused`."""
+    """Return the attestation in an attester's answer. Raises `_RefusalError`."""
     try:
         answer = read_object(json.loads(content))
     except (ValueError, RecursionError):
@@ -277,6 +268,6 @@ def _read_refusal(answer: dict[str, Any], status: int) -> _RefusalError:
     code, sentence = answer.get("code"), answer.get("error")
     if not isinstance(code, str) or not _CODE.fullmatch(code) or not isinstance(sentence, str):
         return _RefusalError("unreachable", f"answered with HTTP status {status}")
-    # An attester's text ends up in logs and pages, so it becomes one short printable line.
+    # Logs and pages show an attester's text, so it is cut to one short printable line.
     printable = "".join(letter if letter.isprintable() else " " for letter in sentence[:_MAX_SENTENCE_CHARS])
     return _RefusalError(code, f"refused: {printable.rstrip('.')}")

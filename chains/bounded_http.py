@@ -1,7 +1,7 @@
-"""HTTP requests to nodes, attesters and file servers that nobody vouches for, bounded in total time and in bytes.
+"""HTTP requests to untrusted nodes, attesters and file servers, with limits of total time and of bytes.
 
-Compressed answers are neither asked for nor read. All requests of a process run in one event loop, in a thread of its
-own. A socket's time-out covers a single read, so a server that drips its answer could hold up a blocking client.
+A blocking client's time-out covers a single read, so a server that sends its answer slowly could hold it up. Therefore
+all requests of a process run in one event loop, in a thread of its own. Compressed answers are refused.
 """
 
 import asyncio
@@ -19,15 +19,18 @@ Result = TypeVar("Result")
 
 
 class Failed(Exception):
-    """There was no usable answer. The message goes on from the server's name, and shows no URL."""
+    """There was no usable answer.
+
+    The message continues a sentence that begins with the server's name, and shows no URL.
+    """
 
 
 class TooLong(Failed):
-    """The answer is longer than it may be."""
+    """The answer is longer than its limit."""
 
 
 class TimedOut(Failed):
-    """The answer, or a part of it, did not come in time."""
+    """The answer, or the next part of it, did not come in time."""
 
 
 @dataclass(frozen=True)
@@ -60,14 +63,14 @@ class HttpReply:
 
 
 def get(url: str, path: str, headers: Mapping[str, str], max_bytes: int, *, seconds: float, status: int) -> HttpRequest:
-    """Return a GET of a path below a URL, with the URL's query. Only an answer with this status is read."""
+    """Return a GET request for a path below a URL, with the URL's query. Answers with other statuses are not read."""
     parts = urlsplit(url)
     whole = parts._replace(path=parts.path.rstrip("/") + path).geturl()
     return HttpRequest(whole, b"", max_bytes, seconds, 3 * seconds, {status}, "GET", headers)
 
 
 def send_all(requests: Sequence[HttpRequest]) -> list[HttpReply | Failed]:
-    """Send all at the same time, following no redirects. Return the answers in the order of the requests."""
+    """Send all requests at the same time, without following redirects. Return the answers in the same order."""
     exchanges = _exchanges()
     return exchanges.run(_send_all(exchanges.session, requests))
 
@@ -88,7 +91,7 @@ async def _send(session: "aiohttp.ClientSession", request: HttpRequest) -> HttpR
     import aiohttp  # noqa: PLC0415 (slow to load, and most commands and pages send no requests)
 
     try:
-        # Not the library's own time-out, which doesn't cover closing the connection.
+        # The library's own time-out doesn't cover closing the connection.
         async with asyncio.timeout(request.total_seconds):
             return await _answer(session, request)
     except TimeoutError:
@@ -99,12 +102,12 @@ async def _send(session: "aiohttp.ClientSession", request: HttpRequest) -> HttpR
         failed = Failed("can't be reached")
     except (aiohttp.ClientError, OSError, ValueError):
         failed = Failed("broke off its answer")
-    # Outside of `except`, so that no chained exception shows the URL.
+    # Raised outside of `except`, so that no chained exception shows the URL.
     raise failed
 
 
 async def _answer(session: "aiohttp.ClientSession", request: HttpRequest) -> HttpReply:
-    import aiohttp  # noqa: PLC0415 (same)
+    import aiohttp  # noqa: PLC0415 (slow to load)
 
     content = bytearray()
     async with session.request(
@@ -120,7 +123,7 @@ async def _answer(session: "aiohttp.ClientSession", request: HttpRequest) -> Htt
         if request.read_statuses is not None and response.status not in request.read_statuses:
             return HttpReply(response.status, await response.content.read(request.peeked_bytes))
         if response.headers.get("Content-Encoding", "identity").lower() != "identity":
-            raise Failed("answered in an encoding that it was not asked for")
+            raise Failed("answered in an encoding that was not requested")
         async for part in response.content.iter_any():
             content += part
             if len(content) > request.max_bytes:
@@ -129,7 +132,7 @@ async def _answer(session: "aiohttp.ClientSession", request: HttpRequest) -> Htt
 
 
 class _Exchanges:
-    """The event loop of all exchanges, in a thread of its own, with the connections that it keeps open."""
+    """The event loop of all HTTP requests, its thread, and its open connections."""
 
     def __init__(self) -> None:
         self._loop = asyncio.new_event_loop()
@@ -139,13 +142,13 @@ class _Exchanges:
         atexit.register(self._close)
 
     def run(self, work: Coroutine[Any, Any, Result]) -> Result:
-        """Run the coroutine in the loop, and return its result. Any number of threads may wait at the same time."""
+        """Run the coroutine in the loop, and return its result. Any number of threads may call it at the same time."""
         return asyncio.run_coroutine_threadsafe(work, self._loop).result()
 
     async def _open(self) -> "aiohttp.ClientSession":
-        import aiohttp  # noqa: PLC0415 (same)
+        import aiohttp  # noqa: PLC0415 (slow to load)
 
-        # No limit of connections, because callers bound their exchanges. Nodes and attesters need no cookies.
+        # Callers limit the number of requests. Nodes and attesters need no cookies.
         return aiohttp.ClientSession(
             connector=aiohttp.TCPConnector(limit=0),
             cookie_jar=aiohttp.DummyCookieJar(),
@@ -165,7 +168,10 @@ _the_exchanges: _Exchanges | None = None
 
 
 def _exchanges() -> _Exchanges:
-    """Return the exchanges of this process, made at their first use: a fork after that would lose their thread."""
+    """Return the process's event loop of HTTP requests.
+
+    It starts at the first use, because its thread would be missing in a process that is forked later.
+    """
     global _the_exchanges
     with _lock:
         if _the_exchanges is None:

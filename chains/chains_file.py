@@ -1,6 +1,6 @@
-"""The configured chains: `chains.toml` read strictly, with secrets taken from the environment or from files.
+"""The configured chains: `chains.toml`, and secrets from the environment or from files.
 
-RPC URLs and keys often are secrets, so neither is ever part of a `repr`, a `str` or an error message here.
+RPC URLs often hold secrets, as keys do. No `repr`, `str` or error message shows either.
 """
 
 import re
@@ -26,7 +26,7 @@ _DAILY_LIMIT, _DAILY_LIMIT_PER_USER = Decimal("0.5"), Decimal("0.1")
 
 
 class ChainsError(ValueError):
-    """The chains' file can't be used. `faults` has a sentence for each fault, with its place."""
+    """The chains file can't be used. `faults` has a sentence for each fault and names its place in the file."""
 
     def __init__(self, path: Path, faults: Sequence[str]) -> None:
         self.faults = tuple(faults)
@@ -77,7 +77,7 @@ def _era_place(written: object, info: ValidationInfo) -> object:
 
 
 def _none_twice(urls: tuple[str, ...]) -> tuple[str, ...]:
-    # An attester counts agreeing nodes, and would count this node twice.
+    # A node that is listed twice would count twice among the nodes that must agree before an attester signs.
     if len(set(urls)) < len(urls):
         raise ValueError("a node is listed twice")
     return urls
@@ -102,7 +102,7 @@ def _page_url(url: str) -> str:
 
 
 def _amount(written: object) -> object:
-    # A string, because a TOML float may differ from the typed digits.
+    # The amount must be a string, because a TOML float may differ from the typed digits.
     if isinstance(written, Decimal):
         return written
     try:
@@ -120,14 +120,14 @@ def _wei_of_gwei(amount: float) -> int:
 
 
 def _confirmations(written: object) -> object:
-    # pydantic would give a sentence for each member of the union.
+    # pydantic's own check would report an error for each member of the union.
     if written != "finalized" and not (type(written) is int and written >= 1):
         raise ValueError('must be a number of blocks from 1, or "finalized"')
     return written
 
 
 def _not_empty(entries: tuple[Any, ...]) -> tuple[Any, ...]:
-    # pydantic's own minimum length would also complain about a list whose only member is wrong.
+    # pydantic's own minimum length would also report an empty list if the only entry is invalid.
     if not entries:
         raise ValueError("at least one is needed")
     return entries
@@ -157,7 +157,7 @@ ChainId = Annotated[int, Field(ge=1, lt=2**256)]
 
 
 class BeaconChainTable(Table):
-    """A chain's beacon chain, by which old blocks are proven. A fork is given by its first slot."""
+    """A chain's beacon chain, which proves old blocks. Each fork is given as its first slot."""
 
     preset: Literal["mainnet", "minimal"] = "mainnet"
     period_depth: Annotated[int, Field(ge=1, le=24)] | None = None
@@ -187,7 +187,7 @@ class BeaconChainTable(Table):
         return self
 
     def beacon_chain(self, chain_id: int) -> "BeaconChain":
-        from chains.beacon import blocks, jumps  # noqa: PLC0415 (where a chain has a beacon chain)
+        from chains.beacon import blocks, jumps  # noqa: PLC0415 (slow to load, and only chains with a beacon chain need it)
 
         is_minimal = self.preset == "minimal"
         fields = self.model_dump() | {
@@ -241,16 +241,16 @@ class Chain(Table):
     @model_validator(mode="before")
     @classmethod
     def _limit_real_money(cls, written: object) -> object:
-        """Set the default limits where proving costs real money, even if nobody wrote any."""
+        """Set default limits of spending on a chain that isn't a test network."""
         if isinstance(written, dict) and not written.get("test_network"):
             return {"daily_limit": _DAILY_LIMIT, "daily_limit_per_user": _DAILY_LIMIT_PER_USER} | written
         return written
 
     @property
     def beacon_chain(self) -> "BeaconChain | None":
-        """Return the beacon chain whose roots are in field 19 of this chain's headers; None if none is known."""
+        """Return the beacon chain whose roots are in field 19 of this chain's headers. None if it isn't known."""
         if self.id == cross_checks.MAINNET_ID:
-            from chains.beacon.jumps import MAINNET  # noqa: PLC0415 (where a chain has a beacon chain)
+            from chains.beacon.jumps import MAINNET  # noqa: PLC0415 (slow to load, and only chains with a beacon chain need it)
 
             return MAINNET
         return self.beacon_chain_table.beacon_chain(self.id) if self.beacon_chain_table else None
@@ -262,18 +262,18 @@ class Chain(Table):
 
     @property
     def all_signers(self) -> tuple[SignerKey, ...]:
-        """Return the signers in the file's order. If a destination has none, users send the transactions."""
+        """Return the signers in the file's order. If a chain has none, users send the transactions themselves."""
         return self.signers or (() if self.signer is None else (self.signer,))
 
     def accounts(self) -> tuple[LocalAccount, ...]:
-        """Return the accounts of the chain's signers, in the file's order.
+        """Return the signers' accounts, in the file's order.
 
         Raises `SignerError` if a key can't be read, or if two signers have the same key.
         """
         accounts = tuple(signer.account() for signer in self.all_signers)
         addresses = [account.address for account in accounts]
-        for place, address in enumerate(addresses):
-            if address in addresses[:place]:
+        for index, address in enumerate(addresses):
+            if address in addresses[:index]:
                 raise SignerError(f"Two signers of {self.label} have the same key, that of {address}.")
         return accounts
 
@@ -294,12 +294,12 @@ class Chain(Table):
 
     @property
     def max_fee_per_gas(self) -> int:
-        """Return the highest fee that a signer pays for a unit of gas, in wei."""
+        """Return the maximum fee that a signer pays, in wei per gas."""
         return _wei_of_gwei(self.max_fee_per_gas_gwei)
 
     @property
     def min_priority_fee(self) -> int:
-        """Return the lowest priority fee that a signer offers for a unit of gas, in wei, even if nodes suggest less."""
+        """Return the minimum priority fee that a signer offers, in wei per gas, even if nodes suggest less."""
         return _wei_of_gwei(self.min_priority_fee_gwei)
 
     @property
@@ -332,7 +332,7 @@ class Attester(Table):
 
 
 class Ens(Table):
-    """The chain that resolves ENS names."""
+    """The chain whose contracts resolve ENS names."""
 
     chain_id: Annotated[ChainId, Field(alias="chain")]
 
@@ -371,7 +371,7 @@ class Connection(Table):
 
 
 class Chains(Table):
-    """The whole file."""
+    """The contents of the chains file."""
 
     chains: Annotated[tuple[Chain, ...], AfterValidator(_not_empty), Field(strict=False, validate_default=True)] = ()
     connections: Annotated[tuple[Connection, ...], Field(strict=False)] = ()
@@ -408,9 +408,9 @@ class Chains(Table):
 
 
 def load_chains(path: Path, environ: Mapping[str, str]) -> Chains:
-    """Read and check the chains' file.
+    """Read and check the chains file.
 
-    Raises `ChainsError`, which names all faults within tables, or else all contradictions between tables.
+    Raises `ChainsError` with all faults within tables. If there are none, it has all contradictions between tables.
     """
     try:
         content = tomllib.loads(path.read_text(encoding="utf-8"))
@@ -428,9 +428,9 @@ def load_chains(path: Path, environ: Mapping[str, str]) -> Chains:
 
 
 def chain_of_node(url: str, environ: Mapping[str, str]) -> Chain:
-    """Return a chain with this node alone, of which nothing else is known. It has the id 1.
+    """Return a chain that has only this node, and the id 1.
 
-    `url` may hold variables, as in the file. Raises `ValueError`, one sentence.
+    `url` may hold variables, as in the file. Raises `ValueError` with one sentence.
     """
     table = {"id": 1, "name": "A chain", "rpc_urls": [url]}
     try:
@@ -440,7 +440,7 @@ def chain_of_node(url: str, environ: Mapping[str, str]) -> Chain:
 
 
 def _faults(error: ValidationError) -> list[str]:
-    """Return a sentence for each fault, with its place."""
+    """Return a sentence for each fault, with its place in the file."""
     sentences: list[str] = []
     for fault in error.errors(include_input=False, include_url=False):
         place = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in fault["loc"])

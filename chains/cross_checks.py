@@ -1,12 +1,14 @@
-"""Checks across chains.toml, as lists of a predicate and a sentence: a true predicate is a fault, which it describes.
+"""Checks across the tables of chains.toml.
 
-Where a sentence begins with a key, such as `.id:`, the fault is at that key of the TOML table.
+A check is a predicate and a sentence: if the predicate is true, the sentence describes a fault.
+
+If a sentence begins with a key, such as `.id:`, the fault is at that key of the table.
 """
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Literal, TypeAlias, TypeVar
 
-# Classes of `chains.chains_file`, which imports this module.
+# Classes of `chains.chains_file`. They can't be imported here, because that module imports this one.
 Chain: TypeAlias = Any
 Chains: TypeAlias = Any
 Connection: TypeAlias = Any
@@ -16,11 +18,11 @@ Entry = TypeVar("Entry")
 Checks = Sequence[tuple[Callable[[Entry], object], str]]
 ChecksAmongAll = Sequence[tuple[Callable[[Entry, Chains], object], str]]
 
-# A contract can check this many signatures in one transaction, with much room to spare.
+# A contract can check this many signatures well within one transaction's gas.
 MAX_ATTESTERS = 100
-# Ethereum, whose beacon chain is built in (`chains.beacon.jumps`).
+# Ethereum's chain id. Its beacon chain is built in (`chains.beacon.jumps`).
 MAINNET_ID = 1
-# Block hash sources between two chains: the kind of source chain, and the end of the connection that is a rollup.
+# Block hash sources that need a certain kind of chain: its description, and the end of the connection that is a rollup.
 KINDS: Mapping[str, tuple[str, Literal["source_id", "destination_id"]]] = {
     "op-stack": ("the chain below", "destination_id"),
     "op-stack-games": ("an OP Stack chain on top of the destination", "source_id"),
@@ -110,7 +112,7 @@ def _is_rollup_with_beacon_chain(entry: Connection, chains: Chains) -> bool:
 
 
 def _is_above_itself(entry: Connection, chains: Chains) -> bool:
-    """Return whether the source chain is among its parent's parents."""
+    """Return whether the source chain's parents form a cycle."""
     above = entry.parent_id
     for _ in chains.connections:
         further = chains.connection(above or 0, entry.destination_id)
@@ -153,7 +155,7 @@ _OF_ENDS: ChecksAmongAll[Connection] = (
         ".destination: no chain with id {entry.destination_id} is configured",
     ),
 )
-# Applied to connections without a fault in `_OF_ENDS`.
+# These checks apply to a connection only if `_OF_ENDS` finds no fault.
 _AMONG_CONNECTIONS: ChecksAmongAll[Connection] = (
     (
         lambda entry, _: entry.block_hash_source == "native" and entry.source_id != entry.destination_id,

@@ -1,6 +1,6 @@
-"""JSON-RPC's hexadecimal numbers and data, amounts in decimal, RLP, and slots of the history contract.
+"""Encodings: hexadecimal numbers and data of JSON-RPC, amounts in decimal, RLP, and slots of the history contract.
 
-RLP is read strictly: each value has one canonical form.
+RLP is read strictly: a value has only one valid encoding.
 """
 
 import re
@@ -12,10 +12,10 @@ _HEXADECIMAL = re.compile(r"0x[0-9a-fA-F]+")
 
 
 def checksummed(text: str) -> str | None:
-    """Return the address with its EIP-55 checksum. None if it is no address, or in mixed case with a wrong checksum."""
+    """Return the address with its EIP-55 checksum. None if the text is no address or has a wrong checksum."""
     if not _ADDRESS.fullmatch(text):
         return None
-    # The models of users load this module at each start, and this import is slow.
+    # This import is slow, and each start of a process loads this module.
     from eth_utils.address import is_checksum_address, to_checksum_address  # noqa: PLC0415
 
     digits = text[2:]
@@ -25,7 +25,7 @@ def checksummed(text: str) -> str | None:
 
 
 def fault(text: str) -> str:
-    """Return the fault of a text that is no address: its length, its checksum, or its form."""
+    """Return why a text is no address, as the end of a sentence."""
     if not _HEXADECIMAL.fullmatch(text):
         return "is no address, which is 0x and 40 hexadecimal digits"
     if not _ADDRESS.fullmatch(text):
@@ -46,7 +46,7 @@ def in_units(amount: int, decimals: int = 18, places: int = 6, *, is_cost: bool 
     return f"{whole:,}.{fraction:0{places}d}{'…' if remainder and not is_cost else ''}"
 
 
-# RLP decodes to bytes, or to a list of items.
+# Decoded RLP: bytes, or a list of items.
 Item = bytes | Sequence["Item"]
 
 _QUANTITY = re.compile(r"0x[0-9a-fA-F]{1,64}")
@@ -78,7 +78,7 @@ def hex_data(data: bytes) -> str:
 
 def read_object(value: Any) -> dict[str, Any]:
     if not isinstance(value, dict):
-        raise ValueError("something that is no JSON object")
+        raise ValueError("something that is not a JSON object")
     return value
 
 
@@ -90,10 +90,10 @@ def read_list(value: Any) -> list[Any]:
 
 def decode_rlp(encoded: bytes) -> Item:
     """Decode one item. Raises `ValueError` unless `encoded` is the canonical RLP of one item, with nothing after it."""
-    import rlp  # noqa: PLC0415 (models load this module at each start, and rlp is slow to import)
+    import rlp  # noqa: PLC0415 (slow to load, and each start of a process loads this module)
 
     try:
-        # Strict decoding refuses all encodings but the shortest.
+        # Strict decoding refuses an encoding that could be shorter.
         item: Item = rlp.decode(encoded, strict=True)
     except (rlp.exceptions.RLPException, RecursionError):
         raise ValueError("not canonical RLP") from None
@@ -101,14 +101,14 @@ def decode_rlp(encoded: bytes) -> Item:
 
 
 def read_integer(item: Item, max_bytes: int) -> int:
-    """Read an RLP integer: big-endian without leading zeros, zero being empty. Raises `ValueError`."""
+    """Read an RLP integer: big-endian, without leading zeros, zero as empty bytes. Raises `ValueError`."""
     if not isinstance(item, bytes) or len(item) > max_bytes or item[:1] == b"\0":
         raise ValueError(f"not a canonical integer of at most {max_bytes} bytes")
     return int.from_bytes(item, "big")
 
 
 def shortest(number: int) -> bytes:
-    """Return the canonical bytes of an integer, as `read_integer` reads them."""
+    """Return the shortest big-endian bytes of an integer, empty for zero."""
     return number.to_bytes((number.bit_length() + 7) // 8)
 
 
@@ -122,7 +122,7 @@ def read_bytes(item: Item, length: int) -> bytes:
 
 HISTORY_CONTRACT = "0x0000F90827F1C53a10cb7A02335B175320002935"
 
-# Earlier blocks whose hashes a state holds, on Ethereum and on chains with the same contract.
+# Number of earlier blocks whose hashes a state holds, on Ethereum and on chains with the same contract.
 HISTORY_WINDOW = 8191
 
 

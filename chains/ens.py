@@ -1,7 +1,7 @@
-"""The addresses of ENS names, by the universal resolver (ENSIP-23) on one chain.
+"""Addresses of ENS names, resolved by the universal resolver (ENSIP-23) on one chain.
 
 That contract finds a name's own resolver, or that of a parent name (ENSIP-10). ENS's own library normalises names
-(ENSIP-15). No gateway is asked (EIP-3668), because the author of a resolver chooses the gateway's host.
+(ENSIP-15). Gateways (EIP-3668) are never asked, because a resolver's author could choose any host.
 """
 
 import time
@@ -22,7 +22,7 @@ from chains.node_errors import ChainError, NodeUnavailable, Reverted, RpcRefused
 from chains.rpc import RpcClient, result
 
 MAX_NAME_BYTES = 255
-_NODE_SECONDS = 2  # to connect, and for each pause; an answer may take three times as long
+_NODE_SECONDS = 2  # seconds to connect, and seconds without data; a whole answer may take three times as long
 # The error by which a contract refers to gateways (EIP-3668).
 _OFFCHAIN_LOOKUP = function_signature_to_4byte_selector("OffchainLookup(address,string[],bytes,bytes4,bytes)")
 _RESOLVE = function_signature_to_4byte_selector("resolve(bytes,bytes)")
@@ -31,18 +31,18 @@ _NOBODY = "0x" + "00" * 20
 
 
 class NotAnswered(ChainError):
-    """The name has no address on this chain. The message goes on from "the name …"."""
+    """The name has no address on this chain. The message continues a sentence that begins with "the name …"."""
 
     is_supported = True
 
 
 class InvalidName(ValueError):
-    """ENS has no such name. The message goes on from "the name …"."""
+    """ENS can't have such a name. The message continues a sentence that begins with "the name …"."""
 
 
 def normalized(name: str) -> str:
-    """Return the name as ENSIP-15 normalises it; at most `MAX_NAME_BYTES` in UTF-8. Raises `InvalidName`."""
-    # Checked first, because the library takes milliseconds for each letter.
+    """Return the name as ENSIP-15 normalises it, with at most `MAX_NAME_BYTES` in UTF-8. Raises `InvalidName`."""
+    # The library takes milliseconds for each letter, so the length is checked first.
     if len(name.encode()) > MAX_NAME_BYTES:
         raise InvalidName(f"is longer than {MAX_NAME_BYTES} bytes")
     try:
@@ -55,11 +55,11 @@ def normalized(name: str) -> str:
 
 
 def resolve(chain: Chain, names: Sequence[str]) -> list[str | NotAnswered]:
-    """Return the address (EIP-55, coin type 60) of each normalised name, or why it has none, in order.
+    """Return the address (EIP-55, coin type 60) of each normalised name, in order, or the reason why it has none.
 
     All names go in one exchange. Raises `NodeUnavailable`.
     """
-    # A separate client: if a stranger's contract runs for ever, the node is still healthy.
+    # A separate client, so that the node isn't treated as failed when a stranger's contract takes too long.
     rpc = RpcClient(chain, timeout_seconds=_NODE_SECONDS)
     calls = [questions.call(UNIVERSAL_RESOLVER_ADDR, _calldata(name)) for name in names]
     (head,), (code,), answers = rpc.ask([questions.header("latest")], [questions.code(UNIVERSAL_RESOLVER_ADDR)], calls)
@@ -68,28 +68,28 @@ def resolve(chain: Chain, names: Sequence[str]) -> list[str | NotAnswered]:
     except RpcRefused as refused:
         raise NodeUnavailable(str(refused)) from None
     if newest is None or time.time() - newest.timestamp > ACCEPTABLE_STALE_HOURS * 3600:
-        raise NodeUnavailable(f"Chain {chain.label} can't be asked for names: it is days behind.")
+        raise NodeUnavailable(f"Chain {chain.label} can't resolve names: its nodes are days behind.")
     if not has_resolver:
-        raise NodeUnavailable(f"Chain {chain.label} can't be asked for names: it has no universal resolver.")
+        raise NodeUnavailable(f"Chain {chain.label} can't resolve names: it has no universal resolver.")
     return [_address(chain, answer) for answer in answers]
 
 
 def _calldata(name: str) -> bytes:
-    """Return the calldata that asks for the address of a normalised name.
+    """Return the calldata that requests the address of a normalised name.
 
-    Written by hand, because the library would normalise the name again for each hash, which is slow.
+    ENS's library would normalise the name again for each hash, which is slow.
     """
     labels = [label.encode() for label in name.split(".")]
     node = bytes(32)
     for label in reversed(labels):
         node = keccak(node + keccak(label))  # namehash (EIP-137)
-    # RFC 1035, section 3.1.
+    # The name in DNS wire format (RFC 1035, section 3.1).
     dns_name = b"".join(bytes([len(label)]) + label for label in labels) + b"\0"
     return _RESOLVE + encode(["bytes", "bytes"], [dns_name, _ADDR + node])
 
 
 def _address(chain: Chain, answer: bytes | ChainError) -> str | NotAnswered:
-    """Return the address in an answer, or why there is none. Raises `NodeUnavailable`."""
+    """Return the address in an answer, or the reason why there is none. Raises `NodeUnavailable`."""
     nobody = NotAnswered(f"has no address on chain {chain.label}")
     if isinstance(answer, Reverted):
         if answer.data[:4] != _OFFCHAIN_LOOKUP:
@@ -100,12 +100,12 @@ def _address(chain: Chain, answer: bytes | ChainError) -> str | NotAnswered:
     if isinstance(answer, RpcRefused):
         if answer.may_pass:
             raise NodeUnavailable(str(answer))
-        # For example, it takes more gas than nodes allow a call.
+        # The call may need more gas than nodes allow, for example.
         return NotAnswered(f"has a resolver that no node of chain {chain.label} can ask")
     try:
         resolved, _ = decode(["bytes", "address"], result(answer))
         (address,) = decode(["address"], resolved)
     except DecodingError:
-        # Anybody can write a resolver that returns nonsense.
+        # Anybody can write a resolver, and it may return malformed data.
         return nobody
     return nobody if address == _NOBODY else to_checksum_address(address)

@@ -1,8 +1,10 @@
-"""Block headers, read by place as the facts registry reads them (Yellow Paper 4.3; contracts/src/PackedHeader.sol).
+"""Block headers, whose fields are read by their index as the facts registry reads them.
 
-Headers of all chains of interest begin with the same 13 fields, up to the extra data. The fields after them differ:
-Ethereum's forks have appended fields, and some chains have fields of their own (docs/concepts/chains.md). A block's
-hash binds all fields, so the shared fields suffice to prove the state below the state root.
+Sources: Yellow Paper 4.3; contracts/src/PackedHeader.sol.
+
+Headers of all supported chains begin with the same 13 fields, up to the extra data. The later fields differ: Ethereum's
+forks have appended fields, and some chains have fields of their own (docs/concepts/chains.md). The block hash covers
+all fields, so the shared fields suffice to prove state below the state root.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -24,19 +26,19 @@ _BASE_FEE, _BEACON_ROOT = 15, 19
 
 
 class InvalidHeader(ValueError):
-    """The bytes or the JSON are no header of a known form, or not the expected header."""
+    """The bytes or the JSON are not a header of a known form, or not the expected header."""
 
 
 class UnknownLayout(InvalidHeader):
-    """The JSON seems to be of another layout. The raw header may be readable.
+    """The block's JSON seems to have another layout. The raw header may be readable.
 
-    The text is a clause about the block, such as "which has no nonce".
+    The message is a clause about the block, such as "which has no nonce".
     """
 
 
 @dataclass(frozen=True)
 class Header:
-    """A block's header that the registry can read, made by `decode` or `from_rpc`."""
+    """A block's header that the registry can read. `decode` and `from_rpc` make it."""
 
     parent_hash: bytes
     state_root: bytes
@@ -47,7 +49,7 @@ class Header:
     _encoded: bytes = field(repr=False)
 
     def encode(self) -> bytes:
-        """Return the header's RLP, whose keccak-256 is the block hash."""
+        """Return the header's RLP. Its keccak-256 is the block hash."""
         return self._encoded
 
     @cached_property
@@ -56,12 +58,12 @@ class Header:
 
     @property
     def is_ethereums(self) -> bool:
-        """Return whether the layout is Ethereum's, so that fields after the shared ones are known too."""
+        """Return whether the layout is Ethereum's. Only then are the fields after the shared ones known."""
         return len(self.fields) > SHARED_FIELDS
 
     @property
     def base_fee_per_gas(self) -> int | None:
-        """Return the base fee in wei. None before London, and if the layout is not Ethereum's."""
+        """Return the base fee in wei per gas. None before London, and if the layout is not Ethereum's."""
         return int.from_bytes(self.fields[_BASE_FEE]) if len(self.fields) > _BASE_FEE else None
 
     @property
@@ -71,12 +73,12 @@ class Header:
 
     @classmethod
     def decode(cls, encoded: bytes) -> Self:
-        """Read a header that the registry takes and that has a timestamp. Raises `InvalidHeader`.
+        """Decode a header that the registry accepts. Raises `InvalidHeader`.
 
-        If every field has the size of Ethereum's, the layout is taken for Ethereum's.
+        The layout counts as Ethereum's if every field has the size of Ethereum's field.
         """
         beginning = read_beginning(encoded)
-        # The gas limit and the used gas come before the timestamp.
+        # The gas limit and the used gas stand between the number and the timestamp.
         digits = next(islice(read_fields(encoded, beginning.end), 2, None), None)
         if digits is None:
             raise InvalidHeader("The header has no timestamp.")
@@ -88,11 +90,11 @@ class Header:
     def from_rpc(block: Mapping[str, Any]) -> "Header":
         """Return the header of a block in a node's JSON.
 
-        The layout must be Ethereum's or another known one. The header's extra data is as in the block's hash, which
-        leaves out the seals of IBFT and QBFT.
+        The layout must be Ethereum's or another known layout. The returned header has the extra data that the block's
+        hash covers, which for IBFT and QBFT excludes the seals.
 
-        Raises `InvalidHeader`, also if no such header has the hash in the JSON. The caller checks whether that hash is
-        the right one.
+        Raises `InvalidHeader`, also if no known layout gives the hash in the JSON. The caller checks that this hash is
+        the expected hash.
         """
         other = next((forms for name, forms in _OTHER_LAYOUTS.items() if name in block), None)
         forms = other or _ETHEREUM
@@ -110,31 +112,31 @@ class Header:
                 header = Header.decode(encoded)
                 return header.with_shared_fields() if other else header
         if seals[0] == _ISTANBUL_DIGEST:
-            # The raw header wouldn't help, because it has the seals.
+            # The raw header wouldn't help, because it includes the seals.
             raise InvalidHeader(
                 "The block's hash is not that of its fields, neither with nor without the seals of IBFT or QBFT."
             )
         raise UnknownLayout("whose fields don't make a header of its hash")
 
     def with_shared_fields(self) -> Self:
-        """Return the header with the shared fields only, for layouts that are not Ethereum's."""
+        """Return the header without the fields after the shared ones, for other layouts than Ethereum's."""
         return replace(self, fields=self.fields[:SHARED_FIELDS])
 
 
 def verify(encoded: bytes, expected_hash: bytes) -> Header:
-    """Return the header whose hash is `expected_hash`. Raises `InvalidHeader`."""
+    """Return the decoded header. Raises `InvalidHeader` if its hash isn't `expected_hash`."""
     header = Header.decode(encoded)
     if header.hash != expected_hash:
         raise InvalidHeader("The header's hash is not the block's hash.")
     return header
 
 
-# --- The registry's reading -------------------------------------------------------------------------------------------
+# --- Reading as the registry does -------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
 class Beginning:
-    """The fields that the registry reads of every header."""
+    """The first fields of a header, which the registry always reads."""
 
     encoded: bytes
     parent_hash: bytes
@@ -145,11 +147,14 @@ class Beginning:
 
 
 def read_beginning(encoded: bytes) -> Beginning:
-    """Read the first fields of a header. Raises `InvalidHeader` unless the registry takes `encoded` for a header."""
-    # A list of 256 to 65,535 bytes: the bloom alone has 256.
+    """Read the first fields of a header.
+
+    Raises `InvalidHeader` if the registry wouldn't accept `encoded` as a header.
+    """
+    # The RLP must be a list of 256 to 65,535 bytes: the bloom alone has 256.
     if encoded[:1] != b"\xf9" or len(encoded) != 3 + int.from_bytes(encoded[1:3]):
-        raise InvalidHeader("The header is no list of a header's length.")
-    # Prefixes of the first fields, of fixed size: 32 bytes, but for the coinbase (20) and the bloom (256).
+        raise InvalidHeader("The header is not an RLP list, or is too short or too long.")
+    # RLP prefixes of the first fields. All have 32 bytes except the coinbase (20) and the bloom (256).
     sized = zip((0, 33, 66, 87, 120, 153), (0xA0, 0xA0, 0x94, 0xA0, 0xA0, 0xA0), strict=True)
     if any(encoded[3 + at : 4 + at] != bytes([size]) for at, size in sized) or encoded[189:192] != b"\xb9\1\0":
         raise InvalidHeader("The fields that a header begins with have other sizes.")
@@ -166,9 +171,9 @@ def read_beginning(encoded: bytes) -> Beginning:
 
 
 def read_fields(encoded: bytes, start: int = 3) -> Iterator[bytes]:
-    """Yield the contents of a header's fields. `start` is the offset of the first of them in the RLP.
+    """Yield the contents of a header's fields. `start` is the offset of the first field in the RLP.
 
-    Raises `InvalidHeader` at a field that is no string.
+    Raises `InvalidHeader` at a field that is a list.
     """
     while start < len(encoded):
         content, start = _read_string(encoded, start)
@@ -187,10 +192,10 @@ def _read_string(encoded: bytes, cursor: int) -> tuple[bytes, int]:
         if size < (56 if prefix == 0xB8 else 256):
             raise InvalidHeader("A field of the header has a length that is too long.")
     elif prefix > 0xB9:
-        raise InvalidHeader("A field of the header is no string of a sensible length.")
+        raise InvalidHeader("A field of the header is a list, or its length is too large.")
     content = encoded[start : start + size]
     if len(content) != size or (size == 1 and content[0] < 0x80):
-        raise InvalidHeader("A field of the header is cut, or too long for what it is.")
+        raise InvalidHeader("A field of the header is cut, or isn't encoded in the shortest form.")
     return content, start + size
 
 
@@ -206,7 +211,7 @@ def _read_number(digits: bytes, name: str) -> int:
 
 @dataclass(frozen=True)
 class _Form:
-    """The readers of one field, in RLP and in JSON. They raise `ValueError`."""
+    """The readers of one field in RLP and in JSON. They raise `ValueError`."""
 
     rpc_name: str
     from_rlp: Callable[[bytes], object]
@@ -247,7 +252,7 @@ _ETHEREUM = (
     _string("extraData"),
     _fixed("mixHash", 32),
     _fixed("nonce", 8),
-    # London, EIP-1559. A fee has at most 16 bytes. Avalanche has a hash in this place, which has more.
+    # London, EIP-1559. The base fee has at most 16 bytes. Avalanche has a longer hash in this field.
     _integer("baseFeePerGas", 16),
     _fixed("withdrawalsRoot", 32),  # Shanghai, EIP-4895
     _integer("blobGasUsed", 8),  # Cancun, EIP-4844
@@ -259,7 +264,7 @@ _ETHEREUM = (
 )
 assert len(_ETHEREUM) == MOST_FIELDS
 
-# Other layouts, by a field that only this layout has.
+# Other layouts. Each key is the JSON name of a field that only this layout has.
 _OTHER_LAYOUTS = {
     # Avalanche's C-Chain. Source: ava-labs/coreth, plugin/evm/customtypes/header_ext.go
     "extDataHash": (
@@ -297,7 +302,7 @@ def _field_from_rpc(block: Mapping[str, Any], form: _Form) -> bytes:
 
 def _encode(fields: Sequence[Item]) -> bytes:
     try:
-        # The fields are bytes already, and inferring their types would double the time.
+        # The fields are bytes already. Inferring their types would double the time.
         encoded: bytes = rlp.encode(fields, infer_serializer=False)
     except RecursionError:
         raise InvalidHeader("The block has lists nested too deeply to be read.") from None
@@ -305,7 +310,7 @@ def _encode(fields: Sequence[Item]) -> bytes:
 
 
 def _aura_seals(block: Mapping[str, Any]) -> list[Item]:
-    """Return the fields that AuRa's headers have in place of mix hash and nonce. Empty for other blocks.
+    """Return the fields that AuRa's headers have instead of mix hash and nonce. Empty for other blocks.
 
     Sources: openethereum/openethereum, crates/rpc/src/v1/types/block.rs; NethermindEth/nethermind,
     Nethermind.Facade/Eth/BlockForRpc.cs; erigontech/erigon, rpc/ethapi/api.go.
@@ -323,7 +328,7 @@ def _aura_seals(block: Mapping[str, Any]) -> list[Item]:
         raise UnknownLayout(f"with a seal that is {error}") from None
 
 
-# The mix hash of IBFT and QBFT.
+# The mix hash that marks blocks of IBFT and QBFT.
 _ISTANBUL_DIGEST = bytes.fromhex("63746963616c2062797a616e74696e65206661756c7420746f6c6572616e6365")
 _VANITY_BYTES = 32
 
@@ -354,14 +359,14 @@ def _hashed_extra_data(extra_data: bytes) -> Iterator[bytes]:
 
 @lru_cache(maxsize=256)  # A turn reads each header several times: from the nodes, and from its row.
 def _known_fields(encoded: bytes) -> tuple[bytes, ...]:
-    """Return all fields if their sizes are those of Ethereum's fields, else the shared fields."""
+    """Return all fields if their sizes are those of Ethereum's fields. Return only the shared fields otherwise."""
     fields: list[bytes] = []
     try:
         for content in read_fields(encoded):
             fields.append(content)  # noqa: PERF402 - fields before an error stay.
         for form, content in zip(_ETHEREUM, fields, strict=False):
             form.from_rlp(content)
-    except ValueError:  # One of the fields is a list, or has another size.
+    except ValueError:  # A field is a list, or has another size.
         return tuple(fields[:SHARED_FIELDS])
-    # Any number of fields in between, because chains take over the fields of Ethereum's forks one by one.
+    # The number of fields may be that of no fork, because chains adopt the fields of Ethereum's forks one by one.
     return tuple(fields if FEWEST_FIELDS <= len(fields) <= MOST_FIELDS else fields[:SHARED_FIELDS])

@@ -1,7 +1,7 @@
-"""The division of requests to a node into JSON-RPC batches, and of a failed batch into smaller ones.
+"""The division of a node's requests into JSON-RPC batches, and of a failed batch into smaller ones.
 
-Nodes limit the requests in a batch and the size of its reply. They tell it in many forms: an error for all requests,
-for the first request (geth) or for each, a cut reply, an HTTP status, or a connection that breaks off.
+Nodes limit the requests in a batch and the size of its reply. They report such a limit in many ways: an error for all
+requests, for the first request (geth) or for each, a cut reply, an HTTP status, or a broken connection.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -9,18 +9,18 @@ from typing import Any, NamedTuple
 
 from chains.node_errors import InvalidReply, LimitsRequests, NodeUnavailable, RpcRefused
 
-# Maximum weight (`_weight`) of the requests in one exchange, and maximum number of exchanges with one node at a time.
+# Maximum weight (`_weight`) of the requests in one batch, and maximum batches sent to one node at the same time.
 BATCH_SIZE = 50
 _SLOTS_PER_REQUEST = 20
 _AT_ONCE = 4
-# Failed waves after which a node isn't asked again: if it hangs, all questions of the same list wait for it.
+# Failed waves after which no more requests go to the node. Otherwise a node that hangs would delay all the questions.
 _MAX_FAILURES, _MAX_FAILURES_IF_IT_ANSWERS = 2, 4
-# Maximum pauses for a node that limits requests by the second, and answers only a part of a batch.
+# Maximum number of pauses for a node that limits requests per second and answers only a part of a batch.
 _MAX_PAUSES = 8
-# Failed batches that show a limit of their size, as a single failure may be an accident. If the node names the size,
-# one failure shows it.
+# Failed batches after which their size counts as too large. A single failure may be an accident, but one is enough if
+# the node's error names the batch.
 _CLEAR_SIGNS = 3
-# Smallest batch size that a limit of requests by the second leads to.
+# A limit of requests per second reduces the batch size no further than this.
 _LEAST_BY_RATE = 5
 
 Request = tuple[str, list[Any]]
@@ -31,7 +31,7 @@ Results = list[Any | RpcRefused | NodeUnavailable]
 
 
 class BatchRefused(NodeUnavailable):
-    """The node didn't answer a request, or any of a batch, because of the batch."""
+    """The node rejected a batch, or requests in it, because of the batch."""
 
     kind = "too_long"
     is_sure = False
@@ -53,7 +53,7 @@ class NodeTimedOut(NodeUnavailable):
 
 
 class RequestBatch(NamedTuple):
-    """The indexes of requests that go to a node together."""
+    """Indexes of the requests that go into one batch."""
 
     indexes: Sequence[int]
     has_hung: bool = False
@@ -63,11 +63,11 @@ class RequestBatch(NamedTuple):
 class Division:
     """The requests that a node has not answered yet, in batches that become smaller as they fail.
 
-    A failure may be the fault of the batch's size, of one request, or of the node.
+    A batch may fail because of its size, because of one request in it, or because of the node.
     """
 
     def __init__(self, requests: Mapping[int, Request], limit: int) -> None:
-        """`limit` is the number of requests that the node is known to take in a batch."""
+        """`limit` is the number of requests that the node is known to accept in a batch."""
         self.unanswered: dict[int, NodeUnavailable] = {}
         """The failures of requests that were sent alone, by index."""
         self._waiting = [RequestBatch(indexes) for indexes in _by_weight(requests)]
@@ -96,15 +96,15 @@ class Division:
         return self._failures > 0
 
     def pause(self) -> bool:
-        """Return whether to pause before the next wave, and count it."""
+        """Return whether to pause before the next wave. Count the pause."""
         self._pauses += self._needs_pause
         return self._needs_pause
 
     @property
     def learned_limit(self) -> int | None:
-        """Return the number of requests that the node takes in a batch; None if that was not learned.
+        """Return the number of requests that the node accepts in a batch. None if it isn't known.
 
-        If batches of the same size both fail and are answered, a request is at fault and not the size.
+        If batches of the same size both fail and succeed, the size is not the cause.
         """
         if self._is_limited:
             return self._limit
@@ -112,32 +112,32 @@ class Division:
         return self._answered if is_clear else None
 
     def next_wave(self) -> list[RequestBatch]:
-        """Return batches to send at the same time. Empty if no request waits."""
+        """Return batches to send at the same time. Empty if no request is left."""
         pieces = [
             RequestBatch(piece, batch.has_hung) for batch in self._waiting for piece in _pieces(batch, self._limit)
         ]
-        # Failed batches come last: they may take long again.
+        # Failed batches go last, because they may be slow again.
         wave, self._waiting = pieces[:_AT_ONCE], pieces[_AT_ONCE:]
         self._hung = self._failure = None
         self._has_answered = self._needs_pause = False
         return wave
 
     def take(self, batch: RequestBatch, outcome: Results | NodeUnavailable) -> Iterator[tuple[int, Any]]:
-        """Yield the answers in a batch's outcome. Requests without an answer wait again, in smaller batches."""
+        """Yield the answers in a batch's outcome. Queue requests without an answer again, in smaller batches."""
         if not isinstance(outcome, NodeUnavailable):
             yield from self._take_results(batch.indexes, outcome)
         elif isinstance(outcome, NodeTimedOut):
             self._hung = outcome
             self._take_failure(batch.indexes, outcome, size=1 if batch.has_hung else None)
         elif isinstance(outcome, LimitsRequests) and len(batch.indexes) > 1:
-            # The node may count each request of a batch.
+            # The node may count each request of a batch against its limit.
             self._limits = outcome
             self._be_limited(len(batch.indexes) // 2, is_at_limit=len(batch.indexes) >= self._limit)
         else:
             self._take_failure(batch.indexes, outcome)
 
     def end_wave(self) -> None:
-        """Raise `NodeUnavailable` if the node wants fewer requests, or if further waves are hopeless."""
+        """Raise `NodeUnavailable` if the node limits requests, or if further waves are hopeless."""
         failure = self._hung or (None if self._has_answered else self._failure)
         self._failures += failure is not None
         if self._limits:
@@ -168,7 +168,7 @@ class Division:
             self._divide([*again])
 
     def _take_failure(self, indexes: Sequence[int], failure: NodeUnavailable, size: int | None = None) -> None:
-        """Divide a batch that failed as a whole, or give up its only request."""
+        """Divide a batch that failed as a whole. If it had a single request, record its failure."""
         is_of_size = isinstance(failure, BatchRefused | ReplyTooLong)
         if len(indexes) == 1:
             self.unanswered[indexes[0]] = failure
@@ -182,7 +182,8 @@ class Division:
         if isinstance(failure, BatchRefused) or self._answered <= 1:
             self._limit = min(self._limit, -(-len(indexes) // 2))
         if not is_of_size and not self._failure:
-            # The first and the last request go alone, to see if the node answers any: one of the two may be at fault.
+            # The first and the last request go alone, to learn whether the node answers anything. Either of them may be
+            # at fault.
             self._waiting[:0] = [RequestBatch(indexes[:1]), RequestBatch(indexes[-1:])]
             indexes = indexes[1:-1]
         self._failure = self._failure if is_of_size else failure
@@ -193,13 +194,16 @@ class Division:
         self._failed = min(self._failed, size)
 
     def _be_limited(self, size: int, *, is_at_limit: bool = False) -> None:
-        """Send smaller batches. A very small size counts only if batches of the limit failed (`is_at_limit`)."""
+        """Reduce the batch size.
+
+        A very small size counts only if a batch of the current limit failed (`is_at_limit`).
+        """
         if size >= _LEAST_BY_RATE or (is_at_limit and size):
             self._is_limited = True
             self._limit = min(self._limit, size)
 
     def _divide(self, indexes: Sequence[int], size: int | None = None, *, has_hung: bool = False) -> None:
-        """Queue the requests again in batches of `size`, by default in halves."""
+        """Queue the requests again in batches of `size`. The default is halves."""
         pieces = _pieces(RequestBatch(indexes), size or max(1, -(-len(indexes) // 2)))
         self._waiting += [RequestBatch(piece, has_hung) for piece in pieces]
 
@@ -209,7 +213,7 @@ def _pieces(batch: RequestBatch, size: int) -> list[Sequence[int]]:
 
 
 def _by_weight(requests: Mapping[int, Request]) -> Iterator[list[int]]:
-    """Divide the requests into batches of at most `BATCH_SIZE` in weight, with at least one request each."""
+    """Divide the requests into batches of at least one request and at most `BATCH_SIZE` in weight."""
     batch: list[int] = []
     weight = 0.0
     for index, request in requests.items():
@@ -222,6 +226,6 @@ def _by_weight(requests: Mapping[int, Request]) -> Iterator[list[int]]:
 
 
 def _weight(request: Request) -> float:
-    """Return the weight of a request: 1, and more for the slots of a proof."""
+    """Return the weight of a request. It is 1, or more for a proof with slots."""
     method, params = request
     return 1 + len(params[1]) / _SLOTS_PER_REQUEST if method == "eth_getProof" else 1

@@ -1,4 +1,4 @@
-"""Errors of nodes: their types, how the words of each client show them, and which of the words are shown to users."""
+"""Errors of nodes: their types, how each client words them, and which words users may see."""
 
 import re
 from base64 import b64encode
@@ -13,7 +13,7 @@ _NUMBERS = re.compile(r"(?i)\[redacted\]|0x[0-9a-f]*|[0-9a-f-]*\d[0-9a-f-]*")
 
 
 class ChainError(Exception):
-    """Something went wrong with a chain. The text is one sentence for users, without a node's words."""
+    """An error of a chain or its nodes. The text is one sentence for users, without a node's words."""
 
     message = ""
     """The node's own words after `plain`, because a node may echo our key in any form."""
@@ -40,19 +40,19 @@ class NodeOfWrongChain(NodeUnavailable):
 
 
 class InvalidReply(NodeUnavailable):
-    """The node's reply is false or makes no sense."""
+    """The node's reply is false or malformed."""
 
     kind = "invalid_reply"
 
 
 class UnreadableHeader(NodeUnavailable):
-    """No node sends the header of a block in a form that the facts registry can read."""
+    """No node sends a block's header in a form that the facts registry can read."""
 
     kind = InvalidReply.kind
 
 
 class UnverifiedProof(InvalidReply):
-    """The node's proof doesn't verify. If no node sends a valid proof, none of them counts as down."""
+    """The node's proof doesn't verify. If no node sends a valid proof, no node counts as failed."""
 
 
 class LimitsRequests(NodeUnavailable):
@@ -62,7 +62,7 @@ class LimitsRequests(NodeUnavailable):
 
 
 class BadStatus(NodeUnavailable):
-    """The node answered with an HTTP status that comes with no reply."""
+    """The node answered with an HTTP status that has no usable reply."""
 
     kind = "http_status"
 
@@ -88,12 +88,12 @@ class RpcRefused(ChainError):
         return _NUMBERS.sub("", self.message) == _NUMBERS.sub("", other.message)
 
     def about(self, request: str) -> str:
-        """Return a sentence: the node that refused the request, and the cause."""
+        """Return a sentence with the node that refused the request, and the cause."""
         return f"{self.host} refused {request} ({self.code}){f': {self.cause}' if self.cause else ''}."
 
 
 class OtherAccounts(RpcRefused):
-    """A proof shows that the chain's accounts have another form than Ethereum's. The registry can't read them."""
+    """A proof shows accounts of another form than Ethereum's. The registry can't read them."""
 
     def __init__(self, sentence: str) -> None:
         super().__init__(0, "")
@@ -104,7 +104,7 @@ class OtherAccounts(RpcRefused):
 
 
 class Reverted(RpcRefused):
-    """Execution reverted. `data` is the revert data, empty if the node sent none."""
+    """The execution reverted. `data` is the revert data, empty if the node sent none."""
 
     data: bytes
 
@@ -114,7 +114,7 @@ class NonceTooLow(RpcRefused):
 
 
 class ReplacementUnderpriced(RpcRefused):
-    """Another transaction with this nonce waits, and the new fee is not enough above its fee."""
+    """Another transaction with this nonce is pending, and the new fee is not enough above its fee."""
 
 
 class FeeTooLow(RpcRefused):
@@ -126,17 +126,17 @@ class InsufficientFunds(RpcRefused):
 
 
 class AlreadyKnown(RpcRefused):
-    """The node already has this transaction, which is a success for the sender."""
+    """The node already has this transaction. The sender treats this as success."""
 
 
-# Refusals by the chain, the same from each node. Any other refusal may be a single node's.
+# Refusals by the chain itself, which every node would repeat. Any other refusal may come from a single node.
 FINAL = (OtherAccounts, Reverted, NonceTooLow, ReplacementUnderpriced, InsufficientFunds, AlreadyKnown)
 
 
 # --- Recognising errors -----------------------------------------------------------------------------------------------
 
-# The words of each client are in tests/chains/test_node_errors.py. Replacements come first, because "transaction
-# underpriced" is also a part of their words.
+# tests/chains/test_node_errors.py has the words of each client. AlreadyKnown and ReplacementUnderpriced come first,
+# because their words may include "transaction underpriced".
 _TRANSACTION_REFUSALS: tuple[tuple[type[RpcRefused], re.Pattern[str]], ...] = (
     (
         AlreadyKnown,
@@ -166,7 +166,7 @@ _TRANSACTION_REFUSALS: tuple[tuple[type[RpcRefused], re.Pattern[str]], ...] = (
         ),
     ),
 )
-# Limits of our requests: words that are certain, and words that `_OF_ONE_REQUEST` may contradict.
+# Words of limits on our requests. If `_OF_ONE_REQUEST` matches too, only the certain words count.
 _RATE = re.compile(
     r"(?i)rate.?limit|too many (\w+ )?(requests|connections|calls)\b(?! in)|request limit|throttl"
     r"|(requests?|calls?) per (second|minute|hour|day)|compute units?"
@@ -177,7 +177,7 @@ _LIKELY_RATE = re.compile(
     r"|\b[qrt]ps\b|(number|amount) of (requests|calls)|(throughput|bandwidth).{0,20}(limit|exceed)"
     r"|(limit|exceed|surpass).{0,30}(throughput|bandwidth)|in.?flight|queue.{0,12}\bfull"
 )
-# Quotas and plans, with their words in any order: spent quotas, and features that a plan excludes.
+# Words of spent quotas, and of features that a plan excludes, in any order.
 _QUOTA = (
     r"(?is)(?=.*(\bquotas?\b|\bcredits?\b|capacity|\bplans?\b|\btiers?\b|usage|subscription|allowance|\bCUPS\b"
     r"|\b(month|dai|week|hour)ly|\b(day|month)'s|\bCUP?s?\b))"
@@ -196,7 +196,7 @@ _LOAD = re.compile(
 )
 _HTTP_LIMIT_CODES = {402, 429}
 _LIMIT_CODES = {-32005, -32029}
-# Limits of a single request or transaction, and faults that no pause mends.
+# Words of limits on one request or transaction, and of faults that waiting doesn't mend.
 _OF_ONE_REQUEST = re.compile(
     r"(?i)\bgas\b|gas.?limit|\bfees?\b|\bfunds\b|\bbalance\b|\bnonce\b|\btxs?\b|txpool|transaction|\bpool\b"
     r"|account limit\b|\bbatch|\branges?\b|\bresults?\b|\blogs?\b|too (large|big|long)|oversized|\bsize\b|depth"
@@ -212,7 +212,7 @@ _BATCH = re.compile(
 
 
 class Cause(StrEnum):
-    """The cause of a refusal to prove something, a clause after a colon."""
+    """The cause of a refusal to prove, as a clause after a colon."""
 
     STATE = "it lacks the state of that block"
     ACCOUNT = "it finds no such account, and doesn't prove that there is none"
@@ -221,7 +221,7 @@ class Cause(StrEnum):
     DEFECT = "by an error of its own"
 
 
-# The order matters: STATE has words that METHOD's patterns match too, such as "not available".
+# The order matters: METHOD's patterns also match words of STATE, such as "not available".
 _CAUSES: tuple[tuple[Cause, re.Pattern[str]], ...] = (
     (
         Cause.STATE,
@@ -253,17 +253,17 @@ _REVERT = re.compile(r"(?i)\brevert")
 _REVERT_CODE = 3
 _NETHERMIND_VM_ERROR = -32015
 _MAX_SEARCHED = 300
-_MAX_CODE = 1 << 31  # A longer code could fill a page.
+_MAX_CODE = 1 << 31  # a longer code could fill a page
 
 
 def names_batch(error: Mapping[str, Any]) -> bool:
-    """Return whether a JSON-RPC error blames the batch. The request may be answered if it is sent alone."""
+    """Return whether a JSON-RPC error blames the batch. The request may succeed if it is sent alone."""
     words = words_of(error)
     return bool(_BATCH.search(words)) and not _REVERT.search(words)
 
 
 def words_of(reply: Any) -> str:
-    """Return the words of an error: a text, an object, or objects in a list or in each other."""
+    """Return the text of an error, which may be a string, an object, a list, or nested."""
     match reply:
         case str():
             return reply[:_MAX_SEARCHED]
@@ -277,31 +277,32 @@ def words_of(reply: Any) -> str:
 
 
 def read_refusal(host: str, method: str, error: Mapping[str, Any] | str, secrets: Iterable[str] = ()) -> RpcRefused:
-    """Return the typed error for a JSON-RPC error. `secrets` are redacted from its words.
+    """Return the typed error for a JSON-RPC error. `secrets` are redacted from its text.
 
-    Raises `LimitsRequests` if the node only wants fewer requests.
+    Raises `LimitsRequests` if the node only limits requests.
     """
     error = {"message": error} if isinstance(error, str) else error
     code = _code(error.get("code"))
     words = str(error.get("message", ""))[:_MAX_SEARCHED]
     message = plain(error.get("message", ""), secrets)
     refusal = _typed(code, method, words, message, error.get("data"))
-    # Only untyped refusals: the words of a revert are the contract's, and may look like a limit.
+    # A revert's words are the contract's, and may look like a limit. Therefore only untyped refusals are searched for
+    # limits.
     if type(refusal) is RpcRefused:
-        if limit := limit_told(host, f"{words} {_details(error)}", code):
+        if limit := limit_in(host, f"{words} {_details(error)}", code):
             raise limit
-        refusal.cause = cause_told(words)
+        refusal.cause = cause_of(words)
     refusal.host = host
     return refusal
 
 
-def cause_told(words: str) -> Cause | None:
-    """Return the cause of a refusal, by the node's words. None: unknown words."""
+def cause_of(words: str) -> Cause | None:
+    """Return the cause of a refusal according to the node's words. None if they aren't known."""
     return next((cause for cause, pattern in _CAUSES if pattern.search(words)), None)
 
 
 def _code(code: Any) -> int:
-    """Return the code of an error, which some nodes write as a text. 0: no valid code."""
+    """Return the code of an error, which some nodes write as a string. 0 if it is invalid."""
     if isinstance(code, str) and re.fullmatch(r"-?\d{1,9}", code, re.ASCII):
         return int(code)
     return int(code) if type(code) in {int, float} and abs(code) <= _MAX_CODE else 0
@@ -319,10 +320,12 @@ def _typed(code: int, method: str, words: str, message: str, data: Any) -> RpcRe
     return RpcRefused(code, message, data)
 
 
-def limit_told(host: str, words: str, code: int = 0, *, is_page: bool = False) -> LimitsRequests | None:
-    """Return the limit in a node's words or code: of our requests, of a plan, or of its load. None: no limit.
+def limit_in(host: str, words: str, code: int = 0, *, is_page: bool = False) -> LimitsRequests | None:
+    """Return the limit that a node's words or code report: on requests, by a plan, or by its load.
 
-    `is_page` is True for the HTML page of an HTTP error, which mentions load whatever the cause.
+    None if there is none.
+
+    `is_page` is True for the HTML page of an HTTP error. Such pages mention load whatever the cause.
     """
     if _NAMES_BATCH.search(words):
         return None
@@ -340,12 +343,12 @@ def limit_told(host: str, words: str, code: int = 0, *, is_page: bool = False) -
 
 
 def _details(error: Mapping[str, Any]) -> str:
-    """Return the words beside an error's message. Some providers name a limit only there."""
+    """Return the words beside an error's message. Some providers mention a limit only there."""
     return " ".join(str(part)[: 2 * _MAX_SEARCHED] for part in (error.get("data"), error.get("details")) if part)
 
 
 def _revert_data(data: Any) -> bytes:
-    """Return revert data. Nodes send hex, hex behind the word "Reverted", or either in an object."""
+    """Return the revert data. Nodes send hex, hex after the word "Reverted", or an object with either."""
     if isinstance(data, dict):
         data = data.get("data")
     if isinstance(data, str):
@@ -356,22 +359,24 @@ def _revert_data(data: Any) -> bytes:
         return b""
 
 
-# --- Words of strangers, made fit for logs and public pages -----------------------------------------------------------
+# --- Untrusted words, made fit for logs and public pages
+# ---------------------------------------------------------------
 
 MAX_CHARS = 120
 
-# Characters of a text that are read. Only its beginning is shown.
+# Maximum characters of a text to process. Only the beginning is shown.
 _MAX_READ = 4000
 _URL = re.compile(r"(?i)\b[a-z][a-z0-9+.-]*://\S+")
-# Long mixtures of letters and digits are taken for keys, except hexadecimal data such as hashes and addresses.
+# Long words of letters and digits count as keys, except hexadecimal data such as hashes and addresses.
 _KEY = re.compile(
     r"(?<![0-9A-Za-z_-])(?!0x[0-9a-fA-F]+(?![0-9A-Za-z_-]))(?=[A-Za-z_-]*[0-9])(?=[0-9_-]*[A-Za-z])[0-9A-Za-z_-]{16,}"
 )
 _NAMED = re.compile(r"(?i)\b((?:api|access|auth)?[-_ ]?(?:key|token|secret|password)\b[\"']?\s*[=:]\s*)\S+")
 _QUOTES = str.maketrans("“”„‟", '""""')
-# Consecutive letters in common with a secret that count as a part of it. Half of all hashes have three by chance.
+# Minimum number of consecutive letters shared with a secret that are redacted. Half of all hashes share three by
+# chance.
 _PART_CHARS = 4
-# Each proxy on the way may encode a key again.
+# Each proxy between here and the node may URL-encode a key again.
 _MAX_ENCODINGS = 3
 
 
@@ -382,11 +387,11 @@ def plain(words: object, secrets: Iterable[str] = ()) -> str:
     """
     text = str(words)
     if len(text) > _MAX_READ:
-        # Cut between words, because a part of a key no longer looks like a key.
+        # The cut is between words, because a part of a key may not look like a key.
         text = text[:_MAX_READ].rpartition(" ")[0]
     for _ in range(_MAX_ENCODINGS):
         text = unquote(text)
-    # Control characters and characters that change the direction of text are not printable.
+    # Control characters and characters that change the text direction are not printable.
     text = " ".join("".join(letter if letter.isprintable() else " " for letter in text).split())
     text = _KEY.sub("[redacted]", _NAMED.sub(r"\1[redacted]", _URL.sub("[redacted]", text)))
     text = _without(text, secrets).translate(_QUOTES)
@@ -394,10 +399,10 @@ def plain(words: object, secrets: Iterable[str] = ()) -> str:
 
 
 def _without(text: str, secrets: Iterable[str]) -> str:
-    """Redact the parts of a text that it has in common with a secret.
+    """Redact the parts of a text that also occur in a secret.
 
-    A part is `_PART_CHARS` consecutive letters and digits, in upper or lower case, with any other characters between
-    them. A shorter secret is redacted where it stands as a word.
+    A part is `_PART_CHARS` consecutive letters and digits. Case and other characters between them are ignored. A secret
+    that is shorter is redacted if it stands as a word.
     """
     places = [place for place, letter in enumerate(text) if letter.isalnum()]
     letters = "".join(_lower(text[place]) for place in places)
@@ -418,7 +423,7 @@ def _without(text: str, secrets: Iterable[str]) -> str:
 
 
 def _lower(letter: str) -> str:
-    """Return a letter in lower case, always one letter: `str.lower` may give several."""
+    """Return a letter in lower case as one letter: `str.lower` may return several."""
     return letter.lower()[:1]
 
 
@@ -428,6 +433,6 @@ def secrets_of(url: str) -> list[str]:
     login = [parts.username or "", parts.password or ""]
     values = [parameter.rpartition("=")[2] for parameter in parts.query.split("&")]
     secrets = [*parts.path.split("/"), *values, *login]
-    # The form in a request's header (RFC 7617).
+    # The encoding of login and password in the Authorization header (RFC 7617).
     basic = b64encode(unquote(":".join(login)).encode()).decode() if any(login) else ""
     return sorted({*secrets, *map(unquote, secrets), basic} - {""}, key=len, reverse=True)

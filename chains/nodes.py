@@ -33,8 +33,8 @@ from chains.node_errors import (
     RpcRefused,
     UnreadableHeader,
     UnverifiedProof,
-    cause_told,
-    limit_told,
+    cause_of,
+    limit_in,
     names_batch,
     read_refusal,
     secrets_of,
@@ -42,11 +42,11 @@ from chains.node_errors import (
 )
 from chains.trie import InvalidProof
 
-# Maximum bytes of one reply to any batch.
+# Maximum bytes of the reply to one batch.
 MAX_REPLY_BYTES = 16 * 1024 * 1024
-# Maximum values in a reply. Three bytes of JSON may take 200 in memory, so a limit of bytes is not enough.
+# Maximum JSON values in a reply. Three bytes of JSON may take 200 in memory, so limiting bytes is not enough.
 MAX_REPLY_VALUES = 250_000
-# Maximum bytes of the reply to one request, including errors. For most methods _USUAL_BYTES is generous.
+# Maximum bytes of the reply to one request. `_USUAL_BYTES` is generous for most methods.
 _USUAL_BYTES = 1024 * 1024
 _REPLY_BYTES = {
     **dict.fromkeys(
@@ -59,30 +59,30 @@ _REPLY_BYTES = {
         ),
         16 * 1024,
     ),
-    # A block comes with the hashes of its transactions. Blocks of some chains have tens of thousands.
+    # A block's JSON lists the hashes of its transactions. Some chains have tens of thousands in a block.
     "eth_getBlockByNumber": 4 * 1024 * 1024,
     "eth_getBlockByHash": 4 * 1024 * 1024,
     "eth_getLogs": 8 * 1024 * 1024,
 }
-# A proof has up to 64 trie nodes of up to 532 bytes, each byte in two hexadecimal digits.
+# A proof has up to 64 trie nodes of up to 532 bytes. Hexadecimal doubles the size.
 _PROOF_BYTES = 80 * 1024
-# Some nodes send JSON-RPC errors as HTTP 400. Answers with other statuses are read up to _PEEKED_BYTES.
+# Some nodes send JSON-RPC errors with HTTP 400. Only _PEEKED_BYTES of an answer with another status are read.
 _READ_STATUSES = {HTTPStatus.OK, HTTPStatus.BAD_REQUEST}
 _PEEKED_BYTES = 4096
 _LIMIT_STATUSES = {HTTPStatus.TOO_MANY_REQUESTS, HTTPStatus.PAYMENT_REQUIRED}
 MAX_REST_SECONDS = 60
-# Seconds until a node's chain id is checked again: its URL may lead to another chain one day.
+# Seconds until a node's chain id is checked again, because its URL may lead to another chain later.
 CHAIN_CHECK_SECONDS = 30
 # Seconds to remember the request form and the batch size that a node accepts.
 _FORM_SECONDS = 600
-# Seconds to pause at a limit: providers count requests by the second.
+# Seconds to pause at a limit. Providers count requests per second.
 LIMIT_PAUSE_SECONDS = 1
-# Seconds without a request after all nodes have failed: a node that hangs costs a whole time-out.
+# Seconds without any request after all nodes failed, because each try of a hanging node takes a whole time-out.
 FAIL_FAST_SECONDS = 3
-# JSON-RPC codes that refuse the form of a request: invalid JSON, invalid request, invalid parameters.
+# JSON-RPC codes for a request that the node can't read: invalid JSON, invalid request, invalid parameters.
 _NOT_UNDERSTOOD = {-32700, -32600, -32602}
 
-# The label "node" is a host and never a URL, which may hold a key.
+# The label "node" is a host, never a URL, because the URL may hold a key.
 _SECONDS = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30)
 NODE_EXCHANGES = Counter(
     "batchquery_node_exchanges_total",
@@ -99,7 +99,10 @@ Answer_co = TypeVar("Answer_co", covariant=True)
 
 @dataclass(frozen=True)
 class Question(Generic[Answer_co]):
-    """A request to a node, and the function that reads its result. If it raises `ValueError`, there is no answer."""
+    """A request to a node, and the function that reads its result.
+
+    The function raises `ValueError` for an invalid result.
+    """
 
     request: Request
     read: "Callable[[Any], Answer_co | Question[Answer_co] | RpcRefused]"
@@ -111,7 +114,7 @@ class Question(Generic[Answer_co]):
 
 
 def without_answer(host: str, failed: Failed) -> NodeUnavailable:
-    """Return the error for a node without a usable HTTP answer."""
+    """Return the error for an HTTP request without a usable answer."""
     kinds: dict[type[Failed], type[NodeUnavailable]] = {TooLong: ReplyTooLong, bounded_http.TimedOut: NodeTimedOut}
     return kinds.get(type(failed), NodeUnavailable)(f"{host} {failed}")
 
@@ -122,7 +125,7 @@ def has_too_many_values(content: bytes) -> bool:
 
 
 def count_exchange(chain_id: int, host: str, outcome: object, seconds: float) -> None:
-    """Count an HTTP request in the metrics. `outcome` is its answer or a `NodeUnavailable`."""
+    """Count an HTTP request in the metrics. `outcome` is the answer or a `NodeUnavailable`."""
     kind = outcome.kind if isinstance(outcome, NodeUnavailable) else "answered"
     NODE_EXCHANGES.labels(str(chain_id), host, kind).inc()
     NODE_EXCHANGE_SECONDS.labels(str(chain_id), host).observe(seconds)
@@ -131,7 +134,8 @@ def count_exchange(chain_id: int, host: str, outcome: object, seconds: float) ->
 class ChainNodes:
     """The nodes of one chain, asked in the order of its configuration, by any number of threads.
 
-    If a node doesn't answer a question, the next node is asked. A node that fails rests: for a while it is asked last.
+    If a node doesn't answer a question, the next node is asked. A node that fails rests, which means that it is asked
+    last for a while.
     """
 
     def __init__(
@@ -142,7 +146,7 @@ class ChainNodes:
         ask_seconds: float = math.inf,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """`ask_seconds` is the time after which a node gets no further questions of one list."""
+        """`ask_seconds` is the time after which no more questions of a list go to the node."""
         self._chain = chain
         self._clock = clock
         self.all = [
@@ -151,7 +155,7 @@ class ChainNodes:
         ]
 
     def ask(self, questions: Sequence[Question[Answer]]) -> list[Answer | ChainError]:
-        """Return the answers in the order of the questions. A missing answer has the reason in its place."""
+        """Return the answers in the order of the questions. A question without an answer has its error instead."""
         answers: dict[int, Any] = {}
         refusals: dict[int, RpcRefused] = {}
         faults: dict[int, list[NodeUnavailable]] = defaultdict(list)
@@ -180,7 +184,10 @@ class ChainNodes:
         ]
 
     def tell_all(self, question: Question[Any]) -> None:
-        """Ask every node that doesn't rest, and ignore the answers. If there is a single node, do nothing."""
+        """Send the question to every node that isn't resting, and ignore the answers.
+
+        Do nothing if there is only one node.
+        """
         for node in self._in_order() if len(self.all) > 1 else ():
             if node.rests_until <= self._clock():
                 with suppress(NodeUnavailable):
@@ -239,18 +246,18 @@ class RpcNode:
 
     @property
     def has_just_failed(self) -> bool:
-        """Return whether the node failed within `FAIL_FAST_SECONDS`.
+        """Return whether the node failed within the last `FAIL_FAST_SECONDS`.
 
-        A node that answers with nonsense has not failed, because the question may be at fault.
+        A malformed answer doesn't count, because the question may be the cause.
         """
         return self._clock() < min(self._down_until, self.rests_until)
 
     def takes_only_plainer(self, method: str) -> bool:
-        """Return whether the node lately refused the usual form of the method's requests, but not the plainer form."""
+        """Return whether the node recently refused the usual form of the method, and accepted the plainer form."""
         return self._form(method) is True
 
     def ask(self, questions: Mapping[int, Question[Any]]) -> Iterator[tuple[int, Any | RpcRefused | NodeUnavailable]]:
-        """Yield the answer to each question, or its fault. After a fault the node rests.
+        """Yield the answer to each question, or its error. After an error the node rests.
 
         Raises `NodeUnavailable` if the node doesn't answer, or stops answering.
         """
@@ -265,7 +272,8 @@ class RpcNode:
                     is_answering = True
                 yield index, answer
         except NodeUnavailable as error:
-            # A request may be at fault. If the node is down, the check of its chain id fails before the next questions.
+            # A request may be the cause. If the node is down, the check of its chain id fails before the next
+            # questions.
             is_limited = isinstance(error, LimitsRequests) and not is_answering
             self._rest(error, is_down=self._checked_at is None or is_limited)
             raise
@@ -275,7 +283,7 @@ class RpcNode:
             self._failures, self.rests_until, self.problem = 0, 0.0, None
 
     def wrong_chain(self) -> NodeOfWrongChain | None:
-        """Ask for the chain id. Return the error if the node is of another chain."""
+        """Check the chain id now. Return the error if the node serves another chain."""
         self._checked_at = None
         try:
             self.check_chain()
@@ -302,17 +310,17 @@ class RpcNode:
         try:
             return read_quantity(answer)
         except ValueError:
-            raise InvalidReply(f"{self.host} does not tell its chain id") from None
+            raise InvalidReply(f"{self.host} does not report its chain id") from None
 
     def _rest(self, problem: NodeUnavailable, *, is_down: bool = False) -> None:
-        """Let the node rest, so that other nodes are asked first for a while."""
+        """Let the node rest, so that other nodes are asked before it for a while."""
         now = self._clock()
         self.problem = problem
         self.rests_until = now + min(2**self._failures, MAX_REST_SECONDS)
         self._down_until = now + FAIL_FAST_SECONDS if is_down else now
         self._failures = min(self._failures + 1, 10)
         self._checked_at = None
-        # The node may come back as another version or another client.
+        # When it comes back, the node may run another version or another client.
         self._forms.clear()
 
     # Forms of requests
@@ -324,7 +332,7 @@ class RpcNode:
     def _answers(
         self, questions: Mapping[int, Question[Any]]
     ) -> Iterator[tuple[int, Any | RpcRefused | NodeUnavailable]]:
-        """Yield the answers. Ask further questions that an answer needs, and plainer forms of refused requests."""
+        """Yield the answers. Also ask follow-up questions, and repeat refused requests in their plainer form."""
         open_questions = {
             index: replace(question, request=question.plainer)
             if question.plainer and self.takes_only_plainer(question.request[0])
@@ -359,7 +367,7 @@ class RpcNode:
         try:
             return question.read(result)
         except (ValueError, UnreadableHeader) as error:
-            # Counted besides the exchange, which was answered.
+            # The HTTP exchange itself has been counted as answered, so this is counted separately.
             NODE_EXCHANGES.labels(str(self._chain_id), self.host, InvalidReply.kind).inc()
             kinds: dict[type[Exception], type[NodeUnavailable]] = {
                 UnreadableHeader: UnreadableHeader,
@@ -370,9 +378,9 @@ class RpcNode:
     # Batches
 
     def _results(self, requests: Mapping[int, Request]) -> Iterator[tuple[int, Any | RpcRefused | NodeUnavailable]]:
-        """Yield the result of each request, or its fault.
+        """Yield the result of each request, or its error.
 
-        Raises `NodeUnavailable` if the node doesn't answer, stops answering, or wants fewer requests.
+        Raises `NodeUnavailable` if the node doesn't answer, stops answering, or limits requests.
         """
         limit, until = self._batch_limit
         division = Division(requests, limit if self._clock() < until else BATCH_SIZE)
@@ -400,7 +408,7 @@ class RpcNode:
         return outcome
 
     def _exchanges(self, batches: Sequence[Sequence[Request]], seconds: float) -> Iterator[Results | NodeUnavailable]:
-        """Send each batch in one HTTP exchange, all at the same time. Yield the results of each, or its fault."""
+        """Send each batch as an HTTP request, all at the same time. Yield the results of each batch, or its error."""
         ids = [[next(self._ids) for _ in batch] for batch in batches]
         began = time.monotonic()
         answers = bounded_http.send_all([self._post(*both, seconds) for both in zip(batches, ids, strict=True)])
@@ -419,7 +427,10 @@ class RpcNode:
             yield outcome
 
     def _with_refusals_checked(self, batch: Sequence[Request], results: Results) -> Results:
-        """Return the results of a batch. If all are refused alike, send one alone, to see if the batch is at fault."""
+        """Return the results of a batch.
+
+        If all are refused alike, send one request alone to see if the batch is the cause.
+        """
         refusals: list[RpcRefused] = []
         for result in results:
             refusal = result.refusal if isinstance(result, BatchRefused) and not result.is_sure else result
@@ -437,7 +448,7 @@ class RpcNode:
         return [BatchRefused(f"{self.host} refuses a batch") for _ in batch]
 
     def _post(self, batch: Sequence[Request], ids: Sequence[int], seconds: float) -> HttpRequest:
-        """Return the HTTP request: a JSON-RPC object for one request, a JSON-RPC batch for several."""
+        """Return the HTTP request. A single request is a JSON-RPC object, several are a JSON-RPC batch."""
         bodies = [
             {"jsonrpc": "2.0", "id": number, "method": method, "params": params}
             for number, (method, params) in zip(ids, batch, strict=True)
@@ -467,7 +478,7 @@ class RpcNode:
             raise InvalidReply(f"{self.host} answered with something that is not JSON") from None
 
     def _refusal_by_status(self, answer: bounded_http.HttpReply) -> Any:
-        """Return the JSON-RPC error that comes with an HTTP status, if its cause is known and no pause mends it.
+        """Return the JSON-RPC error that comes with an HTTP status, if waiting doesn't mend its cause.
 
         Raises `NodeUnavailable` otherwise, because a proxy's errors have the same form.
         """
@@ -476,20 +487,20 @@ class RpcNode:
         except (ValueError, RecursionError):
             reply = answer.content.decode(errors="replace")
         words = words_of(reply)
-        if words and (limit := limit_told(self.host, words, is_page=isinstance(reply, str))):
+        if words and (limit := limit_in(self.host, words, is_page=isinstance(reply, str))):
             raise limit
         error = reply.get("error") if isinstance(reply, dict) else None
-        if isinstance(error, dict) and cause_told(words) in {Cause.STATE, Cause.ACCOUNT, Cause.METHOD}:
+        if isinstance(error, dict) and cause_of(words) in {Cause.STATE, Cause.ACCOUNT, Cause.METHOD}:
             return reply
         raise BadStatus(f"{self.host} answered with HTTP status {answer.status}")
 
     def _read_reply(self, batch: Sequence[Request], ids: Sequence[int], reply: Any) -> Results:
-        """Return for each request its result or the fault of its reply.
+        """Return the result of each request, or the error in its reply.
 
-        Raises `NodeUnavailable` for a fault of the whole reply.
+        Raises `NodeUnavailable` for an error of the whole reply.
         """
         if isinstance(reply, dict) and isinstance(reply.get("error"), dict):
-            # Only this reply may lack an id: the node didn't read the requests.
+            # Only an error about the whole request may lack an id, because the node didn't read the ids.
             if len(batch) > 1 and names_batch(reply["error"]):
                 raise BatchRefused(f"{self.host} refuses a batch of {len(batch)} requests")
             refusal = read_refusal(self.host, batch[0][0], reply["error"], secrets_of(self._url))
@@ -501,7 +512,7 @@ class RpcNode:
         for entry in reply if isinstance(reply, list) else [reply]:
             number = entry.get("id") if isinstance(entry, dict) else None
             if type(number) is not int or number not in ids or number in by_id:
-                limit = limit_told(self.host, words_of(reply))
+                limit = limit_in(self.host, words_of(reply))
                 raise limit or InvalidReply(f"{self.host} sent a reply that belongs to no request")
             by_id[number] = entry
         is_cut = len(by_id) < len(batch) > 1
@@ -517,9 +528,9 @@ class RpcNode:
     def _result(
         self, method: str, reply: dict[str, Any] | None, *, is_alone: bool, is_cut: bool
     ) -> Any | RpcRefused | NodeUnavailable:
-        """Return the result in a reply, a refusal, or the reply's fault.
+        """Return the result in a reply, a refusal, or the error of the reply.
 
-        `is_cut` is True if other requests of the batch have no reply: if a batch is too large, geth sends an error for
+        `is_cut` is True if other requests of the batch have no reply. If a batch is too large, geth sends an error for
         its first request only.
         """
         if reply is None:
@@ -539,7 +550,7 @@ class RpcNode:
             return refusal
         if not error and "result" in reply:
             return reply["result"]
-        limit = limit_told(self.host, error) if isinstance(error, str) else None
+        limit = limit_in(self.host, error) if isinstance(error, str) else None
         return limit or InvalidReply(f"{self.host} answered {method} with neither a result nor an error")
 
     def _refusal(self, method: str, error: Mapping[str, Any]) -> RpcRefused | NodeUnavailable:
@@ -550,12 +561,12 @@ class RpcNode:
 
 
 def is_answer(answer: Any) -> bool:
-    """Return whether the answer is the chain's, so that no other node needs to be asked."""
+    """Return whether the chain itself gave the answer, so that no other node needs to be asked."""
     return not isinstance(answer, RpcRefused | NodeUnavailable) or isinstance(answer, FINAL)
 
 
 def _is_not_understood(answer: Any) -> bool:
-    """Return whether a node may refuse the form of a request, and thus all requests of this form."""
+    """Return whether the node may have refused the form of the request. It would refuse all requests of that form."""
     if not isinstance(answer, RpcRefused) or isinstance(answer, FINAL):
         return False
     return answer.code in _NOT_UNDERSTOOD or "pending" in answer.message

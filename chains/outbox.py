@@ -1,7 +1,7 @@
-"""Blocks that an Arbitrum rollup has confirmed on its parent chain: the Outbox's roots and events.
+"""Blocks that an Arbitrum rollup has confirmed on its parent chain, found by the Outbox's roots and events.
 
-The rollup confirms its blocks in order, about every hour. A search guesses in which of the parent's blocks an event
-must be, so it takes few requests even if nodes allow few blocks in each. Nothing is stored.
+The rollup confirms its blocks in order, about every hour. A search estimates which parent block has an event, so it
+takes few requests even if nodes allow few blocks in each. Nothing is stored.
 """
 
 from bisect import bisect_left
@@ -16,12 +16,12 @@ from chains.node_errors import InvalidReply, Reverted, RpcRefused
 from chains.questions import Log
 from chains.rpc import RpcClient
 
-# The event's topics: the send root and the block's hash.
+# The event's topics are the send root and the block's hash.
 _CONFIRMED = keccak(text="SendRootUpdated(bytes32,bytes32)")
 _ROOTS = keccak(text="roots(bytes32)")[:4]
-# Index in a header of the extra data, which is the send root, and the send root's size.
+# Index of the extra data in a header, which is the send root, and the send root's size in bytes.
 _EXTRA_DATA, _SEND_ROOT_BYTES = 12, 32
-# Blocks of the parent chain in one request: at first, and at most. Some nodes allow only five.
+# Blocks of the parent chain in one request: the first size, and the maximum. Some nodes allow only five.
 _RANGE, _LONGEST_RANGE = 2_000, 1_000_000
 # Maximum requests of one search.
 _REQUESTS = 100
@@ -29,20 +29,20 @@ _REQUESTS = 100
 
 @dataclass(frozen=True)
 class ConfirmedBlock:
-    """A confirmed block of the rollup, and the number of the parent chain's block that has the event."""
+    """A confirmed block of the rollup. `at` is the number of the parent chain's block with the event."""
 
     header: Header
     at: int
 
 
 def send_root(header: Header) -> bytes | None:
-    """Return the send root in a block's header; None if it has none, as before Nitro."""
+    """Return the send root in a block's header. None if there is none, such as before Nitro."""
     extra_data = header.fields[_EXTRA_DATA]
     return extra_data if len(extra_data) == _SEND_ROOT_BYTES else None
 
 
 class Outbox:
-    """The Outbox at an address of the chain `parent`, for blocks of the chain `rollup`."""
+    """The Outbox of a rollup, a contract on its parent chain."""
 
     def __init__(self, parent: RpcClient, rollup: RpcClient, address: str) -> None:
         self._parent = parent
@@ -50,10 +50,9 @@ class Outbox:
         self._address = address
 
     def held(self, header: Header) -> bytes:
-        """Return the hash that the Outbox holds for the header's send root; zeros if it holds none.
+        """Return the hash of the last confirmed block with the header's send root. Zeros if the Outbox has none.
 
-        It is the hash of the last confirmed block with this send root. Raises `InvalidReply` if no Outbox is at the
-        address.
+        Raises `InvalidReply` if there is no Outbox at the address.
         """
         root = send_root(header)
         if root is None:
@@ -64,7 +63,7 @@ class Outbox:
         return answer
 
     def newest(self) -> ConfirmedBlock | None:
-        """Return the newest confirmed block; None if there is no event.
+        """Return the newest confirmed block. None if there is no event.
 
         Raises `NodeUnavailable`, `RpcRefused`.
         """
@@ -78,15 +77,15 @@ class Outbox:
         return None
 
     def lowest(self, target: Header, newest: ConfirmedBlock, *, within: int = 0) -> ConfirmedBlock:
-        """Return the lowest confirmed block at the target or above. `newest` is one of these.
+        """Return the lowest confirmed block that isn't below the target. `newest` is a known candidate.
 
-        The search ends early at a block at most `within` blocks above the target. If nodes refuse older events, it ends
-        at the lowest block so far. Raises `NodeUnavailable`.
+        A block up to `within` blocks above the target is low enough to stop. If nodes refuse older events, return the
+        lowest block found until then. Raises `NodeUnavailable`.
         """
         events = _Events(self._parent, self._address)
-        # The event is in the parent's blocks from `low` to `high` - 1, or `lowest` is the result.
+        # The searched event is in the parent's blocks from `low` to `high` - 1, or `lowest` is the result.
         lowest, low, high = newest, 0, newest.at
-        # The first header of some chains can't be read, so its time is extrapolated from a header in the middle.
+        # The first header of some chains can't be read. Its time is extrapolated from a header in the middle.
         middle = self._parent.known_header(high // 2)
         low_time = 2 * middle.timestamp - newest.header.timestamp
         halve = False
@@ -106,7 +105,7 @@ class Outbox:
             if place < len(logs):
                 lowest = self._confirmed(logs[place])
             if place == 0:
-                # The unread events are above the read ones, or can't be read any more.
+                # The missing events are in later blocks than those read, or nodes no longer return them.
                 high = guess
             elif place < len(logs):
                 return lowest
@@ -130,7 +129,7 @@ class Outbox:
 
 
 class _Events:
-    """A reader of the Outbox's events, in ranges of blocks that nodes allow, by a limited number of requests."""
+    """A reader of the Outbox's events. It limits the blocks in each request and the number of requests."""
 
     def __init__(self, rpc: RpcClient, address: str) -> None:
         self._rpc = rpc
@@ -140,7 +139,7 @@ class _Events:
         self.requests_left = _REQUESTS
 
     def next(self, first: int, last: int) -> tuple[Sequence[Log], int]:
-        """Return the first events from the block `first` on, and the last block that was read, at most `last`."""
+        """Return the next events from the block `first` on, and the last block that was read, at most `last`."""
         logs: Sequence[Log] = ()
         end = first - 1
         while not logs and end < last and self.requests_left:
@@ -148,9 +147,9 @@ class _Events:
         return logs, end
 
     def read(self, first: int, last: int, *, from_end: bool = False) -> tuple[Sequence[Log], int, int]:
-        """Return the events of as many of these blocks as nodes allow, with the first and the last block that was read.
+        """Return the events of as many blocks of the range as nodes allow, and the first and last block read.
 
-        Raises `NodeUnavailable`, and `RpcRefused` if not even one block can be read.
+        Raises `NodeUnavailable`, or `RpcRefused` if even a single block is refused.
         """
         while True:
             self.requests_left -= 1

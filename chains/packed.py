@@ -1,6 +1,6 @@
 """The packed calldata of the facts registry (docs/developing/proof-format.md), built from trie nodes by `encode`.
 
-Each set of facts has exactly one byte string. `tests/contracts/decoder.py` verifies it as the contract does.
+A set of facts has exactly one encoding. `tests/contracts/decoder.py` verifies it as the contract does.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -15,53 +15,53 @@ from chains.trie import EMPTY_CODE_HASH, EMPTY_TRIE_ROOT, InvalidProof, read_acc
 
 # --- Bytes and facts --------------------------------------------------------------------------------------------------
 
-# Fields of an account to store, as masks: 1 << AccountField of the contract.
+# Fields of an account to store, as bit masks: 1 << AccountField of the contract.
 NONCE_AND_BALANCE = 0b0011
 STORAGE_ROOT = 0b0100
 CODE_HASH = 0b1000
 
-# Indexes of header fields whose facts are the keccak-256 of their bytes: LOGS_BLOOM and EXTRA_DATA.
+# Indexes of header fields whose facts are hashes (keccak-256) of their bytes: LOGS_BLOOM and EXTRA_DATA.
 HASHED_HEADER_FIELDS = frozenset({6, 12})
-# STATE_ROOT and BLOCK_NUMBER can be read from every accumulated header, so no operation stores them.
+# STATE_ROOT and BLOCK_NUMBER of every accumulated header can be read, so no operation stores them.
 IMPLIED_HEADER_FIELDS = frozenset({3, 8})
 HEADER_FIELDS = 31
 
 NIBBLES = 64
-# A deeper node needs two keys whose hashes agree in 62 nibbles, which takes 2^124 steps to find.
+# A deeper node needs two keys whose hashes share 62 nibbles. Finding such keys takes 2^124 steps.
 MAX_DEPTH = 62
 BRANCH_ITEMS = 17
 HASH_BYTES = 32
 
 HISTORY_ADDRESS = bytes.fromhex(HISTORY_CONTRACT[2:])
 
-# Operations. The low bits of most of them are parameters.
+# Operation codes. The low bits of most codes are parameters.
 FULL_BRANCH, BRANCH, END_OF_BRANCHES = 0x00, 0x10, 0x20
-# Kind of a branch's child, in the high half of a byte. The low half is the child's index.
+# The kind of a branch's child is in the high half of a byte, and the child's index in the low half.
 HASH_CHILD, NODE_CHILD, OWN_CHILD = 0, 1, 2
 OPEN_STORAGE, HEADER_FACTS, ZERO_SLOT, EXTENSION, HEADER_ALONE = 0x30, 0x31, 0x32, 0x36, 0x37
 PARENT, HASH_ALONE = 0x38, 0x39
-# Older blocks, proven by branches in the beacon chain. The last two need no header.
+# Codes for older blocks that are proven by branches in the beacon chain. The last two need no header.
 OLD_BLOCK, BLOCK_BEFORE_CAPELLA, BLOCK_BEFORE_MERGE = 0x3A, 0x3B, 0x3C
 SLOT, BLOCK_HASH, ABSENT_ACCOUNT, ACCOUNT = 0x40, 0x43, 0x70, 0x80
-# Kinds of absence of a key, by the node at its place.
+# Kinds of proof that a key is absent, by the node at the end of its path.
 AT_EMPTY, AT_EXTENSION, AT_SAME, AT_LEAF, AT_ACCOUNT = 0, 1, 2, 3, 4
 ABSENT_CLOSES_STORAGE = 0x08
-# Bits of an account's operation. The lowest bit makes the number of set bits even.
+# Bits of an account's operation code. The lowest bit makes the number of set bits even.
 STORE_NONCE_AND_BALANCE, STORE_STORAGE_ROOT, STORE_CODE_HASH, CLOSES_STORAGE = 0x40, 0x20, 0x10, 0x08
-# These bits are shifted left by one in an account's operation.
+# These bits are shifted left by one in an account's operation code.
 STORAGE_ROOT_FOLLOWS, CODE_HASH_FOLLOWS = 0x02, 0x01
 HEADER_PARITY = 1 << 31
 
 
 class CannotPack(ValueError):
-    """The nodes don't prove the facts, or the facts contradict each other; the message is one sentence."""
+    """The nodes don't prove the facts, or the facts contradict each other. The message is one sentence."""
 
 
 @dataclass(frozen=True)
 class BlockBranch:
     """The proof of an older block's hash: OLD_BLOCK after a header, or an operation that needs no header.
 
-    `branch` comes from `chains.beacon.jumps`.
+    `chains.beacon.jumps` makes the `branch`.
     """
 
     operation: int
@@ -76,12 +76,12 @@ HeaderParts = Sequence[bytes | BlockBranch]
 class AccountToProve:
     """An account to prove, with the trie nodes of `eth_getProof`.
 
-    `fields` is a mask of NONCE_AND_BALANCE, STORAGE_ROOT and CODE_HASH. It may be zero if there are slots, and is
-    ignored if the account doesn't exist. `slots` has the nodes of each storage slot. `history` has the nodes of slots
-    of the history contract whose values become known block hashes instead of facts.
+    `fields` is a mask of NONCE_AND_BALANCE, STORAGE_ROOT and CODE_HASH. It may be zero if there are slots. If the
+    account doesn't exist, it is ignored. `slots` has the nodes of each storage slot. `history` has the nodes of the
+    history contract's slots whose values are recorded as block hashes instead of facts.
     """
 
-    address: bytes  # 20 bytes
+    address: bytes
     fields: int
     nodes: Sequence[bytes]
     slots: Mapping[int, Sequence[bytes]] = field(default_factory=dict)
@@ -101,14 +101,14 @@ def encode(
 ) -> bytes:
     """Return the packed calldata that proves the accounts, in any order, at one block.
 
-    `block` is one of three:
+    `block` is one of:
     - the RLP of the block's header;
-    - headers and branches, from a trusted header down to the block's own. Each header is the parent of the header
-      before it, or the block that the branch before it proves;
+    - headers and branches, from a trusted header down to the block's own. A header belongs to the parent of the block
+    before it, or to the block that the branch before it proves;
     - the block's number, if the registry has accumulated its header. Then there must be an account.
 
-    `state_root` is the block's, 32 bytes. `header_fields` are indexes of fields in the header's RLP. `history_window`
-    is the registry's: slots with block hashes are below it.
+    `state_root` has 32 bytes and belongs to the block. `header_fields` are indexes of fields in the header's RLP.
+    `history_window` is the registry's number of slots that hold block hashes.
 
     Raises `CannotPack` if the input is inconsistent. The caller has verified the proofs.
     """
@@ -131,7 +131,7 @@ def encode(
 
 
 def encode_parent_hash(headers: Sequence[bytes | BlockBranch]) -> bytes:
-    """Return the packed calldata that records the hash of the last header's parent, and accumulates no header.
+    """Return the packed calldata that records the hash of the last header's parent. No header is accumulated.
 
     `headers` are as in `encode`. Raises `CannotPack`.
     """
@@ -139,13 +139,13 @@ def encode_parent_hash(headers: Sequence[bytes | BlockBranch]) -> bytes:
 
 
 def encode_block_hash(headers: Sequence[bytes | BlockBranch]) -> bytes:
-    """Return the packed calldata that records the hash that the last branch proves, and accumulates no header.
+    """Return the packed calldata that records the hash that the last branch proves. No header is accumulated.
 
-    `headers` are as in `encode`, but end with the branch. Raises `CannotPack`.
+    `headers` are as in `encode`, but end with a branch. Raises `CannotPack`.
     """
     *before, last = headers
     if not isinstance(last, BlockBranch):
-        raise CannotPack("The last part is no branch.")
+        raise CannotPack("The last part is not a branch.")
     return (_headers(before) if before else b"") + _branch(last, is_first=not before) + bytes([HASH_ALONE])
 
 
@@ -174,7 +174,7 @@ def _headers(parts: Sequence[bytes | BlockBranch]) -> bytes:
 
 def _branch(part: BlockBranch, *, is_first: bool) -> bytes:
     if is_first is (part.operation == OLD_BLOCK):
-        raise CannotPack("A branch to an old block comes after a header, and others come first.")
+        raise CannotPack("A branch to an old block must come after a header. Other branches must come first.")
     return bytes([part.operation]) + len(part.branch).to_bytes(2) + part.branch
 
 
@@ -246,7 +246,7 @@ def _open_storage(account: AccountToProve, storage_root: bytes) -> bytes:
     if account.history and account.address != HISTORY_ADDRESS:
         raise CannotPack(f"The account 0x{account.address.hex()} is not the history contract.")
     if account.history.keys() & account.slots.keys():
-        raise CannotPack("A slot of the history contract is asked for both as a fact and as a block hash.")
+        raise CannotPack("A slot of the history contract is requested both as a fact and as a block hash.")
     proofs = {**account.slots, **account.history}
     slots = {keccak(slot.to_bytes(32)): slot for slot in proofs}
     subtrees = _Encoder(node for nodes in proofs.values() for node in nodes)
@@ -274,15 +274,15 @@ def _open_storage(account: AccountToProve, storage_root: bytes) -> bytes:
 
 @dataclass(frozen=True)
 class _Leaves:
-    """Writers of a trie's keys, which differ between state and storage."""
+    """Functions that write the operation for a key. They differ between the state trie and storage tries."""
 
     present: Callable[[bytes, int, bytes], bytes]  # key, depth, value
     absent_at_leaf: Callable[[bytes, int, str, bytes], bytes]  # key, depth, the other leaf's path and value
-    absent_elsewhere: Callable[[bytes, int, bytes], bytes]  # key, how, and where
+    absent_elsewhere: Callable[[bytes, int, bytes], bytes]  # key, kind of absence, encoded position
 
 
 class _Encoder:
-    """A writer of a trie's nodes in the order of the contract's stack of subtrees, children before parents."""
+    """A writer of a trie's nodes, children before parents, as the contract's stack of subtrees needs them."""
 
     def __init__(self, nodes: Iterable[bytes]) -> None:
         self._nodes = {keccak(node): node for node in set(nodes)}
@@ -303,11 +303,11 @@ class _Encoder:
         except ValueError as error:
             raise CannotPack(f"A node of the proof is {error}.") from None
         if isinstance(node, bytes):
-            raise CannotPack("A node of the proof is no list.")
+            raise CannotPack("A node of the proof is not a list.")
         return node
 
     def _subtree(self, reference: Item, depth: int, keys: Sequence[bytes], leaves: _Leaves, out: bytearray) -> None:
-        """Write the proof of `keys`, which all lead to this node. There is at least one key, and they are sorted."""
+        """Write the proof of `keys`, which are sorted and all lead to this node. There is at least one."""
         first, *same = keys
         if reference == b"":
             out += leaves.absent_elsewhere(first, AT_EMPTY, bytes([_depth(depth)]))
@@ -384,7 +384,7 @@ def _account_parts(value: bytes, depth: int) -> tuple[bytes, int, bytes, bytes, 
     try:
         account = read_account(value)
     except InvalidProof:
-        raise CannotPack("A leaf of the proof is no account.") from None
+        raise CannotPack("A leaf of the proof is not an account.") from None
     nonce, balance = shortest(account.nonce), shortest(account.balance)
     head = (depth << 10 | len(nonce) << 6 | len(balance)).to_bytes(2)
     flags, roots = 0, b""
@@ -401,7 +401,7 @@ def _slot_part(value: bytes) -> bytes:
     except ValueError:
         digits = []
     if not isinstance(digits, bytes):
-        raise CannotPack("A leaf of the proof is no storage slot.")
+        raise CannotPack("A leaf of the proof is not a storage slot.")
     return bytes([len(digits)]) + digits
 
 

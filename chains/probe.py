@@ -1,4 +1,4 @@
-"""Abilities of a chain's nodes: newest blocks, the pending block, kept block hashes, the oldest provable state."""
+"""Abilities of a chain's nodes: the newest blocks, the pending block, kept block hashes, the oldest provable state."""
 
 from dataclasses import dataclass
 
@@ -9,7 +9,8 @@ from chains.node_errors import ChainError, Reverted, RpcRefused, UnreadableHeade
 from chains.questions import ProofRequest
 from chains.rpc import RpcClient, result
 
-# Blocks below the head, at usual limits: geth and Nethermind keep 128 states, Erigon 1,000, EIP-2935 8,191 hashes.
+# Distances below the head, which include the usual limits: geth and Nethermind keep 128 states, Erigon 1,000. The
+# history contract (EIP-2935) keeps 8,191 hashes.
 DEPTHS = (0, 128, 1_000, HISTORY_WINDOW, 100_000, 1_000_000)
 
 
@@ -39,15 +40,15 @@ def probe(rpc: RpcClient) -> Abilities:
         finalized=final.number if final else None,
         keeps_hashes=not isinstance(keeps, RpcRefused) and result(keeps),
         oldest_provable=oldest_provable(rpc, head),
-        # At the end, because a call may make a node fail that can prove.
+        # Asked last, because the call may make a node fail that can prove.
         knows_pending=_knows_pending(rpc),
     )
 
 
 def oldest_provable(rpc: RpcClient, head: Header) -> int | None:
-    """Return the oldest provable block among a few: `DEPTHS` below the head, and block 1. None: not even the head.
+    """Return the oldest provable block among block 1 and blocks `DEPTHS` below the head. None if not even the head is.
 
-    The search ends at the first block that isn't provable. A node that times out does not prove.
+    The search stops at the first block that isn't provable. A time-out counts as not provable.
     """
     oldest = None
     for number in [*(head.number - depth for depth in DEPTHS if head.number - depth > 1), min(1, head.number)]:
@@ -68,5 +69,5 @@ def _proves(rpc: RpcClient, number: int) -> bool:
 
 def _knows_pending(rpc: RpcClient) -> bool:
     (answer,) = rpc.ask([questions.call(HISTORY_CONTRACT, b"", "pending")])
-    # The history contract reverts if the calldata has no number.
+    # The history contract reverts on empty calldata.
     return isinstance(answer, bytes | Reverted) and not rpc.asks_latest_for_pending

@@ -1,7 +1,7 @@
-"""Questions to the nodes of a chain. Each has a JSON-RPC request, and a function that reads its result.
+"""Questions to the nodes of a chain. A question has a JSON-RPC request and a function that reads its result.
 
-Numbers are ints and data is bytes. Results are checked as far as possible without another request: headers are hashed,
-proofs are verified, and malformed results are refused.
+Numbers become ints, and data becomes bytes. Results are checked as far as is possible without another request: headers
+are hashed, proofs are verified, and malformed results are refused.
 """
 
 from collections.abc import Callable, Sequence
@@ -22,9 +22,9 @@ HASH_BYTES = 32
 WORD_BYTES = 32
 # Gas of the simplest transaction (Yellow Paper, G_transaction).
 TRANSACTION_GAS = 21_000
-# Wei for a unit of gas that nobody could pay.
+# Wei per gas that nobody could pay.
 NO_PRICE = 2**96
-# Limits of a database column: half of EIP-2681's nonces, and half of a header's block numbers.
+# Limits of our database columns. EIP-2681 allows nonces, and headers block numbers, of twice that.
 _NONCES = _BLOCKS = 2**63
 
 Tag = Literal["latest", "safe", "finalized", "earliest"]
@@ -41,7 +41,7 @@ Answer = TypeVar("Answer")
 
 @dataclass(frozen=True)
 class ProofRequest:
-    """An account, and slots of it, at one block."""
+    """A request to prove an account and some of its slots at one block."""
 
     block_number: int
     block_hash: bytes
@@ -59,7 +59,10 @@ class VerifiedSlotProof:
 
 @dataclass(frozen=True)
 class VerifiedAccountProof:
-    """Verified values with the trie nodes that prove them, root first, without embedded nodes."""
+    """Verified values, and the trie nodes that prove them.
+
+    The nodes begin with the root, and exclude embedded nodes.
+    """
 
     address: str
     account: StateAccount
@@ -69,7 +72,7 @@ class VerifiedAccountProof:
 
 @dataclass(frozen=True)
 class Fees:
-    """Fees in wei for a unit of gas. `base_fee` is the latest block's; zero on a chain without base fees."""
+    """Fees in wei per gas. `base_fee` is the latest block's, zero on a chain without base fees."""
 
     base_fee: int
     priority_fee: int
@@ -102,7 +105,7 @@ class Log:
 
 
 def header(block: int | Tag) -> Question[Header | None]:
-    """Ask for a block's header, whose hash is computed. None if there is no such block yet."""
+    """Ask for a block's header, and check its hash. None if the block doesn't exist yet."""
     return Question(("eth_getBlockByNumber", [_block(block), False]), lambda result: _read_header(result, block))
 
 
@@ -114,7 +117,7 @@ def header_by_hash(block_hash: bytes) -> Question[Header | None]:
 def proof(account: ProofRequest) -> Question[VerifiedAccountProof]:
     """Ask for `eth_getProof` (EIP-1186) by block hash (EIP-1898), or by number if a node refuses the hash.
 
-    A proof that doesn't verify is no answer, so the next node is asked.
+    If a proof doesn't verify, the next node is asked.
     """
 
     def request(block: int | bytes) -> Request:
@@ -128,7 +131,7 @@ def proof(account: ProofRequest) -> Question[VerifiedAccountProof]:
 def logs(address: str, topics: Sequence[Topic], first: int, last: int) -> Question[list[Log]]:
     """Ask for the logs of one contract in the blocks from `first` to `last`, both included, in the chain's order.
 
-    A log must begin with `topics`; None stands for any topic. Nodes refuse ranges that are too long for them.
+    The topics of a log must begin with `topics`; None matches any topic. Nodes refuse ranges above their limit.
     """
     log_filter = {
         "address": address,
@@ -140,7 +143,7 @@ def logs(address: str, topics: Sequence[Topic], first: int, last: int) -> Questi
     def read(result: Any) -> list[Log]:
         entries = [_read_log(log, address) for log in _read_nullable_list(result)]
         if not all(first <= log.block_number <= last and _begins_with(log, topics) for log in entries):
-            raise ValueError("other logs than were asked for")
+            raise ValueError("other logs than the requested ones")
         return entries
 
     return Question(("eth_getLogs", [log_filter]), read)
@@ -166,7 +169,7 @@ def storage(address: str, slot: int, block: BlockIdentifier = "latest") -> Quest
 
 
 def kept_hash(number: int, chain: Chain, at: BlockIdentifier) -> Question[int]:
-    """Ask for the hash of a block in the history contract (EIP-2935), in the state `at`. 0: none."""
+    """Ask for the hash that the history contract (EIP-2935) keeps for a block, in the state `at`. 0: none."""
     return storage(HISTORY_CONTRACT, history_slot(number, chain.history_window), at)
 
 
@@ -181,12 +184,12 @@ def nonce(address: str, block: BlockIdentifier = "latest") -> Question[int]:
 
 
 def base_fee(number: int) -> Question[int]:
-    """Ask for a block's base fee, in wei for a unit of gas."""
+    """Ask for a block's base fee, in wei per gas."""
     return Question(("eth_feeHistory", [hex(1), hex(number), []]), _read_base_fee)
 
 
 def priority_fee() -> Question[int]:
-    """Ask for the priority fee that the node suggests, in wei for a unit of gas."""
+    """Ask for the priority fee that the node suggests, in wei per gas."""
     return Question(("eth_maxPriorityFeePerGas", []), _read_price)
 
 
@@ -202,7 +205,7 @@ def gas_estimate(sender: str, to: str | None, data: bytes, block: BlockIdentifie
 def _on_top(
     method: str, transaction: dict[str, str], block: BlockIdentifier, read: Callable[[Any], Answer]
 ) -> Question[Answer]:
-    """Ask for the effect of a transaction on top of a block. If a node knows no pending block, the latest counts."""
+    """Ask for the effect of a transaction after a block. If the node has no pending block, use the latest."""
     plainer = (method, [transaction, "latest"]) if block == "pending" else None
     return Question((method, [transaction, _block(block)]), read, plainer)
 
@@ -220,7 +223,7 @@ def raw_transaction(raw: bytes) -> Question[bytes]:
 
 
 def receipt(tx_hash: bytes) -> Question[Receipt | None]:
-    """Ask for a transaction's receipt. None until it is in a block."""
+    """Ask for a transaction's receipt. None until the transaction is in a block."""
 
     def read(result: Any) -> Receipt | None:
         if result is None:
@@ -228,7 +231,7 @@ def receipt(tx_hash: bytes) -> Question[Receipt | None]:
         receipt = read_object(result)
         if _read_field(receipt, "transactionHash", _read_hash) != tx_hash:
             raise ValueError("another transaction's receipt")
-        # OpenEthereum has such a receipt for a transaction of the pending block.
+        # OpenEthereum returns such a receipt for a transaction of the pending block.
         is_pending = receipt.get("blockNumber") is None and receipt.get("blockHash") is None
         return None if is_pending else _read_receipt(receipt)
 
@@ -271,7 +274,7 @@ def _read_header(result: Any, requested: int | bytes | Tag) -> Header | Question
     if number >= _BLOCKS:
         raise ValueError("a block that no chain can have reached")
     if not isinstance(requested, str) and requested not in {number, block_hash}:
-        raise ValueError("another block than was asked for")
+        raise ValueError("another block than the requested one")
     try:
         return Header.from_rpc(block)
     except UnknownLayout as unknown:
@@ -281,7 +284,7 @@ def _read_header(result: Any, requested: int | bytes | Tag) -> Header | Question
 
 
 def _raw_header(number: int, block_hash: bytes, fault: str) -> Question[Header | None]:
-    """Ask for the raw header (`debug_getRawHeader`) of a block whose JSON doesn't give it, because of `fault`."""
+    """Ask for the raw header (`debug_getRawHeader`), because the block's JSON has the fault `fault`."""
 
     def read(result: Any) -> Header:
         encoded = read_data(result)
@@ -296,7 +299,7 @@ def _raw_header(number: int, block_hash: bytes, fault: str) -> Question[Header |
             raise UnreadableHeader(f"no header of block {number}: {str(invalid).removesuffix('.')}") from None
         if header.number != number:
             raise ValueError(f"the header of block {header.number} instead of block {number}")
-        # The names in the JSON show that the other fields are not Ethereum's.
+        # The field names in the JSON have shown that the layout is not Ethereum's.
         return header.with_shared_fields()
 
     lacking = (
@@ -316,10 +319,11 @@ def _read_proof(result: Any, request: ProofRequest) -> VerifiedAccountProof | Rp
         nodes, slots = _read_nodes(result.get("accountProof")), []
         account = verify_account(request.state_root, request.address, nodes)
         if not storage and account.storage_root == EMPTY_TRIE_ROOT:
-            # Besu and ethrex leave out the slots of an account without storage: the account's proof shows they are 0.
+            # Besu and ethrex leave out the slots of an account without storage. The account's proof shows that they are
+            # 0.
             storage = [{"key": hex(slot)} for slot in request.slots]
         if [_read_key(proof.get("key")) for proof in storage] != list(request.slots):
-            raise ValueError("It has storage proofs for other slots than were asked for.")  # noqa: TRY301 - handled like the other faults of the proof.
+            raise ValueError("It has storage proofs for other slots than the requested ones.")  # noqa: TRY301 - handled like the other faults of the proof.
         for slot, proof in zip(request.slots, storage, strict=True):
             slot_nodes = _read_nodes(proof.get("proof"))
             slots.append(VerifiedSlotProof(slot, verify_slot(account.storage_root, slot, slot_nodes), slot_nodes))
@@ -336,7 +340,7 @@ def _read_proof(result: Any, request: ProofRequest) -> VerifiedAccountProof | Rp
 
 
 def _read_key(key: Any) -> int:
-    """Read a slot's key, which old versions of Besu write without 0x."""
+    """Read a slot's key. Old versions of Besu write it without 0x."""
     return read_quantity(key if not isinstance(key, str) or key.startswith("0x") else f"0x{key}")
 
 
@@ -347,8 +351,8 @@ def _read_nullable_list(value: Any) -> list[Any]:
 
 def _read_nodes(nodes: Any) -> tuple[bytes, ...]:
     read = [node for node in map(read_data, _read_nullable_list(nodes)) if node]
-    # A trie node shorter than a hash, except the root, is embedded in its parent. Some RPC nodes send it again.
-    return tuple(node for place, node in enumerate(read) if place == 0 or len(node) >= HASH_BYTES)
+    # A trie node that is shorter than a hash is embedded in its parent, except the root. Some RPC nodes send it again.
+    return tuple(node for index, node in enumerate(read) if index == 0 or len(node) >= HASH_BYTES)
 
 
 def _read_word(result: Any) -> int:
@@ -397,12 +401,15 @@ def _read_nonce(result: Any) -> int:
 
 
 def _read_base_fee(result: Any) -> int:
-    """Read the base fee of the first block of a fee history, which has a further entry for the block after the last."""
+    """Read the base fee of the first block in a fee history.
+
+    The history has an extra entry for the block after the last.
+    """
     return _read_price(next(iter(read_list(read_object(result).get("baseFeePerGas"))), None))
 
 
 def _read_receipt(result: dict[str, Any]) -> Receipt:
-    """Read a receipt. Fields without which it is useless must be valid; others become None.
+    """Read a receipt. Necessary fields must be valid; other invalid fields become None.
 
     Nodes leave fields out, or fill them with null, "", "0x" or other words.
     """
@@ -416,7 +423,7 @@ def _read_receipt(result: dict[str, Any]) -> Receipt:
         effective_gas_price=_number(result.get("effectiveGasPrice")),
         # Arbitrum's `gasUsedForL1` is a part of `gasUsed`.
         data_fee=_number(result.get("l1Fee")),
-        # A fee that can't be read counts as one: `chains.rollups` then asks the chain for it.
+        # An unreadable fee counts as a fee, so that `chains.rollups` asks the chain for it.
         has_operator_fee=any(fee is not None and _number(fee) != 0 for fee in operator_fees),
     )
 

@@ -1,8 +1,8 @@
-"""Costs of a transaction's data on a rollup, which come on top of the gas of its execution.
+"""Costs of a transaction's data on a rollup, in addition to the gas of its execution.
 
 The OP Stack charges wei besides the gas: the L1 data fee, and since Isthmus the operator fee
 (https://specs.optimism.io/protocol/predeploys.html#gaspriceoracle). Arbitrum charges gas, which a node's estimate and a
-receipt include (https://docs.arbitrum.io/how-arbitrum-works/gas-fees). The chain's predeploys show its kind.
+receipt include (https://docs.arbitrum.io/how-arbitrum-works/gas-fees). The chain's predeploys show which rollup it is.
 """
 
 from collections.abc import Sequence
@@ -16,26 +16,26 @@ from chains.node_errors import InvalidReply, Reverted, RpcRefused
 from chains.questions import Receipt
 from chains.rpc import RpcClient
 
-# Predeploy of every OP Stack chain, and precompile of every Arbitrum chain.
+# Addresses of a predeploy on every OP Stack chain, and of a precompile on every Arbitrum chain.
 GAS_PRICE_ORACLE = "0x420000000000000000000000000000000000000F"
 ARB_GAS_INFO = "0x000000000000000000000000000000000000006C"
-# Nodes answer calls to it, but it isn't deployed.
+# Arbitrum's nodes answer calls to this address, although no contract is deployed there.
 NODE_INTERFACE = "0x00000000000000000000000000000000000000C8"
 
-# Factor for the rise of the data fee until a transaction is mined, as a signature can't cap that fee. L1's base fee
-# doubles within six full blocks.
+# Margin for the rise of the data fee until the transaction is mined, because a signature can't limit that fee. L1's
+# base fee doubles within six full blocks.
 _MARGIN = 2
 # Bytes of a transaction's fields and signature, besides its calldata.
 _ENVELOPE = 200
 # Maximum bytes of calldata in a transaction. Nodes accept no transaction above 128 KiB.
 _MOST_DATA = 110_000
-# A sample that no compression shortens, so that its cost is an upper bound.
-_SAMPLE = bytes((place * place * 31 + place * 7 + (place >> 3)) & 0xFF for place in range(2048))
+# Compression can't shorten this sample, so its cost is an upper bound.
+_SAMPLE = bytes((offset * offset * 31 + offset * 7 + (offset >> 3)) & 0xFF for offset in range(2048))
 
 
 @dataclass(frozen=True)
 class DataCost:
-    """The present cost of publishing data, as an upper bound."""
+    """An upper bound of the present cost of publishing data."""
 
     gas: int = 0
     wei: int = 0
@@ -43,15 +43,15 @@ class DataCost:
 
 
 def data_cost(rpc: RpcClient, size: int, gas: int) -> DataCost:
-    """Return the data cost of `size` bytes of calldata and this much gas, in as many transactions as they take.
+    """Return the cost of `size` bytes of calldata and this much gas, in as many transactions as they need.
 
-    Zero on a chain that is no rollup. Raises `NodeUnavailable`, `RpcRefused`.
+    Zero if the chain is no rollup. Raises `NodeUnavailable`, `RpcRefused`.
     """
     return data_costs(rpc, [(size, gas)])[0]
 
 
 def data_costs(rpc: RpcClient, transactions: Sequence[tuple[int, int]]) -> list[DataCost]:
-    """Return the `data_cost` of each size and gas, in order. The chain is asked once for all."""
+    """Return the `data_cost` of each pair of size and gas, in order. All are read in one exchange."""
     if not any(size for size, _ in transactions):
         return [DataCost()] * len(transactions)
     if _has_code(rpc, GAS_PRICE_ORACLE):
@@ -69,13 +69,13 @@ def without_margin(cost: DataCost, size: int, most: int) -> DataCost:
 
 
 def paid_beside_gas(rpc: RpcClient, receipt: Receipt) -> int | None:
-    """Return the data fee and the operator fee of a mined transaction, in wei. None if the node doesn't report them.
+    """Return the data fee plus the operator fee of a mined transaction, in wei. None if the node doesn't report them.
 
     The node must still have the state of the transaction's block. Raises `NodeUnavailable`.
     """
     if receipt.data_fee is None or not receipt.has_operator_fee:
         return receipt.data_fee
-    # The formula differs between forks, and the predeploy has the formula of the block's fork.
+    # The formula differs between forks. The predeploy uses the formula of the transaction's block.
     call = _oracle("getOperatorFee(uint256)", ["uint256"], receipt.gas_used)
     try:
         return receipt.data_fee + _word(rpc.eth_call(*call, receipt.block_number))
@@ -87,7 +87,7 @@ _known: WeakKeyDictionary[RpcClient, dict[str, bool]] = WeakKeyDictionary()
 
 
 def _has_code(rpc: RpcClient, address: str) -> bool:
-    """Return whether the address has code. A chain's predeploys don't change, so the node is asked once."""
+    """Return whether the address has code. The answer is cached, because a chain's predeploys don't change."""
     known = _known.setdefault(rpc, {})
     if address not in known:
         known[address] = bool(rpc.code(address))
@@ -95,7 +95,7 @@ def _has_code(rpc: RpcClient, address: str) -> bool:
 
 
 def _op_stack_fees(rpc: RpcClient, transactions: Sequence[tuple[int, int]]) -> list[int]:
-    """Return the data fee and the operator fee of each transaction, in wei, as an upper bound."""
+    """Return an upper bound of the data fee plus the operator fee of each transaction, in wei."""
     counts = [-(-size // _MOST_DATA) for size, _ in transactions]
     sizes = [size // count + _ENVELOPE if count else 0 for (size, _), count in zip(transactions, counts, strict=True)]
     calls = [_oracle("getL1FeeUpperBound(uint256)", ["uint256"], size) for size in sizes]
@@ -104,7 +104,7 @@ def _op_stack_fees(rpc: RpcClient, transactions: Sequence[tuple[int, int]]) -> l
     bounds, operators = answers[: len(transactions)], answers[len(transactions) :]
     fees: list[int] = []
     for count, size, bound, operator in zip(counts, sizes, bounds, operators, strict=True):
-        # Before Fjord there is no upper bound by size; bytes that aren't zero cost most.
+        # Before Fjord the predeploy has no upper bound by size. Non-zero bytes cost most.
         of_bytes = _oracle("getL1Fee(bytes)", ["bytes"], b"\xff" * size)
         data_fee = _word(rpc.eth_call(*of_bytes) if isinstance(bound, Reverted) else bound)
         # Before Isthmus there is no operator fee.
@@ -114,14 +114,14 @@ def _op_stack_fees(rpc: RpcClient, transactions: Sequence[tuple[int, int]]) -> l
 
 
 def _arbitrum_gas(rpc: RpcClient) -> int:
-    """Return the gas that the sample takes."""
+    """Return the gas that Arbitrum charges for the sample."""
     selector = function_signature_to_4byte_selector("gasEstimateL1Component(address,bool,bytes)")
     arguments = encode(["address", "bool", "bytes"], [ARB_GAS_INFO, False, _SAMPLE])
     answer = rpc.eth_call(NODE_INTERFACE, selector + arguments)
     try:
         gas, _, _ = decode(["uint64", "uint256", "uint256"], answer)
     except Exception:  # noqa: BLE001 - the decoder raises many kinds of exceptions.
-        raise InvalidReply(f"{rpc.chain.label} doesn't tell what data costs on its L1.") from None
+        raise InvalidReply(f"{rpc.chain.label} doesn't report the cost of data on its L1.") from None
     return int(gas)
 
 

@@ -22,7 +22,7 @@ from chains.node_errors import (
 from chains.nodes import ChainNodes, Question
 from chains.questions import NO_PRICE, BlockIdentifier, Fees, Log, ProofRequest, Tag, Topic, VerifiedAccountProof
 
-# Wei for a unit of gas if nodes suggest no priority fee: geth's default minimum for its blocks.
+# Wei per gas if nodes suggest no priority fee. It is geth's default minimum for its blocks.
 _LEAST_PRIORITY_FEE = 1_000_000
 
 Answer = TypeVar("Answer")
@@ -32,7 +32,7 @@ C = TypeVar("C")
 
 
 def result(answer: Answer | ChainError) -> Answer:
-    """Return the answer, or raise the error in its place."""
+    """Return the answer, or raise the error that took its place."""
     if isinstance(answer, ChainError):
         raise answer
     return answer
@@ -41,8 +41,9 @@ def result(answer: Answer | ChainError) -> Answer:
 class RpcClient:
     """A client of one chain, for any number of threads.
 
-    Every method may raise `NodeUnavailable`, which may pass, and `RpcRefused`. If one node refuses a request, the
-    others are asked too, because nodes differ in what they keep and serve. A revert is the chain's own answer.
+    Every method may raise `NodeUnavailable`, which may be temporary, and `RpcRefused`. If one node refuses a request,
+    the others are asked too, because nodes keep and serve different data. A revert comes from the chain itself, so no
+    other node is asked.
     """
 
     def __init__(
@@ -69,7 +70,7 @@ class RpcClient:
     def ask(self, *lists: Sequence[Question[Any]]) -> Any:
         """Ask lists of questions in one exchange. Return a list of answers for each list, in the same order.
 
-        A question without an answer has the reason in its place.
+        A question without an answer has its error instead.
         """
         answers = iter(self._nodes.ask([question for questions in lists for question in questions]))
         divided = tuple([next(answers) for _ in questions] for questions in lists)
@@ -80,7 +81,7 @@ class RpcClient:
         return [result(answer) for answer in self.ask(questions)]
 
     def answer(self, question: Question[Answer]) -> Answer:
-        """Return the answer to a question, or raise the reason why there is none."""
+        """Return the answer to a question. Raises its error if there is none."""
         return result(self.ask([question])[0])
 
     def call(self, method: str, *params: Any) -> Any:
@@ -88,9 +89,9 @@ class RpcClient:
         return self.answer(questions.plain(method, *params))
 
     def wrong_chains(self) -> dict[int, NodeOfWrongChain]:
-        """Ask every node for its chain id. Return the errors of nodes of other chains, by the place of their URLs."""
-        errors = {place: node.wrong_chain() for place, node in enumerate(self._nodes.all)}
-        return {place: wrong for place, wrong in errors.items() if wrong}
+        """Ask every node for its chain id. Return the errors of nodes of other chains, by the index of their URL."""
+        errors = {index: node.wrong_chain() for index, node in enumerate(self._nodes.all)}
+        return {index: wrong for index, wrong in errors.items() if wrong}
 
     # Blocks
 
@@ -99,14 +100,14 @@ class RpcClient:
         return self.must_have_head(self.header("latest"))
 
     def must_have_head(self, answer: Header | ChainError | None) -> Header:
-        """Return the latest block's header in an answer, or raise the reason why there is none."""
+        """Return the latest block's header in an answer. Raises its error if there is none."""
         header = result(answer)
         if header is None:
             raise InvalidReply(f"{self.chain.label} has no latest block.")
         return header
 
     def header(self, block: int | Tag) -> Header | None:
-        """Return the block's header, whose hash is computed. None if there is no such block yet."""
+        """Return the block's header, whose hash is checked. None if the block doesn't exist yet."""
         return self.answer(questions.header(block))
 
     def headers(self, numbers: Sequence[int]) -> list[Header | None]:
@@ -130,10 +131,10 @@ class RpcClient:
     def proofs(
         self, requests: Sequence[ProofRequest], *, beside: Sequence[Question[Any]] = ()
     ) -> list[VerifiedAccountProof | ChainError]:
-        """Return the proof (`eth_getProof`, EIP-1186) for each request, or the reason why there is none, in order.
+        """Return the proof (`eth_getProof`, EIP-1186) for each request, or its error, in order.
 
-        `beside` goes in the same exchange. If every node sends a proof that doesn't verify, the reason is
-        `UnverifiedProof`.
+        `beside` has questions that go in the same exchange. If every node sends a proof that doesn't verify, the
+        reason is `UnverifiedProof`.
         """
         return self.ask(beside, [questions.proof(request) for request in requests])[1]
 
@@ -145,7 +146,7 @@ class RpcClient:
 
     @property
     def asks_latest_for_pending(self) -> bool:
-        """Return whether a node refused calls on the pending block, and answers them on the latest block."""
+        """Return whether a node refused calls on the pending block, and answered them on the latest block."""
         methods = "eth_call", "eth_estimateGas"
         return any(node.takes_only_plainer(method) for node in self._nodes.all for method in methods)
 
@@ -177,12 +178,15 @@ class RpcClient:
     # Transactions
 
     def fees(self) -> Fees:
-        """Return the present fees, usually in one exchange."""
+        """Return the current fees, usually in one exchange."""
         heads, suggested = self.ask([questions.header("latest")], [questions.priority_fee()])
         return self.fees_by(heads[0], suggested[0])
 
     def fees_by(self, head: Header | ChainError | None, suggested: int | ChainError) -> Fees:
-        """Return the present fees by the head and the node's suggestion. Ask for the base fee if the head lacks it."""
+        """Return the current fees from the head and the node's suggestion.
+
+        Ask for the base fee if the head lacks it.
+        """
         return Fees(self._base_fee(self.must_have_head(head)), self._priority_fee(suggested))
 
     def _base_fee(self, head: Header) -> int:
@@ -199,11 +203,11 @@ class RpcClient:
         return self.answer(questions.gas_estimate(sender, to, data, block))
 
     def tell_all(self, question: Question[Any]) -> None:
-        """Send a request to every node if there are several, because the first may not pass it on."""
+        """Send a request to every node if there are several, because the first node may not pass it on."""
         self._nodes.tell_all(question)
 
     def sent(self, raw: bytes, answer: bytes | ChainError) -> bytes:
-        """Return the hash of a sent transaction by the node's answer. `AlreadyKnown` is a success.
+        """Return the hash of a sent transaction, according to the node's answer. `AlreadyKnown` is a success.
 
         Raises `NonceTooLow`, `ReplacementUnderpriced`, `FeeTooLow`, `InsufficientFunds`, or another `ChainError`.
         """
@@ -211,7 +215,7 @@ class RpcClient:
         if isinstance(answer, AlreadyKnown):
             return tx_hash
         if isinstance(answer, NonceTooLow):
-            # This very transaction may have used the nonce, if it was sent before and is in a block by now.
+            # This transaction itself may have used the nonce, if it was sent before and is now in a block.
             if self.call("eth_getTransactionByHash", f"0x{tx_hash.hex()}") is None:
                 raise answer
             return tx_hash

@@ -1,4 +1,4 @@
-"""The places of signers' keys, and their reading. No `repr`, `str` or error message shows a key."""
+"""Where signers' keys are stored, and how they are read. No `repr`, `str` or error message shows a key."""
 
 import json
 import re
@@ -24,17 +24,17 @@ VARIABLE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)\}")
 
 
 class SignerError(Exception):
-    """The signer's key can't be read; the message is one plain sentence that holds no secret."""
+    """The signer's key can't be read. The message is one sentence without a secret."""
 
 
 class Table(BaseModel):
-    """A table of the chains' file. Its validation context has the environment and the file's folder."""
+    """A table of the chains file. Its validation context has the environment and the file's folder."""
 
     model_config = ConfigDict(strict=True, extra="forbid", frozen=True, allow_inf_nan=False, hide_input_in_errors=True)
 
 
 def variable(name: str, environ: Mapping[str, str]) -> str:
-    """Return the value of `NAME`, or else the content of the file that `NAME_FILE` names."""
+    """Return the value of the variable, or else the content of the file that the variable `<name>_FILE` names."""
     if value := environ.get(name):
         return value
     if path := environ.get(f"{name}_FILE"):
@@ -60,7 +60,10 @@ def _environment_reference(written: str) -> str:
 
 
 def _key_bytes(written: str) -> bytes:
-    """Return the key's 32 bytes, or none if the text is no key: eth_account silently pads a key that lost a digit."""
+    """Return the key's 32 bytes.
+
+    Empty if the text is no key, because eth_account silently pads a key that lost a digit.
+    """
     return bytes.fromhex(written.strip()[-64:]) if _KEY.fullmatch(written.strip()) else b""
 
 
@@ -69,9 +72,9 @@ Reference = Annotated[str, AfterValidator(_environment_reference)]
 
 
 class SignerKey(Table):
-    """The place of a signer's key: an encrypted keystore with a password, a key file, or a variable.
+    """The location of a signer's key: an encrypted keystore with a password, a key file, or a variable.
 
-    The key is first read by `account()`, so a process that signs nothing needs no key.
+    `account()` reads the key at its first call, so a process that signs nothing needs no key.
     """
 
     keystore_file: FilePath | None = Field(default=None, repr=False)

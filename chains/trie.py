@@ -1,9 +1,9 @@
 """Strict verification of account and storage proofs against a root (Yellow Paper, appendix D; EIP-1186).
 
-A proof is refused if it holds more or less than the path to its key, or an encoding that is not canonical. All forms of
-exclusion are accepted: an empty trie, an empty place in a branch, another leaf, an extension elsewhere.
+A proof must have exactly the nodes on the path to its key, in their canonical encoding. A key may be proven absent by
+an empty trie, an empty place in a branch, another leaf, or another extension.
 
-This is written by hand, because py-trie accepts proofs with superfluous nodes. Tests compare with py-trie.
+py-trie isn't used, because it accepts superfluous nodes. Tests compare the results with py-trie's.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -28,16 +28,19 @@ Value = TypeVar("Value")
 
 
 class InvalidProof(ValueError):
-    """The proof doesn't verify; the message is one sentence."""
+    """The proof doesn't verify. The message is one sentence."""
 
 
 class OtherAccountForm(InvalidProof):
-    """The trie's accounts have another form than Ethereum's, so the registry can't read them. No node is to blame."""
+    """The trie's accounts have another form than Ethereum's, so the registry can't read them.
+
+    The node is not at fault.
+    """
 
 
 @dataclass(frozen=True)
 class StateAccount:
-    """An account in the state trie; `balance` in wei.
+    """An account in the state trie. The balance is in wei.
 
     An account that doesn't exist has zeros, the empty trie's root, and a code hash of 32 zero bytes, like EXTCODEHASH
     (EIP-1052). An account that exists without code has `EMPTY_CODE_HASH`.
@@ -54,7 +57,9 @@ NO_ACCOUNT = StateAccount(exists=False, nonce=0, balance=0, storage_root=EMPTY_T
 
 
 def verify_account(state_root: bytes, address: str | bytes, nodes: Sequence[bytes]) -> StateAccount:
-    """Return the account at `address` (20 bytes, or hex) below `state_root`. The proof's `nodes` begin with the root.
+    """Return the account at `address` (20 bytes, or hex) below `state_root`.
+
+    The first of the proof's `nodes` is the root.
 
     Raises `InvalidProof`.
     """
@@ -90,7 +95,7 @@ def read_account(value: bytes) -> StateAccount:
 
 
 def verify_slot(storage_root: bytes, slot: int, nodes: Sequence[bytes]) -> int:
-    """Return the value of a storage slot below `storage_root`, zero if the proof shows that it is empty.
+    """Return the value of a storage slot below `storage_root`. Zero if the proof shows that the slot is empty.
 
     Raises `InvalidProof`.
     """
@@ -108,12 +113,12 @@ def _read_slot(value: bytes) -> int:
 
 
 def _look_up(root: bytes, key: bytes, nodes: Sequence[bytes], read: Callable[[bytes], Value]) -> Value | None:
-    """Return the value at a hashed key, or None if the nodes prove that there is none.
+    """Return the value at a hashed key. None if the nodes prove that there is none.
 
-    If another key's leaf proves that, its value is read too, as the registry does.
+    If another key's leaf proves the absence, its value is read too, as the registry does.
     """
     if root == EMPTY_TRIE_ROOT:
-        # An empty trie needs no proof. Some RPC nodes send its empty node, others none.
+        # An empty trie needs no proof. Some RPC nodes send its empty root node, others no node.
         if list(nodes) not in ([], [b"\x80"]):
             raise InvalidProof("The proof has nodes, but the trie is empty.")
         return None
@@ -125,7 +130,7 @@ def _look_up(root: bytes, key: bytes, nodes: Sequence[bytes], read: Callable[[by
 
 
 def _walk(node: Sequence[Item], path: str, remaining: Iterator[bytes], read: Callable[[bytes], Value]) -> Value | None:
-    """Follow `path`, a key's nibbles in hex digits, from `node` down to its value. None: the value is absent."""
+    """Follow `path`, the rest of a key in hex digits, from `node` down to its value. None if the value is absent."""
     while True:
         if len(node) == _BRANCH:
             if node[-1] != b"":
@@ -153,14 +158,14 @@ def _walk(node: Sequence[Item], path: str, remaining: Iterator[bytes], read: Cal
 def _child(child: Item, remaining: Iterator[bytes]) -> Sequence[Item]:
     if isinstance(child, bytes):
         return _referenced(child, remaining)
-    # A node is embedded in its parent if, and only if, it is shorter than a hash.
+    # A node is embedded in its parent exactly if it is shorter than a hash.
     if len(rlp.encode(child)) >= _HASH_BYTES:
         raise InvalidProof("The proof has an embedded node that is not shorter than a hash.")
     return _read_node(child)
 
 
 def _referenced(reference: bytes, remaining: Iterator[bytes], *, is_root: bool = False) -> Sequence[Item]:
-    """Return the next node of the proof, whose hash must be `reference`."""
+    """Return the next node of the proof. Its hash must be `reference`."""
     encoded = next(remaining, None)
     if encoded is None:
         raise InvalidProof("The proof ends before its key does.")
@@ -183,7 +188,7 @@ def _read_node(node: Item) -> Sequence[Item]:
 
 
 def _read_path(encoded: Item) -> tuple[str, bool]:
-    """Read a hex-prefix encoded path (Yellow Paper, appendix C): its nibbles, and True if it ends in a leaf."""
+    """Return a hex-prefix encoded path (Yellow Paper, appendix C) as nibbles, and whether it ends in a leaf."""
     digits = encoded.hex() if isinstance(encoded, bytes) else ""
     if digits[:1] in {"0", "2"} and digits[1:2] == "0":
         return digits[2:], digits[0] == "2"

@@ -1,4 +1,4 @@
-"""The paths of an API. Some have a variable part."""
+"""The paths of an API, some of which have a variable part."""
 
 import re
 from collections.abc import Iterator
@@ -7,11 +7,11 @@ _PART = re.compile(r"<\w+>", re.ASCII)
 
 
 class ApiPaths:
-    """A set of paths, for `path in paths`. A part `<name>` stands for any text without a slash."""
+    """A set of paths, for `path in paths`. A part `<name>` matches any text without a slash."""
 
     def __init__(self, *patterns: str) -> None:
         self._patterns = patterns
-        # A set, because most requests have a path without a variable part.
+        # Most requests have a path without a variable part, which a set finds fastest.
         self._plain = frozenset(pattern for pattern in patterns if not _PART.search(pattern))
         with_parts = (pattern for pattern in patterns if pattern not in self._plain)
         self._variable = re.compile("|".join(map(_as_regex, with_parts)) or r"(?!)")

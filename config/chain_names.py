@@ -1,4 +1,4 @@
-"""A chain's name on pages, with its currency and its explorer."""
+"""A chain's name, currency and block explorer for pages."""
 
 from dataclasses import dataclass
 from typing import Annotated

@@ -6,37 +6,37 @@ from typing import TYPE_CHECKING
 
 from django.conf import settings
 
-# Every command loads this module, but few use chains, whose modules are slow to load.
+# The modules about chains are slow to load. Every command loads this module, but few need chains.
 if TYPE_CHECKING:
     from chains.beacon.beacon_client import BeaconClient
     from chains.beacon.era_files import EraFiles
     from chains.chains_file import Chains
     from chains.rpc import RpcClient
 
-# Seconds after which a node counts as down for pages: people are waiting, and a web process has few threads.
+# Seconds after which a node counts as unavailable for a page. People are waiting, and a web process has few threads.
 PAGE_TIMEOUT_SECONDS = 2
 
 
 @cache
 def get_chains() -> "Chains":
     """Return the chains of `settings.CHAINS_FILE`."""
-    from chains.chains_file import load_chains  # noqa: PLC0415 (as above)
+    from chains.chains_file import load_chains  # noqa: PLC0415 (slow to load)
 
     return load_chains(settings.CHAINS_FILE, os.environ)
 
 
 @cache
 def get_rpc(chain_id: int) -> "RpcClient":
-    """Return the client of a chain. All threads share it, so that they share its record of failed nodes."""
-    from chains.rpc import RpcClient  # noqa: PLC0415 (as above)
+    """Return the client of a chain. All threads share the client, and thus its record of failed nodes."""
+    from chains.rpc import RpcClient  # noqa: PLC0415 (slow to load)
 
     return RpcClient(get_chains().chain(chain_id))
 
 
 @cache
 def get_page_rpc(chain_id: int) -> "RpcClient":
-    """Return a client like `get_rpc`, with `PAGE_TIMEOUT_SECONDS` for a node."""
-    from chains.rpc import RpcClient  # noqa: PLC0415 (as above)
+    """Return the client of a chain for pages, which waits only `PAGE_TIMEOUT_SECONDS` for a node."""
+    from chains.rpc import RpcClient  # noqa: PLC0415 (slow to load)
 
     chain = get_chains().chain(chain_id)
     return RpcClient(chain, timeout_seconds=PAGE_TIMEOUT_SECONDS, ask_seconds=3 * PAGE_TIMEOUT_SECONDS)
@@ -44,8 +44,8 @@ def get_page_rpc(chain_id: int) -> "RpcClient":
 
 @cache
 def get_beacon_client(chain_id: int) -> "BeaconClient | None":
-    """Return the client of a chain's beacon nodes. None if it has no beacon nodes, or no known beacon chain."""
-    from chains.beacon.beacon_client import BeaconClient  # noqa: PLC0415 (as above)
+    """Return the client of a chain's beacon nodes. None if none is configured, or if its beacon chain isn't known."""
+    from chains.beacon.beacon_client import BeaconClient  # noqa: PLC0415 (slow to load)
 
     chain = get_chains().chain(chain_id)
     return BeaconClient(chain, chain.beacon_chain) if chain.beacon_chain and chain.beacon_urls else None
@@ -53,15 +53,15 @@ def get_beacon_client(chain_id: int) -> "BeaconClient | None":
 
 @cache
 def get_era_files(chain_id: int) -> "EraFiles | None":
-    """Return the places of a chain's era files. None if it has none, or no known beacon chain."""
-    from chains.beacon.era_files import EraFiles  # noqa: PLC0415 (as above)
+    """Return the reader of a chain's era files. None if none are configured, or if its beacon chain isn't known."""
+    from chains.beacon.era_files import EraFiles  # noqa: PLC0415 (slow to load)
 
     chain = get_chains().chain(chain_id)
     return EraFiles(chain.beacon_chain, chain.era_files) if chain.beacon_chain and chain.era_files else None
 
 
 def forget_chains() -> None:
-    """Make the next call read the file again."""
+    """Forget the loaded chains, so that the next call reads the file again."""
     get_chains.cache_clear()
     get_rpc.cache_clear()
     get_page_rpc.cache_clear()

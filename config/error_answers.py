@@ -1,6 +1,6 @@
-"""The form of every error in the API, the dashboard and the attester: `{"error": sentence, "code": stable word}`.
+"""The form of every error of the API, the dashboard and an attester: `{"error": sentence, "code": stable word}`.
 
-`details` lists the faults of a request that has several. `Retry-After` is the time after which a new try may succeed.
+`details` lists the faults of an invalid request. `Retry-After` has the seconds after which to try again.
 """
 
 import sqlite3
@@ -15,7 +15,7 @@ LOCKED = "The database of this service is locked for longer than usual."
 READ_ONLY = "The database of this service can't be written to."
 AWAY = "The database of this service can't be reached, or takes no more connections."
 
-# Keys: SQLite's primary result codes (https://www.sqlite.org/rescode.html) and PostgreSQL's SQLSTATE
+# Keys are SQLite's primary result codes (https://www.sqlite.org/rescode.html) and PostgreSQL's SQLSTATE
 # (https://www.postgresql.org/docs/current/errcodes-appendix.html).
 _SENTENCES: dict[int | str, str] = {
     **dict.fromkeys((sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR, "53100", "58030"), FULL),
@@ -26,22 +26,22 @@ _SENTENCES: dict[int | str, str] = {
 
 
 def why_unavailable(error: BaseException) -> str | None:
-    """Return the reason why the database can't be used for now, a sentence. None for other errors, such as defects."""
+    """Return a sentence about why the database can't be used now. None for other errors, such as defects."""
     # PostgreSQL raises InternalError if the database is read-only.
     if not isinstance(error, OperationalError | InterfaceError | InternalError):
         return None
     cause = error.__cause__
     if (code := getattr(cause, "sqlite_errorcode", None)) is not None:
-        # The lowest byte is the primary code. A missing table is an OperationalError too, with a code not listed.
+        # The lowest byte is the primary code. A missing table is an OperationalError too, but its code isn't listed.
         return _SENTENCES.get(code & 0xFF)
-    # Without a connection there is no SQLSTATE.
+    # An error without SQLSTATE means that there is no connection.
     return _SENTENCES.get(getattr(cause, "sqlstate", None) or "", None if isinstance(error, InternalError) else AWAY)
 
 
 class Refused(Exception):
-    """The request is refused: a stable `code` for programs, and a sentence for people.
+    """A refusal of the request, with a stable `code` for programs and a sentence for people.
 
-    `retry_after` is the number of seconds after which to try again. None: waiting does not help.
+    `retry_after` is the number of seconds after which to try again. None if waiting doesn't help.
     """
 
     def __init__(self, code: str, sentence: str, *, retry_after: int | None = None) -> None:
@@ -77,12 +77,15 @@ def is_json(request: HttpRequest) -> bool:
 
 
 def wants_json(request: HttpRequest) -> bool:
-    """Return whether the client is a program: the body is JSON, or it prefers JSON to HTML. People get pages."""
+    """Return whether the client is a program, which gets JSON: the body is JSON, or JSON is preferred to HTML."""
     return is_json(request) or request.get_preferred_type(["text/html", "application/json"]) == "application/json"
 
 
 def is_page(request: HttpRequest) -> bool:
-    """Return whether a browser requests the page at a path that the API has too. A client with a key is a program."""
+    """Return whether a browser requests a page at a path that the API has too.
+
+    A client with an API key is a program.
+    """
     return (
         request.path in settings.PAGES_OF_API_PATHS
         and request.method == "GET"

@@ -1,8 +1,8 @@
 """Reports of errors to Sentry, or to a server with its protocol, if `settings.SENTRY_DSN` is set.
 
 A report has the traceback without variables, the route, and the fields of log lines. It has no query, headers, cookies
-or body of a request, no client's address, and no URL beyond its host. All its text is redacted like the log. A thread
-of its own sends reports, and drops reports that fail.
+or body of a request, no client's address, and no URL beyond its host. All text is redacted like the log. Reports are
+sent in the background, and dropped if sending fails.
 """
 
 import os
@@ -16,20 +16,20 @@ from config import logs
 from config.configured_chains import get_chains
 from config.logs import redact, redact_all
 
-# Seconds that a process waits at its end for reports on their way.
+# Seconds that an ending process waits for reports that are being sent.
 _SHUTDOWN_SECONDS = 2
-# The parts of a URL behind its host may be a provider's key, and the part before it a password.
+# A password may come before a URL's host, and a provider's key after it.
 _URL = re.compile(r"(?i)\b([a-z][a-z0-9+.-]*://)(?:[^\s/@\"']*@)?([^\s/?#\"'<>]*)[^\s\"'<>]*")
 _MIN_SECRET_CHARS = 8
-# Loggers of requests that Django refuses, for example with unknown host names or too many fields.
+# Loggers of requests that Django refuses, for example because of unknown host names or too many fields.
 _LOGGERS_OF_REFUSALS = "django.security."
 
 
 def start() -> None:
-    # `config.stateless` lacks this setting.
+    # `config.stateless` has no such setting.
     if not getattr(settings, "SENTRY_DSN", ""):
         return
-    # Loading it takes a good part of a second.
+    # This import takes much of a second.
     import sentry_sdk  # noqa: PLC0415
     from sentry_sdk.integrations.django import DjangoIntegration  # noqa: PLC0415
 
@@ -38,22 +38,22 @@ def start() -> None:
         send_default_pii=False,
         include_local_variables=False,
         max_request_body_size="never",
-        # Breadcrumbs and trace headers would reveal the URLs that HTTP clients request.
+        # Breadcrumbs and trace headers would contain the URLs that HTTP clients request.
         max_breadcrumbs=0,
         auto_enabling_integrations=False,
         trace_propagation_targets=[],
         integrations=[DjangoIntegration(transaction_style="url", middleware_spans=False, signals_spans=False)],
         before_send=cast("Any", _redacted),
         shutdown_timeout=_SHUTDOWN_SECONDS,
-        # Without a value, sentry_sdk would run git.
+        # If it has no value, sentry_sdk runs git to find one.
         release=os.environ.get("SENTRY_RELEASE", "batch-query-service"),
     )
 
 
 def _redacted(event: dict[str, Any], _: dict[str, Any]) -> dict[str, Any] | None:
-    """Return the event with its permitted parts, or None for a refused request, which clients can cause at will.
+    """Return the event with only its permitted parts. None for a refused request, because clients can cause any number.
 
-    Runs in the thread that failed, and adds that thread's log context.
+    It runs in the thread that failed, and adds that thread's log context.
     """
     if (event.get("logger") or "").startswith(_LOGGERS_OF_REFUSALS):
         return None
@@ -75,7 +75,7 @@ def _redacted(event: dict[str, Any], _: dict[str, Any]) -> dict[str, Any] | None
 
 
 def _secrets() -> list[str]:
-    """Return the installation's own secrets, longest first, to remove them from every text."""
+    """Return the installation's own secrets, longest first, so that they can be removed from texts."""
     password = str(settings.DATABASES["default"].get("PASSWORD") or "")
     named = [settings.SECRET_KEY, settings.API_KEY_SECRET, settings.METRICS_TOKEN, password]
     if get_chains.cache_info().currsize:

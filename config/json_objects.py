@@ -1,4 +1,4 @@
-"""Dataclasses that pydantic writes as JSON, in the API's spelling."""
+"""Dataclasses that become JSON in the API's spelling."""
 
 from datetime import datetime
 from typing import Annotated, ClassVar
@@ -8,7 +8,7 @@ from pydantic.alias_generators import to_camel
 
 
 class JsonObject:
-    """The base of a dataclass that is also written as JSON, with names in camel case."""
+    """The base of a dataclass that becomes JSON, with names in camel case."""
 
     __pydantic_config__: ClassVar = ConfigDict(
         alias_generator=to_camel, serialize_by_alias=True, json_schema_serialization_defaults_required=True

@@ -1,4 +1,4 @@
-"""Metrics: counts of requests, the check of who may read metrics, and a worker's server of its own metrics."""
+"""Metrics: counts of requests, the check of clients, and a worker's HTTP server for its own metrics."""
 
 import logging
 import os
@@ -21,8 +21,8 @@ from prometheus_client import (
 )
 from prometheus_client.registry import Collector
 
-# Without this, each counter has a second series with the time of its beginning.
-disable_created_metrics()  # type: ignore[no-untyped-call]  # the library's
+# Each counter would have a second series with its time of creation.
+disable_created_metrics()  # type: ignore[no-untyped-call]  # the library is untyped
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
@@ -40,11 +40,11 @@ DATABASE_RETRIES = Counter(
 
 
 def exposition(collectors: Sequence[Collector] = ()) -> bytes:
-    """Return the metrics of this process, or of all processes of its web server, and of the collectors."""
+    """Return the metrics of this process, or of all processes of the web server, and of the collectors."""
     counted: CollectorRegistry = REGISTRY
     if "PROMETHEUS_MULTIPROC_DIR" in os.environ:
         counted = CollectorRegistry()
-        multiprocess.MultiProcessCollector(counted)  # type: ignore[no-untyped-call]  # the library's
+        multiprocess.MultiProcessCollector(counted)  # type: ignore[no-untyped-call]  # the library is untyped
     more = CollectorRegistry()
     for collector in collectors:
         more.register(collector)
@@ -52,16 +52,17 @@ def exposition(collectors: Sequence[Collector] = ()) -> bytes:
 
 
 def count_request(route: str | None, status: int, seconds: float) -> None:
-    """Count a request by its route, never by the path, which clients choose.
+    """Count a request by its route, because clients could make up any number of paths.
 
-    Routes of the admin count as one. None: the request has no route.
+    All routes of the admin have the same name. `route` is None if no route matches.
     """
     name = "unmatched" if route is None else "admin" if route.startswith("admin/") else route or "/"
     REQUESTS.labels(name, status).inc()
     REQUEST_SECONDS.labels(name).observe(seconds)
 
 
-# Proxies add them. If the settings name none of them, the connection's address is the proxy's and not the client's.
+# Headers that proxies add. If such a request has no configured address header, its address is the proxy's, not the
+# client's.
 PROXY_HEADERS = ("Forwarded", "Via", "X-Forwarded-For", "X-Forwarded-Host", "X-Forwarded-Proto", "X-Real-IP")
 
 
@@ -74,8 +75,8 @@ class _Headers(Protocol):
 def may_read(peer: str, headers: _Headers, *, behind_proxy: bool) -> bool:
     """Return whether a client may read the metrics.
 
-    `peer` is the connection's address as text; a Unix socket has none. `headers` ignore case. `behind_proxy` is True if
-    the settings for a proxy apply to this server.
+    `peer` is the connection's address as text, empty for a Unix socket. `headers` ignore case. `behind_proxy` is True
+    if the settings for a proxy apply to this server.
     """
     token = settings.METRICS_TOKEN
     if token and compare_digest(headers.get("Authorization", "").encode(), f"Bearer {token}".encode()):
@@ -83,7 +84,7 @@ def may_read(peer: str, headers: _Headers, *, behind_proxy: bool) -> bool:
     header_name = settings.CLIENT_ADDRESS_HEADER
     forwarded = headers.get(header_name, "") if behind_proxy and header_name else ""
     if forwarded:
-        # The proxy wrote the last entry of a list; the client may have written the others.
+        # The proxy adds the last entry of the list. The client may have written the earlier entries.
         peer = forwarded.rpartition(",")[2]
     elif any(header in headers for header in PROXY_HEADERS):
         return False
@@ -113,18 +114,18 @@ class _MetricsHandler(BaseHTTPRequestHandler):
         self.wfile.write(body)
 
     def log_message(self, *_: object) -> None:
-        """Write no line for a scrape."""
+        """Log nothing, because scrapes are frequent."""
 
 
 def serve(port: int) -> None:
-    """Serve `/metrics` to this machine alone, unless the settings allow other clients."""
+    """Serve `/metrics`, only to this machine unless the settings allow other clients."""
     is_for_others = settings.METRICS_TOKEN or any(
         not network.is_loopback for network in settings.METRICS_ALLOWED_NETWORKS
     )
-    host = "0.0.0.0" if is_for_others else "127.0.0.1"  # noqa: S104 (the settings ask for it)
+    host = "0.0.0.0" if is_for_others else "127.0.0.1"  # noqa: S104 (the settings allow other clients)
     try:
         server = ThreadingHTTPServer((host, port), _MetricsHandler)
     except OSError as error:
-        logger.error("no metrics are served: can't listen on port %d: %s", port, error.strerror)  # noqa: TRY400 (the message has it all)
+        logger.error("no metrics are served: can't listen on port %d: %s", port, error.strerror)  # noqa: TRY400 (the message says everything)
         return
     threading.Thread(target=server.serve_forever, name="metrics", daemon=True).start()

@@ -1,4 +1,4 @@
-"""Files that only their owner may read, and that never replace another file."""
+"""Files that only their owner may read, and that never replace an existing file."""
 
 import os
 import secrets
@@ -11,8 +11,8 @@ from pathlib import Path
 def new_private_file(path: Path) -> Iterator[Path]:
     """Make an empty draft beside `path`, with mode 0600. Missing folders get mode 0700.
 
-    If the block succeeds, the draft is renamed to `path`, else it is removed. Raises `FileExistsError` if `path` exists
-    before the block or at its end.
+    If the `with` block succeeds, the draft becomes `path`; otherwise it is removed. Raises `FileExistsError` if `path`
+    exists before the block or at its end.
     """
     if os.path.lexists(path):
         raise FileExistsError(f"{path} exists already, and is not replaced.")
@@ -25,7 +25,7 @@ def new_private_file(path: Path) -> Iterator[Path]:
         with draft.open("rb") as written:
             os.fsync(written.fileno())
         try:
-            # Unlike a rename, a link fails if the name is taken.
+            # Unlike a rename, a hard link fails if the name exists.
             os.link(draft, path)
         except FileExistsError:
             raise FileExistsError(f"{path} exists already, and is not replaced.") from None

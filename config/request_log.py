@@ -1,4 +1,4 @@
-"""The middleware that logs and counts requests. Each request has an id, in its answer and its log lines."""
+"""The middleware that logs and counts requests. Each request gets an id, which its answer and its log lines have."""
 
 import logging
 import os
@@ -14,14 +14,14 @@ from config.metrics_server import count_request
 HEADER = "X-Request-Id"
 # Maximum characters of a logged path, before control characters are escaped. The service's own paths are shorter.
 _MOST_LOGGED_OF_PATH = 200
-# Maximum number of unread pieces, each 64 KiB, that are read.
+# Maximum number of unread pieces to read, each 64 KiB.
 _MOST_PIECES_UNREAD = 1024
 
 logger = logging.getLogger("gunicorn.access")
 
 
 class RequestMiddleware:
-    """Middleware that gives each request an id. An id that the client sends is ignored."""
+    """Middleware that gives each request a new id. An id from the client is ignored."""
 
     def __init__(self, get_response: Callable[[HttpRequest], HttpResponse]) -> None:
         self.get_response = get_response
@@ -29,7 +29,7 @@ class RequestMiddleware:
     def __call__(self, request: HttpRequest) -> HttpResponse:
         began = time.monotonic()
         request_id = os.urandom(8).hex()
-        # Kept until the thread's next request, because Django logs an error after the last middleware.
+        # The context stays until the thread's next request, because Django may log an error after the last middleware.
         logs.enter({"request": request_id})
         response = self.get_response(request)
         response.headers[HEADER] = request_id
@@ -42,7 +42,10 @@ class RequestMiddleware:
 
 
 def _read_unread_body(request: HttpRequest) -> None:
-    """Read the unread part of the body. Otherwise gunicorn closes the connection, which nginx takes for a failure."""
+    """Read the unread part of the body.
+
+    Otherwise gunicorn closes the connection, which nginx reports as a failure.
+    """
     with suppress(OSError):
         for _ in range(_MOST_PIECES_UNREAD):
             if not request.read(2**16):
@@ -50,7 +53,7 @@ def _read_unread_body(request: HttpRequest) -> None:
 
 
 def _log(request: HttpRequest, response: HttpResponse, seconds: float) -> None:
-    """Log the answer without the query string and the referrer, which may hold an API key."""
+    """Log the answer. The query string and the referrer are left out, because they may hold an API key."""
     client, path = request.META.get("REMOTE_ADDR", ""), request.path
     shown = path if len(path) <= _MOST_LOGGED_OF_PATH else f"{path[:_MOST_LOGGED_OF_PATH]}..."
     length = None if response.streaming else len(response.content)

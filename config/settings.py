@@ -1,7 +1,7 @@
-"""An operator's settings, read from the environment, and Django's settings.
+"""The operator's settings, which are read from the environment, and Django's settings.
 
-The defaults run the whole service on one machine with nothing to install. A value that can't be read ends the process
-with a sentence for each fault. Other constants are in the modules that use them.
+The defaults run the whole service on one machine without other servers. If a value can't be read, the process ends with
+a sentence for each fault. Other constants are in the modules that use them.
 """
 
 import logging
@@ -24,7 +24,7 @@ from config.private_files import new_private_file
 
 BASE_DIR = Path(__file__).resolve().parent.parent
 
-# Settings of former versions. An error says so, because otherwise they would silently have no effect.
+# Settings of earlier versions. They are reported, because otherwise they would silently have no effect.
 GONE = {
     "DAILY_GAS_BUDGET": "a chain's daily_limit_per_user in chains.toml bounds a user's batches; 0 is nothing.",
     "DATABASE_POOL_SIZE": "each process opens at most 16 connections.",
@@ -54,7 +54,7 @@ GONE = {
 env = Env(eager=False)
 _ONE_OR_MORE = validate.Range(min=1)
 _FROM_ZERO = validate.Range(min=0)
-# A host name. Its last label is no number, because that would be an odd spelling of an IP address.
+# A host name. Its last label isn't a number, because such a name would be an unusual form of an IP address.
 _HOST_NAME = re.compile(r"(?:[A-Za-z0-9_-]{1,63}\.)*[A-Za-z_-][A-Za-z0-9_-]{0,62}", re.ASCII)
 
 
@@ -81,7 +81,7 @@ def _networks(value: str, *, names: bool = False) -> list[IPv4Network | IPv6Netw
 
 @env.parser_for("days")
 def _days(value: str) -> int | None:
-    """Return a number of days. None (for ever) is written as `never` or left empty."""
+    """Return a number of days. None (for ever) if the value is `never` or empty."""
     if value in {"", "never"}:
         return None
     if not value.isdecimal() or not int(value):
@@ -99,7 +99,7 @@ def _base_url(value: str) -> str:
 
 @env.parser_for("folder")
 def _folder(value: str) -> Path:
-    """Return a folder. If it is missing, make it for its owner alone."""
+    """Return a folder. If it is missing, create it so that only its owner can use it."""
     try:
         Path(value).mkdir(mode=0o700, parents=True, exist_ok=True)
     except OSError as error:
@@ -109,7 +109,7 @@ def _folder(value: str) -> Path:
 
 @env.parser_for("content")
 def _content(path: str) -> str:
-    """Return a file's content. No name: nothing."""
+    """Return a file's content. Empty if no file is named."""
     if not path:
         return ""
     try:
@@ -123,7 +123,10 @@ def _content(path: str) -> str:
 
 
 def _secret(name: str) -> str:
-    """Return the value of `NAME`, or else the content of the file that `NAME_FILE` names. Empty if neither is set."""
+    """Return the value of the variable, or else the content of the file in the variable `<name>_FILE`.
+
+    Empty if neither is set.
+    """
     secret: str = env.str(name, "") or env.content(f"{name}_FILE", "")
     return secret
 
@@ -132,26 +135,26 @@ def _is_broker(url: str) -> bool:
     try:
         parsed = urlsplit(url)
         return parsed.scheme in {"redis", "rediss", "amqp", "amqps"} and bool(parsed.hostname) and parsed.port != 0
-    except ValueError:  # The port is no number, for example because the password has a slash or a #.
+    except ValueError:  # the port isn't a number, for example because the password has a slash or a #
         return False
 
 
 def _postgresql(url: str) -> dict[str, Any]:
-    """Return Django's settings of the database at a URL. Empty if the URL can't be read."""
-    import dj_database_url  # noqa: PLC0415 (slow to load, and not needed for SQLite)
+    """Return Django's settings for the database at a URL. Empty if the URL can't be read."""
+    import dj_database_url  # noqa: PLC0415 (slow to load, and SQLite doesn't need it)
 
     try:
         parsed: dict[str, Any] = {**dj_database_url.parse(url)}
-    except Exception:  # noqa: BLE001 (the library raises many kinds)
+    except Exception:  # noqa: BLE001 (the library raises many kinds of exceptions)
         return {}
     return parsed if parsed.get("ENGINE") == "django.db.backends.postgresql" and parsed["NAME"] else {}
 
 
 def _generated(path: Path) -> str:
-    """Return the secret in the file, which the first start makes.
+    """Return the secret in the file. The first start generates it.
 
-    So an installation works before anything is configured, and shares no secret with another installation. If two
-    processes start at the same time, one of them makes the file and both read it.
+    So an installation works without configuration, and no two installations share a secret. If two processes start at
+    the same time, one of them makes the file, and both read it.
     """
     try:
         if not path.exists():
@@ -164,25 +167,26 @@ def _generated(path: Path) -> str:
 
 # --- The operator's settings ------------------------------------------------------------------------------------------
 
-# The address that people type. Sign-in messages are bound to it, and never to the Host header of a request. With
-# `https`, cookies, redirects and HSTS are strict. With `http`, meant for the operator's own machine, they are not,
+# The address that people type. Sign-in messages are bound to it, and never to a request's Host header. With `https`,
+# cookies, redirects and HSTS are strict. With `http`, which is meant for the operator's own machine, they are not,
 # because browsers would not send the cookies.
 BASE_URL: str = env.base_url("BASE_URL", "http://127.0.0.1:8000")
 _other_hosts: list[str] = env.items("ALLOWED_HOSTS", "")
 _hsts_seconds = env.int("HSTS_SECONDS", 365 * 24 * 3600, validate=_FROM_ZERO)
 _is_behind_tls_proxy = env.bool("BEHIND_TLS_PROXY", default=False)
-# The header in which a reverse proxy sends the client's address, such as X-Real-IP. Empty: no proxy.
+# The header in which a reverse proxy sends the client's address, such as X-Real-IP. Empty if there is no proxy.
 CLIENT_ADDRESS_HEADER = env.str("CLIENT_ADDRESS_HEADER", "")
 
-# The folder for files that the installation makes: SQLite database, generated secrets, collected static files.
+# The folder for files that the installation makes: the SQLite database, generated secrets, collected static files.
 STATE_DIR: Path = env.folder("STATE_DIR", str(BASE_DIR / ".state"))
 CHAINS_FILE = env.path("CHAINS_FILE", BASE_DIR / "chains.toml")
 _sqlite_file = env.path("SQLITE_FILE", None)
 _database_url = _secret("DATABASE_URL")
-# The broker by which a submission wakes a worker of Celery. It is optional, because workers also poll.
+# The message broker by which a submission wakes a Celery worker. It is optional, because workers also poll.
 BROKER_URL = _secret("BROKER_URL")
 SECRET_KEY = _secret("SECRET_KEY")
-# API keys are derived from a secret of their own, so they survive a new SECRET_KEY, which ends all sessions.
+# API keys are derived from a separate secret, so that they survive a new SECRET_KEY. A new SECRET_KEY ends all
+# sessions.
 API_KEY_SECRET = _secret("API_KEY_SECRET")
 
 # Users who may sign in, or * for anyone. Empty means anyone, but only if no destination costs real money. An address
@@ -190,16 +194,16 @@ API_KEY_SECRET = _secret("API_KEY_SECRET")
 ALLOWED_ADDRESSES: list[str] = env.items("ALLOWED_ADDRESSES", "")
 # Users, in the same form, who may use the admin. They may also sign in and have keys.
 OPERATOR_ADDRESSES: list[str] = env.items("OPERATOR_ADDRESSES", "")
-# True: everybody may see the list of all batches. A batch's page needs its link either way.
+# If True, everybody may see the list of all batches. Seeing a batch's page always needs only its link.
 PUBLIC_BATCH_LIST = env.bool("PUBLIC_BATCH_LIST", default=False)
 
-# Maximum queries in one batch. Accounts, slots and headers count as queries, here and below.
+# Maximum queries in one batch. Each account, slot and header counts as a query, here and below.
 MAX_QUERIES_PER_BATCH = env.int("MAX_QUERIES_PER_BATCH", 10_000, validate=_ONE_OR_MORE)
-# Maximum blocks above the head for which a batch may wait.
+# Maximum blocks above the head that a batch may wait for.
 MAX_BLOCKS_AHEAD = env.int("MAX_BLOCKS_AHEAD", 64, validate=_FROM_ZERO)
-# Seconds until an unfinished batch is rejected.
+# Seconds after which an unfinished batch is rejected.
 BATCH_DEADLINE_SECONDS = env.int("BATCH_DEADLINE_SECONDS", 24 * 3600, validate=_ONE_OR_MORE)
-# Limits of one user in a minute. The largest batch must fit.
+# Limits per user and minute. The largest batch must fit.
 MAX_BATCHES_PER_MINUTE = env.int("MAX_BATCHES_PER_MINUTE", 60, validate=_ONE_OR_MORE)
 MAX_QUERIES_PER_MINUTE = env.int(
     "MAX_QUERIES_PER_MINUTE", 3 * (MAX_QUERIES_PER_BATCH or 0), validate=validate.Range(min=MAX_QUERIES_PER_BATCH)
@@ -207,41 +211,42 @@ MAX_QUERIES_PER_MINUTE = env.int(
 # Maximum number of a user's unfinished batches, and of queries in them.
 MAX_OPEN_BATCHES = env.int("MAX_OPEN_BATCHES", 1000, validate=_ONE_OR_MORE)
 MAX_OPEN_QUERIES = env.int("MAX_OPEN_QUERIES", 100_000, validate=_ONE_OR_MORE)
-# Maximum sign-ins that one client address may start in a minute.
+# Maximum sign-ins that a client address may start in a minute.
 MAX_SIGN_INS_PER_MINUTE = env.int("MAX_SIGN_INS_PER_MINUTE", 20, validate=_ONE_OR_MORE)
 # Hours without a request after which a session ends.
 SESSION_IDLE_HOURS = env.int("SESSION_IDLE_HOURS", 24, validate=validate.Range(min=1, max=336))
-# Seconds that a worker holds a lane without renewing it. After that, another worker may take it.
+# Seconds for which a worker holds a lane without renewing it. Then another worker may take the lane.
 LEASE_SECONDS = env.int("LEASE_SECONDS", 20, validate=_ONE_OR_MORE)
 
 # Networks and host names that may receive webhooks although they are not public, also by http and at other ports. For
-# development.
+# development only.
 WEBHOOK_ALLOW: list[IPv4Network | IPv6Network | str] = env.networks("WEBHOOK_ALLOW", "", names=True)
-# The operator's own networks that have public addresses.
+# The operator's own networks that have public addresses. Webhooks must not be sent there.
 WEBHOOK_REFUSE: list[IPv4Network | IPv6Network | str] = env.networks("WEBHOOK_REFUSE", "")
 
-# Days after which `proving.pruning` deletes data; None: never. Unfinished data, and data that can still change on a
-# chain, is always kept. By default no data is deleted that users see.
-# Days since a batch was done or rejected: for its trie nodes, which its proof bundles need, and for its steps.
+# Days after which `proving.pruning` deletes data; None means never. Data of unfinished batches, and data that can still
+# change on a chain, is always kept. The defaults delete nothing that users see.
+# These count from the end of a batch: for its trie nodes, which its proof bundles need, and for its steps.
 KEEP_PROOFS_DAYS: int | None = env.days("KEEP_PROOFS_DAYS", "never")
 KEEP_STEPS_DAYS: int | None = env.days("KEEP_STEPS_DAYS", "never")
-# Days since a final transaction was mined, for its calldata. The chain has it too.
+# Days after which a final transaction's calldata is deleted. The chain has it too.
 KEEP_CALLDATA_DAYS: int | None = env.days("KEEP_CALLDATA_DAYS", "90")
-# Days since a webhook was delivered or given up, for its content; days since the batch ended, for its URL.
+# Days after which webhook data is deleted: a delivery's content after the delivery ended, and a webhook's URL after its
+# batch ended.
 KEEP_WEBHOOK_DELIVERIES_DAYS: int | None = env.days("KEEP_WEBHOOK_DELIVERIES_DAYS", "30")
 
 _log_level = env.log_level("LOG_LEVEL", logging.INFO)
-# Lines of text for people, or JSON for a log collector. config/gunicorn.py reads this variable too.
+# `line` logs text for people, `json` logs JSON for a log collector. config/gunicorn.py reads this variable too.
 LOG_FORMAT = env.str("LOG_FORMAT", "line", validate=validate.OneOf(["line", "json"]))
-# The server to which errors are reported, besides the log. Empty: none.
+# The server that gets reports of errors, in addition to the log. Empty disables reports.
 SENTRY_DSN = _secret("SENTRY_DSN")
 # A bearer token that grants access to the metrics: `Authorization: Bearer …`.
 METRICS_TOKEN = _secret("METRICS_TOKEN")
-# Networks whose clients may read the metrics without the token. Default: this machine.
+# Networks whose clients may read the metrics without the token. The default is this machine.
 METRICS_ALLOWED_NETWORKS: list[IPv4Network | IPv6Network] = env.networks("METRICS_ALLOWED_NETWORKS", "127.0.0.0/8,::1")
-# Port at which a worker serves its own metrics. 0: none.
+# The port at which a worker serves its own metrics. 0 disables that server.
 METRICS_PORT = env.int("METRICS_PORT", 0, validate=_FROM_ZERO)
-# Django's debug pages. Never where others can reach them.
+# Django's debug pages. Never enable them on a server that others can reach.
 DEBUG = env.bool("DEBUG", default=False)
 
 _faults = [f"{name} is no longer a setting: {instead}" for name, instead in GONE.items() if name in os.environ]
@@ -250,7 +255,7 @@ try:
 except EnvValidationError as error:
     _unread = cast("dict[str, list[str]]", error.error_messages)
     _faults += [f"{name}: {' '.join(messages)}" for name, messages in _unread.items()]
-# Neither URL is quoted: they hold passwords.
+# Neither URL is quoted, because both hold passwords.
 if BROKER_URL and not _is_broker(BROKER_URL):
     _faults.append(
         "BROKER_URL must be redis://:password@host:port/number or amqp://user:password@host:port/name, with rediss or "
@@ -270,7 +275,7 @@ _https = BASE_URL.startswith("https:")
 ALLOWED_HOSTS = [urlsplit(BASE_URL).hostname or "", *_other_hosts]
 CSRF_TRUSTED_ORIGINS = [BASE_URL]
 SESSION_COOKIE_SECURE = CSRF_COOKIE_SECURE = SECURE_SSL_REDIRECT = _https
-# A browser takes a cookie with this prefix from this host alone, over https (RFC 6265bis).
+# A browser accepts a cookie with this prefix only from this host, over https (RFC 6265bis).
 SESSION_COOKIE_NAME, CSRF_COOKIE_NAME = (f"{'__Host-' * _https}{name}" for name in ("sessionid", "csrftoken"))
 SECURE_HSTS_SECONDS = _hsts_seconds if _https else 0
 SECURE_HSTS_INCLUDE_SUBDOMAINS = SECURE_HSTS_PRELOAD = bool(SECURE_HSTS_SECONDS)
@@ -282,19 +287,19 @@ if _database_url:
 
     _server |= {
         "CONN_MAX_AGE": 0,
-        # The pool tests a connection before use, because a restarted server has ended it.
+        # The pool tests a connection before use, because the server may have been restarted.
         "CONN_HEALTH_CHECKS": True,
         "OPTIONS": {
             "connect_timeout": 10,
-            # Transactions run side by side. Each statement reads what was committed before it began, so a row may
-            # change between two statements. A transaction locks rows before its writes depend on them, in the order
-            # in `database.statements`. The code is written for this level, so the server's default is replaced.
+            # Transactions run in parallel. Each statement sees what was committed before it began, so a row may change
+            # between two statements. A transaction locks rows before its writes depend on them, in the order in
+            # `database.statements`. The code relies on this isolation level, so the server's default is overridden.
             "isolation_level": IsolationLevel.READ_COMMITTED,
-            # No transaction waits for anything but the database, so an idle one belongs to a frozen process or a lost
-            # machine. It is ended before others reach `lock_timeout`.
+            # Transactions wait only for the database. So an idle transaction belongs to a frozen process or a lost
+            # machine, and is ended before other transactions reach `lock_timeout`.
             "options": "-c lock_timeout=20s -c idle_in_transaction_session_timeout=5s",
-            # Each process has a pool. A thread takes a connection for its first query, and returns it at the end of
-            # its request or turn. By default a pool that can't connect would try for minutes, with growing pauses.
+            # Each process has a pool. A thread takes a connection for its first query, and returns it at the end of its
+            # request or turn. By default a pool that can't connect would try for minutes, with growing pauses.
             "pool": {"min_size": 0, "max_size": 16, "timeout": 20, "reconnect_timeout": 1},
             **_server.get("OPTIONS", {}),
         },
@@ -304,18 +309,18 @@ else:
     DATABASES = {
         "default": {
             "ENGINE": "django.db.backends.sqlite3",
-            # mode=rw makes no new file: a missing file is an outage. SQLite would take an empty new file for the
-            # database, and delete the log (WAL) beside it with the last commits.
+            # With mode=rw SQLite makes no new file, because a missing file is an outage. SQLite would treat an empty
+            # new file as the database, and delete the write-ahead log beside it, which has the last commits.
             "NAME": f"file:{quote(str((_sqlite_file or STATE_DIR / 'db.sqlite3').absolute()))}?mode=rw",
-            # Seconds. Opening a connection takes longer than answering a batch's status. But a kept connection goes on
-            # with a file that was moved away.
+            # Seconds. Opening a connection takes longer than answering a batch's status. A connection that is kept
+            # longer would continue to use a file that was moved away.
             "CONN_MAX_AGE": 1,
-            # SQLite has one lock for the whole database, and none for rows, so `select_for_update` does nothing. A
-            # transaction takes the lock at its beginning (BEGIN IMMEDIATE) and keeps it until its end. So transactions
-            # run one after another, and rows don't change while a transaction runs. Without IMMEDIATE, a transaction
-            # that reads first would fail at its first write if another has written. A statement outside a transaction
-            # takes the lock for itself. WAL lets readers go on meanwhile, each with the database at the beginning of
-            # its reading. FULL: committed data survives a power cut.
+            # SQLite has one lock for the whole database and none for rows, so `select_for_update` does nothing. BEGIN
+            # IMMEDIATE takes the lock at the beginning of a transaction, which keeps it until its end. So transactions
+            # run one after another, and rows don't change while one runs. Without IMMEDIATE, a transaction that reads
+            # first would fail at its first write if another has written meanwhile. A statement outside a transaction
+            # takes the lock for itself. WAL lets readers continue meanwhile; each sees the database as it was when its
+            # read began. FULL makes commits survive a power cut.
             "OPTIONS": {
                 "timeout": 20,
                 "transaction_mode": "IMMEDIATE",
@@ -328,13 +333,14 @@ LOGGING = {
     **to_console(LOG_FORMAT),
     "root": {"handlers": ["console"], "level": _log_level},
     "loggers": {
-        # Django's own handlers, which mail admins among others, are replaced, so that all logs go to one place.
+        # Django's own handlers, for example the one that mails admins, are replaced so that all logs go to the same
+        # place.
         "django": {"handlers": [], "propagate": True},
         "django.server": {"handlers": [], "propagate": True},
         # At DEBUG these libraries log URLs of nodes, which may hold a provider's key.
         "urllib3": {"level": "INFO"},
         "web3": {"level": "INFO"},
-        # At INFO these write two lines for each message, most of which say nothing.
+        # At INFO these write two lines for each message, and most say nothing.
         "celery.worker.strategy": {"level": "WARNING"},
         "celery.app.trace": {"level": "WARNING"},
     },
@@ -353,17 +359,17 @@ INSTALLED_APPS = [
     "corsheaders",
     "csp",
     "django_htmx",
-    "ninja",  # for the page of the API: its template, scripts and styles
+    "ninja",  # for the API's documentation page: its template, scripts and styles
     "accounts",
     "queries",
     "proving",
     "explorer",
-    # Only for its commands. An attester runs in a process of its own, with attesting/settings.py.
+    # Needed only for its commands. An attester is a separate process with attesting/settings.py.
     "attesting",
 ]
 
 MIDDLEWARE = [
-    # First, so that the API key is removed from the request before anything can log it.
+    # This comes first, so that the API key is removed from the request before anything can log it.
     "accounts.middleware.ApiKeyMiddleware",
     "config.request_log.RequestMiddleware",
     "queries.api_endpoint.JsonErrorsMiddleware",
@@ -397,23 +403,23 @@ API_PATHS = ApiPaths(
     "/facts",
     "/is-alive",
 )
-# API paths at which browsers get a page.
+# API paths where browsers get a page.
 PAGES_OF_API_PATHS = frozenset({"/facts"})
-# Paths of the form of a new batch, the only form in multipart/form-data.
+# Paths of the form for a new batch. No other form uses multipart/form-data.
 LARGE_FORM_PATHS = frozenset({"/new-batch", "/new-batch/estimate"})
-# The API's paths have no trailing slash (docs/specification.md, "Conventions"), and no path may exist twice.
+# The API's paths have no trailing slash (docs/specification.md, "Conventions"), and each path must exist only once.
 APPEND_SLASH = False
-# Maximum bytes of one request. Nothing of a request is written to disk, so larger files of a form are dropped.
+# Maximum bytes of one request. Nothing of a request is written to disk, so larger files in a form are dropped.
 DATA_UPLOAD_MAX_MEMORY_SIZE = FILE_UPLOAD_MAX_MEMORY_SIZE = 4 * 1024 * 1024
 FILE_UPLOAD_HANDLERS = ["django.core.files.uploadhandler.MemoryFileUploadHandler"]
-# The form of a new batch has up to 50 rows of up to 34 fields, 1,713 parts in all. All parts count.
+# The form for a new batch has up to 50 rows of up to 34 fields, 1,713 parts in total. All parts count.
 DATA_UPLOAD_MAX_NUMBER_FIELDS = 2000
 
 TEMPLATES = [
     {
         "BACKEND": "django.template.backends.django.DjangoTemplates",
         "DIRS": [BASE_DIR / "templates"],
-        "APP_DIRS": True,  # for the admin
+        "APP_DIRS": True,  # the admin needs it
         "OPTIONS": {
             "context_processors": [
                 "django.template.context_processors.request",
@@ -438,14 +444,14 @@ LOGIN_REDIRECT_URL = "explorer:dashboard"
 SESSION_ENGINE = "accounts.idle_sessions"
 SESSION_COOKIE_AGE = 14 * 24 * 3600
 
-# A program without the token gets JSON, like every answer to programs.
+# A program without the CSRF token gets JSON, like every program.
 CSRF_FAILURE_VIEW = "accounts.sign_in_views.csrf_failure"
 
 # --- Security ---------------------------------------------------------------------------------------------------------
 
-# Paths for monitors, which ask the service directly, without a proxy's TLS.
+# Monitors request these paths directly from the service, without a proxy's TLS.
 SECURE_REDIRECT_EXEMPT = [r"^(healthz|livez|readyz|metrics)$"]
-# `no-referrer` would break the CSRF check of plain forms in Chromium, which then sends `Origin: null`.
+# With `no-referrer`, Chromium sends `Origin: null` for plain forms, and the CSRF check would fail.
 SECURE_REFERRER_POLICY = "same-origin"
 
 CONTENT_SECURITY_POLICY = {
@@ -462,8 +468,8 @@ CONTENT_SECURITY_POLICY = {
     }
 }
 
-# Any origin may call the API, and nothing else: programs in browsers send the key in a header, never as a cookie.
-CORS_URLS_REGEX = API_PATHS.regex.removesuffix("$") + "/?$"  # With the slash, so that browsers can read the answer 404.
+# Any origin may call the API, and nothing else. Programs in browsers send the API key in a header, not as a cookie.
+CORS_URLS_REGEX = API_PATHS.regex.removesuffix("$") + "/?$"  # the slash lets browsers read the 404 answer
 CORS_ALLOW_ALL_ORIGINS = True
 CORS_ALLOW_CREDENTIALS = False
 CORS_ALLOW_METHODS = ("GET", "POST", "OPTIONS")
@@ -478,7 +484,7 @@ USE_TZ = True
 TIME_ZONE = "UTC"
 
 STATIC_URL = "static/"
-# An image has the static files of its version in its own folder, apart from its state.
+# A container image has the static files of its version in its own folder, separate from its state.
 _collected = BASE_DIR / "collected"
 STATIC_ROOT = _collected if _collected.is_dir() else STATE_DIR / "static"
 STATICFILES_DIRS = [BASE_DIR / "static"]

@@ -12,10 +12,10 @@ _IMPORTS = (
 
 
 class StaticFilesStorage(CompressedManifestStaticFilesStorage):  # type: ignore[misc]  # whitenoise has no types
-    """A storage of compressed files that are named by their content, also in imports between scripts.
+    """A storage of compressed files with a hash of their content in their names, also in imports between scripts.
 
-    Django's `support_js_module_import_aggregation` would also read the scripts of packages, whose comments have
-    imports of files that don't exist. This class reads only the project's own folders.
+    Django's `support_js_module_import_aggregation` would also process the scripts of packages, whose comments mention
+    imports of files that don't exist. This class processes only the project's own folders.
     """
 
     patterns = (*CompressedManifestStaticFilesStorage.patterns, ("js/*.js", _IMPORTS), ("vendor/*.js", _IMPORTS))

@@ -1,4 +1,4 @@
-"""Requests that views need not handle: HEAD, which becomes GET, and texts with NUL, which PostgreSQL refuses."""
+"""Middleware for unusual requests: HEAD becomes GET, and texts with the character NUL are refused."""
 
 from collections.abc import Callable
 
@@ -13,15 +13,15 @@ from config.error_answers import error_answer, is_of_api, wants_json
 class UnusualRequestMiddleware:
     """Middleware that answers HEAD like GET, and refuses the character NUL.
 
-    The web server leaves out the body of the answer, because `META["REQUEST_METHOD"]` stays HEAD. A view may accept a
-    NUL in a text, but a query to PostgreSQL with it fails.
+    The web server omits the body of an answer to HEAD, because `META["REQUEST_METHOD"]` doesn't change. PostgreSQL
+    refuses texts with NUL, so a view that accepted one would fail.
     """
 
     def __init__(self, get_response: Callable[[HttpRequest], HttpResponseBase]) -> None:
         self.get_response = get_response
 
     def __call__(self, request: HttpRequest) -> HttpResponseBase:
-        # A cookie in quotes may hold any character, as in "\000". Error pages look up its session too.
+        # A quoted cookie may contain any character, such as "\000". Error pages look up the session of its cookie too.
         if any("\0" in value for value in request.COOKIES.values()):
             return _refusal(request)
         method = request.method

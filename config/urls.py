@@ -1,4 +1,4 @@
-"""All paths of the service."""
+"""The URL paths of the service."""
 
 from django.contrib import admin
 from django.urls import URLPattern, include, path
@@ -34,10 +34,10 @@ urlpatterns = [
     path("admin/login/", sign_in_views.admin_sign_in),
     path("admin/logout/", sign_in_views.sign_out),
     path("admin/", admin.site.urls),
-    # A page for people and the API for programs have the same path.
+    # Browsers get a page at this path, and programs get the API.
     path("facts", fact_list.facts_or_api, {"api": list_facts}, name="facts"),
     path("facts.csv", fact_list.file, name="account_facts_csv"),
-    # Before the API, which would answer / with its own 404.
+    # The pages come before the API, which would answer / with its own 404.
     path("", include("explorer.urls")),
     path("", api.urls),
     path("", include("accounts.urls")),

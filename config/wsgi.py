@@ -2,18 +2,18 @@
 
 import os
 
-import siwe  # type: ignore[import-untyped]  # noqa: F401 (loaded here, because accounts.sign_in would load it within a request)
+import siwe  # type: ignore[import-untyped]  # noqa: F401 (loaded here, because accounts.sign_in would load it during a request)
 from django.core.wsgi import get_wsgi_application
 from django.db import connection
 
-import chains.ens  # noqa: F401 (loaded here, because queries.batch_request would load it within a request)
+import chains.ens  # noqa: F401 (loaded here, because queries.batch_request would load it during a request)
 
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "config.settings")
 
 application = get_wsgi_application()
 
-# A client whose request has waited 5 s for a lock or a connection is asked to try again. A search ends after 10 s, so
-# that it doesn't delay others. Workers and migrations have no such limit.
+# A request waits at most 5 s for a lock or a connection; then the client is asked to try again. A statement ends after
+# 10 s, so that a search doesn't delay others. Workers and migrations have no such limits.
 _options = connection.settings_dict["OPTIONS"]
 if connection.vendor == "postgresql":
     _options["options"] += " -c lock_timeout=5s -c statement_timeout=10s"

@@ -1,6 +1,6 @@
-"""The contracts: Solidity sources in `src/` and what the compiler made of them in `artifacts/`, both committed.
+"""The contracts: Solidity sources in `src/` and compiled artifacts in `artifacts/`, both committed.
 
-Using them needs no compiler. `python -m contracts.build` makes the artifacts anew.
+Using the artifacts needs no compiler. `python -m contracts.build` compiles them again.
 """
 
 import json
@@ -13,16 +13,16 @@ from eth_typing import ABI
 from eth_utils.crypto import keccak
 
 ARTIFACTS_DIR = Path(__file__).parent / "artifacts"
-# The address that stands for no contract.
+# The zero address, which stands for no contract.
 NO_CONTRACT = "0x" + "00" * 20
 
 
 @dataclass(frozen=True)
 class Artifact:
-    """A contract ready to deploy: its ABI, and its creation bytecode without constructor arguments.
+    """A contract to deploy: its ABI, and its creation bytecode without constructor arguments.
 
-    `runtime` is the code that is then at its address, with zeros for its immutables; `immutables` are the places of
-    each, 32 bytes from there on, by its name.
+    `runtime` is the deployed code, with zeros for the immutables. `immutables` has the offsets of each immutable by its
+    name. An immutable takes 32 bytes.
     """
 
     abi: ABI
@@ -31,7 +31,7 @@ class Artifact:
     immutables: Mapping[str, Sequence[int]]
 
     def deployed(self, **immutables: int) -> bytes:
-        """Return the code at the address of a contract deployed with all these immutables; addresses as numbers."""
+        """Return the deployed code with the values of all immutables. Addresses are given as numbers."""
         code = bytearray(self.runtime)
         for name, places in self.immutables.items():
             for place in places:
@@ -41,9 +41,11 @@ class Artifact:
 
 @cache
 def load_artifact(name: str) -> Artifact:
-    """Return the artifact of a contract by its name: `FactsRegistry`; `test/...` for those that only tests deploy.
+    """Return the artifact of a contract by its name, such as `FactsRegistry`.
 
-    Raises FileNotFoundError where there is no such contract.
+    The names of contracts for tests begin with `test/`.
+
+    Raises FileNotFoundError if there is no such contract.
     """
     stored = json.loads((ARTIFACTS_DIR / f"{name}.json").read_text())
     return Artifact(
@@ -55,9 +57,9 @@ def load_artifact(name: str) -> Artifact:
 
 
 def code_digest() -> str:
-    """Return a keccak-256 over the code of all contracts, without those that only tests deploy.
+    """Return a keccak-256 hash over the code of all contracts except those for tests.
 
-    Each contract gives the keccak-256 of its creation bytecode, in the order of names. Constructors count too.
+    It hashes the keccak-256 hashes of the creation bytecodes, which include constructors, in the order of names.
     """
     names = sorted(path.stem for path in ARTIFACTS_DIR.glob("*.json"))
     return "0x" + keccak(b"".join(keccak(load_artifact(name).bytecode) for name in names)).hex()
@@ -65,15 +67,15 @@ def code_digest() -> str:
 
 @dataclass(frozen=True)
 class _BadVersion:
-    """A version that was deployed and must not be believed any more, recognised by its code.
+    """A deployed version that must not be trusted any more, recognised by its code.
 
-    A deployed contract holds its immutables, so no two have the same code. `code_hash` is the keccak-256 of the code
-    with zeros for them: of `evm.deployedBytecode.object`, as the compiler answers for the sources of that version with
-    the settings in `contracts.build`. Its `immutableReferences` are their places.
+    Deployed contracts differ in their immutables, so `code_hash` is the keccak-256 of the code with zeros for them. The
+    compiler returns that code as `evm.deployedBytecode.object`, for the version's sources and the settings in
+    `contracts.build`. `immutables` are the offsets in its `immutableReferences`.
     """
 
     code_hash: str
-    immutables: tuple[int, ...]  # where each begins, 32 bytes long
+    immutables: tuple[int, ...]  # the offset of each, which takes 32 bytes
     why: str  # a clause
 
     def is_of(self, code: bytes) -> bool:
@@ -86,7 +88,7 @@ class _BadVersion:
 _FORGED_FACTS = "facts can be forged there, because a branch of a proof could pop below the bottom of the stack"
 
 _BAD_VERSIONS = (
-    # FactsRegistry, in the order in which these versions were made.
+    # Versions of FactsRegistry, oldest first.
     _BadVersion("0xa6b557313a5e348e67cf39efaf5ccc17a575f9c2f892f0483b3c7fb1c760a823", (253, 1452, 8523), _FORGED_FACTS),
     _BadVersion("0x3022b7fb1d068b480df93f0716dd5a3ae9e85b193a24ddee4bc84c6bcfda3b2b", (253, 1452, 8475), _FORGED_FACTS),
     _BadVersion("0x9f3e4c7126d26ffa16822503d482a1da1d08f023da396da3943ea559f1720bfa", (264, 1588, 8427), _FORGED_FACTS),
@@ -95,5 +97,8 @@ _BAD_VERSIONS = (
 
 
 def why_bad(code: bytes) -> str | None:
-    """Return why a contract with this code must not be believed, a clause; None where nothing is known against it."""
+    """Return a clause that says why a contract with this code must not be trusted.
+
+    None if nothing is known against it.
+    """
     return next((version.why for version in _BAD_VERSIONS if version.is_of(code)), None)

@@ -1,7 +1,7 @@
-"""Compiles the contracts into `artifacts/`: `python -m contracts.build`, or `--check` to compare without writing.
+"""Compile the contracts into `artifacts/`: `python -m contracts.build`. With `--check`, compare without writing.
 
-The compiler is solc-js from `node_modules`, at the version that package-lock.json pins, so that everyone gets the same
-bytes.
+The compiler is solc-js from `node_modules`, at the version in package-lock.json, so that everyone gets the same
+bytecode.
 """
 
 import argparse
@@ -21,27 +21,27 @@ ROOT_DIR = CONTRACTS_DIR.parent
 SOLC = ROOT_DIR / "node_modules" / "solc" / "solc.js"
 
 SETTINGS: dict[str, Any] = {
-    # The newest opcodes that all chains with blobs and their rollups have. Nothing of Prague is needed.
+    # The newest version whose opcodes all chains with blobs and their rollups have. Nothing of Prague is needed.
     "evmVersion": "cancun",
     "viaIR": True,
-    # Deployed once and read for ever: running gas counts, deployment gas hardly.
+    # A registry is deployed once and used for years, so gas at run time matters more than gas of the deployment.
     "optimizer": {"enabled": True, "runs": 1_000_000},
     # The hash of the metadata would change the bytecode with every comment.
     "metadata": {"bytecodeHash": "none"},
 }
 
-# Outputs of the compiler that tell a contract's code; the syntax trees of its sources name its immutables.
+# Compiler outputs with a contract's code. The names of immutables come from the sources' syntax trees.
 CODE = ("evm.bytecode.object", "evm.deployedBytecode.object", "evm.deployedBytecode.immutableReferences")
 
 
 class BuildError(Exception):
-    """The contracts can't be compiled; the message says why."""
+    """The contracts can't be compiled. The message says why."""
 
 
 def build() -> dict[Path, str]:
-    """Compile all sources. Returns the text of each artifact by its path below `artifacts/`, and writes nothing.
+    """Compile all sources. Return the text of each artifact by its path below `artifacts/`. Nothing is written.
 
-    Raises BuildError where the compiler is missing, or finds an error or a warning.
+    Raises BuildError if the compiler is missing, or reports an error or a warning.
     """
     selection = {"*": {"": ["ast"], "*": ["abi", *CODE, "metadata"]}}
     output = run_compiler(read_sources("src", "test"), selection)
@@ -51,7 +51,7 @@ def build() -> dict[Path, str]:
     artifacts = {}
     for source, contracts in output["contracts"].items():
         for name, contract in contracts.items():
-            # Interfaces have no code, and libraries that are compiled into their users no function to call.
+            # Interfaces have no code. Libraries that are compiled into their users have no function to call.
             if not contract["evm"]["bytecode"]["object"]:
                 continue
             if not any(entry["type"] == "function" for entry in contract["abi"]):
@@ -69,7 +69,10 @@ def build() -> dict[Path, str]:
 
 
 def code_of(output: dict[str, Any], source: str, name: str) -> dict[str, Any]:
-    """Return an artifact's part about the code, from the compiler's output. The request must select CODE and trees."""
+    """Return the entries of an artifact about the code.
+
+    The compiler's output must include CODE and the syntax trees.
+    """
     names = dict(each for tree in output["sources"].values() for each in _immutables(tree.get("ast")))
     code = output["contracts"][source][name]["evm"]
     return {
@@ -83,7 +86,7 @@ def code_of(output: dict[str, Any], source: str, name: str) -> dict[str, Any]:
 
 
 def _immutables(node: Any) -> Iterator[tuple[str, str]]:
-    """Yield id and name of each immutable that a syntax tree declares. Ids change with whatever else is compiled."""
+    """Yield the id and name of each immutable that a syntax tree declares. The ids depend on the compiled sources."""
     if isinstance(node, dict):
         if node.get("nodeType") == "VariableDeclaration" and node["mutability"] == "immutable":
             yield str(node["id"]), node["name"]
@@ -108,9 +111,9 @@ def read_sources(*folders: str) -> dict[str, str]:
 
 
 def run_compiler(sources: Mapping[str, str], selection: dict[str, Any]) -> dict[str, Any]:
-    """Return the compiler's output for these sources, with our settings: what is selected, and errors and warnings.
+    """Compile the sources with our settings. Return the compiler's output: the selection, errors and warnings.
 
-    Raises BuildError where the compiler is missing or gives no answer.
+    Raises BuildError if the compiler is missing or doesn't answer.
     """
     request = {
         "language": "Solidity",
@@ -123,7 +126,7 @@ def run_compiler(sources: Mapping[str, str], selection: dict[str, Any]) -> dict[
         raise BuildError("There is no node to run the Solidity compiler with: `make` installs it.")
     if not SOLC.exists():
         raise BuildError("The Solidity compiler is not installed: run `npm ci`.")
-    # Files, not pipes: solc-js gives up on a pipe that has nothing yet, and ends before one has taken a long answer.
+    # Files are used instead of pipes: solc-js gives up on a pipe that is still empty, and cuts long output to a pipe.
     with tempfile.TemporaryFile("w+") as question, tempfile.TemporaryFile("w+") as answer:
         json.dump(request, question)
         question.seek(0)
@@ -147,7 +150,7 @@ def run_compiler(sources: Mapping[str, str], selection: dict[str, Any]) -> dict[
 
 
 def main() -> int:
-    """Return the exit code: 1 with a sentence when compiling failed or, with --check, when artifacts differ."""
+    """Return the exit code. It is 1 if compiling fails or, with --check, if artifacts are out of date."""
     parser = argparse.ArgumentParser(prog="python -m contracts.build", description="Compile the contracts.")
     parser.add_argument("--check", action="store_true", help="write nothing, fail when the artifacts are out of date")
     check = parser.parse_args().check

@@ -1,7 +1,7 @@
-"""Faults that the proofs must notice: for each property at least one change of the contracts that makes it false.
+"""Faults that the proofs must notice: for each property, at least one change of the contracts that makes it false.
 
-`make prove` makes each of these changes, and expects halmos to find a counterexample. Otherwise a
-property that no change of the contracts makes false would look proven.
+`make prove` applies each change, and expects halmos to find a counterexample. A property that no change makes false
+would look proven although it tests nothing.
 """
 
 from dataclasses import dataclass
@@ -24,7 +24,7 @@ REGISTRY = "src/FactsRegistry.sol"
 
 @dataclass(frozen=True)
 class SourceFault:
-    """A change of a source, in which `before` stands exactly once, and the property that fails with it."""
+    """A change of a source, and the property that it makes false. `before` must occur exactly once in the source."""
 
     check: str
     source: str
@@ -34,18 +34,18 @@ class SourceFault:
 
 FAULTS = (
     # --- Facts --------------------------------------------------------------------------------------------------------
-    # A nonce is cut short.
+    # The highest byte of a nonce is lost.
     SourceFault(
         "FactsProofs.check_storing_an_account",
         FACTS,
         "uint256(uint64(summary >> NONCE_SHIFT))",
         "uint256(uint56(summary >> NONCE_SHIFT))",
     ),
-    # A nonce and a balance share a bit.
+    # Nonce and balance overlap in one bit.
     SourceFault("FactsProofs.check_storing_an_account", FACTS, "NONCE_SHIFT = 184;", "NONCE_SHIFT = 183;"),
-    # A balance that doesn't fit beside a nonce spills into it.
+    # A balance that is too large for its bits overflows into the nonce.
     SourceFault("FactsProofs.check_storing_an_account", FACTS, "balance <= type(uint184).max", "balance <= 1 << 184"),
-    # A stored value is stored again.
+    # A code hash that is stored already is stored again.
     SourceFault(
         "FactsProofs.check_storing_an_account",
         FACTS,
@@ -65,9 +65,9 @@ FAULTS = (
         "value = PackedTrie.EMPTY_TRIE_ROOT",
         "value = bytes32(0)",
     ),
-    # A zero slot proves its neighbour zero.
+    # A slot that is zero also marks its neighbour as zero.
     SourceFault("FactsProofs.check_storing_a_slot", FACTS, "1 << (slot & 0xff)", "1 << (slot & 0xfe)"),
-    # One of the highest slots, too.
+    # The highest slots share their bit with other slots.
     SourceFault(
         "FactsProofs.check_storing_a_slot",
         FACTS,
@@ -81,7 +81,7 @@ FAULTS = (
         "if (facts.fields[field] != 0) return false;",
         "",
     ),
-    # One zero field takes the place of the others.
+    # Marking a field as zero unmarks the other zero fields.
     SourceFault("FactsProofs.check_storing_a_field_of_a_header", FACTS, "zeroFields | 1 << field", "1 << field"),
     SourceFault(
         "FactsProofs.check_storing_the_block_at_a_time",
@@ -89,7 +89,7 @@ FAULTS = (
         "if (_blocksAtTimestamps[timestamp] != 0) return;",
         "",
     ),
-    # The first block of all isn't told from none.
+    # Block 0 can't be distinguished from no block.
     SourceFault(
         "FactsProofs.check_storing_the_block_at_a_time", FACTS, "TIMESTAMP_PROVEN | blockNumber", "blockNumber"
     ),
@@ -125,42 +125,42 @@ FAULTS = (
         "previous = signer;",
         "",
     ),
-    # Anyone may sign.
+    # Accounts that are not attesters may sign.
     SourceFault(
         "AttestedBlockHashSourceProofs.check_a_hash_is_stored_if_and_only_if_enough_attesters_have_signed",
         ATTESTED,
         "if (!isAttester[signer]) revert NotAnAttester(signer);",
         "",
     ),
-    # The second valid signature passes too.
+    # The malleated form of a signature (with the higher s) is accepted.
     SourceFault(
         "AttestedBlockHashSourceProofs.check_a_hash_is_stored_if_and_only_if_enough_attesters_have_signed",
         ATTESTED,
         "if (s <= MAX_S) signer",
         "signer",
     ),
-    # The last signature isn't looked at.
+    # The last signature isn't checked.
     SourceFault(
         "AttestedBlockHashSourceProofs.check_attesters_are_changed_if_and_only_if_enough_of_them_have_signed",
         ATTESTED,
         "place < count;",
         "place + 1 < count;",
     ),
-    # Signatures of one change are good for another.
+    # Signatures don't depend on the nonce, so those for one change are valid for another.
     SourceFault(
         "AttestedBlockHashSourceProofs.check_attesters_are_changed_if_and_only_if_enough_of_them_have_signed",
         ATTESTED,
         "threshold_, nonce)), signatures);",
         "threshold_, uint256(0))), signatures);",
     ),
-    # Signatures of a change are valid for the same change later.
+    # Signatures for a change stay valid for the same change later.
     SourceFault(
         "AttestedBlockHashSourceProofs.check_attesters_are_changed_if_and_only_if_enough_of_them_have_signed",
         ATTESTED,
         "++nonce;",
         "",
     ),
-    # A former attester stays an attester.
+    # A removed attester remains an attester.
     SourceFault(
         "AttestedBlockHashSourceProofs.check_attesters_are_changed_if_and_only_if_enough_of_them_have_signed",
         ATTESTED,
@@ -192,7 +192,7 @@ FAULTS = (
         "if (hash != confirmed) revert NotConfirmed(blockNumber);",
         "",
     ),
-    # A block takes the place of another.
+    # A second hash replaces the recorded hash of a block.
     SourceFault(
         "ArbitrumBlocksProofs.check_a_hash_is_stored_if_and_only_if_it_is_the_confirmed_one",
         RECORDED,
@@ -205,18 +205,18 @@ FAULTS = (
         "blockHash[blockNumber] = hash;",
         "blockHash[uint64(blockNumber)] = hash;",
     ),
-    # A send root may be shorter.
+    # A send root may be shorter than 32 bytes.
     SourceFault(
         "ArbitrumBlocksProofs.check_the_send_root_is_the_whole_extra_data", ARBITRUM, "size != 32", "size > 32"
     ),
-    # Bytes may follow the header, or be a part of its hash and not of it.
+    # The hash may cover bytes after the header.
     SourceFault(
         "ArbitrumBlocksProofs.check_the_send_root_is_the_whole_extra_data",
         RECORDED,
         "if (end - start != header.length) revert InvalidHeader();",
         "",
     ),
-    # Another field is taken for the extra data.
+    # The field after the extra data is read as the send root.
     SourceFault(
         "ArbitrumBlocksProofs.check_the_send_root_is_the_whole_extra_data",
         ARBITRUM,
@@ -224,32 +224,32 @@ FAULTS = (
         "PackedHeader.skip(cursor, end, 4)",
     ),
     # --- Jumps --------------------------------------------------------------------------------------------------------
-    # A block's hash is elsewhere in a payload, or the payload elsewhere in a body.
+    # The block hash, or the payload, is read from another field.
     SourceFault("BeaconHistoryProofs.check_own", BEACON, "BLOCK_HASH = 12;", "BLOCK_HASH = 13;"),
     SourceFault("BeaconHistoryProofs.check_own", BEACON, "EXECUTION_PAYLOAD = 9;", "EXECUTION_PAYLOAD = 8;"),
-    # The layout is that of another fork's blocks.
+    # The fork's layout begins or ends a slot too early or too late.
     SourceFault("BeaconHistoryProofs.check_own", BEACON, "slot < deneb ? 4 : 5", "slot <= deneb ? 4 : 5"),
     SourceFault("BeaconHistoryProofs.check_own", BEACON, "if (slot < bellatrix) revert InvalidProof();", ""),
     SourceFault("BeaconHistoryProofs.check_own", BEACON, "if (slot >= end)", "if (slot > end)"),
-    # An empty payload has a hash.
+    # The zero hash of an empty payload is accepted.
     SourceFault(
         "BeaconHistoryProofs.check_own",
         BEACON,
         "// A block before the Merge has an empty payload.\n        if (blockHash == 0) revert InvalidProof();",
         "",
     ),
-    # Half of an integer is in another order.
+    # The two halves of an integer are swapped.
     SourceFault(
         "BeaconHistoryProofs.check_own",
         BEACON,
         "value << 224 | (value >> 32) << 192",
         "(value >> 32) << 224 | value << 192",
     ),
-    # Any root will do.
+    # The root isn't compared with the trusted root.
     SourceFault(
         "BeaconHistoryProofs.check_own", BEACON, "input.cursor != place || root != trusted", "input.cursor != place"
     ),
-    # A block is shown in another place, another period or the other half of one.
+    # A block is proven at another slot, in another period, or in the other half of a period's roots.
     SourceFault(
         "BeaconHistoryProofs.check_old_by_slot",
         BEACON,
@@ -263,25 +263,25 @@ FAULTS = (
         "return _hash(node, input.takeHash());\n    }\n\n    /// @dev From a field",
         "return _hash(input.takeHash(), node);\n    }\n\n    /// @dev From a field",
     ),
-    # An element is behind the end.
+    # The index after the last element of a list is accepted.
     SourceFault("BeaconHistoryProofs.check_old_by_slot", BEACON, "if (index >= count)", "if (index > count)"),
-    # Summaries are elsewhere in a state.
+    # Summaries are read from another field, depth or fork of the state.
     SourceFault(
         "BeaconHistoryProofs.check_old_by_anchor", BEACON, "HISTORICAL_SUMMARIES = 27;", "HISTORICAL_SUMMARIES = 26;"
     ),
     SourceFault("BeaconHistoryProofs.check_old_by_anchor", BEACON, "slot < electra ? 5 : 6", "slot <= electra ? 5 : 6"),
     SourceFault("BeaconHistoryProofs.check_old_by_anchor", BEACON, "if (slot < capella) revert InvalidProof();", ""),
-    # Siblings beyond the end are sent.
+    # A sibling beyond the end of the list is read from the input instead of being zeros.
     SourceFault(
         "BeaconHistoryProofs.check_old_by_count", BEACON, "xor(side, 1)), count)", "xor(side, 1)), add(count, 1))"
     ),
-    # A tree of zeros has another root.
+    # The root of a tree of zeros is wrong.
     SourceFault("BeaconHistoryProofs.check_old_by_count", BEACON, 'hex"e71f0aa83cc3', 'hex"e71f0aa83cc2'),
-    # The length isn't hashed in.
+    # The root of a list omits its length.
     SourceFault(
         "BeaconHistoryProofs.check_old_by_count", BEACON, "return _hash(node, _leaf(count));", "return _hash(node, 0);"
     ),
-    # A constant is not compared.
+    # The computed root isn't compared with the constant.
     SourceFault(
         "BeaconHistoryProofs.check_before_capella",
         BEACON,
@@ -300,7 +300,7 @@ FAULTS = (
         "_finish(input, branch, node, accumulator);",
         "_finish(input, branch, node, node);",
     ),
-    # An epoch has more records, or the list one epoch less.
+    # The last epoch may have too many records, or the list of epochs is one too short.
     SourceFault(
         "BeaconHistoryProofs.check_before_merge",
         BEACON,
@@ -310,9 +310,9 @@ FAULTS = (
     SourceFault(
         "BeaconHistoryProofs.check_before_merge", BEACON, "((count - 1) >> RECORDS_DEPTH) + 1", "count >> RECORDS_DEPTH"
     ),
-    # Another field is taken for the constant.
+    # Historical roots are read from another field.
     SourceFault("BeaconHistoryProofs.check_historical_roots", BEACON, "HISTORICAL_ROOTS = 7;", "HISTORICAL_ROOTS = 6;"),
-    # A branch continues after its end.
+    # A branch may have bytes after its end.
     SourceFault(
         "BeaconHistoryProofs.check_a_branch_has_its_size",
         BEACON,
@@ -332,7 +332,7 @@ FAULTS = (
         "if (claim != outputRoot) revert NotClaimed(game, blockNumber);",
         "",
     ),
-    # The roots are taken in another order.
+    # The roots of an output are hashed in another order.
     SourceFault(
         "OpStackGamesProofs.check_a_block_is_recorded_if_and_only_if_a_valid_claim_is_its_output",
         GAMES,
@@ -348,54 +348,54 @@ FAULTS = (
         "1",
     ),
     # --- Headers ------------------------------------------------------------------------------------------------------
-    # A byte below 0x80 has a second encoding.
+    # A byte below 0x80 gets a second encoding.
     SourceFault(
         "PackedHeaderProofs.check_a_string_is_taken_from_its_one_encoding_only",
         HEADER,
         "if (size == 1 && _number(content, 1) < 0x80) revert InvalidHeader();",
         "",
     ),
-    # A string of 55 bytes has a second encoding.
+    # A string of 55 bytes gets a second encoding.
     SourceFault(
         "PackedHeaderProofs.check_a_string_is_taken_from_its_one_encoding_only",
         HEADER,
         "size < 56",
         "size < 55",
     ),
-    # A string goes on beyond the header's end.
+    # A string may extend beyond the header's end.
     SourceFault(
         "PackedHeaderProofs.check_a_string_is_taken_from_its_one_encoding_only",
         HEADER,
         "if (next > end) revert InvalidHeader();",
         "",
     ),
-    # A string of 256 bytes has no encoding.
+    # A string of 256 bytes is refused.
     SourceFault("PackedHeaderProofs.check_every_string_is_taken", HEADER, "size < 256", "size <= 256"),
-    # A leading zero passes.
+    # An integer may have a leading zero.
     SourceFault(
         "PackedHeaderProofs.check_an_integer_is_taken_from_its_one_encoding_only",
         HEADER,
         "if (size != 0 && value >> (8 * size - 8) == 0) revert InvalidHeader();",
         "",
     ),
-    # A prefix isn't looked at.
+    # The prefix of the receipts root isn't checked.
     SourceFault(
         "PackedHeaderProofs.check_the_first_fields_are_taken_from_their_one_encoding_only",
         HEADER,
         "|| _number(cursor + RECEIPTS_ROOT_PLACE, 1) != HASH_PREFIX",
         "",
     ),
-    # The transactions' root is taken for that of the state.
+    # The transactions root is read as the state root.
     SourceFault(
         "PackedHeaderProofs.check_the_first_fields_are_taken_from_their_one_encoding_only",
         HEADER,
         "root = bytes32(_number(cursor + STATE_ROOT_PLACE + 1, 32));",
         "root = bytes32(_number(cursor + TRANSACTIONS_ROOT_PLACE + 1, 32));",
     ),
-    # A header is longer than the calldata.
+    # A header may extend beyond the calldata.
     SourceFault("PackedHeaderProofs.check_a_header_ends_within_calldata", HEADER, "|| end > msg.data.length", ""),
     # --- The stack ----------------------------------------------------------------------------------------------------
-    # Memory below the bottom poses as subtrees.
+    # Memory below the bottom of the stack is popped as if it were subtrees.
     SourceFault(
         "SubtreeStackProofs.check_pop_takes_what_is_in_the_open_stack_and_nothing_else",
         STACK,
@@ -414,14 +414,14 @@ FAULTS = (
         "gt(top, STACK_END)",
         "0",
     ),
-    # Only the topmost of several subtrees is checked.
+    # Subtrees below the topmost are not checked.
     SourceFault(
         "SubtreeStackProofs.check_only_shows_the_one_subtree_of_the_open_stack",
         STACK,
         "if (Subtree.unwrap(lowest) != stack.bottom) revert InvalidProof();",
         "",
     ),
-    # The last subtree ends behind the zone.
+    # The last subtree may end beyond the memory zone.
     SourceFault(
         "SubtreeStackProofs.check_push_refuses_what_has_no_room_in_the_zone",
         STACK,
@@ -434,21 +434,21 @@ FAULTS = (
         "size_ > 31 || depth_ > MAX_DEPTH",
         "size_ > 32 || depth_ > MAX_DEPTH",
     ),
-    # A word is written behind the subtree.
+    # A word is written after the end of the subtree.
     SourceFault(
         "SubtreeStackProofs.check_push_writes_the_subtree_and_nothing_else",
         STACK,
         "mstore(add(top, 0xa0), last_)",
         "mstore(add(top, 0xc0), last_)",
     ),
-    # Subtrees below stay reachable.
+    # Subtrees below the opened stack stay reachable.
     SourceFault(
         "SubtreeStackProofs.check_a_stack_is_opened_above_what_there_is_and_closed_to_it",
         STACK,
         "stack.bottom = stack.top;",
         "",
     ),
-    # A pushed subtree isn't forgotten.
+    # A subtree of the closed stack stays on it.
     SourceFault(
         "SubtreeStackProofs.check_a_stack_is_opened_above_what_there_is_and_closed_to_it",
         STACK,
@@ -462,7 +462,7 @@ FAULTS = (
         "size := add(size, iszero(iszero(value)))",
         "size := add(size, 1)",
     ),
-    # Below the list there is room for all.
+    # Space before the start of the list counts as room.
     SourceFault(
         "NodeWriterProofs.check_pieces_outside_of_the_longest_list_are_refused",
         NODE,
@@ -490,14 +490,14 @@ FAULTS = (
     SourceFault(
         "NodeWriterProofs.check_a_hash_is_written_and_nothing_else", NODE, "mstore8(end, 0xa0)", "mstore(end, 0xa0)"
     ),
-    # An odd number of nibbles is taken for an even one.
+    # A path with an odd number of nibbles is encoded as an even one.
     SourceFault(
         "NodeWriterProofs.check_a_path_is_written_and_nothing_else",
         NODE,
         "flags |= 0x10 | nibbles >> 252;",
         "flags |= nibbles >> 252;",
     ),
-    # Zero is written as a byte.
+    # Zero is encoded as a byte instead of an empty string.
     SourceFault(
         "NodeWriterProofs.check_an_integer_is_written_and_nothing_else",
         NODE,
@@ -511,7 +511,7 @@ FAULTS = (
         "",
     ),
     SourceFault("NodeWriterProofs.check_a_list_gets_its_prefix_and_nothing_else", NODE, "length < 56", "length < 57"),
-    # Bytes behind the node become a part of the reference.
+    # Bytes after the node become part of its reference.
     SourceFault(
         "NodeWriterProofs.check_a_list_gets_its_prefix_and_nothing_else",
         NODE,
@@ -519,26 +519,26 @@ FAULTS = (
         "return (ref, size);",
     ),
     # --- Operations ---------------------------------------------------------------------------------------------------
-    # The forgery that the first version had.
+    # This is the forgery that the first version allowed.
     SourceFault(
         "OperationsProofs.check_a_branch_takes_nothing_from_below_the_bottom", STACK, "lt(lowest, bottom)", "0"
     ),
     SourceFault("OperationsProofs.check_nothing_else_takes_from_below_the_bottom", STACK, "lt(lowest, bottom)", "0"),
-    # A storage is closed with a part of its trie.
+    # A storage trie is closed although the subtree isn't its root.
     SourceFault(
         "OperationsProofs.check_a_storage_is_closed_with_one_subtree_only",
         TRIE,
         "if (node.depth() != 0) revert InvalidProof();",
         "",
     ),
-    # Ours goes to another place.
+    # The child in question is written to another index.
     SourceFault(
         "OperationsProofs.check_a_full_branch",
         BRANCH,
         "let ours := add(add(NODE, 3), mul(33, place))",
         "let ours := add(add(NODE, 3), mul(33, and(place, 7)))",
     ),
-    # Absent keys attach to a branch.
+    # Keys may be proven absent below a branch.
     SourceFault(
         "OperationsProofs.check_a_full_branch",
         TRIE,
@@ -547,87 +547,87 @@ FAULTS = (
     ),
     # A branch is hashed without its value.
     SourceFault("OperationsProofs.check_a_branch_of_two", BRANCH, "end := add(base, 17)", "end := add(base, 16)"),
-    # Places needn't rise.
+    # The indexes of a branch's children may come in any order.
     SourceFault("OperationsProofs.check_a_branch_of_two", BRANCH, "if lt(place, next) { refuse() }", ""),
-    # Bytes of an earlier node behind a subtree pose as the next place.
+    # Leftover bytes of an earlier node are read as the next index.
     SourceFault(
         "OperationsProofs.check_a_branch_of_two",
         BRANCH,
         "mstore(add(at, length), EMPTY_STRINGS)",
         "",
     ),
-    # An empty place counts as a child.
+    # An empty child counts as a child.
     SourceFault("OperationsProofs.check_a_branch_of_one_is_refused", BRANCH, "gt(length, 1)", "1"),
-    # Real children aren't counted.
+    # The number of children isn't checked.
     SourceFault("OperationsProofs.check_a_branch_of_one_is_refused", BRANCH, "if lt(real, 2) { refuse() }", ""),
-    # A subtree of another part of the trie is taken: the last nibble of the branch's path isn't compared.
+    # A child of another branch is accepted, because the last nibble of the branch's path isn't compared.
     SourceFault(
         "OperationsProofs.check_a_branch_takes_its_own_children_only",
         BRANCH,
         "xor(shr(bits, mload(add(child, KEY))), or(parent, place))",
         "and(xor(shr(bits, mload(add(child, KEY))), or(parent, place)), not(0xf0))",
     ),
-    # Only its last four nibbles are compared.
+    # A child of another branch is accepted, because only the last four nibbles of the path are compared.
     SourceFault(
         "OperationsProofs.check_a_branch_takes_its_own_children_only",
         BRANCH,
         "xor(shr(bits, mload(add(child, KEY))), or(parent, place))",
         "and(xor(shr(bits, mload(add(child, KEY))), or(parent, place)), 0xfffff)",
     ),
-    # A subtree of another depth is taken.
+    # A child at another depth is accepted.
     SourceFault(
         "OperationsProofs.check_a_branch_takes_its_own_children_only",
         BRANCH,
         "if xor(mload(add(child, DEPTH)), depth) { refuse() }",
         "",
     ),
-    # An extension leads to a leaf.
+    # An extension may lead to a leaf.
     SourceFault(
         "OperationsProofs.check_an_extension",
         TRIE,
         "if (child.reach() != 0) revert InvalidProof();",
         "",
     ),
-    # An extension ends a nibble further down than where it leads to.
+    # The end of an extension is one nibble too deep.
     SourceFault(
         "OperationsProofs.check_an_extension",
         TRIE,
         "stack.push(ref, size, key, depth, reach, last);",
         "stack.push(ref, size, key, depth, reach + 1, last);",
     ),
-    # It is hashed as a leaf.
+    # An extension is hashed as a leaf.
     SourceFault("OperationsProofs.check_an_extension", TRIE, "key, depth, reach, false)", "key, depth, reach, true)"),
-    # A value is a string, not a string in a string.
+    # A value from 0x80 lacks the prefix of the inner string.
     SourceFault(
         "OperationsProofs.check_a_slot",
         TRIE,
         "if (value >= 0x80) end = NodeWriter.putByte(end, 0x81 + valueSize);",
         "",
     ),
-    # A leaf is deeper than any is.
+    # A leaf may be deeper than the maximum.
     SourceFault("OperationsProofs.check_a_slot", STACK, "depth_ > MAX_DEPTH", "depth_ > MAX_DEPTH + 1"),
-    # An account that stores nothing is there.
+    # An account may store nothing and have no open storage.
     SourceFault(
         "OperationsProofs.check_an_account",
         STATE,
         "proof.isStorageOpen || op & STORE_ANYTHING == 0",
         "proof.isStorageOpen",
     ),
-    # Its hashes change places.
+    # The storage root and the code hash are swapped.
     SourceFault(
         "OperationsProofs.check_an_account",
         TRIE,
         "end = NodeWriter.putHash(end, storageRoot);\n            end = NodeWriter.putHash(end, codeHash);",
         "end = NodeWriter.putHash(end, codeHash);\n            end = NodeWriter.putHash(end, storageRoot);",
     ),
-    # A subtree is pushed without a key.
+    # A subtree is pushed without its last key.
     SourceFault(
         "OperationsProofs.check_an_empty_place",
         TRIE,
         "stack.push(EMPTY, 1, key, depth, NIBBLES, key);",
         "stack.push(EMPTY, 1, key, depth, NIBBLES, 0);",
     ),
-    # A key is absent where it is present.
+    # A key that the extension leads to is proven absent.
     SourceFault(
         "OperationsProofs.check_the_same_place",
         TRIE,
@@ -641,16 +641,16 @@ FAULTS = (
         "prefix(difference, node.depth()) != 0",
         "prefix(difference, node.depth() & 0x7e) != 0",
     ),
-    # A nibble below the extension counts.
+    # A nibble below the extension is compared too.
     SourceFault(
         "OperationsProofs.check_the_same_place",
         TRIE,
         "prefix(difference, node.reach()) == 0",
         "prefix(difference, node.reach() + 1) == 0",
     ),
-    # A key is absent twice.
+    # A key may be proven absent twice.
     SourceFault("OperationsProofs.check_the_same_place", TRIE, "node.setLast(key);", ""),
-    # The key may be one that is there.
+    # The key needn't differ from the node's own path.
     SourceFault(
         "OperationsProofs.check_another_extension",
         TRIE,
@@ -670,21 +670,21 @@ FAULTS = (
         "codeHash);",
     ),
     # --- The registry -------------------------------------------------------------------------------------------------
-    # Any header is believed.
+    # A header needn't have a trusted hash.
     SourceFault(
         "FactsRegistryProofs.check_a_time_is_stored_under_a_trusted_hash_only",
         REGISTRY,
         "_checkHash(nextNumber, keccak256(next));",
         "",
     ),
-    # Any header is believed that goes before one.
+    # The block before a trusted block needn't be its parent.
     SourceFault(
         "FactsRegistryProofs.check_a_time_is_stored_under_a_trusted_hash_only",
         REGISTRY,
         "keccak256(header) != parentHash || blockNumber + 1 != nextNumber",
         "blockNumber + 1 != nextNumber",
     ),
-    # A block is the latest when the next one is there.
+    # A block counts as the latest at the time of the next block.
     SourceFault(
         "FactsRegistryProofs.check_a_time_is_stored_under_a_trusted_hash_only",
         REGISTRY,
@@ -697,49 +697,49 @@ FAULTS = (
         "if (expected == 0) _checkHash(blockNumber, headerHash);",
         "if (expected == 0) {}",
     ),
-    # A source vouches that answers too little or too much.
+    # A source whose answer is shorter or longer than a word is trusted.
     SourceFault(
         "FactsRegistryProofs.check_a_block_is_stored_under_a_trusted_hash_only",
         REGISTRY,
         "if and(eq(returndatasize(), 32), staticcall(gas(), source, 0, 36, 0, 32))",
         "if staticcall(gas(), source, 0, 36, 0, 32)",
     ),
-    # Any header is believed to be the parent.
+    # A parent's header needn't have the hash in its child.
     SourceFault(
         "FactsRegistryProofs.check_a_block_is_stored_under_a_trusted_hash_only",
         REGISTRY,
         "headerHash != expected || (op == PARENT && blockNumber + 1 != child)",
         "op == PARENT && blockNumber + 1 != child",
     ),
-    # A parent has any number.
+    # A parent may have any number.
     SourceFault(
         "FactsRegistryProofs.check_a_block_is_stored_under_a_trusted_hash_only",
         REGISTRY,
         "headerHash != expected || (op == PARENT && blockNumber + 1 != child)",
         "headerHash != expected",
     ),
-    # The first block has a parent.
+    # Block 0 may have a parent.
     SourceFault(
         "FactsRegistryProofs.check_a_block_is_stored_under_a_trusted_hash_only",
         REGISTRY,
         "|| blockNumber == 0",
         "",
     ),
-    # Any root is that of the block.
+    # The state root needn't be the block's.
     SourceFault(
         "FactsRegistryProofs.check_a_block_hash_is_stored_under_a_known_state_root_only",
         REGISTRY,
         "if (_proveState(blockNumber, input.cursor) != root) revert InvalidProof();",
         "_proveState(blockNumber, input.cursor);",
     ),
-    # The storage of any contract gives the hashes of blocks.
+    # Slots of any contract may give block hashes.
     SourceFault(
         "FactsRegistryProofs.check_a_block_hash_is_stored_under_a_known_state_root_only",
         STATE,
         "!proof.isStorageOpen || proof.owner != HISTORY",
         "!proof.isStorageOpen",
     ),
-    # A slot counts that the protocol doesn't write to.
+    # Slots that the protocol doesn't write to may give block hashes.
     SourceFault(
         "FactsRegistryProofs.check_a_block_hash_is_stored_under_a_known_state_root_only",
         STATE,

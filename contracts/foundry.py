@@ -1,6 +1,6 @@
-"""Makes our sources look like a Foundry project that was built: verification tools want one, and we have no Foundry.
+"""Make a folder look like a built Foundry project, as verification tools require. Foundry itself isn't used.
 
-The compiler is ours. `forge` is a script that answers every question with nothing.
+Our compiler compiles the sources. `forge` is a script that does nothing and succeeds.
 """
 
 import json
@@ -18,9 +18,10 @@ OUTPUTS = [
 
 
 def write_project(folder: Path, sources: Mapping[str, str]) -> dict[str, Any]:
-    """Compile these sources (texts by their paths below `contracts/`) into a folder. Returns the compiler's output.
+    """Compile sources into a folder. Return the compiler's output.
 
-    Raises BuildError where they don't compile. Warnings are no matter here.
+    `sources` has texts by their paths below `contracts/`. Raises BuildError if they don't compile. Warnings are
+    ignored.
     """
     output = run_compiler(sources, {"*": {"": ["ast"], "*": OUTPUTS}})
     if errors := [each["formattedMessage"] for each in output.get("errors", []) if each["severity"] == "error"]:
@@ -28,7 +29,7 @@ def write_project(folder: Path, sources: Mapping[str, str]) -> dict[str, Any]:
     version = ""
     for source, contracts in output["contracts"].items():
         for name, contract in contracts.items():
-            # Interfaces have no metadata of their own.
+            # Interfaces have no metadata.
             metadata = json.loads(contract["metadata"] or "{}")
             version = metadata.get("compiler", {}).get("version", version)
             artifact = {
@@ -57,7 +58,10 @@ def write_project(folder: Path, sources: Mapping[str, str]) -> dict[str, Any]:
 
 
 def environment(folder: Path) -> dict[str, str]:
-    """Return the environment of a tool: it finds our `forge`, and leaves its own files in the project's folder."""
+    """Return the environment of a tool.
+
+    The tool finds our `forge`, and leaves its own files in the project's folder.
+    """
     return {"PATH": f"{folder / 'bin'}:{os.environ['PATH']}", "HOME": str(folder), "TMPDIR": str(folder)}
 
 

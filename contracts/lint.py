@@ -1,7 +1,7 @@
-"""Slither's findings in `src/`, each of which must be explained below: `make slither`.
+"""Slither's findings in `src/`, for `make slither`. Each kind of finding must be explained below.
 
-It runs in the environment of the verification tools. Slither asks for the compiler as a program of its own, so it gets
-a script that hands its questions to ours.
+It runs in the environment of the verification tools. Slither needs the compiler as a program, so it gets a script that
+calls our compiler.
 """
 
 import inspect
@@ -25,7 +25,7 @@ class Finding(NamedTuple):
     description: str
 
 
-# The reason why a check's findings are no faults, by slither's name of the check. Each finding was looked at.
+# For each of slither's checks, the reason why its findings are no faults. Each finding was looked at.
 EXPLAINED: dict[str, str] = {
     "assembly": (
         "Proofs are read and nodes are written in assembly where Solidity can't, or costs much more. soundness.md "
@@ -39,11 +39,11 @@ EXPLAINED: dict[str, str] = {
 
 
 def findings() -> Iterator[Finding]:
-    """Yield what slither finds with all of its detectors."""
+    """Yield the findings of all of slither's detectors."""
     with tempfile.TemporaryDirectory() as folder:
         compiler = _compiler(Path(folder))
         request = SolcStandardJson()
-        request._json = _request()  # noqa: SLF001 - otherwise it reads a file.
+        request._json = _request()  # noqa: SLF001 (otherwise it reads a file)
         slither = Slither(CryticCompile(request, solc=str(compiler)))
         for _, detector in inspect.getmembers(all_detectors, inspect.isclass):
             if issubclass(detector, AbstractDetector):
@@ -63,8 +63,8 @@ def _request() -> dict[str, Any]:
 
 
 def _compiler(folder: Path) -> Path:
-    """Write a program that answers as solc does: its version, and standard JSON."""
-    # Files, not pipes, as in `contracts.build`. solc-js may print a line before the JSON begins.
+    """Write a program that answers like solc: its version, and standard JSON."""
+    # Files are used instead of pipes, as in `contracts.build`. solc-js may print a line before the JSON.
     script = folder / "solc"
     script.write_text(
         "#!/bin/sh\n"
@@ -78,7 +78,7 @@ def _compiler(folder: Path) -> Path:
 
 
 def main() -> int:
-    """Return the exit code: 1 where a finding isn't explained, or an explanation has lost its findings."""
+    """Return the exit code. It is 1 if a finding isn't explained, or if an explanation has no finding any more."""
     all_findings = list(findings())
     if not all_findings:
         sys.stderr.write("Slither finds nothing at all, not even assembly: something is wrong with it.\n")

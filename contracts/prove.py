@@ -1,11 +1,11 @@
-"""Proves the properties in `proofs/` with halmos: `python -m contracts.prove`, or `--only REGEX` for some of them.
+"""Prove the properties in `proofs/` with halmos: `python -m contracts.prove`, with `--only REGEX` for some of them.
 
-A property is a function `check_...`, which halmos runs with arguments that stand for all arguments. It is proven where
-no path ends in a failed assertion, none was cut short, and none needed what halmos can't do.
-docs/developing/proofs.md has what they assume.
+A property is a function `check_...`. halmos runs it with symbolic arguments, which stand for all values. The property
+is proven if no path ends in a failed assertion, no path was cut short, and every path was supported.
+docs/developing/proofs.md has the assumptions.
 
-A proof that can't fail shows nothing. So each property is also tried on contracts that were broken on purpose
-(`faults.py`), where halmos must find that it is false.
+A proof that can't fail proves nothing. So each property is also tried on contracts with a deliberate fault
+(`faults.py`), for which halmos must find a counterexample.
 """
 
 import argparse
@@ -30,26 +30,27 @@ from contracts.foundry import environment, write_project
 HALMOS = ROOT_DIR / ".venv-verify" / "bin" / "halmos"
 
 OPTIONS = (
-    # All loops end by themselves: none is cut short.
+    # All loops end before this bound, so none is cut short.
     *("--loop", "1000"),
     *("--solver-timeout-assertion", "300s"),
     *("--solver-threads", "1"),
     "--no-status",
 )
 
-# The sha256 of halmos takes bytes for bits, and fails. A contract of `proofs/BeaconHistoryProofs.sol` stands for it.
+# halmos fails on the sha256 precompile, because it mixes up bytes and bits. A contract in
+# `proofs/BeaconHistoryProofs.sol` replaces the precompile.
 STAND_IN = ("src/BeaconHistory.sol", "SHA256 = 2;", "SHA256 = 0x5a256;")
 
-# Seconds for one property. A property that takes longer counts as not proven.
+# Maximum seconds for one property. Beyond that, the property counts as not proven.
 TIME_LIMIT = 1800
 
-# Maximum characters of halmos's output that are printed.
+# Maximum characters of halmos's output to print.
 MOST_OUTPUT = 2000
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """The result of halmos about a property, and how long it took."""
+    """The result of halmos for a property, and its duration."""
 
     is_proven: bool
     is_false: bool
@@ -59,7 +60,7 @@ class Outcome:
 
 
 def main() -> int:
-    """Return the exit code: 1, with what halmos output, where a property isn't proven or a fault isn't noticed."""
+    """Return the exit code. It is 1 if a property isn't proven or a fault isn't noticed."""
     parser = argparse.ArgumentParser(prog="python -m contracts.prove", description="Prove properties of the contracts.")
     parser.add_argument("--only", default="", help="properties whose name has a match of this regular expression")
     parser.add_argument("--jobs", type=int, default=os.cpu_count(), help="how many at a time (%(default)s)")
@@ -78,7 +79,7 @@ def main() -> int:
 
 
 def _prove_all(folder: Path, only: re.Pattern[str], jobs: int) -> bool:
-    """Print a line for each property and each fault. Return whether all are as they must be."""
+    """Print a line for each property and each fault. Return whether all have the expected result."""
     sources = read_sources("src", "test", "proofs")
     genuine = folder / "genuine"
     output = _write(genuine, sources, *(path for path in sources if path.startswith("proofs/")))
@@ -91,9 +92,9 @@ def _prove_all(folder: Path, only: re.Pattern[str], jobs: int) -> bool:
     }
     falsified = {fault.check for fault in FAULTS}
     if unknown := falsified - properties:
-        raise BuildError(f"contracts/faults.py names what is no property: {', '.join(sorted(unknown))}")
+        raise BuildError(f"contracts/faults.py names properties that don't exist: {', '.join(sorted(unknown))}")
     if vacuous := properties - falsified:
-        raise BuildError(f"contracts/faults.py doesn't show that these can fail: {', '.join(sorted(vacuous))}")
+        raise BuildError(f"contracts/faults.py has no fault for these properties: {', '.join(sorted(vacuous))}")
     faulty = [_with_fault(sources, fault) for fault in FAULTS]
 
     def prove(check: str) -> bool:
@@ -114,14 +115,14 @@ def _prove_all(folder: Path, only: re.Pattern[str], jobs: int) -> bool:
             *(pool.submit(prove, check) for check in sorted(properties) if only.search(check)),
             *(pool.submit(notice, place) for place, fault in enumerate(FAULTS) if only.search(fault.check)),
         ]
-        # All of them, so that one that fails doesn't hide the others.
+        # All results are awaited, so that a failure doesn't hide the others.
         return False not in [task.result() for task in tasks]
     finally:
         pool.shutdown(cancel_futures=True)
 
 
 def refute(folder: Path, sources: Mapping[str, str], check: str) -> Outcome:
-    """Look for one counterexample to a property of these sources, which are compiled into `folder`.
+    """Search for one counterexample to a property of these sources, which are compiled into `folder`.
 
     Raises BuildError.
     """
@@ -130,7 +131,7 @@ def refute(folder: Path, sources: Mapping[str, str], check: str) -> Outcome:
 
 
 def _write(folder: Path, sources: Mapping[str, str], *paths: str) -> dict[str, Any]:
-    """Compile these sources and what they import into a project. Return what the compiler output."""
+    """Compile the sources at these paths, and their imports, into a project. Return the compiler's output."""
     source, before, after = STAND_IN
     if sources[source].count(before) != 1:
         raise BuildError(f"{source} doesn't have exactly once: {before!r}")
@@ -138,7 +139,7 @@ def _write(folder: Path, sources: Mapping[str, str], *paths: str) -> dict[str, A
 
 
 def _print(outcome: Outcome, verdict: str, what: str) -> None:
-    """Print a line, and the end of what halmos output where the verdict is in capitals."""
+    """Print a line. If the verdict is in capitals, also print the end of halmos's output."""
     line = f"{verdict:<11} {outcome.seconds:6.1f} s {outcome.paths:6} paths  {what}\n"
     sys.stdout.write(line + outcome.output[-MOST_OUTPUT:] if verdict.isupper() else line)
     sys.stdout.flush()
@@ -151,7 +152,7 @@ def _with_fault(sources: dict[str, str], fault: SourceFault) -> dict[str, str]:
 
 
 def _needed(sources: Mapping[str, str], *paths: str) -> dict[str, str]:
-    """Return these sources and what they import. They compile in a fraction of the time of everything."""
+    """Return only the sources at these paths and their imports, which compile much faster than all sources."""
     needed = list(paths)
     for path in needed:
         for name in re.findall(r'^import .* from "(.*)";', sources[path], re.MULTILINE):
@@ -184,13 +185,13 @@ def _run_halmos(project: Path, check: str, *options: str) -> Outcome:
         return Outcome(is_proven=False, is_false=False, paths=0, seconds=TIME_LIMIT, output=f"{expired}\n")
     if not answer.exists():
         raise BuildError(f"halmos failed: {run.stdout}")
-    # Counterexamples hold memory as integers of thousands of digits, which Python doesn't read as such.
+    # Counterexamples contain memory as integers with thousands of digits, which Python refuses to read as integers.
     ((result,),) = json.loads(answer.read_text(), parse_int=float)["test_results"].values()
     return Outcome(
-        # A loop that was cut short is only a warning to halmos.
+        # halmos only warns about a loop that was cut short.
         is_proven=result["exitcode"] == 0 and result["num_bounded_loops"] == 0,
         is_false=result["exitcode"] == 1,
-        # Neither is told of a run that failed.
+        # halmos leaves both fields empty for a run that failed.
         paths=int((result["num_paths"] or [0])[0]),
         seconds=(result["time"] or [0.0])[0],
         output=run.stdout,

@@ -1,1 +1,1 @@
-"""SQL helpers, locks, due rows and bulk writes. Nothing here knows the models of this service."""
+"""SQL helpers, locks, due rows and bulk writes. This package doesn't know the service's models."""

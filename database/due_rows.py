@@ -1,4 +1,4 @@
-"""Rows that workers work on when they are due. The holder of a row's lane may work on it (`proving.lanes`).
+"""Rows that workers process when they are due. The worker that holds a row's lane may process it (`proving.lanes`).
 
 The database's clock decides which rows are due, because all workers share it.
 """
@@ -14,18 +14,18 @@ from django.db.models import Case, DateTimeField, F, Q, Value, When
 from django.db.models.expressions import Combinable
 from django.db.models.functions import Coalesce, Least, Now
 
-# Maximum time that a row is postponed.
+# Maximum time by which a row is postponed.
 LONGEST = timedelta(minutes=10)
 # SQLite's clock has a resolution of a millisecond.
 MILLISECOND = timedelta(milliseconds=1)
 
 
 class DueRow(models.Model):
-    """A row that workers work on, with the time when it is due and the number of failures."""
+    """A row that workers process, with the time when it is due and its number of failures."""
 
-    due_at = models.DateTimeField(null=True, blank=True, db_index=True)  # null: nothing to do
-    attempts = models.PositiveIntegerField(default=0)  # failures in a row
-    failing_since = models.DateTimeField(null=True, blank=True)  # the first of them
+    due_at = models.DateTimeField(null=True, blank=True, db_index=True)  # null if there is nothing to do
+    attempts = models.PositiveIntegerField(default=0)  # consecutive failures
+    failing_since = models.DateTimeField(null=True, blank=True)  # time of the first of the consecutive failures
 
     class Meta:
         abstract = True
@@ -36,7 +36,7 @@ Row = TypeVar("Row", bound=DueRow)
 
 @dataclass(frozen=True)
 class Postponement(Generic[Row]):
-    """Rows that a worker works on. If the worker is killed, they are due again at `until`."""
+    """Rows that a worker is processing. If the worker is killed, they are due again at `until`."""
 
     rows: Sequence[Row]
     until: datetime | None
@@ -49,10 +49,10 @@ class Postponement(Generic[Row]):
         attempts: int = 0,
         **also: Any,
     ) -> None:
-        """Make some of the rows due after a pause, or at a time of the database's clock. Set the columns `also`.
+        """Make the rows due after a pause, or at a time of the database's clock. Set the columns `also`.
 
-        If `pause` is None, the rows are done. A row that another process has made due meanwhile stays due, and a row
-        that another process has ended stays ended.
+        If `pause` is None, the rows are done. If another process made a row due meanwhile, it stays due. If another
+        process ended a row meanwhile, it stays ended.
         """
         due_at = Now() + pause if isinstance(pause, timedelta) else pause
         if due_at is not None:
@@ -69,10 +69,10 @@ class Postponement(Generic[Row]):
 
 
 def postpone(rows: "models.QuerySet[Row]", keys: Sequence[object]) -> Postponement[Row]:
-    """Postpone the rows with these primary keys, and return them as they are then, in the keys' order.
+    """Postpone the rows with these primary keys. Return their new state, in the keys' order.
 
-    If another process makes a row due later, the row has another time, which `Postponement.end` respects. The call is
-    inside the caller's transaction, until whose end no other process changes the rows.
+    A row that another process makes due later has another time, by which `Postponement.end` notices the change. The
+    caller has a transaction, which keeps other processes from changing the rows until it ends.
     """
     rows.filter(pk__in=keys).update(due_at=Now() + timedelta(seconds=settings.LEASE_SECONDS))
     rows_by_key = rows.in_bulk(keys)
@@ -86,20 +86,20 @@ def due(rows: "models.QuerySet[Row]") -> "models.QuerySet[Row]":
 
 
 def wake_all(rows: "models.QuerySet[Row]") -> None:
-    """Make all rows due that are due later."""
+    """Make the rows due now that are due later."""
     rows.filter(due_at__gt=Now()).update(due_at=Now())
 
 
 def wake_rows_postponed_too_long(rows: "models.QuerySet[Row]") -> None:
-    """Make rows due that are postponed for more than the maximum, because a clock was ahead."""
+    """Make rows due now that are postponed for more than the maximum. A clock that was ahead causes this."""
     rows.filter(due_at__gt=Now() + LONGEST + timedelta(minutes=1)).update(due_at=Now())
 
 
 def backoff(attempts: int, *, first: float = 1, longest: float = 60) -> timedelta:
-    """Return the pause after this many failures in a row. It doubles from `first` to `longest`, in seconds."""
+    """Return the pause after this many consecutive failures. It doubles from `first` to `longest`, in seconds."""
     return timedelta(seconds=min(longest, first * 2 ** min(attempts, 16)))
 
 
 def without_resting(rows: "models.QuerySet[Row]") -> "models.QuerySet[Row]":
-    """Leave out rows that failed and are not due yet, for callers that take rows before they are due."""
+    """Leave out rows that failed and are not due yet. For callers that take rows before they are due."""
     return rows.exclude(Q(attempts__gt=0, due_at__gt=Now()))

@@ -1,8 +1,8 @@
 """SQL statements that Django's ORM would make too large or too slowly, and statements that lock rows.
 
-Long lists are split, because databases limit the parameters of a statement, and because long locks delay others.
-Thousands of rows are inserted in a short transaction. Queries of every poll and every submission are compiled to SQL
-once, because compiling takes longer than running them.
+Long lists are split, because databases limit the parameters of a statement, and because long locks delay other
+transactions. The queries of every poll and every submission are compiled to SQL once, because compiling takes longer
+than running them.
 """
 
 import logging
@@ -21,13 +21,16 @@ T = TypeVar("T")
 
 
 def chunks(items: Sequence[T], size: int) -> Iterator[Sequence[T]]:
-    """Yield consecutive pieces of at most `size` items. An empty sequence has no pieces."""
+    """Yield consecutive slices of at most `size` items. Yield nothing for an empty sequence."""
     for start in range(0, len(items), size):
         yield items[start : start + size]
 
 
 def by_size(items: Iterable[T], size: Callable[[T], int], most: int) -> Iterator[list[T]]:
-    """Yield the items in order, in lists of at most `most` in total size. A larger item has a list of its own."""
+    """Group the items in order, so that each list has a total size of at most `most`.
+
+    A larger item is alone in its list.
+    """
     several: list[T] = []
     used = 0
     for item in items:
@@ -41,8 +44,8 @@ def by_size(items: Iterable[T], size: Callable[[T], int], most: int) -> Iterator
         yield several
 
 
-# Small enough that other threads of the process run between two statements while the database is locked, and below
-# SQLite's limit of 32,766 values in a statement.
+# SQLite allows 32,766 values in a statement. Fewer rows also let other threads run between two statements that lock the
+# database.
 _ROWS_PER_STATEMENT = 500
 
 
@@ -53,9 +56,10 @@ def insert(
     *,
     ignore_conflicts: bool = False,
 ) -> None:
-    """Insert rows like `template`, except for `columns`. `rows` has their values in the database's form.
+    """Insert rows that have the values of `template`, except for `columns`. `rows` has the values of these columns.
 
-    The database assigns the keys. `bulk_create` prepares each value of each row, which takes ten times as long.
+    The values are in the database's form. `bulk_create` would prepare each value of each row, which takes ten times as
+    long. The database assigns the keys.
     """
     table, alike, values = _alike(template, columns)
     names = ", ".join((*columns, *alike))
@@ -77,9 +81,9 @@ def insert(
 
 
 def insert_for_each(template: Model, column: str, selection: str, parameters: Sequence[int | str]) -> None:
-    """Insert a row like `template` for each row of `selection`, a part of a statement that begins with FROM.
+    """Insert a row like `template` for each row that `selection` selects.
 
-    `column` becomes the id of the selected row.
+    `selection` is the part of an SQL statement from FROM on. `column` gets the id of the selected row.
     """
     table, alike, values = _alike(template, (column,))
     names, places = ", ".join((column, *alike)), ", ".join(("id", *["%s"] * len(alike)))
@@ -124,7 +128,7 @@ def _arrays(rows: Sequence[Sequence[Any]]) -> list[list[Any]]:
 
 
 def _alike(template: Model, excluded: Sequence[str]) -> tuple[str, list[str], list[Any]]:
-    """Return the table, its columns without `excluded`, and their values in `template` in the database's form."""
+    """Return the table, its columns except `excluded`, and `template`'s values for them in the database's form."""
     quote = connection.ops.quote_name
     fields = _fields(type(template), tuple(excluded))
     values = [field.get_db_prep_save(field.pre_save(template, add=True), connection) for field in fields]
@@ -142,7 +146,7 @@ Row = TypeVar("Row", bound=tuple[Any, ...])
 
 
 class QueryParameter(Expression):
-    """A value in a compiled query that is given at each run."""
+    """A value in a compiled query that each run provides."""
 
     def __init__(self, name: str) -> None:
         super().__init__()
@@ -153,13 +157,13 @@ class QueryParameter(Expression):
 
 
 class CompiledQuery(Generic[Row]):
-    """A compiled query of `values_list`. Its parameters are given by name: `query.first(batch="01...")`."""
+    """A `values_list` query that is compiled once. Its parameters are given by name: `query.first(batch="01...")`."""
 
     def __init__(self, make: Callable[[], "QuerySet[Any, Row]"]) -> None:
         self._make = make
 
     def first(self, **values: Any) -> Row | None:
-        """Return the first row; None if there is none. The query should select a single row."""
+        """Return the first row. None if there is none. The query should select a single row."""
         return next(iter(self.all(**values)), None)
 
     def all(self, **values: Any) -> list[Row]:
@@ -189,7 +193,7 @@ def _value(parameter: Any, values: dict[str, Any]) -> Any:
 
 # --- Locks of rows ----------------------------------------------------------------------------------------------------
 
-# PostgreSQL runs transactions side by side, so rows that a transaction read may change before it writes. A lock
+# PostgreSQL runs transactions in parallel, so rows that a transaction has read may change before it writes. A lock
 # prevents that until the transaction ends. SQLite runs transactions one after another (see `config.settings`), so it
 # needs no locks, and these functions do nothing there.
 #
@@ -199,7 +203,7 @@ def _value(parameter: Any, values: dict[str, Any]) -> Any:
 # the database ends one of two transactions with an error, and `retried` runs that transaction again.
 
 _TRIES = 5
-# Pause before the next try, in which waiting transactions take the freed locks: otherwise it meets them again.
+# Pause before the next try. Waiting transactions take the freed locks during it; otherwise the conflict would recur.
 _PAUSE_SECONDS = 0.05
 # serialization_failure and deadlock_detected (https://www.postgresql.org/docs/current/errcodes-appendix.html).
 _CIRCLES = {"40001", "40P01"}
@@ -208,7 +212,7 @@ _M = TypeVar("_M", bound=Model)
 
 
 def lock(rows: QuerySet[_M]) -> None:
-    """Lock these rows until the transaction ends. Later reads see what other transactions have committed."""
+    """Lock these rows until the transaction ends. Later reads in this transaction see what others have committed."""
     if connection.features.has_select_for_update:
         list(rows.order_by("pk").select_for_update(no_key=True).values_list("pk", flat=True))
 
@@ -216,7 +220,7 @@ def lock(rows: QuerySet[_M]) -> None:
 def retried(write: Callable[[], T], *, tries: int = _TRIES) -> T:
     """Return the result of `write`. Call it again if the database ended its transaction because of a deadlock.
 
-    Inside a transaction `write` is called once, because the outer transaction has ended too.
+    Inside a transaction it is called only once, because the outer transaction has ended too.
     """
     is_inside = connection.in_atomic_block
     for _ in range(tries - 1):

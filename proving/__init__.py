@@ -1,1 +1,1 @@
-"""Proving: the pipeline of the four steps, the registry, transactions and the worker."""
+"""Proving: the four steps of a query, the facts registry, transactions and the worker."""

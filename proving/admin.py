@@ -1,4 +1,4 @@
-"""Admin pages: stops, which keep transactions from being sent; and, read-only, signers, registries, transactions."""
+"""Admin pages: stops of sending, and read-only lists of signers, registries and transactions."""
 
 from typing import Any, ClassVar
 
@@ -26,7 +26,7 @@ class _StopForm(forms.ModelForm):  # type: ignore[type-arg]  # not subscriptable
 
 
 def _stoppable() -> dict[str, Stop]:
-    """Return the stops that the operator can choose, by their names."""
+    """Return the possible stops by their names."""
     chains = get_chains()
     return {
         **{chain.label: Stop(chain_id=chain.id) for chain in chains.destinations()},
@@ -45,8 +45,8 @@ def _stoppable() -> dict[str, Stop]:
 
 
 @admin.register(Stop)
-class StopAdmin(admin.ModelAdmin):  # type: ignore[type-arg]  # as above
-    """Adding a stop halts sending before the next signature; deleting it lets sending go on."""
+class StopAdmin(admin.ModelAdmin):  # type: ignore[type-arg]  # not subscriptable at run time
+    """Adding a stop halts sending before the next signature. Deleting it resumes sending."""
 
     form = _StopForm
     list_display = ("subject", "since", "by", "code", "reason")
@@ -65,7 +65,7 @@ class StopAdmin(admin.ModelAdmin):  # type: ignore[type-arg]  # as above
         return super().log_addition(request, obj, f"Stopped. {f'Why: {obj.reason}' if obj.reason else ''}".strip())
 
 
-# --- Rows that are shown ----------------------------------------------------------------------------------------------
+# --- Read-only lists --------------------------------------------------------------------------------------------------
 
 
 @admin.register(Signer)

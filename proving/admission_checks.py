@@ -1,4 +1,4 @@
-"""The checks by which admission rejects a batch. Admission tells the first that fails, and an estimate all of them."""
+"""The checks by which admission rejects a batch. Admission reports the first that fails, an estimate all of them."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -14,13 +14,13 @@ from proving.transactions import signers
 from queries.columns import Rejection, RejectionCode
 from queries.waits import Value, wait
 
-# This second lies in the year 5138. A later time must be in milliseconds.
+# This second is in the year 5138. A later time must be in milliseconds.
 _LATEST_IN_SECONDS = 10**11
 
 
 @dataclass(frozen=True)
 class SpendingAccount:
-    """The user whose limits a batch counts against, where the operator pays for the batch."""
+    """The user whose limits apply to a batch that the operator pays for."""
 
     destination: Chain
     user: User
@@ -31,9 +31,9 @@ class SpendingAccount:
 
 
 def rejections(account: SpendingAccount | None, sources: Sequence[SourceEstimate]) -> Iterator[Rejection]:
-    """Yield why a batch is rejected, in the order of the checks. The comments name the codes.
+    """Yield the reasons to reject a batch, in the order of the checks. The comments name their codes.
 
-    Without `sources` only those checks run that need no answer of a source chain. `account` is None for a self-funded
+    If `sources` is empty, only checks that don't need a source chain's answer run. `account` is None for a self-funded
     batch.
     """
     if account:
@@ -55,7 +55,7 @@ def rejections(account: SpendingAccount | None, sources: Sequence[SourceEstimate
 
 
 def total(sources: Sequence[SourceEstimate]) -> Cost:
-    """Return what the sources cost together, as far as that is known."""
+    """Return the known cost of all sources together."""
     return sum((source.cost for source in sources if source.cost), Cost())
 
 
@@ -132,25 +132,25 @@ def _user_limit(account: SpendingAccount, cost: Cost) -> Iterator[Rejection]:
 
 
 def _chain_limit(account: SpendingAccount, cost: Cost) -> Iterator[Rejection]:
-    # The part that other batches use becomes free again within a day, so only the whole limit can reject.
+    # The part of the limit that other batches use becomes free within a day, so only the whole limit counts.
     yield from _over_limit(account.destination, "all batches together", account.destination.daily_limit_wei, cost, 0)
 
 
 def _over_limit(chain: Chain, whose: str, limit: int | None, cost: Cost, used: int) -> Iterator[Rejection]:
-    """Yield why one limit of 24 hours, in wei, leaves no room, now or ever."""
+    """Yield the rejection if one limit of 24 hours, in wei, is too small now or for ever."""
     needed = cost.wei.bound
     values: dict[str, Value] = {"whose": whose, "chain": chain.id, "most": limit}
     if limit is None or (limit and used + needed <= limit):
         return
     if not limit:
-        # A retry can't help: even cheaper gas costs more than nothing.
+        # Retrying can't help, because even the cheapest batch costs something.
         yield Rejection(RejectionCode.TOO_LARGE_FOR_BUDGET, wait("nothing_allowed", **values), retryable=False)
     elif needed > limit:
         reason = wait("too_large_for_limit", needed=needed, **values)
         yield Rejection(RejectionCode.TOO_LARGE_FOR_BUDGET, reason, retryable=True)
     else:
         values["used"] = used
-        # The batch isn't estimated before its source chains have answered.
+        # There is no estimate before the source chains have answered.
         reason = wait("limit_used_up", needed=needed, **values) if needed else wait("limit_reached", **values)
         yield Rejection(RejectionCode.BUDGET_EXCEEDED, reason, retryable=True)
 

@@ -1,8 +1,8 @@
-"""RECEIVED -> ACCEPTED or REJECTED: checks batches against their chains before anything is spent on them.
+"""Admission: RECEIVED -> ACCEPTED or REJECTED. Batches are checked against their chains before any money is spent.
 
-`admission_checks` has the checks. A batch is admitted once, when all its source chains have answered: one that is down
-delays the batches that name it, and no others. Blocks and times that are still to come delay no decision. Reconcile
-waits for blocks; the block of a time is looked for here, after the batch is accepted.
+`admission_checks` has the checks. A batch is decided when all its source chains have answered. A chain that doesn't
+answer delays only the batches that name it. Blocks and times in the future delay no decision: reconcile waits for
+blocks, and this module finds the block of a time after the batch is accepted.
 """
 
 import logging
@@ -35,8 +35,8 @@ from queries.waits import WaitReason, wait
 
 logger = logging.getLogger(__name__)
 
-# A batch is rejected when this number of checks in a row would reject it, which takes more than a minute: one node may
-# be stale, or of another chain.
+# A batch is rejected after this number of consecutive checks that would reject it, which take more than a minute. A
+# single node may be out of date, or of another chain.
 _REJECTING_CHECKS = 7
 _UNUSABLE = timedelta(seconds=10)
 _LONGEST_PAUSE_SECONDS = 60
@@ -45,7 +45,7 @@ _BLOCKS_PER_STATEMENT = 500
 
 @dataclass(frozen=True)
 class _End:
-    """The end of a turn for a batch. A turn with reasons but no pause has failed: the next ones come ever later."""
+    """The end of a turn for one batch. Reasons without a pause mean that the turn failed, and pauses grow."""
 
     reasons: tuple[WaitReason, ...] = ()
     pause: timedelta | None = None
@@ -57,9 +57,9 @@ _DONE = _End()
 
 
 def admit_all(lane: HeldLane, keys: Sequence[object]) -> int:
-    """Decide about these batches, or say what the decision waits for. Find the blocks of times that have come.
+    """Decide about these batches, or store what they wait for. Find the blocks of times that have passed.
 
-    Return how many failed by an error of ours.
+    Return the number of batches that failed by our own error.
     """
     opened = Batch.objects.filter(status__in=OPEN_STATUSES)
     postponement = lane.write(partial(due_rows.postpone, opened, keys))
@@ -108,16 +108,16 @@ def _give_back(
 
 
 def _joined(reasons: Iterable[WaitReason]) -> WaitReason | None:
-    """Return the reason, or several as one: a batch may wait for several source chains."""
+    """Return the reason, or several as one reason, because a batch may wait for several source chains."""
     different = tuple(dict.fromkeys(reasons))
     return wait("several", reasons=different) if len(different) > 1 else next(iter(different), None)
 
 
-# --- Once, when all sources have answered -----------------------------------------------------------------------------
+# --- The decision, when all sources have answered ---------------------------------------------------------------------
 
 
 def _admit(lane: HeldLane, batches: Sequence[Batch]) -> dict[str, _End]:
-    """Accept or reject batches of one destination; return what the others wait for."""
+    """Accept or reject batches of one destination. Return what the undecided batches wait for."""
     batches = _without_hopeless(lane, batches) if batches else []
     queries = Query.objects.filter(batch__in=batches)
     estimates = _ask(batches, queries)
@@ -127,7 +127,7 @@ def _admit(lane: HeldLane, batches: Sequence[Batch]) -> dict[str, _End]:
 
 
 def _without_hopeless(lane: HeldLane, batches: Sequence[Batch]) -> list[Batch]:
-    """Reject batches that fail whatever their source chains answer, and return the others."""
+    """Reject batches that fail whatever their source chains answer. Return the others."""
     destination = get_chains().chain(batches[0].destination_chain_id)
     prefetch_related_objects(batches, "user")
     used = _used({batch.user_id for batch in batches if not batch.is_self_funded}, destination)
@@ -142,7 +142,7 @@ def _without_hopeless(lane: HeldLane, batches: Sequence[Batch]) -> list[Batch]:
 
 
 def _used(users: Collection[int], destination: Chain) -> Counter[int]:
-    """Return the wei that users (ids) have used or reserved of the day."""
+    """Return the wei that each user (id) has used or reserved in the last 24 hours."""
     return Counter({user: money.to_user(user, destination.id) for user in users})
 
 
@@ -156,7 +156,7 @@ def _reject(batch: Batch, rejection: Rejection) -> None:
 
 
 def _ask(batches: Sequence[Batch], queries: QuerySet[Query], *, with_costs: bool = True) -> Estimates:
-    """Ask the source chains about these queries of batches of one destination."""
+    """Ask the source chains about these queries of these batches. All batches have the same destination."""
     numbers = dict(Block.objects.filter(pk__in=queries.values("block")).values_list("pk", "number"))
     requests: dict[tuple[int, str], dict[Selector, dict[Fact, None]]] = defaultdict(lambda: defaultdict(dict))
     for query in queries.order_by("pk").iterator(chunk_size=1000):
@@ -171,7 +171,7 @@ def _ask(batches: Sequence[Batch], queries: QuerySet[Query], *, with_costs: bool
 
 
 def _unanswered(batch: Batch, estimates: Sequence[SourceEstimate]) -> _End | None:
-    """Return what a batch waits for if a source chain hasn't answered; None if all have."""
+    """Return what a batch waits for if a source chain hasn't answered. None if all have."""
     faults = [source.fault for source in estimates if source.fault]
     if faults:
         logger.warning("batch %s waits: %s", batch.pk, faults[0].for_operators)
@@ -181,7 +181,7 @@ def _unanswered(batch: Batch, estimates: Sequence[SourceEstimate]) -> _End | Non
 
 
 def _record_all(estimates: Mapping[Batch, Sequence[SourceEstimate]]) -> dict[str, _End]:
-    """Write the decisions inside the caller's database transaction. Return what the others wait for."""
+    """Store the decisions in the caller's database transaction. Return what the undecided batches wait for."""
     destination = get_chains().chain(next(iter(estimates)).destination_chain_id)
     blocks = _selected_blocks(destination.id, [source for sources in estimates.values() for source in sources])
     # The lock keeps two batches from reserving the same part of a limit.
@@ -211,7 +211,7 @@ def _record_all(estimates: Mapping[Batch, Sequence[SourceEstimate]]) -> dict[str
 
 
 def _doubt(batch: Batch, rejection: Rejection) -> _End:
-    """Reject a batch if enough checks in a row would have, or say that it is checked again."""
+    """Reject a batch after enough consecutive checks that would reject it. Otherwise, have it checked again."""
     if batch.rejecting_checks + 1 < _REJECTING_CHECKS:
         return _End((wait("rejected_in_a_minute", reason=rejection.reason),), code=rejection.code)
     _reject(batch, rejection)
@@ -233,7 +233,7 @@ def _selected_blocks(destination: int, sources: Iterable[SourceEstimate]) -> dic
 
 
 def _select(batch: Batch, estimate: SourceEstimate, blocks: Mapping[tuple[int, int], int]) -> None:
-    """Store the blocks of queries that name a time or a tag. A query keeps its block from then on."""
+    """Store the blocks of queries that name a time or a tag. From then on a query keeps its block."""
     for selector, number in estimate.blocks.items():
         if selector.number is None:
             naming = batch.queries.filter(source_chain_id=estimate.source, block=None)
@@ -280,16 +280,16 @@ def _wake_blocks(batches: Sequence[Batch], *, only: Collection[int] | None = Non
 
 
 def _due_by_user() -> Counter[int]:
-    """Count the blocks that are due for each user (id)."""
+    """Count the due blocks of each user (id)."""
     waiting = Block.objects.filter(due_at__isnull=False).exclude(queued_for=None).order_by().values_list("queued_for")
     return Counter(dict(waiting.annotate(Count("pk"))))
 
 
-# --- Times that were still to come ------------------------------------------------------------------------------------
+# --- Times in the future ----------------------------------------------------------------------------------------------
 
 
 def _find_blocks(lane: HeldLane, batches: Sequence[Batch]) -> dict[str, _End]:
-    """Find the blocks that times select, in accepted batches. Return what batches wait for that still lack some."""
+    """Find the blocks of times in accepted batches. Return what the batches that still need a block wait for."""
     lacking = Query.objects.filter(batch__in=batches, batch__status__in=ADMITTED_STATUSES, block=None)
     estimates = _ask(batches, lacking, with_costs=False)
     ends: dict[str, _End] = {}
@@ -305,11 +305,11 @@ def _find_blocks(lane: HeldLane, batches: Sequence[Batch]) -> dict[str, _End]:
 
 
 def _unselected(batch: Batch, source: SourceEstimate) -> _End | None:
-    """Return what a batch's blocks of one source chain wait for; None if all of them are known."""
+    """Return what a batch's blocks on one source chain wait for. None if all of them are known."""
     if (selected := source.selected) is None:
         return _unanswered(batch, [source])
     if rejection := next(admission_checks.rejections(None, [source]), None):
-        # Admission accepted the batch before, so this answer is of a node that is behind, or of another chain.
+        # Admission accepted the batch earlier, so this node must be behind, or of another chain.
         return _End((wait("node_doubted", reason=rejection.reason),))
     if not selected.times:
         return None

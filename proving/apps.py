@@ -1,4 +1,4 @@
-"""The Django app of proving: with a broker, stored batches wake workers."""
+"""The Django app of proving. If there is a broker, a stored batch wakes a worker."""
 
 from django.apps import AppConfig
 from django.conf import settings
@@ -9,7 +9,7 @@ class ProvingConfig(AppConfig):
 
     def ready(self) -> None:
         if settings.BROKER_URL:
-            # The module imports Celery, which nothing else needs.
+            # This module imports Celery, which is needed only here.
             from proving import broker_wakeup  # noqa: PLC0415
             from queries.models import stored  # noqa: PLC0415
 

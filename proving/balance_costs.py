@@ -1,4 +1,4 @@
-"""The gas to prove one account's balance at a new block, on a connection."""
+"""The gas to prove one account's balance at a new block, for a connection."""
 
 from chains.chains_file import Connection
 from proving import gas, sources
@@ -10,7 +10,7 @@ _ANY_ACCOUNT = "0x" + "0" * 40
 
 
 def expected_gas(connection: Connection) -> int:
-    """Return the expected gas on a chain as large as Ethereum, without what a rollup takes for data."""
+    """Return the expected gas on a source chain as large as Ethereum, without a rollup's gas for data."""
     source = sources.of(connection)
     needs_start = source.vouched(connection, keeps_hashes=True) in {None, 1}
     route = Route(paths=1, start_gas=source.gas(connection)) if needs_start else Route()

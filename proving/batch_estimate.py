@@ -1,4 +1,4 @@
-"""Estimates the cost of a request that isn't stored, and why it would be rejected, for the API and for the form."""
+"""Estimates of the cost of a request that isn't stored, and the reasons to reject it, for the API and the form."""
 
 import math
 import threading
@@ -26,10 +26,11 @@ from queries.columns import Rejection
 from queries.models import Query
 from queries.submission import BUSY_RETRY_SECONDS, ESTIMATES
 
-# Seconds for which a thread asks nodes, and after which the client should try again.
+# Maximum seconds to ask nodes for one estimate, and seconds after which the client should try again.
 _MOST_SECONDS = 10
 _RETRY_SECONDS = 5
-# The most estimates that a process makes at a time. Its other threads (`WEB_THREADS`) answer requests without nodes.
+# Maximum number of estimates that a process makes at the same time. Its other threads (`WEB_THREADS`) stay free for
+# requests without nodes.
 _MOST_AT_A_TIME = 3
 _places = threading.BoundedSemaphore(_MOST_AT_A_TIME)
 # Blocks until finality, if no worker has seen a final block of the chain.
@@ -46,10 +47,10 @@ class EstimateUnavailable(Refused):
 @dataclass(frozen=True)
 class BatchEstimate:
     destination: Chain
-    gas_price: int  # wei, at present
+    gas_price: int  # current price in wei
     sources: Sequence[SourceEstimate]
-    fee_suffices: bool | None  # None: it would be the estimate
-    confirming_blocks: int  # after a transaction's own, until it is confirmed
+    fee_suffices: bool | None  # None if the fee is `auto`
+    confirming_blocks: int  # blocks after a transaction's own block until the transaction is confirmed
     rejections: Sequence[Rejection]
 
     @property
@@ -62,20 +63,20 @@ class BatchEstimate:
 
     @property
     def blocks_to_done(self) -> int:
-        """Return the blocks of the destination until the batch is done, from the time when all its blocks exist."""
+        """Return the number of destination blocks until the batch is done, counted from when all its blocks exist."""
         rows = max((source.estimate.in_a_row for source in self.sources), default=0)
         return rows + self.confirming_blocks if rows else 0
 
     @property
     def seconds_to_done(self) -> int:
-        """Return the seconds until the batch is done, without the wait for a chain that does not answer."""
+        """Return the seconds until the batch is done, if all chains answer."""
         gathering = self.destination.gather_seconds if self.transactions else 0
         until_all_exist = max((source.selected.seconds for source in self.sources if source.selected), default=0)
         return math.ceil(until_all_exist + gathering + self.blocks_to_done * self.destination.block_seconds)
 
 
 def parsed(key: ApiKey, body_of: Callable[[], bytes]) -> tuple[BatchRequest, bytes]:
-    """Return the request that `body_of` reads, and its body. Count it among the estimates of the key's user.
+    """Return the request that `body_of` reads, and its body. Count the request among the user's estimates.
 
     Raises `InvalidRequest`, and the errors of `body_of`, `account_names.resolve` and `submission.count_request`.
     """
@@ -87,7 +88,7 @@ def parsed(key: ApiKey, body_of: Callable[[], bytes]) -> tuple[BatchRequest, byt
 
 
 def estimate(request: BatchRequest, body: bytes, key: ApiKey) -> BatchEstimate:
-    """Estimate the cost of a batch, and why it would be rejected.
+    """Estimate the cost of a batch, and find the reasons to reject it.
 
     Raises `EstimateUnavailable`, and `Refused`: busy.
     """
@@ -104,7 +105,7 @@ def estimate(request: BatchRequest, body: bytes, key: ApiKey) -> BatchEstimate:
 
 
 def _estimated(request: BatchRequest, body: bytes, key: ApiKey) -> BatchEstimate:
-    """Estimate a batch, once one of the places for estimates is taken. Raises `EstimateUnavailable`."""
+    """Estimate a batch. The caller holds one of the slots for estimates. Raises `EstimateUnavailable`."""
     destination, ends_at = get_chains().chain(request.destinationChainId), time.monotonic() + _MOST_SECONDS
     try:
         sources = source_estimate.ask_sources(destination.id, _parts(request), ends_at)[""]

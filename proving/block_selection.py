@@ -1,4 +1,4 @@
-"""The blocks of a source chain that a batch selects, by number, time or name, as the chain says now."""
+"""The blocks of a source chain that a batch selects by number, time or name, according to the chain's current state."""
 
 from collections import defaultdict
 from collections.abc import Collection, Mapping, Sequence
@@ -21,11 +21,11 @@ Requests = Mapping[Selector, Collection[Fact]]
 
 @dataclass(frozen=True)
 class Inquiry:
-    """A connection whose chains are asked for an estimate, and its source chain's head."""
+    """A connection whose chains are asked for an estimate, and the source chain's head."""
 
     connection: OpenConnection
     head: Header
-    """The source chain's newest block, which was read a moment ago at most."""
+    """The source chain's newest block, read at most a moment ago."""
 
     @property
     def source(self) -> Chain:
@@ -33,7 +33,7 @@ class Inquiry:
 
 
 def inquire(destination: int, source: int, ends_at: float | None = None) -> Inquiry:
-    """Open a connection, and read its source chain's head. With `ends_at` a client waits until then for the answer.
+    """Open a connection, and read its source chain's head. If `ends_at` is given, a client waits until then.
 
     Raises `Unusable`, `NodeUnavailable`, `RpcRefused`.
     """
@@ -44,7 +44,7 @@ def inquire(destination: int, source: int, ends_at: float | None = None) -> Inqu
 
 @dataclass(frozen=True)
 class Selected:
-    """The blocks that a batch selects, and what it asks for there."""
+    """The blocks that a batch selects, and the facts that it requests there."""
 
     source: Chain
     head: Header
@@ -69,8 +69,8 @@ class Selected:
 
     @property
     def asks_accounts(self) -> bool:
-        """Return whether any requested fact takes a proof of an account."""
-        return any(takes_proof(wanted) for wanted in (*self.existing.values(), *self.coming))
+        """Return whether any requested fact needs a proof of an account."""
+        return any(takes_proof(facts) for facts in (*self.existing.values(), *self.coming))
 
     @property
     def seconds(self) -> float:
@@ -87,12 +87,12 @@ class Selected:
 
 
 def time_to_come(source: int, times: Collection[int]) -> WaitReason:
-    """Say that blocks of these times (unix seconds) are waited for."""
+    """Return the wait for the blocks of these times (unix seconds)."""
     return wait("time_to_come", chain=source, time=min(times), last=max(times) if len(times) > 1 else None)
 
 
 def select(inquiry: Inquiry, requests: Requests) -> Selected:
-    """Find the selected blocks, or say why they can't be known, now or ever.
+    """Find the selected blocks, or the reason why they can't be found now or ever.
 
     Raises `OutOfTime` between exchanges.
     """
@@ -102,7 +102,7 @@ def select(inquiry: Inquiry, requests: Requests) -> Selected:
     times: dict[int, Collection[Fact]] = {}
     too_early: list[int] = []
     no_final: str | None = None
-    for selector, wanted in requests.items():
+    for selector, facts in requests.items():
         inquiry.connection.check_time()
         try:
             number: int | str | None = selector.number
@@ -110,7 +110,7 @@ def select(inquiry: Inquiry, requests: Requests) -> Selected:
                 number = head.number if selector.tag == BlockTag.LATEST else _finalized(inquiry.connection.source_rpc)
             elif selector.timestamp is not None:
                 if selector.timestamp >= head.timestamp:
-                    times[selector.timestamp] = wanted
+                    times[selector.timestamp] = facts
                     continue
                 number = block_at(inquiry.connection, selector.timestamp, head)
         except ChainError as error:
@@ -121,16 +121,18 @@ def select(inquiry: Inquiry, requests: Requests) -> Selected:
             too_early.append(selector.timestamp or 0)
         else:
             blocks[selector] = number
-            at[number].update(dict.fromkeys(wanted))
+            at[number].update(dict.fromkeys(facts))
     existing = {number: at[number] for number in sorted(at) if number <= head.number}
-    later = {number: wanted for number, wanted in at.items() if number > head.number}
+    later = {number: facts for number, facts in at.items() if number > head.number}
     return Selected(inquiry.source, head, blocks, existing, later, times, too_early, no_final)
 
 
 def _finalized(rpc: RpcClient) -> int | str:
-    """Return the number of the newest final block, or the sentence of a node that refuses; empty: it says nothing.
+    """Return the number of the newest final block, or a sentence about why it isn't known.
 
-    Raises `NodeUnavailable`, and `RpcRefused` where another node may know better.
+    The sentence is a node's refusal. It is empty if the node reports no final block.
+
+    Raises `NodeUnavailable`, and `RpcRefused` if another node may have an answer.
     """
     try:
         header = rpc.header("finalized")
@@ -144,22 +146,21 @@ def _finalized(rpc: RpcClient) -> int | str:
 def block_at(connection: OpenConnection, timestamp: int, head: Header) -> int | None:
     """Return the number of the block N with time(N) <= timestamp < time(N+1).
 
-    Return None if all blocks whose headers can be read are later. `head` must be later than the timestamp. Times rise
-    with numbers, and on most chains nearly evenly, so guesses by the slope between known blocks need few headers. After
-    a bad guess the next one halves the range, for chains whose blocks don't come evenly. Raises `NodeUnavailable`, and
-    `OutOfTime` before a header.
+    Return None if all blocks with readable headers are later. `head` must be later than the timestamp. Block times
+    mostly grow evenly, so interpolation between known blocks needs few headers. After a bad guess the range is halved,
+    for chains with uneven times. Raises `NodeUnavailable`, and `OutOfTime` before a header is read.
     """
     assert head.timestamp > timestamp
     rpc = connection.source_rpc
-    # Where the block `low` has no time, neither it nor any block below it can be read.
+    # If `low_time` is None, the block `low` and all blocks below it can't be read, or `low` is -1.
     low, high = -1, head
     low_time: int | None = None
     halve, reach = False, 1 / rpc.chain.block_seconds
     while high.number - low > 1:
         middle = (low + high.number) // 2
         if low_time is None:
-            # Nodes may serve recent headers only, so steps down from the head double until a block before the time is
-            # known.
+            # Nodes may serve only recent headers. So steps down from the head double until a block before the time is
+            # found.
             middle = max(middle, high.number - 1 - int(reach * (high.timestamp - timestamp)))
             reach *= 2
         elif not halve:
@@ -172,12 +173,12 @@ def block_at(connection: OpenConnection, timestamp: int, head: Header) -> int | 
         except UnreadableHeader:
             if low_time is not None:
                 raise
-            # Such are Celo's headers from before it was an L2, and the first ones of some development chains.
+            # Examples are Celo's headers from before it became an L2, and the first headers of some development chains.
             low = number
             continue
         if not (low_time or 0) <= guess.timestamp <= high.timestamp:
             raise InvalidReply(f"The times of blocks {low} to {high.number} do not rise.")
-        # A guess that leaves nearly everything was a bad one.
+        # A guess is bad if it excludes only a small part of the range.
         before = high.number - low
         if guess.timestamp <= timestamp:
             low, low_time = guess.number, guess.timestamp
@@ -187,6 +188,6 @@ def block_at(connection: OpenConnection, timestamp: int, head: Header) -> int | 
     return None if low_time is None else low
 
 
-def takes_proof(wanted: Collection[Fact]) -> bool:
-    """Return whether any of these facts takes a proof of an account."""
-    return any(isinstance(fact, AccountFact | SlotFact) for fact in wanted)
+def takes_proof(facts: Collection[Fact]) -> bool:
+    """Return whether any of these facts needs a proof of an account."""
+    return any(isinstance(fact, AccountFact | SlotFact) for fact in facts)

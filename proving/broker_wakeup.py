@@ -1,6 +1,7 @@
-"""The broker that `BROKER_URL` names, and its only message: something was submitted, so a worker should poll at once.
+"""The broker that `BROKER_URL` names. Its only message says that a batch was submitted, so a worker should poll now.
 
-Rows are the queue. A message that is lost, late, doubled or forged changes nothing but when a worker polls.
+The rows in the database are the queue. If a message is lost, late, repeated or forged, this only changes when a worker
+polls.
 """
 
 import logging
@@ -14,23 +15,23 @@ logger = logging.getLogger(__name__)
 TASK = "tick"
 """The task that `proving.celery_app` does. Workers of other versions know it by this name."""
 
-# Workers poll by themselves long before this. The clocks of two machines should differ by less.
+# Seconds after which a message expires. Workers poll long before. The clocks of two machines should differ by less.
 _EXPIRES_SECONDS = 60
-# Timeouts for Redis, in seconds. The client of RabbitMQ notices by itself that the broker is gone.
+# Time-outs for Redis in seconds. RabbitMQ's client notices a lost connection by itself.
 _REDIS = {"socket_connect_timeout": 3, "socket_timeout": 5, "socket_keepalive": True}
 
-# There are no fixups, because Celery's set-up of Django is for processes that it forks.
+# Celery's fixup for Django is left out, because it is for processes that Celery forks.
 app = Celery("proving", broker=settings.BROKER_URL, fixups=[], set_as_current=False)
 app.conf.update(
     task_default_queue="ticks",
-    # A queue of an older version in `-Q` is refused.
+    # An older version's queue name in `-Q` is an error.
     task_create_missing_queues=False,
-    # `Worker` has threads of its own for the work: a message only wakes it.
+    # `Worker` has its own threads for the work, so Celery's task only wakes it.
     worker_pool="threads",
     worker_concurrency=1,
     task_ignore_result=True,
     task_default_delivery_mode="transient",
-    # Nobody who can write to the broker can do more than wake a worker.
+    # A client that can write to the broker must not control workers.
     worker_enable_remote_control=False,
     # The worker waits for the broker as long as necessary, also at the start.
     broker_connection_retry_on_startup=True,
@@ -43,7 +44,10 @@ _sending = threading.Lock()
 
 
 def wake_workers(**_: object) -> None:
-    """Have a worker poll, for `queries.models.stored`. One message at a time is sent, and nobody waits for it."""
+    """Let a worker poll, as the receiver of `queries.models.stored`.
+
+    The message is sent in the background. If one is being sent, no other is needed.
+    """
     if _sending.acquire(blocking=False):
         threading.Thread(target=_send, name="broker wake-up", daemon=True).start()
 
@@ -51,8 +55,8 @@ def wake_workers(**_: object) -> None:
 def _send() -> None:
     try:
         app.send_task(TASK, expires=_EXPIRES_SECONDS)
-    except Exception as error:  # noqa: BLE001 (the broker's libraries raise what they like)
-        # The text of the error may contain the broker's URL, with a password.
+    except Exception as error:  # noqa: BLE001 (the broker's libraries raise many kinds of exceptions)
+        # The error's text may contain the broker's URL with its password.
         logger.warning("the broker can't be used: %s", type(error).__name__)
     finally:
         _sending.release()

@@ -1,6 +1,6 @@
-"""Celery's worker, for installations with `BROKER_URL`: `celery -A proving.celery_app -q worker`.
+"""The Celery worker for installations with `BROKER_URL`: `celery -A proving.celery_app -q worker`.
 
-Its process does the work of `manage.py runworker`. It polls less often, and at once when it gets a message.
+Its process does the work of `manage.py runworker`. It polls less often, and also when it gets a message.
 """
 
 import logging
@@ -19,7 +19,7 @@ from chains.chains_file import ChainsError
 from config import metrics_server
 from config.configured_chains import get_chains
 
-if not apps.ready:  # Celery's command imports this first.
+if not apps.ready:  # Celery's command imports this module before Django is set up
     os.environ.setdefault("DJANGO_SETTINGS_MODULE", "config.settings")
     django.setup()
     try:
@@ -35,17 +35,20 @@ from proving.worker import Worker, obstacle
 
 logger = logging.getLogger(__name__)
 
-# Seconds between two polls without a message. Only polls find work whose message was lost, and rows that are due later.
+# Seconds between two polls without a message. Polls find work whose message was lost, and rows that become due later.
 _POLL_SECONDS = 1.0
 
 
 @signals.setup_logging.connect
 def _keep_our_logs(**_: object) -> None:
-    """Keep Celery from setting up logs, by listening to its signal: lines go through the filters of `config.logs`."""
+    """Do nothing.
+
+    Celery sets up its own logs unless a receiver is connected. Log lines must pass the filters of `config.logs`.
+    """
 
 
 class Work(bootsteps.StartStopStep):
-    """The worker of a process of Celery, in a thread."""
+    """The worker of a Celery process, in a thread."""
 
     requires = ("celery.worker.components:Pool",)
     worker: Worker | None = None
@@ -57,7 +60,7 @@ class Work(bootsteps.StartStopStep):
             raise SystemExit("The worker's tasks are threads of one process: leave out --pool, or name threads.")
         if problem := obstacle():
             raise SystemExit(problem)
-        connections.close_all()  # this thread needs the database no more
+        connections.close_all()  # this thread doesn't need the database any more
         self._thread: threading.Thread | None = None
 
     def start(self, parent: Any) -> None:
@@ -81,9 +84,9 @@ class Work(bootsteps.StartStopStep):
         try:
             Work.worker.run()
         except Exception:
-            # A process without its worker does nothing, so it must end too.
+            # Without its worker the process does nothing, so it must end.
             logger.critical("the worker has ended; so does its process", exc_info=True)
-            state.should_stop = 1  # type: ignore[assignment]  # its exit code
+            state.should_stop = 1  # type: ignore[assignment]  # the exit code
 
 
 app.steps["worker"].add(Work)

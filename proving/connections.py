@@ -1,4 +1,4 @@
-"""Opens configured connections: each with its registry, and with clients of both chains."""
+"""Opening of configured connections. An open connection has its registry, and clients of both chains."""
 
 import math
 import time
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 class OutOfTime(Exception):
-    """The time for asking the chains of a connection is over."""
+    """The time limit for asking a connection's chains is exceeded."""
 
 
 @dataclass(frozen=True)
@@ -30,32 +30,32 @@ class OpenConnection:
     registry: Deployment
     source_rpc: RpcClient
     destination_rpc: RpcClient
-    ends_at: float = math.inf  # by `time.monotonic`: its user waits no longer
+    ends_at: float = math.inf  # by `time.monotonic`; the client doesn't wait longer
 
     def check_time(self) -> None:
-        """Check, between two exchanges, that its chains may still be asked. Raises `OutOfTime`."""
+        """Raise `OutOfTime` if the client doesn't wait any longer. Call it between exchanges."""
         if time.monotonic() > self.ends_at:
             raise OutOfTime
 
     @property
     def is_own(self) -> bool:
-        """Return whether a chain vouches for its own blocks, which it does only for a while."""
+        """Return whether source and destination are the same chain, which vouches for a block only for a while."""
         return self.config.source_id == self.config.destination_id
 
     @property
     def beacon_chain(self) -> "BeaconChain | None":
-        """Return the source's beacon chain if the registry proves old blocks by it."""
+        """Return the source's beacon chain, if the registry can prove old blocks by it."""
         return self.source_rpc.chain.beacon_chain if self.registry.beacon_history else None
 
     def history_slot(self, number: int) -> int:
-        """Return the slot in which the source's history contract (EIP-2935) keeps the hash of a block."""
+        """Return the slot of the source's history contract (EIP-2935) that keeps a block's hash."""
         return history_slot(number, self.source_rpc.chain.history_window)
 
 
 def open_connection(destination: int, source: int, ends_at: float | None = None) -> OpenConnection:
-    """Open a connection. With `ends_at` it is for a caller who waits until then, and nothing is written.
+    """Open a connection. If `ends_at` is given, the caller waits until then, and nothing is written.
 
-    Raises as `deployments.find`, and `Unusable` if the connection isn't configured any more.
+    Raises the errors of `deployments.find`, and `Unusable` if the connection isn't configured any more.
     """
     config = get_chains().connection(source, destination)
     if config is None:
@@ -75,7 +75,7 @@ def without_registry(destination: int, source: int) -> OpenConnection | None:
 
 
 def open_unless_stopped(destination: int, source: int, ends_at: float | None = None) -> OpenConnection:
-    """Open a connection as `open_connection` does. Raises `Unusable` also if the operator has stopped it."""
+    """Open a connection like `open_connection`. Also raises `Unusable` if the operator has stopped it."""
     if stopped := stops.why_connection_is_stopped(source, destination):
         raise Unusable(stopped)
     return open_connection(destination, source, ends_at)
@@ -102,12 +102,12 @@ class Context:
 
     @property
     def poll_seconds(self) -> float:
-        """Return how often to observe the destination."""
+        """Return the seconds between two observations of the destination."""
         return poll_seconds(self.destination_rpc.chain)
 
 
 @dataclass(frozen=True)
 class WorkContext(Context):
-    """A connection that a worker works on, in its lane."""
+    """A connection on which a worker works, and the lane that the worker holds."""
 
     lane: HeldLane

@@ -1,4 +1,4 @@
-"""Facts registries: their calls, the registry of each connection, and the check of its code."""
+"""Facts registries: calls to them, the registry of each connection, and the check of its code."""
 
 import logging
 import math
@@ -36,7 +36,7 @@ Call = tuple[str, bytes]
 
 @dataclass(frozen=True)
 class RevertReason:
-    """A custom error of the contract with its arguments, or an empty name for anything else."""
+    """A custom error of the contract with its arguments. The name is empty for any other revert."""
 
     name: str
     arguments: tuple[Any, ...] = ()
@@ -46,21 +46,21 @@ class RevertReason:
 
 
 class Registry:
-    """The encoder of calls to the registry at `address`. Its caller makes the calls."""
+    """An encoder of calls to the registry at `address`. It makes no calls itself."""
 
     def __init__(self, address: str) -> None:
         self.address = to_checksum_address(address)
 
     def state_root(self, block_number: int) -> Call:
-        """Return a call that answers 32 bytes: zeros if the block's header is not accumulated."""
+        """Return a call that answers 32 bytes: the state root, or zeros if the block's header is not accumulated."""
         return self._call("stateRoot", block_number)
 
     def vouches(self, block_number: int, block_hash: bytes) -> Call:
-        """Return a call that answers a word: whether the header of this number and hash would be trusted now."""
+        """Return a call that answers a word: whether the registry would trust this header (number and hash) now."""
         return self._call("vouches", block_number, block_hash)
 
     def decode_vouches(self, answer: bytes | ChainError) -> bool:
-        """Read the answer to a call of `vouches`. Raises `ChainError` if there is none."""
+        """Return the result of a call of `vouches`. Raises `ChainError` if the answer is an error."""
         word = b"" if isinstance(answer, Reverted) else result(answer)
         if len(word) != 32:
             raise InvalidReply(f"There is no facts registry of this version at {self.address}.")
@@ -68,12 +68,15 @@ class Registry:
 
     @staticmethod
     def decode_try(answer: bytes) -> bytes | None:
-        """Return the fact's word (32 bytes), or None if it is not proven."""
+        """Return the fact's word (32 bytes). None if the fact isn't proven."""
         proven, word = decode(["bool", "bytes32"], answer)
         return bytes(word) if proven else None
 
     def prove_timestamp(self, header: bytes, following: bytes, timestamp: int) -> bytes:
-        """Return calldata to prove that the header's block is the latest at a time. `following` is the next header."""
+        """Return calldata that proves that the header's block is the latest at a time.
+
+        `following` is the next header.
+        """
         return self._call("proveTimestamp", header, following, timestamp)[1]
 
     def _call(self, function: str, *arguments: Any) -> Call:
@@ -81,7 +84,7 @@ class Registry:
 
 
 def call(contract: str, address: str, function: str, *arguments: Any) -> Call:
-    """Return a call of the contract `contract` (by its name here) at an address."""
+    """Return a call of the contract with this name at an address."""
     return to_checksum_address(address), _calldata(contract, function, *arguments)
 
 
@@ -91,12 +94,12 @@ def in_one_call(address: str, calls: Sequence[Call]) -> Call:
 
 
 def selector(contract: str, function: str) -> bytes:
-    """Return the four bytes that name a function of the contract `contract` (by its name here)."""
+    """Return the selector (4 bytes) of a function of the contract with this name."""
     return _selector_and_types(contract, function)[0]
 
 
 def _calldata(contract: str, function: str, *arguments: Any) -> bytes:
-    # web3's contract objects take milliseconds to make, and each reconcile of each block would make one.
+    # web3's contract objects take milliseconds to make, and each reconcile of each block would need one.
     named, types = _selector_and_types(contract, function)
     return named + encode(types, arguments)
 
@@ -109,7 +112,7 @@ def _selector_and_types(contract: str, function: str) -> tuple[bytes, list[str]]
 
 
 def creation_code(name: str, *arguments: Any) -> bytes:
-    """Return the data that creates the contract `name`, constructor arguments included."""
+    """Return the creation code of the contract `name`, including constructor arguments."""
     artifact = load_artifact(name)
     inputs = next((entry["inputs"] for entry in artifact.abi if entry["type"] == "constructor"), [])
     types = [collapse_if_tuple(argument) for argument in inputs]
@@ -133,12 +136,12 @@ def revert_reason(data: bytes) -> RevertReason:
                 try:
                     return RevertReason(error["name"], decode(types, data[4:]))
                 except DecodingError:
-                    # The contract can't have sent such data, so the node is wrong.
+                    # The contract can't have sent malformed arguments, so the node is at fault.
                     return RevertReason("")
     return RevertReason("")
 
 
-# --- Registries of connections --------------------------------------------------------------------------------------
+# --- Registries of connections ----------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -156,30 +159,30 @@ class Deployment:
 
     @property
     def addresses(self) -> tuple[str, str]:
-        """Return the addresses to which proofs for it are sent."""
+        """Return the addresses to which proofs for this registry are sent."""
         return self.contract.address, self.multicall
 
 
 class Unusable(Exception):
-    """A connection can't be used: why, and what its operator must do."""
+    """A connection can't be used. The reason says why, and what its operator must do."""
 
     def __init__(self, reason: WaitReason) -> None:
         self.reason = reason
         super().__init__(str(reason))
 
 
-# Seconds for which a process relies on a registry's code that it has compared, which hardly ever changes; and on a
-# refusal, which may be a mistake of the node.
+# Seconds for which a process relies on a registry's code after it compared the code, and after the code was refused.
+# Code hardly ever changes; a refusal may be a node's mistake.
 _USED_SECONDS, _REFUSED_SECONDS = 600, 10
-# The time of each comparison, by the client that was asked; then by the registry's address, and the registry on which
-# its block hash source relies. A new client has compared nothing.
+# The time of each comparison, by client. The inner keys are the registry's address, and the registry on which its block
+# hash source relies. A new client has compared nothing.
 _compared_at: WeakKeyDictionary[RpcClient, dict[tuple[str, ...], float]] = WeakKeyDictionary()
 
 
 def find(destination: int, source: int) -> Deployment:
-    """Find the registry of a connection, whose code this process has compared not long ago.
+    """Return the registry of a connection. Its code has been compared recently by this process.
 
-    Raises `Unusable`; `NodeUnavailable` and `RpcRefused` where its code can't be read.
+    Raises `Unusable`, and `NodeUnavailable` or `RpcRefused` if the code can't be read.
     """
     row = _row(destination, source)
     compared_at = _compared_at.setdefault(get_rpc(destination), {})
@@ -192,19 +195,22 @@ def find(destination: int, source: int) -> Deployment:
 
 
 def noted(destination: int, source: int) -> Deployment:
-    """Return the registry by its stored checks, without asking nodes or writing. Raises `Unusable`."""
+    """Return the registry according to its stored check.
+
+    No node is asked, and nothing is written. Raises `Unusable`.
+    """
     return _usable(_row(destination, source))
 
 
 def why_no_jump(row: FactsRegistry) -> str:
-    """Say in a sentence that a registry can't jump though its source chain has a beacon chain; empty if it can."""
+    """Return a sentence if the registry can't jump although its source chain has a beacon chain. Empty if it can."""
     if row.beacon_history or get_chains().chain(row.source_chain_id).beacon_chain is None:
         return ""
     return f"The facts registry at {row} was deployed without a beacon history, so old blocks are proven by hops alone."
 
 
 def deployed(destination: int, source: int) -> FactsRegistry | None:
-    """Return the registry in use of a connection, without a check of its code."""
+    """Return the registry in use of a connection. Its code isn't checked."""
     rows = FactsRegistry.in_use.filter(destination_chain_id=destination, source_chain_id=source)
     return rows.exclude(deployed_at=None).first()
 
@@ -230,12 +236,12 @@ def _usable(row: FactsRegistry) -> Deployment:
 
 
 def not_deployed(destination: int, source: int) -> WaitReason:
-    """Say that a connection has no registry, with what its operator must do."""
+    """Return the wait for the operator to deploy a connection's registry."""
     return wait("not_deployed", chain=destination, source=source)
 
 
 def check(row: FactsRegistry) -> None:
-    """Compare the code of a deployed registry, and record whether it may be used.
+    """Compare the code of a deployed registry, and store whether the registry may be used.
 
     Raises `NodeUnavailable`, `RpcRefused`.
     """
@@ -281,11 +287,11 @@ def _why_refused(row: FactsRegistry, code: bytes) -> str:
 
 
 def _why_history_refused(row: FactsRegistry, rpc: RpcClient) -> str:
-    """Say why a registry with this beacon history must not be used; empty if it may.
+    """Return why a registry with this beacon history must not be used. Empty if it may.
 
-    The contract's `end` may be later than this version's: proofs of blocks before an unknown fork stay right, and the
-    contract refuses blocks after it (docs/concepts/soundness.md, "The next fork"). An earlier `end` would let jumps
-    revert that this version plans.
+    The contract's `end` may be later than this version's `end`: proofs of blocks before an unknown fork stay right, and
+    the contract refuses later blocks (docs/concepts/soundness.md, "The next fork"). With an earlier `end`, jumps that
+    this version plans would revert.
     """
     chain = get_chains().chain(row.source_chain_id)
     if chain.beacon_chain is None:
@@ -312,7 +318,10 @@ def _not_used(row: FactsRegistry, why: str) -> str:
 
 
 def _why_source_is_unfit(row: FactsRegistry) -> str:
-    """Say why the block hash source of an Arbitrum chain reads another Outbox or registry than it should."""
+    """Return why the block hash source of an Arbitrum chain must not be used. Empty if it may.
+
+    It must read the configured Outbox, and the parent's registry that is in use.
+    """
     connection = get_chains().connection(row.source_chain_id, row.destination_chain_id)
     if connection is None or connection.outbox is None:
         return ""
@@ -338,7 +347,7 @@ def _why_source_is_unfit(row: FactsRegistry) -> str:
 
 
 def _of_parent(row: FactsRegistry) -> FactsRegistry | None:
-    """Return the registry for a rollup's parent chain on which this one's block hash source relies, if it does."""
+    """Return the registry of a rollup's parent chain on which this registry's block hash source relies, if it does."""
     connection = get_chains().connection(row.source_chain_id, row.destination_chain_id)
     if connection is None or connection.parent_id is None:
         return None
@@ -348,25 +357,26 @@ def _of_parent(row: FactsRegistry) -> FactsRegistry | None:
 def vouches(
     rpc: RpcClient, registry: Deployment, blocks: Sequence[tuple[int, bytes]], *, at: BlockIdentifier = "pending"
 ) -> list[bool]:
-    """Return, for each (number, hash), whether a transaction mined next could bring that header.
+    """Return, for each (number, hash), whether a transaction that is mined next could bring that header.
 
-    `rpc` is the destination's. By default the pending block is asked, because it is the first that knows the hash of
-    the present head.
+    `rpc` is the destination's. By default the pending block is asked, because only that block's state has the hash of
+    the current head.
     """
     answers = rpc.ask([questions.call(*registry.contract.vouches(*block), at) for block in blocks])
     return [registry.contract.decode_vouches(answer) for answer in answers]
 
 
 def all_of(destination: int, source_chains: Collection[int]) -> list[FactsRegistry]:
-    """Return the registries of these connections, including those that were replaced."""
+    """Return the registries of these connections, including replaced ones."""
     rows = FactsRegistry.objects.filter(destination_chain_id=destination, source_chain_id__in=source_chains)
     return list(rows.order_by("source_chain_id", "pk"))
 
 
 def of_batch(batch: Batch, rows: Collection[FactsRegistry]) -> dict[int, FactsRegistry]:
-    """Return, by source chain, which of the registries `rows` holds the batch's facts, or will hold them.
+    """Return, by source chain, the registry of `rows` that holds the batch's facts, or is going to hold them.
 
-    A batch that is DONE has its facts in the registry of that time. When one is replaced, open batches start again.
+    The facts of a batch that is DONE are in the registry of that time. If the registry is replaced, open batches start
+    again.
     """
     done_at = batch.finished_at if batch.status == BatchStatus.DONE else None
     registries: dict[int, FactsRegistry] = {}

@@ -1,7 +1,7 @@
-"""Search for facts in facts registries that this service has proven for any user. Users are never named.
+"""A search for facts that this service has proven for any user. Users are never named.
 
-A search reads the completed queries of an account or a block, in the order of an index: by block and id. Each page
-begins at the end of the page before. A query may name thousands of slots, so a page may end within a query.
+A search reads the completed queries of an account or a block in the order of an index: by block and id. Each page
+begins where the previous page ended. A query may have thousands of slots, so a page may end within a query.
 """
 
 from collections.abc import Iterator, Sequence
@@ -19,11 +19,11 @@ from queries.columns import AccountField, HeaderField
 from queries.models import Batch, BatchStatus, Block, Query, Step, StepKind
 from queries.query_parameters import Address, Number, Slot
 
-# Maximum queries read of one batch for the list of the latest facts.
+# Maximum queries of one batch that are read for the list of the latest facts.
 _MOST_OF_BATCH = 1000
 _SLOT, _TIME = "SLOT", "BLOCK_AT_TIMESTAMP"
 PROPERTIES = tuple(sorted({*AccountField.names, *HeaderField.names, _SLOT, _TIME}))
-# Characters of a slot in JSON, with quotes, a comma and a space.
+# Maximum characters of a slot in JSON, with quotes, a comma and a space.
 _CHARACTERS_OF_SLOT = 70
 
 
@@ -32,7 +32,7 @@ class FactFilters(BaseModel):
     sourceChainId: Number | None = None
     account: Address | None = Field(None, description="This or `block` must be given.")
     block: Number | None = None
-    property: Literal[PROPERTIES] | None = None  # type: ignore[valid-type]  # made of names
+    property: Literal[PROPERTIES] | None = None  # type: ignore[valid-type]  # the type is built from names
     slot: Slot | None = None
 
     def asks_for(self, fact: Fact) -> bool:
@@ -45,7 +45,7 @@ class FactFilters(BaseModel):
 
 @dataclass(frozen=True)
 class FactCursor:
-    """A query about a block, and a fact of it, from 0."""
+    """A position in the results: a block, a query about it, and the index of a fact in the query."""
 
     block: int
     query: int
@@ -68,15 +68,15 @@ class FoundFact:
     """A fact that a registry holds."""
 
     block: Block
-    address: str  # EIP-55; empty: it is a fact of the block
+    address: str  # EIP-55; empty for a fact of the block
     fact: Fact
     word: bytes
-    registry: str  # its address
-    transaction_hash: str  # of the transaction that proved it; empty: it is not known
+    registry: str  # the registry's address
+    transaction_hash: str  # hash of the transaction that proved the fact; empty if it isn't known
 
 
 def search(filters: FactFilters, start: FactCursor, limit: int) -> tuple[list[FoundFact], FactCursor | None]:
-    """Return a page of facts that match, of an account or a block, and where the next page begins.
+    """Return a page of matching facts of an account or a block, and where the next page begins.
 
     `filters` must name an account or a block. Registries may hold more facts, which others have proven. A fact of
     several queries may appear again on a later page.
@@ -88,9 +88,9 @@ def search(filters: FactFilters, start: FactCursor, limit: int) -> tuple[list[Fo
 
 
 def latest(limit: int) -> list[FoundFact]:
-    """Return facts of the batches that were done last, newest first, each once."""
+    """Return facts of the batches that were done last, newest first, without repetitions."""
     held = _RegistriesInUse.by(_registries(FactFilters()))
-    # Two statements without the status DONE. Otherwise SQLite would scan all blocks and all DONE batches.
+    # Two statements without the status DONE are used. Otherwise SQLite would scan all blocks and all DONE batches.
     ended = Batch.objects.filter(finished_at__isnull=False).exclude(status=BatchStatus.REJECTED)
     done = list(ended.order_by("-finished_at").values_list("pk", flat=True)[:limit])
     queries = Query.objects.filter(held.condition, batch__in=done, position__lt=_MOST_OF_BATCH).select_related("block")
@@ -105,7 +105,7 @@ def latest(limit: int) -> list[FoundFact]:
 
 
 def _registries(filters: FactFilters) -> list[FactsRegistry]:
-    """Return the registries of the requested connections, also those that were replaced."""
+    """Return the registries of the requested connections, including replaced ones."""
     rows = FactsRegistry.objects.order_by("pk")
     if filters.destinationChainId is not None:
         rows = rows.filter(destination_chain_id=filters.destinationChainId)
@@ -116,7 +116,7 @@ def _registries(filters: FactFilters) -> list[FactsRegistry]:
 
 @dataclass(frozen=True)
 class _RegistriesInUse:
-    """The facts that the registries in use hold."""
+    """The registries in use, and the condition by which queries have facts in them."""
 
     addresses: dict[tuple[int, int], str]
     """The registry's address, by (destination, source chain id)."""
@@ -139,10 +139,10 @@ class _RegistriesInUse:
                 if other.replaced_at and (other.destination_chain_id, other.source_chain_id) == connection
             ]
             if former:
-                # Batches that were DONE before are in the former registry.
+                # The facts of batches that were DONE before are in the former registry.
                 condition &= Q(batch__finished_at=None) | Q(batch__finished_at__gt=max(former))
             held |= condition
-        # No worker checks whether the facts of a rejected batch are still held.
+        # No worker checks whether the registry still holds the facts of a rejected batch.
         return cls(addresses, Q(step=None) & ~Q(batch__status=BatchStatus.REJECTED) & held)
 
 
@@ -164,11 +164,11 @@ def _rows(filters: FactFilters, held: _RegistriesInUse, start: FactCursor, most:
     if filters.account:
         queries = queries.filter(address=filters.account)
     if filters.block is None:
-        # Two statements, because with an OR a database would scan all other rows.
+        # Two statements are used, because with an OR a database would scan all other rows.
         rows = _first(queries.filter(block_id=start.block, pk__gte=start.query), most)
         return rows + _first(queries.filter(block_id__gt=start.block), most - len(rows))
     rows = []
-    # One block after the other, because an index has each block's queries in this order.
+    # Blocks are read one after another, because an index has the queries of each block in this order.
     for block in _blocks(filters.block, held):
         if block >= start.block and len(rows) < most:
             first = start.query if block == start.block else 0
@@ -189,7 +189,7 @@ def _blocks(number: int, held: _RegistriesInUse) -> list[int]:
 
 
 def _asking(filters: FactFilters, queries: QuerySet[Query]) -> QuerySet[Query]:
-    """Select queries with a matching fact, so that no page is empty before the last."""
+    """Select queries that have a matching fact. Without it, a page before the last could be empty."""
     if filters.slot:
         # SQLite's LIKE takes four times as long.
         return queries.alias(at=StrIndex(Cast("slots", TextField()), Value(filters.slot))).filter(at__gt=0)
@@ -213,7 +213,7 @@ def _asking(filters: FactFilters, queries: QuerySet[Query]) -> QuerySet[Query]:
 
 @dataclass(frozen=True)
 class _FactOfQuery:
-    query: Query  # with its block
+    query: Query  # loaded with its block
     fact: Fact
 
 
@@ -236,7 +236,7 @@ def _page(
 
 
 def _enough(rows: Sequence[_Row], count: int) -> Sequence[_Row]:
-    """Return the fewest first rows that have more than `count` facts in total, or all rows."""
+    """Return the shortest beginning of `rows` that has more than `count` facts in total, or all rows."""
     facts_in_them = 0
     for at, row in enumerate(rows):
         if facts_in_them > count:
@@ -250,7 +250,7 @@ def _in_order(filters: FactFilters, rows: Sequence[_Row]) -> Iterator[tuple[Fact
         return
     queries = Query.objects.select_related("block").in_bulk([row.query for row in rows])
     for row in rows:
-        # The query may have been deleted, or moved to another block, since it was listed.
+        # Since the query was listed, it may have been deleted or moved to another block.
         if (query := queries.get(row.query)) is None or query.block_id != row.block:
             continue
         for at, fact in enumerate(facts.of(query)):

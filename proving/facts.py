@@ -1,4 +1,4 @@
-"""Facts: the words that queries ask for, their values as proven here, and their values in the facts registry."""
+"""Facts: the words that queries request, as proven here and as held by the facts registry."""
 
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
@@ -43,7 +43,7 @@ class HeaderFact:
 
 @dataclass(frozen=True)
 class TimeFact:
-    """The block that was the latest at a time."""
+    """The number of the block that was the latest at a time."""
 
     timestamp: int  # unix seconds
 
@@ -67,15 +67,15 @@ _HEADER_NUMBERS = frozenset(
     }
 )
 
-# Rows named in one statement.
+# Maximum rows named in one statement.
 _CHUNK = 500
-# The most pairs of account and slot that a statement names: the database seeks each named slot in each account. Above
-# that, all slots of the accounts are read, though other queries may have asked for thousands of them.
+# Maximum pairs of account and slot that a statement names, because the database looks up each slot in each account.
+# Above this number, all stored slots of the accounts are read, although there may be thousands for other queries.
 _NAMED_SLOTS = 5000
 
 
 def of(query: Query) -> list[Fact]:
-    """Return the facts that a query asks for."""
+    """Return the facts that a query requests."""
     facts: list[Fact] = [AccountFact(query.address, field) for field in query.account_fields]
     facts += [SlotFact(query.address, slot) for slot in query.slots]
     facts += [HeaderFact(field) for field in query.header_fields]
@@ -98,7 +98,7 @@ def name(fact: Fact) -> str:
 
 
 def is_number(fact: Fact) -> bool:
-    """Return whether the fact's word is a number, and not bytes."""
+    """Return whether the fact's word is a number."""
     match fact:
         case AccountFact():
             return fact.field in _ACCOUNT_NUMBERS
@@ -109,7 +109,10 @@ def is_number(fact: Fact) -> bool:
 
 
 def may_be_told(batch: Batch, query: Query) -> bool:
-    """Return whether the registry holds the query's facts. No worker checks it for a rejected batch, so it is False."""
+    """Return whether the registry holds the query's facts.
+
+    No worker checks this for a rejected batch, so the result is False.
+    """
     return query.step is None and batch.status != BatchStatus.REJECTED
 
 
@@ -128,9 +131,9 @@ def proven_for(facts_by_query: Mapping[Query, Sequence[Fact]]) -> dict[int, dict
 
 
 def proven(facts_by_block: Mapping[Block, Iterable[Fact]]) -> dict[int, dict[Fact, bytes]]:
-    """Return, by the block's id, the 32-byte word of each of these facts whose proof is stored here.
+    """Return, by the block's id, the 32-byte word of each of these facts that has a stored proof.
 
-    The number of statements doesn't grow with that of blocks.
+    The number of statements doesn't grow with the number of blocks.
     """
     distinct_facts = {block: list(dict.fromkeys(facts)) for block, facts in facts_by_block.items()}
     accounts = _accounts(distinct_facts)
@@ -185,7 +188,7 @@ def account_words(proof: AccountProof) -> dict[AccountField, bytes]:
 
 
 def header_words(header: Header) -> dict[HeaderField, bytes]:
-    """Return the words of the properties that this header is known to have; hashes of those that are too long."""
+    """Return the words of the properties that this header is known to have. Long ones become their hash."""
     return {
         field: keccak(content) if field in HASHED_HEADER_FIELDS else content.rjust(32, b"\0")
         for field, content in zip(HeaderField, header.fields, strict=False)
@@ -194,13 +197,16 @@ def header_words(header: Header) -> dict[HeaderField, bytes]:
 
 
 def lacking(header: Header, fields: Collection[HeaderField]) -> list[HeaderField]:
-    """Return the fields that this header is not known to have."""
+    """Return the requested fields that this header doesn't have, or isn't known to have."""
     known = header_words(header) if fields else ()
     return [field for field in fields if field not in known]
 
 
 def why_lacking(chain_id: int, header: Header, fields: Iterable[HeaderField]) -> WaitReason:
-    """Say that a header lacks these fields: later forks added some, and other layouts have others."""
+    """Return the wait for header fields that a header lacks.
+
+    Later forks add fields, and other layouts have other fields.
+    """
     names = ", ".join(field.name for field in fields)
     values: dict[str, Value] = {"block": header.number, "chain": chain_id, "fields": names}
     if header.is_ethereums:
@@ -209,12 +215,12 @@ def why_lacking(chain_id: int, header: Header, fields: Iterable[HeaderField]) ->
 
 
 def proof_of(chain: Chain, request: ProofRequest) -> str:
-    """Return the fact's name in words, for sentences."""
+    """Return the words "the proof of account … at block …", for sentences."""
     return f"the proof of account {request.address} at block {request.block_number} of {chain.label}"
 
 
 def _accounts(facts_by_block: Mapping[Block, Iterable[Fact]]) -> dict[tuple[int, str], AccountProof]:
-    """Return stored proofs by (block's id, address). They may include pairs that no fact names."""
+    """Return stored proofs by (block's id, address). They may include pairs that no fact needs."""
     addresses = {
         fact.address for facts in facts_by_block.values() for fact in facts if isinstance(fact, AccountFact | SlotFact)
     }
@@ -254,8 +260,8 @@ def _slots(
 class RegistryView:
     """The registry's facts about one source block, in the state of one destination block."""
 
-    state_root: bytes  # zero bytes: the header is not accumulated
-    facts: Mapping[Fact, bytes | None]  # None: not proven
+    state_root: bytes  # zeros if the header is not accumulated
+    facts: Mapping[Fact, bytes | None]  # None for a fact that isn't proven
 
 
 @dataclass(frozen=True)
@@ -287,7 +293,7 @@ class ViewRequest:
 
 
 def views(rpc: RpcClient, registry: Registry, requests: Sequence[ViewRequest]) -> list[RegistryView | ChainError]:
-    """Ask the registry about several blocks in one exchange. A block without an answer has the reason in its place."""
+    """Ask the registry about several blocks in one exchange. A block without an answer has its error instead."""
     question_lists = [request.questions(registry) for request in requests]
     answers = iter(rpc.ask([question for question_list in question_lists for question in question_list]))
     return [
@@ -299,7 +305,7 @@ def views(rpc: RpcClient, registry: Registry, requests: Sequence[ViewRequest]) -
 def read(
     rpc: RpcClient, registry: Registry, block_number: int, facts: Iterable[Fact], *, at: BlockIdentifier
 ) -> RegistryView:
-    """Ask the registry about one block. Raises `NodeUnavailable`, also when no registry answers."""
+    """Ask the registry about one block. Raises `NodeUnavailable`, also if there is no registry."""
     return result(views(rpc, registry, [ViewRequest(block_number, list(dict.fromkeys(facts)), at)])[0])
 
 
@@ -310,12 +316,15 @@ def _call(registry: Registry, block_number: int, fact: Fact) -> Call:
 
 
 def calldata(block_number: int, fact: Fact) -> str:
-    """Return the calldata, 0x and hex, that reads a fact from its registry. The call reverts if it isn't proven."""
+    """Return the calldata (0x and hex) that reads a fact from its registry.
+
+    The call reverts if the fact isn't proven.
+    """
     return hex_data(_calldata(*_reading(block_number, fact)))
 
 
 def _reading(block_number: int, fact: Fact) -> tuple[str, Sequence[int]]:
-    """Return the function that reads a fact, and its arguments, each of which is one word."""
+    """Return the function that reads a fact, and its arguments. Each argument is one word."""
     match fact:
         case AccountFact():
             return "accountField", (int(fact.address, 16), block_number, fact.field)
@@ -348,7 +357,7 @@ def compare(queries: Sequence[Query], view: RegistryView, here: Mapping[Fact, by
     for query in queries:
         for fact in of(query):
             word = view.facts.get(fact)
-            # The registry's block for the time may be of a chain that a reorg has removed.
+            # The registry's block for the time may belong to a chain that a reorganisation has removed.
             if word is None or (isinstance(fact, TimeFact) and word != here[fact]):
                 missing[fact].append(query.pk)
             elif word != here.get(fact):

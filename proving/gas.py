@@ -1,7 +1,7 @@
-"""The gas that proofs take: a table of what each thing adds to a transaction, and how deep the tries are.
+"""The gas model of proofs: a table of the gas and bytes of each part of a transaction, and the depths of tries.
 
-A transaction pays 21,000, and the larger of two amounts: 16 for each byte of calldata and its execution, or 40 for each
-byte (EIP-7623). The bytes decide for mainnet's proofs, the execution for a development chain's.
+A transaction pays 21,000 gas plus the larger of two amounts (EIP-7623): 16 for each byte of calldata plus its
+execution, or 40 for each byte. For mainnet's proofs the second amount is larger, for a development chain's the first.
 """
 
 import math
@@ -35,7 +35,7 @@ class Amount:
 
 @dataclass(frozen=True)
 class Load:
-    """The bytes of calldata and the gas of execution of a part of a transaction. Four zero bytes count as one."""
+    """Bytes of calldata and gas of execution of a part of a transaction. Four zero bytes count as one byte."""
 
     size: float = 0.0
     execution: float = 0.0
@@ -48,7 +48,7 @@ class Load:
 
     @property
     def gas(self) -> float:
-        """Return the most gas, whatever else is in the transaction."""
+        """Return the maximum gas of this part, whatever else the transaction has."""
         return max(self.size * _LEAST_GAS_OF_A_BYTE, self.size * _GAS_OF_A_BYTE + self.execution)
 
 
@@ -57,40 +57,40 @@ class Load:
 _TRANSACTION = 21_000
 _GAS_OF_A_BYTE, _LEAST_GAS_OF_A_BYTE = 16, 40
 
-# These were measured with generated proofs, and are right within 2 % for each (`make bench-estimates`). A header whose
-# state root is stored, and what it takes less where the root is known; its number, where the header is known; fields of
-# a header, the first of them and each word; and the next header, which tells when a block ended.
-_HEADER_SIZE = 650  # the largest of mainnet
+# These values were measured with generated proofs. Each is right within 2 % (`make bench-estimates`).
+# In order: a header whose state root is stored, and the saving if the root is known; a block number, if the header is
+# known; header fields: the first field, each word, and a zero field; the next header, which shows when a block ended.
+_HEADER_SIZE = 650  # the size of mainnet's largest headers
 _HEADER_GAS, _ROOT_GAS = 36_000, 20_000
 _NUMBER = Load(6, 3_800)
 _FIELDS, _FIELD, _ZERO_FIELD = Load(5, 3_600), Load(0, 23_000), Load(0, 1_500)
 _TIME = Load(60, 65_000)
-# The largest account or slot without the nodes that lead to it, and a stored word of an account. Slots that are zero
-# share a word with their neighbours.
+# In order: the largest account without trie nodes, and a stored word of an account; then storage: opening it, the
+# largest slot without trie nodes, a zero slot, and a word that zero slots with neighbouring numbers share.
 _ACCOUNT, _WORD = Load(103, 6_500), Load(0, 22_400)
 _STORAGE, _SLOT, _ZERO_SLOT, _WORD_OF_ZEROS = Load(1), Load(37, 27_800), Load(5, 4_100), Load(0, 22_200)
-# A call beside others, and a block hash that a slot of the history contract proves.
+# An additional call in a transaction, and a block hash that is proven by a slot of the history contract.
 _CALL, _HOP = Load(55, -2_000), Load(37, 29_000)
-# Jumps by their operations, without the header of the block that they lead to. Each has a trusted header, which is sent
-# again each time, and a branch, which grows by a hash when the number of periods doubles.
+# Jumps by their operation, without the header of the block to which they lead. Each contains a trusted header, which
+# must be sent again for each jump, and a branch. The branch grows by a hash when the number of periods doubles.
 _JUMPS = {
     OLD_BLOCK: Load(_HEADER_SIZE + 1_530, 39_500),
     BLOCK_BEFORE_CAPELLA: Load(1_080, 18_500),
     BLOCK_BEFORE_MERGE: Load(850, 12_500),
 }
-# The largest gas of a hop on mainnet, and of a jump without the header of the block that it leads to.
+# Maximum gas of a hop on mainnet, and of a jump without the header of the block to which it leads.
 HOP_GAS, JUMP_GAS = 250_000, 75_000
 
-# Nodes of tries: branches with sixteen children, and others by their children.
+# Trie nodes: a branch with sixteen children, any other branch, and each of its children.
 _PLACES, _HASH = 16, 32
 _FULL_BRANCH, _BRANCH, _CHILD = Load(1, 1_560), Load(2, 2_120), Load(1, 240)
-# The branches on the way to an account, and to a slot, by their children, where no proof is known: the largest tries of
-# mainnet.
+# Numbers of children in the branches on the path to an account and to a slot, if no proof is known. These are the
+# largest tries of mainnet.
 _STATE, _STORAGE_TRIE = (16, 16, 16, 16, 16, 16, 9, 2), (16, 16, 16, 16, 16, 16, 9)
 
 # A signed gas limit is 15 % above a node's estimate, which is up to 4 % above the used gas.
 _SIGNED = 1.2
-# The number of slots that are asked for with the sampled proof.
+# Number of slots that are requested with the sampled proof.
 SAMPLED_SLOTS = 4
 
 
@@ -103,42 +103,45 @@ class CostPart(Enum):
     PATHS = "paths"
 
 
-# --- How deep tries are -----------------------------------------------------------------------------------------------
+# --- Depths of tries --------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
 class Trie:
-    """The branches on the way to one key, by the numbers of their children."""
+    """The branches on the path to one key, by their numbers of children."""
 
     children: Sequence[int]
 
     @classmethod
     def of(cls, nodes: Sequence[bytes]) -> Self:
-        """Read the nodes of a proof, which was verified."""
+        """Read the nodes of a verified proof."""
         decoded = [decode_rlp(node) for node in nodes]
         return cls([sum(child != b"" for child in node[:-1]) for node in decoded if len(node) == _PLACES + 1])
 
     @property
     def deeper(self) -> Self:
-        """Return a trie on the high side: another key may have a branch more on its way, and wider ones."""
+        """Return a larger trie for an upper bound: another key may have one more branch on its path, and wider ones."""
         return type(self)([*(count if count == _PLACES else min(_PLACES, count + 3) for count in self.children), 2])
 
     def nodes(self, keys: int) -> Load:
-        """Return the load of the branches that lead to this number of random keys, which share the top ones."""
+        """Return the load of the branches on the paths to this number of random keys.
+
+        The paths share the top branches.
+        """
         load, visited = Load(), [*self._visited(keys), keys]
         for count, here, below in zip(self.children, visited[:-1], visited[1:], strict=True):
             branch = _FULL_BRANCH if count == _PLACES else _BRANCH + _CHILD * count
-            # Branches carry no hash of a child that is sent too.
+            # A branch omits the hash of a child that is sent too.
             load += branch * here + Load(_HASH * max(0.0, here * count - below))
         return load
 
     def count(self, keys: int) -> float:
-        """Return how many nodes lead to this number of keys."""
+        """Return the number of nodes on the paths to this number of keys."""
         return sum(self._visited(keys)) + keys
 
     def _visited(self, keys: int) -> list[float]:
-        """Return how many branches of each depth lead to this number of keys, on average."""
-        # Each depth has sixteen times the places of the one above, and random keys meet a part of them.
+        """Return the average number of branches at each depth on the paths to this number of keys."""
+        # Each depth has sixteen times as many branches as the depth above. Random keys meet some of them.
         below = (float(_PLACES**depth) for depth in range(1, len(self.children)))
         met = (-places * math.expm1(keys * math.log1p(-1 / places)) for places in below)
         return [float(min(keys, 1)), *met][: len(self.children)]
@@ -146,11 +149,11 @@ class Trie:
 
 @dataclass(frozen=True)
 class Sample:
-    """The shape of a source chain's tries, by one proof. Without a proof it is that of the largest of mainnet."""
+    """The shape of a source chain's tries, from one proof. Without a proof, it is that of mainnet's largest tries."""
 
     state: Trie = Trie(_STATE)
     address: str = ""
-    """The account whose slots were asked for."""
+    """The account whose slots were requested."""
     storage: Trie = Trie(_STORAGE_TRIE)
     zeros: float = 0.0
     """The share of these slots that are zero."""
@@ -170,7 +173,7 @@ class Sample:
     def most(self) -> Self:
         """Return a sample for the upper bound."""
         return type(self)(
-            # The shape is the largest already where no proof was read.
+            # Without a proof, the shape is already the largest.
             self.state if self.state.children is _STATE else self.state.deeper,
             self.address,
             self.storage.deeper,
@@ -181,7 +184,7 @@ class Sample:
 
 
 def sampled(header: Header, requested: Iterable[Fact]) -> ProofRequest:
-    """Choose the proof that tells most about the tries: that of the account with the most slots.
+    """Choose the proof that shows most of the tries: that of the account with the most slots.
 
     At least one of the requested facts must be about an account.
     """
@@ -204,21 +207,24 @@ class Missing:
 
     number: int
     facts: Sequence[Fact]
-    is_known: bool  # the registry knows the block's state root
+    is_known: bool  # True if the registry knows the block's state root
     header: Header | None = None
 
     @property
     def needs_header(self) -> bool:
         """Return whether the header is needed.
 
-        Without a state root no fact is stored; and fields of a header need the header again, and its hash.
+        Without a state root no fact can be stored. Facts of the header itself need the header and its hash.
         """
         of_header = any(isinstance(fact, HeaderFact | TimeFact) for fact in self.facts)
         return bool(self.facts) and (not self.is_known or of_header)
 
     @property
     def hashed(self) -> int:
-        """Return the number of the block whose hash is needed. A time needs the next one: its header ends this one."""
+        """Return the number of the block whose hash is needed.
+
+        For a time, it is the next block, whose header shows the end.
+        """
         return self.number + bool(self.times)
 
     @property
@@ -232,25 +238,25 @@ class Missing:
 
     @cached_property
     def fields(self) -> frozenset[HeaderField]:
-        """Return the requested header fields, except those that accumulating any header proves."""
+        """Return the requested header fields, except those that accumulating the header proves anyway."""
         fields = frozenset(fact.field for fact in self.facts if isinstance(fact, HeaderFact))
         return fields.difference(HeaderField(place) for place in IMPLIED_HEADER_FIELDS)
 
     @cached_property
     def words(self) -> Mapping[str, int]:
-        """Return how many words the fields of each account take, by its address: 0 where only slots are requested."""
+        """Return the number of words for the fields of each account, by its address. 0 if only slots are requested."""
         accounts: dict[str, set[int]] = {}
         for fact in self.facts:
             if isinstance(fact, AccountFact | SlotFact):
                 words = accounts.setdefault(fact.address, set())
                 if isinstance(fact, AccountFact):
-                    # Nonce and balance share one.
+                    # Nonce and balance share a word.
                     words.add(max(fact.field, AccountField.BALANCE))
         return {address: len(words) for address, words in accounts.items()}
 
     @cached_property
     def slots(self) -> Mapping[str, Sequence[int]]:
-        """Return the slots by the account's address."""
+        """Return the requested slots by the account's address."""
         slots: dict[str, list[int]] = defaultdict(list)
         for fact in self.facts:
             if isinstance(fact, SlotFact):
@@ -260,17 +266,18 @@ class Missing:
 
 @dataclass(frozen=True)
 class Route:
-    """The path by which a registry comes to trust the hashes of old blocks."""
+    """The paths by which a registry comes to trust the hashes of old blocks."""
 
     paths: int = 0
-    direct: int = 0  # of these, to blocks that the block hash source itself vouches for; they wait for no other path
+    direct: int = 0  # number of paths to blocks that the block hash source vouches for; these wait for no other path
     hops: int = 0
-    headers: int = 0  # at which hops begin, of blocks that nobody asks for
-    newest: int = 0  # number of the highest block that hops begin at
-    start_gas: Amount = Amount()  # for the block hash source
-    waits: Sequence[WaitReason] = ()  # for the block hash source
-    jumps: Mapping[int, int] = field(default_factory=dict)  # operations by block number; not counted in `paths`
-    jump_origin: int | None = None  # the number of the block where jumps begin, if they need one
+    headers: int = 0  # number of headers of unrequested blocks, at which hops begin
+    newest: int = 0  # number of the highest block at which hops begin
+    start_gas: Amount = Amount()  # gas of the block hash source's calls
+    waits: Sequence[WaitReason] = ()  # waits for the block hash source
+    # Operations by block number; jumps aren't counted in `paths`.
+    jumps: Mapping[int, int] = field(default_factory=dict)
+    jump_origin: int | None = None  # number of the block where jumps begin, if they need one
 
 
 # --- Gas of missing facts ---------------------------------------------------------------------------------------------
@@ -278,12 +285,12 @@ class Route:
 
 @dataclass(frozen=True)
 class GasEstimate:
-    """The estimated gas to prove what is missing at the blocks of one source chain."""
+    """The estimated gas to prove the missing facts of one source chain's blocks."""
 
     parts: Mapping[CostPart, Amount] = field(default_factory=dict)
-    size: Amount = Amount()  # of calldata, in bytes
+    size: Amount = Amount()  # bytes of calldata
     transactions: int = 0  # expected number
-    in_a_row: int = 0  # of these, in the longest row where each waits for the one before
+    in_a_row: int = 0  # length of the longest row of transactions that each wait for the previous one
 
     @property
     def gas(self) -> Amount:
@@ -291,12 +298,12 @@ class GasEstimate:
 
     @property
     def path_gas(self) -> int:
-        """Return the paths' part of the bound, in gas."""
+        """Return the paths' part of the upper bound, in gas."""
         return self.parts.get(CostPart.PATHS, Amount()).bound
 
 
 def estimate(blocks: Sequence[Missing], sample: Sample, route: Route, correction: float = 1.0) -> GasEstimate:
-    """Estimate the gas to prove the missing facts and the route to them. `correction` multiplies the expected gas."""
+    """Estimate the gas to prove the missing facts, including the route. `correction` multiplies the expected gas."""
     blocks = [block for block in blocks if block.facts]
     likely, most = ([_BlockLoad(block, known) for block in blocks] for known in (sample, sample.most))
     header = max((_header(block) for block in blocks), key=lambda load: load.size, default=Load())
@@ -312,11 +319,11 @@ def estimate(blocks: Sequence[Missing], sample: Sample, route: Route, correction
     for block_load, at_most in zip(likely, most, strict=True):
         for part, amount in block_load.gas(base).items():
             gas[part] += amount
-        # The bound has room for one transaction more than was counted.
+        # The bound includes one transaction more than was counted.
         for part, amount in at_most.gas(further=1).items():
             bound[part] += amount * _SIGNED
     jumped = [number for block in blocks if block.needs_header for number in block.hashes if number in route.jumps]
-    # The jump to the block that follows a time's block takes a transaction of its own.
+    # The jump to the block after a time's block needs a separate transaction.
     apart = sum(block.times > 0 and block.hashed in jumped for block in blocks)
     jumps = [_JUMPS[route.jumps[number]] for number in jumped]
     of_jumps = sum(load.gas for load in jumps) + (_HOP.execution + _TRANSACTION) * apart
@@ -351,7 +358,7 @@ def estimate(blocks: Sequence[Missing], sample: Sample, route: Route, correction
 
 
 class _BlockLoad:
-    """The load of each part of one block's facts, and the number of transactions that they take."""
+    """The load of each part of one block's facts, and the number of transactions that they need."""
 
     def __init__(self, missing: Missing, sample: Sample) -> None:
         self.parts: dict[CostPart, Load] = {}
@@ -386,7 +393,7 @@ class _BlockLoad:
             + sum(sample.storage_of(address).count(len(each)) for address, each in slots.items()),
             size=(accounts + self.parts.get(CostPart.SLOTS, Load())).size,
         )
-        # Each further transaction carries all nodes on the way to its first account.
+        # Each additional transaction repeats all nodes on the path to its first account.
         self.parts[CostPart.ACCOUNTS] = (
             accounts
             + (sample.state.nodes(1) + _ACCOUNT) * (self.transactions - 1)
@@ -396,14 +403,14 @@ class _BlockLoad:
 
     @property
     def proof(self) -> Load:
-        """Return the load of the transactions of proofs, without those of times."""
+        """Return the load of the transactions with proofs, without those for times."""
         return sum((load for part, load in self.parts.items() if part != CostPart.TIMES), Load())
 
     def gas(self, base: float = _TRANSACTION, *, further: int = 0) -> dict[CostPart, float]:
         """Return the gas of each part.
 
-        `base` is the block's part of a transaction that it may share. A block that takes several transactions gets this
-        number of `further` ones.
+        `base` is the block's share of the base gas of a transaction that blocks may share. A block that needs several
+        transactions gets `further` additional ones.
         """
         gas = {part: load.gas for part, load in self.parts.items()}
         if self.transactions:
@@ -415,14 +422,14 @@ class _BlockLoad:
 
 
 def _header(missing: Missing) -> Load:
-    """Return the load of the header's bytes alone."""
+    """Return the load of the header's bytes."""
     encoded = b"" if missing.header is None else missing.header.encode()
-    # A zero costs a quarter of another byte.
+    # A zero byte costs a quarter of another byte.
     return Load(len(encoded) - encoded.count(0) * 3 / 4 if encoded else _HEADER_SIZE)
 
 
 def _zero_fields(missing: Missing) -> int:
-    """Return how many of the fields are zero: they share a word."""
+    """Return the number of header fields that are zero. They share a word."""
     words = {} if missing.header is None else header_words(missing.header)
     return sum(not any(words.get(field, b"\1")) for field in missing.fields)
 
@@ -441,7 +448,7 @@ def _slots(slots: Sequence[int], address: str, sample: Sample) -> Load:
 
 
 def _hops(route: Route, header: Load, state: Trie) -> Load:
-    """Return the load of a route's hops, with headers that are like this one."""
+    """Return the load of a route's hops. `header` is the load of a typical header."""
     # The history contract has a slot for each block of its window.
     ring = Trie([_PLACES] * int(math.log(max(1, min(route.newest, HISTORY_WINDOW)), _PLACES)) + [3])
     hop = state.nodes(1) + ring.nodes(1) + _ACCOUNT + _CALL + _STORAGE + _HOP
@@ -450,9 +457,9 @@ def _hops(route: Route, header: Load, state: Trie) -> Load:
 
 
 def _shared(small: Sequence[_BlockLoad], beside: int) -> tuple[int, float]:
-    """Return how many transactions these blocks share, and the gas of each block's part of one.
+    """Return the number of transactions that these blocks share, and the gas of each block's share of one.
 
-    `beside` is the number of blocks whose proofs travel in transactions of paths.
+    `beside` is the number of blocks whose proofs are sent in the transactions of paths.
     """
     count, proofs = max(0, len(small) - beside), sum((block.proof for block in small), Load())
     needed = max(proofs.size / packing.SHARED_BYTES, proofs.gas * _SIGNED / packing.SHARED_GAS)

@@ -17,13 +17,13 @@ from chains.rpc import RpcClient, result
 from proving.models import ChainHead
 from queries.waits import WaitReason, wait
 
-# Blocks until finality on chains without a `finalized` tag: two epochs of Ethereum, the usual depth.
+# Blocks until finality on chains without a `finalized` tag. Two epochs of Ethereum are the usual depth.
 _FINAL_DEPTH = 64
-# Time for which the highest head counts although nodes report a lower one. After that the lower one is believed.
+# Time for which the highest head counts although nodes report a lower one. Later, the lower head counts.
 _LATELY = timedelta(minutes=5)
-# Part of the time between blocks by which a poll is delayed, so that it doesn't come just before the block.
+# A poll comes this part of the block time after the expected block, so that it doesn't come just before the block.
 _LATE_PART = 1 / 8
-# Limits of the seconds between two polls. There are four polls for each block.
+# Limits of the seconds between two polls. There are four polls per block.
 _MIN_POLL_SECONDS, _MAX_POLL_SECONDS = 0.2, 4
 
 
@@ -62,10 +62,13 @@ def read(chain: Chain, rpc: RpcClient) -> Heads:
 
 
 def note(chain: Chain, rpc: RpcClient, answers: Sequence[Header | ChainError | None], began: float) -> Heads:
-    """Store the answers to `QUESTIONS` for pages, and return them as heads. `began`: `time.monotonic` when asked."""
+    """Store the answers to `QUESTIONS` for pages, and return them as heads.
+
+    `began` is the time, by `time.monotonic`, when the questions were sent.
+    """
     latest = rpc.must_have_head(answers[0])
     finalized = None if isinstance(answers[1], RpcRefused | UnreadableHeader) else result(answers[1])
-    # If the final block can't be read, nothing is final. The first block of some development chains is an example.
+    # If the final block can't be read, nothing is final. An example is the first block of some development chains.
     guess = 0 if isinstance(answers[1], UnreadableHeader) else max(0, latest.number - _FINAL_DEPTH)
     final = finalized.number if finalized else guess
     if final > latest.number:
@@ -85,18 +88,18 @@ def note(chain: Chain, rpc: RpcClient, answers: Sequence[Header | ChainError | N
 
 
 def not_there_yet(chain_id: int, number: int, head: int, last: int | None = None) -> WaitReason:
-    """Say that block `number` doesn't exist yet, nor later ones up to `last`. `head` is the newest block's number."""
+    """Return the wait for block `number`, and for later blocks up to `last`. `head` is the newest block's number."""
     return wait("block_to_come", chain=chain_id, block=number, head=head, last=last)
 
 
 def highest_lately(chain_id: int) -> int:
-    """Return the highest head that any worker has seen in the last minutes. 0: none."""
+    """Return the highest head that any worker has seen in the last minutes. 0 if there is none."""
     lately = ChainHead.objects.filter(pk=chain_id, seen_at__gt=timezone.now() - _LATELY)
     return lately.values_list("number", flat=True).first() or 0
 
 
 def recent(chain: Chain, rpc: RpcClient) -> Heads:
-    """Return the heads that this process has read within the last `poll_seconds`, or else read them."""
+    """Return the heads that this process has read within the last `poll_seconds`, or read them now."""
     last = _last.get(rpc)
     if last is not None and last.heads is not None and time.monotonic() - last.seen_at < poll_seconds(chain):
         return last.heads
@@ -104,12 +107,12 @@ def recent(chain: Chain, rpc: RpcClient) -> Heads:
 
 
 def poll_seconds(chain: Chain) -> float:
-    """Return the seconds between two polls: a few polls for each block, so that nodes aren't overloaded."""
+    """Return the seconds between two polls. There are few polls per block, so that nodes aren't overloaded."""
     return min(_MAX_POLL_SECONDS, max(_MIN_POLL_SECONDS, chain.block_seconds / 4))
 
 
 def seconds_to_next(chain: Chain, rpc: RpcClient) -> float:
-    """Return the seconds until the next block should be there. If it is late, return `poll_seconds`."""
+    """Return the seconds until the next block should exist. If the block is late, return `poll_seconds`."""
     last, poll = _last.get(rpc), poll_seconds(chain)
     if last is None or last.heads is None:
         return poll

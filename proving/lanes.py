@@ -1,8 +1,8 @@
-"""Lanes: parts of the work, each done by one worker at a time among all processes and machines.
+"""Lanes: parts of the work. At any time each lane is held by one worker among all processes and machines.
 
-A worker holds a lane by a fresh token and an expiry, which a thread renews. It writes only inside `HeldLane.writing`, a
-database transaction that fails if the lane has another token by then. So a worker that was paused for too long can't
-overwrite its successor's rows, and sends nothing, because transactions are stored before they are sent. The database
+A worker holds a lane by a new token and an expiry, which a thread renews. It writes only inside `HeldLane.writing`, a
+database transaction that fails if the lane has another token. So a worker that was paused for too long can't overwrite
+its successor's rows. It sends nothing either, because transactions are stored before they are sent. The database
 transaction locks the lane's row, and on SQLite the whole database, so it must contain no RPC call.
 
 All state is in rows, so the next holder of a killed worker's lane repeats the unfinished work.
@@ -59,7 +59,7 @@ class ChainEvent(StrEnum):
     REORGANISED = "reorganised"
 
 
-# A lane is renewed for so many seconds. After that its work must be hanging, and another worker may take it.
+# Seconds for which a lane is renewed. After that its work must be hanging, and another worker may take the lane.
 LONGEST_SECONDS = 300
 
 
@@ -91,7 +91,7 @@ class LaneName(NamedTuple):
 
 
 class LaneLost(Exception):
-    """Another worker holds the lane by now; nothing was written."""
+    """Another worker now holds the lane. Nothing was written."""
 
 
 @dataclass(eq=False)
@@ -134,7 +134,7 @@ def count(chain_id: int, event: ChainEvent) -> None:
 
 @dataclass
 class JobRun:
-    """A worker's work on one row that was due. It is counted, timed, and named in its log lines."""
+    """A worker's work on one due row. It is counted, timed, and named in its log lines."""
 
     outcome: str = "lost"
     """`done`, `waits`, `fails`, or `lost` if another worker has taken over the row."""
@@ -142,7 +142,7 @@ class JobRun:
 
 @contextmanager
 def job_run(kind: str, **about: str | int) -> Iterator[JobRun]:
-    """Time and count a job run, whose caller sets the outcome. An uncaught exception is a `defect`."""
+    """Time and count a job run. The caller sets its outcome. An uncaught exception is a `defect`."""
     this, outcome, began = JobRun(), "defect", time.monotonic()
     try:
         with logs.about(**about):
@@ -153,14 +153,14 @@ def job_run(kind: str, **about: str | int) -> Iterator[JobRun]:
 
 
 def note_job_run(kind: str, outcome: str, began: float) -> None:
-    """Count and time a job run, or a turn with several rows. `began` is its begin by `time.monotonic`."""
+    """Count and time a job run, or a turn with several rows. `began` is its beginning by `time.monotonic`."""
     JOB_SECONDS.labels(kind, outcome).observe(time.monotonic() - began)
 
 
 def work_on(rows: Sequence[Row], work: Callable[[Sequence[Row]], None], give_up: Callable[[Row], None]) -> int:
-    """Work on rows of a lane together. If that fails by our own error, which is logged, work on them one by one.
+    """Process the rows of a lane together. If that fails by our own error, log it and process the rows one by one.
 
-    So a defective row costs the others only a second try. `give_up` postpones the defective row. Return the number of
+    So a row that causes an error costs the others only a second try. `give_up` postpones that row. Return the number of
     failed rows. Raises `LaneLost`, `OperationalError`.
     """
     try:
@@ -198,7 +198,7 @@ def every() -> list[LaneName]:
 
 @contextmanager
 def hold(name: LaneName) -> Iterator[HeldLane | None]:
-    """Hold a lane until the end of the block. Yield None if another worker holds it."""
+    """Hold a lane until the end of the `with` block. Yield None if another worker holds it."""
     lane = HeldLane(name)
     if not _take(lane):
         yield None
@@ -212,12 +212,12 @@ def hold(name: LaneName) -> Iterator[HeldLane | None]:
 
 
 def take_away(name: LaneName) -> None:
-    """Take the lane from its holder, which then can't write any more, in the caller's database transaction."""
+    """Take the lane from its holder in the caller's database transaction. The holder then can't write any more."""
     Lane.objects.filter(name=str(name)).update(token="", until=None)
 
 
 def _take(lane: HeldLane) -> bool:
-    # A lease that lasts too long was written while a clock was ahead.
+    # A lease that lasts too long was written by a clock that was ahead.
     too_long = Now() + timedelta(seconds=2 * settings.LEASE_SECONDS)
     rows = Lane.objects.filter(name=str(lane.name))
     free = rows.filter(Q(until=None) | Q(until__lt=Now()) | Q(until__gt=too_long))
@@ -239,7 +239,7 @@ def _expiry() -> Combinable:
 
 
 class _Renewal:
-    """A thread that renews this process's lanes while it holds any. Most are given back before their first renewal."""
+    """A thread that renews this process's lanes. Most lanes are released before their first renewal."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()

@@ -1,4 +1,4 @@
-"""Tables of proving: registries, fetched proofs, the signers' transactions and the workers' heartbeats."""
+"""Database tables of proving: registries, fetched proofs, the signers' transactions, and workers' heartbeats."""
 
 from datetime import datetime, timedelta
 from typing import ClassVar
@@ -20,29 +20,32 @@ class _InUse(models.Manager["FactsRegistry"]):
 
 
 class FactsRegistry(DueRow):
-    """A deployed facts registry of one pair of source chain and destination chain.
+    """A deployed facts registry for one pair of source chain and destination chain.
 
-    At most one is in use; replaced ones stay on record. The row is due when the registry needs upkeep.
+    At most one registry of a pair is in use. Replaced registries stay in the table. The row is due when the registry
+    needs upkeep.
     """
 
     destination_chain_id = models.PositiveBigIntegerField()
     source_chain_id = models.PositiveBigIntegerField()
     address = models.CharField(max_length=42)  # EIP-55; empty until the transaction that creates it is stored
     block_hash_source = models.CharField(max_length=42)  # address of the contract
-    history_window = models.PositiveBigIntegerField(default=HISTORY_WINDOW)  # slots, as deployed
-    multicall = models.CharField(max_length=42, blank=True)  # address of the contract that makes several calls in one
-    # Address of the contract that proves old blocks by the beacon chain; empty: it was deployed without one.
+    history_window = models.PositiveBigIntegerField(default=HISTORY_WINDOW)  # number of slots, as deployed
+    # Address of the contract that makes several calls in one transaction.
+    multicall = models.CharField(max_length=42, blank=True)
+    # Address of the contract that proves old blocks by the beacon chain. Empty if there is none.
     beacon_history = models.CharField(max_length=42, blank=True, db_default="", default="")
-    jump_origin = models.PositiveBigIntegerField(null=True)  # the source's block that the last jump began at
+    jump_origin = models.PositiveBigIntegerField(null=True)  # number of the source's block at which the last jump began
     wait = WaitField(null=True, blank=True)  # what its upkeep waits for
     waiting_for = models.TextField(blank=True)  # the sentence of a version without `wait`
-    notice = models.TextField(blank=True)  # a sentence for the operator, such as about an attester that contradicts
-    deployed_at = models.DateTimeField(null=True)  # null: the deploying transactions are not confirmed yet
-    # keccak-256 of the code at the address when it was last compared; empty: it never was
+    # A sentence for the operator, for example about an attester that contradicts our nodes.
+    notice = models.TextField(blank=True)
+    deployed_at = models.DateTimeField(null=True)  # null until the deploying transactions are confirmed
+    # keccak-256 of the code at the address when it was last compared. Empty before the first comparison.
     code_hash = models.CharField(max_length=66, blank=True)
-    refused = models.TextField(blank=True)  # why it may not be used, sentences; empty: it may
-    replaced_at = models.DateTimeField(null=True)  # null: it is in use, or being deployed
-    replaced_because = models.TextField(blank=True)  # the reason, sentences
+    refused = models.TextField(blank=True)  # sentences that say why it must not be used; empty if it may be used
+    replaced_at = models.DateTimeField(null=True)  # null if it is in use, or being deployed
+    replaced_because = models.TextField(blank=True)  # sentences with the reason
 
     objects = models.Manager["FactsRegistry"]()
     in_use = _InUse()
@@ -62,17 +65,17 @@ class FactsRegistry(DueRow):
 
     @property
     def refusal(self) -> WaitReason:
-        """Return why it is `refused`, with what the operator must do."""
+        """Return why the registry must not be used (`refused`), and what the operator must do."""
         ends = {"chain": self.destination_chain_id, "source": self.source_chain_id}
         return wait("registry_refused", problem=self.refused, **ends)
 
 
 class AccountProof(models.Model):
-    """A verified proof of one account at one block. Once it is stored, proving needs no archive node."""
+    """A verified proof of one account at one block. After it is stored, proving needs no archive node."""
 
     block = models.ForeignKey(Block, models.CASCADE, related_name="account_proofs")
     address = models.CharField(max_length=42)  # EIP-55
-    nodes = models.JSONField()  # trie nodes in hex, root first; empty: they were pruned
+    nodes = models.JSONField()  # trie nodes in hex, root first; empty after pruning
     nonce = Uint256Field()
     balance = Uint256Field()  # wei
     storage_root = models.CharField(max_length=66)
@@ -90,7 +93,7 @@ class SlotProof(models.Model):
 
     account = models.ForeignKey(AccountProof, models.CASCADE, related_name="slot_proofs")
     slot = models.CharField(max_length=66)  # 0x and 64 hexadecimal digits
-    nodes = models.JSONField()  # storage trie nodes in hex, root first; empty: they were pruned
+    nodes = models.JSONField()  # storage trie nodes in hex, root first; empty after pruning
     value = Uint256Field()
 
     class Meta:
@@ -101,19 +104,20 @@ class SlotProof(models.Model):
 
 
 class Signer(DueRow):
-    """An account that sends transactions on one destination. The row is due when they are to be monitored.
+    """An account that sends transactions on one destination. The row is due when its transactions must be monitored.
 
-    A worker that sends or replaces locks the rows of all signers of the destination (`proving.transactions.signers`).
+    A worker that sends or replaces transactions locks the rows of all the destination's signers
+    (`proving.transactions.signers`).
     """
 
     chain_id = models.PositiveBigIntegerField()
     address = models.CharField(max_length=42)  # EIP-55
-    wait = WaitField(null=True, blank=True)  # a notice for the operator, such as about a low balance
-    # A sentence that a version without `wait` has stored.
+    wait = WaitField(null=True, blank=True)  # a notice for the operator, for example about a low balance
+    # The sentence that a version without `wait` has stored.
     notice = models.TextField(blank=True)
-    # Totals over all of its final transactions, also those that are no longer stored.
+    # Totals of all its final transactions, including those that are no longer stored.
     final_count = models.PositiveBigIntegerField(default=0, db_default=0)
-    final_failures = models.PositiveBigIntegerField(default=0, db_default=0)  # of them
+    final_failures = models.PositiveBigIntegerField(default=0, db_default=0)  # number of failed transactions among them
     final_gas = models.PositiveBigIntegerField(default=0, db_default=0)
     final_wei = Uint256Field(default=0, db_default=0)
     nonce_problem = models.TextField(blank=True, db_default="", default="")  # a sentence
@@ -128,11 +132,12 @@ class Signer(DueRow):
 
 # Gas of a transaction that does nothing (Yellow Paper, G_transaction).
 CANCELLATION_GAS = 21_000
-# A final transaction counts at least this fraction (1/4) of its maximum cost: honest ones seldom cost less.
+# A final transaction counts as at least this fraction (1/4) of its maximum cost. Honest transactions rarely cost less
+# than that.
 _LEAST_PART = 4
 
 GWEI = 10**9
-# Maximum of a column, so that a thousand of them can be added up. It is more than exists of any currency.
+# Maximum value of a column, so that a thousand can be added up. No currency has that much.
 _MOST_GWEI = 2**53
 
 
@@ -142,55 +147,57 @@ def in_gwei(wei: int) -> int:
 
 
 class TransactionState(models.TextChoices):
-    PENDING = "PENDING"  # its nonce is reserved; signed and broadcast, or about to be
+    PENDING = "PENDING"  # its nonce is reserved; it is signed and broadcast, or about to be
     MINED = "MINED"
-    CONFIRMED = "CONFIRMED"  # mined as deep as the chain's `confirmations` ask
-    FINAL = "FINAL"  # mined in a final block: nothing can change any more
+    CONFIRMED = "CONFIRMED"  # mined as deep as the chain's `confirmations` require
+    FINAL = "FINAL"  # mined in a final block; nothing can change any more
     DISPLACED = "DISPLACED"  # its nonce was used by a transaction that isn't ours
 
 
 # States in which the transaction may still take effect.
 LIVE_STATES = (TransactionState.PENDING, TransactionState.MINED)
-# States of a transaction whose cost its batches show as spent.
+# States in which its batches show the transaction's cost as spent.
 SPENT_STATES = (TransactionState.CONFIRMED, TransactionState.FINAL)
 # States that the chain can still change.
 WATCHED_STATES = (*LIVE_STATES, TransactionState.CONFIRMED)
 
 
 def proves_facts(block: str, transaction: str = "") -> models.Q:
-    """Select transactions of a query that prove its facts, and don't only extend the registry's trust.
+    """Select a query's transactions that prove its facts. Others only extend the registry's trust.
 
-    `block` is the path to the query's block, `transaction` that to the transaction.
+    `block` is the lookup path to the query's block, and `transaction` the lookup path to the transaction.
     """
     prefix = f"{transaction}__" if transaction else ""
     return models.Q(**{f"{prefix}extends": None}) | models.Q(**{f"{prefix}accumulates": models.F(block)})
 
 
 class Transaction(models.Model):
-    """One nonce of a signer: its purpose and its state. Its versions compete for the nonce."""
+    """One nonce of a signer: its purpose and its state. Its signed versions compete for the nonce."""
 
     signer = models.ForeignKey(Signer, models.PROTECT, related_name="transactions")
     nonce = models.PositiveBigIntegerField()
-    to = models.CharField(max_length=42, blank=True)  # EIP-55; empty: creates a contract
+    to = models.CharField(max_length=42, blank=True)  # EIP-55; empty if it creates a contract
     data = models.BinaryField()
     gas_limit = models.PositiveBigIntegerField()
-    # Wei besides the gas, on rollups. Before the receipt, an estimate with a margin.
+    # Wei in addition to the gas, on rollups. Before the receipt, an estimate with a margin.
     data_fee = Uint256Field(default=0)
-    # The expected data fee, which counts again if a reorganisation removes the transaction.
+    # The expected data fee. It counts again if a reorganisation removes the transaction.
     expected_data_fee = Uint256Field(default=0)
-    queries = models.ManyToManyField(Query, related_name="transactions")  # that it is for; empty: the operator's own
-    # Queries whose facts it proves only in part.
+    # Queries that it is sent for; empty for the operator's own transactions.
+    queries = models.ManyToManyField(Query, related_name="transactions")
+    # Queries of which it proves only a part of the facts.
     continued = models.ManyToManyField(Query, related_name="continued_by")
-    accumulates = models.ManyToManyField(Block, related_name="accumulating_transactions")  # whose headers it carries
-    extends = models.ForeignKey(  # whose trust it extends to further blocks
+    # Blocks whose headers it carries.
+    accumulates = models.ManyToManyField(Block, related_name="accumulating_transactions")
+    extends = models.ForeignKey(  # the registry whose trust it extends to further blocks
         FactsRegistry, models.SET_NULL, null=True, related_name="extending_transactions"
     )
     state = models.CharField(max_length=10, choices=TransactionState.choices, default=TransactionState.PENDING)
     created_at = models.DateTimeField(default=timezone.now)
     spent_at = models.DateTimeField(default=timezone.now, db_index=True)  # when it was reserved, or seen in a block
-    error = WaitField(null=True, blank=True)  # the last one
-    last_error = models.TextField(blank=True)  # the sentence of an older release, which has no `error`
-    pruned_at = models.DateTimeField(null=True)  # since when `data`, and `raw` of its versions, are empty
+    error = WaitField(null=True, blank=True)  # the last error
+    last_error = models.TextField(blank=True)  # the sentence of a version without `error`
+    pruned_at = models.DateTimeField(null=True)  # when `data`, and `raw` of its versions, were emptied
 
     # Fields of the mined version.
     hash = models.CharField(max_length=66, blank=True)
@@ -198,10 +205,11 @@ class Transaction(models.Model):
     block_hash = models.CharField(max_length=66, blank=True)
     succeeded = models.BooleanField(null=True)
     gas_used = models.PositiveBigIntegerField(default=0)
-    # The expected gas, by which later estimates are corrected (`proving.gas`). 0: unknown.
+    # The expected gas, by which later estimates are corrected (`proving.gas`). 0 if unknown.
     expected_gas = models.PositiveBigIntegerField(default=0, db_default=0)
-    gas_price = Uint256Field(default=0)  # wei per gas, effective
-    reserved_gwei = models.BigIntegerField(default=0)  # `reserved`, rounded up, so that a database adds it up
+    gas_price = Uint256Field(default=0)  # effective, in wei per gas
+    # `reserved`, rounded up to gwei, so that a database can add it up.
+    reserved_gwei = models.BigIntegerField(default=0)
 
     class Meta:
         constraints: ClassVar = [models.UniqueConstraint(fields=["signer", "nonce"], name="one_transaction_per_nonce")]
@@ -216,18 +224,18 @@ class Transaction(models.Model):
 
     @property
     def hashes(self) -> list[str]:
-        """Return the hashes of the versions that are signed, the newest last."""
+        """Return the hashes of the signed versions, the newest last."""
         versions = sorted(self.versions.all(), key=lambda version: version.pk)
         return [version.hash for version in versions if version.hash]
 
     @property
     def newest(self) -> "SignedTransaction":
-        """Return the version that was reserved last among those that are signed, or among all if none is."""
+        """Return the version that was reserved last among the signed versions, or among all if none is signed."""
         return max(self.versions.all(), key=lambda version: (bool(version.hash), version.pk))
 
     @property
     def latest_hash(self) -> str:
-        """Return the hash of the mined version, else of the newest one; empty: none is signed yet."""
+        """Return the hash of the mined version, or else of the newest version. Empty if none is signed yet."""
         return self.hash or next(reversed(self.hashes), "")
 
     @property
@@ -253,7 +261,7 @@ class Transaction(models.Model):
 
     @property
     def cost(self) -> int:
-        """Return the cost in wei, or the maximum that it can still cost, as any of its versions may be mined."""
+        """Return the cost in wei, or the maximum that it can still cost. Any of its versions may be mined."""
         if self.state == TransactionState.DISPLACED:
             return 0
         if self.state != TransactionState.PENDING:
@@ -262,15 +270,15 @@ class Transaction(models.Model):
 
     @property
     def most_for_gas(self) -> int:
-        """Return the most that its gas can cost, in wei."""
+        """Return the maximum cost of its gas, in wei."""
         return max((version.gas * version.max_fee_per_gas for version in self.versions.all()), default=0)
 
     @property
     def reserved(self) -> int:
-        """Return the wei that count against limits of a day.
+        """Return the wei that count against daily limits.
 
-        A broadcast transaction may be mined even if a node says that another used its nonce. A node may also call it
-        final too early, or lie about its cost. So a part of its maximum cost counts in any case.
+        A broadcast transaction may be mined even if a node says that another transaction used its nonce. A node may
+        also call it final too early, or report a wrong cost. So at least a part of its maximum cost always counts.
         """
         most = self.most_for_gas + max(self.data_fee, self.expected_data_fee)
         if self.state in {TransactionState.PENDING, TransactionState.DISPLACED}:
@@ -283,16 +291,16 @@ class Transaction(models.Model):
 
 
 class Share(models.Model):
-    """One batch's part of a transaction's cost. Before it is mined, the part of its maximum cost."""
+    """One batch's part of a transaction's cost. Before the transaction is mined, its part of the maximum cost."""
 
     transaction = models.ForeignKey(Transaction, models.CASCADE, related_name="shares")
     batch = models.ForeignKey(Batch, models.CASCADE, related_name="shares")
     gas = models.PositiveBigIntegerField()
     wei = Uint256Field()
-    # Its part of `Transaction.reserved_gwei`, which counts against the limit of its user.
+    # Its part of `Transaction.reserved_gwei`. It counts against the user's limit.
     reserved_gwei = models.BigIntegerField(default=0, db_default=0)
-    # Its part of the transaction's gas limit, decided when that was stored: nothing that happens later moves cost from
-    # one batch to another.
+    # Its part of the transaction's gas limit. It is decided when the transaction is stored, so that later events move
+    # no cost from one batch to another.
     weight = models.PositiveBigIntegerField()
 
     class Meta:
@@ -305,7 +313,7 @@ class Share(models.Model):
 def goes_to_replaced_registry() -> models.Exists:
     """Select shares of transactions to a replaced registry or its block hash source.
 
-    Their facts are proven again, and neither a batch nor a user's limit pays twice.
+    Their facts are proven again, so neither a batch nor a user's limit pays for them twice.
     """
     to = models.OuterRef("transaction__to")
     replaced = FactsRegistry.objects.filter(
@@ -317,18 +325,19 @@ def goes_to_replaced_registry() -> models.Exists:
 
 
 class SignedTransaction(models.Model):
-    """One version of a transaction: its fields are reserved first, then signed, and stored before they are broadcast.
+    """One version of a transaction. Its fields are reserved first, then signed, and stored before they are broadcast.
 
-    A retry signs these very fields, or broadcasts these very bytes.
+    A retry signs exactly these fields, or broadcasts exactly these bytes.
     """
 
     transaction = models.ForeignKey(Transaction, models.CASCADE, related_name="versions")
-    hash = models.CharField(max_length=66, unique=True, null=True)  # noqa: DJ001 (unique); null: it isn't signed yet
-    raw = models.BinaryField()  # the signed bytes; empty: it isn't signed yet, or they were pruned
+    hash = models.CharField(max_length=66, unique=True, null=True)  # noqa: DJ001 (unique); null until it is signed
+    raw = models.BinaryField()  # the signed bytes; empty until it is signed, and after pruning
     max_fee_per_gas = Uint256Field()  # wei
     max_priority_fee_per_gas = Uint256Field()  # wei
-    gas_limit = models.PositiveBigIntegerField(null=True)  # of a cancellation; null: the transaction's
-    is_cancellation = models.BooleanField(default=False)  # only uses up the nonce, because its purpose is gone
+    gas_limit = models.PositiveBigIntegerField(null=True)  # gas limit of a cancellation; null for others
+    # True if the version only uses up the nonce, because the transaction isn't needed any more.
+    is_cancellation = models.BooleanField(default=False)
     created_at = models.DateTimeField(default=timezone.now)
     broadcast_at = models.DateTimeField(null=True)
 
@@ -342,20 +351,21 @@ class SignedTransaction(models.Model):
 
 
 class StopCode(models.TextChoices):
-    """Reason for a stop of sending. Its label is a sentence for people."""
+    """The reason for a stop of sending. Its label is a sentence for people."""
 
     OPERATOR = "operator", ""
     NOT_BELIEVED = "not_believed", "Nodes say again and again what can't be true of its transactions."
 
 
 class Stop(models.Model):
-    """A stop of sending, see `proving.stops`: of a whole destination, of one connection, or of one signer."""
+    """A stop of sending (see `proving.stops`), for a whole destination, one connection, or one signer."""
 
     chain_id = models.PositiveBigIntegerField()  # the destination
-    source_chain_id = models.PositiveBigIntegerField(default=0)  # of the connection; 0: it isn't about one
-    signer = models.CharField(max_length=42, blank=True)  # EIP-55; empty: it isn't about one
+    # The connection's source chain. 0 if the stop isn't about a connection.
+    source_chain_id = models.PositiveBigIntegerField(default=0)
+    signer = models.CharField(max_length=42, blank=True)  # EIP-55; empty if the stop isn't about a signer
     code = models.CharField(max_length=20, choices=StopCode.choices, default=StopCode.OPERATOR)
-    reason = models.CharField(max_length=200, blank=True)  # a sentence of the operator, which users see
+    reason = models.CharField(max_length=200, blank=True)  # the operator's sentence, which users see
     by = models.CharField(max_length=60)  # an operator's address, `accounts.operator_log.COMMAND`, or a worker
     since = models.DateTimeField(default=timezone.now)
 
@@ -377,7 +387,7 @@ class Stop(models.Model):
 
     @property
     def wait(self) -> WaitReason:
-        """Return what waits for this stop to end."""
+        """Return the wait for this stop to end."""
         who = "The operator" if self.code == StopCode.OPERATOR else "A worker"
         values: dict[str, Value] = {"who": who, "why": self.reason or StopCode(self.code).label, "chain": self.chain_id}
         if self.signer:
@@ -392,7 +402,7 @@ class Stop(models.Model):
 
 
 class ChainHead(models.Model):
-    """A destination's head when a worker last saw it: pages count confirmations by it without asking a chain."""
+    """A destination's head when a worker last saw it. Pages count confirmations from it without asking a chain."""
 
     chain_id = models.PositiveBigIntegerField(primary_key=True)
     number = models.PositiveBigIntegerField()
@@ -404,19 +414,20 @@ class ChainHead(models.Model):
 
 
 class ChainWatch(models.Model):
-    """A worker's last observation of a configured chain, which `/healthz` shows without asking a chain."""
+    """A worker's last observation of a configured chain. `/healthz` shows it without asking a chain."""
 
     chain_id = models.PositiveBigIntegerField(primary_key=True)
-    due_at = models.DateTimeField(null=True, blank=True, db_index=True)  # when it is observed again; null: at once
+    due_at = models.DateTimeField(null=True, blank=True, db_index=True)  # when to observe it again; null means now
     looked_at = models.DateTimeField(null=True)
-    timestamp = models.PositiveBigIntegerField(null=True)  # unix seconds, of the newest block that was seen
-    problems = models.JSONField(default=list)  # pairs of a code and a sentence, as `proving.health.findings.Problem`
-    number = models.PositiveBigIntegerField(null=True)  # of the newest block that was seen
+    timestamp = models.PositiveBigIntegerField(null=True)  # time of the newest seen block, in unix seconds
+    problems = models.JSONField(default=list)  # pairs of a code and a sentence, as in `proving.health.findings.Problem`
+    number = models.PositiveBigIntegerField(null=True)  # number of the newest seen block
     seen_at = models.DateTimeField(null=True)  # when a node last reported that block
     final = models.PositiveBigIntegerField(null=True)  # the newest final block, if nodes report one
-    gas_price = Uint256Field(null=True)  # type: ignore[misc]  # wei, of a destination: base fee and tip
-    keeps_hashes = models.BooleanField(null=True)  # whether its state has a history of block hashes (EIP-2935)
-    # Set for destinations: the signers' wei by their addresses, in decimal digits; and wei counted in the daily limit.
+    gas_price = Uint256Field(null=True)  # type: ignore[misc]  # wei, for a destination: base fee plus priority fee
+    keeps_hashes = models.BooleanField(null=True)  # True if its state has a history of block hashes (EIP-2935)
+    # Set for destinations: the signers' balances in wei by address, as decimal digits, and the wei that count against
+    # the daily limit.
     balances = models.JSONField(default=dict, null=True)
     spent_in_day = Uint256Field(null=True)  # type: ignore[misc]  # the field's types don't include None
 
@@ -425,14 +436,14 @@ class ChainWatch(models.Model):
 
 
 class AttesterWatch(models.Model):
-    """The last answers of a configured connection's attesters. Workers also ask them while there is no work."""
+    """The last answers of a configured connection's attesters. Workers ask them even without work."""
 
     source_chain_id = models.PositiveBigIntegerField()
     destination_chain_id = models.PositiveBigIntegerField()
     asked_at = models.DateTimeField(null=True)  # set by a worker before it asks
     answered_at = models.DateTimeField(null=True)
-    block = models.PositiveBigIntegerField(null=True)  # of the source chain, about which they were asked
-    answers = models.JSONField(default=list)  # by `proving.health.attester_checks`, in the order of chains.toml
+    block = models.PositiveBigIntegerField(null=True)  # the source chain's block that they were asked about
+    answers = models.JSONField(default=list)  # made by `proving.health.attester_checks`, in the order of chains.toml
 
     class Meta:
         verbose_name_plural = "attester watches"
@@ -445,21 +456,21 @@ class AttesterWatch(models.Model):
 
 
 class BeaconAnchor(models.Model):
-    """A beacon block named in a header of a source chain, with its state's summaries. Jumps begin there.
+    """A beacon block whose root a source chain's header has, with its state's summaries. Jumps begin there.
 
-    It is verified when it is stored, and again each time that it is read (`proving.paths.beacon_fetching`).
+    It is verified when it is stored, and each time it is read (`proving.paths.beacon_fetching`).
     """
 
     chain_id = models.PositiveBigIntegerField()
-    root = models.CharField(max_length=66)  # the beacon block's
+    root = models.CharField(max_length=66)  # the beacon block's root
     slot = models.PositiveBigIntegerField()
     proposer = models.PositiveBigIntegerField()
     parent_root = models.CharField(max_length=66)
     state_root = models.CharField(max_length=66)
     body_root = models.CharField(max_length=66)
     summaries = models.BinaryField()  # 64 bytes each
-    branch = models.BinaryField()  # from the root of all summaries to that of the state
-    used_at = models.DateTimeField(default=timezone.now, db_index=True)  # right to a day
+    branch = models.BinaryField()  # from the root of the list of summaries to the state root
+    used_at = models.DateTimeField(default=timezone.now, db_index=True)  # exact to a day
 
     class Meta:
         constraints: ClassVar = [
@@ -471,21 +482,23 @@ class BeaconAnchor(models.Model):
 
 
 class JumpLeavesKind(models.TextChoices):
-    PERIOD = "period"  # of the beacon chain: 32 bytes for each slot, the root of its block or of the one before
-    EPOCH = "epoch"  # of blocks before the Merge: for each its hash and its total difficulty, 32 bytes each
+    # A period of the beacon chain: for each slot the root of its block, or of the block before, in 32 bytes.
+    PERIOD = "period"
+    EPOCH = "epoch"  # an epoch before the Merge: for each block its hash and its total difficulty, 32 bytes each
 
 
 class JumpLeaves(DueRow):
-    """The leaves of a tree that jumps to old blocks lead through. The row is due until it is filled."""
+    """The leaves of a tree through which jumps to old blocks lead. The row is due until the leaves are fetched."""
 
     chain_id = models.PositiveBigIntegerField()
     kind = models.CharField(max_length=6, choices=JumpLeavesKind.choices)
     number = models.PositiveIntegerField()
-    # The root of the state roots follows the leaves of a period before Capella.
+    # For a period before Capella, the root of its state roots follows the leaves.
     content = models.BinaryField(default=b"")
     is_complete = models.BooleanField(default=False)
-    problem = models.TextField(blank=True, db_default="", default="")  # why they could not be fetched, a sentence
-    used_at = models.DateTimeField(default=timezone.now, db_index=True)  # right to a day
+    # A sentence that says why they could not be fetched.
+    problem = models.TextField(blank=True, db_default="", default="")
+    used_at = models.DateTimeField(default=timezone.now, db_index=True)  # exact to a day
 
     class Meta:
         verbose_name_plural = "jump leaves"
@@ -498,11 +511,11 @@ class JumpLeaves(DueRow):
 
 
 class Lane(models.Model):
-    """A part of the work that one worker does at a time, see `proving.lanes`."""
+    """A part of the work that one worker at a time does (see `proving.lanes`)."""
 
     name = models.CharField(max_length=60, primary_key=True)
-    token = models.CharField(max_length=32, blank=True)  # of the worker that holds it; empty: none does
-    until = models.DateTimeField(null=True)  # when another worker may take it, unless it is renewed before
+    token = models.CharField(max_length=32, blank=True)  # token of the worker that holds the lane; empty if none does
+    until = models.DateTimeField(null=True)  # when another worker may take the lane, unless it is renewed
 
     def __str__(self) -> str:
         return self.name
@@ -515,7 +528,7 @@ class WorkerHeartbeat(models.Model):
     started_at = models.DateTimeField()
     beat_at = models.DateTimeField(db_index=True)
 
-    # Time without a sign of life after which a worker counts as dead.
+    # Time without a heartbeat after which a worker counts as dead.
     SILENCE: ClassVar[timedelta] = timedelta(seconds=20)
 
     def __str__(self) -> str:
@@ -523,11 +536,11 @@ class WorkerHeartbeat(models.Model):
 
     @classmethod
     def last(cls) -> datetime | None:
-        """Return when a worker was last heard of."""
+        """Return the time of the last heartbeat of any worker."""
         beats = cls.objects.filter(beat_at__lt=Now() + cls.SILENCE)
         return beats.order_by("-beat_at").values_list("beat_at", flat=True).first()
 
     @classmethod
     def running(cls) -> "models.QuerySet[WorkerHeartbeat]":
-        """Select the running workers. A sign of life in the future comes from a wrong clock, and doesn't count."""
+        """Select the running workers. A heartbeat in the future comes from a wrong clock, and doesn't count."""
         return cls.objects.filter(beat_at__gt=Now() - cls.SILENCE, beat_at__lt=Now() + cls.SILENCE)

@@ -1,8 +1,8 @@
-"""Spending that counts against limits, bounds of a transaction's cost, and the division of that cost among batches.
+"""Money: spending that counts against limits, bounds of a transaction's cost, and its division among batches.
 
-Four bounds hold where a version is reserved (`transactions.signing`): a stop of sending; the chain's cap of fees and
-its limit of 24 hours; the user's limit of 24 hours; and the batch's fee. A transaction counts as the most that it can
-cost until it is final, because a node may lie about its cost until then.
+Four bounds apply when a version is reserved (`transactions.signing`): a stop of sending; the chain's fee cap and its
+limit of 24 hours; the user's limit of 24 hours; and the batch's fee. Until a transaction is final, it counts with its
+maximum cost, because a node may report a wrong cost.
 """
 
 from collections import Counter, defaultdict
@@ -38,7 +38,7 @@ from queries import clock
 from queries.models import OPEN_STATUSES, Batch, Query, Sender
 from queries.waits import WaitReason, wait
 
-# Both fees of a replacement, in percent of the earlier ones. Nodes accept it only if both rise by at least 10 %.
+# Both fees of a replacement, in percent of the previous fees. Nodes accept it only if both rise by at least 10 %.
 RISE_PERCENT = 113
 
 _DAY = timedelta(days=1)
@@ -61,7 +61,7 @@ class OfferedFees:
 
 @dataclass(frozen=True)
 class MarketFees:
-    """The market's fees for a unit of gas, in wei: the present one, and an offer that holds for some blocks."""
+    """The market's fees in wei per gas: the current price, and an offer that is sufficient for some blocks."""
 
     base_and_tip: int
     offer: OfferedFees
@@ -74,7 +74,7 @@ def market_fees(rpc: RpcClient) -> MarketFees:
 
 
 def market_of(fees: Fees) -> MarketFees:
-    # The base fee can double within six full blocks. The unneeded part isn't paid.
+    # The base fee can double within six full blocks. A part that isn't needed isn't paid.
     offer = OfferedFees(2 * fees.base_fee + fees.priority_fee, fees.priority_fee)
     return MarketFees(fees.base_fee + fees.priority_fee, offer, fees.base_fee * 9 // 8 + fees.priority_fee)
 
@@ -83,39 +83,40 @@ def market_of(fees: Fees) -> MarketFees:
 
 
 def on_chain(chain_id: int, *, beside: int | None = None) -> int:
-    """Return the wei that the chain's signers spent in the last 24 hours, and may still spend by pending transactions.
+    """Return the wei that the chain's signers spent in the last 24 hours, or may still spend by pending transactions.
 
     The transaction `beside` (an id) doesn't count.
     """
     sent = Transaction.objects.filter(signer__chain_id=chain_id).exclude(pk=beside or 0)
     wei = 0
-    # Two statements, because each can be read from an index.
+    # Two statements are used, because each can use an index.
     for counted in (sent.filter(_in_a_day()), sent.filter(_pending()).exclude(_in_a_day())):
         wei += GWEI * (counted.aggregate(gwei=Sum("reserved_gwei"))["gwei"] or 0)
     return wei
 
 
 def of_user(user_id: int, chain_id: int, *, beside: int | None = None) -> int:
-    """Return the wei that count on this destination against the user's daily limit, as `on_chain` counts them."""
+    """Return the wei that count against the user's daily limit on this destination, by the same rules as `on_chain`."""
     counted = _of_day(user_id, chain_id).exclude(transaction=beside)
     return GWEI * (counted.aggregate(gwei=Sum("reserved_gwei"))["gwei"] or 0)
 
 
 def to_user(user_id: int, chain_id: int) -> int:
-    """Add up what the user's batches cost on this destination, in wei, as admission counts it.
+    """Return the cost of the user's batches on this destination, in wei, as admission counts it.
 
-    That is their cost of the last 24 hours, rejected ones included, and what the open ones are still expected to cost.
+    It includes the cost of the last 24 hours, also of rejected batches, and the expected remaining cost of open
+    batches.
     """
     batches = Batch.objects.filter(user=user_id, destination_chain_id=chain_id)
-    # Nothing is sent here for a self-funded batch.
+    # Self-funded batches are left out, because the service sends nothing for them.
     open_ones = batches.filter(status__in=OPEN_STATUSES, sender=Sender.OPERATOR).exclude(estimated_wei=None)
     recent = _of_day(user_id, chain_id).annotate(of_open=Value(value=False))
     of_open_ones = _shares().filter(batch__in=open_ones).annotate(of_open=Value(value=True))
     columns = ("batch", "wei", "of_open")
     spent = 0
     caused: Counter[str] = Counter()
-    # One statement before the estimates, so that a transaction sent or mined meanwhile isn't missing from both. A union
-    # and no OR, for which PostgreSQL would read the rows of all users.
+    # All shares are read in one statement before the estimates, so that no transaction is missing from both. It is a
+    # UNION, because for an OR PostgreSQL would read the rows of all users.
     for batch, wei, is_of_open in recent.values_list(*columns).union(of_open_ones.values_list(*columns), all=True):
         if is_of_open:
             caused[batch] += wei
@@ -126,7 +127,7 @@ def to_user(user_id: int, chain_id: int) -> int:
 
 
 def _at_worst(batches: Collection[str], *, beside: int) -> Counter[str]:
-    """Return the spending of each batch in wei, with transactions that aren't final at their maximum cost.
+    """Return the spending of each batch in wei. Transactions that aren't final count with their maximum cost.
 
     A reorganisation may roll these back, and then they may cost more.
     """
@@ -140,18 +141,18 @@ def _at_worst(batches: Collection[str], *, beside: int) -> Counter[str]:
 
 
 def _shares() -> QuerySet[Share]:
-    """Return the shares that count against users' fees and limits, without those of replaced registries."""
+    """Return the shares that count against users' fees and limits. Those of replaced registries don't count."""
     return Share.objects.filter(~goes_to_replaced_registry())
 
 
 def _of_day(user_id: int, chain_id: int) -> QuerySet[Share]:
-    """Return the shares that count on this destination against the user's daily limit."""
+    """Return the shares that count against the user's daily limit on this destination."""
     shares = _shares().filter(batch__user=user_id, batch__destination_chain_id=chain_id)
     return shares.filter(_in_a_day("transaction__") | _pending("transaction__"))
 
 
 def _in_a_day(prefix: str = "") -> Q:
-    """Select spending of the last 24 hours. `prefix` leads to the transaction, and ends in `__`."""
+    """Select spending of the last 24 hours. `prefix` is the lookup path to the transaction, and ends in `__`."""
     return Q(**{f"{prefix}spent_at__gt": _day_began()})
 
 
@@ -164,7 +165,7 @@ def _day_began() -> datetime:
 
 
 def recount() -> None:
-    """Date spending back to now if a clock far ahead has stamped it, so that it counts for a day from now."""
+    """Correct spending that a clock far ahead has dated in the future. It then counts for a day from now."""
     if clock.is_confirmed():
         now = timezone.now()
         Transaction.objects.filter(spent_at__gt=now + clock.BEHIND).update(spent_at=now)
@@ -172,7 +173,7 @@ def recount() -> None:
 
 @dataclass(frozen=True)
 class DailyAllowance:
-    """The limit of a user's batches in any 24 hours, in wei, and how much is used, or reserved for open ones."""
+    """A user's limit in any 24 hours, in wei, and the part that is used or reserved by open batches."""
 
     chain: Chain  # the destination
     most: int
@@ -184,18 +185,18 @@ class DailyAllowance:
 
     @property
     def share(self) -> int:
-        """Return how much is used, in percent."""
+        """Return the used part, in percent."""
         return min(100, 100 * self.used // self.most) if self.most else 100
 
 
 def allowances_of(user: models.User) -> list[DailyAllowance]:
-    """Return the allowances of the user on all destinations that limit users."""
+    """Return the user's allowances on all destinations that limit users."""
     allowances = (allowance_of(user, chain) for chain in get_chains().destinations())
     return [allowance for allowance in allowances if allowance is not None]
 
 
 def allowance_of(user: models.User, destination: Chain) -> DailyAllowance | None:
-    """Return the user's allowance on this destination. None: users aren't limited."""
+    """Return the user's allowance on this destination. None if users aren't limited there."""
     limit = models.daily_wei(user.daily_limits_wei, destination)
     return None if limit is None else DailyAllowance(destination, limit, to_user(user.pk, destination.id))
 
@@ -205,44 +206,44 @@ def allowance_of(user: models.User, destination: Chain) -> DailyAllowance | None
 
 @dataclass(frozen=True)
 class Bound:
-    """The money that one limit leaves for a part of a transaction."""
+    """The remaining money under one limit, for a part of a transaction."""
 
-    code: str  # of the wait for more money
+    code: str  # code of the wait for more money
     remaining: int  # wei
-    gas: int  # of the part
-    data_fee: int  # of the part, in wei
-    batches: frozenset[str] = frozenset()  # whose money it is; empty: it is the operator's
+    gas: int  # gas of the part
+    data_fee: int  # data fee of the part, in wei
+    batches: frozenset[str] = frozenset()  # the batches whose money it is; empty if it is the operator's
 
     @property
     def price(self) -> int:
-        """Return the most that a unit of its gas may cost, in wei."""
-        # Costs of batches are rounded, each by less than a unit.
+        """Return the maximum price of its gas, in wei per gas."""
+        # Costs of batches are rounded up, each by less than the price of one gas.
         return max(0, self.remaining - self.data_fee) // (self.gas + 1)
 
     def reason(self, chain: Chain, price: int) -> WaitReason:
-        """Say how much money is lacking at this price of a unit of gas, in wei."""
+        """Return the wait for more money at this gas price, in wei per gas."""
         limit = {"limit": f"{chain.daily_limit} {chain.native_currency}"} if self.code == "daily_limit" else {}
         remaining, needed, cheaper = max(0, self.remaining), self.gas * price + self.data_fee, self.price or None
         return wait(self.code, chain=chain.id, left=remaining, price=price, needed=needed, cheaper=cheaper, **limit)
 
 
 def cap(chain: Chain, *, is_new: bool) -> int:
-    """Return the chain's cap in wei per gas. A new transaction (`is_new`) leaves room below it for one replacement."""
+    """Return the chain's fee cap in wei per gas. A new transaction (`is_new`) stays low enough for one replacement."""
     return chain.max_fee_per_gas * 100 // RISE_PERCENT if is_new else chain.max_fee_per_gas
 
 
 def bounds(chain: Chain, tx: Transaction, portions: Mapping[str, int]) -> list[Bound]:
-    """Return the bounds of a stored transaction beside the cap. Its own cost doesn't count.
+    """Return the bounds of a stored transaction, except the cap. The transaction's own cost doesn't count.
 
-    `portions` are the parts of its gas limit that batches cause, by their ids.
+    `portions` are the parts of its gas limit that batches cause, by the batches' ids.
     """
     return [*_by_day(chain, tx), *_by_user(chain, tx, portions), *_by_fee(chain, tx, portions)]
 
 
 def even_price(chain: Chain, batches: Collection[str]) -> int | None:
-    """Return the price of gas, in wei, at which each batch's fee covers its whole estimate; None: any price does.
+    """Return the gas price, in wei, at which each batch's fee covers its whole estimate. None if any price does.
 
-    A transaction that offers more may keep the rest of the batch waiting until it is final.
+    A transaction with a higher price may delay the rest of the batch until it is final.
     """
     if chain.test_network:
         return None
@@ -251,9 +252,10 @@ def even_price(chain: Chain, batches: Collection[str]) -> int | None:
 
 
 def cancellation_price(chain: Chain, gas: int, tx: Transaction) -> int:
-    """Return the most to pay in wei per gas to cancel it: one raise above the cap, within the chain's daily limit.
+    """Return the maximum price of the transaction's cancellation in wei per gas.
 
-    It may cost more than the fee and the user's limit leave: until the nonce is used nobody's transactions are mined.
+    It is one raise above the cap, within the chain's daily limit. It may exceed the batch's fee and the user's limit,
+    because until the nonce is used, no later transaction of the signer is mined.
     """
     most = chain.max_fee_per_gas * RISE_PERCENT // 100 + 1
     if chain.daily_limit_wei is None:
@@ -298,11 +300,11 @@ def _data_fee(tx: Transaction, gas: int) -> int:
 
 
 class NotOurs(Exception):
-    """A batch is self-funded, so nothing may be sent for it here. Asking for it is a defect."""
+    """A batch is self-funded, so the service must not send anything for it. Trying to is a defect."""
 
 
 def is_spent(tx: Transaction) -> bool:
-    """Return whether its batches show its cost as spent."""
+    """Return whether the transaction's batches show its cost as spent."""
     return tx.state in SPENT_STATES
 
 
@@ -313,11 +315,11 @@ Weights = Mapping[Transaction, Counter[str]]
 def divide(weights: Weights) -> None:
     """Divide the cost of transactions, or their maximum cost, among their batches.
 
-    Shares are derived anew each time, so doing it twice changes nothing. Call it inside a database transaction whenever
-    versions or states of the transactions have changed. After a change of state, call `show_spent` too.
+    Shares are computed anew, so repeating this changes nothing. Call it inside a database transaction whenever versions
+    or states of the transactions change. After a change of state, call `show_spent` too.
     """
     prefetch_related_objects(list(weights), "versions")
-    # The column `weight` is not updated: weights stay as they were first.
+    # The column `weight` is not updated, because weights never change.
     Share.objects.bulk_create(
         [share for tx, of_tx in weights.items() for share in _divided(tx, of_tx)],
         update_conflicts=True,
@@ -341,19 +343,19 @@ def _divided(tx: Transaction, weights: Counter[str]) -> Iterator[Share]:
 
 
 def show_spent(batches: Collection[str]) -> None:
-    """Store the spending of batches, which the caller has locked.
+    """Store the spending of batches. The caller has locked the batches.
 
-    The lock matters: several signers may send for one batch, and each sum must include the shares of all of them.
+    The lock is needed because several signers may send for one batch, and each sum must include all shares.
     """
     for chunk in chunks(sorted(batches), _PER_STATEMENT):
         _show_spent(chunk)
 
 
 def _show_spent(batches: Sequence[str]) -> None:
-    """Write the spending of these batches.
+    """Store the spending of these batches.
 
-    Above a batch's fee the operator pays for cancellations, which free the nonce for all that wait, and for
-    transactions to a registry that was replaced.
+    The operator pays what exceeds a batch's fee for cancellations, which free the nonce for other batches too, and for
+    transactions to a replaced registry.
     """
     version = SignedTransaction.objects.filter(
         transaction=OuterRef("transaction"), hash=OuterRef("transaction__hash"), is_cancellation=True
@@ -377,7 +379,7 @@ def _show_spent(batches: Sequence[str]) -> None:
 
 
 def weights_of(*transactions: Transaction) -> Weights:
-    """Return which parts of the gas limits batches cause, as decided when the transactions were stored."""
+    """Return the parts of the gas limits that batches cause, as decided when the transactions were stored."""
     stored = {tx.pk: Counter[str]() for tx in transactions}
     rows = Share.objects.filter(transaction__in=stored).values_list("transaction", "batch", "weight")
     for transaction, batch, weight in rows:
@@ -386,10 +388,10 @@ def weights_of(*transactions: Transaction) -> Weights:
 
 
 def portions_of(tx: Transaction) -> Counter[str]:
-    """Return how much of a transaction's gas limit each of its batches causes, and set the transaction's expected gas.
+    """Return each batch's part of a transaction's gas limit. Also set the transaction's expected gas.
 
-    A batch's weight is the gas that its queries would take alone, at most its estimate, which leaves out what was
-    proven before. So a user who asks for little pays little, even if another asks for much. Raises `NotOurs`.
+    A batch's weight is the gas that its queries would take alone, at most its estimate. The estimate leaves out facts
+    that were proven before. So a user who requests little pays little, even if another requests much. Raises `NotOurs`.
     """
     asking: dict[str, list[Query]] = defaultdict(list)
     for query in tx.queries.all():
@@ -406,20 +408,23 @@ def portions_of(tx: Transaction) -> Counter[str]:
         tx.expected_gas = weights.total()
     portions = Counter({batch: tx.gas_limit * weight // weights.total() for batch, weight in weights.items()})
     for largest, _ in portions.most_common(1):
-        # The largest portion gets the remainder of rounding.
+        # The largest part gets the remainder of rounding.
         portions[largest] += tx.gas_limit - portions.total()
     return portions
 
 
 def _sample(queries: Iterable[Query]) -> Sample:
-    """Return a sample of the tries' shape, from a stored proof of one of the queries."""
+    """Return a sample of the shape of the tries, from a stored proof of one of the queries."""
     query = max(queries, key=lambda query: (len(query.slots), bool(query.address)), default=None)
     row = query and AccountProof.objects.filter(block=query.block_id, address=query.address).first()
     return Sample.of(facts.stored_proof(row, gas.SAMPLED_SLOTS)) if row and row.nodes else Sample()
 
 
 def _expected(queries: Iterable[Query], carried: Collection[int], sample: Sample) -> int:
-    """Return the expected gas of these queries. The headers of blocks `carried` (ids) are in the transaction too."""
+    """Return the expected gas of these queries.
+
+    The transaction also carries the headers of the blocks `carried` (ids).
+    """
     facts_by_block: dict[int | None, dict[Fact, None]] = defaultdict(dict)
     for query in queries:
         facts_by_block[query.block_id].update(dict.fromkeys(facts.of(query)))

@@ -1,4 +1,4 @@
-"""Packs the missing facts of one block into as few transactions as their limits allow."""
+"""The packing of one block's missing facts into as few transactions as the limits allow."""
 
 import math
 from collections import defaultdict
@@ -18,30 +18,31 @@ from proving.facts import AccountFact, Fact, HeaderFact, Missing, SlotFact
 from proving.models import AccountProof, SlotProof
 from queries.models import Block, Query
 
-# Nodes take no transaction above 128 KiB, and EIP-7825 bounds its gas at 16,777,216. These leave room for the rest.
+# Maximum bytes and gas of packed proofs. Nodes accept no transaction above 128 KiB, and EIP-7825 limits its gas to
+# 16,777,216. The rest of a transaction needs some of that.
 MAX_BYTES = 110_000
 _MAX_GAS = 13_000_000
-# Limits of a transaction that blocks share. They are lower, so that fewer blocks suffer when the proof of one reverts,
-# and a block of the chain has room for it.
+# Limits of a transaction that several blocks share. They are lower, so that fewer blocks are affected if one proof
+# reverts, and so that a block of the chain has room for the transaction.
 SHARED_GAS, SHARED_BYTES = 6_000_000, 80_000
-# The most hops in one transaction, so that its gas stays below _MAX_GAS.
+# Maximum hops in one transaction, so that its gas stays below _MAX_GAS.
 MAX_HOPS = 40
-# The maximum gas of verifying and storing, without calldata; and the packed bytes that are no trie node.
+# Maximum gas of verifying and storing an account or slot, without calldata, and its packed bytes without trie nodes.
 _ACCOUNT_GAS, _ACCOUNT_BYTES = 95_000, 160
 _SLOT_GAS, _SLOT_BYTES = 30_000, 70
 _NODE_GAS = 6_000
-# The maximum gas of accumulating a header, and of each of its fields.
+# Maximum gas of accumulating a header, and of each of its fields.
 _HEADER_GAS, _HEADER_FIELD_GAS = 60_000, 25_000
-# The maximum gas of proving a time, without calldata.
+# Maximum gas of proving a time, without calldata.
 _TIME_GAS = 120_000
-# The maximum gas of other calls in the same transaction, for each of their bytes.
+# Maximum gas of other calls in the same transaction, per byte of calldata.
 _GAS_BESIDE = 60
 _ROWS_PER_READ = 50
-# EIP-7825: no transaction may have more.
+# Maximum gas of a transaction (EIP-7825).
 MAX_GAS = 16_777_216
-# Factor on an estimate, for changes between estimating and mining, such as another transaction that goes first.
+# Factor on a gas estimate, for changes until the transaction is mined, for example by a transaction before it.
 GAS_MARGIN = 1.15
-# Gas of a byte of calldata, and its minimum (EIP-7623).
+# Gas of a byte of calldata, and the minimum gas per byte (EIP-7623).
 _BYTE_GAS, _LEAST_BYTE_GAS = 16, 40
 
 
@@ -49,9 +50,9 @@ _BYTE_GAS, _LEAST_BYTE_GAS = 16, 40
 class Intent:
     """A transaction to send. An empty `to` creates a contract.
 
-    `queries` are the ids that it is for, `accumulates` are the blocks whose headers it carries. With `extends`, the id
-    of a registry, it extends that registry's trust to blocks that the queries need. It then proves facts only of the
-    block that it accumulates, if any.
+    `queries` are the ids of the queries that it is for, and `accumulates` the blocks whose headers it carries. If
+    `extends` is given, the id of a registry, the transaction extends that registry's trust to blocks that the queries
+    need. It then proves facts only of the block that it accumulates, if any.
     """
 
     to: str
@@ -69,18 +70,18 @@ class Intent:
     """The wei that it takes beside gas, on rollups, by its simulation."""
 
     def cost(self, price: int) -> int:
-        """Return what it costs at this price for a unit of gas, in wei, by its simulation."""
+        """Return its simulated cost in wei at this gas price."""
         return self.gas_limit * price + self.data_fee
 
     def gas_bound(self) -> int | None:
-        """Return the most gas that the transaction takes; None if only a simulation can tell."""
+        """Return an upper bound of its gas. None if only a simulation can tell."""
         if self.most_gas is None:
             return None
         size = len(self.data)
         return TRANSACTION_GAS + max(self.most_gas + _BYTE_GAS * size, _LEAST_BYTE_GAS * size)
 
     def proves(self) -> Collection[int]:
-        """Return ids of the queries whose facts it proves. For others it only makes their blocks known."""
+        """Return the ids of the queries whose facts it proves. For other queries it only makes their blocks known."""
         if self.extends is None:
             return self.queries
         here = Query.objects.filter(pk__in=self.queries, block__in=self.accumulates)
@@ -90,8 +91,8 @@ class Intent:
 class _Pack:
     """The content of one transaction, with an upper bound of its calldata and gas.
 
-    Packing makes no node longer, and includes none twice: a node of the state trie stands once in a transaction, a node
-    of a storage trie once in its account.
+    Packing makes no node longer, and no node occurs twice: a node of the state trie occurs once in a transaction, and a
+    node of a storage trie once in its account.
     """
 
     def __init__(self, queries: Collection[int] = (), *, beside: int = 0) -> None:
@@ -146,7 +147,7 @@ class _Pack:
 
 
 def about(accounts: int, slots: int, *, nodes: float, size: float) -> int:
-    """Estimate how many transactions these accounts and slots need, by the number and the bytes of their nodes."""
+    """Estimate the number of transactions for these accounts and slots, from the number and bytes of their nodes."""
     packed_bytes = size + accounts * _ACCOUNT_BYTES + slots * _SLOT_BYTES
     gas = nodes * _NODE_GAS + accounts * _ACCOUNT_GAS + slots * _SLOT_GAS
     return max(1, math.ceil(packed_bytes / MAX_BYTES), math.ceil(gas / _MAX_GAS))
@@ -162,12 +163,12 @@ def intents(
     calls: Sequence[Call] = (),
     proofs: Mapping[tuple[int, str], AccountProof] = MappingProxyType({}),
 ) -> Iterator[Intent]:
-    """Yield transactions that prove the missing facts; each fact comes with the ids of the queries that ask for it.
+    """Yield transactions that prove the missing facts. `missing` has the ids of the queries that request each fact.
 
     Proofs that are not among `proofs` (see `proofs_of`) are read. With `with_header`, the first transaction accumulates
     the header and proves its fields, and the others depend on it. The header's hash must be trusted already, or a
-    `jump` or other `calls` in the same transaction lead to it. Facts about times must not be among them:
-    `proof_of_time` proves each.
+    `jump` or other `calls` in the same transaction must make it trusted. `missing` must have no facts about times,
+    because `proof_of_time` proves these.
     """
     header = _header(block) if with_header else None
     jump, calls = (jump, calls) if with_header else ((), ())
@@ -198,7 +199,10 @@ def intents(
 def proof_of_time(
     block: Block, registry: Deployment, following: Header, timestamp: int, queries: Collection[int]
 ) -> Intent:
-    """Return the transaction that proves which block was the latest at a time, and accumulates its header."""
+    """Return the transaction that proves which block was the latest at a time.
+
+    It also accumulates the block's header.
+    """
     data = registry.contract.prove_timestamp(_header(block), following.encode(), timestamp)
     return Intent(registry.contract.address, data, queries, accumulates=[block], most_gas=_TIME_GAS)
 
@@ -233,7 +237,7 @@ def _packs(
         elif isinstance(fact, SlotFact):
             slots[fact.address][fact.slot] = queries
     pack = first
-    # Neighbours in a trie share nodes. In the order of keys, most neighbours end up in one transaction.
+    # Neighbours in a trie share nodes. In the order of keys, most neighbours are in the same transaction.
     for chunk in chunks(sorted({*fields, *slots}, key=_key), _ROWS_PER_READ):
         proofs = _proofs(block, chunk, known)
         for address in chunk:
@@ -272,7 +276,7 @@ def _slot_nodes(proof: AccountProof, slots: Sequence[str]) -> Iterator[tuple[str
 
 
 def _key(text: str) -> bytes:
-    """Return the key under which an address or a slot lies in its trie."""
+    """Return the key of an address or a slot in its trie."""
     return keccak(bytes.fromhex(text[2:]))
 
 

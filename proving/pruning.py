@@ -1,10 +1,10 @@
 """Pruning of data that is older than `config.settings` keeps it, by workers and by `manage.py prune`.
 
 Each chunk is a short database transaction in the lane HOUSE. So other transactions get their turn, one process prunes
-at a time, and a kill leaves no chunk half done.
+at a time, and after a kill no chunk is half done.
 
-A batch has all of its proof bundles or none. So a batch is marked first (`Batch.proofs_pruned_at`), after which it has
-no bundles. The nodes of a block's proofs are emptied when all batches with the block are marked. Proven values stay.
+A batch has all of its proof bundles or none. So a batch is marked first (`Batch.proofs_pruned_at`), and then has no
+bundles. The nodes of a block's proofs are emptied when all batches with that block are marked. Proven values stay.
 """
 
 import logging
@@ -57,12 +57,12 @@ logger = logging.getLogger(__name__)
 _ROWS, _PROOFS, _TRANSACTIONS, _BATCHES, _LEAVES = 1000, 200, 20, 50, 20
 # Maximum blocks in one statement.
 _BLOCKS = 500
-# Seconds of one run, seconds between two runs, and the pause after all is pruned.
+# Seconds of one run, seconds between two runs, and the pause when nothing is left to prune.
 _TURN_SECONDS, _PAUSE_SECONDS, _REST = 1.0, 2.0, due_rows.LONGEST
 
 
 def prune_when_due(lane: HeldLane) -> None:
-    """Prune for a moment if that is due, and make it due again: a worker's duty."""
+    """Prune for a short time if that is due, and make it due again. A worker calls this."""
     row, _ = lane.write(partial(Pruning.objects.get_or_create, pk=1, defaults={"due_at": Now()}))
     if not due_rows.due(Pruning.objects.filter(pk=row.pk)).exists():
         return
@@ -74,8 +74,8 @@ def prune_when_due(lane: HeldLane) -> None:
 
 
 def prune_now() -> Mapping[str, int] | None:
-    """Prune all old data. Return the number of rows of each kind. None: another process is pruning."""
-    # Another process may take the lane after a pause of this one. The chunks that were pruned by then stay pruned.
+    """Prune all old data. Return the number of rows of each kind. None if another process is pruning."""
+    # If this process pauses, another may take the lane. The chunks that were pruned until then stay pruned.
     with suppress(LaneLost), lanes.hold(LaneName(LaneKind.HOUSE)) as lane:
         if lane is not None:
             counts, _ = _prune(lane)
@@ -85,7 +85,7 @@ def prune_now() -> Mapping[str, int] | None:
 
 
 def _prune(lane: HeldLane, *, seconds: float | None = None) -> tuple[Mapping[str, int], bool]:
-    """Prune, and return the number of rows of each kind, and whether nothing is left. Raises `LaneLost`."""
+    """Prune. Return the number of rows of each kind, and whether nothing is left. Raises `LaneLost`."""
     ends = None if seconds is None else time.monotonic() + seconds
     counts: Counter[str] = Counter()
     for kind in KINDS:
@@ -102,7 +102,7 @@ def _prune(lane: HeldLane, *, seconds: float | None = None) -> tuple[Mapping[str
 
 
 def _prune_chunk(kind: "Kind", days: int) -> int:
-    # The clock of deadlines is the cautious one, and pruned rows can't be restored.
+    # The cautious clock of deadlines is used, because pruned rows can't be restored.
     return kind.prune(clock.earliest() - timedelta(days=days))
 
 
@@ -113,10 +113,10 @@ def _log(counts: Mapping[str, int]) -> None:
 
 @dataclass(frozen=True)
 class Kind:
-    """Data that is pruned at an age."""
+    """A kind of data, and the age at which it is pruned."""
 
-    name: str  # for people, plural
-    keep: str | int  # a setting, or a number of days
+    name: str  # name for people, plural
+    keep: str | int  # name of a setting, or a number of days
     prune: Callable[[datetime], int]
     """Prunes a chunk of older rows, in the caller's transaction. Returns the number of rows; 0: none is left."""
 
@@ -125,7 +125,7 @@ class Kind:
 
 
 def _settled(before: datetime) -> QuerySet[Batch]:
-    """Return batches that ended before this moment and can't be rolled back any more."""
+    """Return batches that ended before this time and can't be rolled back any more."""
     in_work = Query.objects.filter(batch=OuterRef("pk"), block__due_at__isnull=False)
     closed = Batch.objects.exclude(status__in=OPEN_STATUSES).filter(finished_at__lt=before)
     return closed.filter(~Exists(in_work)).order_by("finished_at")
@@ -136,11 +136,11 @@ def _prune_proofs(before: datetime) -> int:
 
 
 def _mark_batches(before: datetime) -> int:
-    """Mark batches as without bundles."""
+    """Mark batches whose bundles are no longer available."""
     settled = _settled(before).filter(proofs_pruned_at=None, proofs_gone_at=None)
     chosen = list(settled.values_list("pk", flat=True)[:_BATCHES])
     statements.lock(Batch.objects.filter(pk__in=chosen))
-    # A reorganisation may have rolled some back before they were locked.
+    # A reorganisation may have rolled back some batches before they were locked.
     return settled.filter(pk__in=chosen).update(proofs_pruned_at=timezone.now())
 
 
@@ -155,7 +155,7 @@ def _empty_proofs() -> int:
         # Blocks that another batch's bundles need are kept until that batch is pruned.
         free = sorted(set(some) - _needed(some))
         for model, block in ((SlotProof, "account__block"), (AccountProof, "block")):
-            # The order is that of an index.
+            # An index has this order.
             full = model.objects.exclude(nodes=[]).filter(**{f"{block}__in": free})
             rows = list(full.order_by("account" if model is SlotProof else "block").values_list("pk", block)[:_PROOFS])
             if rows and (emptied := _empty(model, rows)):
@@ -167,36 +167,36 @@ def _empty_proofs() -> int:
 def _empty(model: type[AccountProof] | type[SlotProof], rows: list[tuple[int, int]]) -> int:
     """Empty the proofs that no batch needs. `rows` has the primary keys of proofs and of their blocks."""
     blocks = {block for _, block in rows}
-    # A batch accepted later waits for these locks, and then sees that the proofs are gone.
+    # A batch that is accepted later waits for these locks, and then sees that the proofs are gone.
     statements.lock(Block.objects.filter(pk__in=blocks))
     needed = _needed(blocks)
     return model.objects.filter(pk__in=[pk for pk, block in rows if block not in needed]).update(nodes=[])
 
 
 def _needed(blocks: Collection[int]) -> set[int]:
-    """Return the blocks that bundles of a batch need."""
+    """Return the blocks that the bundles of a batch need."""
     queries = Query.objects.filter(block__in=blocks, batch__proofs_pruned_at=None)
     return {block for block in queries.order_by().values_list("block", flat=True).distinct() if block is not None}
 
 
 def _prune_steps(before: datetime) -> int:
-    """Mark a batch and delete all its steps, because its page shows the times of all steps or of none."""
+    """Mark a batch and delete all its steps. Its page shows the times of all steps or of none."""
     settled = _settled(before).filter(steps_gone_at=None)
     batch = settled.values_list("pk", flat=True).first()
     statements.lock(Batch.objects.filter(pk=batch))
     now = timezone.now()
-    # A reorganisation may have rolled it back before it was locked.
+    # A reorganisation may have rolled back the batch before it was locked.
     if not settled.filter(pk=batch).update(steps_pruned_at=now, steps_gone_at=now):
         return 0
     return max(1, Step.objects.filter(query__batch=batch).delete()[0])
 
 
-# --- Transactions -----------------------------------------------------------------------------------------
+# --- Transactions -----------------------------------------------------------------------------------------------------
 
 
 def _prune_calldata(before: datetime) -> int:
     final = Transaction.objects.filter(state=TransactionState.FINAL, spent_at__lt=before, pruned_at=None)
-    # Bundles with times need the next header in this calldata.
+    # Bundles with times need the next header, which is in this calldata.
     needed = Query.objects.filter(
         block__accumulating_transactions=OuterRef("pk"), timestamp__isnull=False, batch__proofs_pruned_at=None
     )
@@ -210,10 +210,10 @@ def _prune_calldata(before: datetime) -> int:
 
 
 def _prune_webhooks(before: datetime) -> int:
-    """Delete ended deliveries, and webhooks without deliveries if their batch can have no further event."""
+    """Delete ended deliveries. Delete webhooks without deliveries if their batch can have no further event."""
     ended = WebhookDelivery.objects.filter(ended_at__lt=before)
     if oldest := _first(ended.order_by("ended_at")):
-        # The condition is checked again, because a delivery may have been set to be sent again meanwhile.
+        # The condition is checked again, because a user may have requested that a delivery be sent again.
         return ended.filter(pk__in=oldest).delete()[0]
     deliveries = WebhookDelivery.objects.filter(webhook=OuterRef("pk"))
     over = Webhook.objects.filter(~Exists(deliveries), batch__in=_settled(before).order_by())
@@ -244,7 +244,7 @@ KINDS = (
     Kind("webhooks and deliveries", "KEEP_WEBHOOK_DELIVERIES_DAYS", _prune_webhooks),
     Kind("account events", AccountEvent.KEPT_DAYS, _older(AccountEvent, "at")),
     Kind("idempotency keys", IdempotencyKey.KEPT_DAYS, _older(IdempotencyKey, "created_at")),
-    # Sign-ins and requests remove most of these as they expire.
+    # Sign-ins and requests remove most of these rows when they expire.
     Kind("sessions", 1, _older(Session, "expire_date")),
     Kind("sign-in nonces", 1, _older(SignInNonce, "expires_at")),
     Kind("throttle counts", 1, _older(ThrottleCount, "began_at")),

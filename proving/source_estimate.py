@@ -1,6 +1,6 @@
-"""Estimates, by asking source chains, the cost of proving the facts that batches ask for, and finds obstacles.
+"""Estimates of the cost to prove the facts that batches request, by asking the chains, and obstacles.
 
-It asks both chains and reads rows, and writes nothing. Admission decides by the answers, and an estimate shows them.
+Both chains are asked, rows are read, and nothing is written. Admission decides by the answers, and estimates show them.
 """
 
 from collections import defaultdict
@@ -39,20 +39,20 @@ from queries import waits
 from queries.batch_request import Selector
 from queries.waits import WaitReason, wait
 
-# Every node keeps this number of newest states, archive or not. A refusal of one of these tells little.
+# Every node keeps this number of newest states. A refusal for one of these says little.
 _KEPT_BY_ALL = 128
 # Headers, blocks or facts that are read at a time.
 _PER_READ = 200
-# The number of a connection's confirmed transactions that correct the expected gas, and the largest correction.
+# Number of a connection's last confirmed transactions that correct the expected gas, and the largest correction.
 _RECENT, _MOST_CORRECTED = 50, 1.25
 
 
 @dataclass(frozen=True)
 class BatchPart:
-    """The requests of a batch about one source chain, and its deadline."""
+    """The requests of a batch about one source chain, and the batch's deadline."""
 
     batch: str
-    """Its id; empty if it isn't stored."""
+    """The batch's id. Empty if it isn't stored."""
     requests: Requests
     deadline: datetime
     """The time at which the batch is rejected."""
@@ -60,11 +60,11 @@ class BatchPart:
 
 @dataclass(frozen=True)
 class Cost:
-    """The cost of what is missing."""
+    """The cost of the missing facts."""
 
     gas: Amount = field(default_factory=Amount)
     wei: Amount = field(default_factory=Amount)
-    """The expected cost at the present gas price, and an upper bound with a base fee that is a quarter higher."""
+    """The expected cost at the current gas price, and an upper bound with a base fee that is a quarter higher."""
     data_wei: int = 0
     """The part of the upper bound in wei that a rollup takes for data, beside gas."""
     path_gas: int = 0
@@ -78,7 +78,7 @@ class Cost:
 @dataclass(frozen=True)
 class PartEstimate:
     count: int
-    in_registry: int  # of these
+    in_registry: int  # number of these that the registry already has
     gas: Amount
 
 
@@ -87,21 +87,21 @@ class SourceEstimate:
     """The estimate for one source chain, as far as its nodes answered."""
 
     source: int
-    selected: Selected | None = None  # None: the chain hasn't answered
-    lacking_properties: Sequence[WaitReason] = ()  # about headers that lack requested properties
+    selected: Selected | None = None  # None if the chain hasn't answered
+    lacking_properties: Sequence[WaitReason] = ()  # waits about headers that lack requested properties
     no_proof: WaitReason | None = None  # why no node serves a proof
     no_path: TooFar | NotYet | StatesRefused | None = None  # why no path leads to a block by the deadline
-    cost: Cost | None = None  # None: it is not known
+    cost: Cost | None = None  # None if it isn't known
     parts: Mapping[CostPart, PartEstimate] = field(default_factory=dict)
     estimate: GasEstimate = field(default_factory=GasEstimate)
-    jumps: int = 0  # blocks that are reached by the beacon chain
-    jump_origin: int | None = None  # the number of the block where these begin, if one is needed
+    jumps: int = 0  # number of blocks that the beacon chain reaches
+    jump_origin: int | None = None  # number of the block where jumps begin, if they need one
     waits: Sequence[WaitReason] = ()
-    fault: ChainError | None = None  # why nothing is known; it is among the waits
+    fault: ChainError | None = None  # why nothing is known; it is also in the waits
 
     @property
     def blocks(self) -> Mapping[Selector, int]:
-        """Return the numbers of the blocks that exist, or are named, by their selectors."""
+        """Return the numbers of the blocks that exist or are named, by their selectors."""
         return self.selected.blocks if self.selected else {}
 
 
@@ -114,7 +114,7 @@ def ask_sources(
 ) -> Estimates:
     """Ask each source chain once about all batches that name it. Without `with_costs`, only find the selected blocks.
 
-    The keys of `parts` are ids of source chains. With `ends_at` a client waits until then. Raises `OutOfTime`.
+    The keys of `parts` are ids of source chains. If `ends_at` is given, a client waits until then. Raises `OutOfTime`.
     """
     estimates: dict[str, list[SourceEstimate]] = defaultdict(list)
     for source, of_source in parts.items():
@@ -148,7 +148,7 @@ def _unknown(source: int, fault: ChainError) -> SourceEstimate:
 def estimate_all(inquiry: Inquiry, parts: Sequence[BatchPart]) -> list[SourceEstimate]:
     """Estimate the cost of each batch on the source chain. Questions that batches share are asked once.
 
-    Raises `NodeUnavailable`, `RpcRefused` if the destination doesn't answer what gas costs.
+    Raises `NodeUnavailable`, `RpcRefused` if the destination doesn't report the gas price.
     """
     selected = [select(inquiry, part.requests) for part in parts]
     read = _read(inquiry, selected)
@@ -171,7 +171,7 @@ def estimate_all(inquiry: Inquiry, parts: Sequence[BatchPart]) -> list[SourceEst
 def _estimated(
     inquiry: Inquiry, selected: Selected, deadline: datetime, read: "_Read", proofs: "_Proofs"
 ) -> SourceEstimate:
-    """Estimate one batch. Its cost is zero until the caller sets it, or None where it can't be known.
+    """Estimate one batch. Its cost is zero until the caller sets it. If it can't be known, it is None.
 
     Raises `NodeUnavailable`, `RpcRefused`.
     """
@@ -186,8 +186,8 @@ def _estimated(
     route = _route(inquiry, selected, missing, read, deadline)
     if not isinstance(route, Route):
         return replace(known, no_path=route)
-    # Blocks that are still to come are taken to be like the head.
-    every = [*missing, *(Missing(0, list(wanted), is_known=False, header=inquiry.head) for wanted in selected.coming)]
+    # Blocks in the future are estimated like the head.
+    every = [*missing, *(Missing(0, list(group), is_known=False, header=inquiry.head) for group in selected.coming)]
     route = _with_starts(inquiry.connection, route, len(selected.coming))
     estimate = gas.estimate(every, tries.sample, route, read.correction)
     known = replace(known, jumps=len(route.jumps), jump_origin=route.jump_origin, waits=[*waits, *route.waits])
@@ -195,12 +195,12 @@ def _estimated(
 
 
 def _with_starts(connection: OpenConnection, route: Route, blocks: int) -> Route:
-    """Return the route with the starts for this number of blocks that are still to come, if the chain is another."""
+    """Return the route with a start for each of this number of future blocks, unless the chain vouches for itself."""
     if connection.is_own:
         return route
     config, source = connection.config, sources.of(connection.config)
     start_gas = source.gas(config)
-    # A source that can't vouch for every block itself vouches for one near it, from which a hop leads on.
+    # A source that can't vouch for every block vouches for a block near it, from which a hop leads to it.
     hops = 0 if source.vouched(config, keeps_hashes=True) is None else blocks
     return replace(
         route,
@@ -216,7 +216,7 @@ def _with_starts(connection: OpenConnection, route: Route, blocks: int) -> Route
 def _parts(
     selected: Selected, missing: Sequence[Missing], route: Route, estimate: GasEstimate
 ) -> dict[CostPart, PartEstimate]:
-    requested = [Missing(0, list(wanted), is_known=False) for wanted in (*selected.existing.values(), *selected.coming)]
+    requested = [Missing(0, list(group), is_known=False) for group in (*selected.existing.values(), *selected.coming)]
     every, lacking = (_count(blocks, route) for blocks in (requested, missing))
     return {
         part: PartEstimate(count, count - lacking[part], estimate.parts.get(part, Amount()))
@@ -239,15 +239,15 @@ def _count(blocks: Sequence[Missing], route: Route) -> dict[CostPart, int]:
 def _cost(estimate: GasEstimate, fees: Fees, data: DataCost) -> Cost:
     likely = rollups.without_margin(data, estimate.size.expected, estimate.size.bound)
     needed = estimate.gas + Amount(likely.gas, data.gas)
-    # The bound has room for two blocks that raise the base fee, because a transaction is signed only if the fee
-    # suffices for the next block too.
+    # The bound includes two blocks that raise the base fee, because a transaction is signed only if its fee is
+    # sufficient for the next block too.
     most = needed.bound * (fees.base_fee * 5 // 4 + fees.priority_fee) + data.wei
     wei = Amount(needed.expected * (fees.base_fee + fees.priority_fee) + likely.wei, most)
     return Cost(needed, wei, data.wei, estimate.path_gas)
 
 
 def _correction(registry: Deployment) -> float:
-    """Return the median ratio of used to expected gas of the last confirmed transactions to a registry, limited."""
+    """Return the median ratio of used to expected gas of a registry's last confirmed transactions, within limits."""
     sent = Transaction.objects.filter(to__in=registry.addresses, state__in=SPENT_STATES, expected_gas__gt=0)
     took = sent.order_by("-pk").values_list("gas_used", "expected_gas")[:_RECENT]
     ratios = [used / expected for used, expected in took]
@@ -262,8 +262,8 @@ class _BlockAnswers:
     """The chains' answers about a block that exists."""
 
     header: Header
-    is_known: bool  # the registry knows its state root
-    is_vouched: bool  # the registry can take the header now
+    is_known: bool  # True if the registry knows its state root
+    is_vouched: bool  # True if the registry can take the header now
 
 
 @dataclass(frozen=True)
@@ -287,15 +287,15 @@ class _Read:
 def _read(inquiry: Inquiry, selections: Sequence[Selected]) -> _Read:
     contract = inquiry.connection.registry.contract
     source, destination = inquiry.connection.source_rpc, inquiry.connection.destination_rpc
-    wanted: dict[int, dict[Fact, None]] = defaultdict(dict)
+    facts_by_block: dict[int, dict[Fact, None]] = defaultdict(dict)
     for selected in selections:
         for number, requested in selected.existing.items():
-            wanted[number].update(dict.fromkeys(requested))
+            facts_by_block[number].update(dict.fromkeys(requested))
             if any(isinstance(fact, TimeFact) for fact in requested):
-                wanted.setdefault(number + 1, {})
+                facts_by_block.setdefault(number + 1, {})
     blocks: dict[int, _BlockAnswers | ChainError] = {}
     fees: Fees | None = None
-    for numbers in chunks(sorted(wanted), _PER_READ):
+    for numbers in chunks(sorted(facts_by_block), _PER_READ):
         headers: list[Header] = []
         for number, header in zip(numbers, source.ask([questions.header(number) for number in numbers]), strict=True):
             if isinstance(header, Header):
@@ -318,17 +318,17 @@ def _read(inquiry: Inquiry, selections: Sequence[Selected]) -> _Read:
             except ChainError as error:
                 blocks[header.number] = error
         inquiry.connection.check_time()
-    held = _held(inquiry, wanted, blocks)
+    held = _held(inquiry, facts_by_block, blocks)
     return _Read(blocks, held, _correction(inquiry.connection.registry), fees or destination.fees())
 
 
 def _held(
-    inquiry: Inquiry, wanted: Mapping[int, Collection[Fact]], blocks: dict[int, _BlockAnswers | ChainError]
+    inquiry: Inquiry, facts_by_block: Mapping[int, Collection[Fact]], blocks: dict[int, _BlockAnswers | ChainError]
 ) -> Collection[tuple[int, Fact]]:
     """Return the facts that the registry holds about blocks that it knows. Put its errors into `blocks`."""
     rpc, contract = inquiry.connection.destination_rpc, inquiry.connection.registry.contract
     known = [number for number, block in blocks.items() if isinstance(block, _BlockAnswers) and block.is_known]
-    pieces = [(number, part) for number in known for part in chunks(list(wanted[number]), _PER_READ)]
+    pieces = [(number, part) for number in known for part in chunks(list(facts_by_block[number]), _PER_READ)]
     held: set[tuple[int, Fact]] = set()
     for parcel in by_size(pieces, lambda piece: len(piece[1]), _PER_READ):
         views = facts.views(rpc, contract, [ViewRequest(number, part, "latest") for number, part in parcel])
@@ -342,11 +342,11 @@ def _held(
 
 
 def _lacking_properties(inquiry: Inquiry, selected: Selected, read: _Read) -> list[WaitReason]:
-    """Return a reason for each block whose header lacks a requested property. Forks only add properties."""
+    """Return a wait for each block whose header lacks a requested property. Forks only add properties."""
     reasons: list[WaitReason] = []
-    blocks = [(read.header(number), wanted) for number, wanted in selected.existing.items()]
-    for header, wanted in [*blocks, *((inquiry.head, wanted) for wanted in selected.coming)]:
-        fields = [fact.field for fact in wanted if isinstance(fact, HeaderFact)]
+    blocks = [(read.header(number), block_facts) for number, block_facts in selected.existing.items()]
+    for header, block_facts in [*blocks, *((inquiry.head, block_facts) for block_facts in selected.coming)]:
+        fields = [fact.field for fact in block_facts if isinstance(fact, HeaderFact)]
         if header is not None and (lacking := facts.lacking(header, fields)):
             reasons.append(facts.why_lacking(inquiry.source.id, header, lacking))
     return reasons
@@ -357,32 +357,32 @@ _Proofs = Sequence[tuple[ProofRequest, VerifiedAccountProof | ChainError]]
 
 
 def _proofs(inquiry: Inquiry, selections: Sequence[Selected], read: _Read) -> list[_Proofs]:
-    """Ask for one proof for each batch, at the newest of its blocks that takes one: it shows the shape of the tries.
+    """Request one proof for each batch, at the newest of its blocks that needs one. It shows the shape of the tries.
 
-    Ask for one at the oldest block too, because many nodes keep only the newest states.
+    Also request one at the oldest block, because many nodes keep only the newest states.
     """
     requests = [_sampled(inquiry, selected, read) for selected in selections]
-    wanted = [request for of_batch in requests for request in of_batch]
-    # The question beside them shows that a node which serves no proof isn't down.
-    beside = [questions.plain("eth_chainId")] if wanted else ()
-    answers = iter(inquiry.connection.source_rpc.proofs(wanted, beside=beside))
+    all_requests = [request for of_batch in requests for request in of_batch]
+    # The additional question shows that a node which serves no proof isn't down.
+    beside = [questions.plain("eth_chainId")] if all_requests else ()
+    answers = iter(inquiry.connection.source_rpc.proofs(all_requests, beside=beside))
     inquiry.connection.check_time()
     return [[(request, next(answers)) for request in of_batch] for of_batch in requests]
 
 
 def _sampled(inquiry: Inquiry, selected: Selected, read: _Read) -> list[ProofRequest]:
-    """Return the proofs to ask for at the oldest and the newest block with requested accounts."""
+    """Return requests for proofs at the oldest and the newest block with requested accounts."""
     blocks = [
-        (header, wanted)
-        for number, wanted in selected.existing.items()
-        if (header := read.header(number)) and takes_proof(wanted)
+        (header, block_facts)
+        for number, block_facts in selected.existing.items()
+        if (header := read.header(number)) and takes_proof(block_facts)
     ]
     if blocks:
-        of_all = gas.sampled(blocks[-1][0], (fact for _, wanted in blocks for fact in wanted))
+        of_all = gas.sampled(blocks[-1][0], (fact for _, block_facts in blocks for fact in block_facts))
         return [*(gas.sampled(*oldest) for oldest in blocks[: len(blocks) > 1]), of_all]
     views = (read.blocks[number] for number in selected.existing)
     if selected.coming or any(isinstance(view, _BlockAnswers) and not view.is_vouched for view in views):
-        # The newest state shows the tries for blocks to come, and for paths, which lead through this contract.
+        # The newest state shows the tries for future blocks, and for paths, which lead through this contract.
         head = inquiry.head
         return [ProofRequest(head.number, head.hash, head.state_root, HISTORY_CONTRACT)]
     return []
@@ -393,8 +393,8 @@ class _Tries:
     """The shape of the source chain's tries, if a node served a proof."""
 
     sample: Sample = field(default_factory=Sample)
-    waits: Sequence[WaitReason] = ()  # of proofs that no node serves now
-    no_proof: WaitReason | None = None  # why no node ever serves one
+    waits: Sequence[WaitReason] = ()  # waits for proofs that no node serves now
+    no_proof: WaitReason | None = None  # why no node will ever serve a proof
 
 
 def _tries(inquiry: Inquiry, selected: Selected, proofs: _Proofs) -> _Tries:
@@ -406,10 +406,10 @@ def _tries(inquiry: Inquiry, selected: Selected, proofs: _Proofs) -> _Tries:
         if isinstance(answer, OtherAccounts) and selected.asks_accounts:
             return _Tries(no_proof=wait("other_accounts", problem=str(answer)))
         if request.block_number > inquiry.head.number - _KEPT_BY_ALL:
-            # Young blocks are asked for again when their queries are proven.
+            # Proofs of recent blocks are requested again when their queries are proven.
             continue
         if isinstance(answer, UnverifiedProof):
-            # Such a node is asked again for some minutes too.
+            # Proving, too, asks such nodes again for some minutes.
             unserved.append(waits.fault(answer))
         elif isinstance(answer, NodeUnavailable):
             raise answer
@@ -428,9 +428,9 @@ def _tries(inquiry: Inquiry, selected: Selected, proofs: _Proofs) -> _Tries:
 def _missing(selected: Selected, read: _Read) -> list[Missing]:
     """Return the blocks that exist, each with the facts that the registry lacks. Raises `ChainError`."""
     missing: list[Missing] = []
-    for number, wanted in selected.existing.items():
+    for number, block_facts in selected.existing.items():
         block = result(read.blocks[number])
-        lacking = [fact for fact in wanted if (number, fact) not in read.held]
+        lacking = [fact for fact in block_facts if (number, fact) not in read.held]
         missing.append(Missing(number, lacking, is_known=block.is_known, header=block.header))
     return missing
 
@@ -444,7 +444,7 @@ def _route(
     try:
         route = planning.route_to(inquiry.connection, targets, deadline=deadline)
         if selected.coming and isinstance(route, Route):
-            # A block to come is confirmed no sooner than the head, and by the same history.
+            # A future block is confirmed no sooner than the head, and by the same history.
             of_head = planning.route_to(inquiry.connection, [inquiry.head], deadline=deadline)
             route = route if isinstance(of_head, Route) else of_head
     except StatesRefused as refused:

@@ -1,7 +1,7 @@
 """Stops of sending: on a destination, for one of its connections, or by one of its signers.
 
-`proving.transactions.signing` asks before each reservation, signature and broadcast. A stopped connection reserves
-nothing new. Its earlier reservations are still sent and replaced, because later nonces wait for them.
+`proving.transactions.signing` checks them before each reservation, signature and broadcast. A stopped connection
+reserves nothing new. Its earlier reservations are still sent and replaced, because later nonces wait for them.
 """
 
 import logging
@@ -25,11 +25,11 @@ def stop(
 ) -> Stop:
     """Stop sending on a chain, or only for the connection from `source`, or only by the address `signer`.
 
-    Nothing is reserved there any more when this has returned. Transactions in nodes' mempools may still be mined.
+    After this returns, nothing more is reserved. Transactions in nodes' mempools may still be mined.
     """
     values = {"code": code, "reason": reason, "by": by}
     with transaction.atomic():
-        # A worker that reserves at this moment holds these locks, so this waits until it has finished.
+        # A worker that is reserving holds these locks, so this waits until it has finished.
         statements.lock(Signer.objects.filter(chain_id=chain_id))
         standing, is_new = Stop.objects.get_or_create(
             chain_id=chain_id, source_chain_id=source, signer=signer, defaults=values
@@ -43,7 +43,7 @@ def stop(
 
 
 def resume(chain_id: int, *, source: int = 0, signer: str = "") -> bool:
-    """Remove a stop, and return whether there was one. Earlier signed transactions are broadcast again."""
+    """Remove a stop, and return whether there was one. Transactions that were signed before are broadcast again."""
     deleted, _ = Stop.objects.filter(chain_id=chain_id, source_chain_id=source, signer=signer).delete()
     if deleted:
         logger.warning("sending goes on %s", Stop(chain_id=chain_id, source_chain_id=source, signer=signer).subject)
@@ -51,22 +51,22 @@ def resume(chain_id: int, *, source: int = 0, signer: str = "") -> bool:
 
 
 def why_stopped(chain_id: int, *, source: int) -> WaitReason | None:
-    """Return why nothing is sent for a connection; None if neither it nor the chain is stopped."""
+    """Return why nothing is sent for a connection. None if neither it nor its destination is stopped."""
     return _first(_standing(chain_id), {0, source})
 
 
 def why_signer_is_stopped(chain_id: int, address: str) -> WaitReason | None:
-    """Return why a signer sends nothing; None if neither it nor the chain is stopped."""
+    """Return why a signer sends nothing. None if neither it nor its chain is stopped."""
     return _first(_standing(chain_id), {0}, address)
 
 
 def why_connection_is_stopped(source: int, destination: int) -> WaitReason | None:
-    """Return why a connection itself is stopped; None if it isn't, though its destination may be."""
+    """Return why a connection itself is stopped. None if it isn't, even if its destination is."""
     return _first(_standing(destination), {source})
 
 
 def why_not_signed(tx: Transaction, *, is_new: bool) -> WaitReason | None:
-    """Return why a transaction may not be signed or broadcast; None if it may.
+    """Return why a transaction may not be signed or broadcast. None if it may.
 
     Stops of its connections count only for new transactions.
     """

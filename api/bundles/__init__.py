@@ -1,19 +1,19 @@
-"""Proof bundles: files with all that is needed to check facts, without this service or a network.
+"""Proof bundles: files that have everything needed to check facts, without this service or a network.
 
-A bundle is a JSON object, of a whole batch or of one of its queries. Binary values are 0x-prefixed hex; numbers are
-decimal strings, as chain ids in the API.
+A bundle is a JSON object about a whole batch or one of its queries. Binary values are 0x-prefixed hex. Numbers are
+decimal strings, like chain ids in the API.
 
-- `blocks` has each block once. `header` is the block header's RLP, whose keccak-256 is `blockHash`. `nextHeader` is the
-  RLP of the header after it, where a query names a time: the two show that the block was the latest at that time. It is
-  null where it is not stored here; then the bundle does not prove that.
-- `nodes` has each trie node of all proofs once. Proofs share most of their nodes.
-- `queries` has all queries of the batch in the order of their `number`, from 1, or the only one. `block` is a place in
-  `blocks`, from 0. `selector` is what the request named the block by, and `name` the ENS name by which it named the
-  account, or null: a bundle doesn't prove what these stood for. `account` is null where the query is about the header.
-  `accountProof` has the places in `nodes` of the nodes from the header's state root to the account (EIP-1186,
-  `accountProof`). `facts` are the words that the facts registry answers, by property: of the account, or of the header.
-  `slots` has for each storage slot its `word`, and as `proof` the places of the nodes from the account's storage root
-  to the slot (EIP-1186, `storageProof`). `timestamp` is null where the block was named by its number.
+- `blocks` has each block once. `header` is the RLP of the block's header, whose keccak-256 is `blockHash`. If a query
+  selects the block by a time, `nextHeader` is the RLP of the next header. The two headers show that the block was the
+  latest at that time. Otherwise, or if the next header isn't stored here, `nextHeader` is null.
+- `nodes` has each trie node of all proofs once, because proofs share most of their nodes.
+- `queries` has the queries of the batch in the order of their `number`, from 1, or the single query. `block` is an
+  index into `blocks`, from 0. `selector` is the request's selection of the block, and `name` the ENS name of the
+  account in the request, or null. A bundle doesn't prove what block and account these stand for. `account` is null if
+  the query is about the header. `accountProof` has indexes into `nodes`, for the nodes from the header's state root to
+  the account (EIP-1186, `accountProof`). `facts` has the words in the facts registry by property, of the account or
+  the header. `slots` has the `word` of each storage slot, and as `proof` the indexes of the nodes from the account's
+  storage root to the slot (EIP-1186, `storageProof`). `timestamp` is null unless the block was selected by a time.
 """
 
 FORMAT = "facts-3"

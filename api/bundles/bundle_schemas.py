@@ -22,9 +22,9 @@ class BundledSlot(Schema):
 
 class BundledQuery(Schema):
     number: int
-    block: int = Field(description="A place in `blocks`, from 0.")
-    selector: str = Field(description="How the request named the block.")
-    account: str | None = Field(description="null: the query is about the header.")
+    block: int = Field(description="An index into `blocks`, from 0.")
+    selector: str = Field(description="The request's selection of the block.")
+    account: str | None = Field(description="null if the query is about the header.")
     name: str | None = Field(description="The ENS name that the request gave.")
     accountProof: list[int] | None = Field(description="Places in `nodes`, from the state root to the account.")
     facts: dict[str, str] = Field(description="By property: the words that the facts registry answers.")

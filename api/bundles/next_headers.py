@@ -1,4 +1,4 @@
-"""Stored headers which show that blocks were the latest at a time."""
+"""Stored headers that show which block was the latest at a time."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import groupby
@@ -17,9 +17,10 @@ _PROVE_TIMESTAMP = keccak(text="proveTimestamp(bytes,bytes,uint256)")[:4]
 
 
 def stored(times: Mapping[Block, int]) -> dict[int, bytes]:
-    """Return, by the block's id, a header after it, later than its time (unix seconds), as RLP, where there is one.
+    """Return headers that prove times, as RLP, by the id of the block before them.
 
-    It is there if another query asked for that block, or in the transaction that proved the time.
+    `times` has unix seconds. Blocks without a stored next header are left out. A header is stored if a query is about
+    its block, or if the transaction that proved the time contains it.
     """
     headers: dict[int, bytes] = {}
     if not times:
@@ -32,7 +33,7 @@ def stored(times: Mapping[Block, int]) -> dict[int, bytes]:
 
 
 def _candidates(blocks: Sequence[Block]) -> Iterator[tuple[int, bytes]]:
-    """Yield headers as RLP, each with the id of the block that it may come after."""
+    """Yield stored headers as RLP, each with the id of the block that may come before it."""
     following = {(block.source_chain_id, block.number + 1): block.pk for block in blocks}
     for source, pairs in groupby(sorted(following), key=lambda pair: pair[0]):
         stored = Block.objects.filter(

@@ -1,7 +1,7 @@
-"""Writes proof bundles, of a whole batch or of one of its queries, part by part.
+"""The writing of proof bundles, of a whole batch or of one query, part by part.
 
-A batch may have 10,000 accounts, whose proofs take tens of megabytes: its nodes are never all in memory. Which nodes
-were written is remembered by their digests. The number of statements grows with the number of parts.
+The proofs of a batch with 10,000 accounts take tens of megabytes, so its nodes are never all in memory. Digests of the
+written nodes are kept, so that no node is written twice. The number of statements grows with the number of parts.
 """
 
 import hashlib
@@ -22,17 +22,23 @@ from proving.models import AccountProof, SlotProof
 from queries import query_rows
 from queries.models import Batch, BatchStatus, Block, Query
 
-# Number of queries, blocks or proofs that are read at once.
+# Number of queries, blocks or proofs that are read in one statement.
 _CHUNK = 500
 _DIGEST_BYTES = 16
 
 
 class Changed(Exception):
-    """The batch was rolled back, or its proofs were removed, while its bundle was written: the part written is void."""
+    """The batch was rolled back, or its proofs were removed, while its bundle was written.
+
+    The written part is invalid.
+    """
 
 
 def is_there(queries: QuerySet[Query]) -> bool:
-    """Return whether all headers and accounts' proofs of completed queries are stored. One statement."""
+    """Return whether the headers and account proofs of all these completed queries are stored.
+
+    It takes one statement.
+    """
     proof = AccountProof.objects.filter(block=OuterRef("block"), address=OuterRef("address"))
     lacks_proof = ~Q(address="") & ~Exists(proof)
     return not queries.filter(Q(block__header_rlp=None) | lacks_proof).exists()
@@ -41,7 +47,7 @@ def is_there(queries: QuerySet[Query]) -> bool:
 def parts(batch: Batch, queries: QuerySet[Query]) -> Iterator[bytes]:
     """Yield the bundle of these completed queries of the batch, as JSON.
 
-    Raises `Changed`. Then the parts up to there make no complete JSON.
+    Raises `Changed` if the batch changes meanwhile. The parts until then are not valid JSON.
     """
     beginning = {"format": FORMAT, "batch": batch.pk, "destinationChainId": str(batch.destination_chain_id)}
     yield f"{json.dumps(beginning)[:-1]},\n".encode()
@@ -57,7 +63,7 @@ def parts(batch: Batch, queries: QuerySet[Query]) -> Iterator[bytes]:
 
 
 def _listed(name: str, parts_of_it: Iterable[Sequence[Any]]) -> Iterator[bytes]:
-    """Yield a member that is a list, one item a line."""
+    """Yield an entry of the JSON object whose value is a list, one item per line."""
     yield f'"{name}": ['.encode()
     separator = "\n"
     for items in parts_of_it:
@@ -69,9 +75,9 @@ def _listed(name: str, parts_of_it: Iterable[Sequence[Any]]) -> Iterator[bytes]:
 
 
 def _require_unchanged(batch: Batch) -> None:
-    """Check that the batch is as it was. Raises `Changed`.
+    """Check that the batch is unchanged. Raises `Changed`.
 
-    Proofs are removed after the batch is marked, and headers change after a rollback.
+    A batch is marked before its proofs are removed. Its headers may change after a rollback.
     """
     now = query_rows.find_batch(batch.pk)
     if (
@@ -87,7 +93,7 @@ def _require_unchanged(batch: Batch) -> None:
 
 
 def _times(queries: QuerySet[Query]) -> dict[int, int | None]:
-    """Return the latest time (unix seconds) at which each block, by its id, is to be shown to be the latest."""
+    """Return the latest time (unix seconds) to prove for each block, by its id. None if no query has a time."""
     by_block = queries.order_by().values("block").annotate(latest=Max("timestamp"), first=Min("position"))
     return dict(by_block.order_by("first").values_list("block", "latest"))
 
@@ -119,13 +125,13 @@ def _block(block: Block, following: bytes | None, registries: dict[int, str]) ->
 
 
 class _Pool:
-    """The nodes that were written, by their digests."""
+    """The written nodes, by their digests."""
 
     def __init__(self) -> None:
         self._places: dict[bytes, int] = {}
 
     def take(self, new: list[str], nodes: Sequence[str]) -> list[int]:
-        """Return the places of the nodes. Those that were not taken yet are added to `new`."""
+        """Return the indexes of the nodes. Nodes that are not in the pool yet are added to `new`."""
         taken = []
         for node in nodes:
             digest = hashlib.blake2b(node.encode(), digest_size=_DIGEST_BYTES).digest()
@@ -138,9 +144,9 @@ class _Pool:
 
 
 def _nodes(queries: QuerySet[Query], places: Mapping[int, int], items: list[dict[str, Any]]) -> Iterator[Sequence[str]]:
-    """Yield the nodes of all proofs, some at a time, and add the bundle's item of each query to `items`.
+    """Yield the nodes of all proofs in several lists, and add the bundle's entry of each query to `items`.
 
-    `places` are those of the blocks, by their ids.
+    `places` has the indexes of blocks by their ids.
     """
     pool = _Pool()
     for ids in chunks(list(queries.order_by("position").values_list("pk", flat=True)), _CHUNK):
@@ -160,12 +166,13 @@ def _pair(query: Query) -> tuple[int | None, str]:
 
 
 def _accounts(queries: Sequence[Query]) -> dict[tuple[int | None, str], AccountProof]:
-    """Return the accounts with their proofs, by (block's id, address). Raises `Changed`."""
+    """Return the account proofs by (block's id, address). Raises `Changed`."""
     pairs = {_pair(query) for query in queries if query.address}
     proofs: dict[tuple[int | None, str], AccountProof] = {}
     if pairs:
         blocks, addresses = {block for block, _ in pairs}, {address for _, address in pairs}
-        # Other batches may have other pairs of these accounts and blocks. Their proofs aren't read.
+        # The first statement also finds proofs of these accounts at other batches' blocks. Only the needed proofs are
+        # read.
         near = AccountProof.objects.filter(block__in=blocks, address__in=addresses).values_list(
             "pk", "block_id", "address"
         )
@@ -177,14 +184,14 @@ def _accounts(queries: Sequence[Query]) -> dict[tuple[int | None, str], AccountP
 
 
 def _slots(queries: Sequence[Query], accounts: Mapping[tuple[int | None, str], AccountProof]) -> Iterator[SlotProof]:
-    """Yield the slots of each query in turn, with their proofs, in the order of its slots. Raises `Changed`."""
+    """Yield the slots of each query with their proofs, in the queries' order. Raises `Changed`."""
     pairs = [(accounts[_pair(query)].pk, slot) for query in queries for slot in query.slots]
     for several in chunks(pairs, _CHUNK):
-        wanted = set(several)
+        needed = set(several)
         near = SlotProof.objects.filter(
-            account__in={account for account, _ in wanted}, slot__in={slot for _, slot in wanted}
+            account__in={account for account, _ in needed}, slot__in={slot for _, slot in needed}
         ).values_list("pk", "account_id", "slot")
-        ids = [pk for pk, *pair in near if tuple(pair) in wanted]
+        ids = [pk for pk, *pair in near if tuple(pair) in needed]
         proofs = {(proof.account_id, proof.slot): proof for proof in SlotProof.objects.filter(pk__in=ids)}
         for pair in several:
             if pair not in proofs:
@@ -199,7 +206,10 @@ def _query(
     slots: Iterator[SlotProof],
     take: Callable[[Sequence[str]], list[int]],
 ) -> dict[str, Any]:
-    """Return the bundle's item of a query. Takes as many of `slots` as the query has. Raises `Changed`."""
+    """Return the bundle's entry of a query.
+
+    It takes as many proofs from `slots` as the query has slots. Raises `Changed`.
+    """
     block = query.block
     if block is None or block.header_rlp is None or block.pk not in places:
         raise Changed(f"The header of query {query.position + 1} is not stored any more.")

@@ -1,1 +1,1 @@
-"""Attacks by strangers, key holders, nodes and full disks on a running service, and the promises that must hold."""
+"""Attacks on a running service by strangers, key holders, nodes and full disks. The service must keep its promises."""

@@ -1,7 +1,6 @@
 """Run all attacks one after another: `make attack`, ONLY=name, SEED=1, REQUESTS=100000, SEQUENCES=2000.
 
-Everything stays on this machine. The command prints each attempt and its result. It exits with 1 if a promise was
-broken.
+Nothing leaves this machine. The command prints each attempt and its result. The exit code is 1 if a promise was broken.
 """
 
 import argparse
@@ -16,7 +15,7 @@ Attack = Callable[[int], Iterator[Seen]]
 
 
 def attacks(count: int, orders: int) -> Mapping[str, Attack]:
-    """Return the attacks by name. Each takes a seed and yields its results as they come.
+    """Return the attacks by name. Each takes a seed, and yields its results one by one.
 
     `count` is the number of requests, `orders` the number of sequences.
     """
@@ -39,10 +38,10 @@ def main() -> int:
     parser.add_argument("--requests", type=int, default=20_000, help="to be made by `requests`")
     parser.add_argument("--sequences", type=int, default=200, help="to be tried by `sequences`")
     options = parser.parse_args()
-    wanted = {
+    chosen = {
         name: run for name, run in attacks(options.requests, options.sequences).items() if options.only in {None, name}
     }
-    return run_all((name, partial(run, options.seed)) for name, run in wanted.items())
+    return run_all((name, partial(run, options.seed)) for name, run in chosen.items())
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""One key requests many expensive lists at once, while other users must still be answered."""
+"""A user requests many expensive lists at once. Other users must still get answers."""
 
 import sqlite3
 import statistics
@@ -19,9 +19,9 @@ from devnet.devchain import ACCOUNTS
 
 _ROWS, _AT_ONCE = 100_000, 16
 _PROBING_SECONDS, _PAUSE_SECONDS = 15, 0.05
-# Maximum time of a small answer to another user.
+# Maximum seconds for a small answer to another user.
 _MOST_SECONDS = 1.0
-_ENOUGH = 60  # seconds after which a batch is taken for stuck
+_ENOUGH = 60  # seconds after which a batch counts as stuck
 
 
 def run(_: int) -> Iterator[Seen]:

@@ -22,7 +22,7 @@ from tests.proving.rollups import OP_STACK, charge_for_data
 _ETHER, _GWEI = 10**18, 10**9
 _SIGNER = ACCOUNTS[3][0]
 _LIMIT = 5 * 10**15  # wei
-# Characters to print from the end of a search's output.
+# Maximum characters of a search's output to print, from its end.
 _PRINTED = 2_000
 _COSTLY = CHAINS_TOML.replace("test_network = true", 'test_network = false\ndaily_limit_per_user = "1"')
 
@@ -36,7 +36,7 @@ def run(seed: int) -> Iterator[Seen]:
 
 
 def search(seed: int, count: int) -> Iterator[Seen]:
-    """Try `count` orders of submissions, kills, reorgs, lies and changed limits."""
+    """Try `count` sequences of submissions, kills, reorganisations, lies and changed limits."""
     command = [sys.executable, "-m", "pytest", "campaigns/attacks/sequences.py", f"--hypothesis-seed={seed}", "-q"]
     env = {**os.environ, "SEQUENCES": str(count)}
     ended = subprocess.run(command, cwd=PROJECT, env=env, capture_output=True, text=True, check=False)
@@ -48,11 +48,11 @@ def search(seed: int, count: int) -> Iterator[Seen]:
     )
 
 
-# --- Rejected when it is paid -----------------------------------------------------------------------------------------
+# --- Batches that are rejected when they are paid ---------------------------------------------------------------------
 
 
 def _rejected_again_and_again(chance: random.Random) -> Iterator[Seen]:
-    """Reject each batch while its transactions are pending or in young blocks, as a late refusal would."""
+    """Let each batch be rejected while its transactions are pending or in young blocks."""
     toml = _COSTLY.replace("confirmations = 1", "confirmations = 150")
     toml = toml.replace('per_user = "1"', 'per_user = "0.005"')
     with target(toml, ALLOWED_ADDRESSES="*", BATCH_DEADLINE_SECONDS="4") as service:
@@ -68,7 +68,7 @@ def _rejected_again_and_again(chance: random.Random) -> Iterator[Seen]:
             except ClientError:
                 refused += 1
             time.sleep(0.6)
-        time.sleep(6)  # Give the last ones time to be rejected or mined.
+        time.sleep(6)  # the last batches need time to be rejected or mined
         burnt = before - _balance(service.chain)
         yield Seen(
             f"{sent} batches in 30 s, each rejected by its deadline with its transactions unconfirmed",
@@ -84,7 +84,7 @@ def _rejected_again_and_again(chance: random.Random) -> Iterator[Seen]:
 def _fee_spike(service: Target) -> Seen:
     """Raise the base fee twelvefold for 15 s while the transactions of twelve batches are pending.
 
-    No block is mined before a transaction is pending. A batch that is checked during the spike would be rejected
+    No block is mined before a transaction is pending. Otherwise a batch could be checked during the spike and rejected
     because its fee is too low.
     """
     chain, key = service.chain, service.key()
@@ -141,14 +141,14 @@ def _stop_under_load(service: Target) -> Seen:
 
 
 def _data_fees() -> Seen:
-    """Charge a data fee about as high as the gas, on a chain whose receipts don't show it."""
+    """Charge a data fee about as high as the gas, on a chain whose receipts don't show the fee."""
     with target(_COSTLY, arguments=OP_STACK, prepare=charge_for_data, ALLOWED_ADDRESSES="*") as service:
         chain = service.chain
         before = _balance(chain)
         fee = _ETHER // 100
         batch = submit(service.url, service.key(), balances([chain.head()], fee=fee))
         done = _settle(service, [batch], seconds=30)
-        time.sleep(3)  # Give the transaction time to be confirmed.
+        time.sleep(3)  # the transaction needs time to be confirmed
         shown = requests.get(f"{service.url}/explorer/query/{batch}.json", timeout=TIMEOUT).json()
         taken, spent = before - _balance(chain), int(shown["spent"])
     return Seen(
@@ -168,7 +168,7 @@ class _Price:
 
 @contextmanager
 def _base_fee(chain: DevChain) -> Iterator[_Price]:
-    """Set the base fee of each coming block."""
+    """Set the base fee of each new block."""
     price, ended = _Price(), threading.Event()
 
     def hold() -> None:

@@ -1,4 +1,4 @@
-"""Hostile nodes of one chain, from which other chains and users must not suffer."""
+"""Hostile nodes of one chain. Other chains and users must not suffer."""
 
 import json
 import random
@@ -27,22 +27,22 @@ from tests.chains.lying_node import ask
 HOSTILE_ID = 5
 _HOSTILE_TOML = CHAINS_TOML.replace(str(CHAIN_ID), str(HOSTILE_ID))
 _SIGN_INS, _AT_ONCE = 6, 100
-# A public node takes about this long for code that runs up to its gas cap.
+# Seconds that a public node takes for code that runs up to its gas limit.
 _SLOW_SECONDS = 1.8
-# A wallet whose signature only the chain could vouch for.
+# A contract wallet, so only the chain can verify its signature.
 _WALLET = ACCOUNTS[3][0]
 _OTHER_KEY = ACCOUNTS[2][1]
-# Limits on a busy machine: seconds for a page or a sign-in, and growth of any process.
+# Limits on a busy machine: seconds for a page or a sign-in, and megabytes by which a process may grow.
 _ANSWER_SECONDS = 20
 _GROWTH_MEGABYTES = 150
 _DONE_SECONDS = 30
-# The worker avoids a failed node for this long.
+# Seconds for which the worker avoids a failed node.
 _WORKER_SECONDS = FAIL_FAST_SECONDS + 2
 
 
 @dataclass
 class _Door:
-    """A node of the hostile chain. It is honest until a test sets an attack."""
+    """A node of the hostile chain. It is honest until an attack is set."""
 
     chain: DevChain
     behave: Behaviour | None = None
@@ -74,7 +74,7 @@ def _attack(attacked: Target, door: _Door, choice: random.Random) -> Iterator[Se
     alone = _seconds_to_done(attacked, alice)
     before = _peaks(attacked)
     held_up: list[str] = []
-    # Drips come last: they hold the worker's threads of this chain up for half a minute each.
+    # Slow answers come last, because each delays the worker's threads of this chain for half a minute.
     quick, slow = [*FLOODS.items(), *LIES.items()], list(DRIPS.items())
     choice.shuffle(quick)
     choice.shuffle(slow)
@@ -118,12 +118,12 @@ def _attack(attacked: Target, door: _Door, choice: random.Random) -> Iterator[Se
 
 
 def _seconds_to_done(attacked: Target, key: str) -> float:
-    """Return the seconds until an unproven balance in the newest block of the honest chain is proven."""
+    """Return the seconds until a new balance in the newest block of the honest chain is proven."""
     return attacked.seconds_to_done(key, balances([attacked.chain.head()]), _DONE_SECONDS)
 
 
 def _finish_at_once(attacked: Target, door: _Door) -> Seen:
-    """Collect messages, then answer all of them at once with signatures that only a slow node could vouch for."""
+    """Collect sign-in messages, then answer all of them at once with signatures that only a slow node can verify."""
 
     def slowly(exchange: Exchange) -> None:
         time.sleep(_SLOW_SECONDS)
@@ -153,13 +153,13 @@ def _finish_at_once(attacked: Target, door: _Door) -> Seen:
 
 
 def _sign_in_as_contract(attacked: Target) -> tuple[str, float]:
-    """Sign in with a signature that only the chain could vouch for. Return the answer's code, and the seconds."""
+    """Sign in with a signature that only the chain can verify. Return the answer's code, and the seconds."""
     began = time.monotonic()
     return _begin_as_contract(attacked)(), time.monotonic() - began
 
 
 def _begin_as_contract(attacked: Target) -> Callable[[], str]:
-    """Take a message. Return a function that answers it and returns the code of the service's answer."""
+    """Request a sign-in message. Return a function that answers it and returns the code of the service's answer."""
     session = requests.Session()
     session.headers.update({"Accept": "application/json", "Referer": f"{attacked.url}/sign-in"})
     session.get(f"{attacked.url}/sign-in", headers={"Accept": "text/html"}, timeout=60)
@@ -197,7 +197,7 @@ def _peaks(attacked: Target) -> dict[str, int]:
 def _parent(stat: Path) -> int:
     try:
         return int(stat.read_text().rpartition(")")[2].split()[1])
-    except OSError:  # The process has ended since.
+    except OSError:  # the process has ended meanwhile
         return 0
 
 

@@ -1,6 +1,6 @@
-"""Floods of malformed requests: each gets a truthful answer soon, and other users don't suffer.
+"""Floods of malformed requests. Each gets a correct answer soon, and other users don't suffer.
 
-Schemathesis makes the requests from the API's description, so new operations are attacked without being listed.
+Schemathesis makes the requests from the API's description, so new operations are attacked without being listed here.
 """
 
 import json
@@ -28,10 +28,10 @@ from devnet.servers import Postgres
 from tests.names import Names
 
 _SCHEMATHESIS = PROJECT / ".venv-attack" / "bin" / "schemathesis"
-# Each round lasts this long. Rounds go on until enough requests were sent, up to the maximum.
+# Seconds of one round, and maximum seconds of all rounds. Rounds end when enough requests were sent.
 _ROUND_SECONDS, _MOST_SECONDS = 180, 15 * 60
 _CHECKS = "not_a_server_error,status_code_conformance,content_type_conformance,response_schema_conformance"
-# Limits for a machine that does all of this at once.
+# Limits for a machine that runs the service and the attack at once.
 _SLOW_SECONDS, _P99_SECONDS = 10, 2
 
 
@@ -45,13 +45,14 @@ def run(seed: int, count: int) -> Iterator[Seen]:
 
 @contextmanager
 def _unthrottled(database_url: str = "") -> Iterator[Target]:
-    """Run a service that knows an ENS name and does not throttle users."""
+    """Run a service that can resolve an ENS name and doesn't limit a user's requests."""
     chains = f"[ens]\nchain = {CHAIN_ID}\n\n{CHAINS_TOML}"
     with target(
         chains, MAX_BATCHES_PER_MINUTE="1000000", MAX_QUERIES_PER_MINUTE="100000000", DATABASE_URL=database_url
     ) as attacked:
         Names(attacked.chain).set("alice.eth", ACCOUNTS[0][0])
-        # The contract was set outside a block, so nothing can be proven there. Requests name the five newest blocks.
+        # The contract was set outside a block, so nothing can be proven at that block. Requests name the five newest
+        # blocks.
         attacked.chain.mine(5)
         yield attacked
 
@@ -142,7 +143,7 @@ class _Others:
         return Seen(
             f"{len(self.seconds)} good submissions of another user meanwhile",
             "all are taken, soon",
-            f"{len(self.refused)} refused{''.join(f'; {one}' for one in self.refused[:3])}; half within "
+            f"{len(self.refused)} refused{''.join(f'; {refusal}' for refusal in self.refused[:3])}; half within "
             f"{median:.2f} s, all within {max(self.seconds):.2f} s",
             not self.refused and max(self.seconds) < _SLOW_SECONDS,
         )
@@ -182,7 +183,7 @@ def _flood(attacked: Target, database: str, seed: int, count: int) -> Iterator[S
 
 
 def _round(url: str, key: str, folder: Path, seed: int, *, is_first: bool) -> tuple[dict[str, Any], str]:
-    """Run schemathesis once. Return the counts of the hooks, and its findings (empty without any)."""
+    """Run schemathesis once. Return the counts from the hooks, and the findings as text (empty if there are none)."""
     counts = folder / "counts.json"
     counts.unlink(missing_ok=True)
     command = [
@@ -202,10 +203,10 @@ def _round(url: str, key: str, folder: Path, seed: int, *, is_first: bool) -> tu
         command, capture_output=True, text=True, timeout=4 * _ROUND_SECONDS, check=False, cwd=folder, env=environment
     )
     counted = json.loads(counts.read_text()) if counts.exists() else {"counts": {}, "seconds": []}
-    return counted, (_said(done.stdout) or done.stderr[-1000:]) if done.returncode else ""
+    return counted, (_findings(done.stdout) or done.stderr[-1000:]) if done.returncode else ""
 
 
-def _said(output: str) -> str:
+def _findings(output: str) -> str:
     """Return the findings in schemathesis's output."""
     begins = re.search(r"^=+ (ERRORS|FAILURES) =+$", output, re.MULTILINE)
     return output[begins.start() :].partition("= SUMMARY =")[0][:4000] if begins else output[-1000:]
@@ -213,7 +214,8 @@ def _said(output: str) -> str:
 
 def _goes_on(attacked: Target) -> Seen:
     log = attacked.service.log("web").read_text(errors="replace")
-    # A database that is locked for longer than a request waits logs a traceback, and the answer is a documented 503.
+    # If the database is locked for longer than a request waits, a traceback is logged and the answer is a documented
+    # 503.
     lines = re.findall(r"^\d{4}-.*\nTraceback \(most recent", log, re.MULTILINE)
     tracebacks = [line for line in lines if "Service Unavailable" not in line]
     healthy = requests.get(f"{attacked.url}/healthz", timeout=30).ok

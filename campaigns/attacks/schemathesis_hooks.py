@@ -1,7 +1,7 @@
-"""Hooks for schemathesis: they count answers, and fill requests with values that exist.
+"""Hooks for schemathesis, which count answers, and fill requests with existing values.
 
-They run in the environment of `make attack` alone, without this project's code. ATTACK_KNOWN names a file with existing
-values, and ATTACK_COUNTS a file to write the counts to.
+They run in the environment of `make attack`, without this project's code. The variable ATTACK_KNOWN names a file with
+existing values, and ATTACK_COUNTS a file for the counts.
 """
 
 import atexit
@@ -23,7 +23,7 @@ _seconds: list[float] = []
 
 
 def _chance(case: Any) -> int:
-    """Return a number that depends on the case alone, because failed cases are tried again."""
+    """Return a number that depends only on the case, because failed cases are tried again."""
     request = (case.path_parameters, case.query, case.body)
     return zlib.crc32(repr(request).encode(errors="replace"))
 
@@ -36,7 +36,7 @@ def before_call(context: Any, case: Any, kwargs: Any) -> None:
             if places and name in places and chance % 2:
                 places[name] = known[chance // 2 % len(known)]
     if case.query and str(case.query.get("wait", "")).isdigit():
-        # A longer wait would slow the flood down.
+        # A longer wait would slow down the flood.
         case.query["wait"] = chance % 2
     if case.operation.path in _TAKE_BATCHES and case.operation.method == "post" and chance % 5 == 0:
         case.body = _KNOWN["bodies"][chance // 5 % len(_KNOWN["bodies"])]

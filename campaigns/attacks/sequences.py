@@ -1,4 +1,4 @@
-"""Search for an order of events that breaks a promise about money. Pytest runs this for `make attack`.
+"""A search for a sequence of events that breaks a promise about money. Pytest runs it for `make attack`.
 
 Hypothesis prints the shortest failing sequence, which then goes into `tests/proving/test_money.py`.
 """
@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from tests.proving.money_machine import WORDS, a_machine, a_node
 from tests.proving.money_node import Node
 
-# Sequences on one chain. anvil loses states of a chain that is set back hundreds of times.
+# Number of sequences on one chain. After hundreds of resets anvil loses states.
 _ON_ONE_CHAIN = 50
 
 
@@ -44,7 +44,7 @@ def test_no_sequence_breaks_a_promise_about_money(
     transactional_db, nodes: Iterator[tuple[Node, str]], settings, tmp_path, words
 ):
     call_command("flush", verbosity=0, interactive=False, allow_cascade=False, inhibit_post_migrate=True)
-    # The rows of content types are deleted, too.
+    # The flush also deleted the rows of content types.
     ContentType.objects.clear_cache()
     with a_machine(*next(nodes), settings, tmp_path) as machine:
         machine.run(" ".join(words))

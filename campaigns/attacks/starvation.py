@@ -1,4 +1,4 @@
-"""One key submits as much as it may, while another user's single query must still be proven."""
+"""A user submits as much as is allowed, while another user's single query must still be proven."""
 
 import random
 import statistics
@@ -11,16 +11,17 @@ from campaigns.bodies import balances
 from demo.client import status, submit
 
 _BATCHES, _BLOCKS, _APART = 24, 2000, 20
-# Allowed delay compared with an idle service, where most of the time is spent until the next block.
+# Allowed delay in seconds compared with an idle service, which mostly waits for the next block.
 _SECONDS_LATER = 5
-_PROBES, _PAUSE = 6, 3  # seconds between probes, so that they find the batches at different stages
+# Number of probes, and seconds between probes, so that they meet the batches at different stages.
+_PROBES, _PAUSE = 6, 3
 _ENOUGH = 60  # seconds after which a query counts as starved
 
 
 def run(seed: int) -> Iterator[Seen]:
     chance = random.Random(seed)
     with target(MAX_QUERIES_PER_MINUTE="1000000") as attacked:
-        # More blocks would take anvil minutes. So batches overlap in blocks and differ in accounts.
+        # Mining more blocks would take anvil minutes, so the batches overlap in blocks and differ in accounts.
         attacked.chain.mine(_BLOCKS + _BATCHES * _APART)
         heavy, newcomer = attacked.key(0), attacked.key(1)
         alone = statistics.median(_seconds_to_done(attacked, newcomer, chance) for _ in range(3))
@@ -40,7 +41,7 @@ def run(seed: int) -> Iterator[Seen]:
             f"{_BATCHES} batches of {_BLOCKS} blocks of one key, submitted within {took:.0f} s; then one query after "
             "another of another user, the last at a block of the batches",
             f"each is DONE at most {_SECONDS_LATER} s later than alone",
-            f"alone {alone:.1f} s; beside it {', '.join(f'{one:.1f}' for one in beside)} and {shared:.1f} s, at most "
+            f"alone {alone:.1f} s; beside it {', '.join(f'{each:.1f}' for each in beside)} and {shared:.1f} s, at most "
             f"{worst / alone:.1f} times as long; {open_ones} of the batches were still open",
             kept=worst <= alone + _SECONDS_LATER and open_ones > 0,
         )

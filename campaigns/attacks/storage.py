@@ -1,4 +1,4 @@
-"""The disk fills up at any moment. The service says so, loses nothing, and goes on."""
+"""The disk becomes full at any moment. The service must say so, lose nothing, and recover."""
 
 import os
 import random
@@ -21,8 +21,8 @@ from devnet.devchain import ACCOUNTS
 _SIGNER = ACCOUNTS[3][0]
 _DISK = "40m"
 _ROUNDS = 6
-_SECONDS = 60  # until the service has recovered
-_ANSWER_SECONDS = 10  # for a single answer
+_SECONDS = 60  # maximum seconds until the service has recovered
+_ANSWER_SECONDS = 10  # maximum seconds for a single answer
 
 
 def run(seed: int) -> Iterator[Seen]:
@@ -42,7 +42,7 @@ def run(seed: int) -> Iterator[Seen]:
 
 @contextmanager
 def small_disk() -> Iterator[Path]:
-    """Yield a folder. For root it lies on a disk of its own that is soon full."""
+    """Yield a folder. If the user is root, it is on a small disk of its own."""
     with tempfile.TemporaryDirectory() as folder, ExitStack() as mounted:
         if os.geteuid() == 0:
             subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={_DISK}", "tmpfs", folder], check=True)
@@ -60,7 +60,7 @@ class _Attacked:
     # --- The attacks --------------------------------------------------------------------------------------------------
 
     def full(self) -> Seen:
-        # Some batches are under way, and as many others as fit into the rest of the log.
+        # Some batches are under way. More are submitted until the log of the database is full.
         for _ in range(3):
             self._submit(20)
         self._fill()
@@ -70,7 +70,7 @@ class _Attacked:
         health_said = self._until(lambda: self._get("/healthz").status_code == 503)
         reads = [self._get(path) for path in ("/", "/chain-connections", "/explorer", "/sign-in")]
         reads.append(self._status(self._taken[-1]))
-        time.sleep(10)  # the worker goes through all that it has
+        time.sleep(10)  # the worker tries all its work
         self._filler.unlink()
         recovered = self._until(lambda: self._get("/healthz").ok)
         done = self._until(self._all_are_done)
@@ -79,7 +79,7 @@ class _Attacked:
             f"a full disk for {health_said + 10:.0f} s while batches are proven",
             "503 with Retry-After as JSON, /healthz says it, what reads is answered, and when there is room again all "
             "that was taken is DONE, and nothing was broadcast that isn't stored",
-            f"{len(answers) - 1} taken into what was left, then {_said(answers[-1])}; /healthz 503 after "
+            f"{len(answers) - 1} taken into what was left, then {_described(answers[-1])}; /healthz 503 after "
             f"{health_said:.1f} s; reads {[answer.status_code for answer in reads]}; with room /healthz ok "
             f"after {recovered:.1f} s, {len(self._taken)} batches DONE after {done:.1f} s; {faults or 'no'} faults",
             kept=_is_refused(answers[-1])
@@ -140,7 +140,7 @@ class _Attacked:
         return all(self._status(batch).json().get("queryStatus") == "DONE" for batch in self._taken)
 
     def _until(self, is_so: Callable[[], bool]) -> float:
-        """Return the seconds until the condition holds, or infinity if it doesn't in time."""
+        """Return the seconds until the condition is true. Infinity if it isn't within `_SECONDS`."""
         began = time.monotonic()
         while time.monotonic() < began + _SECONDS:
             if is_so():
@@ -169,7 +169,7 @@ class _Attacked:
         return faults
 
 
-# An open query has the row of its step. A finished query has the rows of all steps.
+# An open query must have the row of its step. A finished query must have the rows of all steps.
 _QUERIES_WITHOUT_STEP = """
 SELECT query.id FROM queries_query query WHERE query.step IS NOT NULL AND NOT EXISTS (
     SELECT 1 FROM queries_step step
@@ -181,11 +181,11 @@ SELECT query.id FROM queries_query query WHERE query.step IS NOT NULL AND NOT EX
 
 
 def _is_refused(answer: requests.Response) -> bool:
-    """Return whether the answer is a refusal that a program can understand."""
+    """Return whether the answer is a refusal in the API's form."""
     is_json = answer.headers["Content-Type"].startswith("application/json")
     return answer.status_code == 503 and "Retry-After" in answer.headers and is_json
 
 
-def _said(answer: requests.Response) -> str:
+def _described(answer: requests.Response) -> str:
     code = answer.json().get("code") if answer.headers["Content-Type"].startswith("application/json") else "no JSON"
     return f"{answer.status_code} {code}"

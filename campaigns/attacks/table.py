@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Seen:
-    """One row of the table."""
+    """One row of the table of results."""
 
     tried: str
     promise: str

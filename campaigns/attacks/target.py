@@ -1,4 +1,4 @@
-"""The attacked service: real processes on this machine beside a development chain."""
+"""The attacked service: real processes on this machine, and a development chain."""
 
 import tempfile
 import time
@@ -31,7 +31,7 @@ class Target:
         return take_api_key(self.url, address, private_key, CHAIN_ID)
 
     def seconds_to_done(self, key: str, body: dict[str, Any], most: float) -> float:
-        """Submit a batch. Return the seconds until it is DONE, or more than `most`. Raises `ClientError`."""
+        """Submit a batch. Return the seconds until it is DONE, or a number above `most`. Raises `ClientError`."""
         began = time.monotonic()
         batch = submit(self.url, key, body)
         while status(self.url, key, batch) != "DONE" and time.monotonic() - began <= most:
@@ -50,8 +50,8 @@ def target(
 ) -> Iterator[Target]:
     """Yield a healthy service with its registries deployed.
 
-    `chains_toml` has a place for the node's URL. `others` are more chains that read themselves. `arguments` go to the
-    development chain. `prepare` changes the chain before the service first connects to it.
+    `chains_toml` has `%s` for the node's URL. `others` are more chains, each connected to itself. `arguments` are
+    passed to anvil. `prepare` changes the chain before the service first connects to it.
     """
     with ExitStack() as running:
         folder = Path(running.enter_context(tempfile.TemporaryDirectory(ignore_cleanup_errors=True)))

@@ -1,4 +1,4 @@
-"""One user's requests try to use all threads of the web server. Another user's page must still come."""
+"""A user's requests try to occupy all threads of the web server. Another user must still get pages."""
 
 import statistics
 import threading
@@ -21,9 +21,9 @@ _ATTACKERS, _SECONDS = 16, 20
 # Each user has a rate limit, so the attack comes from several users.
 _REQUESTS, _QUERIES = "100000", "10000000"
 _PAUSE = 0.2  # seconds between two requests of an attacker
-# Seconds that a public node takes for an answer, and timestamps in one estimate.
+# Seconds that a public node takes for an answer, and number of timestamps in one estimate.
 _NODE_SECONDS, _TIMES = 0.05, 300
-# Limits: the median of another user's pages, and the end of an estimate that waits for nodes.
+# Maximum median seconds of another user's pages, and maximum seconds of an estimate that waits for nodes.
 _MEDIAN_SECONDS, _ESTIMATE_SECONDS = 0.5, 15
 
 
@@ -36,7 +36,7 @@ def run(_: int) -> Iterator[Seen]:
 
     with (
         lying_node(answer) as url,
-        # The service connects to the node in front of the chain. The target finds the chain's own URL in a comment.
+        # The service uses a node in front of the chain. The target reads the chain's own URL from a comment.
         target(
             CHAINS_TOML.replace("%s", url) + "# %s\n",
             prepare=chains.append,
@@ -87,7 +87,7 @@ def _forms(attacked: Target, alone: float) -> Seen:
 
 
 def _beside(attacked: Target, alone: float, send: Callable[[int], requests.Response], tried: str) -> Seen:
-    """Request another user's page while attackers send."""
+    """Request another user's page while attackers send requests."""
     over, answers, slowest = threading.Event(), Counter[str](), [0.0]
 
     def attack(number: int) -> None:
@@ -117,7 +117,7 @@ def _beside(attacked: Target, alone: float, send: Callable[[int], requests.Respo
 
 
 def _pages(attacked: Target, *, seconds: float) -> list[float]:
-    """Request a page that needs no node for `seconds` seconds. Return the time of each answer."""
+    """Request a page that needs no node, for `seconds` seconds. Return the seconds of each answer."""
     seconds_of_pages: list[float] = []
     ends = time.monotonic() + seconds
     while time.monotonic() < ends:

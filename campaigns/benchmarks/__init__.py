@@ -1,1 +1,1 @@
-"""Measurements of the service and its contracts. Each has a target of its own."""
+"""Measurements of the service and its contracts. Each has a make target."""

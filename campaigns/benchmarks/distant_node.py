@@ -1,4 +1,4 @@
-"""A proxy in front of a development chain that adds the round trip of a distant node and counts exchanges."""
+"""A proxy in front of a development chain. It adds the delay of a distant node and counts exchanges."""
 
 import asyncio
 import json
@@ -12,7 +12,7 @@ from aiohttp import web
 
 
 class DistantNode:
-    """Forward JSON-RPC to `url` with a round trip of `seconds`.
+    """A proxy that forwards JSON-RPC to `url` with a delay of `seconds` for each exchange.
 
     `exchanges` lists the methods of each exchange, in order.
     """

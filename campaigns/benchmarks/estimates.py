@@ -1,7 +1,7 @@
-"""Accuracy of estimates: the expected gas and its bound beside the gas that is then spent.
+"""Accuracy of estimates: the expected gas and its upper bound compared with the spent gas.
 
-Proofs are generated ones of mainnet's shape, and recorded ones if they are at hand. Each is measured in one
-transaction, as in `benchmarks.gas`. The estimate sees a few of the proofs, as admission does.
+Proofs are generated in mainnet's shape, or recorded if there are recordings. Each is measured in one transaction, as in
+`benchmarks.gas`. Like admission, the estimate reads only a few of the proofs.
 """
 
 from collections.abc import Iterator
@@ -19,7 +19,7 @@ from queries.columns import AccountField
 from tests.proving.estimated_batches import Result
 
 _LARGE_CONTRACT = (16, 16, 16, 16, 16, 16, 9, 2)
-# The depth of a key that an attacker found with 2**44 hashes.
+# Depth of a key that an attacker found by computing 2**44 hashes.
 _CHOSEN_DEEP = (16,) * 9 + (2,)
 
 
@@ -44,15 +44,15 @@ def of_proof(lab: Lab, case: Case) -> Result:
 
 
 def estimated(case: Case) -> Amount:
-    """Return admission's estimate, made from a few of the proofs."""
+    """Return admission's estimate, from only a few of the proofs."""
     header = Header.decode(case.header)
-    wanted: list[Fact] = []
+    facts: list[Fact] = []
     for account in case.accounts:
         address = to_checksum_address(account.address)
-        wanted += [AccountFact(address, AccountField.BALANCE)] if account.fields else []
-        wanted += [SlotFact(address, f"0x{slot:064x}") for slot in account.slots]
-    sample = Sample.of(_served(case, gas.sampled(header, wanted)))
-    missing = [Missing(case.number, wanted, is_known=bool(case.before), header=header)]
+        facts += [AccountFact(address, AccountField.BALANCE)] if account.fields else []
+        facts += [SlotFact(address, f"0x{slot:064x}") for slot in account.slots]
+    sample = Sample.of(_served(case, gas.sampled(header, facts)))
+    missing = [Missing(case.number, facts, is_known=bool(case.before), header=header)]
     return gas.estimate(missing, sample, Route()).gas
 
 

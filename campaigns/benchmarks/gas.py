@@ -1,9 +1,10 @@
-"""Gas of the transactions that prove, each on a development chain whose history contract vouches for the block.
+"""Gas of the transactions that prove facts, on a development chain whose history contract vouches for the block.
 
-`make bench-gas` measures the recorded cases beside the project, and generated ones of the same shape. Two chains run
-each transaction: one of today's rules tells `tx`, what the sender pays; one from before EIP-7623, whose floor hides the
-rest, tells `exec`: gas used, less 21,000 and the calldata's. `next` is what the sender would pay by the prices that are
-scheduled for the next fork, Glamsterdam (EIP-7773); no node here has them, so they are computed.
+`make bench-gas` measures the recorded cases, if there are any, and generated cases of the same shape. Each transaction
+runs on two chains. One has today's rules and gives `tx`, the gas that the sender pays. The other has the rules before
+EIP-7623, whose floor would hide the rest. It gives `exec`, the used gas without 21,000 and without the gas of the
+calldata. `next` is computed: the gas that the sender would pay by the prices that are scheduled for the next fork,
+Glamsterdam (EIP-7773). No node here has these prices.
 """
 
 import json
@@ -36,7 +37,7 @@ from tests.fixtures_folder import FOLDER, unhex
 HISTORY = hex_data(packed.HISTORY_ADDRESS)
 WINDOW = 8191
 _GAS = hex(16_777_216)
-# Block number and random seed of the generated cases.
+# Block number of the generated cases, and their random seed.
 _BLOCK = 17_463_226
 _SEED = 17
 
@@ -44,17 +45,17 @@ _BALANCE = packed.NONCE_AND_BALANCE
 
 # Gas prices of the Glamsterdam fork, as scheduled in August 2026: a call (EIP-2780); a byte of calldata at the floor
 # (EIP-7976); writing a slot, without its read (EIP-8038); creating a slot (EIP-8037: 64 bytes of state at 1,530 each).
-# `_NEW_SLOT` is today's price for creating and writing a slot together.
+# `_NEW_SLOT` is today's price for creating and writing a slot.
 _NEXT_CALL, _NEXT_FLOOR, _NEXT_WRITE, _NEXT_SLOT = 15_000, 64, 10_000, 64 * 1_530
 _NEW_SLOT = 20_000
 
 
 @dataclass(frozen=True)
 class Result:
-    """Gas and bytes of one transaction, divided by its `heads` if it proves several accounts.
+    """Gas and bytes of one transaction. If it proves several accounts, they are divided by `heads`.
 
-    `floor` is the cost of its bytes alone (EIP-7623). It is zero for a read, whose `tx` is the cost of a call before
-    it.
+    `floor` is the cost of the bytes alone (EIP-7623). For a read, `floor` is zero, and `tx` is the gas with the cost of
+    a call.
     """
 
     case: str
@@ -69,9 +70,9 @@ class Result:
 
 @dataclass(frozen=True)
 class Case:
-    """One transaction: calldata of the registry, or several calls that `Multicall` makes.
+    """One transaction: calldata of the registry, or several calls through `Multicall`.
 
-    `before` is sent first, in transactions of its own, and not counted.
+    The transactions in `before` are sent first and not counted.
     """
 
     name: str
@@ -90,7 +91,7 @@ class Case:
 
 
 class Lab:
-    """Both chains, at a height that has the block in its window."""
+    """Both chains, at a height whose history includes the block."""
 
     def __init__(self, number: int) -> None:
         self._number = number
@@ -103,7 +104,7 @@ class Lab:
             self._stack.enter_context(DevChain(hardfork=hardfork, extra_args=("--number", height)))
             for hardfork in (None, "cancun")
         ]
-        # Before Prague there is no history contract, so its code is copied.
+        # The older rules have no history contract, so its code is copied.
         chains[1].rpc("anvil_setCode", HISTORY, chains[0].rpc("eth_getCode", HISTORY, "latest"))
         self._chains = [(chain, Deployed(chain, "NativeBlockHashSource", WINDOW).address) for chain in chains]
         return self
@@ -116,7 +117,7 @@ class Lab:
         return result_of(case.name, *sent, heads=case.heads)
 
     def read(self, case: Case, name: str, function: str, *arguments: object) -> Result:
-        """Measure the gas of a contract that reads a fact, without the call."""
+        """Measure the gas of a contract that reads a fact, without the gas of calling that contract."""
         chain, source = self._chains[1]
         registry = self._registry(chain, source, case)
         assert isinstance(case.calldata, bytes)
@@ -127,7 +128,7 @@ class Lab:
         return Result(name, used - 21_000 - 4 * zeros - 16 * (len(data) - zeros), used, len(data), 0)
 
     def _gas(self, chain: DevChain, source: str, case: Case) -> tuple[int, bytes, int]:
-        """Return gas used, the transaction's calldata, and the number of created slots."""
+        """Return the used gas, the transaction's calldata, and the number of created slots."""
         registry = self._registry(chain, source, case)
         for earlier in case.before:
             self.send(chain, registry, earlier)
@@ -149,7 +150,7 @@ class Lab:
 
     @staticmethod
     def send(chain: DevChain, to: Deployed, data: bytes) -> tuple[int, int]:
-        """Send a transaction. Return gas used and the number of created slots."""
+        """Send a transaction. Return the used gas and the number of created slots."""
         transaction = {"from": SENDER, "to": to.address, "data": hex_data(data), "gas": _GAS}
         receipt = chain.rpc("eth_sendTransactionSync", transaction)
         if receipt["status"] != "0x1":
@@ -166,7 +167,10 @@ class Lab:
 def result_of(
     name: str, today: tuple[int, bytes, int], before_prague: tuple[int, bytes, int], *, heads: int = 1
 ) -> Result:
-    """Return the figures of one transaction: on each chain its gas, its calldata, and the number of created slots."""
+    """Return the figures of one transaction.
+
+    Each argument has the used gas, the calldata and the number of created slots on one of the chains.
+    """
     used, data, _ = before_prague
     size, zeros = len(data), data.count(0)
     bytes_gas = 4 * zeros + 16 * (size - zeros)
@@ -184,12 +188,12 @@ def result_of(
 def account_of(fixture: Mapping[str, Any], fields: int = _BALANCE, *, slots: bool = True) -> AccountToProve:
     account = fixture["account"]
     nodes = [unhex(node) for node in account["proof"]]
-    wanted = {int(slot["slot"], 16): [unhex(node) for node in slot["proof"]] for slot in fixture["storage"]}
-    return AccountToProve(unhex(account["address"]), fields, nodes, wanted if slots else {})
+    slot_proofs = {int(slot["slot"], 16): [unhex(node) for node in slot["proof"]] for slot in fixture["storage"]}
+    return AccountToProve(unhex(account["address"]), fields, nodes, slot_proofs if slots else {})
 
 
 def recorded(name: str, fixtures: Sequence[Mapping[str, Any]], *, known: bool = False, slots: bool = True) -> Case:
-    """Return a transaction that proves the accounts of all fixtures, which belong to one block."""
+    """Return a transaction that proves the accounts of all fixtures. All fixtures are of the same block."""
     first = fixtures[0]
     header, root = unhex(first["headerRlp"]), unhex(first["stateRoot"])
     number = int(first["blockNumber"])
@@ -207,7 +211,7 @@ def recorded(name: str, fixtures: Sequence[Mapping[str, Any]], *, known: bool = 
 
 
 def recorded_cases() -> Iterator[Case]:
-    """Yield the recorded cases, none if the recorded proofs aren't at hand."""
+    """Yield the recorded cases. Yield nothing if there are no recordings."""
     if not FOLDER.is_dir():
         return
     names = ("690b9a9e_depth9", "00000000_depth9", "388c818c_depth8", "ade2a9c8_depth8")
@@ -228,7 +232,7 @@ def recorded_cases() -> Iterator[Case]:
 
 
 def header_of(state_root: bytes, number: int = _BLOCK) -> bytes:
-    """Return a header of mainnet's size with random hashes."""
+    """Return a header of mainnet's usual size, with random hashes."""
     chance = random.Random(_SEED)
     word = chance.randbytes
     fields: list[bytes | int] = [word(32), word(32), word(20), state_root, word(32), word(32), word(256), 0, number]
@@ -245,15 +249,15 @@ def generated(
     contract: bool = False,
     number: int = _BLOCK,
 ) -> Case:
-    """Return a transaction that proves the balances of `count` mainnet-shaped accounts, and slots of the first."""
+    """Return a transaction that proves `count` mainnet-shaped accounts' balances, and slots of the first account."""
     chance = random.Random(_SEED)
     addresses = [chance.randbytes(20) for _ in range(count)]
-    storage_root, wanted = tries.EMPTY_ROOT, {}
+    storage_root, slot_proofs = tries.EMPTY_ROOT, {}
     if slots or contract:
         keys = {slot: keccak(slot.to_bytes(32)) for slot in range(0x41, 0x41 + max(1, slots))}
         values = {key: tries.encode(chance.randbytes(32)) for key in keys.values()}
         storage_root, proofs = tries.shaped(values, chance, slot_levels)
-        wanted = {slot: proofs[key] for slot, key in keys.items()} if slots else {}
+        slot_proofs = {slot: proofs[key] for slot, key in keys.items()} if slots else {}
     leaves = {}
     for place, address in enumerate(addresses):
         nonce, balance = chance.randrange(1, 2**16), chance.randrange(2**56, 2**64)
@@ -262,7 +266,7 @@ def generated(
         leaves[keccak(address)] = tries.account(nonce, balance, root, code)
     state_root, proofs = tries.shaped(leaves, chance)
     accounts = [
-        AccountToProve(address, _BALANCE, proofs[keccak(address)], wanted if place == 0 else {})
+        AccountToProve(address, _BALANCE, proofs[keccak(address)], slot_proofs if place == 0 else {})
         for place, address in enumerate(addresses)
     ]
     header = header_of(state_root, number)
@@ -271,7 +275,7 @@ def generated(
 
 
 def blocks_together(count: int) -> Case:
-    """Return a transaction that proves the balance of one account at each of `count` blocks."""
+    """Return a transaction that proves one account's balance at each of `count` blocks."""
     newest, *others = (generated("", 1, number=_BLOCK - place) for place in range(count))
     return Case(
         f"{count} blocks with one generated account, each",
@@ -307,7 +311,7 @@ def generated_cases() -> Iterator[Case]:
 
 @dataclass(frozen=True)
 class Block:
-    """A header as of Prague, and the proof of an older block's hash under its state root."""
+    """A header with Prague's fields, and the proof of an older block's hash in its state."""
 
     number: int
     header: bytes
@@ -322,7 +326,7 @@ class Block:
 def prague_header(
     number: int, state_root: bytes, parent_hash: bytes, chance: random.Random, *, beacon_root: bytes = b""
 ) -> bytes:
-    """Make a header of mainnet's usual size: 649 bytes."""
+    """Make a header of mainnet's usual size, 649 bytes."""
     word = chance.randbytes
     fields: list[bytes | int] = [parent_hash, word(32), word(20), state_root, word(32), word(32), word(256), 0, number]
     fields += [60_000_000, 30_000_000, 1_780_000_000, word(24), word(32), bytes(8), 500_000_000, word(32)]
@@ -330,10 +334,10 @@ def prague_header(
 
 
 def hops(count: int) -> list[Block]:
-    """Return blocks from newest to oldest, `count` hops apart: each is the last that the next newer one's history
-    knows.
+    """Return blocks from newest to oldest, one hop apart.
 
-    The history contract's storage is the real trie of a full ring. Its account is at the depth of a mainnet account.
+    Each is the oldest block in the history of the next newer block. The history contract's storage is the real trie of
+    a full ring. Its account is as deep as a mainnet account.
     """
     chance = random.Random(_SEED)
     ring = tries.build({keccak(slot.to_bytes(32)): tries.encode(chance.randrange(1, 2**256)) for slot in range(WINDOW)})
@@ -368,7 +372,7 @@ def hop_cases() -> Iterator[Case]:
 
 # --- Jumps to older blocks --------------------------------------------------------------------------------------------
 
-# Mainnet in October 2026: periods completed since Capella, and a slot after them.
+# Mainnet in October 2026: the number of complete periods since Capella, and a slot after them.
 _SUMMARIES, _ANCHOR_SLOT = 1113, 15_330_000
 _TARGET_SLOT = 9_000_000
 
@@ -376,7 +380,7 @@ _TARGET_SLOT = 9_000_000
 def jump(slot: int) -> tuple[list[bytes | BlockBranch], bytes, bytes, BeaconChain]:
     """Make the beacon proof of a block, the block's header and state root, and the chain.
 
-    Paths have mainnet's lengths, with random siblings. A block before Capella needs a constant alone.
+    Branches are as long as mainnet's, with random siblings. The proof of a block before Capella starts at a constant.
     """
     chance = random.Random(_SEED)
 
@@ -419,7 +423,7 @@ def jump(slot: int) -> tuple[list[bytes | BlockBranch], bytes, bytes, BeaconChai
 
 
 def jump_before_merge() -> tuple[list[bytes | BlockBranch], bytes, bytes, BeaconChain]:
-    """Return the same as `jump`, for a block before the Merge."""
+    """Return the result of `jump` for a block before the Merge."""
     chance = random.Random(_SEED)
     root, number = chance.randbytes(32), 10_000_000
     header = tries.header(number, root, chance.randbytes(32), chance.randbytes(20))
@@ -449,8 +453,8 @@ def jump_cases() -> Iterator[Case]:
             yield Case(f"jump {name}: hash, then header", _BLOCK, keccak(above), calls, beacon=beacon)
 
 
-# Ages of blocks, in blocks of 12 seconds, and the ways to reach them on mainnet. A jump reaches no block of the newest
-# period. A hop reaches none before Prague, which introduced the history contract.
+# Ages of blocks, in blocks of 12 seconds, and the kinds of jump that reach them on mainnet. Jumps don't reach blocks of
+# the newest period. Hops don't reach blocks before Prague, which introduced the history contract.
 _AGES = (
     ("1 day", 7_200, ""),
     ("60 days", 60 * 7_200, "since Capella"),
@@ -462,7 +466,10 @@ _AGES = (
 
 
 def show_ages(results: Sequence[Result]) -> None:
-    """Print the gas of hops and of a jump to a block by its age, header included. A tenth of many hops is measured."""
+    """Print the gas of hops and of a jump to a block by its age, including the header.
+
+    Many hops are computed from the measured gas of ten.
+    """
     by_case = {result.case: result for result in results}
     hop, ten = (by_case[f"{count} in one Multicall"] for count in ("one hop: both", "ten hops"))
 
@@ -484,7 +491,7 @@ def show_ages(results: Sequence[Result]) -> None:
 
 # --- Block hash sources -----------------------------------------------------------------------------------------------
 
-# A slot of the small beacon chain, since Electra.
+# A slot of the small beacon chain, after Electra.
 _SLOT = 70
 _ATTESTERS = [Account.from_key(f"0x{number:064x}") for number in (1, 2)]
 # Makes the call that records a block's hash, from the block's number and header.
@@ -527,7 +534,7 @@ _SOURCES: Mapping[str, Callable[[DevChain], tuple[Deployed, Recording]]] = {
 
 
 def rollup_header(number: int) -> bytes:
-    """Make a header of mainnet's size with a send root as its extra data."""
+    """Make a header of mainnet's usual size whose extra data is a send root."""
     chance = random.Random(number)
     fields = list(rlp.decode(prague_header(number, chance.randbytes(32), chance.randbytes(32), chance)))
     fields[EXTRA_DATA] = chance.randbytes(32)
@@ -535,7 +542,7 @@ def rollup_header(number: int) -> bytes:
 
 
 def measure_sources() -> Iterator[Result]:
-    """Yield the gas that each source with stored hashes takes to record a block after an earlier one."""
+    """Yield the gas that each block hash source takes to record a block, if it has recorded another block before."""
     with ExitStack() as stack:
         chains = [stack.enter_context(DevChain(hardfork=hardfork)) for hardfork in (None, "cancun")]
         for chain in chains:

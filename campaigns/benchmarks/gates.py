@@ -1,8 +1,8 @@
-"""The speed gates: what the service takes, beside another checkout of it in the same run.
+"""Speed gates: the service's speed, compared with another checkout in the same run.
 
-`make bench [BEFORE=folder]`. Both checkouts serve on PostgreSQL, with one worker and a node 50 ms away, on a network
-that isn't a test network, with daily limits, and 10,000 transactions of the last day in the database. While one is
-measured, the worker of the other one is frozen. Exits with 1 where a figure is beyond its floor.
+`make bench [BEFORE=folder]`. Both checkouts use PostgreSQL, one worker, a node with a delay of 50 ms, and daily limits.
+Their chain counts as a real network. The database has 10,000 transactions of the last day. While one checkout is
+measured, the other's worker is frozen. The exit code is 1 if a figure is beyond its limit.
 """
 
 import argparse
@@ -24,15 +24,15 @@ from devnet.devchain import PROJECT
 from devnet.servers import Postgres
 
 _DAYS_TRANSACTIONS = 10_000
-# A line of PostgreSQL's log.
+# A line in PostgreSQL's log.
 _STATEMENT = re.compile(rb"LOG:  (?:statement|execute [^:]*): ")
 _IDLE_SECONDS = 30
-# A newcomer's batch that takes longer counts as starved and is not waited for.
+# Seconds after which a newcomer's batch counts as starved.
 _STARVED_SECONDS = 60
-# 48,000 blocks of one user. The batches' blocks overlap, because anvil would take minutes to mine more.
+# One user's batches have 48,000 blocks. The blocks overlap, because anvil would take minutes to mine more.
 _BATCHES, _BLOCKS, _APART = 24, 2000, 20
 
-# Transactions of a signer that is no longer in chains.toml. They count against the chain's daily limit.
+# Transactions of a signer that isn't in chains.toml any more. They count against the chain's daily limit.
 _SEED = f"""
 from datetime import timedelta
 from django.utils import timezone
@@ -53,7 +53,7 @@ SignedTransaction.objects.bulk_create(
 
 @dataclass(frozen=True)
 class Figure:
-    """A measured figure. `floor` is its maximum, or its minimum where `more_is_better`."""
+    """A measured figure. `floor` is its maximum, or its minimum if `more_is_better`."""
 
     name: str
     unit: str
@@ -94,14 +94,14 @@ class Checkout(Measured):
         return self.service.process("worker-1").pid
 
     def settle(self) -> None:
-        """Let all mined transactions become final, so that none of them counts in the next measurement."""
+        """Let all mined transactions become final, so that they don't affect the next measurement."""
         self.chain.mine(100)
         time.sleep(5)
 
 
 @contextmanager
 def logging_statements(postgres: Postgres) -> Iterator[None]:
-    """Let PostgreSQL log each SQL statement, which is slower."""
+    """Let PostgreSQL log each SQL statement, which makes it slower."""
     with psycopg.connect(postgres.url(), autocommit=True) as connection:
         connection.execute("ALTER SYSTEM SET log_statement = 'all'")
         connection.execute("SELECT pg_reload_conf()")
@@ -164,7 +164,7 @@ def idle(checkout: Checkout) -> dict[Figure, float]:
 
 
 def ten_thousand_accounts(checkout: Checkout) -> dict[Figure, float]:
-    """Measure a fresh worker, so that its memory shows the need of this batch."""
+    """Measure with a new worker, so that its memory shows what this batch needs."""
     checkout.service.process("worker-1").stop()
     checkout.service.start_worker("worker-1")
     checkout.seconds_to_done()
@@ -185,12 +185,12 @@ def newcomer(checkout: Checkout) -> dict[Figure, float]:
 
 # The gates that change the database most come last.
 GATES = [one_account, hundred_batches, throughput, idle, ten_thousand_accounts, newcomer]
-# The figures by their names in `web`.
+# Figures by their names in `web`.
 OF_WEB = {"status": STATUS, "submission": SUBMISSION}
 
 
 def show(figure: Figure, now: float, before: float | None) -> bool:
-    """Print a figure, and return whether it is within its floor."""
+    """Print a figure, and return whether it is within its limit."""
     is_kept = figure.is_kept_by(now)
     beside = f"{before:10,.1f} {now / before if before else float('nan'):7.2f}" if before is not None else ""
     floor = "" if figure.floor is None else f"{figure.floor:8,.1f}"

@@ -1,4 +1,4 @@
-"""The service on one of its engines, with some workers and a node at a usual distance."""
+"""The service on one of its engines, with some workers and a node at the usual distance."""
 
 import os
 import random
@@ -22,7 +22,7 @@ from devnet.ports import free_port
 from devnet.servers import Postgres, Redis
 
 AWAY_SECONDS = 0.05
-# anvil keeps 3,600 states by default and mines more blocks than that here.
+# anvil keeps 3,600 states by default, and more blocks than that are mined here.
 _STATES = ("--max-persisted-states", "100000")
 _CHAIN = CHAINS_TOML.replace("test_network = true", "daily_limit = '1000'\ndaily_limit_per_user = '500'")
 _FEE = 10**20
@@ -31,11 +31,11 @@ _PATIENCE_SECONDS = 600
 
 
 class Measured:
-    """A web server, workers, a chain and a database, on a network that is no test network."""
+    """A web server, workers, a chain and a database. The chain counts as a real network."""
 
     def __init__(self, running: ExitStack, engine: str, workers: int, project: Path = PROJECT) -> None:
         self.chain = running.enter_context(DevChain(chain_id=CHAIN_ID, block_seconds=1, extra_args=_STATES))
-        for _ in range(28):  # anvil answers only when all are mined
+        for _ in range(28):  # anvil answers only when all blocks of a request are mined
             self.chain.mine(100)
         self.node = running.enter_context(DistantNode(self.chain.url, AWAY_SECONDS))
         self.postgres = running.enter_context(Postgres()) if "postgresql" in engine else None
@@ -65,7 +65,7 @@ class Measured:
 
     @contextmanager
     def frozen(self) -> Iterator[None]:
-        """Stop the workers during the context."""
+        """Freeze the workers during the `with` block."""
         self._send(signal.SIGSTOP)
         try:
             yield
@@ -77,17 +77,17 @@ class Measured:
             os.kill(self.service.process(name).pid, number)
 
     def submit(self, blocks: list[int], accounts: int = 1, key: str = "") -> str:
-        """Submit one batch with new accounts at these blocks, and return its id."""
+        """Submit a batch with new accounts at these blocks, and return its id."""
         names = [f"0x{self._accounts.randrange(2**160):040x}" for _ in range(accounts)]
         return client.submit(self.service.base_url, key or self.key, balances(blocks, names, fee=_FEE))
 
     def new_blocks(self, count: int) -> list[int]:
-        """Return blocks that no batch has named before."""
+        """Return blocks that no earlier batch has named."""
         self._first_block += count
         return list(range(self._first_block - count, self._first_block))
 
     def wait(self, batches: list[str], seconds: float = _PATIENCE_SECONDS, key: str = "") -> None:
-        """Wait until the batches are DONE. Raise `ClientError` if one is rejected or the time is over."""
+        """Wait until the batches are DONE. Raise `ClientError` if one is rejected or takes longer than `seconds`."""
         deadline = time.monotonic() + seconds
         for batch in batches:
             while self._status(batch, key) != "DONE":
@@ -107,11 +107,11 @@ class Measured:
         return time.monotonic() - began
 
     def seconds_of(self, count: int, accounts: int) -> float:
-        """Return the seconds from the workers' start until `count` batches, each at a new block, are DONE."""
+        """Return the seconds until `count` batches, each at a new block, are DONE. Time starts when the workers do."""
         ids: list[str] = []
         blocks, began = self.new_blocks(count), time.monotonic()
         while len(ids) < count:
-            # A worker that is stopped in the middle of a write holds SQLite's lock: it goes on before the next try.
+            # A worker that is frozen during a write holds SQLite's lock. It continues before the next try.
             with self.frozen(), suppress(client.ServiceDown):
                 while len(ids) < count:
                     ids.append(self.submit([blocks[len(ids)]], accounts))

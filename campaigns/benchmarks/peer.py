@@ -1,8 +1,8 @@
-"""The status and the submission of this service in FastAPI and SQLAlchemy, to compare the web server with.
+"""This service's status and submission endpoints in FastAPI and SQLAlchemy, to compare the web server with.
 
-It runs in an environment of its own, without this project. It looks up the hash of the key, reads and writes the same
-rows of the same database with the same settings of SQLite, and counts the same limits. It validates the request as far
-as its answer needs, and lacks what a service must have besides, such as sentences for each fault.
+The peer runs in a separate environment without this project. It looks up the key's hash, reads and writes the same rows
+of the same database with the same SQLite settings, and counts the same limits. It validates requests only as far as its
+answer needs, and lacks features such as a sentence for each fault.
 """
 
 import hashlib
@@ -25,7 +25,7 @@ _MINUTE = timedelta(minutes=1)
 
 @event.listens_for(ENGINE, "connect")
 def _configure(connection: Any, _record: object) -> None:
-    connection.isolation_level = None  # The transactions below are begun explicitly.
+    connection.isolation_level = None  # transactions are begun explicitly
     connection.execute("PRAGMA journal_mode=WAL")
     connection.execute("PRAGMA synchronous=FULL")
     connection.execute("PRAGMA busy_timeout=5000")
@@ -35,7 +35,7 @@ _TABLES = MetaData()
 _TABLES.reflect(ENGINE)
 KEYS, USERS, COUNTS = (_TABLES.tables[f"accounts_{name}"] for name in ("apikey", "user", "throttlecount"))
 BATCHES, BLOCKS, QUERIES, STEPS = (_TABLES.tables[f"queries_{name}"] for name in ("batch", "block", "query", "step"))
-# Values that the service writes into required columns while nothing is known yet.
+# Values that the service writes into required columns before the real values are known.
 _BLANK = {
     table: {
         column.name: "" if column.type.python_type is str else 0
@@ -186,7 +186,7 @@ def _store(connection: Connection, request: BatchRequest, text: bytes, key: Row[
 
 
 def _count(connection: Connection, what_and_who: str, amount: int) -> None:
-    """Count `amount` against a limit per minute. Raise `HTTPException` beyond it."""
+    """Count `amount` against a limit per minute. Raise `HTTPException` if the limit is exceeded."""
     now = _now()
     row = connection.execute(select(COUNTS).where(COUNTS.c.what_and_who == what_and_who)).first()
     if row is None or row.began_at <= now - _MINUTE:

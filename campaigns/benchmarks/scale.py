@@ -1,7 +1,7 @@
-"""Batches per second with 1, 2 and 4 workers and a node 50 ms away: on SQLite, on PostgreSQL, and with Celery.
+"""Batches per second with 1, 2 and 4 workers: on SQLite, on PostgreSQL, and with Celery.
 
-`python -m campaigns.benchmarks.scale [--batches 200] [--workers 1,2,4]`. Workers are stopped during the submissions.
-The table also shows exchanges with the node and PostgreSQL's transactions for each batch.
+`python -m campaigns.benchmarks.scale [--batches 200] [--workers 1,2,4]`. The node has a delay of 50 ms. Workers are
+frozen during the submissions. The table also shows exchanges with the node and PostgreSQL transactions per batch.
 """
 
 import argparse
@@ -15,12 +15,12 @@ from devnet.servers import Postgres
 
 _ENGINES = ("runworker-sqlite", "runworker-postgresql", "celery-postgresql")
 _ACCOUNTS = 5
-# PostgreSQL updates its counts about once a second.
+# Seconds after which PostgreSQL has updated its counts.
 _COUNTS_SECONDS = 2
 
 
 def transactions(postgres: Postgres | None) -> int:
-    """Return PostgreSQL's count of transactions; 0 on SQLite."""
+    """Return PostgreSQL's count of transactions. 0 on SQLite."""
     if not postgres:
         return 0
     time.sleep(_COUNTS_SECONDS)
@@ -34,7 +34,7 @@ def transactions(postgres: Postgres | None) -> int:
 def measure(engine: str, workers: int, count: int) -> None:
     with ExitStack() as running:
         measured = Measured(running, engine, workers)
-        measured.seconds_of(4 * workers, 1)  # work that each process does once
+        measured.seconds_of(4 * workers, 1)  # each process does some work only once, which must not be measured
         before = transactions(measured.postgres)
         measured.node.forget()
         seconds = measured.seconds_of(count, _ACCOUNTS)

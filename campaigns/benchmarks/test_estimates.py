@@ -1,7 +1,8 @@
 """Accuracy of estimates.
 
-Each line shows the expected gas, the spent gas and the bound, with the excess of the first and the last over the spent
-gas. Batches are those of `tests/proving/test_estimates.py`, proofs those of `campaigns.benchmarks.estimates`.
+Each line shows the expected gas, the spent gas and the upper bound. It also shows by how much the expected gas and the
+bound exceed the spent gas. Batches come from `tests/proving/test_estimates.py`, proofs from
+`campaigns.benchmarks.estimates`.
 """
 
 from collections.abc import Iterable

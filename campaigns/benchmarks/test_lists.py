@@ -1,8 +1,8 @@
-"""Time of lists over 100,000 rows, many of which have equal keys.
+"""Time of lists over 100,000 rows, many of which have equal sort keys.
 
 `python -m pytest campaigns/benchmarks/test_lists.py -q [--database postgresql]` prints the median of five answers for
-each list. It fails if one is above `_MOST_MILLISECONDS`. `LISTS=text` measures only the lists with the text in their
-line.
+each list. It fails if a median is above `_MOST_MILLISECONDS`. `LISTS=text` measures only lists whose line contains the
+text.
 """
 
 import os
@@ -43,10 +43,10 @@ def batch_id(place: str, number: str = "i") -> str:
 
 
 def fill() -> None:
-    """Store equally many batches of Alice and of Bob, and fewer of Charlie.
+    """Store equally many batches of Alice and Bob, and fewer of Charlie.
 
-    Alice's are about her at block 12, with equal times. Bob's are about Charlie, each at a block of its own. Charlie's
-    have 2,000 queries each, at block 14.
+    Alice's batches are about Alice at block 12, with equal times. Bob's are about Charlie, each at a different block.
+    Each of Charlie's has 2,000 queries at block 14.
     """
     if connection.vendor == "postgresql":
         with connection.cursor() as cursor:
@@ -108,11 +108,11 @@ def fill() -> None:
     event = AccountEvent.objects.create(user=equal.user, kind=EventKind.SIGNED_IN)
     copies(event, _ROWS)
     key = ApiKey.objects.get(user=equal.user)
-    # A user can have this many keys only if most of them are revoked.
+    # A user can only have this many keys if most of them are revoked.
     copies(key, _ROWS, key_hash="CAST(i AS TEXT)", revoked_at="created_at")
     beat()
     if connection.vendor == "postgresql":
-        # PostgreSQL's autovacuum does the same later. Nobody runs ANALYZE on SQLite.
+        # PostgreSQL's autovacuum would do the same later. SQLite isn't analysed in production either.
         with connection.cursor() as cursor:
             cursor.execute("ANALYZE")
             cursor.execute("SET LOCAL max_parallel_workers_per_gather = 0")
@@ -127,7 +127,7 @@ def _earlier() -> str:
 
 
 def processor_seconds() -> float:
-    """Return the processor time of this process and PostgreSQL, because others share this machine."""
+    """Return the processor time of this process and PostgreSQL. Other processes on this machine don't count."""
     if connection.vendor == "sqlite":
         return time.process_time()
     with connection.cursor() as cursor:
@@ -138,7 +138,7 @@ def processor_seconds() -> float:
 
 @contextmanager
 def stopped_after(seconds: float) -> Iterator[None]:
-    """End statements that take longer, so that the next list can be measured."""
+    """Stop a statement that takes longer, so that the next list can be measured."""
     deadline = time.process_time() + seconds
     with suppress(DatabaseError), transaction.atomic():
         if connection.vendor == "sqlite":
@@ -154,7 +154,7 @@ Asked = tuple[str, str, dict[str, str]]
 
 
 def middles() -> dict[str, str]:
-    """Return the identifier of the middle batch of each kind."""
+    """Return the id of the middle batch of each kind."""
     return {place: f"0{place}00000000000000{1000000000 + _ROWS // 2}" for place in (_EQUAL, _APART, _LARGE)}
 
 
@@ -277,7 +277,7 @@ def test_lists(settings, capsys, monkeypatch):
     monkeypatch.setattr(read_rate, "READS_PER_MINUTE", 10**6)
     began = time.monotonic()
     fill()
-    wanted, slow = os.environ.get("LISTS", ""), []
+    pattern, slow = os.environ.get("LISTS", ""), []
     with capsys.disabled():
         print(f"\n{connection.vendor}, {_ROWS:,} rows, filled in {time.monotonic() - began:.0f} s; milliseconds, rows")
         names = {ALICE: "equal", BOB: "apart", CHARLIE: "large", SIGNER: "operator", "": "anyone"}
@@ -285,7 +285,7 @@ def test_lists(settings, capsys, monkeypatch):
             name = f"{names[asker.strip('*')]:8} {path}{'?' if parameters else ''}{urlencode(parameters)}"
             for address, word_of in ((ALICE, "ALICE"), (CHARLIE, "CHARLIE"), (_NOBODY, "NOBODY"), (SIGNER, "SIGNER")):
                 name = name.replace(address, word_of)
-            if wanted not in name:
+            if pattern not in name:
                 continue
             if asker.startswith("*"):
                 client, headers = client_of(asker[1:]), {"accept": "text/html"}

@@ -1,7 +1,7 @@
-"""Processor time of the web server for a request, compared with `peer.py`, the same endpoint in FastAPI.
+"""The web server's processor time per request, compared with `peer.py`, which has the same endpoints in FastAPI.
 
 Both use equal databases and get the same requests over eight connections. The figure is the user and system time of all
-processes of a server, divided by the requests.
+processes of a server, divided by the number of requests.
 """
 
 import json
@@ -47,7 +47,7 @@ class CheckedOut(Service):
 
 @dataclass(frozen=True)
 class _Server:
-    """A web server, with a user's key and batch."""
+    """A web server, and a user's key and batch."""
 
     port: int
     pid: int
@@ -55,7 +55,7 @@ class _Server:
     batch: str
 
     def milliseconds(self, kind: str) -> float:
-        """Return the processor time of a status or a submission."""
+        """Return the processor time of a status request or a submission, in milliseconds."""
         before, end = self._processor_seconds(), time.monotonic() + _SECONDS
         with ThreadPoolExecutor(_CONNECTIONS) as pool:
             answers = sum(pool.map(lambda _: self._answers(kind, end), range(_CONNECTIONS)))
@@ -63,16 +63,16 @@ class _Server:
 
     def _answers(self, kind: str, end: float) -> int:
         """Send the request repeatedly over one connection, and return the number of answers. Each must be 200."""
-        asked = "POST", "/submit-batch-query", json.dumps(_BODY)
+        request = "POST", "/submit-batch-query", json.dumps(_BODY)
         if kind == "status":
-            asked = "GET", f"/batch-query-status?batchQueryId={self.batch}", ""
+            request = "GET", f"/batch-query-status?batchQueryId={self.batch}", ""
         count = 0
         with closing(HTTPConnection("127.0.0.1", self.port, timeout=client.TIMEOUT)) as connection:
             while time.monotonic() < end:
-                connection.request(*asked, headers={"api-key": self.key, "Content-Type": "application/json"})
+                connection.request(*request, headers={"api-key": self.key, "Content-Type": "application/json"})
                 answer = connection.getresponse()
-                said = answer.read()
-                assert answer.status == 200, said
+                content = answer.read()
+                assert answer.status == 200, content
                 count += 1
         return count
 
@@ -82,7 +82,7 @@ class _Server:
 
 def processor_seconds(pid: int) -> float:
     """Return the user and system time of a process so far."""
-    # The process name, in parentheses, may contain spaces.
+    # The process name is in parentheses and may contain spaces.
     fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
@@ -102,7 +102,7 @@ def multiples_of_a_peer(before: Path | None, kinds: Sequence[str]) -> dict[str, 
         servers["peer"] = _serve_peer(running, servers["now"], folder)
         if before:
             servers["before"] = _serve(running, before, folder / "before")
-        # Rounds alternate, so that other load on the machine affects all alike.
+        # The servers take turns, so that other load on the machine affects all of them equally.
         rounds = [
             {kind: {name: server.milliseconds(kind) for name, server in servers.items()} for kind in kinds}
             for _ in range(_ROUNDS)

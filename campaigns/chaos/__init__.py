@@ -1,1 +1,1 @@
-"""Chaos: failures at any moment cost time and nothing else, on each engine. `make chaos` runs it."""
+"""Chaos: on each engine, failures at any moment may only cost time. `make chaos` runs it."""

@@ -1,7 +1,6 @@
 """Run all chaos on all engines, one after another: `make chaos`, ONLY=name, ENGINE=name, SEED=1.
 
-Everything stays on this machine. The command prints each attempt and its result. It exits with 1 if a promise was
-broken.
+Nothing leaves this machine. The command prints each attempt and its result. The exit code is 1 if a promise was broken.
 """
 
 import argparse
@@ -13,7 +12,7 @@ from campaigns.attacks.table import Seen, run_all
 from campaigns.chaos import kills, upgrade
 from campaigns.chaos.engines import ENGINES
 
-# Each run takes an engine and a seed. It yields nothing on an engine where there is nothing to try.
+# Each function takes an engine and a seed. It yields nothing on an engine that it doesn't concern.
 CHAOS: Mapping[str, Callable[[str, int], Iterator[Seen]]] = {"kills": kills.run, "upgrade": upgrade.run}
 
 
@@ -23,10 +22,10 @@ def main() -> int:
     parser.add_argument("--engine", choices=[*ENGINES])
     parser.add_argument("--seed", type=int, default=1)
     options = parser.parse_args()
-    wanted = [name for name in CHAOS if options.only in {None, name}]
+    names = [name for name in CHAOS if options.only in {None, name}]
     engines = [engine for engine in ENGINES if options.engine in {None, engine}]
     return run_all(
-        (f"{name} on {engine}", partial(CHAOS[name], engine, options.seed)) for name in wanted for engine in engines
+        (f"{name} on {engine}", partial(CHAOS[name], engine, options.seed)) for name in names for engine in engines
     )
 
 

@@ -1,4 +1,4 @@
-"""The service on each of its engines: real processes on this machine, beside a development chain."""
+"""The service on each of its engines: real processes on this machine, and a development chain."""
 
 import sqlite3
 import sys
@@ -18,10 +18,10 @@ from devnet.devchain import ACCOUNTS, DevChain
 from devnet.ports import free_port
 from devnet.servers import Postgres, Redis
 
-# Each engine by its name: PostgreSQL or SQLite, and Celery or `runworker`.
+# Two flags for each engine: PostgreSQL instead of SQLite, and Celery instead of `runworker`.
 ENGINES = {"sqlite": (False, False), "postgresql": (True, False), "celery": (True, True)}
 WORKERS = 3
-# Blocks that batches name, which no reorganisation from the head reaches; and the deepest reorganisation.
+# Number of blocks that batches name, and depth of the deepest reorganisation, which doesn't reach those blocks.
 OLD_BLOCKS, DEEPEST_REORG = 120, 20
 _CELERY = (sys.executable, "-m", "celery", "-A", "proving.celery_app", "-q", "worker")
 
@@ -39,7 +39,7 @@ class ChaosService(Service):
 
 @dataclass(frozen=True)
 class Installed:
-    """An installed service. `folder` is its state."""
+    """An installed service. `folder` has its state."""
 
     engine: str
     base_url: str
@@ -60,7 +60,7 @@ class Installed:
         return [*health["codes"]]
 
     def rows(self, statement: str) -> list[tuple[Any, ...]]:
-        """Return the rows of a statement on either database."""
+        """Return the rows that a statement selects, on either database."""
         if self.postgres:
             with psycopg.connect(self.postgres.url()) as postgres:
                 return postgres.execute(statement).fetchall()
@@ -98,7 +98,7 @@ def target(engine: str) -> Iterator[Target]:
 
 @contextmanager
 def a_chain() -> Iterator[DevChain]:
-    """Start a chain with old blocks. No block becomes final before the chaos is over."""
+    """Start a chain with old blocks. No block becomes final during the chaos."""
     with DevChain(chain_id=CHAIN_ID, block_seconds=1, slots_in_an_epoch=1000) as chain:
         chain.mine(OLD_BLOCKS)
         yield chain

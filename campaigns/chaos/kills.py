@@ -1,4 +1,4 @@
-"""Kill processes forty times during a hundred batches, and reorganise the chain meanwhile."""
+"""Kill processes forty times while a hundred batches are processed, and reorganise the chain meanwhile."""
 
 import random
 import time
@@ -18,7 +18,7 @@ def run(engine: str, seed: int) -> Iterator[Seen]:
     reorg_after = set(chosen.sample(range(_KILLS), _REORGS))
     depths = [1, DEEPEST_REORG, *(chosen.randint(1, DEEPEST_REORG) for _ in range(_REORGS - 2))]
     with target(engine) as attacked:
-        # Workers are killed most often: they hold work that could be done twice, and the chaos needs the others.
+        # Workers are killed most often, because they do work that could be done twice.
         names = [f"worker {number}" for number in range(1, WORKERS + 1)] * 3 + ["web"]
         names += ["database"] if attacked.postgres else []
         names += ["broker"] if attacked.redis else []
@@ -37,7 +37,7 @@ def run(engine: str, seed: int) -> Iterator[Seen]:
 
 
 def _kill(attacked: Target, name: str) -> None:
-    """Kill a process, and start it again at once."""
+    """Kill a process, and start it again immediately."""
     if server := {"database": attacked.postgres, "broker": attacked.redis}.get(name):
         server.kill()
         server.start()

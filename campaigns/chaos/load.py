@@ -1,4 +1,4 @@
-"""Batches that are submitted during failures, and their required end."""
+"""Batches that are submitted during failures, and the check that all of them end as DONE."""
 
 import random
 import threading
@@ -21,7 +21,7 @@ _ACCOUNT_PROVEN = "0x" + keccak(text="AccountProven(address,uint256,uint8)").hex
 
 
 class Load(threading.Thread):
-    """Submit `count` batches, one every `seconds` seconds, each again until it is accepted."""
+    """A thread that submits batches with a pause after each. A batch is submitted again until it is accepted."""
 
     def __init__(self, target: Installed, seed: int, *, batches: int, pause: float) -> None:
         super().__init__(daemon=True)
@@ -32,7 +32,7 @@ class Load(threading.Thread):
         self.refused = Counter[str]()
 
     def key_of(self, number: int) -> str:
-        """Return the key of the user who submits this batch, counted from 0."""
+        """Return the API key of the user who submits this batch, counted from 0."""
         return self._keys[number % _USERS]
 
     def end(self) -> None:
@@ -60,7 +60,7 @@ def judge(target: Installed, load: Load, tried: str, seconds: float) -> Iterator
     statuses: dict[str, str] = {}
     codes = ["unknown"]
     while time.monotonic() - began < seconds:
-        # A mined block may still be reorganised until at least one block follows it.
+        # A mined block may still be reorganised until a further block follows.
         with suppress(OSError):
             statuses = dict(target.rows("SELECT id, status FROM queries_batch"))
         with suppress(requests.RequestException):

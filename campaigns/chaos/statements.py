@@ -17,7 +17,7 @@ CIRCLES = {"deadlock": errors.DeadlockDetected, "serialization": errors.Serializ
 
 @contextmanager
 def gone(fault: Fault) -> Iterator[None]:
-    """Answer no statement from the faulty one on. PostgreSQL really ends the connection before each of them."""
+    """Let every statement fail from the faulty statement on. On PostgreSQL the connection is really ended each time."""
 
     def execute(execute, sql, params, many, context):
         if fault.is_due():

@@ -1,4 +1,4 @@
-"""The oldest version that can be upgraded is taken to this one, process by process, while clients submit and ask."""
+"""The oldest version that can be upgraded becomes this version, process by process, while clients submit and poll."""
 
 import io
 import random
@@ -24,7 +24,7 @@ from devnet.servers import Postgres, Redis
 from tests.deploy.units import Units
 from tools.install import install
 
-# With today's contracts: else registries would have to be deployed anew.
+# A version with today's contracts; otherwise the registries would have to be deployed again.
 _OLDER = "f79de48e"
 _CONTRACTS = ("FactsRegistry.json", "NativeBlockHashSource.json")
 _WEB, _MIGRATE = "batch-query-web", "batch-query-migrate"
@@ -85,7 +85,7 @@ def run(engine: str, seed: int) -> Iterator[Seen]:
 
 
 def _migrate(units: Units, installed: Installed) -> Seen:
-    """Take away columns that the older processes read and write, which still run."""
+    """Run the migrations, which remove columns that the older processes, which still run, read and write."""
 
     def signed() -> int:
         ((count,),) = installed.rows("SELECT count(*) FROM proving_signedtransaction")
@@ -95,7 +95,7 @@ def _migrate(units: Units, installed: Installed) -> Seen:
     before = signed()
     units.tree = PROJECT
     units.run(_MIGRATE)
-    # A turn that was under way ends.
+    # During this pause, a turn that is under way ends.
     time.sleep(_PAUSE_SECONDS)
     meanwhile = signed()
     time.sleep(_PAUSE_SECONDS)
@@ -109,7 +109,7 @@ def _migrate(units: Units, installed: Installed) -> Seen:
 
 
 def _restart(units: Units, workers: list[str], url: str, failed: Sequence[Counter[str]]) -> None:
-    """Go on as docs/operating/upgrading.md says. What has `failed` before the web server is new counts for nothing."""
+    """Continue as docs/operating/upgrading.md says. Failures in `failed` from before the new web server don't count."""
 
     def go_on() -> None:
         time.sleep(_PAUSE_SECONDS)
@@ -119,7 +119,7 @@ def _restart(units: Units, workers: list[str], url: str, failed: Sequence[Counte
     units.manage("collectstatic", "--no-input")
     units.restart(_WEB)
     go_on()
-    # After this time each request to the old web server has ended.
+    # During this pause, every request to the old web server ends.
     time.sleep(TIMEOUT)
     for each in failed:
         each.clear()
@@ -131,7 +131,7 @@ def _restart(units: Units, workers: list[str], url: str, failed: Sequence[Counte
 
 
 class _Polls(threading.Thread):
-    """Poll the status of batches, reusing the connection while it lasts. Every other request is a long poll."""
+    """A thread that polls the status of batches over one connection. Every other request is a long poll."""
 
     def __init__(self, url: str, load: Load, seed: int) -> None:
         super().__init__(daemon=True)
@@ -146,12 +146,12 @@ class _Polls(threading.Thread):
             if not self._load.answered:
                 continue
             number = self._chosen.randrange(len(self._load.answered))
-            asked = {"batchQueryId": self._load.answered[number], "wait": self._chosen.choice(("0", "5"))}
+            parameters = {"batchQueryId": self._load.answered[number], "wait": self._chosen.choice(("0", "5"))}
             key = {"api-key": self._load.key_of(number)}
             began = time.monotonic()
             try:
                 answer = self._session.get(
-                    f"{self._url}/batch-query-status", headers=key, params=asked, timeout=TIMEOUT
+                    f"{self._url}/batch-query-status", headers=key, params=parameters, timeout=TIMEOUT
                 )
             except requests.RequestException as error:
                 self.failed[type(error).__name__] += 1
@@ -164,7 +164,7 @@ class _Polls(threading.Thread):
 
 
 def _older_version(folder: Path) -> Path:
-    """Return the files of the older version from git, with its own packages."""
+    """Return a folder with the older version's files from git, and its own packages."""
     archive = subprocess.run(["git", "archive", _OLDER], cwd=PROJECT, stdout=subprocess.PIPE, check=True).stdout
     with tarfile.open(fileobj=io.BytesIO(archive)) as files:
         files.extractall(folder / "older", filter="data")

@@ -1,7 +1,7 @@
-"""Test the tests of the contracts: `make mutants`, ONLY=... SHARD=1/4 JOBS=2 ONLY_SURVIVORS=1.
+"""Test the contracts' tests: `make mutants`, ONLY=... SHARD=1/4 JOBS=2 ONLY_SURVIVORS=1.
 
-Each check in each contract is removed or weakened in turn, and each statement left out. The tests must then fail, or
-equivalents.toml must explain why the change makes no difference.
+Each check in each contract is removed or weakened, and each statement is left out, one at a time. The tests must then
+fail, or equivalents.toml must explain why the change makes no difference.
 """
 
 import argparse
@@ -25,11 +25,11 @@ ROLLUPS = "tests/contracts/test_rollup_block_hash_sources.py"
 
 
 def campaigns(*names: str, harness: bool = False) -> Command:
-    """Return a command that runs campaigns on the registry, or on the harness that runs single operations."""
+    """Return a command that runs campaigns on the registry, or on the harness for single operations."""
     return Command("campaigns", ("-m", "campaigns.contract_mutants.short_campaigns", *names), harness)
 
 
-# Commands that may catch a mutant of each contract: first those that catch most per second, then the cheapest.
+# Commands that may catch a mutant of each contract. Those that catch most mutants per second come first.
 COMMANDS: dict[str, tuple[Command, ...]] = {
     "ArbitrumBlockHashSource": (pytest(ROLLUPS, "tests/contracts/test_arbitrum_block_hash_source.py"),),
     "ArbitrumBufferBlockHashSource": (pytest("tests/contracts/test_arbitrum_buffer_block_hash_source.py"),),
@@ -60,7 +60,7 @@ COMMANDS: dict[str, tuple[Command, ...]] = {
 
 
 def main() -> int:
-    """Run the command. Return 1 if a mutant survives without an argument, or an argument has no mutant."""
+    """Run the command. Return 1 if a mutant survives without an argument, or if an argument has no mutant."""
     parser = argparse.ArgumentParser(prog="python -m campaigns.contract_mutants", description="Test the tests.")
     parser.add_argument(
         "--only", default="", help="mutants in whose description this is: a file, a function, a snippet"
@@ -74,7 +74,7 @@ def main() -> int:
     )
     parser.add_argument("--list", action="store_true", help="only list them")
     arguments = parser.parse_args()
-    # SIGTERM acts as Ctrl-C, so that running commands end and leave nothing behind.
+    # SIGTERM acts like Ctrl-C, so that running commands are stopped and clean up.
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
         return run(
@@ -93,7 +93,7 @@ def main() -> int:
 
 
 def run(only: str, shard: tuple[int, int], jobs: int, *, only_survivors: bool, only_list: bool) -> int:
-    """Try the mutants. Raise BuildError, TrialError, or ValueError for the list."""
+    """Try the mutants. Raise BuildError, TrialError, or ValueError if the list of equivalents is invalid."""
     listed = read_list(LIST)
     sources = read_sources("src", "test")
     trees = syntax_trees(sources)

@@ -1,4 +1,4 @@
-"""Compile mutants, several in one run, and keep their code."""
+"""Compilation of mutants, several in one run. The code is cached."""
 
 import hashlib
 import json
@@ -11,22 +11,22 @@ from typing import Any
 from campaigns.contract_mutants.generate import Mutant, Node, imported
 from contracts.build import CODE, ROOT_DIR, SETTINGS, code_of, run_compiler
 
-# The result of `contracts.build.code_of` for each contract that a mutant can change, by the artifact's name.
+# The result of `contracts.build.code_of` for each contract that a mutant may change, by the artifact's name.
 Code = Mapping[str, Mapping[str, Any]]
 
-# Mutants in one run of the compiler. Starting it takes seconds.
+# Mutants in one run of the compiler, because starting it takes seconds.
 _BATCH = 6
 
 
 class Store:
-    """JSON by name in a folder. Several processes may use it, because files are replaced atomically."""
+    """A folder of JSON values by name. Several processes may use it, because files are replaced atomically."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
         folder.mkdir(parents=True, exist_ok=True)
 
     def get(self, name: str) -> Any:
-        """Return the JSON, or None if it is missing."""
+        """Return the value. None if it is missing."""
         path = self._folder / f"{name}.json"
         return json.loads(path.read_text()) if path.exists() else None
 
@@ -40,7 +40,7 @@ class Compiler:
     """A compiler for mutants of some sources. Methods raise BuildError if the compiler can't run."""
 
     def __init__(self, sources: Mapping[str, str], trees: Mapping[str, Node], store: Store) -> None:
-        """Take `sources` and `trees` by path: `src/...` for contracts, `test/...` for those that only tests deploy."""
+        """`sources` and `trees` are by path: `src/...` for contracts, `test/...` for test contracts."""
         self._sources = sources
         self._needs = imported(trees)
         self._store = store
@@ -54,7 +54,9 @@ class Compiler:
         folder: str = "src",
         tell: Callable[[int], None] = lambda _: None,
     ) -> dict[Mutant, Code | None]:
-        """Return the code of all contracts in the folder that depend on a mutant's source; None if it doesn't compile.
+        """Return the code of all contracts in the folder that depend on a mutant's source.
+
+        None if the mutant doesn't compile.
 
         `tell` is called with the number of newly compiled mutants.
         """
@@ -65,7 +67,7 @@ class Compiler:
         codes: dict[Mutant, Code | None] = {mutant: kept["code"] for mutant, kept in known.items() if kept}
         tell(len(codes))
         missing = [mutant for mutant in mutants if mutant not in codes]
-        # Neighbours mostly change the same source and need the same contracts.
+        # Neighbouring mutants mostly change the same source, so they need the same contracts.
         batches = [missing[place : place + _BATCH] for place in range(0, len(missing), _BATCH)]
         with ThreadPoolExecutor(jobs) as pool:
             try:
@@ -80,14 +82,14 @@ class Compiler:
         return codes
 
     def harnesses(self, mutant: Mutant) -> Code:
-        """Return the code of test contracts that depend on a mutant's source."""
+        """Return the code of the test contracts that depend on a mutant's source."""
         return self.compile_all([mutant], jobs=1, folder="test")[mutant] or {}
 
     def _dependents(self, mutant: Mutant, folder: str) -> list[str]:
         return [path for path in self._needs if path.startswith(f"{folder}/") and mutant.source in self._needs[path]]
 
     def _texts(self, mutant: Mutant, folder: str) -> dict[str, str]:
-        """Return all sources that the dependants of the mutant's source need."""
+        """Return all sources that are needed to compile the contracts that depend on the mutant's source."""
         needed = {path for dependent in self._dependents(mutant, folder) for path in self._needs[dependent]}
         return {
             path: mutant.apply(self._sources[path]) if path == mutant.source else self._sources[path] for path in needed
@@ -105,7 +107,7 @@ class Compiler:
                 selection[f"{place}/{path}"]["*"] = list(CODE)
         output = run_compiler(texts, selection)
         if any(message["severity"] == "error" for message in output.get("errors", [])):
-            # One wrong mutant makes the compiler refuse the whole run.
+            # An invalid mutant makes the compiler refuse the whole run.
             if len(batch) == 1:
                 return {batch[0]: None}
             return {mutant: code for each in batch for mutant, code in self._compile([each], folder).items()}
@@ -123,5 +125,5 @@ def name_of(code: Code) -> str:
 
 
 def digest(value: Any) -> str:
-    """Return the digest of any JSON."""
+    """Return a digest of a JSON value."""
     return hashlib.sha256(json.dumps(value, sort_keys=True).encode()).hexdigest()

@@ -1,8 +1,8 @@
-"""Mutants of Solidity sources: a check removed or weakened, a statement left out, a number moved, one at a time.
+"""Mutants of Solidity sources. Each removes or weakens a check, leaves out a statement, or changes a number.
 
-They are made from the compiler's syntax trees, inline assembly included, so that each replaces exactly one expression
-or statement. These are left alone: values that decide nothing, where they are declared or returned; names and texts;
-and what the compiler checks by itself (overflow, bounds of arrays, encoded arguments).
+They are made from the compiler's syntax trees, including inline assembly, so each replaces exactly one expression or
+statement. Unchanged are values that decide nothing, where they are declared or returned; names and texts; and checks
+that the compiler adds (overflow, array bounds, encoded arguments).
 """
 
 import re
@@ -15,14 +15,14 @@ from contracts.build import BuildError, run_compiler
 
 Node = dict[str, Any]
 
-# Kind of mutants that were made by hand.
+# The kind of mutants that were made by hand.
 NAMED = "named"
 
-# Fields of nodes that hold only names and types.
+# Fields of syntax tree nodes that have only names and types.
 _NO_CHECKS = {"documentation", "parameters", "returnParameters", "typeName"}
 
 _SHIFTED = {"<": "<=", "<=": "<", ">": ">=", ">=": ">"}
-# Comparisons that hold for a few values more or less.
+# Comparisons that also accept smaller or larger values.
 _NEAR_EQUALITY = {"==": ("<=", ">="), "!=": ("<", ">")}
 _NEGATED = {"==": "!=", "!=": "=="}
 _COMPARISONS = {*_SHIFTED, *_NEGATED}
@@ -39,7 +39,7 @@ _CONDITIONS = {
 _YUL_COMPARISONS = {"lt", "gt", "slt", "sgt", "eq"}
 _YUL_OPPOSITES = {"lt": "gt", "gt": "lt", "slt": "sgt", "sgt": "slt"}
 _YUL_BOOLEANS = {*_YUL_COMPARISONS, "iszero"}
-# Connectives that can form a condition. `mul` is a conjunction that accepts any non-zero values.
+# Connectives that can form a condition. `mul` is a conjunction that accepts any non-zero operands.
 _YUL_CONNECTIVES = {"or", "and", "mul"}
 _YUL_ARITHMETIC = {*_YUL_CONNECTIVES, "add", "sub", "div", "mod", "xor", "not", "shl", "shr", "sar", "byte"}
 _YUL_FAILURES = {"revert", "invalid"}
@@ -73,7 +73,7 @@ class Mutant:
 
     @property
     def key(self) -> tuple[str, str, str, int]:
-        """Return an identity that survives moved lines. Each text is on one line."""
+        """Return a key that doesn't change when lines move. Each text is on one line."""
         return self.function, _one_line(self.original), _one_line(self.replacement), self.occurrence
 
     def apply(self, text: str) -> str:
@@ -89,7 +89,7 @@ class Mutant:
 
 
 def syntax_trees(sources: Mapping[str, str]) -> dict[str, Node]:
-    """Return the tree of each source by path. Raise BuildError if they don't compile."""
+    """Return the syntax tree of each source by path. Raise BuildError if the sources don't compile."""
     output = run_compiler(sources, {"*": {"": ["ast"]}})
     if errors := [each["formattedMessage"] for each in output.get("errors", []) if each["severity"] == "error"]:
         raise BuildError("\n".join(errors))
@@ -97,7 +97,7 @@ def syntax_trees(sources: Mapping[str, str]) -> dict[str, Node]:
 
 
 def generate(sources: Mapping[str, str], trees: Mapping[str, Node]) -> list[Mutant]:
-    """Return all mutants of these sources, ordered by path and line. No two have the same text."""
+    """Return all mutants of these sources, ordered by path and line. No two mutants have the same text."""
     declarations = {node["id"]: node for tree in trees.values() for node in _all(tree) if "id" in node}
     mutants = []
     for path in sorted(trees):
@@ -142,7 +142,7 @@ class _Edit(NamedTuple):
 
 
 class _Place(NamedTuple):
-    """A node on the way down to another, and the field that leads there."""
+    """A step on the way down the tree: a node, and its field that leads further down."""
 
     node: Node
     field: str
@@ -157,7 +157,7 @@ class _Member:
         self._declarations = declarations
         self._edits: list[_Edit] = []
         self._above: list[_Place] = []
-        # Names that Yul code needs to tell constants from variables.
+        # Constants and variables that Yul code uses, by the place of use.
         self._yul_declarations = {
             reference["src"]: declarations[reference["declaration"]]
             for node in _all(member)
@@ -168,7 +168,7 @@ class _Member:
             node["name"]: node for node in _all(member) if node["nodeType"] == "YulFunctionDefinition"
         }
         self._flags = _flags(member)
-        # Variables that conditions depend on.
+        # Ids of variables that conditions depend on.
         self._deciding = {
             used["referencedDeclaration"]
             for node in _all(member)
@@ -225,7 +225,10 @@ class _Member:
                 self._above.pop()
 
     def _replace(self, kind: str, node: Node, *replacements: str, shown: Node | None = None) -> None:
-        """Add several edits of one node. With `shown`, an expression around it, they are edits of that."""
+        """Add an edit of a node for each replacement.
+
+        If `shown`, an expression around the node, is given, edit that instead.
+        """
         start, end = _range(node)
         for replacement in replacements:
             if shown is None:
@@ -238,7 +241,7 @@ class _Member:
     def _replace_statement(self, node: Node, replacement: str) -> None:
         """Replace a Solidity statement, including its semicolon."""
         start, end = _range(node)
-        # The text of a `return` without a value already has its semicolon.
+        # The text of a `return` without a value already includes its semicolon.
         end = self._text.index(b";", end - 1) + 1
         self._edits.append(_Edit(start, end, replacement, "statement"))
 
@@ -253,7 +256,7 @@ class _Member:
 
     def _if(self, node: Node) -> None:
         self._replace("condition", node["condition"], "false")
-        # A guard that always fires stops everything, and any test notices that.
+        # A check that always fails stops every call, and any test notices that.
         if node.get("falseBody") or not self._exits(node["trueBody"]):
             self._replace("condition", node["condition"], "true")
 
@@ -265,7 +268,7 @@ class _Member:
         self._replace("condition", node["condition"], "true", "false")
 
     def _revert(self, node: Node) -> None:
-        """Remove a revert, unless it is the whole body of an `if`: the condition's mutants cover that."""
+        """Remove a revert. If it is the whole body of an `if`, the mutants of the condition suffice."""
         statement, ancestors = node, list(reversed(self._above))
         while ancestors and ancestors[0].node["nodeType"] in {"Block", "UncheckedBlock"}:
             block = ancestors.pop(0).node
@@ -282,7 +285,10 @@ class _Member:
             self._replace("statement", node, "")
 
     def _statement(self, node: Node) -> None:
-        """Leave the statement out. The whole body of an `if` goes with its condition, and a result stays."""
+        """Leave out the statement.
+
+        The whole body of an `if` is covered by the condition's mutants, and results must stay.
+        """
         expression = node.get("expression") or {}
         if self._parent().field == "loopExpression":
             self._replace("statement", node, "")
@@ -292,7 +298,7 @@ class _Member:
             self._replace_statement(node, "{}")
 
     def _is_result(self, node: Node) -> bool:
-        """Return whether the node ends its function by setting a result."""
+        """Return whether the node is the end of its function and sets a result."""
         inner = node
         for above, _ in reversed(self._above):
             if "statements" in above and above["statements"][-1] is not inner:
@@ -305,11 +311,11 @@ class _Member:
         results = {each["name"] for each in self._member["returnParameters"]["parameters"]}
         if node["nodeType"] == "YulAssignment":
             return {each["name"] for each in node["variableNames"]} <= results
-        given = (node.get("expression") or {}).get("leftHandSide") or {}
-        return (node["nodeType"] == "Return" and bool(node.get("expression"))) or given.get("name") in results
+        target = (node.get("expression") or {}).get("leftHandSide") or {}
+        return (node["nodeType"] == "Return" and bool(node.get("expression"))) or target.get("name") in results
 
     def _is_all_of_an_if(self, node: Node) -> bool:
-        """Return whether only a condition would remain without the node."""
+        """Return whether leaving out the node would leave only a condition."""
         inner = node
         for above, field in reversed(self._above):
             if above["nodeType"] == "IfStatement" and field == "trueBody":
@@ -329,7 +335,7 @@ class _Member:
         return any(each.get("stateMutability") == "nonpayable" for each in called)
 
     def _declaration(self, node: Node) -> None:
-        """Declare a deciding variable without its value. Storage locations need a value."""
+        """Declare a variable that decides something without its value. Storage pointers need a value."""
         declared, value = node["declarations"], node.get("initialValue")
         if value is None or _is_zero(value) or len(declared) != 1:
             return
@@ -337,7 +343,7 @@ class _Member:
             self._replace_statement(node, f"{self._source(declared[0])};")
 
     def _exits(self, statement: Node) -> bool:
-        """Return whether control never continues after the statement."""
+        """Return whether execution never continues after the statement."""
         last = _last(statement)
         called = ((last.get("expression") or {}).get("expression") or {}).get("referencedDeclaration", 0)
         body = self._declarations.get(called, {}).get("body")
@@ -357,7 +363,7 @@ class _Member:
             self._truncation(node)
 
     def _truncation(self, node: Node) -> None:
-        """Turn a conversion that drops high bits into a mask, with a wider type where the compiler allows it."""
+        """Omit a conversion that drops high bits where the compiler allows that, and change its width."""
         argument = node["arguments"][0]
         width = _width(argument)
         if not _width(node) < width:
@@ -375,19 +381,19 @@ class _Member:
             fits = parent.get("kind") == "typeConversion" and _width(parent) >= width
         if fits:
             self._replace("width", node, f"({self._source(argument)})")
-        # Addresses have no other width.
+        # Addresses have only one width.
         if not parent.get("typeDescriptions", {}).get("typeString", "").startswith("address"):
             name = node["expression"]["typeName"]["name"]
             self._resize(node, name, wider=fits)
 
     def _largest(self, node: Node) -> None:
-        """Move the maximum of a type, and change the type."""
+        """Change the maximum of a type by one, and change the type."""
         self._constant(node)
         if node["memberName"] == "max" and node.get("isPure"):
             self._resize(node, node["expression"]["typeDescriptions"]["typeString"], wider=True)
 
     def _resize(self, node: Node, name: str, *, wider: bool) -> None:
-        """Make a type narrower by a byte, and wider by one."""
+        """Make a type narrower by a byte, and if `wider` also wider by a byte."""
         bits = int(match[1]) if (match := re.search(r"\buint(\d+)\b", name)) else 0
         for other in [bits - 8, *([bits + 8] if wider else [])]:
             if bits and 0 < other < 256:
@@ -422,7 +428,7 @@ class _Member:
             self._mask_bits(node, other)
 
     def _mask_bits(self, node: Node, mask: Node) -> None:
-        """Remove the top bit of a mask, and add one above it."""
+        """Remove the highest bit of a mask, and add a bit above it."""
         text = self._source(mask)
         if mask["nodeType"] in {"Literal", "YulLiteral"} and (value := int(text, 0)):
             bit = 1 << value.bit_length()
@@ -430,7 +436,7 @@ class _Member:
             self._replace("mask", mask, *(written.format(each) for each in (value ^ bit >> 1, value | bit)), shown=node)
 
     def _shift(self, distance: Node, *, is_constant: bool) -> None:
-        """Move a distance by one bit. A computed distance moves by its unit, a nibble or a byte."""
+        """Change a shift distance by one bit. A computed distance changes by its unit, a nibble or a byte."""
         text = self._source(distance)
         if distance["nodeType"] in {"Literal", "YulLiteral"}:
             self._replace("shift", distance, _moved_number(text)[1])
@@ -446,7 +452,7 @@ class _Member:
         if operator in _SHIFTED:
             others: tuple[str, ...] = (_SHIFTED[operator],)
         elif _is_zero(left) or _is_zero(right):
-            # Nothing is less than zero, so the only change is removal, which conditions cover.
+            # Nothing is less than zero, so the only change is removal, which the condition's mutants cover.
             return
         elif _ORDERED_TYPES.match(node["commonType"]["typeString"]):
             others = _NEAR_EQUALITY[operator]
@@ -459,9 +465,9 @@ class _Member:
         self._replace("comparison", node, *texts)
 
     def _is_value(self) -> bool:
-        """Return whether the node is kept, returned or passed on.
+        """Return whether the node's value is stored, returned or passed on.
 
-        Such a node is neither a condition nor part of a larger one.
+        Such a node is neither a condition nor a part of one.
         """
         parent, field = self._parent()
         if parent["nodeType"] == "TupleExpression":
@@ -471,7 +477,7 @@ class _Member:
         return parent["nodeType"] in {"Assignment", "VariableDeclarationStatement", "Return"}
 
     def _constant(self, node: Node) -> None:
-        """Move a number, or a constant's name in a condition."""
+        """Change a number by one, or a constant in a condition."""
         check = self._check(node)
         if check is None:
             self._number(node)
@@ -482,14 +488,14 @@ class _Member:
         parent, field = self._parent()
         if parent is check and check["nodeType"] == "BinaryOperation" and check["operator"] in _COMPARISONS:
             if check["operator"] not in _SHIFTED:
-                return  # `<=` and `>=` replace `==` elsewhere.
+                return  # `<=` and `>=` replace `==` elsewhere
             # Replacing `<=` by `<` covers the other direction.
             down, up = moved
             moved = (down, "") if (check["operator"] in {"<", ">="}) == (field == "rightExpression") else ("", up)
         self._replace("bound", node, *(each for each in moved if each), shown=check)
 
     def _number(self, node: Node) -> None:
-        """Lower a number by one unless it is a bound, and raise zero. Distances and masks have edits of their own."""
+        """Lower a number by one unless it is a bound, and raise zero. Distances and masks have other edits."""
         if node["nodeType"] not in {"Literal", "YulLiteral"} or node["kind"] != "number" or self._is_tried(node):
             return
         text = self._source(node)
@@ -500,7 +506,7 @@ class _Member:
         self._replace(kind, node, down or up)
 
     def _is_tried(self, node: Node) -> bool:
-        """Return whether the number has edits of another kind, or changes nothing observable."""
+        """Return whether the number has edits of another kind, or changing it has no visible effect."""
         parent, field = self._parent()
         is_mask = parent.get("operator") in {"&", "&="} or _name(parent) == "and"
         is_bit = parent.get("operator") in {"<<", "<<="} and field == "leftExpression" and self._source(node) == "1"
@@ -508,12 +514,12 @@ class _Member:
             parent.get("kind") == "typeConversion" and _is_zero(node) and self._source(parent).startswith("address")
         )
         is_told = parent["nodeType"] == "YulCase" or _name(parent) in _YUL_FAILURES
-        # A first argument of zero is the start of memory or the first byte of a word.
+        # A first argument of zero is the start of memory, or the first byte of a word.
         is_first = parent["nodeType"] == "YulFunctionCall" and _is_zero(node)
         return is_mask or is_bit or is_nobody or is_told or is_first or self._is_in_distance(node)
 
     def _is_in_distance(self, node: Node) -> bool:
-        """Return whether the node is a distance or part of one."""
+        """Return whether the node is a shift distance or a part of one."""
         inner = node
         for above, field in reversed(self._above):
             if above.get("operator") in _SHIFTS and field in {"rightExpression", "rightHandSide"}:
@@ -528,7 +534,10 @@ class _Member:
         return bool(node.get("isPure") or declaration.get("constant"))
 
     def _moved(self, node: Node) -> tuple[str, str]:
-        """Return the constant minus one and plus one, as far as they exist; empty if the node is no constant."""
+        """Return the constant minus one and plus one, empty where there is none.
+
+        Both are empty if the node isn't a constant.
+        """
         text = self._source(node)
         if node["nodeType"] == "Literal":
             return _moved_number(text) if node["kind"] == "number" else ("", "")
@@ -545,7 +554,7 @@ class _Member:
         return f"({wide} - 1)", f"({wide} + 1)"
 
     def _check(self, node: Node) -> Node | None:
-        """Return the comparison that the node bounds or masks, else the condition around it, else None."""
+        """Return the comparison or mask that has the node as its bound, else the condition around it, else None."""
         inner = node
         for above, field in reversed(self._above):
             if (above["nodeType"], field) in _CONDITIONS:
@@ -574,7 +583,10 @@ class _Member:
         self._replace("condition", node["expression"], *values, str(other))
 
     def _yul_statement(self, node: Node) -> None:
-        """Leave the statement out. The whole body of an `if` goes with its condition, as does a failure at its end."""
+        """Leave out the statement.
+
+        The condition's mutants cover the whole body of an `if`, and a failure at its end.
+        """
         statements = self._parent().node["statements"]
         fails = _name(node.get("expression", {})) in _YUL_FAILURES and statements[-1] is node
         is_all = self._above[-2].node["nodeType"] == "YulIf" and (fails or len(statements) == 1)
@@ -582,7 +594,7 @@ class _Member:
             self._replace("statement", node, "{}")
 
     def _yul_declaration(self, node: Node) -> None:
-        """Set a deciding variable to zero, unless its value consists of checks, which have edits."""
+        """Set a variable that decides something to zero. If its value consists of checks, those have edits instead."""
         value = node.get("value")
         decides = any(each["name"] in self._flags for each in node["variables"])
         if value and decides and not _is_zero(value) and _name(value) not in _YUL_CONNECTIVES | _YUL_BOOLEANS:
@@ -606,9 +618,9 @@ class _Member:
             self._shift(arguments[0], is_constant=self._is_yul_constant(arguments[0]))
 
     def _yul_operands(self, node: Node) -> None:
-        """Try each operand of a condition alone, and the operand of a mask without the mask.
+        """Replace a condition by each of its operands, and a masked value by the value without its mask.
 
-        Expressions that only combine bits are not tried.
+        Expressions that only combine bits are not changed.
         """
         arguments = node["arguments"]
         constant = [self._is_yul_constant(argument) for argument in arguments]
@@ -633,7 +645,7 @@ class _Member:
         return False
 
     def _is_yul_constant(self, node: Node) -> bool:
-        """Return whether the node is a number or is computed from numbers."""
+        """Return whether the node is a number, or is computed from numbers."""
         if node["nodeType"] == "YulFunctionCall":
             return all(map(self._is_yul_constant, node["arguments"])) and bool(node["arguments"])
         return node["nodeType"] == "YulLiteral" or bool(self._yul_declarations.get(node["src"], {}).get("constant"))
@@ -654,7 +666,7 @@ class _Member:
             if name == "eq":
                 return
             if name in _YUL_OPPOSITES:
-                # As in Solidity. `lt` and `gt` are never inclusive.
+                # The rule is the same as in Solidity, but `lt` and `gt` are never inclusive.
                 is_second = parent["arguments"][1] is node
                 moved = [down] if (name in {"lt", "slt"}) == is_second else [up]
         self._replace("bound", node, *(each for each in moved if each), shown=check)
@@ -669,7 +681,7 @@ class _Member:
 
 
 def _members(tree: Node) -> Iterator[tuple[str, Node]]:
-    """Yield each function, modifier and constant of a source with its name."""
+    """Yield the name and the node of each function, modifier and constant of a source."""
     for node in tree["nodes"]:
         prefix, members = (
             (f"{node['name']}.", node["nodes"]) if node["nodeType"] == "ContractDefinition" else ("", [node])
@@ -700,7 +712,7 @@ def _flags(member: Node) -> set[str]:
 
 
 def _last(statement: Node) -> Node:
-    """Return the innermost last statement of a block. Return an empty block, or anything else, unchanged."""
+    """Return the innermost last statement of a block. Return other nodes, and empty blocks, unchanged."""
     statements = statement.get("AST", statement).get("statements")
     return _last(statements[-1]) if statements else statement
 
@@ -711,9 +723,9 @@ def _fails(statement: Node) -> bool:
 
 
 def _passes_on(node: Node, field: str, operand: Node) -> bool:
-    """Return whether a bound or mask in that operand also bounds or masks the node.
+    """Return whether a bound or mask on that operand's result also bounds or masks the node.
 
-    A shift distance does not.
+    The distance of a shift is an exception.
     """
     kind = node["nodeType"]
     if kind == "BinaryOperation":
@@ -750,17 +762,17 @@ def _variables(node: Node) -> list[Node]:
 
 
 def _callee(node: Node) -> str:
-    """Return the name of the function in a Solidity call, else an empty string."""
+    """Return the name of the function in a Solidity call. Empty for other nodes."""
     return str(node["expression"].get("name", "")) if node.get("nodeType") == "FunctionCall" else ""
 
 
 def _name(node: Node) -> str:
-    """Return the name of the function in a Yul call, else an empty string."""
+    """Return the name of the function in a Yul call. Empty for other nodes."""
     return str(node["functionName"]["name"]) if node.get("nodeType") == "YulFunctionCall" else ""
 
 
 def _width(node: Node) -> int:
-    """Return the bits of an unsigned integer type; 0 for anything else, including constant expressions."""
+    """Return the number of bits of an unsigned integer type. 0 for other types, including constant expressions."""
     match = re.fullmatch(r"uint(\d+)", node["typeDescriptions"]["typeString"])
     return int(match[1]) if match else 0
 
@@ -773,7 +785,7 @@ def _is_zero(node: Node) -> bool:
 
 
 def _moved_number(text: str) -> tuple[str, str]:
-    """Return one less and one more in the same notation; empty where it doesn't exist."""
+    """Return the number minus one and plus one in the same notation. Empty where there is no such number."""
     if re.fullmatch(r"\d+", text):
         return (str(int(text) - 1) if int(text) else ""), str(int(text) + 1)
     if re.fullmatch(r"0x[0-9a-fA-F]+", text):

@@ -1,4 +1,4 @@
-"""Changes that auditors made by hand, beside those of `generate.py`. Each has a name and changes one source."""
+"""Mutants that auditors made by hand, in addition to those of `generate.py`. Each has a name and changes one source."""
 
 from collections.abc import Iterator, Mapping, Sequence
 
@@ -97,7 +97,7 @@ CHANGES: Mapping[str, Sequence[Removal]] = {
 
 
 def named(sources: Mapping[str, str], changes: Mapping[str, Sequence[Removal]] = CHANGES) -> Iterator[Mutant]:
-    """Yield each change as one replacement, from its first edit to its last.
+    """Yield each change as a single replacement, from its first edit to its last.
 
     Raise ValueError unless each original text occurs exactly once.
     """

@@ -1,4 +1,4 @@
-"""The result for all mutants: a table by contract, the survivors, and faults in the list of equivalent ones."""
+"""The result for all mutants: a table by contract, the survivors, and faults in the list of equivalents."""
 
 import tomllib
 from collections import Counter
@@ -20,7 +20,7 @@ Key = tuple[str, str, str, int]
 
 @dataclass
 class Report:
-    """The outcomes of all mutants. A listed survivor has the outcome EQUIVALENT."""
+    """The outcomes of all mutants. A survivor in the list of equivalents has the outcome EQUIVALENT."""
 
     outcomes: dict[Mutant, Verdict]
     stale: list[str] = field(default_factory=list)
@@ -33,7 +33,7 @@ class Report:
         return not self.stale and not self.survivors()
 
     def table(self) -> str:
-        """Return a row for each contract and one for all. Empty columns are left out, except that of survivors."""
+        """Return a row for each contract and one for the total. Empty columns are left out, except the survivors'."""
         rows: dict[str, Counter[str]] = {}
         for mutant, verdict in self.outcomes.items():
             rows.setdefault(PurePosixPath(mutant.source).stem, Counter())[verdict.outcome] += 1
@@ -67,9 +67,9 @@ def read_list(path: Path) -> dict[Key, str]:
 def judge(
     outcomes: Mapping[Mutant, Verdict], codes: Mapping[Mutant, str], listed: Iterable[Key], known: Sequence[Mutant]
 ) -> Report:
-    """Return the report on these mutants. One list entry is enough for several mutants with the same code.
+    """Return the report on these mutants. One entry of the list is enough for several mutants with the same code.
 
-    `codes` names the code of each survivor. `known` has all existing mutants, selected or not.
+    `codes` has the name of each survivor's code. `known` has all existing mutants, selected or not.
     """
     keys = {mutant.key: mutant for mutant in known}
     equivalent = {codes[mutant] for mutant in outcomes if mutant in codes and mutant.key in set(listed)}

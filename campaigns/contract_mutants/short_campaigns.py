@@ -1,7 +1,7 @@
-"""Short, deterministic campaigns of `campaigns.fuzzing` to try mutants with, a few seconds each.
+"""Short, deterministic campaigns of `campaigns.fuzzing` to try mutants with. Each takes a few seconds.
 
-`python -m campaigns.contract_mutants.short_campaigns transactions headers` runs these two. It exits with 1 if one finds
-a divergence.
+`python -m campaigns.contract_mutants.short_campaigns transactions headers` runs these two. The exit code is 1 if a
+campaign finds a divergence.
 """
 
 import sys

@@ -1,4 +1,4 @@
-"""Try the tests on mutants. Each runs in a copy of the project whose artifacts have the mutant's code."""
+"""Trials of mutants: the tests run in a copy of the project whose artifacts have the mutant's code."""
 
 import hashlib
 import json
@@ -18,22 +18,25 @@ from campaigns.contract_mutants.compiling import Code, Compiler, Store, digest, 
 from campaigns.contract_mutants.generate import Mutant
 from campaigns.copies import copied, listed
 
-# A command that takes this many times longer than without a mutation has hung. The factor allows for a busy machine.
+# A command counts as hung if it takes this many times longer than without a mutant. A busy machine needs the margin.
 _PATIENCE_FACTOR = 5
 _PATIENCE_SECONDS = 300
 
 _FAILED_TEST = re.compile(r"^(?:FAILED|ERROR) (\S+::.+?)(?: - .*)?$", re.MULTILINE)
 _TEST = re.compile(r"\S+\.py::")
-# Last line of a traceback.
+# The last line of a traceback.
 _EXCEPTION = re.compile(r"^Traceback \(most.*\n(?:[ \n].*\n?)+(\S.*)$", re.MULTILINE)
 
 
 class TrialError(Exception):
-    """The tests can't be judged; the message says why."""
+    """The tests give no result. The message says why."""
 
 
 class Command(NamedTuple):
-    """Python arguments of a command that may catch a mutant. It exits with 1 if it does, otherwise with 0."""
+    """Python arguments of a command that may catch a mutant.
+
+    It exits with 1 if it catches the mutant, otherwise with 0.
+    """
 
     kind: str
     """Its name in the report: tests or campaigns."""
@@ -43,12 +46,12 @@ class Command(NamedTuple):
 
     @property
     def shown(self) -> str:
-        """Return the arguments in one line."""
+        """Return the arguments on one line."""
         return " ".join(self.arguments)
 
 
 def pytest(*tests: str, kind: str = "tests", harness: bool = False) -> Command:
-    """Return a command that runs these files or tests up to the first failure."""
+    """Return a command that runs these test files or tests until the first failure."""
     return Command(kind, ("-m", "pytest", "-x", "-q", "--tb=no", "-p", "no:cacheprovider", *tests), harness)
 
 
@@ -67,7 +70,7 @@ class Project:
     """The project and its unmutated artifacts."""
 
     def __init__(self, root: Path, artifacts: Mapping[Path, str], commands: Mapping[str, Sequence[Command]]) -> None:
-        """Take `commands` by changed contract, in the order to try them."""
+        """`commands` are by changed contract, in the order in which to try them."""
         self._root = root
         self._artifacts = {path.with_suffix("").as_posix(): json.loads(text) for path, text in artifacts.items()}
         self._commands = commands
@@ -75,7 +78,7 @@ class Project:
         self._files = listed(root)
 
     def changed(self, code: Code) -> Code:
-        """Return the code that the mutant changes. Libraries have no artifact."""
+        """Return the code that differs from the original. Libraries have no artifact."""
         return {
             name: each
             for name, each in code.items()
@@ -83,9 +86,9 @@ class Project:
         }
 
     def digest(self) -> str:
-        """Return a digest of everything but the code that decides whether a test passes.
+        """Return a digest of everything that decides whether a test passes, except the contracts' code.
 
-        Verdicts under another digest must be made again.
+        Verdicts with another digest are outdated.
         """
         tests = {
             path.as_posix(): hashlib.sha256((self._root / path).read_bytes()).hexdigest()
@@ -98,13 +101,13 @@ class Project:
 
     @contextmanager
     def copy(self) -> Iterator[Path]:
-        """Yield a copy of the project without a mutation."""
+        """Yield an unchanged copy of the project."""
         with copied(self._root) as root:
             self._write(root, {name: {} for name in self._artifacts})
             yield root
 
     def commands(self, changed: Iterable[str]) -> list[Command]:
-        """Return the commands for the changed contracts. Raise TrialError if there are none."""
+        """Return the commands for the changed contracts. Raise TrialError if a contract has none."""
         commands: list[Command] = []
         for name in sorted(changed):
             if name not in self._commands:
@@ -115,7 +118,7 @@ class Project:
         return commands
 
     def measure(self, copy: Path, commands: Iterable[Command]) -> None:
-        """Measure the time of each command without a mutation. Raise TrialError if one fails."""
+        """Measure the time of each command without a mutant. Raise TrialError if a command fails."""
         for command in commands:
             began = time.monotonic()
             if (verdict := self._run(copy, command, limit=None)).outcome != SURVIVED:
@@ -133,7 +136,7 @@ class Project:
     ) -> Verdict:
         """Return the first failure of these commands with that code. `first` names the test that probably fails.
 
-        `harnesses` returns the code of test contracts if needed. Raise TrialError if a command can't run.
+        `harnesses` returns the code of test contracts. Raise TrialError if a command can't run.
         """
         written = set(code)
         self._write(copy, code)
@@ -152,7 +155,7 @@ class Project:
     def _concerned(
         self, copy: Path, commands: Sequence[Command], harnesses: Callable[[], Code], written: set[str]
     ) -> Iterator[Command]:
-        """Yield the commands that can notice the code. Add the written contracts to `written`."""
+        """Yield the commands that the code can affect. Add the names of written contracts to `written`."""
         changed: Code | None = None
         for command in commands:
             if command.harness and changed is None:
@@ -163,7 +166,7 @@ class Project:
                 yield command
 
     def _write(self, copy: Path, code: Code) -> None:
-        """Write these artifacts with the given code, or with their own if it is empty."""
+        """Write these artifacts with the given code. If a contract's code is empty, write its original code."""
         for name, changes in code.items():
             text = json.dumps({**self._artifacts[name], **changes})
             (copy / "contracts" / "artifacts" / f"{name}.json").write_text(text)
@@ -172,9 +175,9 @@ class Project:
         return _PATIENCE_SECONDS + _PATIENCE_FACTOR * self._seconds[command]
 
     def _run_surely(self, copy: Path, command: Command) -> Verdict:
-        """Run a command. A failure must occur twice, unless a campaign reports its finding.
+        """Run a command. A test's failure must occur twice; a campaign's finding counts at once.
 
-        On a busy machine a test or a chain may fail by itself.
+        On a busy machine a test or a chain may fail for another reason.
         """
         limit = self._limit(command)
         verdict = self._run(copy, command, limit)
@@ -201,7 +204,7 @@ class Project:
         if result.returncode == 1:
             reason = _FAILED_TEST.search(result.stdout) or _EXCEPTION.search(result.stdout)
             return Verdict(command.kind, reason[1] if reason else shown)
-        # Pytest exits with 4 if a named test doesn't exist any more.
+        # Pytest exits with 4 if the named test doesn't exist any more.
         if result.returncode == 0 or may_be_missing:
             return Verdict(SURVIVED, "")
         raise TrialError(f"`python {shown}` ended with {result.returncode}: {result.stdout.strip()[-500:]}")
@@ -217,9 +220,9 @@ def judge_all(
     is_settled: Callable[[str, Verdict], bool] = lambda *_: False,
     tell: Callable[[Code, Verdict], None] = lambda *_: None,
 ) -> dict[str, Verdict]:
-    """Return verdicts by code name (see `name_of`). Several mutants with the same code are tried once.
+    """Return verdicts by code name (see `name_of`). Mutants with the same code are tried once.
 
-    `is_settled` decides whether a verdict of other tests still counts. `tell` gets each verdict as it comes. Raise
+    `is_settled` decides whether a verdict of other tests still counts. `tell` gets each verdict immediately. Raise
     TrialError or BuildError.
     """
     state = project.digest()
@@ -235,7 +238,7 @@ def judge_all(
             verdicts[name] = Verdict(*known["verdict"])
             tell(code, verdicts[name])
         else:
-            # The test that caught it last time will probably catch it again.
+            # The test that caught the mutant last time will probably catch it again.
             waiting[name] = mutant
             first[name] = known["verdict"][1] if known and known["verdict"][0] == "tests" else ""
     if not waiting:

@@ -1,1 +1,1 @@
-"""Machines that search for false facts the registry accepts: by operation, by transaction, by sequence."""
+"""Fuzzing: searches for false facts that the registry accepts, by operation, by transaction and by sequence."""

@@ -1,6 +1,6 @@
 """Run all campaigns in two processes: `make fuzz`, STEPS=10000000 TRANSACTIONS=1000000 SEED=1 and so on, JOBS=2.
 
-The command exits with 1 if anything diverges, and tells how to repeat it: `make fuzz AGAIN=steps/4294967296/50000`.
+The exit code is 1 if something diverges. The output says how to repeat it: `make fuzz AGAIN=steps/4294967296/50000`.
 """
 
 import re
@@ -80,12 +80,12 @@ class Totals:
 
 
 def plan(counts: Mapping[str, int], seed: int) -> list[Job]:
-    """Return the jobs in an order that advances all campaigns together."""
+    """Return the jobs in an order in which all campaigns advance together."""
     jobs: list[tuple[float, Job]] = []
     for name, count in counts.items():
         share = BY_NAME[name].share
         for number, begin in enumerate(range(0, count, share)):
-            # Two seeds never share a job.
+            # The seeds of jobs are unique, even across runs with different seeds.
             jobs.append((begin / count, Job(name, seed << 32 | number, min(share, count - begin))))
     return [job for _, job in sorted(jobs, key=itemgetter(0))]
 
@@ -98,13 +98,13 @@ def work(job: Job) -> Result:
             tally = BY_NAME[job.campaign].run(chain, job.seed, job.count)
         except Divergence as error:
             divergence = f"{error}\nAgain: make fuzz AGAIN={job}"
-        except Exception:  # noqa: BLE001 - a mistake in a campaign shall not end the others.
+        except Exception:  # noqa: BLE001 (a defect of one campaign must not stop the others)
             divergence = f"{traceback.format_exc()}The campaign itself failed. Again: make fuzz AGAIN={job}"
     return Result(job, tally, divergence, time.monotonic() - began)
 
 
 def work_on(jobs: Sequence[Job], processes: int) -> dict[str, Totals]:
-    """Return totals by campaign. Print each divergence at once, and progress every minute."""
+    """Return the totals by campaign. Print each divergence immediately, and progress every minute."""
     totals = {job.campaign: Totals() for job in jobs}
     began = printed_at = time.monotonic()
     with ProcessPoolExecutor(processes) as pool:
@@ -142,7 +142,7 @@ USAGE = f"These can be set: {', '.join(BY_NAME).upper()}, SEED, JOBS to numbers;
 
 
 def read_arguments(words: Sequence[str]) -> tuple[list[Job], int]:
-    """Return the jobs and the number of processes. Raise ValueError."""
+    """Return the jobs and the number of processes. Raise ValueError if an argument is invalid."""
     numbers = {"seed": 1, "jobs": 2} | {campaign.name: campaign.count for campaign in CAMPAIGNS}
     again: list[Job] = []
     for word in words:
@@ -158,7 +158,7 @@ def read_arguments(words: Sequence[str]) -> tuple[list[Job], int]:
 
 
 def main() -> int:
-    """Run the command. Return 1 if something diverged or not all was tried, 2 if the arguments make no sense."""
+    """Run the command. Return 1 if something diverged or was not tried, and 2 if an argument is invalid."""
     try:
         jobs, processes = read_arguments(sys.argv[1:])
     except ValueError as error:

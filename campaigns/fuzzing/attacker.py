@@ -1,8 +1,8 @@
 """Sequences of operations (docs/developing/proof-format.md) as an attacker would build them.
 
-They end in a root that the attacker chooses, possibly of a trie that no honest builder makes. The registry accepts half
-of them if it is told that root. The others have a fault, mostly a single one, which a registry without the matching
-check would accept.
+They end in a root that the attacker chooses, possibly that of a trie which no honest builder makes. If the registry
+trusts that root, it accepts half of the sequences. The others have a fault, mostly only one. A registry without the
+matching check would accept them.
 """
 
 from bisect import bisect_left, bisect_right
@@ -46,7 +46,7 @@ from chains.trie import EMPTY_CODE_HASH, EMPTY_TRIE_ROOT
 from tests.contracts.worlds import NEAR_SLOTS
 
 Fault = Literal[
-    # Faults in the places of keys.
+    # Faults in the positions of keys.
     "depth",
     "key of another place",
     "key of another branch",
@@ -54,7 +54,7 @@ Fault = Literal[
     "too deep",
     "path of the key itself",
     "nibble too many",
-    # Faults in keys that are absent at the top node.
+    # Faults in keys that are absent at the top subtree.
     "attached elsewhere",
     "attached to a cousin",
     "attached though present",
@@ -73,7 +73,7 @@ Fault = Literal[
     "extension over anything",
     "length of an extension",
     "nothing below",
-    # Faults in leaves and storages.
+    # Faults in leaves and storage tries.
     "number",
     "nothing stored",
     "zero value",
@@ -89,7 +89,7 @@ Fault = Literal[
     "nothing to close",
     "absent in no way",
     "implied hash",
-    # Faults of all operations.
+    # Faults in operations of any kind.
     "no operation",
     "cut short",
     "disorder",
@@ -98,11 +98,11 @@ Fault = Literal[
 FAULTS: tuple[Fault, ...] = get_args(Fault)
 # Share of sequences without a fault.
 _CLEAN = 0.4
-# Share of sequences with any number of faults instead of one.
+# Share of sequences that may have any number of faults.
 _SHARE_OF_ANYTHING = 0.02
 
 _DIGITS = "0123456789abcdef"
-# Faults that mostly need a storage with entries.
+# Faults that mostly need an open storage with entries.
 _IN_STORAGES = {
     "zero value",
     "block hash of another contract",
@@ -111,27 +111,27 @@ _IN_STORAGES = {
     "account within a storage",
     "storage in a storage",
 }
-# Maximum number of branched subtrees, after which only ends follow.
+# Maximum number of inner subtrees. After that only leaves and absent keys follow.
 _MOST_NODES = 9
-# Numbers of nibbles before a key's place in which a cousin agrees with it.
+# Number of nibbles before a key's position that a cousin shares with the key.
 _WINDOWS = (4, 4, 4, 3, 2, 1, 0)
-# First bytes of no operation.
+# First bytes that belong to no operation.
 _NO_OPERATIONS = bytes([*range(0x20, 0x30), 0x31, *range(0x37, 0x40), 0x41, 0x42, *range(0x44, 0x70)])
-# Bytes that could be mistaken for one another.
+# First bytes of operations that could be mistaken for one another.
 _OPERATIONS = bytes(
     [0x00, 0x10, 0x11, 0x1F, 0x30, 0x32, 0x33, 0x34, 0x35, 0x36, 0x37, 0x40, 0x41, 0x43, 0x72, 0x7A, 0x88]
 )
 
 
 class Names:
-    """The accounts or slots that a trie can hold. Names with a common key prefix are neighbours."""
+    """The accounts or slots that a trie can have, sorted by key. Names with a common key prefix are neighbours."""
 
     def __init__(self, names: Iterable[tuple[bytes, bytes]]) -> None:
-        """Take pairs of the bytes that are hashed for a key, and the name in operations."""
+        """Each of `names` has the bytes whose hash is the key, and the name in operations."""
         known = sorted({keccak(hashed).hex(): name for hashed, name in names}.items())
-        self.keys = [key for key, _ in known]  # as hexadecimal digits
+        self.keys = [key for key, _ in known]  # in hexadecimal digits
         self.names = [name for _, name in known]
-        # Caches the range of each short path, because those are needed most.
+        # A cache of the ranges of short paths, which are needed most.
         self._under: dict[str, range] = {}
 
     def under(self, path: str) -> range:
@@ -144,12 +144,12 @@ class Names:
         return places
 
     def cousins(self, key: str, depth: int, window: int) -> Sequence[int]:
-        """Return places of keys that agree with `key` in `window` digits before the one at `depth`, not in all of them.
+        """Return indexes of keys that share just the last `window` digits before `depth` with `key`.
 
         Their digit at `depth`, counted from 1, is higher. As children of one branch they would come after `key`.
         """
         begin, end = max(depth - 1 - window, 0), depth - 1
-        # No path is longer than a whole key.
+        # A path is at most as long as a key.
         if end == len(key):
             return []
         near, above, digit = key[begin:end], key[:end], key[end]
@@ -179,7 +179,7 @@ _HISTORY_KEY = keccak(HISTORY_ADDRESS).hex()
 
 
 def _embedded_nodes(chance: Chance) -> Iterator[bytes]:
-    """Yield lists of 2 to 31 bytes: possible contents of nodes, and anything else, even invalid RLP."""
+    """Yield lists of 2 to 31 bytes: possible contents of nodes, and random bytes that may be invalid RLP."""
     payloads = [b"\x80", b"\x20\x01", b"\x3a\x05", b"\x16\xc2\x20\x01", b"\x80" * 17]
     for size in range(1, 28):
         payloads += [bytes([0x80 + size, 0x20]) + chance.randbytes(size - 1) + b"\x07", chance.randbytes(size)]
@@ -187,24 +187,24 @@ def _embedded_nodes(chance: Chance) -> Iterator[bytes]:
 
 
 _EMBEDDED = list(_embedded_nodes(Chance(3)))
-# A branch of two of these is embedded itself.
+# Nodes so small that a branch of two of them is itself embedded.
 _TINY = [node for node in _EMBEDDED if len(node) < 6]
 
 _AT_BRANCH, _AT_EXTENSION, _AT_LEAF, _AT_NOTHING = "branch", "extension", "leaf", "nothing"
 
 
 class Node(NamedTuple):
-    """The top of the stack, as far as the next operation needs it."""
+    """The facts about the top subtree that the next operation needs."""
 
     kind: str
     key: str
-    reach: int  # number of digits of the key after which its path ends
-    last: str  # greatest key that is absent here
-    is_hash: bool  # whether the reference is surely a hash
+    reach: int  # number of digits of the key after which the node's path ends
+    last: str  # greatest key that was proven absent at the node
+    is_hash: bool  # True if the reference is certainly a hash
 
 
 class Attacker:
-    """Builds one sequence from `chance` alone."""
+    """A builder of one sequence, which depends only on `chance`."""
 
     def __init__(
         self,
@@ -214,7 +214,9 @@ class Attacker:
         block_hashes: Sequence[bytes] = (),
         hashes: Callable[[bytes], Sequence[bytes]] = lambda _: (),
     ) -> None:
-        """Take the possible `fault`. With `block_hashes` the state has the history contract, which holds them.
+        """`fault` is the fault that the sequence may have.
+
+        With `block_hashes`, the history contract holds these hashes.
 
         `hashes` returns the hashes of nodes that operations rebuild.
         """
@@ -228,14 +230,14 @@ class Attacker:
         self._shown: Sequence[bytes] = ()
         self._operations: list[bytes] = []
         self._nodes_left = 1 + chance.below(_MOST_NODES)
-        # The current trie, and the owner of its storage.
+        # The trie that is being built, and the owner of the storage.
         self._accounts, self._slots = _accounts(), _slots()
         self._names = self._accounts
         self._owner = b""
         self._storages: list[list[bytes]] = []
 
     def state(self) -> list[bytes]:
-        """Return the operations, each by itself."""
+        """Return the operations as a list."""
         self._begin()
         if self._needs_history:
             self._branch("")
@@ -257,7 +259,7 @@ class Attacker:
     # --- Chance -------------------------------------------------------------------------------------------------------
 
     def _wrong(self, fault: Fault) -> bool:
-        """Decide whether to make this fault here."""
+        """Decide whether to make this fault at this point."""
         if self._fault == "anything":
             return self._random() < _SHARE_OF_ANYTHING
         if self._fault != fault or not self._faults_left or self._random() < 0.5:
@@ -266,7 +268,7 @@ class Attacker:
         return True
 
     def _pick(self, path: str) -> int:
-        """Return the place of a name whose key begins with the path."""
+        """Return the index of a name whose key begins with the path."""
         if path and self._wrong("key of another place"):
             path = self._near(path, len(path) - 1)
         elif len(path) > 1 and self._wrong("key of another branch"):
@@ -280,7 +282,7 @@ class Attacker:
         return self._chance.pick(self._names.under(path) or range(len(self._names.keys)))
 
     def _near(self, path: str, at: int) -> str:
-        """Return a path that differs in one digit."""
+        """Return a path that differs from this one in one digit."""
         return path[:at] + _DIGITS[int(path[at], 16) ^ self._chance.between(1, 15)] + path[at + 1 :]
 
     def _depth(self, depth: int) -> int:
@@ -297,7 +299,7 @@ class Attacker:
         return shortest(self._chance.number(size) or 1)
 
     def _hash(self) -> bytes:
-        """Return a random hash, at times of a node that this sequence has rebuilt."""
+        """Return a random hash, or sometimes the hash of a node that this sequence has rebuilt."""
         if self._wrong("implied hash"):
             return self._chance.pick((EMPTY_TRIE_ROOT, EMPTY_CODE_HASH, bytes(HASH_BYTES)))
         if self._random() > 0.01:
@@ -308,7 +310,7 @@ class Attacker:
     # --- Nodes --------------------------------------------------------------------------------------------------------
 
     def _begin(self) -> None:
-        """Add the faults that need an empty stack."""
+        """Make the faults that need an empty stack."""
         if self._wrong("nothing below"):
             if self._random() < 0.5:
                 self._operations.append(bytes([EXTENSION, 1]))
@@ -333,7 +335,7 @@ class Attacker:
         return self._attach(path, node)
 
     def _branch(self, path: str) -> Node:
-        """Push a branch of several keys, if there are as many."""
+        """Push a branch of several keys, if the path has several."""
         places = [digit for digit in _DIGITS if self._names.under(path + digit)]
         count = min(self._chance.pick((1, 1, 2, 2, 2, 2, 3, 3, 4, 5)), len(places))
         if self._random() < 0.05:
@@ -345,7 +347,7 @@ class Attacker:
         return self._join(chosen, [self._subtree(path + digit) for digit in chosen])
 
     def _join(self, digits: Sequence[str], nodes: Sequence[Node]) -> Node:
-        """Return the branch above nodes on the stack."""
+        """Join the nodes on the stack into a branch, and return the branch."""
         key = nodes[0].key
         if len(nodes) == 1 and ((nodes[0].is_hash and self._random() < 0.3) or self._wrong("full branch of no hash")):
             self._operations.append(bytes([FULL_BRANCH]) + self._chance.randbytes(15 * HASH_BYTES))
@@ -472,14 +474,17 @@ class Attacker:
         return node
 
     def _join_with_cousin(self, key: str, depth: int, node: Node) -> Node:
-        """Join a node at `depth` + 1 digits of a key, now and then with a subtree of another key as its sibling."""
+        """Join a node at `depth` + 1 digits of a key into a branch.
+
+        Sometimes its sibling is a subtree of another key.
+        """
         if self._wrong("key of a cousin") and (cousins := self._cousins(key, depth + 1)):
             cousin = self._names.keys[place := self._chance.pick(cousins)]
             return self._join(key[depth] + cousin[depth], [node, self._end_of(cousin[: depth + 1], place)])
         return self._join(key[depth], [node])
 
     def _cousins(self, key: str, depth: int) -> Sequence[int]:
-        """Return places of keys that agree with `key` in some digits before `depth` and differ in others."""
+        """Return indexes of keys that share some of the digits before `depth` with `key`, but not all."""
         for window in range(self._chance.pick(_WINDOWS), -1, -1):
             if cousins := self._names.cousins(key, depth, window):
                 return cousins
@@ -488,7 +493,7 @@ class Attacker:
     # --- Ends ---------------------------------------------------------------------------------------------------------
 
     def _end(self, path: str) -> Node:
-        """Push a leaf with this path, or a place where such a key is absent."""
+        """Push a leaf with this path, or prove such a key absent."""
         return self._end_of(path, self._pick(path))
 
     def _end_of(self, path: str, place: int) -> Node:
@@ -509,7 +514,7 @@ class Attacker:
         return self._other_extension(path, key, name)
 
     def _within(self, others: Names, path: str) -> Node:
-        """Push a leaf of the other kind of trie."""
+        """Push a leaf that belongs into the other kind of trie."""
         names, owner = self._names, self._owner
         self._names, self._owner = others, b""
         key, name = self._name(self._pick(path))
@@ -637,7 +642,7 @@ class Attacker:
         return Node(_AT_EXTENSION, path + digits, reach, key, is_hash=True)
 
     def _other_digits(self, key: str, begin: int, end: int) -> str:
-        """Return the digits of another key, which may agree with this one for a while."""
+        """Return other digits for a part of a key. The first of them may be the same."""
         digits = key[begin:end]
         if self._wrong("path of the key itself"):
             return digits
@@ -652,7 +657,7 @@ class Attacker:
         return bytes.fromhex(("1" if self._wrong("nibble too many") else "0") + digits)
 
     def _attach(self, path: str, node: Node) -> Node:
-        """Prove more keys absent at the top node, at times."""
+        """Sometimes prove more keys absent at the top subtree."""
         names = self._names
         if node.kind == _AT_BRANCH:
             if self._wrong("attached at a branch"):
@@ -682,7 +687,7 @@ class Attacker:
     # --- Disorder -----------------------------------------------------------------------------------------------------
 
     def _cut(self) -> None:
-        """Cut the last operations or the last bytes."""
+        """Remove the last operations or the last bytes."""
         mine = self._operations
         if self._chance.happens(0.4):
             del mine[-self._chance.between(1, 3) :]
@@ -690,7 +695,7 @@ class Attacker:
             mine[-1] = mine[-1][: self._chance.between(1, len(mine[-1]) - 1)]
 
     def _disturb(self) -> None:
-        """Remove, repeat or exchange operations, or take some from another sequence."""
+        """Remove, repeat or exchange operations, or insert some of another sequence."""
         chance, mine = self._chance, self._operations
         at = chance.below(len(mine))
         before, there, after = mine[:at], mine[at], mine[at + 1 :]
@@ -720,7 +725,7 @@ def any_fault(chance: Chance) -> Fault | None:
 
 
 def forms(operation: bytes) -> Iterator[str]:
-    """Yield the names that a tally counts for an operation: its first byte, and the sources of a branch's children."""
+    """Yield the names that a tally counts for an operation: its first byte, and the kinds of a branch's children."""
     yield f"{operation[0]:02x}"
     cursor = 2 if BRANCH <= operation[0] < END_OF_BRANCHES else len(operation)
     while cursor < len(operation):
@@ -732,7 +737,7 @@ def forms(operation: bytes) -> Iterator[str]:
             cursor += 1 + HASH_BYTES
             yield "hash child"
         else:
-            # A list of less than 56 bytes, whose first byte gives its length. After disorder it may be anything.
+            # A list of less than 56 bytes begins with its length. After disorder, these may be any bytes.
             prefix = int.from_bytes(operation[cursor + 1 : cursor + 2])
             cursor += 2 + max(prefix - 0xC0, 0)
             yield "node child"

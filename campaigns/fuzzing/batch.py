@@ -1,4 +1,4 @@
-"""Calls in one request, each with a judge of its outcome."""
+"""Calls in one request. Each has a judge of its outcome."""
 
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Sequence
@@ -17,7 +17,7 @@ def succeeds(outcome: Outcome) -> str:
 
 
 def takes(logs: Collection[Log]) -> Judge:
-    """Return a judge that expects these logs in any order."""
+    """Return a judge that expects the call to succeed with these logs, in any order."""
 
     def judge(outcome: Outcome) -> str:
         if not outcome.succeeded:
@@ -28,7 +28,7 @@ def takes(logs: Collection[Log]) -> Judge:
 
 
 def refuses(errors: Collection[bytes]) -> Judge:
-    """Return a judge that expects one of these errors, by selector."""
+    """Return a judge that expects one of these errors, given as selectors."""
 
     def judge(outcome: Outcome) -> str:
         if outcome.succeeded or outcome.halted:
@@ -54,9 +54,9 @@ class _Expected(NamedTuple):
 
 
 class Batch:
-    """Calls in one request. Each sees the storage that earlier calls and `first` have written, and nothing else."""
+    """Calls in one request. Each sees only the storage that `first` and the earlier calls have written."""
 
-    # Leaves room for calls that must be added to a full batch.
+    # A full batch still has room for calls that belong to it.
     _FULL = MOST_WEIGHT // 2
 
     def __init__(self, simulator: Simulator, first: Sequence[Call] = ()) -> None:
@@ -70,11 +70,11 @@ class Batch:
 
     @property
     def is_full(self) -> bool:
-        """Return whether the batch must run before more than a few calls that belong together are added."""
+        """Return whether the batch should run now. Only a few more calls that belong together fit."""
         return self._weight > self._FULL
 
     def add(self, call: Call, judge: Judge, shown: Callable[[], str]) -> None:
-        """Add a call. `shown` returns text that reproduces it."""
+        """Add a call. `shown` returns text that reproduces the call."""
         self._expected.append(_Expected(call, judge, shown))
         self._weight += call.weight
 

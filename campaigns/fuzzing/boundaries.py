@@ -1,6 +1,6 @@
-"""Operations at their limits: each depth, size, place and length, contract against model.
+"""Operations at their limits: each depth, size, position and length. The contract must agree with the model.
 
-Cases come in random order with random contents. After all of them, they come again with others.
+Cases come in random order with random contents. After all cases, they are repeated with other contents.
 """
 
 from collections.abc import Callable, Iterable, Iterator
@@ -54,7 +54,8 @@ from tests.contracts.nearly import nearly
 
 _DEPTHS = range(MAX_DEPTH + 1)
 _BYTES = range(256)
-# Leaf depths at which the path takes one byte, has an odd number of nibbles, or makes the leaf shorter than a hash.
+# Depths of leaves at which the path takes one byte, has an odd number of nibbles, or makes the leaf shorter than a
+# hash.
 _LEAF_DEPTHS = (0, 1, 8, 9, 10, 54, 55, 56, 57, 61, 62)
 
 
@@ -67,7 +68,7 @@ def _anything(chance: Chance, depth: int) -> _Subtree:
 
 
 def _digits(chance: Chance, size: int) -> bytes:
-    """Return the digits of a number without leading zeros, often of one whose RLP is one byte."""
+    """Return a number without leading zeros, often one whose RLP is a single byte."""
     return (bytes([chance.pick((1, 0x7F, 0x80, 0xFF))]) + chance.randbytes(size))[:size]
 
 
@@ -140,9 +141,9 @@ _STORAGES: dict[str, Callable[[Chance], list[_Subtree] | None]] = {
 
 
 def _account(chance: Chance, operation: int, storage: str, hashes: tuple[bytes, bytes]) -> Case:
-    """Make a case of an account, present or absent.
+    """Return a case with an account, present or absent.
 
-    An empty hash in `hashes` is written with a wrong number of bytes.
+    For an empty hash in `hashes`, the wrong number of bytes is written.
     """
     is_open = storage != "none"
     name = b"" if is_open and operation & (CLOSES_STORAGE | ABSENT_CLOSES_STORAGE) else chance.randbytes(20)
@@ -162,7 +163,10 @@ def _account(chance: Chance, operation: int, storage: str, hashes: tuple[bytes, 
 
 
 def _attach(chance: Chance, depth: int, reach: int, agrees: int, after: int) -> Case:
-    """Make a key that agrees with the node's in exactly `agrees` nibbles and comes `after` the last absent one."""
+    """Return a case with a key that shares exactly `agrees` nibbles with the node's key.
+
+    `after` is its distance from the last absent key.
+    """
     name = chance.pick(Names.of_slots().all)
     other = name.key
     if agrees < NIBBLES:
@@ -190,8 +194,8 @@ def _full_branch(chance: Chance, depth: int, times: int) -> Case:
 
 
 def _branch_of_length(chance: Chance, length: int) -> Case:
-    """Make a branch whose list has `length` bytes."""
-    # Each of the sixteen places and the value takes a byte. A node takes 1 to 30 more, a hash 32.
+    """Return a case with a branch whose list has `length` bytes."""
+    # Each of the sixteen children and the value takes at least a byte. An embedded node takes 1 to 30 more, a hash 32.
     bytes_left = length - 17
     hashes = chance.between(max(0, (bytes_left - 16 * 30 + 1) // 2), min(bytes_left // 32, 16))
     bytes_left -= 32 * hashes
@@ -219,7 +223,7 @@ def _branch_of_length(chance: Chance, length: int) -> Case:
 
 
 def _branch_of_kinds(chance: Chance, _: int) -> Case:
-    """Make a branch whose places are each a subtree, a hash, a node or empty."""
+    """Return a case with a branch whose children are each a subtree, a hash, an embedded node or empty."""
     weights = chance.pick(((1, 1, 1, 1), (1, 5, 0, 1), (1, 0, 5, 1), (5, 1, 1, 0), (1, 3, 3, 0), (2, 0, 0, 1)))
     kinds = chance.choices("shn ", weights, k=16)
     mine = [place for place in PLACES if kinds[place] == "s"] or [chance.below(16)]
@@ -229,9 +233,9 @@ def _branch_of_kinds(chance: Chance, _: int) -> Case:
 
 
 def _branch_of_count(chance: Chance, there: int, taken: int) -> Case:
-    """Make a case of a branch that takes more or fewer subtrees than there are.
+    """Return a case with a branch that takes another number of subtrees than there are on the stack.
 
-    Its places are those of the existing and the seeming subtrees.
+    Its children are those on the stack and those that only seem to be there.
     """
     places = sorted(chance.sample(PLACES, min(max(there, taken), 16)))
     items = siblings(chance, chance.getrandbits(256), 3, places)
@@ -239,7 +243,7 @@ def _branch_of_count(chance: Chance, there: int, taken: int) -> Case:
 
 
 def _child(chance: Chance, form: int, others: int) -> Case:
-    """Make a child that begins with any byte, after `others` children."""
+    """Return a case with a child that begins with the byte `form`, after `others` other children."""
     [item] = siblings(chance, chance.getrandbits(256), 3, [chance.pick((form & 15, chance.below(16)))])
     before = [place for place in PLACES[:others] if place != place_of(item)]
     parts = [bytes([HASH_CHILD << 4 | place]) + chance.randbytes(HASH_BYTES) for place in before]
@@ -252,7 +256,7 @@ def _child(chance: Chance, form: int, others: int) -> Case:
 
 
 def _node_child(chance: Chance, first: int, place: int) -> Case:
-    """Make a child with this first byte."""
+    """Return a case with an embedded node that begins with this byte."""
     [item] = siblings(chance, chance.getrandbits(256), 3, [15])
     content = chance.randbytes(first - 0xC0 if 0xC0 < first <= 0xF7 else chance.below(3))
     child = bytes([NODE_CHILD << 4 | place, first]) + content
@@ -274,7 +278,7 @@ def _branch(taken: int, *children: bytes) -> bytes:
     return bytes([BRANCH + taken - 1, len(children)]) + b"".join(children)
 
 
-# Branches that each break one rule. They take a subtree at place 5, and all else is right.
+# Branches that each break exactly one rule. They take a subtree as child 5.
 _WRONG_BRANCHES: dict[str, Callable[[Chance], bytes]] = {
     "a hash out of order": lambda chance: _branch(1, _own_child(5), _hash_child(chance, 3)),
     "a node out of order": lambda chance: _branch(1, _own_child(5), bytes([NODE_CHILD << 4 | 3]) + node(chance)),
@@ -292,7 +296,7 @@ def _wrong_branch(chance: Chance, depth: int, how: str) -> Case:
     taken = operation[0] - BRANCH + 1
     children = siblings(chance, chance.getrandbits(256), depth, (5, 7)[:taken])
     if how == "an only child":
-        # This child is a real one, so the branch would have a single child.
+        # The stack's subtree is a real child, so the branch would have only one child.
         children = [_hashed(chance, children[0].key, depth)]
     return Case(operation, children)
 
@@ -303,7 +307,7 @@ def _full_branch_of_node(chance: Chance, depth: int) -> Case:
 
 
 def _extension_of_no_branch(chance: Chance, depth: int, reach: int) -> Case:
-    """Put an extension above a leaf or an extension, which it must not lead to."""
+    """Return a case with an extension above a leaf or an extension, which isn't allowed."""
     item = _hashed(chance, chance.getrandbits(256), depth, max(reach, depth + 1))
     return Case(bytes([EXTENSION, chance.between(1, depth)]), [item])
 
@@ -323,7 +327,7 @@ def _block_hash(_: Chance, owner: bytes, slot: int) -> Case:
 # --- Any operation ----------------------------------------------------------------------------------------------------
 
 
-def _any(chance: Chance, operation: int, is_open: bool, size: int) -> Case:  # noqa: FBT001 - a parameter of a case.
+def _any(chance: Chance, operation: int, is_open: bool, size: int) -> Case:  # noqa: FBT001 (a parameter of a case)
     stack = [_anything(chance, 1)]
     storage = [_anything(chance, 1)] if is_open else None
     return Case(bytes([operation]) + chance.randbytes(size), stack, storage)
@@ -335,7 +339,7 @@ def _any_of_slot(chance: Chance, operation: int, owner: bytes, where: bytes) -> 
 
 
 _ORDINARY = b"\7" * 32
-# Pairs of a storage root and a code hash. One of the two is ordinary.
+# Pairs of a storage root and a code hash, one of which is ordinary.
 _PAIRS = [
     pair
     for odd in (_ORDINARY, bytes(32), EMPTY_TRIE_ROOT, EMPTY_CODE_HASH, b"")
@@ -368,7 +372,7 @@ _FAMILIES: _Families = [
     (_any, product(_BYTES, (False, True), (0, 1, 2, 3, 23, 40, 100, 482))),
     (_any_of_slot, product(_BYTES, (HISTORY_ADDRESS, b"\1" * 20), (b"", b"\3\1\7", b"\3", b"\3\1\7\7"))),
 ]
-# These few come first: no other cases break these rules at most depths or in so small a part.
+# These few cases come first, because no other cases break these rules at most depths or in such a small part.
 _FIRST_FAMILIES: _Families = [
     (_wrong_branch, product(_DEPTHS[1:], _WRONG_BRANCHES)),
     (_full_branch_of_node, product(_DEPTHS[1:])),
@@ -391,7 +395,7 @@ def run(chain: DevChain, seed: int, count: int, *, artifact: Artifact | None = N
     cases: list[tuple[Callable[..., Case], tuple[object, ...]]] = []
     while done < count:
         if not cases:
-            # Cases are taken from the end.
+            # Cases are taken from the end of the list.
             cases = [*chance.sample(CASES, len(CASES)), *chance.sample(FIRST_CASES, len(FIRST_CASES))]
         build, parameters = cases.pop()
         done += bench.add_case(chance, build(chance, *parameters))

@@ -1,7 +1,7 @@
-"""Branches of the beacon history with slots, counts and depths near each bound: contract and model must agree.
+"""Branches of the beacon history whose slots, counts and depths are near a bound. Contract and model must agree.
 
-Each is submitted under the root that a contract without checks computes. So only a bound or the size of a branch can be
-a reason to refuse it.
+Each branch is submitted with the root that a contract without checks would compute. So only a bound or the branch's
+size can be a reason to refuse it.
 """
 
 from collections.abc import Callable, Mapping
@@ -30,14 +30,14 @@ MODEL: Mapping[str, Callable[..., bytes | None]] = {
     "provesHistoricalRoots": beacon_model.proves_historical_roots,
 }
 _OWN, _OLD, _BEFORE_CAPELLA, _BEFORE_MERGE, _ROOTS = MODEL
-# Branches per chain. A constant is fixed at deployment, so a contract has one branch to a constant. Those kinds get
-# more rounds.
+# Branches per chain. Constants are set at deployment, so a contract has only one branch to a constant. These kinds are
+# tried in more rounds.
 _SHARE = 100
 _ROUNDS = (*3 * (_OWN, _ROOTS, _OLD, _OLD), *40 * (_BEFORE_CAPELLA, _BEFORE_MERGE))
 
 
 class _Lenient:
-    """Makes a branch, and the root that a contract without checks computes from it."""
+    """A maker of a branch, and of the root that a contract without checks computes from it."""
 
     def __init__(self, chance: Chance, beacon: BeaconChain) -> None:
         self._chance = chance
@@ -102,7 +102,7 @@ class _Lenient:
         by = chance.pick((-1, 0, 1, chance.between(-size, size), chance.between(-4 * size, 4 * size)))
         slot = max(0, min(chance.pick(near) + by, 2**64 - 1))
         if chance.happens(0.4):
-            # The slot is anywhere in a fork.
+            # The slot lies anywhere in a fork.
             fork = chance.below(len(near) - 1)
             slot = chance.between(near[fork], near[fork + 1])
         elif chance.happens(0.01):
@@ -126,7 +126,7 @@ class _Lenient:
     def _block_hash(self) -> bytes:
         digest = self._hash()
         if self._chance.happens(0.08):
-            # The hash is zero, or a power of two.
+            # The hash is zero or a power of two.
             digest = bytes(32) if self._chance.happens(0.6) else (1 << self._chance.below(256)).to_bytes(32)
             self.branch = self.branch[:-32] + digest
         return digest
@@ -141,7 +141,7 @@ class _Lenient:
 
 
 def some_chain(chance: Chance) -> BeaconChain:
-    """Make forks that are near each other or far apart."""
+    """Return a chain whose forks are near each other or far apart."""
     depth = chance.pick((1, 3, 6, 13, 24))
     size = 1 << depth
     far = chance.pick((2, 2, 40, 1 << 20))
@@ -163,7 +163,7 @@ def run(chain: DevChain, seed: int, count: int, *, artifact: Artifact | None = N
         kind = chance.pick(_ROUNDS)
         beacon = some_chain(chance)
         questions: list[tuple[BeaconChain, tuple[bytes, ...]]] = []
-        # The root of such a branch is a constructor value, so each has a contract of its own.
+        # The root of such a branch is a constructor argument, so each branch has its own contract.
         has_own_root = kind in {_BEFORE_CAPELLA, _BEFORE_MERGE}
         share = 1 if has_own_root else min(_SHARE, count - tally.done)
         for _ in range(share):
@@ -202,7 +202,7 @@ def run(chain: DevChain, seed: int, count: int, *, artifact: Artifact | None = N
 
 
 def _spoilt(chance: Chance, branch: bytes) -> list[bytes]:
-    """Return the branch lengthened, cut, and with a flipped bit."""
+    """Return longer, shorter and changed versions of the branch."""
     place = chance.below(len(branch))
     changed = branch[:place] + bytes([branch[place] ^ 1 << chance.below(8)]) + branch[place + 1 :]
     return [branch + bytes(1), branch + chance.randbytes(32), branch[:-32], branch[:-1], changed]

@@ -1,4 +1,4 @@
-"""Random numbers, drawn fast: the library's `choice` and `randrange` would take most of the time."""
+"""Fast random numbers, because the library's `choice` and `randrange` would take most of the time."""
 
 import random
 from collections.abc import Sequence
@@ -12,7 +12,7 @@ class Chance(random.Random):
         return items[int(self.random() * len(items))]
 
     def below(self, end: int) -> int:
-        """Return a number from 0 to below `end`."""
+        """Return a number from 0 to `end` - 1."""
         return int(self.random() * end)
 
     def between(self, first: int, last: int) -> int:
@@ -23,7 +23,7 @@ class Chance(random.Random):
         return self.random() < share
 
     def number(self, size: int) -> int:
-        """Return a number of at most `size` bytes, often near a boundary or of fewer bytes."""
+        """Return a number of at most `size` bytes, often near a boundary or with fewer bytes."""
         if self.random() < 0.4:
             return self.pick((0, 1, 0x7F, 0x80, 0xFF, 0x100, (1 << 8 * size) - 1)) & (1 << 8 * size) - 1
         return self.getrandbits(8 * size if self.random() < 0.3 else self.between(1, 8 * size))

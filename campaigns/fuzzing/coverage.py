@@ -28,7 +28,7 @@ from chains.packed import (
 
 
 def accounts() -> Iterator[int]:
-    """Yield each operation that pushes an account's leaf."""
+    """Yield each operation code that pushes an account's leaf."""
     for low in range(0x80):
         follows_twice = low & CLOSES_STORAGE and low & 4
         stores = low & (STORE_NONCE_AND_BALANCE | STORE_STORAGE_ROOT | STORE_CODE_HASH)
@@ -63,7 +63,7 @@ def sentences(module: ModuleType, error: str, functions: str = "") -> set[str]:
         if isinstance(function, ast.FunctionDef) and re.match(functions, function.name)
         for call in ast.walk(function)
         if isinstance(call, ast.Call) and isinstance(call.func, ast.Name) and call.func.id in {error, "_invalid"}
-        # A function may also pass on the message of another error.
+        # A call may pass on another error's message, which has no pattern.
         if isinstance(call.args[0], ast.Constant | ast.JoinedStr)
     }
 

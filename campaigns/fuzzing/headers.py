@@ -1,7 +1,7 @@
-"""Malformed headers that are trusted all the same: the registry against the model and py-rlp.
+"""Malformed but trusted headers: the registry must agree with the model and with py-rlp.
 
-Each is trusted as the parent of a header that the block hash source vouches for. No chain has such headers, but the
-registry must read them as others do. One time in four nothing is trusted, and nothing may be stored.
+Each header is trusted as the parent of a header that the block hash source vouches for. No chain has such headers, but
+the registry must read them as others do. In a quarter of the calls nothing is trusted, and nothing may be stored.
 """
 
 from collections.abc import Callable, Iterator
@@ -39,11 +39,11 @@ from tests.contracts.simulator import Call
 _TIMESTAMP = 11
 _SIZES = (32, 32, 20, 32, 32, 32, 256)
 _TIMESTAMP_ERRORS = ERRORS | {keccak(text="TimestampMismatch(uint256)")[:4]}
-# Share of calls with a header that nobody vouches for.
+# Share of calls with a header that nothing vouches for.
 _UNTRUSTED = 0.25
-# Share of headers that have all fields with a bit in masks.
+# Share of headers with the maximum number of fields.
 _LONG = 0.15
-# Offsets of fields of fixed size in a header and of the bytes after them, prefixes included.
+# Offsets of the fields of fixed size in a header and of the bytes after them, including prefixes.
 _EDGES = (0, 1, 2, *(3 + place for place in (0, 33, 66, 87, 120, 153, 186, 187, 188, 445, 446, 447)))
 
 
@@ -57,7 +57,7 @@ def _number(chance: Chance) -> bytes:
 
 
 def _encoded(chance: Chance, content: bytes) -> bytes:
-    """Return RLP of a string, now and then in another form or invalid."""
+    """Return the RLP of a string, sometimes in another form or invalid."""
     if chance.happens(0.985):
         return bytes(rlp.encode(content))
     size = len(content)
@@ -123,11 +123,11 @@ def _header(
 
 
 class _Malformed(ValueError):
-    """A header can't be read; the message is one sentence."""
+    """A header can't be read. The message is one sentence."""
 
 
 def _items(header: bytes, count: int) -> list[bytes]:
-    """Return the first fields. Raise _Malformed if there are too few, or one is no string."""
+    """Return the first fields. Raise _Malformed if there are too few or one is a list."""
     items: list[bytes] = []
     cursor = 3
     while len(items) < count:
@@ -135,7 +135,7 @@ def _items(header: bytes, count: int) -> list[bytes]:
             item, _, cursor = rlp.codec.consume_item(header, cursor)
         except (rlp.exceptions.DecodingError, IndexError) as error:
             raise _Malformed("This is no RLP.") from error
-        # py-rlp accepts a string that ends behind the data, and returns the part that exists.
+        # py-rlp accepts a string that extends beyond the data, and returns the part that exists.
         if cursor > len(header):
             raise _Malformed("This is cut.")
         if not isinstance(item, bytes):
@@ -152,7 +152,7 @@ class _Whole(NamedTuple):
 
 
 def _read_whole(header: bytes) -> _Whole | None:
-    """Read a header up to its timestamp; None if it can't be read."""
+    """Return a header's fields up to its timestamp. None if it can't be read."""
     if header[:1] != b"\xf9" or len(header) != 3 + int.from_bytes(header[1:3]):
         return None
     try:
@@ -171,7 +171,7 @@ def _read_whole(header: bytes) -> _Whole | None:
 
 
 def _read_around(header: bytes, after: bytes, timestamp: int) -> _Whole | None:
-    """Return the first of two headers, if they are those of the blocks before and after that time."""
+    """Return the first of two headers, if they belong to the blocks before and after that time."""
     whole, next_whole = _read_whole(header), _read_whole(after)
     if (
         whole is None
@@ -185,19 +185,19 @@ def _read_around(header: bytes, after: bytes, timestamp: int) -> _Whole | None:
 
 
 def _why_false(facts: PackedFacts) -> str:
-    """Return the difference from py-rlp's reading, or an empty string."""
+    """Return the difference from py-rlp's reading. Empty if there is none."""
     header = facts.headers[-1]
     try:
         fields = _items(header, max({8, *facts.header_fields}) + 1)
     except _Malformed as error:
         return str(error)
-    wanted = {
+    expected = {
         place: keccak(content) if place in HASHED_HEADER_FIELDS else content.rjust(HASH_BYTES, b"\0")
         for place, content in enumerate(fields)
         if place in facts.header_fields
     }
-    if wanted != facts.header_fields:
-        return f"fields {wanted}"
+    if expected != facts.header_fields:
+        return f"fields {expected}"
     number, root = int.from_bytes(fields[8]), fields[3]
     return "" if (number, root) == (facts.block_number, facts.state_root) else f"block {number}"
 
@@ -228,7 +228,7 @@ class _Registry:
         self._begin_batch()
 
     def vouch(self, number: int, digest: bytes) -> None:
-        """Have the block hash source vouch for the hash."""
+        """Let the block hash source vouch for the hash."""
         source = self._bench.source
         self._batch.add(
             Call(source.address, source.calldata("set", number, digest)), succeeds, lambda: f"Block {number}"
@@ -236,16 +236,16 @@ class _Registry:
         self._vouched[number] = digest
 
     def tell(self, child: bytes) -> None:
-        """Have the registry store the hash of a header's parent, which the source vouches for."""
+        """Let the registry store the hash of a header's parent. The source must vouch for the header."""
         self._ledger.logs = []
         self._ledger.store_block_hash(read_beginning(child).parent_hash)
         call = Call(self._bench.registry.address, encode_parent_hash([child]))
         self._batch.add(call, takes(self._ledger.logs), lambda: hex_data(call.data))
 
     def vouch_otherwise(self, chance: Chance, number: int, digest: bytes) -> None:
-        """Have the source vouch for another hash of the block, for this hash of another block, or for neither.
+        """Let the source vouch for another hash of the block, for this hash of another block, or for neither.
 
-        The other hash may be known to the registry or differ in one bit.
+        The other hash may be known to the registry, or differ in one bit.
         """
         how = chance.below(5)
         if how == 0:
@@ -258,14 +258,14 @@ class _Registry:
             self.vouch(number, chance.pick(sorted(self._ledger.block_hashes)))
 
     def trust(self, chance: Chance, header: bytes) -> None:
-        """Have the registry store the hash of a header."""
+        """Let the registry store the hash of a header."""
         number = chance.getrandbits(64)
         child = tries.header(number, chance.randbytes(HASH_BYTES), keccak(header))
         self.vouch(number, keccak(child))
         self.tell(child)
 
     def accumulate(self, chance: Chance, number: int) -> None:
-        """Have the registry accumulate some header of that number."""
+        """Let the registry accumulate some header with that number."""
         root = self._ledger.state_roots.get(number, chance.randbytes(HASH_BYTES))
         header = tries.header(number, root)
         self.vouch(number, keccak(header))
@@ -309,7 +309,7 @@ class _Registry:
         shown = self._begin(call.data)
         whole = _read_around(header, after, timestamp)
         why = ""
-        # If another block of that number was accumulated before, its root differs.
+        # If another block with that number was accumulated before, its root differs.
         if whole is None or ledger.state_roots.get(whole.number, whole.state_root) != whole.state_root:
             why = "Not the headers around a time."
         elif keccak(after) not in {*ledger.block_hashes, self._vouched.get(whole.number + 1)}:
@@ -354,20 +354,20 @@ def _try_header(chance: Chance, registry: _Registry, number: int) -> None:
     is_long = chance.happens(_LONG)
     header = _header(chance, is_long=is_long)
     is_known = chance.happens(0.5)
-    # The registry uses the length that the header gives.
+    # The registry uses the length that the header states.
     end = 3 + int.from_bytes(header[1:3])
     hashed = header[:end].ljust(end, b"\0")
     own_number = number
     with suppress(InvalidHeader):
         own_number = read_beginning(hashed).number
         if not is_known and chance.happens(0.97):
-            # On a walk a parent's number is one less than its child's.
+            # A parent's number must be one less than its child's.
             number = (own_number + 1) % 2**64
     parent_hash = keccak(hashed)
     if not is_known and chance.happens(0.05):
         parent_hash = _nearly(chance, parent_hash)
         if chance.happens(0.5):
-            # The parent is trusted, but belongs to another child.
+            # The parent is trusted, but as the parent of another child.
             registry.trust(chance, hashed)
     child = tries.header(number, keccak(hashed), parent_hash)
     if chance.happens(_UNTRUSTED):
@@ -405,11 +405,11 @@ def _try_timestamp(chance: Chance, registry: _Registry, number: int) -> None:
     header, after, timestamp = _headers_around(chance)
     following = _read_whole(after)
     if chance.happens(_UNTRUSTED):
-        # The pair must have no other fault.
+        # The two headers must have no other fault.
         while not (whole := _read_around(header, after, timestamp)):
             header, after, timestamp = _headers_around(chance)
         if chance.happens(0.3):
-            # Another accumulated header of that number makes no header trusted.
+            # Another accumulated header with that number doesn't make this one trusted.
             registry.accumulate(chance, whole.number + 1)
         registry.vouch_otherwise(chance, whole.number + 1, keccak(after))
         if chance.happens(0.3):
@@ -419,7 +419,7 @@ def _try_timestamp(chance: Chance, registry: _Registry, number: int) -> None:
     else:
         registry.trust(chance, after)
     if chance.happens(0.1):
-        # No header has such a time, so no block can be the latest at it.
+        # No header can have such a time, so no block is the latest at that time.
         timestamp += 1 << chance.pick((64, 128, 255))
     registry.prove_timestamp(header, after, timestamp)
 
@@ -439,7 +439,7 @@ def _headers_around(chance: Chance) -> tuple[bytes, bytes, int]:
     parent_hash = keccak(header)
     if chance.happens(0.05):
         parent_hash = chance.pick((b"", _nearly(chance, parent_hash)))
-    # A malformed header counts with the number that it was made with.
+    # A malformed header keeps the number that it was made with.
     if whole := _read_whole(header):
         number = whole.number
     number = (number + 1) % 2**64

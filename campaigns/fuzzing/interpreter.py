@@ -1,14 +1,14 @@
-"""An EVM that knows of each bit on its stack and in its memory whether it is defined, as valgrind's memcheck does.
+"""An EVM that tracks for each bit on its stack and in its memory whether it is defined, like valgrind's memcheck.
 
-Memory is undefined until something is written there. Undefined bits may be copied and computed with, but decide
-nothing: no jump, no address, offset or length, no hash, no log, no storage. `UndefinedUse` is raised where they would,
-whatever the bits happen to be.
+Memory is undefined until something is written there. Undefined bits may be copied and computed with, but must not
+decide anything: a jump, an address, an offset or length, a hash, a log, or storage. Otherwise `UndefinedUse` is raised,
+whatever value the bits have.
 
-A word is an int: its value in the low 256 bits, and above them a mask of the bits that are undefined. A word that is
-wholly defined is therefore its value. Values are those that any EVM would have with the same bytes in its memory.
+A word is an int. Its low 256 bits are the value, and the bits above are a mask of the undefined bits. So a fully
+defined word is equal to its value. Values are those of any EVM with the same bytes in memory.
 
 Opcodes are numbered as in the Yellow Paper, appendix H, and in EIP-145 (shifts), EIP-211 (data that calls return),
-EIP-3855 (PUSH0) and EIP-5656 (MCOPY). There are those that the registry's code has, and no others. Gas isn't counted.
+EIP-3855 (PUSH0) and EIP-5656 (MCOPY). Only opcodes in the registry's code are implemented. Gas isn't counted.
 """
 
 from collections.abc import Callable, Mapping
@@ -32,16 +32,16 @@ _hash = lru_cache(maxsize=1024)(keccak)
 
 
 class UndefinedUse(AssertionError):
-    """Undefined bits decided something; the message names it and the place in the code."""
+    """Undefined bits decided something. The message names it and its place in the code."""
 
 
 class UnknownOpcode(AssertionError):
-    """The interpreter doesn't know the opcode."""
+    """The interpreter doesn't implement the opcode."""
 
 
 @dataclass(frozen=True)
 class Execution:
-    """The outcome of a call. `data` is its return value or error data; empty where it halted."""
+    """The outcome of a call. `data` is its return value or error data, empty if it halted."""
 
     succeeded: bool
     data: bytes
@@ -53,11 +53,11 @@ class Execution:
 
     @property
     def halted(self) -> bool:
-        """Return whether the call halted, which `Outcome.halted` of the simulator means, too."""
+        """Return whether the call halted. It has the same meaning as the simulator's `Outcome.halted`."""
         return not self.succeeded and (not self.data or self.data.startswith(PANIC))
 
     def agrees(self, other: "Execution") -> bool:
-        """Return whether both did the same. Undefined parts of the returned data may differ."""
+        """Return whether both calls had the same effect. Undefined parts of the returned data may differ."""
         undefined = int.from_bytes(self.undefined) | int.from_bytes(other.undefined)
         return (
             (self.succeeded, len(self.data), self.logs) == (other.succeeded, len(other.data), other.logs)
@@ -85,7 +85,7 @@ def _mul(a: int, b: int) -> int:
 
 
 def _carried(a: int, b: int) -> int:
-    """Return the undefined bits of a sum, difference or product: carries spread an undefined bit to all above it."""
+    """Return the undefined bits of a sum, difference or product. Carries spread an undefined bit to all higher bits."""
     undefined = (a | b) >> BITS
     return (-(undefined & -undefined) & MAX) << BITS
 
@@ -102,7 +102,7 @@ def _is_greater(a: int, b: int) -> int:
 
 
 def _is_less_signed(a: int, b: int) -> int:
-    # Flipping the sign orders negative numbers below the others.
+    # With the sign bit flipped, negative numbers come before the others.
     return _is_less(a ^ 1 << BITS - 1, b ^ 1 << BITS - 1)
 
 
@@ -130,14 +130,14 @@ def _is_zero(a: int) -> int:
 def _and(a: int, b: int) -> int:
     if a <= MAX and b <= MAX:
         return a & b
-    # A defined zero gives zero with any operand.
+    # A defined 0 makes the result a defined 0.
     return ((a | b) >> BITS & _most(a) & _most(b)) << BITS | a & b & MAX
 
 
 def _or(a: int, b: int) -> int:
     if a <= MAX and b <= MAX:
         return a | b
-    # A defined one likewise.
+    # A defined 1 makes the result a defined 1.
     return ((a | b) >> BITS & ~(_least(a) | _least(b))) << BITS | (a | b) & MAX
 
 
@@ -175,7 +175,7 @@ def _shr(shift: int, a: int) -> int:
 
 
 def _if_any(a: int, value: int, undefined: int) -> int:
-    """Return a word shifted by an unknown distance: zero stays defined, any other word may change."""
+    """Return a word shifted by an undefined distance. Zero stays defined; any other word becomes undefined."""
     return value | undefined << BITS if a else value
 
 
@@ -211,11 +211,11 @@ class _Ended(Exception):
 
 
 class _Halted(Exception):
-    """The call has ended by INVALID or by lack of gas."""
+    """The call has ended by INVALID or out of gas."""
 
 
 class _Frame:
-    """One call: memory, input and effects. Methods are opcodes, with their operands from the top of the stack."""
+    """One call: memory, input and effects. Methods are opcodes. They take their operands from the top of the stack."""
 
     def __init__(
         self,
@@ -254,7 +254,7 @@ class _Frame:
         return end
 
     def _read(self, place: int, size: int, what: str) -> bytes:
-        """Return bytes of memory, which must be defined."""
+        """Return bytes of memory. They must be defined."""
         end = self._reach(place, size)
         undefined = self._undefined[place:end]
         if undefined != bytes(size):
@@ -327,7 +327,7 @@ class _Frame:
             del self.storage[place]
 
     def gas(self) -> int:
-        # No contract may depend on the gas left.
+        # The remaining gas must not decide anything.
         return MAX << BITS
 
     def log(self, place: int, size: int, *topics: int) -> None:
@@ -407,10 +407,10 @@ _ARE_JUMPS = (_IS_JUMPI, _IS_JUMP)
 
 
 class Machine:
-    """Runs calls of a contract's runtime code.
+    """A runner of calls of a contract's runtime code.
 
-    Memory from `scratch` on is for work: it becomes undefined when it is hashed, or overwritten by zeros from beyond
-    the end of calldata. So no code can rely on old contents there, not even on zeros.
+    Memory from `scratch` on is for temporary values. It becomes undefined after it is hashed, or when zeros from beyond
+    the calldata's end are copied there. So no code can rely on old contents there, not even on zeros.
     """
 
     def __init__(self, code: bytes, *, scratch: int = MAX) -> None:
@@ -429,7 +429,7 @@ class Machine:
         """Return the outcome of a call.
 
         `undefined` is a mask of the first bytes of calldata. `answer` is the return value of a called contract, or None
-        if it reverts. `fill`, 4096 bytes, is the content of unwritten memory. Raise UndefinedUse.
+        if that contract reverts. `fill`, 4096 bytes, is the content of unwritten memory. Raise UndefinedUse.
         """
         frame = _Frame(calldata, undefined, storage or {}, answer, self._scratch, fill)
         try:
@@ -441,7 +441,7 @@ class Machine:
         except _Halted:
             return Execution(succeeded=False, data=b"", undefined=b"", logs=(), storage=storage or {})
 
-    def _run(self, frame: _Frame) -> NoReturn:  # noqa: C901, PLR0912 - a branch for each kind of instruction.
+    def _run(self, frame: _Frame) -> NoReturn:  # noqa: C901, PLR0912 (a branch for each kind of instruction)
         program, targets = self._program, self._targets
         stack: list[int] = []
         push, pop = stack.append, stack.pop
@@ -488,10 +488,10 @@ class Machine:
 
     def _decode(self, code: bytes) -> None:
         self._program: list[tuple[int, Any]] = []
-        # Offset of each instruction in the code, and the instruction at each jump destination.
+        # Offset of each instruction in the code, and the index of the instruction at each jump destination.
         self._places: list[int] = []
         self._targets: dict[int, int] = {}
-        # Code is followed by zeros, which are STOP.
+        # The EVM continues the code with zeros, which are STOP.
         code += b"\0"
         place = 0
         while place < len(code):

@@ -1,6 +1,6 @@
-"""Judge facts of a registry by headers and nodes that were shown, and nothing else.
+"""A judge of a registry's facts. It uses only the headers and nodes that were shown.
 
-The judge uses neither the registry's code nor its model. Keys, header fields and values come from the bytes themselves.
+It doesn't use the registry's code or its model. Keys, header fields and values come from the bytes themselves.
 """
 
 from collections.abc import Container, Iterable, Iterator, Mapping
@@ -16,7 +16,7 @@ NONCE, BALANCE, STORAGE_ROOT, CODE_HASH = range(4)
 # EIP-2935.
 HISTORY = bytes.fromhex("0000F90827F1C53a10cb7A02335B175320002935")
 
-# A number that no block has, with a hash that the source vouches for.
+# A number that no block has. The source vouches for a hash with it.
 _OTHER_NUMBER = 2**64 - 1
 
 
@@ -81,7 +81,7 @@ Fact = AccountField | Slot | HeaderField | BlockHash
 def facts_of(logs: Iterable[Log]) -> Iterator[Fact]:
     """Yield the facts that became readable, according to the registry's events.
 
-    For an accumulated header that is its state root.
+    For an accumulated header, that is its state root.
     """
     for log in logs:
         event, *topics = log.topics
@@ -106,7 +106,7 @@ def ones(mask: int) -> Iterator[int]:
 
 
 class NotSo(Exception):
-    """A fact is false or can't be confirmed; the message says why."""
+    """A fact is false or can't be confirmed. The message says why."""
 
 
 class Judge:
@@ -118,22 +118,22 @@ class Judge:
         proven: Container[bytes],
         history_slots: Container[str],
     ) -> None:
-        """Take trusted block hashes `vouched` by number, and `shown`, the RLP of nodes by their hashes.
+        """`vouched` has trusted block hashes by number, and `shown` the RLP of nodes by their hashes.
 
-        `proven` has the block hashes that became known. True ones are trusted with any number. `history_slots` has the
-        keys of the slots that the protocol writes in the history contract.
+        `proven` has the block hashes that became known. If they are true, they are trusted with any number.
+        `history_slots` has the keys of the slots that the protocol writes in the history contract.
         """
         self._walker = Walker(shown)
         self._history_slots = history_slots
         self._headers: dict[int, list[bytes]] = {}
-        # Maps the hash of a parent to the number of its trusted child.
+        # The number of the trusted child, by its parent's hash.
         self._children: dict[bytes, int] = {}
         self._accounts: dict[tuple[int, bytes], list[bytes]] = {}
         self._in_history: dict[int, set[bytes]] = {}
         self._trust(vouched, headers, proven)
 
     def value(self, fact: Fact) -> bytes:
-        """Return the 32 bytes that a read must give. Raise NotSo."""
+        """Return the 32 bytes that a read must return. Raise NotSo."""
         try:
             if isinstance(fact, BlockHash):
                 if not self._is_block_hash(fact.digest):
@@ -149,7 +149,7 @@ class Judge:
             raise NotSo(str(error)) from error
 
     def _trust(self, vouched: Mapping[int, bytes], headers: Iterable[bytes], proven: Container[bytes]) -> None:
-        """Find the trusted headers: vouched ones, and those that they lead to."""
+        """Find the trusted headers: those that are vouched for, and those that they lead to."""
         waiting = [(keccak(each), split(each)) for each in headers]
         progress = True
         while waiting and progress:
@@ -172,7 +172,7 @@ class Judge:
         )
 
     def _block_hashes(self, number: int) -> set[bytes]:
-        """Return the block hashes that the history contract holds at a block, as far as nodes show them."""
+        """Return the block hashes in the history contract's state at a block, as far as the shown nodes reveal them."""
         if number not in self._in_history:
             try:
                 root = _field(self._account(number, HISTORY), STORAGE_ROOT)
@@ -199,7 +199,7 @@ class Judge:
         return self._headers[number]
 
     def _account(self, number: int, address: bytes) -> list[bytes]:
-        """Return nonce, balance, storage root and code hash; an empty list for an absent account."""
+        """Return nonce, balance, storage root and code hash. Empty for an absent account."""
         if (number, address) not in self._accounts:
             leaf = self._walker.value(string(self._trusted(number)[STATE_ROOT]), keccak(address).hex())
             self._accounts[number, address] = _account(leaf) if leaf else []
@@ -226,7 +226,7 @@ def _field(account: list[bytes], field: int) -> bytes:
 
 
 def _number(leaf: bytes) -> bytes:
-    """Return the digits of the number in a leaf of a storage trie. Raise Odd."""
+    """Return the number in a leaf of a storage trie as bytes. Raise Odd."""
     digits = string(leaf)
     if not digits or digits[0] == 0 or len(digits) > 32:
         raise Odd("A leaf holds no number, or zero.")

@@ -1,7 +1,6 @@
-"""Jumps and walks of the registry, in any order and with one fault: contract and model must agree.
+"""Jumps and walks of the registry, in any order and with one fault. Contract and model must agree.
 
-Blocks have headers that name the preceding beacon block, and lie in beacon blocks themselves. So a jump may follow a
-jump.
+Blocks lie in beacon blocks, and their headers name the previous beacon block. So a jump may follow a jump.
 """
 
 import random
@@ -36,15 +35,15 @@ from tests.contracts.simulator import Call, Simulator
 from tests.contracts.worlds import number_of
 
 _FIRST = 1000
-# The source vouches for blocks of slots from here on.
+# The source vouches for blocks from this slot on.
 _VOUCHED = 85
 _SHARE = 500
-# Proofs that are also tried at a registry without a beacon history.
+# Number of proofs that are also tried with a registry without a beacon history.
 _BARE = 50
 
 
 class LinkedWorld(BeaconWorld):
-    """A world in which each block's header names the preceding block and beacon block."""
+    """A world in which each block's header names the previous block and beacon block."""
 
     def __post_init__(self) -> None:
         self.headers: dict[int, bytes] = {}
@@ -63,7 +62,7 @@ class LinkedWorld(BeaconWorld):
 
 
 class _Proofs:
-    """Makes proofs, most of them valid."""
+    """A maker of proofs, most of them valid."""
 
     def __init__(self, chance: Chance, world: LinkedWorld) -> None:
         self._chance = chance
@@ -148,7 +147,7 @@ def run(chain: DevChain, seed: int, count: int, *, artifact: Artifact | None = N
     proofs = _Proofs(chance, world)
 
     def taken(registry: Deployed, tried: Sequence[bytes], beacon: BeaconChain | None) -> Iterator[PackedFacts]:
-        """Yield the model's facts of each proof that both accept. Raise Divergence if only one accepts."""
+        """Yield the model's facts of each proof that both accept. Raise Divergence if only one of them accepts."""
         for proof, accepted in zip(tried, harness.accepted(registry, tried), strict=True):
             shown = f"jumps.run, seed {seed}, count {count}, of {beacon}: 0x{proof.hex()}"
             try:

@@ -24,7 +24,7 @@ _READ_HASH = keccak(text="vouches(uint256,bytes32)")[:4]
 _READ_TIMESTAMP = keccak(text="tryBlockAtTimestamp(uint256)")[:4]
 
 _NONCE_AND_BALANCE, _STORAGE_ROOT, _CODE_HASH, _ALL_FIELDS = 0b0011, 0b0100, 0b1000, 0b1111
-# Header fields that are read of every accumulated header.
+# Header fields that can be read of every accumulated header.
 _STATE_ROOT_PLACE, _NUMBER_PLACE = 3, 8
 
 
@@ -46,7 +46,7 @@ def _read(selector: bytes, *arguments: bytes, value: bytes | None) -> Read:
 
 @dataclass
 class _Account:
-    """The stored facts of one account at one block; None for a fact that isn't stored."""
+    """The stored facts of an account at one block. None for a fact that isn't stored."""
 
     presence: AccountFacts | None = None
     storage_root: bytes | None = None
@@ -55,7 +55,7 @@ class _Account:
     zero_slots: set[int] = field(default_factory=set)
 
     def store(self, facts: AccountFacts) -> int:
-        """Store fields. Return the mask of those that were not stored before."""
+        """Store fields. Return the mask of the fields that were not stored before."""
         added = 0
         if self.presence is None and (not facts.exists or facts.fields & _NONCE_AND_BALANCE):
             self.presence = facts
@@ -99,7 +99,7 @@ class Ledger:
     """The registry's storage. Events are added to `logs`."""
 
     def __init__(self, known_hashes: Container[bytes] = ()) -> None:
-        """Begin with `known_hashes` stored."""
+        """`known_hashes` are the block hashes that are stored at the beginning."""
         self.logs: list[Log] = []
         self._known_hashes = known_hashes
         self.state_roots: dict[int, bytes] = {}
@@ -109,7 +109,7 @@ class Ledger:
         self._timestamps: dict[int, int] = {}
 
     def store(self, facts: PackedFacts) -> None:
-        """Store all that packed calldata proves. The order of results of operations is not kept."""
+        """Store everything that packed calldata proves. The order of events is not modelled."""
         if facts.headers and (facts.accounts or not facts.known_hashes):
             self.store_state_root(facts.block_number, facts.state_root)
         self.store_header_fields(facts.block_number, facts.header_fields)

@@ -1,4 +1,4 @@
-"""States of memory before operations, and the required memory after them, by the model."""
+"""Memory before operations, and the memory that the model requires after them."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -9,7 +9,7 @@ from chains.encoding import HISTORY_WINDOW
 from chains.packed import AT_SAME, FULL_BRANCH, HASH_BYTES, NIBBLES
 from tests.contracts.decoder import EMPTY, _Decoder, _Reader, _Subtree
 
-# As in contracts/src/MemoryZones.sol.
+# These numbers are those of contracts/src/MemoryZones.sol.
 NODE, STACK, STACK_END = 0x400, 0x640, 0x60640
 NODE_BYTES = STACK - NODE
 SUBTREE = 0xC0
@@ -18,14 +18,14 @@ SUBTREE = 0xC0
 def harness_calldata(
     bottom: int, top: int, owner: bytes, image: bytes, operations: bytes, *, is_open: bool = True, block: int = 9
 ) -> bytes:
-    """Arguments of StepHarness: whether a storage is open and whose, memory from NODE on, and the operations."""
+    """Return StepHarness's arguments: whether a storage is open, its owner, memory from NODE on, and the operations."""
     words = (bottom, top, int(is_open), int.from_bytes(owner), block, len(image))
     return b"".join(map(word, words)) + image + operations
 
 
 @dataclass
 class Scene:
-    """The memory before operations. Its undefined part can hold anything, such as bytes that look like subtrees."""
+    """The memory before operations. Its undefined parts can have any content, such as bytes that look like subtrees."""
 
     block: int
     state: list[_Subtree]
@@ -41,7 +41,7 @@ class Scene:
         return b"".join(map(raw, self.state + (self.storage or [])))
 
     def image(self) -> bytes:
-        """Return the image of memory, from NODE on."""
+        """Return the content of memory from NODE on."""
         return self.node + self.stacks() + self.above
 
     def calldata(self, operations: bytes) -> bytes:
@@ -57,7 +57,7 @@ class Scene:
 
 @dataclass
 class Spoilt(_Subtree):
-    """A subtree with leftover bytes behind a reference that is shorter than a word. No code may read them."""
+    """A subtree with leftover bytes after a reference that is shorter than a word. No code may read these bytes."""
 
     rest: bytes = b""
 
@@ -84,7 +84,7 @@ _Value = TypeVar("_Value")
 
 
 class _Told(dict[_Key, _Value]):
-    """A dict that reports each assignment, repeated ones included."""
+    """A dict that reports each assignment, including repeated ones."""
 
     def __init__(self, tell: Callable[[_Key, _Value], None]) -> None:
         super().__init__()
@@ -109,9 +109,9 @@ class WatchedReader(_Reader):
 
 
 class Model(_Decoder):
-    """The Python verifier, started in a scene. It runs operations one after another and tracks memory.
+    """The Python verifier, started in a scene. It runs operations one after another and models memory.
 
-    The scene's stacks are its own from then on.
+    It uses and changes the scene's stacks.
     """
 
     def __init__(self, scene: Scene, ledger: Ledger) -> None:
@@ -159,7 +159,7 @@ class Model(_Decoder):
         return self.bottom + SUBTREE * len(self._stack)
 
     def _between_operations(self, operation: int | None) -> None:
-        # Only the top of the open stack can have been pushed or changed.
+        # An operation can only have pushed or changed the top of the open stack.
         if stack := self._stack:
             end = self.top - STACK
             self.memory[end - SUBTREE : end] = raw(stack[-1])

@@ -1,4 +1,4 @@
-"""Contracts with a changed source, to test that a fault is found."""
+"""Contracts with a changed source, to test that the campaigns find the fault."""
 
 import hashlib
 import json
@@ -12,13 +12,13 @@ from pathlib import Path
 from contracts import Artifact, load_artifact
 from contracts.build import ROOT_DIR, SETTINGS, read_sources, run_compiler
 
-# Compiled code, because compiling takes ten seconds each. The file name is a hash of everything that determines the
-# code. So a file never belongs to other sources, and a wrong one would fail the test that looks for the missing check.
+# Compiled code is kept, because compiling takes ten seconds each time. The file name is a hash of everything that
+# determines the code, so a file can't belong to other sources. A wrong file would make a test fail.
 KEPT = ROOT_DIR / "tests/contracts/compiled"
 
 
 def compile_with(source: str, changed: str, old: str, new: str) -> Artifact:
-    """Compile the contract in `source`, with the first `old` in the source `changed` replaced by `new`.
+    """Compile the contract in `source`. The first `old` in the source `changed` is replaced by `new`.
 
     Sources are paths below `contracts/`. Raise ValueError if `old` is missing or the compiler refuses.
     """
@@ -31,9 +31,9 @@ def compile_with(source: str, changed: str, old: str, new: str) -> Artifact:
 
 
 def compile_each(variants: Sequence[Mapping[str, str]], source: str) -> list[Artifact]:
-    """Return the one contract in `source`, compiled from each variant (sources by path), or from KEPT if it is there.
+    """Return the contract in `source`, compiled from each variant (sources by path), or from KEPT if it is there.
 
-    The interface is that of the unchanged contract. Raise ValueError if the interface differs or the compiler refuses.
+    The interface must be that of the unchanged contract. Raise ValueError if it differs or the compiler refuses.
     """
     abi = load_artifact(source.removeprefix("src/").removesuffix(".sol")).abi
 
@@ -42,7 +42,7 @@ def compile_each(variants: Sequence[Mapping[str, str]], source: str) -> list[Art
         path = KEPT / f"{_digest(source, needed)}.hex"
         if not path.exists():
             _keep(path, _compile(needed, source, abi))
-        # The artifact is only deployed, so nobody needs its runtime code.
+        # The artifact is only deployed, so its runtime code isn't needed.
         return Artifact(abi=abi, bytecode=bytes.fromhex(path.read_text()), runtime=b"", immutables={})
 
     with ThreadPoolExecutor(2) as pool:
@@ -50,7 +50,7 @@ def compile_each(variants: Sequence[Mapping[str, str]], source: str) -> list[Art
 
 
 def _needed(sources: Mapping[str, str], path: str) -> Iterator[str]:
-    """Yield the paths of a source and its imports, some of them twice."""
+    """Yield the paths of a source and its imports. Some occur twice."""
     yield path
     for imported in re.findall(r'^import [^;]*"(\..+?)";', sources[path], re.MULTILINE):
         yield from _needed(sources, posixpath.normpath(posixpath.join(posixpath.dirname(path), imported)))
@@ -58,8 +58,8 @@ def _needed(sources: Mapping[str, str], path: str) -> Iterator[str]:
 
 def _digest(source: str, needed: Mapping[str, str]) -> str:
     compiler = json.loads((ROOT_DIR / "package-lock.json").read_text())["packages"]["node_modules/solc"]["integrity"]
-    given = json.dumps([compiler, SETTINGS, source, needed], sort_keys=True)
-    return hashlib.sha256(given.encode()).hexdigest()
+    inputs = json.dumps([compiler, SETTINGS, source, needed], sort_keys=True)
+    return hashlib.sha256(inputs.encode()).hexdigest()
 
 
 def _compile(needed: Mapping[str, str], source: str, abi: object) -> str:
@@ -75,7 +75,7 @@ def _compile(needed: Mapping[str, str], source: str, abi: object) -> str:
 
 
 def _keep(path: Path, code: str) -> None:
-    """Write the file atomically, because several processes may do so."""
+    """Write the file atomically, because several processes may write it."""
     path.parent.mkdir(exist_ok=True)
     begun = path.with_suffix(f".{os.getpid()}.tmp")
     begun.write_text(f"{code}\n")

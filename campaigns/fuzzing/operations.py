@@ -65,7 +65,7 @@ def slot_name(slot: int) -> Name:
 
 
 class Names:
-    """Names that are found by the first nibbles of their keys."""
+    """Names that can be looked up by the first nibbles of their keys."""
 
     _NIBBLES = 3
     _COUNT = 2 << 4 * _NIBBLES
@@ -85,13 +85,13 @@ class Names:
     @classmethod
     @cache
     def of_slots(cls) -> "Names":
-        """Return names of slots, half of them small."""
+        """Return names of slots. Half of the slots are small numbers."""
         chance = Chance("slots")
         small = range(cls._COUNT // 2)
         return cls(map(slot_name, {*small, *(chance.number(32) for _ in small)}))
 
     def near(self, chance: Chance, key: int, depth: int) -> Name:
-        """Return a name that agrees with a key in the first nibbles (at most three), or any name if none does."""
+        """Return a name whose key shares the first nibbles (at most three) with a key. Any name if there is none."""
         fixed = min(depth, self._NIBBLES)
         free = 4 * (self._NIBBLES - fixed)
         return chance.pick(self._near[prefix(key, fixed) << free | chance.getrandbits(free)] or self.all)
@@ -105,38 +105,38 @@ def prefix(key: int, depth: int) -> int:
 
 
 def within(chance: Chance, key: int, depth: int) -> int:
-    """Return another key that agrees with this one in the first nibbles."""
+    """Return another key that shares the first `depth` nibbles with this one."""
     free = 4 * (NIBBLES - depth)
     return key >> free << free | chance.getrandbits(free)
 
 
 def flip_nibble(chance: Chance, key: int, first: int, last: int) -> int:
-    """Change one nibble of a key, between `first` and `last`."""
+    """Change one nibble of a key, from `first` to `last`."""
     drawn = chance.below(15 * (last - first + 1))
     return key ^ (1 + drawn % 15) << 4 * (NIBBLES - 1 - first - drawn // 15)
 
 
 def node(chance: Chance, size: int = 0) -> bytes:
-    """Make a list of 2 to 31 bytes: a node that is its own reference."""
+    """Return a list of 2 to 31 bytes, which is an embedded node."""
     size = size or (chance.between(2, 31) if chance.happens(0.5) else chance.pick((2, 3, 30, 31)))
     return bytes([0xC0 + size - 1]) + chance.randbytes(size - 1)
 
 
 def no_node(chance: Chance) -> bytes:
-    """Make a list of a wrong size, or no list."""
+    """Return a list of a wrong size, or a string."""
     prefix_byte = chance.pick((0xC0, 0xDF, 0xDF, 0xE0, 0xF7, 0xF8, 0xF9, 0xFF, 0x00, 0x7F, 0x80, 0xBF))
     return bytes([prefix_byte]) + chance.randbytes(prefix_byte - 0xC0 if 0xC0 < prefix_byte <= 0xF7 else 0)
 
 
 def subtree(chance: Chance, key: int, depth: int) -> _Subtree:
-    """Make a subtree: hash, node or empty place; branch, extension or leaf; with or without absent keys."""
+    """Return a subtree: hash, embedded node or empty; branch, extension or leaf; with or without absent keys."""
     kind = chance.random()
     if kind < 0.12:
         return Spoilt(EMPTY, key, depth, NIBBLES, key, rest=chance.randbytes(31))
     reach = chance.pick((0, NIBBLES, NIBBLES, -1))
     if reach < 0:
         reach = chance.between(depth + 1, MAX_DEPTH) if depth < MAX_DEPTH else 0
-    # A branch has no absent keys, so this word has no meaning there.
+    # A branch has no absent keys, so this word has no meaning for it.
     last = 0 if reach and chance.happens(0.6) else chance.pick((key >> 1, key, 1, chance.getrandbits(256), 2**256 - 1))
     if kind < 0.35:
         return Spoilt(node(chance), key, depth, reach, last, rest=chance.randbytes(30))
@@ -151,7 +151,7 @@ def siblings(chance: Chance, key: int, depth: int, places: Iterable[int]) -> lis
 
 
 def some(chance: Chance, places: Iterable[int] = PLACES) -> list[int]:
-    """Choose some of the places, mostly few."""
+    """Choose some of the positions, mostly few."""
     which, mask = chance.random(), chance.getrandbits(16)
     if which < 0.7:
         mask &= chance.getrandbits(16)
@@ -167,14 +167,14 @@ def some(chance: Chance, places: Iterable[int] = PLACES) -> list[int]:
 
 @dataclass
 class Writer:
-    """Writes operations about a slot and an account, or about others near the top subtree."""
+    """A writer of operations about a slot and an account, or about other names near the top subtree."""
 
     chance: Chance
     slot: Name
     account: Name
 
     def suiting(self, stack: Sequence[_Subtree], below: Sequence[_Subtree] | None, *, is_history: bool) -> bytes:
-        """Return an operation that fits the open stack. `below` is the state's stack while a storage is open."""
+        """Return an operation that fits the open stack. If a storage is open, `below` is the state's stack."""
         chance = self.chance
         which = chance.random()
         if stack and stack[-1].depth:
@@ -186,7 +186,7 @@ class Writer:
         is_root = len(stack) == 1 and not stack[0].depth
         if below is not None and which > (0.4 if is_root else 0.97):
             return self.close(below, is_cancellation=bool(stack) and stack[-1].reference == EMPTY)
-        # A few operations are out of place.
+        # A few operations are in the wrong trie.
         if (below is not None) != chance.happens(0.04):
             return self._about_slot(stack, is_history=is_history)
         return self._about_account(stack)
@@ -244,7 +244,7 @@ class Writer:
         return bytes([OPEN_STORAGE]) + self.account.written
 
     def close(self, below: Sequence[_Subtree], *, is_cancellation: bool) -> bytes:
-        """Close the open storage with its account."""
+        """Return the operation that closes the open storage with its account."""
         if self.chance.happens(0.65 if is_cancellation else 0.05):
             leads_there = below and prefix(below[-1].key ^ self.account.key, below[-1].depth) == 0
             how = AT_SAME if leads_there and self.chance.happens(0.6) else self._how_absent(below)
@@ -298,13 +298,13 @@ class Writer:
         return operation + head + self._path(name.key, depth, NIBBLES - depth) + body
 
     def _how_absent(self, stack: Sequence[_Subtree]) -> int:
-        """Choose how an account is absent."""
+        """Choose a kind of absence for an account."""
         if self.chance.happens(0.02):
             return AT_LEAF
         return self._unless_branch(stack, self.chance.pick((AT_EMPTY, AT_EXTENSION, 4, 5, 6, 7, AT_SAME, AT_SAME)))
 
     def _unless_branch(self, stack: Sequence[_Subtree], how: int) -> int:
-        """Return `how`, mostly without naming the same key at a branch, where none is absent."""
+        """Return `how`, mostly replaced if it is AT_SAME and the top is a branch, where no key can be absent."""
         is_branch = not stack or not stack[-1].reach
         return AT_EMPTY if how == AT_SAME and is_branch and self.chance.happens(0.9) else how
 
@@ -315,7 +315,7 @@ class Writer:
         return names.near(chance, stack[-1].key, max(stack[-1].depth - 1, 0))
 
     def _absent(self, stack: Sequence[_Subtree], usual: Name, names: Names) -> Name:
-        """Return a name that is absent at the top, if one is known."""
+        """Return a name that is absent at the top subtree, if one is known."""
         chance = self.chance
         if not stack:
             return usual
@@ -347,7 +347,7 @@ class Writer:
         return bytes([depth, length]) + self._path(key, depth, length) + self._hash()
 
     def _path(self, key: int, depth: int, length: int) -> bytes:
-        """Return the path of another node. Now and then it is the key's own, or a nibble too long."""
+        """Return the path of another node. Sometimes it is the key's own path, or a nibble too long."""
         chance = self.chance
         length = max(0, min(length, NIBBLES))
         path = chance.getrandbits(4 * length)
@@ -362,7 +362,7 @@ class Writer:
         return bytes([len(digits)]) + digits
 
     def _digits(self, most: int, beyond: int) -> bytes:
-        """Return the digits of a number. Now and then there are too many, up to `beyond`, or a leading zero."""
+        """Return a number as bytes. Sometimes there are too many, up to `beyond`, or a leading zero."""
         chance = self.chance
         if chance.happens(0.97):
             return shortest(chance.number(most))
@@ -402,7 +402,7 @@ def group_size(stack: Sequence[_Subtree]) -> int:
 
 
 def branch(chance: Chance, count: int, mine: Iterable[int], hashes: Iterable[int], nodes: Iterable[int]) -> bytes:
-    """Make a branch of `count` subtrees and other children. Children at the places in `nodes` are no hashes."""
+    """Return a branch of `count` subtrees and other children. `nodes` are the positions of embedded nodes."""
     mine, nodes = set(mine), set(nodes)
     children = sorted({*mine, *hashes, *nodes})
     parts = [bytes([BRANCH + count - 1, len(children)])]

@@ -1,4 +1,4 @@
-"""A real EVM's outcome of the interpreter's calls, to test that both agree."""
+"""A real EVM's outcomes, to test that the interpreter agrees."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -31,7 +31,7 @@ class Run:
 
 
 class Reference:
-    """Runs calls on anvil, which keeps no state from them."""
+    """A runner of calls on anvil. Calls leave no state."""
 
     def __init__(self, chain: DevChain) -> None:
         self._url = chain.url
@@ -48,12 +48,12 @@ class Reference:
             overrides[run.callee] = {"code": hex_data(_always_answer(run.answer))}
         call = {"from": SENDER, "to": _CONTRACT, "input": hex_data(run.calldata), "gas": _GAS}
         block = {"stateOverrides": overrides, "blockOverrides": {"gasLimit": _GAS}, "calls": [call]}
-        # The first request gets answer and events, the second storage.
+        # The first request returns the answer and events, the second the storage.
         [simulated] = self._rpc("eth_simulateV1", {"blockStateCalls": [block], "validation": False}, "latest")
         trace = {"tracer": "prestateTracer", "tracerConfig": {"diffMode": True}, "stateOverrides": overrides}
         changes = self._rpc("debug_traceCall", call, "latest", trace)
         outcome = outcome_of(simulated["calls"][0])
-        # `pre` has the changed values, `post` those that aren't zero afterwards.
+        # `pre` has the old values that changed. `post` has the new values that aren't zero.
         before, after = _stored(changes["pre"]), _stored(changes["post"])
         storage = {place: word for place, word in run.storage.items() if place not in before} | after
         return Execution(outcome.succeeded, outcome.data, bytes(len(outcome.data)), outcome.logs, storage)
@@ -67,7 +67,7 @@ class Reference:
 
 
 def _always_answer(answer: bytes | None) -> bytes:
-    """Return code that returns less than 256 bytes, or reverts."""
+    """Return code that always returns `answer`, or always reverts."""
     if answer is None:
         return bytes.fromhex("5f5ffd")  # PUSH0 PUSH0 REVERT
     # PUSH1 size PUSH1 10 PUSH0 CODECOPY PUSH1 size PUSH0 RETURN, and the data.

@@ -1,4 +1,4 @@
-"""Random states of memory, in which undefined parts look as if they were defined."""
+"""Random memory whose undefined parts look as if they were defined."""
 
 from typing import NamedTuple
 
@@ -37,7 +37,7 @@ _DEPTHS = (1, 1, 1, 1, 2, 2, 2, 3, 3, 4, 7, 8, 9, 31, 60, 61, 62)
 # Numbers that could be mistaken for sizes or addresses.
 _ABSURD = (32, 33, 64, 0x100, 0x157, 0x2C0, 0x400, 0x640, 0x60640, 2**256 - 1, 2**255)
 _HISTORY = account_name(HISTORY_ADDRESS)
-# Subtrees that fit the zone of nodes, behind which the stack begins.
+# Number of subtrees that fit into the memory zone of nodes. The stack begins after that zone.
 _IN_NODE_ZONE = NODE_BYTES // SUBTREE
 
 
@@ -50,7 +50,7 @@ class Case(NamedTuple):
     owner: bytes = HISTORY_ADDRESS
 
     def scene(self, chance: Chance) -> Scene:
-        """Put these stacks amid random memory, with the state's stack above random subtrees."""
+        """Return a scene with these stacks amid random memory. The state's stack lies above random subtrees."""
         like = (self.storage or self.state or [subtree(chance, chance.getrandbits(256), 1)])[-1]
         return Scene(
             block=chance.getrandbits(64),
@@ -78,7 +78,7 @@ def random_scene(chance: Chance) -> Begun:
     seeming = [*strays(chance), *_group(chance, slot if is_open else account)]
     if is_open and chance.happens(0.35):
         seeming = [*(strays(chance) if chance.happens(0.1) else []), _root(chance)]
-    # At times the stack seems to continue below its bottom or above its top.
+    # Sometimes the stack seems to continue below its bottom or above its top.
     bottom = chance.between(1, len(seeming)) if seeming and chance.happens(0.12) else 0
     top = chance.between(bottom, len(seeming)) if chance.happens(0.06) else len(seeming)
     below, stack, above = seeming[:bottom], seeming[bottom:top], seeming[top:]
@@ -111,14 +111,14 @@ def _root(chance: Chance) -> _Subtree:
 
 
 def _group(chance: Chance, name: Name) -> list[_Subtree]:
-    """Return some children of one branch on the way to a name's key, or all up to the name's place, or none."""
+    """Return children of one branch on a name's path: some, all up to the name's position, or none."""
     if chance.happens(0.1):
         return []
     depth = chance.pick(_DEPTHS) if chance.happens(0.6) else chance.between(1, MAX_DEPTH)
     own = prefix(name.key, depth) & 0x0F
     kind = chance.random()
     if kind < 0.3:
-        # The name's own leaf can then be next.
+        # The name's own leaf can come next.
         places = some(chance, range(own))
     elif kind < 0.7:
         places = [*some(chance, range(own)), own]
@@ -149,7 +149,7 @@ def _spoil(chance: Chance, group: list[_Subtree]) -> list[_Subtree]:
 
 
 def garbage(chance: Chance, like: _Subtree, count: int) -> bytes:
-    """Make as many bytes as `count` subtrees take."""
+    """Return random bytes, as many as `count` subtrees take."""
     if chance.happens(0.4):
         return chance.randbytes(SUBTREE * count)
     items = []
@@ -167,9 +167,9 @@ def garbage(chance: Chance, like: _Subtree, count: int) -> bytes:
 
 
 def nearly_siblings(chance: Chance) -> Case:
-    """Make a branch of subtrees, one of which mostly isn't its child: by a nibble of its path, its place or its depth.
+    """Return a case with a branch of subtrees, one of which mostly isn't its child.
 
-    Each nibble of a path is equally likely, however deep.
+    That subtree's path, position or depth is wrong. Each nibble of a path is equally likely to differ, at any depth.
     """
     nibble = chance.below(MAX_DEPTH - 1)
     depth = chance.between(nibble + 2, MAX_DEPTH)
@@ -181,7 +181,7 @@ def nearly_siblings(chance: Chance) -> Case:
         flipped = flip_nibble(chance, item.key, nibble, nibble)
         distance = chance.pick((8, 16, 32))
         if nibble + distance < depth - 1 and chance.happens(0.2):
-            # Two equal flips: a comparison that folds a path with "xor" would miss them.
+            # Two equal flips. A comparison that combines parts of a path by "xor" would miss them.
             flipped ^= (flipped ^ item.key) >> 4 * distance
         item.key = flipped
     elif how < 0.7:
@@ -194,8 +194,8 @@ def nearly_siblings(chance: Chance) -> Case:
 def nearly_the_same(chance: Chance) -> Case:
     """Claim that a key is absent at a subtree whose own key differs in one nibble.
 
-    The claim is true if the nibble is in the subtree's path. Above that the key leads elsewhere, and below it to the
-    subtree.
+    The claim is true if that nibble is in the subtree's path. Above the path the key leads elsewhere, and below it to
+    the subtree.
     """
     slot, account = chance.pick(Names.of_slots().all), chance.pick(Names.of_accounts().all)
     kind = chance.below(3)

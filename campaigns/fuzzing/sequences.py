@@ -1,10 +1,11 @@
-"""Sequences of operations that an attacker would build, under headers of his making, on the registry and on its model.
+"""Sequences of operations that an attacker would build, under headers of the attacker's making.
 
-Both can be wrong alike. So each fact that became readable is looked up, from the header's state root on, in the nodes
-that were hashed on the way, by a reader that knows neither of them (`judge.py`).
+Both the registry and its model run them. Since both could have the same fault, another reader judges each fact that
+became readable. It shares no code with either (`judge.py`). It looks up the fact from the header's state root in the
+nodes that were hashed.
 
-A header commits to the root that its operations end in where nothing is refused (`unchecked.py`). So a registry that
-lacks a check takes what breaks that rule alone, and the facts are there to be judged.
+The header's state root is the result of its operations if nothing is refused (`unchecked.py`). So a registry that lacks
+a check accepts operations that break only that rule, and their facts can be judged.
 """
 
 from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
@@ -49,9 +50,9 @@ from tests.contracts.simulator import PANIC, Call, Outcome, Simulator
 KINDS = ("header", "number", "walk", "parent hash", "hop")
 """The ways in which an attack brings the header that it proves under."""
 
-# Attacks in a batch, which takes one or two requests.
+# Attacks in a batch. A batch takes one or two requests.
 _BATCH = 150
-# Block numbers that belong to one attack.
+# Number of block numbers that one attack uses.
 _NUMBERS = 4
 
 _SET = selector("set(uint256,bytes32)")
@@ -67,7 +68,7 @@ def _history_keys() -> frozenset[str]:
 
 
 class Proof(NamedTuple):
-    """Operations, and their end in a registry that refuses nothing."""
+    """Operations, and their result in a registry that refuses nothing."""
 
     operations: Sequence[bytes]
     ending: Ending
@@ -82,9 +83,9 @@ class Attack:
 
     kind: str
     vouched: dict[int, bytes] = field(default_factory=dict)  # block hashes by number
-    headers: list[bytes] = field(default_factory=list)  # all that are sent
+    headers: list[bytes] = field(default_factory=list)  # all headers that are sent
     transactions: list[bytes] = field(default_factory=list)
-    proofs: list[Proof] = field(default_factory=list)  # of each transaction
+    proofs: list[Proof] = field(default_factory=list)  # the proofs in each transaction
 
     def __str__(self) -> str:
         vouched = [f"block {number}: 0x{digest.hex()}" for number, digest in self.vouched.items()]
@@ -97,10 +98,10 @@ class Attack:
 
 
 class Model:
-    """The model of the registry. While it is `recording`, it keeps all hashed bytes."""
+    """The model of the registry. While it is `recording`, it stores all hashed bytes."""
 
     def __init__(self, decoder: ModuleType) -> None:
-        """`decoder` is `tests.contracts.decoder`, or one that was changed."""
+        """`decoder` is `tests.contracts.decoder`, or a changed copy."""
         self._decoder = decoder
         self.shown: dict[bytes, bytes] = {}
         """The hashed bytes by hash. This holds even if the model is wrong."""
@@ -167,15 +168,15 @@ class Trial:
         self.shown = model.shown
         self.expected = {fact for facts in self.verdicts if isinstance(facts, PackedFacts) for fact in _facts(facts)}
         accounts = {(fact.number, fact.address) for fact in self.expected if isinstance(fact, AccountField)}
-        # All fields of an account, readable or not, and everything that a missing check would make readable.
+        # All fields of an account, readable or not, and all facts that a missing check would make readable.
         every = self.expected | {AccountField(*account, each) for account in accounts for each in range(4)}
         every.update(fact for proof in attack.proofs for fact in proof.ending.facts)
-        self.asked: list[Fact] = list(every)
+        self.facts_to_read: list[Fact] = list(every)
 
     def check(self, outcome: Outcome) -> int:
         """Check that all facts that became readable are true, and return their number.
 
-        `outcome` is that of Multicall. Raise NotSo.
+        `outcome` is that of the Multicall. Raise NotSo.
         """
         if not outcome.succeeded:
             raise NotSo(f"The calls could not be made: {outcome}")
@@ -184,7 +185,7 @@ class Trial:
         logged = set(facts_of(outcome.logs))
         # A refused transaction may not show all its nodes, so verdicts are compared first.
         self._check_verdicts(answers[:count])
-        self._check_values(logged, dict(zip(self.asked, answers[count:], strict=True)))
+        self._check_values(logged, dict(zip(self.facts_to_read, answers[count:], strict=True)))
         if logged != self.expected:
             raise NotSo(f"The registry and the model don't prove the same. One alone does: {logged ^ self.expected}")
         return len(logged)
@@ -209,7 +210,7 @@ class Trial:
                     f"The registry {'takes' if answer.succeeded else 'refuses'} transaction {number}, "
                     f"and the model {refusal or 'takes it'}"
                 )
-            # Every error of the registry has a selector. A panic or a lack of gas has none.
+            # Every error of the registry has a selector. A panic or running out of gas has none.
             if not answer.succeeded and (not answer.data or answer.data.startswith(PANIC)):
                 raise NotSo(f"The registry halts in transaction {number}.")
 
@@ -238,12 +239,12 @@ def _answers(returned: bytes) -> Iterator[Answer]:
 
 
 _Made = TypeVar("_Made")
-# Yields operations and a block number, and receives their end in a registry that refuses nothing.
+# Yields operations and a block number, and receives their result in a registry that refuses nothing.
 Making = Generator[tuple[bytes, int], Ending, _Made]
 
 
 class Forge:
-    """Makes attacks. Each depends on seed and index alone."""
+    """A maker of attacks. Each depends only on seed and index."""
 
     def __init__(self, seed: int, model: Model, unchecked: Unchecked) -> None:
         self._seed = seed
@@ -287,7 +288,7 @@ class Forge:
             attack.send(begin + bytes([HEADER_ALONE]))
             attack.send(_number(number), proof)
         elif kind == "hop":
-            # The state of one block holds the hash of another.
+            # The state of one block holds the hash of another block.
             other_proof, other = yield from self._block(chance, number + 1, block_hashes=[keccak(header)])
             attack.headers.append(other)
             self._vouch(chance, attack, number + 1, other)
@@ -307,7 +308,7 @@ class Forge:
         return attack
 
     def _block(self, chance: Chance, number: int, *, block_hashes: Sequence[bytes] = ()) -> Making[tuple[Proof, bytes]]:
-        """Return operations, and a header whose state root is the one that they end in if nothing is refused."""
+        """Return operations, and a header whose state root is their result if nothing is refused."""
         attacker = Attacker(chance, fault=any_fault(chance), block_hashes=block_hashes, hashes=self._model.hashes)
         operations = attacker.state()
         ending = yield b"".join(operations), number
@@ -342,7 +343,7 @@ class Bench:
     def _calls(self, trial: Trial) -> bytes:
         sent = [(self._source, _SET + word(number) + digest) for number, digest in trial.attack.vouched.items()]
         sent += [(self._registry, transaction) for transaction in trial.attack.transactions]
-        sent += [(self._registry, fact.calldata()) for fact in trial.asked]
+        sent += [(self._registry, fact.calldata()) for fact in trial.facts_to_read]
         packed = b"".join(bytes.fromhex(to[2:]) + len(data).to_bytes(3) + data for to, data in sent)
         return _RUN + word(32) + word(len(packed)) + packed + bytes(-len(packed) % 32)
 

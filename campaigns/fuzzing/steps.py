@@ -1,6 +1,6 @@
-"""One operation or a few from any state of memory: contract against model.
+"""One or a few operations from any state of memory. The contract must agree with the model.
 
-Both must agree on acceptance, events, storage and memory. The compiler's scratch space and the zone of nodes may
+Both must agree on acceptance, events, storage and memory. The compiler's scratch space and the memory zone of nodes may
 differ.
 """
 
@@ -31,17 +31,17 @@ from tests.contracts.simulator import Call, Outcome, Simulator
 HARNESS = "test/StepHarness"
 _CUT = "The calldata ends too early."
 _INVALID_PROOF = keccak(text="InvalidProof()")[:4]
-# The compiler's memory: the free memory pointer, a zero word, and the arguments of operations.
+# Memory that the compiler uses: the free memory pointer, a zero word, and the operations' arguments.
 _FREE, _CURSOR = 0x180, 0x120
-# The compiler writes the data of events there, without keeping it.
+# Bytes in which the compiler temporarily writes the data of events.
 _EVENTS = 0x80
-# Trials that one nibble or depth decides.
+# Trials in which one nibble or depth decides the outcome.
 _NEARLY = (nearly_siblings, nearly_siblings, nearly_siblings, nearly_the_same, nearly_the_same_path)
 _SHARE_OF_NEARLY = 0.1
 
 
 class Trial:
-    """Operations from one scene, run on the model so far."""
+    """Operations from one scene, as far as the model has run them."""
 
     def __init__(self, scene: Scene, known_hashes: set[bytes]) -> None:
         self.ledger = Ledger(known_hashes)
@@ -63,7 +63,7 @@ class Trial:
         return not self.refusal
 
     def difference(self, outcome: Outcome) -> str:
-        """Return the difference between contract and model, or an empty string."""
+        """Return the difference between contract and model. Empty if there is none."""
         if outcome.halted:
             return "the contract halts"
         if outcome.succeeded != (not self.refusal):
@@ -79,14 +79,14 @@ class Trial:
         stack_state = (model.bottom, model.top, is_open, int.from_bytes(model.owner))
         if memory[end:] != b"".join(map(word, stack_state)):
             return f"bottom, top, or the open storage: {memory[end:].hex()}"
-        # Proof, as StateProof declares it, followed by Calldata and Stack, which it points to.
+        # The struct StateProof, followed by Calldata and Stack, to which it points.
         proof = (_CURSOR, _CURSOR + 0x20, self.block, is_open, int.from_bytes(model.owner))
         structs = (*proof, len(self.calldata), model.bottom, model.top)
         compilers = b"".join(map(word, (_FREE, 0, *structs)))
         if memory[0x40:_FREE] != compilers or any(memory[_FREE + _EVENTS : NODE]):
             return f"the compiler's memory: {memory[0x40:NODE].hex()}"
-        # All words are compared, even meaningless ones, such as the last absent key of a branch or the bytes behind a
-        # node. Both sides must keep or write them alike.
+        # All words are compared, even meaningless ones, such as the last absent key of a branch or the bytes after a
+        # node. Both sides must write them in the same way.
         if memory[STACK:end] != model.memory[: end - STACK]:
             place = next(at for at in range(end - STACK) if memory[STACK + at] != model.memory[at])
             return f"memory from {STACK + place // 32 * 32:#x} on: {memory[STACK:end].hex()}, not {model.memory.hex()}"
@@ -97,10 +97,10 @@ class Trial:
 
 
 class Bench:
-    """Collects trials, and compares many of the contract's outcomes with the model at once."""
+    """A collector of trials, which compares many outcomes of the contract with the model at once."""
 
     def __init__(self, chain: DevChain, name: str, artifact: Artifact | None = None) -> None:
-        """Take `name` as the origin that a divergence reports."""
+        """`name` is reported with a divergence."""
         self.tally = Tally()
         self._name = name
         self._address = Deployed(chain, HARNESS, HISTORY_WINDOW, artifact=artifact).address
@@ -113,7 +113,10 @@ class Bench:
         return Trial(scene, self._known_hashes)
 
     def add(self, trial: Trial, *, reads: bool) -> None:
-        """Add a trial; with `reads`, also read back its facts. Trials run in bulk: a Divergence may be older."""
+        """Add a trial.
+
+        With `reads`, also read its facts. Trials run in groups, so a Divergence may belong to an earlier one.
+        """
         self._trials += 1
         number = self._trials
 
@@ -134,7 +137,10 @@ class Bench:
             self.finish()
 
     def add_case(self, chance: Chance, case: Case) -> int:
-        """Try the case amid random memory, and return the number of begun operations. Raise Divergence, as `add`."""
+        """Try the case amid random memory, and return the number of begun operations.
+
+        Raise Divergence, as `add` does.
+        """
         trial = self.begin(case.scene(chance))
         trial.feed(case.operations)
         self.add(trial, reads=chance.happens(0.1))
@@ -168,7 +174,7 @@ def run(chain: DevChain, seed: int, count: int, *, artifact: Artifact | None = N
 
 
 def feed_operations(chance: Chance, begun: Begun, trial: Trial) -> None:
-    """Feed random operations that mostly fit the scene, up to a refused one."""
+    """Run random operations that mostly fit the scene, until one is refused."""
     model, stack = trial.model, begun.seeming
     for number in range(chance.pick((1, 1, 1, 2, 2, 3, 5))):
         if number:
@@ -176,7 +182,7 @@ def feed_operations(chance: Chance, begun: Begun, trial: Trial) -> None:
         below = None if model.storage is None else model.state
         operation = begun.writer.suiting(stack, below, is_history=model.owner == HISTORY_ADDRESS)
         if not number and BRANCH + begun.beyond <= operation[0] < END_OF_BRANCHES:
-            # The operation takes the existing subtrees, and has places for the seeming ones, too.
+            # The operation takes the existing subtrees, and also has children for those that only seem to be there.
             operation = bytes([operation[0] - begun.beyond]) + operation[1:]
         if chance.happens(0.15):
             operation = mutate(chance, operation)

@@ -6,7 +6,10 @@ from dataclasses import dataclass, field
 
 
 class Divergence(AssertionError):
-    """Contract and model differ, or both accept a false fact. The message has all that is needed to repeat it."""
+    """Contract and model differ, or both accept a false fact.
+
+    The message has everything that is needed to repeat it.
+    """
 
 
 @dataclass
@@ -22,5 +25,5 @@ class Tally:
 
 
 def sentence(refusal: str) -> str:
-    """Return the same sentence for all refusals that differ only in a number."""
+    """Replace numbers, so that refusals that differ only in a number have the same sentence."""
     return re.sub(r"\d+", "n", refusal)

@@ -1,7 +1,7 @@
-"""Whole transactions to the registry: contract and model must agree on each.
+"""Whole transactions to the registry. Contract and model must agree on each.
 
-Operations of genuine proofs are cut, copied, moved and combined, behind headers whose extra data looks like subtrees.
-Accepted facts must be true according to py-trie, and encoded in the only allowed way.
+Operations of genuine proofs are cut, copied, moved and combined. Their headers' extra data looks like subtrees.
+Accepted facts must be true according to py-trie, and have the only allowed encoding.
 """
 
 from collections.abc import Iterator, Sequence
@@ -53,7 +53,7 @@ _HEADER_FIELDS = (0, 1, 2, 4, 5, 6, 7, 9, 10, 11, 12, 13, 14)
 
 
 class Round:
-    """Transactions about one world, from one state of the registry: with or without its block accumulated."""
+    """Transactions about one world, from one state of the registry: with or without the world's block accumulated."""
 
     def __init__(self, bench: "Bench", world: World, *, accumulated: bool) -> None:
         self._bench = bench
@@ -76,7 +76,7 @@ class Round:
     def add(self, calldata: bytes, *, reads: bool) -> None:
         """Add a transaction, which sees what earlier ones have stored.
 
-        Raise Divergence of any added transaction, or if the model accepts a false fact.
+        Raise Divergence for any added transaction, or if the model accepts a false fact.
         """
         ledger, address, tally = self._ledger, self._bench.registry.address, self._bench.tally
         tally.done += 1
@@ -123,7 +123,7 @@ class Round:
         )
 
     def _why_false(self, facts: PackedFacts, calldata: bytes) -> str:
-        """Return the fault in the facts or their encoding, or an empty string."""
+        """Return the fault in the facts or their encoding. Empty if there is none."""
         if not self._world.agrees(facts):
             return "what py-trie denies"
         if facts.header_fields:
@@ -138,7 +138,7 @@ class Round:
         for address in facts.accounts:
             yield from self._ledger.account_reads(address, facts.block_number)
         for digest in facts.known_hashes:
-            # Nobody vouches for that block.
+            # The block hash source vouches for no block with this number.
             yield self._ledger.hash_read(2**64 - 1, digest)
         yield from self._ledger.header_reads(facts.block_number, {*facts.header_fields, 0, 3, 8, 12, 30, 31})
 
@@ -147,7 +147,7 @@ class Round:
 
 
 def split(operations: bytes) -> list[bytes]:
-    """Return the single operations of a genuine proof. Raise Divergence if the model refuses it."""
+    """Split a genuine proof into its operations. Raise Divergence if the model refuses it."""
     cuts: list[int] = []
     reader = WatchedReader(operations, lambda _: cuts.append(reader.cursor))
     try:
@@ -158,10 +158,10 @@ def split(operations: bytes) -> list[bytes]:
 
 
 class Composer:
-    """Writes transactions about a world, some of them genuine."""
+    """A writer of transactions about a world. Some of them are genuine."""
 
     def __init__(self, chance: Chance, world: World, strangers: Sequence[bytes]) -> None:
-        """Take operations about other worlds as `strangers`."""
+        """`strangers` are operations about other worlds."""
         self._chance = chance
         self._world = world
         prefix = len(_block(world.number))
@@ -171,7 +171,7 @@ class Composer:
         self.operations = [operation for each in self._genuine for operation in each]
         self._strangers = strangers or self.operations
         self._addresses = [*world.accounts, chance.randbytes(20)]
-        # Expensive headers are sent less often.
+        # Long headers are sent less often, because they are slow.
         self._share_of_headers = 0.4 if len(world.header) < 5000 else 0.05
 
     def transaction(self) -> bytes:
@@ -194,7 +194,7 @@ class Composer:
         return calldata
 
     def _headers(self) -> bytes:
-        """Return mostly all headers that lead to the block."""
+        """Return headers that mostly lead to the block."""
         chance, world = self._chance, self._world
         chain = [world.vouched, *world.headers] if world.by_child else list(world.headers)
         if chance.happens(0.6):
@@ -278,7 +278,7 @@ class Composer:
             operations[place : place + 1] = filter(None, [mutate_operation(self._chance, operations[place])])
 
     def _take_more(self, operations: list[bytes]) -> None:
-        """Let a branch take more or fewer subtrees than there are."""
+        """Let a branch take another number of subtrees than there are."""
         branches = [at for at, operation in enumerate(operations) if BRANCH <= operation[0] < END_OF_BRANCHES]
         if branches:
             place = self._chance.pick(branches)
@@ -293,7 +293,7 @@ class Composer:
         operations.insert(self._place(operations), operation)
 
     def _rename(self, operations: list[bytes]) -> None:
-        """Move a true claim from one account to another."""
+        """Replace the account of a true claim by another account."""
         named = [at for at, operation in enumerate(operations) if _address_place(operation)]
         if named:
             place = self._chance.pick(named)
@@ -301,7 +301,7 @@ class Composer:
             operations[place] = operation[:begin] + self._chance.pick(self._addresses) + operation[begin + 20 :]
 
     def _cut(self, operations: list[bytes]) -> None:
-        """Begin or end elsewhere, or continue as another proof does."""
+        """Cut the beginning or the end, or continue with another proof's operations."""
         place = self._place(operations)
         which = self._chance.below(3)
         if which == 0:
@@ -314,7 +314,7 @@ class Composer:
 
 
 def _address_place(operation: bytes) -> int:
-    """Return the offset of an address in the operation; 0 if there is none."""
+    """Return the offset of the address in the operation. 0 if there is none."""
     first = operation[0]
     if first >= ACCOUNT:
         return 0 if first & CLOSES_STORAGE else 3
@@ -329,13 +329,13 @@ def _block(number: int) -> bytes:
 
 
 def extra_data(chance: Chance, keys: Sequence[int], counts: Sequence[int] = (0, 2, 5)) -> bytes:
-    """Make bytes that look like this many subtrees on the way to keys."""
+    """Return bytes that look like this many subtrees on the paths to keys."""
     depths = (0, 0, 1, 1, 2, 3, 60)
     items = [
         subtree(chance, within(chance, chance.pick(keys), depth), depth)
         for depth in (chance.pick(depths) for _ in range(chance.pick(counts)))
     ]
-    # The zone of stacks begins at a multiple of its item size after the place where headers are hashed.
+    # The memory zone of the stack begins at a multiple of a subtree's size after the place where headers are hashed.
     return chance.randbytes(chance.below(SUBTREE)) + b"".join(map(raw, items))
 
 
@@ -353,7 +353,7 @@ def header_facts(chance: Chance) -> bytes:
 
 class Bench:
     def __init__(self, chain: DevChain, name: str, artifact: Artifact | None) -> None:
-        """Take `name` as the origin that a divergence reports."""
+        """`name` is reported with a divergence."""
         self.name = name
         self.source = Deployed(chain, "test/SettableBlockHashSource", 1)
         self.registry = Deployed(
@@ -390,13 +390,13 @@ def some_world(chance: Chance) -> World:
     walked = chance.pick((0, 0, 1, 2))
     world = random_world(chance, number, chance.pick(_SIZES), walked, by_child=chance.happens(0.3))
     keys = [int.from_bytes(keccak(address)) for address in world.accounts] or [chance.getrandbits(256)]
-    # Extra data of up to 60 kB.
+    # The extra data has up to 60 kB.
     world.make_headers(extra_data(chance, keys, (0, 0, 2, 20, 300) if chance.happens(0.3) else (0, 2, 5)))
     return world
 
 
 def accepted_forms(facts: PackedFacts) -> Iterator[str]:
-    """Yield the accepted parts in words."""
+    """Yield the names of the accepted parts."""
     yield f"{len(facts.headers)} headers" if facts.headers else "block by number"
     if facts.header_fields:
         yield "fields of the header"

@@ -1,6 +1,6 @@
 """The registry's code without its checks. It continues wherever the registry refuses.
 
-If the registry lacks a single check, and only that check would refuse, it ends in the same root as this code.
+If the registry lacks a check, and only that check would refuse, it ends in the same root as this code.
 """
 
 import re
@@ -21,12 +21,12 @@ from tests.contracts.deployed import Deployed
 from tests.contracts.simulator import Call, Simulator
 
 _REFUSALS = re.compile(r"(?<=\{ )refuse\(\)(?= \})|revert InvalidProof\(\);")
-# Never true, because an operation needs calldata. It keeps the error in the interface.
+# A condition that is never true, because an operation needs calldata. It keeps the error in the interface.
 _NEVER = "if (msg.data.length == 0) revert InvalidProof();"
 
 
 class Ending(NamedTuple):
-    """The end of operations where nothing is refused."""
+    """The result of operations if nothing is refused."""
 
     root: bytes | None
     """The root; None if the operations halt even without checks."""
@@ -39,11 +39,11 @@ class Unchecked:
         self._address = Deployed(chain, HARNESS, HISTORY_WINDOW, artifact=_without_checks()).address
         self._simulator = Simulator(chain)
 
-    def endings(self, asked: Iterable[tuple[bytes, int]]) -> list[Ending]:
-        """Return the end of each list of operations, upon the state of the block of that number."""
+    def endings(self, cases: Iterable[tuple[bytes, int]]) -> list[Ending]:
+        """Return the result of each list of operations, on the state of the block with that number."""
         calls = [
             Call(self._address, harness_calldata(STACK, STACK, b"", b"", operations, is_open=False, block=number))
-            for operations, number in asked
+            for operations, number in cases
         ]
         return [
             Ending(_root(outcome.data) if outcome.succeeded else None, tuple(facts_of(outcome.logs)))
@@ -61,7 +61,7 @@ def _without_checks() -> Artifact:
 
 
 def _root(memory: bytes) -> bytes | None:
-    """Return the root of the topmost subtree in StepHarness's answer; None if there is none."""
+    """Return the root of the topmost subtree in StepHarness's answer. None if there is none."""
     top = int.from_bytes(memory[-96:-64])
     if not NODE <= top - SUBTREE < len(memory):
         return None

@@ -1,6 +1,6 @@
-"""Calls in memory that is undefined except where it must be defined. Outcomes must not depend on the rest.
+"""Calls whose memory is undefined except where it must be defined. The outcome must not depend on undefined bits.
 
-The contracts' code runs in an EVM that tracks defined bits (`interpreter.py`). anvil runs a share of the calls, too,
+The contracts' code runs in an EVM that tracks defined bits (`interpreter.py`). anvil also runs a share of the calls,
 and must agree.
 """
 
@@ -26,17 +26,17 @@ from tests.contracts.deployed import Deployed
 from tests.contracts.simulator import Outcome
 from tests.contracts.worlds import World
 
-# One in this many calls also runs on anvil.
+# One of this many calls also runs on anvil.
 _COMPARED = 50
 _PAGE = 4096
-# Words before the memory image in StepHarness's input, and behind the memory in its answer.
+# Number of words before the memory content in StepHarness's input, and after the memory in its answer.
 _WORDS_BEFORE, _WORDS_BEHIND = 6, 4
 _UNDEFINED_WORD = b"\xff" * 32
 _PER_WORLD = 50
 
 
 class Bench:
-    """Runs calls of a contract. `name` is the origin that a divergence reports."""
+    """A runner of a contract's calls. `name` is reported with a divergence."""
 
     def __init__(self, chain: DevChain, code: bytes, name: str) -> None:
         self.tally = Tally()
@@ -57,7 +57,7 @@ class Bench:
         if execution.halted:
             raise self.divergence("The contract halts.", run)
         if self._number % _COMPARED == 0:
-            # Undefined bits differ on anvil, at least by being zero.
+            # Undefined bits have other values on anvil, for example zero.
             real = self._reference.execute(replace(run, calldata=_change(chance, run.calldata, undefined)))
             if not execution.agrees(real):
                 raise self.divergence(f"The interpreter makes {execution} of it, anvil {real}.", run)
@@ -71,7 +71,7 @@ class Bench:
 
 
 def _change(chance: Chance, calldata: bytes, undefined: bytes) -> bytes:
-    """Return calldata with undefined bits changed."""
+    """Return calldata with changed undefined bits."""
     size = len(undefined)
     changes = int.from_bytes(undefined) & chance.getrandbits(8 * size or 1)
     return (int.from_bytes(calldata[:size]) ^ changes).to_bytes(size) + calldata[size:]
@@ -107,13 +107,13 @@ def run_steps(chain: DevChain, seed: int, count: int, *, artifact: Artifact | No
 
 
 def _undefined_calldata(scene: Scene) -> bytes:
-    """Return a mask of StepHarness's input up to the operations."""
+    """Return a mask of the undefined bits in StepHarness's input, up to the operations."""
     subtrees = b"".join(map(_undefined_of, scene.state + (scene.storage or [])))
     return bytes(32 * _WORDS_BEFORE) + b"\xff" * NODE_BYTES + subtrees + b"\xff" * len(scene.above)
 
 
 def _undefined_of(subtree: _Subtree) -> bytes:
-    """Return a mask of the six words of a subtree (contracts/src/SubtreeStack.sol)."""
+    """Return a mask of the undefined bits in the six words of a subtree (contracts/src/SubtreeStack.sol)."""
     size = len(subtree.reference)
     known = max(subtree.depth, subtree.reach)
     reference = b"" if size > HASH_BYTES else bytes(size) + b"\xff" * (HASH_BYTES - size)
@@ -123,7 +123,7 @@ def _undefined_of(subtree: _Subtree) -> bytes:
 
 
 def _left_undefined(model: Model, execution: Execution) -> str:
-    """Return the subtree words that should be defined and aren't."""
+    """Return a sentence if words of subtrees are undefined that should be defined. Empty otherwise."""
     end = len(execution.undefined) - 32 * _WORDS_BEHIND
     if any(execution.undefined[end:]):
         return "Bottom, top, or the open storage is undefined"
@@ -146,7 +146,7 @@ class _Known:
 
 
 def run_transactions(chain: DevChain, seed: int, count: int, *, artifact: Artifact | None = None) -> Tally:
-    """Try `count` transactions of the registry, with no defined memory.
+    """Try `count` transactions of the registry. All memory is undefined at the beginning.
 
     Deterministic in `seed`. Raise Divergence.
     """
@@ -178,7 +178,7 @@ def run_transactions(chain: DevChain, seed: int, count: int, *, artifact: Artifa
 
 
 def _registries(machine: Machine, world: World) -> list[_Known]:
-    """Return the facts of registries that know nothing, the first header's hash, and the block's state root."""
+    """Return the facts of registries that know nothing, the first header's hash, or the block's state root."""
     registries = [_Known()]
     proofs: list[tuple[bytes, dict[int, bytes], set[bytes]]] = []
     if world.by_child:

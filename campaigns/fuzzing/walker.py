@@ -1,7 +1,7 @@
-"""Read Merkle Patricia tries (Yellow Paper, appendix D) from nodes that were shown, and nothing else.
+"""A reader of Merkle Patricia tries (Yellow Paper, appendix D). It uses only nodes that were shown.
 
-The walker shares no code with the registry or its model. It is stricter than necessary: it refuses a node that no trie
-holds wherever a key leads to it.
+It shares no code with the registry or its model. It is stricter than necessary: it refuses any node on a key's path
+that no trie has.
 """
 
 from collections.abc import Iterator, Mapping
@@ -20,22 +20,22 @@ _LEAF_FLAG, _ODD_FLAG = 2, 1
 
 
 class NotShown(Exception):
-    """A key leads to a node that nobody has shown, so nothing is known of it."""
+    """A key leads to a node that nobody has shown, so nothing is known about its value."""
 
 
 class Odd(Exception):
-    """A key leads to something that no trie holds; the message names it."""
+    """A key leads to something that no trie has. The message names it."""
 
 
 @dataclass(frozen=True)
 class Branch:
-    children: list[bytes]  # the RLP of each
+    children: list[bytes]  # the RLP of each child
 
 
 @dataclass(frozen=True)
 class Extension:
     path: str
-    child: bytes  # its RLP
+    child: bytes  # the child's RLP
 
 
 @dataclass(frozen=True)
@@ -49,12 +49,12 @@ Node = Branch | Extension | Leaf
 
 class Walker:
     def __init__(self, shown: Mapping[bytes, bytes]) -> None:
-        """Take the RLP of nodes by their hashes in `shown`. The caller computes the hashes."""
+        """`shown` has the RLP of nodes by their hashes. The caller computes the hashes."""
         self._shown = shown
         self._read: dict[bytes, Node] = {}
 
     def value(self, root: bytes, key: str) -> bytes:
-        """Return the trie's value at a key of 64 hexadecimal digits; empty if there is none.
+        """Return the trie's value at a key of 64 hexadecimal digits. Empty if there is none.
 
         Raise NotShown and Odd.
         """
@@ -81,7 +81,7 @@ class Walker:
                 return node.value if key.endswith(node.path) else b""
 
     def leaves(self, root: bytes) -> Iterator[tuple[str, bytes]]:
-        """Yield key and value of each leaf that shown nodes lead to, without odd nodes."""
+        """Yield the key and value of each leaf that the shown nodes lead to. Invalid nodes are left out."""
         if root == EMPTY_ROOT:
             return
         try:
@@ -115,7 +115,7 @@ class Walker:
         return self._read[digest]
 
     def _child(self, reference: bytes) -> Node:
-        """Return the node that a branch or an extension refers to, by its hash or by embedding it."""
+        """Return the node that a branch or an extension refers to by its hash, or embeds."""
         if reference[0] != _HASH:
             return parse(reference)
         node = self._by_hash(reference[1:])
@@ -131,7 +131,7 @@ class Walker:
 
 
 def parse(encoded: bytes) -> Node:
-    """Decode one node. Lists below it aren't checked. Raise Odd."""
+    """Decode one node. Embedded lists aren't checked. Raise Odd."""
     items = split(encoded)
     if len(items) == 17:
         return _branch(items)
@@ -173,7 +173,7 @@ def _refers(child: bytes) -> bool:
 
 
 def split(encoded: bytes) -> list[bytes]:
-    """Return the RLP of each item of a list. Raise Odd if it isn't canonical or no list."""
+    """Return the RLP of each item of a list. Raise Odd if the encoding isn't canonical or not a list."""
     content, is_list = _content(encoded, 0, len(encoded))
     if not is_list:
         raise Odd("Where a list belongs there are bytes.")
@@ -197,7 +197,7 @@ def string(encoded: bytes) -> bytes:
 
 
 def _content(encoded: bytes, start: int, end: int | None) -> tuple[slice, bool]:
-    """Return the range of an item's content at `start`, and whether it is a list. Raise Odd.
+    """Return the range of an item's content at `start`, and whether the item is a list. Raise Odd.
 
     `end` is the required end of the item, or None.
     """

@@ -1,1 +1,1 @@
-"""The beacon chain, as far as it proves hashes of old execution blocks (docs/developing/proof-format.md)."""
+"""Proofs of old execution blocks' hashes by the beacon chain (docs/developing/proof-format.md)."""

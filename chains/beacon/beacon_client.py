@@ -1,7 +1,9 @@
-"""A client of beacon nodes: the standard API (github.com/ethereum/beacon-APIs), and two clients' own for summaries.
+"""A client of beacon nodes, by their standard API (github.com/ethereum/beacon-APIs).
 
-Every answer is verified: a header and a block by their root, summaries by the root of their state, the roots of a
-period's slots by the root over them. If one node's answer is false, the next node is asked.
+Historical summaries are not in that API, so it also uses endpoints of Nimbus and Lodestar.
+
+Every answer is verified: headers and blocks by their root, summaries by the state root, the block roots of a period by
+the period's root. If one node's answer is false, the next node is asked.
 """
 
 import json
@@ -30,21 +32,21 @@ SUMMARIES_PATHS = (
     "/eth/v1/lodestar/states/{}/historical_summaries",
 )
 _JSON, _SSZ = "application/json", "application/octet-stream"
-# Maximum bytes of an answer. A summary takes about 200 bytes of JSON, and mainnet adds 13 in a fortnight.
+# Maximum bytes of an answer. A summary takes about 200 bytes of JSON, and mainnet adds 13 summaries in a fortnight.
 _MOST_USUAL, _MOST_SUMMARIES = 16 * 1024, 2 * 1024**2
-# Requests for roots of slots sent to one node at the same time.
+# Maximum requests for block roots that one node gets at the same time.
 _ROOTS_AT_ONCE = 32
-# Maximum seconds to read one period from one node: the caller has other work.
+# Maximum seconds to read one period from one node. The worker has other work to do.
 _PERIOD_SECONDS = 120
 _INTEGER = re.compile(r"[0-9]{1,20}")
-# HTTP statuses that refuse one request: the node lacks the object or doesn't know the endpoint, and isn't down.
+# HTTP statuses that refuse one request: the node lacks the object or the endpoint, but works.
 _REFUSED = frozenset({400, 404, 405, 406, 410, 415, 501})
 
 
 class BeaconClient:
     """A client of a chain's beacon nodes, for any number of threads. All its methods may raise `NodeUnavailable`.
 
-    The nodes are asked one after the other. A node that has failed is asked after the others.
+    The nodes are asked in order. A node that failed is asked last.
     """
 
     def __init__(
@@ -64,7 +66,10 @@ class BeaconClient:
         ]
 
     def header(self, root: bytes | str) -> BeaconHeader:
-        """Return the header with this root, or the header of the block "finalized", for which the node is trusted."""
+        """Return the header with this root, or the finalized header for "finalized".
+
+        Only the latter can't be verified.
+        """
         identifier = root if isinstance(root, str) else hex_data(root)
         expected = None if isinstance(root, str) else root
         request = _json(f"/eth/v1/beacon/headers/{identifier}")
@@ -80,7 +85,7 @@ class BeaconClient:
         def read(content: bytes) -> ExecutionBranch:
             branch = blocks.execution_branch(content, layout, preset=preset)
             if branch.header.root != root or branch.header.slot != slot:
-                raise ValueError("another block than was asked for")
+                raise ValueError("another block than the requested one")
             return branch
 
         request = (f"/eth/v2/beacon/blocks/{hex_data(root)}", [_SSZ, MOST_BLOCK])
@@ -100,7 +105,7 @@ class BeaconClient:
     def block_roots(self, period: int, root: bytes) -> bytes:
         """Return the block root of each slot of a period. A missed slot has the root of the block before it.
 
-        `root` is the root over all of them. Each node is asked for the whole period, one node after the other.
+        `root` is the root of the whole list. A node is asked for all slots of the period before the next node is tried.
         """
         problems: list[str] = []
         for endpoint in self._in_order():
@@ -128,7 +133,7 @@ class BeaconClient:
                 raise NodeUnavailable(f"{endpoint.host} is too slow")
             slots = range(start, min(start + _ROOTS_AT_ONCE, end))
             for answer in endpoint.exchange([_json(f"/eth/v1/beacon/blocks/{slot}/root") for slot in slots]):
-                # A refused slot counts as missed: if that is wrong, the root over the period shows it.
+                # A refused slot counts as missed. If it was not missed, the check against the period's root fails.
                 last = last if isinstance(answer, RpcRefused) else _read_root(_content(answer))
                 roots.append(last)
             if not any(last):
@@ -136,7 +141,7 @@ class BeaconClient:
         return roots[-(1 << depth) :]
 
     def _first(self, request: Request, read: Callable[[bytes], Answer], object_name: str) -> Answer:
-        """Return the first node's answer that can be read."""
+        """Return the answer of the first node whose answer can be read."""
         reasons: list[str] = []
         for endpoint in self._in_order():
             (answer,) = endpoint.exchange([request])
@@ -170,14 +175,14 @@ class BeaconEndpoint:
         self._timeout = timeout_seconds
 
     def exchange(self, batched: Sequence[Request]) -> list[bytes | RpcRefused | NodeUnavailable]:
-        """Send GETs at the same time. Return for each the content of its answer, or the fault."""
+        """Send GET requests at the same time. Return the content of each answer, or its error."""
         began = time.monotonic()
         posts = [
             bounded_http.get(self._url, path, {"Accept": accept}, most, seconds=self._timeout, status=HTTPStatus.OK)
             for path, (accept, most) in batched
         ]
         results = [self._result(answer) for answer in bounded_http.send_all(posts)]
-        # The requests ran at the same time, so each counts with an equal part of it.
+        # The requests ran at the same time, so each is counted with an equal share of the time.
         seconds = (time.monotonic() - began) / len(results)
         for result in results:
             count_exchange(self._chain_id, self.host, result, seconds)
@@ -219,7 +224,7 @@ def _data(content: bytes) -> dict[str, Any]:
 
 def _read_integer(written: Any) -> int:
     if not isinstance(written, str) or not _INTEGER.fullmatch(written):
-        raise ValueError("a number that is none")
+        raise ValueError("an invalid number")
     return int(written)
 
 
@@ -233,7 +238,7 @@ def _read_header(content: bytes, root: bytes | None) -> BeaconHeader:
     roots = (read_data(message.get(name), 32) for name in ("parent_root", "state_root", "body_root"))
     header = BeaconHeader(slot, proposer, *roots)
     if root not in {None, header.root}:
-        raise ValueError("another header than was asked for")
+        raise ValueError("another header than the requested one")
     return header
 
 
@@ -245,5 +250,5 @@ def _read_anchor(content: bytes, header: BeaconHeader) -> Anchor:
         summaries.append((first, second))
     anchor = Anchor(header, summaries, [read_data(sibling, 32) for sibling in read_list(data.get("proof"))])
     if not anchor.is_true:
-        raise ValueError("summaries that are not those of the state")
+        raise ValueError("summaries that don't belong to the state")
     return anchor

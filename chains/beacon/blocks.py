@@ -16,7 +16,7 @@ BODY_DEPTH = 4
 
 
 class Layout(IntEnum):
-    """The layout of blocks from a fork on; Fulu's are like Electra's."""
+    """The layout of blocks since a fork. Fulu's blocks have Electra's layout."""
 
     BELLATRIX = 0
     CAPELLA = 1
@@ -26,7 +26,7 @@ class Layout(IntEnum):
 
 @dataclass(frozen=True)
 class Preset:
-    """The sizes in blocks that differ between networks."""
+    """Sizes in a block that differ between networks."""
 
     committees: int
     """Maximum number of committees in a slot."""
@@ -42,7 +42,7 @@ MINIMAL_PRESET = Preset(committees=4, sync_committee=32, withdrawals=4)
 
 @dataclass(frozen=True)
 class BeaconHeader:
-    """A beacon block's header, which has the block's root."""
+    """A beacon block's header. Its hash tree root is the block's root."""
 
     slot: int
     proposer: int
@@ -166,7 +166,7 @@ def _payload_of(layout: Layout, preset: Preset) -> Container:
 def body_of(layout: Layout, preset: Preset = MAINNET_PRESET) -> Container:
     """Return the type of a block's body."""
     electra = layout >= Layout.ELECTRA
-    # Validators in one committee; since Electra, in all committees of a slot.
+    # Maximum validators that one attestation covers: one committee, or since Electra all committees of a slot.
     attesters = 2048 * preset.committees if electra else 2048
     signed_data: Mapping[str, Type] = {"data": _ATTESTATION_DATA, "signature": _SIGNATURE}
     attestation: dict[str, Type] = {"aggregation_bits": BitList(attesters), **signed_data}

@@ -28,16 +28,16 @@ from chains.node_errors import BadStatus, InvalidReply, NodeUnavailable
 from chains.nodes import without_answer
 
 _HEAD, _ROOT = 8, 32
-# An index without its offsets: its head, its first slot or block, and the number of its offsets.
+# Bytes of an index without its offsets: the entry's head, the first slot or block number, and the number of offsets.
 _INDEX_FRAME = _HEAD + 8 + 8
-# Bytes of a state before the block roots and the state roots of a period.
+# Offset in an encoded state of the two lists of a period: block roots, then state roots.
 _BEFORE_ROOTS = 176
 # Maximum bytes of a block (MAX_PAYLOAD_SIZE of the consensus specifications), of a compressed block, and of a header
-# before the Merge, which has fewer than 700 bytes, compressed or not.
+# before the Merge. The largest such header has fewer than 700 bytes.
 MOST_BLOCK, _MOST_PACKED_BLOCK, _MOST_HEADER = 10 * 1024**2, 12 * 1024**2, 1024
-# Headers read at the same time.
+# Maximum headers that are read at the same time.
 _AT_ONCE = 16
-# Maximum seconds to read from one place.
+# Maximum seconds to read a file from one folder or URL.
 _MOST_SECONDS = 300
 # Bytes of the largest snappy frame, rounded up.
 _FRAME = 80 * 1024
@@ -46,16 +46,16 @@ Answer = TypeVar("Answer")
 
 
 class InvalidEra(ValueError):
-    """The file isn't the era file that its name promises; the message is one sentence."""
+    """The file isn't the era file that its name promises. The message is one sentence."""
 
 
 class NoEraFile(NodeUnavailable):
-    """The file isn't there."""
+    """The folder or server has no such file."""
 
 
 @dataclass(frozen=True)
 class PeriodRoots:
-    """The roots of all blocks of a period, and of all states, 32 bytes each."""
+    """The block roots and the state roots of a period, 32 bytes each."""
 
     blocks: bytes
     states: bytes
@@ -68,13 +68,13 @@ class _EraFile(Protocol):
         """Return the last `size` bytes, and the file's size."""
 
     def parts(self, ranges: Sequence[tuple[int, int]]) -> list[bytes]:
-        """Return the bytes of each range, from its start to before its end. The file's end cuts a range short."""
+        """Return the bytes of each range (start, end). A range that goes beyond the file's end is cut short."""
 
 
 class EraFiles:
-    """The places where a chain's era files may be, tried in this order.
+    """The folders and URLs that may have a chain's era files, tried in order.
 
-    If no place has the right file, `NodeUnavailable` tells the fault of each.
+    If none has a valid file, `NodeUnavailable` says why for each.
     """
 
     def __init__(
@@ -100,11 +100,11 @@ class EraFiles:
         return self._first(name, lambda file: self._read_block(file, slot, root))
 
     def records(self, epoch: int, root: bytes) -> list[tuple[bytes, int]]:
-        """Return hash and total difficulty of each block of an epoch before the Merge, verified against its root."""
+        """Return hash and total difficulty of each block of an epoch before the Merge, verified against `root`."""
         return self._first(self.era1_name(epoch, root), lambda file: _read_records(file, root))
 
     def size(self, name: str) -> int | None:
-        """Return a file's size in bytes. None if it isn't there."""
+        """Return a file's size in bytes. None if the file doesn't exist."""
         with suppress(NoEraFile):
             return self._first(name, lambda file: file.tail(1)[1])
         return None
@@ -115,7 +115,7 @@ class EraFiles:
 
     def era_name(self, period: int, root: bytes) -> str:
         """Return the name of the file of a period."""
-        # The number of an era is that of the period after it.
+        # The file of an era has the roots of the period before it.
         return f"{self._chain.config_name}-{period + 1:05}-{root[:4].hex()}.era"
 
     def _first(self, name: str, read: Callable[[_EraFile], Answer]) -> Answer:
@@ -144,9 +144,9 @@ class EraFiles:
         _, at = self._indices(file)
         size = _ROOT << self._chain.period_depth
         state = bytearray(_BEFORE_ROOTS + 2 * size)
-        # Roots are random, so compressed frames of them may even be larger. The last frame is read whole.
+        # Roots are random bytes, so compression may even make them larger. The last frame must be read whole.
         (entry,) = file.parts([(at, at + _HEAD + len(state) + len(state) // 64 + _FRAME)])
-        # The stream is cut somewhere behind the needed part.
+        # The read bytes end in the middle of the stream, behind the needed roots.
         with suppress(DecompressionError):
             snappy.decompress_into(entry[_HEAD:], state)
         roots = PeriodRoots(bytes(state[_BEFORE_ROOTS:-size]), bytes(state[-size:]))
@@ -155,11 +155,11 @@ class EraFiles:
         return roots
 
     def _read_block(self, file: _EraFile, slot: int, root: bytes) -> ExecutionBranch:
-        places, state = self._indices(file)
-        at = places[self._chain.place(slot)]
+        offsets, state = self._indices(file)
+        at = offsets[self._chain.place(slot)]
         if at is None:
             raise InvalidEra(f"It has no block of slot {slot}.")
-        end = min(place for place in (*places, state) if place is not None and place > at)
+        end = min(offset for offset in (*offsets, state) if offset is not None and offset > at)
         if end - at > _MOST_PACKED_BLOCK:
             raise InvalidEra(f"An entry has more than {_MOST_PACKED_BLOCK} bytes.")
         (entry,) = file.parts([(at, end)])
@@ -176,19 +176,19 @@ class EraFiles:
         if len(tail) != of_blocks + of_state:
             raise InvalidEra("It is cut.")
         (state,) = _index(tail[of_blocks:], size - of_state)
-        places = _index(tail[:of_blocks], size - len(tail))
-        if state is None or any(place is not None and place >= state for place in places):
+        offsets = _index(tail[:of_blocks], size - len(tail))
+        if state is None or any(offset is not None and offset >= state for offset in offsets):
             raise InvalidEra("It has no state after its blocks.")
-        return places, state
+        return offsets, state
 
 
 def period_root(chain: BeaconChain, roots: PeriodRoots) -> bytes:
-    """Return the root of a period: a historical root, or since Capella the root of a summary."""
+    """Return the root of a period: before Capella the historical root, since Capella the root of the summary."""
     return ssz.merge(*(ssz.tree_root(split(each), chain.period_depth) for each in (roots.blocks, roots.states)))
 
 
 def split(roots: bytes) -> list[bytes]:
-    """Return the roots, 32 bytes each, as a list."""
+    """Split concatenated roots of 32 bytes into a list."""
     return [roots[at : at + _ROOT] for at in range(0, len(roots), _ROOT)]
 
 
@@ -232,16 +232,16 @@ def _unpacked(framed: bytes, most: int) -> bytes:
     try:
         return bytes(out[: snappy.decompress_into(framed, out)])
     except DecompressionError:
-        raise InvalidEra(f"It lacks compressed data of at most {most} bytes where it should be.") from None
+        raise InvalidEra(f"It has no valid compressed data of at most {most} bytes where an entry must be.") from None
 
 
 def _index(data: bytes, at: int) -> list[int | None]:
     """Return the offset of each entry of an index, None for a missing entry. `at` is the index's own offset."""
     offsets = (int.from_bytes(data[i : i + 8], "little", signed=True) for i in range(_HEAD + 8, len(data) - 8, 8))
-    places = [at + offset if offset else None for offset in offsets]
-    if any(place is not None and not 0 <= place < at for place in places):
+    positions = [at + offset if offset else None for offset in offsets]
+    if any(position is not None and not 0 <= position < at for position in positions):
         raise InvalidEra("Its index leads beyond it.")
-    return places
+    return positions
 
 
 # --- Files in folders and behind URLs ---------------------------------------------------------------------------------

@@ -1,6 +1,6 @@
-"""Branches in the beacon chain from a root that a chain knows to the hash of an old block.
+"""Branches in the beacon chain: Merkle proofs from a root that the destination knows to an old block's hash.
 
-contracts/src/BeaconHistory.sol takes them (docs/developing/proof-format.md).
+contracts/src/BeaconHistory.sol verifies them (docs/developing/proof-format.md).
 """
 
 from collections.abc import Sequence
@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from chains.beacon import ssz
 from chains.beacon.blocks import MAINNET_PRESET, BeaconHeader, ExecutionBranch, Layout, Preset
 
-# Depths of lists: the periods in a state, the epochs before the Merge, the blocks of such an epoch.
+# Depths of the trees of lists: periods in a state, epochs before the Merge, blocks of such an epoch.
 HISTORY_DEPTH, EPOCHS_DEPTH, RECORDS_DEPTH = 24, 17, 13
 HISTORICAL_ROOTS, HISTORICAL_SUMMARIES = 7, 27
 _SLOTS_PER_EPOCH = 32
@@ -17,14 +17,14 @@ _UINT64_MOST = 2**64 - 1
 
 
 class CannotProve(ValueError):
-    """The parts don't belong together, or the block can't be proven; the message is one sentence."""
+    """The parts don't belong together, or the block can't be proven. The message is one sentence."""
 
 
 @dataclass(frozen=True)
 class BeaconChain:
-    """A beacon chain. The first ten fields are the arguments of `BeaconHistory`, in the order of its constructor.
+    """A beacon chain. Its first ten fields are the arguments of `BeaconHistory`, in the order of its constructor.
 
-    A fork is named by its first slot.
+    Each fork is given as its first slot.
     """
 
     id: int
@@ -53,7 +53,7 @@ class BeaconChain:
 
     @property
     def immutables(self) -> dict[str, int]:
-        """Return the immutables of a `BeaconHistory` of this chain, by name, to compare its code with."""
+        """Return the values of the immutables that a `BeaconHistory` of this chain has, by name."""
         names = ("sourceChainId", "periodDepth", "bellatrix", "capella", "deneb", "electra", "end", "historicalRoots")
         values = (value if isinstance(value, int) else int.from_bytes(value) for value in self.arguments)
         return dict(zip((*names, "blocksBeforeMerge", "accumulator"), values, strict=True))
@@ -66,7 +66,7 @@ class BeaconChain:
         return slot >> self.period_depth
 
     def place(self, slot: int) -> int:
-        """Return a slot's place in its period."""
+        """Return the index of a slot in its period."""
         return slot & (1 << self.period_depth) - 1
 
     def slot_at(self, timestamp: int) -> int:
@@ -81,7 +81,10 @@ class BeaconChain:
         return self.genesis_time + slot * self.slot_seconds
 
     def layout(self, slot: int) -> Layout:
-        """Return the layout of a slot's block. Raises `CannotProve` if it isn't known."""
+        """Return the layout of a slot's block.
+
+        Raises `CannotProve` for a slot before Bellatrix or after the known forks.
+        """
         if not self.bellatrix <= slot < self.end:
             raise CannotProve(f"A block of slot {slot} has no known layout.")
         return Layout(sum(slot >= fork for fork in (self.capella, self.deneb, self.electra)))
@@ -112,9 +115,10 @@ MAINNET = BeaconChain(
 
 @dataclass(frozen=True)
 class Anchor:
-    """A beacon block with the summaries in its state: for each period, the roots of its block roots and state roots.
+    """A beacon block and the historical summaries in its state.
 
-    `branch` leads from the root of the list of summaries to the root of the state.
+    A summary has the root of a period's block roots, and the root of its state roots. `branch` leads from the root of
+    the list of summaries to the state root.
     """
 
     header: BeaconHeader
@@ -127,13 +131,13 @@ class Anchor:
 
     @property
     def is_true(self) -> bool:
-        """Return whether the summaries are those of the block's state."""
+        """Return whether the summaries verify against the block's state root."""
         root = ssz.list_root(self.leaves, HISTORY_DEPTH)
         return ssz.climb(root, self.branch, HISTORICAL_SUMMARIES) == self.header.state_root
 
 
 def own(block: ExecutionBranch) -> bytes:
-    """Return the branch to a beacon block's own execution block."""
+    """Return the branch from a beacon block to its execution block."""
     header = block.header
     return b"".join(
         [
@@ -148,9 +152,9 @@ def own(block: ExecutionBranch) -> bytes:
 
 
 def old(chain: BeaconChain, block: ExecutionBranch, block_roots: Sequence[bytes], anchor: Anchor) -> bytes:
-    """Return the branch to a block of a period from Capella on that the state of `anchor` summarises.
+    """Return the branch to a block of a period since Capella that the state of `anchor` summarises.
 
-    `block_roots` are the roots of all blocks of the block's period. Raises `CannotProve`.
+    `block_roots` are all block roots of the block's period. Raises `CannotProve`.
     """
     summaries = anchor.summaries
     index = chain.period(block.header.slot) - chain.periods_before_capella
@@ -199,8 +203,8 @@ def before_merge(
 ) -> bytes:
     """Return the branch to a block before the Merge.
 
-    `records` has the hash and total difficulty of each block of its epoch, 8,192 blocks. `epochs` has the roots of all
-    epochs. Raises `CannotProve`.
+    `records` has the hash and total difficulty of the 8,192 blocks of its epoch. `epochs` has the roots of all epochs.
+    Raises `CannotProve`.
     """
     if not 0 <= number < chain.blocks_before_merge:
         raise CannotProve(f"Block {number} is not before the Merge.")
@@ -223,14 +227,14 @@ def before_merge(
 
 
 def historical_roots(chain: BeaconChain, anchor: BeaconHeader, state_branch: Sequence[bytes]) -> bytes:
-    """Return the branch that shows the chain's historical roots in the state of `anchor`. Raises `CannotProve`."""
+    """Return the branch that proves the chain's historical roots in the state of `anchor`. Raises `CannotProve`."""
     if ssz.climb(chain.historical_roots, state_branch, HISTORICAL_ROOTS) != anchor.state_root:
         raise CannotProve("The historical roots are not those of the state.")
     return _anchor(chain, anchor, state_branch)
 
 
 def record_leaves(records: Sequence[tuple[bytes, int]]) -> list[bytes]:
-    """Return the leaves of an epoch before the Merge."""
+    """Return the Merkle leaves of the blocks of an epoch before the Merge."""
     return [ssz.merge(block_hash, ssz.integer_leaf(difficulty)) for block_hash, difficulty in records]
 
 
@@ -246,7 +250,7 @@ def _period(
 
 
 def _list(leaves: Sequence[bytes], depth: int, index: int) -> list[bytes]:
-    """Return the siblings of a leaf, but for those beyond the last element, which are trees of zeros."""
+    """Return the siblings of a leaf. Siblings beyond the list's last element are trees of zeros, and left out."""
     siblings = enumerate(ssz.siblings(leaves, depth, index))
     return [sibling for height, sibling in siblings if (index >> height ^ 1) << height < len(leaves)]
 

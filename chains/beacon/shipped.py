@@ -1,6 +1,6 @@
-"""Shipped lists of mainnet's beacon chain, which never change and which branches to old blocks need.
+"""Lists of mainnet's beacon chain that are shipped with the service. Branches to old blocks need them.
 
-A list is compared with its known root, a constant of the contract, when it is loaded.
+The lists never change. Each is checked on loading against its root, which is a constant of the contract.
 """
 
 from functools import cache
@@ -15,16 +15,16 @@ HISTORICAL_ROOTS, EPOCHS = "historical_roots.ssz", "epochs.ssz"
 
 
 class WrongList(ValueError):
-    """A shipped list doesn't have its known root, or can't be read; the message is one sentence."""
+    """A shipped list can't be read or doesn't have its known root. The message is one sentence."""
 
 
 def historical_roots(chain: BeaconChain) -> list[bytes]:
-    """Return the roots of the periods before Capella; none if the chain isn't mainnet. Raises `WrongList`."""
+    """Return the roots of the periods before Capella. Empty if the chain isn't mainnet. Raises `WrongList`."""
     return _shipped(HISTORICAL_ROOTS, chain.historical_roots) if chain == MAINNET else []
 
 
 def epochs(chain: BeaconChain) -> list[bytes]:
-    """Return the roots of the epochs before the Merge; none if the chain isn't mainnet. Raises `WrongList`."""
+    """Return the roots of the epochs before the Merge. Empty if the chain isn't mainnet. Raises `WrongList`."""
     return _shipped(EPOCHS, chain.accumulator) if chain == MAINNET else []
 
 

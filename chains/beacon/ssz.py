@@ -1,6 +1,6 @@
 """Hash tree roots of encoded SSZ objects, and branches to their parts (Ethereum consensus specifications, `ssz/`).
 
-It has only the types of beacon blocks. A type turns bytes into a root, and keeps nothing of them.
+Only the types that beacon blocks need are here. They compute roots from bytes, and don't decode objects.
 """
 
 from collections.abc import Mapping, Sequence
@@ -11,19 +11,19 @@ from typing import Protocol
 
 _CHUNK = 32
 _OFFSET = 4
-# Maximum number of a list's elements of different sizes. The format allows a block a million transactions, but no gas
-# limit of the next years has room for that many, and hashing a million empty ones takes minutes.
+# Maximum elements of a list whose elements differ in size. The format allows a million transactions in a block. Hashing
+# a million empty ones takes minutes, and no gas limit of the next years has room for them.
 _MOST_ELEMENTS = 1 << 16
 
 
 class InvalidSsz(ValueError):
-    """The bytes are no encoding of an object of that type; the message is one sentence."""
+    """The bytes don't encode an object of that type. The message is one sentence."""
 
 
 class Type(Protocol):
     @property
     def size(self) -> int | None:
-        """Return the size of each object in bytes; None if objects differ in size."""
+        """Return the size of each object in bytes. None if objects differ in size."""
 
     def root(self, data: bytes) -> bytes:
         """Return the hash tree root of an encoded object. Raises `InvalidSsz`."""
@@ -38,26 +38,24 @@ def merge(left: bytes, right: bytes) -> bytes:
 
 @cache
 def zeros(height: int) -> bytes:
-    """Return the root of a tree of zeros."""
+    """Return the root of a tree whose leaves are all zero."""
     return merge(zeros(height - 1), zeros(height - 1)) if height else bytes(_CHUNK)
 
 
 def tree_root(leaves: Sequence[bytes], depth: int) -> bytes:
-    """Return the root of a tree of the leaves, filled up with zeros."""
+    """Return the root of a tree of the leaves. Missing leaves are zeros."""
     return _layers(leaves, depth)[depth][0]
 
 
 def siblings(leaves: Sequence[bytes], depth: int, index: int) -> list[bytes]:
-    """Return the siblings on the way from a leaf to the root, with trees of zeros among them."""
+    """Return the siblings on the path from a leaf to the root. Missing ones are roots of trees of zeros."""
     layers = _layers(leaves, depth)
     places = [index >> height ^ 1 for height in range(depth)]
-    return [
-        layers[height][place] if place < len(layers[height]) else zeros(height) for height, place in enumerate(places)
-    ]
+    return [layers[height][at] if at < len(layers[height]) else zeros(height) for height, at in enumerate(places)]
 
 
 def climb(node: bytes, branch: Sequence[bytes], index: int) -> bytes:
-    """Return the root to which a branch leads from a node at this index."""
+    """Return the root that follows from a node at this index and its branch."""
     for height, sibling in enumerate(branch):
         node = merge(sibling, node) if index >> height & 1 else merge(node, sibling)
     return node
@@ -68,7 +66,7 @@ def integer_leaf(value: int) -> bytes:
 
 
 def list_root(leaves: Sequence[bytes], depth: int) -> bytes:
-    """Return the root of a list of at most 2 ** depth leaves."""
+    """Return the hash tree root of a list of at most 2 ** depth leaves."""
     return merge(tree_root(leaves, depth), integer_leaf(len(leaves)))
 
 
@@ -84,7 +82,7 @@ def _layers(leaves: Sequence[bytes], depth: int) -> list[Sequence[bytes]]:
 
 
 def _depth(count: int) -> int:
-    """Return the depth of the smallest tree with room for this many leaves."""
+    """Return the depth of the smallest tree that has this many leaves."""
     return (count - 1).bit_length() if count else 0
 
 
@@ -97,7 +95,7 @@ def _chunks(data: bytes) -> list[bytes]:
 
 @dataclass(frozen=True)
 class Bytes:
-    """A fixed number of bytes; also a little-endian integer, and a vector of bits or of roots."""
+    """A fixed number of bytes. It also stands for a little-endian integer, and for a vector of bits or of roots."""
 
     size: int
 
@@ -212,7 +210,7 @@ def _elements(element: Type, data: bytes) -> list[bytes]:
 
 
 def _split(data: bytes, places: Sequence[int], first: int) -> list[bytes]:
-    """Split at offsets. The first of them must be `first`."""
+    """Split the data at its offsets. The first offset must be `first`."""
     if (
         (places[0] if places else len(data)) != first
         or list(places) != sorted(places)

@@ -1,1 +1,1 @@
-"""`make demo` and `make demo-cross-chain`: the whole service on development chains, as a user sees it."""
+"""The demos: the whole service on development chains, used as a user would use it."""

@@ -1,4 +1,4 @@
-"""Runs the demo on one development chain. State lives in `.demo/`, made anew at each start."""
+"""Run the demo on one development chain. Its state is in `.demo/`, which is emptied at each start."""
 
 import sys
 

@@ -1,8 +1,8 @@
-"""Runs the demo of old blocks: a fact of one is proven by a jump, through what the beacon chain keeps of its own past.
+"""Run the demo of old blocks: a fact of an old block is proven by a jump through the beacon chain's history.
 
-The source chain is EthereumJS, driven by a beacon chain of the executable consensus specifications (minimal preset). So
-nothing of either was written here. An attester vouches for its newest final block, on a development chain. State lives
-in `.demo-any-block/`, made anew at each start.
+The source chain is EthereumJS, driven by a beacon chain of the executable consensus specifications (minimal preset). An
+attester on a development chain vouches for its newest final block. State is in `.demo-any-block/`, which is emptied at
+each start.
 """
 
 import sys
@@ -20,11 +20,11 @@ from devnet.ethereumjs import EthereumJs
 SOURCE_ID = 31338
 SLOT_SECONDS = 2
 ELECTRA_EPOCH = 3
-# Slots without a block, as there are on mainnet; also the first one of Electra, and of a period.
+# Slots without a block, as on mainnet. They include the first slot of Electra and the first slot of a period.
 MISSED = (10, ELECTRA_EPOCH * SLOTS_PER_EPOCH, SLOTS_PER_PERIOD)
-# Slots until a block is final whose state summarises the first period.
+# Slots until a block is final whose state has the summary of the first period.
 SLOTS = SLOTS_PER_PERIOD + 5 * SLOTS_PER_EPOCH
-# The block that is asked for: after the first transfer, before the second.
+# The queried block. It lies after the first transfer and before the second.
 OLD_BLOCK = 12
 START_SECONDS = 600
 
@@ -67,9 +67,9 @@ def run(demo: Demo) -> bool:
     demo.processes += [node, consensus]
     chain = demo.chain()
 
-    command.say(f"Starting an attester, who signs hashes of final blocks of chain {SOURCE_ID}")
+    command.say(f"Starting an attester, which signs hashes of final blocks of chain {SOURCE_ID}")
     attester = demo.attester("attester", SOURCE_TOML % node.url)
-    # Its own facts are not asked for.
+    # The development chain's own facts are not queried.
     toml = (CHAINS_TOML % chain.url).partition("[[connections]]")[0]
     toml += SOURCE_TOML % node.url + BEACON_TOML % (consensus.url, genesis_time) + attester.toml()
     (registry,) = demo.serve(toml, (CHAIN_ID, SOURCE_ID))
@@ -81,7 +81,7 @@ def run(demo: Demo) -> bool:
 
 
 def _transfer(node: EthereumJs, number: int) -> None:
-    """Change the balance that is asked for."""
+    """Change the queried balance."""
     fees = {"gas": 21_000, "maxFeePerGas": 10**10, "maxPriorityFeePerGas": 10**9}
     transaction = {"chainId": SOURCE_ID, "nonce": number, "to": ACCOUNTS[2][0], "value": 10**17 + number, **fees}
     signed = Account.sign_transaction(transaction, SIGNER_KEY)

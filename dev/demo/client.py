@@ -1,4 +1,4 @@
-"""The service as a program uses it: signs a wallet in, takes its key, submits a batch, follows it, reads the fact."""
+"""A program that uses the service: it signs in, takes its API key, submits a batch, follows it, and reads the fact."""
 
 import time
 from collections.abc import Callable
@@ -8,24 +8,24 @@ import requests
 from eth_account import Account
 from eth_account.messages import encode_defunct
 
-# `accountField(address,uint256,uint8)`, and the number of BALANCE in it.
+# Selector of `accountField(address,uint256,uint8)`, and the index of BALANCE for its last argument.
 ACCOUNT_FIELD_SELECTOR = "7177899b"
 BALANCE = 1
 
-# Seconds for one answer. Generous, because the machine may be busy with its first start.
+# Maximum seconds for one answer. The limit is high, because the machine may be busy during the first start.
 TIMEOUT = 30
 
 
 class ClientError(Exception):
-    """The service answered something else than was hoped for; a sentence."""
+    """The service didn't answer as expected. The message is one sentence."""
 
 
 class ServiceDown(ClientError):
-    """It answered 503: the same may be asked again, and nothing was stored."""
+    """The service answered 503. Nothing was stored, and the request may be sent again."""
 
 
 def take_api_key(base_url: str, address: str, private_key: str, chain_id: int) -> str:
-    """Sign in with a wallet and return the API key that the dashboard shows."""
+    """Sign in with a wallet, and return the API key from the dashboard."""
     session = signed_in(base_url, address, private_key, chain_id)
     key = _ok(session.get(f"{base_url}/keys", timeout=TIMEOUT)).json()["keys"][0]
     revealed = session.post(f"{base_url}/dashboard/keys/{key['id']}/reveal", timeout=TIMEOUT)
@@ -34,14 +34,14 @@ def take_api_key(base_url: str, address: str, private_key: str, chain_id: int) -
 
 
 def take_webhook_secret(base_url: str, address: str, private_key: str, chain_id: int) -> str:
-    """Sign in with a wallet and return the secret of webhooks that the page of keys shows."""
+    """Sign in with a wallet, and return the webhook secret from the page of keys."""
     session = signed_in(base_url, address, private_key, chain_id)
     secret: str = _ok(session.post(f"{base_url}/dashboard/webhooks/reveal", timeout=TIMEOUT)).json()["webhookSecret"]
     return secret
 
 
 def signed_in(base_url: str, address: str, private_key: str, chain_id: int) -> requests.Session:
-    """Sign in with a wallet and return the session, which sends its token against forgeries."""
+    """Sign in with a wallet, and return the session. It sends the CSRF token."""
     session = requests.Session()
     session.headers.update({"Accept": "application/json", "Referer": f"{base_url}/sign-in"})
     _ok(session.get(f"{base_url}/sign-in", headers={"Accept": "text/html"}, timeout=TIMEOUT))
@@ -52,13 +52,13 @@ def signed_in(base_url: str, address: str, private_key: str, chain_id: int) -> r
     message = _ok(answer).json()["message"]
     signature = Account.sign_message(encode_defunct(text=message), private_key).signature.to_0x_hex()
     _ok(session.post(f"{base_url}/sign-in/verify", json={"message": message, "signature": signature}, timeout=TIMEOUT))
-    # The token changes when one signs in.
+    # The CSRF token changes at sign-in.
     session.headers["X-CSRFToken"] = _token(session)
     return session
 
 
 def _token(session: requests.Session) -> str:
-    """Return the token of the session's forms. Over https its cookie has a prefix."""
+    """Return the CSRF token of the session. Over https its cookie has a prefix."""
     return session.cookies.get("__Host-csrftoken") or session.cookies["csrftoken"]
 
 
@@ -72,10 +72,10 @@ def submit(base_url: str, api_key: str, body: dict[str, Any]) -> str:
 def follow(
     base_url: str, api_key: str, internal_id: str, show: Callable[[dict[str, Any]], None], seconds: float
 ) -> None:
-    """Wait until the batch is DONE. Raises `ClientError` when it is rejected or takes longer than `seconds`."""
+    """Wait until the batch is DONE. Raises `ClientError` if it is rejected or takes longer than `seconds`."""
     deadline = time.monotonic() + seconds
     while True:
-        # The status is read before the details, so that the last shown details are never older than it.
+        # The status is read before the details. So the details that are shown last are at least as new as the status.
         is_done = status(base_url, api_key, internal_id) == "DONE"
         batch = _ok(requests.get(f"{base_url}/explorer/query/{internal_id}.json", timeout=TIMEOUT)).json()
         show(batch)
@@ -97,13 +97,13 @@ def status(base_url: str, api_key: str, internal_id: str) -> str:
 
 
 def transactions(base_url: str, internal_id: str) -> set[str]:
-    """Return the hashes of the transactions by which the batch was proven."""
+    """Return the hashes of the transactions that proved the batch."""
     batch = _ok(requests.get(f"{base_url}/explorer/query/{internal_id}.json", timeout=TIMEOUT)).json()
     return {step["transactionHash"] for query in batch["queryList"] for step in query["steps"]} - {None}
 
 
 def account_field(rpc_url: str, registry: str, address: str, block: int, field: int) -> bytes:
-    """Return the word that the facts registry returns, read as any contract would."""
+    """Return the word that the facts registry returns to any caller."""
     data = f"0x{ACCOUNT_FIELD_SELECTOR}{int(address, 16):064x}{block:064x}{field:064x}"
     return bytes.fromhex(rpc(rpc_url, "eth_call", {"to": registry, "data": data}, "latest")[2:])
 

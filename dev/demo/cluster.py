@@ -1,7 +1,7 @@
-"""Runs the demo on several processes as on several machines: PostgreSQL, Redis, two web servers, three Celery workers.
+"""Run the demo on several processes: PostgreSQL, Redis, two web servers and three Celery workers.
 
-Many batches are submitted, one worker is killed in the middle, and every value is read from the chain. State lives in
-`.demo-cluster/`, made anew at each start.
+Each process could run on a machine of its own. Many batches are submitted, one worker is killed meanwhile, and every
+value is read from the chain. State is in `.demo-cluster/`, which is emptied at each start.
 """
 
 import sys
@@ -21,17 +21,17 @@ from devnet.ports import free_port
 from devnet.servers import Postgres, Redis
 
 WORKERS = 3
-# A user may submit 60 batches a minute.
+# The service lets a user submit 60 batches a minute.
 WALLETS, PER_WALLET = 4, 50
 # Seconds until another worker takes over the lanes of a killed one.
 LEASE_SECONDS = 5
-# The account with the proven balance. It receives wei in each block, so that all values differ.
+# The account whose balance is proven. It receives wei in each block, so its balance differs at each block.
 RECEIVER = f"0x{0xBA7C:040x}"
 _EVENTS = ("HeaderAccumulated(uint256,bytes32)", "AccountProven(address,uint256,uint8)")
 
 
 class Cluster(Service):
-    """Two web servers, and workers by Celery. One database and one broker are all that they share."""
+    """Two web servers, and Celery workers. They share only the database and the broker."""
 
     def __init__(
         self, running: ExitStack, folder: Path, chains_toml: str, key: str, port: int, **variables: str
@@ -50,7 +50,7 @@ class Cluster(Service):
 
 
 def run(demo: Demo) -> bool:
-    """Start everything, prove all, kill a worker meanwhile, and read every value."""
+    """Start all processes, submit the batches, kill a worker meanwhile, and check every value."""
     command.say(f"Starting a development chain, PostgreSQL, Redis, two web servers and {WORKERS} Celery workers")
     chain = demo.chain()
     postgres, redis = demo.running.enter_context(Postgres()), demo.running.enter_context(Redis())
@@ -80,7 +80,8 @@ def run(demo: Demo) -> bool:
     wait_until_done(demo, batches, len(batches))
 
     command.say("Reading every value from the facts registry, and the same from the chain")
-    # Each batch says by which transactions it was proven. More of them would have proven something again.
+    # The batches name the transactions that proved them. If the chain has more transactions, something was proven
+    # twice.
     named = set[str]().union(*(client.transactions(urls[0], internal_id) for internal_id in batches))
     is_right = is_proven_once(chain, registry, blocks, sent=_sent(chain) - sent_before, named=len(named))
     if not demo.options.once:
@@ -89,7 +90,10 @@ def run(demo: Demo) -> bool:
 
 
 def wait_until_done(demo: Demo, batches: dict[str, str], count: int) -> int:
-    """Wait until `count` of the batches, with the keys they belong to, are DONE. Raises `ClientError` if it lasts."""
+    """Wait until `count` of the batches are DONE.
+
+    `batches` has their API keys by id. Raises `ClientError` at a time-out.
+    """
     began, done = time.monotonic(), set[str]()
     while len(done) < count:
         demo.service.require_running()
@@ -105,7 +109,7 @@ def wait_until_done(demo: Demo, batches: dict[str, str], count: int) -> int:
 
 
 def is_proven_once(chain: DevChain, registry: str, blocks: Sequence[int], *, sent: int, named: int) -> bool:
-    """Print whether every value is right, and nothing was proven or paid for twice. Returns whether it is so."""
+    """Return whether every value is right, and nothing was proven or paid for twice. Print each result."""
     equal = sum(
         int.from_bytes(client.account_field(chain.url, registry, RECEIVER, block, client.BALANCE))
         == int(client.rpc(chain.url, "eth_getBalance", RECEIVER, hex(block)), 16)
@@ -124,7 +128,7 @@ def is_proven_once(chain: DevChain, registry: str, blocks: Sequence[int], *, sen
 
 
 def _blocks_with_transfers(chain: DevChain, count: int) -> list[int]:
-    """Mine `count` blocks, in each of which the receiver gets a little, and return their numbers."""
+    """Mine `count` blocks that each send some wei to the receiver, and return their numbers."""
     blocks = []
     for number in range(1, count + 1):
         transfer = {"from": ACCOUNTS[2][0], "to": RECEIVER, "value": hex(number)}
@@ -135,7 +139,7 @@ def _blocks_with_transfers(chain: DevChain, count: int) -> list[int]:
 
 
 def _sent(chain: DevChain) -> int:
-    """Return how many transactions the signer has in the chain."""
+    """Return the number of the signer's transactions on the chain."""
     return int(chain.rpc("eth_getTransactionCount", SIGNER_ADDRESS, "latest"), 16)
 
 

@@ -1,4 +1,4 @@
-"""The common parts of the demos: options, a fresh folder, chains, the service, and a batch that is proven and read."""
+"""The common parts of the demos: options, the folder, chains, the service, and a batch that is proven and read."""
 
 import argparse
 import fcntl
@@ -35,12 +35,12 @@ from devnet.json_rpc import NodeErrorReply
 from devnet.ports import PortInUse, chosen_port
 from devnet.servers import ServerError
 
-# Default ports, if they are free.
+# Default ports, used if they are free.
 PORT, RPC_PORT = 8000, 8545
 
 
 class DemoNode(Protocol):
-    """A chain's node."""
+    """A node of a chain."""
 
     chain_id: int
     url: str
@@ -52,11 +52,11 @@ class Process(Protocol):
     """A process that must keep running."""
 
     def require_running(self) -> None:
-        """Raise an error with a sentence if it has ended."""
+        """Raise an error with a sentence if the process has ended."""
 
 
 class Demo:
-    """A run of a demo. Its processes end with `running`, and `processes` must keep running until then."""
+    """A run of a demo. Its processes end when `running` closes. Until then `processes` must keep running."""
 
     def __init__(self, running: ExitStack, options: argparse.Namespace) -> None:
         self.running, self.options = running, options
@@ -64,12 +64,12 @@ class Demo:
         self.service: Service
 
     def chain(self, chain_id: int = CHAIN_ID) -> DevChain:
-        """Start a development chain with a block every second. The first one has the chosen port."""
+        """Start a development chain with a block every second. The first chain gets the port in the options."""
         port = self.options.rpc_port if chain_id == CHAIN_ID else 0
         return self.running.enter_context(DevChain(chain_id=chain_id, block_seconds=1, port=port))
 
     def attester(self, name: str, chain_toml: str) -> DemoAttester:
-        """Start an attester, who signs hashes of final blocks of a chain."""
+        """Start an attester, which signs hashes of a chain's final blocks."""
         attester = DemoAttester(self.running, self.options.state / name, chain_toml)
         self.processes.append(attester)
         return attester
@@ -77,7 +77,10 @@ class Demo:
     def serve(
         self, toml: str, *connections: tuple[int, int], kind: type[Service] = Service, **variables: str
     ) -> list[str]:
-        """Start the service, with a registry for each pair of destination and source. Returns their addresses."""
+        """Start the service, with a registry for each pair of destination and source.
+
+        Return the registries' addresses.
+        """
         say("Deploying the facts registries")
         service = kind(self.running, self.options.state, toml, SIGNER_KEY, self.options.port, **variables)
         registries = [service.deploy_registry(*connection) for connection in connections]
@@ -90,10 +93,10 @@ class Demo:
     def prove(
         self, destination: DevChain, sources: Mapping[str, tuple[DemoNode, int | None]], **variables: str
     ) -> bool:
-        """Prove the signer's balance on each source in one batch, and read it. Return whether all are right.
+        """Prove the signer's balance on each source in one batch, and read it. Return whether all values are right.
 
-        `sources` has chains and blocks (None: the newest) by the registry of their facts. `variables` are added to the
-        variables of the documentation's examples. Raises `ClientError` if the batch is not DONE in time.
+        `sources` has a chain and a block (None for the newest) by the registry of its facts. `variables` extend the
+        variables for the documentation's examples. Raises `ClientError` if the batch is not DONE in time.
         """
         url = self.service.base_url
         say("Signing in with a wallet and taking its API key")
@@ -120,7 +123,7 @@ class Demo:
             "QUERY_ID": internal_id,
             "BQS_URL": url,
             "BQS_API_KEY": api_key,
-            # With it, the client reads from the chain and not from the service.
+            # This makes the client read from the chain instead of from the service.
             "BQS_RPC_URL": destination.url,
             **variables,
         }
@@ -128,7 +131,7 @@ class Demo:
         if not self.options.once:
             env_file = self.options.state / "env"
             write_private(env_file, "".join(f"{name}={value}\n" for name, value in env.items()))
-            # Its URLs are dead after the demo.
+            # The URLs in this file stop working when the demo ends.
             self.running.callback(env_file.unlink, missing_ok=True)
             print(f"\nExplorer  {url}/explorer/query/{internal_id}")
             print(f"Ask here  {url}/new-batch  (sign in as a development account; it takes no wallet)")
@@ -138,12 +141,12 @@ class Demo:
 
 
 def say(text: str) -> None:
-    """Print the next action."""
+    """Print the action that begins now."""
     print(f"{text} ...", flush=True)
 
 
 def parser(program: str, description: str | None, folder: str) -> argparse.ArgumentParser:
-    """Return the options of each demo. `folder` is the default folder of its state, below the project's."""
+    """Return a parser with the options of every demo. `folder` is the default folder of the demo's state."""
     options = argparse.ArgumentParser(prog=program, description=description)
     options.add_argument(
         "--once", action="store_true", help="end after the read, with exit code 0 only if the values are right"
@@ -194,7 +197,7 @@ def main(parser: argparse.ArgumentParser, run: Callable[[Demo], bool]) -> int:
 
 
 def show_balance(destination: DemoNode, registry: str, source: DemoNode, block: int) -> bool:
-    """Print the balance in the facts registry. Return whether the source chain has the same."""
+    """Print the balance in the facts registry. Return whether it is equal to the source chain's."""
     word = client.account_field(destination.url, registry, SIGNER_ADDRESS, block, client.BALANCE)
     balance = int.from_bytes(word)
     expected = int(client.rpc(source.url, "eth_getBalance", SIGNER_ADDRESS, hex(block)), 16)
@@ -225,7 +228,7 @@ def _steps_printer() -> Callable[[dict[str, Any]], None]:
 
 
 def _read_by_bqs(internal_id: str, env: Mapping[str, str]) -> bool:
-    """Print the batch's facts, read from the chain by the client's command line. Return whether that worked."""
+    """Print the batch's facts as `bqs read` reads them from the chain. Return whether the command succeeded."""
     command = [str(Path(sys.executable).with_name("bqs")), "read", internal_id]
     done = subprocess.run(command, env=os.environ | env, capture_output=True, text=True, check=False)
     print(f"\nThe same, by the client: bqs read {internal_id}")
@@ -238,7 +241,10 @@ def _interrupt(number: int, frame: FrameType | None) -> NoReturn:
 
 
 def _fresh(state: Path) -> IO[str]:
-    """Empty the folder, which a demo must have made and none may use. Return the demo's lock."""
+    """Empty the folder and return the demo's lock.
+
+    Raises `DemoError` if no demo made the folder, or if another demo uses it.
+    """
     mark = state / ".made-by-demo"
     if state.exists() and any(state.iterdir()) and not mark.exists():
         raise DemoError(f"{state} was not made by a demo, and is not touched. Choose another folder.")

@@ -1,6 +1,6 @@
-"""Runs the demo on two development chains: facts of both are proven on one of them, by attesters for the other.
+"""Run the demo on two development chains: facts of both are proven on one, with attesters for the other.
 
-State lives in `.demo-cross-chain/`, made anew at each start.
+State is in `.demo-cross-chain/`, which is emptied at each start.
 """
 
 import sys
@@ -12,10 +12,10 @@ from devnet.devchain import ACCOUNTS
 
 OTHER_ID = 31338
 ATTESTERS, THRESHOLD = 3, 2
-# Sent on the other chain, so that the account's balances differ; in wei.
+# Wei sent on the other chain, so that the account has different balances on the two chains.
 TRANSFER = 1_234_567_890_123_456_789
 
-# The other chain for the service and each attester. It has no signer, because nothing is sent there.
+# The other chain, for the service and each attester. It has no signer, because nothing is sent there.
 OTHER_CHAIN_TOML = f"""\
 [[chains]]
 id = {OTHER_ID}

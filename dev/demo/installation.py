@@ -1,4 +1,4 @@
-"""Installations of this project, each in a folder of its own: the service, or an attester."""
+"""Installations of this project, each in a folder of its own: a service or an attester."""
 
 import json
 import os
@@ -22,11 +22,11 @@ MANAGE = (sys.executable, "manage.py")
 # The key file in an installation's chains.toml.
 KEY_FILE = "signer.key"
 
-# One account signs in. Another pays for transactions, and its balance is proven, because it is no round number.
+# The wallet signs in. The signer pays for transactions. Its balance is proven, because that isn't a round number.
 WALLET_ADDRESS, WALLET_KEY = ACCOUNTS[0]
 SIGNER_ADDRESS, SIGNER_KEY = ACCOUNTS[1]
 
-# A development chain that is connected to itself, with a place for its RPC URL.
+# A development chain that is connected to itself. `%s` is replaced by its RPC URL.
 CHAIN_ID = 31337
 CHAINS_TOML = f"""\
 [[chains]]
@@ -45,16 +45,16 @@ destination = {CHAIN_ID}
 block_hash_source = "native"
 """
 
-# Variables that programs need to run. Others could belong to another installation.
+# Variables that programs need to run. Other variables could belong to another installation.
 _INHERITED = {"PATH", "HOME", "LANG", "LC_ALL", "TMPDIR", "TZ", "LD_LIBRARY_PATH", "VIRTUAL_ENV"}
 
 
 class DemoError(Exception):
-    """The demo can't go on. The message is one sentence."""
+    """The demo can't continue. The message is one sentence."""
 
 
 class Installation:
-    """A folder with chains.toml, a key and state. Its processes end with `running`."""
+    """A folder with chains.toml, a key and state. Its processes end when `running` closes."""
 
     project = PROJECT
     """The checkout that the processes run."""
@@ -72,7 +72,7 @@ class Installation:
         )
 
     def manage(self, *arguments: str) -> str:
-        """Return the output of a command of manage.py. If it fails, raise `DemoError` with its last words."""
+        """Return the output of a command of manage.py. If it fails, raise `DemoError` with its last line."""
         command = [*MANAGE, *arguments]
         done = subprocess.run(
             command, env=self.environment, capture_output=True, text=True, check=False, cwd=self.project
@@ -83,7 +83,7 @@ class Installation:
         return done.stdout
 
     def log(self, name: str) -> Path:
-        """Return the path of the log of the process of this name."""
+        """Return the path of the log of the process with this name."""
         return self.folder / f"{name}.log"
 
     def start(self, name: str, *command: str, **variables: str) -> None:
@@ -105,11 +105,11 @@ class Installation:
         return self._processes[name]
 
     def kill(self, name: str) -> None:
-        """Kill the process of this name, like `kill -9`."""
+        """Kill the process with this name, like `kill -9`."""
         self._processes.pop(name).kill()
 
     def stop(self) -> None:
-        """End the processes before `running` ends."""
+        """Stop the processes before `running` closes."""
         for process in self._processes.values():
             process.stop()
         self._processes.clear()
@@ -139,10 +139,10 @@ class Service(Installation):
     ) -> None:
         self.port = port
         self.base_url = f"http://127.0.0.1:{port}"
-        # Webhooks may go to this machine, and batches are visible without sign-in, to try both out.
+        # Webhooks to this machine and batches without sign-in are allowed, so that both can be tried out.
         own = {"BASE_URL": self.base_url, "WEBHOOK_ALLOW": "127.0.0.1", "PUBLIC_BATCH_LIST": "true"}
         super().__init__(running, folder, chains_toml, key, **own | variables)
-        # Only the web server needs the static files. Until it starts, another core collects them.
+        # Only the web server needs the static files. They are collected in parallel until it starts.
         self._collecting = self._process_of("collectstatic", *MANAGE, "collectstatic", "--no-input", "-v", "0")
         self.manage("migrate", "--no-input", "-v", "0")
 
@@ -177,7 +177,7 @@ class Service(Installation):
 
 
 class DemoAttester(Installation):
-    """An attester's process, with a key and a database of its own, on a free port."""
+    """An attester on a free port, with a key and a database of its own."""
 
     def __init__(self, running: ExitStack, folder: Path, chain_toml: str) -> None:
         account = Account.create()
@@ -187,7 +187,7 @@ class DemoAttester(Installation):
         self.start("attester", *MANAGE, "run_attester", "--bind", "127.0.0.1:0")
 
     def toml(self) -> str:
-        """Wait until it listens, and return its lines for the connection of a service."""
+        """Wait until the attester listens. Return the lines of chains.toml that add it to a connection."""
         self.wait_until(lambda: any(map(health, self._listens())))
         url = self._listens()[0]
         return f"[[connections.attesters]]\naddress = {json.dumps(self.address)}\nurl = {json.dumps(url)}\n"
@@ -197,11 +197,11 @@ class DemoAttester(Installation):
 
 
 def health(url: str) -> int:
-    """Return the HTTP status of /healthz; 0 if the server doesn't answer."""
+    """Return the HTTP status of /healthz. 0 if the server doesn't answer."""
     try:
         return requests.get(f"{url}/healthz", timeout=5).status_code
     except requests.RequestException:
-        # On a busy machine a first answer may also take too long.
+        # On a busy machine the first answer may take too long.
         return 0
 
 

@@ -1,7 +1,7 @@
-"""Runs the demo on a rollup as Arbitrum's: its facts are proven on the chain below it, and from there on a third.
+"""Run the demo of an Arbitrum rollup: its facts are proven on its parent chain, and from there on a third chain.
 
-The rollup confirms a block in its Outbox, and that is all that anybody must believe of it. An attester vouches for the
-chain below, on the third one. State lives in `.demo-rollup/`, made anew at each start.
+The rollup's Outbox confirms a block, and no other trust in the rollup is needed. An attester on the third chain vouches
+for the parent chain. State is in `.demo-rollup/`, which is emptied at each start.
 """
 
 import sys
@@ -56,10 +56,10 @@ threshold = 1
 
 
 def run(demo: Demo) -> bool:
-    """Start everything, prove a balance of the rollup on both other chains, and read each."""
+    """Start all processes, prove a balance of the rollup on both other chains, and read each value."""
     command.say(f"Starting chain {CHAIN_ID}, the rollup {ROLLUP_ID} on top of it, and chain {THIRD_ID}")
     chain, third = demo.chain(), demo.chain(THIRD_ID)
-    # It makes a block for each transaction.
+    # The rollup makes a block for each transaction.
     rollup = demo.running.enter_context(DevChain(chain_id=ROLLUP_ID))
     rollup.rpc("eth_sendTransactionSync", {"from": SIGNER_ADDRESS, "to": ACCOUNTS[2][0], "value": hex(10**17)})
 
@@ -69,7 +69,7 @@ def run(demo: Demo) -> bool:
     command.say(f"The rollup confirms its block {rollup.head()} in its Outbox on chain {CHAIN_ID}")
     outbox.confirm(send_root, block_hash)
 
-    command.say(f"Starting an attester, who signs hashes of final blocks of chain {CHAIN_ID}; none of the rollup")
+    command.say(f"Starting an attester, which signs hashes of final blocks of chain {CHAIN_ID}; none of the rollup")
     chain_toml = CHAINS_TOML % chain.url
     attester = demo.attester("attester", chain_toml.partition("[[connections]]")[0])
     toml = chain_toml + ROLLUP_TOML % (rollup.url, outbox.address)

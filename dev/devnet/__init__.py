@@ -1,4 +1,4 @@
 """Development chains, databases, brokers, and child processes that end with their parent.
 
-They are for the demos, tests and campaigns.
+Demos, tests and campaigns use them.
 """

@@ -1,6 +1,7 @@
-"""An HTTP server of the standard beacon API, over a chain that the caller describes and may extend.
+"""An HTTP server of the standard beacon API. The caller describes its chain, and may extend the chain while it runs.
 
-Beside the API (github.com/ethereum/beacon-APIs) it answers as Nimbus and Lodestar do about historical summaries.
+For historical summaries, which the API (github.com/ethereum/beacon-APIs) lacks, it has the endpoints of Nimbus and
+Lodestar.
 """
 
 import json
@@ -26,7 +27,7 @@ Reply = tuple[int, str, bytes, Mapping[str, str]]
 
 @dataclass(frozen=True)
 class BeaconBlock:
-    """The parts of a block's root; and the block itself, a `SignedBeaconBlock` as SSZ, empty where it isn't kept."""
+    """A beacon block's header fields, and the block itself as an SSZ `SignedBeaconBlock`. The latter may be empty."""
 
     slot: int
     proposer: int
@@ -40,9 +41,9 @@ class BeaconBlock:
 
 @dataclass(frozen=True)
 class BeaconState:
-    """The historical summaries in the state after a block, and the branch from their root to the root of the state.
+    """The historical summaries in the state after a block, and the branch from their root to the state root.
 
-    A summary has two roots: of a period's block roots, and of its state roots.
+    A summary has two roots: that of a period's block roots, and that of its state roots.
     """
 
     summaries: Sequence[tuple[bytes, bytes]]
@@ -51,7 +52,7 @@ class BeaconState:
 
 @dataclass
 class BeaconNode:
-    """A node's chain. What is added while it is served, is served."""
+    """A node's chain. Whatever is added is served from then on."""
 
     chain_id: int
     genesis_time: int = 0
@@ -66,7 +67,7 @@ class BeaconNode:
 
 
 class BeaconApi:
-    """Serves a node's chain on 127.0.0.1 in a `with` block. `requested_paths` has the path of each request so far."""
+    """A server of a node's chain on 127.0.0.1, for a `with` block. `requested_paths` has the path of each request."""
 
     def __init__(self, node: BeaconNode, *, port: int = 0) -> None:
         self.node = node
@@ -101,7 +102,7 @@ class BeaconApi:
             request_queue_size = 128
 
             def handle_error(self, request: object, client_address: object) -> None:
-                # The client may have hung up.
+                # The client may have closed the connection.
                 if not isinstance(sys.exception(), ConnectionError):
                     super().handle_error(request, client_address)  # type: ignore[arg-type]
 
@@ -118,7 +119,7 @@ class BeaconApi:
         self._server.server_close()
 
     def answer(self, path: str, *, accepts_ssz: bool) -> Reply:
-        """Return the answer to a GET of a path."""
+        """Return the answer to a GET request for a path."""
         routes: Mapping[str, Callable[..., Reply]] = {
             "/eth/v1/config/deposit_contract": self._deposit_contract,
             "/eth/v1/beacon/genesis": self._genesis,
@@ -180,7 +181,7 @@ class BeaconApi:
 
     def _summaries(self, identifier: str) -> Reply:
         known = self._known(identifier)
-        # A root in the path is the root of a state.
+        # A root in the path is a state root.
         slot = int(identifier) if identifier.isdigit() else known[1].slot if known else None
         if identifier.startswith("0x"):
             of = (block.slot for block in self.node.blocks.values() if _hex(block.state_root) == identifier)

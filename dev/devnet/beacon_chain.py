@@ -1,10 +1,11 @@
 """A beacon chain by the executable consensus specifications (minimal preset). An execution client builds its payloads.
 
-It is Deneb's up to an epoch, and Electra's from there on. States and blocks are of the specifications' own types, and
-its blocks hold attestations by which it becomes final. Nobody signs: BLS is off. Some slots have no block.
+It follows Deneb's rules up to an epoch, and Electra's from that epoch on. States and blocks have the specifications'
+own types. Blocks contain attestations, so the chain becomes final. Nothing is signed: BLS is off. Some slots have no
+block.
 
-`.venv-beacon/bin/python -m devnet.beacon_chain` drives the client by the Engine API, and serves the beacon API over
-what it has made. See `devnet.consensus_client`, which starts it.
+`.venv-beacon/bin/python -m devnet.beacon_chain` drives the client by the Engine API, and serves its chain by the beacon
+API. `devnet.consensus_client` starts it.
 """
 
 import hashlib
@@ -29,7 +30,7 @@ bls.bls_active = False
 
 
 class SimulatedBeaconChain:
-    """The chain up to its newest block. What it has made is added to `served`, block by block."""
+    """The chain up to its newest block. Each new block is added to `served`."""
 
     def __init__(
         self,
@@ -56,7 +57,7 @@ class SimulatedBeaconChain:
         return int(self._state.slot)
 
     def advance(self) -> None:
-        """Go on to the next slot, and make its block unless it is missed."""
+        """Go to the next slot, and make its block unless it is a missed slot."""
         self._go_on()
         if self.slot not in self._missed:
             self._make_block()
@@ -90,7 +91,7 @@ class SimulatedBeaconChain:
         self._spec.process_slots(self._state, self._state.slot + 1)
         if self._spec is deneb and self._state.slot >= self._electra_slot:
             self._spec, self._state = electra, electra.upgrade_to_electra(self._state)
-            # Votes before the fork have another form.
+            # Attestations from before the fork have another form.
             self._votes = []
 
     def _make_block(self) -> None:
@@ -130,7 +131,7 @@ class SimulatedBeaconChain:
         return self._engine.take(payload_id, beacon_root, prague=spec is electra)
 
     def _vote(self, block: Any) -> None:
-        """Have all validators of the slot attest its block, which the next block takes up."""
+        """Let all validators of the slot attest its block. The next block includes these attestations."""
         spec, state = self._spec, self._state
         epoch = spec.get_current_epoch(state)
         start = spec.compute_start_slot_at_epoch(epoch)
@@ -176,12 +177,12 @@ class SimulatedBeaconChain:
             ],
             [bytes(sibling) for sibling in spec.compute_merkle_proof(state, index)],
         )
-        # Last, as from then on it is found.
+        # Added last, because the API finds the block by this root.
         self._served.roots[slot] = root
 
 
 def _payload_of(spec: Any, fields: dict[str, Any]) -> Any:
-    """Return the specifications' form of a payload of the Engine API."""
+    """Return a payload of the Engine API in the specifications' type."""
     payload = spec.ExecutionPayload()
     for name, kind in spec.ExecutionPayload.fields().items():
         first, *more_words = name.split("_")
@@ -199,13 +200,13 @@ def _hex(data: Any) -> str:
 
 
 def _set_slot_seconds(seconds: int) -> None:
-    """Change a network's configuration, but no preset."""
+    """Change the slot time in the network's configuration. The preset stays the same."""
     for spec in (deneb, electra):
         spec.config = spec.config._replace(SLOT_DURATION_MS=type(spec.config.SLOT_DURATION_MS)(seconds * 1000))
 
 
 def main() -> None:
-    # The socket of devnet.consensus_client's commands.
+    # The socket on which devnet.consensus_client sends commands.
     control = socket.socket(fileno=int(sys.argv[1]))
     lines = control.makefile()
     settings = json.loads(lines.readline())
@@ -225,7 +226,7 @@ def main() -> None:
 
 
 def _follow(chain: SimulatedBeaconChain, control: socket.socket, lines: IO[str], settings: dict[str, Any]) -> None:
-    """Make slots when told how many, and where the chain is `live` also when their time has come."""
+    """Make as many slots as a command says. If the chain is `live`, also make each slot when its time comes."""
     while True:
         due = settings["genesis_time"] + (chain.slot + 1) * settings["slot_seconds"]
         wait = max(0, due - time.time()) if settings["live"] else None

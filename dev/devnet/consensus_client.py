@@ -1,4 +1,4 @@
-"""A consensus client: a process that makes a beacon chain (`devnet.beacon_chain`) by an execution client."""
+"""A consensus client: a process that makes a beacon chain (`devnet.beacon_chain`) with an execution client."""
 
 import json
 import os
@@ -15,16 +15,16 @@ from devnet.guarded_process import GuardedProcess
 from devnet.json_rpc import NodeErrorReply
 
 ENVIRONMENT = PROJECT / ".venv-beacon"
-# Slots in the minimal preset.
+# Numbers of slots in the minimal preset.
 SLOTS_PER_EPOCH, SLOTS_PER_PERIOD = 8, 64
 _SECONDS = 300
 
 
 class ConsensusClient:
-    """It drives `node` while its block is entered, from Deneb's rules to Electra's at an epoch.
+    """A consensus client that drives `node` within a `with` block, first by Deneb's rules and later by Electra's.
 
-    `genesis_time` is in seconds since 1970, `missed` are slots without a block. Where it is `live`, it makes slots
-    when their time has come, beside those that `advance` asks for.
+    `genesis_time` is in seconds since 1970. `missed` are slots without a block. If it is `live`, it makes each slot
+    when its time comes, besides the slots that `advance` makes.
     """
 
     def __init__(
@@ -52,7 +52,7 @@ class ConsensusClient:
         }
 
     def __enter__(self) -> Self:
-        """Start it. Raises `NodeRefused` where it doesn't come up."""
+        """Start the process. Raises `NodeErrorReply` if it doesn't start."""
         folder = tempfile.mkdtemp(prefix="consensus-client-")
         self._log = Path(folder) / "log"
         self._control, theirs = socket.socketpair()
@@ -77,17 +77,17 @@ class ConsensusClient:
         self._stop()
 
     def advance(self, slots: int = 1) -> int:
-        """Make the next slots at once, and return the newest. Raises `NodeRefused`."""
+        """Make the next slots immediately, and return the newest. Raises `NodeErrorReply`."""
         self._control.sendall(b"%d\n" % slots)
         slot: int = self._answer()["slot"]
         return slot
 
     def mine(self) -> None:
-        """Have the execution client build a block, in the next slot that isn't missed."""
+        """Let the execution client build a block, in the next slot that isn't missed."""
         self.advance()
 
     def require_running(self) -> None:
-        """Raise `NodeRefused` where the process has ended."""
+        """Raise `NodeErrorReply` if the process has ended."""
         if self._process.has_ended():
             raise NodeErrorReply(f"The consensus client has ended: {self._log.read_text()[-800:]}")
 

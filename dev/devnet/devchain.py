@@ -1,6 +1,6 @@
-"""A development chain: a real anvil process, started and stopped with the block that uses it.
+"""A development chain: a real anvil process that runs within a `with` block.
 
-With anvil alone come EIP-2935, proofs of old states and reorgs on demand, so demos and tests need no other node.
+anvil has EIP-2935, proofs of old states, and reorgs on demand, so demos and tests need no other node.
 """
 
 import os
@@ -22,8 +22,8 @@ from devnet.guarded_process import GuardedProcess
 
 PROJECT = Path(__file__).resolve().parents[2]
 
-# The first accounts of the mnemonic "test test test test test test test test test test test junk", which every
-# development node derives alike: address, private key. Known to everybody, so worth nothing on a real chain.
+# The first accounts (address, private key) of the mnemonic "test test test test test test test test test test test
+# junk". All development nodes have them. The keys are public, so real money must never be sent there.
 ACCOUNTS: tuple[tuple[str, str], ...] = (
     (
         "0xf39Fd6e51aad88F6F4ce6aB8827279cffFb92266",
@@ -48,14 +48,14 @@ STOP_SECONDS = 5
 
 
 class DevChainError(Exception):
-    """The development chain can't be started, or it refused a request; the message is one plain sentence."""
+    """The development chain can't be started, or it refused a request. The message is one sentence."""
 
 
 class DevChain:
-    """A fresh chain on this machine, listening on 127.0.0.1 alone.
+    """A new chain on this machine that listens only on 127.0.0.1.
 
     `block_seconds=None` mines a block for each transaction. `port=0` takes a free port. `hardfork=None` is the newest
-    that anvil knows. With `slots_in_an_epoch=1` the `finalized` block is the head minus 2.
+    that anvil knows. With `slots_in_an_epoch=1` the `finalized` block is two blocks below the head.
     """
 
     def __init__(
@@ -83,7 +83,8 @@ class DevChain:
         self._reader: threading.Thread | None = None
         self._last_lines: deque[str] = deque(maxlen=20)
         self._listening = threading.Event()
-        # It keeps its connection, and asks the environment for no proxy: tests ask a chain tens of thousands of times.
+        # Tests send a chain tens of thousands of requests, so the connection is kept, and the environment isn't
+        # searched for a proxy.
         self._session = requests.Session()
         self._session.trust_env = False
 
@@ -97,11 +98,11 @@ class DevChain:
         self.stop()
 
     def start(self) -> None:
-        """Start anvil and wait until it answers. Raises `DevChainError`, and then nothing is left running."""
+        """Start anvil and wait until it answers. Raises `DevChainError`, after which no process is left."""
         if self._process is not None:
             raise DevChainError("The development chain runs already.")
         program = _find_anvil()
-        # anvil keeps old states below its HOME and would leave gigabytes there.
+        # anvil stores old states below HOME, and would leave gigabytes there.
         self._home = tempfile.mkdtemp(prefix="devchain-")
         try:
             self._process = GuardedProcess(
@@ -119,7 +120,7 @@ class DevChain:
             raise
 
     def stop(self) -> None:
-        """Stop anvil for good and remove its folder. Harmless where nothing runs."""
+        """Stop anvil for good and remove its folder. Does nothing if anvil isn't running."""
         if self._process is not None:
             self._process.stop()
             if self._reader is not None:
@@ -133,7 +134,7 @@ class DevChain:
         self.url = ""
 
     def ask(self, method: str, *params: Any) -> Any:
-        """Return the reply to one JSON-RPC call, also an error, as the node sent it."""
+        """Return the reply to one JSON-RPC call as the node sent it. It may be an error."""
         request = {"jsonrpc": "2.0", "id": 1, "method": method, "params": params}
         try:
             return self._session.post(self.url, json=request, timeout=60).json()
@@ -141,7 +142,7 @@ class DevChain:
             raise DevChainError(f"The development chain doesn't answer {method}: {type(error).__name__}.") from error
 
     def rpc(self, method: str, *params: Any) -> Any:
-        """Return the `result` of one JSON-RPC call, as the node sent it."""
+        """Return the `result` of one JSON-RPC call as the node sent it."""
         reply = self.ask(method, *params)
         if "error" in reply:
             raise DevChainError(f"The development chain refused {method}: {reply['error'].get('message')}")
@@ -155,7 +156,7 @@ class DevChain:
         return int(self.rpc("eth_blockNumber"), 16)
 
     def _read_output(self) -> None:
-        # Read to the end: a full pipe would stop anvil.
+        # The output is read to its end, because a full pipe would block anvil.
         assert self._process is not None
         for raw in self._process.output:
             line = raw.decode(errors="replace")
@@ -172,7 +173,7 @@ class DevChain:
                 raise DevChainError(self._why_it_ended())
             if time.monotonic() > deadline:
                 raise DevChainError(f"anvil did not start within {READY_SECONDS} seconds.")
-        # The port may answer for another program only if anvil had failed to take it, and then it would have ended.
+        # If another program had the port, anvil would have ended. So the answer comes from anvil.
         if int(self.rpc("eth_chainId"), 16) != self.chain_id:
             raise DevChainError(f"anvil at {self.url} answers with another chain id than {self.chain_id}.")
 

@@ -1,4 +1,4 @@
-"""EthereumJS, an execution client, which a consensus client drives by the Engine API."""
+"""EthereumJS, an execution client. A consensus client drives it by the Engine API."""
 
 import json
 import secrets
@@ -17,9 +17,9 @@ _CLIENT = PROJECT / "node_modules/@ethereumjs/client/dist/esm/bin/cli.js"
 
 
 class EthereumJs(RealNode):
-    """A chain after the Merge, which takes 350 MB of memory. It is at Cancun's rules up to `prague_time`.
+    """A chain after the Merge, in a process that takes 350 MB of memory. It follows Cancun's rules up to `prague_time`.
 
-    Times are in seconds since 1970; by default Prague's rules hold from the first block on.
+    Times are in seconds since 1970. By default Prague's rules apply from the first block.
     """
 
     def __init__(self, chain_id: int, *, genesis_time: int | None = None, prague_time: int = 0) -> None:
@@ -52,7 +52,7 @@ class EthereumJs(RealNode):
         return [str(_CLIENT), *flags, *(f"--{name}={value}" for name, value in options.items())]
 
     def __enter__(self) -> Self:
-        # It would listen for peers on all addresses. Where it can't have its port, it goes on without.
+        # EthereumJS would listen for peers on all addresses. If its peer port is taken, it runs without.
         with socket.create_server(("127.0.0.1", 0)) as taken:
             self._peer_port = taken.getsockname()[1]
             super().__enter__()

@@ -1,4 +1,4 @@
-"""The genesis of a chain after the Merge, in the form of geth's genesis files."""
+"""The genesis of a chain after the Merge, in the format of geth's genesis files."""
 
 from typing import Any
 
@@ -7,7 +7,7 @@ from devnet.devchain import ACCOUNTS
 HOLDS_SLOTS = "0x000000000000000000000000000000000000c0de"
 """A contract that has slots from the beginning on."""
 
-# Addresses and code that the EIPs give, which deployed it on every chain.
+# System contracts with the addresses and code of their EIPs.
 _HISTORY = "0x0000F90827F1C53a10cb7A02335B175320002935"
 _HISTORY_CODE = (  # EIP-2935
     "0x3373fffffffffffffffffffffffffffffffffffffffe14604657602036036042575f35600143038111604257611fff81430311604257611fff"
@@ -25,7 +25,7 @@ _FORKS = (
 
 
 def genesis(chain_id: int, timestamp: int, prague_time: int = 0) -> dict[str, Any]:
-    """Return it, with rich accounts of the development chain. Up to `prague_time` the chain is at Cancun's rules."""
+    """Return the genesis, with funded development accounts. Cancun's rules apply up to `prague_time`."""
     alloc: dict[str, Any] = {address: {"balance": hex(10**22)} for address, _ in ACCOUNTS}
     for address, code in ((_HISTORY, _HISTORY_CODE), (_BEACON_ROOTS, _BEACON_ROOTS_CODE)):
         alloc[address] = {"balance": "0x0", "nonce": "0x1", "code": code}

@@ -8,18 +8,17 @@ from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import IO
 
-# Kills a process group and removes a folder as soon as its own standard input ends, which it does when the parent is
-# gone, whatever killed it. A death signal (PR_SET_PDEATHSIG) would also fire when merely the thread that started the
-# child ends, and exists on Linux alone.
+# Kills a process group and removes a folder when its standard input ends, which happens when the parent ends in any
+# way. A death signal (PR_SET_PDEATHSIG) would also fire when only the thread that started the child ends, and exists
+# only on Linux.
 _GUARD = 'cat >/dev/null; kill -s KILL -- "-$1"; [ -z "$2" ] || rm -rf -- "$2"'
 
 
 class GuardedProcess:
-    """A running command in a process group of its own: Ctrl-C at the terminal reaches us, and we end it in order.
+    """A running command in a process group of its own, so that Ctrl-C on the terminal doesn't reach it.
 
-    `folder` is removed with it. `polite` is the signal that ends it in order. `user` runs it, where we are root.
-    `pass_fds` are files that it has open too.
-    Raises `OSError` when the command can't be started.
+    `folder` is removed when the command ends. `polite` is the signal that asks it to end. `user` is the user that runs
+    it, if we are root. `pass_fds` are files that it inherits. Raises `OSError` if the command can't be started.
     """
 
     def __init__(
@@ -62,7 +61,7 @@ class GuardedProcess:
 
     @property
     def output(self) -> IO[bytes]:
-        """Return the stream of the command's output, if `stdout` is a pipe."""
+        """Return the stream of the command's output. `stdout` must be a pipe."""
         assert self._process.stdout is not None
         return self._process.stdout
 
@@ -70,27 +69,27 @@ class GuardedProcess:
         return self._process.poll() is not None
 
     def wait(self, seconds: float) -> int:
-        """Return the exit code of a command that ends by itself.
+        """Wait until the command ends by itself, and return its exit code.
 
-        Raises `subprocess.TimeoutExpired` if it doesn't within `seconds` seconds.
+        Raises `subprocess.TimeoutExpired` after `seconds`.
         """
         return self._process.wait(seconds)
 
     def send(self, number: signal.Signals) -> None:
-        """Send a signal to the command alone."""
+        """Send a signal to the command, not to its group."""
         self._process.send_signal(number)
 
     def kill(self) -> None:
-        """End the whole group as a power cut would."""
+        """Kill the whole group at once, like a power cut."""
         self._end(signal.SIGKILL)
 
     def stop(self) -> None:
-        """End the whole group, politely first. Harmless when it has ended already."""
+        """Stop the whole group, politely first. Does nothing if it has already ended."""
         self._end(self._polite, signal.SIGKILL)
 
     def _end(self, *endings: signal.Signals) -> None:
         if self._is_stopped:
-            return  # The group's number may be another's by now.
+            return  # another group may have the number by now
         self._guard.kill()
         self._guard.communicate()
         for ending in endings:

@@ -1,6 +1,6 @@
-"""Calls of JSON-RPC to nodes on this machine, and of the Engine API, by which a consensus client drives a node.
+"""JSON-RPC calls to nodes on this machine, and the Engine API, by which a consensus client drives a node.
 
-It needs only the standard library, so that every environment can use it.
+Only the standard library is used, so that every environment can import it.
 """
 
 import base64
@@ -12,18 +12,18 @@ import urllib.request
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-# The environment's proxy would not find the node.
+# The environment's proxy can't reach a node on this machine.
 _OPENER = urllib.request.build_opener(urllib.request.ProxyHandler({}))
 
 
 class NodeErrorReply(Exception):
-    """A node answered with an error, or doesn't come up; the message is one sentence."""
+    """A node answered with an error, or doesn't start. The message is one sentence."""
 
 
 def post(url: str, method: str, params: Sequence[Any], headers: Mapping[str, str] | None = None) -> Any:
-    """Return the `result` of one call. Raises `NodeRefused`, and `OSError` if no node answers."""
+    """Return the `result` of one call. Raises `NodeErrorReply`, and `OSError` if no node answers."""
     body = json.dumps({"jsonrpc": "2.0", "id": 1, "method": method, "params": list(params)}).encode()
-    request = urllib.request.Request(  # noqa: S310 (a URL of our own)
+    request = urllib.request.Request(  # noqa: S310 (the URL is our own)
         url, body, {"Content-Type": "application/json", **(headers or {})}
     )
     try:
@@ -37,21 +37,22 @@ def post(url: str, method: str, params: Sequence[Any], headers: Mapping[str, str
 
 
 class EngineApi:
-    """The Engine API of a node, which accepts calls signed with its secret."""
+    """The Engine API of a node. Calls are signed with the node's secret."""
 
     def __init__(self, url: str, secret: bytes) -> None:
         self._url, self._secret = url, secret
 
     def call(self, method: str, *params: Any) -> Any:
-        """Return the `result` of a call, whose method is named without `engine_`. Raises `NodeRefused`."""
+        """Return the `result` of a call. The method is without `engine_`. Raises `NodeErrorReply`."""
         signed = _part({"alg": "HS256", "typ": "JWT"}) + b"." + _part({"iat": int(time.time())})
         token = signed + b"." + _base64(hmac.digest(self._secret, signed, "sha256"))
         return post(self._url, f"engine_{method}", params, {"Authorization": f"Bearer {token.decode()}"})
 
     def choose(self, head: str, final: str, attributes: Mapping[str, Any] | None = None) -> str | None:
-        """Set the node's head and its final block, by their hashes.
+        """Set the node's head and final block, by their hashes.
 
-        With attributes the node begins to build the next block, and its id is returned. Raises `NodeRefused`.
+        If there are attributes, the node starts to build the next block, and its payload id is returned. Raises
+        `NodeErrorReply`.
         """
         state = {"headBlockHash": head, "safeBlockHash": final, "finalizedBlockHash": final}
         reply = self.call("forkchoiceUpdatedV3", state, attributes)
@@ -61,7 +62,7 @@ class EngineApi:
         return payload_id
 
     def take(self, payload_id: str | None, beacon_root: str, *, prague: bool) -> dict[str, Any]:
-        """Return the payload that the node has built, and let the node add it to its chain. Raises `NodeRefused`."""
+        """Return the payload that the node has built, and let the node add it to its chain. Raises `NodeErrorReply`."""
         version = 4 if prague else 3
         built = self.call(f"getPayloadV{version}", payload_id)
         requests = [built["executionRequests"]] if prague else []

@@ -1,4 +1,4 @@
-"""Ports of this machine."""
+"""Free ports on this machine."""
 
 import errno
 import secrets
@@ -6,13 +6,14 @@ import socket
 
 
 class PortInUse(Exception):
-    """A port that was chosen can't be had; one plain sentence."""
+    """The chosen port can't be used. The message is one sentence."""
 
 
 def free_port() -> int:
-    """Return a port of 127.0.0.1 that nothing uses.
+    """Return a free port of 127.0.0.1.
 
-    It is below those that systems give to clients (from 32768 up): a client could take it before the server does.
+    The port is below the range that systems assign to clients (from 32768), because a client could take it before the
+    server does.
     """
     while not _is_free(port := 10_000 + secrets.randbelow(20_000)):
         pass
@@ -20,7 +21,7 @@ def free_port() -> int:
 
 
 def chosen_port(name: str, port: int | None, usual: int) -> int:
-    """Return the chosen port, else the usual one, or a free one where that is in use. Raises `PortInUse`."""
+    """Return the chosen port, or else the usual port, or else a free port. Raises `PortInUse`."""
     if port is None:
         return usual if _is_free(usual) else free_port()
     if not 0 < port < 2**16:

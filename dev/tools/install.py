@@ -1,9 +1,9 @@
-"""Installs locked Python packages into a virtual environment: `dev/tools/install.py .venv requirements/dev.txt`.
+"""Install locked Python packages into a virtual environment: `dev/tools/install.py .venv requirements/dev.txt`.
 
-With `--source client dev` the modules and commands of these folders are there too, run from where they are.
+With `--source client dev` the modules and commands of these folders become available without being copied.
 
-uv does it, which takes seconds where pip takes a minute. pip fetches uv, pinned and with hashes, into `.uv`. Where uv
-can't be had or fails, pip installs the same. Nothing but the standard library may be imported here.
+uv installs the packages, which takes seconds where pip takes a minute. pip fetches uv, pinned and with hashes, into
+`.uv`. If uv can't be fetched or fails, pip installs the packages. This module may import only the standard library.
 """
 
 import argparse
@@ -23,8 +23,8 @@ TOOLS = PROJECT / ".uv"
 UV = TOOLS / "bin" / "uv"
 UV_REQUIREMENTS = PROJECT / "requirements" / "uv.txt"
 
-# Names of pip's settings of its registry, and uv's variables with the same meaning. pip separates values by white
-# space, and uv some of them by commas.
+# pip's settings of its registry, and uv's variables with the same meaning. pip separates values by white space, and uv
+# separates some of them by commas.
 UV_NAMES = {
     "index-url": "UV_DEFAULT_INDEX",
     "extra-index-url": "UV_EXTRA_INDEX_URL",
@@ -38,12 +38,12 @@ UV_NAMES = {
     "proxy": "ALL_PROXY",
 }
 SEPARATED_BY_COMMAS = {"find-links"}
-# The Python beside it, without the folder that it is started in: modules there must not be taken for ours.
+# A command that runs the environment's Python. `-P` leaves out the current folder, whose modules could shadow ours.
 COMMAND = """\
 #!/bin/sh
 exec "$(dirname "$0")/python" -P -c 'from {module} import {function}; {function}()' "$@"
 """
-# A later one wins. pip prints them in the order of its files.
+# Sections of pip's settings. The later section takes precedence.
 PIP_SECTIONS = ("global", "install", ":env:")
 
 
@@ -53,7 +53,7 @@ class InstallError(Exception):
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("environment", type=Path, help="the virtual environment; made if it isn't there")
+    parser.add_argument("environment", type=Path, help="the virtual environment; it is made if it doesn't exist")
     parser.add_argument("requirements", type=Path, help="the lock file, with hashes")
     parser.add_argument("--source", type=Path, nargs="+", default=[], help="folders of this project that hold modules")
     options = parser.parse_args()
@@ -70,7 +70,7 @@ def main() -> int:
 def install(environment: Path, requirements: Path) -> None:
     python = environment / "bin" / "python"
     if not _works(python):
-        # Links to a removed Python are useless, so the environment is made again.
+        # If the environment links to a Python that was removed, it can't be repaired and is made again.
         venv.EnvBuilder(symlinks=True, clear=environment.is_dir() and not environment.is_symlink()).create(environment)
     _make_tools()
     log = environment / "install.log"
@@ -89,10 +89,10 @@ def install(environment: Path, requirements: Path) -> None:
 
 
 def link(environment: Path, source: Path) -> None:
-    """Make a folder's modules, and a distribution's commands, importable in an environment without copying them.
+    """Make a folder's modules, and a distribution's commands, available in an environment without copying them.
 
-    Nothing is built, so no network is needed. Paths are relative: a checkout that links to another one's environment
-    gets its own modules.
+    Nothing is built, so no network is needed. Paths are relative, so a checkout that links to another checkout's
+    environment gets its own modules.
     """
     (packages,) = environment.glob("lib/python3*/site-packages")
     distribution = source / "pyproject.toml"
@@ -115,22 +115,22 @@ def _works(python: Path) -> bool:
 
 
 def _make_tools() -> None:
-    """Make the environment for uv.
+    """Make the environment that has uv.
 
-    It has a pip of its own only if the Python that runs this has none: installing one takes seconds.
+    It gets a pip only if the Python that runs this has none, because installing pip takes seconds.
     """
     is_there = _works(TOOLS / "bin" / "python")
     if is_there and (_has_pip() or (TOOLS / "bin" / "pip").exists()):
         return
     try:
-        # If only pip is missing, another Python made the folder, and pip alone is added.
+        # If only pip is missing, another Python made the folder. Then only pip is added.
         venv.EnvBuilder(symlinks=True, clear=not is_there, with_pip=not _has_pip()).create(TOOLS)
     except (OSError, subprocess.CalledProcessError):
         raise InstallError("Python's venv module is missing; on Debian: apt-get install python3-venv") from None
 
 
 def _has_pip() -> bool:
-    """Return whether the Python that runs this has a pip that can install for another one."""
+    """Return whether the Python that runs this has a pip that can install into other environments."""
     try:
         version = importlib.metadata.version("pip")
     except importlib.metadata.PackageNotFoundError:
@@ -150,13 +150,13 @@ def _get_uv(log_file: IO[str]) -> None:
 
 
 def _by_uv(python: Path, requirements: Path, log_file: IO[str]) -> None:
-    # The lock is complete, so that dependencies need not be looked up. Hashes decide what may be installed: it doesn't
-    # matter which of several registries has it, and any may, as with pip.
+    # The lock has all dependencies, so none are looked up. Hashes decide what may be installed, so any of several
+    # registries may provide it, as with pip.
     command: list[str | Path] = [UV, "pip", "install", "--python", python, "--no-deps", "--require-hashes"]
     command += ["--index-strategy", "unsafe-best-match", "-r", requirements]
     variables = uv_settings(_pip_settings())
     if variables.pop("UV_NO_INDEX", "").lower() in {"1", "true", "yes", "on"}:
-        command.append("--no-index")  # It has no variable.
+        command.append("--no-index")  # uv has no variable for this option
     subprocess.run(command, check=True, stdout=log_file, stderr=log_file, env=os.environ | variables)
 
 
@@ -172,14 +172,14 @@ def _pip(python: Path) -> list[str | Path]:
 
 
 def _pip_settings() -> str:
-    """Return pip's settings from its files and the environment, as `pip config list` prints them."""
+    """Return the output of `pip config list`: pip's settings from its files and the environment."""
     return subprocess.run(
         [*_pip(TOOLS / "bin" / "python"), "config", "list"], check=True, capture_output=True, text=True
     ).stdout
 
 
 def uv_settings(pip_settings: str) -> dict[str, str]:
-    """Return the environment variables that tell uv the same, without those that are set already."""
+    """Return pip's settings as environment variables for uv, without variables that are set already."""
     by_section: dict[str, dict[str, str]] = {section: {} for section in PIP_SECTIONS}
     for line in pip_settings.splitlines():
         key, _, value = line.partition("=")

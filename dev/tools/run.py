@@ -1,6 +1,6 @@
-"""Runs the web server and a worker until Ctrl-C, for `make run`. A service has its own ways to keep both running.
+"""Run the web server and a worker until Ctrl-C, for `make run`. Production uses a service manager instead.
 
-The web server goes on where the worker can't work, such as without a signer's key: pages and answers need none.
+If the worker can't work, for example without a signer's key, the web server continues: pages need no key.
 """
 
 import argparse
@@ -37,7 +37,7 @@ def main() -> int:
             time.sleep(0.2)
         if web.returncode is None:
             print(_WORKER_ENDED, file=sys.stderr)
-        return web.wait() or 1  # It is not meant to end by itself.
+        return web.wait() or 1  # the web server should not end by itself
     except KeyboardInterrupt:
         return 0
     finally:
@@ -48,7 +48,7 @@ def main() -> int:
 
 
 def _stop(_number: int, _frame: FrameType | None) -> None:
-    # Once is enough, and what follows must not be interrupted.
+    # A second signal must not interrupt the shutdown.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
     raise KeyboardInterrupt

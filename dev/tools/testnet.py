@@ -1,7 +1,8 @@
-"""Runs the service on Sepolia and OP Sepolia, for `make testnet`: asks for what is missing, and does the rest.
+"""Set up and run the service on Sepolia and OP Sepolia, for `make testnet`.
 
-Each step says what it did, and skips what is done: it may be stopped anywhere and run again. What it asks for may come
-from the environment, or by lines of standard input. Nothing that is typed is shown, and secrets are only in `secrets/`.
+Each step prints its result, and is skipped if it is done, so the command may be stopped and run again. Missing values
+are taken from the environment, or asked for on standard input. Typed text isn't shown. Secrets are stored only in
+`secrets/`.
 """
 
 import argparse
@@ -24,20 +25,20 @@ PROJECT = Path(__file__).resolve().parents[2]
 CHAINS_FILE = "dev/tools/chains.sepolia.toml"
 SEPOLIA, OP_SEPOLIA = 11155111, 11155420
 NAMES = {SEPOLIA: "Sepolia", OP_SEPOLIA: "OP Sepolia"}
-# Variables in CHAINS_FILE, with the chain and the default URL.
+# Variables in CHAINS_FILE, each with its chain and default URL.
 NODES = {"SEPOLIA_RPC_URL": (SEPOLIA, ""), "OP_SEPOLIA_RPC_URL": (OP_SEPOLIA, "https://sepolia.optimism.io")}
 PORT = 8000
-# Seconds between two checks of the signer's balance.
+# Seconds between checks of the signer's balance.
 POLL_SECONDS = 5
-# Seconds between two reminders that the signer lacks money.
+# Seconds between reminders that the signer's balance is too low.
 TELL_SECONDS = 120
 
-# Each line is flushed, so that it appears at once in a pipe, too.
+# Each line is flushed, so that it appears immediately in a pipe too.
 say = partial(print, flush=True)
 
 
 class TestnetError(Exception):
-    """The reason why it can't go on, one plain sentence."""
+    """The set-up can't continue. The message is one sentence."""
 
 
 def main() -> int:
@@ -58,7 +59,7 @@ def main() -> int:
 
 
 class Testnet:
-    """An installation in a folder that has CHAINS_FILE."""
+    """An installation in the folder that has CHAINS_FILE."""
 
     def __init__(self, folder: Path) -> None:
         self.secrets, self.state = folder / "secrets", folder / ".testnet"
@@ -69,7 +70,7 @@ class Testnet:
         }
 
     def run(self, port: int | None, wait_seconds: float) -> None:
-        """Go through all steps, and become the web server and the worker at the end."""
+        """Do all steps, then replace this process by the web server and the worker."""
         for name, (chain_id, default) in NODES.items():
             self._node(name, chain_id, default)
         self._key()
@@ -81,7 +82,7 @@ class Testnet:
     # --- Nodes --------------------------------------------------------------------------------------------------------
 
     def _node(self, name: str, chain_id: int, default: str) -> None:
-        """Return the URL of a usable node: from the environment, from an earlier run, or typed now."""
+        """Set the URL of a usable node: from the environment, from an earlier run, or typed now."""
         kept = self.secrets / name.lower()
         is_given = bool(os.environ.get(name) or os.environ.get(f"{name}_FILE"))
         is_kept = kept.exists() and not is_given
@@ -91,7 +92,7 @@ class Testnet:
             question = f"URL of a node of {NAMES[chain_id]}{f' (Enter: {default})' if default else ''}: "
             self.environment[name] = _ask(question, name) or default
         output, refused = self._manage("check_chains", "--node", f"${{{name}}}")
-        # A destination's node needs no proofs.
+        # A node of a destination needn't serve proofs.
         if not refused or (chain_id == OP_SEPOLIA and refused.startswith("no_proofs: ")):
             first_line, *lines = output.splitlines()
             refused = (
@@ -109,10 +110,10 @@ class Testnet:
     # --- Key ----------------------------------------------------------------------------------------------------------
 
     def _key(self) -> None:
-        """Have the signer's keystore and the file with its password."""
+        """Make sure that there is a keystore for the signer, with its password file."""
         keystore, password = self.secrets / "testnet.json", self.secrets / "testnet.password"
         if keystore.exists():
-            # Before anybody sends it money: a key that can't be read couldn't spend it.
+            # The keystore is tested before anyone sends money to its address, because an unreadable key can't spend it.
             try:
                 account = SignerKey(keystore_file=keystore, password_file=password).account()
             except SignerError as error:
@@ -136,16 +137,16 @@ class Testnet:
         say(f"Database and pages: in {self.state}.")
 
     def _deploy(self, destination: int, wait_seconds: float) -> None:
-        """Deploy the registry for Sepolia's facts, once the signer has the money for it. Say so if it hasn't."""
+        """Deploy the registry for Sepolia's facts once the signer has enough money. Print how much is missing."""
         began = time.monotonic()
-        told_at = -math.inf
+        reminded_at = -math.inf
         while lacking := self._lacking(destination):
-            # The missing amount changes with the price of gas, at each check.
-            if time.monotonic() - told_at > TELL_SECONDS:
+            # The missing amount changes with the gas price at each check.
+            if time.monotonic() - reminded_at > TELL_SECONDS:
                 say(lacking, "Faucets: docs/operating/test-network.md", sep="\n")
-                told_at = time.monotonic()
+                reminded_at = time.monotonic()
             if destination != SEPOLIA:
-                # A user who submits such a batch must know why it waits.
+                # A user who submits such a batch must know why the batch waits.
                 say(f"Until then batches for {NAMES[destination]} are accepted, and wait: run the same command again.")
                 return
             if time.monotonic() - began >= wait_seconds:
@@ -155,7 +156,10 @@ class Testnet:
         say(self._must("deploy_registry", str(destination), str(SEPOLIA)).strip())
 
     def _lacking(self, destination: int) -> str:
-        """Return the sentence of `check_chains` about money that the signer lacks to begin; empty if it lacks none."""
+        """Return the sentence of `check_chains` about the money that the signer needs to begin.
+
+        Empty if there is enough.
+        """
         output, _ = self._manage("check_chains")
         lines = (line.strip() for line in output.splitlines())
         return next((line for line in lines if line.startswith("To begin on ") and f"({destination})" in line), "")
@@ -163,7 +167,7 @@ class Testnet:
     # --- Servers ------------------------------------------------------------------------------------------------------
 
     def _serve(self, port: int) -> None:
-        """Become `tools/run.py`."""
+        """Replace this process by `tools/run.py`."""
         place = f"127.0.0.1:{port}"
         say(f"Serving until Ctrl-C: http://{place}/new-batch")
         command = [sys.executable, str(PROJECT / "dev" / "tools" / "run.py"), "--bind", place]
@@ -176,7 +180,7 @@ class Testnet:
         return output
 
     def _manage(self, *arguments: str) -> tuple[str, str]:
-        """Return the output of a command of manage.py, and its last words if it fails."""
+        """Return the output of a command of manage.py, and its last line if it fails."""
         done = subprocess.run(
             [sys.executable, str(PROJECT / "manage.py"), *arguments],
             env=self.environment,
@@ -190,7 +194,7 @@ class Testnet:
 
 
 def _ask(question: str, name: str) -> str:
-    """Ask on the terminal, without showing the answer, else take a line of standard input."""
+    """Ask on the terminal without showing the answer. Without a terminal, read a line of standard input."""
     if sys.stdin.isatty():
         return getpass.getpass(question).strip()
     line = sys.stdin.readline()

@@ -1,1 +1,1 @@
-"""Health: problems that keep the service from working, as workers observe them on chains and `/healthz` lists them."""
+"""Health: problems that keep the service from working. Workers observe them on chains, and `/healthz` lists them."""

@@ -1,7 +1,6 @@
-"""Checks of a connection's attesters: which of them sign the hash of our own nodes, and why others don't.
+"""Checks of a connection's attesters: which sign the hash that our own nodes report, and why others don't.
 
-Workers check them from time to time, also while there is no work, so that pages needn't ask anybody. No decision
-depends on the answers.
+Workers check them regularly, even without work, so that pages needn't ask anyone. No decision depends on the results.
 """
 
 from collections.abc import Callable
@@ -23,11 +22,11 @@ from proving.health.findings import Problem
 from proving.lanes import HeldLane
 from proving.models import AttesterWatch, FactsRegistry
 
-# The checked block lies this number of blocks below the newest final one, so that attesters may be an epoch behind.
+# Distance of the checked block below the newest final block. It allows attesters to be an epoch behind.
 _BEHIND = 32
 # Blocks until finality, if nodes report no final block.
 _FINAL_DEPTH = 64
-# Pause between two rounds. A round may add a row to each attester's database, which stores what it has signed.
+# Pause between two checks. A check may add a row to each attester's database, which stores what the attester signed.
 _PAUSE = timedelta(minutes=2)
 SIGNED = "signed"
 
@@ -38,7 +37,7 @@ def examine(connection: Connection, contract: str, say: Callable[[str], object])
     try:
         block, answers = _ask(connection, contract)
     except ChainError as error:
-        # The chain's own checks report this error.
+        # The checks of the chain itself report this error.
         say(f"  The attesters of {label} are not asked: {error.for_operators}")
         return []
     agreeing = sum(answer["answer"] == SIGNED for answer in answers)
@@ -55,7 +54,10 @@ def examine(connection: Connection, contract: str, say: Callable[[str], object])
 
 
 def watch(lane: HeldLane) -> None:
-    """Ask the attesters of each connection if the last round is long ago, and store their answers: a worker's duty."""
+    """Ask the attesters of each connection if the last check is too old, and store their answers.
+
+    A worker calls this.
+    """
     for connection in get_chains().connections:
         if connection.attesters:
             _watch(lane, connection)
@@ -65,14 +67,14 @@ def _watch(lane: HeldLane, connection: Connection) -> None:
     ends: dict[str, Any] = {"source_chain_id": connection.source_id, "destination_chain_id": connection.destination_id}
     row, _ = AttesterWatch.objects.get_or_create(**ends)
     this = AttesterWatch.objects.filter(pk=row.pk)
-    # Only one worker asks. A time in the future was written while a clock was ahead.
+    # Only one worker asks. A time in the future was written by a clock that was ahead.
     if not this.exclude(asked_at__range=(Now() - _PAUSE, Now() + _PAUSE)).update(asked_at=Now()):
         return
     contract = FactsRegistry.in_use.filter(**ends).values_list("block_hash_source", flat=True).first()
     try:
         block, answers = _ask(connection, contract or NO_CONTRACT)
     except ChainError:
-        # The chain's own checks report this error. The earlier answers stay, with their time.
+        # The checks of the chain itself report this error. The earlier answers stay, with their time.
         return
     now, before = (
         timezone.now().isoformat(),
@@ -83,9 +85,9 @@ def _watch(lane: HeldLane, connection: Connection) -> None:
 
 
 def _ask(connection: Connection, contract: str) -> tuple[int, list[dict[str, str]]]:
-    """Return the block in question, and each attester's answer for this contract.
+    """Return the checked block, and each attester's answer for this contract.
 
-    The values of `answer` are those of `answer_label`. Before there is a contract, any address does. Raises
+    The values of `answer` are those of `answer_label`. Before there is a contract, any address may be used. Raises
     `NodeUnavailable`, `RpcRefused`.
     """
     header = _old_enough(get_rpc(connection.source_id))

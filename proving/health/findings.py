@@ -1,7 +1,7 @@
-"""Problems of the service, and risks that may become problems: `findings`.
+"""Problems of the service, and notices about risks: `findings`.
 
-`/healthz`, `/metrics` and the operator's page show them, and ask no chain. A worker observes every configured chain at
-least every half a minute, also while there is no work, with a few cheap requests, and stores its observations.
+`/healthz`, `/metrics` and the operator's page show them without asking a chain. A worker observes every configured
+chain at least every half minute, even without work, with a few cheap requests. It stores its observations.
 `check_chains` also asks the chains itself.
 """
 
@@ -51,15 +51,16 @@ class Problem(NamedTuple):
     """A sentence for people, with the remedy if it isn't obvious. It holds no secret and no path of a file."""
 
 
-# Time for which an observation of a chain counts, and time that a worker has for its first observations.
+# Time for which an observation of a chain counts, and time that a new worker has for its first observations.
 _COUNTS, _FIRST_OBSERVATIONS = timedelta(minutes=3), timedelta(minutes=1)
-# The pause between two observations. While something is wrong it is shorter, so that operators soon see their repair.
+# Pause between two observations. It is shorter if there are problems, so that operators soon see that a problem is
+# solved.
 _PAUSE, _PAUSE_IN_TROUBLE = timedelta(seconds=30), timedelta(seconds=10)
-# A newest block that is this far in the future, in blocks and in seconds, is no matter of chance.
+# A newest block that is this far in the future is reported: in blocks, and in seconds.
 _BLOCKS_EARLY, _SECONDS_EARLY = 20, 300
-# A head that is this late, or went back this far, is reported: in blocks and in seconds.
+# A head that is this late, or that went back this far, is reported: in blocks, and in seconds.
 _BLOCKS_BEHIND, _SECONDS_BEHIND = 5, 30
-# A reorganisation seldom replaces a block this far below the head.
+# A reorganisation rarely replaces a block this far below the head.
 _KEPT_BELOW = 4
 # The last second of a `datetime`, in unix seconds, because a node may report any time.
 _LATEST = 253_402_300_799
@@ -72,7 +73,7 @@ def workers() -> Iterator[Problem]:
 
 
 def chains() -> Iterator[Problem]:
-    """Yield the problems of chains, as a running worker has seen them."""
+    """Yield the problems of chains, according to a running worker's observations."""
     configured = {chain.id: chain for chain in get_chains().chains}
     seen = ChainWatch.objects.filter(pk__in=configured, looked_at__range=(Now() - _COUNTS, Now() + _COUNTS))
     problems = dict(seen.values_list("chain_id", "problems"))
@@ -106,16 +107,16 @@ def stopped() -> Iterator[Problem]:
 
 
 def signers() -> Iterator[Problem]:
-    """Yield the obstacles to sending, for chains with something to send."""
+    """Yield what prevents signers from sending, for chains with something to send."""
     waiting = Batch.objects.filter(
         status__in=OPEN_STATUSES, sender=Sender.OPERATOR, destination_chain_id=OuterRef("chain_id")
     )
-    # `stopped` reports stops.
+    # Stops are left out, because `stopped` reports them.
     stops = Stop.objects.filter(chain_id=OuterRef("chain_id"), source_chain_id=0, signer__in=["", OuterRef("address")])
     hindered = Signer.objects.filter(Exists(waiting), ~Exists(stops)).exclude(notice="", wait=None).order_by("pk")
     notices = [(signer.chain_id, signer.wait or signer.notice) for signer in hindered]
     for chain in get_chains().destinations():
-        # Signers of a chain may have the same notice.
+        # Several signers of a chain may have the same notice.
         for notice in dict.fromkeys(notice for chain_id, notice in notices if chain_id == chain.id):
             yield Problem("signer_waits", str(notice))
 
@@ -137,7 +138,7 @@ def storing() -> Iterator[Problem]:
 
 
 def attesters() -> Iterator[Problem]:
-    """Yield notices without a code: sentences for the operator about configured connections that work.
+    """Yield notices about configured connections that work. They are sentences for the operator, without a code.
 
     Notices of other connections are left out, because nothing would ever remove them.
     """
@@ -162,19 +163,19 @@ def findings() -> tuple[list[Problem], list[Problem]]:
     return [problem for check in CHECKS for problem in check()], list(attesters())
 
 
-# --- Observations of chains ----------------------------------------------------------------------------------------
+# --- Observations of chains -------------------------------------------------------------------------------------------
 
 
 def wake() -> None:
-    """Make all chains due, because chains.toml may say something else now."""
+    """Make all chains due, because chains.toml may have changed."""
     ids = [chain.id for chain in get_chains().chains]
     ChainWatch.objects.bulk_create([ChainWatch(chain_id=chain) for chain in ids], ignore_conflicts=True)
     ChainWatch.objects.update(due_at=None)
 
 
 def observe(lane: HeldLane) -> None:
-    """Observe each chain that is due: a worker's duty."""
-    # A later time was written while a clock was ahead.
+    """Observe each chain that is due. A worker calls this."""
+    # A later time was written by a clock that was ahead.
     due = set(ChainWatch.objects.exclude(due_at__range=(Now(), Now() + _PAUSE)).values_list("pk", flat=True))
     for chain in get_chains().chains:
         if chain.id in due:
@@ -183,7 +184,7 @@ def observe(lane: HeldLane) -> None:
             except LaneLost:
                 raise
             except Exception:
-                # The other chains are observed all the same.
+                # A defect about one chain must not prevent the observation of the others.
                 logger.exception("observing chain %s failed", chain.id)
                 ChainWatch.objects.filter(pk=chain.id).update(due_at=Now() + _PAUSE)
 
@@ -216,7 +217,7 @@ def examine(chain: Chain, rpc: RpcClient) -> Examined:
             balances = dict(zip(signers, rpc.answers([questions.balance(signer) for signer in signers]), strict=True))
             problems += _of_balances(chain, balances)
     except ChainError as error:
-        # Nodes of other chains are reported already.
+        # Nodes of other chains have already been reported.
         if not (problems and isinstance(error, NodeOfWrongChain)):
             problems.append(_unavailable(chain, error))
     return Examined(head, problems, balances)
@@ -242,10 +243,13 @@ def _observe(lane: HeldLane, chain: Chain) -> None:
 
 
 def _note_newest_block() -> None:
-    """Note the newest block's time for `queries.clock`. Test networks, which may have any time, count only alone."""
+    """Store the newest block's time for `queries.clock`.
+
+    Test networks may have any time, so they count only if all chains are test networks.
+    """
     chains = get_chains().chains
     counted = [chain.id for chain in chains if not chain.test_network] or [chain.id for chain in chains]
-    # A time far ahead, which one node may report, is left out, so that the others still count.
+    # A time far in the future, which a single node may report, is left out, so that the others still count.
     believed = ChainWatch.objects.filter(timestamp__lte=int((timezone.now() + clock.BEHIND).timestamp()))
     newest = believed.filter(pk__in=counted).aggregate(timestamp=Max("timestamp"))["timestamp"]
     if newest is not None:
@@ -282,7 +286,7 @@ def _unavailable(chain: Chain, error: ChainError) -> Problem:
 
 
 def _apart_from_clock(chain: Chain, head: Header) -> Iterator[Problem]:
-    # Development chains make blocks on demand, with any time.
+    # Test networks are left out, because development chains make blocks on demand, with any time.
     age = time.time() - head.timestamp
     late = max(_SECONDS_BEHIND, _BLOCKS_BEHIND * chain.block_seconds)
     early = max(_SECONDS_EARLY, _BLOCKS_EARLY * chain.block_seconds)
@@ -298,8 +302,8 @@ def _apart_from_clock(chain: Chain, head: Header) -> Iterator[Problem]:
 def _of_history(chain: Chain, rpc: RpcClient, head: Header) -> list[Problem]:
     """Return a problem if the chain's history of block hashes (EIP-2935) has a wrong hash of a block.
 
-    A young block and the oldest of the window are compared: the history contract may read other slots than the chain
-    writes, and it may keep fewer blocks than the window.
+    A recent block and the oldest block of the window are compared. The history contract may use other slots than the
+    chain writes, or keep fewer blocks than the window.
     """
     among = [connection for connection in get_chains().connections if connection.source_id == chain.id]
     relying = [
@@ -353,7 +357,7 @@ def _replacing(chain: Chain) -> str:
 
 def _gone_back(chain: Chain, head: Header) -> Iterator[Problem]:
     behind = heads.highest_lately(chain.id) - head.number
-    # A short reorganisation is normal, and so is a node that is a moment behind another.
+    # A short reorganisation is normal, and so is a node that is slightly behind another.
     if behind > 2 and behind * chain.block_seconds >= _SECONDS_BEHIND:
         yield Problem(
             "head_went_back",

@@ -1,4 +1,4 @@
-"""Check an installation for `manage.py check_chains`: every node and attester, ENS, signers and registries."""
+"""The check of an installation for `manage.py check_chains`: nodes, attesters, ENS, signers and registries."""
 
 import os
 import time
@@ -39,7 +39,7 @@ def check(say: Callable[[str], object]) -> list[Problem]:
     try:
         registries = list(FactsRegistry.objects.exclude(deployed_at=None).order_by("source_chain_id", "pk"))
     except DatabaseError:
-        # Nodes are checked before anything is set up.
+        # Nodes are checked before the database exists.
         registries = None
     problems: list[Problem] = []
     for chain in chains.chains:
@@ -70,7 +70,10 @@ def check(say: Callable[[str], object]) -> list[Problem]:
 
 
 def check_node(url: str, say: Callable[[str], object]) -> list[Problem]:
-    """Print the abilities of a node that chains.toml needn't name. Return problems. Raises `ValueError`: not a URL."""
+    """Print the abilities of a node that needn't be in chains.toml. Return problems.
+
+    Raises `ValueError` if `url` can't be used.
+    """
     chain = chain_of_node(url, os.environ)
     (url,), (host,) = chain.rpc_urls, chain.hosts
     try:
@@ -106,10 +109,10 @@ def _check_chain(
 
 
 def _check_names(chain: Chain, chains: Chains, say: Callable[[str], object]) -> list[Problem]:
-    """Ask for an ENS name, as a submission does, if names are resolved on this chain."""
+    """Ask for an ENS name as a submission does, if names are resolved on this chain."""
     if chains.ens is None or chains.ens.chain_id != chain.id:
         return []
-    # The module takes a while to import, and only this function uses it.
+    # The import is slow, and only this function needs it.
     from chains import ens  # noqa: PLC0415
 
     try:
@@ -139,7 +142,7 @@ def _check_confirmed(connection: Connection, chains: Chains, say: Callable[[str]
 
 
 def _check_nodes(chain: Chain, say: Callable[[str], object], *, must_prove: bool) -> bool:
-    """Print a line about each node. Return whether one of them can be used."""
+    """Print a line about each node. Return whether at least one can be used."""
     abilities_by_host = [(host, _abilities(chain, url)) for host, url in zip(chain.hosts, chain.rpc_urls, strict=True)]
     rows = [
         (host, *_cells(abilities)) if isinstance(abilities, Abilities) else (host, abilities)
@@ -154,7 +157,7 @@ def _check_nodes(chain: Chain, say: Callable[[str], object], *, must_prove: bool
 
 
 def _sentence_about_registry(row: FactsRegistry) -> str:
-    """Return a sentence about a deployed registry, whose code is compared now."""
+    """Return a sentence about a deployed registry. Its code is compared now."""
     if row.replaced_at:
         return f"Replaced on {row.replaced_at:%Y-%m-%d}, code {row.code_hash}: {row.replaced_because}"
     try:
@@ -179,7 +182,7 @@ def _abilities(chain: Chain, url: str) -> Abilities | str:
     try:
         return probe(rpc)
     except NodeUnavailable as error:
-        # The line begins with the host already.
+        # The line already begins with the host.
         return " ".join(error.reasons).removeprefix(f"{alone.hosts[0]} ") or str(error)
     except ChainError as error:
         return error.for_operators
@@ -210,12 +213,12 @@ def _tell_of_signer(
     rpc: RpcClient,
     say: Callable[[str], object],
 ) -> None:
-    """Print the signer's address and balance, and the amount that it lacks to begin, or why they are unknown."""
+    """Print the signer's address and balance, and the amount that it needs to begin, or why these are unknown."""
     chain = rpc.chain
     try:
         address = signer.account().address
         if address not in balances:
-            # The chain's nodes don't answer, which another line says.
+            # The chain's nodes don't answer. Another line reports that.
             return
         balance = balances[address]
         currency, minimum = chain.native_currency, chain.minimum_signer_balance
@@ -245,7 +248,7 @@ def _aligned(rows: Sequence[tuple[str, ...]]) -> list[str]:
 
 
 def _check_beacon(chain: Chain, say: Callable[[str], object]) -> list[Problem]:
-    """Print a line about each beacon node and each place of era files. Return problems that all of them have."""
+    """Print a line about each beacon node and each location of era files. Return a problem if none can be used."""
     if chain.beacon_chain is None:
         return []
     return [*_check_beacon_nodes(chain, chain.beacon_chain, say), *_check_era_files(chain, chain.beacon_chain, say)]
@@ -260,7 +263,7 @@ def _check_beacon_nodes(chain: Chain, beacon_chain: BeaconChain, say: Callable[[
         except NodeUnavailable as error:
             say(f"  Beacon node {host}: {'; '.join(error.reasons) or error}")
             continue
-        answers, newest = True, _said_of_slot(beacon_chain, final.slot)
+        answers, newest = True, _slot_with_time(beacon_chain, final.slot)
         try:
             count = len(client.summaries(final).summaries)
         except NodeUnavailable as error:
@@ -274,8 +277,8 @@ def _check_beacon_nodes(chain: Chain, beacon_chain: BeaconChain, say: Callable[[
     return [Problem("no_beacon_node", f"No beacon node of {chain.label} {lacking}.")]
 
 
-def _said_of_slot(chain: BeaconChain, slot: int) -> str:
-    """Return a slot with its time, which shows a node that lags. Nothing verifies the number."""
+def _slot_with_time(chain: BeaconChain, slot: int) -> str:
+    """Return a slot with its time, which shows whether a node is behind. The slot isn't verified."""
     try:
         return f"slot {slot:,}, of {datetime.fromtimestamp(chain.time_of(slot), UTC):%Y-%m-%d %H:%M} UTC,"
     except (ValueError, OverflowError, OSError):
@@ -304,7 +307,10 @@ def _check_era_files(chain: Chain, beacon_chain: BeaconChain, say: Callable[[str
 
 
 def _newest(chain: BeaconChain, files: EraFiles) -> list[str]:
-    """Return the names of the newest files of each kind that are known without asking, or else one that no file has."""
+    """Return names of the newest files of each kind that shipped lists reveal.
+
+    Otherwise, return a name that no file has.
+    """
     names = []
     if epochs := shipped.epochs(chain):
         names.append(files.era1_name(len(epochs) - 1, epochs[-1]))

@@ -1,8 +1,8 @@
 """Metrics that are read from the database: queues, batches, money, chains, and the problems of `/healthz`.
 
-Reading them asks no chain, because workers store their observations. Few statements are made, which use indexes, and
-their results are reused for some seconds, so that no scraper loads the database. Sums over all transactions are kept up
-to date where these become final (`proving.transactions.transaction_monitor`).
+No chain is asked, because workers store their observations. Few statements are made, which use indexes, and their
+results are reused for some seconds, so that scraping doesn't load the database. Sums over all transactions are updated
+when a transaction becomes final (`proving.transactions.transaction_monitor`).
 """
 
 import threading
@@ -42,20 +42,20 @@ _HOUR = timedelta(hours=1)
 class ServiceMetrics(Collector):
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._found: Sequence[_Family] = ()
-        self._found_at = -KEPT_SECONDS * 1.0
+        self._families: Sequence[_Family] = ()
+        self._measured_at = -KEPT_SECONDS * 1.0
 
     def describe(self) -> Iterable[_Family]:
-        """Describe nothing, because registration must not ask the database."""
+        """Return nothing, because registering the collector must not query the database."""
         return ()
 
     def collect(self) -> Iterable[_Family]:
-        # A scrape waits while another one reads, and then gets the same answer.
+        # A scrape waits while another reads, and then gets the same answer.
         with self._lock:
-            if time.monotonic() - self._found_at >= KEPT_SECONDS:
-                self._found = _measure()
-                self._found_at = time.monotonic()
-            return self._found
+            if time.monotonic() - self._measured_at >= KEPT_SECONDS:
+                self._families = _measure()
+                self._measured_at = time.monotonic()
+            return self._families
 
 
 def _measure() -> list[_Family]:
@@ -77,9 +77,9 @@ def _families(
     *columns: tuple[str, str],
     kind: type[_Family] = GaugeMetricFamily,
 ) -> Iterator[_Family]:
-    """Yield a metric for each column, a name and a help text.
+    """Yield a metric for each column. A column is a name and a help text.
 
-    Each row has the values of the labels, and then a value for each column. None: the value isn't known.
+    Each row has the values of the labels, and then a value for each column, or None if the value isn't known.
     """
     rows = list(rows)
     for place, (name, help_text) in enumerate(columns, 1):

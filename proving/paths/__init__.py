@@ -1,1 +1,1 @@
-"""Paths by which a registry comes to trust a block: from one it trusts, or one that is vouched for."""
+"""Paths by which a registry comes to trust a block: from a block that it trusts, or that its source vouches for."""

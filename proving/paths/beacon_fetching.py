@@ -1,6 +1,6 @@
-"""Fetches beacon data, by which old blocks are proven, from era files and beacon nodes.
+"""The fetching of beacon data, which proves old blocks, from era files and beacon nodes.
 
-All data is verified before it is used, so a source that lies can only delay.
+All data is verified before it is used, so a source with false data can only cause delays.
 """
 
 from collections.abc import Callable
@@ -30,11 +30,11 @@ from queries.waits import wait
 
 Result = TypeVar("Result")
 
-# The number of blocks whose branches a process remembers, because each reconcile asks for them again.
+# Number of blocks whose branches a process caches, because each reconcile asks for them again.
 _BLOCKS = 512
 # Bytes of a root of a period, and of a record of an epoch.
 _ROOT, _RECORD = 32, 64
-# The shortest time between two updates of when a row was used.
+# Minimum time between two updates of when a row was used.
 _USED_WITHIN = timedelta(days=1)
 
 
@@ -43,10 +43,10 @@ def _first_of(
     by_files: Callable[[EraFiles], Result],
     by_nodes: Callable[[BeaconClient], Result] | None = None,
 ) -> Result:
-    """Return data from era files, else from beacon nodes. Raises `NodeUnavailable` with the faults of both.
+    """Return data from era files, or else from beacon nodes. Raises `NodeUnavailable` with the errors of both.
 
-    Files come first: they have blocks of any age, and one file has the roots of a whole period, for which a node takes
-    thousands of requests. Most nodes keep blocks of some months.
+    Files come first. They have blocks of any age, and one file has the roots of a whole period, for which a node needs
+    thousands of requests. Most nodes only keep blocks of some months.
     """
     files, client = get_era_files(source_id), get_beacon_client(source_id)
     problems: list[str] = []
@@ -65,7 +65,10 @@ def _first_of(
 
 @lru_cache(maxsize=_BLOCKS)
 def block(source_id: int, root: bytes, slot: int, period_root: bytes) -> ExecutionBranch:
-    """Return the execution block of a beacon block, verified by `root`. Raises `NodeUnavailable`, `CannotProve`."""
+    """Return the execution block of a beacon block, verified against `root`.
+
+    Raises `NodeUnavailable`, `CannotProve`.
+    """
     return _first_of(
         source_id, lambda files: files.block(slot, period_root, root), lambda client: client.block(root, slot)
     )
@@ -75,7 +78,7 @@ def block(source_id: int, root: bytes, slot: int, period_root: bytes) -> Executi
 
 
 def anchor(source: Chain, chain: BeaconChain, root: bytes) -> Anchor:
-    """Return the beacon block with this root, and its state's summaries. Only nodes have these.
+    """Return the beacon block with this root, and its state's summaries. Only nodes have summaries.
 
     Raises `NodeUnavailable`, `CannotProve`.
     """
@@ -105,20 +108,22 @@ def anchor(source: Chain, chain: BeaconChain, root: bytes) -> Anchor:
         summaries=b"".join(b"".join(each) for each in fetched.summaries),
         branch=b"".join(fetched.branch),
     )
-    # Another worker may have stored the same.
+    # Another worker may have stored the same row.
     BeaconAnchor.objects.bulk_create([row], ignore_conflicts=True)
     return fetched
 
 
 # --- Leaves of trees --------------------------------------------------------------------------------------------------
-#
 # Jumps lead through block roots of a period of the beacon chain, or through records of an epoch before the Merge. All
-# leaves of a tree are fetched at once, and none is kept before all are verified.
+# leaves of a tree are fetched together, and none is stored before all are verified.
 
 
 @dataclass(frozen=True)
 class Period:
-    """The block roots of a period of the beacon chain. Before Capella, the root of the period's state roots follows."""
+    """A period of the beacon chain.
+
+    Its leaves are its block roots. Before Capella, the root of the state roots follows.
+    """
 
     source: Chain
     chain: BeaconChain
@@ -148,7 +153,7 @@ class Period:
         return roots.blocks + ssz.tree_root(split(roots.states), self.chain.period_depth)
 
     def has(self, content: bytes) -> bool:
-        """Return whether these are all leaves."""
+        """Return whether the content has exactly this tree's leaves."""
         states = content[self.size :]
         root = ssz.tree_root(split(content[: self.size]), self.chain.period_depth)
         if self.block_roots_root:
@@ -158,7 +163,7 @@ class Period:
 
 @dataclass(frozen=True)
 class Epoch:
-    """The records of an epoch of 8,192 blocks before the Merge: hash and total difficulty of each."""
+    """An epoch of 8,192 blocks before the Merge. Its leaves are records: hash and total difficulty of each block."""
 
     source: Chain
     chain: BeaconChain
@@ -189,12 +194,12 @@ def records_of(content: bytes) -> list[tuple[bytes, int]]:
 def leaves(tree: Period | Epoch) -> bytes | NotYet:
     """Return the stored leaves of a tree, verified and joined.
 
-    If there are none, return `NotYet` and have a worker fetch them (`fetch_leaves`). Raises `NodeUnavailable` if that
-    has failed.
+    If none are stored, return `NotYet` and let a worker fetch them (`fetch_leaves`). Raises `NodeUnavailable` if the
+    last fetch has failed.
     """
     row, _ = JumpLeaves.objects.get_or_create(chain_id=tree.source.id, kind=tree.kind, number=tree.number)
     rows = JumpLeaves.objects.filter(pk=row.pk)
-    # Stored leaves are wrong if the database was damaged, or if the configuration has changed since.
+    # Stored leaves are wrong if the database was damaged, or if the configuration has changed.
     if row.is_complete and tree.has(content := bytes(row.content)):
         _note_use(rows, row.used_at)
         return content
@@ -205,7 +210,7 @@ def leaves(tree: Period | Epoch) -> bytes | NotYet:
 
 
 def fetch_leaves(lane: HeldLane, key: object) -> None:
-    """Fetch leaves, and store them: a worker's duty."""
+    """Fetch leaves, and store them. A worker calls this."""
     postponement = lane.write(partial(due_rows.postpone, JumpLeaves.objects.all(), [key]))
     for row in postponement.rows:
         content, problem = b"", ""
@@ -213,12 +218,12 @@ def fetch_leaves(lane: HeldLane, key: object) -> None:
             content = _tree_of(row).fetch()
         except (NodeUnavailable, UnknownChain) as error:
             problem = str(error)
-        # After a failure the row isn't due again: blocks that still need the leaves ask again.
+        # After a failure the row isn't due again. Blocks that still need the leaves will make it due.
         lane.write(partial(postponement.end, [row], None, content=content, is_complete=not problem, problem=problem))
 
 
 def _tree_of(row: JumpLeaves) -> Period | Epoch:
-    """Return the tree of a row, by shipped lists or stored anchors. Raises `NodeUnavailable`."""
+    """Return the tree of a row, from shipped lists or stored anchors. Raises `NodeUnavailable`."""
     source = get_chains().chain(row.chain_id)
     if (chain := source.beacon_chain) is None:
         raise NodeUnavailable(f"{source.label} has no known beacon chain.")
@@ -235,7 +240,7 @@ def _tree_of(row: JumpLeaves) -> Period | Epoch:
 
 
 def _stored_anchor(row: BeaconAnchor) -> Anchor:
-    """Return a stored beacon block, unverified."""
+    """Return a stored beacon block. It isn't verified yet."""
     roots = (bytes.fromhex(root[2:]) for root in (row.parent_root, row.state_root, row.body_root))
     hashes = split(bytes(row.summaries))
     summaries = list(zip(hashes[::2], hashes[1::2], strict=True))
@@ -243,6 +248,6 @@ def _stored_anchor(row: BeaconAnchor) -> Anchor:
 
 
 def _note_use(rows: QuerySet[Any], used_at: datetime) -> None:
-    """Store that rows were used, if that was not done lately: rows that nobody uses are pruned."""
+    """Store the time of use, unless it was stored recently. Rows that aren't used are pruned."""
     if used_at < timezone.now() - _USED_WITHIN:
         rows.update(used_at=Now())

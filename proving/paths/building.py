@@ -1,6 +1,6 @@
-"""Builds the next transaction of a path, with as many hops as fit, and chooses the block that it is for.
+"""The next transaction of a path, with as many hops as fit, and the choice of the block that it is for.
 
-Nothing here sends.
+Nothing here sends a transaction.
 """
 
 import itertools
@@ -33,12 +33,12 @@ from proving.sources import NotYet, Preparation, Start
 from proving.transactions import signing
 from queries.models import ADMITTED_STATUSES, Block, Query, Sender, StepKind
 
-# Bytes of a call beside its trie nodes and headers. Packing makes no node longer.
+# Bytes of a call without its trie nodes and headers. Packing makes no node longer.
 _CALL_BYTES = 500
-# The most reverted transactions that are counted, and the first and longest pause after them in seconds.
+# Maximum number of reverted transactions that count, and the first and longest pause after them in seconds.
 _FAILURES = 10
 _FIRST_PAUSE, _LONGEST_PAUSE = 10, 600
-# The most queries that a path may stop for beside those that it is sent for.
+# Maximum number of other queries for which a path may stop.
 _MOST_BESIDE = 1000
 
 
@@ -59,16 +59,20 @@ class PathFound:
 
     path: Path
     jump: HeaderParts = ()
-    """The parts before the header that a jump leads to."""
+    """The parts that come before the header to which a jump leads."""
     is_first: bool = True
     """True if no other block has waited longer for a path on the connection."""
 
     @property
     def goes_with_proofs(self) -> bool:
-        """Return whether the block's own proofs can make its hash trusted, while other paths are under way."""
+        """Return whether the transaction with the block's own proofs can make its hash trusted.
+
+        Such a path needn't wait for other paths.
+        """
         if isinstance(self.path, Jump):
             return self.path.start is None
-        # A start with several calls proves something of a parent chain first, which is paid for once for all who wait.
+        # A start with several calls first proves something about a parent chain. It is sent separately, so that it is
+        # paid for only once for all blocks that need it.
         return isinstance(self.path, Start) and len(self.path.calls) < 2
 
 
@@ -99,9 +103,9 @@ def _jump(
     connection: OpenConnection, target: Header, jump: Jump, *, is_self_funded: bool
 ) -> PathFound | Preparation | NotYet:
     """Return the jump with its branch. Raises `NodeUnavailable` if no node or file has the branch."""
-    from proving.paths import jumping  # noqa: PLC0415 (where a chain has a beacon chain)
+    from proving.paths import jumping  # noqa: PLC0415 (slow to load, and only chains with a beacon chain need it)
 
-    # The branch comes first, because the rest costs something.
+    # The branch comes first, because the other steps cost money.
     branch = jumping.branch_to(connection.source_rpc.chain, jump.origin, target)
     if isinstance(branch, NotYet):
         return branch
@@ -109,7 +113,7 @@ def _jump(
         begun = jumping.begin(connection, jump.start.number)
         if not isinstance(begun, Start):
             return begun
-        # A chain vouches for its own blocks long enough. So a self-funded batch need not pay to keep the hash.
+        # A chain vouches for its own blocks long enough, so a self-funded batch need not pay to keep the hash.
         jump = replace(jump, start=None if is_self_funded and connection.is_own else begun)
     elif jump.origin and jump.origin.number != connection.registry.jump_origin:
         checkpoints.note_origin(connection.registry.row_id, jump.origin)
@@ -117,9 +121,9 @@ def _jump(
 
 
 def begin(connection: OpenConnection, path: Start | Hops) -> Start | Hops | Preparation | NotYet:
-    """Complete the path with the calls by which its block hash source begins, or return a transaction to send before.
+    """Complete the path with the calls of its block hash source, or return a transaction that must be sent first.
 
-    Raises as `survey`.
+    Raises the errors of `survey`.
     """
     start = path.start if isinstance(path, Hops) else path
     if start is None:
@@ -131,7 +135,7 @@ def begin(connection: OpenConnection, path: Start | Hops) -> Start | Hops | Prep
 def next_leg(connection: OpenConnection, path: Path, *, beside: Collection[int] = ()) -> Leg:
     """Return the next transaction of a path that can begin, with as much of the path as fits.
 
-    Hops stop at each block of `beside` that they pass. Raises `NodeUnavailable`, `RpcRefused`.
+    Hops stop at each block in `beside` that they pass. Raises `NodeUnavailable`, `RpcRefused`.
     """
     match path:
         case Hops():
@@ -148,8 +152,8 @@ def intents_of_leg(
 ) -> tuple[Leg, Iterator[Intent]]:
     """Return the next part of a path that can begin, with its transactions.
 
-    If the part ends at the block itself, its transaction also proves as many facts as fit. Others follow with the
-    remaining proofs, which depend on it. Raises `NodeUnavailable`, `RpcRefused`.
+    If the part ends at the block itself, its transaction also proves as many facts as fit. Transactions with the
+    remaining proofs follow and depend on it. Raises `NodeUnavailable`, `RpcRefused`.
     """
     registry = connection.registry
     asking = frozenset(pk for queries in needing.values() for pk in queries)
@@ -210,7 +214,7 @@ def _hop(connection: OpenConnection, path: Hops, beside: Collection[int]) -> Leg
 
 
 def _unknown(connection: OpenConnection, numbers: Sequence[int]) -> list[int]:
-    """Return the blocks whose hashes the registry doesn't trust yet: many blocks only wait for confirmations."""
+    """Return the blocks whose hashes the registry doesn't trust yet. Many blocks only wait for confirmations."""
     headers = [header for header in connection.source_rpc.headers(numbers) if header is not None] if numbers else []
     blocks = [(header.number, header.hash) for header in headers]
     vouched = deployments.vouches(connection.destination_rpc, connection.registry, blocks)
@@ -218,7 +222,7 @@ def _unknown(connection: OpenConnection, numbers: Sequence[int]) -> list[int]:
 
 
 def _history_to_prove(connection: OpenConnection, following: Header, answer: VerifiedAccountProof) -> AccountToProve:
-    """Return the proof of the history contract's slot at one block, which must hold the hash of `following`."""
+    """Return the proof of the history contract's slot at one block. The slot must hold the hash of `following`."""
     (slot,) = answer.slots
     if slot.value != int.from_bytes(following.hash):
         raise InvalidReply(
@@ -229,8 +233,8 @@ def _history_to_prove(connection: OpenConnection, following: Header, answer: Ver
 
 
 def pause_after_failures(connection: OpenConnection) -> float:
-    """Return the seconds to wait before the registry's trust is extended again: longer after each revert."""
-    # A cancelled transaction was no longer wanted, which is no failure.
+    """Return the seconds until the registry's trust may be extended again. They grow with each revert."""
+    # A cancelled transaction wasn't needed any more, so it doesn't count as a failure.
     cancelled = SignedTransaction.objects.filter(
         transaction=OuterRef("pk"), hash=OuterRef("hash"), is_cancellation=True
     )
@@ -247,10 +251,12 @@ def pause_after_failures(connection: OpenConnection) -> float:
 
 
 def extending(connection: OpenConnection, seen: int) -> QuerySet[Transaction]:
-    """Return the transaction under way that extends the registry's trust. One is sent at a time: the next builds on it.
+    """Return the pending transaction that extends the registry's trust.
 
-    `seen` is the newest observed block of the destination. A transaction in a later block counts as under way, because
-    it would be paid for again.
+    There is at most one, because the next builds on it.
+
+    `seen` is the newest observed block of the destination. A transaction in a later block counts as pending, because
+    otherwise it would be paid for again.
     """
     senders = signing.senders(get_chains().chain(connection.config.destination_id))
     unseen = Q(state=TransactionState.PENDING) | Q(block_number__gt=seen)
@@ -263,7 +269,7 @@ def extending(connection: OpenConnection, seen: int) -> QuerySet[Transaction]:
 def _waiting_beside(block: Block, queries: Collection[int]) -> Mapping[int, Collection[int]]:
     """Return other queries (ids) of the same batch that wait for block hashes, by block number.
 
-    Return none if `queries` belong to several batches, because each would pay for the stops of the others.
+    Empty if `queries` belong to several batches, because each batch would pay for the stops of the others.
     """
     batches = set(Query.objects.filter(pk__in=queries).order_by().values_list("batch", flat=True).distinct()[:2])
     if len(batches) > 1:
@@ -271,22 +277,22 @@ def _waiting_beside(block: Block, queries: Collection[int]) -> Mapping[int, Coll
     waiting = _waiting(block).exclude(block=block).filter(batch__in=batches).order_by("pk")
     by_number: dict[int, list[int]] = defaultdict(list)
     for pk, number, timestamp in waiting.values_list("pk", "block__number", "timestamp")[:_MOST_BESIDE]:
-        # Only the next block's header says when a block ended.
+        # A block's end is only known from the next block's header.
         by_number[number if timestamp is None else number + 1].append(pk)
     return by_number
 
 
 def give_way(block: Block, batches: Collection[str]) -> None:
-    """Let other blocks on the connection go first for a path, until blocks of these batches ask for one again."""
+    """Let other blocks on the connection go first for a path, until blocks of these batches ask for a path again."""
     waiting = _waiting(block).filter(batch__in=batches).order_by().values("block")
     rows = Block.objects.filter(pk__in=waiting, waits_for_path=True)
     statements.retried(partial(rows.update, waits_for_path=False))
 
 
 def first_for_path(blocks: Sequence[Block]) -> int | None:
-    """Return which block (id) gets the next path on the blocks' connection: the lowest one of the oldest batch.
+    """Return the block (id) that gets the connection's next path: the lowest block of the oldest batch.
 
-    Candidates are these blocks, and others that wait for a path and haven't failed.
+    Candidates are these blocks, and other blocks that wait for a path and haven't failed.
     """
     others = Q(block__waits_for_path=True, block__attempts=0, block__due_at__isnull=False)
     waiting = _waiting(blocks[0]).filter(Q(block__in=blocks) | others, batch__sender=Sender.OPERATOR)

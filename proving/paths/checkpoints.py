@@ -1,8 +1,8 @@
-"""Checkpoints: blocks whose state roots a registry trusts, where paths begin. And the upkeep of registries.
+"""Checkpoints, which are blocks whose state roots a registry trusts. Paths begin there. Also: upkeep of registries.
 
-The rows are hints, which the planner of a path checks on the chain: they may come from a transaction that failed, or
-from a chain that was reorganised. They are stored for the service's own transactions, and by the registry's newest
-events while self-funded batches wait for transactions of others.
+The rows are hints, and the planner of a path checks them on the chain. They may come from a transaction that failed, or
+from a chain that was reorganised. They are stored for the service's own transactions. While self-funded batches wait,
+they are also stored from the registry's newest events.
 """
 
 import logging
@@ -35,15 +35,15 @@ from queries.models import OPEN_STATUSES, PROVABLE_STEPS, Batch, Block, Query, S
 logger = logging.getLogger(__name__)
 
 _HEADER = keccak(text="HeaderAccumulated(uint256,bytes32)")
-# The most checkpoints that the registry is asked about, the nearest first.
+# Maximum number of checkpoints to ask the registry about, the nearest first.
 _NEAREST = 20
-# The number of the destination's newest blocks whose events are read to find the missing transactions of a batch.
+# Number of the destination's newest blocks whose events are read, to find what others have sent for a batch.
 _BLOCKS_READ = 2000
-# Rows named in one statement.
+# Maximum rows named in one statement.
 _PER_STATEMENT = 2000
-# Seconds after the confirmation of its block for which an event makes blocks due.
+# Seconds after the confirmation of an event's block, during which the event makes blocks due.
 _NOTICED_SECONDS = 30
-# Seconds until a registry is due again when nothing is waited for, and when it can't be used.
+# Seconds until a registry is due again: usually, and if it can't be used.
 _PAUSE, _UNUSABLE_PAUSE = 30, 60
 
 
@@ -52,13 +52,13 @@ class Jump:
     """A jump to a block of any age."""
 
     origin: Header | None = None
-    """The header that the jump begins with. None: it begins with a constant."""
+    """The header at which the jump begins. None if it begins at a constant."""
     start: Start | None = None
     """The calls that make the origin trusted. None: none are needed."""
 
 
 def rows(connection: OpenConnection) -> QuerySet[Block]:
-    """Return the checkpoints of this connection whose hashes are known, in no order."""
+    """Return the checkpoints of this connection whose hashes are known, in any order."""
     known = Block.objects.filter(
         destination_chain_id=connection.config.destination_id,
         source_chain_id=connection.config.source_id,
@@ -68,15 +68,15 @@ def rows(connection: OpenConnection) -> QuerySet[Block]:
 
 
 def headers(connection: OpenConnection, numbers: Sequence[int]) -> list[Header]:
-    """Return the blocks of these numbers as the source chain has them now, which may differ from stored ones."""
+    """Return the current headers of these numbers on the source chain. They may differ from stored headers."""
     answers = connection.source_rpc.headers(numbers) if numbers else []
     return [header for header in answers if header is not None]
 
 
 def nearest(connection: OpenConnection, target: int, hints: Collection[int]) -> int | None:
-    """Return the number of the nearest block above whose state root the registry trusts, as of the newest block.
+    """Return the number of the nearest block above whose state root the registry trusts at the newest block.
 
-    Pending transactions don't count: they may fail, or another signer's may be mined before them.
+    Pending transactions don't count. They may fail, or another signer's may be mined before them.
     """
     above = rows(connection).filter(number__gt=target).order_by("number")
     numbers = {*above.values_list("number", flat=True)[:_NEAREST], *(number for number in hints if number > target)}
@@ -89,10 +89,10 @@ def nearest(connection: OpenConnection, target: int, hints: Collection[int]) -> 
 def note(connection: OpenConnection, headers: Collection[Header]) -> None:
     source = connection.config.source_id
     ids = submission.ensure_blocks(connection.config.destination_id, {(source, header.number) for header in headers})
-    # Rows are written in the order of their ids, as `database.statements` says.
+    # Rows are written in the order of their ids, as `database.statements` requires.
     for header in sorted(headers, key=lambda header: ids[source, header.number]):
         row = Block.objects.filter(pk=ids[source, header.number])
-        # A row with a hash belongs to a block that queries are about, which reconcile keeps right.
+        # A row with a hash belongs to a block with queries. Reconcile keeps that row up to date.
         row.filter(hash="").update(
             hash=hex_data(header.hash),
             header_rlp=header.encode(),
@@ -103,7 +103,7 @@ def note(connection: OpenConnection, headers: Collection[Header]) -> None:
 
 
 def note_origin(registry_id: int, origin: Header) -> None:
-    """Note that jumps begin at this block."""
+    """Store that jumps begin at this block."""
     FactsRegistry.objects.filter(pk=registry_id).exclude(jump_origin=origin.number).update(jump_origin=origin.number)
 
 
@@ -111,9 +111,9 @@ def note_origin(registry_id: int, origin: Header) -> None:
 
 
 def newest(connection: OpenConnection, latest: int) -> list[int]:
-    """Return numbers of source blocks that were accumulated lately, up to the destination's block `latest`.
+    """Return numbers of source blocks that were accumulated recently, up to the destination's block `latest`.
 
-    Nothing is stored. Return none if nodes refuse to answer. Raises `NodeUnavailable`.
+    Nothing is stored. Empty if nodes refuse to answer. Raises `NodeUnavailable`.
     """
     address, first = connection.registry.contract.address, max(0, latest - _BLOCKS_READ + 1)
     try:
@@ -124,10 +124,10 @@ def newest(connection: OpenConnection, latest: int) -> list[int]:
 
 
 def wake_waiting(lane: HeldLane, connection: OpenConnection, heads: Heads) -> bool:
-    """Make blocks of self-funded batches due that recent events name. Return whether any such blocks wait.
+    """Make blocks of self-funded batches due if recent events name them. Return whether any such blocks wait.
 
-    Blocks that the events accumulated are stored as checkpoints. Events count until some time after the confirmation of
-    their block, because steps are completed only then. Raises `NodeUnavailable`, `RpcRefused`.
+    Blocks that the events accumulated are stored as checkpoints. Events count until some time after their block's
+    confirmation, because steps are completed only then. Raises `NodeUnavailable`, `RpcRefused`.
     """
     config = connection.config
     left_to_others = Query.objects.filter(
@@ -153,11 +153,11 @@ def _note_accumulated(connection: OpenConnection, logs: Sequence[Log]) -> None:
     roots = {int.from_bytes(log.topics[1]): log.data for log in logs if log.topics[0] == _HEADER}
     known = rows(connection).filter(number__in=roots).values_list("number", flat=True)
     unknown = headers(connection, sorted(roots.keys() - set(known)))
-    # Roots differ if the source chain was reorganised, or if nodes lie: no path may begin there.
+    # Roots differ if the source chain was reorganised, or if nodes report false ones. No path may begin there.
     note(connection, [header for header in unknown if header.state_root == roots[header.number]])
 
 
-# --- Upkeep of registries --------------------------------------------------------------------------------------------
+# --- Upkeep of registries ---------------------------------------------------------------------------------------------
 
 
 def wake() -> None:
@@ -166,12 +166,12 @@ def wake() -> None:
 
 
 def deployed() -> QuerySet[FactsRegistry]:
-    """Return the registries that are looked after."""
+    """Return the registries that need upkeep."""
     return FactsRegistry.in_use.exclude(deployed_at=None)
 
 
 def look_after(lane: HeldLane, key: object) -> None:
-    """Check whether a registry may be used, and read the events of others' transactions: a worker's duty."""
+    """Check whether a registry may be used, and read the events of others' transactions. A worker calls this."""
     postponement = lane.write(partial(due_rows.postpone, deployed(), [key]))
     for row in postponement.rows:
         attempts, reason, seconds = 0, None, float(_PAUSE)
@@ -184,7 +184,7 @@ def look_after(lane: HeldLane, key: object) -> None:
             except Unusable as why:
                 reason, seconds = why.reason, _UNUSABLE_PAUSE
             except (NodeUnavailable, RpcRefused) as error:
-                if not row.attempts:  # Only the first failure in a row is logged.
+                if not row.attempts:  # only the first of consecutive failures is logged
                     logger.warning("the upkeep of %s waits: %s", row, error.for_operators)
                 reason, seconds = waits.fault(error), due_rows.backoff(row.attempts).total_seconds()
                 attempts = row.attempts + 1

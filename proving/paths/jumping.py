@@ -1,10 +1,10 @@
-"""Jumps: from a block that the registry trusts, whose header names the root of a beacon block, to one of any age.
+"""Jumps: from a block that the registry trusts, whose header has a beacon root, to a block of any age.
 
-A jump may begin at any final block that is young enough: the state of its beacon block summarises all earlier periods.
-The data that was fetched for one origin serves all later jumps, so the origin of the last jump is preferred for as long
-as the registry trusts it.
+A jump may begin at any final block that is recent enough, because the state of its beacon block summarises all earlier
+periods. Data that was fetched for one origin serves all later jumps. So the origin of the last jump is used as long as
+the registry trusts it.
 
-Only connections whose registry has a beacon history import this.
+Only connections whose registry has a beacon history import this module.
 """
 
 from collections.abc import Sequence
@@ -26,13 +26,13 @@ from proving.paths.checkpoints import Jump
 from proving.sources import NotYet, Preparation, Start
 from queries.waits import wait
 
-# The last second that a `datetime` can tell.
+# The last second of a `datetime`, in unix seconds.
 _LATEST = 253_402_300_799
-# A period counts as summarised only after this fraction (1/64) of the next one, whose first slots may be empty.
+# A period counts as summarised only after this fraction (1/64) of the next period, whose first slots may be empty.
 _MARGIN = 64
-# The measured gas to have the registry keep a hash, by the header after it.
+# Measured gas of making the registry keep a hash, by the next block's header.
 _KEPT_GAS = Amount(45_000, 60_000)
-# No block hash source vouches for this number. A hash that the registry keeps is accepted whatever the number.
+# No block hash source vouches for this number. The registry accepts a hash that it keeps with any number.
 _NO_BLOCK = 2**256 - 1
 
 
@@ -40,9 +40,9 @@ _NO_BLOCK = 2**256 - 1
 
 
 def why_not(source: Chain, target: Header | int) -> str:
-    """Say in a sentence why no jump can lead to a block; empty if one may. Ask no node.
+    """Return a sentence about why no jump can lead to a block. Empty if one may. No node is asked.
 
-    A `target` that is a number allows fewer checks than a header.
+    If `target` is a number, fewer checks are possible than with a header.
     """
     chain = source.beacon_chain
     if chain is None:
@@ -80,7 +80,7 @@ def operation(source: Chain, target: Header) -> int:
 
 
 def may_be_had(connection: OpenConnection, target: Header) -> bool:
-    """Return whether a jump may lead to a block now. Ask for the source's head at most, and only if the rest is right.
+    """Return whether a jump may lead to a block now. The only possible request is for the source's head.
 
     Raises `NodeUnavailable`.
     """
@@ -95,7 +95,7 @@ def may_be_had(connection: OpenConnection, target: Header) -> bool:
 
 
 def plan(connection: OpenConnection, target: Header) -> Jump | None:
-    """Plan the cheapest jump to a block; None if the beacon chain doesn't lead there now.
+    """Plan the cheapest jump to a block. None if the beacon chain doesn't lead there now.
 
     Raises `NodeUnavailable`, `RpcRefused`.
     """
@@ -107,7 +107,8 @@ def plan(connection: OpenConnection, target: Header) -> Jump | None:
     if noted is not None and (trusted := _trusted(connection, _usable(connection, [noted], target))):
         return Jump(trusted)
     source = sources.of(connection.config)
-    # A reorganisation would waste a jump from a younger block. For a chain's own blocks the next header is final too.
+    # A reorganisation would waste a jump from a younger block. For a chain's own blocks, the next header must be final
+    # too.
     youngest = heads.recent(rpc.chain, rpc).final - connection.is_own
     starts = [source.reach(connection, number) for number in (youngest, target.number)]
     usable = _usable(connection, [start.number for start in starts if isinstance(start, Start)], target)
@@ -117,7 +118,7 @@ def plan(connection: OpenConnection, target: Header) -> Jump | None:
 
 
 def begin(connection: OpenConnection, number: int) -> Start | Preparation | NotYet:
-    """Return the block, which `plan` named, with the calls that make it trusted. Raises as `plan`."""
+    """Return the block that `plan` named, with the calls that make it trusted. Raises the errors of `plan`."""
     if not connection.is_own:
         return sources.of(connection.config).begin(connection, number)
     after = connection.source_rpc.known_header(number + 1)
@@ -125,25 +126,25 @@ def begin(connection: OpenConnection, number: int) -> Start | Preparation | NotY
 
 
 def gas(connection: OpenConnection) -> Amount:
-    """Return the gas of the calls of `begin`."""
+    """Return the gas of the calls that `begin` returns."""
     return _KEPT_GAS if connection.is_own else sources.of(connection.config).gas(connection.config)
 
 
 def leads_to(connection: OpenConnection, origin: Header, target: Header) -> bool:
-    """Return whether the beacon state that `origin` names summarises the period of `target`, judged by their times."""
+    """Return whether the beacon state of `origin` summarises the period of `target`, according to their times."""
     chain = connection.beacon_chain
     assert chain is not None, "only then a jump is asked about"
     try:
         slot, of_target = (chain.slot_at(header.timestamp) for header in (origin, target))
     except CannotProve:
         return False
-    # The header names the beacon block before its own.
+    # The header's beacon root is that of the beacon block before its own.
     before = slot - 1 - (1 << chain.period_depth) // _MARGIN
     return before >= 0 and chain.period(before) > chain.period(of_target)
 
 
 def _usable(connection: OpenConnection, numbers: list[int], target: Header) -> list[Header]:
-    """Return the blocks from which a jump leads to the target, as the source chain has them now."""
+    """Return the current headers from which a jump leads to the target."""
     answers = connection.source_rpc.headers(numbers) if numbers else []
     return [header for header in answers if header is not None and leads_to(connection, header, target)]
 
@@ -152,7 +153,7 @@ def _trusted(connection: OpenConnection, headers: list[Header]) -> Header | None
     if not headers:
         return None
     blocks = [(_NO_BLOCK if connection.is_own else header.number, header.hash) for header in headers]
-    # Pending transactions don't count: one that fails would make the jump fail too.
+    # Pending transactions don't count, because if one fails, the jump fails too.
     vouched = deployments.vouches(connection.destination_rpc, connection.registry, blocks, at="latest")
     return next((header for header, is_vouched_for in zip(headers, vouched, strict=True) if is_vouched_for), None)
 
@@ -161,10 +162,10 @@ def _trusted(connection: OpenConnection, headers: list[Header]) -> Header | None
 
 
 def branch_to(source: Chain, origin: Header | None, target: Header) -> BlockBranch | NotYet:
-    """Return the branch from the beacon root in the header of `origin`, its field 19, to the hash of `target`.
+    """Return the branch from the beacon root in the header of `origin` to the hash of `target`.
 
-    Only an `OLD_BLOCK` needs `origin`. The branch is verified at both ends. Return `NotYet` if the state of that beacon
-    root doesn't summarise the target's period yet, or if data is being fetched. Raises `NodeUnavailable`.
+    Only an `OLD_BLOCK` needs `origin`. The branch is verified at both ends. Return `NotYet` if the beacon root's state
+    doesn't summarise the target's period yet, or if data is being fetched. Raises `NodeUnavailable`.
     """
     if why := why_not(source, target):
         raise NodeUnavailable(why)
@@ -190,24 +191,24 @@ def _old(source: Chain, chain: BeaconChain, origin: Header | None, target: Heade
         values = {"block": target.number, "source": source.id, "origin": origin.number, "expected": ends}
         return NotYet(wait("summary_to_come", **values))
     summary = anchor.summaries[index]
-    wanted = Period(source, chain, period, ssz.merge(*summary), summary[0])
-    roots = beacon_fetching.leaves(wanted)
+    tree = Period(source, chain, period, ssz.merge(*summary), summary[0])
+    roots = beacon_fetching.leaves(tree)
     if isinstance(roots, NotYet):
         return roots
     block_roots = split(roots)
-    block = _block_of(chain, target, block_roots, wanted.root)
+    block = _block_of(chain, target, block_roots, tree.root)
     return BlockBranch(OLD_BLOCK, jumps.old(chain, block, block_roots, anchor))
 
 
 def _before_capella(source: Chain, chain: BeaconChain, target: Header) -> BlockBranch | NotYet:
     historical_roots = shipped.historical_roots(chain)
     period = chain.period(chain.slot_at(target.timestamp))
-    wanted = Period(source, chain, period, historical_roots[period])
-    roots = beacon_fetching.leaves(wanted)
+    tree = Period(source, chain, period, historical_roots[period])
+    roots = beacon_fetching.leaves(tree)
     if isinstance(roots, NotYet):
         return roots
-    block_roots, state_roots_root = split(roots[: wanted.size]), roots[wanted.size :]
-    block = _block_of(chain, target, block_roots, wanted.root)
+    block_roots, state_roots_root = split(roots[: tree.size]), roots[tree.size :]
+    block = _block_of(chain, target, block_roots, tree.root)
     branch = jumps.before_capella(chain, block, block_roots, state_roots_root, historical_roots)
     return BlockBranch(BLOCK_BEFORE_CAPELLA, branch)
 

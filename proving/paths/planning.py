@@ -1,11 +1,12 @@
-"""Plans paths by which a registry comes to trust a block that its block hash source doesn't vouch for.
+"""Plans of paths by which a registry comes to trust a block that its block hash source doesn't vouch for.
 
-A *hop* is a proof of one slot of the history contract (EIP-2935): from a block whose state root the registry trusts, it
-makes the hash of one of the `window` blocks before known. Hops begin at a block that the registry trusts already, or at
-one that the block hash source vouches for. A *jump* leads by the beacon chain from such a block to one of any age.
+A *hop* is a proof of one slot of the history contract (EIP-2935). It starts at a block whose state root the registry
+trusts, and makes the hash of one of the `window` blocks before it known. Hops begin at a block that the registry
+already trusts, or at a block that the block hash source vouches for. A *jump* leads from such a block to a block of any
+age, by the beacon chain.
 
-No path is stored, and nothing is sent here. Each reconcile plans anew from the present state of the chain: an
-interrupted path continues where it was, and transactions of others shorten it.
+No path is stored, and nothing is sent here. Each reconcile plans anew from the chain's current state. So an interrupted
+path continues, and transactions of others shorten it.
 """
 
 import itertools
@@ -25,9 +26,9 @@ from proving.paths.checkpoints import Jump
 from proving.sources import NotYet, Start, WrongHash
 from queries.waits import WaitReason, wait
 
-# Gas of the header that a path begins with, rounded up (make bench-gas).
+# Gas of the header at which a path begins, rounded up (make bench-gas).
 _HEADER_GAS = 60_000
-# The most blocks that are asked about at a time.
+# Maximum number of blocks in one request.
 _PER_READ = 200
 
 
@@ -44,7 +45,7 @@ class StatesRefused(RpcRefused):
 
 @dataclass(frozen=True)
 class Hops:
-    """Hops from the block `origin` over the `stops` to the last of these, in descending order."""
+    """Hops from the block `origin` over the `stops` to the last stop, in descending order."""
 
     origin: int
     stops: Sequence[int]
@@ -69,13 +70,13 @@ def over(origin: int, points: Sequence[int], window: int) -> list[int]:
 
 
 def jump_to(connection: OpenConnection, target: Header) -> Jump | None:
-    """Plan the cheapest jump to a block; None if there is no beacon chain, or if it doesn't lead there now.
+    """Plan the cheapest jump to a block. None if there is no beacon chain, or if it doesn't lead there now.
 
     Raises `NodeUnavailable`, `RpcRefused`.
     """
     if connection.beacon_chain is None:
         return None
-    from proving.paths import jumping  # noqa: PLC0415 (where a chain has a beacon chain)
+    from proving.paths import jumping  # noqa: PLC0415 (slow to load, and only chains with a beacon chain need it)
 
     return jumping.plan(connection, target)
 
@@ -84,7 +85,7 @@ def may_jump(connection: OpenConnection, target: Header) -> bool:
     """Return whether a jump may lead to a block now. Raises `NodeUnavailable`."""
     if connection.beacon_chain is None:
         return False
-    from proving.paths import jumping  # noqa: PLC0415 (where a chain has a beacon chain)
+    from proving.paths import jumping  # noqa: PLC0415 (slow to load, and only chains with a beacon chain need it)
 
     return jumping.may_be_had(connection, target)
 
@@ -98,9 +99,9 @@ def survey(
     *,
     hints: Collection[int] = (),
 ) -> Start | Hops | NotYet | TooFar:
-    """Find the cheapest path to a block's hash within the limits, without its proofs. Jumps are left out.
+    """Find the cheapest path to a block's hash within the limits, without its proofs and without jumps.
 
-    Return `NotYet` if none can begin at this moment. `hints` are blocks that the registry is asked about beside stored
+    Return `NotYet` if no path can begin now. `hints` are blocks to ask the registry about, in addition to stored
     checkpoints. Raises `NodeUnavailable`, `RpcRefused`.
     """
     config, target, rpc = connection.config, header.number, connection.source_rpc
@@ -118,7 +119,7 @@ def survey(
             # No node serves such an old state any more, but the source may vouch for a younger block.
             refused = error
     is_near = any(isinstance(path, Hops) and len(path.stops) == 1 for path in candidates)
-    # The source itself may vouch for such a young block.
+    # For such a recent block, the source itself may vouch.
     if not is_near or target > heads.recent(rpc.chain, rpc).latest.number - vouched:
         candidates.append(_from_source(connection, header))
     paths = [path for path in candidates if isinstance(path, Start | Hops)]
@@ -131,7 +132,7 @@ def survey(
         if isinstance(obstacle, WrongHash):
             return TooFar(obstacle.reason)
         if isinstance(obstacle, NotYet):
-            # A block that is too far now may be near when the source vouches for more.
+            # A block that is too far away now may become near when the source vouches for more blocks.
             return obstacle
     return TooFar(_why_too_far(connection, header, paths))
 
@@ -170,10 +171,10 @@ def _from_source(connection: OpenConnection, header: Header) -> Start | Hops | N
 
 
 def _through_history(connection: OpenConnection, origin: int, header: Header) -> Hops | WrongHash | None:
-    """Return the hops from a block to that of a header; None if the history doesn't reach back that far."""
+    """Return the hops from a block to a header's block. None if the history doesn't reach back that far."""
     target = header.number
     stops = over(origin, [target], connection.config.window)
-    # Hops beyond `max_hops` are too far, wherever the history begins, so one more than that is enough to know.
+    # More than `max_hops` hops are too far, wherever the history begins, so one hop more is enough to check.
     pairs = list(itertools.pairwise([origin, *stops]))[: connection.config.max_hops + 1]
     for chunk in chunks(pairs, _PER_READ):
         hashes = _hashes(connection, chunk)
@@ -186,11 +187,11 @@ def _through_history(connection: OpenConnection, origin: int, header: Header) ->
     return Hops(origin, stops)
 
 
-def _hashes(connection: OpenConnection, wanted: Sequence[tuple[int, int]]) -> list[int]:
+def _hashes(connection: OpenConnection, pairs: Sequence[tuple[int, int]]) -> list[int]:
     """Return, for each (at, number), the hash of block `number` in the state of block `at`, or zero."""
     try:
         return connection.source_rpc.storages(
-            [(HISTORY_CONTRACT, connection.history_slot(number), at) for at, number in wanted]
+            [(HISTORY_CONTRACT, connection.history_slot(number), at) for at, number in pairs]
         )
     except RpcRefused as refused:
         if refused.may_pass:
@@ -209,11 +210,11 @@ def _why_too_far(connection: OpenConnection, target: Header, paths: Sequence[Sta
 
 
 def _way_out(connection: OpenConnection, target: Header) -> str:
-    """Say how the operator can make blocks of any age reachable; empty if the beacon chain can't help."""
+    """Return how the operator can make blocks of any age reachable. Empty if the beacon chain can't help."""
     source = connection.source_rpc.chain
     if source.beacon_chain is None:
         return ""
-    from proving.paths import jumping  # noqa: PLC0415 (where a chain has a beacon chain)
+    from proving.paths import jumping  # noqa: PLC0415 (slow to load, and only chains with a beacon chain need it)
 
     if why_not := jumping.why_not(source, target):
         return why_not
@@ -231,10 +232,10 @@ def route_to(
     *,
     deadline: datetime,
 ) -> Route | TooFar | NotYet:
-    """Find the paths to the hashes of these blocks, in descending order, which the registry can't take now.
+    """Find the paths to the hashes of these blocks, which are in descending order. The registry can't take them now.
 
-    Return `NotYet` if a path can't begin before the deadline. A path stops at the blocks that it passes.
-    Raises `NodeUnavailable`, `RpcRefused`, and `OutOfTime` between paths.
+    Return `NotYet` if a path can't begin before the deadline. A path stops at the blocks that it passes. Raises
+    `NodeUnavailable`, `RpcRefused`, and `OutOfTime` between paths.
     """
     route, missing = _jumps(connection, targets)
     while missing:
@@ -249,7 +250,7 @@ def route_to(
             route = replace(route, waits=[*route.waits, path.reason])
             path = Start(missing[-1].number)
         if isinstance(path, Start):
-            # A source that vouches for any block vouches for all the missing ones.
+            # A source that vouches for any block vouches for all the missing blocks.
             for_any = sources.of(connection.config).vouched(connection.config, keeps_hashes=True) is None
             passed, stops = missing if for_any else missing[-1:], []
         else:
@@ -264,7 +265,7 @@ def _jumps(connection: OpenConnection, targets: Sequence[Header]) -> tuple[Route
     """Return the jumps to blocks that the beacon chain reaches, and the other blocks."""
     if connection.beacon_chain is None:
         return Route(), targets
-    from proving.paths import jumping  # noqa: PLC0415 (where a chain has a beacon chain)
+    from proving.paths import jumping  # noqa: PLC0415 (slow to load, and only chains with a beacon chain need it)
 
     jumps: dict[int, int] = {}
     last: dict[int, Jump] = {}
@@ -293,7 +294,7 @@ def _with(
     passed: Sequence[Header],
     stops: Sequence[int],
 ) -> Route:
-    """Return the route with this path over these stops; a `Start` is added once for each of the `passed` blocks."""
+    """Return the route with this path over these stops. A `Start` is added once for each of the `passed` blocks."""
     direct = len(passed) if isinstance(path, Start) else 0
     starts = direct or int(isinstance(path, Hops) and path.start is not None)
     gas = sources.of(connection.config).gas(connection.config)

@@ -1,1 +1,1 @@
-"""Brings the queries of source blocks forward: a turn observes, decides and acts."""
+"""Reconcile, which moves the queries of source blocks forward. A turn observes, decides and acts."""

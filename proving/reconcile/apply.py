@@ -1,4 +1,4 @@
-"""Sends the transactions that were decided about blocks, for batches that can pay. Nothing else here costs money.
+"""Sending of the decided transactions, for batches that can pay. Nothing else in reconcile costs money.
 
 After a kill, the next turn decides anew from the state at that time.
 """
@@ -25,18 +25,18 @@ from queries import waits
 from queries.models import Block, Query
 from queries.waits import WaitReason, wait
 
-# The most transactions of one block that are sent in one turn.
+# Maximum transactions of one block that are sent in one turn.
 _TRANSACTIONS_PER_TURN = 16
 
 
 def send_all(context: WorkContext, actions: Mapping[int, tuple[Block, Sending]]) -> dict[int, Requeue | Fail]:
-    """Carry out actions that send, for the queries whose batches can pay now: others hold up nobody.
+    """Carry out actions that send, for the queries whose batches can pay now. Other batches delay nobody.
 
-    Return, by the ids of blocks, why something could not be sent.
+    Return, by block id, why something could not be sent.
     """
     if not actions:
         return {}
-    # A stop ends only sending. Blocks are still observed, because earlier transactions may be mined or rolled back.
+    # A stop only ends sending. Blocks are still observed, because earlier transactions may be mined or rolled back.
     if stopped := stops.why_stopped(context.destination_rpc.chain.id, source=context.connection.config.source_id):
         return dict.fromkeys(actions, _postponed(context, stopped))
     why_not: dict[int, Requeue | Fail] = {}
@@ -68,16 +68,16 @@ def _send_each(
 
 
 def _instead(block: Block, action: Sending, poor: frozenset[str]) -> Sending | None:
-    """Return the action without queries of batches that can't pay, or the next best action; None: there is none."""
+    """Return the action without queries of batches that can't pay, or the next best action. None if there is none."""
     asking = _asking(action)
-    # Queries in any state are left out: one that stayed would be tried again and again.
+    # Queries of these batches are left out in any state. Otherwise the same query would be tried again and again.
     able = asking.difference(Query.objects.filter(block=block, batch__in=poor).values_list("pk", flat=True))
     if able and able != asking:
         return _for_these(action, able)
     if isinstance(action, ProveTime):
         return action.otherwise
     if isinstance(action, ExtendPath):
-        # Otherwise all blocks of these batches would have their turn before those of others, one after the other.
+        # Otherwise all blocks of these batches would have their turn before other batches' blocks.
         building.give_way(block, poor)
     return None
 
@@ -91,7 +91,7 @@ def _asking(action: Sending) -> frozenset[int]:
 
 
 def _for_these(action: Sending, able: Collection[int]) -> Sending:
-    """Return the action for no more than these queries (ids)."""
+    """Return the action for only these queries (ids)."""
 
     def only(missing: Missing) -> Missing:
         return {fact: asking for fact, every in missing.items() if (asking := [pk for pk in every if pk in able])}
@@ -149,7 +149,7 @@ def _why_not(context: WorkContext, outcome: Unsent | ChainError) -> Requeue | Fa
             reason = revert_reason(outcome.data)
             if reason.name not in {"UnknownBlock", "HeaderMismatch"}:
                 return Fail(wait("proof_not_accepted", revert=str(reason)))
-            # The chain moved between the observation and the simulation, so the next turn decides anew.
+            # The chain has changed since it was observed, so the next turn decides anew.
             refused = wait("header_not_accepted", chain=context.destination_rpc.chain.id)
             return Requeue(refused, context.poll_seconds)
         case ChainError():

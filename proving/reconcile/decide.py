@@ -1,6 +1,6 @@
-"""Decisions about a block: pure functions from observations to actions, and to the next step or wait.
+"""Decisions about a block: pure functions from observations to actions, and to the next stage or wait.
 
-Nothing here reads a row or a chain, writes, sends or raises. The actions that cost money are those of `Sending`.
+Nothing here reads a row or a chain, writes, sends or raises. Only the actions of `Sending` cost money.
 """
 
 from collections import defaultdict
@@ -34,17 +34,17 @@ from queries.models import PathUnit, StepKind
 from queries.progress import Complete
 from queries.waits import WaitReason, wait
 
-# The time for which nodes may refuse to serve a proof before its batch is rejected: they may be syncing, or lack the
-# newest state for a moment.
+# Time for which nodes may refuse to serve a proof before its batch is rejected. They may be syncing, or temporarily
+# lack the newest state.
 _UNSERVED_PROOF_WAIT = timedelta(minutes=10)
-# More facts than this nearly fill a transaction, so they gain nothing from sharing it.
+# Facts above this number nearly fill a transaction, so sharing it brings no advantage.
 _MOST_THAT_GATHERS = 50
-# The registry's events show transactions of others (`proving.paths.checkpoints`). If nodes serve no events, blocks that
-# wait for them are reconciled after this number of seconds.
+# Seconds until a block that waits for others' transactions is reconciled, if nodes serve no events. Otherwise the
+# registry's events show the transactions of others (`proving.paths.checkpoints`).
 _PAUSE_FOR_OTHERS = 300
-# The longest pause, in seconds, before a source chain is asked again for a block that it has not reached yet.
+# Maximum seconds before a source chain is asked again for a block that it has not reached.
 _LONGEST_PAUSE = 60
-# After this number of polls a block is reconciled though nothing woke it while its transaction is under way.
+# Number of polls after which a block with a pending transaction is reconciled although nothing woke it.
 _TENDED_POLLS = 16
 
 
@@ -62,7 +62,7 @@ class Reopen:
 
 @dataclass(frozen=True)
 class MoveToBlock:
-    """Give queries (ids) another block of the source chain, where they begin anew."""
+    """Give queries (ids) another block of the source chain, where they start again."""
 
     queries: Collection[int]
     number: int
@@ -81,7 +81,7 @@ class Reject:
 
 @dataclass(frozen=True)
 class TakeHeader:
-    """Store the block's header. If another one was stored, all queries of the block begin anew."""
+    """Store the block's header. If another header was stored, all queries of the block start again."""
 
     header: Header
 
@@ -93,23 +93,23 @@ class StoreProofs:
 
 @dataclass(frozen=True)
 class NoteRefused:
-    """Remember since when nodes refuse to serve a proof. None: they don't any more."""
+    """Store since when nodes refuse to serve a proof. None if they don't refuse any more."""
 
     since: datetime | None
 
 
 @dataclass(frozen=True)
 class NoteChecked:
-    """Remember in which block of the destination the completed facts were read."""
+    """Store in which block of the destination the completed facts were read."""
 
 
 @dataclass(frozen=True)
 class ShowPath:
-    """Show how much of the path to the block remains. Without a unit it has arrived."""
+    """Show the remaining length of the path to the block. Without a unit the path is complete."""
 
     remaining: int
     unit: str = ""
-    origin: int | None = None  # the number of the block where a jump begins, if it needs one
+    origin: int | None = None  # number of the block where a jump begins, if it needs one
 
 
 @dataclass(frozen=True)
@@ -117,24 +117,24 @@ class Prove:
     """Send proofs of facts: below a trusted state root, or in one transaction with the header."""
 
     missing: Missing
-    root_is_known: bool  # the registry knows the block's state root
-    is_optional: bool = False  # if nobody can pay for it, that is no reason to wait
-    is_alone: bool = False  # it shares no transaction with other blocks, because it may revert
+    root_is_known: bool  # True if the registry knows the block's state root
+    is_optional: bool = False  # True if no wait is needed when nobody can pay for it
+    is_alone: bool = False  # True if it may revert, and so shares no transaction with other blocks
     jump: HeaderParts = ()  # leads to the header, if nothing vouches for its hash
-    calls: Sequence[Call] = ()  # by which the block hash source vouches for the header first
+    calls: Sequence[Call] = ()  # by which the block hash source first vouches for the header
 
     @property
     def with_header(self) -> bool:
-        """Return whether the transaction must carry the header, for the state root or for fields of the header.
+        """Return whether the transaction must carry the header, for the state root or for header fields.
 
-        Without the queries of batches that can't pay, it may need no header.
+        If batches that can't pay are left out, the remaining facts may not need the header.
         """
         return not self.root_is_known or any(isinstance(fact, HeaderFact) for fact in self.missing)
 
 
 @dataclass(frozen=True)
 class ProveTime:
-    """Send the proof of which block was the latest at a time, by its header and the next one."""
+    """Send the proof of which block was the latest at a time, with its header and the next one."""
 
     timestamp: int
     following: Header
@@ -153,7 +153,7 @@ class PreparePath:
 
 @dataclass(frozen=True)
 class ExtendPath:
-    """Send the next transaction of a path. If it arrives at the block, it also proves facts."""
+    """Send the next transaction of a path. If it reaches the block, it also proves facts."""
 
     path: Path
     target: Header
@@ -172,21 +172,21 @@ Action = Change | Sending
 
 @dataclass(frozen=True)
 class Requeue:
-    """Reconcile again after some seconds, because nothing more can be done now. The reason is None if all goes well."""
+    """Reconcile again after some seconds, because nothing more can be done now. The reason is None if all is well."""
 
     reason: WaitReason | None
     seconds: float
-    for_path: bool = False  # it waits for a path to itself, or for that of another block
+    for_path: bool = False  # True if it waits for a path, for this block or for another
 
 
 @dataclass(frozen=True)
 class Fail:
-    """Count the attempt as failed, and repeat it ever later."""
+    """Count the attempt as failed. Repeat it with growing pauses."""
 
     reason: WaitReason
-    queries: Collection[int] | None = None  # ids of the queries that it concerns; None: all of the block
+    queries: Collection[int] | None = None  # ids of the affected queries; None means all of the block
     for_operators: str = ""  # the sentence for the log, if it differs
-    for_path: bool = False  # no path to the block can be made now
+    for_path: bool = False  # True if no path to the block can be made now
 
 
 @dataclass(frozen=True)
@@ -196,17 +196,17 @@ class Settled:
 
 @dataclass(frozen=True)
 class Continue:
-    """Go on with the next stage of the turn."""
+    """Continue with the next stage of the turn."""
 
 
 @dataclass(frozen=True)
 class FindWhatIsGone:
-    """The destination was reorganised: observe what it lacks now, and decide with `gone`."""
+    """The destination was reorganised. Observe which facts it has lost, and decide with `gone`."""
 
 
 @dataclass(frozen=True)
 class FindPath:
-    """The registry doesn't trust the hash of `target`: plan a path to it, and decide with `path`."""
+    """The registry doesn't trust the hash of `target`. Plan a path to it, and decide with `path`."""
 
     target: Header
     needing: Missing
@@ -214,7 +214,7 @@ class FindPath:
 
 @dataclass(frozen=True)
 class FindTime:
-    """The source chain was reorganised: find the block of a time anew, and decide with `time`."""
+    """The source chain was reorganised. Find the block of a time again, and decide with `time`."""
 
     timestamp: int
     queries: Collection[int]
@@ -225,7 +225,7 @@ End = Requeue | Fail | Settled
 
 @dataclass(frozen=True)
 class Decision:
-    """The actions in their order, and what comes after them."""
+    """The actions in their order, and what follows them."""
 
     then: End | Continue | FindWhatIsGone | FindPath | FindTime
     actions: Sequence[Action] = ()
@@ -235,9 +235,10 @@ class Decision:
 
 
 def checked(seen: Checked) -> Decision:
-    """Decide whether the block in which the facts were last read is still there."""
+    """Decide whether the block in which the facts were last read still exists."""
     if seen.header is None or seen.is_behind:
-        # A lower head than before comes from a node that lags. Only another block at that height is a reorganisation.
+        # A lower head than before comes from a node that is behind. Only another block at that height shows a
+        # reorganisation.
         return Decision(
             Requeue(wait("node_behind", chain=seen.destination, block=seen.number), seen.poll_seconds),
         )
@@ -277,7 +278,7 @@ def source_block(seen: SourceBlock) -> Decision:
     if seen.header is None and seen.number <= seen.head:
         return Decision(Fail(wait("source_without_block", chain=seen.source, block=seen.number)))
     if seen.header is None:
-        # The block is asked for again as soon as it should be there.
+        # The block is requested again when it should exist.
         seconds = max(seen.poll_seconds, min(seen.seconds, _LONGEST_PAUSE))
         return Decision(Requeue(heads.not_there_yet(seen.source, seen.number, seen.head), seconds))
     is_stored = seen.stored_hash == hex_data(seen.header.hash)
@@ -285,7 +286,7 @@ def source_block(seen: SourceBlock) -> Decision:
 
 
 def fetched(block: Fetched) -> Decision:
-    """Store the proofs of a block, and complete INITIAL_STATE of the queries that lack none."""
+    """Store the proofs of a block, and complete INITIAL_STATE of the queries that have all proofs."""
     return Decision(Continue(), [StoreProofs(block.proofs), Complete(block.complete, StepKind.INITIAL_STATE)])
 
 
@@ -335,9 +336,9 @@ def prove(seen: Observation) -> Decision:
 
 
 def _moved(seen: Observation, known: Sequence[Action]) -> Decision | None:
-    """Find a time's block anew if a reorganisation has moved it: nobody could prove the time at this block.
+    """Find a time's block again if a reorganisation has moved it, because nobody could prove the time at this block.
 
-    This is about times that others are to prove. Return None if no time has moved.
+    This matters for times that others are to prove. Return None if no time has moved.
     """
     if seen.lacking is None or seen.lacking.trust is None:
         return None
@@ -352,7 +353,7 @@ def _is_between(timestamp: int, seen: Observation, following: Header) -> bool:
 
 
 def _ready(seen: Observation, lacking: Lacking, known: Sequence[Action], *, needs_path: bool) -> Decision:
-    """Decide what to send now, as nothing holds it back, or have a path planned."""
+    """Decide what to send now, or have a path planned. Nothing delays sending."""
     trust = lacking.trust
     if needs_path and trust is not None:
         return Decision(FindPath(trust.header, lacking.needing), known)
@@ -376,14 +377,14 @@ def _gathering(seen: Observation, lacking: Lacking) -> Requeue | None:
         return None
     waited = (seen.now - seen.waits_since).total_seconds()
     remaining = seen.gather_seconds - seen.waits_since.timestamp() % seen.gather_seconds - waited
-    # A longer wait comes from a clock that was ahead.
+    # A longer wait would come from a clock that was ahead.
     if not 0 < remaining <= seen.gather_seconds:
         return None
     return Requeue(wait("gathering", seconds=seen.gather_seconds), remaining)
 
 
 def _held_back(seen: Observation, lacking: Lacking, *, needs_path: bool) -> Requeue | Fail | None:
-    """Return why no missing fact may be proven now; None if some may."""
+    """Return why no missing fact may be proven now. None if some may."""
     trust = lacking.trust
     if needs_path and trust is None:
         return Requeue(wait("block_after", block=seen.number), seen.source_poll_seconds)
@@ -392,7 +393,7 @@ def _held_back(seen: Observation, lacking: Lacking, *, needs_path: bool) -> Requ
     if needs_path and trust and trust.pause_after_failures:
         return Requeue(wait("path_reverted"), trust.pause_after_failures)
     if lacking.failures > seen.attempts:
-        # These transactions reverted although their simulations did not, which costs gas each time.
+        # These transactions reverted although their simulations did not. Each revert costs gas.
         return Fail(wait("reverted", count=lacking.failures))
     if lacking.is_accumulating and not lacking.root_is_known:
         return Requeue(wait("header"), seen.poll_seconds)
@@ -402,7 +403,7 @@ def _held_back(seen: Observation, lacking: Lacking, *, needs_path: bool) -> Requ
 def _header_steps(seen: Observation) -> list[Action]:
     actions: list[Action] = [_hash_available(seen)]
     if seen.root_is_confirmed:
-        # Queries for facts of the header itself complete this step only when those are read back.
+        # Header queries complete this step only when their facts are read.
         plain = [query.id for query in seen.awaiting_header if not query.is_of_header and query.timestamp is None]
         accumulated = Complete(plain, StepKind.HEADER_ACCUMULATED, seen.accumulated_by)
         actions = [ShowPath(0), *actions, accumulated]
@@ -410,7 +411,7 @@ def _header_steps(seen: Observation) -> list[Action]:
 
 
 def _hash_available(seen: Observation) -> Complete:
-    # For transactions of others no path is planned here, so the registry must trust the block already.
+    # No path is planned here for others' transactions, so the registry must already trust the block.
     at_step = [
         query.id
         for query in seen.awaiting_header
@@ -420,7 +421,7 @@ def _hash_available(seen: Observation) -> Complete:
 
 
 def _fact_steps(seen: Observation) -> Iterator[Action]:
-    """Yield completed steps of queries whose facts all read back as proven, and of those that only lack accounts."""
+    """Yield completed steps of queries whose facts are all proven, and of queries that only need accounts."""
     lacking = {pk for asking in seen.missing.values() for pk in asking}
     held = defaultdict(list)
     for pk in seen.queries:
@@ -430,7 +431,8 @@ def _fact_steps(seen: Observation) -> Iterator[Action]:
         yield Complete(pks, StepKind.HEADER_ACCUMULATED, tx_hash)
         yield Complete(pks, StepKind.ACCOUNT_ACCUMULATED, tx_hash)
     if seen.root_is_confirmed:
-        # Proving a time also accumulates the header. A query that names its block by a time then lacks only accounts.
+        # Proving a time also accumulates the header. So a query that names its block by a time then only needs
+        # accounts.
         untimed = {pk for fact, asking in seen.missing.items() if isinstance(fact, TimeFact) for pk in asking}
         there = {pk for pk, query in seen.queries.items() if query.step != StepKind.ACCOUNT_ACCUMULATED}
         timed = [pk for pk in there & lacking - untimed if not seen.queries[pk].is_of_header]
@@ -438,7 +440,7 @@ def _fact_steps(seen: Observation) -> Iterator[Action]:
 
 
 def _sending(seen: Observation, lacking: Lacking) -> Decision:
-    """Decide what can be sent at once. Only one transaction carries the header, and the others wait for it."""
+    """Decide what can be sent now. Only one transaction carries the header, and the others wait for it."""
     missing = lacking.missing_now
     times = {fact.timestamp: asking for fact, asking in missing.items() if isinstance(fact, TimeFact)}
     if not times:
@@ -453,7 +455,7 @@ def _sending(seen: Observation, lacking: Lacking) -> Decision:
     timed = {pk for asking in times.values() for pk in asking}
     others = {fact: [pk for pk in asking if pk not in timed] for fact, asking in missing.items()}
     others = {fact: asking for fact, asking in others.items() if asking}
-    # The proof of a time accumulates the header too, so the other facts can follow without it.
+    # The proof of a time also accumulates the header, so the other facts can follow without it.
     sending: ProveTime | Prove | None = _prove(lacking, others) if others else None
     for timestamp, asking in reversed(times.items()):
         sending = ProveTime(timestamp, following, asking, otherwise=sending)
@@ -466,7 +468,10 @@ def _prove(lacking: Lacking, missing: Missing) -> Prove:
 
 
 def _is_alone(lacking: Lacking) -> bool:
-    """Return whether a proof may well revert: others that share its transaction would revert too, at their expense."""
+    """Return whether a proof may revert.
+
+    Other proofs in the same transaction would revert too, at their batches' expense.
+    """
     return bool(lacking.failures) or (lacking.trust is not None and not lacking.trust.is_vouched_for_long)
 
 
@@ -485,13 +490,13 @@ def time(seen: Observation, step: FindTime, block: BlockOfTime) -> Decision:
 
 
 def path(seen: Observation, step: FindPath, plan: PathFound | Preparation | NotYet | TooFar) -> Decision:
-    """Send the next transaction of the path, if one can begin and no other block has waited longer for one."""
+    """Send the next transaction of the path, if one can begin and no other block has waited longer for a path."""
     asking = sorted({pk for pks in step.needing.values() for pk in pks})
     match plan:
         case PathFound() if step.target.number == seen.number and plan.goes_with_proofs:
             return Decision(Continue(), [*_path_steps(seen, plan), _prove_by(seen, step, plan)])
         case PathFound() | Preparation() if _is_extending(seen):
-            # A block that might have jumped has not waited for the path under way before.
+            # The block might have jumped, so it has not yet waited for the pending path.
             return Decision(wait_for_path(seen))
         case PathFound():
             extend = [ExtendPath(plan.path, step.target, step.needing, plan.jump)] if plan.is_first else []
@@ -501,7 +506,7 @@ def path(seen: Observation, step: FindPath, plan: PathFound | Preparation | NotY
         case NotYet():
             return Decision(Requeue(plan.reason, max(seen.poll_seconds, seen.source_poll_seconds)))
         case TooFar():
-            # Admission found a path. A node that is stale, or of another chain, may hide it for a moment.
+            # Admission found a path. A node that is behind, or of another chain, may hide it temporarily.
             return Decision(Fail(wait("node_doubted", reason=plan.reason)))
 
 
@@ -529,7 +534,7 @@ def _prove_by(seen: Observation, step: FindPath, plan: PathFound) -> Prove:
 
 
 def wait_for_path(seen: Observation) -> Requeue:
-    """Wait until the registry trusts further blocks: one transaction at a time leads there."""
+    """Wait until the registry trusts further blocks. Only one transaction at a time extends its trust."""
     return Requeue(wait("path"), seen.poll_seconds, for_path=True)
 
 

@@ -1,6 +1,6 @@
-"""Observations of a block, on which decisions about it are based.
+"""Observations of a block, on which decisions are based.
 
-Each stage of costly reads has a type of its own: an `Observation` has no `Lacking` if the registry lacks nothing, and a
+Each stage of costly reads has its own type: an `Observation` has no `Lacking` if the registry lacks nothing, and a
 `Lacking` has no `Trust` if nothing needs the header.
 """
 
@@ -17,13 +17,13 @@ from queries.waits import WaitReason
 
 @dataclass(frozen=True)
 class Checked:
-    """The destination's block in which the completed facts were read last, and the header at its height now."""
+    """The destination's block in which the completed facts were last read, and the header at its height now."""
 
     destination: int
     number: int
     hash: bytes
     header: Header | None
-    is_behind: bool  # the node's confirmed head is below `number`
+    is_behind: bool  # True if the node's confirmed head is below `number`
     poll_seconds: float
 
 
@@ -31,7 +31,7 @@ class Checked:
 class Gone:
     """The completed facts, as the registry has them now."""
 
-    root_is_confirmed: bool  # the registry trusts the block's state root
+    root_is_confirmed: bool  # True if the registry trusts the block's state root
     proven: Sequence[int] = ()  # queries (ids) that were past the header's step
     lacking_of_header: Sequence[int] = ()
     lacking_of_accounts: Sequence[int] = ()
@@ -48,10 +48,10 @@ class SourceBlock:
     source: int
     number: int
     header: Header | None
-    stored_hash: str  # empty: none is stored
+    stored_hash: str  # empty if none is stored
     poll_seconds: float  # of the source chain
-    head: int = 0  # the number of its newest block, where there is no header
-    seconds: float = 0.0  # until the block should be there
+    head: int = 0  # number of the source chain's newest block, if there is no header
+    seconds: float = 0.0  # seconds until the block should exist
 
 
 @dataclass(frozen=True)
@@ -60,27 +60,27 @@ class Unfetched:
 
     source: int
     number: int
-    faults: Mapping[int, WaitReason]  # by the ids of queries
+    faults: Mapping[int, WaitReason]  # by query id
     refused: Collection[int]  # ids of queries for which no node serves a usable proof, perhaps for ever
-    refused_since: datetime | None  # as it is stored
+    refused_since: datetime | None  # the stored value
     now: datetime
 
 
 @dataclass(frozen=True)
 class OpenQuery:
     id: int
-    is_of_header: bool  # it asks for no account
-    timestamp: int | None  # by which it names its block, unix seconds
+    is_of_header: bool  # True if it requests no account
+    timestamp: int | None  # the time by which it names its block, in unix seconds
     step: StepKind
-    is_left_to_others: bool = False  # its batch is self-funded: others send its transactions
+    is_left_to_others: bool = False  # True if its batch is self-funded, so that others send its transactions
 
 
 @dataclass(frozen=True)
 class Trust:
-    """The registry's trust in a header that missing facts need, whoever sends them."""
+    """The registry's trust in a header that missing facts need, whoever sends these facts."""
 
     header: Header
-    """The block's own header, or the next one, which alone says when the block ended."""
+    """The block's own header, or the next one, which shows when the block ended."""
     is_vouched_for: bool
     """True if the registry can take that header now."""
     is_vouched_for_long: bool = True
@@ -118,18 +118,18 @@ class Lacking:
 
     @cached_property
     def missing_now(self) -> Missing:
-        """Return the facts that are to be sent. All decisions that cost money depend on them.
+        """Return the facts to send. All decisions that cost money depend on them.
 
-        Facts under way are left out, because nothing may be paid for twice. So are facts that only self-funded batches
-        ask for.
+        Facts in pending transactions are left out, because nothing may be paid for twice. Facts that only self-funded
+        batches request are left out too.
         """
         others = set(self.left_to_others)
-        wanted = {
+        to_send = {
             fact: [pk for pk in asking if pk not in others]
             for fact, asking in self.missing.items()
             if fact not in self.sent_for
         }
-        return {fact: asking for fact, asking in wanted.items() if asking}
+        return {fact: asking for fact, asking in to_send.items() if asking}
 
     @cached_property
     def needing(self) -> Missing:
@@ -151,14 +151,14 @@ class Lacking:
 class Observation:
     """A block with its stored header, its open queries, and the registry's facts about it."""
 
-    # The block.
+    # Fields about the block.
     number: int
     hash: bytes
     timestamp: int | None
-    attempts: int  # that failed in a row
+    attempts: int  # consecutive failed attempts
     path_left: int
 
-    # The chains.
+    # Fields about the chains.
     source: int
     poll_seconds: float
     source_poll_seconds: float
@@ -200,16 +200,16 @@ class Observation:
 
 @dataclass(frozen=True)
 class BlockOfTime:
-    has_later: bool  # the source chain has a block after that time
-    number: int | None = None  # None: the first block is later
+    has_later: bool  # True if the source chain has a block after that time
+    number: int | None = None  # None if the first block is later
 
 
 @dataclass(frozen=True)
 class OpenRequests:
     """The senders and steps of a block's open queries."""
 
-    senders: Collection[str]  # of the batches
-    steps: set[str | None]  # at which the queries are
+    senders: Collection[str]  # senders of the batches
+    steps: set[str | None]  # steps of the queries
 
 
 @dataclass(frozen=True)
@@ -217,9 +217,9 @@ class BlockState:
     """The state of a block at the end of a turn."""
 
     is_open: bool
-    is_under_way: bool  # a transaction is sent, and not confirmed yet
-    waits_for: WaitReason | None  # None if all goes well
-    is_left_to_others: bool  # it only waits for transactions of others
+    is_under_way: bool  # True if a transaction is sent, and not confirmed yet
+    waits_for: WaitReason | None  # None if all is well
+    is_left_to_others: bool  # True if it only waits for transactions of others
     checked_number: int | None
     final: int
     poll_seconds: float

@@ -1,4 +1,4 @@
-"""Observes blocks for decisions about them: rows and chains as they are now.
+"""Observations of blocks for decisions about them: rows and chains as they are now.
 
 Functions for several blocks return observations by block id, or the error if a chain gives no answer about a block.
 They don't change blocks. Costly reads are made only for blocks that need them.
@@ -49,11 +49,12 @@ from queries import clock
 from queries.models import PROVABLE_STEPS, BatchStatus, Block, Query, Sender, Step, StepKind, StepStatus, open_queries
 from queries.waits import WaitReason
 
-# The most queries that a turn observes, which bounds its memory and its length.
+# Maximum queries that a turn observes, which limits its memory and its duration.
 _QUERIES_PER_LOOK = 1000
-# The most rows that are named in one statement, and read at a time.
+# Maximum rows named in one statement, and maximum rows read at a time.
 _PER_STATEMENT, _PER_READ = 500, 1000
-# The attempts, over more than three minutes, that wait for the branch of a jump before a much dearer path is taken.
+# Number of attempts, which take more than three minutes, that wait for the branch of a jump. After these a much more
+# expensive path is used.
 _BRANCH_ATTEMPTS = 8
 
 Answer = TypeVar("Answer")
@@ -132,8 +133,8 @@ def gone(context: Context, block: Block, *, is_usable: bool) -> Gone:
     if not proven or not _is_root(block, read([]).state_root):
         return Gone(root_is_confirmed=False, proven=proven, lost=lost, registry=registry)
     queries = list(seen.filter(step__isnull=True).order_by("pk"))
-    wanted = _facts_of(queries)
-    comparison = facts.compare(queries, read(wanted), facts.proven({block: wanted})[block.pk])
+    completed_facts = _facts_of(queries)
+    comparison = facts.compare(queries, read(completed_facts), facts.proven({block: completed_facts})[block.pk])
     lacking = {pk for asking in comparison.missing.values() for pk in asking}
     return Gone(
         root_is_confirmed=True,
@@ -179,7 +180,7 @@ def source_blocks(context: Context, blocks: Sequence[Block]) -> Observed[SourceB
     headers, head = _headers(context.source_rpc, [block.number for block in blocks])
 
     def read(block: Block, header: Header | None) -> SourceBlock:
-        # A header whose bytes were pruned is taken again.
+        # A header whose bytes were pruned is stored again.
         stored_hash = block.hash if block.header_rlp is not None else ""
         seconds = (block.number - head - 1) * chain.block_seconds
         return SourceBlock(chain.id, block.number, header, stored_hash, poll_seconds(chain), head, seconds)
@@ -209,7 +210,7 @@ def _headers(rpc: RpcClient, numbers: Sequence[int]) -> tuple[list[Header | Chai
 def unfetched(
     context: Context, blocks: Sequence[Block], faults: Mapping[int, Mapping[int, WaitReason]]
 ) -> ByBlock[Unfetched]:
-    """Return the queries whose proofs could not be fetched, for blocks with such queries now or before."""
+    """Return the queries whose proofs could not be fetched, for blocks that have such queries or had them before."""
     by_block: ByBlock[Unfetched] = {}
     for block in blocks:
         of_block = faults.get(block.pk, {})
@@ -232,8 +233,8 @@ def registry(context: Context, blocks: Sequence[Block]) -> Observed[Observation]
     """Read which facts of the blocks' open queries the registry holds and lacks. The blocks' headers must be stored."""
     newest, confirmed = context.heads.latest.number, context.heads.confirmed.number
     is_extending = building.extending(context.connection, newest).exists()
-    # A chain knows its head's hash only in the pending block. If any other hash is trusted only there, a pending
-    # transaction made it so: that may still fail or be cancelled, and later transactions would fail with it.
+    # A chain knows its head's hash only in the pending block. Any other hash that is trusted only there depends on a
+    # pending transaction. That transaction may fail or be cancelled, and later transactions would fail with it.
     vouched_at: BlockIdentifier = "pending" if context.connection.is_own and not is_extending else "latest"
     accumulated = _accumulated_by(context.registry, blocks)
     seen = _compared(context, blocks, _looked_at(blocks, confirmed), accumulated, vouched_at)
@@ -263,7 +264,8 @@ def registry(context: Context, blocks: Sequence[Block]) -> Observed[Observation]
 def of_batch(context: Context, blocks: Sequence[Block], batch: str) -> Observed[tuple[Observation, bool]]:
     """Read which facts of one batch's open queries the registry lacks, and whether the batch has more queries.
 
-    All facts count as to be sent, and none as under way. Raises `OutOfTime` between exchanges.
+    All missing facts count as facts to send, even if they are in pending transactions. Raises `OutOfTime` between
+    exchanges.
     """
     rows = open_queries(blocks).filter(batch=batch).exclude(step=StepKind.INITIAL_STATE)
     asking = _of_blocks(blocks, rows.annotate(sender=Value(Sender.OPERATOR)).order_by("pk"))
@@ -281,7 +283,7 @@ def of_batch(context: Context, blocks: Sequence[Block], batch: str) -> Observed[
 
 
 def _holds_all(seen: Observation | ChainError | None) -> bool:
-    """Return whether the registry lacks nothing so far."""
+    """Return whether the registry holds all facts that were compared so far."""
     return seen is None or (isinstance(seen, Observation) and seen.lacking is None and not seen.contradiction)
 
 
@@ -303,14 +305,14 @@ def _compared(
 ) -> Observed[Observation]:
     """Compare the facts of these queries with the registry's, and ask whether it can take the blocks' headers.
 
-    The facts of a block are asked for at once if a transaction of ours has `accumulated` its header (hashes by block
-    id). For other blocks they are asked for only if the registry knows the state root: no fact is proven below an
-    unknown root, and each fact is a question.
+    If our transaction has `accumulated` a block's header (hashes by block id), its facts are asked for at once. For
+    other blocks they are asked for only if the registry knows the state root. Below an unknown root no fact is proven,
+    and each fact costs a question.
     """
     rpc, registry, confirmed = context.destination_rpc, context.registry.contract, context.heads.confirmed.number
-    wanted = {pk: _facts_of(queries) for pk, queries in looked_at.items()}
+    requested = {pk: _facts_of(queries) for pk, queries in looked_at.items()}
     requests = [
-        ViewRequest(block.number, wanted[block.pk] if block.pk in accumulated else (), confirmed) for block in blocks
+        ViewRequest(block.number, requested[block.pk] if block.pk in accumulated else (), confirmed) for block in blocks
     ]
     of_facts = [request.questions(registry) for request in requests]
     hashes = [(block.number, bytes.fromhex(block.hash[2:])) for block in blocks]
@@ -329,12 +331,12 @@ def _compared(
         for block, view in views.items()
         if isinstance(view, RegistryView)
         and _is_root(block, view.state_root)
-        and any(fact not in view.facts for fact in wanted[block.pk])
+        and any(fact not in view.facts for fact in requested[block.pk])
     ]
-    further = [ViewRequest(block.number, wanted[block.pk], confirmed) for block in lacking]
+    further = [ViewRequest(block.number, requested[block.pk], confirmed) for block in lacking]
     views |= zip(lacking, facts.views(rpc, registry, further), strict=True)
     there = [block for block, view in views.items() if isinstance(view, RegistryView) and view.facts]
-    here = facts.proven({block: wanted[block.pk] for block in there})
+    here = facts.proven({block: requested[block.pk] for block in there})
     proven_by = _proven_by(context.registry, [query.pk for block in there for query in looked_at[block.pk]])
     observations: Observed[Observation] = {}
     for block, root, vouch in zip(blocks, roots, vouched, strict=True):
@@ -387,7 +389,8 @@ def _waits_since(blocks: Sequence[Block]) -> ByBlock[datetime]:
 
 
 def _awaiting_header(blocks: Sequence[Block]) -> ByBlock[list[OpenQuery]]:
-    # It filters by step, not by id: most of thousands of queries are past these steps, and each listed id costs time.
+    # Filtering by step is faster than by id: most of thousands of queries are past these steps, and each listed id
+    # costs time.
     awaiting = open_queries(blocks).filter(step__in=[StepKind.BLOCKHASH_AVAILABLE, StepKind.HEADER_ACCUMULATED])
     rows = awaiting.only("block", "address", "timestamp", "step").annotate(sender=F("batch__sender")).order_by("pk")
     return {pk: [_open_query(query) for query in queries] for pk, queries in _of_blocks(blocks, rows).items()}
@@ -395,7 +398,7 @@ def _awaiting_header(blocks: Sequence[Block]) -> ByBlock[list[OpenQuery]]:
 
 def _open_query(query: Query) -> OpenQuery:
     assert query.step is not None, "it is open"
-    is_left_to_others: bool = query.sender == Sender.SELF  # type: ignore[attr-defined]  # of the annotation
+    is_left_to_others: bool = query.sender == Sender.SELF  # type: ignore[attr-defined]  # set by the annotation
     return OpenQuery(query.pk, not query.address, query.timestamp, StepKind(query.step), is_left_to_others)
 
 
@@ -410,9 +413,9 @@ def _with_trust(
 ) -> Observed[Observation]:
     """Return the observations with the missing facts, and with the registry's trust in the headers that these need."""
     registry, config, head = context.registry.contract, context.connection.config, context.heads.latest.number
-    # Facts that are to be sent decide, if there are any: facts that others send must not ask for a further header.
+    # Facts to send take precedence. Facts that others send must not add another header.
     needing = {block: lacked.needing or lacked.all_needing for block, lacked in lacking.items()}
-    # Only the next block's header says when a block ended.
+    # A block's end is only known from the next block's header.
     timed = [block for block, missing in needing.items() if any(isinstance(fact, TimeFact) for fact in missing)]
     read, newest = _headers(context.source_rpc, [block.number + 1 for block in timed])
     following = dict(zip(timed, read, strict=True))
@@ -448,15 +451,17 @@ def _own_header(block: Block) -> Header:
 
 
 def _looked_at(blocks: Sequence[Block], confirmed: int) -> ByBlock[list[Query]]:
-    """Return the queries to observe: open ones for which nothing is under way, or mined after the `confirmed` block.
+    """Return the queries to observe: open queries for which no transaction is pending.
 
-    Queries that the operator pays for come first. The others are chosen at random if they are many: for some of them
-    nobody may ever send anything, and these must not be the first each time.
+    A transaction that was mined after the `confirmed` block counts as pending. Queries that the operator pays for come
+    first. If the others are too many, a random part is chosen: some may never be proven by anyone, and these must not
+    always come first.
     """
     under_way = Transaction.objects.filter(_unseen(confirmed), proves_facts("queries__block"), queries=OuterRef("pk"))
     waiting = open_queries(blocks).exclude(step=StepKind.INITIAL_STATE)
     idle = waiting.filter(~Exists(under_way)).annotate(sender=F("batch__sender"))
-    # The order is one query of each batch, then the second of each: a large batch that can't pay must not delay others.
+    # The order is one query of each batch, then the second of each, so that a large batch that can't pay doesn't delay
+    # others.
     rank = Window(RowNumber(), partition_by=["block", "batch"], order_by="pk")
     sent_for = idle.exclude(sender=Sender.SELF).annotate(rank=rank).order_by("rank", "pk")[:_QUERIES_PER_LOOK]
     others = idle.filter(sender=Sender.SELF).order_by("?")[:_QUERIES_PER_LOOK]
@@ -487,12 +492,12 @@ def _accumulated_by(registry: Deployment, blocks: Sequence[Block]) -> dict[int, 
     rows = _accumulated_blocks.filter(
         block__in=blocks, transaction__to__in=registry.addresses, transaction__succeeded=True
     )
-    # The first transaction counts if there are several, because it comes last in this order.
+    # If there are several, the first transaction counts, because it comes last in this order.
     return dict(rows.order_by("-transaction").values_list("block", "transaction__hash"))
 
 
 def _unseen(confirmed: int) -> Q:
-    """Select unseen transactions: those under way, or mined after the `confirmed` block, at which the chain is read."""
+    """Select transactions whose effect isn't seen yet: pending ones, and those mined after the `confirmed` block."""
     return Q(state__in=LIVE_STATES) | Q(block_number__gt=confirmed)
 
 
@@ -503,7 +508,7 @@ def _accumulating(blocks: Sequence[Block], confirmed: int) -> set[int]:
 
 
 def _facts_under_way(blocks: Sequence[Block], confirmed: int) -> dict[int, set[Fact]]:
-    """Return, by block id, the facts that unseen transactions (`_unseen`) may already have proven."""
+    """Return, by block id, the facts that unseen transactions (`_unseen`) may have proven."""
     sent = Transaction.objects.filter(_unseen(confirmed), proves_facts("queries__block"), queries=OuterRef("pk"))
     under_way: dict[int, set[Fact]] = {block.pk: set() for block in blocks}
     for query in Query.objects.filter(Exists(sent), block__in=blocks).iterator(chunk_size=_PER_READ):
@@ -512,7 +517,10 @@ def _facts_under_way(blocks: Sequence[Block], confirmed: int) -> dict[int, set[F
 
 
 def _newest_under_way(blocks: Sequence[Block]) -> dict[int, Transaction]:
-    """Return, by block id, the newest transaction under way for the block's queries, of any kind, without its data."""
+    """Return, by block id, the newest pending transaction of any kind for the block's queries.
+
+    Its data isn't loaded.
+    """
     sent = _queries_of.filter(query__block__in=blocks, transaction__state__in=LIVE_STATES).order_by()
     newest = dict(sent.values_list("query__block").annotate(newest=Max("transaction")))
     rows = Transaction.objects.filter(pk__in=newest.values()).defer("data").prefetch_related("versions")
@@ -521,7 +529,7 @@ def _newest_under_way(blocks: Sequence[Block]) -> dict[int, Transaction]:
 
 
 def _proven_by(registry: Deployment, queries: Collection[int]) -> dict[int, str]:
-    """Return, by a query's id, the hash of our mined transaction that proved it to the registry, if any did."""
+    """Return, by query id, the hash of our mined transaction that proved the query to the registry, if any."""
     proving = proves_facts("query__block", "transaction")
     sent_here = _queries_of.filter(transaction__to__in=registry.addresses)
     hashes: dict[int, str] = {}
@@ -535,7 +543,7 @@ def _failures(asking: Mapping[int, Sequence[int]]) -> dict[int, int]:
     """Count, by block id, the reverted transactions for the first few hundred of each block's queries."""
     firsts = {block: queries[:_PER_STATEMENT] for block, queries in asking.items()}
     reverted: dict[int, set[int]] = defaultdict(set)
-    # A cancelled transaction was no longer wanted, which is no failure.
+    # A cancelled transaction wasn't needed any more, so it doesn't count as a failure.
     cancelled = SignedTransaction.objects.filter(
         transaction=OuterRef("transaction"), hash=OuterRef("transaction__hash"), is_cancellation=True
     )
@@ -556,14 +564,14 @@ def path(
     context: Context, block: Block, target: Header, *, is_first: bool
 ) -> PathFound | Preparation | NotYet | TooFar:
     """Find a path to a header's hash, for a block. Raises `NodeUnavailable`, `RpcRefused`."""
-    # Earlier attempts of a block that didn't wait for a path failed for another reason.
+    # If the block wasn't waiting for a path, its earlier attempts failed for another reason.
     awaits_branch = block.attempts < _BRANCH_ATTEMPTS or not block.waits_for_path
     plan = building.find(context.connection, target, (), awaits_branch=awaits_branch, is_self_funded=False)
     return replace(plan, is_first=is_first) if isinstance(plan, PathFound) else plan
 
 
 def states(context: Context, blocks: Sequence[Block], asking: ByBlock[OpenRequests]) -> ByBlock[BlockState]:
-    # The transaction that the open queries wait for, whichever of them it was sent for.
+    # Open queries wait for this transaction, whichever of them it was sent for.
     under_way = _newest_under_way([block for block in blocks if asking[block.pk].senders])
     by_block: ByBlock[BlockState] = {}
     for block in blocks:
@@ -571,7 +579,7 @@ def states(context: Context, blocks: Sequence[Block], asking: ByBlock[OpenReques
         by_block[block.pk] = BlockState(
             is_open=bool(requests.senders),
             is_under_way=tx is not None,
-            # A mined transaction only takes time until it is confirmed.
+            # A mined transaction only needs time until it is confirmed.
             waits_for=tx.waits_for if tx and tx.state == TransactionState.PENDING else None,
             is_left_to_others=requests.senders == {Sender.SELF} and requests.steps <= set(PROVABLE_STEPS),
             checked_number=block.checked_number,

@@ -1,6 +1,6 @@
-"""INITIAL_STATE: fetches account proofs at a source block, verified against its state root. It writes nothing.
+"""INITIAL_STATE: account proofs at a source block are fetched, and verified against its state root.
 
-No archive node is needed once the proofs are stored.
+Nothing is written here. After the proofs are stored, no archive node is needed.
 """
 
 import logging
@@ -24,16 +24,16 @@ from queries.waits import WaitReason, wait
 
 logger = logging.getLogger(__name__)
 
-# The most that is fetched and stored at a time, which bounds memory, and the loss after a kill.
+# Maximum accounts and slots that are fetched and stored together. It limits memory, and the loss after a kill.
 _ACCOUNTS_PER_FETCH = 100
 _SLOTS_PER_FETCH = 200
-# The most slots of one account in one request.
+# Maximum slots of one account in one request.
 _SLOTS_PER_REQUEST = 50
 
 
 @dataclass(frozen=True)
 class Proven:
-    """A verified proof of an account, and of slots of it, as rows that are not stored yet."""
+    """A verified proof of an account and of some slots, as rows that are not stored yet."""
 
     account: AccountProof
     slots: Sequence[SlotProof]
@@ -41,7 +41,7 @@ class Proven:
 
 @dataclass
 class Fetched:
-    """The proofs of one block that were fetched, to be stored."""
+    """The fetched proofs of one block, to be stored."""
 
     proofs: list[Proven] = field(default_factory=list)
     faults: dict[int, WaitReason] = field(default_factory=dict)
@@ -66,7 +66,7 @@ def waiting(blocks: Sequence[Block], most: int) -> tuple[list[WaitingAccount], s
     rows = open_queries(blocks).filter(step=StepKind.INITIAL_STATE).exclude(address="")
     for pk, block, address in rows.values_list("pk", "block", "address"):
         asking[block, address].append(pk)
-    # The order is random, so that accounts on which nodes hang aren't the first each time.
+    # The order is random, so that accounts for which nodes hang don't always come first.
     keys = random.sample(list(asking), len(asking))
     chosen = [pk for key in keys[:most] for pk in asking[key]]
     queries = Query.objects.only("pk", "slots").in_bulk(chosen)
@@ -78,7 +78,7 @@ def waiting(blocks: Sequence[Block], most: int) -> tuple[list[WaitingAccount], s
 
 
 def of_headers(blocks: Sequence[Block]) -> dict[int, Fetched]:
-    """Return, by block id, the open queries that need nothing but the header, which is stored.
+    """Return, by block id, the open queries that only need the header, which is stored.
 
     Admission saw a header with the requested fields. So a header that lacks them comes from a node of another chain.
     """
@@ -96,9 +96,9 @@ def of_headers(blocks: Sequence[Block]) -> dict[int, Fetched]:
 
 
 def fetch(source: RpcClient, accounts: Sequence[WaitingAccount]) -> Iterator[dict[int, Fetched]]:
-    """Yield the missing proofs of these accounts by block id, in parts. Store each part before asking for the next.
+    """Yield the missing proofs of these accounts by block id, in parts. Store each part before the next is requested.
 
-    An account that no node proves holds up no other, except for the time that it takes to ask.
+    An account that no node proves delays the others only by the time of its request.
     """
     for some in chunks(accounts, _ACCOUNTS_PER_FETCH):
         lacking = _lacking(some)
@@ -122,10 +122,10 @@ def fetch(source: RpcClient, accounts: Sequence[WaitingAccount]) -> Iterator[dic
 
 
 def _lacking(accounts: Sequence[WaitingAccount]) -> Iterator[tuple[Block, ProofRequest]]:
-    """Yield requests for proofs of these accounts that were not stored before, or were pruned since.
+    """Yield requests for proofs of these accounts that are not stored, or were pruned.
 
-    The slots of a request are limited, so an account with thousands of slots takes several. Nodes may be too slow for
-    many slots, so each failure in a row halves their number.
+    The slots of a request are limited, so an account with thousands of slots needs several requests. Nodes may be too
+    slow for many slots, so each consecutive failure halves their number.
     """
     stored = AccountProof.objects.exclude(nodes=[]).filter(
         block__in={account.block.pk for account in accounts}, address__in={account.address for account in accounts}
@@ -135,8 +135,8 @@ def _lacking(accounts: Sequence[WaitingAccount]) -> Iterator[tuple[Block, ProofR
     stored_slots = set(rows.values_list("account", "slot"))
     for account in accounts:
         block, pk = account.block, ids.get((account.block.pk, account.address))
-        wanted = [slot for query in account.queries for slot in query.slots if (pk, slot) not in stored_slots]
-        keys = list(dict.fromkeys(int(slot, 16) for slot in wanted))
+        missing_slots = [slot for query in account.queries for slot in query.slots if (pk, slot) not in stored_slots]
+        keys = list(dict.fromkeys(int(slot, 16) for slot in missing_slots))
         most = max(1, _SLOTS_PER_REQUEST >> min(block.attempts, 16))
         for slots in list(chunks(keys, most)) or ([[]] if pk is None else []):
             block_hash, root = bytes.fromhex(block.hash[2:]), bytes.fromhex(block.state_root[2:])
@@ -146,11 +146,11 @@ def _lacking(accounts: Sequence[WaitingAccount]) -> Iterator[tuple[Block, ProofR
 def _proofs(
     source: RpcClient, lacking: Sequence[tuple[Block, ProofRequest]]
 ) -> tuple[dict[tuple[int, str], Proven], dict[tuple[int, str], WaitReason]]:
-    """Ask for proofs. Return them, and the faults of the others, by the block's id and the address."""
-    # The question beside them shows that a node which serves no proof isn't down.
+    """Request proofs. Return the proofs, and the errors of the others, by the block's id and the address."""
+    # The additional question shows that a node which serves no proof isn't down.
     beside = [questions.plain("eth_chainId")] if lacking else ()
     answers = source.proofs([request for _, request in lacking], beside=beside)
-    # Several requests may be about the same account, each for a part of its slots.
+    # Several requests may be about the same account, each for some of its slots.
     proofs: dict[tuple[int, str], Proven] = {}
     failed: dict[tuple[int, str], WaitReason] = {}
     for (block, request), answer in zip(lacking, answers, strict=True):

@@ -1,4 +1,4 @@
-"""Writes decisions about blocks into rows, for all blocks of a turn in one database transaction.
+"""Writing of decisions about blocks into rows, for all blocks of a turn in one database transaction.
 
 A small transaction takes as long to become durable as a large one, and most changes of many blocks are alike.
 """
@@ -32,7 +32,7 @@ from queries import progress, submission
 from queries.models import HEADER_COLUMNS, Batch, BatchStatus, Block, Query, StepKind
 from queries.progress import Complete
 
-# The most queries whose rows are written in one database transaction, so that other writers get their turn.
+# Maximum queries whose rows are written in one database transaction, so that other writers get their turn.
 _QUERIES_PER_WRITE = 500
 _SLOTS_PER_STATEMENT = 200
 
@@ -53,7 +53,7 @@ Changes = Sequence[tuple[int, Change]]
 
 
 def write(context: WorkContext, blocks: dict[int, Block], changes: Changes) -> None:
-    """Write the changes, and replace the `blocks` (by id) with their new rows. Raises `LaneLost`."""
+    """Write the changes, and replace the `blocks` (by id) by their new rows. Raises `LaneLost`."""
     pieces = [(pk, piece) for pk, change in changes for piece in _pieces(blocks[pk], change)]
     for part in by_size(pieces, lambda piece: _size(piece[1]), _QUERIES_PER_WRITE):
         blocks |= context.lane.write(partial(_write, context, part))
@@ -70,7 +70,7 @@ def _size(change: Change) -> int:
 
 
 def _pieces(block: Block, change: Change) -> Iterator[Change]:
-    """Divide a change into parts of a limited number of queries; none if it changes nothing."""
+    """Divide a change into parts with a limited number of queries. Yield nothing if it changes nothing."""
     match change:
         case Complete() | Reopen():
             for chunk in chunks(sorted(change.queries), _QUERIES_PER_WRITE):
@@ -88,13 +88,13 @@ def _write(context: WorkContext, changes: Changes) -> dict[int, Block]:
     rows = Block.objects.filter(pk__in={pk for pk, _ in changes}).order_by("pk")
     blocks = {block.pk: block for block in rows.select_for_update(no_key=True)}
     if any(isinstance(change, Reopen | MoveToBlock | Reject | TakeHeader) for _, change in changes):
-        # All batches are locked at once: each change by itself would lock them in another order.
+        # All batches are locked at once, because the changes one by one would lock them in another order.
         statements.lock(Batch.objects.filter(pk__in=Query.objects.filter(block__in=blocks).values("batch")))
     for pk, change in changes:
         _change(context, blocks[pk], change)
     _store_proofs([proof for _, change in changes if isinstance(change, StoreProofs) for proof in change.proofs])
     completed = progress.complete_all([change for _, change in changes if isinstance(change, Complete)])
-    # The check is noted together with the steps that it completes.
+    # The check is stored together with the steps that it completes.
     checked = completed[StepKind.HEADER_ACCUMULATED] | completed[StepKind.ACCOUNT_ACCUMULATED]
     for pk in checked & blocks.keys():
         _note_checked(context, blocks[pk])
@@ -106,7 +106,7 @@ def _write(context: WorkContext, changes: Changes) -> dict[int, Block]:
 
 
 def _change(context: WorkContext, block: Block, change: Change) -> None:
-    """Carry out a change, or note it in the block's row, which is saved later."""
+    """Make a change, or set values of the block's row, which is saved later."""
     match change:
         case ShowPath():
             for column, value in _to_show(block, change).items():
@@ -128,7 +128,7 @@ def _change(context: WorkContext, block: Block, change: Change) -> None:
 
 
 def _note_checked(context: WorkContext, block: Block) -> None:
-    """Note the block of the destination in which completed facts were read. The row is saved later."""
+    """Set the block of the destination in which completed facts were read. The row is saved later."""
     confirmed = context.heads.confirmed
     block.checked_number, block.checked_hash = confirmed.number, hex_data(confirmed.hash)
 
@@ -148,7 +148,7 @@ def _store_proofs(proven: Sequence[Proven]) -> None:
     for proof in proven:
         # If the database transaction is repeated, the row may get another key.
         proof.account.pk = None
-    # These rows replace pruned ones.
+    # These rows replace pruned rows.
     AccountProof.objects.bulk_create(
         [proof.account for proof in proven],
         update_conflicts=True,

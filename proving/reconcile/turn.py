@@ -1,10 +1,10 @@
-"""Moves the queries of source blocks through their steps, by comparing the wanted state with the present one.
+"""A turn of a connection, which moves the queries of source blocks through their steps.
 
-A turn of a connection observes the rows and both chains, decides about each block by itself, and acts, in three stages:
-reorganisations of the destination; proofs of the source chain; facts that the registry holds and lacks. Each stage is
-for all blocks at once, so that few exchanges and statements suffice. No state is kept: a turn that runs twice, is
-killed anywhere or is run by another worker leads to the same result if the chains are the same. A reorganisation is
-nothing special: facts that held no longer do.
+A turn observes the rows and both chains, decides about each block separately, and acts. It has three stages:
+reorganisations of the destination; proofs of the source chain; facts that the registry holds and lacks. Each stage
+handles all blocks together, so that few exchanges and statements suffice. No state is kept: if a turn runs twice, is
+killed, or is run by another worker, the result is the same while the chains are the same. A reorganisation needs no
+special handling: facts that were held are no longer held.
 """
 
 import itertools
@@ -53,7 +53,7 @@ logger = logging.getLogger(__name__)
 
 Seen = TypeVar("Seen")
 
-# The most paths that are sought in a turn: each takes exchanges of its own, and only one at a time is sent.
+# Maximum paths that are sought in a turn. Each needs separate exchanges, and only one is sent at a time.
 _PATHS = 16
 _UNUSABLE_SECONDS = 10
 # The names of ends in the metrics of job runs.
@@ -63,8 +63,8 @@ _OUTCOMES: dict[type[End], str] = {Requeue: "waits", Fail: "fails", Settled: "do
 def reconcile_all(lane: HeldLane, keys: Sequence[object], most_proofs: int, *, alone: int = 0) -> int:
     """Bring the queries of these blocks of one connection as far as the chains allow.
 
-    About `most_proofs` proofs are fetched, or `alone` if all blocks are one user's. Return how many blocks failed by an
-    error of ours.
+    About `most_proofs` proofs are fetched, or `alone` if all blocks are due for the same user. Return the number of
+    blocks that failed by our own error.
     """
     postponement = lane.write(partial(due_rows.postpone, Block.objects.all(), keys))
     is_alone = len({block.queued_for_id for block in postponement.rows}) == 1
@@ -111,14 +111,14 @@ def _reconcile(lane: HeldLane, blocks: Sequence[Block], most_proofs: int) -> Map
 
 @dataclass
 class _Turn:
-    """The blocks that are still worked on, with their present rows, and the ends of the others."""
+    """The blocks that the turn is still processing, with their current rows, and the ends of the others."""
 
     context: WorkContext
     going: dict[int, Block]
     ends: dict[int, End] = field(default_factory=dict)
 
     def left_of(self, blocks: Sequence[Block]) -> list[Block]:
-        """Return the blocks for which the turn goes on, with their present rows."""
+        """Return the blocks for which the turn continues, with their current rows."""
         return [self.going[block.pk] for block in blocks if block.pk in self.going]
 
     def end(self, pk: int, end: End) -> None:
@@ -126,7 +126,7 @@ class _Turn:
         self.going.pop(pk, None)
 
     def answered(self, seen: Mapping[int, Seen | ChainError]) -> dict[int, Seen]:
-        """Return the observations of blocks for which the turn goes on. It ends for blocks with an error."""
+        """Return the observations of blocks for which the turn continues. It ends for blocks with an error."""
         observations: dict[int, Seen] = {}
         for pk, observation in seen.items():
             if isinstance(observation, ChainError):
@@ -136,7 +136,7 @@ class _Turn:
         return observations
 
     def ask(self, pk: int, observe_one: Callable[[], Seen]) -> Seen | None:
-        """Return an observation of one block. The turn ends for it if a chain gives no answer."""
+        """Return an observation of one block. The turn ends for the block if a chain gives no answer."""
         try:
             return observe_one()
         except ChainError as error:
@@ -204,7 +204,7 @@ def _fetch_and_prove(turn: _Turn, blocks: Sequence[Block], most_proofs: int) -> 
     turn.act({pk: decide.source_block(source_block) for pk, source_block in headers.items()})
     blocks = turn.left_of(blocks)
     partly, faults = _fetch(turn, blocks, most_proofs)
-    # Proofs that can't be fetched don't hold up the other queries.
+    # Proofs that can't be fetched don't delay the other queries.
     _prove(turn, turn.answered(observe.registry(turn.context, turn.left_of(blocks))))
     for block in blocks:
         pk, end = block.pk, turn.ends.get(block.pk)
@@ -218,7 +218,7 @@ def _fetch_and_prove(turn: _Turn, blocks: Sequence[Block], most_proofs: int) -> 
 def _fetch(turn: _Turn, blocks: Sequence[Block], most_proofs: int) -> tuple[set[int], dict[int, Fail]]:
     """Complete INITIAL_STATE of the queries whose proofs can be fetched from the source chain.
 
-    Return the ids of blocks with more proofs to fetch, and the faults of other blocks by id.
+    Return the ids of blocks with more proofs to fetch, and the failures of other blocks by id.
     """
     waiting, partly = proofs.waiting(blocks, most_proofs)
     faults: dict[int, dict[int, WaitReason]] = defaultdict(dict)
@@ -252,9 +252,9 @@ def _prove(turn: _Turn, seen: Mapping[int, Observation]) -> None:
 
 
 def _find_paths(turn: _Turn, seen: Mapping[int, Observation], finding: Mapping[int, FindPath]) -> None:
-    """Send the next transactions of paths to blocks, one after the other, first for the block that waited longest.
+    """Send the next transactions of paths to blocks, one after another, first for the block that waited longest.
 
-    Only one transaction at a time extends the registry's trust. So if a path must be sent by itself, the others wait.
+    Only one transaction at a time extends the registry's trust. So if a path must be sent separately, the others wait.
     """
     if not finding:
         return
@@ -295,7 +295,7 @@ def _note_failure(lane: HeldLane, block: Block, end: Fail) -> None:
 def _write(postponement: Postponement[Block], blocks: Sequence[Block], ends: Mapping[int, End]) -> None:
     settled = [block for block in blocks if isinstance(ends[block.pk], Settled)]
     asked_for = set(open_queries(settled).values_list("block", flat=True))
-    # Most of many blocks end alike, and one statement suffices for these.
+    # Most blocks end alike, so one statement is enough for these.
     alike: dict[tuple[End, int], list[Block]] = defaultdict(list)
     for block in blocks:
         alike[Requeue(None, 0) if block.pk in asked_for else ends[block.pk], block.attempts].append(block)

@@ -1,11 +1,11 @@
-"""The transactions that a self-funded batch lacks: unsigned, for anyone to send.
+"""The transactions that a self-funded batch still needs, unsigned, for anyone to send.
 
-The same functions observe and decide as for transactions that the operator pays for. Nothing is sent or written here:
-only the chain shows whether somebody sent a transaction.
+The functions that observe and decide are those for transactions that the operator pays for. Nothing is sent or written
+here, and only the chain shows whether a transaction was sent.
 
-The transactions must be sent in their order. They are simulated for their gas limits. A transaction that depends on an
-earlier one can't be simulated, and gets an upper bound of its gas. The transactions of a path are given one by one,
-because the next one depends on the chain after the last.
+The transactions must be sent in their order. They are simulated to get their gas limits. A transaction that depends on
+an earlier one can't be simulated, and gets an upper bound of its gas. The transactions of a path are returned one by
+one, because the next depends on the chain after the previous.
 """
 
 import itertools
@@ -43,12 +43,12 @@ from queries import waits
 from queries.models import PROVABLE_STEPS, Batch, BatchStatus, Block, StepKind
 from queries.waits import WaitReason, wait
 
-# The most transactions in one answer, which has some megabytes then.
+# Maximum transactions in one answer, which then has some megabytes.
 _MOST = 16
-# The most seconds to find them, which is checked between exchanges with nodes.
+# Maximum seconds to find them, checked between exchanges with nodes.
 _SECONDS = 20
 _BLOCKS_TOGETHER = 64
-# The sender in simulations, which makes no difference.
+# The sender in simulations. It makes no difference.
 _ANYBODY = "0x0000000000000000000000000000000000000000"
 
 _MORE = wait("more_transactions")
@@ -56,7 +56,7 @@ _MORE = wait("more_transactions")
 
 @dataclass(frozen=True)
 class Unsigned:
-    """One transaction, which carries no money."""
+    """An unsigned transaction. It sends no money."""
 
     to: str
     data: bytes
@@ -70,7 +70,7 @@ class Unsigned:
 
 @dataclass
 class MissingTransactions:
-    """The transactions that are missing for a batch, as far as they were found."""
+    """The transactions that were found to be missing for a batch."""
 
     transactions: list[Unsigned] = field(default_factory=list)
     """The transactions in the order in which they must be sent."""
@@ -84,7 +84,7 @@ class MissingTransactions:
     """The first error of a chain."""
 
     def wait(self, reason: WaitReason) -> None:
-        """Note why more transactions are missing."""
+        """Store why more transactions are missing."""
         if reason not in self.waits:
             self.waits.append(reason)
         self.is_complete = False
@@ -131,7 +131,7 @@ def _note_what_is_not_prepared(missing: MissingTransactions, batch: Batch) -> No
 
 @dataclass
 class _Source:
-    """One source chain of the batch, with the path to its blocks that the answer contains."""
+    """One source chain of the batch, and the blocks that the answer's path makes trusted."""
 
     missing: MissingTransactions
     context: Context
@@ -140,7 +140,9 @@ class _Source:
 
 
 def _find(missing: MissingTransactions, batch: Batch, source_id: int, ends_at: float) -> None:
-    """Add the missing transactions for blocks of one source chain, oldest first: a path to that passes the others.
+    """Add the missing transactions for blocks of one source chain, oldest first.
+
+    A path to the oldest passes the others.
 
     Raises `_Enough`.
     """
@@ -148,7 +150,8 @@ def _find(missing: MissingTransactions, batch: Batch, source_id: int, ends_at: f
         connection = replace(connections.open_unless_stopped(batch.destination_chain_id, source_id), ends_at=ends_at)
         head = connection.destination_rpc.head()
         missing.block = min(head.number, missing.block or head.number)
-        # The head counts as confirmed: a mined transaction only waits for confirmations, and must not be sent again.
+        # The head counts as confirmed, because a mined transaction only waits for confirmations, and must not be sent
+        # again.
         source = _Source(missing, Context(connection, Heads(head, head, 0)))
         waiting = batch.queries.filter(source_chain_id=source_id, step__in=PROVABLE_STEPS)
         blocks = Block.objects.filter(pk__in=waiting.values("block")).order_by("number")
@@ -182,7 +185,7 @@ def _add(source: _Source, block: Block, answer: tuple[Observation, bool] | Chain
         # The answer contains no path, so no other block's transactions can depend on one.
         source.trusted = ()
         if isinstance(error, Reverted):
-            # The chain moved since it was observed.
+            # The chain has changed since it was observed.
             source.missing.wait(wait("proof_not_accepted_now", revert=str(revert_reason(error.data))))
         else:
             source.missing.fail(error)
@@ -214,7 +217,7 @@ def _of_block(source: _Source, block: Block, seen: Observation) -> Iterator[_Pro
 
 
 def _vouched_for(seen: Observation) -> Observation:
-    """Return the observation as it will be when the path has arrived at the needed header."""
+    """Return the observation as it will be when the path has reached the needed header."""
     assert seen.lacking is not None, "a path is only sought for missing facts"
     assert seen.lacking.trust is not None, "they need this header"
     return replace(seen, lacking=replace(seen.lacking, trust=replace(seen.lacking.trust, is_vouched_for=True)))
@@ -230,7 +233,7 @@ def _with_path(source: _Source, block: Block, seen: Observation, decision: Decis
 
 def _note_waits(missing: MissingTransactions, decision: Decision) -> None:
     if any(isinstance(action, ExtendPath) for action in decision.actions):
-        return  # The block waits for the very transaction that the answer contains.
+        return  # the block waits for the transaction that the answer contains
     match decision.then:
         case Continue():
             pass
@@ -279,7 +282,7 @@ def _of_times(
         intent = packing.proof_of_time(block, registry, each.following, each.timestamp, each.queries)
         yield _Proposed(intent, what, rests)
         each = each.otherwise
-    # A query for a time also asks for accounts of its block. Each of these transactions brings the header.
+    # A query for a time also requests accounts of its block. Each of these transactions brings the header.
     assert seen.lacking is not None, "the time is missing"
     missing = seen.lacking.missing_now
     facts: Missing = {fact: asking for fact, asking in missing.items() if isinstance(fact, AccountFact | SlotFact)}
@@ -301,7 +304,8 @@ def _of_leg(source: _Source, block: Block, seen: Observation, action: ExtendPath
     if not leg.arrives:
         source.missing.wait(_MORE)
     elif not path.accumulates:
-        # The path ends at the next block, whose header ends this one. Facts of this block still need transactions.
+        # The path ends at the next block, whose header shows when this block ended. This block's facts need further
+        # transactions.
         for further in decide.prove(_vouched_for(seen)).actions:
             yield from _of_action(source, block, seen, further, rests=True)
 
@@ -310,7 +314,7 @@ def _of_leg(source: _Source, block: Block, seen: Observation, action: ExtendPath
 
 
 def _with_gas(rpc: RpcClient, proposed: Sequence[_Proposed]) -> list[Unsigned]:
-    """Ask for each transaction's gas limit. Raises `Reverted`, `NodeUnavailable`, `RpcRefused`."""
+    """Return the transactions with gas limits. Raises `Reverted`, `NodeUnavailable`, `RpcRefused`."""
     intents = [proposal.intent for proposal in proposed]
     bounds = [proposal.intent.gas_bound() if proposal.rests else None for proposal in proposed]
     simulated = [intent for intent, bound in zip(intents, bounds, strict=True) if bound is None]

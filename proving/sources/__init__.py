@@ -1,7 +1,7 @@
 """Block hash sources, by which a destination trusts blocks of a source chain. Each kind has a module.
 
-Each kind has a contract (`contracts/src/IBlockHashSource.sol`), and a class here that makes the calls to it. Paths
-(`proving.paths.planning`) lead from a block that a source vouches for to all blocks before.
+Each kind has a contract (`contracts/src/IBlockHashSource.sol`), and a class here that makes the calls to the contract.
+Paths (`proving.paths.planning`) lead from a block that a source vouches for to all earlier blocks.
 """
 
 import logging
@@ -26,13 +26,13 @@ from queries.waits import WaitReason, chain_of, wait
 
 logger = logging.getLogger(__name__)
 
-# Slot with the address of a proxy's implementation (EIP-1967).
+# Storage slot with the address of a proxy's implementation (EIP-1967).
 _IMPLEMENTATION_SLOT = int.from_bytes(keccak(text="eip1967.proxy.implementation")) - 1
 
 
 @dataclass(frozen=True)
 class Start:
-    """A block that the block hash source vouches for once `calls` are made, in the same transaction or before."""
+    """A block that the block hash source vouches for after `calls`, in the same transaction or a later one."""
 
     number: int
     calls: tuple[Call, ...] = ()
@@ -47,10 +47,10 @@ class Preparation:
 
 @dataclass(frozen=True)
 class NotYet:
-    """The block hash source can't vouch for a suitable block at this moment."""
+    """The block hash source can't vouch for a suitable block now."""
 
     reason: WaitReason
-    expected_at: datetime | None = None  # the earliest time; None: nobody knows it
+    expected_at: datetime | None = None  # the earliest time; None if it isn't known
 
 
 class WrongHash(NotYet):
@@ -58,7 +58,7 @@ class WrongHash(NotYet):
 
 
 class BlockHashSource(Protocol):
-    """One kind of block hash source. It keeps no state: it asks the chains for what it needs, and sends nothing.
+    """A kind of block hash source. It keeps no state: it asks the chains, and sends nothing.
 
     `title` and `trust` are for people: a name, and a sentence that says who must be trusted for what. `knows` is the
     verb in "chain A knows blocks of chain B".
@@ -69,7 +69,7 @@ class BlockHashSource(Protocol):
     knows: str = "knows"
 
     def trust(self, connection: Connection) -> str:
-        """Return a sentence that says who must be trusted, and for what."""
+        """Return a sentence that says who must be trusted for what."""
 
     def arguments(self, connection: Connection) -> tuple[Any, ...]:
         """Return the arguments of the contract's constructor."""
@@ -79,7 +79,7 @@ class BlockHashSource(Protocol):
         return Amount()
 
     def reach(self, connection: OpenConnection, target: int) -> Start | NotYet:
-        """Return where a path to the block `target` could start: at it, or above. `begin` then returns the calls.
+        """Return where a path to the block `target` could start: there, or above. `begin` then returns the calls.
 
         Raises `NodeUnavailable`, `RpcRefused`.
         """
@@ -91,25 +91,28 @@ class BlockHashSource(Protocol):
         return Start(newest)
 
     def begin(self, connection: OpenConnection, start: int) -> Start | Preparation | NotYet:
-        """Return the block `start`, which `reach` named, with the calls that vouch for it. Raises as `reach`."""
+        """Return the block `start` with the calls that vouch for it.
+
+        `reach` returned `start`. Raises the errors of `reach`.
+        """
 
     def vouches_for_long(self, connection: Connection, number: int, head: int) -> bool:
-        """Return whether it goes on vouching for a block for some blocks after the destination's block `head`."""
-        return True  # Recorded blocks stay.
+        """Return whether it continues to vouch for a block for some time after the destination's block `head`."""
+        return True  # recorded blocks stay
 
     def vouched(self, connection: Connection, *, keeps_hashes: bool) -> int | None:
-        """Return how many of the source's newest blocks need no path; None: no final block needs one.
+        """Return how many of the source's newest blocks need no path. None if no final block needs one.
 
-        `keeps_hashes`: the source's state has a history of block hashes (EIP-2935).
+        `keeps_hashes` is True if the source's state has a history of block hashes (EIP-2935).
         """
         return 1
 
     def newest(self, connection: OpenConnection) -> int | NotYet:
-        """Return the number of the newest block that a path could start from now. Raises as `reach`."""
+        """Return the number of the newest block at which a path could start now. Raises the errors of `reach`."""
 
 
 class Recorder(BlockHashSource, Protocol):
-    """A kind whose contract records headers that its callers show it."""
+    """A kind whose contract records headers that its callers present."""
 
     def recorded(self, connection: OpenConnection, number: int) -> bytes:
         """Return the recorded hash of a block, or zeros."""
@@ -131,8 +134,11 @@ class Recorder(BlockHashSource, Protocol):
         """Return the block with the calls that record it, or the transaction that must come before."""
 
 
-def told_by(connection: OpenConnection, contract: str, *functions: str) -> list[bytes]:
-    """Return the answer of each function of the block hash source's contract, a word. Raises as `reach`."""
+def read_words(connection: OpenConnection, contract: str, *functions: str) -> list[bytes]:
+    """Return the answer of each function of the block hash source's contract. An answer is one word.
+
+    Raises `NodeUnavailable`, `RpcRefused`.
+    """
     address = connection.registry.block_hash_source
     answers = connection.destination_rpc.eth_calls([call(contract, address, function) for function in functions])
     words = [answer for answer in answers if isinstance(answer, bytes) and len(answer) == 32]
@@ -147,7 +153,7 @@ def ends(connection: Connection) -> dict[str, int]:
 
 
 def trust_in_rollup(connection: Connection) -> str:
-    """Return a sentence that says who must be trusted where a rollup vouches for the chain that it is derived from."""
+    """Return the sentence about trust if a rollup vouches for the chain from which it is derived."""
     destination, source = named(connection.destination_id), named(connection.source_id)
     return f"Whoever can upgrade {destination}; and its sequencer, until its block is derived from {source}."
 
@@ -157,7 +163,9 @@ def named(chain_id: int) -> str:
 
 
 def behind(rpc: RpcClient, contracts: Mapping[str, str]) -> dict[str, str]:
-    """Return the address of the code that each contract runs, by its name: its own address unless it is a proxy.
+    """Return the address of the code that each contract runs, by name.
+
+    It is the implementation if the contract is a proxy.
 
     Raises `NodeUnavailable`, `RpcRefused`.
     """
@@ -171,7 +179,7 @@ def behind(rpc: RpcClient, contracts: Mapping[str, str]) -> dict[str, str]:
 def why_unknown(
     connection: OpenConnection, chain_id: int, present: Callable[[], Mapping[str, str]]
 ) -> WaitReason | None:
-    """Say which code on this chain is unknown to chains.toml, if it names any, and tell the operator."""
+    """Return a wait if chains.toml names known implementations and the chain runs others. Also tell the operator."""
     known, source = connection.config.known_implementations, connection.config.source_id
     others = [f"{name}: {code}" for name, code in present().items() if code not in known] if known else []
     names = ", ".join(others)
@@ -181,7 +189,7 @@ def why_unknown(
 
 
 def note(connection: OpenConnection, sentences: Iterable[str]) -> None:
-    """Tell the operator what is wrong, or that all is right again."""
+    """Tell the operator what is wrong, or that all is well again."""
     notice = " ".join(filter(None, sentences))
     rows = FactsRegistry.objects.filter(pk=connection.registry.row_id)
     if rows.exclude(notice=notice).update(notice=notice) and notice:
@@ -189,14 +197,14 @@ def note(connection: OpenConnection, sentences: Iterable[str]) -> None:
 
 
 def not_there(connection: Connection, number: int) -> NotYet:
-    """Say that nodes of the source chain have no such block."""
+    """Return the wait for a block that the source chain's nodes don't have."""
     return NotYet(wait("source_without_block", chain=connection.source_id, block=number))
 
 
 def of(connection: Connection) -> BlockHashSource:
-    """Return a connection's block hash source: `SOURCE` of the module that has its kind's name.
+    """Return a connection's block hash source: `SOURCE` of the module with its kind's name.
 
-    The module is imported when a connection names it, because other kinds aren't needed.
+    Modules are imported only if a connection needs them.
     """
     module = import_module(f"{__name__}.{connection.block_hash_source.replace('-', '_')}")
     source: BlockHashSource = module.SOURCE

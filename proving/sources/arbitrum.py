@@ -1,8 +1,8 @@
 """The parent chain vouches for blocks of an Arbitrum chain that the rollup has confirmed there.
 
-The contract is `ArbitrumBlockHashSource.sol`. The rollup's Outbox holds hashes of blocks by the send roots in their
-headers. It gets one block about every hour, days after that block was made. The block is recorded by its header, and
-paths lead from it to all blocks before.
+The contract is `ArbitrumBlockHashSource.sol`. The rollup's Outbox holds block hashes by the send roots in their
+headers. About every hour a block is added, which is days old by then. A block is recorded by its header, and paths lead
+from it to all earlier blocks.
 """
 
 from datetime import UTC, datetime
@@ -24,16 +24,16 @@ from proving.sources import (
     behind,
     named,
     not_there,
-    told_by,
+    read_words,
     why_unknown,
 )
 from queries.waits import wait
 
 # Measured gas to record a block.
 _GAS = Amount(67_000, 100_000)
-# Seconds without a confirmation that are reported. Rollups confirm about every hour.
+# Seconds without a confirmation after which the operator is told. Rollups confirm about every hour.
 _LONG_SILENCE = 86_400
-# The last second of a `datetime`, in unix seconds, as a node may send any number.
+# The last second of a `datetime`, in unix seconds, because a node may send any number.
 _LATEST = 253_402_300_799
 
 
@@ -54,7 +54,7 @@ class Arbitrum(Recorder):
         return _GAS
 
     def reach(self, connection: OpenConnection, target: int) -> Start | NotYet:
-        (newest_recorded,) = told_by(connection, self.contract, "newest")
+        (newest_recorded,) = read_words(connection, self.contract, "newest")
         recorded, window = int.from_bytes(newest_recorded), connection.config.window
         if target <= recorded <= target + window:
             return Start(recorded)
@@ -62,7 +62,7 @@ class Arbitrum(Recorder):
         header = connection.source_rpc.header(target)
         if header is None:
             return not_there(connection.config, target)
-        # The Outbox's block for this send root is the only confirmed block with it, so no search of events is needed.
+        # The Outbox has only one confirmed block for a send root, so events need not be searched.
         held = outbox.held(header)
         confirmed = outbox.by_hash(held) if any(held) else None
         if confirmed is None or confirmed.number < target:
@@ -71,9 +71,9 @@ class Arbitrum(Recorder):
                 return _nothing_confirmed(connection.config)
             if newest.header.number < target:
                 return self._not_confirmed(connection, header, newest)
-            # Any block within the window will do, because one hop leads over the whole window.
+            # Any block within the window is near enough, because one hop covers the whole window.
             confirmed = outbox.lowest(header, newest, within=window).header
-            # The event may be of a block that another confirmed block has replaced.
+            # The event's block may have been replaced by another confirmed block.
             held = outbox.held(confirmed)
             confirmed = outbox.by_hash(held) if any(held) else confirmed
         return Start(min(number for number in (confirmed.number, recorded) if number >= target))
@@ -96,7 +96,7 @@ class Arbitrum(Recorder):
         return newest.header.number if newest else _nothing_confirmed(connection.config)
 
     def _parent_rpc(self, connection: OpenConnection) -> RpcClient:
-        """Return the client of the chain that the Outbox is on."""
+        """Return the client of the chain that has the Outbox."""
         return connection.destination_rpc
 
     def _outbox(self, connection: OpenConnection) -> Outbox:
@@ -116,7 +116,10 @@ class Arbitrum(Recorder):
 
 
 def implementations(connection: OpenConnection) -> dict[str, str]:
-    """Return the address of the code that the Outbox runs, by its name. Raises `NodeUnavailable`, `RpcRefused`."""
+    """Return the address of the code that the Outbox runs, by the contract's name.
+
+    Raises `NodeUnavailable`, `RpcRefused`.
+    """
     return behind(get_rpc(_parent_id(connection.config)), {"Outbox": str(connection.config.outbox)})
 
 

@@ -1,7 +1,7 @@
-"""An Arbitrum chain vouches for blocks of its parent chain that somebody has pushed into the buffer there.
+"""An Arbitrum chain vouches for blocks of its parent chain that someone has pushed into its buffer.
 
 The contract is `ArbitrumBufferBlockHashSource.sol`, and the buffer is OffchainLabs' block-hash-pusher. Each push adds
-256 blocks to it, and paths lead from one of them to all blocks before.
+256 blocks, and paths lead from one of them to all earlier blocks.
 """
 
 from typing import Any
@@ -15,7 +15,7 @@ from proving.deployments import call
 from proving.sources import BlockHashSource, NotYet, Start, ends, not_there, trust_in_rollup
 from queries.waits import wait
 
-# Source: OffchainLabs/block-hash-pusher. Both contracts have the same addresses on all chains.
+# Addresses of the two contracts, which are the same on all chains. Source: OffchainLabs/block-hash-pusher.
 BUFFER, PUSHER = "0x0000000048C4Ed10cF14A02B9E0AbDDA5227b071", "0x5a5C4f3D0F0Efaeed2aEc9B59B67eC62a4666D88"
 _NEWEST = keccak(text="newestBlockNumber()")[:4]
 
@@ -48,7 +48,7 @@ class ArbitrumBuffer(BlockHashSource):
         return Start(start)
 
     def newest(self, connection: OpenConnection) -> int | NotYet:
-        # This function isn't guaranteed to stay, unlike the one that the contract calls.
+        # This function may disappear, unlike the function that the contract calls.
         (answer,) = connection.destination_rpc.eth_calls([(BUFFER, _NEWEST)])
         if isinstance(answer, Reverted) or len(answer) != 32 or not any(answer):
             return NotYet(wait("no_buffer", chain=connection.config.destination_id, buffer=BUFFER))

@@ -1,8 +1,8 @@
-"""Any chain that has a registry of the parent chain vouches for blocks that an Arbitrum rollup has confirmed there.
+"""A chain with a registry of the parent chain vouches for blocks that an Arbitrum rollup has confirmed there.
 
 The contract is `ArbitrumSlotBlockHashSource.sol`. It reads the slot of the rollup's Outbox as a fact of that registry.
-So a path begins with a proof about the parent chain, in the same transaction: its block is vouched for, the slot is
-proven, and then the header is recorded.
+So a path begins with a proof about the parent chain. In the same transaction, the parent's block is vouched for, the
+slot is proven, and then the header is recorded.
 """
 
 from typing import Any
@@ -26,7 +26,7 @@ from proving.sources import BlockHashSource, NotYet, Preparation, Start
 from proving.sources.arbitrum import Arbitrum
 from queries.waits import wait
 
-# The Outbox's mapping of send roots to hashes. Source: nitro-contracts, AbsOutbox.
+# Storage slot of the Outbox's mapping from send roots to hashes. Source: nitro-contracts, AbsOutbox.
 _ROOTS_SLOT = 3
 # Measured gas for the parent's header, the slot's proof and recording, without the proof of the parent's block.
 _GAS = Amount(305_000, 420_000)
@@ -89,7 +89,7 @@ class ArbitrumSlot(Arbitrum):
         return Start(header.number, calls)
 
     def _confirmed_at(self, connection: OpenConnection, header: Header) -> int | None:
-        """Return the number of the parent's block that confirmed this one; None if there is no event."""
+        """Return the number of the parent's block that confirmed the header's block. None if there is no event."""
         outbox = self._outbox(connection)
         newest = outbox.newest()
         if newest is None:

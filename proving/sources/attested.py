@@ -1,6 +1,6 @@
-"""Attesters vouch for blocks by signature, any m of n of them (`AttestedBlockHashSource.sol`): for any pair of chains.
+"""Attesters vouch for blocks by signature (`AttestedBlockHashSource.sol`), for any pair of chains.
 
-They sign only final blocks, and each block by itself.
+Any m of n attesters are enough. They sign only final blocks, each block separately.
 """
 
 from collections.abc import Collection, Sequence
@@ -50,7 +50,7 @@ class Attested(BlockHashSource):
 
     def reach(self, connection: OpenConnection, target: int) -> Start | NotYet:
         final = _final(connection)
-        # Without a final block attesters may go by the chain's number of confirmations.
+        # If no final block is known, attesters may use the chain's number of confirmations.
         if final is not None and target > final:
             return NotYet(wait("not_final", block=target, source=connection.config.source_id, final=final))
         return Start(target)
@@ -93,7 +93,7 @@ class Attested(BlockHashSource):
         return final
 
     def _members(self, connection: OpenConnection) -> tuple[set[str], int]:
-        """Return the attesters that the contract believes now, and how many of them it wants."""
+        """Return the attesters that the contract trusts now, and the number of them that must sign."""
         address = connection.registry.block_hash_source
         calls = [call(self.contract, address, function) for function in ("attesters", "threshold")]
         members, threshold = connection.destination_rpc.eth_calls(calls)
@@ -104,7 +104,7 @@ class Attested(BlockHashSource):
 
 
 def _final(connection: OpenConnection) -> int | None:
-    """Return the newest final block; None if nodes report none."""
+    """Return the newest final block. None if nodes report none."""
     finalized = heads.recent(connection.source_rpc.chain, connection.source_rpc).finalized
     return None if finalized is None else finalized.number
 
@@ -116,7 +116,7 @@ def _count(connection: Connection, block_hash: bytes, answers: Sequence[Answer])
 
 
 def _contradictions(connection: OpenConnection, number: int, block_hash: bytes, answers: Sequence[Answer]) -> list[str]:
-    """Return sentences about attesters that sign another hash than our own nodes know, or have signed one.
+    """Return sentences about attesters that sign another hash than our own nodes report, or have signed one.
 
     Either our nodes or theirs are wrong.
     """
@@ -134,7 +134,10 @@ def _contradictions(connection: OpenConnection, number: int, block_hash: bytes, 
 
 
 def _difference(connection: OpenConnection, attesters: Collection[str], threshold: int) -> str:
-    """Say which attesters the contract believes if chains.toml, whose attesters pages show, names others."""
+    """Return a sentence if the contract's attesters differ from those in chains.toml, which pages show.
+
+    Empty otherwise.
+    """
     configured = {attester.address for attester in connection.config.attesters}
     if configured == set(attesters) and threshold == connection.config.threshold:
         return ""

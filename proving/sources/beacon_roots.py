@@ -1,7 +1,7 @@
 """The destination vouches for blocks of a chain whose beacon roots it holds (`BeaconBlockHashSource.sol`, EIP-4788).
 
-An OP Stack chain holds the roots in the L1 blocks from which its own blocks are derived. So each L1 block of the last
-hours can be recorded by itself, without a hop.
+An OP Stack chain holds the roots that are in the L1 blocks from which its own blocks are derived. So each L1 block of
+the last hours can be recorded directly, without a hop.
 """
 
 from collections.abc import Sequence
@@ -22,10 +22,11 @@ from proving.sources import NotYet, Recorder, Start, ends, trust_in_rollup
 from queries.waits import wait
 
 BEACON_ROOTS = "0x000F3df6D732807Ef1319fB7B8bB8522d0Beac02"
-# Roots that the contract holds (HISTORY_BUFFER_LENGTH), and how many are relied on: a transaction may be mined later.
+# Number of roots that the contract holds (HISTORY_BUFFER_LENGTH), and number that is relied on, because a transaction
+# may be mined later.
 _HELD, _RELIED_ON = 8191, 7168
-# Seconds by which a rollup's block may be younger than the L1 block from which it is derived (Fjord), and the number of
-# moments within them for which the rollup is asked for its root.
+# Seconds by which a rollup's block may be younger than its L1 block (Fjord), and maximum number of times within them
+# for which the rollup is asked for its root.
 _DRIFT, _MOMENTS = 1800, 150
 # Headers in one search for the newest held root, and maximum number of searches.
 _HEADERS, _LOOKS = 32, 5
@@ -50,13 +51,13 @@ class BeaconRoots(Recorder):
         return _GAS
 
     def reach(self, connection: OpenConnection, target: int) -> Start | NotYet:
-        if any(self.recorded(connection, target)) or _told(connection, target):
+        if any(self.recorded(connection, target)) or _held_root(connection, target):
             return Start(target)
         return super().reach(connection, target)
 
     def record(self, connection: OpenConnection, header: Header) -> Start | NotYet:
         config, start = connection.config, header.number
-        held = _told(connection, start)
+        held = _held_root(connection, start)
         if held is None:
             return NotYet(wait("beacon_root_not_held", block=start, **ends(config)))
         time, root = held
@@ -72,7 +73,9 @@ class BeaconRoots(Recorder):
 
 
 def newest_told(source_rpc: RpcClient, destination_rpc: RpcClient) -> int | NotYet:
-    """Return the newest source block whose beacon root the destination holds, as the next source block names it.
+    """Return the newest source block whose beacon root the destination holds.
+
+    The next source block's header has the root.
 
     Return `NotYet` if the destination's beacon roots are those of another chain. Raises `NodeUnavailable`,
     `RpcRefused`.
@@ -91,10 +94,10 @@ def newest_told(source_rpc: RpcClient, destination_rpc: RpcClient) -> int | NotY
     return NotYet(wait("no_beacon_root", contract=BEACON_ROOTS, chain=chain, source=source))
 
 
-def _told(connection: OpenConnection, number: int) -> tuple[int, bytes] | None:
-    """Return a time for which the destination holds the root of a block's beacon block for a while yet, and the root.
+def _held_root(connection: OpenConnection, number: int) -> tuple[int, bytes] | None:
+    """Return a time for which the destination holds a block's beacon root, and the root.
 
-    Return None if there is none.
+    The root must stay there for a while. Return None if there is none.
     """
     after = connection.source_rpc.header(number + 1)
     root = after.beacon_root if after else b""
@@ -103,19 +106,19 @@ def _told(connection: OpenConnection, number: int) -> tuple[int, bytes] | None:
     rpc = connection.destination_rpc
     head = rpc.head()
     before = rpc.header(head.number - 1) if head.number else None
-    # Seconds between blocks, as far as these are regular.
+    # Seconds between blocks, if these are regular.
     step = max(1, head.timestamp - before.timestamp) if before else 1
     oldest = max(after.timestamp, head.timestamp - step * _RELIED_ON)
     first = head.timestamp - (head.timestamp - oldest) // step * step
     times = range(first, min(head.timestamp, first + _DRIFT) + 1, step)
-    # Blocks of a rollup that are derived from the same L1 block follow each other: some of their times will do.
+    # Consecutive blocks of a rollup are derived from the same L1 block, so some of their times are enough.
     moments = [*times[:: max(1, -(-len(times) // _MOMENTS))], head.timestamp]
     held = zip(moments, _held(rpc, moments), strict=True)
     return next(((time, root) for time, held_root in held if held_root == root), None)
 
 
 def _held(destination_rpc: RpcClient, times: Sequence[int]) -> list[bytes]:
-    """Return the roots that the destination holds for these times of its blocks; empty where it holds none."""
+    """Return the roots that the destination holds for these times of its blocks. Empty where it holds none."""
     answers = destination_rpc.eth_calls([(BEACON_ROOTS, time.to_bytes(32)) for time in times])
     return [answer if isinstance(answer, bytes) and any(answer) else b"" for answer in answers]
 

@@ -1,4 +1,4 @@
-"""The destination vouches for its own blocks (`NativeBlockHashSource.sol`): source and destination are one chain."""
+"""A chain vouches for its own blocks (`NativeBlockHashSource.sol`): source and destination are the same chain."""
 
 from typing import Any
 
@@ -57,12 +57,12 @@ class Native(BlockHashSource):
         return window if keeps_hashes else min(window, _BLOCKHASH_WINDOW)
 
     def newest(self, connection: OpenConnection) -> int:
-        # The head itself is left out, because a reorganisation most likely replaces it.
+        # The head itself is left out, because a reorganisation is most likely to replace it.
         return max(0, connection.source_rpc.head().number - min(8, connection.config.window // 8))
 
 
 def _edges(connection: Connection, head: int) -> list[tuple[int, int]]:
-    """Return, for each window that the chain may have, its oldest block, and the oldest that stays for some blocks."""
+    """Return, for each possible window of the chain, its oldest block, and the oldest that stays for some time."""
     window = _window(connection)
     sizes = (window, min(window, _BLOCKHASH_WINDOW))
     return [(head + 1 - size, head + 1 - size + min(size // 8, 64)) for size in sizes]

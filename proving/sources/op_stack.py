@@ -1,6 +1,6 @@
-"""An OP Stack chain vouches for blocks of the chain below (`OpStackBlockHashSource.sol`), by its `L1Block` predeploy.
+"""An OP Stack chain vouches for blocks of its L1 by its `L1Block` predeploy (`OpStackBlockHashSource.sol`).
 
-The predeploy only knows the present block. It is recorded, and paths lead from it to all blocks before.
+The predeploy only knows the current L1 block. That block is recorded, and paths lead from it to all earlier blocks.
 """
 
 from typing import Any
@@ -15,7 +15,7 @@ from queries.waits import wait
 # Source: OP Stack specification, "Predeploys".
 L1_BLOCK = "0x4200000000000000000000000000000000000015"
 _NUMBER_SELECTOR = bytes.fromhex("8381f58a")  # number()
-# Measured gas to record the present block.
+# Measured gas to record the current block.
 _GAS = Amount(76_000, 100_000)
 
 
@@ -37,7 +37,8 @@ class OpStack(BlockHashSource):
         return Start(recorded) if recorded >= target else super().reach(connection, target)
 
     def begin(self, connection: OpenConnection, start: int) -> Start | Preparation | NotYet:
-        # The present block may be another one when a transaction is mined: it is recorded first, then built upon.
+        # The current block may change until a transaction is mined. So it is recorded first, and a later transaction
+        # uses it.
         if self._recorded(connection) == start:
             return Start(start)
         return Preparation((call(self.contract, connection.registry.block_hash_source, "record"),))

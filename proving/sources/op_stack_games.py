@@ -1,8 +1,8 @@
-"""The chain below an OP Stack chain vouches for the blocks that dispute games have settled there.
+"""The L1 of an OP Stack chain vouches for blocks whose dispute games are resolved there.
 
 The contract is `OpStackGamesBlockHashSource.sol`. About every hour a game claims the output root of one block. Days
-later the chain's AnchorStateRegistry says that the claim is valid. Any valid game serves, however old it is. The block
-is recorded by its header, and paths lead from it to all blocks before.
+later the chain's AnchorStateRegistry reports that the claim is valid. Any valid game may be used, however old. A block
+is recorded by its header, and paths lead from it to all earlier blocks.
 """
 
 import re
@@ -31,21 +31,21 @@ from proving.sources import (
     ends,
     named,
     not_there,
-    told_by,
+    read_words,
     why_unknown,
 )
 from queries.waits import Value, wait
 
-# Index of the header field that holds the storage root of L2ToL1MessagePasser since Isthmus. Source: OP Stack
+# Index of the header field that has the storage root of L2ToL1MessagePasser since Isthmus. Source: OP Stack
 # specification.
 _MESSAGE_PASSER_ROOT = 16
-# A sequencer's clock may be ahead of the chain below, in seconds (Fjord: at most 1,800).
+# Seconds by which a sequencer's clock may be ahead of L1 (Fjord: at most 1,800).
 _AHEAD = 3600
-# Games in a search by time, games that are read together, and maximum number of such reads.
+# Games in each step of a search by time, games that are read together, and maximum number of such reads.
 _PROBES, _GAMES, _LOOKS = 16, 32, 4
-# Valid claims among these that are compared with the nodes' headers.
+# Maximum number of valid claims in one read that are compared with the nodes' headers.
 _CLAIMS = 8
-# The call in a clone of a game's implementation: PUSH20, GAS, DELEGATECALL. The clone's arguments come after it.
+# The call in a clone of a game's implementation: PUSH20, GAS, DELEGATECALL. The clone's arguments follow.
 _CLONE = re.compile(rb"\x73(.{20})\x5a\xf4", re.DOTALL)
 # Measured gas to record a block.
 _GAS = Amount(150_000, 200_000)
@@ -71,7 +71,7 @@ class OpStackGames(Recorder):
 
     def reach(self, connection: OpenConnection, target: int) -> Start | NotYet:
         config = connection.config
-        address, newest = told_by(connection, self.contract, "anchorStateRegistry", "newest")
+        address, newest = read_words(connection, self.contract, "anchorStateRegistry", "newest")
         registry, recorded = to_checksum_address(address[12:]), int.from_bytes(newest)
         if registry != config.anchor_state_registry:
             configured = str(config.anchor_state_registry)
@@ -112,24 +112,24 @@ class OpStackGames(Recorder):
 
 @dataclass(frozen=True)
 class _Game:
-    """A game, with the block of the OP Stack chain that it says it is about."""
+    """A game, and the number of the OP Stack block in its claim."""
 
     address: str
-    made_at: int  # seconds
+    made_at: int  # unix seconds
     number: int
     is_valid: bool
 
 
 @dataclass(frozen=True)
 class _SettledGame:
-    """A block with the game whose valid claim is its output root."""
+    """A block, and the game whose valid claim is the block's output root."""
 
     address: str
     header: Header
 
 
 def _nearest(connection: OpenConnection, target: int) -> _SettledGame | NotYet:
-    """Return the block nearest at or above `target` that a valid claim is about. Raises `NodeUnavailable`."""
+    """Return the nearest block at or above `target` that has a valid claim. Raises `NodeUnavailable`."""
     config, head = connection.config, connection.source_rpc.head().number
     since = connection.source_rpc.known_header(target).timestamp - _AHEAD
     waiting: _Game | None = None
@@ -159,9 +159,9 @@ def _nearest(connection: OpenConnection, target: int) -> _SettledGame | NotYet:
 
 
 def _settled(connection: OpenConnection, game: _Game) -> _SettledGame | NotYet | None:
-    """Return the game's block if its claim is that block's output root, by the header that nodes have.
+    """Return the game's block if the claim is that block's output root, according to the nodes' header.
 
-    Return `NotYet` if they lack the block.
+    Return `NotYet` if the nodes lack the block.
     """
     header = connection.source_rpc.header(game.number)
     if header is None:
@@ -178,21 +178,21 @@ def _message_passer_root(header: Header) -> bytes:
 
 
 def _paused(connection: OpenConnection) -> NotYet | None:
-    """Return a wait if the registry is paused, because no claim is valid then; else None."""
+    """Return a wait if the registry is paused, because then no claim is valid. None otherwise."""
     registry = str(connection.config.anchor_state_registry)
     (word,) = _words(connection.destination_rpc, [_call(registry, "paused()")])
     return NotYet(wait("games_paused", registry=registry, **ends(connection.config))) if any(word) else None
 
 
 def _games_since(connection: OpenConnection, seconds: int) -> Iterator[Sequence[_Game]]:
-    """Yield games that were made after this time and aren't retired, oldest first, some at a time."""
+    """Yield games that were made after this time and aren't retired, oldest first, in several lists."""
     rpc, registry = connection.destination_rpc, str(connection.config.anchor_state_registry)
     questions = [_call(registry, "disputeGameFactory()"), _call(registry, "retirementTimestamp()")]
     factory, retired_at = _words(rpc, questions)
     address = to_checksum_address(factory[12:])
     (game_count,) = _words(rpc, [_call(address, "gameCount()")])
     count = int.from_bytes(game_count)
-    # Games up to the time of retirement are no longer valid.
+    # Games up to the retirement time are no longer valid.
     first = _first_after(rpc, address, count, max(seconds, int.from_bytes(retired_at)))
     for start in range(first, min(count, first + _GAMES * _LOOKS), _GAMES):
         yield _looked_at(rpc, registry, _games_at(rpc, address, range(start, min(count, start + _GAMES))))
@@ -221,12 +221,12 @@ def _games_at(rpc: RpcClient, factory: str, places: Sequence[int]) -> list[tuple
 
 
 def _looked_at(rpc: RpcClient, registry: str, games: Sequence[tuple[str, int]]) -> list[_Game]:
-    """Return each game with its block and the validity of its claim, without games that have no number."""
+    """Return each game with its block number and the validity of its claim. Games without a number are left out."""
     validity_calls = [_call(registry, "isGameClaimValid(address)", game) for game, _ in games]
     answers = rpc.eth_calls([*validity_calls, *(_call(game, "extraData()") for game, _ in games)])
     games_read = []
     for (game, made_at), valid, extra in zip(games, answers[: len(games)], answers[len(games) :], strict=True):
-        # The number comes first; some types of games have more data after it.
+        # The number comes first. Some types of games have more data after it.
         if isinstance(extra, bytes) and len(extra) >= 96:
             is_valid = isinstance(valid, bytes) and int.from_bytes(valid) == 1
             games_read.append(_Game(game, made_at, int.from_bytes(extra[64:96]), is_valid))
@@ -234,7 +234,7 @@ def _looked_at(rpc: RpcClient, registry: str, games: Sequence[tuple[str, int]]) 
 
 
 def implementations(connection: OpenConnection) -> dict[str, str]:
-    """Return the addresses of the code of the AnchorStateRegistry, its factory and new games, by their names.
+    """Return the addresses of the code of the AnchorStateRegistry, its factory and new games, by name.
 
     Raises `NodeUnavailable`, `RpcRefused`.
     """
@@ -247,7 +247,7 @@ def implementations(connection: OpenConnection) -> dict[str, str]:
 
 
 def _of_game(connection: OpenConnection, game: str) -> dict[str, str]:
-    """Return the address of the code of a game, which may differ from that of new games, by the game's name."""
+    """Return the address of a game's code by the game's name. It may differ from that of new games."""
     clone = _CLONE.search(connection.destination_rpc.code(game))
     return {f"the game {game}": to_checksum_address(clone[1]) if clone else game}
 
@@ -259,7 +259,10 @@ def _call(to: str, signature: str, *arguments: object) -> Call:
 
 
 def _words(rpc: RpcClient, calls: Sequence[Call]) -> list[bytes]:
-    """Return the answer to each call, a word. Raises as `RpcClient.eth_calls`, and `InvalidReply` for other answers."""
+    """Return the answer to each call. An answer is one word.
+
+    Raises the errors of `RpcClient.eth_calls`, and `InvalidReply` for other answers.
+    """
     answers: list[bytes] = []
     for (to, _), answer in zip(calls, rpc.eth_calls(calls), strict=True):
         if isinstance(answer, Reverted) or len(answer) != 32:

@@ -1,7 +1,7 @@
-"""Delivery of a batch's first pending event: it is signed and sent, and the outcome is stored.
+"""Delivery of a batch's first pending event: it is signed and sent, and the result is stored.
 
 If a worker is killed between sending and storing, the event stays pending and is sent again with the same `webhook-id`.
-So a receiver gets each event at least once, and in order: the next event of a batch follows when this one is delivered
+So a receiver gets each event at least once, and in order: the next event of a batch follows after this one is delivered
 or given up.
 """
 
@@ -41,23 +41,23 @@ from queries.webhook_targets import Address
 
 logger = logging.getLogger(__name__)
 
-# Maximum deliveries at a time: in total, to one receiver, and of one user.
+# Maximum deliveries at the same time: in total, to one receiver, and of one user.
 _SENDERS, _MOST_OF_A_RECEIVER, _MOST_OF_A_USER = 32, 4, 8
 # Seconds between checks for further due deliveries, while receivers are answering.
 _LOOK_SECONDS = 0.2
-# Seconds between two attempts, and the random part of a pause, so that deliveries that failed together are not repeated
-# together.
+# First and longest pause between two attempts in seconds. The random part keeps deliveries that failed together from
+# being repeated together.
 _FIRST_PAUSE, _LONGEST_PAUSE = 5, 3000
 _SPREAD = 0.2
 _GONE = 410
-# Maximum attempts of one delivery that are kept.
+# Maximum number of attempts that are kept for one delivery.
 _MAX_ATTEMPTS_KEPT = 50
 TOTAL_SECONDS = 10.0
 """Maximum seconds of one delivery: look-up of the name, connection, TLS, request and the answer's status."""
-# Maximum bytes before the final status, for example of interim answers (RFC 9110, section 15.2).
+# Maximum bytes before the final status, for example of interim responses (RFC 9110, section 15.2).
 _MOST_BEFORE_STATUS = 1 << 16
 _STATUS = re.compile(rb"HTTP/[0-9](?:\.[0-9])?[ \t]+([1-9][0-9]{2})[ \t\r\n]")
-_SWITCHING_PROTOCOLS = b"101"  # no other answer follows
+_SWITCHING_PROTOCOLS = b"101"  # no final status follows this one
 
 # A port on which nothing listens. No packet is sent to it.
 _DISCARD_PORT = 9
@@ -79,8 +79,8 @@ class _DeliveryRequest:
     began: float
 
     def post(self) -> tuple[int | None, str]:
-        """Return the status of the receiver's answer (None: no answer) and a sentence about the outcome."""
-        # Less than the lease, after which another worker may hold the lane and send the event again.
+        """Return the status of the receiver's answer (None if there is none), and a sentence about the result."""
+        # The request takes less than the lease, after which another worker may hold the lane and send the event again.
         seconds = min(TOTAL_SECONDS, settings.LEASE_SECONDS / 2)
         try:
             status = post(self.url, self.headers, self.delivery.body.encode(), seconds=seconds)
@@ -92,7 +92,7 @@ class _DeliveryRequest:
 def deliver_all(lane: HeldLane, *, seconds: float) -> int:
     """Deliver due webhooks, and for some seconds those that become due. Return the number of our own errors.
 
-    Receivers answer in parallel, so a slow one doesn't delay others.
+    Receivers answer in parallel, so a slow receiver doesn't delay others.
     """
     failed, ends = 0, monotonic() + seconds
     sent: dict[Future[tuple[int | None, str]], tuple[Postponement[Webhook], _DeliveryRequest]] = {}
@@ -121,7 +121,8 @@ def deliver_all(lane: HeldLane, *, seconds: float) -> int:
 def _next(in_hand: Collection[Webhook]) -> list[str]:
     """Return the keys of webhooks to deliver now, one for each user in turn.
 
-    The deliveries of a user and to a receiver are limited, including those under way, so a slow receiver delays nobody.
+    Deliveries of a user and to a receiver are limited, including those under way, so a slow receiver doesn't delay
+    others.
     """
     users, receivers = Counter(row.user_id for row in in_hand), Counter(row.receiver for row in in_hand)
     rows = due_rows.due(Webhook.objects.exclude(pk__in=[row.pk for row in in_hand]))
@@ -143,7 +144,7 @@ def _next(in_hand: Collection[Webhook]) -> list[str]:
 
 
 def _prepare(lane: HeldLane, postponement: Postponement[Webhook], webhook: Webhook) -> _DeliveryRequest | None:
-    """Return the request for the first pending event. None: nothing is to be sent now."""
+    """Return the request for the first pending event. None if nothing is to be sent now."""
     delivery = webhooks.first_pending(webhook)
     if delivery is None or _is_early(delivery):
         lane.write(partial(_end, postponement, webhook))
@@ -184,7 +185,10 @@ def _end(postponement: Postponement[Webhook], webhook: Webhook, attempts: int = 
 
 
 def _is_early(delivery: WebhookDelivery) -> bool:
-    """Return whether the pause lasts for more than a second. An impossibly long one comes from a wrong clock."""
+    """Return whether the pause lasts for more than another second.
+
+    An impossibly long pause comes from a wrong clock.
+    """
     latest = Now() + timedelta(seconds=_LONGEST_PAUSE * (1 + _SPREAD))
     pausing = WebhookDelivery.objects.filter(next_try_at__gt=Now() + timedelta(seconds=1), next_try_at__lt=latest)
     return pausing.filter(pk=delivery.pk).exists()
@@ -231,7 +235,7 @@ def _note(
     spread = secrets.SystemRandom().uniform(1 - _SPREAD, 1 + _SPREAD)
     pause: timedelta = spread * due_rows.backoff(delivery.failures, first=_FIRST_PAUSE, longest=_LONGEST_PAUSE)
     is_delivered = ends_as == DeliveryStatus.DELIVERED
-    # The row may have changed meanwhile, for example because it is to be sent again.
+    # The row may have changed meanwhile, for example because a user has requested it again.
     fresh = WebhookDelivery.objects.get(pk=delivery.pk)
     fresh.attempts = [*fresh.attempts, attempt][-_MAX_ATTEMPTS_KEPT:]
     if ends_as is None and clock.earliest() + pause > fresh.gives_up_at:
@@ -256,7 +260,7 @@ def post(url: str, headers: Mapping[str, str], body: bytes, *, seconds: float = 
     """Send a request, and return the HTTP status of the answer. Raises `Failed`, `TimedOut`."""
     guard = _PublicAddressGuard(url)
     try:
-        # Unlike `asyncio.run`, it doesn't wait for the thread of a name server that hangs: a look-up can't be ended.
+        # Unlike `asyncio.run`, this doesn't wait for the thread of a name look-up that hangs and can't be ended.
         with closing(asyncio.new_event_loop()) as loop:
             return loop.run_until_complete(_answered(url, headers, body, guard, seconds))
     except TimeoutError:
@@ -264,25 +268,25 @@ def post(url: str, headers: Mapping[str, str], body: bytes, *, seconds: float = 
     except aiohttp.ClientSSLError:
         failed = Failed("has no valid TLS certificate")
     except aiohttp.ClientConnectorError as error:
-        # Both cases get the same words, so that users can't find out names of the internal network.
+        # Both cases have the same words, so that users can't discover names in the internal network.
         is_unknown = guard.has_refused or isinstance(error, aiohttp.ClientConnectorDNSError)
         failed = Failed("has no public address" if is_unknown else "can't be reached")
     except (aiohttp.ClientError, OSError, ValueError):
         failed = Failed("broke off its answer")
-    # Outside of `except`, so that no chained exception shows the URL.
+    # Raised outside of `except`, so that no chained exception shows the URL.
     raise failed
 
 
 class _PublicAddressGuard:
-    """A maker of a request's sockets, which refuses addresses that are not allowed."""
+    """A maker of a request's sockets. It refuses addresses that are not allowed."""
 
     def __init__(self, url: str) -> None:
-        # The host as the sending library reads it.
+        # The host as aiohttp reads it.
         self._is_named = webhook_targets.is_named(URL(url).raw_host or "")
         self.has_refused = False
 
     def open(self, to: aiohttp.AddrInfoType) -> socket.socket:
-        """Return a socket to be connected. Raises `PermissionError`."""
+        """Return a socket that may be connected. Raises `PermissionError`."""
         family, kind, protocol, _, sockaddr = to
         if not self._is_named and not _may_connect(ip_address(sockaddr[0])):
             self.has_refused = True
@@ -303,14 +307,15 @@ def _is_of_this_machine(address: Address) -> bool:
         try:
             probe.connect((str(address), _DISCARD_PORT))
         except OSError:
-            return False  # The address can't be reached at all.
+            return False  # the address can't be reached
         return ip_address(probe.getsockname()[0]) == address
 
 
 class _StatusReader(ResponseHandler):
-    """A reader that passes on the status of an answer, and nothing after it.
+    """A reader that passes on only the status of an answer.
 
-    The library would refuse an answer with an odd header or an unexpected body, although the receiver has the event.
+    The library would refuse an answer with an invalid header or an unexpected body, although the receiver has the
+    event.
     """
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
@@ -320,7 +325,7 @@ class _StatusReader(ResponseHandler):
 
     def data_received(self, data: bytes) -> None:
         if self._parser is None:
-            # The library keeps early bytes, and passes them here again.
+            # The library keeps early bytes, and passes them to this method again.
             super().data_received(data)
             return
         if self._is_passed_on:
@@ -341,7 +346,7 @@ class _StatusReader(ResponseHandler):
             self._pass_on(b"")
 
     def _pass_on(self, status: bytes) -> None:
-        """Pass the status on to the library, which refuses an empty one."""
+        """Pass the status on to the library. It refuses an empty status."""
         self._is_passed_on = True
         super().data_received(b"HTTP/1.1 %s \r\nContent-Length: 0\r\n\r\n" % status)
 
@@ -349,11 +354,11 @@ class _StatusReader(ResponseHandler):
 async def _answered(
     url: str, headers: Mapping[str, str], body: bytes, guard: _PublicAddressGuard, seconds: float
 ) -> int:
-    # A new connector, so that nothing from another receiver is reused.
+    # A new connector is used, so that nothing from another receiver is reused.
     connector = aiohttp.TCPConnector(
         resolver=aiohttp.ThreadedResolver(), use_dns_cache=False, force_close=True, socket_factory=guard.open
     )
-    # There is no other way to name the class, and mypy takes a partial of a subclass for another type.
+    # aiohttp has no public way to set the class, and mypy doesn't accept a partial of a subclass.
     connector._factory = partial(_StatusReader, asyncio.get_running_loop())  # type: ignore[assignment]  # noqa: SLF001
     async with (
         asyncio.timeout(seconds),

@@ -37,9 +37,9 @@ def test_a_set_is_printed_and_signed_in_the_order_that_the_contract_takes(capsys
     [
         ([*ORDERED, ORDERED[0]], {}, "twice"),
         ([*ORDERED, ORDERED[0].lower()], {}, "twice"),
-        ([ORDERED[0], "0x12"], {}, "0x12 is no address"),
+        ([ORDERED[0], "0x12"], {}, "0x12 is not an address"),
         ([*ORDERED, f"0x{0:040x}"], {}, "zero address"),
-        (ORDERED, {"contract": "0x12"}, "0x12 is no address"),
+        (ORDERED, {"contract": "0x12"}, "0x12 is not an address"),
         (ORDERED, {"threshold": 4}, "from 1 to 3"),
         (ORDERED, {"threshold": 0}, "from 1 to 3"),
         (ORDERED, {"nonce": -1}, "nonce at least 0"),

@@ -287,7 +287,7 @@ def test_headers_that_unpack_to_more_than_any_are_refused(tmp_path, epoch, world
     long = headers.encode({**headers.FRONTIER, "number": 5, "extraData": bytes(700)})
     other = Epoch([*epoch.encoded[:5], long])
     other.write(tmp_path)
-    with pytest.raises(NodeUnavailable, match="lacks compressed data of at most 1024 bytes"):
+    with pytest.raises(NodeUnavailable, match="has no valid compressed data of at most 1024 bytes"):
         EraFiles(world.chain, [tmp_path]).records(3, other.root)
 
 

@@ -125,7 +125,7 @@ def trial(chain: DevChain) -> tuple[Trial, Outcome]:
         trials = Forge(1, model, Unchecked(chain)).trials(range(100))
     for trial, outcome in zip(trials, Bench(chain).run(trials), strict=True):
         if {type(fact) for fact in trial.expected} == {AccountField, Slot, HeaderField} and (
-            trial.expected < set(trial.asked)
+            trial.expected < set(trial.facts_to_read)
         ):
             return trial, outcome
     raise AssertionError("There is no such attack.")
@@ -141,7 +141,7 @@ def test_whatever_is_read_must_be_so(trial: tuple[Trial, Outcome]) -> None:
     attack, outcome = trial
     assert attack.check(outcome) == len(attack.expected)
     end = 64 + int.from_bytes(outcome.data[32:64])
-    for count in range(len(attack.asked)):
+    for count in range(len(attack.facts_to_read)):
         # Each answer has two words after four bytes.
         for place in (end - 68 * count - 1, end - 68 * count - 33):
             with pytest.raises(NotSo, match=r"It must be|isn't proven"):

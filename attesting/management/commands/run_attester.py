@@ -19,7 +19,7 @@ from chains.signer_keys import SignerError
 
 class Command(BaseCommand):
     help = "Vouches for block hashes over HTTP until SIGTERM or SIGINT, with the key of the chains file's [attester]."
-    # System checks concern the service, which an attester is no part of.
+    # The system checks are about the service. An attester isn't part of it.
     requires_system_checks = []
 
     def add_arguments(self, parser: CommandParser) -> None:
@@ -51,7 +51,7 @@ def _threads(written: str) -> int:
 
 
 def _listen(bind: str) -> socket.socket:
-    # Opened here, because gunicorn tries a port in use for five seconds and logs many lines.
+    # The socket is opened here, because gunicorn retries a used port for five seconds and logs many lines.
     try:
         parts = urlsplit(f"//{bind}")
         host, port = parts.hostname, parts.port
@@ -66,7 +66,7 @@ def _listen(bind: str) -> socket.socket:
 
 
 def _become_gunicorn(listener: socket.socket, threads: int) -> None:
-    """Replace this process by gunicorn, which receives the signals and has other settings."""
+    """Replace this process by gunicorn, which handles the signals and has its own settings."""
     listener.set_inheritable(True)
     command = [
         *(sys.executable, "-m", "gunicorn"),

@@ -5,8 +5,8 @@
     batch = service.submit(destination=1, queries=[query])
     print(batch.wait().facts[0].value)
 
-Amounts are in wei, times in seconds since 1970 or with a time zone, chains are named by their EIP-155 ids. Errors are
-subclasses of `BatchQueryError`, whose text is a sentence; what can't be asked at all raises `ValueError`.
+Amounts are in wei. Times are in seconds since 1970 or have a time zone. Chains are named by their EIP-155 ids. Errors
+are subclasses of `BatchQueryError`, whose text is a sentence. An invalid argument raises `ValueError`.
 """
 
 from importlib import import_module
@@ -93,8 +93,8 @@ if TYPE_CHECKING:
 
 __version__ = "0.3.0.dev0"
 
-# A module is loaded at the first use of one of its names (PEP 562). Loading all takes half a second, and `bqs --help`,
-# or a program that only checks webhooks, needs few of them.
+# A module is loaded at the first use of one of its names (PEP 562). Loading all modules takes half a second, which `bqs
+# --help` and programs that only check webhooks don't need.
 _NAMES = {
     "answers": (
         "BatchDetails BatchPage BatchSummary Cancelled Chain Connection ContractCall Estimate Fact FactPage Query "
@@ -114,7 +114,7 @@ _NAMES = {
 }
 _MODULES = {name: module for module, names in _NAMES.items() for name in names.split()}
 
-# Hidden from type checkers, for which a module with `__getattr__` has every name.
+# Type checkers must not see this function: for them, a module with `__getattr__` has every name.
 if not TYPE_CHECKING:
 
     def __getattr__(name: str) -> Any:

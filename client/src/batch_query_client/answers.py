@@ -1,7 +1,7 @@
 """The service's answers, checked and typed.
 
-Numbers that may be large are decimal strings in the API, and `int` here. Unknown fields are ignored, as the API's
-specification asks of clients. `source` is the API's own JSON.
+Large numbers are decimal strings in the API, and `int` here. Unknown fields are ignored, as the API's specification
+requires. `source` is the API's own JSON.
 """
 
 import builtins
@@ -30,7 +30,7 @@ _DATA = re.compile(r"0x(?:[0-9a-fA-F]{2})*", re.ASCII)
 
 
 def _quantity(value: Any) -> Any:
-    """Read a JSON-RPC quantity, such as 0x1f. Other values are left to pydantic."""
+    """Read a JSON-RPC quantity, such as 0x1f. Return other values unchanged, for pydantic to check."""
     return int(value, 16) if isinstance(value, str) and _QUANTITY.fullmatch(value) else value
 
 
@@ -50,18 +50,18 @@ Number = Annotated[int, Field(ge=0, lt=1 << 256)]
 Quantity = Annotated[Number, BeforeValidator(_quantity)]
 Data = Annotated[bytes, BeforeValidator(_data)]
 Word = Annotated[Data, Field(min_length=32, max_length=32)]
-# Words that may come from a node or another user, so they are made printable. Null becomes an empty text.
+# Words that may come from a node or another user, so unprintable characters are removed. Null becomes an empty text.
 Text = Annotated[str, BeforeValidator(_text)]
 
 
 class AnswerModel(BaseModel):
-    """The base of answers, which are immutable."""
+    """The base of answers. They are immutable."""
 
     model_config = ConfigDict(frozen=True, extra="ignore", alias_generator=to_camel, populate_by_name=True)
 
     @cached_property
     def source(self) -> dict[str, Any]:
-        """Return the service's JSON object. Empty: the value was made by this library."""
+        """Return the service's JSON object. Empty if the value was made by this library."""
         return {}
 
     @model_validator(mode="wrap")
@@ -81,7 +81,7 @@ class Submitted(AnswerModel):
 
 
 class Status(AnswerModel):
-    """The status of a batch, as the status endpoint has it."""
+    """The status of a batch, in the form of the status endpoint."""
 
     query_status: Text
     """DONE, IN_PROGRESS or REJECTED."""
@@ -136,7 +136,7 @@ class ContractCall(AnswerModel):
 
 
 class Fact(AnswerModel):
-    """One word that a facts registry holds, or will hold."""
+    """One word that a facts registry holds, or is going to hold."""
 
     source_chain_id: Number
     destination_chain_id: Number
@@ -159,14 +159,17 @@ class Fact(AnswerModel):
 
     @builtins.property
     def value(self) -> int:
-        """Return the word as a number: a balance in wei, a time in seconds. Raises `ValueError` if it isn't proven."""
+        """Return the word as a number, such as a balance in wei or a time in seconds.
+
+        Raises `ValueError` if the fact isn't proven.
+        """
         if self.word is None:
             raise ValueError(f"{self.name} is not proven yet.")
         return int.from_bytes(self.word)
 
     @builtins.property
     def is_number(self) -> bool:
-        """Return whether the fact is a number, and not a hash, an address or a slot's word."""
+        """Return whether the fact is a number, not a hash, an address or a slot's word."""
         return self.property in NUMBERS and (self.property != "NONCE" or self.account != "")
 
     @builtins.property
@@ -179,7 +182,7 @@ class Fact(AnswerModel):
 
 
 class _QueryFact(AnswerModel):
-    """A fact in a query, whose account and block it shares."""
+    """A fact within a query. The query has the account and the block."""
 
     property: Text
     slot: Text = ""
@@ -189,7 +192,7 @@ class _QueryFact(AnswerModel):
 
 
 class Query(AnswerModel):
-    """One account, or one header, at one block."""
+    """An account or a header at one block, with the requested facts."""
 
     number: Number
     """Number in the batch, from 1."""
@@ -210,7 +213,7 @@ class Query(AnswerModel):
 
 
 class BatchSummary(AnswerModel):
-    """A batch in a list."""
+    """A batch in a list of batches."""
 
     internal_id: Text
     status: Text
@@ -234,7 +237,7 @@ class BatchSummary(AnswerModel):
 
 
 class BatchDetails(BatchSummary):
-    """A batch with its queries, at the time of reading."""
+    """A batch with its queries, as of the time of the request."""
 
     accepted_at: datetime | None = None
     deadline_at: datetime | None = None
@@ -250,7 +253,10 @@ class BatchDetails(BatchSummary):
 
     @property
     def facts(self) -> tuple[Fact, ...]:
-        """Return the facts of all queries, in order. A query's facts can be read as soon as it is completed."""
+        """Return the facts of all queries, in order.
+
+        The facts of a query have words as soon as the query is completed.
+        """
         return tuple(self._fact(query, fact) for query in self.query_list for fact in query.facts)
 
     def _fact(self, query: Query, fact: _QueryFact) -> Fact:
@@ -275,7 +281,7 @@ def _time_of(selector: str) -> int | None:
 
 
 class BatchPage(AnswerModel):
-    """A part of a list of batches."""
+    """A page of a list of batches."""
 
     batch_queries: tuple[BatchSummary, ...]
     next: str | None = None
@@ -283,7 +289,7 @@ class BatchPage(AnswerModel):
 
 
 class FactPage(AnswerModel):
-    """A part of a list of facts."""
+    """A page of a list of facts."""
 
     facts: tuple[Fact, ...]
     next: str | None = None
@@ -338,7 +344,7 @@ class EstimatedPart(AnswerModel):
 
     count: Number
     in_registry: Number
-    """Number of those that the registry already has, which cost nothing."""
+    """Number of these facts that the registry already has. They cost nothing."""
     gas: Gas
 
 
@@ -347,7 +353,7 @@ class EstimatedJumps(AnswerModel):
 
     count: Number
     from_block: Number | None = None
-    """The block where the jumps begin. None: they need no block."""
+    """The block where the jumps begin. None if they need no block."""
 
 
 class EstimatedSource(AnswerModel):
@@ -369,7 +375,7 @@ class FeeCheck(AnswerModel):
 
 
 class Estimate(AnswerModel):
-    """The present cost of a batch, and whether it would be accepted now."""
+    """The current cost of a batch, and whether the batch would be accepted now."""
 
     gas: Gas
     wei: Wei

@@ -1,4 +1,4 @@
-"""Requests with retries: after answers that say so, and after failed connections."""
+"""Requests that are retried after temporary failures and broken connections."""
 
 import json
 import math
@@ -24,9 +24,9 @@ from batch_query_client.errors import (
 )
 from batch_query_client.plain_text import plain
 
-# The service says that it did nothing, and may do it later.
+# Statuses by which the service says that it did nothing and may do it later.
 _NOT_DONE = {HTTPStatus.TOO_MANY_REQUESTS, HTTPStatus.SERVICE_UNAVAILABLE}
-# A proxy failed, so the service may have acted on the request.
+# Statuses of a proxy that failed. The service may have processed the request.
 _UNKNOWN = {HTTPStatus.BAD_GATEWAY, HTTPStatus.GATEWAY_TIMEOUT}
 
 _REFUSALS: dict[int, type[ServiceRefused]] = {
@@ -41,7 +41,7 @@ _REFUSALS: dict[int, type[ServiceRefused]] = {
     422: InvalidRequest,
 }
 
-# Maximum lists and objects in one answer. An empty one takes twenty times as much memory as its text.
+# Maximum lists and objects in one answer. Empty ones take twenty times as much memory as their text.
 _MAX_CONTAINERS = 500_000
 
 Model = TypeVar("Model", bound=BaseModel)
@@ -49,7 +49,7 @@ Model = TypeVar("Model", bound=BaseModel)
 
 @dataclass(frozen=True)
 class Patience:
-    """The limits of retries. Pauses double, with full jitter, and keep to `Retry-After`."""
+    """The limits of retries. Pauses double, are randomised (full jitter), and respect `Retry-After`."""
 
     seconds: float = 60
     """Seconds for retries after the first failure. 0: no retries."""
@@ -68,7 +68,7 @@ class Patience:
 def ask(request: Request, patience: Patience, *, is_repeatable: bool = True) -> Steps[HttpAnswer]:
     """Repeat the request until its answer is not a temporary failure, or until patience ends. Return the answer.
 
-    A request that isn't `is_repeatable` is sent again only if it certainly had no effect. Raises `Unavailable`.
+    If the request isn't `is_repeatable`, it is sent again only if it certainly had no effect. Raises `Unavailable`.
     """
     first_failure = math.inf
     attempt = 0
@@ -100,7 +100,7 @@ def retry_after(answer: HttpAnswer) -> float | None:
 
 
 def host(url: str) -> str:
-    """Return a URL's host and port, to show. Its user, path and query may hold keys."""
+    """Return a URL's host and port, for messages. The user, path and query may hold keys."""
     try:
         return plain(urlsplit(url).netloc.rpartition("@")[2]) or "The address"
     except ValueError:
@@ -146,7 +146,7 @@ def read(model: type[Model], answer: HttpAnswer, url: str) -> Model:
 
 def _object(content: bytes) -> dict[str, Any]:
     """Return the JSON object in the content. If there is none, return an empty object."""
-    # Errors are short, so the content of longer answers is ignored.
+    # Errors are short, so a long answer has none.
     if len(content) > 1024 * 1024:
         return {}
     try:

@@ -1,7 +1,9 @@
-"""Block headers, read by place as the facts registry reads them (Yellow Paper 4.3, and later EIPs).
+"""Block headers, whose fields are read by their index as the facts registry reads them.
 
-Headers of all chains of interest begin with the same 13 fields. If the fields after them have the sizes of Ethereum's,
-they are taken for Ethereum's. The hash binds all fields.
+Sources: Yellow Paper 4.3, and later EIPs.
+
+Headers of all supported chains begin with the same 13 fields. The layout counts as Ethereum's if the later fields have
+the sizes of Ethereum's. The block hash covers all fields.
 """
 
 from collections.abc import Sequence
@@ -15,13 +17,13 @@ from batch_query_client.questions import HEADER_PROPERTIES
 
 _SHARED = 13
 _FEWEST = 15  # fields of Ethereum's headers before London
-# Size of each field in bytes: exact (True) or maximum (False). None: any size.
+# Size of each field in bytes: exact (True) or maximum (False). None allows any size.
 _HASH, _SHORT, _LONG = (32, True), (8, False), (32, False)
 _SIZES: tuple[tuple[int, bool] | None, ...] = (
     *(_HASH, _HASH, (20, True), _HASH, _HASH, _HASH, (256, True)),
     *(_LONG, _SHORT, _SHORT, _SHORT, _SHORT, None),
     *(_HASH, (8, True)),  # mix hash and nonce
-    (16, False),  # London, EIP-1559: no fee takes more, and no hash takes less
+    (16, False),  # London, EIP-1559: base fees fit into 16 bytes, and hashes of other layouts don't
     _HASH,  # Shanghai, EIP-4895
     *(_SHORT, _SHORT, _HASH),  # Cancun, EIP-4844 and EIP-4788
     _HASH,  # Prague, EIP-7685
@@ -71,9 +73,9 @@ def _have_sizes(fields: Sequence[object]) -> bool:
 
 def _has_size(content: object, size: tuple[int, bool] | None) -> bool:
     if not isinstance(content, bytes):
-        return False  # A list.
+        return False  # the field is a list
     if size is None:
         return True
     most, is_exact = size
-    # A number has no leading zeros.
+    # A number must not have leading zeros.
     return len(content) == most if is_exact else len(content) <= most and content[:1] != b"\0"

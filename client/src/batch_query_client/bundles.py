@@ -1,7 +1,7 @@
-"""Verifies proof bundles without trusting the service that made them.
+"""Verification of proof bundles, without trust in the service that made them.
 
-Only the blocks' hashes are trusted, which the caller's own nodes give. All other steps are computed: the header has
-the hash, the header has the state root, and the proof leads from that root to the account, and from the account's
+The caller trusts only block hashes, which come from the caller's own nodes. All other steps are computed: the header
+has the hash, the header has the state root, and proofs lead from that root to the account, and from the account's
 storage root to each slot.
 """
 
@@ -26,9 +26,10 @@ from batch_query_client.trie_proof import ProvenAccount
 
 FORMAT = "facts-3"
 MAX_BYTES = 256 * 1024 * 1024
-# Maximum JSON values, as short ones take twenty times as much memory as text. 10,000 queries have some 100,000 values.
+# Maximum JSON values, because a short value takes twenty times as much memory as its text. A bundle of 10,000 queries
+# has about 100,000 values.
 _MAX_VALUES = 10_000_000
-# Blocks in one request to a node. A block comes with the hashes of its transactions, which may be thousands.
+# Blocks in one request to a node. A block's JSON lists the hashes of its transactions, which may be thousands.
 _BLOCKS_TOGETHER = 10
 
 BlockHashes = Mapping[tuple[int, int], str | bytes]
@@ -107,18 +108,18 @@ class VerifiedBundle:
 
 
 def verify_bundle(document: str | bytes, *, block_hashes: BlockHashes) -> VerifiedBundle:
-    """Check a bundle from the blocks' hashes down to each fact of each query. Needs no network.
+    """Verify a bundle, from the blocks' hashes down to each fact of each query, without network access.
 
     `block_hashes` must come from a source that you trust, such as your own nodes, and not from the bundle. It must have
-    the blocks of all queries. A query's time is proven only if it also has the block after the query's.
-    `claimed_hashes` returns all these blocks. Raises `InvalidBundle`.
+    the blocks of all queries. A query's time is proven only if it also has the block after the query's block.
+    `claimed_hashes` lists all these blocks. Raises `InvalidBundle`.
     """
     bundle, headers, following = _read(document)
     return _verify(bundle, headers, following, {about: _trusted(value) for about, value in block_hashes.items()})
 
 
 def claimed_hashes(document: str | bytes) -> dict[tuple[int, int], str]:
-    """Return the block hashes in a bundle, by the source chain's id and the block's number.
+    """Return the block hashes that a bundle claims, by the source chain's id and the block's number.
 
     Compare them with a source that you trust before you rely on them. Raises `InvalidBundle`.
     """
@@ -127,9 +128,9 @@ def claimed_hashes(document: str | bytes) -> dict[tuple[int, int], str]:
 
 
 def verify_by_nodes(document: str | bytes, nodes: Sequence[Node]) -> Steps[VerifiedBundle]:
-    """Check a bundle like `verify_bundle`, with block hashes from these nodes of the source chains.
+    """Verify a bundle like `verify_bundle`, with block hashes from these nodes of the source chains.
 
-    Several nodes of one chain must agree. Also raises `WrongChain`, if a chain has no node.
+    Several nodes of one chain must agree. Also raises `WrongChain` if a chain has no node.
     """
     bundle, headers, following = _read(document)
     nodes_by_chain: dict[int, list[Node]] = {}
@@ -156,13 +157,13 @@ def verify_by_nodes(document: str | bytes, nodes: Sequence[Node]) -> Steps[Verif
 
 
 def _block_hashes(node: Node, numbers: Sequence[int]) -> Steps[list[bytes | None]]:
-    """Return the hashes of a node's blocks. None: the node knows no such block."""
+    """Return the hashes of a node's blocks. None for a block that the node doesn't have."""
     calls = [("eth_getBlockByNumber", (hex(number), False)) for number in numbers]
     answers = yield from node.calls(calls, together=_BLOCKS_TOGETHER)
     for answer in answers:
         if isinstance(answer, NodeRefused):
             raise answer
-    # web3.py answers with its own kind of mapping.
+    # web3.py returns a mapping of its own type.
     return [read_data(block["hash"]) if isinstance(block, Mapping) and "hash" in block else None for block in answers]
 
 
@@ -170,9 +171,9 @@ def _block_hashes(node: Node, numbers: Sequence[int]) -> Steps[list[bytes | None
 
 
 def _read(document: str | bytes) -> tuple[_Bundle, list[BlockHeader], dict[tuple[int, int], bytes]]:
-    """Return the bundle, the headers of its blocks, and the hashes of the following headers in it.
+    """Return the bundle, the headers of its blocks, and the hashes of the headers that follow them.
 
-    The hashes are not compared with trusted ones. Raises `InvalidBundle`.
+    The hashes are not yet compared with trusted hashes. Raises `InvalidBundle`.
     """
     bundle = _parse(document)
     numbers = [query.number for query in bundle.queries]
@@ -220,7 +221,7 @@ def _values(document: str | bytes) -> int:
 
 
 def _headers(bundle: _Bundle) -> list[BlockHeader]:
-    """Return the headers of the blocks. Raises `InvalidBundle` unless hashes and numbers fit."""
+    """Return the headers of the blocks. Raises `InvalidBundle` unless they match the bundle's hashes and numbers."""
     headers = [block_header.decode(block.header) for block in bundle.blocks]
     for block, header in zip(bundle.blocks, headers, strict=True):
         if header.hash != block.block_hash:
@@ -231,7 +232,7 @@ def _headers(bundle: _Bundle) -> list[BlockHeader]:
 
 
 def _following(bundle: _Bundle, headers: Sequence[BlockHeader]) -> dict[tuple[int, int], bytes]:
-    """Return the hashes of the following headers in the bundle."""
+    """Return the hashes of the headers that follow the blocks, as far as the bundle has them."""
     hashes = _hashes(bundle)
     next_hashes: dict[tuple[int, int], bytes] = {}
     for block, header in zip(bundle.blocks, headers, strict=True):
@@ -255,7 +256,7 @@ def _verify(
     following: dict[tuple[int, int], bytes],
     trusted: Mapping[tuple[int, int], bytes],
 ) -> VerifiedBundle:
-    """Check the headers by the trusted hashes, and each query by its header. Raises `InvalidBundle`."""
+    """Check the headers against the trusted hashes, and each query against its header. Raises `InvalidBundle`."""
     needed = _hashes(bundle)
     for about, claimed in (needed | following).items():
         if trusted.get(about, None if about in needed else claimed) != claimed:
@@ -277,7 +278,10 @@ def _verify(
 def _verify_query(
     query: _BundleQuery, block: _BundleBlock, header: BlockHeader, nodes: Sequence[bytes], *, knows_next: bool
 ) -> VerifiedQuery:
-    """Return the proven facts of a query, whose block's hash is trusted. `knows_next`: so is the next block's."""
+    """Return the proven facts of a query whose block hash is trusted.
+
+    `knows_next` is True if the next block's hash is trusted too.
+    """
     if not query.facts and not query.slots:
         raise InvalidBundle("The bundle claims no facts.")
     account: ProvenAccount | None = None
@@ -309,10 +313,10 @@ def _verify_query(
     )
 
 
-def _at(places: Sequence[int], nodes: Sequence[bytes]) -> list[bytes]:
-    if any(place >= len(nodes) for place in places):
+def _at(indexes: Sequence[int], nodes: Sequence[bytes]) -> list[bytes]:
+    if any(index >= len(nodes) for index in indexes):
         raise InvalidBundle("Its proof names nodes that the bundle lacks.")
-    return [nodes[place] for place in places]
+    return [nodes[index] for index in indexes]
 
 
 def _account_words(account: ProvenAccount) -> dict[str, bytes]:
@@ -321,7 +325,7 @@ def _account_words(account: ProvenAccount) -> dict[str, bytes]:
 
 
 def _shown_time(query: _BundleQuery, block: _BundleBlock, header: BlockHeader) -> int | None:
-    """Return the time at which the block was the latest, as far as the header after it shows it."""
+    """Return the query's time, if the next header proves that the block was the latest at that time."""
     if query.timestamp is None:
         return None
     if header.timestamp > query.timestamp:
@@ -335,7 +339,7 @@ def _shown_time(query: _BundleQuery, block: _BundleBlock, header: BlockHeader) -
 
 
 def _trusted(value: str | bytes) -> bytes:
-    """Read a block hash from a caller. Raises `InvalidBundle`."""
+    """Read a block hash that the caller gave. Raises `InvalidBundle`."""
     try:
         block_hash = bytes.fromhex(value.removeprefix("0x")) if isinstance(value, str) else bytes(value)
     except ValueError:

@@ -1,7 +1,7 @@
-"""Drivers: they carry out the effects of steps, blocking or not, and decide nothing.
+"""Drivers, which carry out the effects of steps. One blocks, the other doesn't. They have no logic of their own.
 
-Both run requests in an event loop, where their total time can be bounded. A blocking client's time-out covers a single
-read, so a server that drips its answer could hold it up for ever.
+Both send requests in an event loop, which can limit a request's total time. A blocking client's time-out covers a
+single read, so a server that sends its answer slowly could hold it up for ever.
 """
 
 import asyncio
@@ -38,7 +38,7 @@ _is_ours: ContextVar[bool] = ContextVar("_is_ours", default=False)
 
 
 class _WithoutOurs(logging.Filter):
-    """A filter that drops httpx's log lines about our requests, as their URLs may hold keys of nodes."""
+    """A filter that drops httpx's log lines about our requests, because their URLs may hold keys of nodes."""
 
     def filter(self, record: logging.LogRecord) -> bool:
         return not _is_ours.get()
@@ -48,7 +48,7 @@ logging.getLogger("httpx").addFilter(_WithoutOurs())
 
 
 def run(steps: Steps[Result]) -> Result:
-    """Run the steps, and return their result. Blocks.
+    """Run the steps in the caller's thread, and return their result.
 
     The event loop has a thread of its own, because the caller's thread may have a loop already, as in notebooks.
     """
@@ -63,7 +63,7 @@ def run(steps: Steps[Result]) -> Result:
             try:
                 done = portal.call(exchange, http, effect) if isinstance(effect, Request) else _carry_out(effect)
                 send, value = steps.send, done
-            except Exception as error:  # noqa: BLE001 (the steps handle it)
+            except Exception as error:  # noqa: BLE001 (the steps handle every exception)
                 send, value = steps.throw, error
 
 
@@ -87,7 +87,7 @@ async def run_async(steps: Steps[Result], http: httpx.AsyncClient) -> Result:
             return result
         try:
             send, value = steps.send, await _carry_out_async(effect, http)
-        except Exception as error:  # noqa: BLE001 (as above)
+        except Exception as error:  # noqa: BLE001 (the steps handle every exception)
             send, value = steps.throw, error
 
 
@@ -129,8 +129,11 @@ class NonBlocking:
 Parameters = ParamSpec("Parameters")
 
 
-class operation(Generic[Parameters, Result]):  # noqa: N801 (a decorator)
-    """A decorator that turns a function of steps into a method: blocking or a coroutine, depending on the class."""
+class operation(Generic[Parameters, Result]):  # noqa: N801 (the class is used as a decorator)
+    """A decorator that turns a function of steps into a method.
+
+    In a blocking class the method blocks; otherwise it is a coroutine function.
+    """
 
     def __init__(self, steps: Callable[Concatenate[Any, Parameters], Steps[Result]]) -> None:
         self._steps = steps
@@ -163,7 +166,7 @@ class operation(Generic[Parameters, Result]):  # noqa: N801 (a decorator)
 def http_client() -> httpx.AsyncClient:
     """Make a client that keeps connections open.
 
-    It keeps no cookies, and follows no redirects, which could carry keys elsewhere.
+    It stores no cookies, and follows no redirects, because a redirect could send keys to another server.
     """
     return httpx.AsyncClient(
         cookies=CookieJar(DefaultCookiePolicy(allowed_domains=[])),
@@ -190,12 +193,12 @@ async def exchange(http: httpx.AsyncClient, request: Request) -> HttpAnswer:
         failed = Unreachable("has an address that is no URL", was_sent=False)
     finally:
         _is_ours.reset(ours)
-    # Outside of `except`, so that no chained exception shows the URL.
+    # Raised outside of `except`, so that no chained exception shows the URL.
     raise failed
 
 
 async def _exchange(http: httpx.AsyncClient, request: Request) -> HttpAnswer:
-    # Compressed content would need a second bound.
+    # Compressed content would need a second size limit.
     headers = [("accept-encoding", "identity"), *request.headers]
     async with http.stream(request.method, request.url, headers=headers, content=request.body or None) as response:
         if response.headers.get("content-encoding", "identity").lower() != "identity":

@@ -1,7 +1,8 @@
-"""Effects: the client's requests to its surroundings, as values. This module does no input or output.
+"""Effects: values that describe what the client wants from its surroundings, such as requests and pauses.
 
-All logic is written as generators, `Steps`, which yield effects and receive their results or errors. So the same code
-serves callers that block and callers that don't (`drivers`), and tests need neither a network nor a clock.
+All logic is written as generators, `Steps`, which yield effects and receive their results or errors. The same code
+serves callers that block and callers that don't (`drivers`). Tests need neither a network nor a clock. This module
+itself does no input or output.
 """
 
 from collections.abc import Callable, Generator, Sequence
@@ -14,7 +15,7 @@ MEGABYTE = 1024 * 1024
 
 
 class Unreachable(Exception):
-    """A request had no complete answer. The message goes on from the other side's name."""
+    """A request had no complete answer. The message continues a sentence that begins with the server's name."""
 
     def __init__(self, reason: str, *, was_sent: bool) -> None:
         super().__init__(reason)
@@ -38,7 +39,7 @@ class Request:
 
 @dataclass(frozen=True)
 class HttpAnswer:
-    """An HTTP response of any status."""
+    """An HTTP response with any status."""
 
     status: int
     headers: Sequence[tuple[str, str]]
@@ -46,12 +47,12 @@ class HttpAnswer:
     content: bytes
 
     def header(self, name: str) -> str:
-        """Return the first header of this name (in lower case), or an empty string."""
+        """Return the first header with this name (in lower case), or an empty string."""
         return next((value for key, value in self.headers if key == name), "")
 
 
 class Provider(Protocol):
-    """A connection to a node that the caller has made, such as `Web3(...).provider`; it may be asynchronous."""
+    """A connection to a node that the caller has made, such as `Web3(...).provider`. It may be asynchronous."""
 
     def make_request(self, method: Any, params: Any) -> Any: ...
 
@@ -72,12 +73,12 @@ class Pause:
 
 @dataclass(frozen=True)
 class Now:
-    """A reading of a clock that only goes forward. The result is in seconds."""
+    """A reading of a monotonic clock. The result is in seconds."""
 
 
 @dataclass(frozen=True)
 class Tell:
-    """A call of the caller's function. If the caller doesn't block, it may be a coroutine function."""
+    """A call of the caller's function. For a caller that doesn't block, it may be a coroutine function."""
 
     function: Callable[[Any], object]
     value: Any = field(repr=False)

@@ -1,4 +1,4 @@
-"""The library's errors. Each message is a sentence for people, and shows neither a key nor the path of a URL."""
+"""The library's errors. Each message is a sentence for people, without keys and paths of URLs."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -47,11 +47,11 @@ class NotFound(ServiceRefused):
 
 
 class Conflict(ServiceRefused):
-    """409: the object's state doesn't allow the request. For example, a finished batch can't be cancelled."""
+    """409: the state of the object doesn't allow the request. For example, a finished batch can't be cancelled."""
 
 
 class Unavailable(BatchQueryError):
-    """The service or a node can't be reached or can't answer now. Retries have not helped so far."""
+    """The service or a node can't be reached or can't answer now. Retries have failed."""
 
     def __init__(self, sentence: str, *, code: str = "", retry_after: float | None = None) -> None:
         super().__init__(sentence)
@@ -62,7 +62,7 @@ class Unavailable(BatchQueryError):
 
 
 class UnexpectedAnswer(Unavailable):
-    """An answer violates the specification of the API or of JSON-RPC."""
+    """The answer violates the specification of the API or of JSON-RPC."""
 
 
 # --- A batch ----------------------------------------------------------------------------------------------------------
@@ -81,7 +81,7 @@ class BatchRejected(BatchQueryError):
 
 
 class NotDoneInTime(BatchQueryError, TimeoutError):
-    """The batch is not done within the caller's time. The service goes on with it."""
+    """The batch is not done within the caller's time. The service continues with it."""
 
     def __init__(self, sentence: str, *, internal_id: str, waits: Sequence[str] = ()) -> None:
         super().__init__(sentence)
@@ -98,7 +98,7 @@ class NodeRefused(BatchQueryError):
 
 
 class WrongChain(BatchQueryError):
-    """A node is of another chain than the expected one."""
+    """A node serves another chain than the expected one."""
 
 
 class NotProven(BatchQueryError):
@@ -110,7 +110,7 @@ class WrongFact(BatchQueryError):
 
 
 class UnsafeTransaction(BatchQueryError):
-    """The service asked for a signature of something other than a proof for a facts registry. It was not signed."""
+    """The service requested a signature for something other than a proof for a facts registry. Nothing was signed."""
 
 
 class TransactionFailed(BatchQueryError):
@@ -125,8 +125,8 @@ class InvalidBundle(BatchQueryError, ValueError):
 
 
 class InvalidWebhook(BatchQueryError, ValueError):
-    """A delivery was not signed by the service, is too old, or was changed."""
+    """A webhook delivery was not signed by the service, is too old, or was changed."""
 
 
 class UnsafeSignIn(BatchQueryError):
-    """The service asked for a signature of something other than a sign-in to itself. It was not signed."""
+    """The service requested a signature for something other than a sign-in to itself. Nothing was signed."""

@@ -1,4 +1,4 @@
-"""JSON-RPC with nodes, at a URL or through a connection that the caller has made (such as one of web3.py)."""
+"""JSON-RPC with nodes, at a URL or through a connection that the caller has made, such as web3.py's."""
 
 import json
 from collections.abc import Sequence
@@ -9,7 +9,7 @@ from batch_query_client.effects import MEGABYTE, Provider, ProviderCall, Request
 from batch_query_client.errors import NodeRefused, Unavailable, UnexpectedAnswer, WrongChain
 from batch_query_client.plain_text import hex_data, plain
 
-# Calls in one request, well below nodes' limits of some hundreds.
+# Calls in one request. Nodes allow some hundreds.
 _CALLS_TOGETHER = 50
 _MAX_BYTES = 8 * MEGABYTE
 _MAX_CONTAINERS = 100_000
@@ -18,7 +18,7 @@ _HEX_DIGITS = frozenset("0123456789abcdefABCDEF")
 
 
 class Node:
-    """A node, by its URL, by a provider, or by an object with a `provider`, such as web3.py's `Web3` and `AsyncWeb3`.
+    """A node, given as a URL, a provider, or an object with a `provider`, such as web3.py's `Web3` and `AsyncWeb3`.
 
     Raises `ValueError` for other objects.
     """
@@ -38,7 +38,7 @@ class Node:
 
     @property
     def name(self) -> str:
-        """Return the node's name for sentences. Its URL may hold a key."""
+        """Return the node's name for messages. Its URL may hold a key."""
         return f"The node {host(self._url)}" if self._url else "The node"
 
     def call(self, method: str, *parameters: Any) -> Steps[Any]:
@@ -51,7 +51,7 @@ class Node:
     def calls(self, calls: Sequence[tuple[str, Sequence[Any]]], *, together: int = _CALLS_TOGETHER) -> Steps[list[Any]]:
         """Return the results of many calls, in order. A refused call has its `NodeRefused` instead.
 
-        `together` is the number of calls in one request, lower for large answers. Raises `Unavailable`.
+        `together` is the number of calls in one request. Large answers need a lower number. Raises `Unavailable`.
         """
         replies: list[Any] = []
         if self._provider is not None:
@@ -63,7 +63,7 @@ class Node:
         return [self._result(reply) for reply in replies]
 
     def require_chain(self, chain_id: int) -> Steps[None]:
-        """Raise `WrongChain` unless the node is of this chain."""
+        """Check that the node serves this chain. Raises `WrongChain`."""
         node_chain_id = read_quantity((yield from self.call("eth_chainId")))
         if node_chain_id != chain_id:
             raise WrongChain(f"{self.name} is one of chain {node_chain_id}, not of chain {chain_id}.")
@@ -84,7 +84,7 @@ class Node:
         headers = [("content-type", "application/json"), ("accept", "application/json")]
         seconds = self._patience.answer_seconds
         request = Request("POST", self._url, headers, body, max_bytes=_MAX_BYTES, seconds=seconds)
-        # A request may be sent twice, because a signed transaction sent twice is still one transaction.
+        # A request may be sent twice, because a signed transaction can take effect only once.
         answer = yield from ask(request, self._patience)
         replies = _json(answer.content)
         if len(bodies) == 1:
@@ -93,7 +93,7 @@ class Node:
             raise UnexpectedAnswer(f"{self.name} did not answer JSON-RPC (HTTP status {answer.status}).")
         by_id = {reply["id"]: reply for reply in replies if isinstance(reply.get("id"), int)}
         if len(bodies) == 1 and "error" in replies[0]:
-            return replies  # A node that could not read the request has no id for it.
+            return replies  # a node that can't read the request doesn't know its id
         if set(by_id) != set(range(1, len(bodies) + 1)):
             raise UnexpectedAnswer(f"{self.name} did not answer each of {len(bodies)} calls.")
         return [by_id[number] for number in range(1, len(bodies) + 1)]
@@ -110,7 +110,7 @@ class Node:
 
 def _json(content: bytes) -> Any:
     if content.count(b"[") + content.count(b"{") > _MAX_CONTAINERS:
-        return None  # Empty ones take twenty times as much memory as their text.
+        return None  # empty lists and objects take twenty times as much memory as their text
     try:
         return json.loads(content)
     except (ValueError, RecursionError):
@@ -128,7 +128,7 @@ def read_quantity(value: Any) -> int:
 def read_data(value: Any) -> bytes:
     """Read bytes such as 0x00ff. Raises `UnexpectedAnswer`."""
     if isinstance(value, bytes):
-        return bytes(value)  # web3.py's HexBytes.
+        return bytes(value)  # web3.py returns HexBytes
     digits = value[2:] if isinstance(value, str) and value.startswith("0x") else "x"
     if len(digits) % 2 or not _HEX_DIGITS.issuperset(digits):
         raise UnexpectedAnswer("The node answered something that is no data.")
@@ -136,5 +136,5 @@ def read_data(value: Any) -> bytes:
 
 
 def transaction_call(to: str, data: bytes) -> dict[str, str]:
-    """Return the first parameter of `eth_call`."""
+    """Return the first parameter of `eth_call`, the call."""
     return {"to": to, "data": hex_data(data)}

@@ -1,4 +1,4 @@
-"""The operations of the API, as steps, for the blocking and the non-blocking service."""
+"""The API's operations, as steps for the blocking and the non-blocking service."""
 
 import json
 import math
@@ -25,20 +25,20 @@ from batch_query_client.effects import MEGABYTE, Now, Pause, Request, Steps, Tel
 from batch_query_client.errors import BatchRejected, InvalidBundle, NotDoneInTime, UnexpectedAnswer
 from batch_query_client.json_rpc import Node
 
-# Seconds for which the service may hold a status request: usually, and while a person watches each step.
+# Seconds for which the service may hold a status request open: usually, and if the caller wants to see each step.
 LONG_POLL, WATCHED_POLL = 25, 2
-# Minimum seconds between requests if the service answers at once.
+# Minimum seconds between requests if the service answers immediately.
 _LEAST_PAUSE = 0.5
-# Seconds between requests if the service names no interval.
+# Seconds between requests if the service sends no Retry-After.
 _POLL_SECONDS = 2
 _PAGE = 100
-# Further seconds for a bundle, which may have tens of megabytes.
+# Additional seconds for a bundle, which may have tens of megabytes.
 _BUNDLE_SECONDS = 300
 
 
 @dataclass(frozen=True)
 class Access:
-    """A service with the caller's key and patience. Raises `ValueError`."""
+    """A service's URL with the caller's key and patience. Raises `ValueError`."""
 
     url: str
     """Without a slash at its end."""
@@ -54,7 +54,7 @@ class Access:
             raise ValueError("The API key has characters that no key has.")
 
     def request(self, path: str, parameters: Mapping[str, Any] | None = None, **more: Any) -> Request:
-        """Make a GET with the parameters that are not None, in the API's spelling."""
+        """Make a GET request with the parameters that are not None, in the API's spelling."""
         fields = {
             to_camel(name): value.isoformat() if isinstance(value, datetime) else value
             for name, value in (parameters or {}).items()
@@ -72,7 +72,7 @@ class Access:
 
 
 def fetch(access: Access, model: type[Model], path: str, parameters: Mapping[str, Any] | None = None) -> Steps[Model]:
-    """Read the object at a path. Raises `ServiceRefused`, `Unavailable`."""
+    """Return the object at a path. Raises `ServiceRefused`, `Unavailable`."""
     return (yield from _take(access, model, access.request(path, parameters)))
 
 
@@ -85,7 +85,7 @@ def _take(access: Access, model: type[Model], request: Request) -> Steps[Model]:
 
 
 def submit(access: Access, body: Mapping[str, Any], idempotency_key: str) -> Steps[str]:
-    """Submit a batch and return its identifier. With the same key, repeated requests make one batch only."""
+    """Submit a batch and return its identifier. Repeated requests with the same key make only one batch."""
     header = ("idempotency-key", idempotency_key)
     return (yield from post(access, Submitted, "/submit-batch-query", body, header)).internal_id
 
@@ -93,7 +93,7 @@ def submit(access: Access, body: Mapping[str, Any], idempotency_key: str) -> Ste
 def post(
     access: Access, model: type[Model], path: str, body: Mapping[str, Any], *headers: tuple[str, str]
 ) -> Steps[Model]:
-    """Send a POST that may be repeated. Raises `ServiceRefused`, `Unavailable`."""
+    """Send a POST request that may be repeated. Raises `ServiceRefused`, `Unavailable`."""
     content = json.dumps(body, separators=(",", ":"), allow_nan=False).encode()
     return (yield from _take(access, model, access.post(path, content, *headers)))
 
@@ -102,7 +102,7 @@ def post(
 
 
 def details(access: Access, internal_id: str) -> Steps[BatchDetails]:
-    """Read the batch with all its queries, page by page."""
+    """Return the batch with all its queries, which come in pages."""
     path = f"/batch-queries/{quote(internal_id, safe='')}"
     first = yield from fetch(access, BatchDetails, path, {"limit": _PAGE})
     queries: list[Query] = [*first.query_list]
@@ -110,7 +110,7 @@ def details(access: Access, internal_id: str) -> Steps[BatchDetails]:
     while cursor is not None:
         page = yield from fetch(access, BatchDetails, path, {"limit": _PAGE, "cursor": cursor})
         if not page.query_list or page.next == cursor or len(queries) > first.queries:
-            # Without this check, a service whose pages repeat would be followed for ever.
+            # Without this check, repeated pages would be followed for ever.
             raise UnexpectedAnswer("The service's list of queries doesn't end.")
         queries += page.query_list
         cursor = page.next
@@ -124,10 +124,10 @@ def transactions(access: Access, internal_id: str) -> Steps[UnsignedTransactions
 
 
 def bundle(access: Access, internal_id: str, number: int | None) -> Steps[bytes]:
-    """Return the proof bundle of the query of this number (from 1), or of all queries, as received."""
+    """Return the received proof bundle of all queries, or of the query with this number (from 1)."""
     path = f"{quote(internal_id, safe='')}/{'' if number is None else f'{number}/'}bundle.json"
     seconds = access.patience.answer_seconds + _BUNDLE_SECONDS
-    # The page is public, so the key is not sent.
+    # The bundle is public, so the key is not sent.
     public = replace(access, api_key="")
     request = public.request(f"/explorer/query/{path}", max_bytes=bundles.MAX_BYTES, seconds=seconds)
     answer = yield from ask(request, access.patience)
@@ -142,7 +142,7 @@ def wait(
 ) -> Steps[BatchDetails]:
     """Wait until the batch is DONE, and return it.
 
-    `progress` is called with the batch, and its first hundred queries, each time it has changed. Raises
+    `progress` is called each time the batch has changed, with the batch and its first hundred queries. Raises
     `BatchRejected`, `NotDoneInTime`, and the errors of `fetch`.
     """
     began = yield Now()
@@ -164,7 +164,7 @@ def wait(
         status = read(Status, answer, request.url)
         if status.query_status == "DONE":
             done = yield from details(access, internal_id)
-            # A reorganisation may have rolled it back since the last status.
+            # A reorganisation may have rolled the batch back since the last status.
             if done.query_status == "DONE":
                 if progress is not None:
                     yield Tell(progress, done)
@@ -177,7 +177,7 @@ def wait(
         if remaining <= 0:
             sentence = " ".join([f"The batch {internal_id} is not DONE after {timeout:g} s.", *status.info])
             raise NotDoneInTime(sentence, internal_id=internal_id, waits=status.info)
-        # The service answers at once if it holds no requests, or too many already.
+        # A service that holds no requests open, or already holds too many, answers immediately.
         if not ended - at >= kept > 0:
             advised = retry_after(answer)
             interval = max(_LEAST_PAUSE, _POLL_SECONDS if advised is None else advised)
@@ -185,7 +185,7 @@ def wait(
 
 
 def _show(access: Access, internal_id: str, shown: bytes, progress: Callable[[BatchDetails], object]) -> Steps[bytes]:
-    """Call `progress` with the batch if the answer differs from the shown one. Return the answer."""
+    """Call `progress` with the batch if the answer differs from the last shown answer. Return the new answer."""
     request = access.request(f"/batch-queries/{quote(internal_id, safe='')}", {"limit": _PAGE})
     answer = require((yield from ask(request, access.patience)), request.url)
     if answer.content != shown:
@@ -199,7 +199,7 @@ def _show(access: Access, internal_id: str, shown: bytes, progress: Callable[[Ba
 def facts_on_chain(
     access: Access, internal_id: str, node: Node, registries: Mapping[int, str] | None
 ) -> Steps[tuple[Fact, ...]]:
-    """Return the facts of a batch in the registries. Raises the errors of `registry.require_facts`."""
+    """Return the facts of a batch as the registries hold them. Raises the errors of `registry.require_facts`."""
     reported = (yield from details(access, internal_id)).facts
     return tuple((yield from registry.require_facts(node, reported, registries)))
 
@@ -224,7 +224,7 @@ def verify(access: Access, internal_id: str, number: int | None, nodes: Sequence
 
 
 def _require_same_facts(query: Query, proven: VerifiedQuery) -> None:
-    """Raise `InvalidBundle` unless the bundle is of this query and proves the service's words."""
+    """Raise `InvalidBundle` unless the bundle belongs to this query and proves the words that the service reports."""
     about = (query.source_chain_id, query.block_number, query.account.lower())
     if (proven.source_chain_id, proven.block_number, (proven.account or "").lower()) != about:
         raise InvalidBundle("The bundle is of another account, block or chain than the query.")
@@ -238,6 +238,6 @@ def _require_same_facts(query: Query, proven: VerifiedQuery) -> None:
         raise InvalidBundle(f"The bundle shows {more[0]}, which the service doesn't report.")
     for fact in query.facts:
         shown = proven.slots.get(fact.slot) if fact.property == "SLOT" else proven.facts.get(fact.property)
-        # BLOCK_AT_TIMESTAMP is no word in the bundle: `proven.timestamp` has it.
+        # The bundle has no word for BLOCK_AT_TIMESTAMP. `proven.timestamp` has it.
         if fact.property != "BLOCK_AT_TIMESTAMP" and shown != fact.word:
             raise InvalidBundle(f"The bundle shows another {fact.property} {fact.slot}".rstrip() + " than the service.")

@@ -1,7 +1,7 @@
 """Sending of a self-funded batch's transactions (`sender: self`), one after another, until the batch is complete.
 
-The service names the transactions, so each is checked before it is signed: it must prove something to a facts registry.
-It moves no money, and its contract can't move any on behalf of the sender.
+The service proposes the transactions, so each is checked before it is signed. It must prove something to a facts
+registry, must send no money, and must call a contract that can't move the sender's money.
 """
 
 from collections.abc import Callable, Collection, Mapping
@@ -17,7 +17,7 @@ from batch_query_client.operations import Access
 from batch_query_client.plain_text import hex_data
 from batch_query_client.registry import require_source, selector
 
-# Packed proofs (docs/developing/proof-format.md) begin with the size of a block number, or with a header's RLP.
+# Packed proofs (docs/developing/proof-format.md) begin with the size of a block number, or with the RLP of a header.
 _PACKED = {*range(1, 9), 0xF9}
 # Other functions of registries and block hash sources that a transaction may call.
 _KNOWN = {
@@ -25,17 +25,18 @@ _KNOWN = {
     selector("attest(uint256,bytes32,bytes)"),
     selector("record()"),
 }
-# The multicall contract. It makes calls in its own name, which has no rights.
+# Function of the multicall contract. That contract calls others as itself, and has no rights over the sender's money.
 _MULTICALL = selector("run((address,bytes)[])")
-# Seconds between requests for more transactions: the first pause, doubled after empty answers, and the maximum.
+# Seconds between requests for more transactions: the first pause, which doubles after empty answers, and the maximum.
 _POLL_SECONDS, _LONGEST_POLL_SECONDS = 2, 16
-# Seconds after which the service has seen a mined transaction. If it still names it, a reorganisation undid it.
+# Seconds within which the service sees a mined transaction. If it proposes the transaction later, a reorganisation
+# undid it.
 _NOTICED_SECONDS = 60
-_PRIORITY_FEE = 1_000_000_000  # wei for a unit of gas, if the node suggests none
+_PRIORITY_FEE = 1_000_000_000  # wei per gas, if the node suggests no priority fee
 
 
 class TransactionSigner(Protocol):
-    """An account that signs transactions, such as a `LocalAccount` of eth-account."""
+    """An account that signs transactions, such as eth-account's `LocalAccount`."""
 
     @property
     def address(self) -> Any: ...
@@ -45,7 +46,7 @@ class TransactionSigner(Protocol):
 
 @dataclass(frozen=True)
 class ToSign:
-    """A transaction to be signed, as shown to the person who confirms it."""
+    """A transaction to sign, as it is shown to the person who confirms it."""
 
     what: str
     to: str
@@ -74,7 +75,7 @@ class Sent:
 
 @dataclass(frozen=True)
 class Sending:
-    """The progress of paying: mined transactions, and sentences that say what the service waits for."""
+    """The progress of paying: mined transactions, and sentences about what the service waits for."""
 
     sent: tuple[Sent, ...]
     waits: tuple[str, ...] = ()
@@ -82,7 +83,7 @@ class Sending:
 
 @dataclass(frozen=True)
 class Payer:
-    """The signer who pays, with its limits."""
+    """The signer who pays, and the limits on the payment."""
 
     signer: TransactionSigner
     confirm: Callable[[ToSign], object]
@@ -100,9 +101,9 @@ def send(
     timeout: float,
     progress: Callable[[Sending], object] | None = None,
 ) -> Steps[tuple[Sent, ...]]:
-    """Send the transactions of the batch until it is complete, each after the one before is mined.
+    """Send the transactions of the batch until it is complete, each after the previous one is mined.
 
-    Raises `UnsafeTransaction`, `TransactionFailed`, `NotDoneInTime`, and the errors of service and node.
+    Raises `UnsafeTransaction`, `TransactionFailed`, `NotDoneInTime`, and the errors of the service and the node.
     """
     began = yield Now()
     sources = (yield from operations.details(access, internal_id)).source_chain_ids
@@ -157,10 +158,10 @@ def _check(
 
 
 def _send_one(node: Node, unsigned: UnsignedTransaction, payer: Payer, spent: int, timeout: float) -> Steps[Sent]:
-    """Sign, send and await one transaction. `spent` is the cost of the earlier transactions, in wei."""
+    """Sign and send one transaction, and wait for its receipt. `spent` is the cost of the earlier ones, in wei."""
     sender = str(payer.signer.address)
     try:
-        # A call first, so that a transaction that would revert costs nothing.
+        # A call is made first, so that a transaction that would revert costs nothing.
         yield from node.call("eth_call", transaction_call(unsigned.to, unsigned.data) | {"from": sender}, "pending")
     except NodeRefused as refused:
         raise TransactionFailed(f"The transaction would revert, so it was not sent. {refused}") from None
@@ -187,7 +188,7 @@ def _send_one(node: Node, unsigned: UnsignedTransaction, payer: Payer, spent: in
 
 
 def _fees(node: Node) -> Steps[dict[str, int]]:
-    """Return fees that allow for a doubled base fee, as wallets do (EIP-1559)."""
+    """Return fees that suffice even if the base fee doubles, as wallets do (EIP-1559)."""
     block = yield from node.call("eth_getBlockByNumber", "latest", False)
     base = read_quantity(block.get("baseFeePerGas", "0x0")) if isinstance(block, Mapping) else 0
     try:

@@ -1,10 +1,10 @@
-"""Text from others, made fit for a terminal, a log and an error message; and data as text."""
+"""Untrusted text made fit for terminals, logs and error messages, and bytes as text."""
 
 MAX_CHARS = 2000
 
 
 def plain(words: object) -> str:
-    """Return one printable line of at most `MAX_CHARS` characters: no escape sequence, and no text direction mark."""
+    """Return one printable line of at most `MAX_CHARS` characters, without escape sequences or direction marks."""
     text = str(words)[: 2 * MAX_CHARS]
     line = " ".join("".join(letter if letter.isprintable() else " " for letter in text).split())
     return line if len(line) <= MAX_CHARS else f"{line[: MAX_CHARS - 1]}…"

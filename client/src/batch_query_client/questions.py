@@ -64,9 +64,10 @@ class _AtBlock:
 
 @dataclass(frozen=True)
 class Account(_AtBlock):
-    """Properties and storage slots of one account at one block. Raises `ValueError` where it asks for nothing.
+    """Properties and storage slots of one account at one block.
 
-    What the service alone can tell, such as whether there is a name, it tells: `InvalidRequest`.
+    Raises `ValueError` if no property or slot is given. The service makes further checks, for example whether an ENS
+    name exists, and answers with `InvalidRequest`.
     """
 
     address: str
@@ -82,7 +83,7 @@ class Account(_AtBlock):
 
 @dataclass(frozen=True)
 class Header(_AtBlock):
-    """Properties of one block's header; `HEADER_PROPERTIES` has their names."""
+    """Properties of one block's header. `HEADER_PROPERTIES` has their names."""
 
     props: Sequence[str]
 
@@ -94,7 +95,7 @@ class Header(_AtBlock):
 
 @dataclass(frozen=True)
 class Webhook:
-    """The receiver of a batch's events (Standard Webhooks). `verify_webhook` checks what comes there."""
+    """The receiver of a batch's events (Standard Webhooks). `verify_webhook` checks the deliveries."""
 
     url: str
     headers: Mapping[str, str] = field(default_factory=dict, repr=False)
@@ -121,7 +122,7 @@ def body(
     is_paid_by_caller: bool = False,
     webhook: Webhook | None = None,
 ) -> dict[str, Any]:
-    """Return the body of a submission. Queries of the same account at the same block are merged.
+    """Return the body of a submission. Queries for the same account at the same block are merged.
 
     Raises `ValueError`.
     """
@@ -141,9 +142,12 @@ def body(
 
 
 def _data(queries: Iterable[Account | Header]) -> dict[str, Any]:
-    """Group the queries by source chain and selector. Properties and slots become keys, each once and in order."""
+    """Group the queries by source chain and selector.
+
+    Properties and slots become keys, so that each occurs once, in order.
+    """
     data: dict[str, dict[str, Any]] = {}
-    # The service refuses an account that is named twice, in upper or lower case.
+    # The service rejects an account that occurs twice, in upper or lower case.
     entries: dict[tuple[int, str, str], dict[str, dict[str, None]]] = {}
     for query in queries:
         block = data.setdefault(str(query.chain), {}).setdefault(query.selector, {})
@@ -159,7 +163,7 @@ def _data(queries: Iterable[Account | Header]) -> dict[str, Any]:
 
 
 def _listed(block: dict[str, Any]) -> dict[str, Any]:
-    """Return the block with lists instead of keys."""
+    """Return the block with lists instead of dictionaries with keys only."""
     listed: dict[str, Any] = {}
     if "accounts" in block:
         listed["accounts"] = {

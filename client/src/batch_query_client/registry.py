@@ -1,4 +1,4 @@
-"""The facts registry: calls that read it, and their answers (docs/specification.md, "Reading facts")."""
+"""The facts registry: calls that read facts from it, and their results (docs/specification.md, "Reading facts")."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -16,7 +16,7 @@ _SLOT = re.compile(r"0x[0-9a-fA-F]{64}", re.ASCII)
 
 
 def selector(signature: str) -> bytes:
-    """Return the selector of a function, whose signature is like `run(uint256)`."""
+    """Return the selector of a function with this signature, such as `run(uint256)`."""
     return keccak(text=signature)[:4]
 
 
@@ -28,7 +28,7 @@ _TRY_TIMESTAMP = selector("tryBlockAtTimestamp(uint256)")
 
 
 def call_data(fact: Fact) -> bytes:
-    """Return the calldata that asks for a fact's word and whether it is proven, without the service's own calldata.
+    """Return the calldata that reads a fact's word and whether it is proven. The service's own calldata isn't trusted.
 
     Raises `WrongFact` if a registry has no such kind of fact.
     """
@@ -48,16 +48,16 @@ def call_data(fact: Fact) -> bytes:
 
 
 def decode(answer: bytes) -> bytes | None:
-    """Return the fact's word. None: not proven. Raises `WrongFact` if the answer is not a registry's."""
+    """Return the fact's word. None if it isn't proven. Raises `WrongFact` if the answer is not a registry's."""
     if len(answer) != 64 or int.from_bytes(answer[:32]) > 1:
         raise WrongFact("There is no facts registry at this address.")
     return answer[32:] if answer[31] else None
 
 
 def require_facts(node: Node, facts: Sequence[Fact], registries: Mapping[int, str] | None = None) -> Steps[list[Fact]]:
-    """Return the facts with the words that registries hold now.
+    """Return the facts with the words that the registries hold now.
 
-    `registries` has registries that the caller trusts, by source chain, to use instead of the facts' own. Raises
+    `registries` has registries that the caller trusts, by source chain. They replace the addresses in the facts. Raises
     `NotProven`, `WrongFact` if a registry holds another word than a fact, `WrongChain`, `NodeRefused`, `Unavailable`.
     """
     named = [_with_registry(fact, registries or {}) for fact in facts]
@@ -65,7 +65,7 @@ def require_facts(node: Node, facts: Sequence[Fact], registries: Mapping[int, st
         yield from node.require_chain(chain_id)
     for address, source in {(fact.registry, fact.source_chain_id) for fact in named}:
         yield from require_source(node, address, source)
-    # `latest` is safe, because a registry never changes its words.
+    # A reorganisation can't make the word at `latest` false, because a registry never changes its words.
     calls = [("eth_call", [transaction_call(fact.registry, call_data(fact)), "latest"]) for fact in named]
     proven = []
     for fact, answer in zip(named, (yield from node.calls(calls)), strict=True):
@@ -81,7 +81,7 @@ def require_facts(node: Node, facts: Sequence[Fact], registries: Mapping[int, st
 
 
 def require_source(node: Node, address: str, source_chain_id: int) -> Steps[None]:
-    """Raise `WrongFact` unless the address has a registry or a block hash source of this source chain."""
+    """Check that the address has a registry or a block hash source of this source chain. Raises `WrongFact`."""
     call = transaction_call(address, SOURCE_CHAIN_ID)
     (answer,) = yield from node.calls([("eth_call", [call, "latest"])])
     if isinstance(answer, NodeRefused) or read_data(answer) != _word(source_chain_id):

@@ -1,4 +1,4 @@
-"""The service, for callers that block and for callers that don't. `operations` has the steps of both."""
+"""The service, for callers that block and callers that don't. `operations` has the steps of both."""
 
 import uuid
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -52,7 +52,7 @@ class _BatchOperations:
 
     @property
     def page(self) -> str:
-        """Return the URL of the batch's page. Anybody with the URL may see the page."""
+        """Return the URL of the batch's page. Anybody who has the URL can see the page."""
         return f"{self._access.url}/explorer/query/{self.id}"
 
     @operation
@@ -68,17 +68,20 @@ class _BatchOperations:
     def wait(
         self, timeout: float | None = None, *, progress: Callable[[BatchDetails], object] | None = None
     ) -> Steps[BatchDetails]:
-        """Wait until the batch is DONE, and return it. Then its `facts` have values.
+        """Wait until the batch is DONE, and return it. Its `facts` then have values.
 
-        `timeout` is in seconds. Without it, the wait lasts until the service rejects the batch at its deadline.
-        `progress` is called with the batch, and its first hundred queries, each time it has changed. It may be a
-        coroutine function if the caller doesn't block. Raises `BatchRejected` and `NotDoneInTime`.
+        `timeout` is in seconds. Without it, the wait lasts at most until the service rejects the batch at its deadline.
+        `progress` is called each time the batch has changed, with the batch and its first hundred queries. If the
+        caller doesn't block, it may be a coroutine function. Raises `BatchRejected` and `NotDoneInTime`.
         """
         return (yield from operations.wait(self._access, self.id, timeout=timeout, progress=progress))
 
     @operation
     def cancel(self) -> Steps[Cancelled]:
-        """Cancel the batch. Transactions that were sent stay. Raises `Conflict` if the batch has finished."""
+        """Cancel the batch.
+
+        Transactions that were sent stay on the chain. Raises `Conflict` if the batch has finished.
+        """
         path = f"/batch-queries/{quote(self.id, safe='')}/cancel"
         return (yield from operations.post(self._access, Cancelled, path, {}))
 
@@ -86,14 +89,14 @@ class _BatchOperations:
     def facts_on_chain(self, node: AnyNode, *, registries: Mapping[int, str] | None = None) -> Steps[tuple[Fact, ...]]:
         """Return the batch's facts from the facts registries, read through a node of the destination chain.
 
-        The registries' addresses come from the service, unless you give `registries`, by source chain. Raises
-        `NotProven`, `WrongFact` if the chain contradicts the service, `WrongChain`, `NodeRefused`.
+        The registries' addresses come from the service, or from `registries`, by source chain. Raises `NotProven`,
+        `WrongFact` if the chain contradicts the service, `WrongChain`, `NodeRefused`.
         """
         return (yield from operations.facts_on_chain(self._access, self.id, self._node(node), registries))
 
     @operation
     def bundle(self, number: int | None = None) -> Steps[bytes]:
-        """Return the proof bundle of all queries, or of one (by its number, from 1), as a JSON file.
+        """Return the proof bundle of all queries, or of the query with this number (from 1), as a JSON file.
 
         A bundle of all queries may have tens of megabytes. Raises `NotFound` before the queries are completed.
         """
@@ -101,7 +104,7 @@ class _BatchOperations:
 
     @operation
     def verify(self, *nodes: AnyNode, number: int | None = None) -> Steps[VerifiedBundle]:
-        """Check the proof bundle of all queries, or of one, against the block hashes of your nodes of source chains.
+        """Check the proof bundle of all queries, or of one query, against block hashes from your nodes.
 
         The returned values need no trust in the service. Each source chain needs a node. If it has several, they must
         agree. Raises `InvalidBundle`, `WrongChain`.
@@ -141,7 +144,7 @@ class Batch(_BatchOperations, Blocking):
 
 @dataclass(frozen=True)
 class AsyncBatch(_BatchOperations, NonBlocking):
-    """A batch of the service. It is like `Batch`, but its methods are coroutines."""
+    """A batch of the service, like `Batch`, whose methods are coroutines."""
 
     http: httpx.AsyncClient = field(repr=False)
 
@@ -163,10 +166,10 @@ class _ServiceOperations(Generic[AnyBatch]):
         return self._access.url
 
     def batch(self, internal_id: str) -> AnyBatch:
-        """Return a batch that was submitted before. Sends no request."""
+        """Return a batch that was submitted before. No request is sent."""
         raise NotImplementedError
 
-    # --- Asking for facts
+    # --- Submitting
 
     @operation
     def submit(
@@ -179,18 +182,21 @@ class _ServiceOperations(Generic[AnyBatch]):
         webhook: Webhook | None = None,
         idempotency_key: str | None = None,
     ) -> Steps[AnyBatch]:
-        """Ask for facts about source chains, to be readable on the chain `destination`.
+        """Submit a batch: queries about source chains whose facts become readable on the chain `destination`.
 
-        Without a `fee`, it is `"auto"`. With `sender="self"` the caller sends the transactions (`Batch.send`), and no
-        fee is needed. The request is sent again where it may have been lost, under one idempotency key, so that it
-        makes one batch; a caller that keeps the key may do the same after a restart. Raises `InvalidRequest` with
-        every fault, and `ValueError` for what can't be written as a request.
+        The `fee` is `"auto"` by default. With `sender="self"` the caller sends the transactions (`Batch.send`), and no
+        fee is needed.
+
+        If a request may have been lost, it is sent again with the same idempotency key, so that only one batch is made.
+        A caller that keeps the key may do the same after a restart.
+
+        Raises `InvalidRequest` with every fault, and `ValueError` for invalid arguments.
         """
         return (yield from self._submit(_body(destination, queries, fee, sender, webhook), idempotency_key))
 
     @operation
     def submit_body(self, document: Mapping[str, Any], *, idempotency_key: str | None = None) -> Steps[AnyBatch]:
-        """Submit a batch as `submit` does, with the request's body as the API specifies it."""
+        """Submit a batch like `submit`, with a request body in the API's form."""
         return (yield from self._submit(document, idempotency_key))
 
     def _submit(self, document: Mapping[str, Any], idempotency_key: str | None) -> Steps[AnyBatch]:
@@ -206,20 +212,23 @@ class _ServiceOperations(Generic[AnyBatch]):
         fee: Fee | None = None,
         sender: Literal["self"] | None = None,
     ) -> Steps[Estimate]:
-        """Return what the batch would cost, and whether it would be taken. Nothing is stored. Raises as `submit`."""
+        """Return the cost of the batch, and whether it would be accepted.
+
+        Nothing is stored. Raises the errors of `submit`.
+        """
         document = _body(destination, queries, fee, sender, None)
         return (yield from operations.post(self._access, Estimate, "/estimate-batch-query", document))
 
     @operation
     def estimate_body(self, document: Mapping[str, Any]) -> Steps[Estimate]:
-        """Return an estimate like `estimate`, for a request's body in the API's form."""
+        """Return an estimate like `estimate`, for a request body in the API's form."""
         return (yield from operations.post(self._access, Estimate, "/estimate-batch-query", document))
 
     # --- Reading
 
     @operation
     def batches(self, /, *, limit: int | None = None, cursor: str | None = None, **filters: Any) -> Steps[BatchPage]:
-        """Return a page of your batches, newest first. `cursor` is the `next` of the page before.
+        """Return a page of your batches, newest first. `cursor` is the `next` of the previous page.
 
         The filters are the API's: `status`, `destination_chain_id`, `source_chain_id`, `account`, `block`,
         `created_after` and `created_before`.
@@ -229,10 +238,9 @@ class _ServiceOperations(Generic[AnyBatch]):
 
     @operation
     def facts(self, /, *, limit: int | None = None, cursor: str | None = None, **filters: Any) -> Steps[FactPage]:
-        """Return a page of facts that were proven here for anybody.
+        """Return a page of facts that the service has proven for anybody.
 
-        The filters are the API's: `destination_chain_id`, `source_chain_id`, `account`, `block`, `property` and
-        `slot`.
+        The filters are the API's: `destination_chain_id`, `source_chain_id`, `account`, `block`, `property` and `slot`.
         """
         return (yield from fetch(self._access, FactPage, "/facts", {**filters, "limit": limit, "cursor": cursor}))
 
@@ -250,18 +258,19 @@ class _ServiceOperations(Generic[AnyBatch]):
 def _body(
     destination: int, queries: Iterable[Account | Header], fee: Fee | None, sender: str | None, webhook: Webhook | None
 ) -> dict[str, Any]:
-    """Return the body for the arguments of `BatchQueryService.submit`. Raises `ValueError`."""
+    """Return the request body for the arguments of `BatchQueryService.submit`. Raises `ValueError`."""
     if fee is None and sender != "self":
         fee = "auto"
     return body(destination=destination, queries=queries, fee=fee, is_paid_by_caller=sender == "self", webhook=webhook)
 
 
 class BatchQueryService(_ServiceOperations[Batch], Blocking):
-    """A Batch Query Service at a URL. Its methods block, and may be used by several threads.
+    """A Batch Query Service at a URL. Its methods block. Several threads may use them.
 
-    All methods raise `ServiceRefused` (or a subclass) if the service refuses a request, and `Unavailable` if it can't
-    be reached or can't answer, after retries for as long as `patience` says. `api_key` comes from the service's
-    dashboard or from `sign_in`. `connections` and `chains` need no key. Raises `ValueError` for an invalid URL or key.
+    All methods raise `ServiceRefused` (or a subclass) if the service refuses a request. They raise `Unavailable` if the
+    service can't be reached or can't answer after the retries that `patience` allows. `api_key` comes from the
+    service's dashboard or from `sign_in`. `connections` and `chains` need no key. The constructor raises `ValueError`
+    for an invalid URL or key.
     """
 
     def batch(self, internal_id: str) -> Batch:
@@ -290,7 +299,7 @@ class AsyncBatchQueryService(_ServiceOperations[AsyncBatch], NonBlocking):
         await self.aclose()
 
     async def aclose(self) -> None:
-        """Close its connections."""
+        """Close the service's connections."""
         await self.http.aclose()
 
 
@@ -302,8 +311,8 @@ def sign_in(
 ) -> str:
     """Make a new API key for this address, by Sign in with Ethereum.
 
-    `sign` signs a text by `personal_sign` (EIP-191). The text was checked to be a sign-in to this URL and nothing else.
-    `chain_id` is the chain of a contract wallet. Raises `UnsafeSignIn`, `ServiceRefused`, `Unavailable`.
+    `sign` signs a text by `personal_sign` (EIP-191). The text is checked first: it must be a sign-in to this URL and
+    nothing else. `chain_id` is the chain of a contract wallet. Raises `UnsafeSignIn`, `ServiceRefused`, `Unavailable`.
     """
     access = Access(url.rstrip("/"))
     return run(signing_in.new_key(access, address=address, sign=sign, chain_id=chain_id, name=name))
@@ -312,7 +321,7 @@ def sign_in(
 def verify_bundle_by_nodes(
     document: str | bytes, nodes: Sequence[AnyNode], patience: Patience | None = None
 ) -> VerifiedBundle:
-    """Check a bundle like `verify_bundle`, with block hashes from nodes. Each source chain needs a node.
+    """Verify a bundle like `verify_bundle`, with block hashes from nodes. Each source chain needs a node.
 
     Raises `InvalidBundle`, `WrongChain`, `NodeRefused`, `Unavailable`.
     """

@@ -1,4 +1,4 @@
-"""Sign-in with Ethereum (EIP-4361) for an API key, as people do it on the dashboard."""
+"""Sign-in with Ethereum (EIP-4361) to get an API key, by the same requests as the dashboard."""
 
 import json
 import re
@@ -42,7 +42,7 @@ class _RevealedKey(AnswerModel):
 
 @dataclass
 class _Session:
-    """The cookies of one sign-in. Each answer may bring new ones."""
+    """The cookies of one sign-in. Each answer may set new ones."""
 
     access: Access
     cookies: dict[str, str] = field(default_factory=dict, repr=False)
@@ -51,7 +51,7 @@ class _Session:
         return (yield from self._send(self.access.request(path, max_bytes=MEGABYTE, headers=self._cookie())))
 
     def post(self, model: type[Model], path: str, body: Any) -> Steps[Model]:
-        # Over https the name has a prefix, but not before version 0.3.
+        # Since version 0.3 the cookie's name has a prefix over https.
         token = self.cookies.get("__Host-csrftoken") or self.cookies.get("csrftoken", "")
         headers = [("x-csrftoken", token), ("referer", f"{self.access.url}/sign-in")]
         request = self.access.post(path, json.dumps(body).encode(), *headers, *self._cookie())
@@ -76,10 +76,10 @@ class _Session:
 
 
 def new_key(access: Access, *, address: str, sign: Sign, chain_id: int | None, name: str) -> Steps[str]:
-    """Make a new API key for this address, with this name, or with a numbered name if this one is taken.
+    """Make a new API key for this address. If the name is taken, the key gets a numbered name.
 
-    `chain_id` is the chain of a contract wallet. None: any chain of the service. Raises `UnsafeSignIn` if the text to
-    sign is not a sign-in to the service, `ServiceRefused`, `Unavailable`.
+    `chain_id` is the chain of a contract wallet. If it is None, any chain of the service is used. Raises `UnsafeSignIn`
+    if the text to sign is not a sign-in to the service, `ServiceRefused`, `Unavailable`.
     """
     session = _Session(replace(access, api_key=""))
     yield from session.get("/sign-in")
@@ -101,7 +101,7 @@ def new_key(access: Access, *, address: str, sign: Sign, chain_id: int | None, n
 
 
 def check_message(message: str, url: str, address: str) -> None:
-    """Raise `UnsafeSignIn` unless it signs this address in at this URL, and nowhere else (EIP-4361)."""
+    """Check that the message signs this address in at this URL and nowhere else (EIP-4361). Raises `UnsafeSignIn`."""
     match = _LINES.match(message)
     if match is None:
         raise UnsafeSignIn("The service wants something signed that is no sign-in message. It was not signed.")

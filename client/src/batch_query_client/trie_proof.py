@@ -1,7 +1,7 @@
 """Proofs of accounts and storage slots against a root (Yellow Paper, appendix D; EIP-1186), by py-trie.
 
-A node must have the hash in its parent, or the root. So a proof can't show a wrong value or a wrong absence. Proofs
-with nodes beside their path, or with a node that no trie has, are refused too.
+The hash of each node must be in its parent, or be the root. Therefore a proof can't show a wrong value or a wrong
+absence. Nodes outside the path to the key, and nodes of a form that no trie has, are refused too.
 """
 
 from collections.abc import Callable, Sequence
@@ -35,7 +35,7 @@ class ProvenAccount:
 
 
 class _ProofNodes(dict[bytes, bytes]):
-    """Nodes by their hashes, with a record of those that were read."""
+    """Trie nodes by their hashes. It records which nodes were read."""
 
     def __init__(self, nodes: Sequence[bytes]) -> None:
         super().__init__((keccak(node), node) for node in nodes)
@@ -70,7 +70,7 @@ def _account(value: bytes) -> ProvenAccount:
 
 
 def slot(storage_root: bytes, key: bytes, nodes: Sequence[bytes]) -> bytes:
-    """Return the word of a storage slot (32 bytes). An empty slot has zeros. Raises `InvalidBundle`."""
+    """Return the word of a storage slot (32 bytes). It is zero for an empty slot. Raises `InvalidBundle`."""
     return (_look_up(storage_root, key, nodes, _slot) or 0).to_bytes(32)
 
 
@@ -81,12 +81,12 @@ def _slot(value: bytes) -> int:
 
 
 def _look_up(root: bytes, key: bytes, nodes: Sequence[bytes], read: Callable[[bytes], Value]) -> Value | None:
-    """Return the value at a key, by the nodes from the root to it. None: the nodes prove that there is none.
+    """Return the value at a key, from the nodes on the path to it. None if the nodes prove that there is none.
 
-    If another key's leaf proves that, its value is read too, as the service does.
+    If another key's leaf proves the absence, its value is read too, as the service does.
     """
     if root == EMPTY_ROOT:
-        # Some RPC nodes send the empty node of an empty trie, others none.
+        # Some RPC nodes send the empty root node of an empty trie, others no node.
         if list(nodes) not in ([], [b"\x80"]):
             raise InvalidBundle("The proof has nodes, but the trie is empty.")
         return None
@@ -95,7 +95,7 @@ def _look_up(root: bytes, key: bytes, nodes: Sequence[bytes], read: Callable[[by
         value = HexaryTrie(known, root).get(keccak(key))
     except MissingTrieNode:
         raise InvalidBundle("The proof ends before its key does, or is of another trie or key.") from None
-    except Exception:  # noqa: BLE001 (py-trie raises many kinds for bytes that are no node)
+    except Exception:  # noqa: BLE001 (py-trie raises many kinds of exceptions for malformed nodes)
         raise InvalidBundle(_NO_NODE) from None
     if not isinstance(value, bytes) or known.seen != list(nodes):
         raise InvalidBundle("The proof has other nodes than those from the root to its key.")
@@ -105,9 +105,9 @@ def _look_up(root: bytes, key: bytes, nodes: Sequence[bytes], read: Callable[[by
 
 
 def _last_value(nodes: Sequence[bytes], path: str) -> bytes:
-    """Return the value of the leaf at the end of a path (hex digits of a hashed key), of any key. Empty: no leaf.
+    """Return the value of the leaf at the end of a path (hex digits of a hashed key). Empty if there is no leaf.
 
-    Refuse nodes of a form that no trie has, which py-trie accepts.
+    The leaf may belong to another key. Nodes of a form that no trie has are refused, because py-trie accepts them.
     """
     remaining = [_decode(node) for node in nodes]
     node = remaining.pop(0)
@@ -127,13 +127,13 @@ def _last_value(nodes: Sequence[bytes], path: str) -> bytes:
                 return b""
             path = path[len(prefix) :]
         node = remaining.pop(0) if isinstance(child, bytes) and remaining else child
-        # A node is embedded in its parent if, and only if, it is shorter than a hash.
+        # A node is embedded in its parent exactly if it is shorter than a hash.
         if isinstance(child, bytes) == (len(rlp.encode(node)) < _HASH_BYTES):
             raise InvalidBundle(_NO_NODE)
 
 
 def _read_short(node: bytes | list[bytes]) -> tuple[str, bool, bytes | list[bytes]]:
-    """Read a leaf or an extension: its path in hex digits (Yellow Paper, appendix C), its kind, and its content."""
+    """Return the path in hex digits (Yellow Paper, appendix C), whether the node is a leaf, and its content."""
     digits = node[0].hex() if isinstance(node, list) and len(node) == 2 and isinstance(node[0], bytes) else ""
     if isinstance(node, list) and (digits[:2] in {"00", "20"} or digits[:1] in {"1", "3"}):
         return digits[1 if digits[0] in "13" else 2 :], digits[0] in "23", node[1]

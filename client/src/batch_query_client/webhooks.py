@@ -1,4 +1,4 @@
-"""Verification of a webhook's deliveries (Standard Webhooks, by its library)."""
+"""Verification of webhook deliveries (Standard Webhooks, by its library)."""
 
 from collections.abc import Mapping
 from datetime import datetime
@@ -29,7 +29,7 @@ class WebhookData(AnswerModel):
 
 
 class WebhookEvent(AnswerModel):
-    """A delivery that the service has signed."""
+    """A delivery whose signature is verified."""
 
     type: Text
     """batch_query.done, batch_query.rejected, batch_query.went_back or batch_query.step_completed."""
@@ -41,10 +41,10 @@ class WebhookEvent(AnswerModel):
 
 
 def verify_webhook(body: str | bytes, headers: Mapping[str, str], *secrets: str) -> WebhookEvent:
-    """Return the event, if it was signed by one of the secrets (whsec_...) within the last five minutes.
+    """Return the event, if one of the secrets (whsec_...) signed it within the last five minutes.
 
-    `body` is the request's, byte for byte. `headers` are the request's, with names in any case. While a secret is being
-    rotated, give both secrets. Raises `InvalidWebhook`.
+    `body` must be the request's, byte for byte. `headers` are the request's, with names in any case. While a secret is
+    being rotated, give both secrets. Raises `InvalidWebhook`.
     """
     text = _text(body)
     headers_in_lower_case = {name.lower(): value for name, value in headers.items()}
@@ -71,10 +71,10 @@ def _text(body: str | bytes) -> str:
 def _is_signed(text: str, headers: Mapping[str, str], secret: str) -> bool:
     try:
         webhook: Any = standardwebhooks.Webhook(secret)
-    except Exception:  # noqa: BLE001 (errors of base64 and of the library)
+    except Exception:  # noqa: BLE001 (base64 and the library raise different exceptions)
         raise ValueError("The secret is not one of Standard Webhooks: whsec_ and base64.") from None
     try:
         webhook.verify(text, dict(headers))
-    except Exception:  # noqa: BLE001 (malformed headers raise many kinds)
+    except Exception:  # noqa: BLE001 (malformed headers raise many kinds of exceptions)
         return False
     return True

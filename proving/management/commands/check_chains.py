@@ -16,7 +16,7 @@ class Command(BaseCommand):
         )
 
     def handle(self, *, node: str | None, **_: Any) -> None:
-        # Slow to load, and `--help` doesn't need it.
+        # The import is slow, and `--help` doesn't need it.
         from proving.health import installation_check  # noqa: PLC0415
 
         try:
@@ -24,7 +24,7 @@ class Command(BaseCommand):
                 problems = installation_check.check(self.stdout.write)
             else:
                 problems = installation_check.check_node(node, self.stdout.write)
-        except ValueError as error:  # ChainsError among them
+        except ValueError as error:  # includes ChainsError
             raise CommandError(str(error)) from None
         if problems:
             raise CommandError("\n".join(f"{code}: {sentence}" for code, sentence in problems))

@@ -33,5 +33,5 @@ class Command(BaseCommand):
         if vacuum:
             with connection.cursor() as cursor:
                 cursor.execute("VACUUM")
-                # The new pages are in the log until a checkpoint.
+                # VACUUM writes the new pages to the write-ahead log, where they stay until a checkpoint.
                 cursor.execute("PRAGMA wal_checkpoint(TRUNCATE)")

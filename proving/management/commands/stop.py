@@ -38,7 +38,7 @@ class Command(BaseCommand):
 
 
 def add_subject(parser: CommandParser) -> None:
-    """Add the arguments that say what is stopped, or resumed."""
+    """Add the arguments that say what to stop or resume."""
     parser.add_argument("destination", type=int, nargs="*", help="chain ids (default: all)")
     part = parser.add_mutually_exclusive_group()
     part.add_argument("--source", type=int, default=0, help="chain id: only the connection from it")
@@ -46,7 +46,7 @@ def add_subject(parser: CommandParser) -> None:
 
 
 def _signer(chain: Chain, address: str) -> str:
-    """Return the address with its checksum. Raises `CommandError` if the destination has no signer with it."""
+    """Return the address with its checksum. Raises `CommandError` if the destination has no such signer."""
     match = next((account.address for account in chain.accounts() if account.address.lower() == address.lower()), None)
     if match is None:
         raise CommandError(f"Not a signer of {chain.label}: {address}.")

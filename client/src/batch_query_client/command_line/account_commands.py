@@ -1,4 +1,4 @@
-"""Commands about keys, and about the command line itself."""
+"""Commands about keys and about the command line itself."""
 
 import os
 import platform
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from batch_query_client.signing_in import Sign
 
-# An identifier that no batch has. A request for it shows whether a key works.
+# No batch has this identifier. A request for it shows whether a key works.
 _NO_BATCH = "0" * 26
 
 
@@ -39,10 +39,10 @@ def login(
     name: str,
     no_browser: bool,
 ) -> None:
-    """Take an API key, and remember it and the service at URL.
+    """Take an API key, and remember it for the service at URL.
 
-    Opens the service's dashboard, where a key can be copied, and asks for the key. With --keystore it signs in itself
-    (Sign in with Ethereum) and makes a key. A key may also come by standard input.
+    Without --keystore, it opens the service's dashboard, where you copy a key, and asks for the key. With --keystore it
+    signs in by itself (Sign in with Ethereum) and makes a key. A key may also come by standard input.
 
     The key is kept in this system's keyring. If there is none, it is kept in a file that only you may read.
     """
@@ -68,7 +68,7 @@ def login(
 
 
 def _signer(account: "LocalAccount") -> "Sign":
-    from eth_account.messages import encode_defunct  # noqa: PLC0415 (as for keystores)
+    from eth_account.messages import encode_defunct  # noqa: PLC0415 (slow to load, and only keystores need it)
 
     def sign(text: str) -> str:
         return str(account.sign_message(encode_defunct(text=text)).signature.to_0x_hex())
@@ -98,7 +98,7 @@ def logout(*, url: str | None) -> None:
 @with_url
 @with_json
 def chains(*, url: str | None, is_json: bool) -> None:
-    """List the source chains that can be proven on destination chains."""
+    """List the source chains whose facts can be proven, by destination chain."""
     service = credentials.service(url, needs_key=False)
     connections, known = service.connections(), service.chains()
     if is_json:
@@ -114,7 +114,7 @@ def chains(*, url: str | None, is_json: bool) -> None:
 @click.command()
 @click.argument("shell", required=False, type=click.Choice(["bash", "zsh", "fish"]))
 def completion(*, shell: str | None) -> None:
-    """Print the script by which a SHELL completes the commands: bash, zsh or fish.
+    """Print the script that completes commands in a SHELL: bash, zsh or fish.
 
     For bash: bqs completion bash >> ~/.bashrc
     """

@@ -1,4 +1,4 @@
-"""Queries in the arguments of a command, a JSON file or a CSV file, as the body of an API request."""
+"""Queries from a command's arguments, a JSON file or a CSV file, as the body of an API request."""
 
 import csv
 import io
@@ -17,16 +17,16 @@ import click
 from batch_query_client import Account, Header, Webhook
 from batch_query_client.questions import body, slot_hex
 
-# The order of columns if no line names them.
+# The order of columns if no line names the columns.
 _COLUMNS = ("address", "block", "properties", "slots", "header", "chain")
 _FACT_COLUMNS = ("properties", "slots", "header")
 _OTHER_NAMES = {"account": "address", "props": "properties", "property": "properties", "slot": "slots"}
 _SEPARATORS = re.compile(r"[\s,;|+]+")
-# A number, also with digits grouped by three.
+# A number, whose digits may be grouped by three.
 _NUMBER = re.compile(r"[0-9]+|[0-9]{1,3}(?:[,_'\u2019\u00a0\u202f ][0-9]{3})+")
 _ADDRESS = re.compile(r"0x[0-9a-fA-F]{40}", re.ASCII)
 _NAME_ENDS = re.compile('[",;\t]+')
-# A first line that tells Excel the delimiter. Other spreadsheets append their own delimiters to it.
+# A first line that tells Excel the delimiter. Other spreadsheets may append their own delimiters to the line.
 _HINT = re.compile(r'[\ufeff\r\n ]*"?sep=(?:"?([^\w\s"]|\t))*"? *(?:\r\n?|\n|\Z)', re.IGNORECASE)
 _MOST_FAULTS = 20
 
@@ -59,7 +59,7 @@ class BatchOptions:
 
 
 def document(options: BatchOptions, chain_ids: ChainIds, connections: Connections = tuple) -> Mapping[str, Any]:
-    """Return the body. Raises `click.UsageError` and `ValueError`."""
+    """Return the body of the API request. Raises `click.UsageError` and `ValueError`."""
     if options.file is None:
         options = _connected(options, connections)
         queries = list(_from_arguments(options))
@@ -84,7 +84,7 @@ def document(options: BatchOptions, chain_ids: ChainIds, connections: Connection
 
 
 def _connected(options: BatchOptions, connections: Connections) -> BatchOptions:
-    """Return the options with both chains, if a single connection fits them."""
+    """Return the options with missing chains filled in, if exactly one connection fits."""
     if options.chain is not None and options.destination is not None:
         return options
     matches = [
@@ -98,7 +98,7 @@ def _connected(options: BatchOptions, connections: Connections) -> BatchOptions:
 def _text(file: str) -> str:
     content = sys.stdin.buffer.read() if file == "-" else Path(file).read_bytes()
     try:
-        return content.decode("utf-8-sig")  # Spreadsheets write a byte order mark.
+        return content.decode("utf-8-sig")  # without the byte order mark that spreadsheets write
     except UnicodeDecodeError:
         raise click.UsageError("The file is not UTF-8. In a spreadsheet, save it as “CSV UTF-8”.") from None
 
@@ -112,7 +112,7 @@ def _from_arguments(options: BatchOptions) -> Iterator[Account | Header]:
     if not options.accounts and not options.header:
         raise click.UsageError("Name the facts: --account with --prop or --slot, or --header.")
     where: Any = {"chain": options.chain, **_options_at(options)}
-    props: Any = options.props  # The service checks their names.
+    props: Any = options.props  # the service checks the names
     for account in options.accounts:
         yield Account(account, props=props, slots=options.slots, **where)
     if options.header:
@@ -120,7 +120,7 @@ def _from_arguments(options: BatchOptions) -> Iterator[Account | Header]:
 
 
 def _options_at(options: BatchOptions) -> dict[str, int | str | None]:
-    """Return `block` and `time` of the options. Raises `click.UsageError`."""
+    """Return the options' `block` and `time`. Raises `click.UsageError`."""
     if options.block is None and options.time is None:
         raise click.UsageError("Name the block: --block, or --time.")
     return {
@@ -134,7 +134,7 @@ def read_block(text: str) -> int | str:
 
 
 def read_time(text: str) -> int:
-    """Read seconds since 1970, or ISO 8601, in UTC if it has no time zone. Raises `click.UsageError`."""
+    """Read a time in seconds since 1970 or in ISO 8601. UTC if it has no time zone. Raises `click.UsageError`."""
     if re.fullmatch(r"[0-9]{1,19}", text, re.ASCII):
         return int(text)
     try:
@@ -156,7 +156,7 @@ def _from_json(text: str) -> dict[str, Any]:
 
 
 def _from_csv(options: BatchOptions, text: str, chain_ids: ChainIds) -> list[Account | Header]:
-    """Return the queries of all lines. The options fill in what a line leaves out.
+    """Return the queries of all lines. Options replace what a line leaves out.
 
     Raises `click.UsageError` with the faults of all lines.
     """
@@ -187,15 +187,15 @@ def _named_lines(numbers: Sequence[int]) -> str:
     return f"line{'s' * (len(numbers) > 1)} {first}{f' and {more} more' if more > 0 else ''}"
 
 
-# --- Lines and columns, read like in the service's form ---------------------------------------------------------------
+# --- Lines and columns, read as in the service's form -----------------------------------------------------------------
 
 
 def _lines(text: str) -> Iterator[_Line]:
-    """Yield the number and the cells of each line, without blank lines, comments and empty cells at the end."""
+    """Yield the number and the cells of each line. Skip blank lines, comments and empty cells at the end."""
     hint = _HINT.match(text)
     above, text = (len(hint[0].splitlines()), text[hint.end() :]) if hint else (0, text.lstrip("\ufeff"))
     delimiter = (hint and hint[1]) or _delimiter(text)
-    # Line breaks are kept, because they are a part of a quoted cell.
+    # Line breaks are kept, because a quoted cell may contain them.
     reader = csv.reader(io.StringIO(text, newline=""), delimiter=delimiter, skipinitialspace=True, strict=True)
     number = above + 1
     try:
@@ -212,13 +212,13 @@ def _lines(text: str) -> Iterator[_Line]:
 
 def _is_comment(cells: Sequence[str]) -> bool:
     words = [cells[0].lstrip("# "), *cells[1:]]
-    # Some tools write # before the names of columns, or name the column of line numbers #.
+    # Some tools write # before the names of columns, or call the column of line numbers "#".
     is_of_names = len(cells) > 1 and all(word and " " not in word for word in words[1:]) and " " not in words[0]
     return cells[0].startswith("#") and not is_of_names
 
 
 def _delimiter(text: str) -> str:
-    """Return the delimiter in the line that names columns, else in the first with an address, else in the first."""
+    """Return the delimiter of the line that names columns, else of the first line with an address, else of line 1."""
     lines = [
         line for line in re.split(r"[\r\n]+", text) if line.strip() and not _is_comment(_NAME_ENDS.split(line.strip()))
     ]
@@ -230,7 +230,7 @@ def _delimiter(text: str) -> str:
 
 
 def _table(lines: Sequence[_Line]) -> tuple[Sequence[str], Sequence[_Line], list[tuple[int, str]]]:
-    """Return the columns, the lines below the line that names them, and the faults of that line and of those above."""
+    """Return the columns, the lines below the line that names them, and the faults in the lines up to that line."""
     heads = [line for line in lines if _names_columns(line[1])]
     if not heads:
         above = list(takewhile(lambda line: not _begins_table(line[1]), lines))
@@ -258,7 +258,7 @@ def _table(lines: Sequence[_Line]) -> tuple[Sequence[str], Sequence[_Line], list
 
 
 def _begins_table(cells: Sequence[str]) -> bool:
-    """Return whether a line is data, and not a title or the column names of another tool."""
+    """Return whether a line is data, not a title and not column names of another tool."""
     return all(map(_is_account, _words(cells[0]))) or any(map(_ADDRESS.fullmatch, cells))
 
 
@@ -267,13 +267,13 @@ def _names_columns(cells: Sequence[str]) -> bool:
 
 
 def _says_column(cells: Sequence[str]) -> bool:
-    """Return whether a line has a value for a column, like `Chain,Ethereum` and `Block: 5`."""
+    """Return whether a line sets a column's value for the whole file, like `Chain,Ethereum` and `Block: 5`."""
     name, colon, _ = cells[0].partition(":")
     return _column(name) in _COLUMNS and (len(cells) > 1 or bool(colon))
 
 
 def _likeness(head: Sequence[str]) -> tuple[bool, bool, int]:
-    """Return a rank of a line as the one that names columns. Lines above it may be like `Chain,Ethereum`."""
+    """Rank a line as the one that names columns. Lines above that line may be like `Chain,Ethereum`."""
     names = [name for name in map(_column, head) if name]
     known = [name for name in names if name in _COLUMNS]
     return known == names != [], "address" in known, len(known)
@@ -286,13 +286,13 @@ def _column(cell: str) -> str:
 
 
 def _is_account(word: str) -> bool:
-    """Return whether a word is meant as an address or a name, valid or not."""
+    """Return whether a word seems to be an address or a name, valid or not."""
     is_name = "." in word[1:-1] and {*word}.isdisjoint(":/ ") and not word.replace(".", "").isdecimal()
     return word[:2].lower() == "0x" or is_name
 
 
 def _one_cell_of_addresses(cells: list[str]) -> list[str]:
-    """Join the cells of a line of addresses, because all of them are accounts."""
+    """Join the cells of a line if all are addresses, because all of them are accounts."""
     return [" ".join(cells)] if all(map(_ADDRESS.fullmatch, filter(None, cells))) else cells
 
 

@@ -37,7 +37,7 @@ from batch_query_client.command_line.output import (
 
 _STATUSES = ("RECEIVED", "ACCEPTED", "IN_PROGRESS", "DONE", "REJECTED")
 _LARGEST_PAGE = 100
-# Seconds to wait for a service that is down, while waiting for a batch.
+# Seconds to wait for a service that is down, while a command waits for a batch.
 _WATCH_PATIENCE = 300
 
 
@@ -57,10 +57,10 @@ def submit(
     url: str | None,
     is_json: bool,
 ) -> None:
-    """Ask for facts, and print the batch's identifier.
+    """Submit a batch of queries, and print its identifier.
 
-    FILE is a request's JSON body in the API's form, or a list of addresses, or CSV with the columns address, block,
-    properties, slots, header and chain, in this order or as the first line names them. The options fill in what a line
+    FILE is a request's JSON body in the API's form, a list of addresses, or CSV. The CSV columns are address, block,
+    properties, slots, header and chain, in this order or as the first line names them. Options replace what a line
     leaves out. - is standard input.
     """
     service = credentials.service(url, patience=_WATCH_PATIENCE if wait else credentials.PATIENCE_SECONDS)
@@ -88,8 +88,8 @@ def _document(
 def estimate(*, options: BatchOptions, url: str | None, is_json: bool) -> int:
     """Estimate the cost of a batch, and check if it would be accepted. Nothing is stored.
 
-    FILE and options are as for submit. Chains may be left out if the service has a single connection that fits. Ends
-    with exit code 1 if the batch would be rejected.
+    FILE and options are as for submit. Chains may be left out if exactly one connection of the service fits. The exit
+    code is 1 if the batch would be rejected.
     """
     service = credentials.service(url)
     body = _document(
@@ -131,7 +131,7 @@ def _print_estimate(answer: client.Estimate, currency: str) -> None:
 @with_url
 @with_json
 def watch(*, batch: str, timeout: float | None, url: str | None, is_json: bool) -> None:
-    """Follow a BATCH until it is done, and print its facts."""
+    """Wait for a BATCH until it is done, and print its facts."""
     service = credentials.service(url, patience=_WATCH_PATIENCE)
     _follow(service, service.batch(batch), timeout, is_json=is_json)
 
@@ -178,10 +178,10 @@ def read(
     is_json: bool,
     **filters: Any,
 ) -> None:
-    """Print the facts of a BATCH, or facts that were proven for anybody.
+    """Print the facts of a BATCH, or facts that the service has proven for anybody.
 
-    With --rpc-url a batch's facts are read from the chain, and compared with the service's (exit code 7 if they
-    differ). Without a BATCH, the options filter the facts to list.
+    With --rpc-url a batch's facts are read from the chain, and compared with the service's. The exit code is 7 if they
+    differ. Without a BATCH, the options filter the listed facts.
     """
     service = credentials.service(url)
     chosen = {name.rstrip("_"): value for name, value in filters.items() if value is not None}
@@ -218,7 +218,10 @@ def _print_read(
 
 
 def _pages(ask: Callable[..., Any], name: str, limit: int) -> tuple[list[Any], str | None]:
-    """Return the first `limit` entries of a list in pages, which is their field `name`, and the cursor of the next."""
+    """Return the first `limit` entries of a paged list, and the cursor of the next page.
+
+    `name` is the field of entries.
+    """
     page = ask(limit=min(limit, _LARGEST_PAGE))
     entries = [*getattr(page, name)]
     while page.next is not None and len(entries) < limit:
@@ -344,14 +347,14 @@ def send(
 
 
 def _confirm(names: Mapping[int, str], to_sign: client.ToSign, *, is_asked: bool) -> bool:
-    """Print the transaction, and return whether the user agrees. `names` are the currencies by chain."""
+    """Print the transaction, and return whether the user agrees. `names` are the chains' currencies by id."""
     most = cost(to_sign.most_wei, names.get(to_sign.chain_id, ""))
     say(f"{to_sign.what} To {to_sign.to}, {to_sign.gas} gas, at most {most}.")
     return not is_asked or click.confirm("Sign and send it?", err=True)
 
 
 def _waits_printed_once() -> Any:
-    """Return a function that prints each wait once."""
+    """Return a function that prints each wait only once."""
     printed: set[str] = set()
 
     def tell(sending: client.Sending) -> None:

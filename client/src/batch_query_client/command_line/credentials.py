@@ -1,7 +1,7 @@
-"""The service and the key that commands use.
+"""The service and the API key that commands use.
 
-The key is in the system's keyring. If there is none, it is in a file that only its user may read, and `bqs login` says
-so. `BQS_API_KEY` takes precedence over both.
+The key is in the system's keyring. If there is no keyring, the key is in a file that only its user may read, and `bqs
+login` says so. `BQS_API_KEY` takes precedence over both.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ import batch_query_client as client
 if TYPE_CHECKING:
     from keyring.backend import KeyringBackend
 
-# Seconds for retries. Short, because a person waits; BQS_PATIENCE replaces it in scripts.
+# Seconds for retries. The limit is short because a person waits. Scripts can set BQS_PATIENCE instead.
 PATIENCE_SECONDS = 15
 _KEYRING_SERVICE = "batch-query-service"
 
@@ -37,7 +37,7 @@ def folder() -> Path:
 def service(url: str | None, *, needs_key: bool = True, patience: float = PATIENCE_SECONDS) -> client.BatchQueryService:
     """Return the service. Raises `click.UsageError` if its URL or its key is not known.
 
-    Failures that may pass are retried for `patience` seconds, or for BQS_PATIENCE.
+    Temporary failures are retried for `patience` seconds, or for BQS_PATIENCE.
     """
     at = service_url(url)
     key = api_key(at)
@@ -54,7 +54,7 @@ def patience_seconds(default: float = PATIENCE_SECONDS) -> float:
 
 
 def service_url(url: str | None) -> str:
-    """Return the URL of the service, without a slash at its end. Raises `click.UsageError`."""
+    """Return the service's URL without a trailing slash. Raises `click.UsageError`."""
     at = url or os.environ.get("BQS_URL") or _read("config.json").get("url")
     if not at or not isinstance(at, str):
         raise click.UsageError("There is no URL of a service. Run `bqs login URL`, or give --url or BQS_URL.")
@@ -62,7 +62,7 @@ def service_url(url: str | None) -> str:
 
 
 def api_key(url: str) -> str:
-    """Return the key of the service. Empty if there is none."""
+    """Return the API key for the service. Empty if there is none."""
     if key := os.environ.get("BQS_API_KEY"):
         return key.strip()
     try:
@@ -75,7 +75,7 @@ def api_key(url: str) -> str:
 
 
 def remember(url: str, key: str) -> str:
-    """Store the service's URL and key. Return the key's place, for a sentence."""
+    """Store the service's URL and key. Return where the key is stored, as words for a sentence."""
     _write("config.json", {"url": url})
     try:
         with _keyring() as backend:
@@ -88,7 +88,7 @@ def remember(url: str, key: str) -> str:
 
 
 def forget(url: str) -> None:
-    """Remove the key of this service, without revoking it."""
+    """Delete the stored key of this service. The key is not revoked."""
     with suppress(NoKeyring), _keyring() as backend:
         backend.delete_password(_KEYRING_SERVICE, url)
     _forget_in_file(url)
@@ -101,7 +101,7 @@ def _forget_in_file(url: str) -> None:
 
 
 def is_exposed(url: str) -> bool:
-    """Return whether others on the way could read the key."""
+    """Return whether the connection is unencrypted, so that others could read the key."""
     parts = urlsplit(url)
     return parts.scheme == "http" and parts.hostname not in {"localhost", "127.0.0.1", "::1"}
 
@@ -111,15 +111,15 @@ def is_exposed(url: str) -> bool:
 
 @contextmanager
 def _keyring() -> Iterator[KeyringBackend]:
-    """Yield the system's keyring. Raises `NoKeyring`, also if the block fails."""
-    # It is slow to load, and --help doesn't need it.
+    """Yield the system's keyring. Raises `NoKeyring`, also if the code in the `with` block fails."""
+    # This import is slow, and --help doesn't need it.
     import keyring  # noqa: PLC0415
     from keyring.backends import fail, null  # noqa: PLC0415
     from keyring.errors import KeyringError  # noqa: PLC0415
 
     try:
         backend = keyring.get_keyring()
-    except Exception:  # noqa: BLE001 (backends are plug-ins, which raise many kinds)
+    except Exception:  # noqa: BLE001 (backends are plug-ins and raise many kinds of exceptions)
         raise NoKeyring from None
     if isinstance(backend, fail.Keyring | null.Keyring):
         raise NoKeyring
@@ -138,7 +138,7 @@ def _read(name: str) -> dict[str, Any]:
 
 
 def _write(name: str, value: dict[str, Any]) -> None:
-    """Write the file whole or not at all, readable by this user only."""
+    """Write the file atomically. Only this user may read it."""
     folder().mkdir(mode=0o700, parents=True, exist_ok=True)
     new = folder() / f".{name}.{os.getpid()}"
     with os.fdopen(os.open(new, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w") as file:

@@ -18,7 +18,7 @@ class ExitCode(IntEnum):
     INTERRUPTED = 130
 
 
-# The first entry with the error's class counts.
+# If several entries match an error, the first applies.
 _CODES: tuple[tuple[tuple[type[errors.BatchQueryError], ...], ExitCode], ...] = (
     ((errors.InvalidRequest,), ExitCode.USAGE),
     ((errors.Unauthorized,), ExitCode.NOT_ALLOWED),
@@ -30,5 +30,5 @@ _CODES: tuple[tuple[tuple[type[errors.BatchQueryError], ...], ExitCode], ...] = 
 
 
 def exit_code(error: errors.BatchQueryError) -> ExitCode:
-    """Return the code of an error. NOT_TRUE: the error is in no list, and says that something is false."""
+    """Return the exit code of an error. An error without an entry reports something false: NOT_TRUE."""
     return next((code for kinds, code in _CODES if isinstance(error, kinds)), ExitCode.NOT_TRUE)

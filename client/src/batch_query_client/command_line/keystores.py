@@ -12,7 +12,7 @@ _MAX_BYTES = 64 * 1024
 
 
 def open_keystore(path: Path, password_file: Path | None) -> "LocalAccount":
-    """Decrypt a keystore. Without a file, ask for the password. Raises `click.UsageError`."""
+    """Decrypt a keystore. Ask for the password if there is no password file. Raises `click.UsageError`."""
     from eth_account import Account  # noqa: PLC0415 (slow to load, and few commands need it)
 
     if path.stat().st_size > _MAX_BYTES:
@@ -24,7 +24,7 @@ def open_keystore(path: Path, password_file: Path | None) -> "LocalAccount":
         password = password_file.read_text().rstrip("\r\n")
     try:
         account: LocalAccount = Account.from_key(Account.decrypt(content, password))
-    except Exception as error:  # noqa: BLE001 (eth-account raises many kinds for malformed content)
+    except Exception as error:  # noqa: BLE001 (eth-account raises many kinds of exceptions for malformed content)
         wrong = "MAC" in str(error)
         raise click.UsageError(
             f"The password is not that of {path}." if wrong else f"{path} is no key file (Web3 Secret Storage)."

@@ -12,7 +12,7 @@ from batch_query_client.command_line.asked_in_files import BatchOptions
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
-with_json = click.option("--json", "is_json", is_flag=True, help="Print JSON, for programs; errors too.")
+with_json = click.option("--json", "is_json", is_flag=True, help="Print output and errors as JSON, for programs.")
 with_url = click.option("--url", metavar="URL", help="The service, instead of the one of the last login (BQS_URL).")
 with_timeout = click.option(
     "--timeout",
@@ -24,7 +24,7 @@ with_timeout = click.option(
 
 _HASH = re.compile(r"0x[0-9a-fA-F]{64}", re.ASCII)
 _AMOUNT = re.compile(r"([0-9]{1,60})(?:\.([0-9]{1,18}))?|([0-9]{1,78})\s*wei", re.ASCII | re.IGNORECASE)
-# Maximum whole units. A larger number is meant as wei, as in scripts for earlier versions of `bqs`.
+# Maximum whole units. A larger number counts as wei, as in scripts for earlier versions of `bqs`.
 _MOST_UNITS = 10**6
 
 
@@ -57,13 +57,16 @@ def read_fee(text: str) -> str:
 
 
 def with_node(chain: str, **how: Any) -> Callable[[Command], Command]:
-    """Add the option for nodes of the source or the destination chain. In the environment, spaces separate nodes."""
+    """Add the option for nodes of the source or destination chain.
+
+    In the environment variable, spaces separate nodes.
+    """
     say = f"A node of the {chain} chain that you trust."
     return click.option("--rpc-url", envvar="BQS_RPC_URL", show_envvar=True, metavar="URL", help=say, **how)
 
 
 def with_filters(command: Command) -> Command:
-    """Add the filters of listed batches or facts."""
+    """Add the options that filter lists of batches or facts."""
     for option in (
         click.option("--account", metavar="ADDRESS", help="About this account."),
         click.option(
@@ -92,7 +95,7 @@ def with_keystore(command: Command) -> Command:
 
 
 def with_question(command: Command) -> Command:
-    """Add the options for queries. The command gets them as `BatchOptions`."""
+    """Add the options that describe queries. The command receives them as `BatchOptions`."""
 
     def call(**options: Any) -> Any:
         batch_options = BatchOptions(**{field.name: options.pop(field.name) for field in fields(BatchOptions)})

@@ -1,4 +1,4 @@
-"""Output of commands: tables for people, and with --json the API's own spelling for programs.
+"""Output of commands: tables for people, and JSON in the API's form with --json.
 
 All commands load this module, even --help, so rich and pydantic are loaded only when something is printed.
 """
@@ -21,14 +21,14 @@ if TYPE_CHECKING:
     from rich.table import Table
     from rich.text import Text
 
-# Width for files and programs, so that no line breaks.
+# Width of output that isn't a terminal. Lines must not break there.
 _PIPE_COLUMNS = 10_000
 _SPINNER_COLUMNS = 3
 _COLOURS = {"DONE": "green", "COMPLETED": "green", "REJECTED": "red"}
 
 
 def print_json(value: Any) -> None:
-    """Print a value as JSON. An answer is printed as the service's own JSON."""
+    """Print a value as JSON. An answer of the service is printed as the service sent it."""
     click.echo(json.dumps(_plain_value(value), indent=2 if sys.stdout.isatty() else None))
 
 
@@ -36,12 +36,12 @@ def _plain_value(value: Any) -> Any:
     from pydantic import BaseModel  # noqa: PLC0415 (as above)
 
     if isinstance(value, client.BatchDetails):
-        # With all queries, which came in several pages.
+        # The source has only the first page of queries.
         return value.source | {"queryList": _plain_value(value.query_list), "next": value.next}
     if isinstance(value, client.Fact):
         return value.source or _as_listed(value)
     if isinstance(value, BaseModel):
-        return value.source  # type: ignore[attr-defined]  # all are answers
+        return value.source  # type: ignore[attr-defined]  # every model here is an answer
     if isinstance(value, Mapping):
         return {name: _plain_value(entry) for name, entry in value.items()}
     if isinstance(value, list | tuple):
@@ -50,7 +50,7 @@ def _plain_value(value: Any) -> Any:
 
 
 def _as_listed(fact: client.Fact) -> dict[str, Any]:
-    """Return a fact from a batch or from the chain, in the form of `GET /facts`."""
+    """Return a fact in the form of `GET /facts`. The fact may come from a batch or from the chain."""
     fields = fact.model_dump(by_alias=True, exclude={"timestamp", "call"})
     listed = {
         name: str(field) if isinstance(field, int) else _plain_value(field) or None for name, field in fields.items()
@@ -74,7 +74,7 @@ def console(*, err: bool = False) -> Console:
 
 
 def print_table(headings: Sequence[str], rows: Iterable[Sequence[object]], *, empty: str = "There is nothing.") -> None:
-    """Print a table. Cells may be strangers' words, so none is read as markup."""
+    """Print a table. Cells may have other people's words, so markup is not interpreted."""
     filled = list(rows)
     if not filled:
         say(empty)
@@ -86,7 +86,7 @@ def print_table(headings: Sequence[str], rows: Iterable[Sequence[object]], *, em
 
 
 def print_fields(fields: Iterable[tuple[str, object]]) -> None:
-    """Print names and values, one pair in a line."""
+    """Print names and values, one pair per line."""
     table = _table()
     table.show_header = False
     for name, value in fields:
@@ -141,14 +141,14 @@ def currencies(service: client.BatchQueryService) -> Mapping[int, str]:
 
 
 def amount(wei: int, currency: str = _ETH) -> str:
-    """Return an amount in whole units of its currency, exact: 0.015 ETH."""
+    """Return an exact amount in whole units of its currency, such as 0.015 ETH."""
     whole, part = divmod(wei, _WEI)
     fraction = f".{part:018d}".rstrip("0.")
     return f"{whole}{fraction} {currency or _ETH}"
 
 
 def cost(wei: int, currency: str = _ETH) -> str:
-    """Return a cost like `amount`, rounded up to `_DIGITS_OF_COST` digits, which are enough to compare."""
+    """Return a cost like `amount`, rounded up to `_DIGITS_OF_COST` digits, which suffice to compare costs."""
     step = 10 ** max(0, len(str(wei)) - _DIGITS_OF_COST)
     return amount(-(-wei // step) * step, currency)
 
@@ -173,7 +173,7 @@ def _property(fact: client.Fact) -> str:
 
 
 def _value(fact: client.Fact, currencies: Mapping[int, str]) -> str:
-    """Return the fact's value: an amount, a number, or else the word."""
+    """Return the fact's value: an amount, a number, or the word."""
     if fact.word is None:
         return "not proven yet"
     if fact.property == "BALANCE":
@@ -186,7 +186,7 @@ def _value(fact: client.Fact, currencies: Mapping[int, str]) -> str:
 
 @contextmanager
 def progress() -> Iterator[Callable[[client.BatchDetails], None]]:
-    """Yield a function that shows a batch in one line of a terminal. Without a terminal it shows nothing."""
+    """Yield a function that shows a batch in one line of a terminal. Without a terminal the function does nothing."""
     terminal = console(err=True)
     with terminal.status("") as line:
 

@@ -27,7 +27,7 @@ _QUERY = click.option(
 @click.option("-o", "--output", metavar="FILE", help="The file to write; - is standard output.")
 @with_url
 def bundle(*, batch: str, query: int | None, output: str | None, url: str | None) -> None:
-    """Fetch the proof bundle of a BATCH or of one query, by which anybody can check its facts."""
+    """Fetch the proof bundle of a BATCH or of one query. Anybody can check the facts with it."""
     content = _fetched(batch, query, url)
     if output == "-":
         sys.stdout.buffer.write(content)
@@ -63,11 +63,11 @@ def verify(
     url: str | None,
     is_json: bool,
 ) -> None:
-    """Check a proof BUNDLE, a file or a batch's identifier, without trusting the service.
+    """Check a proof BUNDLE (a file or a batch's identifier) without trusting the service.
 
-    Only the hashes of blocks are trusted. They come from your own nodes (--rpc-url, one for each source chain), or from
-    you (--block-hash). All other steps are computed: header, state root, account, slots. Ends with exit code 7 if a
-    step fails. Without hashes, the needed hashes are listed.
+    Only block hashes are trusted. They come from your own nodes (--rpc-url, one for each source chain), or from you
+    (--block-hash). All other steps are computed: header, state root, account, slots. The exit code is 7 if a step
+    fails. Without hashes, the command lists the hashes that it needs.
     """
     is_file = Path(bundle).is_file() or not _BATCH.fullmatch(bundle)
     if is_file and query is not None:
@@ -92,7 +92,7 @@ def verify(
             )
             raise click.UsageError("\n".join([request, *claimed]))
     if is_json:
-        from pydantic.alias_generators import to_camel  # noqa: PLC0415 (--help would wait for it)
+        from pydantic.alias_generators import to_camel  # noqa: PLC0415 (slow to load, and --help doesn't need it)
 
         queries = [
             {to_camel(name): value for name, value in vars(query).items()}
@@ -125,7 +125,7 @@ def _about(proven: client.VerifiedQuery) -> str:
 
 
 def _in_short(proven: client.VerifiedQuery) -> list[str]:
-    """Return the proven values as words, numbers in decimal."""
+    """Return the proven values as words. Numbers are in decimal."""
     numbers = NUMBERS if proven.account else NUMBERS - {"NONCE"}
     values = [
         f"{name} {_number(name, word) if name in numbers else hex_data(word)}" for name, word in proven.facts.items()

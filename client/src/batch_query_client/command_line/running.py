@@ -1,4 +1,4 @@
-"""Running of a command, with a sentence and an exit code for every error."""
+"""The running of a command. Every error becomes a sentence and an exit code."""
 
 import json
 import os
@@ -18,10 +18,10 @@ from batch_query_client.command_line.exit_codes import ExitCode, exit_code
 @click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
 @click.version_option(__version__, message="%(version)s")
 def bqs() -> None:
-    """Ask a Batch Query Service for facts about chains, follow, read and verify them.
+    """Ask a Batch Query Service for facts about chains, and follow, read and verify them.
 
-    The service is the one of the last `bqs login`, or of BQS_URL, or of a command's --url. The key is that of the
-    login, or BQS_API_KEY.
+    A command uses the service of its --url, of BQS_URL, or of the last `bqs login`. The key is BQS_API_KEY, or that of
+    the login.
     """
 
 
@@ -35,7 +35,7 @@ def run(arguments: Sequence[str]) -> int:
         ended = bqs.main(args=list(arguments), prog_name="bqs", standalone_mode=False)
         sys.stdout.flush()
     except BrokenPipeError:
-        # The reader of the output has closed it. Without this, Python would complain again when it flushes.
+        # The reader of the output has closed it. Without this line, Python would report the same error when it flushes.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return ExitCode.OK
     except (Exception, KeyboardInterrupt) as error:  # noqa: BLE001 (every error becomes a sentence)
@@ -45,7 +45,7 @@ def run(arguments: Sequence[str]) -> int:
     return ended if isinstance(ended, int) else ExitCode.OK
 
 
-# Sentences in place of the service's, which name the API's headers and paths.
+# Sentences that replace the service's, which mention the API's headers and paths.
 _BY_OPTIONS = {
     "unauthorized": "The API key is missing or doesn't work. Run `bqs login URL`, or set BQS_API_KEY.",
     "invalid_idempotency_key": "--idempotency-key takes 1 to 255 printable ASCII characters.",
@@ -95,7 +95,7 @@ def _report(error: BaseException) -> _ErrorReport:
         case OSError(strerror=str() as why):
             return _ErrorReport(f"{error.filename or 'A file'}: {why}.", ExitCode.USAGE, "file")
         case ValueError():
-            # The library's sentence about an invalid argument.
+            # The library raises this for an invalid argument, with a sentence.
             return _ErrorReport(str(error), ExitCode.USAGE, "usage")
     return _ErrorReport(_defect(error), ExitCode.DEFECT, "defect")
 
