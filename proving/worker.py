@@ -33,7 +33,9 @@ from django.db.models.sql.compiler import SQLCompiler
 
 from chains.chains_file import ChainsError
 from chains.signer_keys import SignerError
+from config import logs
 from config.configured_chains import get_chains
+from config.error_answers import why_unavailable
 from database import due_rows, schema
 from database.statements import CompiledQuery, chunks
 from proving import admit, lanes, money, pruning
@@ -54,6 +56,8 @@ logger = logging.getLogger(__name__)
 # How often the database is asked for due rows, and how often the worker says that it runs, in seconds.
 _POLL_SECONDS = 0.2
 _BEAT_SECONDS = 5
+# The longest pause of a lane whose turns fail as a whole. Work goes on so soon after an outage.
+_LONGEST_PAUSE_SECONDS = 15
 # Lanes whose turns begin with each beat.
 _EACH_BEAT = {LaneKind.WATCH, LaneKind.HOUSE}
 
@@ -84,6 +88,9 @@ class Worker:
         self._lanes = lanes.every()
         self._pool = ThreadPoolExecutor(len(self._lanes), thread_name_prefix="worker")
         self._turns: dict[LaneName, Future[None]] = {}
+        # Turns in a row that failed as a whole, and the end of the pause after the last by `time.monotonic`. No row has
+        # them, because the database may take no writes.
+        self._pauses: dict[LaneName, tuple[int, float]] = {}
 
     def stop(self) -> None:
         """Finish the running turns and begin no new ones. May be called from a signal handler."""
@@ -103,6 +110,7 @@ class Worker:
             try:
                 is_beat = time.monotonic() >= next_beat
                 if is_beat:
+                    logs.note_ends()
                     self._beat(is_first=is_first)
                     is_first = False
                     next_beat = time.monotonic() + _BEAT_SECONDS
@@ -136,7 +144,9 @@ class Worker:
 
     def _begin_turns(self, *, is_beat: bool) -> None:
         self._turns = {name: running for name, running in self._turns.items() if not running.done()}
-        free = [name for name in self._lanes if name not in self._turns]
+        now = time.monotonic()
+        pausing = {name for name, (_, until) in self._pauses.copy().items() if now < until}
+        free = [name for name in self._lanes if name not in self._turns and name not in pausing]
         polled = tuple(name for name in free if name.kind not in _EACH_BEAT)
         due = {name for (name,) in _with_work(polled).all()} if polled else set()
         for name in free:
@@ -144,8 +154,14 @@ class Worker:
                 self._turns[name] = self._pool.submit(self._turn, name)
 
     def _turn(self, name: LaneName) -> None:
+        attempts, _ = self._pauses.pop(name, (0, 0.0))
+
+        def pause() -> None:
+            seconds = due_rows.backoff(attempts, longest=_LONGEST_PAUSE_SECONDS).total_seconds()
+            self._pauses[name] = attempts + 1, time.monotonic() + seconds
+
         try:
-            if _failures(turn, name) == 0:
+            if _failures(turn, name, pause) == 0:
                 # The next poll, at once, finds the rows that this turn has made due.
                 self.wake()
         finally:
@@ -165,8 +181,13 @@ def work_once() -> int:
     )
 
 
-def _failures(do: Callable[[LaneName], int | None], name: LaneName) -> int | None:
-    """Return how many parts of a turn failed by an error of ours; None where another worker has the lane."""
+def _failures(
+    do: Callable[[LaneName], int | None], name: LaneName, pause: Callable[[], None] = lambda: None
+) -> int | None:
+    """Return how many parts of a turn failed by an error of ours; None where another worker has the lane.
+
+    Call `pause` if the turn fails as a whole, as where the database can't be used.
+    """
     try:
         return do(name)
     except LaneLost:
@@ -174,6 +195,7 @@ def _failures(do: Callable[[LaneName], int | None], name: LaneName) -> int | Non
         return None
     except Exception:
         logger.exception("a turn of the lane %s failed", name)
+        pause()
         return 1
 
 
@@ -370,12 +392,14 @@ def _house(lane: HeldLane, _: Sequence[Any]) -> int:
 
 
 def _failed(do: Callable[[], object]) -> int:
-    """Call `do`, and return 1 if it fails by an error of ours, which is logged."""
+    """Call `do`, and return 1 if it fails by an error of ours, which is logged. The turn ends if the database fails."""
     try:
         do()
     except lanes.LaneLost:
         raise
-    except Exception:
+    except Exception as error:
+        if why_unavailable(error):
+            raise
         logger.exception("a part of a turn failed")
         return 1
     return 0

@@ -6,8 +6,9 @@ import pytest
 from django.utils import timezone
 
 from accounts.models import User
+from database.due_rows import Postponement
 from proving import lanes, worker
-from proving.lanes import LaneKind, LaneName
+from proving.lanes import HeldLane, LaneKind, LaneName
 from proving.models import Lane, Signer, Transaction
 from proving.transactions import sending, transaction_monitor
 from queries.models import Batch, Block
@@ -106,5 +107,6 @@ def test_rows_that_fail_together_are_worked_on_one_by_one_as_they_are_stored_by_
         Signer.objects.update(attempts=7)
         assert rows[0] != signers[0]
 
-    assert lanes.work_on(signers, work, given_up.append) == 1
+    lane, postponement = HeldLane(LaneName(LaneKind.DESTINATION, 31337)), Postponement(signers, None, {})
+    assert lanes.work_on(lane, postponement, signers, work, given_up.append) == 1
     assert (seen, given_up) == ([[0, 0], [7], [7]], signers[:1])
