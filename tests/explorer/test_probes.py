@@ -1,5 +1,7 @@
 """`/livez` and `/readyz`."""
 
+import time
+
 import pytest
 from django.db import OperationalError, connection
 from django.db.migrations.recorder import MigrationRecorder
@@ -76,8 +78,11 @@ def test_it_is_not_ready_while_a_table_of_submissions_takes_no_row(table, unreac
 @of_postgresql
 @pytest.mark.django_db(transaction=True)
 def test_it_is_not_ready_while_a_table_of_submissions_is_locked_for_long(pass_time):
+    began = time.perf_counter()
     with locked_table("queries_step"):
         assert ready() == (503, "The database of this service is locked for longer than usual.")
+    # The longest time that a probe waits.
+    assert time.perf_counter() - began < 10
     pass_time(10)
     assert ready() == (200, "")
 

@@ -81,8 +81,8 @@ def test_a_worker_whose_database_takes_no_writes_pauses_says_so_once_and_goes_on
             start_worker()
             until(lambda: refused(1), "a turn")
             began = time.monotonic()
-            # Four lanes have a turn at once. The two with due rows have further turns after 1 s and 2 s.
-            until(lambda: refused(8), "further turns")
+            # Five lanes have a turn at once. The three with due rows have further turns after 1 s, 2 s and 4 s.
+            until(lambda: refused(12), "further turns")
             assert time.monotonic() - began > 2
         finally:
             cursor.execute("DROP FUNCTION refuse CASCADE")
