@@ -35,7 +35,6 @@ from chains.chains_file import ChainsError
 from chains.signer_keys import SignerError
 from config import logs
 from config.configured_chains import get_chains
-from config.error_answers import why_unavailable
 from database import due_rows, schema
 from database.statements import CompiledQuery, chunks
 from proving import admit, lanes, money, pruning
@@ -392,14 +391,12 @@ def _house(lane: HeldLane, _: Sequence[Any]) -> int:
 
 
 def _failed(do: Callable[[], object]) -> int:
-    """Call `do`, and return 1 if it fails by an error of ours, which is logged. The turn ends if the database fails."""
+    """Call `do`, and return 1 if it fails by an error of ours, which is logged."""
     try:
         do()
     except lanes.LaneLost:
         raise
-    except Exception as error:
-        if why_unavailable(error):
-            raise
+    except Exception:
         logger.exception("a part of a turn failed")
         return 1
     return 0

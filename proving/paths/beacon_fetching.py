@@ -23,7 +23,6 @@ from chains.encoding import hex_data
 from chains.node_errors import NodeUnavailable
 from config.configured_chains import get_beacon_client, get_chains, get_era_files
 from database import due_rows
-from proving import lanes
 from proving.lanes import HeldLane
 from proving.models import BeaconAnchor, JumpLeaves, JumpLeavesKind
 from proving.sources import NotYet
@@ -215,9 +214,7 @@ def fetch_leaves(lane: HeldLane, key: object) -> None:
         except (NodeUnavailable, UnknownChain) as error:
             problem = str(error)
         # After a failure the row isn't due again: blocks that still need the leaves ask again.
-        columns: dict[str, Any] = {"content": content, "is_complete": not problem, "problem": problem}
-        with lanes.in_hand(lane, postponement, [row]):
-            lane.write(partial(postponement.end, [row], None, **columns))
+        lane.write(partial(postponement.end, [row], None, content=content, is_complete=not problem, problem=problem))
 
 
 def _tree_of(row: JumpLeaves) -> Period | Epoch:
