@@ -77,20 +77,18 @@ def _write() -> None:
         if connection.vendor == "postgresql":
             with connection.cursor() as cursor:
                 cursor.execute(f"SET LOCAL lock_timeout = '{_LOCK_TIMEOUT}'")
-        with transaction.atomic():
-            # Nobody sees these rows, and foreign keys are checked only where a transaction is committed.
-            ThrottleCount.objects.create(what_and_who=secrets.token_hex(), began_at=now)
-            batch = Batch(pk=new_batch_id(), user_id=0, api_key_id=0, destination_chain_id=0, fee=0, deadline_at=now)
-            batch.request = _SLOTS
-            statements.insert(batch, (), [()])
-            # No two checks may make the same block: one would wait for the other.
-            block = Block(destination_chain_id=0, source_chain_id=0, number=secrets.randbits(63))
-            statements.insert(block, (), [()])
-            query = Query(batch=batch, source_chain_id=0)
-            queries = [(position, _SLOTS) for position in range(_CHECKED_QUERIES)]
-            statements.insert(query, ("position", "slots"), queries)
-            step = Step(kind=StepKind.INITIAL_STATE, started_at=now)
-            statements.insert_for_each(step, "query_id", "FROM queries_query WHERE batch_id = %s", (batch.pk,))
-            transaction.set_rollback(True)
-        row = StorageCheck(pk=1, at=Now())
-        StorageCheck.objects.bulk_create([row], update_conflicts=True, unique_fields=["pk"], update_fields=["at"])
+        # Nobody sees these rows, and foreign keys are checked only where a transaction is committed.
+        ThrottleCount.objects.create(what_and_who=secrets.token_hex(), began_at=now)
+        batch = Batch(pk=new_batch_id(), user_id=0, api_key_id=0, destination_chain_id=0, fee=0, deadline_at=now)
+        batch.request = _SLOTS
+        statements.insert(batch, (), [()])
+        # No two checks may make the same block: one would wait for the other.
+        block = Block(destination_chain_id=0, source_chain_id=0, number=secrets.randbits(63))
+        statements.insert(block, (), [()])
+        query = Query(batch=batch, source_chain_id=0)
+        statements.insert(query, ("position", "slots"), [(position, _SLOTS) for position in range(_CHECKED_QUERIES)])
+        step = Step(kind=StepKind.INITIAL_STATE, started_at=now)
+        statements.insert_for_each(step, "query_id", "FROM queries_query WHERE batch_id = %s", (batch.pk,))
+        transaction.set_rollback(True)
+    row = StorageCheck(pk=1, at=Now())
+    StorageCheck.objects.bulk_create([row], update_conflicts=True, unique_fields=["pk"], update_fields=["at"])
