@@ -7,7 +7,7 @@ import sqlite3
 from collections.abc import Mapping, Sequence
 
 from django.conf import settings
-from django.db import InterfaceError, InternalError, OperationalError
+from django.db import DatabaseError, InterfaceError, OperationalError
 from django.http import HttpRequest, JsonResponse
 
 FULL = "The disk of this service is full or fails, so nothing can be stored."
@@ -18,24 +18,30 @@ AWAY = "The database of this service can't be reached, or takes no more connecti
 # Keys are SQLite's primary result codes (https://www.sqlite.org/rescode.html) and PostgreSQL's SQLSTATE
 # (https://www.postgresql.org/docs/current/errcodes-appendix.html).
 _SENTENCES: dict[int | str, str] = {
-    **dict.fromkeys((sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR, "53100", "58030"), FULL),
+    **dict.fromkeys((sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR, "53100", "58030", "XX001", "XX002"), FULL),
     **dict.fromkeys((sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED, "55P03", "57014", "40001", "40P01"), LOCKED),
-    **dict.fromkeys((sqlite3.SQLITE_READONLY, "25006"), READ_ONLY),
-    **dict.fromkeys((sqlite3.SQLITE_CANTOPEN, "25P03"), AWAY),
+    **dict.fromkeys((sqlite3.SQLITE_READONLY, "25006", "42501"), READ_ONLY),
+    **dict.fromkeys((sqlite3.SQLITE_CANTOPEN, "25P03", "25P04"), AWAY),
 }
+# With an error of such a severity the server ends the connection, whatever the SQLSTATE.
+_ENDS_CONNECTION = {"FATAL", "PANIC"}
 
 
 def why_unavailable(error: BaseException) -> str | None:
     """Return a sentence about why the database can't be used now. None for other errors, such as defects."""
-    # PostgreSQL raises InternalError if the database is read-only.
-    if not isinstance(error, OperationalError | InterfaceError | InternalError):
+    if not isinstance(error, DatabaseError | InterfaceError):
         return None
     cause = error.__cause__
     if (code := getattr(cause, "sqlite_errorcode", None)) is not None:
         # The lowest byte is the primary code. A missing table is an OperationalError too, but its code isn't listed.
         return _SENTENCES.get(code & 0xFF)
-    # An error without SQLSTATE means that there is no connection.
-    return _SENTENCES.get(getattr(cause, "sqlstate", None) or "", None if isinstance(error, InternalError) else AWAY)
+    # Psycopg has other classes for a read-only database, a missing privilege and a timeout than for other outages.
+    if sentence := _SENTENCES.get(getattr(cause, "sqlstate", None) or ""):
+        return sentence
+    severity = getattr(getattr(cause, "diag", None), "severity_nonlocalized", None)
+    # Without a connection there is neither SQLSTATE nor severity.
+    is_away = isinstance(error, OperationalError | InterfaceError) or severity in _ENDS_CONNECTION
+    return AWAY if is_away else None
 
 
 class Refused(Exception):

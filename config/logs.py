@@ -1,14 +1,24 @@
-"""Logs without API keys and passwords, with one line of text or JSON for each record."""
+"""Logs without API keys and passwords, with one line of text or JSON for each record.
+
+A failure that lasts has one line when it begins, one a minute, and one when it has ended.
+"""
 
 import logging
 import re
+import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Hashable, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
-from typing import Any
+from copy import copy
+from dataclasses import dataclass
+from typing import Any, TextIO
 
 from pythonjsonlogger.json import JsonFormatter
+
+from config.error_answers import why_unavailable
+
+logger = logging.getLogger(__name__)
 
 _fields: ContextVar[Mapping[str, str | int]] = ContextVar("log_context")
 
@@ -71,7 +81,7 @@ def redact_all(value: Any, redact: Callable[[str], str] = redact) -> Any:
 
 def to_console(log_format: str) -> dict[str, Any]:
     """Return the part of a logging configuration that writes redacted lines, as `line` or as `json`."""
-    console = {"class": "logging.StreamHandler", "formatter": log_format, "filters": ["redact"]}
+    console = {"class": "config.logs.Console", "formatter": log_format, "filters": ["redact"]}
     return {
         "version": 1,
         "disable_existing_loggers": False,
@@ -125,4 +135,93 @@ class RedactKeys(logging.Filter):
             record.exc_text = logging.Formatter().formatException(record.exc_info)
         if record.exc_text:
             record.exc_text = redact(record.exc_text)
+        return True
+
+
+# --- Failures that last -----------------------------------------------------------------------------------------------
+
+# Seconds between two lines about a failure, and after which it has ended if it doesn't happen again.
+_PAUSE_SECONDS = 60
+# Loggers of libraries that warn of each refused request and each lost connection, as often as clients cause it.
+_LIBRARIES = ("django.", "psycopg.")
+
+
+@dataclass
+class _LastingFailure:
+    text: str
+    seen_at: float  # by `time.monotonic`, as the next
+    written_at: float = float("-inf")
+    left_out: int = 0
+
+
+_lasting: dict[Hashable, _LastingFailure] = {}
+_lasting_lock = threading.Lock()
+
+
+def note_ends() -> None:
+    """Write a line for each failure that has ended. Each line of the log does that first."""
+    now = time.monotonic()
+    with _lasting_lock:
+        ended = [kind for kind, failure in _lasting.items() if now - failure.seen_at >= _PAUSE_SECONDS]
+        failures = [_lasting.pop(kind) for kind in ended]
+    for failure in failures:
+        logger.warning("not again for a minute, %s: %s", _left_out(failure.left_out), failure.text)
+
+
+def _left_out(lines: int) -> str:
+    return f"{lines} line{'' if lines == 1 else 's'} left out"
+
+
+class Console(logging.StreamHandler[TextIO]):
+    """A handler that leaves out lines about a failure that it has written of in the last minute.
+
+    A failure of the database, and a request that Django refuses, have no traceback.
+    """
+
+    def handle(self, record: logging.LogRecord) -> bool:
+        note_ends()
+        written = record if record.levelno < logging.WARNING else _unrepeated(record)
+        return written is not None and bool(super().handle(written))
+
+
+def _unrepeated(record: logging.LogRecord) -> logging.LogRecord | None:
+    """Return the record to write, which may be a copy with another text; None: it is left out."""
+    error = record.exc_info[1] if record.exc_info else None
+    status = getattr(record, "status_code", None)
+    kind: Hashable
+    # Other handlers get the record as it is.
+    short = copy(record)
+    short.exc_info = short.exc_text = None
+    if error and (why := why_unavailable(error)):
+        kind, (line, *_) = why, str(error).splitlines() or [""]
+        short.msg, short.args = f"{record.getMessage()}: {why} ({line})", None
+    elif record.name.startswith(_LIBRARIES) and (error is None or (status or 500) < 500):
+        kind = record.name, status or record.msg
+    elif error:
+        kind, short = (type(error), _place(error)), copy(record)
+    else:
+        return record
+    return short if _is_written(kind, short) else None
+
+
+def _place(error: BaseException) -> tuple[str, int] | None:
+    """Return the file and the line that have raised the error."""
+    trace = error.__traceback__
+    while trace and trace.tb_next:
+        trace = trace.tb_next
+    return (trace.tb_frame.f_code.co_filename, trace.tb_lineno) if trace else None
+
+
+def _is_written(kind: Hashable, record: logging.LogRecord) -> bool:
+    """Note that a failure happened. Return whether its line is written, which then says how many were left out."""
+    now, text = time.monotonic(), record.getMessage()
+    with _lasting_lock:
+        failure = _lasting.setdefault(kind, _LastingFailure(text, now))
+        failure.seen_at = now
+        if now - failure.written_at < _PAUSE_SECONDS:
+            failure.left_out += 1
+            return False
+        if failure.left_out:
+            record.msg, record.args = f"{text} ({_left_out(failure.left_out)})", None
+        failure.text, failure.written_at, failure.left_out = text, now, 0
         return True

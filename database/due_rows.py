@@ -3,7 +3,7 @@
 The database's clock decides which rows are due, because all workers share it.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any, Generic, TypeVar
@@ -25,7 +25,7 @@ class DueRow(models.Model):
 
     due_at = models.DateTimeField(null=True, blank=True, db_index=True)  # null if there is nothing to do
     attempts = models.PositiveIntegerField(default=0)  # consecutive failures
-    failing_since = models.DateTimeField(null=True, blank=True)  # time of the first of the consecutive failures
+    failing_since = models.DateTimeField(null=True, blank=True)  # the first of them, or a failure of the database
 
     class Meta:
         abstract = True
@@ -40,6 +40,8 @@ class Postponement(Generic[Row]):
 
     rows: Sequence[Row]
     until: datetime | None
+    due_before: Mapping[Any, datetime | None]
+    """When the rows were due before, by primary key."""
 
     def end(
         self,
@@ -67,6 +69,20 @@ class Postponement(Generic[Row]):
         unfinished = type(rows[0])._default_manager.filter(due_at__isnull=False)
         unfinished.filter(pk__in=[row.pk for row in rows]).update(**changes)
 
+    def keep_age(self, rows: Sequence[Row]) -> None:
+        """Note that the database failed while these rows were worked on, which is no failure of theirs.
+
+        They have been failing since they were due, without attempts. They stay postponed, so that others have a turn.
+        """
+        untouched = type(rows[0])._default_manager.filter(due_at=self.until, failing_since=None)
+        for row in rows:
+            since = Least(
+                Coalesce(Value(self.due_before[row.pk], output_field=DateTimeField()), Now()),
+                Now(),
+                output_field=DateTimeField(),
+            )
+            untouched.filter(pk=row.pk).update(failing_since=since)
+
 
 def postpone(rows: "models.QuerySet[Row]", keys: Sequence[object]) -> Postponement[Row]:
     """Postpone the rows with these primary keys. Return their new state, in the keys' order.
@@ -74,10 +90,11 @@ def postpone(rows: "models.QuerySet[Row]", keys: Sequence[object]) -> Postponeme
     A row that another process makes due later has another time, by which `Postponement.end` notices the change. The
     caller has a transaction, which keeps other processes from changing the rows until it ends.
     """
+    due_before = dict(rows.filter(pk__in=keys).values_list("pk", "due_at"))
     rows.filter(pk__in=keys).update(due_at=Now() + timedelta(seconds=settings.LEASE_SECONDS))
     rows_by_key = rows.in_bulk(keys)
     ordered = [rows_by_key[key] for key in keys if key in rows_by_key]
-    return Postponement(ordered, ordered[0].due_at if ordered else None)
+    return Postponement(ordered, ordered[0].due_at if ordered else None, due_before)
 
 
 def due(rows: "models.QuerySet[Row]") -> "models.QuerySet[Row]":

@@ -78,7 +78,7 @@ def admit_all(lane: HeldLane, keys: Sequence[object]) -> int:
         _give_back(lane, postponement, [batch], {batch.pk: fault})
         lanes.note_job_run("batch", "defect", time.monotonic())
 
-    return lanes.work_on(postponement.rows, work, give_up) if postponement.rows else 0
+    return lanes.work_on(lane, postponement, postponement.rows, work, give_up) if postponement.rows else 0
 
 
 def _give_back(

@@ -13,7 +13,7 @@ import secrets
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import timedelta
 from enum import StrEnum
@@ -21,20 +21,22 @@ from functools import partial
 from typing import Any, NamedTuple, TypeVar
 
 from django.conf import settings
-from django.db import DatabaseError, OperationalError, connection, transaction
-from django.db.models import Model, Q, QuerySet
+from django.db import DatabaseError, connection, transaction
+from django.db.models import Q, QuerySet
 from django.db.models.expressions import Combinable
 from django.db.models.functions import Now
 from prometheus_client import Counter, Histogram
 
 from config import logs
 from config.configured_chains import get_chains
+from config.error_answers import why_unavailable
 from database import statements
+from database.due_rows import DueRow, Postponement
 from proving.models import Lane
 
 logger = logging.getLogger(__name__)
 
-Row = TypeVar("Row", bound=Model)
+Row = TypeVar("Row", bound=DueRow)
 Result = TypeVar("Result")
 
 JOB_SECONDS = Histogram(
@@ -157,23 +159,48 @@ def note_job_run(kind: str, outcome: str, began: float) -> None:
     JOB_SECONDS.labels(kind, outcome).observe(time.monotonic() - began)
 
 
-def work_on(rows: Sequence[Row], work: Callable[[Sequence[Row]], None], give_up: Callable[[Row], None]) -> int:
+@contextmanager
+def in_hand(lane: HeldLane, postponement: Postponement[Row], rows: Sequence[Row]) -> Iterator[None]:
+    """Keep the age of rows if the database fails in the block, because the metric of queues shows it.
+
+    The worker then pauses before the lane's next turn.
+    """
+    try:
+        yield
+    except Exception as error:
+        if why_unavailable(error):
+            # It may take no write at all.
+            with suppress(DatabaseError, LaneLost):
+                lane.write(partial(postponement.keep_age, rows))
+        raise
+
+
+def work_on(
+    lane: HeldLane,
+    postponement: Postponement[Row],
+    rows: Sequence[Row],
+    work: Callable[[Sequence[Row]], None],
+    give_up: Callable[[Row], None],
+) -> int:
     """Process the rows of a lane together. If that fails by our own error, log it and process the rows one by one.
 
     So a row that causes an error costs the others only a second try. `give_up` postpones that row. Return the number of
-    failed rows. Raises `LaneLost`, `OperationalError`.
+    failed rows. Raises `LaneLost`, and the errors of a database that can't be used.
     """
     try:
-        work(rows)
-    except (LaneLost, OperationalError):
+        with in_hand(lane, postponement, rows):
+            work(rows)
+    except LaneLost:
         raise
-    except Exception:
+    except Exception as error:
+        if why_unavailable(error):
+            raise
         if len(rows) > 1:
             logger.warning("working on %d rows one by one: together they failed", len(rows), exc_info=True)
             for row in rows:
                 # The failed work may have changed the row.
                 row.refresh_from_db()
-            return sum(work_on([row], work, give_up) for row in rows)
+            return sum(work_on(lane, postponement, [row], work, give_up) for row in rows)
         logger.exception("a part of a turn failed")
         give_up(rows[0])
         return 1
@@ -272,9 +299,9 @@ class _Renewal:
     def _renew(self, held: list[HeldLane]) -> None:
         try:
             _tokens(held).update(until=_expiry())
-        except DatabaseError as error:
+        except DatabaseError:
             # Each write checks whether the lane is still held.
-            logger.warning("lanes could not be renewed: %s", error)
+            logger.warning("lanes could not be renewed", exc_info=True)
         finally:
             connection.close()
 

@@ -38,7 +38,9 @@ def stop(
         if not is_new and code == StopCode.OPERATOR:
             Stop.objects.filter(pk=standing.pk).update(**values)
             standing.refresh_from_db()
-    logger.warning("%s", standing.sentence)
+    # A worker stops a signer again in each turn.
+    if is_new or code == StopCode.OPERATOR:
+        logger.warning("%s", standing.sentence)
     return standing
 
 

@@ -33,6 +33,7 @@ from django.db.models.sql.compiler import SQLCompiler
 
 from chains.chains_file import ChainsError
 from chains.signer_keys import SignerError
+from config import logs
 from config.configured_chains import get_chains
 from database import due_rows, schema
 from database.statements import CompiledQuery, chunks
@@ -54,6 +55,8 @@ logger = logging.getLogger(__name__)
 # How often the database is asked for due rows, and how often the worker says that it runs, in seconds.
 _POLL_SECONDS = 0.2
 _BEAT_SECONDS = 5
+# The longest pause of a lane whose turns fail as a whole. Work goes on so soon after an outage.
+_LONGEST_PAUSE_SECONDS = 15
 # Lanes whose turns begin with each beat.
 _EACH_BEAT = {LaneKind.WATCH, LaneKind.HOUSE}
 
@@ -87,6 +90,9 @@ class Worker:
         # Prometheus sees no increase in a series that begins with 1.
         for chain, event in itertools.product(get_chains().chains, lanes.ChainEvent):
             lanes.CHAIN_EVENTS.labels(str(chain.id), event)
+        # Turns in a row that failed as a whole, and the end of the pause after the last by `time.monotonic`. No row has
+        # them, because the database may take no writes.
+        self._pauses: dict[LaneName, tuple[int, float]] = {}
 
     def stop(self) -> None:
         """Finish the running turns and begin no new ones. May be called from a signal handler."""
@@ -106,6 +112,7 @@ class Worker:
             try:
                 is_beat = time.monotonic() >= next_beat
                 if is_beat:
+                    logs.note_ends()
                     self._beat(is_first=is_first)
                     is_first = False
                     next_beat = time.monotonic() + _BEAT_SECONDS
@@ -139,7 +146,9 @@ class Worker:
 
     def _begin_turns(self, *, is_beat: bool) -> None:
         self._turns = {name: running for name, running in self._turns.items() if not running.done()}
-        free = [name for name in self._lanes if name not in self._turns]
+        now = time.monotonic()
+        pausing = {name for name, (_, until) in self._pauses.copy().items() if now < until}
+        free = [name for name in self._lanes if name not in self._turns and name not in pausing]
         polled = tuple(name for name in free if name.kind not in _EACH_BEAT)
         due = {name for (name,) in _with_work(polled).all()} if polled else set()
         for name in free:
@@ -147,8 +156,14 @@ class Worker:
                 self._turns[name] = self._pool.submit(self._turn, name)
 
     def _turn(self, name: LaneName) -> None:
+        attempts, _ = self._pauses.pop(name, (0, 0.0))
+
+        def pause() -> None:
+            seconds = due_rows.backoff(attempts, longest=_LONGEST_PAUSE_SECONDS).total_seconds()
+            self._pauses[name] = attempts + 1, time.monotonic() + seconds
+
         try:
-            if _failures(turn, name) == 0:
+            if _failures(turn, name, pause) == 0:
                 # The next poll, at once, finds the rows that this turn has made due.
                 self.wake()
         finally:
@@ -168,8 +183,13 @@ def work_once() -> int:
     )
 
 
-def _failures(do: Callable[[LaneName], int | None], name: LaneName) -> int | None:
-    """Return how many parts of a turn failed by an error of ours; None where another worker has the lane."""
+def _failures(
+    do: Callable[[LaneName], int | None], name: LaneName, pause: Callable[[], None] = lambda: None
+) -> int | None:
+    """Return how many parts of a turn failed by an error of ours; None where another worker has the lane.
+
+    Call `pause` if the turn fails as a whole, as where the database can't be used.
+    """
     try:
         return do(name)
     except LaneLost:
@@ -177,6 +197,7 @@ def _failures(do: Callable[[LaneName], int | None], name: LaneName) -> int | Non
         return None
     except Exception:
         logger.exception("a turn of the lane %s failed", name)
+        pause()
         return 1
 
 

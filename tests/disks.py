@@ -1,13 +1,20 @@
 """A database that accepts no writes: its disk is full, or another process holds its lock."""
 
+import os
+import shutil
 import sqlite3
+import subprocess
+import tempfile
 from collections.abc import Iterator
-from contextlib import closing, contextmanager
-from typing import Any
+from contextlib import ExitStack, closing, contextmanager
+from pathlib import Path
+from typing import Any, NoReturn
 
 import psycopg
+import pytest
 from django.apps import apps
-from django.db import connection
+from django.db import OperationalError, connection
+from django.db.backends.utils import CursorWrapper
 
 from tests.databases import same_database
 
@@ -74,20 +81,82 @@ def _locked_file() -> Iterator[None]:
 def _locked_tables() -> Iterator[None]:
     """Lock tables, so that they can be read, and no row can be locked or written."""
     tables = ", ".join(model._meta.db_table for model in apps.get_models(include_auto_created=True))
-    options = connection.settings_dict["OPTIONS"]
-    before = options["options"]
     with psycopg.connect(same_database()["DATABASE_URL"]) as other:
         other.execute(f"LOCK TABLE {tables} IN EXCLUSIVE MODE")
-        _reopen(options, "-c lock_timeout=10ms")
-        try:
+        with _options("-c lock_timeout=10ms"):
             yield
-        finally:
             other.rollback()
-            _reopen(options, before)
+
+
+@contextmanager
+def locked_table(table: str) -> Iterator[None]:
+    """Let another process of PostgreSQL lock a table, which can still be read."""
+    with psycopg.connect(same_database()["DATABASE_URL"]) as other:
+        other.execute(f"LOCK TABLE {table} IN EXCLUSIVE MODE")
+        yield
+        other.rollback()
+
+
+@contextmanager
+def table_without_insert(table: str) -> Iterator[None]:
+    """Let the service be a role of PostgreSQL that may insert into all tables but this one."""
+    role = f"clerk_{os.getpid()}"
+    with connection.cursor() as cursor:
+        cursor.execute(f"CREATE ROLE {role}")
+        for what in ("TABLES", "SEQUENCES"):
+            cursor.execute(f"GRANT ALL ON ALL {what} IN SCHEMA public TO {role}")
+        cursor.execute(f"REVOKE INSERT ON {table} FROM {role}")
+    try:
+        with _options(f"-c role={role}"):
+            yield
+    finally:
+        with connection.cursor() as cursor:
+            cursor.execute(f"DROP OWNED BY {role}")
+            cursor.execute(f"DROP ROLE {role}")
+
+
+@contextmanager
+def full_tablespace() -> Iterator[None]:
+    """Move PostgreSQL's tables to a disk of 8 MiB, and fill it. Only root can mount one."""
+    with tempfile.TemporaryDirectory() as folder, ExitStack() as at_end:
+        mounting = ["mount", "-t", "tmpfs", "-o", "size=8m,mode=777", "tmpfs", folder]
+        if os.geteuid() or subprocess.run(mounting, capture_output=True, check=False).returncode:
+            pytest.skip("only root can mount a small disk")
+        at_end.callback(subprocess.run, ["umount", "--lazy", folder], check=True)
+        (small := Path(folder, "small")).mkdir()
+        shutil.chown(small, "nobody")
+        name, cursor = f"small_{os.getpid()}", at_end.enter_context(connection.cursor())
+        cursor.execute(f"CREATE TABLESPACE {name} LOCATION '{small}'")
+        at_end.callback(cursor.execute, f"DROP TABLESPACE {name}")
+        for kind in ("TABLE", "INDEX"):
+            cursor.execute(f"ALTER {kind} ALL IN TABLESPACE pg_default SET TABLESPACE {name}")
+            at_end.callback(cursor.execute, f"ALTER {kind} ALL IN TABLESPACE {name} SET TABLESPACE pg_default")
+        cursor.execute(f"CREATE TABLE filler (line text) TABLESPACE {name}")
+        at_end.callback(cursor.execute, "DROP TABLE filler")
+        for lines in (1000, 1):
+            with pytest.raises(OperationalError, match="No space left"):
+                _insert_for_ever(cursor, f"INSERT INTO filler SELECT repeat('x', 100) FROM generate_series(1, {lines})")
+        yield
+
+
+def _insert_for_ever(cursor: CursorWrapper, sql: str) -> NoReturn:
+    while True:
+        cursor.execute(sql)
+
+
+@contextmanager
+def _options(given: str) -> Iterator[None]:
+    """Reopen connections with these options, and with the former ones at the end."""
+    options = connection.settings_dict["OPTIONS"]
+    before = options["options"]
+    _reopen(options, given)
+    try:
+        yield
+    finally:
+        _reopen(options, before)
 
 
 def _reopen(options: dict[str, Any], given: str) -> None:
-    """Reopen connections with these options."""
     connection.close()
     connection.close_pool()  # type: ignore[attr-defined]  # what is special of PostgreSQL
     options["options"] = given

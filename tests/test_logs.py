@@ -3,14 +3,18 @@
 import io
 import json
 import logging
+from collections.abc import Callable
 from datetime import datetime
 from typing import Any
 
+import psycopg
 import pytest
+from django.db import OperationalError, connection
 from django.http import HttpRequest
+from django.test import Client
 
 from config import logs
-from config.logs import JsonLines, RedactKeys, redact
+from config.logs import Console, JsonLines, RedactKeys, redact
 
 KEY = "bqs_0123456789abcdefghijklmnopqrstuvwxyzABCDEFG"
 
@@ -150,3 +154,104 @@ def test_django_s_request_does_not_hide_the_id(lines):
     first, second = read()
     assert (first["request"], first["status_code"]) == ("r-1", 404)
     assert "request" not in second
+
+
+# --- Failures that last -----------------------------------------------------------------------------------------------
+
+FULL = "The disk of this service is full or fails, so nothing can be stored."
+
+
+@pytest.fixture
+def console(monkeypatch) -> Callable[[], list[str]]:
+    """Return a function that reads the lines that the console has got since its last call."""
+    monkeypatch.setattr(logs, "_lasting", {})
+    written = io.StringIO()
+    # A second console would take each line for a repetition.
+    monkeypatch.setattr(logging.getLogger(), "handlers", [Console(written)])
+
+    def read() -> list[str]:
+        lines = written.getvalue().splitlines()
+        written.seek(0)
+        written.truncate()
+        return lines
+
+    return read
+
+
+def fail(error: Exception, message: str = "a turn failed") -> None:
+    try:
+        raise error
+    except type(error):
+        logging.getLogger("test").exception(message)
+
+
+def full_disk() -> OperationalError:
+    error = OperationalError("could not extend file\nHINT: Check free disk space.")
+    error.__cause__ = psycopg.errors.DiskFull()
+    return error
+
+
+def test_a_failure_of_the_database_is_one_line_at_its_begin_one_a_minute_and_one_at_its_end(console, pass_time):
+    line = f"a turn failed: {FULL} (could not extend file)"
+    for _ in range(100):
+        fail(full_disk())
+        fail(full_disk(), "another turn failed")
+    assert console() == [line]
+    pass_time(59)
+    fail(full_disk())
+    assert console() == []
+    pass_time(60)
+    fail(full_disk())
+    assert console() == [f"{line} (200 lines left out)"]
+    pass_time(119)
+    fail(full_disk())
+    logging.getLogger("test").warning("another line")
+    assert console() == ["another line"]
+    pass_time(180)
+    logs.note_ends()
+    logs.note_ends()
+    assert console() == [f"not again for a minute, 1 line left out: {line}"]
+    fail(full_disk())
+    assert console() == [line]
+
+
+def test_another_failure_keeps_its_traceback_and_is_not_repeated_either(console):
+    for _ in range(10):
+        fail(ZeroDivisionError("a defect"))
+        fail(ValueError("another defect"))
+    written = console()
+    assert written.count("Traceback (most recent call last):") == 2
+    assert [line for line in written if line.startswith(("ZeroDivision", "ValueError"))] == [
+        "ZeroDivisionError: a defect",
+        "ValueError: another defect",
+    ]
+
+
+def test_lines_that_are_no_failures_of_a_known_kind_are_all_written(console):
+    for number in range(3):
+        logging.getLogger("proving").warning("block %d waits", number)
+        logging.getLogger("gunicorn.access").info("GET /%d", number)
+    assert len(console()) == 6
+
+
+@pytest.mark.django_db
+def test_refused_requests_and_an_unusable_database_write_a_line_each_in_a_minute(console, settings):
+    settings.ALLOWED_HOSTS = ["testserver"]
+    client = Client(enforce_csrf_checks=True, raise_request_exception=False)
+
+    def no_room(_execute: object, _sql: object, *_: object) -> None:
+        raise full_disk()
+
+    for number in range(5):
+        assert client.get("/", headers={"host": f"{number}.example"}).status_code == 400
+        assert client.post("/sign-in/verify", {}).status_code == 403
+        with connection.execute_wrapper(no_room):
+            assert client.get(f"/explorer?page={number}").status_code == 503
+    # Each request has its line as well.
+    warnings = [line for line in console() if not line.startswith("127.0.0.1 ")]
+    assert [line.split(":")[0] for line in warnings] == [
+        "Invalid HTTP_HOST header",
+        "Forbidden (CSRF cookie not set.)",
+        "Service Unavailable",
+    ]
+    assert FULL in warnings[2]

@@ -12,7 +12,7 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from django.db import Error as DatabaseError
-from django.db.models import Count, Min, OuterRef, Q, QuerySet, Subquery
+from django.db.models import Case, Count, Min, OuterRef, Q, QuerySet, Subquery, When
 from django.db.models.functions import Now
 from django.utils import timezone
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
@@ -104,7 +104,10 @@ _KINDS: tuple[tuple[str, Callable[[], "QuerySet[Any]"], tuple[str, ...]], ...] =
 def _queues() -> Iterator[_Family]:
     now, rows = timezone.now(), []
     is_due = Q(due_at__lte=Now())
-    counts = {"so_many": Count("pk"), "due": Count("pk", filter=is_due), "oldest": Min("due_at", filter=is_due)}
+    # A row without attempts failed by the database. It keeps its age, although it was postponed.
+    is_failed = Q(attempts=0, failing_since__isnull=False)
+    since = Case(When(is_failed, then="failing_since"), When(is_due, then="due_at"))
+    counts = {"so_many": Count("pk"), "due": Count("pk", filter=is_due), "oldest": Min(since)}
     for kind, of_kind, columns in _KINDS:
         grouped = of_kind().filter(due_at__isnull=False).order_by().values(*columns).annotate(**counts)
         for *ends, so_many, due, oldest in grouped.values_list(*columns, *counts):
@@ -115,7 +118,10 @@ def _queues() -> Iterator[_Family]:
         rows,
         ("queue_rows", "Rows that are due now or later."),
         ("queue_due_rows", "Rows that are due and that no worker has."),
-        ("queue_oldest_due_seconds", "For how long the oldest of these has been due; 0: none is."),
+        (
+            "queue_oldest_due_seconds",
+            "For how long the oldest has been due, also while the database fails; 0: none is.",
+        ),
     )
 
 

@@ -176,7 +176,8 @@ def look_after(lane: HeldLane, key: object) -> None:
     for row in postponement.rows:
         attempts, reason, seconds = 0, None, float(_PAUSE)
         chain = get_chains().chain(row.destination_chain_id)
-        with lanes.job_run("registry", chain=chain.id, source=row.source_chain_id) as job_run:
+        about = {"chain": chain.id, "source": row.source_chain_id}
+        with lanes.in_hand(lane, postponement, [row]), lanes.job_run("registry", **about) as job_run:
             try:
                 connection = connections.open_unless_stopped(chain.id, row.source_chain_id)
                 if wake_waiting(lane, connection, heads.read(chain, connection.destination_rpc)):

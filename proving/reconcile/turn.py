@@ -81,7 +81,7 @@ def reconcile_all(lane: HeldLane, keys: Sequence[object], most_proofs: int, *, a
         _give_back(lane, postponement, [block], {block.pk: Fail(wait("internal_error"))})
         lanes.note_job_run("block", "defect", time.monotonic())
 
-    return lanes.work_on(postponement.rows, work, give_up) if postponement.rows else 0
+    return lanes.work_on(lane, postponement, postponement.rows, work, give_up) if postponement.rows else 0
 
 
 def _reconcile(lane: HeldLane, blocks: Sequence[Block], most_proofs: int) -> Mapping[int, End]:

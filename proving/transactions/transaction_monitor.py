@@ -81,7 +81,7 @@ def monitor_all(lane: HeldLane, keys: Sequence[Any]) -> int:
 
     # Signers go one by one, so that a failure affects no other.
     give_up = partial(_try_again, lane, postponement)
-    return sum(lanes.work_on([signer], work, give_up) for signer in postponement.rows)
+    return sum(lanes.work_on(lane, postponement, [signer], work, give_up) for signer in postponement.rows)
 
 
 def _try_again(lane: HeldLane, postponement: Postponement[Signer], signer: Signer) -> None:

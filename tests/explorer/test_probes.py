@@ -1,15 +1,17 @@
 """`/livez` and `/readyz`."""
 
 import html
+import time
 
 import pytest
 from django.db import OperationalError, connection
 from django.db.migrations.recorder import MigrationRecorder
 from django.test import Client
 
+from accounts.models import ApiKey
 from config.configured_chains import forget_chains
-from tests.disks import locked_database
-from tests.service import chains_toml
+from tests.disks import full_tablespace, locked_database, locked_table, table_without_insert
+from tests.service import ALICE, a_key, chains_toml, header, request
 
 pytestmark = [pytest.mark.django_db, pytest.mark.outside]
 
@@ -49,6 +51,66 @@ def test_it_is_ready_with_what_a_newer_version_has_added():
 def test_it_is_not_ready_while_nothing_can_be_stored():
     with locked_database():
         assert ready() == (503, "The database of this service is locked for longer than usual.")
+
+
+of_postgresql = pytest.mark.postgresql_only(reason="SQLite has neither privileges nor locks of tables")
+FULL = "The disk of this service is full or fails, so nothing can be stored."
+
+
+def health() -> tuple[int, list[str]]:
+    """Return the status of `/healthz`, and the codes about the database."""
+    answer = Client().get("/healthz")
+    return answer.status_code, [code for code in answer.json()["codes"] if code in {"storage", "database_unavailable"}]
+
+
+@of_postgresql
+@pytest.mark.django_db(transaction=True)
+@pytest.mark.parametrize(
+    "table", ["accounts_throttlecount", "queries_batch", "queries_block", "queries_query", "queries_step"]
+)
+def test_it_is_not_ready_while_a_table_of_submissions_takes_no_row(table, unreachable_chain, pass_time):
+    with table_without_insert(table):
+        assert ready() == (503, "The database of this service can't be written to.")
+        assert health() == (503, ["storage"])
+        assert submitted() == 503
+    pass_time(10)
+    assert (ready(), submitted()) == ((200, ""), 200)
+
+
+@of_postgresql
+@pytest.mark.django_db(transaction=True)
+def test_it_is_not_ready_while_a_table_of_submissions_is_locked_for_long(pass_time):
+    began = time.perf_counter()
+    with locked_table("queries_step"):
+        assert ready() == (503, "The database of this service is locked for longer than usual.")
+    # The longest time that a probe waits.
+    assert time.perf_counter() - began < 10
+    pass_time(10)
+    assert ready() == (200, "")
+
+
+@of_postgresql
+@pytest.mark.django_db(transaction=True)
+def test_it_is_not_ready_while_no_submission_has_room(unreachable_chain, pass_time, settings):
+    settings.MAX_BATCHES_PER_MINUTE = 10_000
+    assert (ready(), submitted()) == ((200, ""), 200)
+    with full_tablespace():
+        # The last pages of the tables may have room for some rows.
+        while submitted() == 200:
+            pass
+        pass_time(10)
+        assert (ready(), submitted()) == ((503, FULL), 503)
+        assert health() == (503, ["storage"])
+    pass_time(20)
+    assert (ready(), submitted()) == ((200, ""), 200)
+
+
+def submitted() -> int:
+    """Return the status of the answer to a small batch."""
+    key = ApiKey.objects.first() or a_key()
+    body = request(ALICE, block=1)
+    client = Client(raise_request_exception=False)
+    return client.post("/submit-batch-query", body, content_type="application/json", headers=header(key)).status_code
 
 
 def test_it_is_not_ready_while_the_database_does_not_answer():

@@ -1,21 +1,31 @@
 """Lanes are renewed while they are held, and divided fairly among users."""
 
 from collections.abc import Sequence
+from datetime import timedelta
+from typing import Any
 
+import psycopg
 import pytest
+from django.core.management import CommandError
+from django.db import InternalError, OperationalError, connection
+from django.test import Client
 from django.utils import timezone
 
 from accounts.models import User
+from api import health
+from database.due_rows import Postponement
 from proving import lanes, worker
-from proving.lanes import LaneKind, LaneName
-from proving.models import Lane, Signer, Transaction
+from proving.health.service_metrics import ServiceMetrics
+from proving.lanes import HeldLane, LaneKind, LaneName
+from proving.models import FactsRegistry, Lane, Signer, Transaction
 from proving.transactions import sending, transaction_monitor
-from queries.models import Batch, Block
+from queries.models import Batch, BatchStatus, Block
 from tests.deployed import deploy
 from tests.explorer.batches import SOURCE, connect_source
 from tests.factories import until
+from tests.metrics import value
 from tests.proving.chain_state import registry
-from tests.service import ALICE, BOB, a_key, asking, balances, submit
+from tests.service import ALICE, BOB, a_key, asking, balances, expire_leases, submit, work
 
 HOUSE = LaneName(LaneKind.HOUSE)
 CONNECTION = LaneName(LaneKind.CONNECTION, 31337, 31337)
@@ -106,5 +116,51 @@ def test_rows_that_fail_together_are_worked_on_one_by_one_as_they_are_stored_by_
         Signer.objects.update(attempts=7)
         assert rows[0] != signers[0]
 
-    assert lanes.work_on(signers, work, given_up.append) == 1
+    lane, postponement = HeldLane(LaneName(LaneKind.DESTINATION, 31337)), Postponement(signers, None, {})
+    assert lanes.work_on(lane, postponement, signers, work, given_up.append) == 1
     assert (seen, given_up) == ([[0, 0], [7], [7]], signers[:1])
+
+
+OF_BATCH = 'INSERT INTO "queries_block"'
+OF_REGISTRY = 'UPDATE "proving_factsregistry" SET "due_at" = CASE'
+
+
+@pytest.mark.parametrize(
+    ("kind", "statement", "error", "cause"),
+    [
+        ("batch", OF_BATCH, OperationalError, psycopg.errors.DiskFull),
+        ("batch", OF_BATCH, OperationalError, psycopg.errors.LockNotAvailable),
+        ("batch", OF_BATCH, InternalError, psycopg.errors.IdleInTransactionSessionTimeout),
+        ("registry", OF_REGISTRY, OperationalError, psycopg.errors.DiskFull),
+    ],
+)
+def test_rows_that_the_database_made_fail_keep_their_age_and_are_no_defects(
+    service, key, kind, statement, error, cause
+):
+    batch = submit(key, asking({"latest": balances([1])["block:1"]}))
+    for model in (Batch, FactsRegistry):
+        model.objects.update(due_at=timezone.now() - timedelta(hours=1))
+
+    def fail(execute: Any, sql: str, *how: Any) -> Any:
+        if sql.startswith(statement):
+            raise error from cause()
+        return execute(sql, *how)
+
+    def age() -> float:
+        exposed = Client().get("/metrics", REMOTE_ADDR="127.0.0.1").text
+        return value(exposed, "batchquery_queue_oldest_due_seconds", kind=kind) or 0
+
+    for _ in range(2):
+        with connection.execute_wrapper(fail), pytest.raises(CommandError, match="1 turns failed"):
+            work()
+        batch.refresh_from_db()
+        if kind == "batch":
+            assert (batch.wait, batch.attempts) == (None, 0)
+        health.service_metrics = ServiceMetrics()
+        assert age() >= 3600
+    expire_leases()
+    work()
+    batch.refresh_from_db()
+    assert batch.status in {BatchStatus.IN_PROGRESS, BatchStatus.DONE}
+    assert batch.failing_since is None
+    assert FactsRegistry.objects.get().failing_since is None

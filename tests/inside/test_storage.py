@@ -1,13 +1,41 @@
 """Errors of an unusable database."""
 
+import socket
+import struct
 from concurrent.futures import ThreadPoolExecutor
 
+import psycopg
 import pytest
-from django.db import DatabaseError, OperationalError, connection, transaction
+from django.db import DatabaseError, InternalError, OperationalError, connection, transaction
 
 from config import error_answers
 
 pytestmark = pytest.mark.django_db(transaction=True)
+
+
+def test_an_error_with_which_a_pooler_ends_the_connection_is_told_from_a_defect():
+    """Supavisor's `db_termination` has the SQLSTATE of an internal error."""
+
+    def message(kind: bytes, body: bytes) -> bytes:
+        return kind + struct.pack("!i", len(body) + 4) + body
+
+    def serve() -> None:
+        client, _ = listener.accept()
+        with client:
+            client.recv(1000)
+            client.sendall(message(b"R", bytes(4)) + message(b"Z", b"I"))
+            client.recv(1000)
+            client.sendall(message(b"E", b"SFATAL\0VFATAL\0CXX000\0Mdb_termination\0\0"))
+
+    with socket.create_server(("127.0.0.1", 0)) as listener, ThreadPoolExecutor(1) as server:
+        served = server.submit(serve)
+        url = f"postgresql://u@127.0.0.1:{listener.getsockname()[1]}/d?sslmode=disable&gssencmode=disable"
+        with pytest.raises(psycopg.InternalError) as ended:
+            psycopg.connect(url, autocommit=True).execute("SELECT 1")
+        served.result(10)
+    error = InternalError()
+    error.__cause__ = ended.value
+    assert error_answers.why_unavailable(error) == error_answers.AWAY
 
 
 # --- PostgreSQL -------------------------------------------------------------------------------------------------------
@@ -27,6 +55,11 @@ of_postgresql = pytest.mark.postgresql_only(reason="SQLite has other codes, and 
         ("DO $$ BEGIN RAISE EXCEPTION USING ERRCODE = 'io_error'; END $$", error_answers.FULL),
         ("DO $$ BEGIN RAISE EXCEPTION USING ERRCODE = 'cannot_connect_now'; END $$", error_answers.AWAY),
         ("DO $$ BEGIN RAISE EXCEPTION USING ERRCODE = 'out_of_memory'; END $$", error_answers.AWAY),
+        ("DO $$ BEGIN RAISE EXCEPTION USING ERRCODE = '25P04'; END $$", error_answers.AWAY),  # transaction_timeout
+        ("DO $$ BEGIN RAISE EXCEPTION USING ERRCODE = 'data_corrupted'; END $$", error_answers.FULL),
+        ("DO $$ BEGIN RAISE EXCEPTION USING ERRCODE = 'index_corrupted'; END $$", error_answers.FULL),
+        ("DO $$ BEGIN RAISE EXCEPTION USING ERRCODE = 'insufficient_privilege'; END $$", error_answers.READ_ONLY),
+        ("DO $$ BEGIN RAISE EXCEPTION USING ERRCODE = 'internal_error'; END $$", None),
         ("SELECT * FROM no_table", None),
         ("SELECT 1 / 0", None),
         ("COMMIT; VACUUM no_table", None),

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from django.db import connection
 from eth_utils.crypto import keccak
 
 from devnet.devchain import DevChain
@@ -57,6 +58,37 @@ def test_a_worker_does_what_is_submitted_and_says_that_it_runs(service, start_wo
     start_worker()
     until(WorkerHeartbeat.objects.exists, "the first heartbeat")
     batch = submit(a_key(), request(ALICE, block=service.head()))
+    until(lambda: is_done(batch), "DONE")
+
+
+@pytest.mark.postgresql_only(reason="a trigger of SQLite can't raise the error of a full disk")
+def test_a_worker_whose_database_takes_no_writes_pauses_says_so_once_and_goes_on(service, start_worker, tmp_path):
+    batch = submit(a_key(), request(ALICE, block=service.head()))
+    with connection.cursor() as cursor:
+        # A sequence counts what is rolled back, too.
+        cursor.execute("CREATE SEQUENCE refusals")
+        cursor.execute(
+            "CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN PERFORM nextval('refusals'); "
+            "RAISE EXCEPTION 'could not extend file' USING ERRCODE = 'disk_full'; END $$"
+        )
+        cursor.execute("CREATE TRIGGER refuse BEFORE INSERT OR UPDATE ON proving_lane EXECUTE FUNCTION refuse()")
+
+        def refused(turns: int) -> bool:
+            cursor.execute("SELECT last_value FROM refusals WHERE is_called AND last_value >= %s", [turns])
+            return cursor.fetchone() is not None
+
+        try:
+            start_worker()
+            until(lambda: refused(1), "a turn")
+            began = time.monotonic()
+            # Five lanes have a turn at once. The three with due rows have further turns after 1 s, 2 s and 4 s.
+            until(lambda: refused(12), "further turns")
+            assert time.monotonic() - began > 2
+        finally:
+            cursor.execute("DROP FUNCTION refuse CASCADE")
+            cursor.execute("DROP SEQUENCE refusals")
+    assert "Traceback" not in log_of(tmp_path)
+    assert log_of(tmp_path).count("The disk of this service is full") == 1
     until(lambda: is_done(batch), "DONE")
 
 

@@ -201,7 +201,7 @@ def test_a_receipt_that_can_t_be_used_holds_up_its_own_transaction_alone(costly,
     assert "receipt_unusable" not in told_operators()["codes"]
 
 
-def test_a_signer_of_which_three_receipts_can_t_be_true_pauses(costly, key, settings):
+def test_a_signer_of_which_three_receipts_can_t_be_true_pauses(costly, key, settings, caplog):
     limit_both(settings, 2 * MILLIETHER)
     mine_at(costly, 1)
     before = balance(costly)
@@ -215,6 +215,7 @@ def test_a_signer_of_which_three_receipts_can_t_be_true_pauses(costly, key, sett
     assert Transaction.objects.filter(queries__batch__in=batches).distinct().count() == 3
     assert 0 < before - balance(costly) <= (spent_today() or 0) <= 2 * MILLIETHER
     assert doubts()
+    assert caplog.text.count("A worker has stopped sending") == 1
     call_command("resume", "31337", signer=SIGNER, stdout=StringIO())
     reconfigure(settings, url, costly.url)
     for batch in batches:
