@@ -75,7 +75,7 @@ class Postponement(Generic[Row]):
         They have been failing since they were due, without attempts. They stay postponed, so that others have a turn.
         """
         untouched = type(rows[0])._default_manager.filter(due_at=self.until, failing_since=None)
-        for row in rows:
+        for row in sorted(rows, key=lambda row: row.pk):
             since = Least(
                 Coalesce(Value(self.due_before[row.pk], output_field=DateTimeField()), Now()),
                 Now(),
@@ -90,7 +90,9 @@ def postpone(rows: "models.QuerySet[Row]", keys: Sequence[object]) -> Postponeme
     A row that another process makes due later has another time, by which `Postponement.end` notices the change. The
     caller has a transaction, which keeps other processes from changing the rows until it ends.
     """
-    due_before = dict(rows.filter(pk__in=keys).values_list("pk", "due_at"))
+    # An UPDATE of several rows would lock them in any order.
+    locked = rows.filter(pk__in=keys).order_by("pk").select_for_update(no_key=True)
+    due_before = dict(locked.values_list("pk", "due_at"))
     rows.filter(pk__in=keys).update(due_at=Now() + timedelta(seconds=settings.LEASE_SECONDS))
     rows_by_key = rows.in_bulk(keys)
     ordered = [rows_by_key[key] for key in keys if key in rows_by_key]

@@ -17,11 +17,16 @@ _LEAST_VALUES = 10
 class _OneParameter(In):
     def as_postgresql(self, compiler: Any, connection: Any) -> tuple[str, Any]:
         values = list(self.rhs) if self.rhs_is_direct_value() else []
-        if len(values) < _LEAST_VALUES or not all(isinstance(value, int | str) for value in values):
+        if len(values) < _LEAST_VALUES or not all(map(_fits, values)):
             return self.as_sql(compiler, connection)
         column, parameters = self.process_lhs(compiler, connection)
         _, array = self.get_db_prep_lookup(cast("Any", values), connection)
         return f"{column} = ANY(%s)", (*parameters, list(array))
+
+
+def _fits(value: object) -> bool:
+    """Return whether each type of column can be compared with the value in an array: none has more than 64 bits."""
+    return isinstance(value, str) or (isinstance(value, int) and -(2**63) <= value < 2**63)
 
 
 class InArray(_OneParameter):

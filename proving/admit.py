@@ -92,6 +92,9 @@ def _give_back(
         alike[end, failures, batch.rejecting_checks + 1 if end.code else 0].append(batch)
 
     def write() -> None:
+        if len(batches) > 1:
+            # The statements below lock batches in the order of their ends.
+            statements.lock(Batch.objects.filter(pk__in=[batch.pk for batch in batches]))
         for (end, failures, rejecting), some in alike.items():
             postponement.end(
                 some,

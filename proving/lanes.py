@@ -32,7 +32,7 @@ from config.configured_chains import get_chains
 from config.error_answers import why_unavailable
 from database import statements
 from database.due_rows import DueRow, Postponement
-from proving.models import Lane
+from proving.models import Lane, Signer
 
 logger = logging.getLogger(__name__)
 
@@ -170,8 +170,9 @@ def in_hand(lane: HeldLane, postponement: Postponement[Row], rows: Sequence[Row]
     except Exception as error:
         if why_unavailable(error):
             # It may take no write at all.
+            signers = Signer.objects.filter(pk__in=[row.pk for row in rows if isinstance(row, Signer)])
             with suppress(DatabaseError, LaneLost):
-                lane.write(partial(postponement.keep_age, rows))
+                lane.write(partial(postponement.keep_age, rows), behind=signers)
         raise
 
 

@@ -23,7 +23,7 @@ from django.db.models.functions import Now
 from chains.node_errors import ChainError
 from config import logs
 from config.configured_chains import get_chains
-from database import due_rows
+from database import due_rows, statements
 from database.due_rows import Postponement
 from proving import connections, heads, lanes
 from proving.connections import WorkContext
@@ -293,6 +293,9 @@ def _note_failure(lane: HeldLane, block: Block, end: Fail) -> None:
 
 
 def _write(postponement: Postponement[Block], blocks: Sequence[Block], ends: Mapping[int, End]) -> None:
+    if len(blocks) > 1:
+        # The statements below lock blocks in the order of their ends.
+        statements.lock(Block.objects.filter(pk__in=[block.pk for block in blocks]))
     settled = [block for block in blocks if isinstance(ends[block.pk], Settled)]
     asked_for = set(open_queries(settled).values_list("block", flat=True))
     # Most blocks end alike, so one statement is enough for these.

@@ -80,7 +80,16 @@ def is_wanted(tx: Transaction) -> bool:
         anew = Transaction.objects.filter(does_the_same, queries=OuterRef("pk"), pk__gt=tx.pk)
         is_sent_anew = Exists(anew.exclude(state=TransactionState.DISPLACED).exclude(succeeded=False))
         needing = needing.filter(Q(pk__in=tx.continued.values("pk")) | ~is_sent_anew)
-    return not is_proof or needing.exists()
+    return not is_proof or needing.exists() or _carries_header_of_others(tx)
+
+
+def _carries_header_of_others(tx: Transaction) -> bool:
+    """Return whether a later pending transaction would revert without a header of this one, which no other carries."""
+    carried = tx.accumulates.all()
+    later = Transaction.objects.filter(pk__gt=tx.pk, signer__chain_id=tx.signer.chain_id)
+    anew = later.exclude(state=TransactionState.DISPLACED).exclude(succeeded=False).filter(accumulates__in=carried)
+    below = later.filter(state=TransactionState.PENDING, queries__block__in=carried).exclude(accumulates__in=carried)
+    return below.exists() and not anew.exists()
 
 
 def _raised(fee: int) -> int:

@@ -9,7 +9,20 @@ from queries.models import Batch, BatchStatus, Block, Step, StepKind, StepStatus
 from tests.chains.lying_node import between, result
 from tests.metrics import chain_events
 from tests.proving.chain_state import ACCOUNT_PROVEN, AccountField, balance_at, events, field_on_chain
-from tests.service import ALICE, SIGNER, a_key, expire, reconfigure, request, submit, waiting, work, work_until_done
+from tests.service import (
+    ALICE,
+    BOB,
+    SIGNER,
+    a_key,
+    expire,
+    header,
+    reconfigure,
+    request,
+    submit,
+    waiting,
+    work,
+    work_until_done,
+)
 
 pytestmark = [pytest.mark.django_db, pytest.mark.outside]
 
@@ -131,3 +144,31 @@ def test_a_final_batch_is_not_looked_at_any_more(service, done):
     work()
     assert Block.objects.get().due_at is None
     assert Transaction.objects.exclude(to="").get().state == TransactionState.FINAL
+
+
+@pytest.mark.parametrize("names", ["a time", "a block of a batch that is cancelled"])
+def test_a_transaction_that_carries_the_header_of_another_is_mined_again_too(service, client, names):
+    service.mine(3)
+    block = service.head() - 2
+    first = request(ALICE, block=block)
+    if names == "a time":
+        at = int(service.rpc("eth_getBlockByNumber", hex(block), False)["timestamp"], 16)
+        first["data"]["31337"] = {f"timestamp:{at}": first["data"]["31337"].popitem()[1]}
+    batch = last = work_until_done(submit(a_key(), first), service)
+    if names != "a time":
+        last = work_until_done(submit(a_key(BOB), request(BOB, block=block)), service)
+    sent = Transaction.objects.exclude(queries=None).distinct().order_by("pk")
+    assert sent.count() == 2
+    # Both are gone, and nothing is mined while the service looks.
+    service.rpc("evm_setAutomine", False)
+    service.rpc("anvil_reorg", service.head() - sent[0].block_number + 1, [])
+    service.rpc("anvil_dropAllTransactions")
+    service.mine(8)
+    work()
+    if last != batch:
+        assert client.post(f"/batch-queries/{batch.pk}/cancel", headers=header(a_key(name="other"))).status_code == 200
+    work()
+    work()
+    service.rpc("evm_setAutomine", True)
+    assert work_until_done(last, service, rounds=20).status == BatchStatus.DONE
+    assert [tx.succeeded for tx in sent] == [True, True]

@@ -10,7 +10,7 @@ from django.db.models import ForeignObjectRel
 from accounts import keys, operator_log, webhook_secrets
 from accounts.models import User, read_user_name
 from database import statements
-from queries.models import IdempotencyKey
+from queries.models import Block, IdempotencyKey
 
 
 class Command(BaseCommand):
@@ -65,8 +65,9 @@ def _hand_over(name: str, reason: str) -> bool:
     IdempotencyKey.objects.filter(
         user=before, key__in=IdempotencyKey.objects.filter(user=wallet).values("key")
     ).delete()
-    # Rows of any model that refer to a user; some relations are hidden.
-    for relation in User._meta.get_fields(include_hidden=True):
+    # Rows of any model that refer to a user; some relations are hidden. Blocks are locked before batches.
+    relations = User._meta.get_fields(include_hidden=True)
+    for relation in sorted(relations, key=lambda relation: relation.related_model is not Block):
         if isinstance(relation, ForeignObjectRel):
             rows = relation.related_model._base_manager.filter(**{relation.field.name: wallet})
             rows.update(**{relation.field.name: before})
