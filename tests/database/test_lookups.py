@@ -8,7 +8,12 @@ from queries.models import Block, Query
 pytestmark = pytest.mark.django_db
 
 
-@pytest.mark.parametrize("more", [range(2, 40), [10**30 + digit for digit in range(40)], [None] * 40, [1] * 40])
+TOO_LARGE = pytest.param(
+    [10**30 + digit for digit in range(40)], marks=pytest.mark.postgresql_only(reason="SQLite takes no such number")
+)
+
+
+@pytest.mark.parametrize("more", [range(2, 40), [None] * 40, [1] * 40, TOO_LARGE])
 def test_a_long_list_selects_what_a_short_one_does(more):
     block, other = (
         Block.objects.create(destination_chain_id=1, source_chain_id=1, number=number) for number in (1, 41)
