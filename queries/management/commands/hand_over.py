@@ -41,11 +41,11 @@ class Command(BaseCommand):
 
 @transaction.atomic
 def _hand_over(name: str, reason: str) -> bool:
-    """Make the user of before the contract wallet, with all that the wallet has by now. False: there is no such user.
+    """Turn the old user into the contract wallet's user, with the wallet's rows. False: there is no old user.
 
-    So the many rows of the user of before stay as they are, and workers go on with them.
+    The old user has many rows. They stay unchanged, so workers can go on with them.
     """
-    # Rows that refer to a locked row can't be added meanwhile.
+    # While a user's row is locked, no row that refers to it can be added.
     locked = User.objects.filter(address=name.rpartition(":")[2]).order_by("pk").select_for_update()
     users = {user.name: user for user in locked}
     wallet, before = users.get(name), users.get(name.rpartition(":")[2])
@@ -64,13 +64,13 @@ def _hand_over(name: str, reason: str) -> bool:
     IdempotencyKey.objects.filter(
         user=wallet, key__in=IdempotencyKey.objects.filter(user=before).values("key")
     ).delete()
-    # Rows of any model that refer to a user; some relations are hidden.
+    # Rows of all models that refer to a user. Some relations are hidden.
     for relation in User._meta.get_fields(include_hidden=True):
         if isinstance(relation, ForeignObjectRel):
             rows = relation.related_model._base_manager.filter(**{relation.field.name: wallet})
             rows.update(**{relation.field.name: before})
     wallet.delete()
-    # The chain, the last sign-in, and its own limits.
+    # These are the chain, the last sign-in and the user's own limits.
     for column in User._meta.concrete_fields:
         if column.null and (value := getattr(wallet, column.attname)) is not None:
             setattr(before, column.attname, value)
