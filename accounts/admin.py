@@ -22,7 +22,7 @@ admin.site.site_title = admin.site.site_header = "Batch Query Service: operation
 
 
 class ReadOnlyAdmin(admin.ModelAdmin):  # type: ignore[type-arg]  # not subscriptable at run time
-    """Shows rows. Only actions change them."""
+    """A page that shows rows. Only its actions can change them."""
 
     def has_add_permission(self, request: HttpRequest) -> bool:
         return False

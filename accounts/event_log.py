@@ -11,7 +11,7 @@ from accounts.models import AccountEvent, ApiKey, EventKind, User
 from config.error_answers import Refused
 
 PAGE = 25
-# Maximum changes of one user's keys and secrets. Each one adds rows that are kept for long.
+# Maximum changes of a user's keys and secrets. Each change adds rows that are kept for a long time.
 MAX_CHANGES_PER_MINUTE = 60
 
 

@@ -211,7 +211,7 @@ class ApiKey(models.Model):
 
     @property
     def ends(self) -> str:
-        """Return the part of the key that anyone may see: enough to tell it from others."""
+        """Return the public part of the key, by which users recognize it."""
         return f"{self.prefix}…{self.last_four}"
 
 

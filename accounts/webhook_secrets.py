@@ -108,7 +108,7 @@ def signing(user_id: int) -> list[str]:
 
 
 def ends(secret: str) -> str:
-    """Return the part of the secret that every viewer of its owner's page may see."""
+    """Return the part of the secret that the owner's page may always show."""
     return f"{secret[: len(PREFIX) + 4]}…{secret[-4:]}"
 
 

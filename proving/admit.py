@@ -35,8 +35,8 @@ from queries.waits import WaitReason, wait
 
 logger = logging.getLogger(__name__)
 
-# A batch is rejected after this number of consecutive checks that would reject it. They take more than a minute,
-# because a single node may lag or belong to another chain.
+# A batch is rejected after this number of consecutive checks that would reject it, over more than a minute. One check
+# isn't enough, because its node may lag or belong to another chain.
 _REJECTING_CHECKS = 7
 _UNUSABLE = timedelta(seconds=10)
 _LONGEST_PAUSE_SECONDS = 60

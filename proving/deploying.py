@@ -1,4 +1,4 @@
-"""Deployment of a connection's facts registry, its cost, and changes of attesters. Interrupted runs can be continued."""
+"""Deployment of a connection's facts registry, its cost, and changes of attesters. An interrupted run is continued."""
 
 import logging
 import math

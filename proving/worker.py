@@ -57,7 +57,7 @@ _POLL_SECONDS = 0.2
 _BEAT_SECONDS = 5
 # The longest pause of a lane whose turns fail as a whole, and so the longest delay after an outage.
 _LONGEST_PAUSE_SECONDS = 15
-# Lanes whose turns begin with each beat.
+# Lanes that get a turn at each heartbeat.
 _EACH_BEAT = {LaneKind.WATCH, LaneKind.HOUSE}
 
 
@@ -277,7 +277,7 @@ def rows(name: LaneName) -> QuerySet[Any]:
         case LaneKind.WEBHOOKS:
             return Webhook.objects.all()
         case LaneKind.WATCH | LaneKind.HOUSE:
-            # Each beat begins their turns, without rows.
+            # These lanes get a turn at each heartbeat, without rows.
             return Batch.objects.none()
 
 
@@ -325,7 +325,7 @@ def _shared_by_users(due: QuerySet[Any], user: str, room: int, *, alone: int = 0
     ]
     used: Counter[object] = Counter()
     chosen: list[Any] = []
-    # The first of each, then the second of each, and so on.
+    # The first row of each user, then the second row of each, and so on.
     for key, waiting_user, large in filter(None, itertools.chain.from_iterable(itertools.zip_longest(*queues))):
         is_first = not used[waiting_user]
         if len(chosen) == _ROWS or (chosen and sum(used.values()) + large > room):
@@ -425,7 +425,7 @@ def _reject_overdue(lane: HeldLane) -> None:
     deadline, too. If there is no such block, because a chain stands still, a further day must pass.
     """
     opened = Batch.objects.filter(status__in=OPEN_STATUSES)
-    # The clock was ahead when these were marked as overdue.
+    # Batches that were marked as overdue while the clock was ahead.
     early = Q(deadline_at__gte=Now()) | Q(overdue_since__gt=Now())
     lane.write(partial(opened.exclude(overdue_since=None).filter(early).update, overdue_since=None))
     overdue = opened.filter(deadline_at__lt=Now())

@@ -32,7 +32,7 @@ from queries.batch_request import BodyFault
 
 
 class ApiError(Refused):
-    """Ends a request to the API with an error answer."""
+    """An error that ends a request to the API with an error answer."""
 
     def __init__(
         self,

@@ -45,7 +45,7 @@ class Wait(JsonObject):
     sentence: str
     failing_since: Time | None
     next_try_at: Time | None
-    sources: tuple[ChainName, ...]  # empty where the batch has only one source chain
+    sources: tuple[ChainName, ...]  # empty if the batch has only one source chain
 
 
 class BatchState(BatchQuery):

@@ -41,7 +41,7 @@ logger = logging.getLogger(__name__)
 # Maximum faults in an answer. After these, the rest of the body isn't validated.
 MAX_FAULTS_LISTED = 1000
 _MAX_ECHO = 80
-# Maximum JSON keys per query: its block, `accounts`, its account, `props` and `slots`. Then maximum other keys.
+# Maximum JSON keys: per query (its block, `accounts`, its account, `props` and `slots`), and all others.
 _KEYS_PER_QUERY, _OTHER_KEYS = 5, 1000
 # Limits of names. Normalizing a name takes half a millisecond per letter, and ten times as long per Han letter.
 _MOST_NAMES = 50
@@ -71,7 +71,7 @@ class BodyFault:
 
 
 class InvalidRequest(ValueError):
-    """The body can't be accepted. `faults` has at least one entry, and at most `MAX_FAULTS_LISTED`."""
+    """The body is invalid. `faults` has at least one entry, and at most `MAX_FAULTS_LISTED`."""
 
     def __init__(self, faults: Iterable[BodyFault]) -> None:
         first_faults = list(islice(faults, MAX_FAULTS_LISTED + 1))

@@ -59,7 +59,7 @@ class Sender(models.TextChoices):
 
 
 class StepKind(models.TextChoices):
-    """The steps of a query in order (docs/specification.md, "Steps of a query")."""
+    """The steps of a query, in their order (docs/specification.md, "Steps of a query")."""
 
     INITIAL_STATE = "INITIAL_STATE"
     BLOCKHASH_AVAILABLE = "BLOCKHASH_AVAILABLE"
@@ -114,7 +114,7 @@ SAYS_WHAT_IT_WAITS_FOR = ~models.Q(waiting_for="") | models.Q(wait__isnull=False
 
 
 class Batch(DueRow):
-    """One submitted request. It is due until it was checked against the chains, and all its times have blocks."""
+    """One submitted request. It is due until it is checked against the chains and all its times have blocks."""
 
     id = models.CharField(primary_key=True, max_length=26, default=new_batch_id, editable=False)  # internalId, a ULID
     user = models.ForeignKey(settings.AUTH_USER_MODEL, models.PROTECT, related_name="batches")
@@ -136,7 +136,7 @@ class Batch(DueRow):
     wait = WaitField(null=True, blank=True)  # why the batch waits, while it is due
     # A sentence that a version without `wait` stored.
     waiting_for = models.TextField(blank=True)
-    looked_at = models.DateTimeField(null=True)  # when a worker wrote that
+    looked_at = models.DateTimeField(null=True)  # when a worker wrote `wait`
     created_at = models.DateTimeField(default=timezone.now, db_index=True)
     accepted_at = models.DateTimeField(null=True)
     finished_at = models.DateTimeField(null=True)
@@ -286,7 +286,7 @@ class Block(DueRow):
     queued_for = models.ForeignKey(
         settings.AUTH_USER_MODEL, models.PROTECT, null=True, db_index=False, related_name="+"
     )
-    refused_since = models.DateTimeField(null=True)  # since when no node has served proofs of it
+    refused_since = models.DateTimeField(null=True)  # when nodes stopped serving proofs of the block
 
     # The registry trusts the block's state root or hash, so paths to other blocks may start here. It is only a hint for
     # planning, and is checked on the chain before use.
@@ -300,7 +300,7 @@ class Block(DueRow):
 
     wait = WaitField(null=True, blank=True)
     waiting_for = models.TextField(blank=True)  # a sentence of an older version, as in `Batch`
-    looked_at = models.DateTimeField(null=True)  # when a worker wrote that
+    looked_at = models.DateTimeField(null=True)  # when a worker wrote `wait`
     waits_for_path = models.BooleanField(default=False)  # for the block's own path, or for another path that goes first
     checked_number = models.PositiveBigIntegerField(null=True)
     checked_hash = models.CharField(max_length=66, blank=True)
@@ -456,7 +456,7 @@ class Step(models.Model):
 
 
 class WebhookEvent(models.TextChoices):
-    """The events that webhooks receive (docs/specification.md, "Webhooks")."""
+    """The events that webhooks tell (docs/specification.md, "Webhooks")."""
 
     DONE = "DONE"
     REJECTED = "REJECTED"
@@ -468,7 +468,9 @@ class Webhook(DueRow):
     """The receiver of a batch's events. The row is due while a delivery is pending."""
 
     batch = models.OneToOneField(Batch, models.CASCADE, primary_key=True, related_name="webhook")
-    user = models.ForeignKey(settings.AUTH_USER_MODEL, models.PROTECT, db_index=False, related_name="+")  # the batch's
+    user = models.ForeignKey(
+        settings.AUTH_USER_MODEL, models.PROTECT, db_index=False, related_name="+"
+    )  # the batch's user
     receiver = models.CharField(max_length=270)  # host:port, which the user may see
     sealed = models.BinaryField()  # the URL and the headers, see `queries.webhooks`
     events = models.JSONField(default=list)  # values of WebhookEvent
@@ -501,7 +503,9 @@ class WebhookDelivery(models.Model):
     message_id = models.CharField(max_length=30, unique=True, default=new_message_id)  # same at each attempt
     # This needs no separate index, because the index below begins with it.
     webhook = models.ForeignKey(Webhook, models.CASCADE, related_name="deliveries", db_index=False)
-    user = models.ForeignKey(settings.AUTH_USER_MODEL, models.PROTECT, db_index=False, related_name="+")  # the batch's
+    user = models.ForeignKey(
+        settings.AUTH_USER_MODEL, models.PROTECT, db_index=False, related_name="+"
+    )  # the batch's user
     event = models.CharField(max_length=16, choices=WebhookEvent.choices)
     body = models.TextField()  # the JSON to send
     status = models.CharField(max_length=16, choices=DeliveryStatus.choices, default=DeliveryStatus.PENDING)
@@ -510,7 +514,7 @@ class WebhookDelivery(models.Model):
     gives_up_at = models.DateTimeField()
     ended_at = models.DateTimeField(null=True, db_index=True)  # when it was delivered or given up
     failures = models.PositiveIntegerField(default=0)  # consecutive, since the last request to send it
-    attempts = models.JSONField(default=list)  # the last ones, see `api.webhook_deliveries.DeliveryAttempt`
+    attempts = models.JSONField(default=list)  # the newest attempts, see `api.webhook_deliveries.DeliveryAttempt`
 
     class Meta:
         verbose_name_plural = "webhook deliveries"

@@ -62,7 +62,7 @@ _STATUS = CompiledQuery(lambda: Batch.objects.filter(pk=QueryParameter("batch"))
 
 
 class QueryStatus(StrEnum):
-    """A batch's status in the answer of the status endpoint."""
+    """A batch's status as clients of the status endpoint know it."""
 
     IN_PROGRESS = "IN_PROGRESS"
     DONE = "DONE"

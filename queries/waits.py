@@ -158,7 +158,7 @@ def _capital(text: str) -> str:
 
 def chain_of(chain_id: int) -> "ChainName":
     """Return the chain's name and currency, for sentences."""
-    # Every start loads the models. This import would add the chains to that.
+    # The models are imported at every start. An import at the top would also load the chains.
     from config.chain_names import chain_name  # noqa: PLC0415
 
     return chain_name(chain_id)

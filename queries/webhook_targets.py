@@ -146,7 +146,7 @@ def _led_to(address: Address) -> Address:
 def _is_public(address: Address) -> bool:
     if isinstance(address, IPv4Address):
         return not any(address in network for network in _SPECIAL_IPV4)
-    # An address with a zone belongs to a network of this machine.
+    # An IPv6 address with a zone, such as %eth0, belongs to a network of this machine.
     is_global = address in _GLOBAL_IPV6 and not address.scope_id
     return is_global and not any(address in network for network in _SPECIAL_IPV6)
 

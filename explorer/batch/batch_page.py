@@ -32,8 +32,8 @@ from queries.columns import RejectionCode
 from queries.models import HEADER_STEPS, Batch, BatchStatus, Query, StepKind
 from queries.waits import Actor, WaitReason
 
-# A batch younger than this is young. Then seconds between polls: of a young batch, of an older one, and of a closed
-# one while a reorg or a pending transaction can still change it.
+# The age up to which a batch is young, and the seconds between polls: of a young batch, of an older one, and of a
+# closed one that a reorg or a pending transaction can still change.
 _YOUNG, _YOUNG_SECONDS, _OLD_SECONDS, _NOT_FINAL_SECONDS = timedelta(minutes=10), 1, 5, 10
 # Older answers of attesters say little about the present.
 _STALE_ANSWERS = timedelta(minutes=10)

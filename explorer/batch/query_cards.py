@@ -45,7 +45,7 @@ class ShownStep:
 class ShownQuery:
     query: Query
     source: ChainName
-    values: tuple[Value, ...]  # once all its steps are completed (docs/specification.md, "Rules that hold")
+    values: tuple[Value, ...]  # empty until all steps are completed (docs/specification.md, "Rules that hold")
     slots: "Page[str]"
     steps: tuple[ShownStep, ...]  # empty: only a line is shown
     needs_action: bool  # the open step goes on only after somebody acts

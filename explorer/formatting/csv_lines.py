@@ -1,4 +1,4 @@
-"""CSV (RFC 4180) that spreadsheets and programs read."""
+"""CSV files (RFC 4180) for spreadsheets and programs."""
 
 import csv
 import io

@@ -29,7 +29,7 @@ def command(user: User | None) -> str | None:
     address = user.address if user else _registry_on_source(connection) or "<address>"
     recent = _recent_block(connection)
     block = "<number>" if recent is None else recent
-    # `json.dumps` would need more lines.
+    # Formatted by hand for readers, because `json.dumps` would spread it over more lines.
     body = f"""{{
   "destinationChainId": "{connection.destination_id}",
   {pays},

@@ -150,7 +150,7 @@ _ICONS = {
 _ICONS["COMPLETED"] = _ICONS["DELIVERED"] = _ICONS["DONE"]
 _ICONS["FAILED"] = _ICONS["REJECTED"]
 _ICONS["PENDING"] = _ICONS["WAITING"]
-# Results of transactions.
+# Icons for results of transactions.
 _ICONS |= {"ok": _ICONS["DONE"], "fail": _ICONS["REJECTED"], "run": _ICONS["IN_PROGRESS"]}
 
 

@@ -106,7 +106,7 @@ def stopped() -> Iterator[Problem]:
 
 
 def signers() -> Iterator[Problem]:
-    """Yield what prevents signers from sending, for chains with something to send."""
+    """Yield the problems of signers on chains where batches wait for transactions."""
     waiting = Batch.objects.filter(
         status__in=OPEN_STATUSES, sender=Sender.OPERATOR, destination_chain_id=OuterRef("chain_id")
     )

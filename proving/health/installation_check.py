@@ -157,7 +157,7 @@ def _check_nodes(chain: Chain, say: Callable[[str], object], *, must_prove: bool
 
 
 def _sentence_about_registry(row: FactsRegistry) -> str:
-    """Return a sentence about a deployed registry, after comparing its code now."""
+    """Compare a deployed registry's code now, and return a sentence about it."""
     if row.replaced_at:
         return f"Replaced on {row.replaced_at:%Y-%m-%d}, code {row.code_hash}: {row.replaced_because}"
     try:

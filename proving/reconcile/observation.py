@@ -38,7 +38,7 @@ class Gone:
     contradiction: WaitReason | None = None
     lost: Mapping[str, Sequence[int]] = field(default_factory=dict)
     """Queries (ids) of batches that are DONE, by the address of the unused registry that has lost their facts."""
-    registry: str = ""  # address of the one in use; empty: there is none
+    registry: str = ""  # address of the registry in use; empty: there is none
 
 
 @dataclass(frozen=True)
@@ -69,7 +69,7 @@ class Unfetched:
 @dataclass(frozen=True)
 class OpenQuery:
     id: int
-    is_of_header: bool  # True if it requests no account
+    is_of_header: bool  # True if the query requests no account
     timestamp: int | None  # the time that selects its block, in unix seconds
     step: StepKind
     is_left_to_others: bool = False  # True if its batch is self-funded, so that others send its transactions

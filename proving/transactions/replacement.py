@@ -210,6 +210,6 @@ def _cancellation_gas(rpc: RpcClient, signer: Signer, newest: SignedTransaction 
 
 
 def _ask_data_fee_again(rpc: RpcClient, tx: Transaction) -> None:
-    """Raise the data fee if data has become dearer on the chain below. `reserve_version` saves the row."""
+    """Raise the data fee if data has become more expensive on the chain below. `reserve_version` saves the row."""
     now = rollups.data_cost(rpc, len(bytes(tx.data)), tx.gas_limit).wei
     tx.data_fee = tx.expected_data_fee = max(tx.data_fee, now)

@@ -424,7 +424,7 @@ def _write_now(signer: Signer, changes: Sequence[_Change], and_then: Callable[[]
         if tx.hash:
             show(tx, tx.hash)
         elif tx.state == TransactionState.PENDING:
-            # Nodes drop transactions of a block that left the chain, so the next turn broadcasts again.
+            # Nodes drop transactions of a block that left the chain, so they are broadcast again at once.
             tx.versions.update(broadcast_at=None)
     for change in changes:
         if change.has_left_its_block:
