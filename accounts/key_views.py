@@ -288,7 +288,7 @@ class ShownWebhookSecret:
 
     ends: str  # empty: no secret was made yet, or it can't be read any more
     is_lost: bool
-    previous_until: datetime | None  # the former secret signs too until then
+    previous_until: datetime | None  # the former secret also signs until then
 
 
 def _shown_webhook_secret(user: User) -> ShownWebhookSecret:

@@ -12,6 +12,6 @@ COMMAND = "manage.py"
 
 
 def record(rows: Iterable[Model], message: str, *, reason: str = "") -> None:
-    """Record a command's change of these rows. The command's own transaction stores it."""
+    """Record a command's change of these rows, in the command's own transaction."""
     why = f" Why: {reason}" if reason else ""
     LogEntry.objects.log_actions(User.objects.for_address(COMMAND).pk, rows, CHANGE, f"{message}{why}")

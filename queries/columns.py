@@ -17,12 +17,12 @@ _MESSAGE = re.compile(f"[Mm][Ss][Gg]_({ULID})")
 
 
 def batch_id(text: str) -> str:
-    """Return a batch's identifier as it is stored. Return an empty text, which no batch has, if it isn't a ULID."""
+    """Return a batch's identifier as it is stored. Return an empty string, which no batch has, if it isn't a ULID."""
     return text.upper() if re.fullmatch(ULID, text) else ""
 
 
 def message_id(text: str) -> str:
-    """Return a delivery's identifier as it is stored: `msg_` and capitals. Return an empty text for other texts."""
+    """Return a delivery's identifier as it is stored: `msg_` and capitals. Return an empty string for other texts."""
     message = _MESSAGE.fullmatch(text)
     return f"msg_{message[1].upper()}" if message else ""
 

@@ -99,7 +99,7 @@ def fault(error: ChainError) -> WaitReason:
 
 
 class Words:
-    """The API's formats of values in sentences. Pages have others for chains, numbers and amounts."""
+    """The formats of values in the API's sentences. Pages format chains, numbers and amounts differently."""
 
     def sentence(self, reason: WaitReason) -> str:
         values = dict(reason.values)

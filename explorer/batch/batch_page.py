@@ -178,7 +178,7 @@ class ShownBatch:
 
     @property
     def has_unconfirmed_cost(self) -> bool:
-        """Return whether a transaction is mined, but its cost doesn't count as spent yet."""
+        """Return whether the cost of a mined transaction doesn't count as spent yet."""
         return not self.batch.is_self_funded and any(sent.is_unconfirmed for sent in self.transactions)
 
     @property

@@ -82,7 +82,7 @@ def _by_day(rows: Sequence[BatchRow]) -> list[tuple[date, str, list[BatchRow]]]:
 
 
 def newest(user: User | None, most: int) -> list[BatchRow]:
-    """Return the newest batches of the user. None: everybody's."""
+    """Return the newest batches of the user, or of everybody if `user` is None."""
     batches = Batch.objects.all() if user is None else Batch.objects.filter(user=user)
     return batch_rows.read(list(batches.defer("request").order_by("-pk")[:most]))
 

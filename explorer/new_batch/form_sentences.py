@@ -46,7 +46,7 @@ FIELD_SENTENCES = {
     "props": "Tick a property, or name a slot.",
     "time": "Write the time as 2026-11-20 12:00:00, in UTC.",
 }
-# Sentences by field. A field here can have only one error. They replace the API's, which are about its JSON.
+# Sentences by field, for fields with a single possible error. The API's own sentences are about its JSON.
 API_FAULT_SENTENCES = {
     "destination": "No facts can be made readable on this chain here.",
     "sender": "The service has no signer on this chain, so it pays for nothing there. Choose “I pay myself”.",

@@ -41,10 +41,10 @@ _MOST_SHOWN_CHARACTERS = 20_000
 
 
 @never_cache
-@csrf_exempt  # `_check` checks. Django's error page would lose the input.
+@csrf_exempt  # `_check` does it, because Django's error page would lose the input.
 @require_http_methods(["GET", "POST"])
 def new_batch(request: HttpRequest) -> HttpResponse:
-    """Show the form, and run the actions of its buttons. `from` names a batch of the user that fills the form in."""
+    """Show the form, and run the actions of its buttons. `from` names a batch of the user to copy into the form."""
     if request.method != "POST":
         return _first(request)
     button = request.POST.get("do", "")

@@ -411,7 +411,7 @@ def _with_trust(
     is_extending: bool,
     pause: float,
 ) -> Observed[Observation]:
-    """Return the observations with the missing facts and with the registry's trust in the headers for them."""
+    """Add to the observations the missing facts, and the registry's trust in the headers that these facts need."""
     registry, config, head = context.registry.contract, context.connection.config, context.heads.latest.number
     # Facts to send take precedence. Facts that others send must not add another header.
     needing = {block: lacked.needing or lacked.all_needing for block, lacked in lacking.items()}

@@ -60,7 +60,7 @@ class WaitingAccount:
 
 
 def waiting(blocks: Sequence[Block], most: int) -> tuple[list[WaitingAccount], set[int]]:
-    """Return accounts for whose proofs the blocks' open queries wait, and ids of blocks with more such accounts."""
+    """Return accounts whose proofs the blocks' open queries need, and ids of blocks with more such accounts."""
     by_pk = {block.pk: block for block in blocks}
     asking: dict[tuple[int, str], list[int]] = defaultdict(list)
     rows = open_queries(blocks).filter(step=StepKind.INITIAL_STATE).exclude(address="")

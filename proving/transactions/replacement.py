@@ -1,4 +1,4 @@
-"""Pending transactions: they are broadcast again, replaced with higher fees, or cancelled until they are mined."""
+"""Repeated broadcasts, replacements and cancellations of pending transactions, until they are mined."""
 
 import logging
 from collections import Counter

@@ -277,7 +277,7 @@ def post(url: str, headers: Mapping[str, str], body: bytes, *, seconds: float = 
 
 
 class _PublicAddressGuard:
-    """A factory of a request's sockets. It refuses addresses that aren't allowed."""
+    """A factory for a request's sockets. It refuses addresses that aren't allowed."""
 
     def __init__(self, url: str) -> None:
         # The host as aiohttp reads it.
