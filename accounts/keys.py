@@ -209,6 +209,6 @@ def _derive(salt: bytes) -> str:
 
 
 def digest(raw: str) -> str:
-    """Return the key's SHA-256 in hex, by which the key is found."""
+    """Return the key's SHA-256 in hex. The database stores it to find the key."""
     # A client may send any string, even lone surrogates.
     return hashlib.sha256(raw.encode("utf-8", "surrogatepass")).hexdigest()

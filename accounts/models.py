@@ -84,7 +84,7 @@ class UserManager(BaseUserManager["User"]):
         return user
 
     def get_by_natural_key(self, address: str | None, chain_id: int | None = None) -> "User":
-        """Return the user to which a row that `loaddata` reads refers."""
+        """Return the user with this natural key, for `loaddata`."""
         return self.get(address=address, chain_id=chain_id)
 
 
@@ -130,7 +130,7 @@ class User(AbstractBaseUser):
         return self.name
 
     def natural_key(self) -> tuple[str, int | None]:  # type: ignore[override]  # the stubs have one field
-        """Return the fields by which `dumpdata` refers to the user."""
+        """Return the user's natural key, for `dumpdata`."""
         return self.address, self.chain_id
 
     @property
@@ -170,7 +170,7 @@ class User(AbstractBaseUser):
 
 
 def predecessors(address: str) -> models.QuerySet[User]:
-    """Select the address's user for whom it is unknown whether the own key or a contract wallet signs."""
+    """Select the address's user if a version before 0.3.0 created it, for its own key or for a contract wallet."""
     return User.objects.filter(address=address, chain_id=None, own_key_known=False)
 
 
@@ -221,7 +221,7 @@ class WebhookSecret(models.Model):
     user = models.ForeignKey(User, on_delete=models.CASCADE, related_name="webhook_secrets")
     sealed = models.BinaryField()  # encrypted by `accounts.webhook_secrets`
     created_at = models.DateTimeField(default=timezone.now)
-    expires_at = models.DateTimeField(null=True)  # until then it signs beside its successor
+    expires_at = models.DateTimeField(null=True)  # until then, it and its successor sign
 
     class Meta:
         constraints: ClassVar[list[Any]] = [

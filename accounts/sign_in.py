@@ -185,7 +185,7 @@ def _hash(message: str) -> str:
 def _consume_nonce(message: str) -> SignInNonce:
     """Consume the nonce that was issued for the message's address. Only one of two simultaneous calls gets it.
 
-    The parser is slow on hostile text. It runs after this, so only on messages with one of our nonces.
+    The parser is slow on hostile text. So it runs later, and only on messages with one of our nonces.
     """
     signer, nonce = _SIGNER.match(message), _NONCE.search(message)
     if len(message) > MAX_MESSAGE_CHARS or not signer or not nonce or not message.isascii():

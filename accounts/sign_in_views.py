@@ -96,7 +96,7 @@ def sign_in_as_development_account(request: HttpRequest) -> HttpResponse:
 
 def _begin_session(request: HttpRequest, user: User, next_path: str) -> HttpResponse:
     login(request, user)
-    # A fixed time: each request would restart a number of seconds.
+    # The expiry is a fixed time, because a number of seconds would restart at each request.
     request.session.set_expiry(timezone.now() + timedelta(seconds=settings.SESSION_COOKIE_AGE))
     # Workers also delete expired sessions, but an installation that only shows pages may have no worker.
     Session.objects.filter(expire_date__lt=timezone.now()).delete()

@@ -73,7 +73,7 @@ def issue_first(user_id: int) -> WebhookSecret:
 
 
 def rotate(user: User, overlap: timedelta) -> WebhookSecret:
-    """Create a new secret. The current one signs beside it until the overlap is over. An older one is deleted."""
+    """Create a new secret. The current one also signs until the overlap is over. An older one is deleted."""
     with transaction.atomic():
         statements.lock(User.objects.filter(pk=user.pk))
         now = timezone.now()

@@ -131,7 +131,7 @@ def _retire(row: FactsRegistry) -> None:
 
 
 def _begin(chain: Chain, connection: Connection, replaced: FactsRegistry | None, seconds: float) -> FactsRegistry:
-    """Store and broadcast the transactions that create the contracts beside the registry, and store its row.
+    """Store the registry's row, and store and broadcast the transactions that create its other contracts.
 
     The replaced registry is retired in the same database transaction.
     """
@@ -146,7 +146,7 @@ def _begin(chain: Chain, connection: Connection, replaced: FactsRegistry | None,
     if takes_roots:
         root = beacon_roots.newest_told(get_rpc(connection.source_id), get_rpc(chain.id))
         if isinstance(root, sources.NotYet):
-            # On a destination with its own beacon chain, that chain's blocks would pass as the source's.
+            # On a destination with its own beacon chain, that chain's blocks would be accepted as the source chain's.
             raise DeploymentError(str(root.reason))
     source_chain = get_chains().chain(connection.source_id)
     beacon_chain = source_chain.beacon_chain

@@ -135,7 +135,7 @@ def _decimal(value: object, what: str, limit: int) -> int:
 
 @dataclass
 class _Context:
-    """The data that validation needs besides the body."""
+    """The data that validation needs in addition to the body."""
 
     chains: Chains
     destination: int | None  # None: invalid, which is a separate fault
@@ -152,7 +152,7 @@ def _context(info: ValidationInfo) -> _Context:
 
 
 def _counted(value: object, validate: ValidatorFunctionWrapHandler, info: ValidationInfo) -> object:
-    """Validate a value of which a body may hold thousands. Skip it if its field has reached the maximum of faults."""
+    """Validate a value of a field that may have thousands. Skip it if the field has too many faults already."""
     faults = _context(info).faults
     if faults[info.field_name] > MAX_FAULTS_LISTED:
         return value  # The body is refused anyway.

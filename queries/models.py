@@ -291,8 +291,8 @@ class Block(DueRow):
     # The registry trusts the block's state root or hash, so paths to other blocks may start here. It is only a hint for
     # planning, and is checked on the chain before use.
     is_checkpoint = models.BooleanField(default=False)
-    # The path by which the registry learns to trust this block. Its lengths are in hops, at the first plan and what
-    # remained at the last plan. A jump has the length 1 and the number of the block where it begins.
+    # The path by which the registry learns to trust this block: its length in hops at the first plan, and the remaining
+    # length at the last plan. A jump has the length 1 and the number of the block where it begins.
     path_unit = models.CharField(max_length=8, choices=PathUnit.choices, blank=True)  # empty: no path is needed
     path_length = models.PositiveIntegerField(default=0)
     path_left = models.PositiveIntegerField(default=0)

@@ -2,10 +2,10 @@
 
 A valid request is stored in one transaction. After the answer nothing of it can be lost.
 
-The transaction also checks the user's limits of open batches and queries. It holds the user's row, so two submissions
-can't use the same remainder. SQLite runs one writing transaction at a time (`config.settings` says how). So everything
-possible is prepared before the transaction begins, and each process stores one large batch at a time. In other
-databases, only submissions of the same user or of the same new blocks wait.
+The transaction also checks the user's limits of open batches and queries. It holds the user's row, so simultaneous
+submissions can't exceed a limit together. SQLite runs one writing transaction at a time (`config.settings` says how).
+So everything possible is prepared before the transaction begins, and each process stores one large batch at a time. In
+other databases, only submissions of the same user or of the same new blocks wait.
 """
 
 import hashlib

@@ -1,7 +1,7 @@
 """Waits as data: a code with values says why a batch waits, or what went wrong.
 
-A sentence is built where it is shown, with that page's or the API's formats, from the table `wait_sentences.toml`. The
-code tells who must act. Users see the values, so they contain no secrets and no words of a node.
+A page or the API builds the sentence, in its own formats, from the table `wait_sentences.toml`. The code says who must
+act. Users see the values, so they contain no secrets and no words of a node.
 """
 
 import json

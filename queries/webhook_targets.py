@@ -89,7 +89,7 @@ def target(url: str) -> Target:
 
 
 def is_named(host: str) -> bool:
-    """Return whether the operator allows this host by name, with any addresses."""
+    """Return whether the operator allows this host by name, whatever its addresses are."""
     return host.lower() in settings.WEBHOOK_ALLOW
 
 

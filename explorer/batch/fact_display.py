@@ -32,7 +32,7 @@ class Meaning:
 
 @dataclass(frozen=True)
 class InShort:
-    """A fact's value in a title or a table: a text, or a long value that is shortened."""
+    """A fact's value in a title or a table, which may be shortened."""
 
     text: str
     unit: str = ""

@@ -22,5 +22,5 @@ class PageWords(Words):
 
 
 def in_words(reason: WaitReason | str) -> str:
-    """Return the sentence of a reason. A text stays unchanged."""
+    """Return the sentence of a reason. A string stays unchanged."""
     return PageWords().sentence(reason) if isinstance(reason, WaitReason) else reason

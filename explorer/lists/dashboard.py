@@ -54,7 +54,7 @@ def month(user: User) -> tuple[list[Day], bool]:
     batches = Batch.objects.filter(user=user, created_at__gte=first)
     newest = batches.order_by("-created_at").values("pk")[:MOST_BATCHES]
     cancelled = (RejectionCode.CANCELLED_BY_USER, RejectionCode.CANCELLED_BY_OPERATOR)
-    # The day is a text, because SQLite calls a Python function for each row to make a date.
+    # The day is a string, because SQLite calls a Python function for each row to make a date.
     day = Substr(Cast("finished_at", TextField()), 1, len("2026-01-31"))
     # Without the identifiers, SQLite would read all of the user's batches.
     rows = Batch.objects.filter(pk__in=newest).exclude(rejection_code__in=cancelled).annotate(day=day)

@@ -80,7 +80,7 @@ def rows(facts_found: Sequence[FoundFact]) -> Iterator[FactRow]:
 
 
 def searched(text: str, account: SearchedAccount | None) -> FactFilters | None:
-    """Return the filters for a searched account or block. A block is named by its number, its hash or a transaction.
+    """Return the filters for a searched account, or for a block by its number, its hash or a transaction's hash.
 
     None: nothing can match.
     """

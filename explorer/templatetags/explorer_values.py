@@ -257,7 +257,7 @@ def copy(text: str, what: str) -> SafeString:
 
 @register.simple_tag
 def copy_link(url: str) -> SafeString:
-    """Return a button with a text that copies a link."""
+    """Return a button that copies a link. The button has a visible label."""
     return html('<button type="button" class="copy" data-copy="{}">Copy link {}</button>', url, _COPY_ICON)
 
 

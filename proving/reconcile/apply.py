@@ -1,6 +1,6 @@
 """Sending of the decided transactions for batches that can pay. Nothing else in reconcile costs money.
 
-After a kill, the next turn decides anew from the state at that time.
+After a kill, the next turn decides again from the state at that time.
 """
 
 import itertools
@@ -149,7 +149,7 @@ def _why_not(context: WorkContext, outcome: Unsent | ChainError) -> Requeue | Fa
             reason = revert_reason(outcome.data)
             if reason.name not in {"UnknownBlock", "HeaderMismatch"}:
                 return Fail(wait("proof_not_accepted", revert=str(reason)))
-            # The chain has changed since it was observed, so the next turn decides anew.
+            # The chain has changed since it was observed, so the next turn decides again.
             refused = wait("header_not_accepted", chain=context.destination_rpc.chain.id)
             return Requeue(refused, context.poll_seconds)
         case ChainError():

@@ -410,7 +410,7 @@ def _header_steps(seen: Observation) -> list[Action]:
 
 
 def _hash_available(seen: Observation) -> Complete:
-    # Others' transactions get no path here, so the registry must already trust the block.
+    # No path is planned for transactions that others send, so the registry must already trust the block.
     at_step = [
         query.id
         for query in seen.awaiting_header

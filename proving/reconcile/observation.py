@@ -138,7 +138,7 @@ class Lacking:
 
     @cached_property
     def all_needing(self) -> Missing:
-        """Return the missing facts that can't be proven without the block's header, including others' facts."""
+        """Return the missing facts that can't be proven without the block's header, even if others send them."""
         return self._needing(self.missing)
 
     def _needing(self, missing: Missing) -> Missing:

@@ -115,7 +115,7 @@ def left_of(batch: Batch) -> MissingTransactions:
 
 
 class _Enough(Exception):
-    """The answer has the maximum of transactions."""
+    """The answer has the maximum number of transactions."""
 
 
 def _note_what_is_not_prepared(missing: MissingTransactions, batch: Batch) -> None:

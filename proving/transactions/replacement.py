@@ -43,8 +43,8 @@ _MAX_TIMES_MARKET = 3
 def push(chain: Chain, rpc: RpcClient, lane: HeldLane, tx: Transaction, *, may_raise: bool) -> None:
     """Get a pending transaction mined: broadcast it again, replace it with higher fees, or cancel it.
 
-    Fees are raised only for the lowest open nonce, because the others wait for it whatever they offer. A displaced
-    transaction with an open nonce is only cancelled, and only after its facts were sent anew: nodes may still hold it.
+    Fees are raised only for the lowest open nonce, because all later nonces wait for it. A displaced transaction with an
+    open nonce is only cancelled, and only after its facts were sent again, because nodes may still hold it.
     """
     newest, signer = tx.newest, tx.signer
     if not newest.hash or stops.why_not_signed(tx, is_new=False):
@@ -75,7 +75,7 @@ def is_wanted(tx: Transaction) -> bool:
     is_proof = tx.queries.exists()
     needing = tx.queries.exclude(batch__status=BatchStatus.REJECTED)
     if is_proof and (tx.extends_id is None or tx.state == TransactionState.DISPLACED):
-        # A transaction that a node called displaced was sent anew. If both are mined, its facts are paid for twice.
+        # The facts of a transaction that a node called displaced were sent again. If both are mined, they are paid twice.
         does_the_same = Q(extends=tx.extends_id) if tx.extends_id else proves_facts("queries__block")
         anew = Transaction.objects.filter(does_the_same, queries=OuterRef("pk"), pk__gt=tx.pk)
         is_sent_anew = Exists(anew.exclude(state=TransactionState.DISPLACED).exclude(succeeded=False))
@@ -205,7 +205,7 @@ def _cancellation_gas(rpc: RpcClient, signer: Signer, newest: SignedTransaction 
     """Return the gas limit of a cancellation. It is higher on rollups that charge gas for data."""
     least = newest.gas if newest and newest.is_cancellation else CANCELLATION_GAS
     estimate = rpc.estimate_gas(signer.address, signer.address, b"")
-    # The estimate is repeated each time. If data becomes dearer, nodes would refuse the earlier gas limit for ever.
+    # The estimate is repeated each time. If data becomes more expensive, nodes would refuse the earlier gas limit.
     return max(least, int(estimate * _GAS_MARGIN) if estimate > CANCELLATION_GAS else estimate)
 
 

@@ -77,7 +77,7 @@ class SendingSigner:
 
     @property
     def has_room(self) -> bool:
-        """Return whether one more transaction may be pending. The last one may exceed the maximum of gas."""
+        """Return whether one more transaction may be pending. The last one may exceed the gas limit."""
         return self.transactions < _TRANSACTIONS and self.gas < _GAS
 
 

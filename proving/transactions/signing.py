@@ -190,7 +190,7 @@ def show(tx: Transaction, tx_hash: str, *, is_first: bool = False) -> None:
     shown = None
     if not is_first:
         if tx.state == TransactionState.DISPLACED or is_to_unused_registry(tx):
-            return  # Other transactions prove its queries anew.
+            return  # Other transactions prove its queries again.
         # A step that has just begun shows no hash. It gets this one unless the transaction only leads to the block.
         shown = [*tx.hashes, *([""] if tx.extends_id is None or tx.accumulates.exists() else [])]
     progress.note_transaction(tx.queries.all(), tx_hash, instead_of=shown)
@@ -202,7 +202,7 @@ def is_to_unused_registry(tx: Transaction) -> bool:
         return False
     rows = FactsRegistry.objects.filter(Q(address=tx.to) | Q(multicall=tx.to), destination_chain_id=tx.signer.chain_id)
     unused = [bool(row.refused or row.replaced_at) for row in rows]
-    # A chain that was started anew may have another registry at the same address.
+    # A chain that was restarted from scratch may have another registry at the same address.
     return bool(unused) and all(unused)
 
 

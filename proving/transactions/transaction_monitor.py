@@ -243,7 +243,7 @@ def _mend_nonces(
                 f"Chain {chain.id} has lost blocks that were final, with transactions of {signer.address}: sent again."
             )
     if not gap:
-        # The problem is shown until the gap is filled and the transactions above it are sent anew.
+        # The problem is shown until the gap is filled and the facts of the transactions above it are sent again.
         is_filled = any(tx.to == signer.address for tx in pending)
         is_left = not pending and any(tx.nonce >= used for tx in watched)
         return signer.nonce_problem if is_filled or is_left else ""
@@ -513,7 +513,7 @@ def _vanished(tx: Transaction) -> _Change:
     tx.state, tx.hash, tx.block_hash, tx.block_number = TransactionState.PENDING, "", "", None
     tx.succeeded, tx.gas_used, tx.gas_price = None, 0, 0
     tx.data_fee = tx.expected_data_fee
-    # The transaction's waiting time begins anew.
+    # The transaction's waiting time restarts.
     tx.spent_at = clock.latest()
     return _Change(tx, has_left_its_block=has_left_its_block)
 

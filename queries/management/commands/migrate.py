@@ -1,4 +1,4 @@
-"""`manage.py migrate`. Only this command creates SQLite's file. Only the file's owner may access it."""
+"""`manage.py migrate`. Only this command creates SQLite's file. It gives only the owner access to the file."""
 
 from functools import partial
 from typing import Any
