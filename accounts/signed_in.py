@@ -31,7 +31,7 @@ class SessionBackend(BaseBackend):
 def signed_in(
     view: Callable[Concatenate[HttpRequest, User, _P], HttpResponse],
 ) -> Callable[Concatenate[HttpRequest, _P], HttpResponse]:
-    """Call the view with the signed-in user, and redirect everybody else to the sign-in. Forbid caches."""
+    """Call the view with the signed-in user, and redirect everybody else to the sign-in. Caches store no answer."""
     return _checked(view, "")
 
 

@@ -203,13 +203,13 @@ def _failures(
 
 # --- A turn of a lane -------------------------------------------------------------------------------------------------
 
-# Maximum rows of a turn. One request asks nodes about all: more rows would save little and delay the first.
+# Maximum rows of a turn. Nodes get one request about all rows, so more rows would save little and delay the first.
 _ROWS = 50
 # Maximum users of a turn.
 _USERS = 64
 # Maximum accounts, slots and headers that a connection's turn proves, because verifying and packing them takes a good
 # part of a second. The maximum is higher while one user waits, because each turn about a large block requests its
-# facts anew.
+# facts again.
 _PROOFS, _PROOFS_ALONE = 300, 1000
 # Batches with more blocks have a separate lane, because their admission takes seconds of requests to the chains.
 _MANY_BLOCKS = 100

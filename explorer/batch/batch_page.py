@@ -110,7 +110,7 @@ class ShownBatch:
 
     @property
     def work(self) -> list[ShownWait]:
-        """Return the waits for work that the service or others do. They need no action."""
+        """Return the waits that need no action, because the service or others are working."""
         elsewhere = {Actor.NOBODY, Actor.OTHERS}
         return [] if self.no_worker else [wait for wait in self.waits if wait.actor in elsewhere]
 

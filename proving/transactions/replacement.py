@@ -43,8 +43,8 @@ _MAX_TIMES_MARKET = 3
 def push(chain: Chain, rpc: RpcClient, lane: HeldLane, tx: Transaction, *, may_raise: bool) -> None:
     """Get a pending transaction mined: broadcast it again, replace it with higher fees, or cancel it.
 
-    Fees are raised only for the lowest open nonce, because all later nonces wait for it. A displaced transaction with an
-    open nonce is only cancelled, and only after its facts were sent again, because nodes may still hold it.
+    Fees are raised only for the lowest open nonce, because all later nonces wait for it. A displaced transaction with
+    an open nonce is only cancelled, and only after its facts were sent again, because nodes may still hold it.
     """
     newest, signer = tx.newest, tx.signer
     if not newest.hash or stops.why_not_signed(tx, is_new=False):
@@ -75,7 +75,7 @@ def is_wanted(tx: Transaction) -> bool:
     is_proof = tx.queries.exists()
     needing = tx.queries.exclude(batch__status=BatchStatus.REJECTED)
     if is_proof and (tx.extends_id is None or tx.state == TransactionState.DISPLACED):
-        # The facts of a transaction that a node called displaced were sent again. If both are mined, they are paid twice.
+        # If a node called a transaction displaced, its facts were sent again. If both are mined, they are paid twice.
         does_the_same = Q(extends=tx.extends_id) if tx.extends_id else proves_facts("queries__block")
         anew = Transaction.objects.filter(does_the_same, queries=OuterRef("pk"), pk__gt=tx.pk)
         is_sent_anew = Exists(anew.exclude(state=TransactionState.DISPLACED).exclude(succeeded=False))

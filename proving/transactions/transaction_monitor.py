@@ -54,7 +54,7 @@ _DAY = timedelta(days=1)
 _ENVELOPE_BYTES = 250
 # After this number of consecutive implausible answers, a signer sends nothing until the operator allows it again.
 _MOST_DOUBTFUL = 3
-# The time in which another worker with the key may still sign a reserved version. It exceeds the life of a lane.
+# The time in which another worker with the key may still sign a reserved version. It is longer than a lane is held.
 _SIGNING = timedelta(seconds=2 * lanes.LONGEST_SECONDS)
 # Maximum nonces of a gap that are used up at a time, and maximum final transactions that are reopened at a time.
 _MOST_FILLED = 16

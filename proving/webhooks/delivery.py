@@ -121,7 +121,7 @@ def deliver_all(lane: HeldLane, *, seconds: float) -> int:
 def _next(in_hand: Collection[Webhook]) -> list[str]:
     """Return the keys of webhooks to deliver now, one for each user in turn.
 
-    Deliveries under way count in the limits per user and per receiver, so a slow receiver doesn't delay others.
+    Deliveries under way count towards the limits per user and per receiver, so a slow receiver doesn't delay others.
     """
     users, receivers = Counter(row.user_id for row in in_hand), Counter(row.receiver for row in in_hand)
     rows = due_rows.due(Webhook.objects.exclude(pk__in=[row.pk for row in in_hand]))

@@ -70,7 +70,7 @@ def _hand_over(name: str, reason: str) -> bool:
             rows = relation.related_model._base_manager.filter(**{relation.field.name: wallet})
             rows.update(**{relation.field.name: before})
     wallet.delete()
-    # These are the chain, the last sign-in and the user's own limits.
+    # The nullable columns are the chain, the last sign-in and the user's own limits.
     for column in User._meta.concrete_fields:
         if column.null and (value := getattr(wallet, column.attname)) is not None:
             setattr(before, column.attname, value)
