@@ -4,15 +4,19 @@ from collections.abc import Callable
 from typing import Any
 
 import siwe  # type: ignore[import-untyped]
+from eth_abi.abi import decode
+from eth_abi.exceptions import DecodingError
 from web3.exceptions import Web3Exception
 from web3.providers import BaseProvider
 from web3.types import RPCEndpoint, RPCError, RPCResponse
 
 from chains.chains_file import Chain
+from chains.encoding import hex_data
 from chains.node_errors import ChainError, Reverted, RpcRefused
 from chains.rpc import RpcClient
 
 _REVERTED = 3  # geth's JSON-RPC error code of a revert
+_SUFFIX_BYTES = 32  # at the end of an ERC-6492 signature
 _NODE_SECONDS = 2  # to connect, and between received parts; an answer may take three times as long
 
 
@@ -40,17 +44,29 @@ class _NodeProvider(BaseProvider):
                 error = {"code": _REVERTED, "message": "execution reverted"}
             return {"jsonrpc": "2.0", "id": 0, "error": error}
 
+    def has_code(self, address: str) -> bool:
+        """Return whether the address has a contract. Raises `ChainError`."""
+        return self._rpc.call("eth_getCode", address, "latest") not in {"0x", "0x0", None}
 
-def accepts(verify: Callable[..., None], chain: Chain) -> bool | None:
-    """Return whether a wallet on the chain accepts the signature that `verify` checks. None: no node can tell.
 
-    `verify` is the bound method `SiweMessage.verify`.
+def accepts(verify: Callable[..., None], signature: str, wallet: str, chain: Chain) -> bool | None:
+    """Return whether a wallet on the chain accepts the signature. None: no node can tell.
+
+    `verify` is the bound method `SiweMessage.verify`. A deployed wallet gets only the signature inside an ERC-6492
+    signature. The preparing call beside it is left out, because it might change the wallet's answer, and nobody has
+    made that call on the chain.
     """
+    provider = _NodeProvider(chain)
     try:
-        verify(provider=_NodeProvider(chain))
+        if siwe.siwe.is_eip6492_signature(signature) and provider.has_code(wallet):
+            *_, inner = decode(["address", "bytes", "bytes"], bytes.fromhex(signature[2:])[:-_SUFFIX_BYTES])
+            signature = hex_data(inner)
+        verify(signature, provider=provider)
     except siwe.InvalidSignature as error:
         # The library adds arguments to the error only if it couldn't ask the chain.
         return None if error.args else False
+    except DecodingError:
+        return False
     except (siwe.ChainIdMismatch, ChainError, Web3Exception, ValueError, TypeError, KeyError):
         return None  # The nodes are down, belong to another chain, or answer nonsense.
     return True

@@ -223,8 +223,8 @@ def _verify(message: str, signature: str, issued: SignInNonce) -> int | None:
     """
     parsed = _parse(message)
     chain = _chain(parsed.chain_id)
-    verify = _verifier(parsed, signature, issued.nonce, chain)
-    is_own_key = _is_of_own_key(verify)
+    verify = _verifier(parsed, issued.nonce, chain)
+    is_own_key = _is_of_own_key(partial(verify, signature))
     # This also refuses changed fields that the library doesn't compare, such as the statement or resources.
     if _hash(message) != issued.message_hash:
         raise SignInError("malformed_message", f"The message {_NOT_OURS}.")
@@ -238,7 +238,7 @@ def _verify(message: str, signature: str, issued: SignInNonce) -> int | None:
             f"The signature is not that of {issued.address} itself, and a contract wallet there may not sign in here. "
             f"Ask the operator to allow {name}.",
         )
-    _verify_contract_wallet(verify, issued, chain)
+    _verify_contract_wallet(verify, signature, issued, chain)
     return chain.id
 
 
@@ -253,12 +253,11 @@ def _parse(message: str) -> _SiweMessage:
     return parsed
 
 
-def _verifier(parsed: _SiweMessage, signature: str, nonce: str, chain: Chain) -> Callable[..., None]:
+def _verifier(parsed: _SiweMessage, nonce: str, chain: Chain) -> Callable[..., None]:
     """Return a function that checks the message and its signature. With a `provider`, it also asks contract wallets."""
     base = urlsplit(settings.BASE_URL)
     return partial(
         parsed.verify,
-        signature,
         scheme=base.scheme,
         domain=base.netloc,
         nonce=nonce,
@@ -286,7 +285,7 @@ def _is_of_own_key(verify: Callable[..., None]) -> bool:
     return True
 
 
-def _verify_contract_wallet(verify: Callable[..., None], issued: SignInNonce, chain: Chain) -> None:
+def _verify_contract_wallet(verify: Callable[..., None], signature: str, issued: SignInNonce, chain: Chain) -> None:
     """Check the signature through the nodes. A check may block a web server's thread for long, so few run at once."""
     if seconds := throttle.take("checks of a message", issued.nonce, _CHECKS_PER_MINUTE):
         raise UndecidedSignature(
@@ -301,7 +300,7 @@ def _verify_contract_wallet(verify: Callable[..., None], issued: SignInNonce, ch
             retry_after=_BUSY_RETRY_SECONDS,
         )
     try:
-        accepts = contract_wallets.accepts(verify, chain)
+        accepts = contract_wallets.accepts(verify, signature, issued.address, chain)
     finally:
         _checks.release()
     if accepts is None:

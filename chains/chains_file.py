@@ -150,7 +150,8 @@ Confirmations = Annotated[int | Literal["finalized"], BeforeValidator(_confirmat
 NodeQuorum = Annotated[int | None, BeforeValidator(_node_quorum)]
 NodeUrls = Annotated[tuple[RpcUrl, ...], AfterValidator(_none_twice), Field(strict=False, repr=False)]
 Text = Annotated[str, Field(min_length=1, max_length=100)]
-ChainId = Annotated[int, Field(ge=1, lt=2**256)]
+# Rows hold ids in 64 bits. EIP-2294 bounds them near that.
+ChainId = Annotated[int, Field(ge=1, lt=2**63)]
 
 
 # --- Tables of the file -----------------------------------------------------------------------------------------------

@@ -84,10 +84,12 @@ def _check() -> None:
     # A pool would wait for a database that doesn't answer.
     connection.settings_dict["OPTIONS"].pop("pool", None)
     try:
-        run_checks(tags=["settings"])
+        wrong = [message for message in run_checks(tags=["settings"]) if message.is_serious()]
         get_chains()
     except (CommandError, ValueError) as error:
         raise SystemExit(str(error)) from None
+    if wrong:
+        raise SystemExit("\n".join(str(message) for message in wrong))
 
 
 def on_exit(_: Any) -> None:

@@ -7,6 +7,7 @@ import logging
 import re
 import threading
 import time
+import traceback
 from collections.abc import Callable, Hashable, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -155,14 +156,17 @@ class _LastingFailure:
 
 
 _lasting: dict[Hashable, _LastingFailure] = {}
-_lasting_lock = threading.Lock()
+# The lock is reentrant, because garbage collection inside it may write a line.
+_lasting_lock = threading.RLock()
+# Maximum failures that are tracked at a time. Lines about further ones are always written.
+_MOST_FAILURES = 1000
 
 
 def note_ends() -> None:
     """Write a line for each failure that has ended. Every other log line calls this first."""
     now = time.monotonic()
     with _lasting_lock:
-        ended = [kind for kind, failure in _lasting.items() if now - failure.seen_at >= _PAUSE_SECONDS]
+        ended = [kind for kind, failure in list(_lasting.items()) if now - failure.seen_at >= _PAUSE_SECONDS]
         failures = [_lasting.pop(kind) for kind in ended]
     for failure in failures:
         logger.warning("not again for a minute, %s: %s", _left_out(failure.left_out), failure.text)
@@ -180,7 +184,8 @@ class Console(logging.StreamHandler[TextIO]):
 
     def handle(self, record: logging.LogRecord) -> bool:
         note_ends()
-        written = record if record.levelno < logging.WARNING else _unrepeated(record)
+        may_repeat = record.levelno < logging.WARNING or record.levelno >= logging.CRITICAL
+        written = record if may_repeat else _unrepeated(record)
         return written is not None and bool(super().handle(written))
 
 
@@ -193,29 +198,31 @@ def _unrepeated(record: logging.LogRecord) -> logging.LogRecord | None:
     short = copy(record)
     short.exc_info = short.exc_text = None
     if error and (why := why_unavailable(error)):
-        kind, (line, *_) = why, str(error).splitlines() or [""]
+        line = (str(error).splitlines() or [""])[0]
+        kind = why, line[:_MOST_OF_DJANGO]
         short.msg, short.args = f"{record.getMessage()}: {why} ({line})", None
     elif record.name.startswith(_LIBRARIES) and (error is None or (status or 500) < 500):
         kind = record.name, status or record.msg
     elif error:
-        kind, short = (type(error), _place(error)), copy(record)
+        # Django's message quotes the path, which clients choose.
+        message = record.msg if record.name.startswith(_LIBRARIES) else record.getMessage()[:_MOST_OF_DJANGO]
+        kind, short = (record.name, message, type(error), _places(error)), copy(record)
     else:
         return record
     return short if _is_written(kind, short) else None
 
 
-def _place(error: BaseException) -> tuple[str, int] | None:
-    """Return the file and the line that raised the error."""
-    trace = error.__traceback__
-    while trace and trace.tb_next:
-        trace = trace.tb_next
-    return (trace.tb_frame.f_code.co_filename, trace.tb_lineno) if trace else None
+def _places(error: BaseException) -> Hashable:
+    """Return the files and lines of the error's traceback."""
+    return tuple((frame.f_code.co_filename, line) for frame, line in traceback.walk_tb(error.__traceback__))
 
 
 def _is_written(kind: Hashable, record: logging.LogRecord) -> bool:
     """Count a failure. Return whether its line is written. The line then says how many lines were left out."""
-    now, text = time.monotonic(), record.getMessage()
+    now, text = time.monotonic(), record.getMessage()[: 2 * _MOST_OF_DJANGO]
     with _lasting_lock:
+        if kind not in _lasting and len(_lasting) >= _MOST_FAILURES:
+            return True
         failure = _lasting.setdefault(kind, _LastingFailure(text, now))
         failure.seen_at = now
         if now - failure.written_at < _PAUSE_SECONDS:

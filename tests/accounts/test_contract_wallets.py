@@ -204,6 +204,19 @@ def wrapped(signature: str, factory_call: bytes) -> str:
     return f"0x{parts.hex()}{EIP6492_MAGIC_SUFFIX}"
 
 
+def test_a_deployed_wallet_is_asked_without_the_call_beside_its_signature(node, wallet):
+    message = start(wallet, 31337)
+    assert finish(message, wrapped(sign(message, ALICE), b"")).address == wallet
+    # It accepts everything once somebody has called it with one byte.
+    changed_by_a_call = to_checksum_address("0x" + "5a" * 20)
+    code = "3660051160125760005460195760006000fd5b6001600055005b631626ba7e60e01b60005260206000f3"
+    node.rpc("anvil_setCode", changed_by_a_call, "0x" + code)
+    parts = encode(["address", "bytes", "bytes"], [changed_by_a_call, b"\1", b"signature"])
+    message = start(changed_by_a_call, 31337)
+    assert code_of(message, f"0x{parts.hex()}{EIP6492_MAGIC_SUFFIX}") == "wrong_signature"
+    assert code_of(start(wallet, 31337), f"0x{EIP6492_MAGIC_SUFFIX}") == "wrong_signature"
+
+
 def test_a_contract_wallet_signs_in_before_its_deployment_and_nobody_else_does(node):
     address, factory_call = counterfactual(ALICE.address)
     # The factory would not create BOB's address.

@@ -45,6 +45,7 @@ def test_a_program_signs_in_and_takes_its_key():
     key = ApiKey.objects.get()
     assert shown == {
         "address": ALICE.address,
+        "chainId": None,
         "keys": [{"id": key.pk, "name": "default", "prefix": key.prefix, "lastFour": key.last_four, "expiresAt": None}],
     }
     token = {"X-CSRFToken": client.cookies["csrftoken"].value}

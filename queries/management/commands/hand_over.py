@@ -15,12 +15,12 @@ from queries.models import IdempotencyKey
 
 class Command(BaseCommand):
     help = (
-        "Hands over to a contract wallet all that a version before 0.3.0 has stored for its address: keys, batches, "
-        "log and limits. Keys keep working, open batches go on, and their webhooks are sent. A name that two keys have "
-        "gets a number. The secret of webhooks stays, and one that the wallet has by now signs beside it for seven "
-        "days. Limits that the wallet has by now stay. Its sessions end: it signs in again. First make sure that the "
-        "wallet of this chain is the user of before, because others may have its address on other chains. There is no "
-        "way back."
+        "Hands over to a contract wallet all that a version before 0.3.0 has stored for its address: keys, "
+        "batches, log and limits. Keys keep working, open batches go on, and their webhooks are sent. A name that "
+        "two keys have gets a number. The secret of webhooks stays, and one that the wallet has by now signs "
+        "beside it for seven days. Limits that the wallet has by now go before those of the user of before. Its "
+        "sessions end: it signs in again. First make sure that the wallet of this chain is the user of before, "
+        "because others may have its address on other chains. There is no way back."
     )
 
     def add_arguments(self, parser: CommandParser) -> None:
@@ -61,8 +61,9 @@ def _hand_over(name: str, reason: str) -> bool:
         wallet.api_keys.filter(pk=key.pk).update(
             user=before, name=keys.free_name(before, key.name) if taken else key.name
         )
+    # If both users have used the same key, the wallet's row stays, because it is newer.
     IdempotencyKey.objects.filter(
-        user=wallet, key__in=IdempotencyKey.objects.filter(user=before).values("key")
+        user=before, key__in=IdempotencyKey.objects.filter(user=wallet).values("key")
     ).delete()
     # Rows of all models that refer to a user. Some relations are hidden.
     for relation in User._meta.get_fields(include_hidden=True):
@@ -70,6 +71,8 @@ def _hand_over(name: str, reason: str) -> bool:
             rows = relation.related_model._base_manager.filter(**{relation.field.name: wallet})
             rows.update(**{relation.field.name: before})
     wallet.delete()
+    if before.daily_limits_wei is not None and wallet.daily_limits_wei is not None:
+        wallet.daily_limits_wei = before.daily_limits_wei | wallet.daily_limits_wei
     # The nullable columns are the chain, the last sign-in and the user's own limits.
     for column in User._meta.concrete_fields:
         if column.null and (value := getattr(wallet, column.attname)) is not None:

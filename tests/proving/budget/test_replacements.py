@@ -232,6 +232,7 @@ def test_what_a_stranger_has_pending_and_replaces_makes_nothing_fail(costly, key
     copied = pending(batch := submit_first())
     to, data, gas = copied.to, bytes(copied.data), copied.gas_limit
     costly.rpc("anvil_dropAllTransactions")
+    copied.queries.all().delete()
     copied.delete()
     batch.delete()
     stranger, stranger_key = ACCOUNTS[0]
