@@ -65,7 +65,7 @@ def _without_key(query: str) -> tuple[str, list[str]]:
     kept, keys = [], []
     for part in query.split("&"):
         name, _, value = part.partition("=")
-        # The name's case is ignored, because the value may be a key in any case.
+        # The name is matched in any capitalization, because its value may still be a key.
         if unquote_plus(name).lower() == PARAMETER.lower():
             keys.append(unquote_plus(value))
         else:
