@@ -1,5 +1,5 @@
 #!/usr/bin/env python
-"""Django's command line, with this project's settings."""
+"""Django's command line with this project's settings."""
 
 import os
 import sys

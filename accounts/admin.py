@@ -1,4 +1,4 @@
-"""Users, their API keys, and the log of operators, in the admin. A key itself, its hash and its salt are not there.
+"""The admin's pages of users, API keys and the log of operators. They show no key, hash or salt.
 
 The admin has no groups and no permissions: an operator may do everything that it offers.
 """
@@ -22,7 +22,7 @@ admin.site.site_title = admin.site.site_header = "Batch Query Service: operation
 
 
 class ReadOnlyAdmin(admin.ModelAdmin):  # type: ignore[type-arg]  # not subscriptable at run time
-    """Shows rows. Only actions change them."""
+    """A page that shows rows. Only its actions can change them."""
 
     def has_add_permission(self, request: HttpRequest) -> bool:
         return False
@@ -36,7 +36,7 @@ class ReadOnlyAdmin(admin.ModelAdmin):  # type: ignore[type-arg]  # not subscrip
 
 class _LimitsForm(forms.ModelForm):  # type: ignore[type-arg]  # as above
     def clean_daily_limits_wei(self) -> dict[str, str] | None:
-        """Check that each limit is a decimal string, for a destination, a chain that was one, or every destination."""
+        """Check that each key is a destination, `*` or already stored, and that each limit is a decimal string."""
         limits = self.cleaned_data["daily_limits_wei"]
         known = {
             EVERY_DESTINATION,
@@ -54,7 +54,7 @@ class _LimitsForm(forms.ModelForm):  # type: ignore[type-arg]  # as above
 
 @admin.register(User)
 class UserAdmin(ReadOnlyAdmin):
-    """Sets a user's own limits. An empty one is the installation's."""
+    """Sets a user's own limits. If a limit is empty, the installation's limit applies."""
 
     form = _LimitsForm
     search_fields = ("=address",)
@@ -71,11 +71,11 @@ class UserAdmin(ReadOnlyAdmin):
         return request.user.is_staff
 
     def construct_change_message(self, request: HttpRequest, form: Any, formsets: Any, add: bool = False) -> Any:  # noqa: FBT001, FBT002 (Django's signature)
-        """Return the limits that were changed, with their values."""
+        """Return each changed limit with its old and new value."""
         return "; ".join(f"{name}: {form.initial[name]} → {form.cleaned_data[name]}" for name in form.changed_data)
 
     def save_model(self, request: HttpRequest, obj: User, form: Any, change: bool) -> None:  # noqa: FBT001 (as above)
-        # A session that ends meanwhile must not come back.
+        # Saving every field could undo "sign out everywhere" if the user does that meanwhile.
         obj.save(update_fields=form.changed_data)
 
     @admin.action(description="Revoke all keys of the users, for good")

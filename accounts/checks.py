@@ -1,4 +1,4 @@
-"""System checks of the schema, of who may sign in, of secrets, and of settings that are too open for a deployment."""
+"""System checks of the schema, the allowed users, the secrets, and settings that are too open for a deployment."""
 
 from collections.abc import Sequence
 from contextlib import suppress
@@ -17,7 +17,7 @@ from accounts.models import ANYONE, read_user_name
 from config.configured_chains import get_chains
 from database import schema
 
-# Secrets of `openssl rand -hex 16` or longer have fewer than 8 different digits once in millions.
+# A random secret of 32 hex digits (`openssl rand -hex 16`) has fewer than 8 distinct ones less than once in a million.
 _SECRET_CHARS, _DIFFERENT_CHARS = 32, 8
 # Bits of the widest private networks: 10.0.0.0/8 (RFC 1918) and fc00::/7 (RFC 4193).
 _WIDEST = {4: 8, 6: 7}
@@ -25,7 +25,7 @@ _WIDEST = {4: 8, 6: 7}
 
 @register("settings")
 def check_allowed_addresses(**_: Any) -> Sequence[CheckMessage]:
-    """Report as E001 an entry that is neither a user nor `*`, and as E002 an operator that is not a user."""
+    """Report an allowed entry that is neither a user nor `*` (E001), and an operator that isn't a user (E002)."""
     allowed, operators = settings.ALLOWED_ADDRESSES, settings.OPERATOR_ADDRESSES
     hint = (
         "Write an address as 0x and 40 hex digits, and for a contract wallet the chain id and a colon before it. In "
@@ -52,8 +52,8 @@ def check_allowed_addresses(**_: Any) -> Sequence[CheckMessage]:
 
 @register("settings")
 def check_schema(**_: Any) -> list[CheckMessage]:
-    """Refuse to run any command on a database that this version can't upgrade, `migrate` among them."""
-    # If the database doesn't answer, the command that needs it says so itself.
+    """Refuse to run any command, even `migrate`, on a database that this version can't upgrade."""
+    # If the database doesn't answer, the command that needs it reports that itself.
     with suppress(DatabaseError):
         if reason := schema.why_too_old(connection):
             raise CommandError(reason)
@@ -62,7 +62,7 @@ def check_schema(**_: Any) -> list[CheckMessage]:
 
 @register()
 def check_somebody_may_sign_in(**_: Any) -> list[CheckMessage]:
-    """Report as W001 that nobody may sign in."""
+    """Warn that nobody may sign in (W001)."""
     if settings.ALLOWED_ADDRESSES or settings.OPERATOR_ADDRESSES:
         return []
     try:
@@ -82,9 +82,9 @@ def check_somebody_may_sign_in(**_: Any) -> list[CheckMessage]:
 
 @register(deploy=True)
 def check_chains_file(**_: Any) -> list[CheckMessage]:
-    """Report as E003 that the chains can't be read.
+    """Report that chains.toml can't be used (E003).
 
-    Only `check --deploy` asks, for every command that reads them says it as well.
+    The check runs only with `check --deploy`, because every command that reads the file reports the same error.
     """
     try:
         get_chains()
@@ -95,7 +95,7 @@ def check_chains_file(**_: Any) -> list[CheckMessage]:
 
 @register(deploy=True)
 def check_secrets(**_: Any) -> list[CheckMessage]:
-    """Report as W002 a secret that can be guessed, and as W003 two secrets that are equal. Neither is quoted."""
+    """Warn of secrets that can be guessed (W002) and of equal secrets (W003), without quoting them."""
     secrets = {name: getattr(settings, name) for name in ("SECRET_KEY", "API_KEY_SECRET", "METRICS_TOKEN")}
     weak = [
         f"{name} is short, or has few different characters, or repeats itself."
@@ -123,7 +123,7 @@ def _is_weak(secret: str) -> bool:
 
 @register(deploy=True)
 def check_openness(**_: Any) -> list[CheckMessage]:
-    """Report as W004 that any host is answered for, and as W005 that webhooks may lead into any network."""
+    """Warn if requests for any host are answered (W004), and if webhooks may go to a wide private network (W005)."""
     warnings: list[CheckMessage] = []
     if "*" in settings.ALLOWED_HOSTS:
         hint = "Name the hosts, such as the address that probes use. That of BASE_URL is one already."

@@ -1,4 +1,4 @@
-"""Signatures of contract wallets (ERC-1271, ERC-6492): only the wallet's chain can tell whether they are right."""
+"""Signatures of contract wallets (ERC-1271, ERC-6492). Only the wallet's chain can tell whether one is valid."""
 
 from collections.abc import Callable
 from typing import Any
@@ -15,24 +15,24 @@ from chains.encoding import hex_data
 from chains.node_errors import ChainError, Reverted, RpcRefused
 from chains.rpc import RpcClient
 
-_REVERTED = 3  # geth's code
+_REVERTED = 3  # geth's JSON-RPC error code of a revert
 _SUFFIX_BYTES = 32  # at the end of an ERC-6492 signature
-_NODE_SECONDS = 2  # to connect, and for each silence; three times as long for an answer
+_NODE_SECONDS = 2  # to connect, and between received parts; an answer may take three times as long
 
 
 class _NodeProvider(BaseProvider):
-    """Gives the library access to a chain, within the bounds of `RpcClient`."""
+    """A web3 provider through which the library reads a chain, with the limits of `RpcClient`."""
 
     # ERC-3668 would let any contract make this server fetch a URL of the contract's choice.
     global_ccip_read_enabled = False
 
     def __init__(self, chain: Chain) -> None:
         super().__init__()
-        # A client of its own: a stranger's contract may run for ever, which says nothing about the node's health.
+        # This client isn't shared: a stranger's contract may run for ever, which says nothing about the node's health.
         self._rpc = RpcClient(chain, timeout_seconds=_NODE_SECONDS)
 
     def make_request(self, method: RPCEndpoint, params: Any) -> RPCResponse:
-        """Ask the chain's nodes. Raises `ChainError` where another node might have answered."""
+        """Send the request to the chain's nodes. Raises `ChainError` if another node might have answered."""
         try:
             return {"jsonrpc": "2.0", "id": 0, "result": self._rpc.call(method, *params)}
         except RpcRefused as refused:
@@ -40,20 +40,21 @@ class _NodeProvider(BaseProvider):
                 raise
             error: RPCError = {"code": refused.code, "message": refused.message}
             if isinstance(refused, Reverted):
-                # Without the contract's data, which the library would decode, and fail on what isn't well-formed.
+                # The contract's data is left out, because the library would decode it and fail if it is malformed.
                 error = {"code": _REVERTED, "message": "execution reverted"}
             return {"jsonrpc": "2.0", "id": 0, "error": error}
 
     def has_code(self, address: str) -> bool:
-        """Return whether there is a contract. Raises `ChainError`."""
+        """Return whether the address has a contract. Raises `ChainError`."""
         return self._rpc.call("eth_getCode", address, "latest") not in {"0x", "0x0", None}
 
 
 def accepts(verify: Callable[..., None], signature: str, wallet: str, chain: Chain) -> bool | None:
-    """Return whether a wallet there accepts the signature. None if no node can tell.
+    """Return whether a wallet on the chain accepts the signature. None: no node can tell.
 
-    `verify` is the bound `SiweMessage.verify`. A wallet that is deployed is asked about the signature inside an
-    ERC-6492 signature, without the call beside it: that might change the wallet, which nobody has done on the chain.
+    `verify` is the bound method `SiweMessage.verify`. A deployed wallet gets only the signature inside an ERC-6492
+    signature. The preparing call beside it is left out, because it might change the wallet's answer, and nobody has
+    made that call on the chain.
     """
     provider = _NodeProvider(chain)
     try:
@@ -62,10 +63,10 @@ def accepts(verify: Callable[..., None], signature: str, wallet: str, chain: Cha
             signature = hex_data(inner)
         verify(signature, provider=provider)
     except siwe.InvalidSignature as error:
-        # It has arguments only where the chain can't be asked.
+        # The library adds arguments to the error only if it couldn't ask the chain.
         return None if error.args else False
     except DecodingError:
         return False
     except (siwe.ChainIdMismatch, ChainError, Web3Exception, ValueError, TypeError, KeyError):
-        return None  # The nodes are down, of another chain, or talk nonsense.
+        return None  # The nodes are down, belong to another chain, or answer nonsense.
     return True

@@ -1,4 +1,4 @@
-"""The log of what happened to a user's keys and sessions. It holds neither keys nor whole client addresses."""
+"""The log of events of a user's keys and sessions. It holds neither keys nor full client addresses."""
 
 from dataclasses import dataclass
 from datetime import timedelta
@@ -11,7 +11,7 @@ from accounts.models import AccountEvent, ApiKey, EventKind, User
 from config.error_answers import Refused
 
 PAGE = 25
-# Changes to keys and secrets, of one user: each is written down, and a key that ended stays.
+# Maximum changes of a user's keys and secrets. Each change adds rows that are kept for a long time.
 MAX_CHANGES_PER_MINUTE = 60
 
 
@@ -35,9 +35,9 @@ def record(request: HttpRequest, user: User, kind: EventKind, key: ApiKey | None
 
 
 def check_pace(user: User) -> None:
-    """Check that the user may make, show or rotate another key. Raises `Refused`: too_many_changes.
+    """Count that the user makes, shows or rotates a key or secret. Raises `Refused`: too_many_changes.
 
-    To revoke a key is never too much.
+    Revoking keys isn't limited.
     """
     if seconds := throttle.take("key changes", user.pk, MAX_CHANGES_PER_MINUTE):
         raise Refused(
@@ -48,8 +48,8 @@ def check_pace(user: User) -> None:
 
 
 def read(user: User, before: int | None = None, size: int = PAGE) -> EventPage:
-    """Return the user's events before the id `before`, newest first. New events do not move them to another page."""
-    # Workers delete them some time after that.
+    """Return the user's events with an id below `before`, newest first. New events don't shift the pages."""
+    # Workers delete older events, but not at once.
     events = user.events.filter(at__gte=timezone.now() - timedelta(days=AccountEvent.KEPT_DAYS)).order_by("-id")
     if before is not None:
         events = events.filter(id__lt=before)

@@ -1,4 +1,4 @@
-"""Requests of people and programs: the fields of a form or of a JSON object, read alike."""
+"""Fields of requests, read alike from people's forms and programs' JSON objects."""
 
 import json
 from collections.abc import Callable
@@ -22,11 +22,11 @@ STATUS_OF_REFUSAL = {
     **dict.fromkeys(("too_many_changes", "too_many_sign_ins"), 429),
     **dict.fromkeys(("node_unavailable", "too_many_checks"), 503),
 }
-"""The HTTP status of an error's code. Other codes are 401 when signing in, and 409 for keys."""
+"""The HTTP status for an error code. Other codes give 401 at sign-in, and 409 for keys."""
 
 
 def given_in(request: HttpRequest) -> FieldReader:
-    """Read the fields of a form or of a JSON object. A field that is missing or not a string is empty.
+    """Return a reader of the fields of a form or a JSON object. A missing field, or one that isn't a string, is empty.
 
     Raises `Refused`: malformed_request, too_large.
     """
@@ -58,7 +58,7 @@ HIDDEN_ORIGIN = (
 
 
 def hides_origin(request: HttpRequest) -> bool:
-    """Return whether the browser hides its origin, without which the CSRF check refuses every form."""
+    """Return whether the browser hides the origin. The CSRF check then refuses every form."""
     origin = request.headers.get("Origin")
     return origin == "null" or (origin is None and request.is_secure() and not request.headers.get("Referer"))
 

@@ -1,7 +1,7 @@
-"""A user's API keys and how often they are used, the secret of webhooks, and the log of all that.
+"""Views of a user's API keys, webhook secret and log.
 
-A key or secret itself is only in the answer to a POST that asks for it. Each address serves people with pages and
-programs with JSON, see `config.error_answers.wants_json`.
+Only the answer to a POST that requests a key or secret contains it. Each address serves people with pages and programs
+with JSON, see `config.error_answers.wants_json`.
 """
 
 import re
@@ -28,7 +28,7 @@ from accounts.signed_in import signed_in
 from config.error_answers import Refused, refused_answer, wants_json
 from config.logs import redact_keys
 
-# How long the old key keeps working when it is rotated. The first choice is the safe one: it leaves time to notice.
+# How long a rotated key or secret keeps working. The first choice is the default, because it leaves time to replace it.
 OVERLAPS = {
     "1d": ("for one more day", timedelta(days=1)),
     "7d": ("for seven more days", timedelta(days=7)),
@@ -60,19 +60,19 @@ def keys_page(request: HttpRequest, user: User) -> HttpResponse:
 
 
 def keys_as_json(user: User) -> JsonResponse:
-    """Return for programs what `keys_page` shows."""
+    """Return the content of `keys_page` as JSON."""
     return JsonResponse({**described_user(user), "keys": [_described(key) for key in _live_keys(user)]})
 
 
 def described_user(user: User) -> dict[str, str | None]:
-    """Return the user's address, and the chain id of a contract wallet, for programs."""
+    """Return the JSON of the user's address, with the chain id of a contract wallet."""
     return {"address": user.address, "chainId": None if user.chain_id is None else str(user.chain_id)}
 
 
 @require_http_methods(["GET", "POST"])
 @signed_in
 def reveal_key(request: HttpRequest, user: User, key_id: int) -> HttpResponse:
-    """Show the key itself, on the page or as `{"apiKey"}`. Only a POST shows it; a GET leads to the page of keys."""
+    """Show the key itself, on the page or as `{"apiKey"}`. Only a POST shows it; a GET redirects to the keys page."""
     if request.method != "POST":
         return redirect("accounts:keys")
     key = _live_key(user, key_id)
@@ -83,9 +83,9 @@ def reveal_key(request: HttpRequest, user: User, key_id: int) -> HttpResponse:
 @require_http_methods(["GET", "POST"])
 @signed_in
 def reveal_webhook_secret(request: HttpRequest, user: User) -> HttpResponse:
-    """Show the secret that signs webhooks, on the page or as `{"webhookSecret"}`. The first call makes it.
+    """Show the secret that signs webhooks, on the page or as `{"webhookSecret"}`. The first call creates it.
 
-    Only a POST shows it; a GET leads to the page of keys.
+    Only a POST shows it; a GET redirects to the keys page.
     """
     if request.method != "POST":
         return redirect("accounts:keys")
@@ -101,7 +101,7 @@ def reveal_webhook_secret(request: HttpRequest, user: User) -> HttpResponse:
 def _revealed(
     request: HttpRequest, user: User, reveal: Callable[[], str | None], lost: Refused, key: ApiKey | None = None
 ) -> HttpResponse:
-    """Show a key, or without one the secret of webhooks, and write that down."""
+    """Show the key, or the webhook secret if `key` is None, and log that."""
     try:
         event_log.check_pace(user)
     except Refused as refused:
@@ -120,7 +120,7 @@ def _revealed(
 @require_GET
 @signed_in
 def log(request: HttpRequest, user: User) -> HttpResponse:
-    """Show what happened to the user's keys and sessions, newest first. `before` is where the previous page ended."""
+    """Show the log of the user's keys and sessions, newest first. `before` is the last id of the previous page."""
     before = request.GET.get("before", "")
     page = event_log.read(user, int(before) if re.fullmatch(f"[0-9]{{1,{_MAX_ID_DIGITS}}}", before) else None)
     return render(
@@ -136,9 +136,9 @@ def log(request: HttpRequest, user: User) -> HttpResponse:
 @require_http_methods(["GET", "POST"])
 @signed_in
 def new_key(request: HttpRequest, user: User) -> HttpResponse:
-    """Make a key with the given `name`. A program may leave the name out, and gets a numbered one.
+    """Create a key named `name`. If a program leaves the name out, the key gets a numbered one.
 
-    The page that refuses a name has this address, so a GET leads to the page of keys.
+    The page that refuses a name has this address. So a GET, such as a reload, redirects to the keys page.
     """
     if request.method != "POST":
         return redirect("accounts:keys")
@@ -247,7 +247,7 @@ def _made(request: HttpRequest, key: ApiKey, sentence: str) -> HttpResponse:
 
 
 def _refused(request: HttpRequest, refused: Refused, page: Callable[..., HttpResponse]) -> HttpResponse:
-    """Tell a program why it is refused, and people on the `page`."""
+    """Return the refusal as JSON for a program, and on `page` for people."""
     status = STATUS_OF_REFUSAL.get(refused.code, _CONFLICT)
     return refused_answer(status, refused) if wants_json(request) else page(error=refused.sentence, status=status)
 
@@ -268,7 +268,7 @@ def _live_key(user: User, key_id: int) -> ApiKey:
 
 
 def newest_keys(user: User, most: int) -> tuple[list[ShownKey], int]:
-    """Return the newest live keys of the user, and how many there are in all."""
+    """Return the user's newest live keys, and the number of all live keys."""
     live = _live_keys(user)
     return _shown(live[: -most - 1 : -1]), len(live)
 
@@ -288,7 +288,7 @@ class ShownWebhookSecret:
 
     ends: str  # empty: no secret was made yet, or it can't be read any more
     is_lost: bool
-    previous_until: datetime | None  # until when the former secret signs, too
+    previous_until: datetime | None  # the former secret also signs until then
 
 
 def _shown_webhook_secret(user: User) -> ShownWebhookSecret:

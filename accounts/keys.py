@@ -1,8 +1,8 @@
-"""API keys that can be shown again although they are stored nowhere.
+"""API keys. They can be shown again, although they aren't stored.
 
 A key is derived from 32 random bytes in the database by HMAC-SHA256 (RFC 2104) under `settings.API_KEY_SECRET`.
-Checking a key uses only its SHA-256. So a database that leaks without the secret gives no key away. If the secret is
-lost, the keys that people hold still work; only showing them is no longer possible.
+Checking a key uses only its SHA-256. So a leaked database reveals no key without the secret. If the secret is lost,
+existing keys still work, but they can't be shown again.
 """
 
 import hashlib
@@ -28,15 +28,15 @@ from database.statements import CompiledQuery, QueryParameter
 
 PREFIX = "bqs_"
 FIRST_NAME = "default"
-MAX_KEYS = 20  # per user, without those that were revoked or have expired
+MAX_KEYS = 20  # per user; revoked and expired keys don't count
 MAX_NAME_CHARS = 60
 
 _ALPHABET = string.digits + string.ascii_letters
-_DIGITS = 43  # of base 62 for 256 bits
+_DIGITS = 43  # 256 bits have 43 digits in base 62
 _SHOWN = len(PREFIX) + 4
-# Pause between stored times of a key's use, because each is a write that waits for others.
+# Minimum time between two writes of a key's last use, because each write waits for others.
 _NOTED_EACH = timedelta(minutes=1)
-_noting_from = 0.0  # by `time.monotonic`: none is stored for a while after the database took no write
+_noting_from = 0.0  # `time.monotonic` from which uses are stored again, after a write failed
 
 
 def issue(user: User, name: str) -> ApiKey:
@@ -45,9 +45,9 @@ def issue(user: User, name: str) -> ApiKey:
     now = timezone.now()
     try:
         with transaction.atomic():
-            # Held until the end of this transaction, so that two calls can't both make the last key.
+            # The lock is held until the transaction ends, so that two calls can't both create the last allowed key.
             statements.lock(User.objects.filter(pk=user.pk))
-            # The names of expired keys may be given again.
+            # Revoking expired keys frees their names.
             user.api_keys.filter(expires_at__lte=now, revoked_at=None).update(revoked_at=F("expires_at"))
             if user.api_keys.filter(revoked_at=None).count() >= MAX_KEYS:
                 raise Refused(
@@ -60,18 +60,18 @@ def issue(user: User, name: str) -> ApiKey:
 
 
 def issue_first(user: User) -> None:
-    """Give a user who never had a key the first one. Of two simultaneous calls, one makes it."""
+    """Create the user's first key if the user never had one. Only one of two simultaneous calls creates it."""
     if not user.api_keys.exists():
         ApiKey.objects.get_or_create(user=user, name=FIRST_NAME, defaults=_new_fields())
 
 
 def rotate(key: ApiKey, name: str, overlap: timedelta) -> ApiKey:
-    """Make a new key to replace `key`, which expires when the overlap is over, or at once if there is none.
+    """Create a key that replaces `key`. The old key expires after the overlap, or at once without an overlap.
 
-    Raises `Refused`: as `issue`, and key_expires if the key was already rotated or revoked.
+    Raises `Refused`: the codes of `issue`, and key_expires if the key was already rotated or revoked.
     """
     with transaction.atomic():
-        # Rows are locked in the order of `issue`: the user, then the keys.
+        # Rows are locked in the same order as in `issue`: the user, then the keys.
         statements.lock(User.objects.filter(pk=key.user_id))
         now = timezone.now()
         expiry = {"expires_at": now + overlap} if overlap else {"expires_at": now, "revoked_at": now}
@@ -83,7 +83,7 @@ def rotate(key: ApiKey, name: str, overlap: timedelta) -> ApiKey:
 
 
 def free_name(user: User, like: str) -> str:
-    """Return the name followed by the lowest number, from 2 on, that no live key of the user has."""
+    """Return the name with the lowest number from 2 that no live key of the user has."""
     stem, _, number = like.rpartition(" ")
     stem = (stem if stem and number.isascii() and number.isdigit() else like)[: MAX_NAME_CHARS - 4]
     taken = set(user.api_keys.filter(revoked_at=None).values_list("name", flat=True))
@@ -91,7 +91,7 @@ def free_name(user: User, like: str) -> str:
 
 
 def reveal(key: ApiKey) -> str | None:
-    """Return the key itself, or None if it was derived from another secret than the current one."""
+    """Return the key itself, or None if it was derived from a different secret."""
     derived = _derive(bytes(key.salt))
     return derived if hmac.compare_digest(digest(derived), key.key_hash) else None
 
@@ -103,7 +103,7 @@ def authenticate_hash(key_hash: str) -> ApiKey | None:
 
 
 def working() -> "QuerySet[ApiKey]":
-    """Select the presented key, if it works, for the queries of `authenticate_and_read`."""
+    """Select the presented key, if it is valid, for the queries of `authenticate_and_read`."""
     unexpired = Q(expires_at=None) | Q(expires_at__gt=QueryParameter("now"))
     return ApiKey.objects.filter(unexpired, key_hash=QueryParameter("key_hash"), revoked_at=None).order_by()
 
@@ -115,9 +115,9 @@ _KEYS = CompiledQuery(lambda: working().values_list(*OWN_COLUMNS))
 def authenticate_and_read(
     query: CompiledQuery[tuple[Any, ...]], key_hash: str, **given: object
 ) -> tuple[ApiKey, tuple[Any, ...]] | None:
-    """Return the key as `authenticate_hash` does, and more columns of the query.
+    """Return the key like `authenticate_hash`, and the query's further columns.
 
-    It is a query of `working` keys, and its columns begin with `OWN_COLUMNS`. `key_hash` is the `digest` of the key.
+    `query` selects `working` keys, and its columns begin with `OWN_COLUMNS`. `key_hash` is the `digest` of the key.
     """
     row = query.first(key_hash=key_hash, now=timezone.now(), **given)
     if row is None:
@@ -131,7 +131,7 @@ def authenticate_and_read(
 
 
 def _note_use(key_id: int, last_used_at: datetime | None) -> None:
-    """Store that the key is used now, unless that was stored within a minute."""
+    """Store the current time as the key's last use, unless one was stored within the last minute."""
     global _noting_from
     now, monotonic = timezone.now(), time.monotonic()
     if monotonic < _noting_from or (last_used_at and abs(now - last_used_at) < _NOTED_EACH):
@@ -139,7 +139,7 @@ def _note_use(key_id: int, last_used_at: datetime | None) -> None:
     try:
         ApiKey.objects.filter(pk=key_id, last_used_at=last_used_at).update(last_used_at=now)
     except DatabaseError:
-        # If the database takes no writes, clients can still read, and no request waits for its lock again.
+        # If the database takes no writes, clients can still read. The next requests don't try to write.
         _noting_from = monotonic + _NOTED_EACH.total_seconds()
 
 
@@ -151,9 +151,9 @@ def revoke(key: ApiKey) -> bool:
 
 
 def revoke_by_operator(whose: QuerySet[User]) -> int:
-    """Revoke all keys of these users, for good, and tell them in their log. Returns how many were live."""
+    """Revoke all keys of these users for good, and record it in their logs. Return the number of revoked keys."""
     with transaction.atomic():
-        # `issue` and `rotate` take the same lock: no user makes another key meanwhile.
+        # `issue` and `rotate` take the same lock, so no user creates another key meanwhile.
         statements.lock(whose)
         live = ApiKey.objects.filter(revoked_at=None, user__in=whose)
         revoked = list(live.order_by("pk").select_for_update(no_key=True))
@@ -174,7 +174,7 @@ def revoke_by_operator(whose: QuerySet[User]) -> int:
 
 
 def _valid_name(name: str) -> str:
-    # Names that look the same get one form, so that they can't be two. Control and invisible characters are refused.
+    # Names that look the same are normalized to the same text. Control and invisible characters are refused.
     name = " ".join(unicodedata.normalize("NFC", name).split())
     if not 1 <= len(name) <= MAX_NAME_CHARS or not name.isprintable():
         raise Refused(
@@ -209,6 +209,6 @@ def _derive(salt: bytes) -> str:
 
 
 def digest(raw: str) -> str:
-    """Return the SHA-256 in hex, by which a key is found."""
+    """Return the key's SHA-256 in hex. The database stores it to find the key."""
     # A client may send any string, even lone surrogates.
     return hashlib.sha256(raw.encode("utf-8", "surrogatepass")).hexdigest()

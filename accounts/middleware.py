@@ -1,6 +1,6 @@
-"""Takes the API key out of a request before anything else sees it, so that nothing else can log or show it.
+"""A middleware that takes the API key out of a request first, so that nothing else can log or show it.
 
-Written by hand: libraries read a key where the request has it, and leave it there for logs and debug pages.
+No library is used, because libraries leave the key in the request, where logs and debug pages show it.
 """
 
 from collections.abc import Callable
@@ -13,8 +13,8 @@ from config.logs import redact_keys
 
 PARAMETER = "apiKey"
 
-# Besides QUERY_STRING, servers pass on the whole request target: gunicorn in the first of these, others in the second.
-# The third is the page that the request came from, which may have been opened with a key.
+# Other variables with URLs. Gunicorn passes the whole request target in RAW_URI, other servers in REQUEST_URI. The
+# referring page may have been opened with a key.
 _URLS = ("RAW_URI", "REQUEST_URI", "HTTP_REFERER")
 
 
@@ -29,8 +29,8 @@ class ApiKeyMiddleware:
 
     This middleware must come first, before anything reads `request.GET` or `request.headers` from META. The first of
     several parameters counts, and all are removed. Other text that looks like a key, in a parameter or in the path, is
-    redacted. Everything else stays as it is, byte for byte. No cache may store the answer to a request with a
-    key, unless its view says how long.
+    redacted. Everything else stays unchanged, byte for byte. No cache may store the answer to a request with a key,
+    unless its view sets Cache-Control.
     """
 
     def __init__(self, get_response: Callable[[HttpRequest], HttpResponse]) -> None:
@@ -39,7 +39,7 @@ class ApiKeyMiddleware:
     def __call__(self, request: HttpRequest) -> HttpResponse:
         _take_key(request)
         response = self.get_response(request)
-        if request.presented_key:  # type: ignore[attr-defined]  # set by the line above the last
+        if request.presented_key:  # type: ignore[attr-defined]  # `_take_key` sets it
             response.headers.setdefault("Cache-Control", "no-store")
         return response
 
@@ -53,7 +53,7 @@ def _take_key(request: HttpRequest) -> None:
             path, mark, query = meta[name].partition("?")
             kept, _ = _without_key(query)
             meta[name] = _redacted(path) + (mark if kept else "") + kept
-    # These are already decoded, and servers set them besides META.
+    # Servers also pass the path decoded.
     request.path, request.path_info = redact_keys(request.path), redact_keys(request.path_info)
     meta["PATH_INFO"] = redact_keys(meta.get("PATH_INFO", ""))
     key = from_header or (from_query[0] if from_query else "")
@@ -61,11 +61,11 @@ def _take_key(request: HttpRequest) -> None:
 
 
 def _without_key(query: str) -> tuple[str, list[str]]:
-    """Return the query string without API keys, and these keys. It splits parameters as `QueryDict` does."""
+    """Return the query string without API keys, and the keys. Parameters are split as `QueryDict` does."""
     kept, keys = [], []
     for part in query.split("&"):
         name, _, value = part.partition("=")
-        # In other capitals, the name still names a secret.
+        # The name is matched in any capitalization, because its value may still be a key.
         if unquote_plus(name).lower() == PARAMETER.lower():
             keys.append(unquote_plus(value))
         else:

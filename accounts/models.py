@@ -1,4 +1,4 @@
-"""Users, who may be one, their API keys, the log of both, nonces of pending sign-ins, and counts of the throttle."""
+"""Users and who may sign in, API keys, webhook secrets, the users' log, sign-in nonces, and counts of the throttle."""
 
 import re
 from collections.abc import Mapping
@@ -20,26 +20,26 @@ if TYPE_CHECKING:
 
 ANYONE = "*"  # in `settings.ALLOWED_ADDRESSES`
 _CHAIN_ID = re.compile("[1-9][0-9]{0,18}")
-EVERY_DESTINATION = "*"  # in `User.daily_limits_wei`: each that isn't named and is no test network
+EVERY_DESTINATION = "*"  # in `User.daily_limits_wei`: every unlisted destination but test networks
 
 
 def user_name(address: str, chain_id: int | None) -> str:
-    """Return how settings and commands name a user: `address`, or `chainId:address` for a contract wallet."""
+    """Return the user's name in settings and commands: `address`, or `chainId:address` for a contract wallet."""
     return address if chain_id is None else f"{chain_id}:{address}"
 
 
 def read_user_name(text: str) -> str | None:
-    """Return the `user_name` that a setting or a command gives, with its EIP-55 checksum. None if it is none."""
+    """Return the `user_name` in the text, with the EIP-55 checksum. Return None if the text isn't one."""
     chain_id, colon, address = text.rpartition(":")
     signer = checksummed(address)
     return None if signer is None or (colon and not _CHAIN_ID.fullmatch(chain_id)) else f"{chain_id}{colon}{signer}"
 
 
 def may_sign_in(name: str) -> bool:
-    """Return whether `settings.ALLOWED_ADDRESSES` or `OPERATOR_ADDRESSES` lets a user of this `user_name` in.
+    """Return whether `settings.ALLOWED_ADDRESSES` or `OPERATOR_ADDRESSES` admits a user of this `user_name`.
 
-    With an empty list, anyone may sign in if all destination chains are test networks, and nobody otherwise: a user
-    with a key for another destination spends the operator's money.
+    If ALLOWED_ADDRESSES is empty, anyone may sign in as long as all destinations are test networks. Otherwise only
+    operators may, because users spend the operator's money.
     """
     if is_operator(name):
         return True
@@ -56,17 +56,17 @@ def is_operator(name: str) -> bool:
 
 @lru_cache(maxsize=8)
 def _user_names(entries: tuple[str, ...]) -> frozenset[str | None]:
-    """Return the entries with checksums. They are kept, because each request asks, and a checksum is a hash."""
+    """Return the entries with checksums. They are cached: each request needs them, and each checksum costs a hash."""
     return frozenset(map(read_user_name, entries))
 
 
 def own_or(own: int | None, installations: int) -> int:
-    """Return the user's own limit if there is one. It may be higher or lower than the installation's, down to 0."""
+    """Return the user's own limit if there is one. It may be higher or lower than the installation's, even 0."""
     return installations if own is None else own
 
 
 def daily_wei(own: Mapping[str, str] | None, chain: "Chain") -> int | None:
-    """Return what the user's batches may cost in 24 hours on this destination, in wei. None: any amount."""
+    """Return the user's spending limit on this destination for 24 hours, in wei. None: no limit."""
     every = None if chain.test_network else (own or {}).get(EVERY_DESTINATION)
     limit = (own or {}).get(str(chain.id), every)
     return chain.daily_limit_per_user_wei if limit is None else int(limit)
@@ -75,7 +75,7 @@ def daily_wei(own: Mapping[str, str] | None, chain: "Chain") -> int | None:
 class UserManager(BaseUserManager["User"]):
     @transaction.atomic
     def for_address(self, address: str, chain_id: int | None = None) -> "User":
-        """Return the user of an EIP-55 address, or of the contract wallet there. The first call makes it.
+        """Return the user of an EIP-55 address, or of the contract wallet at it. The first call creates the user.
 
         The user's row is locked until the transaction ends, so that it isn't handed over meanwhile.
         """
@@ -84,32 +84,31 @@ class UserManager(BaseUserManager["User"]):
         return user
 
     def get_by_natural_key(self, address: str | None, chain_id: int | None = None) -> "User":
-        """Return the user whom `loaddata` reads in another row."""
+        """Return the user with this natural key, for `loaddata`."""
         return self.get(address=address, chain_id=chain_id)
 
 
 class User(AbstractBaseUser):
     """The holder of an address's own key, or a contract wallet of one chain. There is no password.
 
-    Django's field for it holds an unusable one, which is random for each user. Django ties sessions to it: a new value
-    ends all sessions of the user.
+    Django's password field holds a random, unusable value. Django ties sessions to it, so a new value ends all
+    sessions of the user.
     """
 
     address = models.CharField(max_length=42)  # with its EIP-55 checksum
-    # The chain whose contract wallet the user is. Null: the address's own key signs in, and no contract's signature.
+    # The chain of the user's contract wallet. Null: the user signs in with the address's own key.
     chain_id = models.PositiveBigIntegerField(null=True, blank=True)
-    # False where `chain_id` is null: a version before 0.3.0 has made the user, maybe for a contract wallet.
+    # False with a null `chain_id`: a version before 0.3.0 created the user, possibly for a contract wallet.
     own_key_known = models.BooleanField(db_default=False)
     created_at = models.DateTimeField(default=timezone.now)
     last_sign_in = models.DateTimeField(null=True)
-    # Limits of the user's own, which an operator has set; null: the installation's (`accounts.models`). They are
-    # named for the settings that they stand instead of.
+    # The user's own limits, set by an operator. Null: the installation's limit, which is the setting of the same name.
     max_batches_per_minute = models.PositiveBigIntegerField(null=True, blank=True)
     max_queries_per_minute = models.PositiveBigIntegerField(null=True, blank=True)
     max_open_batches = models.PositiveBigIntegerField(null=True, blank=True)
     max_open_queries = models.PositiveBigIntegerField(null=True, blank=True)
-    # Keys are a destination's chain id, or `EVERY_DESTINATION`, all in decimal digits: wei, instead of the chain's
-    # `daily_limit_per_user`.
+    # Wei per 24 hours on each destination, as decimal strings. Keys are chain ids and `EVERY_DESTINATION`. The values
+    # replace the chain's `daily_limit_per_user`.
     daily_limits_wei = models.JSONField(null=True, blank=True)
     last_login = None
 
@@ -127,11 +126,11 @@ class User(AbstractBaseUser):
         return self.name
 
     def get_short_name(self) -> str:
-        """Return how the admin calls the user."""
+        """Return the user's name in the admin."""
         return self.name
 
     def natural_key(self) -> tuple[str, int | None]:  # type: ignore[override]  # the stubs have one field
-        """Return how `dumpdata` refers to the user."""
+        """Return the user's natural key, for `dumpdata`."""
         return self.address, self.chain_id
 
     @property
@@ -148,16 +147,16 @@ class User(AbstractBaseUser):
         )
 
     def has_predecessor(self) -> bool:
-        """Return whether a version before 0.3.0 has made a user who may have been this contract wallet."""
+        """Return whether a version before 0.3.0 created a user that may be this contract wallet."""
         return self.chain_id is not None and predecessors(self.address).exists()
 
     @property
     def is_staff(self) -> bool:
-        """Return whether Django's admin lets the user in: only operators."""
+        """Return whether the user may use Django's admin. Only operators may."""
         return is_operator(self.name)
 
     def has_perm(self, perm: str, obj: object = None) -> bool:
-        """Return whether Django's admin lets the user do it. All operators may do the same."""
+        """Return whether the user may do this in Django's admin. Operators may do everything."""
         return self.is_staff
 
     def has_module_perms(self, app_label: str) -> bool:
@@ -171,7 +170,7 @@ class User(AbstractBaseUser):
 
 
 def predecessors(address: str) -> models.QuerySet[User]:
-    """Select the user of the address whose kind isn't known: a contract wallet of any chain, or the own key."""
+    """Select the address's user if a version before 0.3.0 created it, for its own key or for a contract wallet."""
     return User.objects.filter(address=address, chain_id=None, own_key_known=False)
 
 
@@ -183,7 +182,7 @@ class ApiKeyQuerySet(models.QuerySet["ApiKey"]):
 class ApiKey(models.Model):
     """One key of a user. The key itself is stored nowhere: see `accounts.keys`.
 
-    A key that was revoked or has expired stays, because batches refer to it. Its name may be given again.
+    Revoked and expired keys stay, because batches refer to them. Their names may be reused.
     """
 
     user = models.ForeignKey(User, on_delete=models.CASCADE, related_name="api_keys")
@@ -193,8 +192,8 @@ class ApiKey(models.Model):
     prefix = models.CharField(max_length=12)
     last_four = models.CharField(max_length=4)
     created_at = models.DateTimeField(default=timezone.now)
-    last_used_at = models.DateTimeField(null=True)  # to a minute
-    expires_at = models.DateTimeField(null=True)  # when it expires, set when it is rotated
+    last_used_at = models.DateTimeField(null=True)  # accurate to a minute
+    expires_at = models.DateTimeField(null=True)  # set at rotation
     revoked_at = models.DateTimeField(null=True)
 
     objects: ClassVar[models.Manager["ApiKey"]] = ApiKeyQuerySet.as_manager()
@@ -212,17 +211,17 @@ class ApiKey(models.Model):
 
     @property
     def ends(self) -> str:
-        """Return the part of the key that anyone may see: enough to tell it from others."""
+        """Return the public part of the key, by which users recognize it."""
         return f"{self.prefix}…{self.last_four}"
 
 
 class WebhookSecret(models.Model):
-    """A secret that signs a user's webhooks, see `accounts.webhook_secrets`. The current one has no end."""
+    """A secret that signs a user's webhooks, see `accounts.webhook_secrets`. The current secret has no `expires_at`."""
 
     user = models.ForeignKey(User, on_delete=models.CASCADE, related_name="webhook_secrets")
-    sealed = models.BinaryField()  # see `accounts.webhook_secrets`
+    sealed = models.BinaryField()  # encrypted by `accounts.webhook_secrets`
     created_at = models.DateTimeField(default=timezone.now)
-    expires_at = models.DateTimeField(null=True)  # until when it signs beside its successor
+    expires_at = models.DateTimeField(null=True)  # until then, it and its successor sign
 
     class Meta:
         constraints: ClassVar[list[Any]] = [
@@ -248,7 +247,7 @@ class EventKind(models.TextChoices):
 
 
 class AccountEvent(models.Model):
-    """An event of a user's keys or sessions, which the user can read."""
+    """An event about a user's keys or sessions, which the user can read."""
 
     KEPT_DAYS = 90
 
@@ -258,7 +257,7 @@ class AccountEvent(models.Model):
     key_name = models.CharField(max_length=60, default="")  # empty: not about a key
     key_ends = models.CharField(
         max_length=20, default=""
-    )  # its prefix and last four characters, because a name may be used again
+    )  # the key's prefix and last four characters, because names may be reused
     detail = models.CharField(max_length=200, default="")
     client_network = models.CharField(max_length=50, default="")  # a network too wide to identify a person
 
@@ -270,7 +269,7 @@ class AccountEvent(models.Model):
 
 
 class ThrottleCount(models.Model):
-    """A count of one kind of action by one client since a minute began, see `accounts.throttle`."""
+    """The number of one client's actions of one kind in the current minute, see `accounts.throttle`."""
 
     what_and_who = models.CharField(max_length=100, primary_key=True)
     began_at = models.DateTimeField(db_index=True)
@@ -281,11 +280,11 @@ class ThrottleCount(models.Model):
 
 
 class SignInNonce(models.Model):
-    """The nonce of a sign-in message. It is good for one attempt, by one address, until it expires."""
+    """The nonce of a sign-in message. It is valid for one attempt by one address until it expires."""
 
     nonce = models.CharField(max_length=40, unique=True)
     address = models.CharField(max_length=42)
-    message_hash = models.CharField(max_length=64)  # SHA-256 of the message as it was handed out, in hex
+    message_hash = models.CharField(max_length=64)  # SHA-256 of the issued message, in hex
     created_at = models.DateTimeField(default=timezone.now)
     expires_at = models.DateTimeField(db_index=True)
     consumed_at = models.DateTimeField(null=True)

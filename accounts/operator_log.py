@@ -1,4 +1,4 @@
-"""The log of what operators did: Django's, which the admin shows. Rows are only ever added."""
+"""The log of operators' actions: Django's log, which the admin shows. Rows are only added."""
 
 from collections.abc import Iterable
 
@@ -7,11 +7,11 @@ from django.db.models import Model
 
 from accounts.models import User
 
-# The name for the user of a command on the machine: Django doesn't know who it is.
+# This user stands for commands, because Django doesn't know who runs them.
 COMMAND = "manage.py"
 
 
 def record(rows: Iterable[Model], message: str, *, reason: str = "") -> None:
-    """Record what a command does to these rows, in its database transaction."""
+    """Record a command's change of these rows, in the command's own transaction."""
     why = f" Why: {reason}" if reason else ""
     LogEntry.objects.log_actions(User.objects.for_address(COMMAND).pk, rows, CHANGE, f"{message}{why}")

@@ -1,9 +1,9 @@
 """Sign in with Ethereum (EIP-4361): `start` hands out a message, and `finish` takes it signed and returns the user.
 
-Everything that a message must say comes from settings, never from the request. The signature is either that of the
-address's own key, or of a contract wallet (ERC-1271, or ERC-6492 before its deployment). A contract wallet is asked
-through the chain's RPC nodes. On another chain, others may control its address: it is the user of its chain alone, and
-another one than the user who signs with the address's own key.
+A message's content comes from settings, never from the request. The address's own key signs it, or a contract wallet
+(ERC-1271, or ERC-6492 before its deployment), which is called through the chain's RPC nodes. Others may control the
+same address on another chain. So a contract wallet is a separate user for each chain, and never the user who signs with
+the address's own key.
 """
 
 import math
@@ -30,32 +30,32 @@ from chains.encoding import checksummed, fault
 from config.configured_chains import get_chains
 from config.error_answers import Refused
 
-# They take a second to import, most of it for grammars and web3. The web server does so before its first request; no
-# command waits for them.
+# Importing these takes a second, mostly for grammars and web3. The web server imports them before its first request,
+# and commands never wait for them.
 siwe: Any = SimpleLazyObject(lambda: import_module("siwe"))
 contract_wallets: Any = SimpleLazyObject(lambda: import_module("accounts.contract_wallets"))
 _SiweMessage = Any
 
 STATEMENT = "Sign in to Batch Query Service. This costs nothing and sends no transaction."
 
-# How long a message may be answered.
+# How long a message is valid.
 MESSAGE_SECONDS = 10 * 60
 MAX_MESSAGE_CHARS = 1024
 MAX_SIGNATURE_CHARS = 16_384  # An ERC-6492 signature holds the wallet's whole deployment.
-# Checks of contract wallets by nodes: those of one message in a minute, and those of a process at the same time.
+# Maximum checks of contract wallets: per message and minute, and at once in a process.
 _CHECKS_PER_MINUTE, _CHECKS_AT_ONCE = 5, 2
 _BUSY_RETRY_SECONDS = 5
 
-# Nonces that seem to be made later than this were made while the clock was ahead.
+# A nonce from further in the future than this was created while the clock was ahead.
 _CLOCK_SKEW = timedelta(minutes=1)
 
 _SIGNER = re.compile(r"\A[^\n]+\n(0x[0-9a-fA-F]{40})\n")
 _NONCE = re.compile(r"\nNonce: ([0-9a-zA-Z]{8,40})\n")
-# Not the empty one: 0x alone stands for a signature that a contract wallet has stored.
+# 0x alone is valid: it means that the contract wallet has stored the signature.
 _SIGNATURE = re.compile(r"0[xX](?:[0-9a-fA-F]{2})*|(?:[0-9a-fA-F]{2})+")
-# In the JSON of MyEtherWallet, MyCrypto and others.
+# The signature in the JSON that MyEtherWallet, MyCrypto and others show.
 _SIGNATURE_IN_JSON = re.compile(r'\{.*"sig(?:nature)?"\s*:\s*"([^"]*)"', re.DOTALL)
-# Line breaks, quotes and invisible characters, which come along when a signature is copied.
+# Whitespace, quotes and invisible characters, which are often copied with a signature.
 _AROUND_DIGITS = re.compile("[\\s\"'`\u2018\u2019\u201c\u201d\u200b-\u200f\u2060\ufeff]+")
 
 _checks = BoundedSemaphore(_CHECKS_AT_ONCE)
@@ -68,11 +68,11 @@ class SignInError(Refused):
 
 
 class UndecidedSignature(SignInError):
-    """The signature couldn't be checked. The message may be answered again."""
+    """The signature couldn't be checked. The message stays valid."""
 
 
 def start(address: str, chain_id: int, client_address: str) -> str:
-    """Make the message for `address` to sign, valid for `MESSAGE_SECONDS` and one sign-in.
+    """Create the message for `address` to sign, valid for `MESSAGE_SECONDS` and one sign-in.
 
     Raises `SignInError`: malformed_address, unknown_chain, address_not_allowed, too_many_sign_ins.
     """
@@ -80,7 +80,7 @@ def start(address: str, chain_id: int, client_address: str) -> str:
     if signer is None:
         raise SignInError("malformed_address", f"This {fault(address)}.")
     _chain(chain_id)
-    # Only the signature tells which of both signs.
+    # Only the signature will tell whether the own key or a contract wallet signs.
     if not may_sign_in(user_name(signer, chain_id)):
         _check_allowed(signer)
     _count(client_address)
@@ -114,10 +114,10 @@ def start(address: str, chain_id: int, client_address: str) -> str:
 
 
 def finish(message: str, signature: str) -> User:
-    """Return the user who signed the message. The first sign-in makes the user and a first key.
+    """Return the user who signed the message. The first sign-in creates the user and a first key.
 
-    The nonce is consumed before anything that takes long, and given back only where nothing was decided. So each
-    message signs in once. Raises `SignInError`: malformed_message, malformed_signature, unknown_nonce, wrong_domain,
+    The nonce is consumed before any slow step, and restored only if the signature couldn't be checked. So each message
+    signs in only once. Raises `SignInError`: malformed_message, malformed_signature, unknown_nonce, wrong_domain,
     wrong_uri, unknown_chain, expired, wrong_signature, node_unavailable, too_many_checks, too_many_sign_ins,
     address_not_allowed.
     """
@@ -137,7 +137,7 @@ def finish(message: str, signature: str) -> User:
 
 
 def minutes_left(message: str) -> int:
-    """Return for how many minutes the message may still be answered. 0: no longer, or it isn't one of ours."""
+    """Return the minutes for which the message is still valid. 0: it expired, was used, or isn't one of ours."""
     now = timezone.now()
     ends = SignInNonce.objects.filter(message_hash=_hash(message), expires_at__gt=now, consumed_at=None).first()
     return math.ceil((ends.expires_at - now).total_seconds() / 60) if ends else 0
@@ -169,7 +169,7 @@ def _count(client_address: str) -> None:
 
 
 def _store(issued: SignInNonce) -> None:
-    """Store the nonce, and delete those that have expired."""
+    """Store the nonce, and delete expired ones."""
     now = issued.created_at
     with transaction.atomic():
         useless = SignInNonce.objects.filter(Q(expires_at__lte=now) | Q(created_at__gt=now + _CLOCK_SKEW))
@@ -185,7 +185,7 @@ def _hash(message: str) -> str:
 def _consume_nonce(message: str) -> SignInNonce:
     """Consume the nonce that was issued for the message's address. Only one of two simultaneous calls gets it.
 
-    This comes before the parser, which takes long over hostile text: only messages with one of our nonces get that far.
+    The parser is slow on hostile text. So it runs later, and only on messages with one of our nonces.
     """
     signer, nonce = _SIGNER.match(message), _NONCE.search(message)
     if len(message) > MAX_MESSAGE_CHARS or not signer or not nonce or not message.isascii():
@@ -207,7 +207,7 @@ def _consume_nonce(message: str) -> SignInNonce:
 
 
 def _plain_signature(text: str) -> str:
-    """Return the signature as 0x and hex digits, however a wallet shows it. Raises `SignInError`."""
+    """Return the signature as 0x and hex digits, from any form that wallets show. Raises `SignInError`."""
     within_bounds = text.strip()[: 2 * MAX_SIGNATURE_CHARS]
     in_json = _SIGNATURE_IN_JSON.match(within_bounds)
     digits = _AROUND_DIGITS.sub("", in_json[1] if in_json else within_bounds)
@@ -225,7 +225,7 @@ def _verify(message: str, signature: str, issued: SignInNonce) -> int | None:
     chain = _chain(parsed.chain_id)
     verify = _verifier(parsed, issued.nonce, chain)
     is_own_key = _is_of_own_key(partial(verify, signature))
-    # Anything else in it, such as another statement or resources, did not come from this service.
+    # This also refuses changed fields that the library doesn't compare, such as the statement or resources.
     if _hash(message) != issued.message_hash:
         raise SignInError("malformed_message", f"The message {_NOT_OURS}.")
     if is_own_key:
@@ -247,14 +247,14 @@ def _parse(message: str) -> _SiweMessage:
         parsed = siwe.SiweMessage.from_message(message)
     except (ValueError, RecursionError):
         raise SignInError("malformed_message", f"The message {_NOT_OURS}.") from None
-    # The library checks the signature of the message as it parsed it. That must equal the message that was sent.
+    # The library checks the signature of the message that it rebuilds. That must equal the received message.
     if parsed.prepare_message() != message:
         raise SignInError("malformed_message", f"The message {_NOT_OURS}.")
     return parsed
 
 
 def _verifier(parsed: _SiweMessage, nonce: str, chain: Chain) -> Callable[..., None]:
-    """Return a function that checks the message and its signature; with a `provider`, also a contract wallet's."""
+    """Return a function that checks the message and its signature. With a `provider`, it also asks contract wallets."""
     base = urlsplit(settings.BASE_URL)
     return partial(
         parsed.verify,
@@ -269,7 +269,7 @@ def _verifier(parsed: _SiweMessage, nonce: str, chain: Chain) -> Callable[..., N
 
 
 def _is_of_own_key(verify: Callable[..., None]) -> bool:
-    """Return whether the address's own key signed. Asks no node, so that people can sign in while nodes are down."""
+    """Return whether the address's own key signed. No node is asked, so people can sign in while nodes are down."""
     try:
         verify(provider=None)
     except siwe.InvalidSignature:
@@ -286,7 +286,7 @@ def _is_of_own_key(verify: Callable[..., None]) -> bool:
 
 
 def _verify_contract_wallet(verify: Callable[..., None], signature: str, issued: SignInNonce, chain: Chain) -> None:
-    """Ask the nodes. Each check may hold a thread of the web server for long, so few run at a time."""
+    """Check the signature through the nodes. A check may block a web server's thread for long, so few run at once."""
     if seconds := throttle.take("checks of a message", issued.nonce, _CHECKS_PER_MINUTE):
         raise UndecidedSignature(
             "too_many_sign_ins",

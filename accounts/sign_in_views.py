@@ -41,7 +41,7 @@ from config.error_answers import Refused, error_answer, is_json, refused_answer
 from config.logs import redact_keys
 
 _REFUSED = 401
-_MAX_CHAIN_DIGITS = 78  # of 2**256
+_MAX_CHAIN_DIGITS = 78  # 2**256 has 78 digits
 
 
 @never_cache
@@ -72,7 +72,7 @@ def sign_in_message(request: HttpRequest) -> HttpResponse:
 @never_cache
 @require_POST
 def sign_in_verify(request: HttpRequest) -> HttpResponse:
-    """Answer `{"message", "signature"}` with `{"address", "chainId", "next"}`. It starts a session of the user."""
+    """Start a session, and answer `{"message", "signature"}` with `{"address", "chainId", "next"}`."""
     try:
         given = given_in(request)
         user = finish(_message_in(request, given), given("signature"))
@@ -83,7 +83,7 @@ def sign_in_verify(request: HttpRequest) -> HttpResponse:
 
 @never_cache
 def sign_in_as_development_account(request: HttpRequest) -> HttpResponse:
-    """Sign the visitor in by a key that everybody knows, where `development_sign_in` offers it."""
+    """Sign the visitor in with a publicly known key, if `development_sign_in` offers it."""
     if request.method != "POST" or not development_sign_in.is_offered(request):
         raise Http404
     try:
@@ -96,12 +96,12 @@ def sign_in_as_development_account(request: HttpRequest) -> HttpResponse:
 
 def _begin_session(request: HttpRequest, user: User, next_path: str) -> HttpResponse:
     login(request, user)
-    # A time, and not a number of seconds, which each request would count anew.
+    # The expiry is a fixed time, because a number of seconds would restart at each request.
     request.session.set_expiry(timezone.now() + timedelta(seconds=settings.SESSION_COOKIE_AGE))
-    # Workers prune them as well, but an installation that only shows pages may have none.
+    # Workers also delete expired sessions, but an installation that only shows pages may have no worker.
     Session.objects.filter(expire_date__lt=timezone.now()).delete()
     event_log.record(request, user, EventKind.SIGNED_IN)
-    # A first sign-in also makes a first key, in the same transaction, after the time of the sign-in was noted.
+    # The first sign-in also creates a key, whose time is later than `last_sign_in`.
     for key in user.api_keys.filter(created_at__gte=user.last_sign_in):
         event_log.record(request, user, EventKind.KEY_MADE, key)
     if is_json(request):
@@ -111,7 +111,7 @@ def _begin_session(request: HttpRequest, user: User, next_path: str) -> HttpResp
 
 @never_cache
 def admin_sign_in(request: HttpRequest) -> HttpResponse:
-    """Lead from the admin to the sign-in. A signed-in user who still comes here is not an operator."""
+    """Redirect from the admin to the sign-in. A user who is signed in already isn't an operator, and is refused."""
     if request.user.is_authenticated:
         raise PermissionDenied
     return redirect_to_login(request.GET.get("next", reverse("admin:index")))
@@ -120,7 +120,7 @@ def admin_sign_in(request: HttpRequest) -> HttpResponse:
 @never_cache
 @require_POST
 def sign_out(request: HttpRequest) -> HttpResponse:
-    """End this session. A client that has none is already signed out."""
+    """End this session, if there is one."""
     if request.user.is_authenticated:
         event_log.record(request, request.user, EventKind.SIGNED_OUT)
     logout(request)
@@ -138,7 +138,7 @@ def sign_out_everywhere(request: HttpRequest, user: User) -> HttpResponse:
 
 
 def csrf_failure(request: HttpRequest, reason: str = "") -> HttpResponse:
-    """Answer as `settings.CSRF_FAILURE_VIEW`: a page, or JSON for programs. `reason` is Django's, for developers."""
+    """Answer a failed CSRF check with a page, or JSON for programs. `reason` is Django's explanation for developers."""
     if not is_json(request):
         context = {"reason": reason if settings.DEBUG else "", "hidden": HIDDEN_ORIGIN if hides_origin(request) else ""}
         return render(request, "403_csrf.html", context, status=403)
@@ -164,7 +164,7 @@ def _message_in(request: HttpRequest, given: FieldReader) -> str:
 def _message_form(
     request: HttpRequest, message: str, minutes: int, *, status: int = 200, **context: Any
 ) -> HttpResponse:
-    """Show the message, to be signed within some minutes, with the signature that was sent for it."""
+    """Show the message to sign, the minutes left to sign it, and the signature that was submitted."""
     context |= {
         "message": message,
         "command": f"cast wallet sign --interactive {shlex.quote(message)}",

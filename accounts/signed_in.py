@@ -1,4 +1,4 @@
-"""Views for people who are signed in."""
+"""Decorators of views that need a signed-in user."""
 
 from collections.abc import Callable
 from functools import partial, wraps
@@ -20,10 +20,10 @@ _P = ParamSpec("_P")
 
 
 class SessionBackend(BaseBackend):
-    """Finds the user of a session, which a signature has begun (`settings.AUTHENTICATION_BACKENDS`)."""
+    """Finds the user of a session that a signature started (`settings.AUTHENTICATION_BACKENDS`)."""
 
     def get_user(self, user_id: int) -> User | None:
-        """Return the user, or None if the operator has taken the user off the list meanwhile."""
+        """Return the user, or None if the user may no longer sign in."""
         user = User.objects.filter(pk=user_id).first()
         return user if user and may_sign_in(user.name) else None
 
@@ -31,16 +31,16 @@ class SessionBackend(BaseBackend):
 def signed_in(
     view: Callable[Concatenate[HttpRequest, User, _P], HttpResponse],
 ) -> Callable[Concatenate[HttpRequest, _P], HttpResponse]:
-    """Call the view with the user, and send everybody else to sign in. No cache may store the answer."""
+    """Call the view with the signed-in user, and redirect everybody else to the sign-in. Caches store no answer."""
     return _checked(view, "")
 
 
 def signed_in_fragment(
     page: str,
 ) -> Callable[[Callable[Concatenate[HttpRequest, User, _P], HttpResponse]], Callable[..., HttpResponse]]:
-    """Do as `signed_in` for a view that htmx puts into the page of this URL name, which takes the same arguments.
+    """Decorate a view like `signed_in`. htmx inserts its answer into the page of this URL name and the same arguments.
 
-    A browser that opens the view's own address, and a user who had to sign in, are led to the page.
+    A browser that opens the view's own address is redirected to that page. So is a user after signing in.
     """
     return partial(_checked, page=page)
 
@@ -65,7 +65,7 @@ def _checked(
         elif is_htmx or wants_json(request):
             response = error_answer(401, "not_signed_in", "Sign in first.")
             if is_htmx:
-                # htmx would follow a redirect, and put the page to sign in where its fragment was.
+                # htmx would follow a redirect and insert the sign-in page in place of the fragment.
                 response.headers["HX-Redirect"] = redirect_to_login(back).url
         else:
             response = redirect_to_login(back)

@@ -1,8 +1,8 @@
-"""Rate limits of a minute: the one throttle of this service, counted in the database.
+"""Rate limits per minute, counted in the database. This is the service's only throttle.
 
-A minute begins with the first use and ends 60 seconds later; then counting begins anew. One conditional UPDATE decides,
-so any number of requests at once, in any number of processes, get no more than the limit: where another transaction
-has just changed the row, the database evaluates the condition again.
+A minute begins with the first use and ends 60 seconds later. Then counting restarts. One conditional UPDATE decides. If
+another transaction has just changed the row, the database evaluates the condition again. So simultaneous requests in
+any number of processes never exceed the limit.
 """
 
 import math
@@ -24,22 +24,21 @@ _KEPT = timedelta(hours=1)
 
 
 def take(what: str, who: object, most: int, amount: int = 1) -> int:
-    """Count `amount` and return 0. Or count nothing and return how many seconds to wait, if that would exceed `most`.
+    """Count `amount` and return 0. If that would exceed `most`, count nothing and return the seconds to wait.
 
-    Raises `ValueError` for an amount that no wait makes room for.
+    Raises `ValueError` if the amount alone exceeds `most`.
     """
     if amount > most:
         raise ValueError(f"An amount of {amount} never fits a limit of {most}.")
-    # This only reads: a client who has to wait costs no write, unless others wait for this transaction already.
+    # A client that has to wait costs only this read. A caller's transaction has locks already, so it goes on to write.
     if not connection.in_atomic_block and (seconds := seconds_to_wait(what, who, most, amount)):
         return seconds
     if not _count(what, who, most, amount):
         if seconds := seconds_to_wait(what, who, most, amount):
             return seconds
-        # There is no row, or others took the rest meanwhile. Whether there is one by now says nothing of then.
+        # There was no row, or others used up the limit meanwhile. Create the row if it is missing, and try again.
         now = timezone.now()
         old = ThrottleCount.objects.filter(Q(began_at__lt=now - _KEPT) | Q(began_at__gt=now + _KEPT))
-        # Locked rows are being used again.
         old.delete()
         ThrottleCount.objects.bulk_create(
             [ThrottleCount(what_and_who=_key(what, who), began_at=now)], ignore_conflicts=True
@@ -49,7 +48,7 @@ def take(what: str, who: object, most: int, amount: int = 1) -> int:
     return 0
 
 
-# A minute that begins far in the future is over too: the clock was set back, and nobody waits for it.
+# A minute that begins more than a minute in the future counts as over: the clock was set back meanwhile.
 _FULL = CompiledQuery(
     lambda: ThrottleCount.objects.filter(
         what_and_who=QueryParameter("key"),
@@ -58,19 +57,19 @@ _FULL = CompiledQuery(
         used__gt=QueryParameter("most"),
     ).values_list("began_at")
 )
-# With the time a minute ago, and in a minute.
+# Parameters: the times a minute ago and in a minute.
 _IS_OVER = "(began_at <= %s OR began_at > %s)"
 
 
 def seconds_to_wait(what: str, who: object, most: int, amount: int = 1) -> int:
-    """Return the seconds until there is room for `amount`; 0 if there is room now. Counts nothing."""
+    """Return the seconds until there is room for `amount`; 0 if there is room now. This counts nothing."""
     now = timezone.now()
     full = _FULL.first(key=_key(what, who), since=now - PERIOD, until=now + PERIOD, most=most - amount)
     return max(1, math.ceil((full[0] + PERIOD - now).total_seconds())) if full else 0
 
 
 def _count(what: str, who: object, most: int, amount: int) -> bool:
-    """Count `amount` and return whether there was room for it. The database evaluates condition and change as one."""
+    """Count `amount` if there is room, and return whether there was. One statement checks and changes the row."""
     now, stored = timezone.now(), connection.ops.adapt_datetimefield_value
     over = stored(now - PERIOD), stored(now + PERIOD)
     with connection.cursor() as cursor:
@@ -91,15 +90,15 @@ def _key(what: str, who: object) -> str:
 
 # One subscriber usually has a whole /64 (RFC 6177), so a single IPv6 address identifies nobody.
 _IPV6_PREFIX = 64
-# A log keeps the network of a provider's customers, but not the customer (an IPv6 /48 is at most one site).
+# Prefix lengths of logged networks, which show the provider but usually not the customer.
 _LOGGED_PREFIX = {4: 24, 6: 48}
 
 
 def client_address(request: HttpRequest) -> str:
     """Return an IPv4 address or an IPv6 network of 64 bits, as text; empty if there is none (a Unix socket).
 
-    The reverse proxy tells it in the header `settings.CLIENT_ADDRESS_HEADER`, if that is set. Of a list, as in
-    X-Forwarded-For, the last entry counts: the proxy wrote it, and the client may have written the others.
+    The reverse proxy sends the address in the header `settings.CLIENT_ADDRESS_HEADER`, if that is set. If the header is
+    a list, such as X-Forwarded-For, the last entry counts. The proxy wrote it; the client may have written the rest.
     """
     header = settings.CLIENT_ADDRESS_HEADER
     from_proxy = _subscriber(request.headers.get(header, "").rpartition(",")[2]) if header else ""
@@ -107,7 +106,7 @@ def client_address(request: HttpRequest) -> str:
 
 
 def _subscriber(address: str) -> str:
-    """Return the IPv4 address, or the IPv6 network of 64 bits; empty if the text is no address."""
+    """Return the IPv4 address, or the IPv6 network of 64 bits; empty if the text isn't an address."""
     try:
         parsed = ip_address(address.strip())
     except ValueError:
@@ -120,7 +119,7 @@ def _subscriber(address: str) -> str:
 
 
 def client_network(request: HttpRequest) -> str:
-    """Return the client's network, too wide to be one customer: a /24 of IPv4, a /48 of IPv6, or empty if unknown."""
+    """Return the client's network for logs: an IPv4 /24, an IPv6 /48, or empty if the address is unknown."""
     address = client_address(request)
     if not address:
         return ""

@@ -12,7 +12,7 @@ urlpatterns = [
     path("sign-out", sign_in_views.sign_out, name="sign_out"),
     path("sign-out/everywhere", sign_in_views.sign_out_everywhere, name="sign_out_everywhere"),
     path("keys", key_views.keys_page, name="keys"),
-    # Programs ask at the addresses from when keys were on the dashboard.
+    # Programs still use these paths. Keys used to be on the dashboard.
     path("dashboard/log", key_views.log, name="log"),
     path("dashboard/keys", key_views.new_key, name="new_key"),
     path("dashboard/keys/<int:key_id>/reveal", key_views.reveal_key, name="reveal_key"),

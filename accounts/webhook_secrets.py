@@ -1,8 +1,8 @@
-"""The secrets by which users' webhooks are signed (Standard Webhooks, https://www.standardwebhooks.com).
+"""The secrets that sign users' webhooks (Standard Webhooks, https://www.standardwebhooks.com).
 
-A user has one, which is made when it is first needed. Rotating it makes another; both sign until the overlap is over,
-so that receivers can be switched over one at a time. A receiver needs the secret itself, so it can't be a hash here: it
-is sealed.
+A user's secret is created when it is first needed. Rotating it creates a second one. Both sign until the overlap is
+over, so that receivers can be switched one at a time. Secrets are stored encrypted and not hashed, because receivers
+need the secret itself.
 """
 
 import base64
@@ -23,16 +23,16 @@ if TYPE_CHECKING:
     from Crypto.Cipher.ChaCha20_Poly1305 import ChaCha20Poly1305Cipher
 
 _NONCE_BYTES, _TAG_BYTES = 24, 16
-# API keys are derived under the same secret, from 32 bytes each: this text is longer, and so never one of those.
+# API keys are derived with the same secret from 32 bytes each. This text is longer, so it never equals those bytes.
 _PURPOSE = b"batch-query-service: key of sealed columns, version 1"
 
 
 class CantOpen(Exception):
-    """It was sealed under another secret, or for another row, or changed since."""
+    """The content was sealed with another secret, for another row, or was changed."""
 
 
 def seal(content: str, row: str) -> bytes:
-    """Seal the text for this `row` alone, which is a text that tells it from others: elsewhere it can't be opened."""
+    """Encrypt the content. Only the same `row`, a text that identifies the database row, can decrypt it."""
     nonce = secrets.token_bytes(_NONCE_BYTES)
     cipher = _cipher(nonce, row)
     sealed, tag = cipher.encrypt_and_digest(content.encode())
@@ -40,7 +40,7 @@ def seal(content: str, row: str) -> bytes:
 
 
 def unseal(sealed: bytes, row: str) -> str:
-    """Return what `seal` was given. Raises `CantOpen`."""
+    """Return the content that `seal` encrypted. Raises `CantOpen`."""
     nonce, tagged = sealed[:_NONCE_BYTES], sealed[_NONCE_BYTES:]
     try:
         cipher = _cipher(nonce, row)
@@ -50,7 +50,7 @@ def unseal(sealed: bytes, row: str) -> str:
 
 
 def _cipher(nonce: bytes, row: str) -> "ChaCha20Poly1305Cipher":
-    """Return a new cipher that is bound to `row`. Raises `ValueError` for a nonce of another length."""
+    """Return a new cipher that is bound to `row`. Raises `ValueError` if the nonce's length is wrong."""
     from Crypto.Cipher import ChaCha20_Poly1305  # noqa: PLC0415 (each command would wait for it, and few seal anything)
 
     key = hmac.digest(settings.API_KEY_SECRET.encode(), _PURPOSE, "sha256")
@@ -65,7 +65,7 @@ _KEPT = timedelta(days=7)
 
 
 def issue_first(user_id: int) -> WebhookSecret:
-    """Return the user's secret, or make one. Of two simultaneous calls, only one makes it."""
+    """Return the user's secret, and create it if there is none. Only one of two simultaneous calls creates it."""
     secret, _ = WebhookSecret.objects.get_or_create(
         user_id=user_id, expires_at=None, defaults={"sealed": _new_sealed(user_id)}
     )
@@ -73,7 +73,7 @@ def issue_first(user_id: int) -> WebhookSecret:
 
 
 def rotate(user: User, overlap: timedelta) -> WebhookSecret:
-    """Make a new secret. The one before signs beside it until the overlap is over; one before that does so no more."""
+    """Create a new secret. The current one also signs until the overlap is over. An older one is deleted."""
     with transaction.atomic():
         statements.lock(User.objects.filter(pk=user.pk))
         now = timezone.now()
@@ -83,7 +83,7 @@ def rotate(user: User, overlap: timedelta) -> WebhookSecret:
 
 
 def hand_over(giver: User, receiver: User) -> None:
-    """Let the secrets of `giver` sign for `receiver`, whose current one stays; beside it they end in `_KEPT`."""
+    """Let the secrets of `giver` sign for `receiver`. If the receiver has a current secret, they end after `_KEPT`."""
     until = timezone.now() + _KEPT if receiver.webhook_secrets.filter(expires_at=None).exists() else None
     for secret in giver.webhook_secrets.all():
         content = reveal(secret)
@@ -94,7 +94,7 @@ def hand_over(giver: User, receiver: User) -> None:
 
 
 def reveal(secret: WebhookSecret) -> str | None:
-    """Return the secret itself, or None if it was sealed under another `API_KEY_SECRET` than the present one."""
+    """Return the secret itself, or None if it was sealed with a different `API_KEY_SECRET`."""
     try:
         return unseal(bytes(secret.sealed), _row(secret.user_id))
     except CantOpen:
@@ -102,13 +102,13 @@ def reveal(secret: WebhookSecret) -> str | None:
 
 
 def signing(user_id: int) -> list[str]:
-    """Return the secrets that sign now, the newest first, without those that `reveal` can't decrypt."""
+    """Return the secrets that sign now, newest first. Secrets that can't be decrypted are left out."""
     live = WebhookSecret.objects.filter(Q(expires_at=None) | Q(expires_at__gt=timezone.now()), user=user_id)
     return [secret for secret in map(reveal, live.order_by("-pk")) if secret]
 
 
 def ends(secret: str) -> str:
-    """Return the part of the secret that every viewer of its owner's page may see."""
+    """Return the part of the secret that the owner's page may always show."""
     return f"{secret[: len(PREFIX) + 4]}…{secret[-4:]}"
 
 

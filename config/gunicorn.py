@@ -1,4 +1,4 @@
-"""Settings of gunicorn, which serves by threads. On the internet nginx is before it (docs/operating/nginx.conf)."""
+"""Settings of gunicorn with threads. On the internet, nginx is in front of it (docs/operating/nginx.conf)."""
 
 import os
 import shutil
@@ -20,21 +20,21 @@ from config.logs import to_console
 
 worker_class = "gthread"
 timeout = 60
-# Longer than nginx keeps its connections, 60 s: otherwise one could be closed while a request is on its way.
+# This is longer than nginx's 60 s. Otherwise a connection could be closed while a request is on its way.
 keepalive = 75
-# docs/specification.md, "Errors".
+# Source: docs/specification.md, "Errors".
 limit_request_line, limit_request_field_size = 8190, 32 * 1024
-# No proxy's headers are trusted here. Django reads the headers that its settings name.
+# gunicorn trusts no proxy's headers. Django reads the headers that its settings name.
 forwarded_allow_ips = ""
-# A full disk or a network file system must not stop the heartbeat of the processes.
+# The folder is in memory, because a full disk or a network file system must not stop the processes' heartbeat.
 if Path("/dev/shm").is_dir():  # noqa: S108 (memory, and gunicorn makes a private file in it)
     worker_tmp_dir = "/dev/shm"  # noqa: S108 (same)
-# The control socket lies in the home folder, where two installations would share it. It isn't needed.
+# The control socket isn't needed. It is in the home folder, so two installations would share it.
 control_socket_disable = True
 
 
 class logger_class(Logger):  # noqa: N801 (gunicorn's name of the setting)
-    """A logger that logs no requests, because `config.request_log` does so without the query string."""
+    """A logger without requests, because `config.request_log` logs them without the query string."""
 
     def access(self, *_: Any) -> None:
         pass
@@ -53,9 +53,9 @@ logconfig_dict = {
 
 
 def on_starting(_: Any) -> None:
-    """Say once what is wrong with a setting, chains.toml or the schema, before each process would."""
+    """Report a fault of a setting, chains.toml or the schema once, before every process would."""
     _check_apart()
-    # Processes count in files of this folder, so that whichever is asked answers for all (`config.metrics_server`).
+    # Processes store their metrics in this folder, so that each process can answer for all (`config.metrics_server`).
     memory = "/dev/shm"  # noqa: S108 (the folder in it is private)
     prefix = f"batch-query-service-metrics.{os.getpid()}."
     os.environ["PROMETHEUS_MULTIPROC_DIR"] = tempfile.mkdtemp(
@@ -64,7 +64,7 @@ def on_starting(_: Any) -> None:
 
 
 def on_reload(_: Any) -> None:
-    """End the server, after the requests that it has, where its new processes could not work."""
+    """End the server after its current requests if its new processes couldn't work."""
     try:
         _check_apart()
     except SystemExit as wrong:
@@ -72,16 +72,16 @@ def on_reload(_: Any) -> None:
 
 
 def _check_apart() -> None:
-    # Each process reads the settings itself, also after a reload. So the supervisor must not load them.
+    # Each process reads the settings itself, even after a reload. So the supervisor must not load them.
     with ProcessPoolExecutor(1, get_context("fork")) as reader:
         reader.submit(_check).result()
 
 
 def _check() -> None:
-    """Raise SystemExit with a sentence where a setting or chains.toml is wrong, or the database is too old."""
+    """Raise SystemExit with a sentence if a setting or chains.toml is wrong, or the database is too old."""
     os.environ.setdefault("DJANGO_SETTINGS_MODULE", "config.settings")
     django.setup()
-    # A pool would wait for a database that is away.
+    # A pool would wait for a database that doesn't answer.
     connection.settings_dict["OPTIONS"].pop("pool", None)
     try:
         wrong = [message for message in run_checks(tags=["settings"]) if message.is_serious()]

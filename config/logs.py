@@ -1,6 +1,6 @@
-"""Logs without API keys and passwords, with one line of text or JSON for each record.
+"""Logs without API keys and passwords. Each record is one line of text or JSON.
 
-A failure that lasts has one line when it begins, one a minute, and one when it has ended.
+A lasting failure has a line when it begins, one per minute, and one when it has ended.
 """
 
 import logging
@@ -30,7 +30,7 @@ def fields() -> Mapping[str, str | int]:
 
 @contextmanager
 def about(**more: str | int) -> Iterator[None]:
-    """Add these fields to log lines within the block."""
+    """Add these fields to log lines while the block runs."""
     before = _fields.set({**fields(), **more})
     try:
         yield
@@ -39,27 +39,27 @@ def about(**more: str | int) -> Iterator[None]:
 
 
 def enter(only: Mapping[str, str | int]) -> None:
-    """Set the fields of log lines from now on, in place of earlier ones."""
+    """Replace the fields of log lines from now on."""
     _fields.set(only)
 
 
-# The query parameter and the header with an API key, in URLs, in JSON and in printed headers.
+# The query parameter and the header with an API key, as in URLs, JSON and printed headers.
 _NAMED = re.compile(r"(?i)(api[-_]?key[\"']?\s*[=:]\s*[\"']?)(?!\[redacted\])[^\s&\"',;)}\]]+")
 _KEY = re.compile(r"(bqs_)[0-9A-Za-z_-]{8,}")
-# A URL's password, for example a broker's or a database's, which libraries quote in their errors.
+# A password in a URL, for example of a broker or a database. Libraries quote these URLs in errors.
 _PASSWORD = re.compile(r"(://[^\s:/?#@]*:)[^\s/?#@]+@")
 
 
 def redact(text: str) -> str:
-    """Replace keys, values that are named as keys, and passwords in URLs by `[redacted]`."""
+    """Replace keys, values whose names mean a key, and passwords in URLs by `[redacted]`."""
     if "://" in text:
         text = _PASSWORD.sub(r"\1[redacted]@", text)
-    # Most lines lack the word "key", and searching for it is far faster than the expression.
+    # Most lines lack the word "key". Searching for it is far faster than the regular expression.
     return redact_keys(_NAMED.sub(r"\1[redacted]", text) if "key" in text.lower() else text)
 
 
 def redact_keys(text: str) -> str:
-    """Replace texts with the form of a key by `[redacted]`, for texts that are shown or stored."""
+    """Replace keys by `[redacted]` in texts that are shown or stored."""
     return _KEY.sub(r"\1[redacted]", text) if "bqs_" in text else text
 
 
@@ -67,7 +67,7 @@ _NAME_OF_KEY = re.compile(r"(?i)api[-_]?key|authorization|cookie")
 
 
 def redact_all(value: Any, redact: Callable[[str], str] = redact) -> Any:
-    """Return the value in JSON's types, with every text redacted, and every value that is named as a key."""
+    """Return the value in JSON's types, with every text redacted, and with values whose names mean a key replaced."""
     if isinstance(value, bool | int | float) or value is None:
         return value
     if isinstance(value, Mapping):
@@ -96,7 +96,7 @@ def to_console(log_format: str) -> dict[str, Any]:
 
 
 class JsonLines(JsonFormatter):
-    """A formatter with a JSON object for each record: `time`, `level`, `logger`, `message`, context and extras."""
+    """A formatter that writes a JSON object per record: `time`, `level`, `logger`, `message`, context and extras."""
 
     def __init__(self) -> None:
         super().__init__(
@@ -109,17 +109,17 @@ class JsonLines(JsonFormatter):
         return f"{super().formatTime(record, '%Y-%m-%dT%H:%M:%S')}.{record.msecs:03.0f}{time.strftime('%z')}"
 
     def process_log_record(self, log_record: dict[str, Any]) -> dict[str, Any]:
-        # Django adds its request object under this name, with the whole request in it.
+        # Django adds its request object under this name. It contains the whole request.
         extras = {name: value for name, value in log_record.items() if name != "request" or isinstance(value, str)}
         redacted: dict[str, Any] = redact_all({**extras, **fields()})
         return redacted
 
 
-# A path may hold encoded line ends and terminal commands. Decoded in a log, they would forge lines.
+# A path may contain encoded line ends and terminal commands. Decoded in a log, they would forge lines.
 _CONTROLS = {code: f"\\x{code:02x}" for code in (*range(32), *range(127, 160))}
 
 
-# Maximum characters of a line of Django's, before control characters are escaped. It may quote a path of kilobytes.
+# Maximum characters of a line from Django, before control characters are escaped. It may quote a path of kilobytes.
 _MOST_OF_DJANGO = 400
 
 
@@ -141,29 +141,29 @@ class RedactKeys(logging.Filter):
 
 # --- Failures that last -----------------------------------------------------------------------------------------------
 
-# Seconds between two lines about a failure, and after which it has ended if it doesn't happen again.
+# Seconds between two lines about a lasting failure, and seconds without it after which it has ended.
 _PAUSE_SECONDS = 60
-# Loggers of libraries that warn of each refused request and each lost connection, as often as clients cause it.
+# Loggers of libraries that warn of every refused request and every lost connection, which clients can cause.
 _LIBRARIES = ("django.", "psycopg.")
 
 
 @dataclass
 class _LastingFailure:
     text: str
-    seen_at: float  # by `time.monotonic`, as the next
+    seen_at: float  # `time.monotonic`, like the next field
     written_at: float = float("-inf")
     left_out: int = 0
 
 
 _lasting: dict[Hashable, _LastingFailure] = {}
-# Reentrant, because a line may be written while garbage is collected inside the lock.
+# The lock is reentrant, because garbage collection inside it may write a line.
 _lasting_lock = threading.RLock()
-# The most failures that are noted at a time. Lines about further ones are written.
+# Maximum failures that are tracked at a time. Lines about further ones are always written.
 _MOST_FAILURES = 1000
 
 
 def note_ends() -> None:
-    """Write a line for each failure that has ended. Each line of the log does that first."""
+    """Write a line for each failure that has ended. Every other log line calls this first."""
     now = time.monotonic()
     with _lasting_lock:
         ended = [kind for kind, failure in list(_lasting.items()) if now - failure.seen_at >= _PAUSE_SECONDS]
@@ -177,9 +177,9 @@ def _left_out(lines: int) -> str:
 
 
 class Console(logging.StreamHandler[TextIO]):
-    """A handler that leaves out lines about a failure that it has written of in the last minute.
+    """A handler that leaves out repeated lines about a failure for a minute.
 
-    A failure of the database, and a request that Django refuses, have no traceback.
+    Failures of the database and requests that Django refuses are logged without a traceback.
     """
 
     def handle(self, record: logging.LogRecord) -> bool:
@@ -190,11 +190,11 @@ class Console(logging.StreamHandler[TextIO]):
 
 
 def _unrepeated(record: logging.LogRecord) -> logging.LogRecord | None:
-    """Return the record to write, which may be a copy with another text; None: it is left out."""
+    """Return the record to write, which may be a copy with another text. None: it is left out."""
     error = record.exc_info[1] if record.exc_info else None
     status = getattr(record, "status_code", None)
     kind: Hashable
-    # Other handlers get the record as it is.
+    # Other handlers get the unchanged record.
     short = copy(record)
     short.exc_info = short.exc_text = None
     if error and (why := why_unavailable(error)):
@@ -204,7 +204,7 @@ def _unrepeated(record: logging.LogRecord) -> logging.LogRecord | None:
     elif record.name.startswith(_LIBRARIES) and (error is None or (status or 500) < 500):
         kind = record.name, status or record.msg
     elif error:
-        # A message of Django's quotes the path, which clients choose.
+        # Django's message quotes the path, which clients choose.
         message = record.msg if record.name.startswith(_LIBRARIES) else record.getMessage()[:_MOST_OF_DJANGO]
         kind, short = (record.name, message, type(error), _places(error)), copy(record)
     else:
@@ -218,7 +218,7 @@ def _places(error: BaseException) -> Hashable:
 
 
 def _is_written(kind: Hashable, record: logging.LogRecord) -> bool:
-    """Note that a failure happened. Return whether its line is written, which then says how many were left out."""
+    """Count a failure. Return whether its line is written. The line then says how many lines were left out."""
     now, text = time.monotonic(), record.getMessage()[: 2 * _MOST_OF_DJANGO]
     with _lasting_lock:
         if kind not in _lasting and len(_lasting) >= _MOST_FAILURES:

@@ -1,1 +1,1 @@
-"""Pages for people, proof bundles and the health check. They read what other apps write."""
+"""Pages for people. They read what other apps write."""

@@ -1,4 +1,4 @@
-"""The operator's page: what needs a person now, with links to the admin. Other users get 404."""
+"""The operator's page: findings that need action, with links to the admin. Other users get 404."""
 
 from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import render
@@ -7,7 +7,7 @@ from django.views.decorators.http import require_safe
 
 from proving.health import findings
 
-# The admin's list about a finding, by its code. Notices have none.
+# The admin's list for a finding, by code. Notices have no list.
 _LISTS = {
     **dict.fromkeys(
         ("signer_unfunded", "signer_unreadable", "signer_waits", "nonce_gap", "receipt_unusable"), "proving/signer"
@@ -20,7 +20,7 @@ _LISTS = {
 @never_cache
 @require_safe
 def operator(request: HttpRequest) -> HttpResponse:
-    """Show the findings of `/healthz` to signed-in addresses of `settings.OPERATOR_ADDRESSES`."""
+    """Show the findings of `/healthz` to signed-in operators."""
     if not request.user.is_staff:
         raise Http404
     problems, notices = findings.findings()

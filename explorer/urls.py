@@ -13,12 +13,12 @@ app_name = "explorer"
 
 
 class _OfPage(StringConverter):
-    """An identifier in the path of a batch's page, in any case. The same with .json is the API's."""
+    """An identifier in the path of a batch's page, in any case. Paths that end with .json belong to the API."""
 
     regex = r"[^/]+(?<!\.json)"
 
     def to_python(self, value: str) -> str:
-        """Return the identifier as rows have it; other text as it is, for the page that says that no batch has it."""
+        """Return the identifier as it is stored. Other text stays unchanged, so that an error page can show it."""
         return columns.batch_id(value) or value
 
 

@@ -1,6 +1,6 @@
-"""The views: pages for anyone with the link, and lists of a user's own batches.
+"""Views: pages for anyone with the link, and lists of a user's own batches.
 
-They write only throttle counts, and that a webhook's delivery is to be sent again.
+They write only throttle counts and requests to repeat a webhook's delivery.
 """
 
 from django.conf import settings
@@ -45,7 +45,7 @@ from queries import columns, query_rows, webhooks
 from queries.api_endpoint import ApiError
 from queries.models import OPEN_STATUSES, Batch
 
-# The request of a larger batch is only offered as a file.
+# A larger batch's request is offered only as a file.
 _MOST_SHOWN_QUERIES = 50
 _MOST_SHOWN_CHARACTERS = 20_000
 _DELIVERY_SENTENCES = {"sent_again": "The delivery is sent again, now."}
@@ -63,23 +63,23 @@ class HtmxRequest(HttpRequest):
 @never_cache
 @require_safe
 def batch(request: HtmxRequest, internal_id: str) -> HttpResponse:
-    """Show one batch. `page` is the number of a page of its queries; `QueryFilters` hide others."""
+    """Show one batch, with page number `page` of the queries that match `QueryFilters`."""
     return _batch_page(request, internal_id, QuerySelection(request.GET.get("page", ""), QueryFilters.of(request.GET)))
 
 
 @never_cache
 @require_safe
 def query(request: HtmxRequest, internal_id: str, number: int) -> HttpResponse:
-    """Show one query of a batch, with the page `slots` of its slots."""
+    """Show one query of a batch, with page number `slots` of its slots."""
     return _batch_page(request, internal_id, QuerySelection(only=number, slots=request.GET.get("slots", "")))
 
 
 def _batch_page(
     request: HtmxRequest, internal_id: str, wanted: QuerySelection, *, read: Reading | None = None
 ) -> HttpResponse:
-    """Show a batch. For htmx, only the part that changes, or 204 if htmx has the same `version`.
+    """Show a batch. For htmx, return only the part that changes, or 204 if htmx has the same `version`.
 
-    Not 304, because htmx 2 would swap the empty body into the page.
+    The status isn't 304, because htmx 2 would swap the empty body into the page.
     """
     if request.htmx:
         part = fragment.read(internal_id, wanted)
@@ -113,13 +113,13 @@ def _batch_page(
 
 
 def _webhook(request: HttpRequest, page: ShownBatch) -> dict[str, object]:
-    """Return the webhook's part of the page. Only the batch's owner gets it."""
+    """Return the webhook's part of the page, which only the batch's owner gets."""
     webhook = delivery_display.read(page.batch.pk, request.user if isinstance(request.user, User) else None)
     return {"webhook": webhook, "internal_id": page.batch.pk, "is_live": page.poll_seconds is not None}
 
 
 def _request(page: ShownBatch) -> dict[str, str]:
-    """Return the submitted JSON and a command that submits it again, unless they are too long to read."""
+    """Return the submitted JSON and a command that submits it again. Return neither if they are too long to read."""
     if page.counts.queries > _MOST_SHOWN_QUERIES:
         return {}
     stored = Batch.objects.only("request").filter(pk=page.batch.pk).first()
@@ -135,7 +135,7 @@ def _request(page: ShownBatch) -> dict[str, str]:
 @signed_in_fragment("explorer:batch")
 @require_safe
 def deliveries(request: HttpRequest, user: User, internal_id: str) -> HttpResponse:
-    """Return the deliveries of the webhook of the user's batch, for htmx."""
+    """Return the webhook deliveries of the user's batch, for htmx."""
     webhook = delivery_display.read(internal_id, user)
     if webhook is None:
         raise Http404
@@ -146,7 +146,7 @@ def deliveries(request: HttpRequest, user: User, internal_id: str) -> HttpRespon
 @signed_in
 @require_http_methods(["GET", "POST"])
 def send_again(request: HttpRequest, user: User, internal_id: str, delivery_id: str) -> HttpResponse:
-    """Have a delivery of the user's sent again. A GET leads to the batch's page."""
+    """Repeat a webhook delivery of the user. A GET redirects to the batch's page."""
     back = HttpResponseRedirect(reverse("explorer:batch", args=[internal_id]) + "#deliveries")
     if request.method != "POST":
         return back
@@ -173,9 +173,9 @@ def facts_csv_file(request: HttpRequest, internal_id: str) -> HttpResponse:
 @never_cache
 @require_http_methods(["GET", "POST"])
 def read_now(request: HtmxRequest, internal_id: str, number: int) -> HttpResponse:
-    """Read a query's facts from the registry now, with the slots that the page shows.
+    """Read a query's facts from the registry now, with the shown page of slots.
 
-    Without JavaScript this becomes the page's address, so a GET leads to the query's page.
+    Without JavaScript the browser navigates to this address, so a GET redirects to the query's page.
     """
     if request.method != "POST":
         slots = request.GET.get("slots", "")
@@ -192,7 +192,7 @@ def read_now(request: HtmxRequest, internal_id: str, number: int) -> HttpRespons
     else:
         read, status = Reading(number, READING_SENTENCES["too_many_requests"]), 429
     if request.htmx:
-        # htmx does not swap in answers with the status of an error.
+        # The status is 200, because htmx ignores the content of error responses.
         return render(request, "explorer/batch/_reading.html", {"reading": read})
     response = _batch_page(request, internal_id, QuerySelection(only=number, slots=slots), read=read)
     response.status_code = status
@@ -204,7 +204,7 @@ def read_now(request: HtmxRequest, internal_id: str, number: int) -> HttpRespons
 @never_cache
 @require_http_methods(["GET", "POST"])
 def transactions(request: HttpRequest, internal_id: str) -> HttpResponse:
-    """Show the transactions that a self-funded batch lacks, as the chains have it now. A GET leads to its page."""
+    """Show the transactions that a self-funded batch still needs now. A GET redirects to the batch's page."""
     batch = query_rows.find_batch(internal_id)
     if batch is None:
         return missing.unknown_batch(request, internal_id, as_json=wants_json(request))
@@ -224,7 +224,7 @@ def transactions(request: HttpRequest, internal_id: str) -> HttpResponse:
 
 
 def _transactions_as_json(request: HttpRequest, batch: Batch) -> HttpResponse:
-    """Return the unsigned transactions for static/js/send.js, which has a wallet send them."""
+    """Return the unsigned transactions for static/js/send.js, which sends them through a wallet."""
     try:
         check_self_funded(batch)
     except ApiError as error:

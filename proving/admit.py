@@ -1,7 +1,7 @@
 """Admission: RECEIVED -> ACCEPTED or REJECTED. Batches are checked against their chains before any money is spent.
 
 `admission_checks` has the checks. A batch is decided when all its source chains have answered. A chain that doesn't
-answer delays only the batches that name it. Blocks and times in the future delay no decision: reconcile waits for
+answer delays only the batches that name it. Blocks and times in the future delay no decision. Reconcile waits for
 blocks, and this module finds the block of a time after the batch is accepted.
 """
 
@@ -35,8 +35,8 @@ from queries.waits import WaitReason, wait
 
 logger = logging.getLogger(__name__)
 
-# A batch is rejected after this number of consecutive checks that would reject it, which take more than a minute. A
-# single node may be out of date, or of another chain.
+# A batch is rejected after this number of consecutive checks that would reject it, over more than a minute. One check
+# isn't enough, because its node may lag or belong to another chain.
 _REJECTING_CHECKS = 7
 _UNUSABLE = timedelta(seconds=10)
 _LONGEST_PAUSE_SECONDS = 60
@@ -45,7 +45,7 @@ _BLOCKS_PER_STATEMENT = 500
 
 @dataclass(frozen=True)
 class _End:
-    """The end of a turn for one batch. Reasons without a pause mean that the turn failed, and pauses grow."""
+    """The result of a turn for one batch. If it has reasons but no pause, the turn failed and pauses grow."""
 
     reasons: tuple[WaitReason, ...] = ()
     pause: timedelta | None = None
@@ -57,9 +57,9 @@ _DONE = _End()
 
 
 def admit_all(lane: HeldLane, keys: Sequence[object]) -> int:
-    """Decide about these batches, or store what they wait for. Find the blocks of times that have passed.
+    """Decide about these batches, or store their waits. Find the blocks of times that have passed.
 
-    Return the number of batches that failed by our own error.
+    Return the number of batches that failed because of an internal error.
     """
     opened = Batch.objects.filter(status__in=OPEN_STATUSES)
     postponement = lane.write(partial(due_rows.postpone, opened, keys))
@@ -84,7 +84,7 @@ def admit_all(lane: HeldLane, keys: Sequence[object]) -> int:
 def _give_back(
     lane: HeldLane, postponement: Postponement[Batch], batches: Sequence[Batch], ends: Mapping[str, _End]
 ) -> None:
-    """Make batches due again while something is waited for."""
+    """Make batches due again while they wait."""
     alike: dict[tuple[_End, int, int], list[Batch]] = defaultdict(list)
     for batch in batches:
         end = ends.get(batch.pk, _DONE)
@@ -111,7 +111,7 @@ def _give_back(
 
 
 def _joined(reasons: Iterable[WaitReason]) -> WaitReason | None:
-    """Return the reason, or several as one reason, because a batch may wait for several source chains."""
+    """Join reasons, because a batch may wait for several source chains. Return None if there are no reasons."""
     different = tuple(dict.fromkeys(reasons))
     return wait("several", reasons=different) if len(different) > 1 else next(iter(different), None)
 
@@ -120,7 +120,7 @@ def _joined(reasons: Iterable[WaitReason]) -> WaitReason | None:
 
 
 def _admit(lane: HeldLane, batches: Sequence[Batch]) -> dict[str, _End]:
-    """Accept or reject batches of one destination. Return what the undecided batches wait for."""
+    """Accept or reject batches of one destination. Return the waits of undecided batches."""
     batches = _without_hopeless(lane, batches) if batches else []
     queries = Query.objects.filter(batch__in=batches)
     estimates = _ask(batches, queries)
@@ -130,7 +130,7 @@ def _admit(lane: HeldLane, batches: Sequence[Batch]) -> dict[str, _End]:
 
 
 def _without_hopeless(lane: HeldLane, batches: Sequence[Batch]) -> list[Batch]:
-    """Reject batches that fail whatever their source chains answer. Return the others."""
+    """Reject batches that fail independently of their source chains' answers. Return the others."""
     destination = get_chains().chain(batches[0].destination_chain_id)
     prefetch_related_objects(batches, "user")
     used = _used({batch.user_id for batch in batches if not batch.is_self_funded}, destination)
@@ -174,7 +174,7 @@ def _ask(batches: Sequence[Batch], queries: QuerySet[Query], *, with_costs: bool
 
 
 def _unanswered(batch: Batch, estimates: Sequence[SourceEstimate]) -> _End | None:
-    """Return what a batch waits for if a source chain hasn't answered. None if all have."""
+    """Return the waits for source chains that haven't answered. None if all have answered."""
     faults = [source.fault for source in estimates if source.fault]
     if faults:
         logger.warning("batch %s waits: %s", batch.pk, faults[0].for_operators)
@@ -184,7 +184,7 @@ def _unanswered(batch: Batch, estimates: Sequence[SourceEstimate]) -> _End | Non
 
 
 def _record_all(estimates: Mapping[Batch, Sequence[SourceEstimate]]) -> dict[str, _End]:
-    """Store the decisions in the caller's database transaction. Return what the undecided batches wait for."""
+    """Store the decisions in the caller's database transaction. Return the waits of undecided batches."""
     destination = get_chains().chain(next(iter(estimates)).destination_chain_id)
     blocks = _selected_blocks(destination.id, [source for sources in estimates.values() for source in sources])
     # The lock keeps two batches from reserving the same part of a limit.
@@ -214,7 +214,7 @@ def _record_all(estimates: Mapping[Batch, Sequence[SourceEstimate]]) -> dict[str
 
 
 def _doubt(batch: Batch, rejection: Rejection) -> _End:
-    """Reject a batch after enough consecutive checks that would reject it. Otherwise, have it checked again."""
+    """Reject a batch after enough consecutive checks that would reject it. Until then, schedule another check."""
     if batch.rejecting_checks + 1 < _REJECTING_CHECKS:
         return _End((wait("rejected_in_a_minute", reason=rejection.reason),), code=rejection.code)
     _reject(batch, rejection)
@@ -222,7 +222,7 @@ def _doubt(batch: Batch, rejection: Rejection) -> _End:
 
 
 def rejected_at(batch: Batch) -> datetime | None:
-    """Return when a batch is rejected if its further checks end as the last one. None: none would reject it."""
+    """Return when a batch is rejected if all further checks end like the last. None: the last didn't reject it."""
     if batch.status != BatchStatus.RECEIVED or not batch.rejecting_checks or batch.looked_at is None:
         return None
     pauses = map(due_rows.backoff, range(batch.rejecting_checks - 1, _REJECTING_CHECKS - 1))
@@ -236,7 +236,7 @@ def _selected_blocks(destination: int, sources: Iterable[SourceEstimate]) -> dic
 
 
 def _select(batch: Batch, estimate: SourceEstimate, blocks: Mapping[tuple[int, int], int]) -> None:
-    """Store the blocks of queries that name a time or a tag. From then on a query keeps its block."""
+    """Store the blocks of queries that name a time or a tag. A query then keeps its block."""
     for selector, number in estimate.blocks.items():
         if selector.number is None:
             naming = batch.queries.filter(source_chain_id=estimate.source, block=None)
@@ -245,17 +245,17 @@ def _select(batch: Batch, estimate: SourceEstimate, blocks: Mapping[tuple[int, i
 
 
 def _wake_blocks(batches: Sequence[Batch], *, only: Collection[int] | None = None) -> None:
-    """Make the blocks of batches due in the queues of their users, or `only` those with these ids.
+    """Make blocks of the batches due in their users' queues. `only`: the ids of the blocks; None: all.
 
-    Call it inside a database transaction that has locked the blocks. A block that is due for another user stays in that
-    queue if it is shorter, because its turn comes sooner there.
+    Call it inside a database transaction that has locked the blocks. If a block is already due in another user's
+    queue and that queue is shorter, the block stays there, because its turn comes sooner.
     """
     named = Query.objects.filter(batch__in=batches, block__isnull=False).order_by().values_list("batch", "block")
     blocks_of: dict[str, list[int]] = defaultdict(list)
     for pk, block in named.distinct() if only is None else [(batch.pk, block) for batch in batches for block in only]:
         blocks_of[pk].append(block)
-    queued: dict[int, int | None] = {}  # the user (id) in whose queue a due block is
-    # The pause of a block that is paid for isn't cut short: it may keep a transaction from being repeated too soon.
+    queued: dict[int, int | None] = {}  # id of the user whose queue has the due block
+    # Blocks with paid transactions keep their pause, because it may prevent repeating a transaction too soon.
     paid_for: set[int] = set()
     for chunk in chunks(sorted({block for blocks in blocks_of.values() for block in blocks}), _BLOCKS_PER_STATEMENT):
         waiting = Block.objects.filter(pk__in=chunk, due_at__isnull=False)
@@ -278,7 +278,7 @@ def _wake_blocks(batches: Sequence[Batch], *, only: Collection[int] | None = Non
         for chunk in chunks(blocks, _BLOCKS_PER_STATEMENT):
             Block.objects.filter(pk__in=chunk).update(queued_for=queued_for, due_at=Now())
     for chunk in chunks(sorted(paid_for - woken), _BLOCKS_PER_STATEMENT):
-        # A worker that has the block in hand notices the changed time.
+        # A worker that is processing the block notices the changed time.
         Block.objects.filter(pk__in=chunk).update(due_at=F("due_at") + due_rows.MILLISECOND)
 
 
@@ -292,7 +292,7 @@ def _due_by_user() -> Counter[int]:
 
 
 def _find_blocks(lane: HeldLane, batches: Sequence[Batch]) -> dict[str, _End]:
-    """Find the blocks of times in accepted batches. Return what the batches that still need a block wait for."""
+    """Find the blocks of times in accepted batches. Return the waits of batches that still lack a block."""
     lacking = Query.objects.filter(batch__in=batches, batch__status__in=ADMITTED_STATUSES, block=None)
     estimates = _ask(batches, lacking, with_costs=False)
     ends: dict[str, _End] = {}
@@ -308,11 +308,11 @@ def _find_blocks(lane: HeldLane, batches: Sequence[Batch]) -> dict[str, _End]:
 
 
 def _unselected(batch: Batch, source: SourceEstimate) -> _End | None:
-    """Return what a batch's blocks on one source chain wait for. None if all of them are known."""
+    """Return the waits for a batch's blocks on one source chain. None if all of them are known."""
     if (selected := source.selected) is None:
         return _unanswered(batch, [source])
     if rejection := next(admission_checks.rejections(None, [source]), None):
-        # Admission accepted the batch earlier, so this node must be behind, or of another chain.
+        # Admission accepted the batch earlier, so this node must lag or belong to another chain.
         return _End((wait("node_doubted", reason=rejection.reason),))
     if not selected.times:
         return None

@@ -1,4 +1,4 @@
-"""The waits of a batch, and the counts of its queries by their steps."""
+"""The waits of a batch, and the counts of its queries by step."""
 
 from collections import Counter
 from collections.abc import Collection, Mapping
@@ -21,7 +21,7 @@ AtStep = Mapping[str | None, int]
 
 @dataclass(frozen=True)
 class StepCounts(batch_json.Counts):
-    """The counts of a batch's queries, also by their steps."""
+    """The counts of a batch's queries, also by step."""
 
     at_step: AtStep
     headers_at_step: AtStep
@@ -30,7 +30,7 @@ class StepCounts(batch_json.Counts):
 
 @dataclass(frozen=True, kw_only=True)
 class ShownWait(batch_json.Wait):
-    """A wait with its reason, from which pages make their own sentences."""
+    """A wait with its reason, from which pages build their own sentences."""
 
     reason: Annotated[WaitReason, PAGE_ONLY]
 
@@ -52,11 +52,11 @@ def count(batch: Batch) -> StepCounts:
 
 
 def waits(batch: Batch, counts: StepCounts) -> tuple[ShownWait, ...]:
-    """Return what a batch waits for while it is open."""
+    """Return the waits of an open batch. A closed batch has none."""
     if not batch.is_open:
         return ()
     live = transactions(batch, LIVE_STATES)
-    # The states of its transactions are newer than the wait that a worker stored at a block's last turn.
+    # The states of the transactions are newer than the wait that a worker stored in the block's last turn.
     links = Transaction.queries.through.objects.filter(query__batch=batch, transaction__state__in=LIVE_STATES)
     shown = batch.waits(besides=links.exclude(query__block=None).values("query__block") if live else None)
     if live or not shown:
@@ -76,7 +76,7 @@ def waits(batch: Batch, counts: StepCounts) -> tuple[ShownWait, ...]:
 
 
 def _next(batch: Batch, at_step: AtStep, live: Mapping[str, tuple[int, WaitReason | None]]) -> WaitReason:
-    """Return what takes time while all goes well."""
+    """Return the wait of a batch without problems."""
     if batch.status == BatchStatus.RECEIVED:
         return wait("check")
     chain = batch.destination_chain_id
@@ -97,7 +97,7 @@ def _next(batch: Batch, at_step: AtStep, live: Mapping[str, tuple[int, WaitReaso
 def sent_for(batch: str, destination: int) -> "QuerySet[Transaction]":
     """Return the transactions of the batch.
 
-    The search runs over the destination's transactions: its time grows with their number, not with the batch's size.
+    The statement reads the destination's transactions, so its time grows with their number and not with the batch.
     """
     links = Transaction.queries.through.objects.filter(transaction=OuterRef("pk"), query__batch=batch)
     return Transaction.objects.filter(Exists(links), signer__chain_id=destination).order_by()

@@ -40,14 +40,14 @@ logger = logging.getLogger(__name__)
 
 # PUSH0 PUSH0 PUSH0 MCOPY STOP
 _COPIES_NOTHING = "0x5f5f5f5e00"
-# Gas: contract creation, data byte that isn't zero, 32-byte word of data (EIP-3860), byte of code (Yellow Paper,
+# Gas per contract creation, non-zero data byte, 32-byte word of data (EIP-3860) and byte of code (Yellow Paper,
 # appendix G).
 _CREATION, _BYTE, _WORD, _BYTE_OF_CODE = 53_000, 16, 2, 200
 # Maximum gas of a constructor.
 _CONSTRUCTOR = 60_000
-# A placeholder for an address that is not known yet. It has no zero bytes, which would cost less.
+# A placeholder for an unknown address. It has no zero bytes, because they would cost less.
 _UNKNOWN = "0x" + "ff" * 20
-# The number of balances that somebody proves on the first day.
+# The number of balances that the estimate of a signer's first funding covers.
 _BALANCES = 20
 _ATTESTED = "AttestedBlockHashSource"
 
@@ -64,10 +64,10 @@ def deploy(
     seconds: float = transaction_monitor.WAIT_SECONDS,
     tell: Callable[[str], None] = lambda _: None,
 ) -> FactsRegistry:
-    """Deploy the registry of a connection, and wait until it is confirmed. An interrupted deployment is finished.
+    """Deploy the registry of a connection, and wait until it is confirmed. Continue an interrupted deployment.
 
     `tell` gets a sentence about each wait when it begins. Raises `DeploymentError`, also after `seconds` without
-    confirmation; `chains.rpc.ChainError` when no node answers.
+    confirmation, and `chains.rpc.ChainError` if no node answers.
     """
     connection = get_chains().connection(source, destination)
     if connection is None:
@@ -92,7 +92,7 @@ def deploy(
 
 
 def _require_same_chain(chain: Chain) -> None:
-    """Raise `DeploymentError` if the chain reports no final block, because nonces would never be final."""
+    """Raise `DeploymentError` if the chain has lost a signer's final transaction, so it isn't the same chain."""
     final = Transaction.objects.filter(signer__chain_id=chain.id, state=TransactionState.FINAL)
     of_signers = final.filter(signer__address__in=signing.senders(chain)).order_by("-nonce")
     newest = of_signers.values_list("signer__address", "nonce").first()
@@ -104,16 +104,16 @@ def _require_same_chain(chain: Chain) -> None:
 
 
 def _retire(row: FactsRegistry) -> None:
-    """Put a registry out of use, in the caller's database transaction. It stays on record, as do batches that are DONE.
+    """Retire a registry in the caller's database transaction. Its row stays, and batches that are DONE stay DONE.
 
-    The facts of open batches are to be proven again, to the next registry. Until those of batches that are DONE are
-    final, workers look whether a reorganisation takes them from this one (`Block.checked_number`).
+    The facts of open batches are proven again to the next registry. Until the facts of DONE batches are final, workers
+    check whether a reorg removes them from this registry (`Block.checked_number`).
     """
     row.replaced_at, row.due_at = timezone.now(), None
     row.replaced_because = row.refused or deployments.why_no_jump(row)
     row.save(update_fields=["replaced_at", "replaced_because", "due_at"])
     blocks = Block.objects.filter(destination_chain_id=row.destination_chain_id, source_chain_id=row.source_chain_id)
-    # A worker without its lane can't store its present observations, which are about the old registry.
+    # A worker that loses its lane can't store its current observations, which are about the old registry.
     lanes.take_away(LaneName(LaneKind.CONNECTION, row.destination_chain_id, row.source_chain_id))
     statements.lock(blocks)
     blocks.update(is_checkpoint=False)
@@ -131,26 +131,26 @@ def _retire(row: FactsRegistry) -> None:
 
 
 def _begin(chain: Chain, connection: Connection, replaced: FactsRegistry | None, seconds: float) -> FactsRegistry:
-    """Store and broadcast the transactions that create the contracts beside the registry, and store its row.
+    """Store the registry's row, and store and broadcast the transactions that create its other contracts.
 
-    The registry that it replaces goes out of use at the same moment.
+    The replaced registry is retired in the same database transaction.
     """
     _require_cancun(chain)
     if connection.parent_id is not None:
         try:
             deployments.noted(chain.id, connection.parent_id)
         except deployments.Unusable as error:
-            # The address of the parent chain's registry is written into the contract.
+            # The contract stores the address of the parent chain's registry.
             raise DeploymentError(str(error)) from None
     takes_roots = connection.block_hash_source == "beacon-roots"
     if takes_roots:
         root = beacon_roots.newest_told(get_rpc(connection.source_id), get_rpc(chain.id))
         if isinstance(root, sources.NotYet):
-            # A destination with a beacon chain of its own would pass off that chain's blocks as the source's.
+            # On a destination with its own beacon chain, that chain's blocks would be accepted as the source chain's.
             raise DeploymentError(str(root.reason))
     source_chain = get_chains().chain(connection.source_id)
     beacon_chain = source_chain.beacon_chain
-    # The block hash source of beacon roots creates a beacon history itself.
+    # The block hash source for beacon roots creates a beacon history itself.
     creates_history = beacon_chain and not takes_roots
     created: list[FactsRegistry] = []
 
@@ -160,7 +160,7 @@ def _begin(chain: Chain, connection: Connection, replaced: FactsRegistry | None,
         block_hash_source = contract_address(sender, first_nonce)
         # The first contract that a contract creates is at its nonce 1 (EIP-161).
         beacon_history = contract_address(*((sender, first_nonce + 2) if creates_history else (block_hash_source, 1)))
-        # The database transaction may be repeated, and only its last run counts.
+        # The database transaction may be repeated. Only its last run counts.
         created[:] = [
             FactsRegistry.objects.create(
                 destination_chain_id=chain.id,
@@ -194,7 +194,7 @@ def _require_cancun(chain: Chain) -> None:
 
 
 def _create_registry(chain: Chain, row: FactsRegistry, seconds: float) -> None:
-    """Create the registry itself. Its constructor asks other contracts, which must exist before."""
+    """Create the registry itself. Its constructor calls other contracts, which must exist first."""
     of_registry = (row.source_chain_id, row.block_hash_source, row.history_window, row.beacon_history or NO_CONTRACT)
     code = creation_code("FactsRegistry", *of_registry)
 
@@ -209,7 +209,7 @@ def _create_registry(chain: Chain, row: FactsRegistry, seconds: float) -> None:
         reason = revert_reason(reverted.data)
         if reason.name:
             raise DeploymentError(f"The registry can't be created: {reason}.") from None
-        # A revert without a reason comes from a node that lags and lacks the other contracts: the caller tries again.
+        # A revert without a reason comes from a node that lags and lacks the other contracts. The caller tries again.
 
 
 def _finish(chain: Chain, row: FactsRegistry, seconds: float, tell: Callable[[str], None]) -> None:
@@ -241,7 +241,7 @@ def _finish(chain: Chain, row: FactsRegistry, seconds: float, tell: Callable[[st
 
 
 def _asked_first(row: FactsRegistry) -> list[str]:
-    """Return the addresses of the contracts that the registry's constructor asks."""
+    """Return the addresses of the contracts that the registry's constructor calls."""
     return [row.block_hash_source, *([row.beacon_history] if row.beacon_history else [])]
 
 
@@ -251,9 +251,9 @@ def _submit(
     seconds: float,
     and_reserve: Callable[[str, int], None] | None = None,
 ) -> Transaction:
-    """Store and broadcast all transactions, and return the last. Wait meanwhile for those that are pending."""
+    """Store and broadcast all transactions, and return the last. Wait for pending transactions first."""
     for _ in transaction_monitor.monitor_for(chain, seconds):
-        # If another worker takes the lane meanwhile, nothing is reserved, and the loop tries again.
+        # If another worker takes the lane meanwhile, nothing is reserved. The loop tries again.
         with suppress(LaneLost), lanes.hold(LaneName(LaneKind.DESTINATION, chain.id)) as lane:
             if lane is None:
                 continue
@@ -282,7 +282,7 @@ def change_attesters(
     *,
     seconds: float = transaction_monitor.WAIT_SECONDS,
 ) -> list[str]:
-    """Change the attesters. Return the new ones, in the contract's order, once the change is confirmed.
+    """Change the attesters and wait until that is confirmed. Return the new ones in the contract's order.
 
     Raises `DeploymentError`, `chains.rpc.ChainError`.
     """
@@ -316,7 +316,7 @@ def change_attesters(
 def _signed_change(
     connection: OpenConnection, ordered: Sequence[str], threshold: int, signatures: Sequence[bytes]
 ) -> Call:
-    """Return the call that makes the change. Raises `DeploymentError` unless enough present attesters signed it."""
+    """Return the call that makes the change. Raises `DeploymentError` unless enough current attesters signed it."""
     contract = connection.registry.block_hash_source
     nonce, members, needed = (
         connection.destination_rpc.eth_call(*call(_ATTESTED, contract, function))
@@ -350,12 +350,12 @@ def _signed_change(
 
 @dataclass(frozen=True)
 class Needed:
-    """Amounts of money that a signer needs, in wei, at present prices."""
+    """Amounts of money that a signer needs, in wei, at current prices."""
 
     deploying: int  # upper bound
     each_balance: int
-    least: int  # to deploy
-    in_all: int  # to deploy, and to prove some balances
+    least: int  # minimum balance to deploy
+    in_all: int  # to deploy and then prove `_BALANCES` balances
 
     def to_send(self, balance: int) -> int:
         """Return the amount to send to a signer, rounded up to two digits."""
@@ -365,7 +365,7 @@ class Needed:
 
 
 def needed(chain: Chain, missing: Collection[Connection], rpc: RpcClient) -> Needed:
-    """Return the money for a signer of `chain` to deploy registries for the connections `missing`, and to go on.
+    """Return the money that a signer of `chain` needs to deploy registries for the connections `missing`, and to prove.
 
     Raises `NodeUnavailable`, `RpcRefused`.
     """
@@ -383,7 +383,7 @@ def needed(chain: Chain, missing: Collection[Connection], rpc: RpcClient) -> Nee
 
 
 def _creation_codes(connection: Connection) -> list[tuple[str, bytes]]:
-    """Return the code that creates each contract of a registry, with its name. Addresses are not known yet."""
+    """Return the name and the creation code of each contract of a registry. Addresses aren't known yet."""
     source = sources.of(connection)
     of_registry = (connection.source_id, _UNKNOWN, connection.window, NO_CONTRACT)
     codes = [
@@ -392,7 +392,7 @@ def _creation_codes(connection: Connection) -> list[tuple[str, bytes]]:
     ]
     beacon_chain = get_chains().chain(connection.source_id).beacon_chain
     if beacon_chain:
-        # Its creation is counted too, although another installation may have created it.
+        # The creation counts, although another installation may already have created this contract.
         codes.append(("BeaconHistory", creation_code("BeaconHistory", beacon_chain.arguments)))
         of_registry = (*of_registry[:-1], _UNKNOWN)
     return [*codes, ("FactsRegistry", creation_code("FactsRegistry", *of_registry))]

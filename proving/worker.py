@@ -1,12 +1,12 @@
-"""A worker: gives each lane its turns on a thread of its own, until it is told to stop.
+"""A worker. It runs the turns of each lane on a thread per lane until it is stopped.
 
-It keeps nothing that matters: kill it, and another one takes its lanes when they run out.
+A worker holds no state that matters. If it is killed, another worker takes its lanes when they expire.
 
-It finds what is due by polling the database, and polls again at once when a turn has ended. With a broker it polls less
-often, and when it gets a message that something was submitted.
+It polls the database for due rows, and polls again as soon as a turn has ended. With a broker it polls less often, and
+also when a message about a submission arrives.
 
-Users share each turn, so that nobody waits behind another's thousands of rows. A turn takes one row of each user, then
-a second of each, and so on. While others wait, no user gets more than half of a turn.
+Users share each turn, so that nobody waits behind thousands of rows of another user. A turn takes one row of each user,
+then a second row of each, and so on. While others wait, a user gets at most half of a turn.
 """
 
 import contextlib
@@ -52,19 +52,19 @@ from queries.waits import uncoded, wait
 
 logger = logging.getLogger(__name__)
 
-# How often the database is asked for due rows, and how often the worker says that it runs, in seconds.
+# Seconds between polls for due rows, and between heartbeats.
 _POLL_SECONDS = 0.2
 _BEAT_SECONDS = 5
-# The longest pause of a lane whose turns fail as a whole. Work goes on so soon after an outage.
+# The longest pause of a lane whose turns fail as a whole, and so the longest delay after an outage.
 _LONGEST_PAUSE_SECONDS = 15
-# Lanes whose turns begin with each beat.
+# Lanes that get a turn at each heartbeat.
 _EACH_BEAT = {LaneKind.WATCH, LaneKind.HOUSE}
 
 
 def obstacle() -> str:
-    """Return a sentence about why no worker can run here; empty if one can.
+    """Return a sentence that says why no worker can run here; empty if one can.
 
-    A database that doesn't answer is no obstacle, because the worker waits for it.
+    A database that doesn't answer isn't an obstacle, because the worker waits for it.
     """
     try:
         for chain in get_chains().destinations():
@@ -87,15 +87,15 @@ class Worker:
         self._lanes = lanes.every()
         self._pool = ThreadPoolExecutor(len(self._lanes), thread_name_prefix="worker")
         self._turns: dict[LaneName, Future[None]] = {}
-        # Prometheus sees no increase in a series that begins with 1.
+        # The counters must exist before their first event: Prometheus sees no increase in a series that begins with 1.
         for chain, event in itertools.product(get_chains().chains, lanes.ChainEvent):
             lanes.CHAIN_EVENTS.labels(str(chain.id), event)
-        # Turns in a row that failed as a whole, and the end of the pause after the last by `time.monotonic`. No row has
-        # them, because the database may take no writes.
+        # The number of consecutive turns that failed as a whole, and the `time.monotonic` at which the pause ends. They
+        # aren't stored, because the database may take no writes.
         self._pauses: dict[LaneName, tuple[int, float]] = {}
 
     def stop(self) -> None:
-        """Finish the running turns and begin no new ones. May be called from a signal handler."""
+        """Finish the running turns without beginning new ones. May be called from a signal handler."""
         self._stopping.set()
         self.wake()
 
@@ -125,14 +125,14 @@ class Worker:
             self._wake.clear()
         logger.info("worker %s stops, %d turns in hand", self.name, len(self._turns))
         self._pool.shutdown(wait=True)
-        # On a full disk the row stays, and soon counts as that of a dead worker.
+        # On a full disk the row stays. It soon counts as that of a dead worker.
         with contextlib.suppress(DatabaseError):
             WorkerHeartbeat.objects.filter(worker=self.name).delete()
         connections.close_all()
 
     def _beat(self, *, is_first: bool) -> None:
         if is_first:
-            # chains.toml may say something else now.
+            # chains.toml may have changed.
             findings.wake()
             checkpoints.deployed().update(due_at=Now())
         beat = {"beat_at": Now()}
@@ -140,7 +140,7 @@ class Worker:
             WorkerHeartbeat.objects.update_or_create(
                 worker=self.name, defaults=beat, create_defaults=beat | {"started_at": Now()}
             )
-            # Rows of dead workers go, and rows of the future, which a wrong clock has written.
+            # Delete rows of dead workers, and rows in the future, which a wrong clock wrote.
             day = timedelta(days=1)
             WorkerHeartbeat.objects.exclude(beat_at__range=(Now() - day, Now() + WorkerHeartbeat.SILENCE)).delete()
 
@@ -164,20 +164,20 @@ class Worker:
 
         try:
             if _failures(turn, name, pause) == 0:
-                # The next poll, at once, finds the rows that this turn has made due.
+                # Poll at once to find the rows that this turn has made due.
                 self.wake()
         finally:
             connections.close_all()
 
 
 def work_once() -> int:
-    """Give each waiting row one turn, due or not, in this thread. Return how many turns failed."""
+    """Run one turn for each waiting row, due or not, in this thread. Return the number of failed turns."""
     findings.wake()
     checkpoints.wake()
     every = lanes.every()
     connections = [name for name in every if name.kind == LaneKind.CONNECTION]
-    # Registries come first, because transactions depend on their state. Then the order is that of the work: an admitted
-    # batch makes its blocks due, and a proven one its webhook.
+    # Registries come first, because transactions depend on their state. Other lanes follow in the order of the work: an
+    # admitted batch makes its blocks due, and a proven batch makes its webhook due.
     return sum(_failures(look_after_registry, name) or 0 for name in connections) + sum(
         _failures(turn_of_all, name) or 0 for name in every
     )
@@ -186,9 +186,9 @@ def work_once() -> int:
 def _failures(
     do: Callable[[LaneName], int | None], name: LaneName, pause: Callable[[], None] = lambda: None
 ) -> int | None:
-    """Return how many parts of a turn failed by an error of ours; None where another worker has the lane.
+    """Return the number of parts of a turn that failed because of an internal error. None: another worker has the lane.
 
-    Call `pause` if the turn fails as a whole, as where the database can't be used.
+    Call `pause` if the turn fails as a whole, for example because the database can't be used.
     """
     try:
         return do(name)
@@ -203,35 +203,36 @@ def _failures(
 
 # --- A turn of a lane -------------------------------------------------------------------------------------------------
 
-# The most rows of a turn. Nodes are asked about all at once: more rows save little, and the first would wait longer.
+# Maximum rows of a turn. Nodes get one request about all rows, so more rows would save little and delay the first.
 _ROWS = 50
-# The most users of a turn.
+# Maximum users of a turn.
 _USERS = 64
-# The most accounts, slots and headers that a connection's turn proves: they take a good part of a second to verify and
-# pack. While only one user waits it proves more, because each turn about a large block asks for its facts anew.
+# Maximum accounts, slots and headers that a connection's turn proves, because verifying and packing them takes a good
+# part of a second. The maximum is higher while one user waits, because each turn about a large block requests its
+# facts again.
 _PROOFS, _PROOFS_ALONE = 300, 1000
-# A batch with more blocks has a lane of its own, because its admission takes seconds of questions to the chains.
+# Batches with more blocks have a separate lane, because their admission takes seconds of requests to the chains.
 _MANY_BLOCKS = 100
-# Seconds for which webhooks are delivered in one turn.
+# Maximum seconds of a turn that delivers webhooks.
 _WEBHOOK_SECONDS = 5
 _OVERDUE = 100
-# Time after its deadline for which a batch is kept while no block with a later time was seen.
+# Additional time before a batch is rejected while no block later than its deadline was seen.
 _FURTHER = timedelta(days=1)
 
 
 def turn(name: LaneName) -> int | None:
-    """Do the due work of a lane. Return how many rows failed by an error of ours; None: another worker holds it."""
+    """Do the due work of a lane. Return the number of rows with internal errors. None: another worker has the lane."""
     with lanes.hold(name) as lane:
         return None if lane is None else _TURNS[name.kind](lane, _pick(name))
 
 
 def turn_of_all(name: LaneName) -> int:
-    """Give each row of a lane one turn, due or not. Return how many failed. Skip a lane that another worker holds."""
+    """Run a turn for each row of a lane, due or not. Return the number of failures. Skip a lane held elsewhere."""
     due_rows.wake_all(rows(name))
     keys = list(due_rows.due(rows(name)).order_by("due_at").values_list("pk", flat=True))
     failed = 0
     with lanes.hold(name) as lane:
-        # Rows go one by one, so that a failure affects no other row. The turn for webhooks finds its rows itself.
+        # Rows are processed one by one, so that a failure affects no other row. The webhooks' turn finds its own rows.
         for some in chunks(keys, 1) if keys and name.kind != LaneKind.WEBHOOKS else [[]]:
             if lane is not None:
                 failed += _TURNS[name.kind](lane, some)
@@ -239,7 +240,7 @@ def turn_of_all(name: LaneName) -> int:
 
 
 def look_after_registry(name: LaneName) -> int:
-    """Look after the registry of a connection, due or not. Return 1 if that failed."""
+    """Check the registry of a connection, due or not. Return 1 if that failed."""
     due_rows.wake_all(_registries(name))
     with lanes.hold(name) as lane:
         return 0 if lane is None else _connection(lane, ())
@@ -247,7 +248,7 @@ def look_after_registry(name: LaneName) -> int:
 
 @lru_cache(maxsize=64)
 def _with_work(names: tuple[LaneName, ...]) -> CompiledQuery[tuple[str]]:
-    """Return the query for the names of lanes with due rows. It is kept compiled, because each poll runs it."""
+    """Return the query for the names of lanes with due rows. It is compiled once, because each poll runs it."""
     return CompiledQuery(partial(_due_names, names))
 
 
@@ -276,7 +277,7 @@ def rows(name: LaneName) -> QuerySet[Any]:
         case LaneKind.WEBHOOKS:
             return Webhook.objects.all()
         case LaneKind.WATCH | LaneKind.HOUSE:
-            # Each beat begins their turns, without rows.
+            # These lanes get a turn at each heartbeat, without rows.
             return Batch.objects.none()
 
 
@@ -302,21 +303,21 @@ def _pick(name: LaneName) -> list[Any]:
         case LaneKind.HISTORY:
             return list(due.order_by("due_at").values_list("pk", flat=True)[:1])
         case LaneKind.WEBHOOKS:
-            return []  # The turn itself finds due webhooks, again and again.
+            return []  # The turn itself finds due webhooks repeatedly.
         case _:
             return list(due.values_list("pk", flat=True))
 
 
 def _shared_by_users(due: QuerySet[Any], user: str, room: int, *, alone: int = 0, size: str = "size") -> list[Any]:
-    """Return keys of rows with about this size in total: one row of each user, then the next of each.
+    """Return keys of rows with a total size of about `room`: one row of each user, then the next row of each.
 
-    The user who waits longest comes first. `alone` is the size if only one user waits.
+    The user who has waited longest comes first. `alone` is the size if only one user waits.
     """
     waiting = due.order_by().values_list(user).annotate(first=Min("due_at")).order_by("first")
     users = [waiting_user for waiting_user, _ in waiting[:_USERS]]
     room = max(room, alone) if len(users) == 1 else room
     most_rows, most_room = (_ROWS, room) if len(users) == 1 else (_ROWS // 2, room // 2)
-    # Rows that failed come after the others.
+    # Rows that failed come last.
     queues = [
         [(key, waiting_user, large or 1) for key, large in of_user.values_list("pk", size)[:most_rows]]
         for waiting_user in users
@@ -324,7 +325,7 @@ def _shared_by_users(due: QuerySet[Any], user: str, room: int, *, alone: int = 0
     ]
     used: Counter[object] = Counter()
     chosen: list[Any] = []
-    # The first of each, then the second of each, and so on.
+    # The first row of each user, then the second row of each, and so on.
     for key, waiting_user, large in filter(None, itertools.chain.from_iterable(itertools.zip_longest(*queues))):
         is_first = not used[waiting_user]
         if len(chosen) == _ROWS or (chosen and sum(used.values()) + large > room):
@@ -336,7 +337,7 @@ def _shared_by_users(due: QuerySet[Any], user: str, room: int, *, alone: int = 0
 
 
 def _of_the_same_sources(batches: list[str]) -> list[str]:
-    """Return the batches with the source chains of the first: a chain that hangs delays only batches that name it."""
+    """Return the batches with the first one's source chains, so a chain that hangs delays only batches that name it."""
     waiting = Query.objects.filter(Q(block=None) | Q(batch__status=BatchStatus.RECEIVED), batch__in=batches).order_by()
     sources: dict[str, set[int]] = defaultdict(set)
     for batch, source in waiting.values_list("batch", "source_chain_id").distinct():
@@ -376,7 +377,7 @@ def _webhooks(lane: HeldLane, _: Sequence[Any]) -> int:
 
 def _watch(lane: HeldLane, _: Sequence[Any]) -> int:
     findings.observe(lane)
-    # Attesters come after the chains, because one that hangs takes seconds, and pages wait for the chains' heads.
+    # Attesters come after the chains. An attester that hangs takes seconds, and pages wait for the chains' heads.
     if any(configured.attesters for configured in get_chains().connections):
         from proving.health import attester_checks  # noqa: PLC0415 (where a connection has attesters)
 
@@ -394,7 +395,7 @@ def _house(lane: HeldLane, _: Sequence[Any]) -> int:
 
 
 def _failed(do: Callable[[], object]) -> int:
-    """Call `do`, and return 1 if it fails by an error of ours, which is logged."""
+    """Call `do`. If it fails because of an internal error, log that and return 1."""
     try:
         do()
     except lanes.LaneLost:
@@ -418,13 +419,13 @@ _TURNS: dict[LaneKind, Callable[[HeldLane, Sequence[Any]], int]] = {
 
 
 def _reject_overdue(lane: HeldLane) -> None:
-    """Reject the batches whose deadline has passed by the database's clock: nothing waits for ever.
+    """Reject batches whose deadline has passed by the database's clock, so that none waits for ever.
 
-    A rejection can't be taken back, and that clock may have jumped. So the newest block that was seen must be later
-    than the deadline too. If none is, because a chain stands still, a further day must pass.
+    A rejection is final, and the database's clock may have jumped. So the newest known block must be later than the
+    deadline, too. If there is no such block, because a chain stands still, a further day must pass.
     """
     opened = Batch.objects.filter(status__in=OPEN_STATUSES)
-    # The clock was ahead when these were marked as overdue.
+    # Batches that were marked as overdue while the clock was ahead.
     early = Q(deadline_at__gte=Now()) | Q(overdue_since__gt=Now())
     lane.write(partial(opened.exclude(overdue_since=None).filter(early).update, overdue_since=None))
     overdue = opened.filter(deadline_at__lt=Now())

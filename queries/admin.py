@@ -1,4 +1,4 @@
-"""Batches and the blocks that they are about, in the admin."""
+"""The admin's pages of batches and their blocks."""
 
 from typing import Any
 
@@ -17,7 +17,7 @@ from queries.models import Batch, Block, WebhookDelivery
 
 
 class _Failing(admin.SimpleListFilter):
-    """Rows that workers try again and again."""
+    """A filter for rows that keep failing."""
 
     title, parameter_name = "failing", "failing"
 
@@ -77,7 +77,7 @@ class BlockAdmin(ReadOnlyAdmin):
 
 @admin.register(WebhookDelivery)
 class WebhookDeliveryAdmin(ReadOnlyAdmin):
-    """A page without URL and content, which are the user's business."""
+    """Deliveries, without the URL and the content, which are private to the user."""
 
     search_fields = ("=message_id", "=webhook__pk")
     list_display = ("message_id", "webhook_id", "event", "status", "failures", "created_at", "next_try_at", "ended_at")

@@ -1,7 +1,8 @@
-"""The HTTP API (docs/specification.md, "Endpoints"), and its endpoints that take batches and tell their status.
+"""The HTTP API (docs/specification.md, "Endpoints"), with the endpoints that take batches and return their status.
 
-`config.urls` adds those of `api` and `explorer`; `queries.api_endpoint` has what all share. OpenAPI and the docs page
-come from the same schemas. Errors have the form of `config.error_answers`, with `details` where a request has faults.
+`config.urls` adds the endpoints of `api` and `explorer`. `queries.api_endpoint` has their shared parts. OpenAPI and the
+docs page come from the same schemas. Errors have the form of `config.error_answers`, with `details` of faults in the
+request.
 """
 
 import json
@@ -43,10 +44,10 @@ api = Api(
 )
 
 
-# How long a request may wait, in seconds: proxies and clients give up after half a minute, or later.
+# Maximum seconds that a request may wait. Proxies and clients give up after half a minute or later.
 _MOST_WAIT = 25
 _LOOK_SECONDS = 0.5
-# Each holds a thread meanwhile, and a process has eight.
+# A waiting request occupies one of the process's eight threads.
 _waiting = threading.BoundedSemaphore(2)
 
 
@@ -137,7 +138,7 @@ def batch_query_status(
     batch = _batch_of(request.auth)  # type: ignore[attr-defined]
     content, etag = batch.answer()
     is_news = not is_known(request, etag) if request.headers.get("If-None-Match") else not batch.is_open
-    is_head = request.META["REQUEST_METHOD"] == "HEAD"  # whose answer has no news but the headers
+    is_head = request.META["REQUEST_METHOD"] == "HEAD"  # its answer has only headers
     if wait and not is_news and not is_head and _has_waited(batch, wait):
         # The key may have been revoked meanwhile.
         key_and_batch = _KEY_AND_STATUS(request)
@@ -145,7 +146,7 @@ def batch_query_status(
             raise AuthenticationError
         batch = _batch_of(key_and_batch)
         content, etag = batch.answer()
-    # Written without validation, which would take longer than reading the status.
+    # The answer isn't validated, because that would take longer than reading the status.
     return conditional(request, json.dumps(content).encode(), etag, batch.poll_seconds())
 
 
@@ -156,7 +157,7 @@ def _batch_of(key_and_batch: status.KeyAndBatch) -> status.BatchStatusRow:
 
 
 def _has_waited(batch: status.BatchStatusRow, seconds: int) -> bool:
-    """Wait until the batch has another `queryStatus`, at most so long. Return False at once where too many wait."""
+    """Wait until the batch's `queryStatus` changes or time is up. Return False at once if too many requests wait."""
     if not _waiting.acquire(blocking=False):
         return False
     try:
@@ -175,7 +176,7 @@ def _api_error(request: HttpRequest, error: ApiError) -> HttpResponse:
 
 @api.exception_handler(Refused)
 def _refused(request: HttpRequest, refused: Refused) -> HttpResponse:
-    """Answer a submission that a limit refuses."""
+    """Answer a request that was refused."""
     return refused_answer(status_of(refused), refused)
 
 
@@ -188,7 +189,7 @@ def _unauthorized(request: HttpRequest, error: AuthenticationError) -> HttpRespo
 @api.exception_handler(ValidationError)
 def _invalid_parameters(request: HttpRequest, error: ValidationError) -> HttpResponse:
     names = ", ".join(str(detail["loc"][-1]) for detail in error.errors)
-    # Our own messages say more than pydantic's, and repeat nothing of the request.
+    # The service's own messages are clearer than pydantic's, and don't quote the request.
     causes = dict.fromkeys(detail["msg"] for detail in error.errors if detail["type"] == strict_json.INVALID)
     sentence = f"The query parameter {names} is missing or malformed{': ' if causes else ''}{'; '.join(causes)}."
     return error_answer(400, strict_json.INVALID, sentence)

@@ -1,6 +1,6 @@
-"""Parts that all endpoints of the API share: the key, the body, and the form of errors.
+"""Shared parts of the API's endpoints: the key, the body, and the form of errors.
 
-An endpoint belongs to a `Router` of its module, and `config.urls` adds that to the API.
+Each module has a `Router` for its endpoints, and `config.urls` adds the routers to the API.
 """
 
 import json
@@ -32,7 +32,7 @@ from queries.batch_request import BodyFault
 
 
 class ApiError(Refused):
-    """Ends a request to the API with an error answer."""
+    """An error that ends a request to the API with an error answer."""
 
     def __init__(
         self,
@@ -51,7 +51,7 @@ class ApiError(Refused):
         return error_answer(self.status, self.code, self.sentence, details=details, retry_after=self.retry_after)
 
 
-# Every other code of a limit is 429.
+# The HTTP status by code. It is 429 for other codes.
 _REFUSED_STATUS = {
     **dict.fromkeys(("busy", "names_unavailable", "chain_unavailable"), 503),
     "too_large_for_limit": 403,
@@ -59,7 +59,7 @@ _REFUSED_STATUS = {
 
 
 def status_of(refused: Refused) -> int:
-    """Return the status of the answer to a submission or an estimate that is refused."""
+    """Return the HTTP status for a refused submission or estimate."""
     return refused.status if isinstance(refused, ApiError) else _REFUSED_STATUS.get(refused.code, 429)
 
 
@@ -76,8 +76,8 @@ _SENTENCES = {
 
 
 def server_error(request: HttpRequest) -> HttpResponse:
-    """Answer any exception: 503 while nothing can be stored or chains.toml can't be used, else 500."""
-    # Django calls this while it handles the exception.
+    """Answer any exception: 503 if nothing can be stored or chains.toml can't be used, else 500."""
+    # Django calls this function while it handles the exception.
     error = sys.exception()
     code, why = "storage_unavailable", error and why_unavailable(error)
     if isinstance(error, ChainsError):
@@ -95,7 +95,7 @@ def server_error(request: HttpRequest) -> HttpResponse:
 
 
 class JsonErrorsMiddleware:
-    """Turns errors that Django or a library answers in HTML or plain text on an API path into JSON."""
+    """Converts error answers of Django and libraries on the API's paths from HTML or plain text to JSON."""
 
     def __init__(self, get_response: Callable[[HttpRequest], HttpResponseBase]) -> None:
         self.get_response = get_response
@@ -103,24 +103,24 @@ class JsonErrorsMiddleware:
     def __call__(self, request: HttpRequest) -> HttpResponseBase:
         response = self.get_response(request)
         is_json = response.get("Content-Type", "").startswith("application/json")
-        # No path of the API ends with a slash. Programs get the API's own error for such a path, too.
+        # No path of the API ends with a slash. A path with a slash gets an API error, too.
         has_slash = request.path.endswith("/") and request.path[:-1] in settings.API_PATHS
         if response.status_code < 400 or is_json or not (has_slash or is_of_api(request)):
             return response
         code, sentence = _SENTENCES.get(response.status_code, _SENTENCES[400])
         answer = error_answer(response.status_code, code, sentence)
-        # Headers of other middleware stay: browsers need the CORS headers to read the error.
+        # Headers of other middleware stay, because browsers need the CORS headers to read the error.
         for name, value in response.items():
             if name not in {"Content-Type", "Content-Length", "Content-Encoding"}:
                 answer[name] = value
-        # Without it the web server would close the connection.
+        # Without this header the web server would close the connection.
         answer["Content-Length"] = str(len(answer.content))
         return answer
 
 
 _REF = "#/components/schemas/"
 
-# Every status and code of an error, and when it is answered (docs/specification.md, "Errors").
+# Status, code and cause of every error (docs/specification.md, "Errors").
 _ERROR_CODES = (
     (400, "invalid_request", "the body or a query parameter is wrong"),
     (400, "unsupported", "all that is wrong is that it asks for what this service doesn't do"),
@@ -199,19 +199,19 @@ BATCH_REQUEST: Mapping[str, Any] = {
 
 
 class Api(NinjaAPI):
-    """The API, with a description that is complete."""
+    """The API, with a complete OpenAPI description."""
 
     def __init__(self, **kwargs: Any) -> None:
         tags = [{"name": name, "description": description} for name, description in _TAGS.items()]
         super().__init__(description=_INTRODUCTION, openapi_extra={"tags": tags}, **kwargs)
 
     def get_openapi_schema(self, **_: Any) -> OpenAPISchema:
-        """Return the document, which nobody may change."""
+        """Return the OpenAPI document. Callers mustn't change it."""
         return self._document
 
     @cached_property
     def _document(self) -> OpenAPISchema:
-        # It is made once: that takes as long as a hundred requests.
+        # The document is built only once, because building it takes as long as a hundred requests.
         document = super().get_openapi_schema()
         request = batch_request.BatchRequest.model_json_schema(ref_template=_REF + "{model}")
         schemas = document["components"]["schemas"] | request.pop("$defs") | {"BatchRequest": request}
@@ -225,7 +225,7 @@ class Api(NinjaAPI):
 
 
 def _complete(schema: dict[str, Any]) -> None:
-    """Tidy the schema of a query parameter, which can't be null."""
+    """Simplify the schema of a query parameter in place. Parameters can't be null."""
     schema.pop("title", None)
     schema.pop("description", None)
     if choices := [choice for choice in schema.pop("anyOf", ()) if choice != {"type": "null"}]:
@@ -233,9 +233,9 @@ def _complete(schema: dict[str, Any]) -> None:
 
 
 def _tidied(node: Any, keyword: str = "") -> Any:
-    """Return a schema with one pattern for all keys of an object, so that no other key is allowed, and without titles.
+    """Return a schema without titles, with one pattern for all keys of an object, so that no other key is allowed.
 
-    It has no defaults either: generators of types would take what a request may leave out as what it must have.
+    It has no defaults, because type generators would make optional members mandatory.
     """
     if isinstance(node, list):
         return [_tidied(each) for each in node]
@@ -251,7 +251,7 @@ def _tidied(node: Any, keyword: str = "") -> Any:
 
 
 def _used(paths: Any, schemas: Mapping[str, Any]) -> set[str]:
-    """Return the names of the schemas that the paths refer to, directly or not."""
+    """Return the names of the schemas that the paths refer to, directly or indirectly."""
     used: set[str] = set()
     text = json.dumps(paths)
     while new_names := set(re.findall(rf'"{_REF}(\w+)"', text)) - used:
@@ -320,7 +320,7 @@ class Error(Schema):
 
 
 def errors(*statuses: int) -> Mapping[Any, type[Error]]:
-    """Return the error answers of an endpoint, for its `response`."""
+    """Return an endpoint's error answers, for its `response`."""
     return dict.fromkeys(statuses, Error)
 
 
@@ -328,7 +328,7 @@ ETAG: Mapping[str, Any] = {"ETag": {"description": "For If-None-Match.", "schema
 
 
 def conditional_on(headers: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the `openapi_extra` of an endpoint that answers by `conditional`, with these headers."""
+    """Return the `openapi_extra` of an endpoint that uses `conditional` and answers with these headers."""
     known = {"description": "As the answer that had the ETag of If-None-Match.", "headers": headers}
     return {"responses": {200: {"headers": headers}, 304: known}}
 
@@ -339,8 +339,8 @@ CONDITIONAL = conditional_on({**ETAG, "Retry-After": _RETRY_AFTER})
 
 
 def is_known(request: HttpRequest, etag: str) -> bool:
-    """Return whether the client has the answer with this ETag."""
-    # A list may have it, and a proxy may have made another out of it.
+    """Return whether the client already has the answer with this ETag."""
+    # If-None-Match may be a list, and a proxy may have extended the ETag.
     return etag.removeprefix("W/") in request.headers.get("If-None-Match", "")
 
 
@@ -350,7 +350,7 @@ JSON = "application/json; charset=utf-8"
 def conditional(
     request: HttpRequest, content: bytes, etag: str, retry_after: int | None = None, *, content_type: str = JSON
 ) -> HttpResponse:
-    """Answer with `content`, or with 304 and without it where the client has it. `retry_after` is in seconds."""
+    """Answer with `content`, or with 304 if the client already has it. `retry_after` is in seconds."""
     known = is_known(request, etag)
     response = HttpResponse(status=304) if known else HttpResponse(content, content_type=content_type)
     response.headers["ETag"] = etag
@@ -368,7 +368,7 @@ def body_of(request: HttpRequest) -> bytes:
     if "Content-Length" not in request.headers and "Transfer-Encoding" in request.headers:
         raise ApiError(411, "length_required", "The body's length must be announced with Content-Length.")
     try:
-        return request.body  # Django compares Content-Length with the limit before it reads.
+        return request.body  # Django compares Content-Length with the limit before reading.
     except RequestDataTooBig:
         limit = settings.DATA_UPLOAD_MAX_MEMORY_SIZE
         raise ApiError(413, "too_large", f"The body is larger than {limit} bytes.") from None

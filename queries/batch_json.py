@@ -45,7 +45,7 @@ class Wait(JsonObject):
     sentence: str
     failing_since: Time | None
     next_try_at: Time | None
-    sources: tuple[ChainName, ...]  # empty where the batch has only one source chain
+    sources: tuple[ChainName, ...]  # empty if the batch has only one source chain
 
 
 class BatchState(BatchQuery):
@@ -62,7 +62,7 @@ class BatchState(BatchQuery):
 
 @dataclass(frozen=True)
 class Counts:
-    """The counts of a batch's queries."""
+    """The source chains of a batch's queries, and the numbers of all queries and of completed ones."""
 
     source_chains: Sequence[int]
     queries: int
@@ -73,7 +73,7 @@ _ENDS = (("position", "source_chain_id"), ("-position", "source_chain_id"), ("-p
 
 
 def count(batches: Collection[str]) -> dict[str, Counts]:
-    """Count the queries of each batch, in one statement, or in two where one has several source chains."""
+    """Count the queries of each batch in one statement, or in two if a batch has several source chains."""
     queries = Query.objects.filter(batch=OuterRef("pk"))
     ends = [Subquery(queries.order_by(order).values(column)[:1]) for order, column in _ENDS]
     still_open = queries.filter(step__isnull=False).order_by().values("batch").annotate(n=Count("pk")).values("n")
@@ -81,7 +81,7 @@ def count(batches: Collection[str]) -> dict[str, Counts]:
     counts = dict.fromkeys(batches, Counts((), 0, 0))
     several = []
     for pk, first_chain, last_chain, last_position, open_ones in rows:
-        # A request names each source chain once, so the queries of one follow each other.
+        # A request names each source chain once, so the queries of a chain are consecutive.
         if first_chain == last_chain is not None:
             counts[pk] = Counts((last_chain,), last_position + 1, last_position + 1 - (open_ones or 0))
         elif last_chain is not None:
@@ -90,7 +90,7 @@ def count(batches: Collection[str]) -> dict[str, Counts]:
 
 
 def _by_chain(batches: Collection[str]) -> dict[str, Counts]:
-    """Count the queries of batches with several source chains, each of which is read."""
+    """Count the queries of batches with several source chains. This reads every query."""
     counts_by_chain: dict[str, list[tuple[int, int, int]]] = {pk: [] for pk in batches}
     by_chain = Query.objects.filter(batch__in=batches).values_list("batch", "source_chain_id")
     counted = by_chain.annotate(Count("pk"), Count("step")).order_by("source_chain_id")

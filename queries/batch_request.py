@@ -1,4 +1,4 @@
-"""The body of `POST /submit-batch-query`: its schema, and every fault of it at once.
+"""The body of `POST /submit-batch-query`: its schema, and a validation that finds all faults at once.
 
 Source: docs/specification.md, "Batch query".
 """
@@ -38,40 +38,40 @@ from queries.webhook_targets import WebhookRequest
 
 logger = logging.getLogger(__name__)
 
-# How many faults one answer names. After these, the rest of the body is not validated.
+# Maximum faults in an answer. After these, the rest of the body isn't validated.
 MAX_FAULTS_LISTED = 1000
 _MAX_ECHO = 80
-# JSON keys that one query takes at most: its block, `accounts`, its account, `props` and `slots`.
+# Maximum JSON keys: per query (its block, `accounts`, its account, `props` and `slots`), and all others.
 _KEYS_PER_QUERY, _OTHER_KEYS = 5, 1000
-# To normalise them takes half a millisecond for each letter, and ten times as much for a Han letter.
+# Limits of names. Normalizing a name takes half a millisecond per letter, and ten times as long per Han letter.
 _MOST_NAMES = 50
 _MOST_BYTES_OF_NAMES, _MOST_LETTERS_BEYOND_ASCII = 2000, 200
-# When a client should try again whose names can't be resolved.
+# Seconds until a client should try again if names can't be resolved.
 _RETRY_SECONDS = 5
 _MAX_BLOCK_NUMBER = (1 << 63) - 1
 _SLOT = re.compile(r"[0-9a-fA-F]{1,64}", re.ASCII)
 _DECIMAL = re.compile(r"0|[1-9][0-9]*", re.ASCII)
-# Clients match this beginning.
+# Clients recognize these faults by this text.
 ADDRESS_FAULT = "Invalid account address or ENS"
 
-# The fee that stands for the estimate of the batch's cost.
+# This fee means the estimated cost of the batch.
 AUTO = "auto"
-# The only sender that can be named.
+# The only valid value of `sender`.
 _SELF = "self"
 
 
 @dataclass(frozen=True)
 class BodyFault:
-    """One thing that is wrong. `path` is a JSON pointer (RFC 6901) into the body."""
+    """A fault of the body. `path` is a JSON pointer (RFC 6901) to the wrong value."""
 
     path: str
     message: str
     code: str = INVALID
-    is_of_name: bool = False  # the last name of the path is wrong, and not its value
+    is_of_name: bool = False  # the path's last name is wrong, and not the value
 
 
 class InvalidRequest(ValueError):
-    """The body can't be accepted. `faults` has at least one entry, and at most `MAX_FAULTS_LISTED`."""
+    """The body is invalid. `faults` has at least one entry, and at most `MAX_FAULTS_LISTED`."""
 
     def __init__(self, faults: Iterable[BodyFault]) -> None:
         first_faults = list(islice(faults, MAX_FAULTS_LISTED + 1))
@@ -91,15 +91,15 @@ class InvalidRequest(ValueError):
 
 @dataclass(frozen=True)
 class Account:
-    """An account as a request names it. One account under two names, or under name and address, counts as two."""
+    """An account in a request. An account that is named in two ways, such as by name and address, counts as two."""
 
-    address: str  # EIP-55
-    name: str = ""  # normalised (ENSIP-15); empty: it was named by its address
+    address: str  # with its EIP-55 checksum
+    name: str = ""  # normalized ENS name (ENSIP-15); empty: the request has the address
 
 
 @dataclass(frozen=True)
 class NoAccount:
-    """The reason why a name stands for no account. It follows "the name …" in a sentence."""
+    """The reason why a name has no account. The text follows "the name …" in a sentence."""
 
     because: str
     is_supported: bool = True
@@ -110,7 +110,7 @@ Accounts = Mapping[str, Account | NoAccount]
 
 
 class NamesUnavailable(Refused):
-    """Names can't be resolved now. Nothing of the request is stored."""
+    """Names can't be resolved now. Nothing was stored."""
 
 
 def _shortened(text: str) -> str:
@@ -127,7 +127,7 @@ def _shown(value: object) -> str:
 def _decimal(value: object, what: str, limit: int) -> int:
     if not isinstance(value, str) or not _DECIMAL.fullmatch(value):
         raise _invalid(f"{what} must be a decimal string without sign or leading zeros, not {_shown(value)}.")
-    # Compared by length first: converting a number of a million digits takes minutes.
+    # The length is compared first, because converting a number of a million digits takes minutes.
     if len(value) > len(str(limit)) or int(value) > limit:
         raise _invalid(f"{what} is too large.")
     return int(value)
@@ -135,14 +135,14 @@ def _decimal(value: object, what: str, limit: int) -> int:
 
 @dataclass
 class _Context:
-    """The data that validation needs besides the body."""
+    """The data that validation needs in addition to the body."""
 
     chains: Chains
-    destination: int | None  # None: it is not valid, which is a fault of its own
-    accounts: Accounts  # that names stand for
-    fields: frozenset[str]  # of the body
+    destination: int | None  # None: invalid, which is a separate fault
+    accounts: Accounts  # the accounts of names
+    fields: frozenset[str]  # names of the body's fields
     is_self_funded: bool
-    faults: Counter[str | None] = field(default_factory=Counter)  # by the field, where it may have thousands of values
+    faults: Counter[str | None] = field(default_factory=Counter)  # by field that may have thousands of values
 
 
 def _context(info: ValidationInfo) -> _Context:
@@ -152,7 +152,7 @@ def _context(info: ValidationInfo) -> _Context:
 
 
 def _counted(value: object, validate: ValidatorFunctionWrapHandler, info: ValidationInfo) -> object:
-    """Validate a value that a body may hold thousands of. After the first faults of its field, skip the others."""
+    """Validate a value of a field that may have thousands. Skip it if the field has too many faults already."""
     faults = _context(info).faults
     if faults[info.field_name] > MAX_FAULTS_LISTED:
         return value  # The body is refused anyway.
@@ -188,15 +188,15 @@ def _source(value: object, info: ValidationInfo) -> int:
 
 @dataclass(frozen=True)
 class Selector:
-    """A block: by number, by a tag, or the latest whose timestamp (unix seconds) isn't after a time."""
+    """A block, selected by a number, a tag, or a time (unix seconds; the block is the last that isn't later)."""
 
     number: int | None = None
     timestamp: int | None = None
-    tag: str = ""  # of `BlockTag`
+    tag: str = ""  # a `BlockTag`, or empty
 
     @property
     def text(self) -> str:
-        """Return the selector as requests have it."""
+        """Return the selector as in requests."""
         if self.tag:
             return self.tag
         return f"block:{self.number}" if self.number is not None else f"timestamp:{self.timestamp}"
@@ -272,7 +272,7 @@ def _slot(value: object) -> str:
 _Counted = WrapValidator(_counted)
 
 Property = Annotated[Literal["NONCE", "BALANCE", "STORAGE_ROOT", "CODE_HASH"], _Counted]
-# Patterns for the API's description only. The functions above check these types, and say in words what is wrong.
+# Patterns only for the API's description. The functions above check these types, and name faults in sentences.
 DECIMAL, SLOT = "^(0|[1-9][0-9]*)$", "^(0x)?[0-9a-fA-F]{1,64}$"
 _DecimalText = Annotated[str, Field(pattern=DECIMAL)]
 _SlotText = Annotated[str, Field(pattern=SLOT)]
@@ -384,7 +384,7 @@ class BatchRequest(_Strict):
         return self.sender is not None
 
     def parts(self) -> Iterator["Part"]:
-        """Yield the parts of the request, in order. Each becomes a query."""
+        """Yield the parts of the request in order. Each part becomes a query."""
         for source, blocks in self.data.items():
             for selector, block in blocks.items():
                 for account, account_request in block.accounts.items():
@@ -397,32 +397,33 @@ class BatchRequest(_Strict):
 
 @dataclass(frozen=True)
 class Part:
-    """One account, or with an empty address the header, at one block. `fields` is a mask, as in `queries.models`."""
+    """One account at one block, or its header if the address is empty. `fields` is a mask, as in `queries.models`."""
 
     source: int
     selector: Selector
     address: str
     fields: int
     slots: list[str]
-    name: str = ""  # ENS, normalised; empty: the account was named by its address
+    name: str = ""  # normalized ENS name; empty: the request has the address
 
     @property
     def size(self) -> int:
-        """Return how much the part counts in limits: the account or header, and each slot."""
+        """Return the part's size for limits: the account or header, and each slot, count 1."""
         return 1 + len(self.slots)
 
 
 def too_many(count: int, most: int) -> BodyFault:
-    """Return the fault of a batch that names more than it may."""
+    """Return the fault of a batch that names too many accounts, slots and headers."""
     return BodyFault("/data", f"{count} accounts, slots and headers are too many; a batch may name {most}.")
 
 
 def parse(
     body: bytes, chains: Chains, *, max_queries: int, count_letters: Callable[[int], None] = lambda _: None
 ) -> BatchRequest:
-    """Return the request in `body`, with its names resolved. `count_letters` gets the number of their letters before.
+    """Return the request in `body`, with its names resolved.
 
-    Raises `InvalidRequest` with every fault, and what `count_letters` and `resolve_names` raise.
+    `count_letters` gets the number of the names' letters before they are resolved. Raises `InvalidRequest` with every
+    fault, and the errors of `count_letters` and `resolve_names`.
     """
     try:
         document = strict_json.parse(body, max_keys=_KEYS_PER_QUERY * max_queries + _OTHER_KEYS)
@@ -432,7 +433,7 @@ def parse(
         ) from None
     except strict_json.NotJson as error:
         raise InvalidRequest([BodyFault("", str(error), "invalid_json")]) from None
-    # Counted before validation, so that a body that is too large costs no more than one that is accepted.
+    # Count before validation, so that a body that is too large costs no more than an accepted one.
     if (count := _named(document.value)) > max_queries:
         raise InvalidRequest([too_many(count, max_queries)])
     names = _names_in(document.value) if chains.ens else []
@@ -460,7 +461,7 @@ def parse(
         )
         request = BatchRequest.model_validate(document.value, context=context)
     except ValidationError as error:
-        # The sentence that clients match comes first, wherever in the body it was found.
+        # The faults that clients recognize come first.
         errors = sorted(error.errors(include_url=False), key=lambda fault: not fault["msg"].startswith(ADDRESS_FAULT))
         of_keys = list(takewhile(lambda fault: fault["msg"].startswith(ADDRESS_FAULT), errors))
         others = islice(errors, len(of_keys), None)
@@ -471,7 +472,7 @@ def parse(
 
 
 def _named_twice(document: Any, accounts: Accounts) -> Iterator[BodyFault]:
-    """Yield a fault for each second spelling of an account, which the model would merge, and for those of headers."""
+    """Yield a fault for each account or header that is spelled in two ways. The model would merge them."""
     for source, selector, block in _blocks(document):
         seen: set[str] = set()
         for key in _member(block, "accounts"):
@@ -487,7 +488,7 @@ def _named_twice(document: Any, accounts: Accounts) -> Iterator[BodyFault]:
 
 
 def _named(value: Any) -> int:
-    """Count the accounts, slots and headers in the body, however malformed. A block counts as at least one."""
+    """Count the accounts, slots and headers in a body, which may be malformed. A block counts as at least one."""
     return sum(_named_at(block) for *_, block in _blocks(value))
 
 
@@ -498,7 +499,7 @@ def _named_at(block: Any) -> int:
 
 
 def _blocks(document: Any) -> Iterator[tuple[str, str, Any]]:
-    """Yield the source, the selector and the content of each block in a body, however malformed the body is."""
+    """Yield the source, selector and content of each block in a body, which may be malformed."""
     data = _member(document, "data")
     for source in data:
         for selector, block in _member(data, source).items():
@@ -506,7 +507,7 @@ def _blocks(document: Any) -> Iterator[tuple[str, str, Any]]:
 
 
 def _member(value: Any, name: str) -> Mapping[str, Any]:
-    """Return the object that an object has under the name, or an empty one."""
+    """Return the object's member `name` if that is an object too, else an empty object."""
     member = value.get(name) if isinstance(value, dict) else None
     return member if isinstance(member, dict) else {}
 
@@ -518,7 +519,7 @@ def _known_destination(value: Any, chains: Chains) -> int | None:
 
 
 def pointer(*names: str | int) -> str:
-    """Return the JSON pointer (RFC 6901) of the value under these names, for faults. Long names are shortened."""
+    """Return the JSON pointer (RFC 6901) to the value under these names, for faults. Long names are shortened."""
     return "".join("/" + _shortened(str(name)).replace("~", "~0").replace("/", "~1") for name in names)
 
 
@@ -550,15 +551,15 @@ def is_name(key: str) -> bool:
 
 
 def _names_in(document: Any) -> list[str]:
-    """Return the keys of `accounts` in a body that are names, each once, however malformed the body is."""
+    """Return the ENS names in a body without duplicates. The body may be malformed."""
     keys = (key for *_, block in _blocks(document) for key in _member(block, "accounts"))
     return list(dict.fromkeys(filter(is_name, keys)))
 
 
 def resolve_names(names: Sequence[str], chains: Chains) -> Accounts:
-    """Return the accounts that these ENS names stand for; empty where names are not supported.
+    """Return the accounts of these ENS names. Return nothing if names aren't supported.
 
-    Each is resolved once for a batch, which holds a thread of the web server meanwhile. Raises `NamesUnavailable`.
+    Each name is resolved once per batch. The web server's thread waits for that. Raises `NamesUnavailable`.
     """
     if chains.ens is None or not names:
         return {}
@@ -576,7 +577,7 @@ def resolve_names(names: Sequence[str], chains: Chains) -> Accounts:
 
 
 def _resolved(names: Sequence[str], chain: Chain) -> Accounts:
-    # The web server imports it before its first request; no worker and no command waits for it.
+    # The web server imports it before its first request. Workers and commands don't need it.
     from chains import ens  # noqa: PLC0415
 
     accounts: dict[str, Account | NoAccount] = {}

@@ -1,7 +1,7 @@
-"""The time by which money is counted and things end for good, so that no wrong clock must decide it.
+"""The time for spending limits and for irreversible ends, such as deadlines. It doesn't rely on one clock.
 
-A clock may jump, even by a day: a machine wakes up, a battery is dead, an administrator makes a mistake. So the newest
-block that a worker has seen has a say.
+A machine's clock may jump, even by a day, for example after a sleep, with an empty battery or by an administrator's
+mistake. So the time of the newest block that a worker has seen limits it.
 """
 
 from datetime import datetime, timedelta
@@ -10,35 +10,35 @@ from django.utils import timezone
 
 from queries.models import ServiceClock
 
-# How old the newest block may be, and how far behind a machine's clock: a node may tell any time.
+# Maximum age of the newest block, and maximum that it may be ahead of the machine's clock. A node may report any time.
 _LATE, BEHIND = timedelta(minutes=5), timedelta(days=3)
 
 
 def newest_block() -> datetime | None:
-    """Return the time of the newest block that a worker has seen; None if there is none, or its node lies."""
+    """Return the time of the newest block that a worker has seen. None: there is none, or its time is implausible."""
     newest = ServiceClock.objects.order_by("pk").values_list("at", flat=True).first()
     return newest if newest and newest <= timezone.now() + BEHIND else None
 
 
 def is_confirmed() -> bool:
-    """Return whether the newest block says that the machine's clock is right."""
+    """Return whether the newest block's time confirms the machine's clock."""
     newest = newest_block()
     return newest is not None and abs(timezone.now() - newest) <= _LATE
 
 
 def earliest() -> datetime:
-    """Return the time that has certainly come: the machine's, but at most some minutes after the newest block's.
+    """Return the machine's time, but at most `_LATE` after the newest block. That time has certainly come.
 
-    Windows of money begin by it, and pruning and giving up follow it. So no clock or node that is ahead ends them.
+    Windows of spending limits, pruning and giving up use it, so a clock or node that is ahead can't end them early.
     """
     now, newest = timezone.now(), newest_block()
     return now if newest is None else min(now, newest + _LATE)
 
 
 def latest() -> datetime:
-    """Return the time that may have come: the machine's or the newest block's, whichever is later.
+    """Return the later of the machine's time and the newest block's time.
 
-    What is spent is stamped with it, and deadlines count from it: a clock or a node that is behind forgets nothing.
+    Spending is recorded with it and deadlines begin at it, so a clock or node that is behind can't shorten them.
     """
     now, newest = timezone.now(), newest_block()
     return now if newest is None else max(now, newest)

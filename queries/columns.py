@@ -1,4 +1,4 @@
-"""Columns: identifiers as rows have them, a field of wide integers, codes of rejections, and numbers of properties."""
+"""Types of columns: identifiers, wide integers, codes of rejections, and numbers of properties."""
 
 import re
 from dataclasses import dataclass
@@ -11,18 +11,18 @@ from queries.waits import WaitReason
 
 # --- Identifiers of batches and deliveries ----------------------------------------------------------------------------
 
-# Letters of a ULID count in any case (https://github.com/ulid/spec). Rows have the capital ones.
+# The letters of a ULID may have any case (https://github.com/ulid/spec). Rows have upper case.
 ULID = "[0-9A-HJKMNP-TV-Za-hjkmnp-tv-z]{26}"
 _MESSAGE = re.compile(f"[Mm][Ss][Gg]_({ULID})")
 
 
 def batch_id(text: str) -> str:
-    """Return the identifier of a batch as rows have it; empty if the text is no ULID. No batch has that."""
+    """Return a batch's identifier as it is stored. Return an empty string, which no batch has, if it isn't a ULID."""
     return text.upper() if re.fullmatch(ULID, text) else ""
 
 
 def message_id(text: str) -> str:
-    """Return a delivery's identifier as it is stored, in capitals after `msg_`; empty if the text is none."""
+    """Return a delivery's identifier as it is stored: `msg_` and capitals. Return an empty string for other texts."""
     message = _MESSAGE.fullmatch(text)
     return f"msg_{message[1].upper()}" if message else ""
 
@@ -38,8 +38,8 @@ else:
 class Uint256Field(_IntegerField):
     """An unsigned 256-bit integer, such as an amount of wei.
 
-    Stored as 64 hexadecimal digits: exact in every database (SQLite keeps a DecimalField as a float), and ordered by
-    value because the width is fixed.
+    Stored as 64 hexadecimal digits. That is exact in every database, while SQLite keeps a DecimalField as a float. The
+    fixed width keeps the order of the values.
     """
 
     description = "Unsigned 256-bit integer"
@@ -48,8 +48,8 @@ class Uint256Field(_IntegerField):
         return "CharField"
 
     def db_type(self, connection: Any) -> str:
-        # To insert many rows, Django makes an array of the type's name without its length: of PostgreSQL's "char" each
-        # would hold one character.
+        # To insert many rows, Django makes an array of the type's name without its length. An array of PostgreSQL's
+        # "char" holds one character per row.
         return "varchar(64)" if connection.vendor == "postgresql" else "char(64)"
 
     def from_db_value(self, value: str | None, expression: Any, connection: Any) -> int | None:
@@ -76,7 +76,7 @@ class Uint256Field(_IntegerField):
 
 
 class RejectionCode(models.TextChoices):
-    """The API sends these words, so they never change."""
+    """Reasons of rejections. The API returns these words, so they never change."""
 
     BLOCK_TOO_OLD = "block_too_old"
     BLOCK_TOO_NEW = "block_too_new"
@@ -97,16 +97,16 @@ class RejectionCode(models.TextChoices):
 
 @dataclass(frozen=True)
 class Rejection:
-    """The reason why a batch is, or would be, rejected, or refused when it is submitted."""
+    """The reason why a batch is or would be rejected, or why its submission is refused."""
 
     code: str  # a `RejectionCode`, or the code of a submission's error
     reason: WaitReason | str  # text for a submission's error
-    retryable: bool  # whether sending the same batch again can help
-    source: int | None = None  # None: it is not about one source chain
+    retryable: bool  # whether submitting the same batch again can succeed
+    source: int | None = None  # None: the reason isn't about a single source chain
 
 
 class AccountField(models.IntegerChoices):
-    """The properties of an account, numbered as in the facts registry."""
+    """The properties of an account, with their numbers in the facts registry."""
 
     NONCE = 0
     BALANCE = 1
@@ -115,7 +115,7 @@ class AccountField(models.IntegerChoices):
 
 
 class HeaderField(models.IntegerChoices):
-    """The properties of a header, numbered by their place in its RLP (Yellow Paper, section 4.3, and later EIPs)."""
+    """The properties of a header, numbered by position in its RLP (Yellow Paper, section 4.3, and later EIPs)."""
 
     PARENT_HASH = 0
     UNCLES_HASH = 1
@@ -123,13 +123,13 @@ class HeaderField(models.IntegerChoices):
     STATE_ROOT = 3
     TRANSACTIONS_ROOT = 4
     RECEIPTS_ROOT = 5
-    LOGS_BLOOM = 6  # its fact is the keccak-256 of its bytes
+    LOGS_BLOOM = 6  # the fact is the keccak-256 of the property's bytes
     DIFFICULTY = 7
     BLOCK_NUMBER = 8
     GAS_LIMIT = 9
     GAS_USED = 10
     TIMESTAMP = 11
-    EXTRA_DATA = 12  # as LOGS_BLOOM
+    EXTRA_DATA = 12  # like LOGS_BLOOM
     MIX_HASH = 13
     NONCE = 14
     BASE_FEE_PER_GAS = 15

@@ -1,7 +1,7 @@
 """Batches, their queries and steps, and the blocks that they are about.
 
-`queries.submission` makes these rows, and `queries.progress` writes how far they are. Times are in UTC, and tell when
-something happened in this service.
+`queries.submission` creates these rows, and `queries.progress` updates their states. Times are in UTC, and say when
+this service did something.
 """
 
 from collections.abc import Collection
@@ -24,7 +24,7 @@ from database.due_rows import DueRow
 from queries.columns import AccountField, HeaderField, Uint256Field
 from queries.waits import Actor, WaitField, WaitReason, uncoded, wait
 
-# Models are loaded at each start, and would load RLP and hashing with it.
+# Every start loads the models. This import would add RLP and hashing to that.
 if TYPE_CHECKING:
     from chains.header import Header
 
@@ -45,17 +45,17 @@ class BatchStatus(models.TextChoices):
     REJECTED = "REJECTED"
 
 
-# A batch with one of these can still become DONE.
+# Batches with these statuses can still become DONE.
 OPEN_STATUSES = (BatchStatus.RECEIVED, BatchStatus.ACCEPTED, BatchStatus.IN_PROGRESS)
 ADMITTED_STATUSES = (BatchStatus.ACCEPTED, BatchStatus.IN_PROGRESS)
-"""Statuses of open batches that passed their check against the chains."""
+"""Statuses of open batches that were checked against the chains and accepted."""
 
 
 class Sender(models.TextChoices):
-    """The sender of a batch's transactions, who pays for them."""
+    """The sender and payer of a batch's transactions."""
 
     OPERATOR = "operator"
-    SELF = "self"  # the submitter, or anybody else: not this service
+    SELF = "self"  # the submitter or anybody else, but not this service
 
 
 class StepKind(models.TextChoices):
@@ -75,7 +75,7 @@ PROVABLE_STEPS = (StepKind.BLOCKHASH_AVAILABLE, StepKind.HEADER_ACCUMULATED, Ste
 
 
 class BlockTag(models.TextChoices):
-    """Blocks that a request may name as JSON-RPC does."""
+    """Block tags of JSON-RPC that a request may use."""
 
     LATEST = "latest"
     FINALIZED = "finalized"
@@ -88,12 +88,12 @@ class StepStatus(models.TextChoices):
 
 @dataclass(frozen=True)
 class Wait:
-    """A reason why a batch waits. If it fails: since when, and when the next attempt is."""
+    """A reason why a batch waits. If attempts fail, it has the times of the first failure and of the next attempt."""
 
     reason: WaitReason
     failing_since: datetime | None = None
     next_try_at: datetime | None = None
-    source_chain_ids: tuple[int, ...] = ()  # of the blocks that wait; empty if no source chain is concerned
+    source_chain_ids: tuple[int, ...] = ()  # of the waiting blocks; empty: about no source chain
 
     @property
     def sentence(self) -> str:
@@ -109,68 +109,69 @@ class Wait:
         return f"{self.sentence} This has lasted for {failing} s; the next attempt is {soon}."
 
 
-# A condition on a batch or a block. A version without codes has left null in `wait`.
+# A condition on a batch or a block. Versions without codes left `wait` null.
 SAYS_WHAT_IT_WAITS_FOR = ~models.Q(waiting_for="") | models.Q(wait__isnull=False)
 
 
 class Batch(DueRow):
-    """One submitted request. It is due until it was checked against the chains, and all its times have blocks."""
+    """One submitted request. It is due until it is checked against the chains and all its times have blocks."""
 
     id = models.CharField(primary_key=True, max_length=26, default=new_batch_id, editable=False)  # internalId, a ULID
     user = models.ForeignKey(settings.AUTH_USER_MODEL, models.PROTECT, related_name="batches")
     api_key = models.ForeignKey(ApiKey, models.PROTECT, related_name="batches")
     destination_chain_id = models.PositiveBigIntegerField()
-    # The operator never sends for "self": no transaction of the operator names a query of such a batch.
+    # With "self", the operator never sends: none of the operator's transactions serves a query of the batch.
     sender = models.CharField(
         max_length=8, choices=Sender.choices, default=Sender.OPERATOR, db_default=Sender.OPERATOR.value
     )
-    # Wei of the destination's native currency: the most that the batch may cost the operator. 0 for "self".
+    # The maximum cost of the batch for the operator, in wei of the destination's native currency. 0 for "self".
     fee = Uint256Field()
-    # True: the request says `auto`, and the fee is the estimate of when it was accepted.
+    # True: the request's fee is `auto`, so `fee` is the estimate at the time of acceptance.
     fee_is_estimate = models.BooleanField(default=False, db_default=False)
     request = models.TextField()  # the submitted JSON
-    size = models.PositiveIntegerField(default=0)  # accounts, slots and headers, as MAX_QUERIES_PER_BATCH counts them
-    block_count = models.PositiveIntegerField(default=0)  # blocks that it names, by numbers or times
+    size = models.PositiveIntegerField(default=0)  # number of accounts, slots and headers, as in MAX_QUERIES_PER_BATCH
+    block_count = models.PositiveIntegerField(default=0)  # number of blocks that the request selects
 
     status = models.CharField(max_length=16, choices=BatchStatus.choices, default=BatchStatus.RECEIVED)
-    wait = WaitField(null=True, blank=True)  # the reason, while it is due
-    # A sentence that a version without `wait` has stored.
+    wait = WaitField(null=True, blank=True)  # why the batch waits, while it is due
+    # A sentence that a version without `wait` stored.
     waiting_for = models.TextField(blank=True)
-    looked_at = models.DateTimeField(null=True)  # when a worker wrote that
+    looked_at = models.DateTimeField(null=True)  # when a worker wrote `wait`
     created_at = models.DateTimeField(default=timezone.now, db_index=True)
     accepted_at = models.DateTimeField(null=True)
     finished_at = models.DateTimeField(null=True)
     deadline_at = models.DateTimeField()
-    overdue_since = models.DateTimeField(null=True, blank=True)  # when a worker first found it past its deadline
+    overdue_since = models.DateTimeField(null=True, blank=True)  # when a worker first noticed the passed deadline
 
-    # When and why a reorg last took one of its steps back.
+    # When and why a reorg last reopened one of the batch's steps.
     went_back_at = models.DateTimeField(null=True)
     went_back_because = models.TextField(blank=True)  # a sentence
 
     estimated_gas = models.PositiveBigIntegerField(null=True)
-    # The same at the gas price of that moment.
+    # The estimated gas at the gas price of that time.
     estimated_wei = Uint256Field(null=True)  # type: ignore[misc]  # the field's types don't include None
-    gas_used = models.PositiveBigIntegerField(default=0)  # this batch's share of its transactions
-    spent = Uint256Field(default=0)  # the same in wei
+    gas_used = models.PositiveBigIntegerField(default=0)  # this batch's share of its transactions' gas
+    spent = Uint256Field(default=0)  # this batch's share of its transactions' cost, in wei
 
-    # Since when its proof bundles and the details of its steps are said to be removed, and since when they are
-    # (`proving.pruning`).
+    # When proof bundles and details of steps were marked as pruned (`…_pruned_at`) and deleted (`…_gone_at`) by
+    # `proving.pruning`.
     proofs_pruned_at = models.DateTimeField(null=True)
     proofs_gone_at = models.DateTimeField(null=True)
     steps_pruned_at = models.DateTimeField(null=True)
     steps_gone_at = models.DateTimeField(null=True)
 
-    rejecting_checks = models.PositiveIntegerField(default=0, db_default=0)  # in a row, that would have rejected it
-    rejection_code = models.CharField(max_length=40, blank=True)  # while it is open: of the last of these checks
+    # The number of consecutive checks that would have rejected the batch.
+    rejecting_checks = models.PositiveIntegerField(default=0, db_default=0)
+    rejection_code = models.CharField(max_length=40, blank=True)  # while the batch is open: code of the last such check
     rejection_reason = models.TextField(blank=True)  # a sentence
-    # The same with its values; null: an operator, or a version without it, has written the sentence.
+    # The rejection as a code with values. Null: an operator or a version without this column wrote the sentence.
     rejected_because = WaitField(null=True, blank=True)
     rejection_retryable = models.BooleanField(default=False)
 
     class Meta:
         indexes: ClassVar = [
             models.Index(fields=["status", "deadline_at"]),
-            models.Index(fields=["finished_at"]),  # for counts of batches that ended lately
+            models.Index(fields=["finished_at"]),  # for counts of recently ended batches
             models.Index(fields=["user", "created_at"]),
             models.Index(fields=["user", "id"]),
             models.Index(fields=["user", "status"]),  # each submission counts the open batches
@@ -200,20 +201,20 @@ class Batch(DueRow):
 
     @property
     def why_no_proofs(self) -> str:
-        """Return a sentence if its proofs were pruned, else an empty string."""
+        """Return a sentence if the batch's proofs were pruned, else an empty string."""
         return _why_pruned("proofs", self.proofs_pruned_at, self.finished_at, "; the facts stay in the registry")
 
     @property
     def why_no_steps(self) -> str:
-        """Return a sentence if the details of its steps were pruned, else an empty string."""
+        """Return a sentence if the details of the batch's steps were pruned, else an empty string."""
         return _why_pruned("details of the steps", self.steps_pruned_at, self.finished_at)
 
     def waits(self, *, besides: "models.QuerySet[Any, Any] | None" = None, limit: int = 10) -> list[Wait]:
-        """Return what the batch and the blocks of its open queries wait for, each sentence once.
+        """Return the waits of the batch and of the blocks of its open queries, without duplicate sentences.
 
-        It leaves out what blocks in `besides` wait for while all goes well.
+        Waits of blocks in `besides` are left out unless they fail.
         """
-        # From the batch to its blocks: others may have any number of due ones.
+        # The statement begins with the batch, because other batches may have any number of due blocks.
         blocks = Block.objects.filter(
             pk__in=self.queries.filter(step__isnull=False).values("block"), due_at__isnull=False
         )
@@ -241,11 +242,11 @@ class Batch(DueRow):
 
     @property
     def waits_for(self) -> WaitReason | None:
-        """Return what the batch itself waits for, from this version's column or the former one."""
+        """Return the batch's own wait, from `wait` or from the column of former versions."""
         return self.wait or uncoded(self.waiting_for)
 
     def _is_left_to_others(self) -> bool:
-        """Return whether the proofs of an open query are stored, so that the rest is up to transactions."""
+        """Return whether the proofs of an open query are stored, so that only transactions are missing."""
         return self.queries.filter(step__in=PROVABLE_STEPS).exists()
 
 
@@ -266,41 +267,41 @@ HEADER_COLUMNS = ("hash", "header_rlp", "state_root", "timestamp")
 
 
 class Block(DueRow):
-    """One block of a source chain that one destination needs to know: the unit of work.
+    """One block of a source chain that one destination must learn to trust. Workers process each block as a unit.
 
-    All queries about it, of all batches, share its header, its proofs and its transactions. It stays due after its last
-    query is done, until the destination block that held every fact, (`checked_number`, `checked_hash`), is final.
+    All queries about it share its header, proofs and transactions. The block stays due after its last query is done,
+    until the destination's block that held every fact (`checked_number`, `checked_hash`) is final.
     """
 
     destination_chain_id = models.PositiveBigIntegerField()
     source_chain_id = models.PositiveBigIntegerField()
     number = models.PositiveBigIntegerField()
 
-    hash = models.CharField(max_length=66, blank=True)  # 0x…, empty until the header was fetched and verified
+    hash = models.CharField(max_length=66, blank=True)  # 0x…; empty until the header is fetched and verified
     header_rlp = models.BinaryField(null=True)
     state_root = models.CharField(max_length=66, blank=True)
     timestamp = models.PositiveBigIntegerField(null=True)  # unix seconds
 
-    # The user in whose queue it is: the one with the fewest due blocks among the users that asked for it.
+    # The user whose queue has the block: among the users who requested it, the user with the fewest due blocks.
     queued_for = models.ForeignKey(
         settings.AUTH_USER_MODEL, models.PROTECT, null=True, db_index=False, related_name="+"
     )
-    refused_since = models.DateTimeField(null=True)  # since when no node has served proofs of it
+    refused_since = models.DateTimeField(null=True)  # when nodes stopped serving proofs of the block
 
-    # The registry trusts its state root or its hash, so the path to other blocks may start here. This is a hint for
-    # planning: it is checked on the chain before anything relies on it.
+    # The registry trusts the block's state root or hash, so paths to other blocks may start here. It is only a hint for
+    # planning, and is checked on the chain before use.
     is_checkpoint = models.BooleanField(default=False)
-    # The path by which the registry comes to trust this block: its length in hops at the first plan, and
-    # the remaining length at the last plan. A jump has the length 1, and the number of the block where it begins.
+    # The path by which the registry learns to trust this block: its length in hops at the first plan, and the remaining
+    # length at the last plan. A jump has the length 1 and the number of the block where it begins.
     path_unit = models.CharField(max_length=8, choices=PathUnit.choices, blank=True)  # empty: no path is needed
     path_length = models.PositiveIntegerField(default=0)
     path_left = models.PositiveIntegerField(default=0)
-    path_origin = models.PositiveBigIntegerField(null=True)  # null: of no jump, or of one that needs none
+    path_origin = models.PositiveBigIntegerField(null=True)  # null: not a jump, or a jump that begins at no block
 
     wait = WaitField(null=True, blank=True)
     waiting_for = models.TextField(blank=True)  # a sentence of an older version, as in `Batch`
-    looked_at = models.DateTimeField(null=True)  # when a worker wrote that
-    waits_for_path = models.BooleanField(default=False)  # its own, or another's that goes first
+    looked_at = models.DateTimeField(null=True)  # when a worker wrote `wait`
+    waits_for_path = models.BooleanField(default=False)  # for the block's own path, or for another path that goes first
     checked_number = models.PositiveBigIntegerField(null=True)
     checked_hash = models.CharField(max_length=66, blank=True)
 
@@ -311,13 +312,13 @@ class Block(DueRow):
             )
         ]
         indexes: ClassVar = [
-            models.Index(fields=["number"]),  # people search by it, as by the hash
+            models.Index(fields=["number"]),  # people search by number and by hash
             models.Index(fields=["hash"]),
             models.Index(
                 fields=["destination_chain_id", "source_chain_id", "is_checkpoint", "number"], name="checkpoints"
             ),
             models.Index(
-                # The last one tells whose queue it is in, so that skipping a long queue of other rows is cheap.
+                # The last column makes it cheap to skip the rows of a long queue.
                 fields=["destination_chain_id", "source_chain_id", "due_at", "queued_for"],
                 condition=models.Q(due_at__isnull=False),
                 name="due_blocks",
@@ -330,7 +331,7 @@ class Block(DueRow):
 
     @property
     def needs_action(self) -> bool:
-        """Return whether somebody must act, so that it goes on."""
+        """Return whether the block goes on only after the operator or the user acts."""
         return self.wait is not None and self.wait.actor in {Actor.OPERATOR, Actor.USER}
 
     @property
@@ -339,13 +340,13 @@ class Block(DueRow):
 
     @property
     def how_far(self) -> str:
-        """Return how far the path to the block is, a phrase; empty where it needs none, or nothing is left of it."""
+        """Return a phrase for the progress of the path to the block; empty if no path remains."""
         if self.path_left and self.path_unit == PathUnit.JUMPS:
             return "by the beacon chain" + ("" if self.path_origin is None else f", from block {self.path_origin}")
         return f"{self.path_unit} {self.path_done:,} of {self.path_length:,} done" if self.path_left else ""
 
     def take(self, header: "Header") -> None:
-        """Set `HEADER_COLUMNS`, not saved."""
+        """Set `HEADER_COLUMNS` from the header, without saving."""
         self.hash = hex_data(header.hash)
         self.header_rlp = header.encode()
         self.state_root = hex_data(header.state_root)
@@ -356,24 +357,24 @@ class Block(DueRow):
 
 
 class Query(models.Model):
-    """One account, or the header, at one block of one source chain.
+    """One account or the header, at one block of one source chain.
 
-    A query whose block is named by a time or a tag has no block before it is admitted, because that finds the block.
+    A query that selects its block by a time or a tag has no block until it is admitted.
     """
 
-    # These foreign keys need no index of their own, because the indexes below begin with them.
+    # The foreign keys need no separate index, because the indexes below begin with them.
     batch = models.ForeignKey(Batch, models.CASCADE, related_name="queries", db_index=False)
     source_chain_id = models.PositiveBigIntegerField()
-    timestamp = models.PositiveBigIntegerField(null=True)  # unix seconds: the block is the latest that isn't after it
-    # With a tag, the block is the newest, or the newest final one, at the time of the check. It stays that block.
+    timestamp = models.PositiveBigIntegerField(null=True)  # unix seconds; selects the last block that isn't later
+    # A tag selects the newest block or the newest final block when the batch is checked. The block is then fixed.
     block_tag = models.CharField(max_length=16, choices=BlockTag.choices, blank=True, default="", db_default="")
     block = models.ForeignKey(Block, models.PROTECT, related_name="queries", null=True, db_index=False)
-    position = models.PositiveIntegerField()  # in the request, from 0
-    address = models.CharField(max_length=42, blank=True)  # EIP-55; empty: the header is asked for
-    # The normalised ENS name by which the request names the account. Empty: the request has the address.
+    position = models.PositiveIntegerField()  # index in the request, from 0
+    address = models.CharField(max_length=42, blank=True)  # EIP-55; empty: the query is about the header
+    # The normalized ENS name in the request. Empty: the request has the address.
     name = models.CharField(max_length=255, blank=True, default="", db_default="")
     fields = models.PositiveIntegerField(default=0)  # a bit for each property: 1 << AccountField, or 1 << HeaderField
-    slots = models.JSONField(default=list)  # storage slots in their order, 0x and 64 hexadecimal digits each
+    slots = models.JSONField(default=list)  # storage slots in order, each as 0x and 64 hexadecimal digits
     step = models.CharField(  # noqa: DJ001 (null: no step is open, all are completed)
         max_length=24, choices=StepKind.choices, null=True, default=StepKind.INITIAL_STATE
     )
@@ -384,7 +385,7 @@ class Query(models.Model):
         ]
         indexes: ClassVar = [
             models.Index(fields=["block", "step"]),
-            # For a batch's page, which counts the queries at each step and looks for blocks that wait.
+            # For a batch's page, which counts the queries at each step and selects blocks that wait.
             models.Index(fields=["batch", "step"]),
             models.Index(fields=["batch", "block"]),
             models.Index(fields=["address"]),
@@ -397,17 +398,17 @@ class Query(models.Model):
 
     @property
     def number(self) -> int:
-        """Return its number in the request, from 1."""
+        """Return the query's number in the request, from 1."""
         return self.position + 1
 
     @property
     def kinds(self) -> tuple[StepKind, ...]:
-        """Return the steps that it goes through."""
+        """Return the query's steps in order."""
         return tuple(StepKind) if self.address else HEADER_STEPS
 
     @property
     def completed(self) -> int:
-        """Return how many of its steps are completed."""
+        """Return the number of completed steps."""
         return len(self.kinds) if self.step is None else self.kinds.index(StepKind(self.step))
 
     @property
@@ -416,7 +417,7 @@ class Query(models.Model):
 
     @property
     def selector(self) -> str:
-        """Return how the request names its block: `block:12`, `timestamp:1700000000`, `latest`, `finalized`."""
+        """Return the block's selector in the request: `block:12`, `timestamp:1700000000`, `latest` or `finalized`."""
         if self.timestamp is not None:
             return f"timestamp:{self.timestamp}"
         return self.block_tag or (f"block:{self.block.number}" if self.block else "")
@@ -431,19 +432,19 @@ class Query(models.Model):
 
 
 class Step(models.Model):
-    """One step of one query. Steps that have not begun have no row."""
+    """One step of one query. A step gets its row when it begins."""
 
-    # It needs no index of its own, because the constraint's index begins with it.
+    # This needs no separate index, because the constraint's index begins with it.
     query = models.ForeignKey(Query, models.CASCADE, related_name="steps", db_index=False)
     kind = models.CharField(max_length=24, choices=StepKind.choices)
     status = models.CharField(max_length=16, choices=StepStatus.choices, default=StepStatus.IN_PROGRESS)
     started_at = models.DateTimeField()
     completed_at = models.DateTimeField(null=True)
     transaction_hash = models.CharField(max_length=66, blank=True)
-    error = WaitField(null=True, blank=True)  # the last one
-    # A sentence that a version without `error` has stored.
+    error = WaitField(null=True, blank=True)  # the last failure
+    # A sentence that a version without `error` stored.
     last_error = models.TextField(blank=True)
-    # When and why a reorg last took the query back to this step. Kept when the step completes again.
+    # When and why a reorg last reopened this step. Both stay when the step completes again.
     went_back_at = models.DateTimeField(null=True)
     went_back_because = models.TextField(blank=True)  # a sentence
 
@@ -464,13 +465,15 @@ class WebhookEvent(models.TextChoices):
 
 
 class Webhook(DueRow):
-    """The receiver of a batch's events. It is due to deliver the first of them that is pending."""
+    """The receiver of a batch's events. The row is due while a delivery is pending."""
 
     batch = models.OneToOneField(Batch, models.CASCADE, primary_key=True, related_name="webhook")
-    user = models.ForeignKey(settings.AUTH_USER_MODEL, models.PROTECT, db_index=False, related_name="+")  # the batch's
-    receiver = models.CharField(max_length=270)  # host:port, which may be shown to the user
+    user = models.ForeignKey(
+        settings.AUTH_USER_MODEL, models.PROTECT, db_index=False, related_name="+"
+    )  # the batch's user
+    receiver = models.CharField(max_length=270)  # host:port, which the user may see
     sealed = models.BinaryField()  # the URL and the headers, see `queries.webhooks`
-    events = models.JSONField(default=list)  # of WebhookEvent
+    events = models.JSONField(default=list)  # values of WebhookEvent
 
     class Meta:
         indexes: ClassVar = [
@@ -492,24 +495,26 @@ def new_message_id() -> str:
 
 
 class WebhookDelivery(models.Model):
-    """An event that a webhook is told, written with what happened. The events of a batch are told in order.
+    """An event to deliver to a webhook, stored together with the change. A batch's events are delivered in order.
 
-    The writer has locked the webhook.
+    Writers lock the webhook's row first.
     """
 
-    message_id = models.CharField(max_length=30, unique=True, default=new_message_id)  # the same at each attempt
-    # The index below begins with it.
+    message_id = models.CharField(max_length=30, unique=True, default=new_message_id)  # same at each attempt
+    # This needs no separate index, because the index below begins with it.
     webhook = models.ForeignKey(Webhook, models.CASCADE, related_name="deliveries", db_index=False)
-    user = models.ForeignKey(settings.AUTH_USER_MODEL, models.PROTECT, db_index=False, related_name="+")  # the batch's
+    user = models.ForeignKey(
+        settings.AUTH_USER_MODEL, models.PROTECT, db_index=False, related_name="+"
+    )  # the batch's user
     event = models.CharField(max_length=16, choices=WebhookEvent.choices)
-    body = models.TextField()  # the JSON that is sent
+    body = models.TextField()  # the JSON to send
     status = models.CharField(max_length=16, choices=DeliveryStatus.choices, default=DeliveryStatus.PENDING)
     created_at = models.DateTimeField(default=timezone.now)
-    next_try_at = models.DateTimeField(null=True)  # while it is pending
+    next_try_at = models.DateTimeField(null=True)  # while the delivery is pending
     gives_up_at = models.DateTimeField()
     ended_at = models.DateTimeField(null=True, db_index=True)  # when it was delivered or given up
-    failures = models.PositiveIntegerField(default=0)  # in a row, since it was to be sent, or sent again
-    attempts = models.JSONField(default=list)  # the last ones, see `api.webhook_deliveries.DeliveryAttempt`
+    failures = models.PositiveIntegerField(default=0)  # consecutive, since the last request to send it
+    attempts = models.JSONField(default=list)  # the newest attempts, see `api.webhook_deliveries.DeliveryAttempt`
 
     class Meta:
         verbose_name_plural = "webhook deliveries"
@@ -523,15 +528,15 @@ class WebhookDelivery(models.Model):
 
 
 class IdempotencyKey(models.Model):
-    """The key that a client has given a submission, see `queries.submission`."""
+    """The key that a client gave a submission, see `queries.submission`."""
 
     KEPT_DAYS = 1
 
-    # It needs no index of its own, because the constraint's index begins with it.
+    # This needs no separate index, because the constraint's index begins with it.
     user = models.ForeignKey(settings.AUTH_USER_MODEL, models.CASCADE, db_index=False, related_name="+")
     key = models.CharField(max_length=255)
     body_hash = models.CharField(max_length=64)  # SHA-256 of the request's body, in hex
-    batch = models.ForeignKey(Batch, models.CASCADE, db_index=False, related_name="+")  # nobody deletes batches
+    batch = models.ForeignKey(Batch, models.CASCADE, db_index=False, related_name="+")  # batches are never deleted
     created_at = models.DateTimeField(db_index=True)
 
     class Meta:
@@ -553,14 +558,14 @@ class ServiceClock(models.Model):
 
 
 class Pruning(DueRow):
-    """One row: when to prune next (`proving.pruning`)."""
+    """One row: the time of the next pruning (`proving.pruning`)."""
 
     def __str__(self) -> str:
         return f"due at {self.due_at}"
 
 
 class StorageCheck(models.Model):
-    """The row that `queries.storage` writes, to see whether it can."""
+    """A row that `queries.storage` writes to test whether the database takes writes."""
 
     at = models.DateTimeField()
 
@@ -569,7 +574,7 @@ class StorageCheck(models.Model):
 
 
 def open_queries(blocks: "Collection[Block] | models.QuerySet[Block]") -> "models.QuerySet[Query]":
-    """Return the queries about these blocks, of accepted batches, that have open steps."""
+    """Return the unfinished queries of accepted batches about these blocks."""
     return Query.objects.filter(
         block__in=blocks,
         step__isnull=False,

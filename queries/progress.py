@@ -1,8 +1,8 @@
-"""Writes how far batches, queries and steps are. Nothing else does. `proving` calls it; pages and endpoints only read.
+"""Changes of the states of batches, queries and steps. No other module writes them. `proving` calls these functions.
 
-Each function is one database transaction, or part of the caller's. It does nothing where there is nothing to do, and
-leaves the rows of batches, queries and steps consistent. It locks the batches before it reads, so what it has read
-stays true until the transaction ends, because every row that is written here belongs to a batch.
+Each function is one database transaction, or part of the caller's. It keeps the rows of batches, queries and steps
+consistent, and does nothing if there is nothing to change. It locks the batches before it reads. Every row that is
+written here belongs to a batch, so the rows can't change until the transaction ends.
 """
 
 import logging
@@ -37,15 +37,15 @@ from queries.waits import WaitReason
 logger = logging.getLogger(__name__)
 
 _ORDER = list(StepKind)
-# How many rows one statement names, because databases limit its parameters.
+# Maximum rows that a statement names, because databases limit its parameters.
 _CHUNK = 500
 
 
 def admit(batches: Sequence[Batch]) -> None:
-    """Accept batches after their checks against the chains, inside the caller's database transaction.
+    """Accept batches after their checks against the chains, in the caller's database transaction.
 
-    The caller has locked them and read them since, and has set `estimated_gas`, in units of gas, and `estimated_wei`,
-    which is what that costs at a gas price a quarter above the present one: a fee that is `auto` becomes this.
+    The caller has locked the batches and then read them, and has set `estimated_gas` and `estimated_wei`. The latter is
+    the cost in wei at 5/4 of the current gas price. It becomes the fee if the request's fee is `auto`.
     """
     received = [batch for batch in batches if batch.status == BatchStatus.RECEIVED]
     for batch in received:
@@ -62,8 +62,8 @@ def admit(batches: Sequence[Batch]) -> None:
 def reject(batches: Collection[str], *, code: str, reason: WaitReason | str, retryable: bool) -> int:
     """Reject the batches that are still open, and return their number.
 
-    `code` is a `RejectionCode`. An operator's reason is a sentence. `retryable`: whether sending the same batch again
-    can help.
+    `code` is a `RejectionCode`. An operator's reason is a sentence. `retryable` says whether submitting the same batch
+    again can succeed.
     """
     count = 0
     for chunk in chunks(sorted(batches), _CHUNK):
@@ -94,16 +94,16 @@ def reject(batches: Collection[str], *, code: str, reason: WaitReason | str, ret
 
 
 def cancel(batch: str, *, code: RejectionCode, reason: str) -> bool:
-    """Reject the batch for good, if it is open. What was sent for it stays paid, and is followed."""
-    # A program that sends what can be sent again would undo it.
+    """Reject the batch for good if it is open. Transactions that were sent for it are still paid and monitored."""
+    # A program that repeats retryable submissions would undo the cancellation.
     return bool(reject([batch], code=code, reason=reason, retryable=False))
 
 
 @dataclass(frozen=True)
 class Complete:
-    """Complete a step of the queries (ids) that are at this step.
+    """A completion of step `kind` for `queries` (ids) that are at this step.
 
-    `transaction_hash` names the transaction that did it, if one did.
+    `transaction_hash` names the transaction that completed the step, if there was one.
     """
 
     queries: Collection[int]
@@ -112,14 +112,14 @@ class Complete:
 
 
 def complete(queries: Collection[int], kind: StepKind, *, transaction_hash: str = "") -> None:
-    """Complete one step as `complete_all` does."""
+    """Complete one step, like `complete_all`."""
     complete_all([Complete(queries, kind, transaction_hash)])
 
 
 def complete_all(changes: Sequence[Complete]) -> dict[StepKind, set[int]]:
-    """Complete steps in this order, and begin those that follow. Return for each step the blocks that completed it.
+    """Complete steps in this order, and begin the following ones. Return for each step the blocks that completed it.
 
-    Several steps of a query take as few statements as one.
+    Several steps of a query take no more statements than one.
     """
     blocks: dict[StepKind, set[int]] = defaultdict(set)
     for chunk in chunks(sorted({pk for change in changes for pk in change.queries}), _CHUNK):
@@ -136,7 +136,7 @@ def complete_all(changes: Sequence[Complete]) -> dict[StepKind, set[int]]:
 
 
 def _locked_with_batches(queries: Sequence[int]) -> dict[int, Query]:
-    """Return the queries of open batches, which it locks: one that is rejected meanwhile completes nothing more."""
+    """Lock the open batches of these queries, and return their queries. A rejected batch completes no more steps."""
     asking = Query.objects.filter(pk__in=queries, step__isnull=False)
     opened = Batch.objects.filter(pk__in=asking.values("batch"), status__in=OPEN_STATUSES).only("status")
     opened = opened.annotate(is_told=Exists(Webhook.objects.filter(pk=OuterRef("pk"))))
@@ -147,7 +147,7 @@ def _locked_with_batches(queries: Sequence[int]) -> dict[int, Query]:
     return rows
 
 
-# The steps that a query completes, each with its transaction's hash, and the step that follows. None: it is done.
+# The steps that a query completes, with transaction hashes, and the step that follows. None: the query is done.
 _Completed = tuple[tuple[tuple[StepKind, str], ...], StepKind | None]
 
 
@@ -165,7 +165,7 @@ def _in_order(asking: Mapping[int, Query], changes: Sequence[Complete]) -> dict[
 
 def _following(query: Query, step: StepKind) -> StepKind | None:
     following = _ORDER[_ORDER.index(step) + 1] if step != _ORDER[-1] else None
-    # A header is proven with its accumulation.
+    # A header query has no further step, because accumulating the header proves it.
     return following if query.address or following != StepKind.ACCOUNT_ACCUMULATED else None
 
 
@@ -198,7 +198,7 @@ def _write_steps(asking: Mapping[int, Query], completed: Mapping[int, _Completed
 
 
 def _advance_batches(asking: Mapping[int, Query], completed: Mapping[int, _Completed]) -> None:
-    """Write the new states of these queries' batches, and tell their webhooks."""
+    """Write the new states of these queries' batches, and create events for their webhooks."""
     queries = [asking[pk] for pk in completed]
     is_told = any(query.batch.is_told for query in queries)  # type: ignore[attr-defined]  # of the annotation
     receivers = webhooks.of({query.batch_id for query in queries}) if is_told else {}
@@ -206,7 +206,7 @@ def _advance_batches(asking: Mapping[int, Query], completed: Mapping[int, _Compl
         past = [pk for pk, (steps, _) in completed.items() if kind in dict(steps)]
         if receivers and past:
             _tell_of_step(receivers, past, kind)
-    # A batch is in progress once one of its queries has completed a step.
+    # A batch is in progress as soon as one of its queries has completed a step.
     accepted = {query.batch_id for query in queries if query.batch.status == BatchStatus.ACCEPTED}
     if accepted:
         Batch.objects.filter(pk__in=accepted, status=BatchStatus.ACCEPTED).update(status=BatchStatus.IN_PROGRESS)
@@ -215,9 +215,9 @@ def _advance_batches(asking: Mapping[int, Query], completed: Mapping[int, _Compl
 
 
 def note_transaction(queries: "QuerySet[Query]", transaction_hash: str, *, instead_of: Collection[str] | None) -> None:
-    """Note which transaction will complete the queries' open steps, in place of one of these; None: of any.
+    """Note the transaction that will complete the queries' open steps. It replaces those in `instead_of`; None: any.
 
-    No transaction completes INITIAL_STATE. The queries' batches are locked.
+    INITIAL_STATE is completed without a transaction. The caller has locked the queries' batches.
     """
     steps = _open_steps(queries).exclude(kind=StepKind.INITIAL_STATE)
     shown = steps if instead_of is None else steps.filter(transaction_hash__in=instead_of)
@@ -225,7 +225,7 @@ def note_transaction(queries: "QuerySet[Query]", transaction_hash: str, *, inste
 
 
 def note_failure(queries: Collection[int], reason: WaitReason) -> None:
-    """Note on the queries' open step why an attempt failed."""
+    """Store on the queries' open steps why an attempt failed."""
     for chunk in chunks(sorted(queries), _CHUNK):
         with transaction.atomic(savepoint=False):
             lock_batches(chunk)
@@ -233,9 +233,9 @@ def note_failure(queries: Collection[int], reason: WaitReason) -> None:
 
 
 def reopen(queries: Collection[int], kind: StepKind, *, reason: str) -> None:
-    """Take the queries (ids) back to step `kind`, and their batches back from DONE: what they relied on is gone.
+    """Reopen step `kind` of the queries (ids), and their batches if they are DONE.
 
-    A chain was reorganised, or another registry is used now.
+    The facts were lost: a chain was reorganized, or another registry is used now.
     """
     now = timezone.now()
     later = _ORDER[_ORDER.index(kind) + 1 :]
@@ -262,7 +262,7 @@ def reopen(queries: Collection[int], kind: StepKind, *, reason: str) -> None:
             Query.objects.filter(pk__in=ids).update(step=kind)
             taken_back = Query.objects.filter(batch=OuterRef("pk"), pk__in=ids)
             Batch.objects.filter(Exists(taken_back), pk__in=batches).update(went_back_at=now, went_back_because=reason)
-            # It gets a new deadline, because the old one may have passed while it was DONE.
+            # The batch gets a new deadline, because the old one may have passed while it was DONE.
             back = Batch.objects.filter(pk__in=batches, status=BatchStatus.DONE).update(
                 status=BatchStatus.IN_PROGRESS, finished_at=None, deadline_at=deadline_from(now), overdue_since=None
             )
@@ -271,7 +271,7 @@ def reopen(queries: Collection[int], kind: StepKind, *, reason: str) -> None:
 
 
 def move(queries: Collection[int], block_id: int, *, reason: str) -> None:
-    """Give the queries (ids) another block and start them again: a reorg has moved the time that they name."""
+    """Give the queries (ids) another block and restart them, after a reorg has changed the block at their time."""
     for chunk in chunks(sorted(queries), _CHUNK):
         with transaction.atomic(savepoint=False):
             Query.objects.filter(pk__in=chunk).update(block=block_id)
@@ -279,12 +279,12 @@ def move(queries: Collection[int], block_id: int, *, reason: str) -> None:
 
 
 def deadline_from(moment: datetime) -> datetime:
-    """Return the deadline of a batch that begins to wait at this moment, by the clock that decides what is overdue."""
+    """Return the deadline of a batch that begins to wait at this time, by the clock for deadlines."""
     return max(moment, clock.latest()) + timedelta(seconds=settings.BATCH_DEADLINE_SECONDS)
 
 
 def lock_batches(queries: "Collection[int] | QuerySet[Query, int]") -> None:
-    """Lock the batches of these queries (ids): all at once before several of these functions, in one transaction."""
+    """Lock the batches of these queries (ids). Call this before several functions of this module in one transaction."""
     statements.lock(Batch.objects.filter(pk__in=Query.objects.filter(pk__in=queries).order_by().values("batch")))
 
 
@@ -294,17 +294,17 @@ def _open_steps(queries: "Sequence[int] | QuerySet[Query]") -> QuerySet[Step]:
 
 
 def _locked_batches(queries: Sequence[int]) -> list[str]:
-    """Lock the batches of the queries, where the database locks rows. Return their primary keys.
+    """Lock the batches of the queries if the database locks rows. Return their primary keys.
 
-    Two workers may complete the last queries of one batch on two blocks. The second must see what the first has
-    committed, and makes the batch DONE.
+    Two workers may complete the last queries of a batch on two blocks. The second must see what the first committed, to
+    make the batch DONE.
     """
     batches = Batch.objects.filter(Exists(Query.objects.filter(batch=OuterRef("pk"), pk__in=queries)))
     return list(batches.order_by("pk").select_for_update(no_key=True).values_list("pk", flat=True))
 
 
 def _finish(batches: Sequence[str], receivers: Mapping[str, Webhook]) -> None:
-    """Make the batches DONE that have no open query (docs/specification.md, "Rules that hold")."""
+    """Make batches without an open query DONE (docs/specification.md, "Rules that hold")."""
     open_queries = Query.objects.filter(batch=OuterRef("pk"), step__isnull=False)
     count = Batch.objects.filter(~Exists(open_queries), pk__in=batches, status=BatchStatus.IN_PROGRESS).update(
         status=BatchStatus.DONE, finished_at=timezone.now()
@@ -313,7 +313,7 @@ def _finish(batches: Sequence[str], receivers: Mapping[str, Webhook]) -> None:
         return
     finished = batches
     if count < len(batches):
-        # All were open when they were locked.
+        # All batches were open when they were locked, so the DONE ones were finished here.
         finished = list(Batch.objects.filter(pk__in=batches, status=BatchStatus.DONE).values_list("pk", flat=True))
     webhooks.tell([receivers[pk] for pk in finished if pk in receivers], WebhookEvent.DONE, BatchStatus.DONE)
     for pk in finished:
@@ -324,14 +324,14 @@ def _finish(batches: Sequence[str], receivers: Mapping[str, Webhook]) -> None:
 
 
 def _tell_of_step(receivers: Mapping[str, Webhook], completed: Sequence[int], kind: StepKind) -> None:
-    """Tell of the step where these queries, which have just completed it, were the last of their batch."""
+    """Create events about the step for batches whose last queries to complete it are these."""
     listening = {pk: webhook for pk, webhook in receivers.items() if WebhookEvent.STEP in webhook.events}
     past = [listening[pk] for pk in _past(kind, listening, completed)]
     webhooks.tell(past, WebhookEvent.STEP, BatchStatus.IN_PROGRESS, step=kind)
 
 
 def _told_of(receivers: Mapping[str, Webhook], going_back: Sequence[int], kind: StepKind) -> list[Webhook]:
-    """Return the webhooks that were told of the step `kind`, or of DONE, which the rollback of these queries undoes."""
+    """Return the webhooks that got an event about step `kind` or DONE, which the rollback of these queries undoes."""
     past = [receivers[pk] for pk in _past(kind, receivers, going_back)]
     done = set(Batch.objects.filter(pk__in=[webhook.pk for webhook in past], status=BatchStatus.DONE).values_list("pk"))
     return [webhook for webhook in past if (webhook.pk,) in done or WebhookEvent.STEP in webhook.events]

@@ -1,7 +1,7 @@
 """Types of the API's query parameters. An error names the malformed parameter (`queries.api`).
 
-No validator raises `ValueError`: pydantic's error would keep it, with its traceback and all of the request, for ever,
-because the garbage collector can't see into pydantic's errors.
+No validator raises `ValueError`, because pydantic's error would keep its traceback with the whole request for ever. The
+garbage collector can't look inside pydantic's errors.
 """
 
 import re
@@ -25,7 +25,7 @@ _OFFSET_AFTER_SPACE = re.compile(r" (?=[\d:]+$)", re.ASCII)
 
 
 def _number(value: object) -> int:
-    # Compared by length first: converting a number of a million digits takes minutes.
+    # The length is compared first, because converting a number of a million digits takes minutes.
     if not isinstance(value, str) or len(value) > len(str(_MOST)) or not re.fullmatch(DECIMAL, value, re.ASCII):
         raise invalid("not a decimal number without sign or leading zeros")
     return int(value)

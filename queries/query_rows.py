@@ -1,4 +1,4 @@
-"""A batch, its queries with their blocks, and their steps, in a statement each."""
+"""Reading of a batch, its queries with their blocks, and their steps, in one statement each."""
 
 from collections.abc import Collection, Iterable
 
@@ -7,12 +7,12 @@ from queries.models import Batch, Query, Step
 
 
 def find_batch(internal_id: str) -> Batch | None:
-    """Return the batch of this id, without the request that it was made from."""
+    """Return the batch with this identifier, without its request."""
     return Batch.objects.defer("request").filter(pk=columns.batch_id(internal_id)).first()
 
 
 def from_number(batch: Batch, first: int, most: int) -> list[Query]:
-    """Return `most` of the batch's queries, from the one with the number `first` on, with their blocks."""
+    """Return up to `most` queries of the batch from number `first` on, with their blocks."""
     return at(batch, range(first - 1, first - 1 + most))
 
 
@@ -22,7 +22,7 @@ def at(batch: Batch, positions: Collection[int]) -> list[Query]:
 
 
 def steps_of(queries: Iterable[Query]) -> dict[int, list[Step]]:
-    """Return the steps, by the id of the query."""
+    """Return the steps by query id."""
     steps: dict[int, list[Step]] = {query.pk: [] for query in queries}
     for step in Step.objects.filter(query__in=steps).order_by("pk"):
         steps[step.query_id].append(step)

@@ -1,4 +1,4 @@
-"""The status that `GET /batch-query-status` returns. One statement reads it together with the key."""
+"""The answer of `GET /batch-query-status`. One statement reads it together with the key."""
 
 import hashlib
 import json
@@ -15,7 +15,7 @@ from database.statements import CompiledQuery, QueryParameter
 from queries import columns
 from queries.models import OPEN_STATUSES, Batch, BatchStatus, Query, Sender
 
-# Seconds between two requests, by the age of the batch.
+# Seconds between two requests, by the maximum age of the batch.
 _POLL = ((timedelta(minutes=2), 2), (timedelta(minutes=10), 5))
 _OLD_SECONDS = 15
 
@@ -25,14 +25,14 @@ def poll_seconds(age: timedelta) -> int:
 
 
 def _says_what_it_waits_for() -> Exists:
-    """Return whether a block of the batch's open queries does."""
-    # From the batch to its blocks: others may have any number of these.
+    """Return whether a block of the batch's open queries has a wait."""
+    # The statement begins with the batch, because other batches may have any number of such blocks.
     of_batch = Query.objects.filter(batch=QueryParameter("batch"), step__isnull=False, block__due_at__isnull=False)
     return Exists(of_batch.filter(~Q(block__waiting_for="") | Q(block__wait__isnull=False)))
 
 
-# Waits are read only where `says` is true: the batch, or a block of its open queries, says what it waits for. A
-# self-funded batch always waits for its user's transactions.
+# Waits are read only if `says` is true: the batch or a block of its open queries has a wait. A self-funded batch
+# always waits for its user's transactions.
 _KEY_AND_BATCH = CompiledQuery(
     lambda: (
         keys.working()
@@ -76,7 +76,7 @@ def query_status(status: str) -> str:
 
 @dataclass(frozen=True)
 class BatchStatusRow:
-    """A batch of the user whose key was presented."""
+    """A batch of the user to whom the presented key belongs."""
 
     id: str
     status: str
@@ -95,7 +95,7 @@ class BatchStatusRow:
         return query_status(self.status)
 
     def answer(self) -> tuple[dict[str, Any], str]:
-        """Return the body and its ETag. The ETag is weak, because the duration of a failure is no news."""
+        """Return the body and its ETag. The ETag is weak, because it ignores the duration of failures."""
         if self.is_open:
             waits = Batch.objects.defer("request").get(pk=self.id).waits() if self.says_what_it_waits_for else []
             body: dict[str, Any] = {"queryStatus": self.query_status}
@@ -111,7 +111,7 @@ class BatchStatusRow:
         return body, _etag(body)
 
     def poll_seconds(self) -> int | None:
-        """Return the seconds until the next request. None: the status will not change, or only by a reorg."""
+        """Return the seconds until the next request. None: only a reorg can still change the status."""
         return poll_seconds(timezone.now() - self.created_at) if self.is_open else None
 
 
@@ -121,7 +121,7 @@ def _etag(news: Any) -> str:
 
 @dataclass(frozen=True)
 class KeyAndBatch:
-    """The user of a key that works, and the batch that was asked about."""
+    """The user of a valid key, and the requested batch."""
 
     user_id: int
     batch: BatchStatusRow | None
@@ -129,13 +129,13 @@ class KeyAndBatch:
 
 
 def of_batch(batch_id: str) -> str | None:
-    """Return the batch's `QueryStatus`. None: the batch is gone."""
+    """Return the batch's `QueryStatus`. None: the batch no longer exists."""
     row = _STATUS.first(batch=batch_id)
     return query_status(row[0]) if row else None
 
 
 def read(key_hash: str, batch_id: str) -> KeyAndBatch | None:
-    """Read the batch's status for a key. None if the key doesn't work.
+    """Read the batch's status for a key. None: the key isn't valid.
 
     `key_hash` is `keys.digest` of the key.
     """

@@ -1,9 +1,9 @@
-"""A check for probes: does the database store submissions? While it doesn't, requests get 503 (`queries.api_endpoint`).
+"""A check for probes whether the database takes writes. While it doesn't, requests get 503 (`queries.api_endpoint`).
 
-It writes to the tables that a submission writes to, and takes that back. PostgreSQL may have room for a row that is
-replaced, and none for a new one. One of these tables may be locked, or the role may only read it.
+The check writes to all tables that a submission writes to, and rolls that back. PostgreSQL may have room for a changed
+row, but not for a new one. One of the tables may be locked, or the role may have only read access.
 
-Nothing is lost then: nothing is confirmed or broadcast before it is stored, and workers try again.
+Nothing is lost while writes fail. Nothing is confirmed or broadcast before it is stored, and workers try again.
 """
 
 import json
@@ -26,32 +26,32 @@ from queries.models import Batch, Block, Query, Step, StepKind, StorageCheck, ne
 
 
 def sqlite_file() -> Path:
-    """Return the path of the database's file. For SQLite only."""
+    """Return the path of SQLite's file. Call this only with SQLite."""
     return Path(unquote(urlsplit(str(connection.settings_dict["NAME"])).path))
 
 
 logger = logging.getLogger(__name__)
 
-# When clients should try again.
+# Seconds until clients should try again.
 RETRY_SECONDS = 10
-# Anybody may ask for a check, and each syncs the disk: so a process checks no more often.
+# Minimum seconds between two checks of a process. Anybody may request a check, and each syncs the disk.
 _CHECK_SECONDS = 10
-# The largest batches take so much, in SQLite's log and then in its file. Small writes may succeed with less.
+# The space that the largest batches need in SQLite's log and then in its file. Small writes may succeed with less.
 _LEAST_FREE_BYTES = 16_000_000
-# A check holds a row of 2 kB in each of these, which PostgreSQL stores as it is. They are more than a page of 8 KiB.
+# A check inserts this number of rows of 2 kB, which PostgreSQL doesn't compress. They exceed a page of 8 KiB.
 _CHECKED_QUERIES = 5
 _SLOTS = json.dumps([f"0x{0:064x}"] * 26)
-# Probes wait for 10 s at most (docs/operating/watching.md).
+# Probes wait for at most 10 s (docs/operating/watching.md).
 _LOCK_TIMEOUT = "5s"
-_last_check: tuple[float, str] = (float("-inf"), "")  # its time by `time.monotonic`, and the problem that it found
+_last_check: tuple[float, str] = (float("-inf"), "")  # its `time.monotonic` and the problem
 
 
 def problem() -> str:
-    """Return why nothing can be stored, a sentence. Empty: a write has succeeded, and there is room for large ones."""
+    """Return a sentence that says why nothing can be stored. Empty: a write succeeded, and large writes have room."""
     global _last_check
     now = time.monotonic()
     if now - _last_check[0] >= _CHECK_SECONDS:
-        # A check may wait for a lock. Others get the last result meanwhile.
+        # This check may wait for a lock. Other callers get the last result meanwhile.
         _last_check = (now, _last_check[1])
         _last_check = (now, _check())
     return _last_check[1]
@@ -71,18 +71,18 @@ def _check() -> str:
 
 
 def _write() -> None:
-    """Store a batch as a submission does, take it back, and commit a row. Raises `DatabaseError`."""
+    """Insert a batch as a submission does, roll that back, and commit another row. Raises `DatabaseError`."""
     now = timezone.now()
     with transaction.atomic():
         if connection.vendor == "postgresql":
             with connection.cursor() as cursor:
                 cursor.execute(f"SET LOCAL lock_timeout = '{_LOCK_TIMEOUT}'")
-        # Nobody sees these rows, and foreign keys are checked only where a transaction is committed.
+        # The rows are never committed, so nobody sees them and no foreign key is checked.
         ThrottleCount.objects.create(what_and_who=secrets.token_hex(), began_at=now)
         batch = Batch(pk=new_batch_id(), user_id=0, api_key_id=0, destination_chain_id=0, fee=0, deadline_at=now)
         batch.request = _SLOTS
         statements.insert(batch, (), [()])
-        # No two checks may make the same block: one would wait for the other.
+        # The number is random. If two checks inserted the same block, one would wait for the other.
         block = Block(destination_chain_id=0, source_chain_id=0, number=secrets.randbits(63))
         statements.insert(block, (), [()])
         query = Query(batch=batch, source_chain_id=0)

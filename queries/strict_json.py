@@ -1,6 +1,6 @@
-"""JSON from strangers. What `json.loads` accepts silently, or answers with a surprise, is a fault here (RFC 8259).
+"""A parser for untrusted JSON. Input that `json.loads` accepts silently or handles oddly is a fault here (RFC 8259).
 
-Written by hand: no library at hand reports duplicate keys and bounds their number, nesting and digits before it parses.
+No installed library reports duplicate keys, and limits their number, nesting and digits before parsing.
 """
 
 import json
@@ -16,7 +16,7 @@ INVALID = "invalid_request"
 
 
 def invalid(message: str) -> PydanticCustomError:
-    # A custom error formats its message as a template, and the echoed text may hold braces.
+    # A custom error's message is a template, so quoted text with braces must not be part of it.
     return PydanticCustomError(INVALID, "{message}", {"message": message})
 
 
@@ -25,31 +25,31 @@ def unsupported(message: str) -> PydanticCustomError:
 
 
 _MAX_DIGITS = 1000
-# A run of characters of numbers that is too long. It may also be inside a string.
+# Too many consecutive characters of numbers. They may also be inside a string.
 _LONG = re.compile(rf"(?<![-+.0-9eE])[-+.0-9eE]{{{_MAX_DIGITS + 1}}}")
 
 
 class NotJson(ValueError):
-    """The text is not JSON; the message says where it stops being JSON."""
+    """The text isn't JSON. The message says where the fault is."""
 
 
 @dataclass
 class Document:
     value: Any
-    # Keys that appear twice in one object. `json` would keep the last value and drop the others silently.
+    # Keys that an object has twice. `json` would silently keep only the last value.
     duplicate_keys: list[str] = field(default_factory=list)
 
 
 class TooManyKeys(ValueError):
-    """The document has more keys than any sensible request."""
+    """The document has more keys than allowed."""
 
 
 def parse(text: bytes, *, max_keys: int) -> Document:
-    """Parse UTF-8 JSON. Raises `NotJson`, also for absurd nesting, lone surrogates, NaN and enormous numbers.
+    """Parse UTF-8 JSON. Raises `NotJson`, also for too deep nesting, lone surrogates, NaN and enormous numbers.
 
-    More than `max_keys` keys in all objects together raise `TooManyKeys`: naming what is wrong with each of a million
-    keys would keep a processor busy for minutes. More lists and objects than could be values of them are `NotJson`,
-    before they take 20 times the text's size in memory.
+    Raises `TooManyKeys` if all objects together have more than `max_keys` keys, because naming the faults of a million
+    keys would take minutes. Raises `NotJson` if there are more lists and objects than keys, because they would take 20
+    times the text's size in memory.
     """
     if text.count(b"[") + text.count(b"{") > max_keys + 1:
         raise NotJson("The body has too many lists and objects, or is nested too deeply.")
@@ -83,7 +83,7 @@ def parse(text: bytes, *, max_keys: int) -> Document:
 
 
 def _loads(text: str, collect: Callable[[list[tuple[str, Any]]], dict[str, Any]]) -> Any:
-    # Only in this case, because calling Python for each of two million numbers takes longer than everything else.
+    # Numbers are checked only if one may be too long, because two million calls of Python would take longest of all.
     is_long = _LONG.search(text) is not None
     value = json.loads(
         text,
@@ -92,14 +92,14 @@ def _loads(text: str, collect: Callable[[list[tuple[str, Any]]], dict[str, Any]]
         parse_int=_parse_int if is_long else None,
         parse_float=_parse_float if is_long else None,
     )
-    # An escaped half of a surrogate pair is not a character: it can't be stored, logged or sent.
+    # Half of an escaped surrogate pair isn't a character. It can't be stored, logged or sent.
     if "\\u" in text:
         json.dumps(value, ensure_ascii=False).encode()
     return value
 
 
 class _NotStandard(Exception):
-    """Something beyond RFC 8259 that Python's parser accepts or can't handle."""
+    """Input outside of RFC 8259 that Python's parser accepts, or that it can't handle."""
 
 
 def _refuse_constant(name: str) -> NoReturn:

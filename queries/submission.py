@@ -1,11 +1,11 @@
-"""A submission by a program or a page, from its arrival to its answer.
+"""Submissions by programs and pages, from arrival to answer.
 
-A valid request is stored in one transaction. Once it is answered, nothing of it can be lost.
+A valid request is stored in one transaction. After the answer nothing of it can be lost.
 
-The transaction also checks what a user may have open, while it holds the user's row: so no two
-submissions can take the same room. SQLite runs whole transactions one after another (`config.settings` says
-how). While one stores, no other can write. So everything possible is prepared before it begins, and each process stores
-one large batch at a time. Other databases hold up only who stores for the same user, or makes the same new blocks.
+The transaction also checks the user's limits of open batches and queries. It holds the user's row, so simultaneous
+submissions can't exceed a limit together. SQLite runs one writing transaction at a time (`config.settings` says how).
+So everything possible is prepared before the transaction begins, and each process stores one large batch at a time. In
+other databases, only submissions of the same user or of the same new blocks wait.
 """
 
 import hashlib
@@ -52,11 +52,11 @@ from queries.progress import deadline_from
 logger = logging.getLogger(__name__)
 
 _ROWS_PER_STATEMENT = 500
-# When a user who has too much open should try again: batches take minutes.
+# Seconds until a user with too much open should try again. Batches take minutes.
 _RETRY_SECONDS = 60
-# In accounts, slots and headers. Storing a larger batch holds the lock for a tenth of a second or more.
+# Number of accounts, slots and headers. Storing a larger batch holds the lock for a tenth of a second or more.
 _LARGE = 500
-# How long a large batch waits for the lock, on a thread that others need, and when the client should try again.
+# Seconds that a large batch waits for the lock, while it occupies a thread, and seconds until the client's next try.
 _LOCK_SECONDS = 0.5
 BUSY_RETRY_SECONDS = 2
 _large_lock = threading.Lock()
@@ -64,28 +64,28 @@ _large_lock = threading.Lock()
 
 # --- The header Idempotency-Key (draft-ietf-httpapi-idempotency-key-header-07) ----------------------------------------
 
-# A client that doesn't know whether its request has arrived sends it again with the same key, and gets the batch that
-# the first one made. The key is stored with the batch, in one transaction: neither is there without the other, wherever
-# the process is killed. A request that was refused leaves no key.
+# A client that doesn't know whether its request has arrived sends it again with the same key, and gets the batch of the
+# first request. One transaction stores the key and the batch, so a killed process leaves either both or neither. A
+# refused request leaves no key.
 
 IDEMPOTENCY_HEADER = "Idempotency-Key"
 REPLAYED = "Idempotency-Replayed"
 """The header of an answer that a former request has caused."""
 
 _PLAIN = re.compile(r"[\x20-\x7e]{1,255}", re.ASCII)
-# RFC 9651, section 3.3.3: a string, as the draft has it. Inside, a quote and a backslash have a backslash before them.
+# A string of RFC 9651, section 3.3.3, as the draft requires. A backslash escapes quotes and backslashes in it.
 _QUOTED = re.compile(r'"((?:[\x20\x21\x23-\x5b\x5d-\x7e]|\\["\\])*)"', re.ASCII)
 
 
 @dataclass(frozen=True)
 class Earlier:
-    """A former request with the same key, which has made a batch."""
+    """A former request with the same key, and the batch that it created."""
 
     batch_id: str
     body_hash: str
 
     def check(self, body: bytes) -> None:
-        """Refuse another body than that of the former request. Raises `ApiError`: idempotency_key_reused."""
+        """Check that the body is that of the former request. Raises `ApiError`: idempotency_key_reused."""
         if self.body_hash != _hash(body):
             raise ApiError(
                 422,
@@ -96,7 +96,7 @@ class Earlier:
 
 
 class AlreadyStored(Exception):
-    """The `earlier` request with the same key has made a batch meanwhile."""
+    """The `earlier` request with the same key has created a batch meanwhile."""
 
     def __init__(self, earlier: Earlier) -> None:
         super().__init__()
@@ -105,24 +105,24 @@ class AlreadyStored(Exception):
 
 @dataclass(frozen=True)
 class Named:
-    """A request that its client has given a key."""
+    """A request with an Idempotency-Key."""
 
     user_id: int
     key: str
 
     def find(self) -> Earlier | None:
-        """Return the former request with this key, while it is remembered."""
+        """Return the former request with this key. None: there is none, or the key has expired."""
         rows = IdempotencyKey.objects.filter(user=self.user_id, key=self.key, created_at__gt=_forgotten_before())
         row = rows.values_list("batch_id", "body_hash").first()
         return Earlier(*row) if row else None
 
     def remember(self, batch_id: str, body: bytes) -> None:
-        """Remember the request, in the transaction that stores its batch. Raises `AlreadyStored`."""
+        """Store the key in the transaction that stores the batch. Raises `AlreadyStored`."""
         now = timezone.now()
         row = IdempotencyKey(
             user_id=self.user_id, key=self.key, body_hash=_hash(body), batch_id=batch_id, created_at=now
         )
-        # If two requests come at once, the second waits for the transaction of the first, and then finds its row.
+        # The second of two simultaneous requests waits for the first one's transaction, and then finds its row.
         IdempotencyKey.objects.bulk_create([row], ignore_conflicts=True)
         earlier = self.find()
         if earlier is None:
@@ -136,7 +136,7 @@ class Named:
 
 
 def read_idempotency_key(header: str | None, user_id: int) -> Named | None:
-    """Read the key from its header. None: the client has given no key. Raises `ApiError`: invalid_idempotency_key."""
+    """Read the key from its header. None: there is no key. Raises `ApiError`: invalid_idempotency_key."""
     if header is None:
         return None
     quoted = _QUOTED.fullmatch(header)
@@ -162,7 +162,7 @@ def _forgotten_before() -> datetime:
 
 
 class Busy(Refused):
-    """Another large batch is being stored by this process."""
+    """The process is storing another large batch."""
 
     def __init__(self) -> None:
         super().__init__(
@@ -173,20 +173,20 @@ class Busy(Refused):
 
 
 class TooMuch(Refused):
-    """The user has as much as one user may have."""
+    """The user has reached a limit of open batches or queries."""
 
 
 @dataclass(frozen=True)
 class Submitted:
     batch_id: str
-    is_replayed: bool  # a former request with the same Idempotency-Key has made it
+    is_replayed: bool  # a former request with the same Idempotency-Key created it
 
 
 def submit(key: ApiKey, named_by: str | None, body_of: Callable[[], bytes]) -> Submitted:
-    """Store what `body_of` reads as a batch of the key's user, and count it, or that it was refused.
+    """Store the body as a batch of the key's user, and count the request, even if it is refused.
 
-    `named_by` is the header Idempotency-Key. Raises `InvalidRequest`, and `Refused` for all else: what `body_of`,
-    `read_idempotency_key`, `Earlier.check`, `batch_request.parse`, `store`, `check_rate` and `count_request` raise.
+    `named_by` is the header Idempotency-Key. Raises `InvalidRequest`, and the `Refused` errors of `body_of`,
+    `read_idempotency_key`, `Earlier.check`, `batch_request.parse`, `store`, `check_rate` and `count_request`.
     """
     with _counting(key.user):
         named = read_idempotency_key(named_by, key.user_id)
@@ -201,13 +201,13 @@ def submit(key: ApiKey, named_by: str | None, body_of: Callable[[], bytes]) -> S
             batch = store(parsed, body, key, named)
     except AlreadyStored as already:
         return _replayed(key.user, already.earlier, body_of)
-    # Workers' lines have the batch and not the request.
+    # Log lines of workers name the batch, but not the request. This line has both.
     logger.info("batch %s is stored", batch.pk, extra={"batch": batch.pk})
     return Submitted(batch.pk, is_replayed=False)
 
 
 def _replayed(user: User, earlier: Earlier, body_of: Callable[[], bytes]) -> Submitted:
-    """Answer as an earlier request with the same key was answered."""
+    """Return the answer of an earlier request with the same key."""
     count_request(user)
     earlier.check(body_of())
     return Submitted(earlier.batch_id, is_replayed=True)
@@ -215,11 +215,11 @@ def _replayed(user: User, earlier: Earlier, body_of: Callable[[], bytes]) -> Sub
 
 @contextmanager
 def _counting(user: User) -> Iterator[None]:
-    """Count a request that is refused in this block. What is stored was counted with it, in one transaction."""
+    """Count a request that is refused in this block. The transaction that stores a batch counts the others."""
     try:
         yield
     except (DatabaseError, AlreadyStored):
-        raise  # To count it would wait for the same lock once more; the other one is counted as an answer.
+        raise  # Counting would wait for the same lock; `_replayed` counts the latter.
     except Exception:
         count_request(user)
         raise
@@ -229,9 +229,9 @@ def _counting(user: User) -> Iterator[None]:
 
 
 def store(request: BatchRequest, body: bytes, key: ApiKey, named: Named | None = None) -> Batch:
-    """Create the batch with its queries, each in its first step, due at once.
+    """Create the batch with its queries, due at once, and count them. Each query is in its first step.
 
-    It is counted with them. Raises what `count_request` and `count_queries` raise, `TooMuch` and `Busy`; with `named`,
+    Raises `TooMuch`, `Busy`, and the errors of `count_request` and `count_queries`. With `named`, also raises
     `AlreadyStored`.
     """
     parts = list(request.parts())
@@ -244,7 +244,7 @@ def store(request: BatchRequest, body: bytes, key: ApiKey, named: Named | None =
         with transaction.atomic():
             count_request(key.user)
             count_queries(key.user, batch.size)
-            # The lock keeps the counts below right until this transaction ends.
+            # The lock keeps the counts below valid until this transaction ends.
             statements.lock(User.objects.filter(pk=key.user_id))
             _check_room(batch)
             statements.insert(batch, (), [()])
@@ -281,7 +281,7 @@ def _new_batch(request: BatchRequest, body: bytes, key: ApiKey, parts: Sequence[
         api_key=key,
         destination_chain_id=request.destinationChainId,
         sender=Sender.SELF if request.is_self_funded else Sender.OPERATOR,
-        # An estimate is added when there is one.
+        # With the fee `auto`, the estimate follows later.
         fee=request.fee or 0,
         fee_is_estimate=request.fee is None,
         request=_kept(request, body),
@@ -294,7 +294,7 @@ def _new_batch(request: BatchRequest, body: bytes, key: ApiKey, parts: Sequence[
 
 
 def _kept(request: BatchRequest, body: bytes) -> str:
-    """Return the request to store, without its webhook's URL and headers, which are sealed elsewhere."""
+    """Return the request to store, without the webhook's URL and headers, which are stored encrypted."""
     if request.webhook is None:
         return body.decode()
     return json.dumps(json.loads(body) | {"webhook": {"url": "(not shown)"}}, ensure_ascii=False)
@@ -315,7 +315,7 @@ def _query_values(parts: Sequence[Part]) -> list[tuple[int | str | None, ...]]:
 
 @contextmanager
 def _one_large_at_a_time(size: int) -> Iterator[None]:
-    """Hold the lock of large batches while the block runs. Raises `Busy`."""
+    """Hold the lock for large batches while the block runs. Raises `Busy`."""
     if size <= _LARGE:
         yield
         return
@@ -328,7 +328,7 @@ def _one_large_at_a_time(size: int) -> Iterator[None]:
 
 
 def why_no_room(request: BatchRequest, body: bytes, key: ApiKey) -> Refused | None:
-    """Return why the request would be refused now for what the user has open. Stores nothing."""
+    """Return why the user's limits would refuse the request now, or None. Stores nothing."""
     try:
         _check_room(_new_batch(request, body, key, list(request.parts())))
     except (TooMuch, TooLarge) as refused:
@@ -347,7 +347,7 @@ _ROOM = CompiledQuery(
 
 
 def _check_room(batch: Batch) -> None:
-    """Check that the user may have one more batch of this size open. Raises `TooMuch`, `TooLarge`."""
+    """Check that the user's limits allow one more open batch of this size. Raises `TooMuch`, `TooLarge`."""
     row = _ROOM.first(user=batch.user_id)
     assert row is not None
     for (what, named, more, installations), own, now in zip(
@@ -371,13 +371,13 @@ def _check_room(batch: Batch) -> None:
 
 
 def ensure_blocks(destination: int, wanted: Iterable[tuple[int, int]]) -> dict[tuple[int, int], int]:
-    """Make the rows of blocks that are missing. Return the primary key of each (source chain id, block number)."""
+    """Create missing rows of blocks. Return the primary key of each (source chain id, block number)."""
     ids: dict[tuple[int, int], int] = {}
     for source, pairs in groupby(sorted(wanted), key=lambda pair: pair[0]):
         numbers = [number for _, number in pairs]
         for chunk in chunks(numbers, _ROWS_PER_STATEMENT):
-            # Another submission may have made the row already, or makes it now: then this one waits, and reads it. In
-            # the order of numbers, so that no two wait for each other.
+            # Another submission may have created the row, or creates it now. Then this one waits and reads the row. The
+            # numbers are sorted, so that submissions don't wait for each other in a circle.
             statements.insert(
                 Block(destination_chain_id=destination, source_chain_id=source),
                 ("number",),
@@ -391,14 +391,14 @@ def ensure_blocks(destination: int, wanted: Iterable[tuple[int, int]]) -> dict[t
 
 # --- Rates of submissions and estimates of a user ------------------------------------------------------------------
 
-# Refused requests count too: refusing one may cost as much as storing one. Accounts, slots and headers count only once
-# they are stored, or estimated. Status polls don't count: they come every few seconds, and must cost no write.
+# Refused requests count too, because refusing one may cost as much as storing one. Accounts, slots and headers count
+# only when stored or estimated. Status polls don't count: they come every few seconds, and mustn't cost a write.
 REQUESTS, QUERIES = "submissions", "submitted queries"
 
 
 @dataclass(frozen=True)
 class Rate:
-    """A kind of request that is counted by itself. The same limits hold for each."""
+    """A kind of request that is counted separately, with the same limits as other kinds."""
 
     verb: str
     requests: str
@@ -410,21 +410,21 @@ ESTIMATES = Rate("estimate", "estimates", "estimated queries")
 
 
 class TooLarge(Refused):
-    """It is more than the user may ever submit in a minute."""
+    """The request exceeds the user's limit for a whole minute."""
 
     def __init__(self, sentence: str) -> None:
         super().__init__("too_large_for_limit", f"{sentence} Ask the operator of this service for more.")
 
 
 def check_rate(user: User) -> None:
-    """Check that the user may submit now. It writes nothing.
+    """Check that the user may submit now, without writing.
 
-    Raises `TooLarge`, and `Refused`: too_many_requests where the user has to wait anyway.
+    Raises `TooLarge`, and `Refused`: too_many_requests if the user has to wait.
     """
     batches, queries = _batches(user), _queries(user)
     if not batches or not queries:
         raise TooLarge("You may submit no batches.")
-    # A request holds at least one query, so there is nothing to do once the queries are used up.
+    # A request has at least one query, so a user without remaining queries must wait.
     limits = ((QUERIES, queries), (REQUESTS, batches))
     seconds = next(filter(None, (throttle.seconds_to_wait(what, user.pk, most) for what, most in limits)), 0)
     _refuse_for(user, seconds, SUBMISSIONS)
@@ -438,7 +438,7 @@ def count_request(user: User, rate: Rate = SUBMISSIONS) -> None:
 
 
 def count_queries(user: User, queries: int, rate: Rate = SUBMISSIONS) -> None:
-    """Count the accounts, slots and headers that a request asks for.
+    """Count the accounts, slots and headers of a request.
 
     Raises `TooLarge`, and `Refused`: too_many_requests.
     """
@@ -451,14 +451,14 @@ def count_queries(user: User, queries: int, rate: Rate = SUBMISSIONS) -> None:
 
 
 def read(user: User, body: bytes, rate: Rate = SUBMISSIONS) -> BatchRequest:
-    """Return the request in `body`. Each letter of its names counts as a query, because it takes about as long.
+    """Return the request in `body`. Each letter of its names counts like a query, because it takes about as long.
 
-    A name may be longer than the user has queries in a minute: it then takes all of them. Raises what
-    `batch_request.parse` raises, and `Refused`: too_many_requests.
+    A name that is longer than the user's limit of queries takes the whole limit. Raises the errors of
+    `batch_request.parse`, and `Refused`: too_many_requests.
     """
 
     def count_letters(letters: int) -> None:
-        # Beside the queries: the letters of a batch must not leave too little for the batch itself.
+        # Letters are counted separately from queries, so that they don't take room from the batch's own queries.
         most = _queries(user)
         _refuse_for(user, throttle.take("letters of names", user.pk, most, min(letters, most)), rate)
 

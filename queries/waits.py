@@ -1,7 +1,7 @@
-"""Waits as data: the reason why a batch waits, or what went wrong, is a code with its values.
+"""Waits as data: a code with values says why a batch waits, or what went wrong.
 
-A sentence is made where it is shown, in the words of the reader, from the table `wait_sentences.toml`. Who must act
-follows from the code. Users see the values: no secret and no words of a node are among them.
+A page or the API builds the sentence, in its own formats, from the table `wait_sentences.toml`. The code says who must
+act. Users see the values, so they contain no secrets and no words of a node.
 """
 
 import json
@@ -24,27 +24,27 @@ if TYPE_CHECKING:
 
 
 class Actor(StrEnum):
-    """Name who must act, so that a batch goes on."""
+    """The party that must act before a batch goes on."""
 
     NOBODY = "nobody"
-    USER = "user"  # who submitted it: its request can't be fulfilled as it is
-    PAYER = "payer"  # of a self-funded batch
-    OPERATOR = "operator"  # of this service
-    OTHERS = "others"  # who run attesters or another chain
-    INNER = "inner"  # the actor of the reason in the sentence
+    USER = "user"  # the submitter: the request can't be fulfilled as it is
+    PAYER = "payer"  # the payer of a self-funded batch
+    OPERATOR = "operator"  # the operator of this service
+    OTHERS = "others"  # operators of attesters or of another chain
+    INNER = "inner"  # the actor of the reason inside this reason
 
 
 _parts = Formatter().parse
 _table = tomllib.loads((Path(__file__).parent / "wait_sentences.toml").read_text("utf-8"))
 SENTENCES: Mapping[str, str] = {code: sentence for codes in _table.values() for code, sentence in codes.items()}
 ACTORS: Mapping[str, Actor] = {code: Actor(actor) for actor, codes in _table.items() for code in codes}
-# The code of a sentence that a version without codes has stored.
+# The code for a sentence that a version without codes stored.
 _STORED = ""
 
 
 @dataclass(frozen=True)
 class WaitReason:
-    """A code with its values, sorted by their names. As a string it is the API's sentence."""
+    """A code with values, which are sorted by name. Converted to a string, it is the API's sentence."""
 
     code: str
     values: "tuple[tuple[str, Value], ...]" = ()
@@ -54,19 +54,19 @@ class WaitReason:
 
     @property
     def parts(self) -> "tuple[WaitReason, ...]":
-        """Return the reasons that are told one by one."""
+        """Return the reasons to show one by one."""
         several = next((value for _, value in self.values if isinstance(value, tuple)), ())
         return several if self.code == "several" else (self,)
 
     @property
     def told(self) -> "WaitReason":
-        """Return the reason whose code and actor count: where one stands in the sentence, that."""
+        """Return the reason whose code and actor count: an inner reason if there is one that does, else this."""
         inner = (value.told for _, value in self.values if isinstance(value, WaitReason))
         return next(inner, self) if ACTORS.get(self.code) == Actor.INNER else self
 
     @property
     def actor(self) -> Actor:
-        """Return who must act. For a sentence without a code this is nobody."""
+        """Return who must act. Nobody must for a sentence without a code."""
         return ACTORS.get(self.told.code, Actor.NOBODY)
 
 
@@ -75,9 +75,9 @@ Value = str | int | float | WaitReason | tuple[WaitReason, ...] | None
 
 
 def wait(code: str, /, **values: Value) -> WaitReason:
-    """Return a reason. Raises `TypeError` where its sentence lacks a value, or has no place for one.
+    """Return a reason. Raises `TypeError` if its sentence lacks a value or doesn't use one.
 
-    `chain` may be there without a place: amounts are in its currency.
+    `chain` is allowed even if the sentence doesn't use it, because amounts are in its currency.
     """
     named = {name for _, name, _, _ in _parts(SENTENCES[code]) if name}
     if named - values.keys() or values.keys() - named - {"chain"}:
@@ -86,12 +86,12 @@ def wait(code: str, /, **values: Value) -> WaitReason:
 
 
 def uncoded(sentence: str) -> WaitReason | None:
-    """Return the sentence that a version without codes has stored, if it has any."""
+    """Return a reason for a sentence that a version without codes stored. Return None if it is empty."""
     return WaitReason(_STORED, (("sentence", sentence),)) if sentence else None
 
 
 def fault(error: ChainError) -> WaitReason:
-    """Return what users are told of an error of a chain's nodes."""
+    """Return the reason that users see for an error of a chain's nodes."""
     return wait("node_fails", problem=str(error))
 
 
@@ -99,11 +99,11 @@ def fault(error: ChainError) -> WaitReason:
 
 
 class Words:
-    """The words of the API. Pages have their own for chains, numbers and amounts."""
+    """The formats of values in the API's sentences. Pages format chains, numbers and amounts differently."""
 
     def sentence(self, reason: WaitReason) -> str:
         values = dict(reason.values)
-        if reason.code not in SENTENCES:  # no code, or the code of a later version
+        if reason.code not in SENTENCES:  # no code, or a later version's code
             return str(values.get("sentence") or f"Waiting: {reason.code}.")
         chain = values.get("chain")
         currency_of = chain if isinstance(chain, int) else 0
@@ -158,7 +158,7 @@ def _capital(text: str) -> str:
 
 def chain_of(chain_id: int) -> "ChainName":
     """Return the chain's name and currency, for sentences."""
-    # Models are loaded at each start, without the chains.
+    # The models are imported at every start. An import at the top would also load the chains.
     from config.chain_names import chain_name  # noqa: PLC0415
 
     return chain_name(chain_id)
@@ -223,7 +223,7 @@ else:
 
 
 class WaitField(_TextField):
-    """A column of a reason, as JSON. Null: no reason. It takes no sentence."""
+    """A column for a reason, as JSON. Null: no reason. It doesn't accept sentences."""
 
     description = "Reason of a wait"
 

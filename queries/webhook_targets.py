@@ -1,12 +1,12 @@
-"""URLs and addresses to which webhooks may be sent. Users choose them, so they must lead to no network of the operator.
+"""URLs and addresses to which webhooks may be sent. Users choose them, so they must not reach the operator's networks.
 
-A URL is judged by its text when a batch is submitted, without asking any name server. The addresses of its name are
-judged each time that something is sent (`proving.webhooks.delivery`).
+A URL's text is checked when a batch is submitted, without a name server. The addresses of its name are checked before
+each request (`proving.webhooks.delivery`).
 
-Only what is known to be public is allowed: global unicast, without the networks that IANA keeps for special purposes
-(https://www.iana.org/assignments/iana-ipv4-special-registry, …-ipv6-special-registry). An address that
-translates to IPv4 counts as that IPv4 address; tunnels are refused. `settings.WEBHOOK_ALLOW` allows more, and
-`settings.WEBHOOK_REFUSE` less.
+Only addresses that are known to be public are allowed: global unicast, without the networks that IANA reserves for
+special purposes (https://www.iana.org/assignments/iana-ipv4-special-registry, …-ipv6-special-registry). An address that
+translates to IPv4 counts as that IPv4 address. Tunnels are refused. `settings.WEBHOOK_ALLOW` allows further targets,
+and `settings.WEBHOOK_REFUSE` refuses some.
 """
 
 import re
@@ -30,14 +30,14 @@ _SPECIAL_IPV4 = [
         *("0.0.0.0/8", "10.0.0.0/8", "100.64.0.0/10", "127.0.0.0/8", "169.254.0.0/16", "172.16.0.0/12"),
         *("192.0.0.0/24", "192.0.2.0/24", "192.31.196.0/24", "192.52.193.0/24", "192.88.99.0/24", "192.168.0.0/16"),
         *("192.175.48.0/24", "198.18.0.0/15", "198.51.100.0/24", "203.0.113.0/24", "224.0.0.0/4", "240.0.0.0/4"),
-        # The virtual machines of Azure reach their host by this one, although it is public.
+        # Azure's virtual machines reach their host at this address, although it is public.
         "168.63.129.16/32",
     )
 ]
 _GLOBAL_IPV6 = IPv6Network("2000::/3")
-# Teredo among the first; documentation; 6to4, which leads to any IPv4 address.
+# The first network includes Teredo. 2002::/16 is 6to4, which leads to any IPv4 address. The others are documentation.
 _SPECIAL_IPV6 = [IPv6Network(network) for network in ("2001::/23", "2001:db8::/32", "2002::/16", "3fff::/20")]
-# RFC 6052: the last 32 bits are an IPv4 address that a gateway translates to.
+# RFC 6052: a gateway translates to the IPv4 address in the last 32 bits.
 _NAT64 = IPv6Network("64:ff9b::/96")
 
 _URL = re.compile(
@@ -46,12 +46,12 @@ _URL = re.compile(
     re.ASCII,
 )
 _NAME = re.compile(r"(?!-)[A-Za-z0-9_-]{1,63}(?<!-)(?:\.(?!-)[A-Za-z0-9_-]{1,63}(?<!-))*", re.ASCII)
-# Browsers tell numbers from names in this way (https://url.spec.whatwg.org/#ends-in-a-number-checker).
+# Browsers distinguish numbers from names like this (https://url.spec.whatwg.org/#ends-in-a-number-checker).
 _ENDS_IN_A_NUMBER = re.compile(r"(?:.*\.)?(?:[0-9]+|0[xX][0-9a-fA-F]*)\.?", re.ASCII)
 
 
 class NotAllowed(ValueError):
-    """Nothing may be sent there. The message is a sentence, and shows nothing of the URL."""
+    """Nothing may be sent to the target. The message is a sentence that doesn't quote the URL."""
 
 
 @dataclass(frozen=True)
@@ -63,12 +63,12 @@ class Target:
 
     @property
     def receiver(self) -> str:
-        """Return the host and port, for people, and for counting what is sent side by side."""
+        """Return host and port, for display and to count simultaneous deliveries."""
         return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
 
 
 def target(url: str) -> Target:
-    """Return the target of a URL, judged by its text alone. Raises `NotAllowed`."""
+    """Return the target of a URL after a check of its text. Raises `NotAllowed`."""
     if len(url) > MAX_URL_CHARS:
         raise NotAllowed(f"A webhook's URL has at most {MAX_URL_CHARS} characters.")
     if not (parts := _URL.fullmatch(url)):
@@ -89,17 +89,17 @@ def target(url: str) -> Target:
 
 
 def is_named(host: str) -> bool:
-    """Return whether the operator allows this host by its name, whatever addresses it has."""
+    """Return whether the operator allows this host by name, whatever its addresses are."""
     return host.lower() in settings.WEBHOOK_ALLOW
 
 
 def is_exempt(address: Address) -> bool:
-    """Return whether the operator allows this address by its network, public or not."""
+    """Return whether the operator allows this address's network, public or not."""
     return any(_is_in(_led_to(address), network) for network in settings.WEBHOOK_ALLOW)
 
 
 def is_allowed(address: Address) -> bool:
-    """Return whether anything may be sent to this address."""
+    """Return whether webhooks may be sent to this address."""
     led_to = _led_to(address)
     if any(_is_in(led_to, network) for network in settings.WEBHOOK_REFUSE):
         return False
@@ -111,9 +111,9 @@ def _is_literal(host: str) -> bool:
 
 
 def _check_literal(host: str) -> bool:
-    """Check an address, and return whether it is exempt from what else must hold. Raises `NotAllowed`."""
+    """Check an address. Return whether it is exempt from further checks. Raises `NotAllowed`."""
     try:
-        # Python takes IPv4 addresses in their canonical form only.
+        # Python accepts IPv4 addresses only in canonical form.
         address = IPv6Address(host[1:-1]) if host.startswith("[") else IPv4Address(host)
     except ValueError:
         raise NotAllowed("The address in a webhook's URL is not written as 192.0.2.1 or [2001:db8::1].") from None
@@ -123,7 +123,7 @@ def _check_literal(host: str) -> bool:
 
 
 def _check_name(host: str) -> bool:
-    """Check a name, and return whether it is exempt from what else must hold. Raises `NotAllowed`."""
+    """Check a name. Return whether it is exempt from further checks. Raises `NotAllowed`."""
     if is_named(host):
         return True
     if len(host) > 253 or not _NAME.fullmatch(host):
@@ -134,7 +134,7 @@ def _check_name(host: str) -> bool:
 
 
 def _led_to(address: Address) -> Address:
-    """Return the IPv4 address that an IPv6 address stands for, else the address itself."""
+    """Return the IPv4 address that an IPv6 address translates to, or the address itself."""
     if isinstance(address, IPv6Address):
         if address.ipv4_mapped:
             return address.ipv4_mapped
@@ -146,7 +146,7 @@ def _led_to(address: Address) -> Address:
 def _is_public(address: Address) -> bool:
     if isinstance(address, IPv4Address):
         return not any(address in network for network in _SPECIAL_IPV4)
-    # An address with a zone belongs to a network of this machine.
+    # An IPv6 address with a zone, such as %eth0, belongs to a network of this machine.
     is_global = address in _GLOBAL_IPV6 and not address.scope_id
     return is_global and not any(address in network for network in _SPECIAL_IPV6)
 
@@ -157,18 +157,18 @@ def _is_in(address: Address, network: IPv4Network | IPv6Network | str) -> bool:
 
 # --- The field `webhook` of a batch query (docs/specification.md, "Webhooks") ---------------------------------------
 
-# URL and headers may hold credentials, so no fault shows any of their values.
+# The URL and headers may contain credentials, so no fault quotes their values.
 _MAX_HEADERS, _MAX_NAME_CHARS, _MAX_VALUE_CHARS = 16, 64, 1024
-# RFC 9110: a token, and a value of visible characters with spaces in between. Others may write obsolete text as well.
+# RFC 9110: a token, and a value of visible ASCII characters with spaces in between. Obsolete text isn't allowed.
 _TOKEN = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+", re.ASCII)
 _VALUE = re.compile(r"[!-~](?:[ \t!-~]*[!-~])?|", re.ASCII)
-# Headers of the connection (RFC 9110, 7.6.1), headers of the body, and headers that this service writes itself.
+# Headers of the connection (RFC 9110, 7.6.1) and of the body, and headers that this service sets itself.
 _RESERVED = {
     *("connection", "keep-alive", "te", "trailer", "transfer-encoding", "upgrade", "expect", "http2-settings"),
     *("host", "accept-encoding", "user-agent"),
 }
 _RESERVED_BEGINNINGS = ("content-", "proxy-", "webhook-")
-# Clients of the service that this one replaces name this header, as its documentation does. Each event has it anyway.
+# Clients of the service that this one replaces set this header, as its documentation says. Every event has it anyway.
 _JSON = re.compile(r"application/json(?:[ \t]*;[ \t]*charset=\"?utf-8\"?)?", re.ASCII | re.IGNORECASE)
 
 

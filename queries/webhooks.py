@@ -1,7 +1,7 @@
-"""Webhooks: the events of a batch, and the results of delivering them.
+"""Webhooks: the events of a batch, and the results of their deliveries.
 
-An event is written as a `WebhookDelivery` in the database transaction of the change that it tells of, so none is lost
-and none is invented (an outbox). `proving.webhooks` delivers them. Here they are written, listed, and made due again.
+An event is stored as a `WebhookDelivery` in the transaction of the change itself, so no event is lost or wrong (an
+outbox). This module creates and lists events, and makes them due again. `proving.webhooks` delivers them.
 """
 
 import json
@@ -21,7 +21,7 @@ from queries.webhook_targets import WebhookRequest, target
 
 # How long a delivery is retried.
 RETRIED = timedelta(days=1)
-# Deliveries that one user may have sent again in a minute.
+# Maximum deliveries that a user may repeat per minute.
 _MAX_AGAIN_PER_MINUTE = 60
 
 _TYPES = {
@@ -36,7 +36,7 @@ _TYPES = {
 
 
 def prepared(batch: Batch, request: WebhookRequest) -> Webhook:
-    """Return the webhook of a new batch, to be stored with it."""
+    """Return the webhook of a new batch, for `store`."""
     return Webhook(
         batch_id=batch.pk,
         user_id=batch.user_id,
@@ -47,34 +47,34 @@ def prepared(batch: Batch, request: WebhookRequest) -> Webhook:
 
 
 def store(webhook: Webhook) -> None:
-    """Store the webhook in the transaction that stores its batch, which has locked the user's row."""
+    """Store the webhook in the transaction that stores its batch. That transaction has locked the user's row."""
     webhook_secrets.issue_first(webhook.user_id)
     webhook.save(force_insert=True)
 
 
 def destination(webhook: Webhook) -> tuple[str, dict[str, str]]:
-    """Return the URL where the webhook is sent, and with what headers. Raises `webhook_secrets.CantOpen`."""
+    """Return the webhook's URL and headers. Raises `webhook_secrets.CantOpen`."""
     content = json.loads(webhook_secrets.unseal(bytes(webhook.sealed), _row(webhook.pk)))
     return content["url"], content["headers"]
 
 
 def of(batches: Collection[str]) -> dict[str, Webhook]:
-    """Return the webhooks of these batches, by the batch. Not every batch has one."""
+    """Return the webhooks of these batches by batch id. Not every batch has one."""
     rows = Webhook.objects.filter(pk__in=batches).order_by("pk").only("batch_id", "user_id", "events")
     return {row.pk: row for row in rows}
 
 
 def tell(webhooks: Iterable[Webhook], event: WebhookEvent, status: str, **more: object) -> None:
-    """Write the event for each webhook that subscribes to it, in the transaction that makes it true.
+    """Store the event for each webhook that subscribes to it, in the transaction of the change itself.
 
-    The caller has locked the batches. `status` and `more` are the event's content, with the batch's identifier.
+    The caller has locked the batches. The event contains the batch's identifier, `status` and `more`.
     """
     receivers = [webhook for webhook in webhooks if event in webhook.events]
     if not receivers:
         return
     now = timezone.now()
     rows = Webhook.objects.filter(pk__in=[webhook.pk for webhook in receivers])
-    # A worker that finds nothing more to send makes the webhook not due while it holds this lock.
+    # A worker without further deliveries holds this lock while it makes the webhook not due.
     statements.lock(rows)
     gives_up_at = _gives_up_at()
     WebhookDelivery.objects.bulk_create(
@@ -97,7 +97,7 @@ def _body(event: WebhookEvent, at: datetime, data: Mapping[str, object]) -> str:
 
 
 def _gives_up_at() -> datetime:
-    """Return when to give up, by the clock of deadlines, because a delivery that was given up doesn't come back."""
+    """Return when to give up, by the clock for deadlines, because giving up is final."""
     return clock.latest() + RETRIED
 
 
@@ -113,7 +113,7 @@ def first_pending(webhook: Webhook) -> WebhookDelivery | None:
 
 
 def due_next(webhook: Webhook) -> datetime | None:
-    """Return when its next delivery is to be tried; None if none is pending."""
+    """Return the time of the next attempt; None if no delivery is pending."""
     delivery = first_pending(webhook)
     return delivery.next_try_at if delivery else None
 
@@ -121,7 +121,7 @@ def due_next(webhook: Webhook) -> datetime | None:
 def listed(
     user_id: int, *, batch: str = "", status: str = "", before: int | None = None, limit: int = 50
 ) -> list[WebhookDelivery]:
-    """Return the user's deliveries before this primary key, newest first; of one batch or status if so wanted."""
+    """Return the user's deliveries with a lower primary key, newest first, optionally of one batch or status."""
     rows = WebhookDelivery.objects.filter(user=user_id).order_by("-pk")
     if batch:
         rows = rows.filter(webhook=batch)
@@ -133,7 +133,7 @@ def listed(
 
 
 def send_again(user_id: int, message_id: str) -> bool:
-    """Have the user's delivery sent again now, delivered or not. False if there is no such delivery.
+    """Make the user's delivery due again now, even if it was delivered. False: there is no such delivery.
 
     The receiver sees the same message id. Raises `Refused`: too_many_requests.
     """

@@ -1,4 +1,4 @@
-"""The data of a batch's page. The number of statements that read it does not grow with the batch.
+"""The data of a batch's page. The number of SQL statements that read it doesn't grow with the batch.
 
 Templates and the browser compute durations from the times in the data.
 """
@@ -32,21 +32,21 @@ from queries.columns import RejectionCode
 from queries.models import HEADER_STEPS, Batch, BatchStatus, Query, StepKind
 from queries.waits import Actor, WaitReason
 
-# Seconds between polls, by the age of an open batch; and of a closed one, while a reorg or a pending transaction can
-# still change it.
+# The age up to which a batch is young, and the seconds between polls: of a young batch, of an older one, and of a
+# closed one that a reorg or a pending transaction can still change.
 _YOUNG, _YOUNG_SECONDS, _OLD_SECONDS, _NOT_FINAL_SECONDS = timedelta(minutes=10), 1, 5, 10
-# Older answers of attesters say little of now.
+# Older answers of attesters say little about the present.
 _STALE_ANSWERS = timedelta(minutes=10)
-# A screen reader hears of each completed step up to this number, else of each tenth of them.
+# Up to this number of steps, each completed step is announced to screen readers. Otherwise each tenth of them is.
 _MOST_STEPS_ANNOUNCED = 4 * MAX_CARDS
 
 
 @dataclass(frozen=True)
 class StepCount:
-    """The number of the batch's queries that have completed a step, and how long that took."""
+    """The number of the batch's queries that have completed a step, and the step's duration."""
 
     kind: StepKind
-    status: str  # as of a `ShownStep`
+    status: str  # as in `ShownStep`
     completed: int
     total: int  # queries that have this step
     bar: Bar | None
@@ -73,7 +73,7 @@ class ShownBatch:
     shown: "Page[Query]"
     queries: tuple[ShownQuery, ...]
     transactions: tuple[ShownTransaction, ...]
-    transaction_count: int  # the number of all; `transactions` has the newest
+    transaction_count: int  # of all transactions; `transactions` has only the newest
     waits: tuple[ShownWait, ...]
     poll_seconds: int | None  # None: nothing can change any more
     no_worker: bool = False
@@ -88,14 +88,14 @@ class ShownBatch:
 
     @property
     def place(self) -> str:
-        """Return what of the batch is shown, as the page's address has it, to be followed by more."""
+        """Return the beginning of the query string that selects the same filters and pages."""
         page = f"page={self.shown.number}&" if self.wanted.page else ""
         slots = f"slots={self.queries[0].slots.number}&" if self.wanted.slots and self.queries else ""
         return f"{self.wanted.filters.address}{page}{slots}"
 
     @property
     def cards(self) -> tuple[ShownQuery, ...]:
-        """Return the queries that are shown whole."""
+        """Return the queries that are shown with all their details."""
         return self.queries if self.is_about_one or self.counts.queries <= MAX_CARDS else ()
 
     @property
@@ -110,7 +110,7 @@ class ShownBatch:
 
     @property
     def work(self) -> list[ShownWait]:
-        """Return what goes on, here or elsewhere."""
+        """Return the waits that need no action, because the service or others are working."""
         elsewhere = {Actor.NOBODY, Actor.OTHERS}
         return [] if self.no_worker else [wait for wait in self.waits if wait.actor in elsewhere]
 
@@ -124,7 +124,7 @@ class ShownBatch:
 
     @property
     def rejected_at(self) -> datetime | None:
-        """Return when it is rejected if what it waits for stays so, where that comes before its deadline."""
+        """Return when the batch is rejected if its wait lasts. Return None if that isn't before its deadline."""
         return None if self.no_worker else admit.rejected_at(self.batch)
 
     @property
@@ -137,23 +137,23 @@ class ShownBatch:
 
     @property
     def reads_itself(self) -> bool:
-        """Return whether the facts are read on the chain that they are about."""
+        """Return whether the batch's only source chain is its destination."""
         return [chain.id for chain in self.source_chains] == [self.destination.id]
 
     @property
     def is_being_finalised(self) -> bool:
-        """Return whether a block that the chain can still drop holds the facts of a batch that is DONE."""
+        """Return whether the batch is DONE but a reorg can still drop its facts."""
         is_final = all(sent.row and sent.row.state == TransactionState.FINAL for sent in self.transactions)
         return self.batch.status == BatchStatus.DONE and self.poll_seconds is not None and not is_final
 
     @property
     def offers_bundle(self) -> bool:
-        """Return whether the proofs of all its queries are there, as one file."""
+        """Return whether the proofs of all the batch's queries can be downloaded as one file."""
         return self.batch.status == BatchStatus.DONE and not self.batch.why_no_proofs
 
     @property
     def was_rejected_at_once(self) -> bool:
-        """Return whether it was rejected before anything was begun: nothing took time, and nothing was spent."""
+        """Return whether the batch was rejected before any work began or money was spent."""
         is_untouched = self.batch.estimated_gas is None and not self.transaction_count
         return self.batch.status == BatchStatus.REJECTED and is_untouched
 
@@ -167,18 +167,18 @@ class ShownBatch:
 
     @property
     def rejection(self) -> str:
-        """Return why it was rejected, in sentences."""
+        """Return the reason of the rejection in sentences."""
         return in_words(self.batch.rejected_because or self.batch.rejection_reason)
 
     @property
     def shares_transactions(self) -> bool:
-        """Return whether its transactions took more gas than is its own: they do something for other batches too."""
+        """Return whether the transactions used more gas than the batch's share, so they also serve other batches."""
         in_all = sum(sent.row.gas_used for sent in self.transactions if sent.row and not sent.is_unconfirmed)
         return not self.batch.is_self_funded and in_all > self.batch.gas_used
 
     @property
     def has_unconfirmed_cost(self) -> bool:
-        """Return whether a transaction is mined whose cost doesn't count as spent yet."""
+        """Return whether the cost of a mined transaction doesn't count as spent yet."""
         return not self.batch.is_self_funded and any(sent.is_unconfirmed for sent in self.transactions)
 
     @property
@@ -193,7 +193,7 @@ class ShownBatch:
         total, headers = self.counts.queries, sum(headers_at_step.values())
         step_counts = []
         for kind, not_past in zip(StepKind, open_or_before, strict=True):
-            # Headers, which have no last step, are past it too.
+            # Queries about headers don't have the last step, so they don't count in it.
             without = 0 if kind in HEADER_STEPS else headers
             past = 0 if kind in HEADER_STEPS else headers_at_step.get(None, 0)
             if total > without:
@@ -214,20 +214,20 @@ class ShownBatch:
 
     @property
     def announced_percent(self) -> int | None:
-        """Return the share of completed steps in tens of percent. None: the steps are few enough to announce each."""
+        """Return the percentage of completed steps, rounded down to tens. None: each step is announced."""
         total = self.steps_total
         return None if total <= _MOST_STEPS_ANNOUNCED else 10 * self.steps_completed // total * 10
 
 
 def read(internal_id: str, wanted: QuerySelection) -> ShownBatch | None:
-    """Return the page of a batch. None if there is no such batch, or no query with the number `wanted.only` in it."""
+    """Return a batch's page. None if no batch has the identifier, or it has no query with the number `wanted.only`."""
     batch = query_rows.find_batch(internal_id)
     if batch is None:
         return None
     counts = batch_waits.count(batch)
     if wanted.only is not None and not 1 <= wanted.only <= counts.queries:
         return None
-    if counts.queries == 1:  # There is nothing to choose from.
+    if counts.queries == 1:  # The only query is shown in full.
         wanted = QuerySelection(only=wanted.only, slots=wanted.slots)
     destination = chain_name(batch.destination_chain_id)
     registries = deployments.all_of(destination.id, counts.source_chains)
@@ -259,17 +259,17 @@ def read(internal_id: str, wanted: QuerySelection) -> ShownBatch | None:
 
 
 def _poll_seconds(batch: Batch) -> int | None:
-    """Return how often the page asks. None: nothing can change any more, so it stops asking."""
+    """Return the seconds between the page's polls. None: nothing can change any more, so it stops polling."""
     if batch.is_open:
         return _YOUNG_SECONDS if timezone.now() - batch.created_at < _YOUNG else _OLD_SECONDS
-    # A reorg takes it back from DONE, and a pending transaction adds its cost.
+    # A reorg can reopen a batch that is DONE, and a pending transaction adds its cost.
     can_be_rolled_back = batch.status == BatchStatus.DONE and batch.queries.filter(block__due_at__isnull=False).exists()
     can_change = can_be_rolled_back or batch_waits.transactions(batch, WATCHED_STATES)
     return _NOT_FINAL_SECONDS if can_change else None
 
 
 def _notices(batch: Batch, held_by: Mapping[int, FactsRegistry], waits: Collection[WaitReason]) -> Iterable[str]:
-    """Yield sentences about the operator's tasks that are no waits of the batch. Each comes once."""
+    """Yield sentences about tasks of the operator, without repetitions and without the batch's own waits."""
     chain_id = batch.destination_chain_id
     stops = Stop.objects.filter(chain_id=chain_id, source_chain_id__in=[0, *held_by], signer="")
     of_signers = Signer.objects.filter(chain_id=chain_id).exclude(notice="", wait=None).order_by("pk")

@@ -1,4 +1,4 @@
-"""Code to paste: calls that read a fact from its registry, and a command that submits a request."""
+"""Code to copy: calls that read a fact from its registry, and a command that submits a request."""
 
 import json
 from collections.abc import Iterable
@@ -33,7 +33,7 @@ class _Parameter:
 class _Call:
     """A view function of the facts registry with its arguments."""
 
-    what: str  # a name of the fact that it reads
+    what: str  # a name of the fact
     function: str
     parameters: tuple[_Parameter, ...]
     answer: str = "bytes32"
@@ -54,7 +54,7 @@ class _Call:
 
 
 def reading(registry: str, block_number: int, fact: Fact) -> tuple[Snippet, ...]:
-    """Show how to read one fact: from a contract, from TypeScript, from Python and from a shell."""
+    """Return code that reads one fact: in Solidity, TypeScript, Python and a shell."""
     call = _call(block_number, fact)
     signature = f"{call.function}({','.join(parameter.type for parameter in call.parameters)})({call.answer})"
     declaration = call.declared(f"{parameter.type} {parameter.name}" for parameter in call.parameters)

@@ -1,4 +1,4 @@
-"""A batch's webhook deliveries, which only the batch's owner sees. Of the webhook's URL only the host is shown."""
+"""A batch's webhook deliveries. Only the batch's owner sees them, and only the host of the webhook's URL is shown."""
 
 import json
 from datetime import datetime
@@ -8,12 +8,12 @@ from accounts.models import User
 from queries import webhooks
 from queries.models import DeliveryStatus, Webhook
 
-# The newest.
+# Number of the newest deliveries that are shown.
 _MOST_SHOWN = 20
 
 
 def read(internal_id: str, user: User | None) -> dict[str, Any] | None:
-    """Return the webhook of the batch as templates show it. None where it has none, or is not this user's."""
+    """Return the batch's webhook for templates. None if the batch has no webhook of this user."""
     if user is None:
         return None
     webhook = Webhook.objects.filter(pk=internal_id, user=user).only("receiver").first()

@@ -1,6 +1,6 @@
-"""Facts as pages show them: the word, what it means, and the calls that read it.
+"""Facts for pages: the word, its meanings, and calls that read it.
 
-The number of statements does not grow with the number of queries.
+The number of SQL statements doesn't grow with the number of queries.
 """
 
 from collections.abc import Sequence
@@ -16,11 +16,11 @@ from proving.facts import AccountFact, Fact, HeaderFact, SlotFact, TimeFact
 from queries.columns import AccountField, HeaderField
 from queries.models import Query
 
-# How many slots of one account are on one page.
+# Slots of one account on a page.
 SLOTS_PAGE = 50
-# Characters of long values: 0x7099…79C8, 0xb15fd088…74143c.
+# Characters shown at both ends of long values, such as 0x7099…79C8 and 0xb15fd088…74143c.
 ADDRESS_ENDS, WORD_ENDS = (6, 4), (10, 6)
-# A number of more digits is shown as a word, by its ends.
+# A longer number is shown as a shortened word.
 _MOST_DIGITS = 18
 
 
@@ -32,33 +32,33 @@ class Meaning:
 
 @dataclass(frozen=True)
 class InShort:
-    """A fact's value in a title or a table: a text, or a long value that is shown by its ends."""
+    """A fact's value in a title or a table, which may be shortened."""
 
     text: str
     unit: str = ""
-    ends: tuple[int, int] | None = None  # the characters of a long one that are shown, at its start and its end
-    exact: str = ""  # where the text is cut off
+    ends: tuple[int, int] | None = None  # characters shown at the start and the end of a long value
+    exact: str = ""  # the exact amount if the text is cut off
 
     @classmethod
     def of_amount(cls, amount: int, unit: str, decimals: int = 18) -> "InShort":
-        """Return an amount of the smallest units in whole ones."""
+        """Return an amount, given in the smallest units, in whole units."""
         text = shortened(amount, decimals)
         return cls(text, unit, exact=whole_units(amount, decimals) if text.endswith("…") else "")
 
 
 @dataclass(frozen=True)
 class Value:
-    """A proven fact: its word, as the registry returns it. Pages add what the word means, and how to read it."""
+    """A proven fact: its word as the registry returns it, its meanings, and code that reads it."""
 
-    field: str  # name of the property; SLOT, BLOCK_AT_TIMESTAMP
-    number: int | None  # of a property, as the registry numbers it
-    slot: str  # of a slot, 0x and 64 hexadecimal digits
+    field: str  # name of the property, or SLOT or BLOCK_AT_TIMESTAMP
+    number: int | None  # the property's number in the registry
+    slot: str  # 0x and 64 hexadecimal digits; empty for other facts
     word: str
     is_hash: bool  # the word is the hash of a property that is longer than a word
-    timestamp: int | None  # of BLOCK_AT_TIMESTAMP: the time that the request names, in unix seconds
+    timestamp: int | None  # the requested time in unix seconds, for BLOCK_AT_TIMESTAMP
     meanings: tuple[Meaning, ...]
     registry: str
-    snippets: tuple[Snippet, ...]  # only for the first of the slots or of a header's properties
+    snippets: tuple[Snippet, ...]  # only for the first slot or header property
 
     @property
     def label(self) -> str:
@@ -66,12 +66,12 @@ class Value:
 
     @property
     def has_note(self) -> bool:
-        """Return whether the word is something else than its name suggests."""
+        """Return whether the word isn't the value that the fact's name suggests."""
         return self.is_hash or self.timestamp is not None
 
     @property
     def time(self) -> str:
-        """Return the time of the request, in UTC; empty beyond the calendar's years."""
+        """Return the requested time in UTC; empty if the calendar has no such year."""
         return utc(self.timestamp) if self.timestamp is not None else ""
 
     @property
@@ -92,7 +92,7 @@ class Value:
 
 
 def shown(query: Query, first_slot: int | None, most_slots: int = SLOTS_PAGE) -> list[Fact]:
-    """Return the facts that a query asks for, with one page of its slots from `first_slot` on; None: all slots."""
+    """Return the facts that a query requests, with one page of its slots from `first_slot` on. None: all slots."""
     slots = set(shown_slots(query, first_slot)[:most_slots] if first_slot is not None else query.slots)
     return [fact for fact in facts.of(query) if not isinstance(fact, SlotFact) or fact.slot in slots]
 
@@ -105,12 +105,12 @@ def shown_slots(query: Query, first_slot: int | None) -> Sequence[str]:
 def proven(
     queries: Sequence[Query], first_slot: int | None, most_slots: int = SLOTS_PAGE
 ) -> dict[int, dict[Fact, bytes]]:
-    """Return, by the query's id, the 32-byte words of its shown facts, as far as their proofs are stored."""
+    """Return the 32-byte words of shown facts whose proofs are stored, by query id."""
     return facts.proven_for({query: shown(query, first_slot, most_slots) for query in queries})
 
 
 def value(fact: Fact, word: bytes, currency: str, registry: str, snippets: tuple[Snippet, ...] = ()) -> Value:
-    """Return the fact as pages show it; `registry` is the address of its registry."""
+    """Return the fact for pages. `registry` is the address of its registry."""
     return Value(
         field=facts.name(fact),
         number=int(fact.field) if isinstance(fact, AccountFact | HeaderFact) else None,
@@ -132,7 +132,7 @@ def label(field: str, slot: str) -> str:
 
 
 def meanings(fact: Fact, word: bytes, currency: str) -> tuple[Meaning, ...]:
-    """Return what a fact's word means, in the forms that people look for. The word itself is hexadecimal.
+    """Return the meanings of a fact's word in forms that readers expect. The word itself is hexadecimal.
 
     Roots and hashes have no other form.
     """

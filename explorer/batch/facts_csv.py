@@ -1,4 +1,4 @@
-"""The facts of a batch as a table for spreadsheets: one line for each fact, in the order of the request."""
+"""The facts of a batch as a table for spreadsheets, with one line per fact in the order of the request."""
 
 from collections.abc import Iterator
 from itertools import count
@@ -15,16 +15,16 @@ COLUMNS = (
     *("query", "source_chain_id", "destination_chain_id", "block", "block_hash", "account", "name", "property", "slot"),
     *("state", "value", "word"),
 )
-# Number of queries that are read at once.
+# Queries that are read at once.
 _CHUNK = 500
 
 
 def lines(batch: Batch) -> Iterator[str]:
     """Yield CSV (RFC 4180), with a header.
 
-    Numbers are decimal, amounts are in wei; the word is as the registry returns it.
+    Numbers are decimal, and amounts are in wei. Words are as the registry returns them.
 
-    A fact that is not proven yet, or not any more, has neither value nor word.
+    A fact that isn't proven, or no longer is, has neither value nor word.
     """
     yield csv_lines.line(COLUMNS)
     for first in count(1, _CHUNK):

@@ -1,7 +1,7 @@
 """The rendered part of a batch's page that refreshes itself. It is the same for all readers.
 
-A poll renders it and compares it with the last one. Ages and durations are left out of the comparison, because the
-browser counts on.
+A poll renders it and compares it with the last version. Ages and durations are left out of the comparison, because
+the browser keeps them up to date.
 """
 
 import hashlib
@@ -20,9 +20,9 @@ from explorer.batch.batch_page import ShownBatch
 from explorer.batch.query_paging import QuerySelection
 from explorer.formatting.one_line import one_line
 
-# For all who watch. A page asks each second, so that DONE is on each screen within 1.5 s.
+# Seconds for which all readers share one rendering. A page polls each second, so DONE is on every screen in 1.5 s.
 _KEPT_SECONDS = 0.5
-# A placeholder for a value that is known only after rendering.
+# Placeholders for values that are inserted after rendering.
 _VERSION = "VersionOfTheFragment"
 _PAYER = "PayerOfTheBatch"
 _PASSING = re.compile(r' data-now="[^"]*"|(?<=data-)((?:since|until)="[^"]*">)[^<]*')
@@ -39,7 +39,7 @@ class Fragment:
     """It stands in forms for a reader's. Nobody can guess it, so that it stands nowhere else."""
 
     def of(self, request: HttpRequest) -> SafeString:
-        """Return the fragment for this reader: forms with their token, and whether the reader must act."""
+        """Return the fragment for this reader, with a CSRF token and the words for the submitter or for others."""
         content = self.content
         if (payer := _PAYER + self.token) in content:
             before, own, of_others, after = content.split(payer)
@@ -62,7 +62,7 @@ def render(page: ShownBatch, **context: object) -> Fragment:
 
 
 def read(internal_id: str, wanted: QuerySelection) -> Fragment | None:
-    """Return the fragment as it was within the last half second. None: there is no such page."""
+    """Return the fragment, at most half a second old. None: there is no such page."""
     key = hashlib.sha256(f"{internal_id} {wanted}".encode()).hexdigest()
     known: Fragment | None = cache.get(key)
     if known is None and (page := batch_page.read(internal_id, wanted)) is not None:

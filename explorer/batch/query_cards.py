@@ -1,6 +1,6 @@
-"""Queries as a batch's page shows them: as a line, and where there are few of them with all their steps.
+"""Queries for a batch's page: as lines, or with all their steps if there are few queries.
 
-The number of statements does not grow with the number of queries.
+The number of SQL statements doesn't grow with the number of queries.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -22,9 +22,9 @@ from proving.models import FactsRegistry
 from queries.models import Batch, BatchStatus, Block, PathUnit, Query, Step, StepKind, StepStatus
 from queries.waits import WaitReason, uncoded
 
-# In a line, the first of the facts are shown, and more properties than this are counted instead of named.
+# A line shows this number of facts. It names this number of properties, and only counts them if there are more.
 _MOST_IN_ROW, _MOST_NAMED = 3, 4
-# About how much of a path one transaction can hold, and how many blocks pass until the next one can build on it.
+# Estimates: units of a path in one transaction, and blocks until the next transaction can build on it.
 _PER_TRANSACTION: Mapping[str, int] = {PathUnit.HOPS: 20}
 _BLOCKS_PER_TRANSACTION = 3
 
@@ -32,11 +32,11 @@ _BLOCKS_PER_TRANSACTION = 3
 @dataclass(frozen=True)
 class ShownStep:
     kind: str
-    status: str  # of `StepStatus`, or STOPPED (open when its batch was rejected), or empty: not begun
-    bar: Bar | None = None  # None: its times aren't known
+    status: str  # a `StepStatus`, STOPPED (open when the batch was rejected) or empty (not begun)
+    bar: Bar | None = None  # None: the times of the step are unknown
     transaction_hash: str = ""
     error: WaitReason | None = None
-    next_try_at: datetime | None = None  # while it fails
+    next_try_at: datetime | None = None  # while the step fails
     went_back_at: datetime | None = None
     went_back_because: str = ""
 
@@ -45,11 +45,11 @@ class ShownStep:
 class ShownQuery:
     query: Query
     source: ChainName
-    values: tuple[Value, ...]  # once all its steps are completed (docs/specification.md, "Rules that hold")
+    values: tuple[Value, ...]  # empty until all steps are completed (docs/specification.md, "Rules that hold")
     slots: "Page[str]"
-    steps: tuple[ShownStep, ...]  # empty: it is shown as a line alone
-    needs_action: bool  # somebody must act, so that its open step goes on
-    seconds_left: int | None  # of the path to its block, an estimate
+    steps: tuple[ShownStep, ...]  # empty: only a line is shown
+    needs_action: bool  # the open step goes on only after somebody acts
+    seconds_left: int | None  # estimate for the path to the query's block
 
     @property
     def number(self) -> int:
@@ -69,7 +69,7 @@ class ShownQuery:
 
     @property
     def time(self) -> str:
-        """Return the time that names the block, in UTC; empty beyond the calendar's years."""
+        """Return the time that selects the block, in UTC; empty if the calendar has no such year."""
         return utc(self.timestamp) if self.timestamp is not None else ""
 
     @property
@@ -90,12 +90,12 @@ class ShownQuery:
 
     @property
     def names_fields(self) -> bool:
-        """Return whether a line names the properties, instead of their number."""
+        """Return whether a line names the properties instead of counting them."""
         return bool(self.address) or len(self.fields) <= _MOST_NAMED
 
     @property
     def at(self) -> tuple[int, str, int | None, int | None]:
-        """Return a key that is equal for queries at the same block that the request names alike."""
+        """Return a key that is equal for queries whose requests name the same block in the same way."""
         return self.source.id, self.query.block_tag, self.timestamp, self.block_number
 
     @property
@@ -112,17 +112,17 @@ class ShownQuery:
 
     @property
     def more_values(self) -> int:
-        """Return how many facts a line leaves out."""
+        """Return the number of facts that a line leaves out."""
         return len(facts.of(self.query)) - len(self.first_values) if self.values else 0
 
     @property
     def single_values(self) -> list[Value]:
-        """Return the values that are shown one by one, each with its calls."""
+        """Return the values that are shown one by one, each with code that reads it."""
         return [value for value in self.values if value not in self.listed_values]
 
     @property
     def listed_values(self) -> list[Value]:
-        """Return the values of a list: slots, or properties of the header. There may be many, all read the same way."""
+        """Return the values for a list: slots, or properties of the header. Code that reads them is shown only once."""
         return [value for value in self.values if value.slot or (self.address is None and value.number is not None)]
 
 
@@ -134,13 +134,14 @@ def read(
     steps: Mapping[int, Sequence[Step]] | None,
     slots_page: str | int = 1,
 ) -> Iterable[ShownQuery]:
-    """Yield the queries, which come with their blocks. `steps` are theirs, by id; None: each is shown as a line alone.
+    """Yield the queries for the page. `queries` have their blocks.
 
-    `held_by` are the registries that hold the facts, by source chain (`deployments.of_batch`).
+    `steps` has their steps by query id; None: only lines are shown. `held_by` has the registries of the facts by source
+    chain (`deployments.of_batch`).
     """
     slots = {query.pk: Paginator(query.slots, SLOTS_PAGE).get_page(slots_page) for query in queries}
     first_slots = {query: slots[query.pk].start_index() or 1 for query in queries if facts.may_be_told(batch, query)}
-    # Only the page of one query leads to further slots.
+    # Only the page of a single query has pages of slots.
     first, most = max(first_slots.values(), default=1), SLOTS_PAGE if steps is not None else _MOST_IN_ROW
     words = fact_display.proven(list(first_slots), first, most)
     sources = {number: chain_name(number) for number in {query.source_chain_id for query in queries}}
@@ -177,7 +178,7 @@ def _steps(batch: Batch, query: Query, begun: Iterable[Step]) -> Iterable[ShownS
         stopped = is_open and batch.status == BatchStatus.REJECTED
         step = steps.get(kind)
         if step is None:
-            # The step was pruned: only its order tells whether it was completed.
+            # The step's row was pruned. Its order tells whether it was completed.
             is_before = query.step is None or order.index(kind) < order.index(StepKind(query.step))
             yield ShownStep(kind, StepStatus.COMPLETED.value if is_before else "STOPPED" if stopped else "")
             continue
@@ -197,10 +198,10 @@ def _steps(batch: Batch, query: Query, begun: Iterable[Step]) -> Iterable[ShownS
 def values_of(
     query: Query, words: Mapping[Fact, bytes], source: ChainName, registry: str, *, with_code: bool = True
 ) -> Iterable[Value]:
-    """Yield the facts of a query as pages show them; `registry` is the address of their registry."""
+    """Yield the facts of a query for pages. `registry` is the address of their registry."""
     listed: set[type[Fact]] = set()
     for fact, word in words.items():
-        # Only the first value of a list gets code. Thousands of slots would be megabytes of it.
+        # Only the first value of a list gets code. Code for thousands of slots would take megabytes.
         is_first = query.block is not None and type(fact) not in listed
         if isinstance(fact, SlotFact | HeaderFact):
             listed.add(type(fact))

@@ -1,4 +1,4 @@
-"""The queries of a batch that a page shows, and their order."""
+"""Selection, order and pages of a batch's queries."""
 
 import re
 from dataclasses import dataclass
@@ -13,11 +13,11 @@ from django.http import QueryDict
 from chains.encoding import checksummed
 from queries.models import Batch, Query
 
-# A batch of at most this number of queries shows each whole, below its line, and has nothing to search through.
+# Batches of up to this number of queries show all details of each, and offer no search.
 MAX_CARDS = 10
 PAGE_SIZE = 25
 
-# Columns of queries, in SQL, by the name that a page's address has for them.
+# SQL expressions to sort queries by, by their names in the page's address.
 SORTS = {
     "account": Lower("address").asc(),
     "block": F("block__number").asc(nulls_last=True),
@@ -29,12 +29,12 @@ _NUMBER = re.compile(r"[0-9]{1,18}", re.ASCII)
 
 @dataclass(frozen=True)
 class QueryFilters:
-    """The queries that a page leaves out, and their order. A malformed filter has no effect."""
+    """Filters and order of the queries on a page. A malformed filter has no effect."""
 
-    search: str = ""  # as written
+    search: str = ""  # as typed
     source: str = ""  # id of a source chain
-    state: str = ""  # of `STATES`
-    sort: str = ""  # of `SORTS`; empty: the order of the request
+    state: str = ""  # a key of `STATES`
+    sort: str = ""  # a key of `SORTS`; empty: the order of the request
 
     @classmethod
     def of(cls, query: QueryDict) -> "QueryFilters":
@@ -60,7 +60,7 @@ class QueryFilters:
 
     @property
     def address(self) -> str:
-        """Return the filters as the page's address has them, to be followed by more."""
+        """Return the filters as the beginning of a query string."""
         named = {"account": self.search, "chain": self.source, "state": self.state, "sort": self.sort}
         return "".join(f"{urlencode({name: value})}&" for name, value in named.items() if value)
 
@@ -78,12 +78,12 @@ class QueryFilters:
 
 @dataclass(frozen=True)
 class QuerySelection:
-    """The queries that a reader asks for."""
+    """The queries that a reader requests."""
 
-    page: str = ""  # as written
+    page: str = ""  # as in the page's address
     filters: QueryFilters = QueryFilters()
-    only: int | None = None  # the number of the one query to show
-    slots: str = ""  # the page of its slots to show, as written
+    only: int | None = None  # the number of the only query to show
+    slots: str = ""  # the page of that query's slots, as in the page's address
 
 
 def read(batch: Batch, wanted: QuerySelection) -> "Page[Query]":

@@ -1,4 +1,4 @@
-"""Reads the facts of a query from the chain now. No other page asks a chain."""
+"""Reading of a query's facts from the chain when a reader requests it."""
 
 from dataclasses import dataclass
 
@@ -28,7 +28,7 @@ READING_SENTENCES = {
 @dataclass(frozen=True)
 class ReadFact:
     field: str
-    slot: str  # of a slot
+    slot: str  # empty for other facts
     word: str  # empty: the registry does not hold the fact
     meanings: tuple[Meaning, ...]
     as_proven: bool
@@ -40,14 +40,14 @@ class ReadFact:
 
 @dataclass(frozen=True)
 class Reading:
-    """The registry's answer. `problem` is one of `READING_SENTENCES` instead."""
+    """The registry's answer, or a `problem` (one of `READING_SENTENCES`)."""
 
-    number: int  # of the query
+    number: int  # the query's number
     problem: str = ""
     chain: ChainName | None = None
     block: int = 0
     facts: tuple[ReadFact, ...] = ()
-    slots: "Page[str] | None" = None  # that were read
+    slots: "Page[str] | None" = None  # the slots that were read
 
     @property
     def as_proven(self) -> bool:
@@ -55,7 +55,7 @@ class Reading:
 
 
 def read_now(batch: Batch, query: Query, slots_page: str = "") -> Reading:
-    """Ask the destination's registry, at the newest block, for the facts with one page of slots."""
+    """Read the query's facts, with one page of its slots, from the destination's registry at the newest block."""
     number, slots = query.number, Paginator(query.slots, SLOTS_PAGE).get_page(slots_page or 1)
     chain, source = chain_name(batch.destination_chain_id), chain_name(query.source_chain_id)
     row = deployments.of_batch(batch, deployments.all_of(chain.id, [source.id])).get(source.id)

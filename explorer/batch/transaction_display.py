@@ -1,4 +1,4 @@
-"""The destination's transactions as a batch's page shows them."""
+"""The destination's transactions on a batch's page."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -18,7 +18,7 @@ MOST_SHOWN = 20
 
 
 class TransactionPart(NamedTuple):
-    """The part of a batch that a transaction is for."""
+    """The part of a batch that a transaction serves."""
 
     queries: int = 0
     first_position: int = 0
@@ -33,16 +33,16 @@ _NO_PART = TransactionPart()
 @dataclass(frozen=True)
 class ShownTransaction:
     hash: str
-    url: str  # on the chain's own explorer, where one is configured
-    row: Transaction | None = None  # None: it is not known here
+    url: str  # on the chain's explorer; empty if none is configured
+    row: Transaction | None = None  # None: this service doesn't know the transaction
     part: TransactionPart = _NO_PART
-    final_block: int | None = None  # the newest, where it waits for its own to be final
-    confirmations: int | None = None  # None: it has enough, or they are unknown
+    final_block: int | None = None  # the newest final block, while the transaction's block isn't final
+    confirmations: int | None = None  # None: there are enough, or their number is unknown
     confirmations_needed: int | None = None
 
     @property
     def result(self) -> str:
-        """Return ok, run or fail, a class of the style sheet. Empty: its nonce was used otherwise, or it is unknown."""
+        """Return ok, run or fail, a class of the style sheet. Empty: unknown, or another transaction used the nonce."""
         if self.row is None or self.row.state == TransactionState.DISPLACED:
             return ""
         if not self.is_mined:
@@ -57,7 +57,7 @@ class ShownTransaction:
 
     @property
     def cost(self) -> int | None:
-        """Return the batch's share of the cost, in wei; before the transaction is mined, its upper bound."""
+        """Return the batch's share of the cost in wei. Before the transaction is mined, return an upper bound."""
         return self.part.wei if self.result else None
 
     @property
@@ -66,12 +66,12 @@ class ShownTransaction:
 
     @property
     def is_unconfirmed(self) -> bool:
-        """Return whether it is mined, but not yet counted in what the batch has spent."""
+        """Return whether the transaction is mined, but doesn't count as spent yet."""
         return self.row is not None and self.row.state == TransactionState.MINED
 
     @property
     def gas_price_in_gwei(self) -> str:
-        """Return the price of its gas; before it is mined, the most that it may be."""
+        """Return the gas price. Before the transaction is mined, return the maximum gas price."""
         if self.row is None:
             return ""
         most = max((version.max_fee_per_gas for version in self.row.versions.all()), default=0)
@@ -79,15 +79,15 @@ class ShownTransaction:
 
     @property
     def replaced(self) -> list[str]:
-        """Return the hashes of the versions that this one replaced, the newest first."""
+        """Return the hashes of the replaced versions, newest first."""
         hashes = self.row.hashes if self.row else []
         return [tx_hash for tx_hash in reversed(hashes) if tx_hash != self.hash]
 
 
 def read(batch: Batch, destination: ChainName, cards: Sequence[ShownQuery]) -> tuple[list[ShownTransaction], int]:
-    """Return the newest transactions of the queries that are shown whole, else of the batch; and how many there are.
+    """Return the newest signed transactions and the number of all.
 
-    One that isn't signed yet is not shown.
+    They belong to the queries in `cards`, or to the whole batch if there are no cards.
     """
     hashes = {step.transaction_hash for card in cards for step in card.steps} - {""}
     pks = sorted(
@@ -105,7 +105,7 @@ def read(batch: Batch, destination: ChainName, cards: Sequence[ShownQuery]) -> t
 
 
 def _of_cards(cards: Sequence[ShownQuery], hashes: set[str]) -> set[int]:
-    """Return the transactions for these queries, for the paths to their blocks, and those with these hashes."""
+    """Return the transactions that serve these queries or the paths to their blocks, or have one of these hashes."""
     links = Transaction.queries.through.objects.all()
     blocks = [card.block.pk for card in cards if card.block]
     transactions = (
@@ -120,7 +120,7 @@ def _of_cards(cards: Sequence[ShownQuery], hashes: set[str]) -> set[int]:
 
 
 def _parts(batch: Batch, pks: Sequence[int]) -> Mapping[int, TransactionPart]:
-    """Return the batch's parts by the transaction."""
+    """Return the batch's parts by transaction id."""
     links = Transaction.queries.through.objects.filter(transaction__in=pks, query__batch=batch).order_by()
     wei = Share.objects.filter(transaction=OuterRef("transaction"), batch=batch).values("wei")
     counts = Count("pk"), Min("query__position"), Count("query__block", distinct=True), Max("query__block__number")

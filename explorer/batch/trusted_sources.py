@@ -1,4 +1,4 @@
-"""For each source chain of a batch: why the destination trusts its blocks, and by which contracts."""
+"""For each source chain of a batch: why the destination trusts its blocks, and through which contracts."""
 
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
@@ -15,10 +15,10 @@ class TrustedSource:
     """A source chain that is connected to the batch's destination."""
 
     chain: ChainName
-    title: str  # of the kind of block hash source
-    trust: str  # a sentence: who must be trusted for what
+    title: str  # title of the kind of block hash source
+    trust: str  # a sentence that says who must be trusted with what
     registry: FactsRegistry | None  # None: not deployed yet
-    replaced: tuple[FactsRegistry, ...]  # that were in use before
+    replaced: tuple[FactsRegistry, ...]  # former registries
 
     @property
     def is_replaced(self) -> bool:
@@ -26,7 +26,7 @@ class TrustedSource:
 
     @property
     def why_not(self) -> str:
-        """Return why the registry that holds facts of a batch isn't used any more; empty if it is."""
+        """Return why the registry that holds the batch's facts is no longer used. Empty: it is used."""
         if self.registry is None:
             return ""
         return self.registry.replaced_because if self.is_replaced else self.registry.refused
@@ -35,9 +35,9 @@ class TrustedSource:
 def trusted_sources(
     batch: Batch, source_chains: Collection[int], rows: Collection[FactsRegistry], held_by: Mapping[int, FactsRegistry]
 ) -> Iterator[TrustedSource]:
-    """Yield what the batch trusts, by source chain. Leaves out chains that are no longer connected.
+    """Yield the trusted sources of the batch's source chains, without chains that are no longer connected.
 
-    `rows` are their registries, and `held_by` is `deployments.of_batch`.
+    `rows` are the chains' registries, and `held_by` comes from `deployments.of_batch`.
     """
     for chain_id in source_chains:
         if connection := get_chains().connection(chain_id, batch.destination_chain_id):

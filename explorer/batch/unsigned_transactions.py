@@ -1,4 +1,4 @@
-"""The transactions that a self-funded batch still lacks, asked of the chains for a page."""
+"""The transactions that a self-funded batch still needs, read from the chains for a page."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -18,7 +18,7 @@ from proving.reconcile import unsigned
 from proving.reconcile.unsigned import Unsigned
 from queries.models import Batch, BatchStatus
 
-# Pages show only the length of longer calldata.
+# Pages show only the length of calldata that is longer.
 _MOST_SHOWN_BYTES = 10_000
 
 
@@ -37,22 +37,22 @@ class ShownUnsigned:
 
 @dataclass(frozen=True)
 class TransactionsToSend:
-    """The transactions that a batch lacks, in their order. `problem` is a sentence instead of them."""
+    """The transactions that a batch still needs, in order, or a `problem` (a sentence)."""
 
     problem: str = ""
     chain: ChainName | None = None
     transactions: tuple[ShownUnsigned, ...] = ()
     waits: tuple[str, ...] = ()
     is_complete: bool = True
-    block: int | None = None  # of the chain, that was looked at
-    wei: int = 0  # the maximum cost of all, at the present price
+    block: int | None = None  # the block at which the chain was read
+    wei: int = 0  # maximum cost of all transactions at the current price
 
     @property
     def gas(self) -> int:
         return sum(tx.gas for tx in self.transactions)
 
     def as_json(self) -> Mapping[str, Any]:
-        """Return the JSON for the script that sends them. Numbers for a wallet are written as in JSON-RPC."""
+        """Return the JSON for the script that sends the transactions. Wallets' numbers are encoded as in JSON-RPC."""
         chain = self.chain
         return {
             "chain": chain and {"id": hex(chain.id), "name": chain.name, "currency": chain.currency},
@@ -69,7 +69,7 @@ class TransactionsToSend:
 
 
 def read(batch: Batch) -> TransactionsToSend:
-    """Read the transactions that a batch lacks. A batch that is DONE lacks none."""
+    """Read the transactions that a batch still needs. A batch that is DONE needs none."""
     chain = chain_name(batch.destination_chain_id)
     if batch.status == BatchStatus.DONE:
         return TransactionsToSend(chain=chain)
@@ -86,7 +86,7 @@ def read(batch: Batch) -> TransactionsToSend:
 
 
 def _most_wei(chain_id: int, transactions: Sequence[Unsigned]) -> int:
-    """Return what the transactions cost at most, in wei. Raises `UnknownChain`, `NodeUnavailable`, `RpcRefused`."""
+    """Return the transactions' maximum cost in wei. Raises `UnknownChain`, `NodeUnavailable`, `RpcRefused`."""
     if not transactions:
         return 0
     rpc = get_page_rpc(chain_id)

@@ -1,1 +1,1 @@
-"""How values are written, wherever they are shown."""
+"""Formatting of values for pages and files."""

@@ -1,4 +1,4 @@
-"""CSV (RFC 4180) that spreadsheets and programs read."""
+"""CSV files (RFC 4180) for spreadsheets and programs."""
 
 import csv
 import io
@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 from django.http import HttpResponse
 
-# A spreadsheet takes a cell that begins so for a formula.
+# Spreadsheets treat a cell that begins with one of these as a formula.
 _FORMULAS = ("=", "+", "-", "@", "\t", "\r", "\n")
 
 
@@ -17,9 +17,9 @@ def line(cells: Iterable[str]) -> str:
 
 
 def file(lines: Iterable[str], name: str, following: str = "") -> HttpResponse:
-    """Return an answer that browsers keep as a file of this name. `following` is the address of the next one."""
+    """Return an answer that browsers save under this file name. `following` is the address of the next file."""
     headers = {"Content-Disposition": f'attachment; filename="{name}"'}
     if following:
         headers["Link"] = f'<{following}>; rel="next"'
-    # Without the mark in front, Excel reads another code page.
+    # Excel recognizes UTF-8 only by a byte order mark.
     return HttpResponse("\ufeff" + "".join(lines), content_type="text/csv; charset=utf-8", headers=headers)

@@ -1,4 +1,4 @@
-"""Templates as one line of text, for titles and attributes."""
+"""Rendering of templates as one line of text, for titles and attributes."""
 
 import re
 from collections.abc import Mapping
@@ -8,5 +8,5 @@ from django.utils.safestring import SafeString
 
 
 def one_line(template: str, context: Mapping[str, object]) -> SafeString:
-    """Render a template, with one space for each white space but those that don't break."""
+    """Render a template and replace each run of spaces and line breaks with one space. Keep non-breaking spaces."""
     return SafeString(re.sub(r"[ \n]+", " ", render_to_string(template, dict(context))).strip())

@@ -1,10 +1,10 @@
-"""Times as people and as pages write them, in UTC."""
+"""Formatting of times in UTC, for readers and for attributes."""
 
 from datetime import UTC, datetime
 
 
 def utc(seconds: int) -> str:
-    """Return date and time of day in UTC, such as `2026-01-31 12:00:05`; empty beyond the calendar's years."""
+    """Return date and time in UTC, such as `2026-01-31 12:00:05`; empty if the calendar has no such year."""
     try:
         return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%d %H:%M:%S")
     except (ValueError, OverflowError, OSError):

@@ -1,15 +1,15 @@
-"""Waits as pages tell them: chains by their names, amounts in whole units, numbers in groups."""
+"""Sentences about waits on pages, with names of chains, amounts in whole units, and grouped digits."""
 
 from config.chain_names import chain_name
 from explorer.formatting.amounts import cost, limit
 from queries.waits import WaitReason, Words
 
-# Shorter numbers are read without groups.
+# Smaller numbers are readable without groups.
 _LEAST_GROUPED = 10_000
 
 
 class PageWords(Words):
-    """The words of pages."""
+    """The formats of values in pages' sentences."""
 
     def chain(self, chain_id: int) -> str:
         return chain_name(chain_id).in_words
@@ -22,5 +22,5 @@ class PageWords(Words):
 
 
 def in_words(reason: WaitReason | str) -> str:
-    """Return the sentence of a reason. A sentence stays as it is."""
+    """Return the sentence of a reason. A string stays unchanged."""
     return PageWords().sentence(reason) if isinstance(reason, WaitReason) else reason

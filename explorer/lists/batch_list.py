@@ -1,7 +1,7 @@
-"""Lists of batches: the user's own, or everybody's if the operator allows it; with filters, a search and pages.
+"""Lists of the user's own batches, or of everybody's if the operator allows it, with filters, a search and pages.
 
-A page begins after the identifier in its address, so new batches don't change it. Paging by key is written by hand,
-because Django's paginator counts all rows and numbers the pages.
+A page begins after the identifier in its address, so new batches don't change it. Django's paginator isn't used,
+because it counts all rows and numbers the pages.
 """
 
 import re
@@ -38,9 +38,9 @@ from queries import columns
 from queries.models import Batch, BatchStatus, Block, Query
 
 PAGE_SIZE = 25
-# The number of lines of a file.
+# Maximum lines of a file.
 MOST_IN_FILE = 1000
-# Beside the batches that a search finds.
+# Facts that are shown next to the batches that a search finds.
 _MOST_FACTS = 5
 _COLUMNS = (
     *("internal_id", "status", "asked", "source_chain_ids", "destination_chain_id", "cost_wei", "submitted", "ended"),
@@ -55,10 +55,10 @@ class BatchListFilters:
 
     everybody: bool = False
     status: str = ""
-    chain: str = ""  # id of the destination
+    chain: str = ""  # the destination's chain id
     search: str = ""
-    before: str = ""  # show the batches older than this one
-    after: str = ""  # or those newer
+    before: str = ""  # identifier; older batches are shown
+    after: str = ""  # identifier; newer batches are shown
 
     @classmethod
     def of(cls, query: QueryDict) -> Self:
@@ -74,7 +74,7 @@ class BatchListFilters:
 
 
 def _by_day(rows: Sequence[BatchRow]) -> list[tuple[date, str, list[BatchRow]]]:
-    """Return the rows by the day of their submission, in UTC, each with the name that it has now."""
+    """Group the rows by the day of submission, in UTC. The names of today and yesterday are included."""
     today = timezone.now().astimezone(UTC).date()
     names = {today: "Today", today - timedelta(days=1): "Yesterday"}
     by_day = groupby(rows, key=lambda row: row.batch.created_at.astimezone(UTC).date())
@@ -82,7 +82,7 @@ def _by_day(rows: Sequence[BatchRow]) -> list[tuple[date, str, list[BatchRow]]]:
 
 
 def newest(user: User | None, most: int) -> list[BatchRow]:
-    """Return the newest batches of the user, or everybody's with None."""
+    """Return the newest batches of the user, or of everybody if `user` is None."""
     batches = Batch.objects.all() if user is None else Batch.objects.filter(user=user)
     return batch_rows.read(list(batches.defer("request").order_by("-pk")[:most]))
 
@@ -93,7 +93,7 @@ def newest(user: User | None, most: int) -> list[BatchRow]:
 @never_cache
 @require_safe
 def page(request: HttpRequest) -> HttpResponse:
-    """List the user's batches, or everybody's if `PUBLIC_BATCH_LIST` allows it. An identifier leads to its batch."""
+    """List the user's batches, or everybody's if `PUBLIC_BATCH_LIST` allows it. Redirect an identifier to its batch."""
     filters = BatchListFilters.of(request.GET)
     wanted = columns.batch_id(filters.search)
     if wanted and Batch.objects.filter(pk=wanted).exists():
@@ -112,7 +112,7 @@ def page(request: HttpRequest) -> HttpResponse:
             "public": settings.PUBLIC_BATCH_LIST,
             "may_list": True,
             "days": _by_day(rows),
-            # The identifiers after and before which the next pages begin.
+            # The neighbouring pages begin after these identifiers.
             "newer": batches_of_page[0].pk if batches_of_page and has_newer else "",
             "older": batches_of_page[-1].pk if batches_of_page and has_older else "",
             "searched_for": searched_for,
@@ -136,7 +136,7 @@ def page(request: HttpRequest) -> HttpResponse:
 @require_safe
 @read_rate.counted
 def file(request: HttpRequest) -> HttpResponse:
-    """Return the list as CSV. Where there are more than a file holds, the header `Link` names the next file."""
+    """Return the list as CSV. If it doesn't fit into one file, the header `Link` names the next file."""
     filters = BatchListFilters.of(request.GET)
     user = request.user if isinstance(request.user, User) else None
     if not user and not _is_everybodys(user, filters):
@@ -172,7 +172,7 @@ def _is_everybodys(user: User | None, filters: BatchListFilters) -> bool:
 
 
 def _page(batches: "QuerySet[Batch]", filters: BatchListFilters) -> tuple[Sequence[Batch], bool, bool]:
-    """Return the rows to show, newest first, and whether there are newer and older ones."""
+    """Return the rows to show, newest first, and whether there are newer rows and older rows."""
     if filters.after:
         batches_of_page = _first(batches.filter(pk__gt=filters.after), "pk", PAGE_SIZE + 1)
         return batches_of_page[:PAGE_SIZE][::-1], len(batches_of_page) > PAGE_SIZE, True
@@ -183,7 +183,7 @@ def _page(batches: "QuerySet[Batch]", filters: BatchListFilters) -> tuple[Sequen
 
 
 def _first(batches: "QuerySet[Batch]", order: str, most: int) -> list[Batch]:
-    """Return the first batches in this order. Databases sort identifiers alone faster than whole rows."""
+    """Return the first batches in this order. Databases sort only identifiers faster than whole rows."""
     chosen = batches.order_by(order).values("pk")[:most]
     return list(Batch.objects.filter(pk__in=chosen).defer("request").order_by(order))
 
@@ -191,7 +191,7 @@ def _first(batches: "QuerySet[Batch]", order: str, most: int) -> list[Batch]:
 def _matching(
     filters: BatchListFilters, user: User | None, account: SearchedAccount | None
 ) -> tuple["QuerySet[Batch]", str]:
-    """Return the batches and the kind of the searched text; no batches and an empty kind if nothing can match it."""
+    """Return the matching batches and the kind of the search. If nothing can match, return no batches and no kind."""
     batches = Batch.objects.all()
     if user and not _is_everybodys(user, filters):
         batches = batches.filter(user=user)
@@ -205,7 +205,7 @@ def _matching(
     if identifier := columns.batch_id(text):
         return batches.filter(pk=identifier), "identifier"
     if NUMBER.fullmatch(text):
-        # PostgreSQL knows from the ids how many queries are about them.
+        # With the ids in the statement, PostgreSQL can estimate the number of their queries.
         numbered = list(Block.objects.filter(number=int(text)).values_list("pk", flat=True))
         return batches.filter(pk__in=Query.objects.filter(block__in=numbered).values("batch")), "number"
     if HASH.fullmatch(text):
@@ -216,5 +216,5 @@ def _matching(
         return batches.filter(Q(pk__in=by_transaction) | Q(pk__in=by_block)), "hash"
     if account and account.address:
         return batches.filter(pk__in=Query.objects.filter(address=account.address).values("batch")), "account"
-    # An unknown name is nobody's. Queries about headers have an empty address.
+    # An unknown name matches nothing. An empty address would match queries about headers.
     return batches.none(), "account" if account else ""

@@ -1,6 +1,6 @@
-"""Batches as lines of a list: what was asked and what came out, from where to where, what it cost, how long it took.
+"""Batches as lines of a list: request, result, chains, cost and duration.
 
-The number of statements doesn't grow with that of the batches.
+The number of SQL statements doesn't grow with the number of batches.
 """
 
 from collections import defaultdict
@@ -20,7 +20,7 @@ from proving.facts import TimeFact
 from proving.models import FactsRegistry
 from queries.models import Batch, Query
 
-# Number of queries of a batch that are read. More are only counted.
+# Maximum queries of a batch that are read. Further ones are only counted.
 _MOST_READ = 64
 
 
@@ -28,12 +28,12 @@ _MOST_READ = 64
 class BatchRow:
     batch: Batch  # without its request
     headline: Headline
-    sources: tuple[ChainName, ...]  # empty: several, of which not all are known here
+    sources: tuple[ChainName, ...]  # empty: there are several, and not all are configured
     destination: ChainName
 
     @property
     def reads_itself(self) -> bool:
-        """Return whether the facts are read on the chain that they are about."""
+        """Return whether the batch's only source chain is its destination."""
         return self.sources == (self.destination,)
 
     @property
@@ -45,8 +45,8 @@ def read(batches: Sequence[Batch]) -> list[BatchRow]:
     """Return the lines of batches."""
     pks = [batch.pk for batch in batches]
     queries = Query.objects.filter(batch__in=pks)
-    # The last query tells how many there are, without counting them. A request names each source chain once, so the
-    # queries of a chain follow each other.
+    # The last query's position gives the number of queries without a count. A request names each source chain once, so
+    # the queries of a chain are consecutive.
     last = Query.objects.filter(batch=OuterRef("pk")).order_by("-position")
     ends = Subquery(last.values("position")[:1]), Subquery(last.values("source_chain_id")[:1])
     counts = {pk: end for pk, *end in Batch.objects.filter(pk__in=pks).values_list("pk", *ends)}
@@ -54,7 +54,7 @@ def read(batches: Sequence[Batch]) -> list[BatchRow]:
     few = queries.filter(position__lt=_MOST_READ).order_by("position")
     for query in few.select_related("block").defer("slots", "block__header_rlp"):
         known[query.batch_id].append(query)
-    # A larger batch asks for several slots, which no line names.
+    # A batch of a larger size requests several slots, which lines don't name.
     alone = queries.filter(batch__in=[pk for pk, (at, _) in counts.items() if at == 0], batch__size__lte=2)
     singles = {query.batch_id: query for query in alone.select_related("block", "batch")}
     values = _values(list(singles.values()))
@@ -78,8 +78,8 @@ def read(batches: Sequence[Batch]) -> list[BatchRow]:
 
 
 def _values(queries: Sequence[Query]) -> Mapping[int, Value]:
-    """Return the value, by the query, where it asks for one alone and has it."""
-    # Beside a fact, a query may ask which block there was at a time.
+    """Return the values of queries that request a single fact and have it, by query id."""
+    # A query may also request the block at a time. That fact doesn't count here.
     facts_of = {query: [fact for fact in facts.of(query) if not isinstance(fact, TimeFact)] for query in queries}
     single_facts = {
         query: alone for query, alone in facts_of.items() if len(alone) == 1 and facts.may_be_told(query.batch, query)

@@ -1,4 +1,4 @@
-"""The page of chains: what can be proven where, as `/chains.json` tells it."""
+"""The page of chains and connections, with the content of `/chains.json`."""
 
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import render

@@ -1,4 +1,4 @@
-"""The page that a user sees first: the newest batches' results, the remaining budget of the day, the last 30 days."""
+"""The user's start page: newest batches, the remaining budget of the day, and the last 30 days."""
 
 from dataclasses import dataclass
 from datetime import UTC, date, timedelta
@@ -21,7 +21,7 @@ from queries.columns import RejectionCode
 from queries.models import Batch, BatchStatus
 
 _DAYS = 30
-# Only this number of a user's newest batches is added up.
+# Statistics cover only this number of a user's newest batches.
 MOST_BATCHES = 10_000
 _LATEST, _KEYS = 6, 3
 
@@ -38,25 +38,25 @@ class Day:
 
 
 def success(done: int, ended: int) -> str:
-    """Return the share that was done, in percent. It is only whole, or nothing, if it really is."""
+    """Return the percentage of DONE batches. It shows 100 % or 0 % only if that is exact."""
     if done in {0, ended}:
         return "100 %" if done else "0 %"
     return f"{min(max(100 * done / ended, 0.1), 99.9):.1f} %"
 
 
 def month(user: User) -> tuple[list[Day], bool]:
-    """Return how the user's batches ended on each of the last days, in UTC, and whether all of them are counted.
+    """Return the results of the user's batches by day (UTC), and whether all the batches are counted.
 
-    A cancelled one is no failure. The database adds up the rows, which an index finds by user and time.
+    Cancelled batches don't count as failed. The database adds up the rows, which an index finds by user and time.
     """
-    # A batch ends by its deadline. One that a reorganised chain took back may end later, within a new one.
+    # A batch ends by its deadline. A batch that a reorg reopened gets a new deadline.
     first = timezone.now() - timedelta(days=_DAYS, seconds=2 * settings.BATCH_DEADLINE_SECONDS)
     batches = Batch.objects.filter(user=user, created_at__gte=first)
     newest = batches.order_by("-created_at").values("pk")[:MOST_BATCHES]
     cancelled = (RejectionCode.CANCELLED_BY_USER, RejectionCode.CANCELLED_BY_OPERATOR)
-    # A day as text: SQLite would call Python for each row to make a date.
+    # The day is a string, because SQLite calls a Python function for each row to make a date.
     day = Substr(Cast("finished_at", TextField()), 1, len("2026-01-31"))
-    # Identifiers narrow it: SQLite would else go through all of the user's batches.
+    # Without the identifiers, SQLite would read all of the user's batches.
     rows = Batch.objects.filter(pk__in=newest).exclude(rejection_code__in=cancelled).annotate(day=day)
     counts = {(at, status): n for at, status, n in rows.values_list("day", "status").annotate(Count("pk"))}
     today = timezone.now().astimezone(UTC).date()
@@ -69,7 +69,7 @@ def month(user: User) -> tuple[list[Day], bool]:
 @require_GET
 @signed_in
 def dashboard(request: HttpRequest, user: User) -> HttpResponse:
-    """Show the user's newest batches, budget and days. Programs get the user's keys, as from `/keys`."""
+    """Show the user's newest batches, budget and days. Programs get the user's keys, like at `/keys`."""
     if wants_json(request):
         return keys_as_json(user)
     shown, count = newest_keys(user, _KEYS)

@@ -1,6 +1,6 @@
-"""Facts that registries hold, as a page and as CSV. They never tell who asked for one.
+"""Facts that registries hold, as a page and as CSV. They don't show who requested a fact.
 
-`proving.fact_search` finds them, for the API too.
+`proving.fact_search` finds them for these and for the API.
 """
 
 import re
@@ -35,13 +35,13 @@ from proving.models import SignedTransaction, Transaction
 from queries.models import Block, Query
 
 PAGE_SIZE, _LATEST = 25, 10
-# The number of lines of a file.
+# Maximum lines of a file.
 MOST_IN_FILE = 1000
 _COLUMNS = (
     *("source_chain_id", "destination_chain_id", "block", "block_hash", "account", "property", "slot", "value", "word"),
     *("registry", "calldata", "transaction"),
 )
-# Keys are filters.
+# Sentences by the filter's name.
 _FAULT_SENTENCES = {
     "account": "The account {}.",
     "block": "The block must be a number, in decimal digits.",
@@ -65,10 +65,10 @@ class FactRow:
 class FactSearch:
     """The filters in the page's address, and their errors."""
 
-    typed: Mapping[str, str]  # by the field; empty ones are left out
+    typed: Mapping[str, str]  # text by field, without empty fields
     account: SearchedAccount | None = None
-    filters: FactFilters | None = None  # None: they name neither an account nor a block, or are wrong
-    faults: Mapping[str, str] = field(default_factory=dict)  # sentences, by the field
+    filters: FactFilters | None = None  # None: the filters name neither account nor block, or are invalid
+    faults: Mapping[str, str] = field(default_factory=dict)  # sentences by field
 
 
 def rows(facts_found: Sequence[FoundFact]) -> Iterator[FactRow]:
@@ -80,9 +80,9 @@ def rows(facts_found: Sequence[FoundFact]) -> Iterator[FactRow]:
 
 
 def searched(text: str, account: SearchedAccount | None) -> FactFilters | None:
-    """Return the account or block of a search. A block is found by its number, its hash, or a transaction's hash.
+    """Return the filters for a searched account, or for a block by its number, its hash or a transaction's hash.
 
-    None: it can't find any.
+    None: nothing can match.
     """
     if account:
         return FactFilters(account=account.address) if account.address else None
@@ -95,7 +95,7 @@ def searched(text: str, account: SearchedAccount | None) -> FactFilters | None:
 
 
 def _with_hash(text: str) -> Block | None:
-    """Return the block that has this hash; else the first of those that a transaction with this hash is about."""
+    """Return the block with this hash, or else the first block that the transaction with this hash is about."""
     sent = SignedTransaction.objects.filter(hash=text).values("transaction")
     queries = Transaction.queries.through.objects.filter(transaction__in=sent).values("query")
     about = Block.objects.filter(pk__in=Query.objects.filter(pk__in=queries).values("block")).order_by("pk")
@@ -105,7 +105,7 @@ def _with_hash(text: str) -> Block | None:
 # --- Views ------------------------------------------------------------------------------------------------------------
 
 
-@csrf_exempt  # The request changes nothing, and the API accepts no cookie.
+@csrf_exempt  # The view changes nothing, and the API accepts no cookies.
 @never_cache
 def facts_or_api(request: HttpRequest, api: Callable[[HttpRequest], HttpResponse]) -> HttpResponse:
     """Show the facts of an account or a block. Programs, and requests with a key, get the API's answer."""
@@ -123,7 +123,7 @@ def facts_or_api(request: HttpRequest, api: Callable[[HttpRequest], HttpResponse
 @require_safe
 @read_rate.counted
 def file(request: HttpRequest) -> HttpResponse:
-    """Return the facts as CSV. Where there are more than a file holds, the header `Link` names the next file."""
+    """Return the facts as CSV. If they don't fit into one file, the header `Link` names the next file."""
     if not _may_search(request):
         return redirect_to_login(request.get_full_path())
     search = _search(request)
@@ -137,7 +137,7 @@ def file(request: HttpRequest) -> HttpResponse:
 
 
 def _may_search(request: HttpRequest) -> bool:
-    """Return whether the reader may search facts: signed in, or where anybody may list all batches."""
+    """Return whether the reader may search facts. Signed-in users may, and everybody if `PUBLIC_BATCH_LIST` is set."""
     return settings.PUBLIC_BATCH_LIST or request.user.is_authenticated
 
 

@@ -1,4 +1,4 @@
-"""A newcomer's first query: a request that works as it stands."""
+"""A first query for new users: a request that works unchanged."""
 
 from django.conf import settings
 
@@ -8,15 +8,15 @@ from config.configured_chains import get_chains
 from explorer.batch.code_snippets import submitting
 from proving.models import ChainHead, FactsRegistry
 
-# So far below the head, a reorg is unlikely to reach it.
+# A reorg is unlikely to reach a block this far below the head.
 _BLOCKS_BELOW_HEAD = 2
 
 
 def command(user: User | None) -> str | None:
-    """Return a shell command that asks for one balance. None if no chains are connected.
+    """Return a shell command that requests one balance. None if no chains are connected.
 
-    The account is the user's own, else a facts registry on the source chain, which surely exists. The reader fills in
-    what is not known here, such as the head of a chain that no worker has looked at, and the fee where gas has a price.
+    The account is the user's own, or a facts registry on the source chain, which surely exists. The command has
+    placeholders for unknown values: the block if no worker has read the chain's head, and the fee if gas has a price.
     """
     connection = next(iter(get_chains().connections), None)
     if connection is None:
@@ -29,7 +29,7 @@ def command(user: User | None) -> str | None:
     address = user.address if user else _registry_on_source(connection) or "<address>"
     recent = _recent_block(connection)
     block = "<number>" if recent is None else recent
-    # Formatted by hand, because it is read more often than sent.
+    # Formatted by hand for readers, because `json.dumps` would spread it over more lines.
     body = f"""{{
   "destinationChainId": "{connection.destination_id}",
   {pays},
@@ -41,9 +41,9 @@ def command(user: User | None) -> str | None:
 
 
 def _recent_block(connection: Connection) -> int | None:
-    """Return a recent block that the destination can know soon.
+    """Return a recent block that the destination will soon trust.
 
-    Only a chain itself knows its blocks that are not final.
+    Only on the source chain itself may the block be one that isn't final.
     """
     head = ChainHead.objects.filter(pk=connection.source_id).first()
     if head is None:
@@ -52,6 +52,6 @@ def _recent_block(connection: Connection) -> int | None:
 
 
 def _registry_on_source(connection: Connection) -> str | None:
-    """Return the address of a facts registry on the connection's source, if there is one."""
+    """Return the address of a facts registry on the connection's source, or None."""
     rows = FactsRegistry.in_use.filter(destination_chain_id=connection.source_id, deployed_at__isnull=False)
     return rows.values_list("address", flat=True).first()

@@ -1,4 +1,4 @@
-"""The title of a batch's page: the answer, where one fact was asked for, else how much of it is proven."""
+"""The title of a batch's page: the answer if one fact was requested, otherwise the progress."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -18,23 +18,23 @@ _PROPERTIES = {
     AccountField.CODE_HASH.name: "Code hash",
 }
 _TAGGED = {BlockTag.LATEST: "the newest block", BlockTag.FINALIZED: "the newest final block"}
-# A slot with a longer number is only said to be one.
+# A title leaves out longer slot numbers, and only says that the fact is a slot.
 _MOST_OF_SLOT = 12
 
 
 @dataclass(frozen=True)
 class Headline:
-    """`about`, of an account if there is one, `where`: and the answer, or how much is proven."""
+    """A title such as "balance of <address> at <block>: <answer>", from `about`, `address`, `where` and the answer."""
 
     about: str
-    address: str = ""  # empty: the title is about no account, or about several
+    address: str = ""  # empty: about no account, or several
     where: str = ""
     answer: InShort | None = None
-    state: str = ""  # instead of one answer
+    state: str = ""  # the progress, if there isn't a single answer
 
     @property
     def text(self) -> str:
-        """Return one line, with long values by their ends."""
+        """Return the title as one line with long values shortened."""
         address = f"of {_by_its(ADDRESS_ENDS, self.address)}" if self.address else ""
         subject = " ".join(filter(None, (self.about, address, self.where)))
         if self.answer:
@@ -47,15 +47,15 @@ class Headline:
 class HeadlineQuery:
     """The data of a query that a title needs."""
 
-    address: str | None  # None: it is about the header
+    address: str | None  # None: the query is about the header
     source: ChainName
-    selector: str  # the request's name of the block
-    timestamp: int | None  # unix seconds, where the block was named by a time
-    block_number: int | None  # None: not found yet
+    selector: str  # how the request selects the block
+    timestamp: int | None  # unix seconds if a time selects the block
+    block_number: int | None  # None: unknown yet
     fields: Sequence[str]
-    slots: Sequence[str]  # the first of them at least
+    slots: Sequence[str]  # at least the first one
     slot_count: int
-    values: Sequence[Value]  # once all its steps are completed
+    values: Sequence[Value]  # empty until all the query's steps are completed
 
 
 def of_query(query: ShownQuery | HeadlineQuery, *, names_chain: bool = True) -> Headline:
@@ -70,7 +70,7 @@ def of_query(query: ShownQuery | HeadlineQuery, *, names_chain: bool = True) -> 
 
 
 def of_batch(total: int, counts: StepCounts, sources: Sequence[ChainName], destination: ChainName) -> Headline:
-    """Return the headline of a batch of several queries. `total` is their number."""
+    """Return the headline of a batch with several queries. `total` is the number of queries."""
     names = [source.in_words for source in sources]
     chains = ", ".join(names[:-1]) + (" and " if len(names) > 1 else "") + names[-1] if names else ""
     for_whom = destination.in_words
@@ -79,7 +79,7 @@ def of_batch(total: int, counts: StepCounts, sources: Sequence[ChainName], desti
 
 
 def of_several(total: int, done: int, where: str, address: str = "") -> Headline:
-    """Return the headline of several queries, all of one account if `address` isn't empty."""
+    """Return the headline of several queries. They are all about one account if `address` isn't empty."""
     return Headline(f"{total:,} queries", address, where, state="all proven" if done == total else f"{done:,} proven")
 
 
@@ -91,7 +91,7 @@ def _fact_in_words(query: ShownQuery | HeadlineQuery) -> str:
 
 
 def block_in_words(query: ShownQuery | HeadlineQuery) -> str:
-    """Return the block that the query is about, a phrase."""
+    """Return a phrase for the query's block."""
     if query.timestamp is not None:
         return f"the block at {time} UTC" if (time := utc(query.timestamp)) else "the block at a time"
     if query.block_number is not None:

@@ -1,4 +1,4 @@
-"""The home page, with a finished batch that its reader may see in a list anyway."""
+"""The home page, with an example batch that its reader may also see in a list."""
 
 from django.conf import settings
 from django.http import HttpRequest, HttpResponse
@@ -15,7 +15,7 @@ from proving import sources
 from queries.models import BatchStatus
 
 _MOST_CONNECTIONS = 12
-# Number of newest batches that are searched for an example.
+# Newest batches among which an example is searched.
 _BATCHES = 10
 
 
@@ -41,9 +41,9 @@ def home(request: HttpRequest) -> HttpResponse:
 
 
 def _example(user: User | None) -> tuple[BatchRow, str] | None:
-    """Return a finished batch, and who must be trusted for it.
+    """Return a finished batch, and a sentence that says who must be trusted for its facts.
 
-    It is the user's own, else anybody's where the operator lets everybody list everybody's batches.
+    It is the user's own. If there is none, it is anybody's, but only if `PUBLIC_BATCH_LIST` is set.
     """
     rows = batch_list.newest(user, _BATCHES) if user else []
     rows += batch_list.newest(None, _BATCHES) if settings.PUBLIC_BATCH_LIST else []

@@ -23,9 +23,9 @@ _PROBLEM_SENTENCES = {
 
 @dataclass(frozen=True)
 class SearchedAccount:
-    address: str = ""  # EIP-55; empty: there is none
-    name: str = ""  # that ENS says to be the address's, normalised
-    problem: str = ""  # why there is no address, a sentence
+    address: str = ""  # with its EIP-55 checksum; empty: there is none
+    name: str = ""  # the normalized ENS name that was searched
+    problem: str = ""  # a sentence that says why there is no address
 
     @classmethod
     def unknown(cls, code: str, **values: object) -> Self:
@@ -33,12 +33,12 @@ class SearchedAccount:
 
 
 def read(text: str, client_address: str) -> SearchedAccount | None:
-    """Return the account. None: the text is no address, and where ENS is configured no name.
+    """Return the account. None: the text is neither an address nor a name, or it is a name and ENS isn't configured.
 
-    A name takes nodes, so one client may ask for a few in a minute.
+    Resolving a name costs requests to nodes, so the number per client and minute is limited.
     """
     if _ADDRESS.fullmatch(text):
-        # In a request a wrong checksum is an error; for a search the digits are enough.
+        # A request with a wrong checksum is an error. A search needs only the digits.
         return SearchedAccount(str(checksummed(text.lower())))
     if get_chains().ens is None or not batch_request.is_name(text):
         return None

@@ -1,1 +1,1 @@
-"""The form that people submit a batch with, instead of a program."""
+"""The form in which people submit a batch."""

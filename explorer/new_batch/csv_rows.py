@@ -1,4 +1,4 @@
-"""A list of addresses or a table (CSV, RFC 4180) as rows of the form."""
+"""Conversion of a list of addresses or a table (CSV, RFC 4180) to rows of the form."""
 
 import csv
 import io
@@ -21,19 +21,19 @@ _Line = tuple[int, list[str]]
 _MOST_FAULTS = 20
 _OTHER_NAMES = {"account": "address", "props": "properties", "property": "properties", "slot": "slots"}
 _SEPARATORS = re.compile(r"[\s,;|+]+")
-# People group digits by three.
+# Plain digits, or digits in groups of three.
 _NUMBER = re.compile(r"[0-9]+|[0-9]{1,3}(?:[,_'\u2019\u00a0\u202f ][0-9]{3})+")
 _ADDRESS = re.compile(r"0x[0-9a-fA-F]{40}", re.ASCII)
 _NAME_ENDS = re.compile('[",;\t]+')
-# Excel reads the delimiter from such a first line. Other spreadsheets append their own delimiters to it.
+# A first line from which Excel reads the delimiter. Other spreadsheets append their own delimiters to it.
 _HINT = re.compile(r'[\ufeff\r\n ]*"?sep=(?:"?([^\w\s"]|\t))*"? *(?:\r\n?|\n|\Z)', re.IGNORECASE)
 
 
 def read(text: str, like: Mapping[str, Any], chains: Mapping[str, str], most: int) -> tuple[list[dict[str, Any]], int]:
-    """Return the rows, as the fields of their forms begin, and the number of lines.
+    """Return the rows, as initial values of their forms, and the number of lines.
 
-    Lines that differ in their addresses alone share a row. What a line leaves out is as in `like`. `chains` has ids by
-    names in small letters. Raises `ValidationError` with the lines that are no part of a table of at most `most` lines.
+    Lines that differ only in their addresses share a row. `like` has the values that lines leave out. `chains` has
+    chain ids by lower-case names. Raises `ValidationError` with the invalid lines, or for more than `most` lines.
     """
     rows: dict[tuple[str, ...], dict[str, Any]] = {}
     whole = list(_lines(text))
@@ -62,7 +62,7 @@ def read(text: str, like: Mapping[str, Any], chains: Mapping[str, str], most: in
 
 
 def _lines(text: str) -> Iterator[_Line]:
-    """Yield the number and the cells of each line that is neither blank nor a comment, without empty cells behind."""
+    """Yield the number and the cells of each line, without blank lines, comments and trailing empty cells."""
     hint = _HINT.match(text)
     above, text = (len(hint[0].splitlines()), text[hint.end() :]) if hint else (0, text.lstrip("\ufeff"))
     delimiter = (hint and hint[1]) or _delimiter(text)
@@ -83,13 +83,13 @@ def _lines(text: str) -> Iterator[_Line]:
 
 def _is_comment(cells: Sequence[str]) -> bool:
     words = [cells[0].lstrip("# "), *cells[1:]]
-    # Some tools export # before columns' names. Tables that number their lines name that column #.
+    # Some tools put # before the names of columns. In numbered tables, # may be the name of the first column.
     is_of_names = len(cells) > 1 and all(word and " " not in word for word in words[1:]) and " " not in words[0]
     return cells[0].startswith("#") and not is_of_names
 
 
 def _delimiter(text: str) -> str:
-    """Return the delimiter of the line that names columns, or else of the first address, or else of the first line."""
+    """Return the delimiter of the line with columns' names, else of the first line with an address or at all."""
     lines = [
         line for line in re.split(r"[\r\n]+", text) if line.strip() and not _is_comment(_NAME_ENDS.split(line.strip()))
     ]
@@ -101,7 +101,7 @@ def _delimiter(text: str) -> str:
 
 
 def _table(lines: Sequence[_Line]) -> tuple[Sequence[str], Sequence[_Line], list[ValidationError]]:
-    """Return the columns, the lines below the one that names them, and what is wrong with it and those above."""
+    """Return the columns, the lines below the line that names them, and faults of that line and those above."""
     heads = [line for line in lines if _names_columns(line[1])]
     if not heads:
         above = list(takewhile(lambda line: not _begins_table(line[1]), lines))
@@ -132,7 +132,7 @@ def _table(lines: Sequence[_Line]) -> tuple[Sequence[str], Sequence[_Line], list
 
 
 def _begins_table(cells: Sequence[str]) -> bool:
-    """Tell whether a line is no title, banner or line of names in another tool's words."""
+    """Return whether the line begins with accounts or has an address. Titles and lines of unknown names don't."""
     return all(map(_is_account, _split(cells[0]))) or any(map(_ADDRESS.fullmatch, cells))
 
 
@@ -141,13 +141,13 @@ def _names_columns(cells: Sequence[str]) -> bool:
 
 
 def _says_column(cells: Sequence[str]) -> bool:
-    """Tell whether a line has a value for a column, as `Chain,Ethereum` and `Block: 5` have."""
+    """Return whether the line gives a value for a column, such as `Chain,Ethereum` and `Block: 5`."""
     name, colon, _ = cells[0].partition(":")
     return _column(name) in COLUMNS and (len(cells) > 1 or bool(colon))
 
 
 def _likeness(head: Sequence[str]) -> tuple[bool, bool, int]:
-    """Return how much a line is like one that names columns. Above it there may be others, such as `Chain,Ethereum`."""
+    """Return a score of how likely the line names columns. Lines such as `Chain,Ethereum` may come before it."""
     names = [name for name in map(_column, head) if name]
     known = [name for name in names if name in COLUMNS]
     return known == names != [], "address" in known, len(known)
@@ -160,13 +160,13 @@ def _column(cell: str) -> str:
 
 
 def _is_account(word: str) -> bool:
-    """Tell whether a word is meant as an address or a name, right or wrong."""
+    """Return whether the word looks like an address or a name, valid or not."""
     is_name = "." in word[1:-1] and {*word}.isdisjoint(":/ ") and not word.replace(".", "").isdecimal()
     return word[:2].lower() == "0x" or is_name
 
 
 def _one_cell_of_addresses(cells: list[str]) -> list[str]:
-    """Join the cells of a line that is nothing but addresses: all of them are accounts."""
+    """Join the cells of a line that has only addresses. They are all accounts."""
     return [" ".join(cells)] if all(map(_ADDRESS.fullmatch, filter(None, cells))) else cells
 
 
@@ -178,7 +178,7 @@ def _shown(cells: Sequence[str]) -> str:
 
 
 def _given(number: int, columns: Sequence[str], cells: Sequence[str]) -> Mapping[str, str]:
-    """Return the cells by their columns. Raises `ValidationError`."""
+    """Return the cells by column. Raises `ValidationError`."""
     if len(cells) > len(columns):
         raise line_fault("too_many_cells", number=number, count=len(cells), columns=len(columns))
     given = list(zip(columns, cells, strict=False))
@@ -198,7 +198,7 @@ def _accounts(number: int, given: Mapping[str, str], row: Mapping[str, Any]) -> 
 
 def _row(number: int, given: Mapping[str, str], like: Mapping[str, Any], chains: Mapping[str, str]) -> dict[str, Any]:
     props, slots, header = (_split(given.get(name, "")) for name in COLUMNS[2:5])
-    # The form has no box for an unknown property, so the row would lose it.
+    # The form has no checkbox for an unknown property, so the row would lose it.
     for named, known in ((props, AccountField.names), (header, HeaderField.names)):
         if unknown := [name for name in named if name.upper() not in known]:
             raise line_fault("bad_name", number=number, word=unknown[0], names=", ".join(known))
@@ -212,7 +212,7 @@ def _row(number: int, given: Mapping[str, str], like: Mapping[str, Any], chains:
             "slots": "\n".join(slots),
             "header": [name.upper() for name in header],
         }
-    elif not (row["props"] or row["slots"].strip()):  # `like` asks for a header alone
+    elif not (row["props"] or row["slots"].strip()):  # `like` requests only a header
         row["props"] = ["BALANCE"]
     try:
         return row | _at(given.get("block", ""))
@@ -235,7 +235,7 @@ def _at(cell: str) -> dict[str, str]:
 
 
 def typed_time(seconds: float) -> str:
-    """Return a time as a field for it has it: 2026-11-20T12:00:00. Raises `ValueError`, `OverflowError`, `OSError`."""
+    """Return a time as in a form field: 2026-11-20T12:00:00. Raises `ValueError`, `OverflowError`, `OSError`."""
     return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%S")
 
 

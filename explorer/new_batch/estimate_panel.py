@@ -1,4 +1,4 @@
-"""The panel beside the form: what the batch would cost and take."""
+"""The panel next to the form, with the estimated cost and duration of the batch."""
 
 from typing import Any
 
@@ -21,7 +21,7 @@ _FACTS = (CostPart.HEADER_FIELDS, CostPart.ACCOUNTS, CostPart.SLOTS, CostPart.TI
 
 
 def context(user: User, form: NewBatchForm) -> dict[str, Any]:
-    """Return the estimate for the template, or why there is none. The rows learn which blocks they mean."""
+    """Return the estimate for the template, or why there is none. Store in each row which block it means."""
     if form.is_blank:
         return {}
     try:

@@ -1,4 +1,4 @@
-"""The sentences about faults of the form, by code: of a pasted line, a field, a slot, the form, and its refusals."""
+"""Sentences about faults of the form, by code: of pasted lines, fields, slots and the whole form, and refusals."""
 
 from django.core.exceptions import ValidationError
 
@@ -46,14 +46,14 @@ FIELD_SENTENCES = {
     "props": "Tick a property, or name a slot.",
     "time": "Write the time as 2026-11-20 12:00:00, in UTC.",
 }
-# The keys are fields that can have only one error at this point. The API's own sentences are about its JSON.
+# Sentences by field, for fields with a single possible error. The API's own sentences are about its JSON.
 API_FAULT_SENTENCES = {
     "destination": "No facts can be made readable on this chain here.",
     "sender": "The service has no signer on this chain, so it pays for nothing there. Choose “I pay myself”.",
     "source": "This chain can't be proven on the destination that you chose.",
     "time": "Name a time after 1970.",
 }
-# The keys are fields. The field of accounts has two sentences.
+# Sentences by field. The field of accounts has two.
 HINT_SENTENCES = {
     "addresses": "Addresses, as many as you like. Separate several with spaces or line breaks.",
     "addresses_or_names": "Addresses or ENS names, as many as you like. Separate several with spaces or line breaks.",

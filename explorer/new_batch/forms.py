@@ -1,4 +1,4 @@
-"""The form of a batch: the fields for all of it, and a formset of rows. What the API says is wrong stands at fields."""
+"""The form of a batch: fields for the whole batch, and a formset of rows. Faults that the API finds show at fields."""
 
 import json
 import re
@@ -30,7 +30,7 @@ MAX_ROWS = 50
 """A row holds any number of accounts."""
 
 _MOST_FAULTS = 20
-# A longer one is cut. A slot of a megabyte for each of a thousand accounts would be more than fits into memory.
+# Longer words are cut. A slot of a megabyte for each of a thousand accounts would exceed the memory.
 _WORD = re.compile(r"[^\s,;]{1,300}")
 _WHEN = (("latest", "Latest"), ("finalized", "Final"), ("block", "Block"), ("time", "Time"))
 _SLOT_OF = (*((kind, f"mapping by {kind}") for kind in KEYS), ("array", "array"))
@@ -46,11 +46,11 @@ def _area(rows: int, **attributes: str) -> forms.Textarea:
 
 
 class _BlockNumber(forms.IntegerField):
-    re_decimal = re.compile(r"[\s,_]")  # is left out, because people group digits
+    re_decimal = re.compile(r"[\s,_]")  # characters to ignore, because people group digits
 
 
 class BatchForm(forms.Form):
-    """The fields for all rows, and the text that is pasted to become rows."""
+    """The fields for all rows, and the pasted text that is converted to rows."""
 
     destination = forms.ChoiceField(label="Destination chain")
     sender = forms.ChoiceField(
@@ -82,7 +82,7 @@ class BatchForm(forms.Form):
 
 
 class RowForm(forms.Form):
-    """A row of the form: accounts of a source chain at one block, with the facts to prove of each; or header fields."""
+    """A row of the form: a source chain, a block, and either accounts with the facts to prove or header fields."""
 
     source = forms.ChoiceField(label="Source chain")
     at = forms.ChoiceField(label="At", choices=_WHEN, widget=forms.RadioSelect, initial="latest")
@@ -116,7 +116,7 @@ class RowForm(forms.Form):
         choices=[(name, name) for name in HeaderField.names],
         widget=forms.CheckboxSelectMultiple,
     )
-    # The helper that finds the slot of a value in a mapping or an array. It is no part of the batch.
+    # The helper that computes the slot of a value in a mapping or an array. The request doesn't contain it.
     slot_of = forms.ChoiceField(label="Where it is", required=False, choices=_SLOT_OF)
     slot_base = forms.CharField(
         label="Its own slot", required=False, widget=_text(placeholder="0", **{"class": "not-asked"})
@@ -146,14 +146,14 @@ class RowForm(forms.Form):
             self.add_error("props", FIELD_SENTENCES["props"])
 
     def focus(self, control: str) -> None:
-        """Let the page begin at this control, if it is of this row."""
+        """Set the page's focus to this control if it belongs to this row."""
         for field in self:
             if field.auto_id == control:
                 field.field.widget.attrs["autofocus"] = self.has_focus = True
 
     @cached_property
     def contents(self) -> Mapping[str, Sequence[str]]:
-        """Return the accounts, properties, slots and header fields that the row names, each once, right or wrong."""
+        """Return the row's accounts, properties, slots and header fields without duplicates, valid or not."""
         typed = {name: self[name].value() or [] for name in ("accounts", "props", "slots", "header")}
         return {
             name: _unique(_WORD.findall(value) if isinstance(value, str) else value) for name, value in typed.items()
@@ -170,12 +170,12 @@ class RowForm(forms.Form):
 
     @property
     def size(self) -> int:
-        """Return how much the row counts in limits."""
+        """Return the row's size, as limits count it."""
         return len(self.contents["accounts"]) * (1 + len(self.contents["slots"])) + bool(self.contents["header"])
 
     @property
     def selector(self) -> str:
-        """Return what selects the block in the API's request; any that does, if the row names none that is right."""
+        """Return the block's selector in the API's request. If the block is invalid, return any valid selector."""
         values = self.cleaned_data
         match values.get("at"), values.get("block"), values.get("time"):
             case "block", int(number), _:
@@ -187,7 +187,7 @@ class RowForm(forms.Form):
         return "latest"
 
     def field_of(self, fault: BodyFault) -> str:
-        """Return the field that a fault of the API's request is about; empty if that is not in this row."""
+        """Return the field that a fault of the API's request is about; empty if this row has no such field."""
         chain = pointer("data", self["source"].value() or "")
         block = chain + pointer(self.selector)
         if fault.path == chain:
@@ -206,7 +206,7 @@ class RowForm(forms.Form):
 
     @cached_property
     def _pointers(self) -> AbstractSet[str]:
-        """Return the accounts in lower case, as they appear in the paths of faults."""
+        """Return the accounts in lower case, as in the paths of faults."""
         return {pointer(account)[1:].lower() for account in self.contents["accounts"]}
 
 
@@ -215,15 +215,15 @@ _OF_ROW = re.compile(r"rows-([0-9]{1,3})-")
 
 
 class FormFault(NamedTuple):
-    label: str  # of the field; empty: the whole form, or the whole row
-    row: int  # the first with this fault, from 1; 0: it is of no row
-    more_rows: int  # with the same fault
+    label: str  # the field's label; empty: the whole form or row
+    row: int  # number of the first row with this fault, from 1; 0: not about a row
+    more_rows: int  # number of further rows with the same fault
     sentence: str
     control: str  # the id of the control; empty for the whole form
 
 
 class NewBatchForm:
-    """A batch with its rows: as `user` has posted them, or as `batch` and `rows` say."""
+    """A batch with its rows, either posted by `user` or given by `batch` and `rows`."""
 
     def __init__(
         self,
@@ -242,7 +242,7 @@ class NewBatchForm:
             form_kwargs={"label_suffix": ""},
             error_messages={"too_many_forms": FORM_SENTENCES["too_many_rows"].format(most=MAX_ROWS)},
         )
-        # Both are always cleaned, so that each shows its own errors.
+        # Both are always validated, so that each shows its own errors.
         self._is_well_typed = all([self.batch.is_valid(), self.rows.is_valid()])
 
     @property
@@ -251,7 +251,7 @@ class NewBatchForm:
 
     @property
     def facts(self) -> int:
-        """Count the facts that the rows name. In a posted form, a fact in several rows counts once."""
+        """Count the facts that the rows request. In a posted form, a fact in several rows counts once."""
         if not self.batch.is_bound or self.size > settings.MAX_QUERIES_PER_BATCH:
             return sum(row.facts for row in self.rows)
         blocks = [block for chain in self.document["data"].values() for block in chain.values()]
@@ -264,7 +264,7 @@ class NewBatchForm:
 
     @cached_property
     def is_valid(self) -> bool:
-        """Check the rows. If one has an error, add the errors that the API finds in the others."""
+        """Validate the form. If a row has an error, also add the errors that the API finds in other rows."""
         if self._is_well_typed and not self.is_blank:
             return True
         if self.is_blank:
@@ -276,9 +276,9 @@ class NewBatchForm:
         return False
 
     def parse(self) -> BatchRequest:
-        """Return the request as the API reads it, counted among estimates. Raises `Refused`: too_many_requests.
+        """Return the request as the API reads it, and count it as an estimate. Raises `Refused`: too_many_requests.
 
-        Raises `InvalidRequest`; its faults stand at their fields then.
+        Also raises `InvalidRequest`, after adding its faults to their fields.
         """
         assert self.user is not None
         try:
@@ -298,7 +298,7 @@ class NewBatchForm:
             self.batch.add_error(None, FORM_SENTENCES["more_faults"].format(count=more))
 
     def _places(self, fault: BodyFault) -> Iterator[tuple[forms.Form, str | None, str]]:
-        """Yield the fields that the fault is about and that have no other, and a sentence."""
+        """Yield the fields without another fault that this fault is about, with a sentence."""
         sentence = fault.message.removeprefix(f"{ADDRESS_FAULT}: ")
         sentence = sentence[:1].upper() + sentence[1:]
         of_batch = _OF_BATCH.get(fault.path[1:].partition("/")[0])
@@ -333,11 +333,11 @@ class NewBatchForm:
 
     @cached_property
     def document(self) -> dict[str, Any]:
-        """Return the API's request: what rows ask about one account at one block, it asks together.
+        """Return the API's request. Rows about the same account at the same block are merged.
 
         Raises `InvalidRequest` if it is too large.
         """
-        # A few thousand accounts and slots are little as text, and their product is more than fits into memory.
+        # A few thousand accounts and slots are a short text, but their product would exceed the memory.
         if self.size > (most := settings.MAX_QUERIES_PER_BATCH):
             raise InvalidRequest([too_many(self.size, most)])
         data: dict[str, Any] = {}
@@ -365,7 +365,7 @@ class NewBatchForm:
 
 
 def _unique(words: Iterable[str]) -> list[str]:
-    """Return each word in its first spelling: addresses, names and slots mean the same in small letters."""
+    """Remove words that differ only in case from an earlier word. Addresses, names and slots ignore the case."""
     spellings: dict[str, str] = {}
     for word in words:
         spellings.setdefault(word.lower(), word)
@@ -379,7 +379,7 @@ def _join(there: dict[str, Any], row: Mapping[str, Sequence[str]], *names: str) 
 
 
 def _offer(form: forms.Form, name: str, chains: Iterable[Chain]) -> str:
-    """Offer the chains, and a former choice that is no longer among them. Return the label of the choice."""
+    """Offer the chains, and the chosen one if it is no longer among them. Return the label of the choice."""
     choices = [(str(chain.id), f"{chain.name} ({chain.id})") for chain in chains]
     chosen = str(form[name].value() or "")
     if chosen and chosen not in dict(choices):
@@ -391,9 +391,9 @@ def _offer(form: forms.Form, name: str, chains: Iterable[Chain]) -> str:
 
 
 def _counted(data: QueryDict) -> QueryDict:
-    """Return the data with the number of its rows, which a formset asks for: no reader could correct it.
+    """Return the data with the number of rows that a formset requires. A reader couldn't correct a wrong number.
 
-    Raises `ApiError` where rows are missing before another: a few bytes would make many rows.
+    Raises `ApiError` if row numbers have gaps. Otherwise a few bytes could create many rows.
     """
     numbers = {int(row[1]) for name in data if (row := _OF_ROW.match(name))}
     if missing := set(range(max(numbers, default=-1))) - numbers:

@@ -1,4 +1,4 @@
-"""Slots in which Solidity keeps the values of a mapping or an array.
+"""Slots in which Solidity stores the values of a mapping or an array.
 
 Source: the Solidity documentation, "Layout of State Variables in Storage", section "Mappings and Dynamic Arrays".
 """
@@ -15,10 +15,10 @@ _WORDS = 1 << 256
 
 
 def slot_of(kind: str, key: str, base: str) -> str:
-    """Return the slot of a value in the mapping at the slot `base`, or for another kind than `KEYS`, in the array.
+    """Return the slot of a value in the mapping or array at the slot `base`. Kinds outside of `KEYS` mean an array.
 
-    They are keccak256(key . base), the key padded to 32 bytes, and keccak256(base) + index. Raises `ValidationError`
-    with the field of the form.
+    A mapping's value is at keccak256(key . base), with the key padded to 32 bytes. An array's value is at
+    keccak256(base) + index. Raises `ValidationError` with the form's field.
     """
     start = _number("slot_base", "base", base).to_bytes(32)
     if kind in KEYS:
@@ -41,7 +41,7 @@ def _encoded(kind: str, key: str) -> bytes:
 
 def _number(field: str, code: str, text: str) -> int:
     try:
-        number = int(text, 0)  # 0x begins a hexadecimal one
+        number = int(text, 0)  # decimal, or hexadecimal after 0x
     except ValueError:
         number = -1
     if not 0 <= number < _WORDS:

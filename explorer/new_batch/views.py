@@ -1,4 +1,4 @@
-"""The views of the form. Each button is a submit that says by `do` what it does, so all works without JavaScript."""
+"""The views of the form. Each submit button has a `do` value that names its action, so no JavaScript is needed."""
 
 import hashlib
 import json
@@ -36,15 +36,15 @@ from queries.batch_request import InvalidRequest
 from queries.models import Batch, BatchStatus
 from queries.submission import ESTIMATES
 
-# Longer JSON is only offered as a file.
+# Longer JSON is offered only as a file.
 _MOST_SHOWN_CHARACTERS = 20_000
 
 
 @never_cache
-@csrf_exempt  # `_check` does it. The page of Django's own check would lose what was typed.
+@csrf_exempt  # `_check` does it, because Django's error page would lose the input.
 @require_http_methods(["GET", "POST"])
 def new_batch(request: HttpRequest) -> HttpResponse:
-    """Show the form, and do the actions of its buttons. `from` names a batch of the user that fills it in."""
+    """Show the form, and run the actions of its buttons. `from` names a batch of the user to copy into the form."""
     if request.method != "POST":
         return _first(request)
     button = request.POST.get("do", "")
@@ -56,7 +56,7 @@ def new_batch(request: HttpRequest) -> HttpResponse:
     except Refused as refused:
         return _kept(request, refused)
     is_of_row = number in map(str, range(len(form.rows.forms)))
-    # Without a button, such as by Enter in a field, the batch is estimated.
+    # A submit without a button, such as with Enter in a field, estimates the batch.
     action = (_OF_ROW if is_of_row else _OF_FORM).get(name, _Post.estimate)
     try:
         return action(_Post(request, user, form, int(number) if is_of_row else 0))
@@ -68,7 +68,7 @@ def new_batch(request: HttpRequest) -> HttpResponse:
 @csrf_exempt
 @require_http_methods(["GET", "POST"])
 def estimate(request: HttpRequest) -> HttpResponse:
-    """Tell htmx what the form as it stands would cost. A GET leads to the form."""
+    """Return the cost estimate of the posted form, for htmx. A GET redirects to the form."""
     if request.method != "POST":
         return redirect("explorer:new_batch")
     try:
@@ -82,7 +82,7 @@ def estimate(request: HttpRequest) -> HttpResponse:
 
 
 def _check(request: HttpRequest) -> User:
-    """Return the user, who may post this form. Raises `Refused`."""
+    """Return the user after checking the session and the CSRF token. Raises `Refused`."""
     user = request.user
     if not isinstance(user, User):
         raise _refusal(401, "not_signed_in")
@@ -96,9 +96,9 @@ def _refusal(status: int, code: str) -> ApiError:
 
 
 def _count(user: User, button: str) -> None:
-    """Count a post before its form is made of it, which takes long. A batch is counted as such where it is stored.
+    """Count a post before its form is built, because building it takes long. Raises `Refused`.
 
-    Raises `Refused`.
+    A submitted batch counts as a batch only when it is stored.
     """
     if button == "submit":
         submission.check_rate(user)
@@ -113,9 +113,9 @@ def _no_answer(_: HttpRequest) -> HttpResponse:
 
 
 def _kept(request: HttpRequest, refused: Refused) -> HttpResponse:
-    """Keep the form's fields hidden: to make a form of them takes ten times as long.
+    """Return the posted fields as hidden inputs, because building the form would take ten times as long.
 
-    No button is among them, so that the form is seen before it does anything.
+    Buttons are left out, so that the reader sees the form before any action runs.
     """
     posted = [pair for pair in request.POST.lists() if pair[0] in BatchForm.base_fields or pair[0].startswith("rows-")]
     template, status = ("_kept", 200) if getattr(request, "htmx", False) else ("page", status_of(refused))
@@ -130,7 +130,7 @@ def _with_pause(response: HttpResponse, refused: Refused | None) -> HttpResponse
 
 
 def _answer(request: HttpRequest, form: NewBatchForm, **more: Any) -> HttpResponse:
-    """Answer with the page; for htmx, with the form alone, which goes to where it was."""
+    """Answer with the page. For htmx, answer only with the form, which replaces the old form."""
     refused: Refused | None = more.get("refused")
     for row in form.rows:
         row.focus(more.get("focus", ""))
@@ -150,7 +150,7 @@ def _answer(request: HttpRequest, form: NewBatchForm, **more: Any) -> HttpRespon
 
 
 def _beside(form: NewBatchForm) -> dict[str, Any]:
-    """Return the texts about the chosen destination, and the same request for the API."""
+    """Return the texts next to the form: about the chosen destination, and the same request for the API."""
     chains = get_chains()
     chosen = form.batch["destination"].value()
     chain = next((chain for chain in chains.destinations() if str(chain.id) == chosen), None)
@@ -158,7 +158,7 @@ def _beside(form: NewBatchForm) -> dict[str, Any]:
         "chosen": chain,
         "sources": [source.name for source in chains.sources(chain.id)] if chain else [],
     }
-    # A wrong field would stand in the JSON as something else.
+    # An invalid field would have another value in the JSON.
     if form.batch.is_bound and not form.is_blank and form.batch.is_valid() and form.rows.is_valid():
         try:
             text = _as_text(form)
@@ -208,7 +208,7 @@ def _first(request: HttpRequest, user: User) -> HttpResponse:
 
 
 def _rows_of(data: Mapping[str, Mapping[str, Any]]) -> Iterator[dict[str, Any]]:
-    """Yield the rows of a request. Accounts with the same questions share one."""
+    """Yield the rows of a request. Accounts with the same facts share one."""
     for source, blocks in data.items():
         for selector, block in blocks.items():
             kind, _, number = selector.partition(":")
@@ -216,7 +216,7 @@ def _rows_of(data: Mapping[str, Mapping[str, Any]]) -> Iterator[dict[str, Any]]:
             if kind == "block":
                 where["block"] = number
             elif kind == "timestamp":
-                with suppress(ValueError, OverflowError, OSError):  # further away than a year has digits
+                with suppress(ValueError, OverflowError, OSError):  # the year has too many digits
                     where["time"] = csv_rows.typed_time(int(number))
             header = block.get("header", [])
             alike: dict[tuple[tuple[str, ...], ...], list[str]] = defaultdict(list)
@@ -235,7 +235,7 @@ def _rows_of(data: Mapping[str, Mapping[str, Any]]) -> Iterator[dict[str, Any]]:
 
 @dataclass(frozen=True)
 class _Post:
-    """A form that a user has sent by a button. If the button belongs to a row, `number` is the row's."""
+    """A form that a user posted with a button. `number` is the button's row, if it has one."""
 
     request: HttpRequest
     user: User
@@ -249,9 +249,9 @@ class _Post:
     def _changed(
         self, rows: Sequence[Mapping[str, Any]], focus: str, outcome: str = "", of: object = "", **batch: str
     ) -> HttpResponse:
-        """Answer with the form as the button has changed it. Nothing in it is checked yet.
+        """Answer with the form as the button has changed it, without validation.
 
-        `outcome` and its object `of` are as in the template `_outcome.html`.
+        The template `_outcome.html` uses `outcome` and its object `of`.
         """
         form = NewBatchForm(batch=typed(self.form.batch) | batch, rows=rows)
         return _answer(self.request, form, focus=focus, outcome=outcome, outcome_of=of)
@@ -260,7 +260,7 @@ class _Post:
         return _answer(self.request, self.form, **estimate_panel.context(self.user, self.form))
 
     def submit(self) -> HttpResponse:
-        # The admin, and the list of what a key was used for, find the batch under it.
+        # The batch is stored under a key, so that the admin and the list of a key's batches show it.
         key = self.user.api_keys.live(timezone.now()).order_by("pk").first()
         if key is None:
             raise _refusal(403, "no_api_key")
@@ -269,7 +269,7 @@ class _Post:
             return _answer(self.request, self.form)
         token = self.form.batch.cleaned_data["token"] or secrets.token_hex()
         try:
-            # The same form sent twice is one batch. A changed form is another batch.
+            # A form that is posted twice creates one batch. A changed form creates another one.
             name = hashlib.sha256(token.encode() + self.form.body).hexdigest()
             batch = submission.submit(key, name, lambda: self.form.body).batch_id
         except InvalidRequest as invalid:
@@ -292,7 +292,7 @@ class _Post:
         rows = self._rows
         if len(rows) >= MAX_ROWS:
             return self._changed(rows, "add-row", "too_many_rows", MAX_ROWS)
-        # Most ask for more at the same block.
+        # A further row is usually about the same block.
         new = {name: rows[-1][name] for name in ("source", "at", "block", "time")} if rows else {}
         return self._changed([*rows, new], f"id_rows-{len(rows)}-accounts")
 
@@ -302,7 +302,7 @@ class _Post:
         return self._changed(rows or [{"source": removed["source"]}], "add-row", "row_removed", self.number + 1)
 
     def slot(self) -> HttpResponse:
-        """Add the slot that the row's helper finds."""
+        """Add the slot that the row's helper computes."""
         form, row = self.form.rows[self.number], self._rows[self.number]
         try:
             slot = storage_slots.slot_of(row["slot_of"] or "", row["slot_key"] or "", row["slot_base"] or "")

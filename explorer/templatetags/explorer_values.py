@@ -1,4 +1,4 @@
-"""Template filters and tags: how pages write times, amounts, states and long hexadecimal values."""
+"""Template filters and tags that format times, amounts, states and long hexadecimal values."""
 
 import re
 from datetime import UTC, datetime, timedelta
@@ -32,7 +32,7 @@ _MINUTE = timedelta(minutes=1)
 
 
 def html(template: str, *values: str) -> SafeString:
-    """Format as Django's `format_html`, at a fifth of its time: a page has hundreds of values."""
+    """Do the same as Django's `format_html` in a fifth of the time, because a page has hundreds of values."""
     return SafeString(template.format(*(value if isinstance(value, SafeString) else escape(value) for value in values)))
 
 
@@ -41,28 +41,28 @@ def html(template: str, *values: str) -> SafeString:
 
 @register.filter
 def moment(when: datetime) -> SafeString:
-    """Return a `<time>` element, to the second and in UTC; the attribute is exact."""
+    """Return a `<time>` element that shows seconds, in UTC. Its attribute has the exact time."""
     return html('<time datetime="{}">{}\xa0UTC</time>', iso(when), when.astimezone(UTC).strftime("%Y-%m-%d %H:%M:%S"))
 
 
 @register.filter
 def clock(when: datetime) -> SafeString:
-    """Return a `<time>` element as `moment` does, with the time of day alone."""
+    """Return a `<time>` element like `moment`, with only the time of day."""
     return html('<time datetime="{}">{}</time>', iso(when), when.astimezone(UTC).strftime("%H:%M:%S"))
 
 
 @register.filter
 def span(duration: timedelta) -> str:
-    """Return a length of time in its two largest units, such as `4.2 s`, `3 min 20 s` or `2 h`."""
+    """Return a duration in its two largest units, such as `4.2 s`, `3 min 20 s` or `2 h`."""
     if duration < _MINUTE:
         return f"{max(0.0, duration.total_seconds()):.1f} s"
     return _whole_span(duration)
 
 
 def _whole_span(duration: timedelta) -> str:
-    """Return a length of time as `span` does, without fractions and up to days.
+    """Return a duration like `span`, in whole seconds, with days as the largest unit.
 
-    times.js writes the same text as a clock ticks.
+    times.js updates the texts in the same format.
     """
     s = max(0, int(duration.total_seconds()))
     parts = [(s // 86_400, "d"), (s // 3600 % 24, "h"), (s // 60 % 60, "min"), (s % 60, "s")]
@@ -72,37 +72,37 @@ def _whole_span(duration: timedelta) -> str:
 
 @register.filter
 def ago(when: datetime) -> SafeString:
-    """Return how long ago it was, as of now; the browser counts on."""
+    """Return how long ago the time was, such as `8 s ago`. The browser updates it."""
     return html('<span data-since="{}">{}</span> ago', iso(when), _whole_span(timezone.now() - when))
 
 
 @register.filter
 def since(when: datetime) -> SafeString:
-    """Return the duration until now. The browser counts on."""
+    """Return the duration from the time until now. The browser updates it."""
     return html('<span data-since="{}">{}</span>', iso(when), _whole_span(timezone.now() - when))
 
 
 @register.filter
 def until(when: datetime) -> SafeString:
-    """Return `in 8 s`, as of now, or `now`; the browser counts down."""
+    """Return the remaining duration, such as `in 8 s`, or `now`. The browser updates it."""
     remaining = when - timezone.now()
     text = f"in {_whole_span(remaining)}" if remaining >= timedelta(seconds=1) else "now"
     return html('<span data-until="{}">{}</span>', iso(when), text)
 
 
-# In seconds: younger estimates are as good as now. times.js has it too.
+# Seconds until an estimate shows its age. times.js has the same value.
 _AGED = 5
 
 
 @register.filter
 def is_aged(when: datetime) -> bool:
-    """Return whether this time is more than a few seconds ago."""
+    """Return whether the time is at least `_AGED` seconds ago."""
     return (timezone.now() - when).total_seconds() >= _AGED
 
 
 @register.filter
 def roughly(seconds: int) -> str:
-    """Return an estimated length of time, in round numbers, from less than a minute up to days."""
+    """Return an estimated duration in round numbers, from less than a minute to days."""
     minutes = round(seconds / 60)
     if minutes < 1:
         return "less than a minute"
@@ -113,25 +113,25 @@ def roughly(seconds: int) -> str:
 
 @register.filter
 def lasting(seconds: float) -> str:
-    """Return an estimated length of time as `roughly` does, with short ones in seconds."""
+    """Return an estimated duration like `roughly`, with short durations in seconds."""
     return f"{seconds:.0f} s" if seconds < 120 else roughly(round(seconds))
 
 
 @register.simple_tag
 def server_time() -> str:
-    """Return the time by which the browser sets its clock."""
+    """Return the server's time, by which the browser corrects its clock."""
     return iso(timezone.now())
 
 
 @register.filter
 def grouped(number: int) -> str:
-    """Return a count in groups of three digits."""
+    """Return a number with its digits in groups of three."""
     return f"{number:,}"
 
 
 # --- States -----------------------------------------------------------------------------------------------------------
 
-# Drawn in a square of 16, with the text's colour.
+# Icons are drawn in a square of 16 units, in the text's colour.
 _RING = '<circle cx="8" cy="8" r="6.25"/>'
 _DISC = '<circle class="f" cx="8" cy="8" r="7"/>'
 _ICONS = {
@@ -150,13 +150,13 @@ _ICONS = {
 _ICONS["COMPLETED"] = _ICONS["DELIVERED"] = _ICONS["DONE"]
 _ICONS["FAILED"] = _ICONS["REJECTED"]
 _ICONS["PENDING"] = _ICONS["WAITING"]
-# Results of transactions.
+# Icons for results of transactions.
 _ICONS |= {"ok": _ICONS["DONE"], "fail": _ICONS["REJECTED"], "run": _ICONS["IN_PROGRESS"]}
 
 
 @register.simple_tag
 def icon(name: str) -> SafeString:
-    """Return an icon for those who see it. The word beside it is for everybody."""
+    """Return an icon that screen readers skip, because a word is next to it."""
     return mark_safe(  # noqa: S308 (constants of this module)
         f'<svg class="ic" viewBox="0 0 16 16" aria-hidden="true">{_ICONS[name]}</svg>'
     )
@@ -164,12 +164,12 @@ def icon(name: str) -> SafeString:
 
 @register.simple_tag
 def status(name: str, element: str = "span") -> SafeString:
-    """Return a state by word, icon and colour. As `strong` it is tinted, which a page does once."""
+    """Return a state as word, icon and colour. `strong` as the element adds a tint, which a page uses once."""
     return html('<{0} class="chip {1}">{2}{1}</{0}>', element, name, icon(name))
 
 
 _ADDRESS_LENGTH = 42
-# A slot with a longer number is shown by its ends.
+# A longer slot number is shortened.
 _MOST_OF_SLOT = 20
 
 # --- Long values ------------------------------------------------------------------------------------------------------
@@ -177,15 +177,15 @@ _MOST_OF_SLOT = 20
 
 @register.simple_tag
 def hexadecimal(value: str, what: str) -> SafeString:
-    """Return a long value with a button that copies it. `what` names it."""
+    """Return a long value and a button that copies it. `what` is the button's name."""
     return html('<span class="hex">{}</span> {}', value, copy(value, what))
 
 
 @register.simple_tag
 def short(value: str, start: int = ADDRESS_ENDS[0], end: int = ADDRESS_ENDS[1]) -> SafeString:
-    """Return a long value by its ends, such as 0x7099…79C8.
+    """Return a shortened value, such as 0x7099…79C8.
 
-    It is whole where the pointer is, and wherever it is copied to.
+    The tooltip and a copy have the whole value.
     """
     return html(
         '<span class="short" title="{0}">{1}<span class="mid">{2}</span>{3}</span>',
@@ -198,7 +198,7 @@ def short(value: str, start: int = ADDRESS_ENDS[0], end: int = ADDRESS_ENDS[1]) 
 
 @register.simple_tag
 def in_short(value: InShort) -> SafeString:
-    """Return the label of a fact, with its unit."""
+    """Return a fact's value with its unit, in short form."""
     if value.ends:
         return short(value.text, *value.ends)
     text = html('{}\xa0<span class="unit">{}</span>', value.text, value.unit) if value.unit else escape(value.text)
@@ -210,7 +210,7 @@ _LONG_VALUE = re.compile(r"(0x(?:[0-9a-fA-F]{64}|[0-9a-fA-F]{40})\b)")
 
 @register.filter
 def with_short_values(reason: WaitReason | str) -> SafeString:
-    """Return a sentence, or the sentence of a reason, with its addresses and hashes shortened."""
+    """Return a sentence, or a reason's sentence, with shortened addresses and hashes."""
     return SafeString(
         "".join(
             escape(part) if at % 2 == 0 else short(part, *(ADDRESS_ENDS if len(part) == _ADDRESS_LENGTH else WORD_ENDS))
@@ -221,7 +221,7 @@ def with_short_values(reason: WaitReason | str) -> SafeString:
 
 @register.filter
 def digits(amount: str) -> SafeString:
-    """Return a decimal number in groups of three, apart by margins, so that a copy of it has plain digits."""
+    """Return a decimal number in groups of three. Margins separate them, so a copied number has plain digits."""
     whole, point, fraction = amount.partition(".")
     first = len(whole) % 3 or 3
     groups = [whole[:first], *(whole[at : at + 3] for at in range(first, len(whole), 3))]
@@ -232,7 +232,7 @@ def digits(amount: str) -> SafeString:
 
 @register.filter
 def slot_in_short(slot: str) -> SafeString | str:
-    """Return a slot as `slot_number` does, and by its ends where it is long."""
+    """Return a slot like `slot_number`, shortened if it is long."""
     number = slot_number(slot)
     return short(number, *WORD_ENDS) if len(number) > _MOST_OF_SLOT else number
 
@@ -243,7 +243,7 @@ def slot_number(slot: str) -> str:
     return f"{int(slot, 16):#x}"
 
 
-# Drawn once, in base.html. The style sheet hides buttons if scripts are off. The empty part says what came of it.
+# base.html draws the icon once. The style sheet hides the buttons without scripts. The empty span gets the result.
 _COPY_ICON = mark_safe('<svg class="ic" aria-hidden="true"><use href="#copy-icon"/></svg><span></span>')
 
 
@@ -257,13 +257,13 @@ def copy(text: str, what: str) -> SafeString:
 
 @register.simple_tag
 def copy_link(url: str) -> SafeString:
-    """Return a button that copies a link, and says so in words."""
+    """Return a button that copies a link. The button has a visible label."""
     return html('<button type="button" class="copy" data-copy="{}">Copy link {}</button>', url, _COPY_ICON)
 
 
 @register.simple_tag
 def copy_from(element_id: str, what: str) -> SafeString:
-    """Return a button as `copy` does, for the text of an element, so that the page holds it once."""
+    """Return a button like `copy` that copies an element's text, so that the page contains the text once."""
     return html(
         '<button type="button" class="copy" data-copy-from="{}" aria-label="Copy {}">{}</button>',
         element_id,
@@ -277,8 +277,8 @@ def copy_from(element_id: str, what: str) -> SafeString:
 
 @register.simple_tag(takes_context=True)
 def page_link(context: dict[str, Any], name: str, text: str) -> SafeString:
-    """Return a link to the page of this URL name, marked where it is the present one."""
-    # Pages of errors may come without a request, or without a place that it has led to.
+    """Return a link to the page of this URL name. It is marked if it is the current page."""
+    # Error pages may have no request, or a request that matched no URL.
     match = getattr(context.get("request"), "resolver_match", None)
     current = ' aria-current="page"' if match and match.view_name == name else ""
     return html('<a href="{}"{}>{}</a>', reverse(name), SafeString(current), text)
@@ -286,5 +286,5 @@ def page_link(context: dict[str, Any], name: str, text: str) -> SafeString:
 
 @register.simple_tag
 def preview_image() -> str:
-    """Return the full URL of the picture in previews of links, because other hosts load it."""
+    """Return the image for previews of links. Its URL is absolute, because other hosts load it."""
     return settings.BASE_URL + static("preview.png")

@@ -1,6 +1,6 @@
-"""Checks of a connection's attesters: which sign the hash that our own nodes report, and why others don't.
+"""Checks of a connection's attesters: which ones sign the hash that the service's nodes report, and why others don't.
 
-Workers check them regularly, even without work, so that pages needn't ask anyone. No decision depends on the results.
+Workers check them regularly, even without work, so that pages make no requests. No decision depends on the results.
 """
 
 from collections.abc import Callable
@@ -32,7 +32,7 @@ SIGNED = "signed"
 
 
 def examine(connection: Connection, contract: str, say: Callable[[str], object]) -> list[Problem]:
-    """Ask the attesters and print a line about each. Return a problem if too few agree with our nodes."""
+    """Ask the attesters and print a line about each. Return a problem if too few agree with the service's nodes."""
     label, threshold = get_rpc(connection.source_id).chain.label, connection.threshold or 0
     try:
         block, answers = _ask(connection, contract)
@@ -67,7 +67,7 @@ def _watch(lane: HeldLane, connection: Connection) -> None:
     ends: dict[str, Any] = {"source_chain_id": connection.source_id, "destination_chain_id": connection.destination_id}
     row, _ = AttesterWatch.objects.get_or_create(**ends)
     this = AttesterWatch.objects.filter(pk=row.pk)
-    # Only one worker asks. A time in the future was written by a clock that was ahead.
+    # Only one worker asks. A time in the future was stored by a clock that was ahead.
     if not this.exclude(asked_at__range=(Now() - _PAUSE, Now() + _PAUSE)).update(asked_at=Now()):
         return
     contract = FactsRegistry.in_use.filter(**ends).values_list("block_hash_source", flat=True).first()

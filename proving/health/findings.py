@@ -51,18 +51,17 @@ class Problem(NamedTuple):
     """A sentence for people, with the remedy if it isn't obvious. It holds no secret and no path of a file."""
 
 
-# Time for which an observation of a chain counts, and time that a new worker has for its first observations.
+# How long an observation of a chain is valid, and how long a new worker has for its first observations.
 _COUNTS, _FIRST_OBSERVATIONS = timedelta(minutes=3), timedelta(minutes=1)
-# Pause between two observations. It is shorter if there are problems, so that operators soon see that a problem is
-# solved.
+# Pause between two observations. It is shorter while there are problems, so that operators soon see their end.
 _PAUSE, _PAUSE_IN_TROUBLE = timedelta(seconds=30), timedelta(seconds=10)
-# A newest block that is this far in the future is reported: in blocks, and in seconds.
+# A newest block that is at least this far in the future is reported: in blocks, and in seconds.
 _BLOCKS_EARLY, _SECONDS_EARLY = 20, 300
-# A head that is this late, or that went back this far, is reported: in blocks, and in seconds.
+# A head that is at least this late, or that went back at least this far, is reported: in blocks, and in seconds.
 _BLOCKS_BEHIND, _SECONDS_BEHIND = 5, 30
-# A reorganisation rarely replaces a block this far below the head.
+# A reorg rarely replaces a block this far below the head.
 _KEPT_BELOW = 4
-# The last second of a `datetime`, in unix seconds, because a node may report any time.
+# The last second that `datetime` supports, in unix seconds. A node may report any time.
 _LATEST = 253_402_300_799
 _MOST_WEI = (1 << 256) - 1
 
@@ -107,7 +106,7 @@ def stopped() -> Iterator[Problem]:
 
 
 def signers() -> Iterator[Problem]:
-    """Yield what prevents signers from sending, for chains with something to send."""
+    """Yield the problems of signers on chains where batches wait for transactions."""
     waiting = Batch.objects.filter(
         status__in=OPEN_STATUSES, sender=Sender.OPERATOR, destination_chain_id=OuterRef("chain_id")
     )
@@ -175,7 +174,7 @@ def wake() -> None:
 
 def observe(lane: HeldLane) -> None:
     """Observe each chain that is due. A worker calls this."""
-    # A later time was written by a clock that was ahead.
+    # A later time was stored by a clock that was ahead.
     due = set(ChainWatch.objects.exclude(due_at__range=(Now(), Now() + _PAUSE)).values_list("pk", flat=True))
     for chain in get_chains().chains:
         if chain.id in due:
@@ -184,7 +183,7 @@ def observe(lane: HeldLane) -> None:
             except LaneLost:
                 raise
             except Exception:
-                # A defect about one chain must not prevent the observation of the others.
+                # An error about one chain must not prevent the observation of other chains.
                 logger.exception("observing chain %s failed", chain.id)
                 ChainWatch.objects.filter(pk=chain.id).update(due_at=Now() + _PAUSE)
 
@@ -249,7 +248,7 @@ def _note_newest_block() -> None:
     """
     chains = get_chains().chains
     counted = [chain.id for chain in chains if not chain.test_network] or [chain.id for chain in chains]
-    # A time far in the future, which a single node may report, is left out, so that the others still count.
+    # A single node may report a time far in the future. It is left out, so that the other times count.
     believed = ChainWatch.objects.filter(timestamp__lte=int((timezone.now() + clock.BEHIND).timestamp()))
     newest = believed.filter(pk__in=counted).aggregate(timestamp=Max("timestamp"))["timestamp"]
     if newest is not None:
@@ -257,7 +256,7 @@ def _note_newest_block() -> None:
 
 
 def _state(chain: Chain, rpc: RpcClient, head: Header) -> dict[str, object]:
-    """Ask for values that only pages show. Without an answer the earlier values stay."""
+    """Read values that only pages show. If nodes don't answer, the earlier values stay."""
     columns: dict[str, object] = {}
     is_destination = chain in get_chains().destinations()
     with suppress(ChainError):
@@ -286,7 +285,7 @@ def _unavailable(chain: Chain, error: ChainError) -> Problem:
 
 
 def _apart_from_clock(chain: Chain, head: Header) -> Iterator[Problem]:
-    # Test networks are left out, because development chains make blocks on demand, with any time.
+    # Test networks are left out, because development chains make blocks on demand and with any time.
     age = time.time() - head.timestamp
     late = max(_SECONDS_BEHIND, _BLOCKS_BEHIND * chain.block_seconds)
     early = max(_SECONDS_EARLY, _BLOCKS_EARLY * chain.block_seconds)
@@ -357,7 +356,7 @@ def _replacing(chain: Chain) -> str:
 
 def _gone_back(chain: Chain, head: Header) -> Iterator[Problem]:
     behind = heads.highest_lately(chain.id) - head.number
-    # A short reorganisation is normal, and so is a node that is slightly behind another.
+    # A short reorg is normal, and so is a node that lags slightly.
     if behind > 2 and behind * chain.block_seconds >= _SECONDS_BEHIND:
         yield Problem(
             "head_went_back",

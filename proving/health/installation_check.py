@@ -1,4 +1,4 @@
-"""The check of an installation for `manage.py check_chains`: nodes, attesters, ENS, signers and registries."""
+"""The checks of `manage.py check_chains`: nodes, attesters, ENS, signers and registries."""
 
 import os
 import time
@@ -39,7 +39,7 @@ def check(say: Callable[[str], object]) -> list[Problem]:
     try:
         registries = list(FactsRegistry.objects.exclude(deployed_at=None).order_by("source_chain_id", "pk"))
     except DatabaseError:
-        # Nodes are checked before the database exists.
+        # Nodes can be checked before the database exists.
         registries = None
     problems: list[Problem] = []
     for chain in chains.chains:
@@ -64,13 +64,13 @@ def check(say: Callable[[str], object]) -> list[Problem]:
             if registry and (connection.outbox or connection.anchor_state_registry):
                 problems += _check_confirmed(connection, chains, say)
     if registries is not None:
-        # Nodes were asked just now, so the workers' observations of them are left out.
+        # The nodes were just checked, so the workers' observations of them are left out.
         problems += [problem for judge in findings.CHECKS if judge is not findings.chains for problem in judge()]
     return problems
 
 
 def check_node(url: str, say: Callable[[str], object]) -> list[Problem]:
-    """Print the abilities of a node that needn't be in chains.toml. Return problems.
+    """Print the abilities of a node, which needn't be in chains.toml. Return problems.
 
     Raises `ValueError` if `url` can't be used.
     """
@@ -109,7 +109,7 @@ def _check_chain(
 
 
 def _check_names(chain: Chain, chains: Chains, say: Callable[[str], object]) -> list[Problem]:
-    """Ask for an ENS name as a submission does, if names are resolved on this chain."""
+    """Resolve an ENS name as a submission does, if names are resolved on this chain."""
     if chains.ens is None or chains.ens.chain_id != chain.id:
         return []
     # The import is slow, and only this function needs it.
@@ -157,7 +157,7 @@ def _check_nodes(chain: Chain, say: Callable[[str], object], *, must_prove: bool
 
 
 def _sentence_about_registry(row: FactsRegistry) -> str:
-    """Return a sentence about a deployed registry. Its code is compared now."""
+    """Compare a deployed registry's code now, and return a sentence about it."""
     if row.replaced_at:
         return f"Replaced on {row.replaced_at:%Y-%m-%d}, code {row.code_hash}: {row.replaced_because}"
     try:
@@ -182,7 +182,7 @@ def _abilities(chain: Chain, url: str) -> Abilities | str:
     try:
         return probe(rpc)
     except NodeUnavailable as error:
-        # The line already begins with the host.
+        # The output line already begins with the host.
         return " ".join(error.reasons).removeprefix(f"{alone.hosts[0]} ") or str(error)
     except ChainError as error:
         return error.for_operators
@@ -213,7 +213,7 @@ def _tell_of_signer(
     rpc: RpcClient,
     say: Callable[[str], object],
 ) -> None:
-    """Print the signer's address and balance, and the amount that it needs to begin, or why these are unknown."""
+    """Print the signer's address, its balance and the amount that it needs first, or why these are unknown."""
     chain = rpc.chain
     try:
         address = signer.account().address
@@ -307,9 +307,9 @@ def _check_era_files(chain: Chain, beacon_chain: BeaconChain, say: Callable[[str
 
 
 def _newest(chain: BeaconChain, files: EraFiles) -> list[str]:
-    """Return names of the newest files of each kind that shipped lists reveal.
+    """Return names of the newest files of each kind, as far as the shipped lists have them.
 
-    Otherwise, return a name that no file has.
+    Otherwise, return a name that doesn't exist.
     """
     names = []
     if epochs := shipped.epochs(chain):

@@ -1,8 +1,8 @@
 """Metrics that are read from the database: queues, batches, money, chains, and the problems of `/healthz`.
 
-No chain is asked, because workers store their observations. Few statements are made, which use indexes, and their
-results are reused for some seconds, so that scraping doesn't load the database. Sums over all transactions are updated
-when a transaction becomes final (`proving.transactions.transaction_monitor`).
+No chain is asked, because workers store their observations. To keep the database's load low, there are few statements,
+they use indexes, and results are reused for some seconds. Sums over all transactions are updated when a transaction
+becomes final (`proving.transactions.transaction_monitor`).
 """
 
 import threading
@@ -34,7 +34,7 @@ from queries.models import OPEN_STATUSES, Batch, Block, DeliveryStatus, Sender, 
 
 _Family = CounterMetricFamily | GaugeMetricFamily
 
-# Seconds for which the last answer is reused.
+# Seconds for which an answer is reused.
 KEPT_SECONDS = 5
 _HOUR = timedelta(hours=1)
 
@@ -50,7 +50,7 @@ class ServiceMetrics(Collector):
         return ()
 
     def collect(self) -> Iterable[_Family]:
-        # A scrape waits while another reads, and then gets the same answer.
+        # A simultaneous scrape waits, and then gets the same answer.
         with self._lock:
             if time.monotonic() - self._measured_at >= KEPT_SECONDS:
                 self._families = _measure()
@@ -65,7 +65,7 @@ def _measure() -> list[_Family]:
         for read in _READERS:
             families += read()
     except DatabaseError:
-        # No metrics are better than some, because nobody could see that others are missing.
+        # If some metrics are missing, all others are left out, because an incomplete set would go unnoticed.
         families, answers = [], False
     about = ("database_answers", "Whether the database has answered.")
     return [*_families((), [((), answers)], about), *families]
@@ -104,7 +104,7 @@ _KINDS: tuple[tuple[str, Callable[[], "QuerySet[Any]"], tuple[str, ...]], ...] =
 def _queues() -> Iterator[_Family]:
     now, rows = timezone.now(), []
     is_due = Q(due_at__lte=Now())
-    # A row without attempts failed by the database. It keeps its age, although it was postponed.
+    # A row without attempts failed because of the database. Its age counts, although it was postponed.
     is_failed = Q(attempts=0, failing_since__isnull=False)
     since = Case(When(is_failed, then="failing_since"), When(is_due, then="due_at"))
     counts = {"so_many": Count("pk"), "due": Count("pk", filter=is_due), "oldest": Min(since)}
@@ -163,7 +163,7 @@ def _webhooks() -> Iterator[_Family]:
 
 
 def _signers() -> Iterator[_Family]:
-    # A subquery for each signer uses an index. A maximum over a join would read all transactions.
+    # A subquery per signer uses an index. A maximum over a join would read all transactions.
     highest = Transaction.objects.filter(signer=OuterRef("pk")).order_by("-nonce").values("nonce")[:1]
     signers = list(Signer.objects.annotate(highest=Subquery(highest)).order_by("pk"))
     labels_by_signer = {signer.pk: (signer.chain_id, signer.address) for signer in signers}
@@ -276,7 +276,7 @@ def _health() -> Iterator[_Family]:
 
 
 def _age(since: datetime | None, now: datetime) -> float:
-    """Return the age in seconds. 0 for a time in the future, which a wrong clock has stored."""
+    """Return the age in seconds. Return 0 for a time in the future, which a wrong clock has stored."""
     return max(0.0, (now - since).total_seconds()) if since else 0.0
 
 

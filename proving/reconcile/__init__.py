@@ -1,1 +1,1 @@
-"""Reconcile, which moves the queries of source blocks forward. A turn observes, decides and acts."""
+"""Reconcile: turns that move queries through their steps. Each turn observes, decides and acts."""

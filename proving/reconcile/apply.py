@@ -1,6 +1,6 @@
-"""Sending of the decided transactions, for batches that can pay. Nothing else in reconcile costs money.
+"""Sending of the decided transactions for batches that can pay. Nothing else in reconcile costs money.
 
-After a kill, the next turn decides anew from the state at that time.
+After a kill, the next turn decides again from the state at that time.
 """
 
 import itertools
@@ -30,13 +30,13 @@ _TRANSACTIONS_PER_TURN = 16
 
 
 def send_all(context: WorkContext, actions: Mapping[int, tuple[Block, Sending]]) -> dict[int, Requeue | Fail]:
-    """Carry out actions that send, for the queries whose batches can pay now. Other batches delay nobody.
+    """Carry out actions that send, for queries whose batches can pay now. Other batches don't delay them.
 
-    Return, by block id, why something could not be sent.
+    Return, by block id, why something wasn't sent.
     """
     if not actions:
         return {}
-    # A stop only ends sending. Blocks are still observed, because earlier transactions may be mined or rolled back.
+    # A stop only prevents sending. Blocks are still observed, because earlier transactions may be mined or rolled back.
     if stopped := stops.why_stopped(context.destination_rpc.chain.id, source=context.connection.config.source_id):
         return dict.fromkeys(actions, _postponed(context, stopped))
     why_not: dict[int, Requeue | Fail] = {}
@@ -77,7 +77,7 @@ def _instead(block: Block, action: Sending, poor: frozenset[str]) -> Sending | N
     if isinstance(action, ProveTime):
         return action.otherwise
     if isinstance(action, ExtendPath):
-        # Otherwise all blocks of these batches would have their turn before other batches' blocks.
+        # Without this, all blocks of these batches would have their turn before other batches' blocks.
         building.give_way(block, poor)
     return None
 
@@ -91,7 +91,7 @@ def _asking(action: Sending) -> frozenset[int]:
 
 
 def _for_these(action: Sending, able: Collection[int]) -> Sending:
-    """Return the action for only these queries (ids)."""
+    """Return the action restricted to these queries (ids)."""
 
     def only(missing: Missing) -> Missing:
         return {fact: asking for fact, every in missing.items() if (asking := [pk for pk in every if pk in able])}
@@ -149,7 +149,7 @@ def _why_not(context: WorkContext, outcome: Unsent | ChainError) -> Requeue | Fa
             reason = revert_reason(outcome.data)
             if reason.name not in {"UnknownBlock", "HeaderMismatch"}:
                 return Fail(wait("proof_not_accepted", revert=str(reason)))
-            # The chain has changed since it was observed, so the next turn decides anew.
+            # The chain has changed since it was observed, so the next turn decides again.
             refused = wait("header_not_accepted", chain=context.destination_rpc.chain.id)
             return Requeue(refused, context.poll_seconds)
         case ChainError():

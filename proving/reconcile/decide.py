@@ -34,17 +34,17 @@ from queries.models import PathUnit, StepKind
 from queries.progress import Complete
 from queries.waits import WaitReason, wait
 
-# Time for which nodes may refuse to serve a proof before its batch is rejected. They may be syncing, or temporarily
-# lack the newest state.
+# How long nodes may refuse to serve a proof before its batch is rejected. They may be syncing, or temporarily lack the
+# newest state.
 _UNSERVED_PROOF_WAIT = timedelta(minutes=10)
-# Facts above this number nearly fill a transaction, so sharing it brings no advantage.
+# More facts than this nearly fill a transaction, so sharing it has no advantage.
 _MOST_THAT_GATHERS = 50
-# Seconds until a block that waits for others' transactions is reconciled, if nodes serve no events. Otherwise the
-# registry's events show the transactions of others (`proving.paths.checkpoints`).
+# Seconds until a block that waits for others' transactions is reconciled, if nodes serve no events. If they do, the
+# registry's events show others' transactions (`proving.paths.checkpoints`).
 _PAUSE_FOR_OTHERS = 300
 # Maximum seconds before a source chain is asked again for a block that it has not reached.
 _LONGEST_PAUSE = 60
-# Number of polls after which a block with a pending transaction is reconciled although nothing woke it.
+# Number of polls after which a block with a pending transaction is reconciled, even if nothing woke it.
 _TENDED_POLLS = 16
 
 
@@ -53,7 +53,7 @@ _TENDED_POLLS = 16
 
 @dataclass(frozen=True)
 class Reopen:
-    """Take queries (ids) back to a step."""
+    """Reopen a step of queries (ids)."""
 
     queries: Collection[int]
     step: StepKind
@@ -62,7 +62,7 @@ class Reopen:
 
 @dataclass(frozen=True)
 class MoveToBlock:
-    """Give queries (ids) another block of the source chain, where they start again."""
+    """Give queries (ids) another block of the source chain, and restart them."""
 
     queries: Collection[int]
     number: int
@@ -93,19 +93,19 @@ class StoreProofs:
 
 @dataclass(frozen=True)
 class NoteRefused:
-    """Store since when nodes refuse to serve a proof. None if they don't refuse any more."""
+    """Store when nodes began to refuse a proof. None: they no longer refuse."""
 
     since: datetime | None
 
 
 @dataclass(frozen=True)
 class NoteChecked:
-    """Store in which block of the destination the completed facts were read."""
+    """Store the destination's block in which the completed facts were read."""
 
 
 @dataclass(frozen=True)
 class ShowPath:
-    """Show the remaining length of the path to the block. Without a unit the path is complete."""
+    """Show the remaining length of the path to the block. An empty unit means that the path is complete."""
 
     remaining: int
     unit: str = ""
@@ -120,8 +120,8 @@ class Prove:
     root_is_known: bool  # True if the registry knows the block's state root
     is_optional: bool = False  # True if no wait is needed when nobody can pay for it
     is_alone: bool = False  # True if it may revert, and so shares no transaction with other blocks
-    jump: HeaderParts = ()  # leads to the header, if nothing vouches for its hash
-    calls: Sequence[Call] = ()  # by which the block hash source first vouches for the header
+    jump: HeaderParts = ()  # proves the header's hash if nothing vouches for it
+    calls: Sequence[Call] = ()  # make the block hash source vouch for the header first
 
     @property
     def with_header(self) -> bool:
@@ -134,7 +134,7 @@ class Prove:
 
 @dataclass(frozen=True)
 class ProveTime:
-    """Send the proof of which block was the latest at a time, with its header and the next one."""
+    """Send the proof of the latest block at a time. It contains the block's header and the next one."""
 
     timestamp: int
     following: Header
@@ -191,7 +191,7 @@ class Fail:
 
 @dataclass(frozen=True)
 class Settled:
-    """Nothing can change any more."""
+    """Nothing can change any more, so the block isn't due again."""
 
 
 @dataclass(frozen=True)
@@ -201,7 +201,7 @@ class Continue:
 
 @dataclass(frozen=True)
 class FindWhatIsGone:
-    """The destination was reorganised. Observe which facts it has lost, and decide with `gone`."""
+    """The destination had a reorg. Observe which facts it has lost, and decide with `gone`."""
 
 
 @dataclass(frozen=True)
@@ -214,7 +214,7 @@ class FindPath:
 
 @dataclass(frozen=True)
 class FindTime:
-    """The source chain was reorganised. Find the block of a time again, and decide with `time`."""
+    """The source chain had a reorg. Find the block of a time again, and decide with `time`."""
 
     timestamp: int
     queries: Collection[int]
@@ -225,7 +225,7 @@ End = Requeue | Fail | Settled
 
 @dataclass(frozen=True)
 class Decision:
-    """The actions in their order, and what follows them."""
+    """The actions in order, and the end or the next stage after them."""
 
     then: End | Continue | FindWhatIsGone | FindPath | FindTime
     actions: Sequence[Action] = ()
@@ -237,8 +237,7 @@ class Decision:
 def checked(seen: Checked) -> Decision:
     """Decide whether the block in which the facts were last read still exists."""
     if seen.header is None or seen.is_behind:
-        # A lower head than before comes from a node that is behind. Only another block at that height shows a
-        # reorganisation.
+        # A lower head comes from a node that lags. Only another block at the same height shows a reorg.
         return Decision(
             Requeue(wait("node_behind", chain=seen.destination, block=seen.number), seen.poll_seconds),
         )
@@ -246,7 +245,7 @@ def checked(seen: Checked) -> Decision:
 
 
 def gone(seen: Checked, completed: Gone) -> Decision:
-    """Reopen queries whose facts the registry lacks since the destination was reorganised."""
+    """Reopen queries whose facts the registry has lost in a reorg of the destination."""
     reason = f"The destination chain was reorganised: block {seen.number} is another one now."
     lost = tuple(
         Reopen(ids, StepKind.BLOCKHASH_AVAILABLE, _why_lost(old, completed)) for old, ids in completed.lost.items()
@@ -274,7 +273,7 @@ def _why_lost(old: str, completed: Gone) -> str:
 
 
 def source_block(seen: SourceBlock) -> Decision:
-    """Take the header that the source chain has."""
+    """Store the source chain's header, or wait for the block."""
     if seen.header is None and seen.number <= seen.head:
         return Decision(Fail(wait("source_without_block", chain=seen.source, block=seen.number)))
     if seen.header is None:
@@ -336,9 +335,9 @@ def prove(seen: Observation) -> Decision:
 
 
 def _moved(seen: Observation, known: Sequence[Action]) -> Decision | None:
-    """Find a time's block again if a reorganisation has moved it, because nobody could prove the time at this block.
+    """Find a time's block again if a reorg has moved it, because the time can't be proven at this block.
 
-    This matters for times that others are to prove. Return None if no time has moved.
+    This matters for times that others must prove. Return None if no time has moved.
     """
     if seen.lacking is None or seen.lacking.trust is None:
         return None
@@ -353,7 +352,7 @@ def _is_between(timestamp: int, seen: Observation, following: Header) -> bool:
 
 
 def _ready(seen: Observation, lacking: Lacking, known: Sequence[Action], *, needs_path: bool) -> Decision:
-    """Decide what to send now, or have a path planned. Nothing delays sending."""
+    """Decide what to send now, or request a path. Nothing delays sending."""
     trust = lacking.trust
     if needs_path and trust is not None:
         return Decision(FindPath(trust.header, lacking.needing), known)
@@ -377,7 +376,7 @@ def _gathering(seen: Observation, lacking: Lacking) -> Requeue | None:
         return None
     waited = (seen.now - seen.waits_since).total_seconds()
     remaining = seen.gather_seconds - seen.waits_since.timestamp() % seen.gather_seconds - waited
-    # A longer wait would come from a clock that was ahead.
+    # If the wait is longer, a clock was ahead.
     if not 0 < remaining <= seen.gather_seconds:
         return None
     return Requeue(wait("gathering", seconds=seen.gather_seconds), remaining)
@@ -393,7 +392,7 @@ def _held_back(seen: Observation, lacking: Lacking, *, needs_path: bool) -> Requ
     if needs_path and trust and trust.pause_after_failures:
         return Requeue(wait("path_reverted"), trust.pause_after_failures)
     if lacking.failures > seen.attempts:
-        # These transactions reverted although their simulations did not. Each revert costs gas.
+        # These transactions reverted, although their simulations didn't. Each revert costs gas.
         return Fail(wait("reverted", count=lacking.failures))
     if lacking.is_accumulating and not lacking.root_is_known:
         return Requeue(wait("header"), seen.poll_seconds)
@@ -411,7 +410,7 @@ def _header_steps(seen: Observation) -> list[Action]:
 
 
 def _hash_available(seen: Observation) -> Complete:
-    # No path is planned here for others' transactions, so the registry must already trust the block.
+    # No path is planned for transactions that others send, so the registry must already trust the block.
     at_step = [
         query.id
         for query in seen.awaiting_header
@@ -421,7 +420,7 @@ def _hash_available(seen: Observation) -> Complete:
 
 
 def _fact_steps(seen: Observation) -> Iterator[Action]:
-    """Yield completed steps of queries whose facts are all proven, and of queries that only need accounts."""
+    """Yield completed steps of queries whose facts are all proven, and of queries that lack only account facts."""
     lacking = {pk for asking in seen.missing.values() for pk in asking}
     held = defaultdict(list)
     for pk in seen.queries:
@@ -431,8 +430,8 @@ def _fact_steps(seen: Observation) -> Iterator[Action]:
         yield Complete(pks, StepKind.HEADER_ACCUMULATED, tx_hash)
         yield Complete(pks, StepKind.ACCOUNT_ACCUMULATED, tx_hash)
     if seen.root_is_confirmed:
-        # Proving a time also accumulates the header. So a query that names its block by a time then only needs
-        # accounts.
+        # Proving a time also accumulates the header. So a query that selects its block by a time then lacks only
+        # account facts.
         untimed = {pk for fact, asking in seen.missing.items() if isinstance(fact, TimeFact) for pk in asking}
         there = {pk for pk, query in seen.queries.items() if query.step != StepKind.ACCOUNT_ACCUMULATED}
         timed = [pk for pk in there & lacking - untimed if not seen.queries[pk].is_of_header]
@@ -476,7 +475,7 @@ def _is_alone(lacking: Lacking) -> bool:
 
 
 def time(seen: Observation, step: FindTime, block: BlockOfTime) -> Decision:
-    """Move the queries of a time to its new block after a reorganisation."""
+    """Move the queries of a time to its new block after a reorg."""
     if not block.has_later:
         none_later = wait("no_later_block", chain=seen.source, time=step.timestamp)
         return Decision(Requeue(none_later, seen.source_poll_seconds))
@@ -496,7 +495,7 @@ def path(seen: Observation, step: FindPath, plan: PathFound | Preparation | NotY
         case PathFound() if step.target.number == seen.number and plan.goes_with_proofs:
             return Decision(Continue(), [*_path_steps(seen, plan), _prove_by(seen, step, plan)])
         case PathFound() | Preparation() if _is_extending(seen):
-            # The block might have jumped, so it has not yet waited for the pending path.
+            # The block could have used a jump, so it hasn't waited for the pending path before.
             return Decision(wait_for_path(seen))
         case PathFound():
             extend = [ExtendPath(plan.path, step.target, step.needing, plan.jump)] if plan.is_first else []
@@ -506,7 +505,7 @@ def path(seen: Observation, step: FindPath, plan: PathFound | Preparation | NotY
         case NotYet():
             return Decision(Requeue(plan.reason, max(seen.poll_seconds, seen.source_poll_seconds)))
         case TooFar():
-            # Admission found a path. A node that is behind, or of another chain, may hide it temporarily.
+            # Admission found a path. A node that lags or belongs to another chain may hide it temporarily.
             return Decision(Fail(wait("node_doubted", reason=plan.reason)))
 
 
@@ -548,7 +547,7 @@ def end(seen: BlockState) -> End:
     if seen.is_open:
         # The transaction monitor wakes the block when the transaction's state changes.
         return Requeue(seen.waits_for, seen.poll_seconds * (_TENDED_POLLS if seen.is_under_way else 1))
-    # All queries are done or rejected. A reorganisation of the destination may still remove their facts.
+    # All queries are done or rejected. A reorg of the destination may still remove their facts.
     if seen.checked_number is None or seen.checked_number <= seen.final:
         return Settled()
     return Requeue(None, max(2, (seen.checked_number - seen.final) / 4) * seen.block_seconds)

@@ -1,4 +1,4 @@
-"""Observations of a block, on which decisions are based.
+"""Observations of a block, from which decisions are made.
 
 Each stage of costly reads has its own type: an `Observation` has no `Lacking` if the registry lacks nothing, and a
 `Lacking` has no `Trust` if nothing needs the header.
@@ -17,7 +17,7 @@ from queries.waits import WaitReason
 
 @dataclass(frozen=True)
 class Checked:
-    """The destination's block in which the completed facts were last read, and the header at its height now."""
+    """The destination's block in which the completed facts were last read, and the current header at its height."""
 
     destination: int
     number: int
@@ -29,7 +29,7 @@ class Checked:
 
 @dataclass(frozen=True)
 class Gone:
-    """The completed facts, as the registry has them now."""
+    """The completed facts that the registry holds now or has lost."""
 
     root_is_confirmed: bool  # True if the registry trusts the block's state root
     proven: Sequence[int] = ()  # queries (ids) that were past the header's step
@@ -38,18 +38,18 @@ class Gone:
     contradiction: WaitReason | None = None
     lost: Mapping[str, Sequence[int]] = field(default_factory=dict)
     """Queries (ids) of batches that are DONE, by the address of the unused registry that has lost their facts."""
-    registry: str = ""  # address of the one in use; empty: there is none
+    registry: str = ""  # address of the registry in use; empty: there is none
 
 
 @dataclass(frozen=True)
 class SourceBlock:
-    """The block as the source chain has it now, and as it is stored."""
+    """The block on the source chain now, and the stored block."""
 
     source: int
     number: int
     header: Header | None
     stored_hash: str  # empty if none is stored
-    poll_seconds: float  # of the source chain
+    poll_seconds: float  # pause between polls of the source chain
     head: int = 0  # number of the source chain's newest block, if there is no header
     seconds: float = 0.0  # seconds until the block should exist
 
@@ -69,15 +69,15 @@ class Unfetched:
 @dataclass(frozen=True)
 class OpenQuery:
     id: int
-    is_of_header: bool  # True if it requests no account
-    timestamp: int | None  # the time by which it names its block, in unix seconds
+    is_of_header: bool  # True if the query requests no account
+    timestamp: int | None  # the time that selects its block, in unix seconds
     step: StepKind
     is_left_to_others: bool = False  # True if its batch is self-funded, so that others send its transactions
 
 
 @dataclass(frozen=True)
 class Trust:
-    """The registry's trust in a header that missing facts need, whoever sends these facts."""
+    """The registry's trust in a header that missing facts need, whether this service or others send these facts."""
 
     header: Header
     """The block's own header, or the next one, which shows when the block ended."""
@@ -95,7 +95,7 @@ class Trust:
 
 @dataclass(frozen=True)
 class Lacking:
-    """The facts that the registry lacks, and further reads about them."""
+    """The facts that the registry lacks, and further observations about them."""
 
     missing: Missing
     root_is_known: bool
@@ -121,7 +121,7 @@ class Lacking:
         """Return the facts to send. All decisions that cost money depend on them.
 
         Facts in pending transactions are left out, because nothing may be paid for twice. Facts that only self-funded
-        batches request are left out too.
+        batches request are left out, too.
         """
         others = set(self.left_to_others)
         to_send = {
@@ -138,7 +138,7 @@ class Lacking:
 
     @cached_property
     def all_needing(self) -> Missing:
-        """Return the missing facts that can't be proven without the block's header, whoever sends them."""
+        """Return the missing facts that can't be proven without the block's header, even if others send them."""
         return self._needing(self.missing)
 
     def _needing(self, missing: Missing) -> Missing:
@@ -217,7 +217,7 @@ class BlockState:
     """The state of a block at the end of a turn."""
 
     is_open: bool
-    is_under_way: bool  # True if a transaction is sent, and not confirmed yet
+    is_under_way: bool  # True if a sent transaction isn't confirmed yet
     waits_for: WaitReason | None  # None if all is well
     is_left_to_others: bool  # True if it only waits for transactions of others
     checked_number: int | None

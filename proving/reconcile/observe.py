@@ -1,6 +1,6 @@
-"""Observations of blocks for decisions about them: rows and chains as they are now.
+"""Observations of blocks for decisions: the current state of rows and chains.
 
-Functions for several blocks return observations by block id, or the error if a chain gives no answer about a block.
+Functions for several blocks return observations by block id, or the error if a chain doesn't answer about a block.
 They don't change blocks. Costly reads are made only for blocks that need them.
 """
 
@@ -49,12 +49,12 @@ from queries import clock
 from queries.models import PROVABLE_STEPS, BatchStatus, Block, Query, Sender, Step, StepKind, StepStatus, open_queries
 from queries.waits import WaitReason
 
-# Maximum queries that a turn observes, which limits its memory and its duration.
+# Maximum queries that a turn observes. It limits the turn's memory and duration.
 _QUERIES_PER_LOOK = 1000
 # Maximum rows named in one statement, and maximum rows read at a time.
 _PER_STATEMENT, _PER_READ = 500, 1000
-# Number of attempts, which take more than three minutes, that wait for the branch of a jump. After these a much more
-# expensive path is used.
+# Number of attempts, in more than three minutes, that wait for the branch of a jump. Later attempts use a much more
+# expensive path.
 _BRANCH_ATTEMPTS = 8
 
 Answer = TypeVar("Answer")
@@ -68,7 +68,7 @@ Observed: TypeAlias = dict[int, Seen | ChainError]
 def _of_each(
     blocks: Sequence[Block], answers: Sequence[Answer | ChainError], read: Callable[[Block, Answer], Seen]
 ) -> Observed[Seen]:
-    """Return the observation that `read` makes of each block's answer, or the error."""
+    """Convert each block's answer with `read`, and return the observations or errors by block id."""
     return {
         block.pk: answer if isinstance(answer, ChainError) else read(block, answer)
         for block, answer in zip(blocks, answers, strict=True)
@@ -95,7 +95,7 @@ def open_requests(blocks: Sequence[Block]) -> ByBlock[OpenRequests]:
 
 
 def checked(context: Context, blocks: Sequence[Block]) -> Observed[Checked]:
-    """Read again the destination's blocks in which completed facts were last read."""
+    """Read the destination's blocks again in which completed facts were last read."""
 
     def read(block: Block, header: Header | None) -> Checked:
         return Checked(
@@ -115,8 +115,8 @@ def checked(context: Context, blocks: Sequence[Block]) -> Observed[Checked]:
 def gone(context: Context, block: Block, *, is_usable: bool) -> Gone:
     """Read the completed facts of a block from the registry again. Raises `NodeUnavailable`, `RpcRefused`.
 
-    Facts of batches that are DONE are read from the registry of that time. Unless the present one `is_usable`, nothing
-    is read from it.
+    Facts of batches that are DONE are read from their own registry. Nothing is read from the current registry unless
+    it `is_usable`.
     """
     elsewhere = _held_by_unused(block)
     lost = {row.address: _lost(context, block, row, queries) for row, queries in elsewhere.items()}
@@ -129,7 +129,7 @@ def gone(context: Context, block: Block, *, is_usable: bool) -> Gone:
         facts.read, context.destination_rpc, context.registry.contract, block.number, at=context.heads.confirmed.number
     )
     proven = list(seen.filter(Q(step__isnull=True) | Q(step=StepKind.ACCOUNT_ACCUMULATED)).values_list("pk", flat=True))
-    # A registry whose own transactions were rolled back has no code for a while.
+    # A registry whose creation was rolled back has no code for a while.
     if not proven or not _is_root(block, read([]).state_root):
         return Gone(root_is_confirmed=False, proven=proven, lost=lost, registry=registry)
     queries = list(seen.filter(step__isnull=True).order_by("pk"))
@@ -147,7 +147,7 @@ def gone(context: Context, block: Block, *, is_usable: bool) -> Gone:
 
 
 def _held_by_unused(block: Block) -> dict[FactsRegistry, list[Query]]:
-    """Return the block's queries of batches that are DONE, by the registry that holds them, if it isn't used now."""
+    """Return the block's queries of DONE batches by registry, for registries that are no longer used."""
     rows = deployments.all_of(block.destination_chain_id, [block.source_chain_id])
     held: dict[FactsRegistry, list[Query]] = defaultdict(list)
     if any(row.replaced_at or row.refused for row in rows):
@@ -160,7 +160,7 @@ def _held_by_unused(block: Block) -> dict[FactsRegistry, list[Query]]:
 
 
 def _lost(context: Context, block: Block, row: FactsRegistry, queries: Sequence[Query]) -> list[int]:
-    """Return the ids of queries whose facts an unused registry doesn't hold, or not as they were proven."""
+    """Return the ids of queries whose proven facts an unused registry doesn't hold."""
     rpc, at = context.destination_rpc, context.heads.confirmed.number
     registry, every = deployments.Registry(row.address), [query.pk for query in queries]
     if not rpc.code(row.address) or not _is_root(block, facts.read(rpc, registry, block.number, [], at=at).state_root):
@@ -189,18 +189,18 @@ def source_blocks(context: Context, blocks: Sequence[Block]) -> Observed[SourceB
 
 
 def _headers(rpc: RpcClient, numbers: Sequence[int]) -> tuple[list[Header | ChainError | None], int]:
-    """Return the headers of blocks, in order, and if any is missing, the number of the newest block.
+    """Return the headers of blocks in order. If any is missing, also return the number of the newest block.
 
-    A block that isn't above that one is missing only if nodes lack it.
+    A block up to the newest one is missing only if nodes lack it.
     """
     headers = list(rpc.ask([questions.header(number) for number in numbers]))
     if None not in headers:
         return headers, 0
     (latest,) = rpc.ask([questions.header("latest")])
     if not isinstance(latest, Header):
-        # Without the head nobody knows how long to wait for a missing block.
+        # Without the head, the time until a missing block is unknown.
         return [latest if header is None else header for header in headers], 0
-    # A block that came meanwhile is there now.
+    # Blocks that were created meanwhile exist now.
     lacking = [at for at, header in enumerate(headers) if header is None and numbers[at] <= latest.number]
     for at, header in zip(lacking, rpc.ask([questions.header(numbers[at]) for at in lacking]), strict=True):
         headers[at] = header
@@ -210,7 +210,7 @@ def _headers(rpc: RpcClient, numbers: Sequence[int]) -> tuple[list[Header | Chai
 def unfetched(
     context: Context, blocks: Sequence[Block], faults: Mapping[int, Mapping[int, WaitReason]]
 ) -> ByBlock[Unfetched]:
-    """Return the queries whose proofs could not be fetched, for blocks that have such queries or had them before."""
+    """Return the queries whose proofs couldn't be fetched, for blocks that have or had such queries."""
     by_block: ByBlock[Unfetched] = {}
     for block in blocks:
         of_block = faults.get(block.pk, {})
@@ -233,8 +233,8 @@ def registry(context: Context, blocks: Sequence[Block]) -> Observed[Observation]
     """Read which facts of the blocks' open queries the registry holds and lacks. The blocks' headers must be stored."""
     newest, confirmed = context.heads.latest.number, context.heads.confirmed.number
     is_extending = building.extending(context.connection, newest).exists()
-    # A chain knows its head's hash only in the pending block. Any other hash that is trusted only there depends on a
-    # pending transaction. That transaction may fail or be cancelled, and later transactions would fail with it.
+    # A chain knows its head's hash only in the pending block. Trust in another hash that exists only there depends on a
+    # pending transaction. If that fails or is cancelled, later transactions would fail, too.
     vouched_at: BlockIdentifier = "pending" if context.connection.is_own and not is_extending else "latest"
     accumulated = _accumulated_by(context.registry, blocks)
     seen = _compared(context, blocks, _looked_at(blocks, confirmed), accumulated, vouched_at)
@@ -264,8 +264,8 @@ def registry(context: Context, blocks: Sequence[Block]) -> Observed[Observation]
 def of_batch(context: Context, blocks: Sequence[Block], batch: str) -> Observed[tuple[Observation, bool]]:
     """Read which facts of one batch's open queries the registry lacks, and whether the batch has more queries.
 
-    All missing facts count as facts to send, even if they are in pending transactions. Raises `OutOfTime` between
-    exchanges.
+    All missing facts count as facts to send, even if pending transactions contain them. Raises `OutOfTime` between
+    requests to nodes.
     """
     rows = open_queries(blocks).filter(batch=batch).exclude(step=StepKind.INITIAL_STATE)
     asking = _of_blocks(blocks, rows.annotate(sender=Value(Sender.OPERATOR)).order_by("pk"))
@@ -288,7 +288,7 @@ def _holds_all(seen: Observation | ChainError | None) -> bool:
 
 
 def _missing(blocks: Sequence[Block], seen: Observed[Observation]) -> dict[Block, Lacking]:
-    """Return the missing facts of the blocks that have some."""
+    """Return the missing facts of blocks that lack any."""
     return {
         block: observation.lacking
         for block in blocks
@@ -303,11 +303,11 @@ def _compared(
     accumulated: Mapping[int, str],
     vouched_at: BlockIdentifier,
 ) -> Observed[Observation]:
-    """Compare the facts of these queries with the registry's, and ask whether it can take the blocks' headers.
+    """Compare the facts of these queries with the registry, and read whether it can accept the blocks' headers.
 
-    If our transaction has `accumulated` a block's header (hashes by block id), its facts are asked for at once. For
-    other blocks they are asked for only if the registry knows the state root. Below an unknown root no fact is proven,
-    and each fact costs a question.
+    `accumulated` has hashes of this service's transactions by block id. If a block has one, its facts are requested at
+    once. Facts of other blocks are requested only if the registry knows the state root, because no fact is proven below
+    an unknown root, and each fact costs a request.
     """
     rpc, registry, confirmed = context.destination_rpc, context.registry.contract, context.heads.confirmed.number
     requested = {pk: _facts_of(queries) for pk, queries in looked_at.items()}
@@ -389,7 +389,7 @@ def _waits_since(blocks: Sequence[Block]) -> ByBlock[datetime]:
 
 
 def _awaiting_header(blocks: Sequence[Block]) -> ByBlock[list[OpenQuery]]:
-    # Filtering by step is faster than by id: most of thousands of queries are past these steps, and each listed id
+    # Filtering by step is faster than by id. Most of thousands of queries are past these steps, and each listed id
     # costs time.
     awaiting = open_queries(blocks).filter(step__in=[StepKind.BLOCKHASH_AVAILABLE, StepKind.HEADER_ACCUMULATED])
     rows = awaiting.only("block", "address", "timestamp", "step").annotate(sender=F("batch__sender")).order_by("pk")
@@ -411,7 +411,7 @@ def _with_trust(
     is_extending: bool,
     pause: float,
 ) -> Observed[Observation]:
-    """Return the observations with the missing facts, and with the registry's trust in the headers that these need."""
+    """Add to the observations the missing facts, and the registry's trust in the headers that these facts need."""
     registry, config, head = context.registry.contract, context.connection.config, context.heads.latest.number
     # Facts to send take precedence. Facts that others send must not add another header.
     needing = {block: lacked.needing or lacked.all_needing for block, lacked in lacking.items()}
@@ -454,14 +454,14 @@ def _looked_at(blocks: Sequence[Block], confirmed: int) -> ByBlock[list[Query]]:
     """Return the queries to observe: open queries for which no transaction is pending.
 
     A transaction that was mined after the `confirmed` block counts as pending. Queries that the operator pays for come
-    first. If the others are too many, a random part is chosen: some may never be proven by anyone, and these must not
-    always come first.
+    first. If there are too many others, a random part is chosen: nobody may ever prove some, and these must not always
+    come first.
     """
     under_way = Transaction.objects.filter(_unseen(confirmed), proves_facts("queries__block"), queries=OuterRef("pk"))
     waiting = open_queries(blocks).exclude(step=StepKind.INITIAL_STATE)
     idle = waiting.filter(~Exists(under_way)).annotate(sender=F("batch__sender"))
-    # The order is one query of each batch, then the second of each, so that a large batch that can't pay doesn't delay
-    # others.
+    # One query of each batch comes first, then the second of each, so that a large batch that can't pay doesn't delay
+    # other batches.
     rank = Window(RowNumber(), partition_by=["block", "batch"], order_by="pk")
     sent_for = idle.exclude(sender=Sender.SELF).annotate(rank=rank).order_by("rank", "pk")[:_QUERIES_PER_LOOK]
     others = idle.filter(sender=Sender.SELF).order_by("?")[:_QUERIES_PER_LOOK]
@@ -469,7 +469,7 @@ def _looked_at(blocks: Sequence[Block], confirmed: int) -> ByBlock[list[Query]]:
 
 
 def _is_root(block: Block, root: bytes) -> bool:
-    """Return whether this root, which the registry has, is the block's state root."""
+    """Return whether the registry's root is the block's state root."""
     return hex_data(root) == block.state_root
 
 
@@ -488,7 +488,7 @@ _accumulated_blocks = Transaction.accumulates.through.objects
 
 
 def _accumulated_by(registry: Deployment, blocks: Sequence[Block]) -> dict[int, str]:
-    """Return, by block id, the hash of our transaction that brought the header to the registry."""
+    """Return, by block id, the hash of this service's transaction that brought the header to the registry."""
     rows = _accumulated_blocks.filter(
         block__in=blocks, transaction__to__in=registry.addresses, transaction__succeeded=True
     )
@@ -497,7 +497,7 @@ def _accumulated_by(registry: Deployment, blocks: Sequence[Block]) -> dict[int, 
 
 
 def _unseen(confirmed: int) -> Q:
-    """Select transactions whose effect isn't seen yet: pending ones, and those mined after the `confirmed` block."""
+    """Select transactions without an observed effect: pending ones, and those mined after the `confirmed` block."""
     return Q(state__in=LIVE_STATES) | Q(block_number__gt=confirmed)
 
 
@@ -529,7 +529,7 @@ def _newest_under_way(blocks: Sequence[Block]) -> dict[int, Transaction]:
 
 
 def _proven_by(registry: Deployment, queries: Collection[int]) -> dict[int, str]:
-    """Return, by query id, the hash of our mined transaction that proved the query to the registry, if any."""
+    """Return, by query id, the hash of this service's mined transaction that proved the query to the registry."""
     proving = proves_facts("query__block", "transaction")
     sent_here = _queries_of.filter(transaction__to__in=registry.addresses)
     hashes: dict[int, str] = {}
@@ -543,7 +543,7 @@ def _failures(asking: Mapping[int, Sequence[int]]) -> dict[int, int]:
     """Count, by block id, the reverted transactions for the first few hundred of each block's queries."""
     firsts = {block: queries[:_PER_STATEMENT] for block, queries in asking.items()}
     reverted: dict[int, set[int]] = defaultdict(set)
-    # A cancelled transaction wasn't needed any more, so it doesn't count as a failure.
+    # A cancelled transaction was no longer needed, so it doesn't count as a failure.
     cancelled = SignedTransaction.objects.filter(
         transaction=OuterRef("transaction"), hash=OuterRef("transaction__hash"), is_cancellation=True
     )
@@ -563,7 +563,7 @@ def _failures(asking: Mapping[int, Sequence[int]]) -> dict[int, int]:
 def path(
     context: Context, block: Block, target: Header, *, is_first: bool
 ) -> PathFound | Preparation | NotYet | TooFar:
-    """Find a path to a header's hash, for a block. Raises `NodeUnavailable`, `RpcRefused`."""
+    """Find a path to a header's hash for a block. Raises `NodeUnavailable`, `RpcRefused`."""
     # If the block wasn't waiting for a path, its earlier attempts failed for another reason.
     awaits_branch = block.attempts < _BRANCH_ATTEMPTS or not block.waits_for_path
     plan = building.find(context.connection, target, (), awaits_branch=awaits_branch, is_self_funded=False)
@@ -571,7 +571,7 @@ def path(
 
 
 def states(context: Context, blocks: Sequence[Block], asking: ByBlock[OpenRequests]) -> ByBlock[BlockState]:
-    # Open queries wait for this transaction, whichever of them it was sent for.
+    # All open queries wait for this transaction, even if it serves only some of them.
     under_way = _newest_under_way([block for block in blocks if asking[block.pk].senders])
     by_block: ByBlock[BlockState] = {}
     for block in blocks:

@@ -1,4 +1,4 @@
-"""INITIAL_STATE: account proofs at a source block are fetched, and verified against its state root.
+"""Fetching of account proofs at a source block (INITIAL_STATE), and their verification against its state root.
 
 Nothing is written here. After the proofs are stored, no archive node is needed.
 """
@@ -24,16 +24,16 @@ from queries.waits import WaitReason, wait
 
 logger = logging.getLogger(__name__)
 
-# Maximum accounts and slots that are fetched and stored together. It limits memory, and the loss after a kill.
+# Maximum accounts and slots that are fetched and stored together. It limits memory, and the lost work after a kill.
 _ACCOUNTS_PER_FETCH = 100
 _SLOTS_PER_FETCH = 200
-# Maximum slots of one account in one request.
+# Maximum slots of one account per request.
 _SLOTS_PER_REQUEST = 50
 
 
 @dataclass(frozen=True)
 class Proven:
-    """A verified proof of an account and of some slots, as rows that are not stored yet."""
+    """A verified proof of an account and of some slots, in rows that aren't stored yet."""
 
     account: AccountProof
     slots: Sequence[SlotProof]
@@ -60,13 +60,13 @@ class WaitingAccount:
 
 
 def waiting(blocks: Sequence[Block], most: int) -> tuple[list[WaitingAccount], set[int]]:
-    """Return accounts whose proofs open queries of these blocks wait for, and ids of blocks with more such accounts."""
+    """Return accounts whose proofs the blocks' open queries need, and ids of blocks with more such accounts."""
     by_pk = {block.pk: block for block in blocks}
     asking: dict[tuple[int, str], list[int]] = defaultdict(list)
     rows = open_queries(blocks).filter(step=StepKind.INITIAL_STATE).exclude(address="")
     for pk, block, address in rows.values_list("pk", "block", "address"):
         asking[block, address].append(pk)
-    # The order is random, so that accounts for which nodes hang don't always come first.
+    # The order is random, so that accounts for which nodes hang aren't always first.
     keys = random.sample(list(asking), len(asking))
     chosen = [pk for key in keys[:most] for pk in asking[key]]
     queries = Query.objects.only("pk", "slots").in_bulk(chosen)
@@ -80,7 +80,7 @@ def waiting(blocks: Sequence[Block], most: int) -> tuple[list[WaitingAccount], s
 def of_headers(blocks: Sequence[Block]) -> dict[int, Fetched]:
     """Return, by block id, the open queries that only need the header, which is stored.
 
-    Admission saw a header with the requested fields. So a header that lacks them comes from a node of another chain.
+    Admission checked that the header has the requested fields. A header without them comes from another chain's node.
     """
     headers = {block.pk: Header.decode(bytes(block.header_rlp or b"")) for block in blocks}
     by_block: dict[int, Fetched] = defaultdict(Fetched)
@@ -96,9 +96,9 @@ def of_headers(blocks: Sequence[Block]) -> dict[int, Fetched]:
 
 
 def fetch(source: RpcClient, accounts: Sequence[WaitingAccount]) -> Iterator[dict[int, Fetched]]:
-    """Yield the missing proofs of these accounts by block id, in parts. Store each part before the next is requested.
+    """Yield the missing proofs of these accounts by block id, in parts. The caller stores each part before the next.
 
-    An account that no node proves delays the others only by the time of its request.
+    An account that no node proves delays the others only for the time of its request.
     """
     for some in chunks(accounts, _ACCOUNTS_PER_FETCH):
         lacking = _lacking(some)
@@ -122,10 +122,10 @@ def fetch(source: RpcClient, accounts: Sequence[WaitingAccount]) -> Iterator[dic
 
 
 def _lacking(accounts: Sequence[WaitingAccount]) -> Iterator[tuple[Block, ProofRequest]]:
-    """Yield requests for proofs of these accounts that are not stored, or were pruned.
+    """Yield requests for proofs of these accounts that aren't stored or were pruned.
 
-    The slots of a request are limited, so an account with thousands of slots needs several requests. Nodes may be too
-    slow for many slots, so each consecutive failure halves their number.
+    The slots per request are limited, so an account with thousands of slots needs several requests. Nodes may be too
+    slow for many slots, so each consecutive failure halves the limit.
     """
     stored = AccountProof.objects.exclude(nodes=[]).filter(
         block__in={account.block.pk for account in accounts}, address__in={account.address for account in accounts}
@@ -146,11 +146,11 @@ def _lacking(accounts: Sequence[WaitingAccount]) -> Iterator[tuple[Block, ProofR
 def _proofs(
     source: RpcClient, lacking: Sequence[tuple[Block, ProofRequest]]
 ) -> tuple[dict[tuple[int, str], Proven], dict[tuple[int, str], WaitReason]]:
-    """Request proofs. Return the proofs, and the errors of the others, by the block's id and the address."""
-    # The additional question shows that a node which serves no proof isn't down.
+    """Request proofs. Return the proofs and the errors, each by block id and address."""
+    # The additional request shows whether a node that serves no proof is down.
     beside = [questions.plain("eth_chainId")] if lacking else ()
     answers = source.proofs([request for _, request in lacking], beside=beside)
-    # Several requests may be about the same account, each for some of its slots.
+    # Several requests may be about the same account, with different slots.
     proofs: dict[tuple[int, str], Proven] = {}
     failed: dict[tuple[int, str], WaitReason] = {}
     for (block, request), answer in zip(lacking, answers, strict=True):

@@ -1,6 +1,6 @@
-"""Writing of decisions about blocks into rows, for all blocks of a turn in one database transaction.
+"""Storage of decisions about blocks, for all blocks of a turn in one database transaction.
 
-A small transaction takes as long to become durable as a large one, and most changes of many blocks are alike.
+A small transaction takes as long to become durable as a large one, and most changes of many blocks are the same.
 """
 
 from collections.abc import Iterator, Sequence
@@ -32,7 +32,7 @@ from queries import progress, submission
 from queries.models import HEADER_COLUMNS, Batch, BatchStatus, Block, Query, StepKind
 from queries.progress import Complete
 
-# Maximum queries whose rows are written in one database transaction, so that other writers get their turn.
+# Maximum queries whose rows a database transaction writes, so that other writers don't wait for long.
 _QUERIES_PER_WRITE = 500
 _SLOTS_PER_STATEMENT = 200
 
@@ -53,7 +53,7 @@ Changes = Sequence[tuple[int, Change]]
 
 
 def write(context: WorkContext, blocks: dict[int, Block], changes: Changes) -> None:
-    """Write the changes, and replace the `blocks` (by id) by their new rows. Raises `LaneLost`."""
+    """Write the changes, and update `blocks` (by id) with the new rows. Raises `LaneLost`."""
     pieces = [(pk, piece) for pk, change in changes for piece in _pieces(blocks[pk], change)]
     for part in by_size(pieces, lambda piece: _size(piece[1]), _QUERIES_PER_WRITE):
         blocks |= context.lane.write(partial(_write, context, part))
@@ -84,11 +84,11 @@ def _pieces(block: Block, change: Change) -> Iterator[Change]:
 
 
 def _write(context: WorkContext, changes: Changes) -> dict[int, Block]:
-    """Write the changes inside the caller's database transaction. Return the rows of their blocks."""
+    """Write the changes in the caller's database transaction. Return the rows of their blocks."""
     rows = Block.objects.filter(pk__in={pk for pk, _ in changes}).order_by("pk")
     blocks = {block.pk: block for block in rows.select_for_update(no_key=True)}
     if any(isinstance(change, Reopen | MoveToBlock | Reject | TakeHeader) for _, change in changes):
-        # All batches are locked at once, because the changes one by one would lock them in another order.
+        # All batches are locked at once, because single changes would lock them in another order.
         statements.lock(Batch.objects.filter(pk__in=Query.objects.filter(block__in=blocks).values("batch")))
     for pk, change in changes:
         _change(context, blocks[pk], change)
@@ -106,7 +106,7 @@ def _write(context: WorkContext, changes: Changes) -> dict[int, Block]:
 
 
 def _change(context: WorkContext, block: Block, change: Change) -> None:
-    """Make a change, or set values of the block's row, which is saved later."""
+    """Make a change, or set columns of the block's row, which is saved later."""
     match change:
         case ShowPath():
             for column, value in _to_show(block, change).items():
@@ -128,7 +128,7 @@ def _change(context: WorkContext, block: Block, change: Change) -> None:
 
 
 def _note_checked(context: WorkContext, block: Block) -> None:
-    """Set the block of the destination in which completed facts were read. The row is saved later."""
+    """Set the destination's block in which completed facts were read. The row is saved later."""
     confirmed = context.heads.confirmed
     block.checked_number, block.checked_hash = confirmed.number, hex_data(confirmed.hash)
 
@@ -182,7 +182,7 @@ def _reject(change: Reject) -> None:
 
 
 def _to_show(block: Block, change: ShowPath) -> dict[str, object]:
-    """Return the values that show a path, by column. A block whose path has ended becomes a checkpoint."""
+    """Return the values for a path's columns. A block whose path is complete becomes a checkpoint."""
     is_same_unit = change.unit in {"", block.path_unit}
     return {
         "path_unit": change.unit or block.path_unit,

@@ -1,10 +1,10 @@
 """A turn of a connection, which moves the queries of source blocks through their steps.
 
-A turn observes the rows and both chains, decides about each block separately, and acts. It has three stages:
-reorganisations of the destination; proofs of the source chain; facts that the registry holds and lacks. Each stage
-handles all blocks together, so that few exchanges and statements suffice. No state is kept: if a turn runs twice, is
-killed, or is run by another worker, the result is the same while the chains are the same. A reorganisation needs no
-special handling: facts that were held are no longer held.
+A turn observes the rows and both chains, decides about each block separately, and acts. It has three stages: reorgs of
+the destination, proofs of the source chain, and facts that the registry holds or lacks. Each stage handles all blocks
+together, so that few requests and statements suffice. No state is kept. If a turn runs twice, is killed, or is run by
+another worker, the result is the same as long as the chains are the same. A reorg needs no special handling, because
+facts that it removed are just missing.
 """
 
 import itertools
@@ -53,7 +53,7 @@ logger = logging.getLogger(__name__)
 
 Seen = TypeVar("Seen")
 
-# Maximum paths that are sought in a turn. Each needs separate exchanges, and only one is sent at a time.
+# Maximum paths that a turn searches. Each needs separate requests, and only one is sent at a time.
 _PATHS = 16
 _UNUSABLE_SECONDS = 10
 # The names of ends in the metrics of job runs.
@@ -61,10 +61,10 @@ _OUTCOMES: dict[type[End], str] = {Requeue: "waits", Fail: "fails", Settled: "do
 
 
 def reconcile_all(lane: HeldLane, keys: Sequence[object], most_proofs: int, *, alone: int = 0) -> int:
-    """Bring the queries of these blocks of one connection as far as the chains allow.
+    """Move the queries of these blocks of one connection forward as far as the chains allow.
 
     About `most_proofs` proofs are fetched, or `alone` if all blocks are due for the same user. Return the number of
-    blocks that failed by our own error.
+    blocks that failed because of an internal error.
     """
     postponement = lane.write(partial(due_rows.postpone, Block.objects.all(), keys))
     is_alone = len({block.queued_for_id for block in postponement.rows}) == 1
@@ -85,7 +85,7 @@ def reconcile_all(lane: HeldLane, keys: Sequence[object], most_proofs: int, *, a
 
 
 def _reconcile(lane: HeldLane, blocks: Sequence[Block], most_proofs: int) -> Mapping[int, End]:
-    """Reconcile blocks of one connection. Return, by block id, how this turn ends for each."""
+    """Reconcile blocks of one connection. Return the ends of the turn by block id."""
     source, destination = blocks[0].source_chain_id, blocks[0].destination_chain_id
     try:
         connection = connections.open_connection(destination, source)
@@ -111,7 +111,7 @@ def _reconcile(lane: HeldLane, blocks: Sequence[Block], most_proofs: int) -> Map
 
 @dataclass
 class _Turn:
-    """The blocks that the turn is still processing, with their current rows, and the ends of the others."""
+    """The blocks that the turn is still processing, with their current rows, and the ends for the other blocks."""
 
     context: WorkContext
     going: dict[int, Block]
@@ -136,7 +136,7 @@ class _Turn:
         return observations
 
     def ask(self, pk: int, observe_one: Callable[[], Seen]) -> Seen | None:
-        """Return an observation of one block. The turn ends for the block if a chain gives no answer."""
+        """Return an observation of one block. If a chain doesn't answer, the turn ends for the block."""
         try:
             return observe_one()
         except ChainError as error:
@@ -154,7 +154,7 @@ class _Turn:
         rows.write(self.context, self.going, changes)
 
     def act(self, decisions: Mapping[int, Decision]) -> None:
-        """Carry out decisions. The turn ends for blocks whose decision says so, or for which nothing can be sent."""
+        """Carry out decisions. The turn ends for blocks whose decision says so, or if nothing can be sent."""
         self.write(decisions)
         sendings = {
             pk: action
@@ -174,7 +174,7 @@ def _failed(error: ChainError) -> Fail:
 
 
 def _take_back_from_unused(lane: HeldLane, blocks: Sequence[Block]) -> None:
-    """Reopen batches that are DONE whose facts an earlier registry has lost, while none can be used."""
+    """Reopen DONE batches whose facts a former registry has lost, while no registry can be used."""
     connection = connections.without_registry(blocks[0].destination_chain_id, blocks[0].source_chain_id)
     if connection is None or all(block.checked_number is None for block in blocks):
         return
@@ -185,7 +185,7 @@ def _take_back_from_unused(lane: HeldLane, blocks: Sequence[Block]) -> None:
 
 
 def _take_back(turn: _Turn, blocks: Sequence[Block], *, is_usable: bool = True) -> None:
-    """Reopen queries whose facts the destination has lost in a reorganisation."""
+    """Reopen queries whose facts the destination has lost in a reorg."""
     seen = turn.answered(observe.checked(turn.context, blocks))
     decisions: dict[int, Decision] = {}
     for pk, checked in seen.items():
@@ -234,7 +234,7 @@ def _fetch(turn: _Turn, blocks: Sequence[Block], most_proofs: int) -> tuple[set[
 
 
 def _prove(turn: _Turn, seen: Mapping[int, Observation]) -> None:
-    """Complete the steps whose facts the registry holds, and send the facts that it lacks."""
+    """Complete the steps whose facts the registry holds, and send missing facts."""
     context = turn.context
     decisions = {pk: decide.prove(observation) for pk, observation in seen.items()}
     turn.act(decisions)
@@ -252,7 +252,7 @@ def _prove(turn: _Turn, seen: Mapping[int, Observation]) -> None:
 
 
 def _find_paths(turn: _Turn, seen: Mapping[int, Observation], finding: Mapping[int, FindPath]) -> None:
-    """Send the next transactions of paths to blocks, one after another, first for the block that waited longest.
+    """Send the next transactions of paths one after another, first for the block that has waited longest.
 
     Only one transaction at a time extends the registry's trust. So if a path must be sent separately, the others wait.
     """
@@ -298,7 +298,7 @@ def _write(postponement: Postponement[Block], blocks: Sequence[Block], ends: Map
         statements.lock(Block.objects.filter(pk__in=[block.pk for block in blocks]))
     settled = [block for block in blocks if isinstance(ends[block.pk], Settled)]
     asked_for = set(open_queries(settled).values_list("block", flat=True))
-    # Most blocks end alike, so one statement is enough for these.
+    # Most blocks end in the same way, so one statement updates these.
     alike: dict[tuple[End, int], list[Block]] = defaultdict(list)
     for block in blocks:
         alike[Requeue(None, 0) if block.pk in asked_for else ends[block.pk], block.attempts].append(block)

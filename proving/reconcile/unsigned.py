@@ -1,11 +1,11 @@
-"""The transactions that a self-funded batch still needs, unsigned, for anyone to send.
+"""The unsigned transactions that a self-funded batch still needs, for anyone to send.
 
-The functions that observe and decide are those for transactions that the operator pays for. Nothing is sent or written
-here, and only the chain shows whether a transaction was sent.
+The same functions observe and decide as for transactions that the operator pays for. Nothing is sent or stored here,
+and only the chain shows whether a transaction was sent.
 
-The transactions must be sent in their order. They are simulated to get their gas limits. A transaction that depends on
-an earlier one can't be simulated, and gets an upper bound of its gas. The transactions of a path are returned one by
-one, because the next depends on the chain after the previous.
+The transactions must be sent in order. Simulations give their gas limits. A transaction that depends on an earlier one
+can't be simulated, so it gets an upper bound. The transactions of a path are returned one at a time, because the next
+one depends on the chain's state after the previous one.
 """
 
 import itertools
@@ -45,10 +45,10 @@ from queries.waits import WaitReason, wait
 
 # Maximum transactions in one answer, which then has some megabytes.
 _MOST = 16
-# Maximum seconds to find them, checked between exchanges with nodes.
+# Maximum seconds for an answer, checked between requests to nodes.
 _SECONDS = 20
 _BLOCKS_TOGETHER = 64
-# The sender in simulations. It makes no difference.
+# The sender in simulations. Any address gives the same result.
 _ANYBODY = "0x0000000000000000000000000000000000000000"
 
 _MORE = wait("more_transactions")
@@ -70,7 +70,7 @@ class Unsigned:
 
 @dataclass
 class MissingTransactions:
-    """The transactions that were found to be missing for a batch."""
+    """The transactions that a batch still needs, and why the answer may be incomplete."""
 
     transactions: list[Unsigned] = field(default_factory=list)
     """The transactions in the order in which they must be sent."""
@@ -84,7 +84,7 @@ class MissingTransactions:
     """The first error of a chain."""
 
     def wait(self, reason: WaitReason) -> None:
-        """Store why more transactions are missing."""
+        """Store why the answer is incomplete."""
         if reason not in self.waits:
             self.waits.append(reason)
         self.is_complete = False
@@ -95,7 +95,7 @@ class MissingTransactions:
 
 
 def left_of(batch: Batch) -> MissingTransactions:
-    """Find the transactions that are missing for an open batch.
+    """Find the transactions that an open batch still needs.
 
     Raises `NodeUnavailable`, `RpcRefused` if none can be found because of an error.
     """
@@ -115,7 +115,7 @@ def left_of(batch: Batch) -> MissingTransactions:
 
 
 class _Enough(Exception):
-    """The answer is full."""
+    """The answer has the maximum number of transactions."""
 
 
 def _note_what_is_not_prepared(missing: MissingTransactions, batch: Batch) -> None:
@@ -131,7 +131,7 @@ def _note_what_is_not_prepared(missing: MissingTransactions, batch: Batch) -> No
 
 @dataclass
 class _Source:
-    """One source chain of the batch, and the blocks that the answer's path makes trusted."""
+    """A source chain of the batch, and the blocks that become trusted by the path in the answer."""
 
     missing: MissingTransactions
     context: Context
@@ -142,7 +142,7 @@ class _Source:
 def _find(missing: MissingTransactions, batch: Batch, source_id: int, ends_at: float) -> None:
     """Add the missing transactions for blocks of one source chain, oldest first.
 
-    A path to the oldest passes the others.
+    A path to the oldest block passes the other blocks.
 
     Raises `_Enough`.
     """
@@ -150,8 +150,7 @@ def _find(missing: MissingTransactions, batch: Batch, source_id: int, ends_at: f
         connection = replace(connections.open_unless_stopped(batch.destination_chain_id, source_id), ends_at=ends_at)
         head = connection.destination_rpc.head()
         missing.block = min(head.number, missing.block or head.number)
-        # The head counts as confirmed, because a mined transaction only waits for confirmations, and must not be sent
-        # again.
+        # The head counts as confirmed. A mined transaction only waits for confirmations, and must not be sent again.
         source = _Source(missing, Context(connection, Heads(head, head, 0)))
         waiting = batch.queries.filter(source_chain_id=source_id, step__in=PROVABLE_STEPS)
         blocks = Block.objects.filter(pk__in=waiting.values("block")).order_by("number")
@@ -182,7 +181,7 @@ def _add(source: _Source, block: Block, answer: tuple[Observation, bool] | Chain
         if len(transactions) > room:
             raise _Enough
     except ChainError as error:
-        # The answer contains no path, so no other block's transactions can depend on one.
+        # The answer contains no path, so no transaction for another block can depend on one.
         source.trusted = ()
         if isinstance(error, Reverted):
             # The chain has changed since it was observed.
@@ -217,7 +216,7 @@ def _of_block(source: _Source, block: Block, seen: Observation) -> Iterator[_Pro
 
 
 def _vouched_for(seen: Observation) -> Observation:
-    """Return the observation as it will be when the path has reached the needed header."""
+    """Return the observation for the time when the path has reached the needed header."""
     assert seen.lacking is not None, "a path is only sought for missing facts"
     assert seen.lacking.trust is not None, "they need this header"
     return replace(seen, lacking=replace(seen.lacking, trust=replace(seen.lacking.trust, is_vouched_for=True)))
@@ -282,7 +281,7 @@ def _of_times(
         intent = packing.proof_of_time(block, registry, each.following, each.timestamp, each.queries)
         yield _Proposed(intent, what, rests)
         each = each.otherwise
-    # A query for a time also requests accounts of its block. Each of these transactions brings the header.
+    # A query with a time also requests accounts at its block. Each of these transactions contains the header.
     assert seen.lacking is not None, "the time is missing"
     missing = seen.lacking.missing_now
     facts: Missing = {fact: asking for fact, asking in missing.items() if isinstance(fact, AccountFact | SlotFact)}
@@ -304,8 +303,8 @@ def _of_leg(source: _Source, block: Block, seen: Observation, action: ExtendPath
     if not leg.arrives:
         source.missing.wait(_MORE)
     elif not path.accumulates:
-        # The path ends at the next block, whose header shows when this block ended. This block's facts need further
-        # transactions.
+        # The path ends at the next block, whose header shows when this block ended. Further transactions prove this
+        # block's facts.
         for further in decide.prove(_vouched_for(seen)).actions:
             yield from _of_action(source, block, seen, further, rests=True)
 

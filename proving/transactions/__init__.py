@@ -1,1 +1,1 @@
-"""Transactions of the signers: sent once each, watched until they are final. Only this package signs and broadcasts."""
+"""The signers' transactions. Each is sent once and monitored until final. Only this package signs and broadcasts."""

@@ -1,4 +1,4 @@
-"""Gets pending transactions mined: broadcasts them again, replaces them with higher fees, or cancels them."""
+"""Repeated broadcasts, replacements and cancellations of pending transactions, until they are mined."""
 
 import logging
 from collections import Counter
@@ -31,29 +31,29 @@ from queries.models import ADMITTED_STATUSES, BatchStatus, Block, Query, Sender
 
 logger = logging.getLogger(__name__)
 
-# A version is broadcast again after a block, and not before.
+# A version is broadcast again after a block, but not within this time.
 _MIN_RESEND_SECONDS = 5
 
-# Factor on a cancellation's estimated gas, where that depends on the present price of data.
+# Factor on a cancellation's estimated gas if the current price of data affects the estimate.
 _GAS_MARGIN = 1.5
-# Fees rise above the market while a transaction waits, but not without end.
+# Maximum multiple of the market's fees to which the fees of a waiting transaction rise.
 _MAX_TIMES_MARKET = 3
 
 
 def push(chain: Chain, rpc: RpcClient, lane: HeldLane, tx: Transaction, *, may_raise: bool) -> None:
     """Get a pending transaction mined: broadcast it again, replace it with higher fees, or cancel it.
 
-    Only the lowest open nonce's fees are raised: the others wait for it, whatever they offer. A displaced transaction
-    whose nonce is open is only cancelled, once its facts are sent anew: nodes may still hold it.
+    Fees are raised only for the lowest open nonce, because all later nonces wait for it. A displaced transaction with
+    an open nonce is only cancelled, and only after its facts were sent again, because nodes may still hold it.
     """
     newest, signer = tx.newest, tx.signer
     if not newest.hash or stops.why_not_signed(tx, is_new=False):
         return
     if not holds_key(chain, signer):
-        pass  # chains.toml no longer names its key, so only the stored bytes can be sent.
+        pass  # chains.toml no longer has the key, so only stored bytes can be sent.
     elif not all(version.hash for version in tx.versions.all()):
-        pass  # A stop came before a version was signed. The next turn signs it: another would have the same fields.
-    # Pruned bytes can't be broadcast again: then only a cancellation uses up the nonce.
+        pass  # The next turn signs the version that a stop left unsigned.
+    # Pruned bytes can't be broadcast again. Then only a cancellation uses up the nonce.
     elif not newest.is_cancellation and not (newest.raw and is_wanted(tx)):
         newest = _replace(chain, rpc, lane, tx, newest, cancel=True)
     elif may_raise and is_past(newest.created_at, _patience(chain)):
@@ -66,16 +66,16 @@ def push(chain: Chain, rpc: RpcClient, lane: HeldLane, tx: Transaction, *, may_r
 
 
 def is_wanted(tx: Transaction) -> bool:
-    """Return whether a batch still needs its facts. A DONE batch does, because the chain may have lost them.
+    """Return whether a batch still needs the transaction's facts. A DONE batch does, because the chain may lose them.
 
-    In a registry that isn't used any more nobody needs them: a DONE batch is taken back, and proven to the one in use.
+    Nobody needs facts in a registry that is no longer used. DONE batches are reopened and proven to the new registry.
     """
     if is_to_unused_registry(tx):
         return False
     is_proof = tx.queries.exists()
     needing = tx.queries.exclude(batch__status=BatchStatus.REJECTED)
     if is_proof and (tx.extends_id is None or tx.state == TransactionState.DISPLACED):
-        # A transaction that a node called displaced was sent anew. If both are mined, its facts are paid for twice.
+        # If a node called a transaction displaced, its facts were sent again. If both are mined, they are paid twice.
         does_the_same = Q(extends=tx.extends_id) if tx.extends_id else proves_facts("queries__block")
         anew = Transaction.objects.filter(does_the_same, queries=OuterRef("pk"), pk__gt=tx.pk)
         is_sent_anew = Exists(anew.exclude(state=TransactionState.DISPLACED).exclude(succeeded=False))
@@ -93,18 +93,18 @@ def _carries_header_of_others(tx: Transaction) -> bool:
 
 
 def _raised(fee: int) -> int:
-    """Return the lowest fee that nodes accept from a replacement of one with this fee, in wei per gas."""
+    """Return the lowest fee, in wei per gas, that nodes accept for a replacement of a transaction with this fee."""
     return fee * RISE_PERCENT // 100 + 1
 
 
 def is_past(moment: datetime, pause: timedelta) -> bool:
-    """Return whether a moment was longer ago than the pause."""
-    # A time in the future was written while a clock was ahead, and must not be waited for.
+    """Return whether the time is longer ago than the pause."""
+    # A time in the future was stored while a clock was ahead. Nothing may wait for it.
     return abs(timezone.now() - moment) > pause
 
 
 def holds_key(chain: Chain, signer: Signer) -> bool:
-    """Return whether the configuration names the signer's key."""
+    """Return whether the configuration has the signer's key."""
     return signer.address in signing.senders(chain)
 
 
@@ -116,8 +116,8 @@ def _patience(chain: Chain) -> timedelta:
 def _reverts(rpc: RpcClient, signer: Signer, tx: Transaction) -> bool:
     """Return whether the transaction reverts on the newest block, and on the pending one too.
 
-    On the pending block it may revert because that holds the transaction itself: a change of attesters can't be made
-    twice. On the newest block it may revert because only the pending one vouches for the head.
+    It may revert only on the pending block, if that contains the transaction itself and it can't run twice. It may
+    revert only on the newest block, if only the pending block vouches for the head.
     """
     blocks: tuple[BlockIdentifier, ...] = ("latest", "pending")
     for block in blocks:
@@ -132,9 +132,9 @@ def _reverts(rpc: RpcClient, signer: Signer, tx: Transaction) -> bool:
 def _replace(
     chain: Chain, rpc: RpcClient, lane: HeldLane, tx: Transaction, newest: SignedTransaction, *, cancel: bool
 ) -> SignedTransaction:
-    """Store a new version under the same nonce, with fees that nodes take for a replacement, if limits leave room.
+    """Store a new version with the same nonce and with fees that nodes accept for a replacement, within the limits.
 
-    Cancel the transaction if its batches' money or the daily limit doesn't suffice for higher fees, and others wait.
+    Cancel the transaction if its batches' money or the daily limit is too low for higher fees and others wait for it.
     Return the version to broadcast.
     """
     market = market_fees(rpc)
@@ -147,7 +147,7 @@ def _replace(
     raised = offer.at_most(_MAX_TIMES_MARKET * market.offer.max_fee_per_gas)
     least = max(required.max_fee_per_gas, required.max_priority_fee_per_gas)
     tx.refresh_from_db(fields=["versions"])
-    # The lock is needed, because others send meanwhile within the same limits.
+    # The lock is needed because other workers may send within the same limits.
     with signers.locked(chain), lane.writing():
         portions = money.weights_of(tx)[tx]
         if not cancel:
@@ -169,7 +169,7 @@ def _replace(
 
 
 def _others_wait(tx: Transaction, poor: Collection[str]) -> bool:
-    """Return whether later nonces wait for it, or batches that aren't `poor` wait for its header or its path."""
+    """Return whether later nonces, or batches outside of `poor`, wait for the transaction, its header or its path."""
     if tx.signer.transactions.filter(state=TransactionState.PENDING, nonce__gt=tx.nonce).exists():
         return True
     blocks = Block.objects.filter(queries__transactions=tx)
@@ -179,7 +179,7 @@ def _others_wait(tx: Transaction, poor: Collection[str]) -> bool:
             "source_chain_id": tx.extends.source_chain_id,
         }
         blocks = Block.objects.filter(**chains)
-    # A self-funded batch doesn't wait for our transactions, and a cancellation for it would cost money.
+    # Self-funded batches don't wait for the operator's transactions, so they don't justify a paid cancellation.
     waiting = Query.objects.filter(
         block__in=blocks,
         step__isnull=False,
@@ -190,7 +190,7 @@ def _others_wait(tx: Transaction, poor: Collection[str]) -> bool:
 
 
 def fill(chain: Chain, rpc: RpcClient, lane: HeldLane, signer: Signer, *, nonce: int, now: datetime) -> None:
-    """Use up a nonce that no stored transaction has, if the daily limit leaves room: later nonces wait for it."""
+    """Use up a nonce that no stored transaction has, within the daily limit, because later nonces wait for it."""
     if stops.why_signer_is_stopped(chain.id, signer.address) or not holds_key(chain, signer):
         return
     market = market_fees(rpc).offer
@@ -211,14 +211,14 @@ def fill(chain: Chain, rpc: RpcClient, lane: HeldLane, signer: Signer, *, nonce:
 
 
 def _cancellation_gas(rpc: RpcClient, signer: Signer, newest: SignedTransaction | None = None) -> int:
-    """Return the gas limit of a cancellation: more on some rollups, which count gas for its data."""
+    """Return the gas limit of a cancellation. It is higher on rollups that charge gas for data."""
     least = newest.gas if newest and newest.is_cancellation else CANCELLATION_GAS
     estimate = rpc.estimate_gas(signer.address, signer.address, b"")
-    # The estimate is new each time: if data has become dearer, nodes may refuse the earlier gas limit for ever.
+    # The estimate is repeated each time. If data becomes more expensive, nodes would refuse the earlier gas limit.
     return max(least, int(estimate * _GAS_MARGIN) if estimate > CANCELLATION_GAS else estimate)
 
 
 def _ask_data_fee_again(rpc: RpcClient, tx: Transaction) -> None:
-    """Raise the data fee if data has become dearer on the chain below. `reserve_version` saves the row."""
+    """Raise the data fee if data has become more expensive on the chain below. `reserve_version` saves the row."""
     now = rollups.data_cost(rpc, len(bytes(tx.data)), tx.gas_limit).wei
     tx.data_fee = tx.expected_data_fee = max(tx.data_fee, now)

@@ -1,4 +1,4 @@
-"""Sends transactions so that each nonce is used once and none is left open, whenever the process is killed.
+"""Sending of transactions. Each nonce is used once and none is left open, even if the process is killed at any time.
 
 Orders pass these stages together, each stage once:
 
@@ -41,10 +41,10 @@ from queries import clock
 from queries.models import Batch
 from queries.waits import wait
 
-# Each intent is simulated on these blocks. Other pending transactions may be mined after it, or be cancelled, and then
-# it runs on the state of the latest block.
+# Each intent is simulated on these blocks. Other pending transactions may be mined after it or be cancelled. Then it
+# runs on the state of the latest block.
 _SIMULATED_AT: Sequence[BlockIdentifier] = ("pending", "latest")
-# Queries named in one statement.
+# Maximum queries that a statement names.
 _PER_STATEMENT = 500
 _UNDER_WAY = Unsent(wait("same_under_way"), is_brief=True)
 _NO_ROOM = Unsent(wait("room"), is_brief=True)
@@ -52,7 +52,7 @@ _NO_ROOM = Unsent(wait("room"), is_brief=True)
 
 @dataclass(frozen=True)
 class Order:
-    """Intents that are sent together: all of them, or only the first ones that money and room suffice for.
+    """Intents that are sent together: all of them, or the first ones for which money and room are sufficient.
 
     `and_reserve(sender, first_nonce)` runs in the database transaction that reserves them. An order of one intent with
     a `multicall`, the address of that contract, may share a transaction with other orders of the same contract.
@@ -73,7 +73,7 @@ class Order:
 
 @dataclass(frozen=True)
 class Sent:
-    """The stored transactions of an order, in the order of its intents. The last intents may lack money or room."""
+    """The stored transactions of an order, in the order of its intents. The last intents may be missing."""
 
     transactions: Sequence[Transaction]
 
@@ -81,8 +81,8 @@ class Sent:
 def submit_all(chain: Chain, lane: HeldLane, orders: Sequence[Order]) -> list[Sent | Unsent | ChainError]:
     """Send orders with consecutive nonces, while the lane is held.
 
-    Return the result of each order, or the error if no node answers or a simulation reverts. After a return, or a kill
-    at any later moment, the transaction monitor takes care of them. Raises `LaneLost` if nothing is reserved.
+    Return the result of each order, or the error if no node answers or a simulation reverts. After a return, or after a
+    kill at any later time, the transaction monitor goes on with them. Raises `LaneLost` if nothing is reserved.
     """
     if refused := signers.why_none(chain):
         return [Unsent(refused)] * len(orders)
@@ -93,9 +93,9 @@ def submit_all(chain: Chain, lane: HeldLane, orders: Sequence[Order]) -> list[Se
     except ChainError as error:
         return [error] * len(orders)
     parcels = _pack({place: order for place, order in enumerate(simulated) if isinstance(order, Order)})
-    # A repeated database transaction has reserved nothing before: no nonce is used twice, and nothing was signed.
+    # If the database transaction is repeated, its first run reserved nothing and nothing was signed.
     versions, outcomes = statements.retried(partial(_reserve, chain, lane, state, parcels))
-    # A worker that has taken the lane since goes on with the reserved versions.
+    # If another worker has taken the lane, it goes on with the reserved versions.
     with suppress(LaneLost):
         signing.send_reserved(get_rpc(chain.id), lane, versions)
     return [outcomes[place] if isinstance(order, Order) else order for place, order in enumerate(simulated)]
@@ -106,7 +106,7 @@ def submit_all(chain: Chain, lane: HeldLane, orders: Sequence[Order]) -> list[Se
 
 @dataclass(frozen=True)
 class _ChainState:
-    """The market's fees, and the signers' accounts by address, in the order of chains.toml, as nodes report them."""
+    """The market's fees, and the signers' accounts by address in the order of chains.toml, as reported by nodes."""
 
     fees: MarketFees
     balances: Mapping[str, int]  # wei
@@ -114,7 +114,7 @@ class _ChainState:
 
 
 def _simulate(chain: Chain, orders: Sequence[Order]) -> tuple[_ChainState, list[Order | Unsent | ChainError]]:
-    """Return the orders with the gas of their intents, or why an order can't be sent. Raises `ChainError`."""
+    """Return the orders with their intents' gas, or why they can't be sent. Raises `ChainError`."""
     rpc = get_rpc(chain.id)
     addresses = signing.senders(chain)
     intents = [intent for order in orders for intent in order.intents]
@@ -150,13 +150,13 @@ def _simulate(chain: Chain, orders: Sequence[Order]) -> tuple[_ChainState, list[
 
 
 def _gas_limit(pending: int | ChainError, latest: int | ChainError) -> int | Unsent | ChainError:
-    """Return the gas limit of a transaction by its estimates at both blocks, or why there is none."""
+    """Return the gas limit from the estimates at both blocks, or why there is none."""
     if isinstance(pending, ChainError):
         return pending
     if isinstance(latest, ChainError):
         if not isinstance(latest, Reverted):
             return latest
-        # Proofs about the newest block itself revert there: only the next block knows its hash.
+        # Proofs about the newest block revert at that block, because only the next block knows its hash.
         latest = pending
     if (gas := max(pending, latest)) > MAX_GAS:
         return Unsent(wait("transaction_too_large", gas=gas, most=MAX_GAS))
@@ -190,7 +190,7 @@ def _fits(order: Order, others: Collection[Order]) -> bool:
 
 
 def _joined(orders: Sequence[Order]) -> Order:
-    """Join orders in one transaction. Its gas limit is an upper bound, because each order was simulated alone."""
+    """Join orders into one transaction. Its gas limit is an upper bound, because orders were simulated separately."""
     parts = [order.intents[0] for order in orders]
     to, data = in_one_call(orders[0].multicall, [(part.to, part.data) for part in parts])
     intent = Intent(
@@ -217,7 +217,7 @@ def _reserve(
     outcomes: dict[int, Sent | Unsent] = {}
     versions: list[SignedTransaction] = []
     with signers.locked(chain, state.balances) as rows:
-        # A worker that stood still meanwhile doesn't know the transactions that another one has sent since.
+        # If this worker was suspended, another one may have sent transactions that it doesn't know.
         lane.fence()
         sender, notices = signers.active(chain, rows, state.balances, state.nonces, least)
         if isinstance(sender, SendingSigner):
@@ -227,10 +227,10 @@ def _reserve(
         else:
             outcomes |= {place: Unsent(sender) for parcel in parcels for place in parcel}
         if versions:
-            # If we are killed before the broadcast, the next worker does it.
+            # If this process is killed before the broadcast, the next worker broadcasts.
             due_at = Now() + timedelta(seconds=heads.seconds_to_next(chain, get_rpc(chain.id)))
             row = Signer.objects.filter(pk=versions[0].transaction.signer_id)
-            # A worker that monitors the signer at this moment notices the changed time.
+            # A worker that is monitoring the signer notices the changed time.
             row.update(due_at=Greatest(Least(Coalesce("due_at", due_at), due_at), Now()))
         signers.show(rows.values(), notices)
     return versions, outcomes
@@ -238,7 +238,7 @@ def _reserve(
 
 @dataclass
 class _Reservation:
-    """The reservation of nonces of a signer, with fields and money, inside the caller's database transaction."""
+    """A reservation of a signer's nonces, with fields and money, in the caller's database transaction."""
 
     chain: Chain
     sender: SendingSigner
@@ -247,7 +247,7 @@ class _Reservation:
     versions: list[SignedTransaction] = field(default_factory=list)
 
     def of_parcel(self, parcel: _Parcel) -> dict[int, Sent | Unsent]:
-        """Reserve one transaction for all orders if all can pay the offered fees. An order that can't goes alone."""
+        """Reserve one transaction for all orders that can pay the offered fees. The others get separate ones."""
         outcomes: dict[int, Sent | Unsent] = {}
         sharing = dict(parcel)
         while len(sharing) > 1:
@@ -259,7 +259,7 @@ class _Reservation:
         return outcomes | {place: self._of_order(order, least=self.fees.least) for place, order in sharing.items()}
 
     def _of_order(self, order: Order, *, least: int) -> Sent | Unsent:
-        """Reserve the first transactions of the order, as many as there is money and room for."""
+        """Reserve the first transactions of the order, up to the limits of money and room."""
         if self._is_under_way(order.intents):
             return _UNDER_WAY
         nonces = next_nonces(self.sender.row, self.sender.nonce)
@@ -288,7 +288,7 @@ class _Reservation:
         if isinstance(version, Unsent):
             tx.delete()
             if not version.batches and len(portions) > 1:
-                # Without its largest portion the transaction may be cheap enough.
+                # Without the largest portion, the transaction may be cheap enough.
                 return replace(version, batches=frozenset(batch for batch, _ in portions.most_common(1)))
             return version if version.batches else self._short(version)
         sender.transactions += 1
@@ -299,7 +299,7 @@ class _Reservation:
         return tx
 
     def _short(self, why: Unsent) -> Unsent:
-        """Tell the operator, unless another transaction could be paid for."""
+        """Notify the operator, unless another transaction could be paid."""
         if not self.versions:
             self.notices[self.sender.row.address] = why.reason
         return why
@@ -307,9 +307,9 @@ class _Reservation:
     def _is_under_way(self, intents: Sequence[Intent]) -> bool:
         """Return whether an earlier transaction already does a part of these intents.
 
-        Only one transaction at a time extends a registry, because each builds on the last.
+        Only one transaction at a time extends a registry, because each one builds on the previous one.
         """
-        # Pending transactions of a key that chains.toml no longer names may never be mined, so they don't count.
+        # Pending transactions of a key that chains.toml no longer has may never be mined, so they don't count.
         pending = Transaction.objects.filter(
             state=TransactionState.PENDING,
             signer__chain_id=self.chain.id,
@@ -325,7 +325,7 @@ class _Reservation:
 
 
 def next_nonces(signer: Signer, nonce: int) -> Iterator[int]:
-    """Return the nonces that neither the chain nor a stored transaction has used. A node has reported `nonce`."""
+    """Yield the nonces that neither the chain nor a stored transaction has used. A node has reported `nonce`."""
     is_displaced = Q(state=TransactionState.DISPLACED)
     last = signer.transactions.exclude(is_displaced).order_by("-nonce").values("nonce")[:1]
     # This includes transactions that were left behind a gap (`transaction_monitor`).
@@ -347,7 +347,7 @@ def _create(signer: Signer, nonce: int, intent: Intent) -> Transaction:
         extends_id=intent.extends,
         spent_at=clock.latest(),
     )
-    # The row is new, and `set` would first read its relations.
+    # `add` is faster than `set`, which would first read the new row's relations.
     tx.queries.add(*intent.queries)
     tx.continued.add(*intent.continued)
     tx.accumulates.add(*intent.accumulates)

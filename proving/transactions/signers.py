@@ -1,4 +1,4 @@
-"""The signers of a destination, and the choice of the one that sends. Another one sends only if it can't.
+"""The signers of a destination, and the choice of the sending one. The next signer sends only if the first can't.
 
 Earlier transactions of other signers are still monitored, replaced and cancelled.
 """
@@ -24,15 +24,15 @@ logger = logging.getLogger(__name__)
 Notices: TypeAlias = dict[str, WaitReason | None]
 """Notices for the operator by the addresses of signers; None: there is nothing to do."""
 
-# A signer is stuck when its lowest pending nonce has waited for the longer of these.
+# A signer is stuck if its lowest pending nonce has waited for the longer of these times.
 _PATIENCE_SECONDS, _PATIENCE_BLOCKS = 60, 10
-# The most that may wait to be mined: transactions, about as many as nodes keep of one account; and gas of a few blocks.
+# Maximum that may be pending: transactions, about as many as nodes keep per account, and the gas of a few blocks.
 _TRANSACTIONS, _GAS = 64, 120_000_000
 
 
 @dataclass(frozen=True)
 class Unsent:
-    """An order of which nothing is stored, with the reason."""
+    """The reason why nothing of an order is stored."""
 
     reason: WaitReason
     batches: frozenset[str] = frozenset()
@@ -42,17 +42,17 @@ class Unsent:
 
 
 def why_none(chain: Chain) -> WaitReason | None:
-    """Say that the chain has no signer, if it has none."""
+    """Return a reason if the chain has no signer."""
     return None if chain.all_signers else wait("no_signer", chain=chain.id)
 
 
 @contextmanager
 def locked(chain: Chain, addresses: Collection[str] = ()) -> Iterator[dict[str, Signer]]:
-    """Open a database transaction in which nobody else reserves on this chain.
+    """Open a database transaction in which no other worker reserves on this chain.
 
-    Yield the rows by address, as they are now. All rows of the chain are locked, also of signers that chains.toml no
-    longer names, always in the same order, so that no two workers wait for each other. Missing rows of `addresses` are
-    created.
+    Yield the current rows by address. All rows of the chain are locked, even those of signers that chains.toml no
+    longer has. The order is always the same, so that workers don't wait for each other in a circle. Missing rows of
+    `addresses` are created.
     """
     with transaction.atomic():
         locking = Signer.objects.filter(chain_id=chain.id).order_by("pk").select_for_update(no_key=True)
@@ -66,35 +66,35 @@ def locked(chain: Chain, addresses: Collection[str] = ()) -> Iterator[dict[str, 
 
 @dataclass
 class SendingSigner:
-    """A signer that may send now, with its money and its pending transactions."""
+    """A signer that may send now, with its money and pending transactions."""
 
     row: Signer
-    nonce: int  # at the newest block: a node's pending nonce can't be checked, and isn't needed
+    nonce: int  # at the newest block, because a pending nonce can't be verified
     balance: int  # wei
-    free: int  # wei of it that pending transactions can't cost
-    transactions: int  # number of pending ones
-    gas: int  # the most that these may take
+    free: int  # part of the balance in wei that pending transactions can't use
+    transactions: int  # number of pending transactions
+    gas: int  # sum of their gas limits
 
     @property
     def has_room(self) -> bool:
-        """Return whether one more transaction may wait to be mined. The last one may exceed the gas."""
+        """Return whether one more transaction may be pending. The last one may exceed the gas limit."""
         return self.transactions < _TRANSACTIONS and self.gas < _GAS
 
 
 def active(
     chain: Chain, rows: Mapping[str, Signer], balances: Mapping[str, int], nonces: Mapping[str, int], least: int
 ) -> tuple[SendingSigner | WaitReason, Notices]:
-    """Return the signer that sends, and the notices: the first of chains.toml that isn't stopped, stuck or too poor.
+    """Return the first signer of chains.toml that isn't stopped, stuck or too poor, and notices about the others.
 
-    It must have `least` wei, the cost of the cheapest intent. A stuck signer sends if no other can. If no signer can
-    send, return the reason instead. The caller has locked `rows`.
+    It needs `least` wei, the cost of the cheapest intent. A stuck signer sends if no other can. If no signer can send,
+    return the reason instead. The caller has locked `rows`.
     """
     notices: Notices = dict.fromkeys(rows)
     refused: WaitReason | None = None
     able: list[SendingSigner] = []
     for address, balance in balances.items():
         sender = _sender(rows[address], balance, nonces[address])
-        # A stop gets no notice here, because it has one of its own.
+        # A stop gets no notice here, because it has its own.
         why_not = stops.why_signer_is_stopped(chain.id, address)
         if not why_not and balance < chain.minimum_signer_balance_wei:
             minimum = str(chain.minimum_signer_balance)
@@ -124,15 +124,15 @@ def _sender(row: Signer, balance: int, nonce: int) -> SendingSigner:
 
 
 def _stuck(chain: Chain, row: Signer) -> Transaction | None:
-    """Return the pending transaction with the lowest nonce if it has waited too long: later nonces wait behind it."""
+    """Return the pending transaction with the lowest nonce if it has waited too long. Later nonces wait for it."""
     lowest = row.transactions.filter(state=TransactionState.PENDING).defer("data").order_by("nonce").first()
     patience = timedelta(seconds=max(_PATIENCE_SECONDS, _PATIENCE_BLOCKS * chain.block_seconds))
-    # A time in the future was written while a clock was ahead.
+    # A time in the future was stored while a clock was ahead.
     return lowest if lowest and abs(clock.earliest() - lowest.spent_at) > patience else None
 
 
 def too_poor(chain: Chain, sender: SendingSigner, cost: int) -> WaitReason:
-    """Say that the signer can't pay this cost, in wei, beside its pending transactions."""
+    """Return the reason that the signer can't pay this cost, in wei, in addition to its pending transactions."""
     needed, signer = sender.balance - sender.free + cost, sender.row.address
     return wait("signer_too_poor", signer=signer, chain=chain.id, balance=sender.balance, needed=needed)
 

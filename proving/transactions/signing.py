@@ -1,8 +1,8 @@
 """The stages of a version: reserve its fields, sign them, store the bytes, broadcast them. Nothing else uses a key.
 
-The money is checked once, when the fields are reserved: until the nonce is final they count as the most that they can
-cost. The later stages hold no lock. After a kill between two stages the transaction monitor signs the same fields
-again, which gives the same bytes (RFC 6979).
+The money is checked once, when the fields are reserved. Until the nonce is final, the maximum cost counts. The later
+stages hold no lock. After a kill between two stages, the transaction monitor signs the same fields again, which gives
+the same bytes (RFC 6979).
 """
 
 import logging
@@ -46,11 +46,11 @@ def senders(chain: Chain) -> tuple[str, ...]:
 def reserve_version(
     chain: Chain, tx: Transaction, offer: OfferedFees, portions: Counter[str], *, least: int, is_new: bool = False
 ) -> SignedTransaction | Unsent:
-    """Reserve a version at the offered fees, or at the bounds if these are lower, but at `least` wei per gas.
+    """Reserve a version at the offered fees. If bounds are lower, use them, but not less than `least` wei per gas.
 
-    Stops, the chain's cap and limit, the limits of users and the fees of batches are checked here and nowhere else
-    (`proving.money`). `portions` are the parts of its gas limit that batches cause. Stops of connections count only
-    for a new transaction (`is_new`). Call it inside a database transaction in which nobody else reserves on the chain.
+    Only this checks stops, the chain's cap and limit, users' limits and batches' fees (`proving.money`). `portions`
+    are the batches' parts of the gas limit. Stops of connections count only for a new transaction (`is_new`). Call it
+    inside a database transaction in which no other worker reserves on the chain.
     """
     if stopped := stops.why_not_signed(tx, is_new=is_new):
         return Unsent(stopped)
@@ -70,7 +70,7 @@ def reserve_version(
 def reserve_cancellation(
     chain: Chain, tx: Transaction, offer: OfferedFees, portions: Counter[str], *, least: int, gas: int
 ) -> SignedTransaction | Unsent:
-    """Reserve a version that only uses up the nonce, with this gas limit. Call it as `reserve_version`.
+    """Reserve a version that only uses up the nonce, with this gas limit. Call it like `reserve_version`.
 
     Only the chain's own bounds limit its cost.
     """
@@ -85,7 +85,7 @@ def reserve_cancellation(
 def _reserve(
     tx: Transaction, portions: Counter[str], fees: OfferedFees, *, cancel_with: int | None = None
 ) -> SignedTransaction:
-    """Reserve a version with these fees, and count its cost, so that it limits later reservations."""
+    """Reserve a version with these fees. Its cost counts in later reservations."""
     version = SignedTransaction.objects.create(
         transaction=tx,
         max_fee_per_gas=fees.max_fee_per_gas,
@@ -93,7 +93,7 @@ def _reserve(
         is_cancellation=cancel_with is not None,
         gas_limit=cancel_with,
     )
-    # This reads all versions, with the new one.
+    # This reads all versions, including the new one.
     money.divide({tx: portions})
     tx.reserve()
     tx.save(update_fields=["data_fee", "expected_data_fee", "expected_gas", "reserved_gwei"])
@@ -112,7 +112,7 @@ def send_reserved(rpc: RpcClient, lane: HeldLane, versions: Sequence[SignedTrans
 def sign_and_store(chain: Chain, lane: HeldLane, versions: Sequence[SignedTransaction]) -> None:
     """Sign and store versions that aren't signed yet, unless they are stopped. Raises `LaneLost`, `SignerError`.
 
-    A version whose key or calldata is gone stays as it is.
+    A version whose key or calldata no longer exists stays unsigned.
     """
     unsigned: dict[str, list[SignedTransaction]] = defaultdict(list)
     for version in versions:
@@ -130,7 +130,7 @@ def sign_and_store(chain: Chain, lane: HeldLane, versions: Sequence[SignedTransa
     lane.write(partial(store, signed))
     weights = money.weights_of(*(version.transaction for version in signed))
     for version in (version for version in signed if version.hash):
-        # Later log lines name the transaction alone, so this one names its batches.
+        # Later log lines name only the transaction, so this one names its batches.
         batches = sorted(weights[version.transaction])
         fields = {"transaction": version.hash, "chain": chain.id, "batches": batches}
         logger.info("%s is stored for %s", version.hash, ", ".join(batches) or "the operator", extra=fields)
@@ -155,9 +155,9 @@ def sign(account: LocalAccount, version: SignedTransaction) -> bytes:
 
 
 def store(signed: Mapping[SignedTransaction, bytes]) -> None:
-    """Store the bytes of versions, and show their hashes, inside the caller's database transaction.
+    """Store the bytes of versions, and show their hashes, in the caller's database transaction.
 
-    Bytes that another worker has stored stay. A transaction that was given up meanwhile gets none.
+    Bytes that another worker stored are kept. A transaction that was given up meanwhile gets none.
     """
     queries = Query.objects.filter(transactions__in=[version.transaction for version in signed])
     progress.lock_batches(queries.values_list("pk", flat=True))
@@ -174,21 +174,24 @@ def store(signed: Mapping[SignedTransaction, bytes]) -> None:
 
 
 def _states_to_sign(version: SignedTransaction) -> list[TransactionState]:
-    """Return the states of its transaction in which a version is signed: nodes may hold what was called displaced."""
+    """Return the states of the transaction in which the version may be signed.
+
+    A cancellation is signed for a displaced transaction too, because nodes may still hold that.
+    """
     may_be_held = version.is_cancellation and version.transaction.hashes
     return [TransactionState.PENDING, *([TransactionState.DISPLACED] if may_be_held else [])]
 
 
 def show(tx: Transaction, tx_hash: str, *, is_first: bool = False) -> None:
-    """Show this hash on the steps that wait for the transaction, and not on those that wait for a later one.
+    """Show this hash on the steps that wait for the transaction, but not on steps that wait for a later transaction.
 
     All open steps wait for the first version of a transaction (`is_first`). The caller has locked the batches.
     """
     shown = None
     if not is_first:
         if tx.state == TransactionState.DISPLACED or is_to_unused_registry(tx):
-            return  # Other transactions prove its queries anew.
-        # A step that has just begun shows no hash yet, and gets one unless the transaction only leads to the block.
+            return  # Other transactions prove its queries again.
+        # A step that has just begun shows no hash. It gets this one unless the transaction only leads to the block.
         shown = [*tx.hashes, *([""] if tx.extends_id is None or tx.accumulates.exists() else [])]
     progress.note_transaction(tx.queries.all(), tx_hash, instead_of=shown)
 
@@ -199,7 +202,7 @@ def is_to_unused_registry(tx: Transaction) -> bool:
         return False
     rows = FactsRegistry.objects.filter(Q(address=tx.to) | Q(multicall=tx.to), destination_chain_id=tx.signer.chain_id)
     unused = [bool(row.refused or row.replaced_at) for row in rows]
-    # A chain that was started anew may have another registry at the same address.
+    # A chain that was restarted from scratch may have another registry at the same address.
     return bool(unused) and all(unused)
 
 
@@ -207,14 +210,14 @@ def is_to_unused_registry(tx: Transaction) -> bool:
 
 
 def broadcast(rpc: RpcClient, versions: Collection[SignedTransaction]) -> None:
-    """Send the stored bytes to nodes. Store their errors and raise none, because the chain decides later."""
+    """Send the stored bytes to nodes. Store their errors without raising, because the chain decides later."""
     addresses = {version.transaction.signer.address for version in versions}
     stopped = {address for address in addresses if stops.why_signer_is_stopped(rpc.chain.id, address)}
     going = [version for version in versions if version.raw and version.transaction.signer.address not in stopped]
     raw_transactions = [questions.raw_transaction(bytes(version.raw)) for version in going]
     for version, question in zip(going, raw_transactions, strict=True):
         if version.broadcast_at is not None:
-            # The node that took it before may not have passed it on.
+            # The node that accepted it before may not have forwarded it.
             rpc.tell_all(question)
     for version, answer in zip(going, rpc.ask(raw_transactions), strict=True):
         with logs.about(transaction=str(version), chain=rpc.chain.id):
@@ -226,7 +229,7 @@ def _note(rpc: RpcClient, version: SignedTransaction, answer: bytes | ChainError
     try:
         rpc.sent(bytes(version.raw), answer)
     except NonceTooLow:
-        pass  # One version of it is mined already, as its receipt will show.
+        pass  # Another version is already mined, as its receipt will show.
     except ReplacementUnderpriced:
         problem = wait("replacement_fees_too_low")
     except FeeTooLow:

@@ -1,4 +1,4 @@
-"""Follows transactions from the mempool to a final block, and back if the chain is reorganised."""
+"""Monitoring of transactions from the mempool to a final block, and back to pending after a reorg."""
 
 import logging
 import time
@@ -50,17 +50,17 @@ logger = logging.getLogger(__name__)
 # Seconds for which a command waits for its transactions by default.
 WAIT_SECONDS = 600
 _DAY = timedelta(days=1)
-# The maximum of signed bytes that aren't calldata.
+# Maximum signed bytes that aren't calldata.
 _ENVELOPE_BYTES = 250
-# After this number of implausible answers in a row, a signer sends nothing more until its operator says so.
+# After this number of consecutive implausible answers, a signer sends nothing until the operator allows it again.
 _MOST_DOUBTFUL = 3
-# The time in which another worker, which has the key, may still sign a reserved version: longer than it holds a lane.
+# The time in which another worker with the key may still sign a reserved version. It is longer than a lane is held.
 _SIGNING = timedelta(seconds=2 * lanes.LONGEST_SECONDS)
-# The most nonces of a gap that are used up at a time, and final transactions that are reopened at a time.
+# Maximum nonces of a gap that are used up at a time, and maximum final transactions that are reopened at a time.
 _MOST_FILLED = 16
-# The largest believed cost beside gas, as a multiple of the expected one, or of the most for gas if that is more.
+# The largest plausible data fee, as a multiple of the expected one or of the maximum for gas, whichever is larger.
 _MOST_TIMES_DATA_FEE = 16
-# The columns of a transaction that change with its state.
+# Columns of a transaction that change with its state.
 _COLUMNS = (
     *("state", "hash", "block_hash", "block_number", "succeeded", "gas_used", "gas_price", "data_fee"),
     *("spent_at", "error", "last_error", "reserved_gwei"),
@@ -68,9 +68,9 @@ _COLUMNS = (
 
 
 def monitor_all(lane: HeldLane, keys: Sequence[Any]) -> int:
-    """Bring the stored transactions of these signers into agreement with their chain.
+    """Update the stored transactions of these signers from their chain.
 
-    Return how many signers failed by an error of ours.
+    Return the number of signers that failed because of an internal error.
     """
     postponement = lane.write(
         partial(due_rows.postpone, Signer.objects.all(), keys), Signer.objects.filter(pk__in=keys)
@@ -79,7 +79,7 @@ def monitor_all(lane: HeldLane, keys: Sequence[Any]) -> int:
     def work(signers: Sequence[Signer]) -> None:
         _monitor_one(lane, postponement, signers[0])
 
-    # Signers go one by one, so that a failure affects no other.
+    # Signers are processed one by one, so that a failure affects no other signer.
     give_up = partial(_try_again, lane, postponement)
     return sum(lanes.work_on(lane, postponement, [signer], work, give_up) for signer in postponement.rows)
 
@@ -98,7 +98,7 @@ def _monitor_one(lane: HeldLane, postponement: Postponement[Signer], signer: Sig
             job_run.outcome = "done"
         except (NodeUnavailable, RpcRefused) as error:
             job_run.outcome = "fails"
-            if not signer.attempts:  # Only the first failure in a row is logged.
+            if not signer.attempts:  # Only the first of consecutive failures is logged.
                 logger.warning("transactions on chain %d wait: %s", signer.chain_id, error.for_operators)
             _try_again(lane, postponement, signer)
 
@@ -109,7 +109,7 @@ def _end(chain: Chain, postponement: Postponement[Signer], signer: Signer, state
     `states` are those of the watched transactions. The caller has locked the signer.
     """
     if not states:
-        # A worker that stores more transactions holds the signer's lock, so none of them is missed.
+        # A worker that stores further transactions holds the signer's lock, so none is missed.
         states = set(_watched(signer).order_by().values_list("state", flat=True).distinct())
     lively = not set(LIVE_STATES).isdisjoint(states)
     seconds = chain_heads.seconds_to_next(chain, get_rpc(chain.id)) if lively else chain.block_seconds * 2
@@ -117,13 +117,13 @@ def _end(chain: Chain, postponement: Postponement[Signer], signer: Signer, state
 
 
 def monitor_for(chain: Chain, seconds: float) -> Iterator[None]:
-    """Monitor the chain's signers again and again, at least once and for `seconds`.
+    """Monitor the chain's signers repeatedly for `seconds`, and at least once.
 
-    Commands that wait for their transactions call it, in case no worker runs.
+    Commands that wait for their transactions use it, in case no worker runs.
     """
     deadline = time.monotonic() + seconds
     while True:
-        # A worker that has taken the lane monitors them.
+        # If another worker has the lane, it monitors the signers.
         with suppress(LaneLost), lanes.hold(LaneName(LaneKind.DESTINATION, chain.id)) as lane:
             if lane is not None:
                 rows = due_rows.without_resting(Signer.objects.filter(chain_id=chain.id))
@@ -137,7 +137,7 @@ def monitor_for(chain: Chain, seconds: float) -> Iterator[None]:
 def _watched(signer: Signer) -> QuerySet[Transaction]:
     """Return the transactions that the chain can still change.
 
-    A displaced transaction is watched for a day, because only a node says that another used its nonce.
+    A displaced transaction is watched for a day, because only one node reported that its nonce was used otherwise.
     """
     recent = Q(state=TransactionState.DISPLACED, spent_at__gt=timezone.now() - _DAY)
     return signer.transactions.filter(recent | Q(state__in=WATCHED_STATES))
@@ -146,26 +146,26 @@ def _watched(signer: Signer) -> QuerySet[Transaction]:
 def _monitor(
     chain: Chain, rpc: RpcClient, lane: HeldLane, signer: Signer
 ) -> "tuple[Collection[str], Sequence[_Change]]":
-    """Return the states of the watched transactions, and the changes that are still to be written."""
+    """Return the states of the watched transactions, and the changes that aren't written yet."""
     rows = _watched(signer).order_by("nonce")
     watched = list(rows.defer("data").prefetch_related("versions"))
     if not watched:
         _show_receipt_problem(signer, "")
         return (), ()
-    # Receipts are asked for by hash, so reserved versions are signed first: in a restored backup they may lack hashes.
+    # Receipts are requested by hash, so reserved versions are signed first. In a restored backup they may lack hashes.
     sign_and_store(chain, lane, [version for tx in watched for version in tx.versions.all()])
     began = time.monotonic()
     newest, nonces, answers = rpc.ask(chain_heads.QUESTIONS, [questions.nonce(signer.address)], _questions_of(watched))
     heads, used = chain_heads.note(chain, rpc, newest, began), result(nonces[0])
     receipts = _Receipts(rpc, watched, answers, [heads.latest, heads.confirmed])
     lowest_open, doubtful, problem = True, 0, ""
-    # Nonces rise, so mined transactions come before pending ones, and are written before those are sent again.
+    # Nonces ascend, so mined transactions come before pending ones, and are written before those are sent again.
     changes: list[_Change] = []
     for tx in watched:
         with logs.about(transaction=tx.latest_hash, nonce=tx.nonce):
             receipt = receipts.canonical(tx)
             if isinstance(receipt, ChainError):
-                # A receipt that can't be used doesn't keep other nonces from being monitored.
+                # An unusable receipt doesn't keep other nonces from being monitored.
                 sentence = _note_problem(chain, tx, receipt)
                 problem = problem or sentence
                 doubtful += isinstance(receipt, ImplausibleReceipt)
@@ -185,23 +185,23 @@ def _monitor(
     _stop_where_doubtful(signer, doubtful)
     _show_receipt_problem(signer, problem)
     _show_problem(signer, _mend_nonces(chain, rpc, lane, signer, watched, used=used))
-    # Final transactions aren't watched any more.
+    # Final transactions are no longer watched.
     return {tx.state for tx in watched} - {TransactionState.FINAL}, changes
 
 
 def _change(
     rpc: RpcClient, tx: Transaction, receipt: Receipt | None, receipts: "_Receipts", *, heads: Heads, used: int
 ) -> "_Change | None":
-    """Return the change of a transaction; None if nothing has changed."""
+    """Return the change of a transaction. None: nothing has changed."""
     if receipt is not None:
         return _mined(rpc, tx, receipt, heads)
     if tx.state == TransactionState.DISPLACED:
         return None
     if tx.state != TransactionState.PENDING:
-        # Only another block at its height shows that its block is gone. This node may just not have it yet.
+        # Only another block at the same height shows that the block left the chain. This node may just lack it.
         return _vanished(tx) if receipts.has_left_its_block(tx) else None
     if not tx.hashes:
-        # No version was broadcast. It waits while its signer is stopped, or while a worker may be signing it.
+        # No version was broadcast. The transaction waits while its signer is stopped, or a worker may be signing it.
         is_given_up = not holds_key(rpc.chain, tx.signer) and is_past(tx.newest.created_at, _SIGNING)
         return _displaced(tx, wait("key_withdrawn"), clock.latest()) if is_given_up else None
     if tx.nonce >= used or not _is_displaced(rpc, tx, heads):
@@ -215,10 +215,10 @@ def _change(
 
 
 def _is_displaced(rpc: RpcClient, tx: Transaction, heads: Heads) -> bool:
-    """Return whether the account's nonce is past it in a final block, and none of our versions is in the chain."""
+    """Return whether a final block has used the nonce, and none of the transaction's versions is in the chain."""
     if tx.nonce >= rpc.nonce(tx.signer.address, heads.final):
         return False
-    # Receipts are asked for again, because the earlier ones may be older than the final block.
+    # Receipts are requested again, because the earlier ones may be older than the final block.
     receipts = rpc.answers(_questions_of([tx]))
     return not any(receipts)
 
@@ -226,7 +226,7 @@ def _is_displaced(rpc: RpcClient, tx: Transaction, heads: Heads) -> bool:
 def _mend_nonces(
     chain: Chain, rpc: RpcClient, lane: HeldLane, signer: Signer, watched: Sequence[Transaction], *, used: int
 ) -> str:
-    """Repair a gap of nonces below pending ones, which would never be mined. Return a sentence; empty: there is no gap.
+    """Repair a gap of nonces below pending ones, which would never be mined. Return a sentence; empty: no gap.
 
     A gap arises if a node reports a nonce that is too high, or if the chain loses final blocks.
     """
@@ -243,7 +243,7 @@ def _mend_nonces(
                 f"Chain {chain.id} has lost blocks that were final, with transactions of {signer.address}: sent again."
             )
     if not gap:
-        # The problem is shown while transactions fill the gap, and until those that were left behind it are sent anew.
+        # The problem is shown until the gap is filled and the facts of the transactions above it are sent again.
         is_filled = any(tx.to == signer.address for tx in pending)
         is_left = not pending and any(tx.nonce >= used for tx in watched)
         return signer.nonce_problem if is_filled or is_left else ""
@@ -252,7 +252,7 @@ def _mend_nonces(
     unused = set(gap).difference(stored.values_list("nonce", flat=True))
     if len(unused) > _MOST_FILLED:
         why = wait("nonce_left_behind")
-        # The rows are read again, with the versions that were signed in this turn.
+        # The rows are read again, with the versions that this turn has signed.
         behind = signer.transactions.filter(pk__in=[tx.pk for tx in pending]).defer("data").prefetch_related("versions")
         _write(lane, signer, [_displaced(tx, why, now) for tx in behind])
     else:
@@ -266,9 +266,9 @@ def _mend_nonces(
 
 
 def _stop_where_doubtful(signer: Signer, doubtful: int) -> None:
-    """Stop a signer after too many transactions in a row about which nodes give implausible answers.
+    """Stop a signer after too many consecutive transactions about which nodes give implausible answers.
 
-    `doubtful` is the number of this turn. In earlier turns nonces may have been taken by another, one by one.
+    `doubtful` is the number in this turn. Displaced transactions of earlier turns count too.
     """
     settled = signer.transactions.exclude(state=TransactionState.PENDING).order_by("-nonce")
     newest = list(settled.values_list("state", flat=True)[:_MOST_DOUBTFUL]) if doubtful else []
@@ -301,12 +301,12 @@ def _look_after_final(rpc: RpcClient, lane: HeldLane, signer: Signer, below: Que
 
 
 def _questions_of(transactions: Sequence[Transaction]) -> list[Question[Receipt | None]]:
-    """Return the questions for the receipts of all signed versions of these transactions."""
+    """Return questions for the receipts of all signed versions of these transactions."""
     return [questions.receipt(HexBytes(tx_hash)) for tx in transactions for tx_hash in tx.hashes]
 
 
 class _Receipts:
-    """The receipts of all signed versions of some transactions, and the headers that tell which of them count."""
+    """The receipts of all signed versions of some transactions, and the headers that decide which receipts count."""
 
     def __init__(
         self,
@@ -315,9 +315,9 @@ class _Receipts:
         answers: Sequence[Receipt | ChainError | None],
         known: Sequence[Header] = (),
     ) -> None:
-        """Read the headers of all relevant blocks, beside the `known` ones. `answers` are those to `_questions_of`.
+        """Read the headers of all relevant blocks except the `known` ones. `answers` are those to `_questions_of`.
 
-        Raises `NodeUnavailable` if nodes have no header.
+        Raises `NodeUnavailable` if nodes lack a header.
         """
         hashes = [tx_hash for tx in watched for tx_hash in tx.hashes]
         self._receipts = dict(zip(hashes, answers, strict=True))
@@ -331,7 +331,7 @@ class _Receipts:
         self._headers |= dict(zip(unknown, headers, strict=True))
 
     def canonical(self, tx: Transaction) -> Receipt | ChainError | None:
-        """Return the receipt of the version that is in the chain, if one is, or why that isn't known."""
+        """Return the receipt of the version in the chain, or why it can't be read. None: no version is in the chain."""
         problem: ChainError | None = None
         for version in tx.versions.all():
             receipt = self._receipts[version.hash] if version.hash else None
@@ -340,7 +340,7 @@ class _Receipts:
                 problem = receipt
             elif isinstance(header, ChainError):
                 problem = header
-            # A node may still serve a receipt of a block that its chain has lost. The next turn decides.
+            # A node may still serve a receipt of a block that left its chain. The next turn decides.
             elif receipt and header and header.hash == receipt.block_hash:
                 return _checked(receipt, version, header)
         return problem
@@ -352,19 +352,19 @@ class _Receipts:
 
 
 def _is_down(answer: object) -> bool:
-    """Return whether a node gave no answer, rather than one that can't be used."""
+    """Return whether a node gave no answer, instead of an unusable one."""
     return isinstance(answer, NodeUnavailable) and not isinstance(answer, InvalidReply | UnreadableHeader)
 
 
 class ImplausibleReceipt(InvalidReply):
-    """The receipt has values that no block can have."""
+    """The receipt has values that are impossible in any block."""
 
 
 def _checked(receipt: Receipt, version: SignedTransaction, header: Header) -> Receipt | ImplausibleReceipt:
-    """Return the receipt, with the price by its block's header (EIP-1559), if that is known.
+    """Return the receipt with the gas price that follows from its block's header (EIP-1559), if the header has one.
 
-    The header is believed instead of the receipt. If neither has a price above zero, the highest price counts, because
-    budgets and limits depend on it. For the same reason a receipt with values that no block can have is implausible.
+    The header takes precedence over the receipt. If neither has a price above zero, the highest possible price counts,
+    because budgets and limits depend on it. For the same reason, impossible values make a receipt implausible.
     """
     least, most = 0, version.max_fee_per_gas
     price = receipt.effective_gas_price or most
@@ -378,19 +378,19 @@ def _checked(receipt: Receipt, version: SignedTransaction, header: Header) -> Re
         )
     status = receipt.status
     if status is None:
-        # Before EIP-658 a failed transaction took all of its gas. A cancellation has no code that could fail.
+        # Before EIP-658, a failed transaction used all of its gas. A cancellation has no code that could fail.
         status = int(version.is_cancellation or receipt.gas_used < version.gas)
     return replace(receipt, status=status, effective_gas_price=price)
 
 
 def _intrinsic_gas(raw: bytes) -> int:
-    """Return the least gas that a transaction with these signed bytes takes (EIP-2028), whatever it does."""
+    """Return the minimum gas of a transaction with these signed bytes (EIP-2028)."""
     zeros = raw.count(0)
     return TRANSACTION_GAS + max(0, 4 * zeros + 16 * (len(raw) - zeros - _ENVELOPE_BYTES))
 
 
 def _note_problem(chain: Chain, tx: Transaction, problem: ChainError) -> str:
-    """Note that a receipt can't be used, and why. Return the sentence."""
+    """Store why a receipt can't be used, and return the sentence."""
     reasons = problem.reasons if isinstance(problem, NodeUnavailable) else ()
     why = "; ".join(reasons) or str(problem).removesuffix(".")
     reason = wait("receipt_unusable", transaction=tx.latest_hash, chain=chain.id, problem=why)
@@ -401,7 +401,7 @@ def _note_problem(chain: Chain, tx: Transaction, problem: ChainError) -> str:
 
 
 class _Change(NamedTuple):
-    """A change of a transaction, whose object has the new values already."""
+    """A change of a transaction. The object `tx` already has the new values."""
 
     tx: Transaction
     is_shown: bool = True
@@ -412,7 +412,7 @@ class _Change(NamedTuple):
 def _write(
     lane: HeldLane, signer: Signer, changes: Sequence[_Change] = (), *, and_then: Callable[[], None] | None = None
 ) -> None:
-    """Write the changes and call `and_then`, in one database transaction. It locks the signer first, as senders do."""
+    """Write the changes and call `and_then` in one database transaction. Lock the signer first, as senders do."""
     if changes or and_then:
         lane.write(partial(_write_now, signer, changes, and_then), Signer.objects.filter(pk=signer.pk))
 
@@ -424,7 +424,7 @@ def _write_now(signer: Signer, changes: Sequence[_Change], and_then: Callable[[]
         if tx.hash:
             show(tx, tx.hash)
         elif tx.state == TransactionState.PENDING:
-            # Nodes forget transactions of a block that left the chain, so it is broadcast again at once.
+            # Nodes drop transactions of a block that left the chain, so they are broadcast again at once.
             tx.versions.update(broadcast_at=None)
     for change in changes:
         if change.has_left_its_block:
@@ -433,7 +433,7 @@ def _write_now(signer: Signer, changes: Sequence[_Change], and_then: Callable[[]
     _count(signer, changed)
     for tx in changed:
         tx.reserve()
-        # `data` is left out, because it is long, was not loaded and never changes.
+        # `data` isn't saved, because it is long, wasn't loaded and never changes.
         tx.save(update_fields=_COLUMNS)
     weights = money.weights_of(*changed)
     money.divide(weights)
@@ -443,7 +443,7 @@ def _write_now(signer: Signer, changes: Sequence[_Change], and_then: Callable[[]
 
 
 def _count(signer: Signer, changed: Sequence[Transaction]) -> None:
-    """Add these transactions to the signer's totals of final ones, and subtract those that count there already."""
+    """Add these transactions to the signer's totals of final ones, and subtract those that already count."""
     final = TransactionState.FINAL
     counted = Transaction.objects.filter(pk__in=[tx.pk for tx in changed], state=final).defer("data")
     terms = [*((-1, tx) for tx in counted), *((1, tx) for tx in changed if tx.state == final)]
@@ -467,7 +467,7 @@ def _mined(rpc: RpcClient, tx: Transaction, receipt: Receipt, heads: Heads) -> _
         state = TransactionState.MINED
     tx_hash, block_hash = hex_data(receipt.tx_hash), hex_data(receipt.block_hash)
     error = None if receipt.status == 1 else wait("transaction_reverted")
-    # The error differs if the receipt could not be used in between.
+    # The error differs if the receipt was unusable meanwhile.
     if (tx.state, tx.hash, tx.block_hash, tx.error, tx.last_error) == (state, tx_hash, block_hash, error, ""):
         return None
     before = (tx.hash, tx.block_hash, tx.cost, money.is_spent(tx))
@@ -479,24 +479,24 @@ def _mined(rpc: RpcClient, tx: Transaction, receipt: Receipt, heads: Heads) -> _
     assert receipt.effective_gas_price is not None, "it is checked"
     tx.gas_used, tx.gas_price = receipt.gas_used, receipt.effective_gas_price
     tx.data_fee = _data_fee(rpc, tx, receipt)
-    # It succeeded if it did what it was sent for, which a cancellation never does.
+    # A cancellation never counts as success, because the transaction didn't do its task.
     tx.succeeded = receipt.status == 1 and not is_cancellation
     tx.error, tx.last_error = error, ""
-    # A confirmed transaction counts as spent, which pages show; that it becomes final shows nowhere.
+    # Pages show that a confirmed transaction counts as spent. They don't show that it becomes final.
     return _Change(tx, is_shown=(tx.hash, tx.block_hash, tx.cost, money.is_spent(tx)) != before)
 
 
 def _data_fee(rpc: RpcClient, tx: Transaction, receipt: Receipt) -> int:
-    """Return the cost beside gas, in wei: the stored one if nodes don't report it, or if it isn't believed."""
+    """Return the data fee in wei. Return the stored one if nodes report none or an implausible one."""
     paid = rollups.paid_beside_gas(rpc, receipt)
     if not paid:
         return tx.data_fee if paid is None else 0
     try:
         balance = rpc.balance(tx.signer.address, receipt.block_number - 1)
     except RpcRefused:
-        # Most nodes keep few states, and blocks are final much later.
+        # Most nodes keep only recent states, and blocks become final later.
         return tx.data_fee
-    # A lie about one transaction must not use up the limits of a day.
+    # A wrong answer about one transaction must not use up a day's limits.
     if paid > min(balance, _MOST_TIMES_DATA_FEE * max(tx.expected_data_fee, tx.most_for_gas)):
         logger.error(
             "a node says that %s took %d wei for its data, more than its signer had or than is believed",
@@ -513,7 +513,7 @@ def _vanished(tx: Transaction) -> _Change:
     tx.state, tx.hash, tx.block_hash, tx.block_number = TransactionState.PENDING, "", "", None
     tx.succeeded, tx.gas_used, tx.gas_price = None, 0, 0
     tx.data_fee = tx.expected_data_fee
-    # Its wait begins anew.
+    # The transaction's waiting time restarts.
     tx.spent_at = clock.latest()
     return _Change(tx, has_left_its_block=has_left_its_block)
 
@@ -524,7 +524,7 @@ def _displaced(tx: Transaction, why: WaitReason, now: datetime) -> _Change:
 
 
 def _wake_blocks(transactions: Sequence[Transaction]) -> None:
-    """Wake the blocks, and then lock the batches that are written next: the order is that of `database.statements`."""
+    """Make the blocks due, then lock the batches to write next, in the order of locks of `database.statements`."""
     if transactions:
         queries = Query.objects.filter(transactions__in=transactions)
         blocks = Block.objects.filter(pk__in=queries.values("block"))

@@ -1,1 +1,1 @@
-"""Delivery of the events that `queries.webhooks` has stored."""
+"""Delivery of events that `queries.webhooks` has stored."""

@@ -1,7 +1,7 @@
 """Delivery of a batch's first pending event: it is signed and sent, and the result is stored.
 
 If a worker is killed between sending and storing, the event stays pending and is sent again with the same `webhook-id`.
-So a receiver gets each event at least once, and in order: the next event of a batch follows after this one is delivered
+So a receiver gets each event at least once and in order: a batch's next event follows only after this one was delivered
 or given up.
 """
 
@@ -41,19 +41,19 @@ from queries.webhook_targets import Address
 
 logger = logging.getLogger(__name__)
 
-# Maximum deliveries at the same time: in total, to one receiver, and of one user.
+# Maximum simultaneous deliveries: in total, per receiver, and per user.
 _SENDERS, _MOST_OF_A_RECEIVER, _MOST_OF_A_USER = 32, 4, 8
 # Seconds between checks for further due deliveries, while receivers are answering.
 _LOOK_SECONDS = 0.2
-# First and longest pause between two attempts in seconds. The random part keeps deliveries that failed together from
-# being repeated together.
+# First and longest pause between two attempts, in seconds. The random part separates the next attempts of deliveries
+# that failed at the same time.
 _FIRST_PAUSE, _LONGEST_PAUSE = 5, 3000
 _SPREAD = 0.2
 _GONE = 410
-# Maximum number of attempts that are kept for one delivery.
+# Maximum attempts that are stored per delivery.
 _MAX_ATTEMPTS_KEPT = 50
 TOTAL_SECONDS = 10.0
-"""Maximum seconds of one delivery: look-up of the name, connection, TLS, request and the answer's status."""
+"""Maximum seconds of one delivery: name look-up, connection, TLS, request, and the status of the answer."""
 # Maximum bytes before the final status, for example of interim responses (RFC 9110, section 15.2).
 _MOST_BEFORE_STATUS = 1 << 16
 _STATUS = re.compile(rb"HTTP/[0-9](?:\.[0-9])?[ \t]+([1-9][0-9]{2})[ \t\r\n]")
@@ -69,7 +69,7 @@ _CANT_OPEN = (
 
 @dataclass(frozen=True)
 class _DeliveryRequest:
-    """The request of one attempt of a delivery."""
+    """The request for one attempt of a delivery."""
 
     webhook: Webhook
     delivery: WebhookDelivery
@@ -80,7 +80,7 @@ class _DeliveryRequest:
 
     def post(self) -> tuple[int | None, str]:
         """Return the status of the receiver's answer (None if there is none), and a sentence about the result."""
-        # The request takes less than the lease, after which another worker may hold the lane and send the event again.
+        # The request must end before the lease. After that, another worker may hold the lane and send the event again.
         seconds = min(TOTAL_SECONDS, settings.LEASE_SECONDS / 2)
         try:
             status = post(self.url, self.headers, self.delivery.body.encode(), seconds=seconds)
@@ -90,9 +90,9 @@ class _DeliveryRequest:
 
 
 def deliver_all(lane: HeldLane, *, seconds: float) -> int:
-    """Deliver due webhooks, and for some seconds those that become due. Return the number of our own errors.
+    """Deliver due webhooks, and for some seconds those that become due. Return the number of internal errors.
 
-    Receivers answer in parallel, so a slow receiver doesn't delay others.
+    Deliveries run in parallel, so a slow receiver doesn't delay others.
     """
     failed, ends = 0, monotonic() + seconds
     sent: dict[Future[tuple[int | None, str]], tuple[Postponement[Webhook], _DeliveryRequest]] = {}
@@ -110,7 +110,7 @@ def deliver_all(lane: HeldLane, *, seconds: float) -> int:
                         raise
                     except Exception:
                         failed += 1
-                        # The webhook is due again at the same time as if the worker had been killed.
+                        # The webhook becomes due again when it would after a kill of the worker.
                         logger.exception("delivering to %s failed", webhook)
             is_first = False
             for future in wait(sent, _LOOK_SECONDS, FIRST_COMPLETED).done:
@@ -121,8 +121,7 @@ def deliver_all(lane: HeldLane, *, seconds: float) -> int:
 def _next(in_hand: Collection[Webhook]) -> list[str]:
     """Return the keys of webhooks to deliver now, one for each user in turn.
 
-    Deliveries of a user and to a receiver are limited, including those under way, so a slow receiver doesn't delay
-    others.
+    Deliveries under way count towards the limits per user and per receiver, so a slow receiver doesn't delay others.
     """
     users, receivers = Counter(row.user_id for row in in_hand), Counter(row.receiver for row in in_hand)
     rows = due_rows.due(Webhook.objects.exclude(pk__in=[row.pk for row in in_hand]))
@@ -179,7 +178,7 @@ def _note_attempt(
 
 def _end(postponement: Postponement[Webhook], webhook: Webhook, attempts: int = 0) -> None:
     """Make the webhook due for its next delivery, in the caller's transaction."""
-    # A process that writes a delivery has locked its webhook.
+    # Processes that add a delivery hold the same lock.
     statements.lock(Webhook.objects.filter(pk=webhook.pk))
     postponement.end([webhook], webhooks.due_next(webhook), attempts=attempts)
 
@@ -187,7 +186,7 @@ def _end(postponement: Postponement[Webhook], webhook: Webhook, attempts: int = 
 def _is_early(delivery: WebhookDelivery) -> bool:
     """Return whether the pause lasts for more than another second.
 
-    An impossibly long pause comes from a wrong clock.
+    A pause that is too long comes from a wrong clock, and doesn't count.
     """
     latest = Now() + timedelta(seconds=_LONGEST_PAUSE * (1 + _SPREAD))
     pausing = WebhookDelivery.objects.filter(next_try_at__gt=Now() + timedelta(seconds=1), next_try_at__lt=latest)
@@ -230,7 +229,7 @@ def _note(
 ) -> None:
     """Store an attempt, and make the webhook due for its next delivery.
 
-    If `ends_as` is None, the delivery is tried again after a pause, unless its time is over by then.
+    If `ends_as` is None, the delivery is repeated after a pause, unless it would be too late by then.
     """
     spread = secrets.SystemRandom().uniform(1 - _SPREAD, 1 + _SPREAD)
     pause: timedelta = spread * due_rows.backoff(delivery.failures, first=_FIRST_PAUSE, longest=_LONGEST_PAUSE)
@@ -250,17 +249,17 @@ def _note(
 
 # --- The guarded POST -------------------------------------------------------------------------------------------------
 #
-# Users choose the receivers, so a request must not reach the operator's networks, and its time is bounded. The address
-# of each connection is checked as it is opened (`queries.webhook_targets`), whatever a name server answered before. TLS
-# and the header `Host` keep the name. No redirect is followed, no proxy of the environment is used, and only the status
-# of the answer is read.
+# Users choose the receivers, so a request must not reach the operator's networks, and its time is limited. The address
+# of each connection is checked when it is opened (`queries.webhook_targets`), whatever a name server answered before.
+# TLS and the header `Host` use the name. No redirect is followed, no proxy of the environment is used, and only the
+# answer's status is read.
 
 
 def post(url: str, headers: Mapping[str, str], body: bytes, *, seconds: float = TOTAL_SECONDS) -> int:
     """Send a request, and return the HTTP status of the answer. Raises `Failed`, `TimedOut`."""
     guard = _PublicAddressGuard(url)
     try:
-        # Unlike `asyncio.run`, this doesn't wait for the thread of a name look-up that hangs and can't be ended.
+        # Unlike `asyncio.run`, this doesn't wait for the thread of a hanging name look-up, which can't be ended.
         with closing(asyncio.new_event_loop()) as loop:
             return loop.run_until_complete(_answered(url, headers, body, guard, seconds))
     except TimeoutError:
@@ -268,7 +267,7 @@ def post(url: str, headers: Mapping[str, str], body: bytes, *, seconds: float = 
     except aiohttp.ClientSSLError:
         failed = Failed("has no valid TLS certificate")
     except aiohttp.ClientConnectorError as error:
-        # Both cases have the same words, so that users can't discover names in the internal network.
+        # Both cases have the same text, so that users can't discover names in the internal network.
         is_unknown = guard.has_refused or isinstance(error, aiohttp.ClientConnectorDNSError)
         failed = Failed("has no public address" if is_unknown else "can't be reached")
     except (aiohttp.ClientError, OSError, ValueError):
@@ -278,7 +277,7 @@ def post(url: str, headers: Mapping[str, str], body: bytes, *, seconds: float = 
 
 
 class _PublicAddressGuard:
-    """A maker of a request's sockets. It refuses addresses that are not allowed."""
+    """A factory for a request's sockets. It refuses addresses that aren't allowed."""
 
     def __init__(self, url: str) -> None:
         # The host as aiohttp reads it.
@@ -286,7 +285,7 @@ class _PublicAddressGuard:
         self.has_refused = False
 
     def open(self, to: aiohttp.AddrInfoType) -> socket.socket:
-        """Return a socket that may be connected. Raises `PermissionError`."""
+        """Return a socket for an allowed address. Raises `PermissionError`."""
         family, kind, protocol, _, sockaddr = to
         if not self._is_named and not _may_connect(ip_address(sockaddr[0])):
             self.has_refused = True
@@ -325,7 +324,7 @@ class _StatusReader(ResponseHandler):
 
     def data_received(self, data: bytes) -> None:
         if self._parser is None:
-            # The library keeps early bytes, and passes them to this method again.
+            # The library keeps early bytes, and calls this method with them again.
             super().data_received(data)
             return
         if self._is_passed_on:
@@ -346,7 +345,7 @@ class _StatusReader(ResponseHandler):
             self._pass_on(b"")
 
     def _pass_on(self, status: bytes) -> None:
-        """Pass the status on to the library. It refuses an empty status."""
+        """Pass the status to the library. The library refuses an empty status."""
         self._is_passed_on = True
         super().data_received(b"HTTP/1.1 %s \r\nContent-Length: 0\r\n\r\n" % status)
 
@@ -354,7 +353,7 @@ class _StatusReader(ResponseHandler):
 async def _answered(
     url: str, headers: Mapping[str, str], body: bytes, guard: _PublicAddressGuard, seconds: float
 ) -> int:
-    # A new connector is used, so that nothing from another receiver is reused.
+    # Each request has a new connector, so that no connection to another receiver is reused.
     connector = aiohttp.TCPConnector(
         resolver=aiohttp.ThreadedResolver(), use_dns_cache=False, force_close=True, socket_factory=guard.open
     )

@@ -35,7 +35,7 @@ class Command(BaseCommand):
             )
         try:
             with new_private_file(file) as draft:
-                # All that is committed at one moment, also while others read and write.
+                # VACUUM INTO copies a consistent state, even while others read and write.
                 with _open(database, "rw") as source:
                     source.execute("VACUUM INTO ?", [str(draft)])
                 faults = _faults(draft)
@@ -52,12 +52,12 @@ class Command(BaseCommand):
 
 def _open(path: Path, mode: str) -> "closing[sqlite3.Connection]":
     timeout = connection.settings_dict["OPTIONS"]["timeout"]
-    # A URI, because SQLite would make a missing database for a path.
+    # Without the URI's mode, SQLite would create a missing database.
     return closing(sqlite3.connect(f"file:{quote(str(path.absolute()))}?mode={mode}", uri=True, timeout=timeout))
 
 
 def _faults(path: Path) -> str:
-    """Return what is wrong with a copy; empty if nothing is."""
+    """Return the faults of a copy as text; empty if there are none."""
     with _open(path, "ro") as copy:
         results = [row[0] for row in copy.execute("PRAGMA integrity_check")]
         if results != ["ok"]:

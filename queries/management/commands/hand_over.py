@@ -41,11 +41,11 @@ class Command(BaseCommand):
 
 @transaction.atomic
 def _hand_over(name: str, reason: str) -> bool:
-    """Make the user of before the contract wallet, with all that the wallet has by now. False: there is no such user.
+    """Turn the old user into the contract wallet's user, with the wallet's rows. False: there is no old user.
 
-    So the many rows of the user of before stay as they are, and workers go on with them.
+    The old user has many rows. They stay unchanged, so workers can go on with them.
     """
-    # Rows that refer to a locked row can't be added meanwhile.
+    # While a user's row is locked, no row that refers to it can be added.
     locked = User.objects.filter(address=name.rpartition(":")[2]).order_by("pk").select_for_update()
     users = {user.name: user for user in locked}
     wallet, before = users.get(name), users.get(name.rpartition(":")[2])
@@ -61,11 +61,11 @@ def _hand_over(name: str, reason: str) -> bool:
         wallet.api_keys.filter(pk=key.pk).update(
             user=before, name=keys.free_name(before, key.name) if taken else key.name
         )
-    # The wallet has used its keys later than the user of before, who may have used the same ones.
+    # If both users have used the same key, the wallet's row stays, because it is newer.
     IdempotencyKey.objects.filter(
         user=before, key__in=IdempotencyKey.objects.filter(user=wallet).values("key")
     ).delete()
-    # Rows of any model that refer to a user; some relations are hidden. Blocks are locked before batches.
+    # Rows of all models that refer to a user. Some relations are hidden. Blocks are locked before batches.
     relations = User._meta.get_fields(include_hidden=True)
     for relation in sorted(relations, key=lambda relation: relation.related_model is not Block):
         if isinstance(relation, ForeignObjectRel):
@@ -74,7 +74,7 @@ def _hand_over(name: str, reason: str) -> bool:
     wallet.delete()
     if before.daily_limits_wei is not None and wallet.daily_limits_wei is not None:
         wallet.daily_limits_wei = before.daily_limits_wei | wallet.daily_limits_wei
-    # The chain, the last sign-in, and its own limits.
+    # The nullable columns are the chain, the last sign-in and the user's own limits.
     for column in User._meta.concrete_fields:
         if column.null and (value := getattr(wallet, column.attname)) is not None:
             setattr(before, column.attname, value)

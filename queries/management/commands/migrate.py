@@ -1,4 +1,4 @@
-"""`manage.py migrate`, which alone makes SQLite's file, for its owner alone."""
+"""`manage.py migrate`. Only this command creates SQLite's file. It gives only the owner access to the file."""
 
 from functools import partial
 from typing import Any
@@ -12,7 +12,7 @@ from queries.storage import sqlite_file
 
 
 class Command(migrate.Command):
-    # Only the operator's settings are checked. Other checks load pages and API, and need SQLite's file.
+    # Only the operator's settings are checked. Other checks load pages and the API, and need SQLite's file.
     requires_system_checks = ["settings"]
 
     def handle(self, *arguments: Any, **options: Any) -> None:
@@ -23,14 +23,14 @@ class Command(migrate.Command):
                     f"{file} is gone, and {log.name} has what was written last: put the file back beside it."
                 )
             try:
-                # SQLite gives the files beside it the same mode.
+                # SQLite gives its additional files the same mode.
                 file.touch(mode=0o600)
             except OSError as error:
                 raise CommandError(f"{file} can't be made: {error.strerror}.") from None
         if connection.vendor == "postgresql":
             with connection.cursor() as cursor:
-                # Django computes between the statements of a migration, for seconds where the machine is busy.
+                # Django computes between a migration's statements. On a busy machine that takes seconds.
                 cursor.execute("SET idle_in_transaction_session_timeout = '1min'")
-        # A migration locks several tables, of which workers of the last version may have some, and want others. Where
-        # they are busy, that happens often: each time the database waits for a second before it ends one of both.
+        # A migration locks several tables. A worker of the former version may hold one and wait for another. On a busy
+        # service that is frequent: the database waits a second, then ends either transaction.
         statements.retried(partial(super().handle, *arguments, **options), tries=60)
