@@ -1,4 +1,4 @@
-"""The admin of users, keys and the log of operators."""
+"""Tests of the admin pages for users, keys and the log of operators."""
 
 import html
 

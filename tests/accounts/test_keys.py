@@ -44,7 +44,7 @@ def test_a_key_has_one_form_and_shows_only_its_ends(key):
 
 
 def refused(call, *arguments) -> str:
-    """Return the code of a call's refusal."""
+    """Return the error code with which the call is refused."""
     with pytest.raises(keys.Refused) as caught:
         call(*arguments)
     assert caught.value.sentence.endswith(".")

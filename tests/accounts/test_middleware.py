@@ -8,7 +8,7 @@ from accounts.middleware import ApiKeyMiddleware
 
 
 def passed(query: str = "", *, view=None, **environ: Any) -> tuple[HttpRequest, HttpResponse]:
-    """Return the request as the view saw it, and the response that the client sees."""
+    """Return the request that reaches the view, and the response that reaches the client."""
     seen: list[HttpRequest] = []
 
     def note(request: HttpRequest) -> HttpResponse:
@@ -84,5 +84,5 @@ def test_the_header_wins_over_the_parameter_unless_it_is_empty(header, key):
     assert presented(request) == key
     assert request.GET.dict() == {"a": "1"}
     assert not [one for one in ("from-query", "from-header") if one in repr(request.META)]
-    # A view may set its own cache time.
+    # The middleware keeps the Cache-Control header that the view has set.
     assert answer.headers["Cache-Control"] == "private, max-age=5"

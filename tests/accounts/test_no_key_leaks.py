@@ -23,7 +23,7 @@ def secret(alice_client):
 
 
 def answers(client: Client, path: str, secret: str) -> list[str]:
-    """Return the answers to requests with the key in the URL, in the header and in the Referer."""
+    """Return the answers to three requests, with the key in the URL, in a header and in the Referer."""
     client.raise_request_exception = False
     return [
         client.get(path, {"a": "1", "apiKey": secret}).text,
@@ -33,7 +33,7 @@ def answers(client: Client, path: str, secret: str) -> list[str]:
 
 
 def test_a_view_that_fails_with_a_key_shows_it_nowhere(secret, debug, caplog):
-    """`tests/test_no_key_anywhere.py` walks the paths of the service."""
+    """Request a view that fails. tests/test_no_key_anywhere.py requests the service's own paths."""
     caplog.set_level(logging.DEBUG)
     texts = answers(Client(), "/fail", secret)
     assert secret not in "".join(texts) + caplog.text

@@ -1,4 +1,4 @@
-"""Attesters as processes: concurrent requests, kills, duplicates, stops, and a chain that is reorganised."""
+"""Attesters as processes: concurrent requests, kills, duplicates, stops and reorgs."""
 
 import json
 import os
@@ -45,7 +45,7 @@ def attester_process(devchain, tmp_path_factory) -> Iterator[Running]:
 
 @pytest.fixture
 def own_chain() -> Iterator[DevChain]:
-    """Yield a chain that a test may reorganise."""
+    """Yield a chain that the test may reorganise."""
     with DevChain() as chain:
         chain.mine(10)
         yield chain
@@ -66,7 +66,7 @@ def post(attester: Running, body: Any, **headers: str) -> requests.Response:
 
 
 def attested(attester: Running, number: int) -> str:
-    """Return the hash that the attester signs."""
+    """Return the block hash that the attester signs."""
     body = question(number)
     answer = post(attester, body)
     assert answer.status_code == 200, answer.text
@@ -76,7 +76,7 @@ def attested(attester: Running, number: int) -> str:
 
 
 def refused(attester: Running, number: int) -> tuple[str, str]:
-    """Return the code and the sentence of the refusal."""
+    """Return the code and the sentence of the attester's refusal."""
     answer = post(attester, question(number))
     assert answer.status_code >= 400
     return answer.json()["code"], answer.json()["error"]
@@ -132,7 +132,7 @@ def test_a_reorg_below_finality_is_a_conflict_and_nothing_more_is_signed(own_cha
 
 # --- Kills and duplicates ---------------------------------------------------------------------------------------------
 
-# Everything is real up to the signature.
+# Only the signature is replaced, by SIGKILL.
 DIE_INSTEAD_OF_SIGNING = """
 import json, os, signal, sys, django
 from django.test import Client
@@ -160,7 +160,7 @@ def test_killed_between_storing_and_signing_it_signs_no_other_hash(own_chain, tm
 
 
 def test_two_processes_on_one_database_sign_one_hash_for_a_number(devchain, own_chain, tmp_path):
-    """The nodes disagree. The first process decides a number, and the other one must refuse it."""
+    """The processes' nodes have different blocks. Whichever process signs a number first, the other one must refuse it."""
     own_chain.rpc("anvil_setCoinbase", BOB.address)
     own_chain.rpc("anvil_reorg", 10, [])
     one, other = tmp_path / "one", tmp_path / "other"

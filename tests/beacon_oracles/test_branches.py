@@ -1,4 +1,4 @@
-"""Our branches beside those of two oracles, node by node, for each fork's layout and both presets."""
+"""The service's branches equal those of two oracles in each node, for each fork's layout and both presets."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -22,7 +22,7 @@ _UNSET = 2**64 - 1
 
 
 class World:
-    """A chain that the specifications have made, in our types."""
+    """A chain made by the specifications, in the service's types."""
 
     def __init__(self, folder: Path, told: dict[str, Any]) -> None:
         self.told, self._folder = told, folder
@@ -45,7 +45,7 @@ class World:
         return blocks.execution_branch(encoded, self.chain.layout(told["slot"]), signed=False, preset=self.chain.preset)
 
     def anchor(self, slot: int) -> Anchor:
-        """Return the anchor. Its branch within the state comes from the specifications, as a node would tell it."""
+        """Return the anchor. The specifications give its branch within the state, as a node would."""
         [told] = [one for one in self.told["anchors"] if one["slot"] == slot]
         summaries = [(bytes.fromhex(first), bytes.fromhex(second)) for first, second in told["summaries"]]
         return Anchor(self.block(told).header, summaries, _unhex(told["state_summaries"]["nodes"]))
@@ -115,7 +115,7 @@ def test_branches_to_old_blocks_are_the_same_from_states_of_each_layout(worlds):
         for told in world.told["old"]:
             branch = world.old(told["slot"], told["anchor"])
             assert beacon_model.old_path(world.chain, branch) == _path(told)
-            # The model of the contract must agree with the root, too.
+            # The model of the contract computes the same root.
             assert beacon_model.old(world.chain, bytes.fromhex(told["root"]), branch).hex() == told["leaf"]
 
 
@@ -154,7 +154,7 @@ def test_mainnets_forks_and_times_are_those_of_the_specifications(worlds):
     ours = (MAINNET.bellatrix, MAINNET.capella, MAINNET.deneb, MAINNET.electra)
     names = ("bellatrix", "capella", "deneb", "electra")
     assert ours == tuple(told["fork_epochs"][name] * told["slots_per_epoch"] for name in names)
-    # The fork after Fulu has no date yet. Its layouts differ, so the table needs its slot when it has one.
+    # The fork after Fulu has no date yet. Its layouts differ, so once it has a date, the table must have its slot.
     assert told["fork_epochs"]["gloas"] == MAINNET.end == _UNSET
     assert 1 << MAINNET.period_depth == told["slots_per_period"]
     assert MAINNET.slot_seconds * 1000 == told["slot_milliseconds"]
@@ -177,12 +177,12 @@ def test_branches_of_recorded_blocks_are_the_same(tmp_path):
             assert beacon_model.path_before_capella(MAINNET, branch) == expected
             continue
         path = beacon_model.old_path(MAINNET, branch)
-        # The whole state is not recorded. The nodes above its list of summaries come from the record.
+        # The whole state is not recorded. A record has the nodes above the state's list of summaries.
         count = len(expected.siblings)
         assert (path.leaf, path.siblings[:count]) == (expected.leaf, expected.siblings)
         below = 1 << count
         assert path.index % below == expected.index % below
-        assert path.index // below == 731  # 731 is the index of the list in a block of Electra.
+        assert path.index // below == 731  # generalized index of the list in a block of Electra
         assert list(path.siblings[count : count + 6]) == recorded_beacon.anchor().branch
     for number, told_path in zip(older, branches["before_merge"], strict=True):
         branch = recorded_beacon.branch_before_merge(number)
@@ -217,8 +217,8 @@ def _recorded(numbers: Sequence[int], older: Sequence[int]) -> dict[str, Any]:
 
 
 def test_in_a_block_of_gloas_every_known_path_ends_in_a_constant(specifications, lodestar):
-    """The payload's parents are replaced by the chunk that tells which fields the body has. Going on would need the
-    preimage of a constant with 30 zero bytes.
+    """Gloas has the chunk of the body's active fields at the index of the payload's ancestors in earlier forks. A
+    longer path would need the preimage of a constant with 30 zero bytes.
     """
     for gloas in specifications["gloas"]:
         said = lodestar[gloas["preset"]]["gloas"]
@@ -230,16 +230,16 @@ def test_in_a_block_of_gloas_every_known_path_ends_in_a_constant(specifications,
 
 
 def test_in_a_state_of_gloas_no_known_path_ends_in_a_list(specifications, lodestar):
-    """The list's length is replaced by the hash of two other fields."""
+    """Gloas has the hash of two other fields at the index of the list's length in earlier forks."""
     for gloas in specifications["gloas"]:
         said = lodestar[gloas["preset"]]["gloas"]
         length = gloas["list_length"]
         assert (length["reached"], length["is_leaf"]) == (91 << 1 | 1, False)
         assert said["listLength"] == {"reached": "183", "isLeaf": False, "node": length["node"]}
-        # The contract would hash a length, which has zeros after three bytes.
+        # A list's length would have zeros after its third byte. The contract requires them.
         assert any(bytes.fromhex(length["node"])[3:])
         first = gloas["first_summary"]
-        # The justification bits, at most 4.
+        # The leaf at index 364 is the justification bits, which fit one byte.
         assert (first["reached"], first["is_leaf"]) == (364, True)
         assert not any(bytes.fromhex(first["node"])[1:])
         assert said["firstSummary"] == {"reached": "364", "isLeaf": True, "node": first["node"]}
@@ -262,7 +262,7 @@ def test_ours_makes_no_branch_of_a_block_or_a_state_of_gloas(specifications, wor
                     blocks.execution_branch(
                         bytes.fromhex(gloas[name]), layout, signed=signed, preset=world.chain.preset
                     )
-        # A state that tells the summaries of old periods; its own branch is longer.
+        # A branch to Gloas's list of summaries exists, but it is longer than those of earlier forks.
         slot = world.told["anchors"][-1]["slot"]
         summaries = [(bytes.fromhex(first), bytes.fromhex(second)) for first, second in gloas["summaries"]]
         siblings = _unhex(gloas["state_summaries"]["nodes"])

@@ -1,4 +1,4 @@
-"""The page of the API in a real browser, with requests that are tried there."""
+"""The API's page in a real browser, and requests that a visitor tries on it."""
 
 import json
 

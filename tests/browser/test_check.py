@@ -1,4 +1,4 @@
-"""`Check it here`: a real browser verifies a batch's proof, and a wallet confirms hashes and the registry."""
+"""`Check it here`: the browser verifies a batch's bundle, and the wallet's node confirms block hashes and the registry."""
 
 import copy
 import json
@@ -63,7 +63,7 @@ def made(site: str, tmp_path: Path) -> Batch:
 def verified(
     page: Page, batch: Batch, documents: dict[str, str], request: Any = None, *, only: int | None = None
 ) -> dict[str, Any]:
-    """Check bundles in the page of the batch. Return an error's name and sentence, or the proven facts, for each."""
+    """Verify bundles in the batch's page. Return for each the error's name and sentence, or the proven facts."""
     request = request or json.loads(batch.request)
     if not page.url.endswith(path(batch)):
         page.goto(path(batch))
@@ -171,7 +171,7 @@ def test_a_proof_of_something_else_than_was_asked_for_is_refused(page: Page, mad
         | {"queries": [*bundle["queries"], bundle["queries"][0] | {"number": len(bundle["queries"]) + 1}]},
     }
     documents = {name: json.dumps(document) for name, document in forged.items()}
-    # A digit replaced by another character with the same last bits, and a wrong registry address.
+    # The slot has a character that is no hex digit. The registry address is too short.
     documents["slot"] = documents["batch"].replace(f'"{word(5)}":', f'"{word(0)[:-1]}%":')
     documents["registry"] = documents["batch"].replace(bundle["blocks"][0]["factsRegistry"], "0x12")
     assert verified(page, made, documents) == {
@@ -207,7 +207,7 @@ async (cases) => {
 
 
 def told(page: Page, cases: list[tuple[str, bytes, bytes, list[bytes]]]) -> list[Any]:
-    """Check parts of proofs. Return words or an error's name and sentence for each."""
+    """Verify proofs in the page. Return for each the result in words, or the error's name and sentence."""
     page.goto("/")
     written = [[part, root.hex(), key.hex(), [node.hex() for node in nodes]] for part, root, key, nodes in cases]
     found: list[Any] = page.evaluate(_PARTS, written)
@@ -240,7 +240,7 @@ def at(key: bytes, root: bytes, nodes: list[bytes]) -> tuple[bytes, bytes, list[
 
 
 def test_of_any_trie_it_tells_what_the_service_s_verifier_tells(page: Page):
-    """Proofs of existing and absent slots, complete, or with a node less or more."""
+    """The cases are proofs of existing and absent slots, complete, with a node missing, and with a node too many."""
     cases, expected = [], []
     for size in (1, 2, 17, 300):
         slots = {slot: slot**9 % 2**256 or 1 for slot in range(size)} | dict.fromkeys(NEAR_SLOTS, 5)
@@ -285,7 +285,7 @@ def test_headers_of_all_chains_are_read_as_the_service_reads_them(page: Page):
 
 @pytest.fixture
 def proven(page: Page, context: BrowserContext, wallet: Wallet, service: DevChain) -> Batch:
-    """Return a DONE batch on a chain, with its page open and a wallet that knows the chain."""
+    """Return a DONE batch on a chain. Its page is open, with a wallet that is connected to the chain."""
     wallet.chain = service
     wallet.put_into(context)
     batch = everything(service)
@@ -303,7 +303,7 @@ def ends(page: Page, sentence: str) -> None:
 
 
 def steps(page: Page) -> list[str]:
-    """Return the steps, each with its state first."""
+    """Return the texts of the steps. Each begins with the step's state."""
     return [re.sub(r"\s+", " ", text).strip() for text in page.locator("#check > ol > li").all_inner_texts()]
 
 
@@ -323,7 +323,7 @@ def test_all_steps_pass_by_a_wallet_that_is_asked_to_read_alone(page: Page, wall
     assert set(wallet.asked) == {"eth_chainId", "eth_getBlockByNumber", "eth_call"}
     assert wallet.asked.count("eth_call") == 29
     expect(page.get_by_role("button", name="Check it here")).to_be_focused()
-    # A refresh of the page keeps the result.
+    # The page refreshes when the batch's gas changes. The result must stay.
     Batch.objects.update(gas_used=123_456)
     expect(page.locator("#batch")).to_contain_text("123,456 gas")
     assert steps(page) == shown

@@ -1,6 +1,6 @@
-"""Pages in their states are accessible, small and not too high: a selection, or all where pictures are taken.
+"""Pages in their states are accessible, small and not too high. Only a selection is tested unless pictures are taken.
 
-With SCREENSHOTS, a folder, each page is saved wide and narrow, light and dark: `make screenshots`.
+SCREENSHOTS names a folder in which each page is saved wide and narrow, light and dark: `make screenshots`.
 """
 
 import os
