@@ -160,7 +160,7 @@ def test_killed_between_storing_and_signing_it_signs_no_other_hash(own_chain, tm
 
 
 def test_two_processes_on_one_database_sign_one_hash_for_a_number(devchain, own_chain, tmp_path):
-    """The processes' nodes have different blocks. Whichever process signs a number first, the other one must refuse it."""
+    """The two processes' nodes have different blocks. The process that signs a number second must refuse it."""
     own_chain.rpc("anvil_setCoinbase", BOB.address)
     own_chain.rpc("anvil_reorg", 10, [])
     one, other = tmp_path / "one", tmp_path / "other"

@@ -280,7 +280,7 @@ def sixty_done() -> Batch:
 
 
 def twelve_hundred() -> Batch:
-    """Return a batch of 1,200 queries, a quarter of them proven. The page shows no times of steps for so many queries."""
+    """Return a batch of 1,200 queries, a quarter of them proven. For so many, the page shows no times of steps."""
     batch = a_batch(*many_accounts(1200))
     accept(batch)
     fetch_proofs(batch)

@@ -1,4 +1,4 @@
-"""`Check it here`: the browser verifies a batch's bundle, and the wallet's node confirms block hashes and the registry."""
+"""`Check it here`: the browser verifies a batch's bundle. The wallet's node confirms block hashes and the registry."""
 
 import copy
 import json

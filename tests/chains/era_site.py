@@ -1,4 +1,4 @@
-"""A server of a folder's files that supports ranges, or misbehaves."""
+"""A server of a folder's files. It supports ranges, or misbehaves."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -51,7 +51,7 @@ def served(site: Site) -> Iterator[str]:
             if content_range:
                 self.send_header("Content-Range", content_range)
             self.end_headers()
-            # A client that wanted less has hung up.
+            # A client that needs less hangs up early.
             with suppress(ConnectionError):
                 self.wfile.write(content)
 

@@ -1,4 +1,4 @@
-"""Hostile nodes: their cost in time and memory is bounded."""
+"""Hostile nodes cost a bounded time and memory."""
 
 import socket
 import subprocess
@@ -18,7 +18,7 @@ from devnet.devchain import PROJECT
 from tests.chains.hostile_node import DRIPS, FLOODS, LIES, Exchange, hostile_node
 from tests.chains.lying_node import is_chain_id, lying_node, recording, result
 
-# Prints the growth of peak memory in MB for each node in its arguments.
+# Print the growth of peak memory in MB for each node URL in the arguments.
 _ASK_EACH = """
 import resource, sys
 from chains.chains_file import Chain
@@ -113,7 +113,7 @@ def test_each_method_has_a_bound_of_its_own(client_of, ask, most):
 
 
 def test_fewer_are_asked_for_where_a_reply_to_many_is_too_long(client_of, monkeypatch):
-    """An honest node may have large blocks."""
+    """An honest node may have large blocks, so the client divides the batch."""
     monkeypatch.setattr(nodes, "MAX_REPLY_BYTES", 10_000)
     asked: list[Any] = []
 

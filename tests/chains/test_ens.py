@@ -1,4 +1,4 @@
-"""ENS on a chain, and the limits of names, resolvers and nodes."""
+"""ENS names are resolved on a chain, within limits on names, resolvers and nodes."""
 
 import time
 from collections.abc import Iterator
@@ -28,7 +28,7 @@ def at(*urls: str) -> Chain:
 
 
 def resolved(names: Names, *wanted: str) -> list[str]:
-    """Return each name's address, or the reason for none."""
+    """Return for each name its address, or the reason why it has none."""
     found = ens.resolve(at(names.chain.url), wanted)
     return [one if isinstance(one, str) else str(one) for one in found]
 
@@ -62,7 +62,7 @@ def test_names_are_normalised(name, normal):
         ("xn--ls8h.eth", "is not as ENSIP-15 has it: "),
         ("a" * 252 + ".eth", "is longer than 255 bytes"),
         ("é" * 126 + ".eth", "is longer than 255 bytes"),
-        # This letter expands to six.
+        # Normalization replaces this letter by six.
         ("㌖" * 60 + ".eth", "is longer than 255 bytes"),
     ],
     ids=["dot", "empty label", "begins with a dot", "space", "confusable", "punycode", "long", "bytes", "grows"],
@@ -91,7 +91,7 @@ def test_names_have_the_addresses_that_their_resolvers_say(names):
         "any.below.eth": BOB,
         "unknown.eth": None,
         "nobody.eth": None,
-        # A resolver that resolves one name and none below, one without code, and one with any answer.
+        # Resolvers: one that resolves its own name only, one without code, and one that returns nonsense.
         "sub.alice.eth": None,
         "wallet.eth": None,
         "nonsense.eth": None,

@@ -21,7 +21,7 @@ from tests.fixtures_folder import needs_fixtures
 from tests.proving import beacon_chains
 from tests.proving.beacon_chains import EncodedWorld
 
-# The period of slots 48 to 55.
+# Slots 48 to 55.
 PERIOD = 6
 
 
@@ -103,7 +103,7 @@ def test_records_of_an_epoch(world, tmp_path, epoch):
     with served(site) as url:
         for files in _of_folder_and_site(world, tmp_path, url):
             assert files.records(3, epoch.root) == epoch.records
-        # The index and the total difficulty are read once, and each header once.
+        # The service reads the index and the total difficulty once, and each header once.
         assert len(site.asked) == 2 * (2 + len(epoch.encoded))
 
 
@@ -123,7 +123,7 @@ def test_the_recorded_roots_of_a_period_of_mainnet(tmp_path):
 
 
 def test_names_are_those_of_published_files():
-    """Names of mainnet's files from the format's own page and from tests of other projects."""
+    """The names come from the format's specification and from other projects' tests."""
     files, epochs = EraFiles(MAINNET, []), shipped.epochs(MAINNET)
     assert files.era_name(0, shipped.historical_roots(MAINNET)[0]) == "mainnet-00001-40cf2f3c.era"
     names = [files.era1_name(epoch, epochs[epoch]) for epoch in (0, 1, 151, 1896)]
@@ -160,7 +160,7 @@ def _damages(good: bytes, step: int) -> Iterator[bytes]:
 
 
 def test_a_damaged_period_is_no_period(world, path, root, roots):
-    """The damage may be in an unneeded part. The only other result is this one sentence."""
+    """Damage to an unneeded part has no effect. All other damage gives this sentence."""
     files, good = EraFiles(world.chain, [path.parent]), path.read_bytes()
     said = []
     for content in _damages(good, 4999):
@@ -209,7 +209,7 @@ def test_an_index_that_leads_nowhere(world, path, root, to):
 
 
 def test_a_false_block_is_no_block(world, path, root, tmp_path):
-    """Another place may have the right file."""
+    """The next folder has the right file."""
     (tmp_path / "right").mkdir()
     (tmp_path / "right" / path.name).write_bytes(path.read_bytes())
     for false in (world.encoded[51], world.encoded[50][:-1], b""):
@@ -283,7 +283,7 @@ def test_a_slow_place_is_left_for_another(world, path, root, roots):
 
 
 def test_headers_that_unpack_to_more_than_any_are_refused(tmp_path, epoch, world):
-    """A small frame may unpack to 64 kB, and 8,192 frames are decoded."""
+    """8,192 small frames, each of 64 kB when decompressed, would take 512 MB."""
     long = headers.encode({**headers.FRONTIER, "number": 5, "extraData": bytes(700)})
     other = Epoch([*epoch.encoded[:5], long])
     other.write(tmp_path)

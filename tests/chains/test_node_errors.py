@@ -1,4 +1,4 @@
-"""Error messages of nodes: their meaning, and no key from them on public pages."""
+"""Error messages of nodes: the meaning that the service gives them, and no keys from them on public pages."""
 
 import pytest
 
@@ -23,7 +23,7 @@ HASH = "0x" + "ab1" * 21 + "f"
 
 
 def _parts(secret: str) -> list[str]:
-    """Return all parts of four letters, or the whole."""
+    """Return all substrings of four characters, or the secret itself if it is shorter."""
     letters = secret.lower()
     return [letters[start : start + 4] for start in range(max(1, len(letters) - 3))]
 
@@ -64,7 +64,7 @@ def test_a_key_that_is_cut_is_no_rest_of_a_key(place):
     assert not any(KEY[:size] in shown for size in range(4, len(KEY)))
 
 
-# A node may echo parts of its URL, in every form.
+# A node may repeat parts of its URL in any encoding.
 SHORT = "q7%2Bx"
 FORMS = [
     KEY,
@@ -150,8 +150,8 @@ def test_a_code_is_short_too(client_of):
 
 # --- Refusals of transactions, in the wording of each kind of node ----------------------------------------------------
 
-# Messages of geth, Nethermind, Besu, Erigon, Reth, EthereumJS, hardhat, ganache and anvil, old versions included, from
-# their sources or recorded from them, with the inserted values.
+# Messages of geth, Nethermind, Besu, Erigon, Reth, EthereumJS, hardhat, ganache and anvil, including old versions. They
+# were recorded or come from the source code; the inserted values are examples.
 REFUSALS: dict[type[RpcRefused], list[str]] = {
     AlreadyKnown: [
         "already known",
@@ -227,7 +227,7 @@ def test_a_transaction_that_is_refused_is_no_limit_whatever_its_words():
 
 # --- Limits, in the wording of each provider --------------------------------------------------------------------------
 
-# Messages by the end of our sentence. Each comment names the source of the lines below it.
+# Messages by the end of the service's sentence. A comment names the source of the lines below it.
 LIMITS: dict[str, list[tuple[int | str, str]]] = {
     "limits our requests": [
         # Infura
@@ -251,11 +251,11 @@ LIMITS: dict[str, list[tuple[int | str, str]]] = {
         (-32007, "50/second request limit reached - reduce calls per second or upgrade your account at quicknode.com"),
         # QuickNode's reference of errors
         (429, "The requests per second (RPS) of your requests are higher than your plan allows."),
-        # Variations of the same words
+        # The same words in other forms
         (-32000, "Request was throttled"),
         (-32000, "rate limit exceeded for transactions"),
         (-32000, "requests limited to 100 a second"),
-        # QuickNode, EIP-1474, and others of this kind
+        # QuickNode, EIP-1474 and similar messages
         (-32000, "account limited to 15/sec"),
         (-32000, "limit exceeded"),
         (-32000, "Too many concurrent requests"),
@@ -281,7 +281,7 @@ LIMITS: dict[str, list[tuple[int | str, str]]] = {
         (30, "Request timeout on the free tier, please upgrade your tier to the paid one"),
         (402, "Payment Required"),
         (35, "chain is not available on free plan, please upgrade to paid plan"),
-        # Quotas beside words that usually tell of one request
+        # Quotas in words that usually refer to a single request
         (-32000, "daily archive request count exceeded"),
         (-32000, "Your credit balance is exhausted"),
         (-32000, "transaction quota exceeded: no results"),
@@ -289,7 +289,7 @@ LIMITS: dict[str, list[tuple[int | str, str]]] = {
         (-32000, "subscription expired"),
         # NodeReal, Ankr
         (-32000, "You've reached your monthly quota limit."),
-        # The same words in other orders
+        # The same words in another order
         (-32000, "Quota has been exceeded"),
         (-32000, "The daily limit for your current plan is used up"),
         (-32000, "You are out of credits"),
@@ -347,7 +347,7 @@ def test_a_limit_is_known_wherever_its_words_stand(given):
         read_refusal("host", "eth_getProof", given)
 
 
-# Messages of geth, Nethermind, Besu, Erigon, reth, bor, ethrex and providers, by the cause in our sentence.
+# Messages of geth, Nethermind, Besu, Erigon, reth, bor, ethrex and providers, by the cause in the service's sentence.
 CAUSES: dict[Cause | None, list[str]] = {
     Cause.STATE: [
         # dRPC, Erigon, publicnode
@@ -427,7 +427,7 @@ def test_a_refusal_tells_its_cause_in_our_words(message, cause):
         ("eth_sendRawTransaction", "exceeds block gas limit"),
         ("eth_sendRawTransaction", "max fee per gas exceeds capacity"),
         ("eth_sendRawTransaction", "intrinsic gas too low"),
-        # providers
+        # RPC providers
         ("eth_getLogs", "query returned more than 10000 results"),
         ("eth_getLogs", "query exceeds max block range 100000"),
         ("eth_getLogs", "eth_getLogs is limited to a 5 range, upgrade from discover plan"),
@@ -438,7 +438,7 @@ def test_a_refusal_tells_its_cause_in_our_words(message, cause):
     ],
 )
 def test_a_limit_of_one_request_is_no_limit_of_how_many_may_be_sent(method, message):
-    """These have EIP-1474's code for "limit exceeded", with which others refuse too many requests per second."""
+    """Code -32005 is EIP-1474's "limit exceeded". Other nodes use it for too many requests per second."""
     assert type(read_refusal("host", method, {"code": -32005, "message": message})) is RpcRefused
 
 

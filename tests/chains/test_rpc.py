@@ -23,7 +23,7 @@ from tests.chains.transfers import ALICE, BOB, CONTRACT, send, signed
 
 
 def receipt_of(client: RpcClient, tx_hash: bytes) -> Receipt:
-    """Wait for the receipt. A development chain mines a transaction just after its answer."""
+    """Wait for the receipt. A development chain mines just after it has answered."""
     deadline = time.monotonic() + 10
     while (receipt := client.answer(questions.receipt(tx_hash))) is None:
         assert time.monotonic() < deadline
@@ -111,7 +111,7 @@ def test_it_reads_the_logs_of_a_range(client_of):
 def test_it_reads_state_at_a_block(devchain, client_of):
     client = client_of(devchain.url)
     before = client.head()
-    devchain.mine()  # The changes then belong to the latest block at once.
+    devchain.mine()  # the changes belong to the latest block once it is mined
     devchain.rpc("anvil_setBalance", CONTRACT, hex(7))
     devchain.rpc("anvil_setCode", CONTRACT, "0x6001")
     devchain.mine()
@@ -125,7 +125,7 @@ def test_it_reads_state_at_a_block(devchain, client_of):
 
 def test_calls_tell_reverts_from_results(devchain, client_of):
     client = client_of(devchain.url)
-    devchain.rpc("anvil_setCode", CONTRACT, "0x61dead60005260206000fd")  # The code reverts with the word 0xdead.
+    devchain.rpc("anvil_setCode", CONTRACT, "0x61dead60005260206000fd")  # code that reverts with the word 0xdead
     word = (0xDEAD).to_bytes(32, "big")
     with pytest.raises(Reverted) as caught:
         client.eth_call(CONTRACT, b"")
@@ -182,7 +182,7 @@ MISSING = object()
 
 
 def receipt_with(**fields: Any) -> Any:
-    """Read a receipt with these fields."""
+    """Return the receipt that the client reads from these fields."""
     told = {name: value for name, value in (RECEIPT | fields).items() if value is not MISSING}
     return questions.receipt(b"\1" * 32).read(told)
 

@@ -56,7 +56,7 @@ def test_real_accounts_are_as_the_chain_has_them(name):
     assert account.nonce == int(expected["nonce"], 16)
     assert account.balance == int(expected["balance"], 16)
     assert account.storage_root == unhex(expected["storageRoot"])
-    # Nodes give a missing account the hash of empty code. The EVM's EXTCODEHASH gives zero, and so does the service.
+    # For a missing account, nodes return the hash of empty code. The EVM's EXTCODEHASH and the service return zero.
     assert account.code_hash == (unhex(expected["codeHash"]) if expected["exists"] else NO_CODE_HASH)
 
 
@@ -99,7 +99,7 @@ def test_slots_of_random_tries_agree_with_another_implementation(size, values, n
 @settings(derandomize=True, max_examples=60, deadline=None, database=None)
 @given(
     st.dictionaries(
-        # Keys share almost everything, which makes long extensions and embedded branches.
+        # Keys differ in few nibbles, so the trie has long extensions and embedded branches.
         st.lists(st.sampled_from(b"\x00\x01\x10\x11"), min_size=3, max_size=3).map(lambda end: bytes(29) + bytes(end)),
         st.binary(min_size=1, max_size=3) | st.binary(min_size=40, max_size=40),
         min_size=1,
@@ -195,7 +195,7 @@ def test_it_refuses_malformed_accounts(fields, asked):
 @pytest.mark.parametrize("asked", [bytes(20), b"\1" * 20], ids=["itself", "another"])
 @pytest.mark.parametrize("fields", [[b"", b"", EMPTY_TRIE_ROOT], [b"", b"", EMPTY_TRIE_ROOT, EMPTY_CODE_HASH, b""]])
 def test_it_says_so_where_accounts_are_not_ethereums(fields, asked):
-    """Avalanche's have a fifth field. Source: ava-labs/coreth, plugin/evm/customtypes/state_account_ext.go"""
+    """Avalanche's accounts have a fifth field: ava-labs/coreth, plugin/evm/customtypes/state_account_ext.go."""
     root, nodes = chained([hex_prefix(keccak(bytes(20)).hex(), leaf=True), rlp.encode(fields)])
     with pytest.raises(OtherAccountForm, match=f"have {len(fields)} fields instead of Ethereum's 4"):
         verify_account(root, asked, nodes)

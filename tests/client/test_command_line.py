@@ -1,4 +1,4 @@
-"""`bqs` without a service: its arguments, kept keys, output and exit codes."""
+"""`bqs` without a service: arguments, kept keys, output and exit codes."""
 
 import io
 import json
@@ -38,7 +38,7 @@ ALICE, ALICE_KEY = ACCOUNTS[0]
 
 
 class Memory(KeyringBackend):
-    """A keyring that is unlocked or locked."""
+    """A keyring in memory, unlocked or locked."""
 
     priority = 1
 
@@ -183,7 +183,7 @@ def test_amounts_are_in_whole_units_or_say_that_they_are_in_wei():
     for text in ("auto", "1e3", "-1", ".5", "1.0000000000000000001", "0.5wei", ""):
         with pytest.raises(click.BadParameter, match=r"is no amount: it is in ETH, such as 0\.002, or in wei"):
             read_amount(text)
-    # Scripts for earlier versions gave wei.
+    # In earlier versions a number without a unit meant wei.
     with pytest.raises(click.BadParameter, match="an amount in wei is written 2000000000000000wei"):
         read_fee("2000000000000000")
 
@@ -463,4 +463,4 @@ def test_it_can_be_built_and_the_wheel_has_all_that_it_takes(tmp_path):
     assert "bqs = batch_query_client.command_line:main" in entry
     assert f"Version: {batch_query_client.__version__}\n" in metadata
     assert "\nRequires-Dist: click" in metadata
-    assert "Provides-Extra" not in metadata  # `bqs` needs no extra.
+    assert "Provides-Extra" not in metadata  # `pip install` of the client alone includes `bqs`

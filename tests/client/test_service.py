@@ -1,4 +1,4 @@
-"""The library and `bqs` against a running service and chain, as a program and as a person use them."""
+"""The library and `bqs` against a real service and chain, used as programs and people use them."""
 
 import asyncio
 import io
@@ -102,7 +102,7 @@ class Proven:
 
 @pytest.fixture(scope="module")
 def proven(live: Live) -> Proven:
-    """A DONE batch: a balance, two slots, and a header's time and gas limit."""
+    """Return a DONE batch with a balance, two slots, and a header's time and gas limit."""
     block = live.chain.head()
     batch = live.service.submit(
         destination=CHAIN_ID,
@@ -173,7 +173,7 @@ def test_callers_that_do_not_block_get_the_same(live):
             assert told[-1] == "DONE"
             return {done.facts[0].value, fact.value, int.from_bytes(verified.queries[1].facts["BALANCE"])}
 
-    # Nobody sends to or from this account, so its balance is the same in all blocks.
+    # No test sends from or to this account, so its balance is the same in all blocks.
     assert asyncio.run(ask()) == {live.balance(CHARLIE, live.chain.head())}
 
 
@@ -186,7 +186,7 @@ def test_a_key_sent_twice_makes_one_batch(live):
 
 
 def soon(live: Live) -> Batch:
-    """Return a batch that waits for a coming block."""
+    """Return a batch about a block that isn't mined yet."""
     query = Account(BOB, chain=CHAIN_ID, block=live.chain.head() + 60, props=["NONCE"])
     return live.service.submit(destination=CHAIN_ID, queries=[query])
 
@@ -211,7 +211,7 @@ def test_what_a_webhook_receives_is_what_the_service_has_signed(live):
             self.end_headers()
 
         def log_message(self, *_: object) -> None:
-            """Log nothing."""
+            """Suppress the log."""
 
     secret = take_webhook_secret(live.url, ALICE, ALICE_KEY, CHAIN_ID)
     with serving(Receiver) as url:
@@ -232,7 +232,7 @@ def test_what_a_webhook_receives_is_what_the_service_has_signed(live):
 
 @pytest.fixture
 def bqs(live: Live, monkeypatch, tmp_path, capsys) -> Callable[..., tuple[int, str, str]]:
-    """Return a function that runs `bqs` as a logged-in user, and returns exit code, output and errors."""
+    """Return a function that runs `bqs` as a logged-in user. It returns exit code, output and errors."""
     for name, value in {"URL": live.url, "API_KEY": live.api_key, "PATIENCE": "30"}.items():
         monkeypatch.setenv(f"BQS_{name}", value)
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
@@ -260,7 +260,7 @@ def test_a_batch_is_submitted_followed_and_its_facts_are_printed(live, bqs, tmp_
         rf"{CHAIN_ID} +{block} +{ALICE} +BALANCE +{amount(live.balance(ALICE, block))}$", out, re.MULTILINE
     )
     assert re.search(rf"{CHAIN_ID} +{block} +TIMESTAMP +\d+$", out, re.MULTILINE)
-    # No progress goes into a pipe.
+    # `bqs` shows progress only on a terminal.
     assert len(said.splitlines()) == 1
     options = ["--chain", str(CHAIN_ID), "--block", str(block), "--account", ALICE, "--prop", "BALANCE"]
     code, out, said = bqs("submit", *where, *options)
@@ -325,7 +325,7 @@ def test_batches_are_listed_and_cancelled(live, bqs, proven):
     assert bqs("cancel", batch.id)[0] == 0
     code, _, said = bqs("watch", batch.id, "--json")
     assert (code, json.loads(said.splitlines()[-1])["code"]) == (ExitCode.REJECTED, "cancelled_by_user")
-    # A worker can't change a cancelled batch between the two lists.
+    # The batch is cancelled, so no worker changes it between the two lists.
     code, out, _ = bqs("list", "--json", "--limit", "1")
     listed = live.answer("batch-queries?limit=1")
     assert json.loads(out) == listed
@@ -347,7 +347,7 @@ def test_what_it_would_cost_is_shown_by_part(bqs):
     assert (code, said) == (0, "")
     assert re.search(rf"^{CHAIN_ID} +accounts +1 +0 +\d+ +\d+$", out, re.MULTILINE)
     code, by_default, said = bqs("estimate", *question[4:], "--block", "2")
-    # The price of gas is that of the newest block, and other tests mine.
+    # The cost depends on the newest block's gas price, and other tests mine blocks meanwhile.
     gas, alike = (re.sub(r"^cost .*$", "", text, flags=re.MULTILINE) for text in (out, by_default))
     assert (code, alike, said) == (0, gas, "")
     code, _, said = bqs("estimate", *question, "--block", str(10**9))

@@ -1,4 +1,4 @@
-"""Proofs that the client refuses: those with nodes that the service and the registry refuse, too."""
+"""The client refuses proofs with nodes that the service and the registry refuse."""
 
 import pytest
 from eth_utils.crypto import keccak

@@ -1,4 +1,4 @@
-"""Following a batch: by long polls, or by polls where the service doesn't know these."""
+"""The client follows a batch by long polls, or by ordinary polls if the service has no long polls."""
 
 from typing import Any
 
@@ -23,7 +23,7 @@ def follow(world: World, **how: Any) -> Any:
 
 
 def waits(world: World) -> list[str]:
-    """Return the requested waiting time of each status request."""
+    """Return the `wait` parameter of each status request."""
     return [request.url.partition("&wait=")[2] for request in world.requests if "status" in request.url]
 
 
@@ -97,7 +97,7 @@ def test_progress_is_told_when_something_has_changed_and_at_the_end():
     follow(world, progress=lambda batch: told.append(batch.queries_completed))
     assert told == [0, 1, 2]
     assert waits(world) == ["2"] * 3
-    # The advice is for requests that were answered at once.
+    # Retry-After applies only after an immediate answer, and these answers came after a long poll.
     assert world.pauses == []
 
 

@@ -1,4 +1,4 @@
-"""The client accepts only deliveries that the service has signed."""
+"""The client accepts only deliveries with the service's signature."""
 
 import json
 from datetime import UTC, datetime, timedelta
@@ -48,7 +48,7 @@ def test_while_the_secret_is_rotated_either_will_do():
         (BODY.replace("false", "true"), headers()),
         (BODY + " ", headers()),
         (BODY, headers(BODY, OTHERS)),
-        # The headers are made when the test runs, which may be minutes after collection.
+        # A function makes these headers, because minutes may pass between collection and the test.
         (BODY, lambda: headers(ago=400)),
         (BODY, lambda: headers(ago=-400)),
         (BODY, headers(changed={"Webhook-Id": "msg_2"})),

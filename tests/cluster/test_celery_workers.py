@@ -1,4 +1,4 @@
-"""Celery's workers as processes, on PostgreSQL and Redis: nothing is lost, and nothing is done twice."""
+"""Celery workers as processes, with PostgreSQL and Redis, lose nothing and repeat nothing."""
 
 import re
 import signal
@@ -53,7 +53,7 @@ def test_a_broker_that_is_emptied_again_and_again_delays_and_loses_nothing(machi
 
 
 def test_without_the_broker_all_goes_on_through_the_database(machines):
-    """The broker is down before the workers start, and comes back when all is done."""
+    """The broker is down before the workers start, and starts after all batches are done."""
     machines.broker.kill()
     start(machines, "worker-1", "worker-2")
     assert machines.submit(10) < 5
