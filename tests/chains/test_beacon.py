@@ -128,7 +128,7 @@ def test_parts_that_do_not_belong_together_are_refused():
 
 @pytest.mark.parametrize("slot", [20, 88])
 def test_a_period_that_a_state_does_not_summarise_is_refused(slot):
-    """The cases are a period before Capella and periods that haven't ended."""
+    """The state of slot 89 has no summary of a period before Capella, and none of a period that hasn't ended."""
     world = BeaconWorld(random.Random(21))
     roots = world.periods[world.chain.period(slot)][0] if slot < 80 else [bytes(32)] * 8
     with pytest.raises(CannotProve, match="is none of the 7 summaries"):

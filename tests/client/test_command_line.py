@@ -463,4 +463,4 @@ def test_it_can_be_built_and_the_wheel_has_all_that_it_takes(tmp_path):
     assert "bqs = batch_query_client.command_line:main" in entry
     assert f"Version: {batch_query_client.__version__}\n" in metadata
     assert "\nRequires-Dist: click" in metadata
-    assert "Provides-Extra" not in metadata  # `pip install` of the client alone includes `bqs`
+    assert "Provides-Extra" not in metadata  # `pip install` needs no extra for `bqs`

@@ -91,7 +91,7 @@ def test_each_reads_that_it_is_done(world, submitted, name):
         assert status == "IN_PROGRESS"
         assert time.monotonic() < deadline, world.ask(client.question, id=identifier).body
         time.sleep(0.2)
-    # The page needs no key.
+    # Anyone may read the batch's page.
     page = world.ask("GET /explorer/query/<id> HTTP/1.1\nHost: <host>\n\n", id=identifier)
     assert page.status == 200
 

@@ -1,4 +1,4 @@
-"""Sources of a rollup's blocks that take headers, each with a way to vouch for a block."""
+"""Sources of a rollup's blocks that verify headers. Each has a function that vouches for a block."""
 
 import random
 from collections.abc import Callable
@@ -36,7 +36,7 @@ def arbitrum(chain: DevChain) -> tuple[Deployed, Vouch]:
 
 
 def arbitrum_slot(chain: DevChain) -> tuple[Deployed, Vouch]:
-    """Prove the slot in an earlier transaction, because the call doesn't include the proof."""
+    """Return a source that reads an Arbitrum slot. It vouches by a transaction that proves the slot first."""
     outbox, vouching = b"\x0b" * 20, Deployed(chain, "test/SettableBlockHashSource", ROLLUP)
     registry = Deployed(chain, "FactsRegistry", ROLLUP, vouching.address, HISTORY_WINDOW, NO_CONTRACT)
     source = Deployed(chain, "ArbitrumSlotBlockHashSource", ROLLUP, outbox, registry.address)

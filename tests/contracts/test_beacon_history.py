@@ -1,4 +1,6 @@
-"""The beacon history and its model on chains of random leaves: they must answer every block, and nothing else."""
+"""The beacon history and its model on chains of random leaves. They must answer for every block, and
+for nothing else.
+"""
 
 import random
 from dataclasses import replace
@@ -15,7 +17,7 @@ from tests.contracts.compared_history import Asked, History
 from tests.contracts.deployed import Deployed, Reverted
 from tests.contracts.simulator import Call
 
-# The second slot of a period, the slot before a fork, its first, one in the middle, and the last of a period.
+# Missed slots: the second of a period, the last before a fork, a fork's first, one within a fork, and a period's last.
 MISSED = frozenset({9, 41, 58, 68, 79})
 EMPTY = frozenset({14, 15, 20})
 
@@ -85,7 +87,7 @@ def test_blocks_before_the_merge_are_proven(chain, simulator, rest):
     branches = [jumps.before_merge(beacon, number, records[number // 8192], epochs) for number in numbers]
     answers = history.answers([("blockHashBeforeMerge", (branch,)) for branch in branches])
     assert answers == [records[number // 8192][number % 8192][0] for number in numbers]
-    # Another number gives another branch, and none from the end on.
+    # A branch with another number proves nothing, unless that number has the same branch.
     moved = [(number + by).to_bytes(4) for number in numbers for by in (1, 2, 8192, 2**30) if number + by < 2**32]
     again = [("blockHashBeforeMerge", (number + branch[4:],)) for number in moved for branch in branches[-2:]]
     answers = history.answers(again)
@@ -97,7 +99,7 @@ def test_blocks_before_the_merge_are_proven(chain, simulator, rest):
 
 @pytest.fixture(scope="module")
 def genuine(world) -> list[Asked]:
-    """Return a branch of each kind and layout."""
+    """Return a call with a valid branch for each kind and layout."""
     return [
         ("oldBlockHash", (world.root(anchor), world.old(slot, anchor)))
         for slot, anchor in ((33, 57), (40, 41 + 9), (47, 60), (59, 89))
@@ -120,7 +122,7 @@ def test_no_flipped_bit_leaves_a_branch_to_the_same_root(history, genuine):
 
 
 def test_no_branch_goes_on_behind_its_end(simulator, history, genuine):
-    """Its size is the caller's word. Missing bytes then seem to follow behind it."""
+    """The caller chooses the size in calldata. Bytes beyond it must not count as the branch's end."""
     for name, arguments in genuine:
         data, at = history.contract.calldata(name, *arguments), 4 + 32 * len(arguments)
         size = int.from_bytes(data[at : at + 32])
@@ -197,7 +199,7 @@ def test_forks_may_be_at_any_other_slots(chain, right):
     ids=["nothing", "something else", "reverts"],
 )
 def test_a_chain_that_hashes_otherwise_is_refused(chain, code, error):
-    """No development chain lacks the precompiled contract, so its calls go to one of these instead."""
+    """All development chains have the precompiled SHA-256, so its calls go to one of these contracts instead."""
     artifact = load_artifact("BeaconHistory")
     call, elsewhere = bytes.fromhex("60025afa"), bytes.fromhex("60ff5afa")
     assert artifact.bytecode.count(call) == 10

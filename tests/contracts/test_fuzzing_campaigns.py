@@ -1,4 +1,4 @@
-"""A share of each campaign of `make fuzz`: nothing diverges, everything is tried, and planted faults are found."""
+"""A part of each campaign of `make fuzz`. Nothing diverges, each kind is tried, and planted faults are found."""
 
 import re
 import subprocess
@@ -75,7 +75,7 @@ def test_what_a_campaign_tries_depends_on_its_seed_alone(chain):
 @pytest.mark.parametrize(
     ("source", "check", "without"),
     [
-        # Without this comparison, subtrees below the open stack could be taken.
+        # Without this comparison, a branch could take subtrees below the open stack.
         pytest.param("SubtreeStack", "or(lt(lowest, bottom), ", "or(0, ", id="the stack's bottom"),
         pytest.param("SubtreeStack", "size_ > 31 || depth_ > MAX_DEPTH", "size_ > 31", id="the greatest depth"),
         pytest.param("PackedTrie", "if (child.reach() != 0) revert InvalidProof();", "", id="extensions to branches"),

@@ -1,4 +1,4 @@
-"""Headers of chains with fields of their own, which the registry and Python must read alike."""
+"""Headers with additional fields, which the registry and Python must read alike."""
 
 import pytest
 from eth_utils.crypto import keccak
@@ -18,7 +18,7 @@ ALL_LAYOUTS = headers.ETHEREUM | headers.OTHERS
 
 @pytest.fixture(params=ALL_LAYOUTS.values(), ids=list(ALL_LAYOUTS))
 def fields(request) -> headers.Fields:
-    """Return the fields of block 12, with Alice in its state."""
+    """Return the fields of block 12. Its state contains Alice."""
     found: headers.Fields = request.param | {"stateRoot": keccak(LEAF)}
     return found
 

@@ -1,4 +1,4 @@
-"""Common rules of sources of a rollup's blocks: each takes a header that something on the chain vouches for."""
+"""Rules for all sources of a rollup's blocks. Each source accepts a header for which something on the chain vouches."""
 
 import itertools
 from collections.abc import Iterator
@@ -28,7 +28,7 @@ _FIELDS = rlp.decode(HEADER)
 
 @pytest.fixture(scope="module")
 def below() -> Iterator[DevChain]:
-    """Yield the chain below the rollup. Each of its blocks is a second after the one before."""
+    """Yield the chain below the rollup. Its blocks are a second apart."""
     with DevChain() as chain:
         chain.rpc("anvil_setBlockTimestampInterval", 1)
         yield chain
