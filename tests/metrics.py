@@ -1,4 +1,4 @@
-"""Metrics, read as a scraper does."""
+"""Read metrics as a scraper does."""
 
 from collections import Counter
 from collections.abc import Iterator
@@ -14,14 +14,14 @@ def samples(text: str) -> Iterator[Sample]:
 
 
 def value(text: str, name: str, **labels: object) -> float | None:
-    """Return the sum of all samples with this name and these labels; None if there are none."""
+    """Return the sum of all samples with this name and these labels, or None if there are none."""
     wanted = {(label, str(sample)) for label, sample in labels.items()}
     values = [sample.value for sample in samples(text) if sample.name == name and wanted <= set(sample.labels.items())]
     return sum(values) if values else None
 
 
 def chain_events() -> Counter[str]:
-    """Return how often each event of a chain was counted in this process."""
+    """Return the number of times that each event of a chain was counted in this process."""
     found = [
         sample for sample in samples(Client().get("/metrics").text) if sample.name == "batchquery_chain_events_total"
     ]

@@ -1,4 +1,4 @@
-"""Row locks and lanes of two concurrent transactions."""
+"""Two concurrent transactions with row locks and lanes."""
 
 import threading
 from concurrent.futures import ThreadPoolExecutor
@@ -29,7 +29,7 @@ pytestmark = [
 
 
 def rows_in_another_order() -> list[User]:
-    """Return three users. The first was written last, so the database reads it last."""
+    """Return three users. The first was written last, so PostgreSQL reads it last."""
     rows = [User.objects.for_address(address) for address in (ALICE, BOB, CHARLIE)]
     User.objects.filter(pk=rows[0].pk).update(max_open_batches=1)
     return rows

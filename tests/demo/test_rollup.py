@@ -1,4 +1,4 @@
-"""`make demo-rollup` as a new user runs it."""
+"""Run `make demo-rollup` as a new user does."""
 
 import re
 

@@ -1,10 +1,10 @@
-"""Child processes, and how they end."""
+"""Child processes and how they end."""
 
 import os
 
 from devnet.guarded_process import GuardedProcess
 
-# It has a child in the same group, and ignores SIGTERM.
+# The shell ignores SIGTERM, and starts a child in its own process group.
 STUBBORN = ("/bin/sh", "-c", "trap '' TERM; sleep 600 & echo $!; wait")
 
 

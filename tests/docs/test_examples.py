@@ -1,4 +1,4 @@
-"""Every example of the README and the documentation works: pasted in order, against a running demo."""
+"""Every example of the README and the documentation works, pasted in order against a running demo."""
 
 import json
 import re
@@ -25,7 +25,7 @@ from tests.docs import reader
 from tests.docs.examples import blocks_of, pages
 from tests.docs.reader import Ran
 
-# Pages about one installation, which the first page makes. All other pages are independent.
+# Pages about one installation, which the first page sets up. All other pages are independent of each other.
 OPERATING = ["deploying", "test-network", "configuration", "watching", "backups", "attesters"]
 OPERATING_PAGES = [f"docs/operating/{name}.md" for name in OPERATING]
 BLOCKS = [block for page in pages() for block in blocks_of(page)]
@@ -34,7 +34,7 @@ RUNNABLE = [block for block in BLOCKS if block.language in reader.PROGRAMS and n
 
 @pytest.fixture(scope="module")
 def env(tmp_path_factory) -> Iterator[dict[str, str]]:
-    """Yield the variables of a running demo of two chains."""
+    """Yield the environment variables of a running demo of two chains."""
     folder = tmp_path_factory.mktemp("documented") / "demo"
     command = demo("demo.cross_chain", folder)
     process = subprocess.Popen(command, cwd=PROJECT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
@@ -53,7 +53,7 @@ def env(tmp_path_factory) -> Iterator[dict[str, str]]:
 
 @pytest.fixture(scope="module")
 def ran(env, tmp_path_factory) -> dict[str, Ran]:
-    """Run every runnable block, and return the results by place.
+    """Run every runnable block. Return the results by the block's page and line.
 
     Independent pages run at the same time.
     """
@@ -76,7 +76,7 @@ def ran(env, tmp_path_factory) -> dict[str, Ran]:
 
 
 def operate(folder: Path, env: dict[str, str]) -> list[Ran]:
-    """Run the operator's pages on the demo's chains, with another database and signer."""
+    """Run the operator's pages on the demo's chains, with a database and a signer of their own."""
     toml = (Path(env["FOLDER"]) / "chains.toml").read_text()
     attester = next(block.code for block in blocks_of("docs/operating/attesters.md") if block.language == "toml")
     attester = re.sub(r"rpc_urls = .*", f'rpc_urls = ["{env["OTHER_RPC_URL"]}"]', attester)

@@ -1,4 +1,4 @@
-"""deploy/monitoring: alerts and dashboard use the service's metrics, and alerts fire when they must."""
+"""Alerts and the dashboard in deploy/monitoring use the service's metrics. Alerts fire when they must."""
 
 import json
 import re
@@ -21,12 +21,12 @@ from tests.metrics import chain_events
 
 FOLDER = PROJECT / "deploy/monitoring"
 PROMTOOL = shutil.which("promtool")
-# Prometheus' own labels and metrics.
+# Labels that Prometheus itself adds.
 ADDED_LABELS = {"job", "instance", "le"}
 
 
 def alerts() -> Iterator[tuple[str, str]]:
-    """Yield each alert's name and expression, which may be folded."""
+    """Yield each alert's name and expression. An expression may span several lines."""
     text = (FOLDER / "alerts.yml").read_text()
     for rule in re.split(r"^      - alert: ", text, flags=re.MULTILINE)[1:]:
         name = rule.split("\n", 1)[0]
@@ -49,7 +49,7 @@ GROUPED = re.compile(r"\b(?:by|without|on|ignoring|group_left|group_right)\s*\((
 
 @pytest.fixture
 def samples(unreachable_chain, db) -> set[str]:
-    """Return the names of all samples that /metrics of a web server or a worker may have."""
+    """Return the names of all samples in /metrics of a web server or a worker."""
     text = metrics_server.exposition([ServiceMetrics()]).decode()
     found: set[str] = set()
     for family in text_string_to_metric_families(text):
@@ -64,7 +64,7 @@ def test_every_metric_of_alerts_and_dashboard_exists(samples):
 
 
 def test_a_worker_shows_each_event_of_a_chain_from_its_start(unreachable_chain, db):
-    """Prometheus sees no increase in a series that begins with 1."""
+    """The counters must exist with 0 from the start. Prometheus would not see the increase to a first value of 1."""
     proving.worker.Worker()
     assert set(chain_events()) == {*ChainEvent}
 

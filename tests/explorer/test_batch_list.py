@@ -120,7 +120,7 @@ def test_a_search_shows_what_is_proven_of_an_account_or_a_block_for_whomever(cli
         links = re.findall(r'href="/facts\?([^"]+)"', html)
         assert links == [f"account={BOB}" if len(wanted) == 42 else "block=77" if wanted == "77" else BLOCK_77]
         assert batch.pk not in html
-        # Visitors who may not list batches learn nothing.
+        # Visitors who may not list batches see no facts in the search either.
         assert "123,456,789.0123" not in client.get("/explorer", {"q": wanted}).text
     assert "Proven of this account" not in charlie.get("/explorer", {"q": ALICE}).text
 
@@ -137,7 +137,7 @@ def test_a_block_of_a_batch_that_proves_nothing_is_not_told(alice):
 
 @pytest.fixture
 def ens(settings, tmp_path, monkeypatch) -> dict[str, Any]:
-    """Configure ENS for the search. The dict has answers by name, and the requested names under "asked"."""
+    """Configure ENS for the search. The dict has addresses by name, and the requested names under "asked"."""
     settings.CHAINS_FILE.write_text(settings.CHAINS_FILE.read_text() + "\n[ens]\nchain = 31337\n")
     known: dict[str, Any] = {"asked": []}
 
@@ -159,7 +159,7 @@ def test_a_name_is_searched_by_its_address_and_only_where_ens_is_configured(alic
     assert "The name nobody.eth is nobody&#x27;s." in alice.get("/explorer", {"q": "nobody.eth"}).text
     assert listed(alice, q="nobody.eth") == []
     assert "or an ENS name" in alice.get("/explorer", {"q": "what is this"}).text
-    # A visitor who may not list batches causes no request to a node, either.
+    # A visitor who may not list batches must cause no request to a node.
     ens["asked"].clear()
     client.get("/explorer", {"q": "bob.eth"})
     assert ens["asked"] == []
@@ -202,7 +202,7 @@ def test_a_long_list_is_several_files(alice, monkeypatch):
 
 
 def many(count: int) -> list[str]:
-    """Store batches of Alice, and return their ids, newest first."""
+    """Store batches of Alice. Return their ids, newest first."""
     now = timezone.now()
     key = a_key()
     rows = [

@@ -1,4 +1,4 @@
-"""Lines of lists and titles of pages show only values that can be read from the registry."""
+"""Rows of lists and titles of pages show only values that anyone can read from the registry."""
 
 import re
 from html import unescape

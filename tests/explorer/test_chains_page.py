@@ -1,4 +1,4 @@
-"""`/chains.json`: connections and chains as workers store them. The page shows the same."""
+"""`/chains.json` lists connections and chains as workers have stored them. The page shows the same."""
 
 import time
 from collections.abc import Callable, Iterator
@@ -42,7 +42,7 @@ KEYS = dict(ACCOUNTS)
 
 @pytest.fixture
 def no_node(db, settings, tmp_path) -> None:
-    """Configure a chain whose node is down, and recent observations of it."""
+    """Configure a chain whose node is down, with recent observations of the chain."""
     settings.CHAINS_FILE = chains_toml(tmp_path, DEAD_NODE)
     deployed()
     saw(number=20_000, timestamp=int(time.time()), final=19_936, gas_price=2 * GWEI, keeps_hashes=True)
@@ -192,7 +192,7 @@ Attester = Callable[[Any], Any]
 
 @pytest.fixture
 def attested(service: DevChain, tmp_path) -> Iterator[Callable[..., None]]:
-    """Connects the same chain under another id through these attesters, who must all sign, and asks them."""
+    """Yield a function that connects the same chain under another id. All given attesters must sign, and are asked."""
     with ExitStack() as stack:
 
         def relay(body: Any) -> Any:
@@ -217,7 +217,7 @@ def attested(service: DevChain, tmp_path) -> Iterator[Callable[..., None]]:
 
 
 def signing(service: DevChain, address: str, *, block_hash: bytes | None = None) -> Attester:
-    """Return an attester that signs the chain's hash of the block, or this one."""
+    """Return an attester that signs the chain's hash of the block, or `block_hash`."""
 
     def answer(body: Any) -> Any:
         number = int(body["blockNumber"])
@@ -234,7 +234,7 @@ def answers() -> list[str | None]:
 
 
 def ask_again() -> None:
-    """Let time pass until attesters are asked again."""
+    """Let time pass until attesters are due, and ask them."""
     AttesterWatch.objects.update(asked_at=timezone.now() - 3 * MINUTE)
     watch()
 

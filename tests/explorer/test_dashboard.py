@@ -1,4 +1,4 @@
-"""The dashboard: newest batches, the day's budget, and thirty days."""
+"""The dashboard: newest batches, today's budget, and the last thirty days."""
 
 import re
 from datetime import UTC, timedelta
@@ -21,7 +21,7 @@ JSON = {"Accept": "application/json"}
 
 
 def ended(ago: timedelta, *, status: str = BatchStatus.DONE, address: str = ALICE, **columns: Any) -> None:
-    """Return a batch that ended this long before the end of yesterday."""
+    """Store a batch that ended `ago` before the end of yesterday."""
     key = ApiKey.objects.filter(user__address=address).first() or a_key(address)
     at = timezone.now().astimezone(UTC).replace(hour=0, minute=0, second=0, microsecond=0) - ago
     values = {"size": 2, "created_at": at - timedelta(minutes=1), "finished_at": at, "status": status} | columns

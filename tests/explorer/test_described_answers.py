@@ -1,4 +1,6 @@
-"""Answers of the API and the explorer match their description: generated models accept them, and nothing else."""
+"""Answers of the API and the explorer match the OpenAPI description. Models generated from it accept them and nothing
+else.
+"""
 
 import importlib
 import json
@@ -48,7 +50,7 @@ def description() -> dict[str, Any]:
 
 @pytest.fixture(scope="module")
 def models(tmp_path_factory) -> Path:
-    """Return the folder of models that know only described fields."""
+    """Return the folder of generated models, which refuse undescribed fields."""
     folder: Path = tmp_path_factory.mktemp("models")
     urls = importlib.import_module("config.urls")
     (folder / "openapi.json").write_text(json.dumps(urls.api.get_openapi_schema(), default=str))

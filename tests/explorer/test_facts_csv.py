@@ -1,4 +1,4 @@
-"""The facts of a batch for spreadsheets."""
+"""A batch's facts as CSV for spreadsheets."""
 
 import codecs
 import csv
@@ -35,7 +35,7 @@ pytestmark = [pytest.mark.django_db, pytest.mark.outside]
 def lines(batch: Batch) -> list[dict[str, str]]:
     answer = get(batch)
     assert answer.status_code == 200
-    assert answer.content.startswith(codecs.BOM_UTF8)  # for Excel
+    assert answer.content.startswith(codecs.BOM_UTF8)  # tells Excel the encoding
     return list(csv.DictReader(io.StringIO(answer.content.decode("utf-8-sig"))))
 
 

@@ -1,4 +1,4 @@
-"""`GET /facts`: facts in the registries that were proven through this service."""
+"""`GET /facts` lists facts in the registries that were proven through this service."""
 
 import csv
 import io
@@ -134,7 +134,7 @@ def test_the_same_is_told_once_whoever_asked_for_it():
             fetch_proofs(batch)
         complete(batch, *StepKind)
     assert named(facts(account=ALICE)) == [("12", ALICE, "BALANCE"), ("12", ALICE, "NONCE")]
-    # A page doesn't know the facts of the page before.
+    # Pages are read separately, so a fact of two queries may appear on both.
     assert [what for *_, what in everywhere(1, account=ALICE)] == ["BALANCE", "NONCE", "BALANCE", "BALANCE"]
 
 
@@ -207,7 +207,7 @@ def test_pages_tell_each_slot_once_and_go_through_queries_and_blocks(limit):
     assert set(found) == {
         (str(block), ALICE, what) for block in (12, 13) for what in ("NONCE", *(word(slot) for slot in range(300)))
     }
-    # Two queries of a block requested the nonce, so it may appear twice.
+    # Two queries about a block requested the nonce, so it may appear twice.
     assert len(found) - len(set(found)) <= 2
     assert [block for block, *_ in found] == sorted(block for block, *_ in found)
 
@@ -267,7 +267,7 @@ def test_it_takes_a_bounded_number_of_statements_and_reads_by_an_index(parameter
         found = plans(statements)
         assert not [line for line in found if re.match(reads_all, line.strip())]
         assert "account" not in parameters or [line for line in found if "facts_by_account" in line]
-        # The query sorts nothing, so it can stop at the end of the page.
+        # The query must not sort, so that it can stop at the end of the page.
         assert not [line for line in found if "TEMP B-TREE" in line], found
     assert taken[0] == taken[1] <= 10
 

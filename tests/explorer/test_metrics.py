@@ -1,4 +1,4 @@
-"""`/metrics` from the database, and its readers."""
+"""`/metrics`: values from the database, and who may read them."""
 
 import re
 from datetime import timedelta
@@ -49,12 +49,12 @@ def test_it_tells_what_the_database_has():
         (overdue, {"due_at": now + MINUTE, "deadline_at": now - MINUTE, "created_at": now - 9 * MINUTE}),
         (rejected, {"status": "REJECTED", "rejection_code": "FEE_TOO_LOW", "finished_at": now}),
         (long_ago, {"status": "REJECTED", "rejection_code": "FEE_TOO_LOW", "finished_at": now - 61 * MINUTE}),
-        # Its sender may take a day to send.
+        # A self-funded batch's user has a day to send.
         (self_funded, {"sender": Sender.SELF, "created_at": now - 69 * MINUTE}),
     ):
         Batch.objects.filter(pk=batch.pk).update(**columns)
     Block.objects.update(due_at=now - MINUTE)
-    # A worker has taken one of them.
+    # A worker has taken up block 10 and will look at it again in a minute.
     Block.objects.filter(number=10).update(due_at=now + MINUTE)
     finish(done)
     final = {"final_count": 7, "final_failures": 2, "final_gas": 10**6, "final_wei": 3 * 10**18}
@@ -78,7 +78,7 @@ def test_it_tells_what_the_database_has():
     FactsRegistry.objects.update(notice="Attesters contradict the nodes.")
     lines = []
     for one in samples(read()):
-        # Counters of the process include other tests.
+        # These counters of the process include other tests.
         if re.match("batchquery_(?!.*(exchange|job_run|request))", one.name) and (
             one.value or "code" not in one.labels
         ):
@@ -140,7 +140,7 @@ def test_a_request_counts_by_its_route_and_never_by_its_path():
         ("::ffff:127.0.0.1", {}, {}, 200),
         ("192.0.2.1", {}, {}, 403),
         ("", {}, {}, 403),
-        # Through a proxy on this machine that the settings don't name.
+        # The settings don't name the proxy on this machine.
         ("127.0.0.1", {"x-forwarded-for": "192.0.2.1"}, {}, 403),
         ("127.0.0.1", {"x-forwarded-proto": "https"}, {}, 403),
         ("127.0.0.1", {"x-real-ip": "192.0.2.1"}, {"CLIENT_ADDRESS_HEADER": "X-Real-IP"}, 403),

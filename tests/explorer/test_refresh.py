@@ -1,4 +1,4 @@
-"""Refreshes of a batch's page, and their end."""
+"""A batch's page polls for changes, and stops."""
 
 import re
 import time

@@ -1,4 +1,4 @@
-"""The code on pages works unchanged."""
+"""Code shown on pages works unchanged."""
 
 import json
 import shlex
@@ -37,7 +37,7 @@ process.stdout.write(solc.compile(JSON.stringify(input)));
 
 
 def codes_of_everything(service: DevChain) -> list[tuple[dict[str, str], bytes]]:
-    """Return code by language and the registry's word for each kind of fact."""
+    """Return the shown code by language, and the registry's word, for each kind of fact."""
     batch = everything(service)
     registry = deployments.find(31337, 31337)
     found = []
@@ -112,12 +112,12 @@ def test_the_solidity_code_compiles_and_reads_every_fact(service: DevChain):
         sent = service.rpc("eth_sendTransaction", {"from": ALICE, "data": f"0x{creation}", "gas": hex(1_000_000)})
         until(partial(receipt_of, service, sent), "a receipt")
         reader = receipt_of(service, sent)["contractAddress"]
-        read = service.rpc("eth_call", {"to": reader, "data": "0x57de26a4"}, "latest")  # read()
+        read = service.rpc("eth_call", {"to": reader, "data": "0x57de26a4"}, "latest")  # selector of read()
         assert read == hex_data(word)
 
 
 def body_of(command: str) -> str:
-    """Return the body that the command would send."""
+    """Return the body that the curl command would send."""
     words = shlex.split(command)
     assert words[:4] == ["curl", "--header", "api-key: $API_KEY", "--json"]
     return words[4]
@@ -125,7 +125,7 @@ def body_of(command: str) -> str:
 
 def test_the_first_query_is_accepted_as_it_stands(service: DevChain, client: Client):
     key = a_key()
-    work_until_done(submit(key, request(BOB, block=3)), service)  # makes the head and a registry known
+    work_until_done(submit(key, request(BOB, block=3)), service)  # stores a head and a registry
     for user in (None, key.user):
         command = first_query.command(user)
         assert command

@@ -1,4 +1,4 @@
-"""Accuracy of the gas model, and limits of an estimate's time."""
+"""The gas model is accurate, and an estimate's time is limited."""
 
 import threading
 import time
@@ -27,7 +27,7 @@ from tests.inside.working import work_once
 from tests.proving.estimated_batches import Result, cases_of, estimate, measured
 from tests.service import ALICE, a_key, asking, header, reconfigure, request
 
-# Branch sizes of the mainnet contract with the most storage.
+# Numbers of children in the branches above the largest storage of a mainnet contract.
 LARGE = (16, 16, 16, 16, 16, 16, 4)
 
 

@@ -1,4 +1,4 @@
-"""Lanes are renewed while they are held, and divided fairly among users."""
+"""Lanes are renewed while they are held, and are divided fairly among users."""
 
 from collections.abc import Sequence
 from datetime import timedelta

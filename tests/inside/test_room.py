@@ -1,4 +1,4 @@
-"""Lock order for the count of a user's open batches."""
+"""The order of locks when a user's open batches are counted."""
 
 import pytest
 from django.db import connection
@@ -10,7 +10,7 @@ pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.usefixtures("
 
 @pytest.mark.postgresql_only(reason="SQLite has no locks of rows")
 def test_where_rows_are_locked_what_is_open_is_counted_after_the_lock(key):
-    """A statement that waits for a lock reads rows from before the wait."""
+    """A statement that waits for a lock reads rows as they were before the wait."""
     said: list[str] = []
 
     def note(execute, sql, values, many, context):
