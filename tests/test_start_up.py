@@ -1,4 +1,4 @@
-"""Modules that a command loads before it acts, which determine its start-up time."""
+"""Commands load few modules before they act, because loading determines their start-up time."""
 
 import ast
 import os
@@ -13,7 +13,7 @@ from devnet.devchain import PROJECT
 
 pytestmark = pytest.mark.outside
 
-# Each takes a tenth of a second or more, with its own imports.
+# Each of these takes a tenth of a second or more to import.
 OF_SERVICE = {
     *("web3", "siwe", "eth_account", "eth_abi", "eth_utils", "rlp", "prometheus_client"),
     *("aiohttp", "Crypto", "celery", "sentry_sdk", "psycopg", "config.urls"),
@@ -26,7 +26,7 @@ _BQS = "from batch_query_client.command_line import main; main()"
 
 
 def loaded(program: str, *arguments: str, **environment: str) -> set[str]:
-    """Return the modules that a process has loaded at its end."""
+    """Return the modules that a process has loaded when it ends."""
     at_exit = "import atexit, sys; atexit.register(lambda: print(*sys.modules, file=sys.stderr)); "
     done = subprocess.run(
         [sys.executable, "-c", at_exit + program, *arguments],

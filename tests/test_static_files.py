@@ -42,7 +42,7 @@ def test_keccak_is_that_of_the_release_that_the_npm_lock_pins():
     pinned = json.loads((PROJECT / "package-lock.json").read_text())["packages"]["node_modules/@noble/hashes"][
         "version"
     ]
-    # npm may place it anywhere, beside other versions for other packages.
+    # npm may install it anywhere, also several times in different versions.
     found = [
         path.parent
         for path in (PROJECT / "node_modules").resolve().rglob("@noble/hashes/package.json")
@@ -55,6 +55,6 @@ def test_keccak_is_that_of_the_release_that_the_npm_lock_pins():
 
 
 def test_idiomorph_is_what_the_npm_lock_pins():
-    # The file is committed, so that running the service needs no npm.
+    # The file is committed, so running the service doesn't need npm.
     ours = PROJECT / "static" / "vendor" / "idiomorph" / "idiomorph-ext.min.js"
     assert ours.read_bytes() == (PROJECT / "node_modules/idiomorph/dist" / ours.name).read_bytes()

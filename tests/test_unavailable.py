@@ -1,4 +1,4 @@
-"""While nothing can be stored, requests that need a write get 503, and others are answered."""
+"""While nothing can be stored, requests that must write get 503, and others are answered."""
 
 import json
 from typing import Any
@@ -23,7 +23,7 @@ LOCKED = "The database of this service is locked for longer than usual."
 
 @pytest.fixture
 def signed_in() -> Client:
-    """Return a signed-in client that gets answers instead of Django's test client's exceptions."""
+    """Return a signed-in client that receives error pages, where Django's test client would raise exceptions."""
     client = Client(raise_request_exception=False)
     message = message_for(client, ALICE.address)
     signed = {"message": message, "signature": sign(message, ALICE)}

@@ -244,7 +244,7 @@ def test_this_machine_the_token_and_the_operator_read_the_sentences(settings):
 def test_it_is_cheap_and_asks_no_chain(django_assert_max_num_queries, settings, tmp_path):
     with socket.create_server(("127.0.0.1", 0)) as node:
         settings.CHAINS_FILE = chains_toml(tmp_path, f"http://127.0.0.1:{node.getsockname()[1]}")
-        Client().get("/healthz")  # stores a result, at most every ten seconds
+        Client().get("/healthz")  # writes, at most every ten seconds
         with django_assert_max_num_queries(14):
             Client().get("/healthz")
         node.setblocking(False)

@@ -1,8 +1,8 @@
-"""A service that spends real money, with events in any order.
+"""A service that spends real money, and events in any order.
 
-`Machine.run` takes a sequence of words and acts on one after another. After each it checks signatures, sent
-transactions and the chain: no promise about money may be broken. In the end nodes are honest again, and all batches
-must end.
+`Machine.run` takes a sequence of words and does what each word says. After each word it checks signatures, sent
+transactions and the chain against all promises about money. At the end nodes are honest again, and all batches must
+end.
 """
 
 import re
@@ -50,19 +50,20 @@ from tests.service import (
 
 ETHER = 10**18
 ACCOUNT_PROVEN = "0x" + keccak(text="AccountProven(address,uint256,uint8)").hex()
-# Unit of limits. A transaction of one account takes about four units at 1 gwei, at the highest offer.
+# Unit of limits in wei. A transaction for one account costs at most about four units at 1 gwei.
 UNIT = 10**14
 DAY = timedelta(hours=25)
-# Known gap: a transaction displaced by a false nonce no longer counts against its batch's fee, until it fills the gap.
+# Known gap: a transaction that a false nonce has displaced doesn't count against its batch's fee until it fills the
+# gap.
 FALSE_NONCE = "ahead"
 SETTINGS = {"ALLOWED_ADDRESSES": ["*"], "MAX_BATCHES_PER_MINUTE": 10**6}
-# Allowed waits in the end: a fee that reverts have used up, and the time between reverted tries.
+# A batch may still wait at the end if reverts have used up its fee, or if it must wait before another try.
 MAY_WAIT = "The batch's fee leaves|trying again more slowly"
 _OTHER_WORDS = """
 work work work work mine mine mine age final tomorrow stop resume crash drop broken elsewhere honest
 reorg:1 reorg:2 reorg:3 cancel:0 cancel:1 cancel:2 cap:1 cap:3 cap:200 gwei:1 gwei:2 gwei:5 gwei:30
 """
-# Words that a search combines.
+# The words that `make attack` combines.
 WORDS = (
     *_OTHER_WORDS.split(),
     *(f"{who}:{place}" for who in ("alice", "bob", "self") for place in range(4)),
@@ -78,7 +79,7 @@ class Killed(BaseException):
 
 @dataclass(frozen=True)
 class Cost:
-    """The cost of a nonce in wei; the maximum while it is unknown."""
+    """The cost of a nonce in wei, or its maximum if the cost isn't known yet."""
 
     batches: frozenset[str]
     users: frozenset[int]
@@ -92,7 +93,7 @@ class Cost:
 
 @dataclass(frozen=True)
 class Seen:
-    """The state after a word, and the difference from the state before."""
+    """The state after a word, and the changes by that word."""
 
     new: list[Version]
     sent: Collection[str]
@@ -103,10 +104,10 @@ class Seen:
 
 
 class Machine:
-    """The service with the keys of two users, behind a node, on a chain that mines only on request."""
+    """The service with the keys of two users, behind a node. The chain mines only on request."""
 
     def __init__(self, chain: DevChain, node: Node, write_chains: Callable[[str], object]) -> None:
-        """Start with an empty database. `write_chains` writes the chains file with these lines about the chain."""
+        """Start with an empty database. `write_chains` writes the chains file, given lines for the chain's table."""
         self._chain, self._node, self._write_chains = chain, node, write_chains
         node.lie = ""
         self._limits = {"max_fee_per_gas_gwei": 200.0, "daily_limit": 100 * ETHER, "daily_limit_per_user": 100 * ETHER}
@@ -117,7 +118,8 @@ class Machine:
         deploy_on(chain)
         Transaction.objects.all().delete()
         chain.rpc("evm_setAutomine", False)
-        # A stale node must know the registry. Nothing reads the head, whose state `_do_broken` changes.
+        # Blocks of a stale node must contain the registry. No test reads states of the head, which `_do_broken`
+        # changes.
         self._mine(STALE_BLOCKS + 2)
         node.sent.clear()
         self._base = chain.head() - 1
@@ -146,11 +148,11 @@ class Machine:
     # --- Events -------------------------------------------------------------------------------------------------------
 
     def _do_alice(self, place: str) -> None:
-        """Submit an account at one block, with a large fee."""
+        """Submit a batch of an account at one block, with a high fee."""
         self._submit("alice", balances([self._base - int(place)]), fee=str(ETHER // 50))
 
     def _do_bob(self, place: str) -> None:
-        """Submit the same account at two blocks, with a fee that hardly suffices."""
+        """Submit a batch of the same account at two blocks, with a fee that is just enough."""
         self._submit("bob", balances(self._base - int(place) - more for more in (0, 1)), fee="auto")
 
     def _do_self(self, place: str) -> None:
@@ -166,7 +168,7 @@ class Machine:
             assert answer.status_code in {200, 409}, answer.text
 
     def _do_kill(self, statement: str) -> None:
-        """Kill a worker before a writing statement."""
+        """Kill a worker before a writing statement, given by its number."""
         statements_left = int(statement)
 
         def is_due(sql: str) -> bool:
@@ -183,7 +185,7 @@ class Machine:
 
     def _work_until(self, is_due: Any) -> None:
         def execute(execute: Any, sql: str, *others: Any) -> Any:
-            # Django rolls back after an exception. For a dead client the database does it.
+            # Django rolls back after an exception. The database does it for a client that died.
             if not sql.startswith(("ROLLBACK", "RELEASE")) and (self._node.is_silent or is_due(sql)):
                 self._node.is_silent = True
                 raise Killed
@@ -197,7 +199,7 @@ class Machine:
         self._node.is_silent = False
 
     def _mine(self, blocks: int = 1) -> None:
-        """Mine a block. Gas then has the configured price."""
+        """Mine blocks. The last one has the configured gas price."""
         if blocks > 1:
             self._chain.mine(blocks - 1)
         self._chain.rpc("anvil_setNextBlockBaseFeePerGas", hex(self._gwei * GWEI))
@@ -211,14 +213,14 @@ class Machine:
         self._mine()
 
     def _do_broken(self) -> None:
-        """Mine a block in which the registry refuses everything."""
+        """Mine a block in which the registry reverts every call."""
         self._chain.rpc("anvil_setCode", self._registry, "0xfe")
         self._mine()
         self._chain.rpc("anvil_setCode", self._registry, self._codes[self._registry])
 
     def _do_reorg(self, depth: str) -> None:
         self._chain.rpc("anvil_reorg", int(depth), [])
-        # The snapshot may have restored the changes of `_do_broken`, and anvil sometimes loses the code of contracts.
+        # The reorg may restore the code of `_do_broken`, and anvil sometimes loses contracts' code.
         for address, code in self._codes.items():
             self._chain.rpc("anvil_setCode", address, code)
         self._mine()
@@ -227,16 +229,16 @@ class Machine:
         self._chain.rpc("anvil_dropAllTransactions")
 
     def _do_elsewhere(self) -> None:
-        """Let another program use the next nonce."""
+        """Use the next nonce with another program."""
         send_from_elsewhere(self._chain, self._nonce())
         self._mine()
 
     def _do_age(self) -> None:
-        """Let all signed and sent transactions seem old."""
+        """Make all signed and sent transactions look old."""
         SignedTransaction.objects.update(created_at=F("created_at") - DAY, broadcast_at=F("broadcast_at") - DAY)
 
     def _do_tomorrow(self) -> None:
-        """Let a day pass, so that mined transactions don't count today."""
+        """Let a day pass, after which mined transactions no longer count."""
         self._yesterday |= {(hash_, receipt["blockHash"]) for hash_, receipt in self._receipts().items()}
         Transaction.objects.update(spent_at=F("spent_at") - DAY, created_at=F("created_at") - DAY)
         self._do_age()
@@ -288,7 +290,7 @@ class Machine:
         return Seen(new, self._sent.keys() - sent.keys(), receipts, list(self._costs(before, receipts)))
 
     def _receipts(self) -> dict[str, Any]:
-        """Return receipts of our mined transactions by hash."""
+        """Return the receipts of the service's mined transactions by hash."""
         wanted = list({*self._versions, *self._sent})
         body = [
             {"jsonrpc": "2.0", "id": place, "method": "eth_getTransactionReceipt", "params": [tx_hash]}
@@ -322,7 +324,7 @@ class Machine:
                 elif int(receipts[mined]["blockNumber"], 16) <= final:
                     today = paid
             elif next(iter(versions.values())).nonce < used:
-                today = for_facts = 0  # Another program has used the nonce.
+                today = for_facts = 0  # another program has used the nonce
             yield Cost(frozenset(of_batches[pk]), frozenset(of_batches[pk].values()), today, for_facts, *dearer)
 
     def _nonce(self, block: str = "latest") -> int:
@@ -399,7 +401,7 @@ class Machine:
     # --- The end ------------------------------------------------------------------------------------------------------
 
     def _settle(self) -> None:
-        """Let time pass, with honest nodes, cheap gas and wide limits, so that all batches can end."""
+        """Let time pass with honest nodes, cheap gas and wide limits, until all batches can end."""
         for word in ("honest", "resume", "day:100000", "user:100000", "cap:200", "gwei:1"):
             self._do(word)
         call_command("resume", "31337", signer=SIGNER, stdout=StringIO())
@@ -427,7 +429,7 @@ class Machine:
 
 @contextmanager
 def a_node() -> Iterator[tuple[Node, str]]:
-    """Start a node before a chain of few blocks, for many machines. Yield it with its URL."""
+    """Start a node before a chain of few blocks, for many machines. Yield the node with its URL."""
     with DevChain(slots_in_an_epoch=FINAL_DEPTH // 2) as chain:
         chain.mine(40)
         node = Node(chain)
@@ -437,8 +439,8 @@ def a_node() -> Iterator[tuple[Node, str]]:
 
 @contextmanager
 def a_machine(node: Node, url: str, settings: Any, folder: Path) -> Iterator[Machine]:
-    """Make a machine with an empty database, and restore the chain afterwards."""
-    # A setting is changed once, because each change is kept until the test ends, and there are a thousand machines.
+    """Make a machine with an empty database. Restore the chain afterwards."""
+    # pytest keeps each change of a setting until the test ends, so thousands of machines must not repeat it.
     for name, value in SETTINGS.items():
         if getattr(settings, name) != value:
             setattr(settings, name, value)

@@ -1,4 +1,4 @@
-"""The admin, where operators stop and resume sending."""
+"""The admin pages, on which operators stop and resume sending."""
 
 import pytest
 from django.test import Client
@@ -88,7 +88,7 @@ def test_rows_are_listed_found_and_only_shown():
     Share.objects.create(transaction=tx, batch=batch, gas=1, wei=1, weight=1)
     tx.queries.set(batch.queries.all())
     client = client_of(ALICE)
-    # Each row is found, and its page links related rows.
+    # The search finds each row, and the row's page links to related rows.
     for model, term, row, leads_to in (
         ("queries/batch", batch.pk.lower(), batch, [f"/explorer/query/{batch.pk}"]),
         ("queries/batch", BOB.lower(), batch, [f"/admin/accounts/user/{batch.user_id}/change/"]),

@@ -1,4 +1,4 @@
-"""`check_chains` on beacon nodes."""
+"""`check_chains` for beacon nodes and era files."""
 
 import io
 from collections.abc import Sequence
@@ -26,7 +26,7 @@ def node() -> BeaconNode:
 @pytest.fixture
 def said(settings, tmp_path):
     def check(*urls: str, chain: BeaconChain = SMALL, era_files: Sequence[str] = ()) -> tuple[list[str], list[str]]:
-        """Return the lines about beacon nodes, and all faults."""
+        """Run `check_chains`. Return its lines about beacon nodes, and all faults."""
         beacon_chains.configure(settings, tmp_path, chain, beacon_urls=urls, era_files=era_files)
         printed = io.StringIO()
         with pytest.raises(CommandError) as failed:
@@ -58,7 +58,7 @@ def test_nodes_of_which_none_tells_summaries(said, node):
 
 
 def test_each_place_of_era_files_is_told_of(said, tmp_path):
-    """The files are named like mainnet's."""
+    """The world's era files get mainnet's names."""
     folder, name = tmp_path / "eras", "mainnet-01896-e6ebe562.era1"
     folder.mkdir()
     (folder / name).write_bytes(bytes(2_000_000))

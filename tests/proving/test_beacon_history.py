@@ -1,4 +1,4 @@
-"""Registries that can jump: deployed with a beacon history, whose code and values are compared."""
+"""Registries that can jump have a beacon history. Its code and values are compared before use."""
 
 import io
 import itertools
@@ -28,7 +28,7 @@ capella = 0
 deneb = 0
 electra = 64
 """
-# Constructor values of its contract.
+# Values of the source chain's beacon history.
 VALUES = {"sourceChainId": 31337, "periodDepth": 6, "bellatrix": 0, "capella": 0, "deneb": 0, "electra": 64}
 VALUES |= {"end": 2**64 - 1, "historicalRoots": 0, "blocksBeforeMerge": 0, "accumulator": 0}
 
@@ -45,14 +45,14 @@ def answer(chain: DevChain, address: str, function: str) -> int:
 
 
 def check() -> str:
-    """Return the reason why a starting worker refuses the registry."""
+    """Return the reason for which a new worker refuses the registry."""
     forget_chains()
     work()
     return FactsRegistry.in_use.get().refused
 
 
 def values(**changed: int) -> tuple[int | bytes, ...]:
-    """Return the constructor's arguments."""
+    """Return the constructor's arguments, with these values replaced."""
     roots = ("historicalRoots", "accumulator")
     return tuple(value.to_bytes(32) if name in roots else value for name, value in (VALUES | changed).items())
 
@@ -102,7 +102,7 @@ def test_interrupted_anywhere_it_goes_on_and_deploys_each_contract_once(chain, d
 
 
 def test_the_registry_is_created_after_what_it_asks(chain, db, settings, tmp_path, killing):
-    """Its constructor reverts if the source exists and the beacon history doesn't yet."""
+    """The registry's constructor calls the beacon history, so that must exist first."""
     configure(chain, settings, tmp_path)
     chain.rpc("evm_setAutomine", False)
     limit = chain.rpc("eth_getBlockByNumber", "latest", False)["gasLimit"]
@@ -125,7 +125,7 @@ def test_the_registry_is_created_after_what_it_asks(chain, db, settings, tmp_pat
 def test_a_registry_that_believes_another_beacon_history_is_refused(jumping, what):
     row = FactsRegistry.objects.get()
     if what == "other values":
-        # The registry is right, but its beacon history is wrong.
+        # The registry's own code is right, but its beacon history is wrong.
         row.beacon_history = Deployed(jumping, "BeaconHistory", values(electra=65)).address
         of_registry = (31337, row.block_hash_source, 8191, row.beacon_history)
         row.address = Deployed(jumping, "FactsRegistry", *of_registry).address
@@ -176,13 +176,13 @@ def test_a_registry_without_one_stays_usable_until_the_operator_replaces_it(chai
     assert new.beacon_history
     old.refresh_from_db()
     assert "without a beacon history" in old.replaced_because
-    # The registry can jump, so there is nothing to replace.
+    # The registry can jump already, so it isn't replaced.
     assert deploy(31337, 31337, "--replace") == new
     assert f"So has its beacon history, {new.beacon_history}." in said()
 
 
 def test_a_beacon_chain_that_the_contract_refuses_is_told_of_in_a_sentence(chain, db, settings, tmp_path):
-    """The chain has more periods before Capella than their list can hold."""
+    """The chain has more periods before Capella than the contract's list can hold."""
     table = TABLE
     for fork in ("capella = 0", "deneb = 0", "electra = 64"):
         table = table.replace(fork, f"{fork.partition(' ')[0]} = {2**40}")

@@ -1,4 +1,4 @@
-"""`manage.py check_chains`."""
+"""`manage.py check_chains` prints what it finds, and ends with codes of faults."""
 
 import io
 import re
@@ -32,7 +32,7 @@ DEAD = "http://127.0.0.1:1/secret-path"
 
 
 def check(*codes: str) -> list[str]:
-    """Run `check_chains`, which must end with these codes. Return its lines."""
+    """Run `check_chains`, which must end with these codes. Return the lines it prints."""
     said, found, returned = io.StringIO(), "", 0
     try:
         call_command("check_chains", stdout=said)
@@ -155,7 +155,7 @@ def test_what_a_signer_needs_to_begin_is_enough_and_not_much_more(configure):
         chain.mine(200)
         configure(chain.url)
         chain.rpc("anvil_setBalance", SIGNER, "0x1")
-        chain.mine()  # The head's root is older.
+        chain.mine()  # a root for the changed balance
         *_, to_begin = check("signer_unfunded", "no_registry")
         found = re.fullmatch(
             rf"  To begin on Development chain \(31337\), send (0\.\d{{6}}) ETH to {SIGNER}: deploying 1 registry "
@@ -184,7 +184,7 @@ def test_a_signer_without_key_is_told(configure, devchain):
 @pytest.mark.parametrize(
     ("slots", "tables", "said"),
     [
-        # https://github.com/cosmos/evm/issues/1283
+        # Source: https://github.com/cosmos/evm/issues/1283
         ({"writes": 8192}, {}, 'block 20026 than the block has. .*block_hash_source = "attested"'),
         ({"reads": 13, "writes": 13}, {"connection": "window = 20"}, "block 20011 than the block has. .* lower window"),
         (
@@ -297,7 +297,7 @@ def test_a_signer_s_keystore_is_opened(with_keystore):
     address = Account.from_key(
         Account.decrypt((with_keystore / "keystore.json").read_text(), (with_keystore / "password").read_text())
     ).address
-    # The key is new and has no balance.
+    # The keystore's account is new and holds no ETH.
     signer, to_begin = check("signer_unfunded", "no_registry")[-2:]
     assert signer.startswith(f"  The signer {address} holds 0.000000 ETH")
     assert re.match(rf"  To begin on Development chain \(31337\), send 0\.\d{{6}} ETH to {address}: ", to_begin)
@@ -330,14 +330,14 @@ def there() -> Iterator[DevChain]:
 
 @pytest.fixture(scope="module")
 def attesters(there: DevChain, tmp_path_factory) -> Iterator[list[Any]]:
-    """Yield two attesters, as their operators run them."""
+    """Yield two attesters, run like an operator's."""
     with ExitStack() as stack:
         yield [stack.enter_context(attesting(tmp_path_factory.mktemp("attester"), there, key)) for key in KEYS[:2]]
 
 
 @pytest.fixture
 def attested(configure, devchain, there) -> Callable[..., None]:
-    """Connects the other chain through these attesters. `threshold` of them must agree."""
+    """Return a function that connects the other chain. `threshold` of the given attesters must agree."""
 
     def connect(*attesters: tuple[str, str], threshold: int = 2, node: str = there.url) -> None:
         path = configure(devchain.url)
@@ -362,7 +362,7 @@ threshold = {threshold}
 
 
 def said_of_attesters(printed: list[str]) -> list[str]:
-    """Return the lines about attesters."""
+    """Return the printed lines about attesters."""
     first = next(place for place, line in enumerate(printed) if line.startswith("  Of the attesters"))
     return [line.strip() for line in printed[first : first + 1 + sum("0x" in line[:8] for line in printed[first:])]]
 
@@ -371,7 +371,7 @@ def test_each_attester_is_asked(attested, attesters):
     first, second = attesters
     silent = Account.from_key(KEYS[2]).address
     attested((first.address, first.url), (second.address, second.url), (silent, f"{DEAD}/secret"))
-    # With a threshold of two, a third attester may be silent.
+    # Two signatures are enough, so the silent attester is no fault.
     head, *lines = said_of_attesters(check("no_registry", "no_registry"))
     assert re.fullmatch(r"Of the attesters of Other chain \(31338\), 2 sign block \d+, and 2 must:", head)
     assert lines == [
@@ -390,7 +390,7 @@ def test_an_attester_with_another_key_is_told(attested, attesters):
 
 
 def test_an_attester_that_contradicts_our_nodes_is_told(attested, attesters, devchain):
-    """Its nodes are on another chain. Here our nodes are, with the same id."""
+    """The attesters' nodes are on the real chain, and the service's nodes on another chain with the same id."""
     first, second = attesters
 
     with DevChain(chain_id=THERE) as fork:

@@ -1,4 +1,4 @@
-"""A table of decisions about a block, without chain, rows and clock."""
+"""Decisions about a block, tested without a chain, a database and a clock."""
 
 import ast
 from dataclasses import fields, replace
@@ -70,7 +70,7 @@ ACCOUNT_QUERY, HEADER_QUERY, TIMED_QUERY = (
 
 
 def header(number: int = 8, *, timestamp: int = 1010, parent: bytes = HASH) -> Header:
-    """Return a header with only the fields that decisions need."""
+    """Return a header that has only the fields needed for decisions."""
     return cast("Header", SimpleNamespace(number=number, timestamp=timestamp, parent_hash=parent, hash=b"\3" * 32))
 
 
@@ -121,7 +121,9 @@ TRUSTED = replace(
 
 
 def seen(base: Observation, **changes: Any) -> Observation:
-    """Change values of any stage. All queries with missing facts are observed."""
+    """Return the observation with changed values, which may belong to any of its stages. All queries with missing facts
+    are observed.
+    """
 
     def of(stage: type) -> dict[str, Any]:
         return {field.name: changes.pop(field.name) for field in fields(stage) if field.name in changes}
@@ -141,7 +143,7 @@ UNVOUCHED = seen(NOTHING_IN_REGISTRY, is_vouched_for=False)
 
 
 def kinds(decision: Decision) -> list[str]:
-    """Return the actions that change something, by name and step."""
+    """Return names and steps of the actions that change something."""
     return [
         f"{type(action).__name__} {action.step}" if isinstance(action, Complete) else type(action).__name__
         for action in decision.actions
@@ -281,7 +283,7 @@ def test_what_is_sent():
     assert prove.with_header
     (prove,) = sent(seen(unvouched, is_vouched_for=True))
     assert prove == Prove(both, root_is_known=True)
-    # A user who needs the header and can't pay is left out, and so is the header.
+    # A header is sent only for users who need it, and not if such a user can't pay.
     assert prove.with_header
     assert not replace(prove, missing={BALANCE: [1]}).with_header
     assert sent(seen(TRUSTED, missing={BALANCE: [1], NONCE: [1]}, sent_for=[NONCE])) == [
@@ -306,12 +308,12 @@ def test_steps_name_the_transactions_that_completed_them():
     completed = [action for action in decide.prove(what).actions if isinstance(action, Complete)]
     assert completed == [
         Complete([1, 2, 3], AVAILABLE),
-        Complete([1], HEADER, "0xacc"),  # queries of headers and times complete when their facts are read back
+        Complete([1], HEADER, "0xacc"),  # header and time queries complete when their facts are read
         Complete([1], HEADER, ""),
         Complete([1], ACCOUNT, ""),
         Complete([2], HEADER, "0xheader"),
         Complete([2], ACCOUNT, "0xheader"),
-        Complete([3], HEADER, "0xacc"),  # its time is proven, its account isn't
+        Complete([3], HEADER, "0xacc"),  # its time is proven, but its account isn't
     ]
     further = replace(what, awaiting_header=[replace(query, step=HEADER) for query in open_queries])
     assert list(decide.prove(further).actions)[1:3] == [Complete([], AVAILABLE), Complete([1], HEADER, "0xacc")]
@@ -346,7 +348,7 @@ def test_a_block_that_its_source_can_vouch_for_is_proven_with_that_and_waits_for
     prove = Prove({BALANCE: [1]}, root_is_known=False, is_alone=True, calls=start.calls)
     decision = decide.path(UNVOUCHED, FindPath(OWN, {BALANCE: [1]}), PathFound(start, is_first=False))
     assert decision == Decision(Continue(), [ShowPath(0, PathUnit.HOPS), Complete([1], AVAILABLE), prove])
-    # For the next block it is a path.
+    # If the facts need the next block, the call is a path.
     asked = FindPath(NEXT, {BALANCE: [1]})
     assert decide.path(UNVOUCHED, asked, PathFound(start)).actions[-1] == ExtendPath(start, NEXT, {BALANCE: [1]})
 
@@ -363,10 +365,10 @@ def test_a_jump_goes_with_the_blocks_own_proof_and_waits_for_no_path():
         assert decide.prove(what).then == asked
         prove = Prove({BALANCE: [1]}, root_is_known=False, jump=JUMP)
         assert decide.path(what, asked, BY_JUMP) == Decision(Continue(), [*SHOWN, prove])
-        # After a revert, a block shares no transaction.
+        # A block whose transaction has reverted shares no transaction.
         again = decide.path(seen(what, failures=1), asked, BY_JUMP)
         assert again.actions[-1] == replace(prove, is_alone=True)
-    # A jump without an origin begins at no block.
+    # A jump from constants has no origin.
     constant = PathFound(Jump(), jump=JUMP[1:])
     shown = decide.path(UNVOUCHED, asked, constant).actions[0]
     assert shown == ShowPath(1, PathUnit.JUMPS, None)
@@ -376,7 +378,7 @@ def test_a_jump_to_the_block_after_is_a_path():
     asked = FindPath(NEXT, {BALANCE: [1]})
     decision = decide.path(UNVOUCHED, asked, BY_JUMP)
     assert decision == Decision(FOR_PATH, [*SHOWN, ExtendPath(BY_JUMP.path, NEXT, {BALANCE: [1]}, JUMP)])
-    # The decision doesn't know yet that it is a path.
+    # Another block's path is under way, so this one is only awaited.
     extending = seen(UNVOUCHED, is_extending=True, may_jump=True)
     for found in (BY_JUMP, Preparation(())):
         assert decide.path(extending, asked, found) == Decision(FOR_PATH)
@@ -431,7 +433,7 @@ def test_the_header_of_the_source_chain():
     assert decide.source_block(missing) == Decision(Requeue(said, 3))
     lacking = wait("source_without_block", chain=1, block=7)
     assert decide.source_block(replace(missing, head=7)) == Decision(Fail(lacking))
-    # A block far ahead is checked later. A lagging node may catch up.
+    # A block far ahead is checked later, but within a minute, because a lagging node may catch up.
     assert decide.source_block(replace(missing, seconds=12)) == Decision(Requeue(said, 12))
     assert decide.source_block(replace(missing, seconds=900)) == Decision(Requeue(said, 60))
 
@@ -531,7 +533,7 @@ def test_what_is_little_waits_for_others(what, waits):
 
 
 def names_in(path) -> set[str]:
-    """Return the last parts of names that a module uses, imports and calls."""
+    """Return the last part of each name that the module imports, uses or calls."""
     names = set()
     for node in ast.walk(ast.parse(path.read_text())):
         if isinstance(node, ast.Attribute):

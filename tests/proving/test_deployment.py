@@ -1,4 +1,4 @@
-"""`manage.py deploy_registry`."""
+"""`manage.py deploy_registry` deploys registries and records them."""
 
 import io
 import itertools

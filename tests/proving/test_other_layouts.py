@@ -1,4 +1,4 @@
-"""Chains whose headers have fields of their own, as sources."""
+"""Source chains whose headers have additional fields."""
 
 import json
 from collections.abc import Iterator
@@ -38,7 +38,7 @@ def there() -> Iterator[DevChain]:
 
 
 def of_there(name: str, *, header: list[str] | None = None) -> dict[str, object]:
-    """Return a request for Charlie's balance, or for properties of the header."""
+    """Return a request for Charlie's balance, or for the header's properties."""
     block = {"header": header} if header else {"accounts": {CHARLIE: {"props": ["BALANCE"]}}}
     return asking({name: block}, source=THERE)
 
@@ -100,7 +100,7 @@ def test_without_a_node_that_tells_its_headers_it_is_waited_for_one(chain, there
 
 
 def test_a_bundle_does_not_show_what_no_layout_is_known_to_have(chain, there, settings, tmp_path, key):
-    """The header is changed to claim that its 16th field is a base fee."""
+    """The bundle is changed to present the header's 16th field as a base fee."""
     relaid, block = Relaid(there, headers.UNTOLD_LONDON, raw=True), 6
     with lying_node(relaid) as url:
         L1Block(chain).tell(block, relaid.hash(block))
@@ -115,7 +115,7 @@ def test_a_bundle_does_not_show_what_no_layout_is_known_to_have(chain, there, se
 
 
 @pytest.mark.parametrize("older", [0, 140], ids=["young", "old"])
-# Avalanche's have five fields, ApeChain's have eight.
+# Avalanche's accounts have five fields, and ApeChain's eight.
 @pytest.mark.parametrize("fields", [[1, 2, tries.EMPTY_ROOT, bytes(32), 0], [1] * 8], ids=["five", "eight"])
 def test_accounts_of_another_form_are_rejected(chain, there, settings, tmp_path, key, client, fields, older):
     leaf = tries.leaf(keccak(bytes.fromhex(CHARLIE[2:])), tries.encode(fields))

@@ -1,4 +1,4 @@
-"""Self-funded batches: prepared here, sent by others, and never at the operator's cost, to the wei."""
+"""Self-funded batches are prepared here and sent by others. They cost the operator nothing."""
 
 from typing import Any
 
@@ -58,7 +58,7 @@ BLOCK_HASH_PROVEN = "0x" + keccak(text="BlockHashProven(bytes32)").hex()
 
 
 def send_until_done(chain: DevChain, batch: Batch, rounds: int = 12) -> list[dict[str, Any]]:
-    """Request, send, and repeat until the batch is done. Return the answers."""
+    """Request transactions and send them until the batch is DONE. Return the answers."""
     told: list[dict[str, Any]] = []
     for _ in range(rounds):
         work()
@@ -151,7 +151,7 @@ def test_times_come_with_the_accounts_of_their_block(service, key):
     batch = submit(key, itself(asking(data)))
     with nothing_spent(service):
         told = send_until_done(service, batch)
-    # The header's property comes after the time has brought the header, possibly during the worker's check.
+    # The header's property is proven after the time, which stores the header. A worker may notice both at once.
     assert [left["isComplete"] for left in told][-2:] in ([False, True], [True])
 
 
@@ -256,7 +256,7 @@ def test_what_somebody_else_has_sent_is_not_to_be_sent_again(service, key):
 
 @pytest.mark.django_db(transaction=True)
 def test_what_was_sent_is_seen_once_somebody_asks_and_none_is_left(service, key, settings, start_worker):
-    """The nodes serve no events, which would otherwise show it."""
+    """The nodes serve no events, by which the service would notice the transaction."""
 
     def change(question: Any, reply: Any) -> list[Any]:
         return [error(question, -32601, "no such method") if question["method"] == "eth_getLogs" else reply]
@@ -305,10 +305,10 @@ def test_what_nobody_sends_costs_nodes_little_and_is_rejected_at_its_deadline(se
         asked.clear()
         worker = start_worker()
         until(lambda: asked.count("eth_getLogs") > 3, "events are read")
-        # Some requests are for the chain's head and events, none for each block.
+        # Requests are for the chain's head and events, and not for each block.
         assert len(asked) < 60, asked
         send(service, left_of(batch)["transactions"][:1])
-        # It is noticed without another request.
+        # The worker notices the fact by events, without another request for transactions.
         until(lambda: batch.queries.filter(step=None).exists(), "what was sent is seen")
         worker.kill()
         worker.wait()
@@ -326,7 +326,7 @@ def test_it_is_done_wherever_the_worker_is_killed(service, key, killing):
         service.mine(3)
         batch = submit(key, itself(request(ALICE, block=service.head())))
         with nothing_spent(service):
-            # The kill alternates between before and after the node acts.
+            # The kill is before the node acts in every other round, and after it in the rest.
             with killing.at(exchange, after=number % 2 == 0):
                 for _ in range(2):
                     work()
@@ -343,7 +343,7 @@ def test_it_is_done_wherever_the_worker_is_killed(service, key, killing):
 
 def test_the_operator_proves_at_a_shared_block_only_what_it_pays_for(service, key):
     block = service.head()
-    # The same account, for another property and for the same.
+    # The self-funded batch needs the same account with the same property and another one.
     oneself = submit(a_key(BOB), itself(request(ALICE, BOB, block=block, props=["BALANCE", "CODE_HASH"])))
     paid = submit(key, request(ALICE, block=block))
     work_until_done(paid, service)
@@ -378,7 +378,7 @@ def test_a_path_that_the_operator_pays_for_takes_no_rider_who_is_self_funded(old
 
 
 def test_a_time_that_is_left_to_others_makes_no_path_longer(old, key):
-    """The time needs the header after its block. The operator's batch doesn't."""
+    """The self-funded batch's time needs the next header, but the operator's batch doesn't."""
     block = old.head() - 3 * WINDOW
     time = int(old.rpc("eth_getBlockByNumber", hex(block), False)["timestamp"], 16)
     data = {f"timestamp:{time}": {"accounts": {CHARLIE: {"props": ["NONCE"]}}}}
@@ -392,7 +392,7 @@ def test_a_time_that_is_left_to_others_makes_no_path_longer(old, key):
 
 
 def test_a_stuck_transaction_is_not_cancelled_for_who_is_self_funded(costly, key):
-    """A cancellation takes money, and nobody waits who would pay."""
+    """A cancellation costs money, and no batch that the operator pays for is waiting."""
     mine_at(costly, 1)
     block = costly.head()
     batch = accepted(key, request(ALICE, block=block, fee=ETHER), fee=302_000 * 3 * 10**9)

@@ -1,4 +1,4 @@
-"""Several signers of a destination: the sender of each transaction, and no delays by another signer."""
+"""Several signers of a destination: which one sends, and no delay by a signer that can't."""
 
 from datetime import timedelta
 
@@ -47,7 +47,7 @@ def mempool(two_signers: DevChain) -> DevChain:
 
 def test_a_nonce_that_is_stuck_holds_up_nobody(mempool, key):
     (first,) = send_each(key, mempool, 1)
-    # Its offer is too low from now on.
+    # The transaction's price is too low from now on.
     mempool.rpc("anvil_setNextBlockBaseFeePerGas", hex(50 * GWEI))
     mempool.mine()
     get_stuck()
@@ -60,7 +60,7 @@ def test_a_nonce_that_is_stuck_holds_up_nobody(mempool, key):
     assert notice.startswith(f"The signer {SIGNER} on chain 31337 sends nothing more until its transaction ")
     assert stuck.latest_hash in notice
     assert Signer.objects.get(address=SECOND_SIGNER).wait is None
-    # Its fees are raised as ever, and then it sends again.
+    # Its fees are raised until it is mined, and the signer sends again.
     for _ in range(40):
         SignedTransaction.objects.update(created_at=timezone.now() - timedelta(hours=1))
         work()
@@ -173,7 +173,7 @@ def test_one_at_a_time_extends_a_registry(chain, key, settings, tmp_path):
         work()
     (path,) = Transaction.objects.exclude(extends=None)
     assert path.signer.address == SIGNER
-    # Nobody builds on its block before it is mined, because another signer's transaction could be mined first.
+    # Another signer's transaction could be mined before the path, so none is sent until the path is mined.
     stop = Block.objects.filter(is_checkpoint=True, number__gt=near).order_by("number")[0].number
     third = submit(a_key(CHARLIE), request(CHARLIE, block=stop))
     for _ in range(3):

@@ -1,4 +1,4 @@
-"""All other facts that a query can name: slots, headers, times."""
+"""The other kinds of facts that a query can name: slots, headers, times."""
 
 from typing import Any
 
@@ -147,7 +147,7 @@ def test_header_properties_of_an_accumulated_block_are_added(service, key):
 
 @pytest.fixture
 def uneven(service) -> list[int]:
-    """Return the times of blocks at uneven times, by number."""
+    """Return the times of blocks by number. The intervals between blocks vary."""
     for pause in (1, 100, 3, 3, 5000, 12, 12, 12, 700, 1, 60):
         service.rpc("evm_increaseTime", pause)
         service.mine()
@@ -155,7 +155,7 @@ def uneven(service) -> list[int]:
 
 
 def times(chain: DevChain) -> list[int]:
-    """Return the times of the chain's blocks, by number."""
+    """Return the times of the chain's blocks by number."""
     blocks = (chain.rpc("eth_getBlockByNumber", hex(number), False) for number in range(chain.head() + 1))
     return [int(block["timestamp"], 16) for block in blocks]
 
@@ -163,7 +163,7 @@ def times(chain: DevChain) -> list[int]:
 def test_a_time_is_found_in_few_requests_where_no_node_serves_the_first_thousand_headers(service, key, settings):
     reconfigure(settings, "block_seconds = 1", "block_seconds = 12")
     service.rpc("anvil_mine", hex(2000), hex(12))
-    work()  # The deployment becomes final.
+    work()  # the deployment becomes final
     wanted = service.rpc("eth_getBlockByNumber", hex(service.head() - 700), False)
     asked: list[str] = []
 
@@ -186,11 +186,11 @@ def test_a_time_is_found_in_few_requests_where_no_node_serves_the_first_thousand
 def test_where_old_headers_can_not_be_read_later_times_are_proven_and_earlier_ones_rejected_at_once(
     service, key, settings, final
 ):
-    """Early headers can't be read, as those of Celo before it was an L2. Without `final`, the final one can't
-    either.
+    """The service can't read early headers, as those of Celo before it was an L2. Without `final`, it can't read the
+    final header either.
     """
     service.rpc("anvil_mine", hex(60), hex(12))
-    work()  # The deployment becomes final.
+    work()  # the deployment becomes final
     first = service.head() - 9
 
     def change(question: Any, reply: Any) -> list[Any]:
@@ -259,7 +259,7 @@ def test_a_reorg_that_moves_a_time_moves_its_queries_and_holds_up_nobody(service
     plain = submit(key, request(BOB, block=number))
     work()
     assert {query.block_id for query in Query.objects.all()} == {plain.queries.get().block_id}
-    # The two newest blocks are replaced. The upper one gets a time that isn't after `time`.
+    # Two new blocks replace the newest two. The upper one's time is not after `time`.
     service.rpc("anvil_rollback", 2)
     for pause in (1, 1, 100, 5):
         service.rpc("evm_increaseTime", pause)

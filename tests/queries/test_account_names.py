@@ -1,4 +1,4 @@
-"""ENS names in a request: the stored rows, and none where names can't be resolved."""
+"""ENS names in a request, the rows stored for them, and refusals of names that can't be resolved."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -28,7 +28,7 @@ def names() -> Iterator[Names]:
 
 @pytest.fixture
 def resolving(names: Names, settings, tmp_path):
-    """Configures names, by default on the chain that has them."""
+    """Return a function that configures ENS, by default on the chain with the names."""
 
     def configure(*urls: str) -> None:
         path = chains_toml(tmp_path, *(urls or [names.chain.url]))
@@ -40,7 +40,7 @@ def resolving(names: Names, settings, tmp_path):
 
 
 def at_blocks(**blocks: list[str]) -> dict[str, Any]:
-    """Return a request for these accounts at these blocks."""
+    """Return a request for accounts at blocks. Keywords are selectors with `_` for the colon."""
     data = {
         name.replace("_", ":"): request(*accounts, block=1)["data"]["31337"]["block:1"]
         for name, accounts in blocks.items()
@@ -85,7 +85,7 @@ def test_each_letter_of_a_name_counts_as_a_query(post, resolving, settings, path
 
 
 def test_an_account_may_stand_under_its_names_and_its_address(post, resolving):
-    """The replaced service's example does so. Each name and address is a query."""
+    """The replaced service's example names one account in both ways. Each way is a query of its own."""
     accounts = ["alice.eth", ALICE.lower(), "one.below.eth", "two.below.eth", BOB]
     assert post(at_blocks(block_1=accounts)).status_code == 200
     rows = Query.objects.order_by("position").values_list("address", "name")
@@ -116,7 +116,7 @@ def test_each_name_is_resolved_once_and_all_of_them_together(post, names, resolv
 
 TOO_LONG = {
     "51 names are too many; a batch may have 50.": [f"{number}.eth" for number in range(51)],
-    # The library takes milliseconds for each of these Han letters, because they are in several groups of ENSIP-15.
+    # Each of these Han letters is in several groups of ENSIP-15, which costs the library milliseconds.
     "The names have more than 200 letters beyond ASCII, which take long.": [
         "".join(chr(0x4E00 + 100 * row + column) for column in range(21)) + ".eth" for row in range(10)
     ],
@@ -137,7 +137,7 @@ def test_nothing_is_stored_while_nodes_are_down(post, names, resolving, key):
     assert (response.status_code, response.json()["code"]) == (503, "names_unavailable")
     assert response.headers["Retry-After"] == "5"
     assert "secret" not in response.text
-    # A request without names needs no ENS.
+    # A request without names works without ENS.
     assert post(request(ALICE, block=1)).status_code == 200
     assert not Query.objects.exclude(name="").exists()
 

@@ -1,4 +1,4 @@
-"""`manage.py backup` makes a usable, private copy, and never replaces a file."""
+"""`manage.py backup` writes a usable, private copy, and never overwrites a file."""
 
 import os
 import sqlite3

@@ -1,4 +1,4 @@
-"""The header Idempotency-Key: a submission that is repeated with the same key makes one batch."""
+"""The header Idempotency-Key: submissions with the same key make one batch."""
 
 import json
 from contextlib import suppress
@@ -80,7 +80,7 @@ def test_another_body_is_refused_and_nothing_of_it_stored(post):
     ],
 )
 def test_a_key_is_printable_with_or_without_quotes(post, written, stored):
-    """Quotes follow RFC 9651, because the draft's header is a string in its sense."""
+    """A quoted key is a string in RFC 9651, which the header's draft refers to."""
     answer = post(BODY, **{"idempotency-key": written})
     if stored is None:
         assert (answer.status_code, answer.json()["code"]) == (400, "invalid_idempotency_key")
@@ -122,7 +122,7 @@ def test_after_its_time_a_key_makes_another_batch_and_is_pruned(post, settings):
     assert "idempotency keys: 0 rows" in pruned()
     assert post(BODY, **{"idempotency-key": "k"}).json() == first
     pass_time(hours=24.1)
-    # The same holds while the expired row isn't pruned.
+    # The row is expired but not pruned yet, and the result is the same.
     second = post(OTHER, **{"idempotency-key": "k"}).json()
     assert second.keys() == first.keys()
     assert second != first

@@ -21,7 +21,7 @@ pytestmark = pytest.mark.outside
 
 @pytest.fixture
 def get(client: Client, key):
-    """Requests the list with these query parameters."""
+    """Return a function that requests the list with these query parameters."""
 
     def get(**parameters):
         answer = client.get("/batch-queries", parameters, headers=header(key))
@@ -168,7 +168,7 @@ def test_a_page_takes_few_statements_and_reads_only_what_is_the_user_s(key, get,
 
 
 def steps_of(client: Client, path: str, parameters: dict[str, str], headers: dict[str, str]) -> int:
-    """Return the instructions that SQLite's virtual machine takes for a list, in hundreds."""
+    """Return the number of instructions (in hundreds) that SQLite's virtual machine takes for a list."""
     taken = count()
     connection.ensure_connection()
     connection.connection.set_progress_handler(lambda: next(taken) < 0, 100)
@@ -184,8 +184,8 @@ def test_no_list_takes_more_steps_than_in_proportion_to_the_rows(key, client: Cl
     finish(own)
     finish(other)
     by_key, browser = header(key), {"accept": "text/html"}
-    # Next to each list: the instructions that a copy of the two batches may add, 0 where an index leads to all shown
-    # rows.
+    # Each list with the instructions that copies of the two batches may add. 0 means that an index leads to the shown
+    # rows only.
     lists = [
         *(
             ("/batch-queries", parameters, by_key, most)
@@ -228,7 +228,7 @@ def test_no_list_takes_more_steps_than_in_proportion_to_the_rows(key, client: Cl
 
 def test_an_open_batch_is_cancelled_for_good(key, cancel, get):
     batch = submit(key, request(ALICE, block=1))
-    for _ in range(2):  # A client repeats its request if the answer was lost.
+    for _ in range(2):  # a client repeats a request whose answer was lost
         answer = cancel(batch.pk)
         assert (answer.status_code, answer.json()) == (200, {"internalId": batch.pk, "queryStatus": "REJECTED"})
     (told,) = get()["batchQueries"]

@@ -1,4 +1,4 @@
-"""`GET /batch-query-status`, `GET /chain-connections`, and common rules of endpoints."""
+"""`GET /batch-query-status`, `GET /chain-connections`, and rules of all endpoints."""
 
 import json
 import re

@@ -1,4 +1,4 @@
-"""`POST /submit-batch-query`: the stored rows, and all refusals."""
+"""`POST /submit-batch-query`: stored rows and all refusals."""
 
 import json
 from typing import Any
@@ -133,7 +133,7 @@ def test_a_time_or_a_tag_selects_a_block_that_is_found_later(post, selector, tag
 def test_a_submission_of_one_account_takes_so_many_statements_and_one_transaction(
     post, django_assert_max_num_queries, transactional_db
 ):
-    post(request(ALICE, block=1))  # It creates the throttle's rows.
+    post(request(ALICE, block=1))  # stores the throttle's rows
     most = STATEMENTS_OF_A_SUBMISSION + LOCKS * connection.features.has_select_for_update
     with django_assert_max_num_queries(most) as statements:
         assert post(request(ALICE, block=1)).status_code == 200

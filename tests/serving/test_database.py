@@ -24,7 +24,7 @@ def server(tmp_path) -> Iterator[WebServer]:
 
 
 def statuses(server: WebServer, key: str, batch: str, times: int = 40) -> set[int]:
-    """Return the statuses of concurrent requests, so that each thread answers some."""
+    """Return the statuses of so many concurrent requests that each thread answers some."""
 
     def ask(_: int) -> int:
         asked = {"batchQueryId": batch}
@@ -65,7 +65,7 @@ def test_a_database_that_is_put_in_its_place_is_read_by_all_threads(server):
     for name in ("db.sqlite3-wal", "db.sqlite3-shm"):
         path.with_name(name).unlink()
     restored.rename(path)
-    # Each thread's connection is then at most a second old.
+    # Each thread then has a connection no older than a second.
     deadline = time.monotonic() + 10
     while statuses(server, key, batch) != {404}:
         assert time.monotonic() < deadline

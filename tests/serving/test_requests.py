@@ -1,4 +1,4 @@
-"""Requests in the web server before any view, and the effect of hanging nodes on it."""
+"""The web server's treatment of requests before any view, and its behaviour while nodes hang."""
 
 import re
 import signal
@@ -48,7 +48,7 @@ def test_the_scheme_is_believed_behind_a_tls_proxy_alone(tmp_path, behind_proxy,
         if status == 200:
             cookie = answer.headers["Set-Cookie"]
             assert re.fullmatch(r"__Host-csrftoken=\w+; (?!.*Domain).*Path=/;.* Secure", cookie)
-        # Proxies don't send these, and so wouldn't overwrite them.
+        # Proxies don't send these fields, so they wouldn't overwrite a client's.
         for field in (b"X_Forwarded_Proto: https", b"X-Forwarded-Ssl: on", b"X-Forwarded-Protocol: ssl"):
             assert ask(server.port, request(b"GET /sign-in HTTP/1.1", field)).status == 301
 
@@ -105,7 +105,7 @@ def test_the_log_has_paths_and_no_query_string_whatever_comes_of_a_request(web):
 
 
 def test_nodes_that_hang_hold_up_nobody_for_long(tmp_path):
-    """Only time-outs and users' limits bound it."""
+    """Only time-outs and users' limits bound the number of hanging requests."""
     with socket.create_server(("127.0.0.1", 0)) as hangs, ThreadPoolExecutor(40) as clients:
         node = f"http://127.0.0.1:{hangs.getsockname()[1]}"
         with serving(tmp_path, node=node, MAX_BATCHES_PER_MINUTE="20") as server:

@@ -27,7 +27,7 @@ def port() -> int:
 
 @pytest.fixture
 def start(tmp_path: Path, port: int) -> Iterator[Start]:
-    """Start both on `port`, with a chain whose node is down."""
+    """Start the web server and the worker on `port`, with a chain whose node is down."""
     chains = chains_toml(tmp_path, "http://127.0.0.1:1")
     chains.write_text(chains.read_text().replace('key_file = "signer.key"', 'key = "${SIGNER_KEY}"'))
     env = {"PATH": os.environ["PATH"], "STATE_DIR": str(tmp_path), "CHAINS_FILE": str(chains)}
@@ -65,7 +65,7 @@ def said_until(process: subprocess.Popen[str], text: str) -> str:
 def is_served(port: int) -> bool:
     try:
         return bool(requests.get(f"http://127.0.0.1:{port}/chain-connections", timeout=5).ok)
-    except requests.RequestException:  # A busy machine is slow to answer the first request.
+    except requests.RequestException:  # a busy machine may be too slow
         return False
 
 

@@ -1,4 +1,4 @@
-"""Budgets: the amounts that count against a user's day, and refusals when it is used up."""
+"""Amounts that count against a user's daily budget, and refusals once it is used up."""
 
 from datetime import timedelta
 
@@ -59,7 +59,7 @@ def test_what_is_pending_counts_however_old_it_is(costly, key, settings):
     Transaction.objects.update(spent_at=timezone.now() - timedelta(days=2))
     assert counts_of_day(settings, key, costly, tx.cost)
     assert spent_today() == up_to_a_gwei(tx.cost)
-    # The day begins when the transaction is mined.
+    # The 24 hours begin when the transaction is mined.
     costly.mine()
     work()
     tx.refresh_from_db()

@@ -1,4 +1,4 @@
-"""Each batch's share of a transaction that serves several."""
+"""Each batch's share of the cost of a common transaction."""
 
 import pytest
 
@@ -23,7 +23,7 @@ def test_who_asks_for_little_pays_little_whoever_else_asks_for_much(costly, key)
     tx = Transaction.objects.get()
     assert fresh(little).gas_used < tx.gas_used // 10
     assert little.gas_used + fresh(much).gas_used in {tx.gas_used, tx.gas_used - 1}
-    # The bounds of the parts add up to the gas limit.
+    # The parts' bounds add up to the gas limit.
     assert sum(share.weight for share in Share.objects.filter(transaction=tx)) == tx.gas_limit
 
 

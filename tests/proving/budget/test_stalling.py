@@ -1,4 +1,4 @@
-"""A batch that can't be paid for delays no other, wherever the two meet."""
+"""A batch that can't be paid for delays no other batch."""
 
 from typing import Any
 

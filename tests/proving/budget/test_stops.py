@@ -1,4 +1,4 @@
-"""The stop switch: nothing is signed or broadcast while it is on."""
+"""While the stop switch is on, nothing is signed or broadcast."""
 
 from io import StringIO
 from typing import Any
@@ -72,7 +72,7 @@ def test_a_stop_holds_for_replacements_and_broadcasts_too(costly, key):
         age()
         SignedTransaction.objects.update(broadcast_at=None)
         work()
-        cancel(batch)  # Otherwise it would be replaced by an empty one.
+        cancel(batch)  # while sending is allowed, this leads to a cancellation
         work()
         assert tx.versions.count() == 1
         assert costly.rpc("txpool_status") == NOTHING_PENDING
