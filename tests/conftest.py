@@ -71,7 +71,7 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtest_setup(item: pytest.Item) -> None:
-    """Skip a test when it starts a process under --fast. No list of such tests is needed."""
+    """Under --fast, skip a test at the moment it starts a process. So no list of such tests is needed."""
     if item.config.getoption("fast"):
         may_start = item.path.name in WITH_A_CHAIN
         subprocess.Popen.__init__ = _POPEN if may_start else _skip  # type: ignore[method-assign, assignment]

@@ -14,9 +14,9 @@ from devnet.devchain import PROJECT
 @dataclass(frozen=True)
 class FreshInstallation:
     database: Path
-    """SQLite's file, to be copied."""
+    """SQLite's file. Each process gets a copy."""
     static: Path
-    """The collected files, to be linked as `static` in `STATE_DIR`."""
+    """The folder of collected files. A process links it as `static` in `STATE_DIR`."""
 
     def copy_database(self, state: Path) -> None:
         """Copy the database into `state`, a process's future `STATE_DIR`."""

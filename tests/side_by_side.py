@@ -26,7 +26,7 @@ class Met(Generic[_First, _Second]):
     first: _First
     second: _Second
     waited: bool
-    """True if the second one waited for the end of the first one's transaction."""
+    """True if the second function waited for the end of the first function's transaction."""
 
 
 def meet(

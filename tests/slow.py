@@ -14,5 +14,5 @@ SLOW = {
     "test_sqlite_file.py",
     "test_unavailable.py",
 }
-# This test proves batches on a chain. A quarter of the service's lines are run by no other fast test.
+# No other fast test proves batches, which a quarter of the service's lines are for.
 WITH_A_CHAIN = {"test_reorgs.py"}

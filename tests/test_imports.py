@@ -42,7 +42,7 @@ MAY_IMPORT = {
     "attesting": {"chains", "config"},
     # The demo, tests and campaigns use devnet. The service doesn't.
     "devnet": {"contracts"},
-    # The demo uses the service over HTTP, like any client. Only contracts that no command deploys are deployed here.
+    # The demo uses the service over HTTP, like any client. It deploys contracts by a module that needs no service.
     "demo": {"chains", "devnet", "contracts"},
 }
 # From the ground up. A module or package imports only from rows above its own.

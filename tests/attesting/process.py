@@ -76,7 +76,7 @@ class Running:
     account_address: str
     url: str
     lines: list[str]
-    """The printed lines. They are complete after the process has ended and the context is left."""
+    """The printed lines. They are complete once the context has ended."""
 
     @property
     def attester(self) -> AttesterProcess:

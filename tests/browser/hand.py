@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from playwright.sync_api import Locator, Page, expect
 
 _KEY, _POINT, _PRESS, _THINK = 0.28, 1.1, 0.2, 1.35  # seconds
-# Time to scroll by one screen and find one's place again.
+# Seconds to scroll by a screen and find the place again.
 _SCROLL = 1.0
 
 
@@ -20,9 +20,9 @@ class Hand:
     clicks: int = 0
     keys: int = 0
     scrolls: int = 0
-    """Screens by which a page was scrolled."""
+    """The number of screens scrolled."""
     seconds: float = 0
-    """The person's seconds, by the model."""
+    """The person's time in seconds according to the model."""
     _began: float = 0
 
     def open(self, url: str) -> None:

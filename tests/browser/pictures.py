@@ -26,7 +26,7 @@ MOST_BYTES = 60_000
 
 
 Address = Callable[[Stage], str]
-"""Makes the rows of a page and tells its address."""
+"""A function that stores the rows of a page and returns the page's address."""
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""Hostile nodes cost a bounded time and memory."""
+"""Hostile nodes take limited time and memory."""
 
 import socket
 import subprocess

@@ -41,7 +41,7 @@ TIMEOUT = 2
 # --- Behaviour, question, outcome -------------------------------------------------------------------------------------
 
 Spoil = Callable[[Any, Any], Any]
-"""Returns a node's answer to a body, instead of the honest reply."""
+"""A function of a request body and the honest reply. It returns the node's answer."""
 
 
 def spoiling(url: str, spoil: Spoil) -> AbstractContextManager[str]:
@@ -283,7 +283,7 @@ def test_what_another_node_might_have_answered_is_worth_asking_again(devchain, c
             assert caught.value.may_pass
 
 
-# --- Each of several questions is answered by itself ------------------------------------------------------------------
+# --- Several questions, each with its own answer ----------------------------------------------------------------------
 
 
 def every(code: int, message: str) -> Callable[[list[Any]], Any]:
@@ -348,11 +348,11 @@ class Echoing:
     def __init__(self) -> None:
         self.sizes: list[int] = []
         self.hangs: Callable[[list[Any]], bool] = lambda _: False
-        """Returns whether these requests get no answer."""
+        """A function that returns whether these requests get no answer."""
         self.most = 1000
         """Maximum number of requests in a batch."""
         self.too_large = TOO_LARGE["base"]
-        """Returns the answer to a larger batch."""
+        """A function that returns the answer to a larger batch."""
         self.spoils: dict[Any, Callable[[Any], Any]] = {}
         """Other answers by the first parameter; None leaves the reply out."""
         self.chain_id = "0x7a69"

@@ -337,7 +337,7 @@ class _Subtree:
 
 
 EMPTY = b"\x80"
-"""The reference to no node: RLP of an empty string."""
+"""Reference of an empty place: the RLP of an empty string."""
 
 
 def _prefix(key: int, depth: int) -> int:

@@ -421,7 +421,7 @@ def a_storage_that_is_opened_twice() -> Forgery:
     return _by_number({"storage"}, open_storage(THREE) + operations, {})
 
 
-# --- Others -----------------------------------------------------------------------------------------------------------
+# --- Other forgeries --------------------------------------------------------------------------------------------------
 
 
 def an_extension_that_leads_to_a_leaf() -> Forgery:

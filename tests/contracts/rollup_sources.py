@@ -18,9 +18,9 @@ ROLLUP = 5
 STATE_ROOT, EXTRA_DATA = 3, 12
 
 Vouch = Callable[..., bytes]
-"""Takes an unused number, a header, and another header whose fields count if the first has none.
+"""A function of an unused number, a header, and another header that replaces the first if that has no fields.
 
-Returns the call that records the header. It is accepted in the next block.
+It returns the call that records the header. The next block accepts the call.
 """
 
 

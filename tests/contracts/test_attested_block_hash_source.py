@@ -348,7 +348,7 @@ def test_only_the_change_that_was_signed_is_made(attested, attesters, threshold)
     assert reverted.value.error[0] == "NotAnAttester"
 
 
-# --- At each place ----------------------------------------------------------------------------------------------------
+# --- At each index ----------------------------------------------------------------------------------------------------
 
 # Sorted by address: twelve attesters, and a stranger before, between and after them.
 CROWD = sorted((Account.from_key(bytes([n]) * 32) for n in range(20, 45)), key=lambda person: int(person.address, 16))

@@ -114,7 +114,7 @@ def test_a_block_is_taken_from_its_own_place_only(history, world, slot):
     assert found == [(period, 0, world.chain.place(slot))]
 
 
-# --- The fork after ---------------------------------------------------------------------------------------------------
+# --- The next fork ----------------------------------------------------------------------------------------------------
 
 # Gloas's body has 13 fields, and its state 46. All are active, and none is reserved (EIP-7688).
 _BODY_FIELDS, _STATE_FIELDS = 13, 46

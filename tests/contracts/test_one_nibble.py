@@ -46,7 +46,7 @@ class Tried(NamedTuple):
     subtrees: list[_Subtree]
     operation: bytes
     left: _Subtree | None
-    """The subtree that the operation must leave on the stack, or None if it must be refused."""
+    """The subtree that the operation must leave on the stack, or None if the operation must be refused."""
     owner: bytes = bytes(20)
     """The owner of the open storage."""
 

@@ -111,7 +111,7 @@ def test_python_refuses_the_same_cuts_and_flips(fixture):
         return True
 
     proof = _proof(fixture, known=True)
-    # The block's number comes first. No hash covers it here, so it isn't changed.
+    # The block's number isn't changed, because `state_root` accepts any number here.
     start = 1 + proof[0]
     assert accepts(proof)
     for place in range(start, len(proof), 5):

@@ -230,7 +230,7 @@ def test_a_false_hash_changes_no_account_or_slot_of_a_block_whose_root_is_there(
         registry.send_raw(proof(false, BOB))
     assert refused.value.error == ("HeaderMismatch", BLOCK)
 
-    # A false header may have the true state root, and a field of it can be proven.
+    # A false header can have the true state root. A false field of the header is proven then.
     true.make_headers(extra_data=b"false")
     source.send("set", BLOCK, true.block_hash)
     registry.send_raw(encode(true.header, true.root, header_fields=[EXTRA_DATA]))

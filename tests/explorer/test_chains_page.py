@@ -187,7 +187,7 @@ def test_it_asks_no_chain_and_takes_five_statements_whatever_is_connected(
 # --- Attesters --------------------------------------------------------------------------------------------------------
 
 Attester = Callable[[Any], Any]
-"""Returns the answer to a request's body."""
+"""A function that returns the answer to a request's body."""
 
 
 @pytest.fixture

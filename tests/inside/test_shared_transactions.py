@@ -76,7 +76,9 @@ def test_blocks_that_are_ready_together_share_one_transaction(service, blocks):
 
 
 def test_what_is_confirmed_after_the_block_that_a_turn_reads_is_not_paid_for_again(service, key, blocks, monkeypatch):
-    """The turn reads at a block before the facts, but reads rows after the transaction is confirmed."""
+    """The turn reads the registry at a block before the transaction, but reads rows after the
+    transaction is confirmed.
+    """
     first = at_blocks(key, blocks[:1])
     accept_all()
     seen = heads.read(get_chains().chain(31337), get_rpc(31337))

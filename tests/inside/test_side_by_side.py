@@ -317,7 +317,7 @@ def test_steps_and_calldata_are_pruned_when_nobody_writes_what_they_belong_to():
     assert (met.second, met.waited) == (1, True)
 
 
-# --- Circles ----------------------------------------------------------------------------------------------------------
+# --- Deadlocks --------------------------------------------------------------------------------------------------------
 
 
 def test_what_the_database_ends_because_two_wait_in_a_circle_is_written_again(lane):

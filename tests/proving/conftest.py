@@ -31,7 +31,9 @@ def old(chain: DevChain, db, settings, tmp_path) -> DevChain:
 
 @pytest.fixture(autouse=True)
 def locks_in_order(request) -> Iterator[None]:
-    """Check in each test marked `scene` that database transactions lock tables in one order."""
+    """Check the order in which database transactions lock tables, in every test that runs inside a transaction of its
+    own.
+    """
     mark = request.node.get_closest_marker("django_db")
     if "db" not in request.fixturenames or (mark and mark.kwargs.get("transaction")):
         yield

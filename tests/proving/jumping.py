@@ -36,7 +36,7 @@ class Pointing(Relaid):
 
     def fields(self, number: int) -> headers.Fields:
         changed = super().fields(number)
-        # A header without a root keeps the field.
+        # Assigning to an existing key keeps the field's place in the header.
         changed["parentBeaconBlockRoot"] = self._roots.get(number, bytes(32))
         return changed
 

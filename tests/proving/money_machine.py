@@ -99,7 +99,7 @@ class Seen:
     sent: Collection[str]
     """Hashes of the transactions that the node received."""
     receipts: dict[str, Any]
-    """Receipts of our transactions in the chain, by hash."""
+    """Receipts of the service's transactions by hash."""
     costs: list[Cost]
 
 

@@ -43,7 +43,7 @@ LOOKS_IN_A_MINUTE = 6
 
 @pytest.fixture
 def costly(service, settings):
-    """Configure the chain as none of the test networks, where money is real."""
+    """Configure the chain as a main network, where gas costs real money."""
     settings.ALLOWED_ADDRESSES = ["*"]
     reconfigure(settings, "test_network = true", "test_network = false")
 

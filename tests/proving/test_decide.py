@@ -378,7 +378,7 @@ def test_a_jump_to_the_block_after_is_a_path():
     asked = FindPath(NEXT, {BALANCE: [1]})
     decision = decide.path(UNVOUCHED, asked, BY_JUMP)
     assert decision == Decision(FOR_PATH, [*SHOWN, ExtendPath(BY_JUMP.path, NEXT, {BALANCE: [1]}, JUMP)])
-    # Another block's path is under way, so this one is only awaited.
+    # A path is under way already, so the decision only waits for it.
     extending = seen(UNVOUCHED, is_extending=True, may_jump=True)
     for found in (BY_JUMP, Preparation(())):
         assert decide.path(extending, asked, found) == Decision(FOR_PATH)

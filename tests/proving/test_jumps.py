@@ -130,7 +130,7 @@ def test_old_blocks_are_proven_by_jumps_that_go_with_their_own_proofs(service, t
 
 
 def test_headers_are_proven_though_no_node_has_old_states(service, made, key, monkeypatch):
-    """Only accounts need old states. A header's batch is proven by a node that has none."""
+    """Only accounts need old states, so a node without them is enough for a header."""
     relaid, _ = made
     answer = Pointing.__call__
 

@@ -231,7 +231,7 @@ def test_signatures_of_attesters_are_part_of_what_is_sent(chain, settings, tmp_p
         assert sources.balance_proven(chain, block) == balance_at(there, CHARLIE, block)
 
 
-# --- Appearing facts --------------------------------------------------------------------------------------------------
+# --- Facts that others send -------------------------------------------------------------------------------------------
 
 
 def test_what_somebody_else_has_sent_is_not_to_be_sent_again(service, key):

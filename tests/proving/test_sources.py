@@ -723,7 +723,7 @@ def test_check_chains_tells_what_is_settled_and_what_code_decides(games, there):
     assert len({*code.values(), games.anchor_state_registry, games.factory}) == 5
     anchor = ask(games.chain, games.anchor_state_registry, "anchorGame()")[12:]
     before = games.chain.rpc("evm_snapshot")
-    # The replaced game returns zero for its block number.
+    # The code returns empty bytes for any call, so the game is about no block.
     games.chain.rpc("anvil_setCode", "0x" + anchor.hex(), "0x60205f5260405ff3")
     with pytest.raises(CommandError, match=f"nothing_confirmed: {who} has no anchor game"):
         call_command("check_chains", stdout=output)
@@ -958,7 +958,7 @@ def test_a_confirmation_that_no_event_tells_of_is_proven_at_a_newer_block_of_the
         assert wait_of(chain) == f"Chain {HERE} has no L1Block predeploy: is it an OP Stack chain?"
         l1_block = L1Block(chain)
         if up_to:
-            # The block that the registry already trusts is from after the first confirmation.
+            # The registry already trusts a block of the parent that has only the first confirmation.
             l1_block.tell_of(parent, known)
             record(chain, "OpStack", source=parent.chain_id)
         l1_block.tell_of(parent)

@@ -1,4 +1,4 @@
-"""Webhooks reach real HTTP receivers signed, in order and at least once. Receivers are limited."""
+"""Webhooks reach real HTTP receivers signed, in order and at least once. Limits protect the service from receivers."""
 
 import os
 import signal

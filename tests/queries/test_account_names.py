@@ -85,7 +85,7 @@ def test_each_letter_of_a_name_counts_as_a_query(post, resolving, settings, path
 
 
 def test_an_account_may_stand_under_its_names_and_its_address(post, resolving):
-    """The replaced service's example names one account in both ways. Each way is a query of its own."""
+    """The replaced service's example names an account by its name and by its address. Each becomes a query."""
     accounts = ["alice.eth", ALICE.lower(), "one.below.eth", "two.below.eth", BOB]
     assert post(at_blocks(block_1=accounts)).status_code == 200
     rows = Query.objects.order_by("position").values_list("address", "name")

@@ -164,7 +164,7 @@ def test_a_page_takes_few_statements_and_reads_only_what_is_the_user_s(key, get,
     assert taken == [most, most]
 
 
-# --- The steps of all lists -------------------------------------------------------------------------------------------
+# --- The cost of all lists --------------------------------------------------------------------------------------------
 
 
 def steps_of(client: Client, path: str, parameters: dict[str, str], headers: dict[str, str]) -> int:

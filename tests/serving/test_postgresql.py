@@ -138,7 +138,7 @@ def test_where_the_database_may_only_be_read_nothing_is_stored_and_the_rest_is_a
 def test_a_database_that_takes_no_more_connections_is_said_to_be_away(service, server, chain, key):
     with ExitStack() as opened, psycopg.connect(server.url(), autocommit=True) as admin:
         service.process("worker").stop()
-        # The web server's connections are closed, and other clients then take all free ones.
+        # The web server's connections are ended, so other clients can take all of them.
         end_others(admin)
         while (more := connected(server)) is not None:
             opened.enter_context(more)

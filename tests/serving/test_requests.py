@@ -105,7 +105,7 @@ def test_the_log_has_paths_and_no_query_string_whatever_comes_of_a_request(web):
 
 
 def test_nodes_that_hang_hold_up_nobody_for_long(tmp_path):
-    """Only time-outs and users' limits bound the number of hanging requests."""
+    """Only time-outs and users' limits keep requests to hanging nodes from occupying all threads."""
     with socket.create_server(("127.0.0.1", 0)) as hangs, ThreadPoolExecutor(40) as clients:
         node = f"http://127.0.0.1:{hangs.getsockname()[1]}"
         with serving(tmp_path, node=node, MAX_BATCHES_PER_MINUTE="20") as server:

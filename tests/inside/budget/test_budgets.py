@@ -40,7 +40,7 @@ def test_what_a_clock_far_ahead_has_signed_counts_for_a_day_and_no_longer(costly
     tx.reserve()
     tx.save()
     assert money.on_chain(31337) == up_to_a_gwei(tx.reserved) > 1
-    for late in (timedelta(hours=1), timedelta()):  # a clock is trusted only if a block is as late
+    for late in (timedelta(hours=1), timedelta()):  # a clock is trusted only if a block confirms its time
         ServiceClock.objects.update_or_create(pk=1, defaults={"at": now() - late})
         money.recount()
         assert (Transaction.objects.get().spent_at > now() + timedelta(days=300)) == bool(late)

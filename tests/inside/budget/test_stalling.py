@@ -29,7 +29,7 @@ def test_who_cannot_pay_holds_up_no_transaction_before_its_own(costly, key, one_
 
 @pytest.mark.parametrize("is_there", [True, False])
 def test_a_batch_that_is_rejected_while_it_cannot_pay_is_left_alone(costly, key, monkeypatch, is_there):
-    """The batch is cancelled while it is found too expensive. In the other case, the answer doesn't name the batch."""
+    """The batch is cancelled while sending fails for lack of money. The failure names the batch only if `is_there`."""
     batch = admitted(key, request(ALICE, block=costly.head(), fee=ETHER))
     asked = []
 

@@ -101,7 +101,7 @@ def test_arbitrums_gas_for_data_is_in_the_estimate_and_counted_once(chain, key, 
     before = balance(chain)
     batch = accepted(key, request(ALICE, block=chain.head(), fee=ETHER))
     of_data = (batch.estimated_gas or 0) - (elsewhere.estimated_gas or 0)
-    # The estimate is twice the gas of a byte, for a header of about 600 bytes and an account.
+    # The estimate doubles the gas of a byte. The header has about 600 bytes.
     assert 2 * 50 * 600 < of_data < 2 * 50 * 1800
     assert work_until_done(batch).status == work_until_done(elsewhere).status == BatchStatus.DONE
     work()

@@ -60,7 +60,7 @@ def test_a_batch_shows_what_it_has_spent_when_that_is_confirmed(costly, key, set
     assert (fresh(batch).gas_used, batch.spent) == (tx.gas_used, tx.gas_used * tx.gas_price)
 
 
-# --- Its estimate -----------------------------------------------------------------------------------------------------
+# --- The estimate -----------------------------------------------------------------------------------------------------
 
 
 def eight_blocks(chain: DevChain) -> list[str]:
