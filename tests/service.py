@@ -116,7 +116,7 @@ def _derived(salt: bytes) -> str:
     """Return the key's text for a salt: 43 digits of base 62, the lowest first."""
     number = int.from_bytes(hmac.digest(settings.API_KEY_SECRET.encode(), salt, "sha256"))
     alphabet = string.digits + string.ascii_letters
-    return "bqs_" + "".join(alphabet[number // 62**place % 62] for place in range(43))
+    return "bqs_" + "".join(alphabet[number // 62**digit % 62] for digit in range(43))
 
 
 def header(key: ApiKey) -> dict[str, str]:

@@ -45,8 +45,8 @@ class Sentry:
         deadline = time.monotonic() + SECONDS
         while True:
             items = [line for body in list(self.sent) for line in body.split(b"\n") if line.startswith(b"{")]
-            found = [json.loads(item) for item in items]
-            events = [one for one in found if one.get("level") == "error"]
+            reports = [json.loads(item) for item in items]
+            events = [report for report in reports if report.get("level") == "error"]
             if len(events) >= count:
                 return events
             assert time.monotonic() < deadline, items

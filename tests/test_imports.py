@@ -138,7 +138,7 @@ def test_the_client_stands_for_itself():
             elif isinstance(node, ast.ImportFrom) and node.module:
                 imported.add(node.module.split(".")[0])
     standard = sys.stdlib_module_names | {"batch_query_client"}
-    names = {re.split(r"[^\w-]", one)[0].replace("-", "_") for one in declared["dependencies"]}
+    names = {re.split(r"[^\w-]", dependency)[0].replace("-", "_") for dependency in declared["dependencies"]}
     assert imported - standard <= names
 
 
@@ -217,7 +217,8 @@ def test_few_modules_can_spend_money():
         froms = {node.module for node in nodes if isinstance(node, ast.ImportFrom)}
         if inside not in path.parents:
             assert not froms & {
-                f"proving.transactions.{one}" for one in ("sending", "signing", "replacement", "transaction_monitor")
+                f"proving.transactions.{module}"
+                for module in ("sending", "signing", "replacement", "transaction_monitor")
             }
         if inside not in path.parents and names & SPENDING:
             senders.add(path.relative_to(PROJECT / "proving").as_posix())

@@ -35,25 +35,25 @@ def names_of(path: Path) -> frozenset[str]:
 
 def with_helpers(path: Path) -> set[Path]:
     """Return the module, and all test modules that it imports directly or indirectly."""
-    found, todo = set[Path](), [path]
+    modules, todo = set[Path](), [path]
     while todo:
-        if (one := todo.pop()) not in found:
-            found.add(one)
-            stems = [name.replace(".", "/") for name in names_of(one) if name.startswith("tests.")]
+        if (module := todo.pop()) not in modules:
+            modules.add(module)
+            stems = [name.replace(".", "/") for name in names_of(module) if name.startswith("tests.")]
             files = [PROJECT / f"{each}.py" for stem in stems for each in (stem, stem.rpartition("/")[0])]
             todo += [file for file in files if file.exists()]
-    return found
+    return modules
 
 
 def is_inside(name: str) -> bool:
-    package, _, rest = name.partition(".")
-    is_known = name == RESTART or BEACON_FORMAT.match(name) or re.match(r"(?:models|settings)\b", rest)
+    package, _, inner_name = name.partition(".")
+    is_known = name == RESTART or BEACON_FORMAT.match(name) or re.match(r"(?:models|settings)\b", inner_name)
     return package in PRODUCT and not is_known
 
 
 @pytest.mark.parametrize("path", OUTSIDE, ids=lambda path: str(path.relative_to(PROJECT)))
 def test_it_knows_nothing_of_the_inside(path):
-    known = {f"{one.relative_to(PROJECT)}: {name}" for one in with_helpers(path) for name in names_of(one)}
+    known = {f"{module.relative_to(PROJECT)}: {name}" for module in with_helpers(path) for name in names_of(module)}
     assert sorted(each for each in known if is_inside(each.partition(": ")[2])) == []
 
 

@@ -34,13 +34,13 @@ def file(tmp_path, monkeypatch) -> Path:
 
 def test_a_file_that_is_gone_is_an_outage_and_what_was_stored_is_there_when_it_is_back(file, tmp_path):
     call_command("migrate", verbosity=0)
-    asked, body = header(a_key()), json.dumps(request(ALICE, block=5))
+    request_headers, body = header(a_key()), json.dumps(request(ALICE, block=5))
 
     def submit() -> tuple[int, str | None]:
         # Connections older than a second are closed as well.
         connection.close()
         client = Client(raise_request_exception=False)
-        answer = client.post("/submit-batch-query", body, content_type="application/json", headers=asked)
+        answer = client.post("/submit-batch-query", body, content_type="application/json", headers=request_headers)
         return answer.status_code, answer.json().get("code")
 
     # SQLite can't empty the write-ahead log while another process has the database open.

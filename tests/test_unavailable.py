@@ -32,8 +32,8 @@ def signed_in() -> Client:
 
 
 def message_for(client: Client, address: str) -> str:
-    asked = {"address": address, "chainId": "31337"}
-    return str(client.post("/sign-in/message", asked, content_type="application/json").json()["message"])
+    body = {"address": address, "chainId": "31337"}
+    return str(client.post("/sign-in/message", body, content_type="application/json").json()["message"])
 
 
 WRITING = [

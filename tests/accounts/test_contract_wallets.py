@@ -122,7 +122,7 @@ def test_the_wallets_of_one_address_on_two_chains_are_two_users(shared, settings
 
 def test_a_node_that_lies_signs_in_as_a_contract_wallet_of_its_chain_and_as_nobody_else(settings, configure_chains):
     settings.OPERATOR_ADDRESSES = [ALICE.address]
-    asked: list[Any] = []
+    node_requests: list[Any] = []
 
     def lie(body):
         # An ERC-6492 validator answers 0x01. A wallet would answer the magic value of ERC-1271.
@@ -131,7 +131,7 @@ def test_a_node_that_lies_signs_in_as_a_contract_wallet_of_its_chain_and_as_nobo
             answers["eth_call"] = f"0x1626ba7e{'00' * 28}"
         return result(body, answers.get(body["method"], "0x1"))
 
-    with lying_node(recording(asked, lie)) as url:
+    with lying_node(recording(node_requests, lie)) as url:
         configure_chains((31337, True, "http://127.0.0.1:1"), (5, True, url), destinations=(31337,))
         alice = signed_in(ALICE.address, 31337, ALICE)
         message = start(ALICE.address, 5)
@@ -141,11 +141,11 @@ def test_a_node_that_lies_signs_in_as_a_contract_wallet_of_its_chain_and_as_nobo
         assert [shown_to(user, "/operator").status_code for user in (alice, stranger)] == [200, 404]
         # ALLOWED_ADDRESSES allows a contract wallet only as chain:address, so the service asks no node.
         settings.ALLOWED_ADDRESSES = [ALICE.address]
-        asked.clear()
+        node_requests.clear()
         message = start(ALICE.address, 5)
         with pytest.raises(Refused, match=f"Ask the operator to allow 5:{ALICE.address}") as caught:
             finish(message, "0x" + "ab" * 65)
-        assert (caught.value.code, asked) == ("address_not_allowed", [])
+        assert (caught.value.code, node_requests) == ("address_not_allowed", [])
     assert shown_to(stranger, "/keys").status_code == 302
     assert authenticate(reveal(alice.api_keys.get()))
 
@@ -258,10 +258,10 @@ def test_a_bad_node_makes_no_signature_wrong_and_a_good_one_is_asked_after_it(
 
 @pytest.mark.django_db(transaction=True)
 def test_of_many_checks_at_once_two_are_made_and_the_others_may_be_tried_again(devchain, wallet, configure_chains):
-    let_go, asked = Event(), Semaphore(0)
+    let_go, started = Event(), Semaphore(0)
 
     def slow(body):
-        asked.release()
+        started.release()
         assert let_go.wait(20)
         return ask(devchain.url, body)
 
@@ -271,7 +271,7 @@ def test_of_many_checks_at_once_two_are_made_and_the_others_may_be_tried_again(d
         with ThreadPoolExecutor() as people:
             checked = [people.submit(finish, message, sign(message, ALICE)) for message in messages[:2]]
             # The limit is two checks at a time, so both must have started before the third is refused.
-            assert all(asked.acquire(timeout=20) for _ in checked)
+            assert all(started.acquire(timeout=20) for _ in checked)
             with pytest.raises(Refused) as caught:
                 finish(messages[2], sign(messages[2], ALICE))
             own = start(BOB.address, 31337, "")

@@ -30,10 +30,10 @@ def raw(key: ApiKey) -> str:
 def test_a_key_can_be_shown_again_and_authenticates_its_user(alice, key):
     stored = ApiKey.objects.get(pk=key.pk)
     assert raw(stored) == raw(key)
-    found = keys.authenticate(raw(stored))
-    assert found is not None
-    assert found == key
-    assert found.user == alice
+    authenticated = keys.authenticate(raw(stored))
+    assert authenticated is not None
+    assert authenticated == key
+    assert authenticated.user == alice
 
 
 def test_a_key_has_one_form_and_shows_only_its_ends(key):

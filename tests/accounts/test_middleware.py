@@ -83,6 +83,6 @@ def test_the_header_wins_over_the_parameter_unless_it_is_empty(header, key):
     request, answer = passed("apiKey=from-query&a=1", view=view, HTTP_API_KEY=header)
     assert presented(request) == key
     assert request.GET.dict() == {"a": "1"}
-    assert not [one for one in ("from-query", "from-header") if one in repr(request.META)]
+    assert not [text for text in ("from-query", "from-header") if text in repr(request.META)]
     # The middleware keeps the Cache-Control header that the view has set.
     assert answer.headers["Cache-Control"] == "private, max-age=5"

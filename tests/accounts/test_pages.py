@@ -125,9 +125,9 @@ def test_a_person_signs_in_with_forms_alone():
     assert 'value="/dashboard?a=1"' in page.text
 
     page = client.post("/sign-in/message", form | {"address": ALICE.address, "chainId": "31337"})
-    found = re.search(r"<textarea id=\"message\"[^>]*>\n([^<]*)</textarea>", page.text)
-    assert found is not None
-    message = html.unescape(found[1])
+    match = re.search(r"<textarea id=\"message\"[^>]*>\n([^<]*)</textarea>", page.text)
+    assert match is not None
+    message = html.unescape(match[1])
     assert f"cast wallet sign --interactive &#x27;{html.escape(message)}&#x27;" in page.text
 
     # Browsers send line breaks in form fields as CRLF.

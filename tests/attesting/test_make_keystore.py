@@ -47,10 +47,10 @@ def signer(settings, tmp_path) -> Callable[[], str]:
     def sign() -> str:
         (tmp_path / "chains.toml").write_text(CHAINS_TOML)
         settings.CHAINS_FILE = tmp_path / "chains.toml"
-        said = StringIO()
+        output = StringIO()
         what = {"destination": 10, "contract": CONTRACT, "nonce": 0, "threshold": 1}
-        call_command("sign_attester_set", ADDRESS, **what, stdout=said)
-        (signer,) = re.findall("The signature of (.*):", said.getvalue())
+        call_command("sign_attester_set", ADDRESS, **what, stdout=output)
+        (signer,) = re.findall("The signature of (.*):", output.getvalue())
         return str(signer)
 
     return sign

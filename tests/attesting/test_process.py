@@ -97,15 +97,15 @@ def test_where_the_honest_nodes_are_knocked_out_the_lying_one_gets_no_signature(
     own_chain.rpc("anvil_setCoinbase", BOB.address)
     own_chain.rpc("anvil_reorg", 10, [])
     assert block_hash(own_chain, 5) != block_hash(devchain, 5)
-    with Proxy(devchain.url) as one, Proxy(devchain.url) as two:
-        chains_file(tmp_path, one.url, two.url, own_chain.url)
+    with Proxy(devchain.url) as first_proxy, Proxy(devchain.url) as second_proxy:
+        chains_file(tmp_path, first_proxy.url, second_proxy.url, own_chain.url)
         with running(tmp_path) as attester:
             while_they_answer = refused(attester, 5)
-            one.down()
-            two.down()
+            first_proxy.down()
+            second_proxy.down()
             silence = refused(attester, 5)
-            one.up()
-            two.up()
+            first_proxy.up()
+            second_proxy.up()
     assert [while_they_answer, silence] == [
         ("unavailable", "The nodes of this attester disagree about block 5 of chain 31337."),
         ("unavailable", "Too few nodes of chain 31337 answer this attester: 1 of 3, and it needs 2."),
@@ -163,16 +163,16 @@ def test_two_processes_on_one_database_sign_one_hash_for_a_number(devchain, own_
     """The two processes' nodes have different blocks. The process that signs a number second must refuse it."""
     own_chain.rpc("anvil_setCoinbase", BOB.address)
     own_chain.rpc("anvil_reorg", 10, [])
-    one, other = tmp_path / "one", tmp_path / "other"
-    chains_file(one, devchain.url)
-    chains_file(other, own_chain.url)
-    (one / "state").mkdir()
-    (other / "state").symlink_to(one / "state")
+    folder, other_folder = tmp_path / "one", tmp_path / "other"
+    chains_file(folder, devchain.url)
+    chains_file(other_folder, own_chain.url)
+    (folder / "state").mkdir()
+    (other_folder / "state").symlink_to(folder / "state")
     numbers = range(1, 9)
-    with running(one) as first, running(other) as second, ThreadPoolExecutor(max_workers=4) as pool:
-        asked = [(attester, number) for number in numbers for attester in (first, second)]
-        answers = list(pool.map(lambda each: post(each[0], question(each[1])).json(), asked))
-    hashes = dict(stored(one))
+    with running(folder) as first, running(other_folder) as second, ThreadPoolExecutor(max_workers=4) as pool:
+        questions = [(attester, number) for number in numbers for attester in (first, second)]
+        answers = list(pool.map(lambda each: post(each[0], question(each[1])).json(), questions))
+    hashes = dict(stored(folder))
     assert sorted(hashes) == list(numbers)
     for number, *pair in zip(numbers, answers[::2], answers[1::2], strict=True):
         signed, refusal = sorted(pair, key=lambda answer: "code" in answer)

@@ -117,11 +117,11 @@ class _World:
         return block
 
     def _batch(self, number: int) -> Any:
-        roots = [_root(f"{self.preset} block {number} {place}") for place in range(self.period)]
+        roots = [_root(f"{self.preset} block {number} {index}") for index in range(self.period)]
         for slot, block in self.targets.items():
             if slot // self.period == number:
                 roots[slot % self.period] = block.hash_tree_root()
-        states = [_root(f"{self.preset} state {number} {place}") for place in range(self.period)]
+        states = [_root(f"{self.preset} state {number} {index}") for index in range(self.period)]
         self._path(f"batch-{number}").write_bytes(b"".join([*roots, *states]))
         return _spec("bellatrix", self.preset).HistoricalBatch(
             block_roots=self._vector(roots), state_roots=self._vector(states)

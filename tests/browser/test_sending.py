@@ -89,10 +89,10 @@ def test_a_wallet_sends_what_is_missing_until_the_batch_is_done(
         expect(page.locator("#send")).to_be_focused()
         work()
         expect(page.locator(".headline .chip")).to_have_text("DONE")
-    asked = [method for method in wallet.asked if method in ASKED_TO_SEND]
-    assert asked == (["wallet_sendCalls"] if together else ["eth_sendTransaction"] * 2)
+    methods = [method for method in wallet.asked if method in ASKED_TO_SEND]
+    assert methods == (["wallet_sendCalls"] if together else ["eth_sendTransaction"] * 2)
     # A later transaction may depend on an earlier one, so the page waits for the earlier one's receipt.
-    first, last = (wallet.asked.index(asked[0]), len(wallet.asked) - 1 - wallet.asked[::-1].index(asked[-1]))
+    first, last = (wallet.asked.index(methods[0]), len(wallet.asked) - 1 - wallet.asked[::-1].index(methods[-1]))
     assert together or "eth_getTransactionReceipt" in wallet.asked[first:last]
     assert page.evaluate("localStorage.length") == 0
 
@@ -177,8 +177,8 @@ def test_a_page_that_is_left_in_the_middle_sends_nothing_twice(
     page.reload()
     begin(page)
     said(page, "Waiting for what this browser was to send before.")
-    asked = len(wallet.asked)
-    goes_on_until(page, lambda: len(wallet.asked) > asked + 4)  # two polls or more
+    count = len(wallet.asked)
+    goes_on_until(page, lambda: len(wallet.asked) > count + 4)  # two polls or more
     assert len(wallet.sent) == sent
     service.mine()
     service.rpc("evm_setAutomine", True)

@@ -66,13 +66,13 @@ def test_the_keyboard_alone_signs_in_and_out(page, context, wallet):
     page.keyboard.press("Enter")
     expect(page).to_have_url(re.compile("/dashboard$"))
     menu, sign_out = page.locator(".menu > summary"), page.get_by_role("button", name="Sign out", exact=True)
-    for wanted in (menu, sign_out):
+    for target in (menu, sign_out):
         for _ in range(15):  # the links of the header and of the menu come first
             page.keyboard.press("Tab")
-            if wanted.evaluate("one => one === document.activeElement"):
+            if target.evaluate("one => one === document.activeElement"):
                 break
-        expect(wanted).to_be_focused()
-        if wanted is menu:
+        expect(target).to_be_focused()
+        if target is menu:
             page.keyboard.press("Enter")
     page.keyboard.press("Enter")
     expect(page).to_have_url(re.compile("/sign-in$"))

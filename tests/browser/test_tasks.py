@@ -54,7 +54,7 @@ def test_find_a_proven_balance_that_somebody_else_asked_for(stage: Stage, hand: 
 def test_submit_fifty_addresses_of_a_csv(stage: Stage, hand: Hand, tmp_path: Path):
     stage.chain()
     file = tmp_path / "accounts.csv"
-    file.write_text("address,block,properties\n" + "".join(f"{one},5,BALANCE\n" for one in many_accounts(50)))
+    file.write_text("address,block,properties\n" + "".join(f"{account},5,BALANCE\n" for account in many_accounts(50)))
     hand.open("/")
     hand.click(hand.page.get_by_role("link", name="New batch", exact=True))
     hand.choose_file(hand.page.get_by_text("Choose a CSV file"), str(file))

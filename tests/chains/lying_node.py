@@ -30,8 +30,8 @@ def lying_node(answer: Callable[[Any], Any]) -> Iterator[str]:
     class Handler(BaseHTTPRequestHandler):
         def do_POST(self):
             body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
-            given = answer(body)
-            raw = given if isinstance(given, Raw) else Raw(json.dumps(given).encode())
+            reply = answer(body)
+            raw = reply if isinstance(reply, Raw) else Raw(json.dumps(reply).encode())
             self.send_response(raw.status)
             for name, value in {"Content-Length": str(len(raw.content)), **raw.headers}.items():
                 self.send_header(name, value)

@@ -119,13 +119,13 @@ def only_answer_of(given: Any, **options: float) -> Answer:
 
 
 def test_an_attestation_is_verified():
-    asked: list[Any] = []
-    with lying_node(recording(asked, lambda _: answer())) as url:
+    attester_requests: list[Any] = []
+    with lying_node(recording(attester_requests, lambda _: answer())) as url:
         (attestation,) = ask([attester(f"{url}/secret/")], DOMAIN, 1, 123)
     assert isinstance(attestation, Attestation)
     assert (attestation.attester, attestation.block_hash) == (ALICE.address, HASH)
     assert recover(AttestationRequest(DOMAIN, 1, 123).message(HASH), attestation.signature) == ALICE.address
-    assert asked == [
+    assert attester_requests == [
         {
             "sourceChainId": "1",
             "blockNumber": "123",
@@ -205,8 +205,8 @@ def test_all_are_asked_at_once_and_answer_in_their_order():
 
         return when_both_are_asked
 
-    with lying_node(together(answer())) as one, lying_node(together(answer(signer=BOB))) as other:
-        answers = ask([attester(other, BOB), attester("http://127.0.0.1:1"), attester(one)], DOMAIN, 1, 123)
+    with lying_node(together(answer())) as first_url, lying_node(together(answer(signer=BOB))) as second_url:
+        answers = ask([attester(second_url, BOB), attester("http://127.0.0.1:1"), attester(first_url)], DOMAIN, 1, 123)
     assert [told.attester for told in answers] == [BOB.address, ALICE.address, ALICE.address]
     assert [type(told) for told in answers] == [Attestation, Refusal, Attestation]
     down = answers[1]

@@ -140,9 +140,9 @@ def test_a_block_stands_in_its_place_among_its_periods_roots():
     block, anchor, (roots, _) = world.blocks[50], world.anchor(89), world.periods[6]
     assert jumps.old(world.chain, block, roots, anchor) == world.old(50, 89)
     other = replace(block, header=replace(block.header, proposer=1))
-    for one, these in ((other, roots), (block, [*roots, bytes(32)]), (block, roots[:2]), (block, roots[::-1])):
+    for candidate, these in ((other, roots), (block, [*roots, bytes(32)]), (block, roots[:2]), (block, roots[::-1])):
         with pytest.raises(CannotProve, match="is not among the roots of its period"):
-            jumps.old(world.chain, one, these, anchor)
+            jumps.old(world.chain, candidate, these, anchor)
     with pytest.raises(CannotProve, match="are not those of the period"):
         jumps.old(world.chain, block, [*roots[:7], bytes(32)], anchor)
 

@@ -43,10 +43,10 @@ def test_no_flood_of_a_node_fills_our_memory():
         urls = [running.enter_context(hostile_node(flood)) for flood in FLOODS.values()]
         command = [sys.executable, "-c", _ASK_EACH, *urls]
         done = subprocess.run(command, cwd=PROJECT, capture_output=True, text=True, timeout=120, check=True)
-    said = dict(zip(FLOODS, done.stdout.splitlines(), strict=True))
-    grown = {name: int(line.split()[0]) for name, line in said.items()}
-    assert all(megabytes < 50 for megabytes in grown.values()), said
-    assert not any("it answered" in line for line in said.values()), said
+    growth = dict(zip(FLOODS, done.stdout.splitlines(), strict=True))
+    grown = {name: int(line.split()[0]) for name, line in growth.items()}
+    assert all(megabytes < 50 for megabytes in grown.values()), growth
+    assert not any("it answered" in line for line in growth.values()), growth
 
 
 @pytest.mark.parametrize("flood", FLOODS.values(), ids=FLOODS)
@@ -115,16 +115,16 @@ def test_each_method_has_a_bound_of_its_own(client_of, ask, most):
 def test_fewer_are_asked_for_where_a_reply_to_many_is_too_long(client_of, monkeypatch):
     """An honest node may have large blocks, so the client divides the batch."""
     monkeypatch.setattr(nodes, "MAX_REPLY_BYTES", 10_000)
-    asked: list[Any] = []
+    node_requests: list[Any] = []
 
     def large(body: Any) -> Any:
         if isinstance(body, list):
-            return [large(one) for one in body]
+            return [large(question) for question in body]
         return result(body, "0x7a69" if is_chain_id(body) else "x" * 1000)
 
-    with lying_node(recording(asked, large)) as url:
+    with lying_node(recording(node_requests, large)) as url:
         assert client_of(url).answers([questions.plain("echo", n) for n in range(20)]) == ["x" * 1000] * 20
-    assert sorted(len(body) if isinstance(body, list) else 1 for body in asked) == [1, 5, 5, 5, 5, 10, 10, 20]
+    assert sorted(len(body) if isinstance(body, list) else 1 for body in node_requests) == [1, 5, 5, 5, 5, 10, 10, 20]
 
 
 def test_a_chain_id_is_short(client_of):

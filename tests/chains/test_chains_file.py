@@ -73,7 +73,10 @@ def test_the_commented_examples_of_the_committed_file_are_valid(load):
     chains = load(commented, dict.fromkeys(secrets, "a"))
     assert [chain.id for chain in chains.chains] == [11155111, 1, 10, 42161, 8453]
     assert [chain.test_network for chain in chains.destinations()] == [True, False, False, False]
-    sources = {(one.source_id, one.destination_id): one.block_hash_source for one in chains.connections}
+    sources = {
+        (connection.source_id, connection.destination_id): connection.block_hash_source
+        for connection in chains.connections
+    }
     assert sources == {
         (11155111, 11155111): "native",
         (1, 1): "native",

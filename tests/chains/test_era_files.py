@@ -61,7 +61,7 @@ class Epoch:
 
     @property
     def totals(self) -> list[int]:
-        return [17 + sum(1000 + number for number in range(place + 1)) for place in range(len(self.encoded))]
+        return [17 + sum(1000 + number for number in range(index + 1)) for index in range(len(self.encoded))]
 
     @property
     def records(self) -> list[tuple[bytes, int]]:
@@ -111,14 +111,14 @@ def test_records_of_an_epoch(world, tmp_path, epoch):
 def test_the_recorded_roots_of_a_period_of_mainnet(tmp_path):
     hashes, historical = recorded_beacon.roots(15539558), recorded_beacon.historical_roots()
     both = hashes[:8192], hashes[8192:]
-    wanted = PeriodRoots(*(b"".join(each) for each in both))
-    period = historical.index(era_files.period_root(MAINNET, wanted))
+    expected = PeriodRoots(*(b"".join(each) for each in both))
+    period = historical.index(era_files.period_root(MAINNET, expected))
     path = beacon_chains.write_era(tmp_path, MAINNET, period, historical[period], both, {})
     assert path.name == f"mainnet-00575-{historical[574][:4].hex()}.era"
-    assert EraFiles(MAINNET, [tmp_path]).roots(period, historical[period]) == wanted
+    assert EraFiles(MAINNET, [tmp_path]).roots(period, historical[period]) == expected
     site = Site(tmp_path)
     with served(site) as url:
-        assert EraFiles(MAINNET, [url]).roots(period, historical[period]) == wanted
+        assert EraFiles(MAINNET, [url]).roots(period, historical[period]) == expected
     assert len(site.asked) == 2
 
 
@@ -151,8 +151,8 @@ def test_a_slot_without_a_block(world, path, root):
 
 
 def _damages(good: bytes, step: int) -> Iterator[bytes]:
-    for place in [*range(40), *range(0, len(good), step), *range(len(good) - 180, len(good))]:
-        yield good[:place] + bytes([good[place] ^ 0x41]) + good[place + 1 :]
+    for offset in [*range(40), *range(0, len(good), step), *range(len(good) - 180, len(good))]:
+        yield good[:offset] + bytes([good[offset] ^ 0x41]) + good[offset + 1 :]
     for size in (0, 1, 8, 100, len(good) - 100, len(good) - 1):
         yield good[:size]
     yield good + b"\0"
@@ -162,17 +162,17 @@ def _damages(good: bytes, step: int) -> Iterator[bytes]:
 def test_a_damaged_period_is_no_period(world, path, root, roots):
     """Damage to an unneeded part has no effect. All other damage gives this sentence."""
     files, good = EraFiles(world.chain, [path.parent]), path.read_bytes()
-    said = []
+    errors = []
     for content in _damages(good, 4999):
         path.write_bytes(content)
         try:
             assert files.roots(PERIOD, root) == roots
         except NodeUnavailable as unavailable:
-            said.append(str(unavailable))
+            errors.append(str(unavailable))
         with suppress(NodeUnavailable):
             assert files.block(50, root, world.root(50)) == world.blocks[50]
-    assert len(said) > 30
-    assert all(why.startswith(f"No era file {path.name} can be read: ") for why in said)
+    assert len(errors) > 30
+    assert all(why.startswith(f"No era file {path.name} can be read: ") for why in errors)
 
 
 def test_a_damaged_epoch_is_no_epoch(world, tmp_path, epoch):
@@ -189,9 +189,9 @@ def test_a_damaged_epoch_is_no_epoch(world, tmp_path, epoch):
 
 def test_roots_and_records_are_those_of_the_name(world, path, root, roots, tmp_path, epoch):
     good = path.read_bytes()
-    for one in (roots.blocks[-32:], roots.states[:32]):
-        assert good.count(one) == 1
-        path.write_bytes(good.replace(one, bytes(32)))
+    for roots_of_kind in (roots.blocks[-32:], roots.states[:32]):
+        assert good.count(roots_of_kind) == 1
+        path.write_bytes(good.replace(roots_of_kind, bytes(32)))
         with pytest.raises(NodeUnavailable, match="Its roots are not those of the period"):
             EraFiles(world.chain, [tmp_path]).roots(PERIOD, root)
     other = Epoch([epoch.encoded[0].replace(b"anybody", b"another"), *epoch.encoded[1:]])

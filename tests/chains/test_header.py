@@ -38,17 +38,17 @@ def real_headers() -> list[tuple[str, str]]:
     contents = [load_fixture(name) for name in fixture_names()]
     rollups = [load_fixture(f"rollups/{name}") for name in fixture_names("rollups/*.json")]
     return [
-        (one.get("headerRlp") or one["rlpBlockHeader"], one.get("blockHash") or one["hash"])
+        (block.get("headerRlp") or block["rlpBlockHeader"], block.get("blockHash") or block["hash"])
         for content in contents + rollups
-        for one in content.get("headers", [content])
+        for block in content.get("headers", [content])
     ]
 
 
 @needs_fixtures
 def test_real_headers_of_ethereum_and_arbitrum_are_known_in_all_their_fields():
-    found = real_headers()
-    assert len(found) >= 14
-    for encoded, block_hash in found:
+    blocks = real_headers()
+    assert len(blocks) >= 14
+    for encoded, block_hash in blocks:
         header = verify(unhex(encoded), unhex(block_hash))
         assert header.encode() == unhex(encoded)
         assert header.hash == unhex(block_hash)
@@ -181,7 +181,7 @@ for _ in range(400):
         (resealed(headers.IBFT_BLOCK, b"\xaa" * 65, []), "neither with nor without the seals"),
         (resealed(headers.IBFT_2_BLOCK, b"\1", bytes(4), []), "neither with nor without the seals"),
         (resealed(headers.QBFT_GENESIS, [b"\xaa" * 20, b""], b"", []), "neither with nor without the seals"),
-        # Whether the nested list can be decoded depends on Python's recursion limit.
+        # Python's recursion limit decides if the nested list can be decoded.
         (headers.SOKOL_BLOCK | {"sealFields": ["0x" + NESTED.hex()]}, "too deeply to be read|not canonical RLP"),
     ],
 )

@@ -104,24 +104,24 @@ def test_no_part_of_a_node_s_url_is_told_in_any_form(client_of, form):
     told = caught.value.for_operators
     assert "unknown project" in told
     assert told.endswith("sorry”.")
-    left = "".join(letter for letter in told.partition("project")[2].lower() if letter.isalnum())
-    assert not [part for part in ECHOED if part in left.replace("redacted", "")]
+    letters = "".join(letter for letter in told.partition("project")[2].lower() if letter.isalnum())
+    assert not [part for part in ECHOED if part in letters.replace("redacted", "")]
     assert str(caught.value) == "The node refused (-32000)."
 
 
 def test_ordinary_words_of_a_node_stay(client_of):
-    said = "invalid API key, header not found, exceeded 10,000 rpc calls"
-    with lying_node(refusing(said)) as url, pytest.raises(RpcRefused) as caught:
+    words = "invalid API key, header not found, exceeded 10,000 rpc calls"
+    with lying_node(refusing(words)) as url, pytest.raises(RpcRefused) as caught:
         client_of(f"{url}/v3/{KEY}?apikey={KEY}&x=1").balance("0x" + "11" * 20)
-    assert caught.value.message == said
+    assert caught.value.message == words
 
 
 @pytest.mark.parametrize("method", ["eth_getBalance", "eth_call"])
 def test_only_operators_read_a_node_s_words(client_of, method):
-    said = f"no quarter for\u202e secret-path, ask https://rpc.example/{KEY}" + "!" * 1000
+    words = f"no quarter for\u202e secret-path, ask https://rpc.example/{KEY}" + "!" * 1000
 
     def refuse(body):
-        return result(body, "0x7a69") if is_chain_id(body) else error(body, 3, said)
+        return result(body, "0x7a69") if is_chain_id(body) else error(body, 3, words)
 
     with lying_node(refuse) as url, pytest.raises(RpcRefused) as caught:
         client_of(f"{url}/secret-path").call(method, "0x" + "11" * 20, "latest")

@@ -366,17 +366,17 @@ class Echoing:
     def __call__(self, body: Any) -> Any:
         if is_chain_id(body) and self.tells_chain:
             return reply_of(body, self.chain_id)
-        asked = body if isinstance(body, list) else [body]
-        self.sizes.append(len(asked))
-        if self.hangs(asked):
+        questions_asked = body if isinstance(body, list) else [body]
+        self.sizes.append(len(questions_asked))
+        if self.hangs(questions_asked):
             self.over.wait(20)
         if self.status != 200:
             return Raw(status=self.status)
-        if len(asked) > self.most:
-            return self.too_large(asked)
+        if len(questions_asked) > self.most:
+            return self.too_large(questions_asked)
         # JSON-RPC allows replies in any order.
-        answers = [answer for answer in map(self._answer, reversed(asked)) if answer]
-        if failure := next((one for one in answers if isinstance(one, Raw)), None):
+        answers = [answer for answer in map(self._answer, reversed(questions_asked)) if answer]
+        if failure := next((reply for reply in answers if isinstance(reply, Raw)), None):
             return failure
         return answers if isinstance(body, list) or not answers else answers[0]
 
@@ -397,9 +397,9 @@ def nodes(client_of) -> Iterator[Callable[..., RpcClient]]:
     with ExitStack() as running:
 
         def start(*some: Echoing) -> RpcClient:
-            urls = [running.enter_context(lying_node(one)) for one in some]
-            for one in some:
-                running.callback(one.over.set)
+            urls = [running.enter_context(lying_node(node)) for node in some]
+            for node in some:
+                running.callback(node.over.set)
             rpc: RpcClient = client_of(*urls, timeout_seconds=TIMEOUT, clock=lambda: some[0].now)
             return rpc
 
@@ -412,7 +412,7 @@ def echoes(values: range | list[int]) -> list[Question[Any]]:
 
 def failed(answers: list[Any]) -> dict[int, str]:
     """Return the errors of unanswered questions by the question's index."""
-    return {n: str(one) for n, one in enumerate(answers) if isinstance(one, ChainError)}
+    return {n: str(answer) for n, answer in enumerate(answers) if isinstance(answer, ChainError)}
 
 
 @pytest.mark.parametrize(
@@ -519,7 +519,7 @@ def test_a_node_that_hangs_is_waited_for_twice_whatever_is_asked(nodes):
 
 def test_one_request_that_hangs_is_the_loss_of_its_question(nodes):
     node = Echoing()
-    node.hangs = lambda asked: any(one["params"][0] == 3 for one in asked)
+    node.hangs = lambda asked: any(question["params"][0] == 3 for question in asked)
     outcomes = nodes(node).ask(echoes(range(64)))
     assert list(failed(outcomes)) == [3]
     assert "did not answer" in failed(outcomes)[3]
@@ -603,10 +603,10 @@ def test_a_node_that_fails_is_passed_over_and_rests_longer_each_time(nodes):
     bad, good = Echoing(), Echoing()
     bad.status, bad.tells_chain = 503, False
     client = nodes(bad, good)
-    for now, asked in ((0.0, 1), (0.9, 0), (1.5, 1), (3.0, 0), (3.6, 1)):
+    for now, exchanges in ((0.0, 1), (0.9, 0), (1.5, 1), (3.0, 0), (3.6, 1)):
         bad.now = now
         assert client.call("echo", 1) == 1
-        assert len(bad.count()) == asked, f"after {now} s"
+        assert len(bad.count()) == exchanges, f"after {now} s"
     bad.now, bad.status, bad.tells_chain = 100, 200, True
     good.count()
     assert client.call("echo", 1) == 1
@@ -686,8 +686,8 @@ def test_every_node_is_asked_anew_for_its_chain_where_that_is_the_question(nodes
 def test_what_all_nodes_get_goes_to_none_of_another_chain_and_to_none_that_rests(nodes):
     sent = signed(0)
     first, foreign, failing, last = (Echoing() for _ in range(4))
-    for one in (first, foreign, failing, last):
-        one.spoils[hex_data(sent)] = lambda asked: reply_of(asked, hex_data(keccak(sent)))
+    for node in (first, foreign, failing, last):
+        node.spoils[hex_data(sent)] = lambda asked: reply_of(asked, hex_data(keccak(sent)))
     foreign.chain_id, failing.status, failing.tells_chain = "0x1", 503, False
     client = nodes(first, foreign, failing, last)
     for _ in range(2):
@@ -695,7 +695,7 @@ def test_what_all_nodes_get_goes_to_none_of_another_chain_and_to_none_that_rests
         assert send(client, sent) == keccak(sent)
     # The first node also answers the question about the transaction's result. The failing node's request was for its
     # chain id.
-    assert [len(one.sizes) for one in (first, foreign, failing, last)] == [4, 0, 1, 2]
+    assert [len(node.sizes) for node in (first, foreign, failing, last)] == [4, 0, 1, 2]
 
 
 # --- Nodes that know less ---------------------------------------------------------------------------------------------
@@ -710,32 +710,32 @@ def test_a_node_that_takes_no_block_hash_is_asked_by_number_and_for_ten_minutes_
     devchain, client_of, code, message
 ):
     now = 0.0
-    asked: list[Any] = []
+    blocks: list[Any] = []
 
     def spoil(body: Any, reply: Any) -> Any:
         if body["method"] != "eth_getProof":
             return reply
-        asked.append("hash" if isinstance(body["params"][2], dict) else "number")
-        return error(body, code, message) if asked[-1] == "hash" else reply
+        blocks.append("hash" if isinstance(body["params"][2], dict) else "number")
+        return error(body, code, message) if blocks[-1] == "hash" else reply
 
     with spoiling(devchain.url, spoil) as url:
         client = client_of(url, clock=lambda: now)
         for now, expected in ((0.0, ["hash", "number"]), (599.0, ["number"]), (601.0, ["hash", "number"])):  # noqa: B007
-            asked.clear()
+            blocks.clear()
             assert isinstance(prove(client), VerifiedAccountProof)
-            assert asked == expected
+            assert blocks == expected
 
 
 def test_a_block_that_a_node_lacks_is_not_asked_for_by_number(devchain, client_of):
     """The node's block of that number is another one, so its proof would be useless."""
-    asked: list[Any] = []
-    with lying_node(recording(asked, lambda body: ask(devchain.url, body))) as url:
+    node_requests: list[Any] = []
+    with lying_node(recording(node_requests, lambda body: ask(devchain.url, body))) as url:
         client = client_of(url)
         for block_hash in (b"\1" * 32, b"\2" * 32):
             (proof,) = client.proofs([ProofRequest(0, block_hash, bytes(32), ALICE)])
             assert isinstance(proof, RpcRefused)
             assert not proof.may_pass
-    blocks = [body["params"][2] for body in asked if not is_chain_id(body)]
+    blocks = [body["params"][2] for body in node_requests if not is_chain_id(body)]
     assert blocks == [{"blockHash": "0x" + "01" * 32}, {"blockHash": "0x" + "02" * 32}]
 
 
@@ -743,12 +743,12 @@ def test_a_block_that_a_node_lacks_is_not_asked_for_by_number(devchain, client_o
 def test_a_node_without_a_pending_block_is_asked_for_the_latest_and_another_for_its_own(
     devchain, client_of, code, message
 ):
-    asked: list[Any] = []
+    calls: list[Any] = []
 
     def spoil(body: Any, reply: Any) -> Any:
         if isinstance(body, list):
             return [spoil(*both) for both in zip(body, reply, strict=True)]
-        asked.append((body["method"], body["params"][1]))
+        calls.append((body["method"], body["params"][1]))
         return error(body, code, message) if body["params"][1] == "pending" else reply
 
     with spoiling(devchain.url, spoil) as url:
@@ -758,7 +758,7 @@ def test_a_node_without_a_pending_block_is_asked_for_the_latest_and_another_for_
         assert client.asks_latest_for_pending
         assert [client.eth_call(BOB, b"", "pending") for _ in range(2)] == [b"", b""]
         assert client.eth_calls([(BOB, b""), (ALICE, b"")], "pending") == [b"", b""]
-    assert asked == [
+    assert calls == [
         *(("eth_estimateGas", block) for block in ("pending", "latest", "latest")),
         *(("eth_call", block) for block in ("pending", *["latest"] * 4)),
     ]
@@ -776,15 +776,15 @@ def test_a_node_without_a_pending_block_is_asked_for_the_latest_and_another_for_
 )
 def test_what_only_the_pending_block_refuses_is_refused(devchain, client_of, refusal, kind):
     """The latest block may lack the changes that the call needs, or the change that prevents it."""
-    asked: list[Any] = []
+    blocks: list[Any] = []
 
     def spoil(body: Any, _: Any) -> Any:
-        asked.append(body["params"][1])
+        blocks.append(body["params"][1])
         return error(body, *refusal)
 
     with spoiling(devchain.url, spoil) as url, pytest.raises(kind):
         client_of(url).eth_call(CONTRACT, b"", "pending")
-    assert asked == ["pending"]
+    assert blocks == ["pending"]
 
 
 def test_states_that_a_node_has_pruned_are_asked_of_the_next(client_of):

@@ -33,7 +33,7 @@ class Node:
         self.asked: list[str] = []
 
     def __call__(self, body: Any) -> Any:
-        return [self._answer(one) for one in body] if isinstance(body, list) else self._answer(body)
+        return [self._answer(question) for question in body] if isinstance(body, list) else self._answer(body)
 
     def _answer(self, body: Any) -> Any:
         method, params = body["method"], body["params"]
@@ -55,8 +55,8 @@ class Node:
 
     def count(self) -> list[str]:
         """Return the methods called since the last call."""
-        asked, self.asked = self.asked, []
-        return asked
+        methods, self.asked = self.asked, []
+        return methods
 
 
 def encoded(fields: headers.Fields, number: int) -> bytes:

@@ -92,17 +92,17 @@ def test_the_first_confirmed_block_from_any_one_on_is_found_in_few_requests(
     assert (newest.header.number, newest.at) == (HEAD - 5, confirmed.at[HEAD - 5])
     for number in (1, 9, 10, 11, 95, 200, 333, 391, 400):
         logs.requests.clear()
-        found = outbox.lowest(target(confirmed, client_of, number), newest)
+        lowest = outbox.lowest(target(confirmed, client_of, number), newest)
         expected = -(-number // EACH) * EACH
-        assert (found.header.number, found.at) == (expected, confirmed.at[expected])
+        assert (lowest.header.number, lowest.at) == (expected, confirmed.at[expected])
         assert len(logs.requests) <= requests
 
 
 def test_what_nodes_do_not_tell_any_more_is_reached_from_the_lowest_that_they_tell(confirmed, outbox, logs, client_of):
     newest = outbox.newest()
     logs.bound(RANGE, first=confirmed.at[300])
-    found = outbox.lowest(target(confirmed, client_of, 95), newest)
-    assert found.header.number >= 95
+    lowest = outbox.lowest(target(confirmed, client_of, 95), newest)
+    assert lowest.header.number >= 95
     logs.bound(0)
     assert outbox.lowest(target(confirmed, client_of, 95), newest) == newest
     with pytest.raises(RpcRefused):

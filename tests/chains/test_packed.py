@@ -37,10 +37,10 @@ def test_a_branch_takes_the_hashes_of_the_others_and_their_places_where_some_are
     calldata = encode(5, root, [AccountToProve(ALICE, 0b0011, proofs[key])])
     above, below = (rlp.decode(node)[:16] for node in proofs[key][:2])
     own, own_below = key[0] >> 4, key[0] & 15
-    others = [child for place, child in enumerate(below) if place != own_below]
+    others = [child for index, child in enumerate(below) if index != own_below]
     full = b"\x00" + b"".join(others)
     listed = b"\x10\x03" + b"".join(
-        bytes([0x20 | place]) if place == own else bytes([place]) + child for place, child in enumerate(above) if child
+        bytes([0x20 | index]) if index == own else bytes([index]) + child for index, child in enumerate(above) if child
     )
     leaf = b"\xc1" + (2 << 10 | 1 << 6 | 1).to_bytes(2) + ALICE + b"\x01\x02"
     assert len(others) == 15
@@ -90,7 +90,7 @@ def test_it_refuses_to_pack_block_hashes_that_are_none(slots, history, exists, w
     storage = tries.leaf(keccak((5).to_bytes(32)), tries.encode(b"\x55" * 32))
     owner = HISTORY_ADDRESS if exists else ALICE
     state = tries.leaf(keccak(owner), tries.account(1, 0, keccak(storage)))
-    proofs = [{slot: [storage] for slot in wanted} for wanted in (slots, history)]
+    proofs = [{slot: [storage] for slot in slots_asked} for slots_asked in (slots, history)]
     with pytest.raises(CannotPack, match=why):
         encode(5, keccak(state), [AccountToProve(HISTORY_ADDRESS, 0, [state], *proofs)])
 
@@ -108,17 +108,17 @@ def read_in(world: World, calldata: bytes, *, known: bool) -> PackedFacts:
 def test_what_was_asked_is_packed_in_one_way_and_no_flipped_bit_makes_it_false(seed, size, most, known):
     chance = random.Random(seed)
     world = random_world(chance, chance.choice([0, 1, 255, 256, chance.randrange(2**64)]), size)
-    asked = world.ask(most)
-    packed = world.prove(asked, known=known)
-    assert world.prove(chance.sample(asked, len(asked)), known=known) == packed
+    requested = world.ask(most)
+    packed = world.prove(requested, known=known)
+    assert world.prove(chance.sample(requested, len(requested)), known=known) == packed
     facts = read_in(world, packed, known=known)
     assert world.agrees(facts)
     assert {address: {*account.slots, *account.history} for address, account in facts.accounts.items()} == {
-        each.address: {*each.slots, *each.history} for each in asked
+        each.address: {*each.slots, *each.history} for each in requested
     }
     for _ in range(20):
-        place, bit = chance.randrange(len(packed)), chance.randrange(8)
-        flipped = packed[:place] + bytes([packed[place] ^ 1 << bit]) + packed[place + 1 :]
+        offset, bit = chance.randrange(len(packed)), chance.randrange(8)
+        flipped = packed[:offset] + bytes([packed[offset] ^ 1 << bit]) + packed[offset + 1 :]
         # A flipped bit may change which facts are stored, or replace an absent account by another absent one.
         with suppress(InvalidPacked):
             assert world.agrees(read_in(world, flipped, known=known))

@@ -82,7 +82,7 @@ def test_a_real_slot_of_arbitrum_and_one_of_its_chain_below_are_proven_from_the_
     start=st.integers(0, 2**200),
 )
 def test_slots_of_random_tries_agree_with_another_implementation(size, values, near, start):
-    slots = {start + place: values[place % len(values)] for place in range(size)}
+    slots = {start + index: values[index % len(values)] for index in range(size)}
     if near:
         slots |= dict.fromkeys(NEAR_SLOTS, 5)
     built = storage_trie(slots)
@@ -122,7 +122,7 @@ def test_tries_with_deeply_embedded_nodes_agree_with_another_implementation(valu
 )
 def test_accounts_of_random_tries_agree_with_another_implementation(nonce, balance, roots, others):
     address = b"\x77" * 20
-    accounts = {keccak(bytes([place]) * 20): rlp.encode([b"", b"\1", *roots]) for place in range(others % 119)}
+    accounts = {keccak(bytes([index]) * 20): rlp.encode([b"", b"\1", *roots]) for index in range(others % 119)}
     accounts[keccak(address)] = rlp.encode([nonce, balance, *roots])
     built = tries.build(accounts)
     account = verify_account(built.root_hash, address, tries.proof(built, keccak(address)))

@@ -47,10 +47,10 @@ def exchange_proofs(b: Bundle) -> None:
 
 def richer(b: Bundle) -> None:
     """Replace the first account's balance in the leaf. The new one has another size."""
-    place = b["queries"][0]["accountProof"][-1]
-    key, value = rlp.decode(bytes.fromhex(b["nodes"][place][2:]))
+    index = b["queries"][0]["accountProof"][-1]
+    key, value = rlp.decode(bytes.fromhex(b["nodes"][index][2:]))
     nonce, _, storage, code = rlp.decode(value)
-    b["nodes"][place] = f"0x{rlp.encode([key, rlp.encode([nonce, b'richer', storage, code])]).hex()}"
+    b["nodes"][index] = f"0x{rlp.encode([key, rlp.encode([nonce, b'richer', storage, code])]).hex()}"
 
 
 def block_more(b: Bundle, **parts: Any) -> None:

@@ -111,9 +111,9 @@ def test_the_hashes_that_count_are_the_caller_s(made):
 
 @pytest.mark.parametrize("name", FORGERIES)
 def test_no_forgery_holds(made, name):
-    change, said = FORGERIES[name]
+    change, sentence = FORGERIES[name]
     change(made)
-    with pytest.raises(InvalidBundle, match=rf"^[^\n]*({said})[^\n]*\.$"):
+    with pytest.raises(InvalidBundle, match=rf"^[^\n]*({sentence})[^\n]*\.$"):
         verify(made)
 
 
@@ -171,8 +171,8 @@ class Told:
         if method == "eth_chainId":
             return {"result": hex(self.chain_id)}
         self.asked.append(params[0])
-        found = self.blocks.get(int(params[0], 16))
-        return {"result": found and {"hash": found}}
+        block = self.blocks.get(int(params[0], 16))
+        return {"result": block and {"hash": block}}
 
 
 def node_of(chain_id: int) -> Told:
@@ -193,10 +193,10 @@ def test_without_a_node_of_a_chain_nothing_is_verified(made):
 
 
 def test_every_node_of_a_chain_must_know_the_block(made):
-    for number, said in ((9, "knows another block 9"), (None, "knows another block 9")):
+    for number, sentence in ((9, "knows another block 9"), (None, "knows another block 9")):
         lagging = Told(SOURCE, {} if number is None else {number: word(1)})
         for nodes in ([lagging, node_of(SOURCE)], [node_of(SOURCE), lagging]):
-            with pytest.raises(InvalidBundle, match=said):
+            with pytest.raises(InvalidBundle, match=sentence):
                 verify_bundle_by_nodes(json.dumps(made), [node_of(31337), *nodes])
 
 
@@ -235,9 +235,9 @@ def verify_told(made: Bundle, told: list[dict[str, Any]]) -> VerifiedBundle:
     )
     nodes = [Node(node_of(chain), PATIENCE) for chain in (31337, SOURCE)]
     access = Access("http://service.example", "key", PATIENCE)
-    found: VerifiedBundle = world.run(operations.verify(access, made["batch"], None, nodes))
+    verified: VerifiedBundle = world.run(operations.verify(access, made["batch"], None, nodes))
     assert [header for header in world.requests[0].headers if header[0] == "api-key"] == []
-    return found
+    return verified
 
 
 def test_what_the_service_tells_of_the_batch_is_what_its_bundle_shows(made):

@@ -93,7 +93,9 @@ def test_what_is_missing_is_sent_in_order_until_nothing_is():
         "maxFeePerGas": 201,
         "maxPriorityFeePerGas": 1,
     }
-    assert [(one.gas_used, one.cost, one.what) for one in sent] == [(21000, 21000 * 101, "Prove it.")] * 2
+    assert [(payment.gas_used, payment.cost, payment.what) for payment in sent] == [
+        (21000, 21000 * 101, "Prove it.")
+    ] * 2
 
 
 @pytest.mark.parametrize(

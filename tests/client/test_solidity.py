@@ -28,15 +28,15 @@ def compiled() -> dict[str, Any]:
     texts = {path.relative_to(PROJECT).as_posix(): path.read_text() for path in SOURCES}
     output = run_compiler(texts, {"*": {"": ["ast"], "*": ["abi", *CODE]}})
     assert not output.get("errors"), [message["formattedMessage"] for message in output["errors"]]
-    errors = [one for one in load_artifact("FactsRegistry").abi if one["type"] == "error"]
-    found: dict[str, Any] = {}
+    errors = [entry for entry in load_artifact("FactsRegistry").abi if entry["type"] == "error"]
+    artifacts: dict[str, Any] = {}
     for source, contracts in output["contracts"].items():
         for name, contract in contracts.items():
             code = code_of(output, source, name)
-            abi = [*contract["abi"], *(one for one in errors if one not in contract["abi"])]
+            abi = [*contract["abi"], *(entry for entry in errors if entry not in contract["abi"])]
             bytecode, runtime = (bytes.fromhex(code[key][2:]) for key in ("bytecode", "deployedBytecode"))
-            found[name] = Artifact(abi=abi, bytecode=bytecode, runtime=runtime, immutables=code["immutables"])
-    return found
+            artifacts[name] = Artifact(abi=abi, bytecode=bytecode, runtime=runtime, immutables=code["immutables"])
+    return artifacts
 
 
 @pytest.fixture
@@ -50,8 +50,8 @@ def registry() -> str:
 
 
 def prove(chain: DevChain, block: int, accounts: dict[str, Any], header: list[str] | None = None) -> None:
-    asked = {"accounts": accounts} | ({"header": header} if header else {})
-    body = {"destinationChainId": "31337", "fee": "0", "data": {"31337": {f"block:{block}": asked}}}
+    requested = {"accounts": accounts} | ({"header": header} if header else {})
+    body = {"destinationChainId": "31337", "fee": "0", "data": {"31337": {f"block:{block}": requested}}}
     work_until_done(submit(a_key(), body), chain)
 
 

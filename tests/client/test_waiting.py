@@ -75,9 +75,9 @@ def test_what_went_back_a_moment_ago_is_followed_on():
 
 
 def test_a_rejection_is_raised():
-    said = {"queryStatus": "REJECTED", "error": "Too old.", "code": "block_too_old", "retryable": False}
+    rejection = {"queryStatus": "REJECTED", "error": "Too old.", "code": "block_too_old", "retryable": False}
     with pytest.raises(BatchRejected, match=r"^Too old\.$") as caught:
-        follow(World(answer(200, said)))
+        follow(World(answer(200, rejection)))
     assert (caught.value.code, caught.value.retryable, caught.value.internal_id) == ("block_too_old", False, ID)
 
 
@@ -108,13 +108,13 @@ def test_all_queries_are_taken_page_by_page():
         answer(200, batch(queryList=[query(1, balance)], next="a b&c")),
         answer(200, batch(queryList=[query(2, time, selector="timestamp:99")])),
     )
-    found = world.run(details(ACCESS, ID))
+    batch_details = world.run(details(ACCESS, ID))
     assert "cursor=a+b%26c" in world.requests[1].url
-    assert [(fact.value, fact.account, fact.timestamp) for fact in found.facts] == [
+    assert [(fact.value, fact.account, fact.timestamp) for fact in batch_details.facts] == [
         (7, "0x" + "aa" * 20, None),
         (15, "", 99),
     ]
-    assert found.next is None
+    assert batch_details.next is None
 
 
 @pytest.mark.parametrize(

@@ -51,8 +51,8 @@ class World:
 
     def _answer(self, request: Request) -> Any:
         self.requests.append(request)
-        found = next(self._answers)
-        found = found(request) if callable(found) else found
-        if isinstance(found, HttpAnswer):
-            self.seconds += float(found.header("x-after") or 0)
-        return found
+        response = next(self._answers)
+        response = response(request) if callable(response) else response
+        if isinstance(response, HttpAnswer):
+            self.seconds += float(response.header("x-after") or 0)
+        return response

@@ -39,9 +39,9 @@ class World:
     block: int
 
     def ask(self, request: str, **places: object) -> Answer:
-        given = {"key": self.key, "host": f"127.0.0.1:{self.service.port}", "origin": "explorer.example"} | places
+        values = {"key": self.key, "host": f"127.0.0.1:{self.service.port}", "origin": "explorer.example"} | places
         with connect(self.service.port) as connection:
-            connection.sendall(as_sent(request, **given))
+            connection.sendall(as_sent(request, **values))
             return read_answer(connection)
 
     def submit(self, client: Client, **places: object) -> Answer:
@@ -152,9 +152,9 @@ def test_an_extension_learns_where_a_chain_can_be_proven(world):
 @pytest.mark.parametrize("identifier", ["01J2VM6636VWW45ZRPGEQEZ5E5", "", "undefined", "a stranger's"])
 def test_a_relayer_forgets_what_is_unknown(world, submitted, identifier):
     relayer = exchanges.RELAYER
-    key, asked = (world.stranger, submitted["relayer"]) if " " in identifier else (world.key, identifier)
+    key, known_id = (world.stranger, submitted["relayer"]) if " " in identifier else (world.key, identifier)
     with pytest.raises(GivesUp) as caught:
-        relayer.status(world.ask(relayer.question, id=asked, key=key))
+        relayer.status(world.ask(relayer.question, id=known_id, key=key))
     assert caught.value.args == ("No query found",)
 
 

@@ -70,12 +70,12 @@ def old_path(chain: BeaconChain, branch: bytes) -> Path:
     reader = _Reader(branch)
     block_hash, siblings, index, slot = _block(chain, reader)
     siblings += reader.hashes(chain.period_depth + 1)
-    place = chain.period(slot) - chain.periods_before_capella
-    siblings += _elements(reader, place, reader.integer(3), 24)
+    period = chain.period(slot) - chain.periods_before_capella
+    siblings += _elements(reader, period, reader.integer(3), 24)
     anchor, state, field = _anchor(chain, reader, _SUMMARIES_UNTIL_DENEB, _SUMMARIES_SINCE_ELECTRA)
     roots = 1 << chain.period_depth | slot % (1 << chain.period_depth)
     # From the top: the list, its elements, the summary's first half, the roots, the block.
-    path = _join(_STATE_ROOT, field, 2, 1 << 24 | place, 2, roots, index)
+    path = _join(_STATE_ROOT, field, 2, 1 << 24 | period, 2, roots, index)
     return reader.end(Path(block_hash, siblings + state + anchor, path))
 
 
@@ -83,25 +83,25 @@ def path_before_capella(chain: BeaconChain, branch: bytes) -> Path:
     reader = _Reader(branch)
     block_hash, siblings, index, slot = _block(chain, reader)
     siblings += reader.hashes(chain.period_depth + 1)
-    place = chain.period(slot)
-    siblings += _elements(reader, place, chain.periods_before_capella, 24)
+    period = chain.period(slot)
+    siblings += _elements(reader, period, chain.periods_before_capella, 24)
     roots = 1 << chain.period_depth | slot % (1 << chain.period_depth)
-    return reader.end(Path(block_hash, siblings, _join(2, 1 << 24 | place, 2, roots, index)))
+    return reader.end(Path(block_hash, siblings, _join(2, 1 << 24 | period, 2, roots, index)))
 
 
 def path_before_merge(chain: BeaconChain, branch: bytes) -> Path:
     reader = _Reader(branch)
-    epoch, place = divmod(reader.integer(4), 8192)
-    full, rest = divmod(chain.blocks_before_merge, 8192)
+    epoch, offset = divmod(reader.integer(4), 8192)
+    full, remainder = divmod(chain.blocks_before_merge, 8192)
     if epoch > full:
         raise InvalidBranch("There is no such epoch.")
     [block_hash] = reader.hashes(1)
     if not any(block_hash):
         raise InvalidBranch("The hash is zero.")
     siblings = reader.hashes(1)
-    siblings += _elements(reader, place, rest if epoch == full else 8192, 13)
-    siblings += _elements(reader, epoch, full + bool(rest), 17)
-    path = _join(2, 1 << 17 | epoch, 2, 1 << 13 | place, 2)
+    siblings += _elements(reader, offset, remainder if epoch == full else 8192, 13)
+    siblings += _elements(reader, epoch, full + bool(remainder), 17)
+    path = _join(2, 1 << 17 | epoch, 2, 1 << 13 | offset, 2)
     return reader.end(Path(block_hash, siblings, path))
 
 

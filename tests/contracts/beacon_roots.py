@@ -22,6 +22,6 @@ class BeaconRoots:
 
     def tell(self, time: int, root: bytes) -> None:
         """Store a root as the protocol does: its time in a ring buffer, and the root in the ring buffer behind it."""
-        place = time % WINDOW
-        for slot, word in ((place, time.to_bytes(32)), (place + WINDOW, root)):
+        index = time % WINDOW
+        for slot, word in ((index, time.to_bytes(32)), (index + WINDOW, root)):
             self.chain.rpc("anvil_setStorageAt", ADDRESS, f"0x{slot:064x}", "0x" + word.hex())

@@ -287,7 +287,7 @@ def _read_header(reader: _Reader) -> Beginning:
 def _read_header_fields(header: bytes, mask: int) -> dict[int, bytes]:
     even = mask.bit_count() % 2 == 0
     mask &= ~HEADER_PARITY
-    if not even or mask == 0 or any(mask >> place & 1 for place in IMPLIED_HEADER_FIELDS):
+    if not even or mask == 0 or any(mask >> index & 1 for index in IMPLIED_HEADER_FIELDS):
         raise InvalidPacked("Header fields are asked for that are none, or that need no asking.")
     words = {}
     try:
@@ -296,15 +296,15 @@ def _read_header_fields(header: bytes, mask: int) -> dict[int, bytes]:
         raise InvalidPacked(str(invalid)) from None
     if len(fields) < mask.bit_length():
         raise InvalidPacked("The header has no such field.")
-    for place, content in enumerate(fields):
-        if not mask >> place & 1:
+    for index, content in enumerate(fields):
+        if not mask >> index & 1:
             continue
-        if place in HASHED_HEADER_FIELDS:
-            words[place] = keccak(content)
+        if index in HASHED_HEADER_FIELDS:
+            words[index] = keccak(content)
         elif len(content) > HASH_BYTES:
-            raise InvalidPacked(f"Field {place} of the header does not fit a word.")
+            raise InvalidPacked(f"Field {index} of the header does not fit a word.")
         else:
-            words[place] = content.rjust(32, b"\0")
+            words[index] = content.rjust(32, b"\0")
     return words
 
 
@@ -437,7 +437,7 @@ class _Decoder:
         if len(child.reference) != len(b"\xa0") + HASH_BYTES:
             raise InvalidPacked("A branch of sixteen hashes holds something else.")
         self._push_branch(
-            child, [child.reference if place == child.place else self._hash_child() for place in range(16)]
+            child, [child.reference if index == child.place else self._hash_child() for index in range(16)]
         )
 
     def _branch(self, count: int) -> None:
@@ -456,16 +456,16 @@ class _Decoder:
         children = [EMPTY] * 16
         before, remaining = -1, list(mine)
         for _ in range(size):
-            form, place = divmod(self._reader.byte(), 16)
-            if place <= before:
+            form, index = divmod(self._reader.byte(), 16)
+            if index <= before:
                 raise InvalidPacked("The children of a branch are out of order.")
-            before = place
+            before = index
             if form == HASH_CHILD:
-                children[place] = self._hash_child()
+                children[index] = self._hash_child()
             elif form == NODE_CHILD:
-                children[place] = self._node_child()
+                children[index] = self._node_child()
             elif form == OWN_CHILD and remaining:
-                children[place] = self._own_child(remaining.pop(0), mine[0], place)
+                children[index] = self._own_child(remaining.pop(0), mine[0], index)
             else:
                 raise InvalidPacked("There is no such child of a branch.")
         if remaining:

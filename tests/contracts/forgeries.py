@@ -125,7 +125,7 @@ def forget(dummy: Callable[[str, int], bytes], forged: Sequence[bytes]) -> bytes
     # The children of this branch leave a false subtree in memory below the stack. Embedded nodes move the hashes into
     # place.
     gap = false + SIZE - 1 - _CHILDREN - _HASHED
-    children = [own_child(0), *(hash_child(place, bytes(32)) for place in range(1, 1 + gap // _HASHED))]
+    children = [own_child(0), *(hash_child(index, bytes(32)) for index in range(1, 1 + gap // _HASHED))]
     children.append(node_child(len(children), _node(gap % _HASHED)))
     children.append(hash_child(len(children), bytes(32)))  # the false subtree's size is a hash
     children.append(
@@ -231,7 +231,7 @@ def _history_world(slots: Mapping[int, int]) -> World:
 
 
 def _four_balances(header: bytes, genuine: bytes) -> Forgery:
-    rich = [address_below(f"{FORGOTTEN}{place:x}") for place in range(2, 6)]
+    rich = [address_below(f"{FORGOTTEN}{digit:x}") for digit in range(2, 6)]
     forged = [account(address, FORGOTTEN_DEPTH, 7, RICH) for address in rich]
     number = int.from_bytes(rlp.decode(header)[8])
     operations = forget(_dummy_account, forged) + genuine
@@ -251,8 +251,8 @@ def four_balances_under_a_header_of_mainnet() -> Forgery:
     fixture = load_fixture("mainnet_17463226_388c818c_depth8.json")
     header = unhex(fixture["headerRlp"])
     nodes = [unhex(node) for node in fixture["account"]["proof"]]
-    wanted = [AccountToProve(unhex(fixture["account"]["address"]), 3, nodes)]
-    return _four_balances(header, encode(header, unhex(fixture["stateRoot"]), wanted).removeprefix(header))
+    accounts = [AccountToProve(unhex(fixture["account"]["address"]), 3, nodes)]
+    return _four_balances(header, encode(header, unhex(fixture["stateRoot"]), accounts).removeprefix(header))
 
 
 def a_slot_and_the_absence_of_an_account_by_number() -> Forgery:
@@ -322,8 +322,8 @@ def an_extension_of_the_state_in_a_storage() -> Forgery:
     """Forge like `a_branch_of_the_state_in_a_storage`, but with an extension."""
     address = address_below("701")
     operations = _genuine((address, 3, []), (TEN, 3, [ONE_SLOT]))
-    below, found, _ = operations.partition(extension(1) + open_storage(TEN))
-    assert found
+    below, separator, _ = operations.partition(extension(1) + open_storage(TEN))
+    assert separator
     return _across(below, operations)
 
 
@@ -437,8 +437,8 @@ def a_hash_in_a_slot_that_the_protocol_does_not_write() -> Forgery:
     it.
     """
     world = _history_world({1: VALUE, HISTORY_WINDOW: int.from_bytes(keccak(FALSE_HEADER))})
-    wanted = [world.to_prove(HISTORY_ADDRESS, 0, [], [HISTORY_WINDOW])]
-    proof = encode(world.header, world.root, wanted, history_window=2**256)
+    accounts = [world.to_prove(HISTORY_ADDRESS, 0, [], [HISTORY_WINDOW])]
+    proof = encode(world.header, world.root, accounts, history_window=2**256)
     accumulate = encode(FALSE_HEADER, FALSE_ROOT)
     return Forgery(frozenset({"window"}), world.header, proof, FALSE_BLOCK, after=[accumulate])
 

@@ -30,7 +30,7 @@ class Harness:
 
     def accepted_bytes(self, registry: Deployed, proof: bytes, places: Sequence[int]) -> int:
         """Return how many changes of one byte the registry accepts, at the given places of `proof`."""
-        calls = (self._contract.call("acceptedBytes", registry.address, proof, place, place + 1) for place in places)
+        calls = (self._contract.call("acceptedBytes", registry.address, proof, offset, offset + 1) for offset in places)
         return sum(map(int, calls))
 
     def _try(self, registry: Deployed, proofs: list[bytes]) -> list[bool]:

@@ -110,10 +110,10 @@ def branch_before_merge(number: int) -> bytes:
     encoded, proof = _recorded(number)
     # The proof has the difficulty, the record's siblings in its epoch, and the number of records.
     difficulty, *beside, _ = _split(proof)
-    epoch, place = divmod(number, 1 << RECORDS_DEPTH)
+    epoch, index = divmod(number, 1 << RECORDS_DEPTH)
     count = min(1 << RECORDS_DEPTH, MAINNET.blocks_before_merge - (epoch << RECORDS_DEPTH))
     above = ssz.siblings(epochs(), EPOCHS_DEPTH, epoch)
-    nodes = [*_sent(beside, place, count), *_sent(above, epoch, len(epochs()))]
+    nodes = [*_sent(beside, index, count), *_sent(above, epoch, len(epochs()))]
     return b"".join([number.to_bytes(4), keccak(encoded), difficulty, *nodes])
 
 

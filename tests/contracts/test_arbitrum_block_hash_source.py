@@ -241,5 +241,5 @@ def test_a_slot_of_arbitrum_sepolia_is_proven_on_a_third_chain_from_a_state_root
 def recorded(fixture: dict[str, Any]) -> bytes:
     """Return packed calldata for the header and the slot."""
     account, storage = (rlp.decode(unhex(fixture[name])) for name in ("rlpAccountProof", "rlpStorageProof"))
-    asked = AccountToProve(unhex(fixture["account"]), 0, account, {int(fixture["slot"], 16): storage})
-    return encode(unhex(fixture["rlpBlockHeader"]), unhex(fixture["stateRoot"]), [asked])
+    requested = AccountToProve(unhex(fixture["account"]), 0, account, {int(fixture["slot"], 16): storage})
+    return encode(unhex(fixture["rlpBlockHeader"]), unhex(fixture["stateRoot"]), [requested])

@@ -44,7 +44,7 @@ def test_nothing_is_known_before_something_is_pushed(source):
 def test_what_is_pushed_is_known_and_nothing_beside(buffer, source):
     hashes = [keccak(bytes([n])) for n in range(256)]
     buffer.push(BLOCK, hashes)
-    assert [source.call("blockHash", BLOCK + place) for place in (-1, 0, 255, 256)] == [
+    assert [source.call("blockHash", BLOCK + offset) for offset in (-1, 0, 255, 256)] == [
         ZERO,
         hashes[0],
         hashes[-1],
@@ -89,8 +89,8 @@ def test_without_a_working_buffer_it_vouches_for_nothing(arbitrum_chain, buffer,
     buffer.push(BLOCK, [HASH])
     arbitrum_chain.rpc("anvil_setCode", block_hash_buffer.ADDRESS, code)
     # Before the answer arrives, memory holds the selector and the number.
-    left = int.from_bytes(keccak(text="parentChainBlockHash(uint256)")[:4]) << 224
-    assert [source.call("blockHash", number) for number in (0, BLOCK, left, 2**256 - 1)] == [ZERO] * 4
+    selector_word = int.from_bytes(keccak(text="parentChainBlockHash(uint256)")[:4]) << 224
+    assert [source.call("blockHash", number) for number in (0, BLOCK, selector_word, 2**256 - 1)] == [ZERO] * 4
     arbitrum_chain.rpc("anvil_setCode", block_hash_buffer.ADDRESS, _PLANT + "60205ff3")
     assert source.call("blockHash", BLOCK) == HASH
 

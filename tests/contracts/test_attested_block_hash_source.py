@@ -359,11 +359,11 @@ def _spoilt(members: Sequence[Any]) -> Iterator[tuple[list[Any], Any]]:
     """Yield lists with a doubled member, or two swapped ones, at each index, with the first member that is out of
     order.
     """
-    for place, member in enumerate(members):
-        yield [*members[: place + 1], *members[place:]], member
-        if place:
-            before = members[place - 1]
-            yield [*members[: place - 1], member, before, *members[place + 1 :]], before
+    for index, member in enumerate(members):
+        yield [*members[: index + 1], *members[index:]], member
+        if index:
+            before = members[index - 1]
+            yield [*members[: index - 1], member, before, *members[index + 1 :]], before
 
 
 def test_signers_are_compared_at_each_place(chain):
@@ -375,8 +375,8 @@ def test_signers_are_compared_at_each_place(chain):
 
     for people, misplaced in _spoilt(TWELVE):
         assert _refuses(source, joined(people)) == ("WrongOrder", misplaced.address.lower())
-    for place, stranger in enumerate(CROWD[::2]):
-        refused = _refuses(source, joined([*TWELVE[:place], stranger, *TWELVE[place:]]))
+    for index, stranger in enumerate(CROWD[::2]):
+        refused = _refuses(source, joined([*TWELVE[:index], stranger, *TWELVE[index:]]))
         assert refused == ("NotAnAttester", stranger.address.lower())
     source.send("attest", BLOCK, HASH, joined(TWELVE))
     assert source.call("blockHash", BLOCK) == HASH

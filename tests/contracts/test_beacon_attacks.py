@@ -66,8 +66,8 @@ def test_of_all_nodes_of_a_body_one_is_taken_for_the_hash(history, world, slot, 
     nodes = range(1 << 7, 2 << 11)
     forged = (ExecutionBranch(header, tree.nodes[index], tree.siblings(index), []) for index in nodes)
     answers = history.answers([("ownBlockHash", (header.root, jumps.own(each))) for each in forged])
-    place = 25 << payload_depth | 12
-    assert [index for index, answer in zip(nodes, answers, strict=True) if answer] == [place]
+    expected = 25 << payload_depth | 12
+    assert [index for index, answer in zip(nodes, answers, strict=True) if answer] == [expected]
 
 
 @pytest.mark.parametrize(("slot", "_", "depth"), LAYOUTS)
@@ -80,13 +80,13 @@ def test_of_all_nodes_of_a_state_one_is_taken_for_the_summaries(history, world, 
     head = jumps.old(world.chain, block, roots, _listing(anchor, summaries))
     head = head[: len(head) - 32 * (depth + 2) - 16]
     nodes = range(1 << 4, 2 << 7)
-    asked: list[Asked] = []
+    calls: list[Asked] = []
     for index in nodes:
         tree = Tree(chance, 7, {index: listed})
         header = replace(anchor, state_root=tree.root)
-        asked.append(("oldBlockHash", (header.root, head + _end(header, tree.siblings(index)))))
-    found = [index for index, answer in zip(nodes, history.answers(asked), strict=True) if answer]
-    assert found == [1 << depth | HISTORICAL_SUMMARIES]
+        calls.append(("oldBlockHash", (header.root, head + _end(header, tree.siblings(index)))))
+    accepted = [index for index, answer in zip(nodes, history.answers(calls), strict=True) if answer]
+    assert accepted == [1 << depth | HISTORICAL_SUMMARIES]
 
 
 @pytest.mark.parametrize("slot", [33, 38, 61])
@@ -97,10 +97,10 @@ def test_a_block_is_taken_from_its_own_place_only(history, world, slot):
     own = jumps.own(world.blocks[slot])
     count = 8
     places = list(itertools.product(range(count), range(2), range(8)))
-    asked: list[Asked] = []
-    for element, half, place in places:
+    calls: list[Asked] = []
+    for element, half, index in places:
         below = [chance.randbytes(32) for _ in range(4)]
-        node = ssz.climb(world.root(slot), below, half << 3 | place)
+        node = ssz.climb(world.root(slot), below, half << 3 | index)
         # Siblings of the element: random ones within the list's eight elements, and zeros above.
         above = [chance.randbytes(32) for _ in range(3)]
         node = ssz.climb(node, above + [ssz.zeros(height) for height in range(3, HISTORY_DEPTH)], element)
@@ -108,10 +108,10 @@ def test_a_block_is_taken_from_its_own_place_only(history, world, slot):
         state = [chance.randbytes(32) for _ in range(6)]
         header = replace(anchor, state_root=ssz.climb(listed, state, HISTORICAL_SUMMARIES))
         branch = own + b"".join(below) + count.to_bytes(3) + b"".join(above) + _end(header, state)
-        asked.append(("oldBlockHash", (header.root, branch)))
-    found = [place for place, answer in zip(places, history.answers(asked), strict=True) if answer]
+        calls.append(("oldBlockHash", (header.root, branch)))
+    accepted = [index for index, answer in zip(places, history.answers(calls), strict=True) if answer]
     period = world.chain.period(slot) - world.chain.periods_before_capella
-    assert found == [(period, 0, world.chain.place(slot))]
+    assert accepted == [(period, 0, world.chain.place(slot))]
 
 
 # --- The next fork ----------------------------------------------------------------------------------------------------
@@ -127,12 +127,12 @@ def progressive(leaves: list[bytes], fields: bytes | None = None) -> dict[int, b
     """
     nodes = {3: fields or ((1 << len(leaves)) - 1).to_bytes(32, "little")}
     spine, size = 2, 1
-    left = list(leaves)
-    while left:
+    remaining = list(leaves)
+    while remaining:
         depth = size.bit_length() - 1
-        part, left = left[:size], left[size:]
-        for place in range(size):
-            nodes[(2 * spine) << depth | place] = part[place] if place < len(part) else bytes(32)
+        part, remaining = remaining[:size], remaining[size:]
+        for offset in range(size):
+            nodes[(2 * spine) << depth | offset] = part[offset] if offset < len(part) else bytes(32)
         spine, size = 2 * spine + 1, 4 * size
     nodes[spine] = bytes(32)
     for index in sorted(_above(nodes), reverse=True):
@@ -168,7 +168,7 @@ def test_no_node_of_a_body_of_the_fork_after_is_taken_for_the_hash(unbounded, wo
     """The attacker's tree may continue below each field. The hash is expected nine levels below the body's root."""
     chance = random.Random(27)
     nodes = progressive([chance.randbytes(32) for _ in range(_BODY_FIELDS)])
-    asked: list[Asked] = []
+    calls: list[Asked] = []
     for leaf in sorted(nodes):
         if leaf == 3 or 2 * leaf in nodes:
             continue
@@ -182,9 +182,9 @@ def test_no_node_of_a_body_of_the_fork_after_is_taken_for_the_hash(unbounded, wo
         header = replace(world.blocks[85].header, body_root=changed[1])
         for index in range(1 << depth, 2 << depth):
             forged = ExecutionBranch(header, below.nodes[index], below.siblings(index) + _siblings(changed, leaf), [])
-            asked.append(("ownBlockHash", (header.root, jumps.own(forged))))
-    assert len(asked) == 256
-    assert not any(unbounded.answers(asked))
+            calls.append(("ownBlockHash", (header.root, jumps.own(forged))))
+    assert len(calls) == 256
+    assert not any(unbounded.answers(calls))
 
 
 @pytest.mark.parametrize("is_made_up", [False, True])
@@ -221,20 +221,20 @@ def test_no_node_of_a_state_of_the_fork_after_is_taken_for_a_list(unbounded, wor
     anchor = world.blocks[85].header
     head = jumps.old(world.chain, block, roots, _listing(anchor, summaries))
     head = head[: len(head) - 32 * 8 - 16]
-    asked: list[Asked] = []
-    for place in range(_STATE_FIELDS):
+    calls: list[Asked] = []
+    for field in range(_STATE_FIELDS):
         for planted in (listed, world.chain.historical_roots):
             fields = [chance.randbytes(32) for _ in range(_STATE_FIELDS)]
-            fields[place] = planted
+            fields[field] = planted
             nodes = progressive(fields)
             header = replace(anchor, state_root=nodes[1])
             [leaf] = [index for index, node in nodes.items() if node == planted]
             siblings = _siblings(nodes, leaf)
             for branch in (siblings, siblings[:6], siblings[-6:], siblings[-5:], [*siblings, *siblings][:6]):
-                asked.append(("oldBlockHash", (header.root, head + _end(header, branch))))
-                asked.append(("provesHistoricalRoots", (header.root, _end(header, branch))))
-    assert len(asked) == 920
-    assert not any(unbounded.answers(asked))
+                calls.append(("oldBlockHash", (header.root, head + _end(header, branch))))
+                calls.append(("provesHistoricalRoots", (header.root, _end(header, branch))))
+    assert len(calls) == 920
+    assert not any(unbounded.answers(calls))
 
 
 def test_a_fork_after_without_progressive_containers_needs_an_end(history, unbounded, world):
@@ -257,8 +257,8 @@ def test_a_fork_after_without_progressive_containers_needs_an_end(history, unbou
 
 def _end(header: BeaconHeader, state: list[bytes]) -> bytes:
     """Return the end of a branch, from a field of the state on. The table of depths is ignored."""
-    rest = ssz.merge(ssz.merge(header.body_root, bytes(32)), ssz.zeros(1))
-    return b"".join([header.slot.to_bytes(8), header.proposer.to_bytes(8), header.parent_root, *state, rest])
+    last_sibling = ssz.merge(ssz.merge(header.body_root, bytes(32)), ssz.zeros(1))
+    return b"".join([header.slot.to_bytes(8), header.proposer.to_bytes(8), header.parent_root, *state, last_sibling])
 
 
 def _listing(header: BeaconHeader, summaries: list[tuple[bytes, bytes]]) -> Anchor:

@@ -39,15 +39,15 @@ def history(chain, simulator, world) -> History:
 def test_every_old_block_is_proven_from_every_later_one(chain, simulator, capella):
     world = BeaconWorld(random.Random(2), replace(SMALL, capella=capella), missed=MISSED, empty=EMPTY)
     history = History(chain, simulator, world.chain)
-    asked, expected = [], []
+    calls, expected = [], []
     for anchor in sorted(world.blocks):
         first, end = (world.chain.period(slot) * 8 for slot in (capella, anchor))
         for slot in range(first, min(end, SMALL.end)) if capella <= anchor < SMALL.end else ():
             if slot in world.blocks:
-                asked.append(("oldBlockHash", (world.root(anchor), world.old(slot, anchor))))
+                calls.append(("oldBlockHash", (world.root(anchor), world.old(slot, anchor))))
                 expected.append(world.blocks[slot].block_hash)
-    assert len(asked) > 500
-    assert history.answers(asked) == expected
+    assert len(calls) > 500
+    assert history.answers(calls) == expected
 
 
 def test_every_block_before_capella_is_proven_but_those_without_a_payload(world, history):
@@ -70,10 +70,10 @@ def test_a_block_proves_its_own(world, history):
 
 def test_anybody_can_check_the_constant_of_historical_roots(chain, simulator, world, history):
     anchors = [slot for slot in sorted(world.blocks) if SMALL.capella <= slot < SMALL.end]
-    asked = [("provesHistoricalRoots", (world.root(slot), world.historical_roots(slot))) for slot in anchors]
-    assert None not in history.answers(asked)
+    calls = [("provesHistoricalRoots", (world.root(slot), world.historical_roots(slot))) for slot in anchors]
+    assert None not in history.answers(calls)
     wrong = History(chain, simulator, replace(world.chain, historical_roots=b"\x01" * 32))
-    assert wrong.answers(asked) == [None] * len(asked)
+    assert wrong.answers(calls) == [None] * len(calls)
 
 
 @pytest.mark.parametrize("rest", [0, 1, 5])
@@ -113,9 +113,9 @@ def genuine(world) -> list[Asked]:
 def test_no_flipped_bit_leaves_a_branch_to_the_same_root(history, genuine):
     for name, (*root, branch) in genuine:
         flipped = [
-            branch[:place] + bytes([branch[place] ^ 1 << bit]) + branch[place + 1 :]
-            for place in range(len(branch))
-            for bit in ((place % 8,) if place > 60 else range(8))
+            branch[:offset] + bytes([branch[offset] ^ 1 << bit]) + branch[offset + 1 :]
+            for offset in range(len(branch))
+            for bit in ((offset % 8,) if offset > 60 else range(8))
         ]
         assert history.answer(name, *root, branch) is not None
         assert not any(history.answers([(name, (*root, each)) for each in flipped]))

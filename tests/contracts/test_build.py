@@ -22,9 +22,9 @@ def test_check_fails_and_names_what_is_out_of_date(monkeypatch, capsys, tmp_path
     monkeypatch.setattr("sys.argv", ["build", "--check"])
     (tmp_path / "Gone.json").write_text("{}\n")
     assert build.main() == 1
-    said = capsys.readouterr().err
-    assert "FactsRegistry.json" in said
-    assert "Gone.json" in said
+    errors = capsys.readouterr().err
+    assert "FactsRegistry.json" in errors
+    assert "Gone.json" in errors
     assert [path.name for path in tmp_path.iterdir()] == ["Gone.json"]
 
 

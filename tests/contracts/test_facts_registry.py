@@ -235,25 +235,25 @@ def test_a_block_that_is_not_accumulated_proves_nothing_by_its_number(registry):
 # The numbers of fields of all forks, and the number of bits in a mask.
 @pytest.mark.parametrize("count", [15, 16, 17, 20, 21, 23, 31])
 def test_all_fields_of_headers_of_all_forks_can_be_stored(registry, source, count):
-    values = [bytes([place]) * 32 for place in range(count)]
+    values = [bytes([index]) * 32 for index in range(count)]
     values[2], values[3], values[6] = b"\x02" * 20, b"\x07" * 32, b"\x06" * 256
     values[7], values[8], values[9], values[12], values[14] = b"", BLOCK.to_bytes(2), b"\x09", b"extra", bytes(8)
     header = tries.encode(values)
     source.send("set", BLOCK, keccak(header))
     proof = encode(header, values[3], header_fields=range(count))
     receipt = registry.send_raw(proof)
-    asked = [place for place in range(count) if place not in {3, 8}]
-    assert registry.logged(receipt)[1:] == [("HeaderFieldsProven", BLOCK, _mask(*asked))]
-    for place, value in enumerate(values):
-        word = keccak(value) if place in {6, 12} else value.rjust(32, b"\0")
-        assert registry.call("headerField", BLOCK, place) == word
-        assert registry.call("tryHeaderField", BLOCK, place) == (True, word)
+    requested = [index for index in range(count) if index not in {3, 8}]
+    assert registry.logged(receipt)[1:] == [("HeaderFieldsProven", BLOCK, _mask(*requested))]
+    for index, value in enumerate(values):
+        word = keccak(value) if index in {6, 12} else value.rjust(32, b"\0")
+        assert registry.call("headerField", BLOCK, index) == word
+        assert registry.call("tryHeaderField", BLOCK, index) == (True, word)
     assert registry.call("tryHeaderField", BLOCK, count) == (False, bytes(32))
     assert registry.logged(registry.send_raw(proof)) == []
 
 
 def test_no_bit_of_a_mask_can_be_flipped(simulator, registry, source):
-    values = [bytes([place]) * 32 for place in range(31)]
+    values = [bytes([index]) * 32 for index in range(31)]
     values[2], values[6], values[8] = b"\x02" * 20, b"\x06" * 256, BLOCK.to_bytes(2)
     header = tries.encode(values)
     tried = [(_set(source, BLOCK, keccak(header)), True)]
@@ -266,7 +266,7 @@ def test_no_bit_of_a_mask_can_be_flipped(simulator, registry, source):
 
 
 def test_of_a_block_that_is_not_accumulated_no_field_of_the_header_can_be_read(registry):
-    assert {registry.call("tryHeaderField", BLOCK, place) for place in range(256)} == {(False, bytes(32))}
+    assert {registry.call("tryHeaderField", BLOCK, index) for index in range(256)} == {(False, bytes(32))}
 
 
 @pytest.mark.parametrize(
@@ -290,7 +290,7 @@ def test_a_field_of_a_header_is_a_string_that_ends_in_it(registry, source, field
 def test_header_fields_that_were_not_asked_for_stay_unproven(registry, source):
     header = _plant(source, b"\x07" * 32)
     registry.send_raw(encode(header, b"\x07" * 32, header_fields=[7, 11]))
-    readable = {place for place in range(256) if registry.call("tryHeaderField", BLOCK, place)[0]}
+    readable = {index for index in range(256) if registry.call("tryHeaderField", BLOCK, index)[0]}
     assert readable == {3, 7, 8, 11}
     with pytest.raises(Reverted) as reverted:
         registry.call("headerField", BLOCK, 0)
@@ -457,18 +457,18 @@ def test_the_whole_hash_is_compared_that_somebody_asks_for(simulator, registry, 
     child = tries.header(BLOCK, b"\x08" * 32, keccak(parent))
     source.send("set", BLOCK, keccak(child))
     registry.send_raw(encode_parent_hash([child]))
-    asked = [
+    questions = [
         (digest, number)
         for number, true in ((BLOCK, keccak(child)), (5, keccak(parent)))
         for digest in (*nearly(true), true)
     ]
     # The source must compare the whole number.
-    asked += [(keccak(child), BLOCK ^ 1 << bit) for bit in range(256)]
+    questions += [(keccak(child), BLOCK ^ 1 << bit) for bit in range(256)]
     outcomes = simulator.run(
-        [Call(registry.address, registry.calldata("vouches", number, digest)) for digest, number in asked]
+        [Call(registry.address, registry.calldata("vouches", number, digest)) for digest, number in questions]
     )
     assert [outcome.data == _word(1) for outcome in outcomes] == [
-        digest == keccak(parent) or (digest, number) == (keccak(child), BLOCK) for digest, number in asked
+        digest == keccak(parent) or (digest, number) == (keccak(child), BLOCK) for digest, number in questions
     ]
     assert {outcome.data for outcome in outcomes} == {_word(0), _word(1)}
 
@@ -489,16 +489,16 @@ def test_what_is_proven_of_a_block_is_proven_of_no_other(simulator, registry, so
     registry.send("proveTimestamp", header, following, 1005)
     for far in (0, *FAR):
         block, time = BLOCK + far, 1005 + far
-        asked: list[tuple[object, ...]] = [
+        facts: list[tuple[object, ...]] = [
             *(("AccountField", who, block, field) for who in (ALICE, BOB) for field in FIELDS),
             *(("AccountStorageSlotValues", ALICE, block, _word(slot)) for slot in (5, 6)),
             ("AccountStorageSlotValues", BOB, block, _word(7)),
-            *(("HeaderField", block, place) for place in range(15)),
+            *(("HeaderField", block, index) for index in range(15)),
             ("BlockAtTimestamp", time),
         ]
         calls = [
             Call(registry.address, registry.calldata(function, *arguments))
-            for name, *arguments in asked
+            for name, *arguments in facts
             for function in (f"{str(name)[0].lower()}{str(name)[1:]}", f"try{name}")
         ]
         answers = simulator.run(calls)

@@ -80,11 +80,11 @@ def attempt(trusted: Deployed, simulator: Simulator) -> Attempt:
     def attempt_at(forgery: Forgery, registry: Deployed) -> tuple[Outcome, list[Outcome], list[bool]]:
         vouch = trusted.calldata("set", number_of(forgery.header), keccak(forgery.header))
         first = [Call(trusted.address, vouch), *(Call(registry.address, each) for each in forgery.before)]
-        reads = [registry.calldata(*asked) for asked in forgery.lies]
+        reads = [registry.calldata(*arguments) for arguments in forgery.lies]
         sent = [Call(registry.address, each) for each in (forgery.proof, *forgery.after, *reads)]
         # All calls are in one request, so each sees the changes of earlier ones.
-        proof, *rest = simulator.run(sent, first=first)
-        after, answers = rest[: len(forgery.after)], rest[len(forgery.after) :]
+        proof, *others = simulator.run(sent, first=first)
+        after, answers = others[: len(forgery.after)], others[len(forgery.after) :]
         told = [
             answer.succeeded and answer.data == lie for answer, lie in zip(answers, forgery.lies.values(), strict=True)
         ]

@@ -109,12 +109,12 @@ HOLES = {
 def test_it_is_found_that_registry_and_model_are_wrong_alike(chain: DevChain, hole: Hole) -> None:
     [registry] = compile_without({"hole": [hole.removal]}, [["hole"]])
     model = decoder_without(hole.check_of_model, hole.by)
-    with pytest.raises(Divergence) as found:
+    with pytest.raises(Divergence) as divergence:
         sequences.run(chain, 1, 3_000, artifact=registry, decoder=model)
     # The judge must notice the fault by itself, since registry and model agree. The message must suffice to repeat the
     # run.
-    assert re.search(r"^sequences.run, seed 1, attack \d+: (?!The registry)", str(found.value))
-    assert re.search(r"^0x[0-9a-f]{500,}$", str(found.value), re.MULTILINE)
+    assert re.search(r"^sequences.run, seed 1, attack \d+: (?!The registry)", str(divergence.value))
+    assert re.search(r"^0x[0-9a-f]{500,}$", str(divergence.value), re.MULTILINE)
 
 
 @pytest.fixture(scope="module")
@@ -143,9 +143,9 @@ def test_whatever_is_read_must_be_so(trial: tuple[Trial, Outcome]) -> None:
     end = 64 + int.from_bytes(outcome.data[32:64])
     for count in range(len(attack.facts_to_read)):
         # An answer in Multicall's data has a selector of four bytes and two words.
-        for place in (end - 68 * count - 1, end - 68 * count - 33):
+        for offset in (end - 68 * count - 1, end - 68 * count - 33):
             with pytest.raises(NotSo, match=r"It must be|isn't proven"):
-                attack.check(changed(outcome, place))
+                attack.check(changed(outcome, offset))
 
 
 def test_registry_and_model_must_agree(trial: tuple[Trial, Outcome]) -> None:
@@ -153,6 +153,6 @@ def test_registry_and_model_must_agree(trial: tuple[Trial, Outcome]) -> None:
     # Offset 68 is behind two words and a selector, in the block hash source's answer.
     with pytest.raises(NotSo, match=r"The registry refuses transaction 0, and the model takes it"):
         attack.check(changed(outcome, 68))
-    for place in range(len(outcome.logs)):
+    for index in range(len(outcome.logs)):
         with pytest.raises(NotSo):
-            attack.check(replace(outcome, logs=outcome.logs[:place] + outcome.logs[place + 1 :]))
+            attack.check(replace(outcome, logs=outcome.logs[:index] + outcome.logs[index + 1 :]))

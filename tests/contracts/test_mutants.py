@@ -136,8 +136,8 @@ def test_mutants_are_caught_survive_or_hang(tiny, artifacts, compiler, store, mo
     changed = {mutant: code for mutant, code in changed.items() if code}
     verdicts = judge_all(project, changed, compiler=compiler, store=store, jobs=2)
     names = {mutant: name_of(code) for mutant, code in changed.items()}
-    found = {mutant: verdicts[names[mutant]].outcome if mutant in names else SAME_CODE for mutant in expected}
-    assert found == expected
+    outcomes = {mutant: verdicts[names[mutant]].outcome if mutant in names else SAME_CODE for mutant in expected}
+    assert outcomes == expected
 
     # The verdicts are stored, so no mutant is tried again.
     monkeypatch.setattr(Project, "judge", lambda *_, **__: pytest.fail("it was tried again"))

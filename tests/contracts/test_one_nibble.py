@@ -127,12 +127,12 @@ def other_paths_twice() -> Iterator[Tried]:
 
 def other_places() -> Iterator[Tried]:
     for depth in DEPTHS:
-        for place in range(16):
+        for index in range(16):
             lower, upper = pair(depth)
-            if place != THREE:
-                yield Tried(f"place {place:x}, not 3, at depth {depth}", [child(depth, place), upper], BOTH, None)
-            if place != TEN:
-                yield Tried(f"place {place:x}, not a, at depth {depth}", [lower, child(depth, place)], BOTH, None)
+            if index != THREE:
+                yield Tried(f"place {index:x}, not 3, at depth {depth}", [child(depth, index), upper], BOTH, None)
+            if index != TEN:
+                yield Tried(f"place {index:x}, not a, at depth {depth}", [lower, child(depth, index)], BOTH, None)
 
 
 def other_depths() -> Iterator[Tried]:
@@ -160,7 +160,7 @@ def wrong_branches() -> Iterator[Tried]:
         "a node of 1 byte": branch(1, three, node_child(9, b"\xc0")),
     }
     for depth, (how, operation) in product(DEPTHS, wrong.items()):
-        subtrees = [child(depth, place) for place in (THREE, 0x7)[: 1 + (operation[0] & 0x0F)]]
+        subtrees = [child(depth, index) for index in (THREE, 0x7)[: 1 + (operation[0] & 0x0F)]]
         yield Tried(f"{how} at depth {depth}", subtrees, operation, None)
 
 
@@ -179,10 +179,10 @@ def wrong_children() -> Iterator[Tried]:
 def one_of_sixteen() -> Iterator[Tried]:
     operation = branch(16, *map(own_child, range(16)))
     for depth in (2, 9, 33, MAX_DEPTH):
-        for place in range(16):
+        for index in range(16):
             children = [child(depth, each) for each in range(16)]
-            children[place].key = flip(children[place].key, depth - 2, 1)
-            yield Tried(f"child {place:x} of sixteen at depth {depth}", children, operation, None)
+            children[index].key = flip(children[index].key, depth - 2, 1)
+            yield Tried(f"child {index:x} of sixteen at depth {depth}", children, operation, None)
 
 
 # --- Keys that are absent at a node -----------------------------------------------------------------------------------
@@ -195,8 +195,8 @@ def absences(depth: int, reach: int) -> Iterator[Tried]:
     for nibble in range(NIBBLES):
         key = flip(KEY, nibble, 1 << (depth + nibble) % 4)
         node = _Subtree(b"\xa0" + b"\x77" * 32, key, depth, reach)
-        left = _Subtree(node.reference, key, depth, reach, KEY) if depth <= nibble < reach else None
-        yield Tried(f"nibble {nibble} of a key, from {depth} to {reach}", [node], also_absent_slot(SLOT), left)
+        expected = _Subtree(node.reference, key, depth, reach, KEY) if depth <= nibble < reach else None
+        yield Tried(f"nibble {nibble} of a key, from {depth} to {reach}", [node], also_absent_slot(SLOT), expected)
 
 
 def absent_at_leaves() -> Iterator[Tried]:
@@ -216,9 +216,9 @@ def storages_that_are_not_empty() -> Iterator[Tried]:
     """Claim that an account with this storage root is absent. Only the empty trie's root is right."""
     owner = int.from_bytes(keccak(HISTORY_ADDRESS))
     for root in (*nearly(tries.EMPTY_ROOT), tries.EMPTY_ROOT):
-        left = _Subtree(EMPTY, owner, 3, NIBBLES, owner) if root == tries.EMPTY_ROOT else None
+        expected = _Subtree(EMPTY, owner, 3, NIBBLES, owner) if root == tries.EMPTY_ROOT else None
         storage = _Subtree(tries.hash_reference(root), KEY, 0)
-        yield Tried(f"root {root.hex()}", [storage], closing_absent_account(3), left, HISTORY_ADDRESS)
+        yield Tried(f"root {root.hex()}", [storage], closing_absent_account(3), expected, HISTORY_ADDRESS)
 
 
 def other_owners_and_slots() -> Iterator[Tried]:
@@ -232,8 +232,8 @@ def other_owners_and_slots() -> Iterator[Tried]:
         key = keccak(slot.to_bytes(32))
         node = tries.leaf_below(key, 3, tries.encode(digest))
         is_true = (owner, slot) == (HISTORY_ADDRESS, SLOT)
-        left = _Subtree(tries.reference(node), int.from_bytes(key), 3, NIBBLES) if is_true else None
-        yield Tried(f"slot {slot} of {owner.hex()}", [], block_hash(slot, 3, digest), left, owner)
+        expected = _Subtree(tries.reference(node), int.from_bytes(key), 3, NIBBLES) if is_true else None
+        yield Tried(f"slot {slot} of {owner.hex()}", [], block_hash(slot, 3, digest), expected, owner)
 
 
 # --- Tests ------------------------------------------------------------------------------------------------------------

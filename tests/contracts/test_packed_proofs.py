@@ -85,10 +85,10 @@ def recorded(monkeypatch: pytest.MonkeyPatch) -> Recorded:
         return take(self, size)
 
     def recording_children(self: decoder._Decoder, size: int, mine: Sequence[decoder._Subtree]) -> list[bytes]:
-        found = children(self, size, mine)
+        all_children = children(self, size, mine)
         own = {child.place for child in mine}
-        record.children |= {(place in own, len(child)) for place, child in enumerate(found)}
-        return found
+        record.children |= {(index in own, len(child)) for index, child in enumerate(all_children)}
+        return all_children
 
     monkeypatch.setattr(reader, "at_end", recording_operations)
     monkeypatch.setattr(reader, "byte", recording_single)
@@ -112,13 +112,13 @@ def test_what_is_proven_of_random_states_reads_back_as_py_trie_has_it(registry, 
     world = random_world(random.Random(size), BLOCK, size)
     source.send("set", BLOCK, world.block_hash)
     for most in (2, 6, 40):
-        asked = world.ask(most)
-        proof = world.prove(asked)
+        requested = world.ask(most)
+        proof = world.prove(requested)
         facts = python_accepts(proof, world, accumulated=False)
         assert facts is not None
         assert world.agrees(facts)
         assert {address: set(account.slots) for address, account in facts.accounts.items()} == {
-            each.address: set(each.slots) for each in asked
+            each.address: set(each.slots) for each in requested
         }
         registry.send_raw(proof)
         for address, account in facts.accounts.items():
@@ -127,9 +127,9 @@ def test_what_is_proven_of_random_states_reads_back_as_py_trie_has_it(registry, 
                 assert word == value.to_bytes(32)
             words = [account.nonce.to_bytes(32), account.balance.to_bytes(32), account.storage_root, account.code_hash]
             asked_for = account.fields if account.exists else 0b1111
-            for place, word in enumerate(words):
-                if asked_for >> place & 1:
-                    assert registry.call("accountField", address, BLOCK, place) == word
+            for index, word in enumerate(words):
+                if asked_for >> index & 1:
+                    assert registry.call("accountField", address, BLOCK, index) == word
 
 
 def test_random_states_have_every_form_of_node_and_of_absence(recorded):
@@ -185,7 +185,9 @@ def test_no_other_value_of_any_control_byte_verifies(registry, trust, harness, r
     operations = [operation for _, operation in recorded.operations]
     assert {0x00, 0x10, 0x11, SLOT, BLOCK_HASH} <= set(operations)
     # These bytes only choose which facts are stored. Other values of them are valid.
-    choices = {place for place, operation in recorded.operations if operation in {SLOT, BLOCK_HASH} or operation > 0x7F}
+    choices = {
+        offset for offset, operation in recorded.operations if operation in {SLOT, BLOCK_HASH} or operation > 0x7F
+    }
     assert len(choices) == 4
     assert len(recorded.loose) > 100
     assert harness.accepted(registry, [proof]) == [True]
@@ -214,11 +216,11 @@ def test_a_flipped_bit_can_only_make_another_absent_slot_of_one(registry, trust,
     world.accounts[ALICE] = (1, 2, tries.EMPTY_CODE_HASH)
     world.storages[ALICE] = dict.fromkeys(range(12), 1)
     trust(world.close().root)
-    asked = [0, 1, 100, 101, 102, 2**255, 2**255 + 1]
-    proof = world.prove([(ALICE, 3, asked)], known=True)
+    requested = [0, 1, 100, 101, 102, 2**255, 2**255 + 1]
+    proof = world.prove([(ALICE, 3, requested)], known=True)
     flipped = [
-        proof[:place] + bytes([proof[place] ^ 1 << bit]) + proof[place + 1 :]
-        for place in range(2, len(proof))
+        proof[:offset] + bytes([proof[offset] ^ 1 << bit]) + proof[offset + 1 :]
+        for offset in range(2, len(proof))
         for bit in range(8)
     ]
     taken = [each for each, answer in zip(flipped, harness.accepted(registry, flipped), strict=True) if answer]
@@ -230,8 +232,8 @@ def test_a_flipped_bit_can_only_make_another_absent_slot_of_one(registry, trust,
         assert facts.accounts.keys() == {ALICE}
         assert facts.accounts[ALICE].fields == 3
         slots = facts.accounts[ALICE].slots
-        assert len(slots) == len(asked)
-        assert len(slots.keys() - set(asked)) == 1
+        assert len(slots) == len(requested)
+        assert len(slots.keys() - set(requested)) == 1
 
 
 def test_no_operation_left_out_or_sent_twice_verifies(registry, trust, harness, recorded):
@@ -239,7 +241,7 @@ def test_no_operation_left_out_or_sent_twice_verifies(registry, trust, harness, 
     trust(root)
     proof = encode(BLOCK, root, accounts)
     decoder.decode(proof, block_hash=lambda _: None, state_root=lambda _: root)
-    starts = sorted({*recorded.single, *(place for place, _ in recorded.operations)})
+    starts = sorted({*recorded.single, *(offset for offset, _ in recorded.operations)})
     pieces = [(start, end) for start in starts for end in [*starts, len(proof)] if end > start > 1]
     spoilt = [proof[:start] + proof[end:] for start, end in pieces]
     spoilt += [proof[:end] + proof[start:end] + proof[end:] for start, end in pieces if end - start < 700]
@@ -401,16 +403,16 @@ def test_only_slots_that_the_protocol_writes_make_hashes_known(chain, source, wi
     world.storages[HISTORY_ADDRESS] = {slot: int.from_bytes(OLD_HASH) for slot in slots}
     _vouch(source, world.close().header)
     for slot in slots:
-        wanted = [world.to_prove(HISTORY_ADDRESS, 0, [], [slot])]
-        proof = encode(world.header, world.root, wanted, history_window=2**256)
+        accounts = [world.to_prove(HISTORY_ADDRESS, 0, [], [slot])]
+        proof = encode(world.header, world.root, accounts, history_window=2**256)
         if slot < window:
-            assert encode(world.header, world.root, wanted, history_window=window) == proof
+            assert encode(world.header, world.root, accounts, history_window=window) == proof
             facts = _decode(world, proof, window)
             assert facts.known_hashes == {OLD_HASH}
             registry.call_raw(proof)
             continue
         with pytest.raises(CannotPack, match=f"Slot {slot} is none of the {window}"):
-            encode(world.header, world.root, wanted, history_window=window)
+            encode(world.header, world.root, accounts, history_window=window)
         with pytest.raises(InvalidPacked, match="no block hash in this slot"):
             _decode(world, proof, window)
         with pytest.raises(Reverted) as reverted:

@@ -114,9 +114,9 @@ def test_python_refuses_the_same_cuts_and_flips(fixture):
     # The block's number isn't changed, because `state_root` accepts any number here.
     start = 1 + proof[0]
     assert accepts(proof)
-    for place in range(start, len(proof), 5):
-        assert not accepts(proof[:place])
-        assert not accepts(proof[:place] + bytes([proof[place] ^ 1 << place % 8]) + proof[place + 1 :])
+    for offset in range(start, len(proof), 5):
+        assert not accepts(proof[:offset])
+        assert not accepts(proof[:offset] + bytes([proof[offset] ^ 1 << offset % 8]) + proof[offset + 1 :])
 
 
 @each_account

@@ -83,9 +83,9 @@ def test_a_block_is_known_once_it_is_vouched_for_and_recorded(source, vouch):
 
 def test_no_changed_byte_passes(source, vouch):
     data = vouch(HEADER)
-    for place in range(len(HEADER)):
+    for offset in range(len(HEADER)):
         changed = bytearray(HEADER)
-        changed[place] ^= 1
+        changed[offset] ^= 1
         assert refusal(source, data.replace(HEADER, changed))[0] in {"NotConfirmed", "NotClaimed", "InvalidHeader"}
 
 

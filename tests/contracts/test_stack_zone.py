@@ -43,8 +43,8 @@ def accepts(chain):
     def run(bottom: int, top: int, operations: bytes, item: _Subtree | None = None) -> bool:
         image = b""
         if item is not None:
-            place = top - SUBTREE - NODE
-            image = raw(item).rjust(place + SUBTREE, b"\0") if place >= 0 else b""
+            offset = top - SUBTREE - NODE
+            image = raw(item).rjust(offset + SUBTREE, b"\0") if offset >= 0 else b""
         data = harness_calldata(bottom, top, OWNER, image, operations)
         [outcome] = simulator.run([Call(harness, data)])
         assert outcome.succeeded or not outcome.halted

@@ -28,7 +28,7 @@ def build(entries: Mapping[bytes, bytes]) -> HexaryTrie:
 def proof(trie: HexaryTrie, key: bytes) -> list[bytes]:
     """Return a proof as nodes send it: the root, and the nodes below it that aren't embedded."""
     nodes = [encode(node) for node in trie.get_proof(key)]
-    return [node for place, node in enumerate(nodes) if place == 0 or len(node) >= 32]
+    return [node for index, node in enumerate(nodes) if index == 0 or len(node) >= 32]
 
 
 def leaf(key: bytes, value: bytes) -> bytes:
@@ -48,7 +48,7 @@ def extension(path: str, child: bytes) -> bytes:
 
 def branch(children: Mapping[int, bytes]) -> bytes:
     """Return a branch with these children, given as references by index."""
-    return listed(b"".join(children.get(place, EMPTY) for place in range(17)))
+    return listed(b"".join(children.get(index, EMPTY) for index in range(17)))
 
 
 def reference(node: bytes) -> bytes:
@@ -114,12 +114,12 @@ def shaped(
             below: dict[int, list[bytes]] = {}
             for key in keys:
                 below.setdefault(int(key.hex()[depth], 16), []).append(key)
-            others = [place for place in range(16) if place not in below]
+            others = [index for index in range(16) if index not in below]
             count = max(0, (levels[depth] if depth < len(levels) else 2) - len(below))
-            siblings = {place: chance.randbytes(32) for place in chance.sample(others, min(count, len(others)))}
+            siblings = {index: chance.randbytes(32) for index in chance.sample(others, min(count, len(others)))}
             children = [
-                keccak(node(below[place], depth + 1)) if place in below else siblings.get(place, b"")
-                for place in range(16)
+                keccak(node(below[index], depth + 1)) if index in below else siblings.get(index, b"")
+                for index in range(16)
             ]
             encoded = encode([*children, b""])
         for key in keys:

@@ -224,10 +224,10 @@ def mutate(chance: random.Random, proof: bytes, other: bytes) -> bytes:
     for _ in range(1 if chance.random() < 0.8 else 2):
         if not spoilt:
             break
-        place, size = chance.randrange(len(spoilt)), chance.choice([1, 1, 2, 20, 32, 33])
-        before, there, after = spoilt[:place], spoilt[place : place + size], spoilt[place + size :]
+        offset, size = chance.randrange(len(spoilt)), chance.choice([1, 1, 2, 20, 32, 33])
+        before, there, after = spoilt[:offset], spoilt[offset : offset + size], spoilt[offset + size :]
         start = chance.randrange(len(other))
-        near = [at for at, byte in enumerate(spoilt) if byte in _NEAR_OPERATIONS] or [place]
+        near = [at for at, byte in enumerate(spoilt) if byte in _NEAR_OPERATIONS] or [offset]
         at = chance.choice(near)
         spoilt = chance.choice(
             [

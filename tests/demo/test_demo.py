@@ -48,19 +48,19 @@ def test_it_serves_until_ctrl_c_and_leaves_no_process(command, tmp_path):
         command, cwd=PROJECT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, process_group=0
     )
     assert process.stdout is not None
-    said = ""
-    while "Serving until Ctrl-C" not in said:
+    output = ""
+    while "Serving until Ctrl-C" not in output:
         line = process.stdout.readline()
-        assert line, said
-        said += line
-    (url,) = re.findall(r"Explorer +(\S+)", said)
+        assert line, output
+        output += line
+    (url,) = re.findall(r"Explorer +(\S+)", output)
     assert "DONE" in requests.get(url, timeout=30).text
     assert variables(tmp_path / "demo")["BASE_URL"] in url
     os.killpg(process.pid, signal.SIGINT)  # Ctrl-C in a terminal signals the group
     # Processes end one after another, each after at most STOP_SECONDS.
-    rest, _ = process.communicate(timeout=8 * STOP_SECONDS)
-    assert process.returncode == 0, rest
-    assert "Traceback" not in rest
+    output_at_end, _ = process.communicate(timeout=8 * STOP_SECONDS)
+    assert process.returncode == 0, output_at_end
+    assert "Traceback" not in output_at_end
     assert not processes_with(str(tmp_path))
     assert not (tmp_path / "demo" / "env").exists()
 

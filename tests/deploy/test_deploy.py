@@ -79,23 +79,23 @@ def test_the_copied_files_collect_and_migrate_alone(tmp_path):
 @pytest.fixture
 def healthz() -> Iterator[dict[str, Any]]:
     """Serve the answer that a test sets, and record requests."""
-    said: dict[str, Any] = {"status": 200, "body": {"worker": {"running": True}}}
+    answer: dict[str, Any] = {"status": 200, "body": {"worker": {"running": True}}}
 
     class Handler(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
-            said["host"] = self.headers["Host"]
-            self.send_response(said["status"])
+            answer["host"] = self.headers["Host"]
+            self.send_response(answer["status"])
             self.end_headers()
-            self.wfile.write(json.dumps(said["body"]).encode())
+            self.wfile.write(json.dumps(answer["body"]).encode())
 
         def log_message(self, *_: Any) -> None:
             pass
 
     with HTTPServer(("127.0.0.1", 0), Handler) as server:
-        said["address"] = f"127.0.0.1:{server.server_port}"
+        answer["address"] = f"127.0.0.1:{server.server_port}"
         thread = Thread(target=server.serve_forever)
         thread.start()
-        yield said
+        yield answer
         server.shutdown()
         thread.join()
 
@@ -125,8 +125,8 @@ def check(address: str, what: str) -> int:
 @pytest.fixture(scope="module")
 def compose() -> dict[str, Any]:
     yaml = pytest.importorskip("yaml")
-    found: dict[str, Any] = yaml.safe_load((DEPLOY / "compose.yml").read_text())
-    return found
+    content: dict[str, Any] = yaml.safe_load((DEPLOY / "compose.yml").read_text())
+    return content
 
 
 def test_each_container_may_do_little(compose):
@@ -160,7 +160,7 @@ def test_each_waits_for_what_it_needs(compose):
     assert {name for name in services if "migrate" in services[name].get("depends_on", {})} == {"web", "worker"}
     volumes = {mount.split(":")[0] for service in services.values() for mount in service.get("volumes", ())}
     assert {name for name in volumes if not name.startswith(".")} == set(compose["volumes"])
-    assert {name for name, one in services.items() if one.get("profiles")} == {"prometheus", "grafana"}
+    assert {name for name, container in services.items() if container.get("profiles")} == {"prometheus", "grafana"}
 
 
 # --- systemd ----------------------------------------------------------------------------------------------------------

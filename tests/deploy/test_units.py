@@ -85,13 +85,13 @@ def test_a_reload_changes_nothing_where_a_file_is_wrong(units, tmp_path):
     """gunicorn would end if a new process couldn't start. It would keep running without chains."""
     units.start(WEB)
     wait_until_it_serves(units)
-    for name, wrong, said in (
+    for name, wrong, fault in (
         ("chains.toml", "[", "chains.toml"),
         ("secret", "", "can't be read, or is empty."),
     ):
         (tmp_path / name).write_text(wrong)
         assert not units.reload(WEB)
-        assert said in units.log(WEB).read_text()
+        assert fault in units.log(WEB).read_text()
     time.sleep(3)
     assert answers(units)
     assert "Handling signal" not in units.log(WEB).read_text()

@@ -26,14 +26,14 @@ def anchors(path: Path) -> set[str]:
 
 
 def broken(page: str, text: str) -> list[str]:
-    found = []
+    links = []
     for target, anchor in LINK.findall(CODE.sub("", BLOCK.sub("", text))):
         if "://" in target:
             continue
         path = (PROJECT / page).parent / target if target else PROJECT / page
         if not path.exists() or (anchor and anchor not in anchors(path)):
-            found.append(f"{target}#{anchor}")
-    return found
+            links.append(f"{target}#{anchor}")
+    return links
 
 
 @pytest.mark.parametrize("page", [*pages(), "CHANGELOG.md"])

@@ -45,7 +45,7 @@ def compiled() -> dict[str, Artifact]:
     sources = {file: (PROJECT / "client/solidity" / file).read_text() for file in files}
     outputs = ["abi", "evm.bytecode.object", "evm.deployedBytecode.object"]
     output = run_compiler(sources | {"Greedy": GREEDY}, {"*": {"*": outputs}})
-    errors = [one for one in load_artifact("FactsRegistry").abi if one["type"] == "error"]
+    errors = [entry for entry in load_artifact("FactsRegistry").abi if entry["type"] == "error"]
     return {
         name: Artifact(
             abi=[*contract["abi"], *errors],

@@ -114,14 +114,14 @@ def test_a_search_shows_what_is_proven_of_an_account_or_a_block_for_whomever(cli
     send(batch)
     Block.objects.update(hash=HASH)
     charlie = client_of(CHARLIE)
-    for wanted in (BOB, BOB.lower(), "77", HASH, TRANSACTION):
-        html = charlie.get("/explorer", {"q": wanted}).text
+    for text in (BOB, BOB.lower(), "77", HASH, TRANSACTION):
+        html = charlie.get("/explorer", {"q": text}).text
         assert "123,456,789.0123" in html
         links = re.findall(r'href="/facts\?([^"]+)"', html)
-        assert links == [f"account={BOB}" if len(wanted) == 42 else "block=77" if wanted == "77" else BLOCK_77]
+        assert links == [f"account={BOB}" if len(text) == 42 else "block=77" if text == "77" else BLOCK_77]
         assert batch.pk not in html
         # Visitors who may not list batches see no facts in the search either.
-        assert "123,456,789.0123" not in client.get("/explorer", {"q": wanted}).text
+        assert "123,456,789.0123" not in client.get("/explorer", {"q": text}).text
     assert "Proven of this account" not in charlie.get("/explorer", {"q": ALICE}).text
 
 
@@ -129,8 +129,8 @@ def test_a_block_of_a_batch_that_proves_nothing_is_not_told(alice):
     batch = submit(a_key(BOB), request(BOB, block=12))
     send(batch)
     Block.objects.update(hash=HASH)
-    for wanted in (HASH, TRANSACTION):
-        html = alice.get("/explorer", {"q": wanted}).text
+    for text in (HASH, TRANSACTION):
+        html = alice.get("/explorer", {"q": text}).text
         assert "/facts?" not in html
         assert "None of your batches matches" in html
 
@@ -189,13 +189,13 @@ def test_the_list_is_a_file_too_as_it_is_filtered(alice, client):
 def test_a_long_list_is_several_files(alice, monkeypatch):
     expected = many(60)
     monkeypatch.setattr(batch_list, "MOST_IN_FILE", 25)
-    found, address = [], "/explorer.csv"
+    ids, address = [], "/explorer.csv"
     while address:
         answer = alice.get(address)
-        found += [row["internal_id"] for row in csv.DictReader(io.StringIO(answer.content.decode("utf-8-sig")))]
+        ids += [row["internal_id"] for row in csv.DictReader(io.StringIO(answer.content.decode("utf-8-sig")))]
         link = re.fullmatch('<([^>]+)>; rel="next"', answer.headers.get("Link", ""))
         address = f"/explorer.csv{link[1]}" if link else ""
-    assert found == expected
+    assert ids == expected
 
 
 # --- Pages ------------------------------------------------------------------------------------------------------------
@@ -222,8 +222,8 @@ def many(count: int) -> list[str]:
 
 
 def follow(client: Client, html: str, relation: str) -> str:
-    found = re.search(rf'<a href="([^"]+)" rel="{relation}"', html)
-    return client.get("/explorer" + found[1].replace("&amp;", "&")).text if found else ""
+    match = re.search(rf'<a href="([^"]+)" rel="{relation}"', html)
+    return client.get("/explorer" + match[1].replace("&amp;", "&")).text if match else ""
 
 
 def test_pages_hold_every_batch_once_in_both_directions(alice):

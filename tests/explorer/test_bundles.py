@@ -43,9 +43,9 @@ NOBODY = "0x00000000000000000000000000000000000000AA"
 @pytest.fixture
 def batch(tmp_path) -> Batch:
     """Return a DONE batch."""
-    found = asked_of_everything(tmp_path)
-    prove(found)
-    return found
+    complete_batch = asked_of_everything(tmp_path)
+    prove(complete_batch)
+    return complete_batch
 
 
 def get(batch: Batch, **headers: str) -> Any:

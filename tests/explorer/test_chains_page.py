@@ -66,13 +66,13 @@ def chains_json() -> Any:
 
 
 def connection(source: int = 31337) -> Any:
-    (found,) = [one for one in chains_json()["connections"] if one["sourceChainId"] == str(source)]
-    return found
+    (entry,) = [candidate for candidate in chains_json()["connections"] if candidate["sourceChainId"] == str(source)]
+    return entry
 
 
 def chain_of(chain_id: int = 31337) -> Any:
-    (found,) = [one for one in chains_json()["chains"] if one["chainId"] == str(chain_id)]
-    return found
+    (entry,) = [candidate for candidate in chains_json()["chains"] if candidate["chainId"] == str(chain_id)]
+    return entry
 
 
 # --- Connections ------------------------------------------------------------------------------------------------------
@@ -116,15 +116,15 @@ def test_a_registry_is_told_only_as_far_as_it_may_be_believed(no_node, state):
         rows.update(deployed_at=None)
     elif state == "replaced":
         rows.update(replaced_at=timezone.now())
-    one = connection()
-    assert not one["codeIsRight"]
+    entry = connection()
+    assert not entry["codeIsRight"]
     if state == "refused":
-        assert one["notes"] == ["The registry is a forgery."]
+        assert entry["notes"] == ["The registry is a forgery."]
     elif state == "unchecked":
-        assert (one["factsRegistry"], one["codeHash"], one["notes"]) == (REGISTRY, None, [])
+        assert (entry["factsRegistry"], entry["codeHash"], entry["notes"]) == (REGISTRY, None, [])
     else:
-        assert one["factsRegistry"] is None
-        assert one["notes"][0].startswith("No facts registry is deployed on chain 31337 for chain 31337.")
+        assert entry["factsRegistry"] is None
+        assert entry["notes"][0].startswith("No facts registry is deployed on chain 31337 for chain 31337.")
 
 
 def test_what_the_operator_has_stopped_or_must_look_into_is_told(no_node):
@@ -230,7 +230,7 @@ def signing(service: DevChain, address: str, *, block_hash: bytes | None = None)
 
 
 def answers() -> list[str | None]:
-    return [one["answer"] for one in connection(SOURCE)["attesters"]["attesters"]]
+    return [attester["answer"] for attester in connection(SOURCE)["attesters"]["attesters"]]
 
 
 def ask_again() -> None:
@@ -246,15 +246,15 @@ def test_it_tells_what_each_attester_answered_the_lying_and_the_slow_one_too(ser
         return lying_node.Raw(b"too late", seconds_between_bytes=1)
 
     attested(honest=signing(service, ALICE), liar=signing(service, BOB, block_hash=b"\x66" * 32), sleeper=slow)
-    asked, html = connection(SOURCE)["attesters"], page()
+    attesters, html = connection(SOURCE)["attesters"], page()
     assert answers() == ["signed", "contradicts", "timed_out"]
-    assert int(asked["blockNumber"]) <= service.head() - 32
+    assert int(attesters["blockNumber"]) <= service.head() - 32
     assert "1 of 3 required attesters has signed block" in html
     assert f"contradicts our nodes: it signs 0x{'66' * 32}" in html
-    assert "/liar" not in html + str(asked)
-    since = [one["since"] for one in asked["attesters"]]
+    assert "/liar" not in html + str(attesters)
+    since = [attester["since"] for attester in attesters["attesters"]]
     ask_again()
-    assert [one["since"] for one in connection(SOURCE)["attesters"]["attesters"]] == since
+    assert [attester["since"] for attester in connection(SOURCE)["attesters"]["attesters"]] == since
 
 
 def test_caches_keep_the_json_for_some_seconds_and_learn_that_nothing_has_changed(no_node):

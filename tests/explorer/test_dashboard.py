@@ -32,7 +32,7 @@ def ended(ago: timedelta, *, status: str = BatchStatus.DONE, address: str = ALIC
 def test_programs_get_the_keys_at_either_address(alice):
     key = a_key()
     expected = alice.get("/keys", headers=JSON).json()
-    assert [one["id"] for one in expected["keys"]] == [key.pk]
+    assert [entry["id"] for entry in expected["keys"]] == [key.pk]
     assert alice.get("/dashboard", headers=JSON).json() == expected
 
 
@@ -43,9 +43,9 @@ def test_what_is_used_of_the_day_s_budget_and_what_is_left(alice, settings, tmp_
     batch = a_batch(fee=10**18)
     Batch.objects.update(status=BatchStatus.REJECTED)
     Share.objects.create(transaction=send(batch), batch=batch, gas=2_000_000, wei=10**17 + 1, weight=1)
-    said = " ".join(re.sub(r"<[^>]+>", " ", alice.get("/dashboard").text).split())
+    text = " ".join(re.sub(r"<[^>]+>", " ", alice.get("/dashboard").text).split())
     for sentence in ("0.100001 ETH of 0.5 ETH on", "0.399999… ETH are left."):
-        assert sentence in said
+        assert sentence in text
 
 
 def test_neither_cancelled_batches_nor_those_of_others_are_on_a_dashboard(alice):

@@ -19,7 +19,7 @@ pytestmark = pytest.mark.django_db
 
 @pytest.mark.parametrize(
     "picture",
-    [one for one in PICTURES if one.then is Picture.then],
+    [picture for picture in PICTURES if picture.then is Picture.then],
     ids=lambda picture: picture.file,
 )
 def test_a_page_is_as_it_was(picture: Picture, settings: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):

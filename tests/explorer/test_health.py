@@ -42,10 +42,10 @@ def problems() -> list[tuple[str, str]]:
     """Return each problem's code and sentence."""
     response = Client().get("/healthz")
     body = response.json()
-    found = list(zip(body["codes"], body["problems"], strict=True))
-    assert (response.status_code, body["status"]) == ((503, "degraded") if found else (200, "ok"))
+    sentences_by_code = list(zip(body["codes"], body["problems"], strict=True))
+    assert (response.status_code, body["status"]) == ((503, "degraded") if sentences_by_code else (200, "ok"))
     assert body["database"] == "ok"
-    return found
+    return sentences_by_code
 
 
 def codes() -> list[str]:
@@ -78,8 +78,8 @@ def test_it_is_degraded_while_no_worker_runs(silent):
         last = timezone.now() - SILENCE
         WorkerHeartbeat.objects.update(beat_at=last)
     assert problems() == [("no_worker", "No worker is running. Batches are stored, but none is proven.")]
-    said = Client().get("/healthz").json()["worker"]
-    assert said == {"running": False, "lastBeat": last.isoformat() if last else None}
+    worker = Client().get("/healthz").json()["worker"]
+    assert worker == {"running": False, "lastBeat": last.isoformat() if last else None}
 
 
 def test_it_says_so_when_the_database_does_not_answer(caplog):
@@ -141,8 +141,8 @@ def test_a_stop_is_told_once():
     a_batch()
     Signer.objects.create(chain_id=31337, address=SIGNER)
     call_command("stop", "31337", reason="A test.", stdout=StringIO())
-    said = "The operator has stopped sending on chain 31337. The reason given: A test."
-    assert problems() == [("signing_stopped", said)]
+    sentence = "The operator has stopped sending on chain 31337. The reason given: A test."
+    assert problems() == [("signing_stopped", sentence)]
     call_command("resume", "31337", stdout=StringIO())
     assert codes() == []
 

@@ -43,7 +43,7 @@ def read(**headers: str) -> str:
 def test_it_tells_what_the_database_has():
     """`golden/metrics.txt` has queues and their ages, batches, money, nonces, heads, workers and problems."""
     now = timezone.now()
-    late, overdue, done, rejected, long_ago, self_funded = (a_batch(block=10 + place) for place in range(6))
+    late, overdue, done, rejected, long_ago, self_funded = (a_batch(block=10 + offset) for offset in range(6))
     for batch, columns in (
         (late, {"due_at": now - 5 * MINUTE}),
         (overdue, {"due_at": now + MINUTE, "deadline_at": now - MINUTE, "created_at": now - 9 * MINUTE}),
@@ -77,13 +77,15 @@ def test_it_tells_what_the_database_has():
     ChainHead.objects.create(chain_id=31337, number=77, final=70, seen_at=now - MINUTE)
     FactsRegistry.objects.update(notice="Attesters contradict the nodes.")
     lines = []
-    for one in samples(read()):
+    for sample in samples(read()):
         # These counters of the process include other tests.
-        if re.match("batchquery_(?!.*(exchange|job_run|request))", one.name) and (
-            one.value or "code" not in one.labels
+        if re.match("batchquery_(?!.*(exchange|job_run|request))", sample.name) and (
+            sample.value or "code" not in sample.labels
         ):
-            is_age = one.name.endswith("_seconds")
-            lines.append(f"{one.name} {one.labels} {f'{one.value / 60:.0f} minutes' if is_age else f'{one.value:g}'}")
+            is_age = sample.name.endswith("_seconds")
+            lines.append(
+                f"{sample.name} {sample.labels} {f'{sample.value / 60:.0f} minutes' if is_age else f'{sample.value:g}'}"
+            )
     compare("\n".join(lines), "metrics.txt")
 
 

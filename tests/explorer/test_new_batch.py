@@ -74,7 +74,7 @@ def faults_in(html: str) -> list[tuple[str, str]]:
 
 def filled(html: str) -> dict[str, list[str]]:
     """Return the filled-in form's fields as a browser would post them."""
-    found: dict[str, list[str]] = defaultdict(list)
+    fields: dict[str, list[str]] = defaultdict(list)
     for field in (
         r'<input type="(?:text|hidden|datetime-local)" name="([^"]+)"(?: value="([^"]*)")?',
         r'<input type="(?:radio|checkbox)" name="([^"]+)" value="([^"]*)"[^>]* checked',
@@ -82,13 +82,13 @@ def filled(html: str) -> dict[str, list[str]]:
         r'<textarea name="([^"]+)"[^>]*>\n(.*?)</textarea>',
     ):
         for name, value in re.findall(field, html, re.DOTALL):
-            found[name].append(unescape(value))
-    return found
+            fields[name].append(unescape(value))
+    return fields
 
 
 def values(html: str, name: str) -> list[str]:
     """Return each row's value of this text field."""
-    return [value for (value,) in (found for key, found in filled(html).items() if key.split("-")[-1] == name)]
+    return [value for (value,) in (texts for key, texts in filled(html).items() if key.split("-")[-1] == name)]
 
 
 def rejected() -> Batch:
@@ -284,7 +284,7 @@ def test_whatever_is_typed_is_answered(alice, settings, value):
 
 def test_the_largest_forms_are_taken(alice):
     row = {"props": ACCOUNT_FIELDS, "header": HEADER_FIELDS, "slot_base": "0", "slot_key": "0"}
-    html = post(alice, "add", *(row | {"accounts": one} for one in many_accounts(MAX_ROWS)))
+    html = post(alice, "add", *(row | {"accounts": account} for account in many_accounts(MAX_ROWS)))
     assert "The form holds 50 rows." in html
     assert values(html, "accounts") == list(many_accounts(MAX_ROWS))
     html = post(alice, "paste", {}, pasted="\n".join(many_accounts(10_000)))
@@ -329,23 +329,23 @@ def test_a_file_asks_for_the_same_here_and_on_the_command_line(alice, tmp_path, 
     """The form and `bqs` fill in the same defaults."""
     file = SimpleUploadedFile("asked.csv", FILES[name].encode())
     html = post(alice, "paste", {"at": "block", "block": "15"}, file=file)
-    found = of_all(request_of(alice, filled(html)))
-    assert found == of_all(asked_there(tmp_path, FILES[name]))
-    assert {fact[1] for fact in found if len(fact) == 3} <= {ALICE, B}
+    parts = of_all(request_of(alice, filled(html)))
+    assert parts == of_all(asked_there(tmp_path, FILES[name]))
+    assert {fact[1] for fact in parts if len(fact) == 3} <= {ALICE, B}
 
 
 def asked_there(tmp_path, text: str) -> Any:
     """Return the request that `bqs` makes of the file."""
     (tmp_path / "asked.csv").write_text(text, newline="")
-    given: Any = dict.fromkeys(BatchOptions.__dataclass_fields__) | dict.fromkeys(("accounts", "slots", "header"), ())
-    given |= {
+    options: Any = dict.fromkeys(BatchOptions.__dataclass_fields__) | dict.fromkeys(("accounts", "slots", "header"), ())
+    options |= {
         "file": str(tmp_path / "asked.csv"),
         "destination": 31337,
         "chain": 31337,
         "block": "15",
         "props": ["BALANCE"],
     }
-    return document(BatchOptions(**given), lambda: {"development chain": 31337})
+    return document(BatchOptions(**options), lambda: {"development chain": 31337})
 
 
 WRONG_LINES = {
@@ -386,13 +386,13 @@ def test_of_many_wrong_lines_some_are_told_and_the_others_counted(alice):
 
 def of_all(request: Any) -> set[tuple[object, ...]]:
     """Return all parts of a request, whatever its spelling is."""
-    found: set[tuple[object, ...]] = set()
+    parts: set[tuple[object, ...]] = set()
     for at, block in request["data"]["31337"].items():
-        found |= {(at, name) for name in block.get("header", ())}
+        parts |= {(at, name) for name in block.get("header", ())}
         for account, entry in block.get("accounts", {}).items():
-            found |= {(at, account, name) for name in entry.get("props", ())}
-            found |= {(at, account, int(slot, 16)) for slot in entry.get("slots", ())}
-    return found
+            parts |= {(at, account, name) for name in entry.get("props", ())}
+            parts |= {(at, account, int(slot, 16)) for slot in entry.get("slots", ())}
+    return parts
 
 
 @pytest.mark.parametrize(
@@ -417,8 +417,8 @@ def test_what_is_no_table_is_said_and_nothing_is_added(alice, text, sentence):
     is_file = isinstance(text, bytes)
     pasted = {"file": SimpleUploadedFile("x", text)} if is_file else {"pasted": text}
     html = post(alice, "paste", {"accounts": ALICE}, status=400, **pasted)
-    ((control, found),) = faults_in(html)
-    assert (control, found[: len(sentence)]) == ("id_pasted", sentence)
+    ((control, shown_fault),) = faults_in(html)
+    assert (control, shown_fault[: len(sentence)]) == ("id_pasted", sentence)
     assert (values(html, "accounts"), values(html, "pasted")) == ([ALICE], ["" if is_file else text])
 
 
@@ -432,11 +432,11 @@ def test_what_is_no_table_is_said_and_nothing_is_added(alice, text, sentence):
     ],
 )
 def test_a_slot_is_found_as_solidity_keeps_it(alice, kind, key, value):
-    found = int.from_bytes(keccak(encode(["uint256"], [9]))) + 7
+    slot = int.from_bytes(keccak(encode(["uint256"], [9]))) + 7
     if kind != "array":
-        found = int.from_bytes(keccak(encode([kind, "uint256"], [value, 9])))
+        slot = int.from_bytes(keccak(encode([kind, "uint256"], [value, 9])))
     row = {"accounts": ALICE, "slots": "0x5", "slot_of": kind, "slot_key": key, "slot_base": "0x9"}
-    assert values(post(alice, "slot-0", row), "slots") == [f"0x5\n{found:#066x}"]
+    assert values(post(alice, "slot-0", row), "slots") == [f"0x5\n{slot:#066x}"]
     for wrong, field in (({"slot_base": "-1"}, "slot_base"), ({"slot_key": "1.0"}, "slot_key")):
         assert [control for control, _ in faults_in(post(alice, "slot-0", row | wrong, status=400))] == [
             f"id_rows-0-{field}"
@@ -516,5 +516,7 @@ def test_the_form_is_filled_in_from_a_batch_of_ones_own(alice, key):
     stranger = Client()
     stranger.force_login(User.objects.for_address(BOB))
     assert f"You have no batch {batch.pk}." in stranger.get(f"/new-batch?from={batch.pk}").text
-    many = batch_at(block_12={"accounts": {one: {"slots": [f"{at:x}"]} for at, one in enumerate(many_accounts(51))}})
+    many = batch_at(
+        block_12={"accounts": {account: {"slots": [f"{at:x}"]} for at, account in enumerate(many_accounts(51))}}
+    )
     assert "asks for more than the form holds" in alice.get(f"/new-batch?from={many.pk}").text

@@ -38,15 +38,15 @@ NOW = timezone.now()
 
 def interval(html: str) -> int | None:
     """Return the seconds between polls, or None if the page doesn't poll."""
-    found = re.search(r'data-poll-seconds="(\d+)"', html)
-    assert bool(found) == ("hx-get=" in html)
-    return int(found[1]) if found else None
+    match = re.search(r'data-poll-seconds="(\d+)"', html)
+    assert bool(match) == ("hx-get=" in html)
+    return int(match[1]) if match else None
 
 
 def next_poll(html: str) -> str:
-    found = re.search(r'hx-get="([^"]+)"', html)
-    assert found
-    return found[1].replace("&amp;", "&")
+    match = re.search(r'hx-get="([^"]+)"', html)
+    assert match
+    return match[1].replace("&amp;", "&")
 
 
 def poll(url: str):
@@ -155,6 +155,6 @@ def test_no_poll_looks_at_all_blocks_that_are_due():
             finish(batch)
         with CaptureQueriesContext(connection) as statements:
             page(batch)
-        found = plans(statements)
-        assert any("queries_block" in line for line in found)
-        assert not looks_at_all_due_blocks(found)
+        plan_lines = plans(statements)
+        assert any("queries_block" in line for line in plan_lines)
+        assert not looks_at_all_due_blocks(plan_lines)

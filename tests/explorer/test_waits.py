@@ -39,8 +39,8 @@ def example(code: str, **values: Value) -> WaitReason:
     """Return a reason with this code and made-up values."""
     forms = re.findall(r"\{(\w+)(?::([^}]*))?\}", SENTENCES[code])
     inner: dict[str, Value] = {"reason": TOO_FAR, "reasons": (TOO_FAR,), "waits": (TOO_FAR,), "error": TOO_FAR}
-    given = {name: inner[name] if name in inner else any_value(form) for name, form in forms}
-    return wait(code, **{"chain": 31337, **given, **values})
+    filled = {name: inner[name] if name in inner else any_value(form) for name, form in forms}
+    return wait(code, **{"chain": 31337, **filled, **values})
 
 
 def details(batch: Batch) -> dict[str, object]:

@@ -82,9 +82,9 @@ def branch_to(start: Header | None, end: Header) -> BlockBranch | NotYet:
     source = get_chains().chain(CHAIN_ID)
     ask = partial(jumping.branch_to, source, start, end)
     with suppress(NodeUnavailable):
-        found = ask()
-        if not (isinstance(found, NotYet) and found.reason.code == "beacon_data"):
-            return found
+        answer = ask()
+        if not (isinstance(answer, NotYet) and answer.reason.code == "beacon_data"):
+            return answer
     worker.turn_of_all(LaneName(LaneKind.HISTORY))
     return ask()
 
@@ -102,10 +102,10 @@ def holds(world: EncodedWorld, slot: int, found: object, anchor: int = ANCHOR) -
 
 def test_a_branch_leads_from_the_origin_to_the_target(world, api):
     for slot in (33, 41, 50, 55, 60, 72, 79):
-        found = ask(world, slot)
-        assert holds(world, slot, found)
-        assert isinstance(found, BlockBranch)
-        assert beacon_model.old(world.chain, world.root(ANCHOR), found.branch) == target(slot).hash
+        answer = ask(world, slot)
+        assert holds(world, slot, answer)
+        assert isinstance(answer, BlockBranch)
+        assert beacon_model.old(world.chain, world.root(ANCHOR), answer.branch) == target(slot).hash
 
 
 def test_where_a_jump_can_not_begin(world, node, api, configured):
@@ -349,11 +349,11 @@ def test_blocks_before_capella_come_from_era_files(as_mainnet, eras, configured,
     configured(era_files=["eras"])
     end = target(slot)
     for _ in range(2):
-        found = branch_to(None, end)
-        assert found == BlockBranch(BLOCK_BEFORE_CAPELLA, as_mainnet.before_capella(slot))
-        assert beacon_model.before_capella(as_mainnet.chain, found.branch) == end.hash
+        answer = branch_to(None, end)
+        assert answer == BlockBranch(BLOCK_BEFORE_CAPELLA, as_mainnet.before_capella(slot))
+        assert beacon_model.before_capella(as_mainnet.chain, answer.branch) == end.hash
     JumpLeaves.objects.update(content=bytes(9 * 32))
-    assert branch_to(None, end) == found
+    assert branch_to(None, end) == answer
     JumpLeaves.objects.all().delete()
     configured(beacon_urls=["http://127.0.0.1:9"], era_files=["nothing"])
     with pytest.raises(NodeUnavailable, match=r"No era file small-0000\d-.* A folder of era_files has none"):
@@ -367,7 +367,10 @@ def test_blocks_before_capella_come_from_era_files(as_mainnet, eras, configured,
 def merged(monkeypatch, tmp_path) -> Iterator[tuple[jumps.BeaconChain, Header, BlockBranch]]:
     """Yield a beacon chain with two epochs before the Merge, a block of the last one, and its branch."""
     fields = [{**headers.FRONTIER, "number": number, "difficulty": number} for number in range(8192, 8192 + 40)]
-    encoded, totals = [headers.encode(one) for one in fields], list(accumulate(range(8192, 8192 + 40), initial=777))[1:]
+    encoded, totals = (
+        [headers.encode(header_fields) for header_fields in fields],
+        list(accumulate(range(8192, 8192 + 40), initial=777))[1:],
+    )
     records = [(keccak(header), total) for header, total in zip(encoded, totals, strict=True)]
     epochs = [bytes(range(32)), ssz.list_root(jumps.record_leaves(records), jumps.RECORDS_DEPTH)]
     accumulator = ssz.list_root(epochs, jumps.EPOCHS_DEPTH)
@@ -431,4 +434,4 @@ def test_what_nobody_uses_is_pruned(world, api):
     assert min(used) > timezone.now() - timedelta(minutes=1)
     with CaptureQueriesContext(connection) as statements:
         ask(world, 50)
-    assert [one["sql"][:6] for one in statements] == ["SELECT", "SELECT"]
+    assert [statement["sql"][:6] for statement in statements] == ["SELECT", "SELECT"]

@@ -73,9 +73,9 @@ def test_users_take_turns_and_nobody_has_over_half_of_a_turn_while_others_wait()
     due_blocks(BOB, range(201, 202), attempts=1)
     chosen = worker._pick(CONNECTION)
     numbers = dict(Block.objects.values_list("pk", "number"))
-    found = [numbers[pk] for pk in chosen]
-    assert {200, 201} <= set(found[:4])
-    assert sum(number < 100 for number in found) == 25
+    turn = [numbers[pk] for pk in chosen]
+    assert {200, 201} <= set(turn[:4])
+    assert sum(number < 100 for number in turn) == 25
 
 
 @pytest.mark.django_db

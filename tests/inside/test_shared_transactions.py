@@ -301,5 +301,5 @@ def test_a_batch_takes_few_exchanges_with_its_node(counted, accounts, most):
     node.forget()
     rounds_until_done(chain, [batch])
     # Eight exchanges in sequence precede the transaction. A poll and the read of facts follow.
-    assert [place for place, sent in enumerate(node.exchanges) if "eth_sendRawTransaction" in sent] == [8]
+    assert [index for index, sent in enumerate(node.exchanges) if "eth_sendRawTransaction" in sent] == [8]
     assert len(node.exchanges) <= most

@@ -150,10 +150,10 @@ def test_two_that_complete_the_last_queries_of_a_batch_make_it_done():
     batch = batch_at(block_12=entry, block_13=entry)
     accept(batch)
     complete(batch, *list(StepKind)[:-1])
-    one, other = queries_of(batch)
+    first_query, second_query = queries_of(batch)
     met = meet(
-        lambda: progress.complete([one], StepKind.ACCOUNT_ACCUMULATED),
-        lambda: progress.complete([other], StepKind.ACCOUNT_ACCUMULATED),
+        lambda: progress.complete([first_query], StepKind.ACCOUNT_ACCUMULATED),
+        lambda: progress.complete([second_query], StepKind.ACCOUNT_ACCUMULATED),
     )
     assert met.waited
     assert Batch.objects.get().status == BatchStatus.DONE
@@ -397,7 +397,7 @@ def test_a_process_that_is_frozen_in_a_transaction_holds_up_others_for_seconds_a
         assert held
     assert time.monotonic() - began < 15
     frozen.send_signal(signal.SIGCONT)
-    _, said = frozen.communicate(timeout=20)
+    _, output = frozen.communicate(timeout=20)
     assert frozen.returncode
-    assert "idle-in-transaction timeout" in said
+    assert "idle-in-transaction timeout" in output
     assert Signer.objects.get().notice == ""

@@ -130,10 +130,10 @@ def test_a_version_that_a_stop_left_unsigned_is_signed_before_another_is_reserve
 def test_many_nonces_that_a_withdrawn_key_left_are_used_when_it_is_back(service):
     work()
     signer, nonce = Signer.objects.get(), signer_nonce(service)
-    for place in range(17):
+    for index in range(17):
         tx = Transaction.objects.create(
             signer=signer,
-            nonce=nonce + place,
+            nonce=nonce + index,
             to=SIGNER,
             data=b"",
             gas_limit=21_000,

@@ -77,8 +77,8 @@ def test_users_and_receivers_have_so_many_at_a_time(hook):
         done(f"http://127.0.0.{block + 2}:9/", block=block)
     done("http://127.0.0.1:9/", user=BOB, block=30)
     chosen = list(Webhook.objects.filter(pk__in=_next([])))
-    assert [sum(one.user_id == user.pk for one in chosen) for user in User.objects.order_by("pk")] == [8, 1]
-    assert Counter(one.receiver for one in chosen).most_common(1)[0][1] <= 4
+    assert [sum(webhook.user_id == user.pk for webhook in chosen) for user in User.objects.order_by("pk")] == [8, 1]
+    assert Counter(webhook.receiver for webhook in chosen).most_common(1)[0][1] <= 4
     # The chosen webhooks are excluded from the next choice.
     assert _next(chosen) == []
 

@@ -144,7 +144,7 @@ def framed(data: bytes) -> bytes:
 
 
 def index(kind: bytes, first: int, places: Sequence[int | None], at: int) -> bytes:
-    numbers = [first, *(0 if place is None else place - at for place in places), len(places)]
+    numbers = [first, *(0 if offset is None else offset - at for offset in places), len(places)]
     return entry(kind, b"".join(number.to_bytes(8, "little", signed=True) for number in numbers))
 
 
@@ -203,7 +203,7 @@ def configure(
 ) -> None:
     """Configure a source chain with this beacon chain."""
     lines = (
-        f"beacon_urls = {json.dumps(list(beacon_urls))}\nera_files = {json.dumps([str(one) for one in era_files])}\n"
+        f"beacon_urls = {json.dumps(list(beacon_urls))}\nera_files = {json.dumps([str(path) for path in era_files])}\n"
     )
     if chain.id != MAINNET.id:
         table = {

@@ -283,7 +283,11 @@ class Machine:
     def _look(self) -> Seen:
         before = dict(self._versions)
         stored = SignedTransaction.objects.values_list("hash", "raw", "transaction")
-        self._versions |= {one: Version.of(bytes(raw), pk) for one, raw, pk in stored if one and one not in before}
+        self._versions |= {
+            stored_hash: Version.of(bytes(raw), pk)
+            for stored_hash, raw, pk in stored
+            if stored_hash and stored_hash not in before
+        }
         sent, self._sent = self._sent, {"0x" + keccak(raw).hex(): raw for raw in self._node.sent}
         new = [version for version_hash, version in self._versions.items() if version_hash not in before]
         receipts = self._receipts()
@@ -291,13 +295,13 @@ class Machine:
 
     def _receipts(self) -> dict[str, Any]:
         """Return the receipts of the service's mined transactions by hash."""
-        wanted = list({*self._versions, *self._sent})
+        hashes = list({*self._versions, *self._sent})
         body = [
-            {"jsonrpc": "2.0", "id": place, "method": "eth_getTransactionReceipt", "params": [tx_hash]}
-            for place, tx_hash in enumerate(wanted)
+            {"jsonrpc": "2.0", "id": index, "method": "eth_getTransactionReceipt", "params": [tx_hash]}
+            for index, tx_hash in enumerate(hashes)
         ]
         answers = requests.post(self._chain.url, json=body, timeout=10).json() if body else []
-        return {wanted[tx_hash["id"]]: tx_hash["result"] for tx_hash in answers if tx_hash["result"]}
+        return {hashes[answer["id"]]: answer["result"] for answer in answers if answer["result"]}
 
     def _costs(self, before: Collection[str], receipts: Mapping[str, Any]) -> Iterator[Cost]:
         of_batches: dict[int, dict[str, int]] = defaultdict(dict)

@@ -21,7 +21,7 @@ def stop(client: Client, what: str) -> str:
 
 
 def resume(client: Client, *stops: Stop) -> None:
-    chosen = {"action": "delete_selected", "_selected_action": [one.pk for one in stops], "post": "yes"}
+    chosen = {"action": "delete_selected", "_selected_action": [stop.pk for stop in stops], "post": "yes"}
     client.post("/admin/proving/stop/", chosen)
 
 
@@ -140,6 +140,6 @@ def test_who_is_no_operator_any_more_is_not_let_in(settings):
 
 def test_an_operator_may_sign_in_where_nobody_else_may(settings):
     settings.ALLOWED_ADDRESSES = [CHARLIE]
-    asked = [{"address": address, "chainId": "31337"} for address in (ALICE, BOB)]
-    answers = [Client().post("/sign-in/message", one, content_type="application/json").status_code for one in asked]
+    bodies = [{"address": address, "chainId": "31337"} for address in (ALICE, BOB)]
+    answers = [Client().post("/sign-in/message", body, content_type="application/json").status_code for body in bodies]
     assert answers == [200, 403]

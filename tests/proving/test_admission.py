@@ -158,8 +158,8 @@ def test_a_node_that_is_behind_for_a_minute_has_nothing_rejected_and_is_told(ser
         assert (batch.attempts, batch.rejecting_checks) == (LOOKS_IN_A_MINUTE + 1, 0)
         reconfigure(settings, "http://127.0.0.1:1", service.url)
     service.mine(5)
-    for one in (batch, existing):
-        assert work_until_done(one).status == BatchStatus.DONE
+    for each in (batch, existing):
+        assert work_until_done(each).status == BatchStatus.DONE
     work()
     assert "was seen" not in told()
 
@@ -331,9 +331,9 @@ def test_a_batch_never_costs_more_than_its_fee(service, key, costly):
 
 def test_a_user_has_one_limit_whatever_key_is_used(service, key, costly, settings):
     other = a_key(name="another")
-    one = accepted(submit(key, request(ALICE, block=service.head(), fee=10**18)))
-    assert one.status == BatchStatus.IN_PROGRESS
-    limit(settings, daily_limit_per_user=(one.estimated_wei or 0) * 3 // 2)
+    first_batch = accepted(submit(key, request(ALICE, block=service.head(), fee=10**18)))
+    assert first_batch.status == BatchStatus.IN_PROGRESS
+    limit(settings, daily_limit_per_user=(first_batch.estimated_wei or 0) * 3 // 2)
     two = submit(other, request(BOB, block=service.head(), fee=10**18))
     assert work_until_done(two).status == BatchStatus.REJECTED
     assert two.rejection_code == "budget_exceeded"
@@ -353,8 +353,8 @@ def test_a_registry_that_is_not_deployed_is_waited_for_and_the_command_named(ser
 
 
 def test_a_batch_whose_check_failed_does_not_hold_up_the_others(service, key):
-    wanted = service.head() + 2
-    ahead = submit(key, request(ALICE, block=wanted))
+    number = service.head() + 2
+    ahead = submit(key, request(ALICE, block=number))
     now = submit(key, request(ALICE, block=service.head()))
     assert work_until_done(now).status == BatchStatus.DONE
     assert work_until_done(ahead, service).status == BatchStatus.DONE
@@ -365,8 +365,8 @@ def test_a_block_without_its_header_is_not_accepted_as_if_it_took_nothing(servic
 
     def lose(body):
         answers = ask(service.url, body)
-        for asked, answer in zip(body, answers, strict=True) if isinstance(body, list) else [(body, answers)]:
-            if asked["method"] == "eth_getBlockByNumber" and asked["params"][0] == hex(number):
+        for question, answer in zip(body, answers, strict=True) if isinstance(body, list) else [(body, answers)]:
+            if question["method"] == "eth_getBlockByNumber" and question["params"][0] == hex(number):
                 answer["result"] = None
         return answers
 
@@ -498,14 +498,18 @@ def test_a_node_that_limits_requests_is_waited_for_however_old_the_block(service
 def test_a_refusal_at_an_old_block_is_told_with_its_cause(service, client, key, settings, old, words, why, is_of_age):
     with instead_of_proofs(service, refusing(words)) as url:
         reconfigure(settings, service.url, url)
-        (found,) = estimate(client, key, request(ALICE, block=old))["rejections"]
+        (rejection,) = estimate(client, key, request(ALICE, block=old))["rejections"]
         batch = work_until_done(submit(key, request(ALICE, block=old)))
     proof = f"the proof of account {ALICE} at block {old} of Development chain (31337)"
     host = url.removeprefix("http://")
     sentence = f"No node of chain 31337 serves proofs at block {old}. {host} refused {proof} "
     remedy = " Accounts and slots at old blocks take an archive node. Fields of the header take none."
     expected = f"{sentence}(-32000){why}{remedy if is_of_age else ''}"
-    assert (batch.rejection_code, batch.rejection_reason, found["error"]) == ("proof_unavailable", expected, expected)
+    assert (batch.rejection_code, batch.rejection_reason, rejection["error"]) == (
+        "proof_unavailable",
+        expected,
+        expected,
+    )
 
 
 def test_what_a_younger_block_is_served_for_is_refused_for_its_age(service, client, key, settings, old):
@@ -518,8 +522,8 @@ def test_what_a_younger_block_is_served_for_is_refused_for_its_age(service, clie
 
     with instead_of_proofs(service, refuse_old) as url:
         reconfigure(settings, service.url, url)
-        (found,) = estimate(client, key, body)["rejections"]
-    assert "(-32000). Accounts and slots at old blocks take an archive node." in found["error"]
+        (rejection,) = estimate(client, key, body)["rejections"]
+    assert "(-32000). Accounts and slots at old blocks take an archive node." in rejection["error"]
 
 
 def test_a_proof_of_another_state_is_asked_for_again_for_ten_minutes(service, client, key, settings, old):

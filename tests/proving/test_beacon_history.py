@@ -114,7 +114,7 @@ def test_the_registry_is_created_after_what_it_asks(chain, db, settings, tmp_pat
         row = FactsRegistry.objects.get()
         assert not row.address
         chain.mine()
-        codes = [chain.rpc("eth_getCode", one, "latest") for one in (row.block_hash_source, row.beacon_history)]
+        codes = [chain.rpc("eth_getCode", address, "latest") for address in (row.block_hash_source, row.beacon_history)]
         assert [code != "0x" for code in codes] == there
     chain.rpc("evm_setBlockGasLimit", limit)
     chain.rpc("evm_setAutomine", True)
@@ -134,8 +134,8 @@ def test_a_registry_that_believes_another_beacon_history_is_refused(jumping, wha
     else:
         row.beacon_history = ""
     row.save()
-    said = "the code of its beacon history" if what == "other values" else "its code is not that of this version's"
-    assert said in check()
+    fault = "the code of its beacon history" if what == "other values" else "its code is not that of this version's"
+    assert fault in check()
 
 
 def test_a_registry_is_refused_if_its_beacon_history_is_gone_or_can_not_be_compared(jumping, settings):

@@ -175,8 +175,8 @@ def test_what_no_beacon_node_has_is_waited_for(service, roots, there, key):
 
 def test_a_block_that_was_recorded_of_another_branch_is_not_built_upon(service, roots, key):
     roots.derive(41)
-    place = keccak((40).to_bytes(32) + bytes(32)).hex()
-    service.here.rpc("anvil_setStorageAt", registry(THERE).block_hash_source, f"0x{place}", "0x" + "66" * 32)
+    slot = keccak((40).to_bytes(32) + bytes(32)).hex()
+    service.here.rpc("anvil_setStorageAt", registry(THERE).block_hash_source, f"0x{slot}", "0x" + "66" * 32)
     submit(key, of_chains(there=[40]))
     assert told(service) == f"The block hash source knows another block 40 of chain {THERE} than its nodes."
     assert sent() == []

@@ -93,7 +93,7 @@ def refusing_finality(url: str) -> Any:
 
     def answer(body: Any) -> Any:
         if isinstance(body, list):
-            return [answer(one) for one in body]
+            return [answer(question) for question in body]
         if body["method"] == "eth_getBlockByNumber" and body["params"][0] == "finalized":
             return error(body, -39001, "there is no finality here")
         return ask(url, body)
@@ -132,10 +132,10 @@ def test_what_is_to_come_holds_up_nothing_but_its_own_queries(service, key):
     for _ in range(3):
         work()
     assert (done(batch), fresh(batch).status) == ([True, False, False, False], BatchStatus.IN_PROGRESS)
-    said = " ".join(waiting())
-    assert f"Block {head + 2} of chain 31337 does not exist yet" in said
-    assert f"Block {head + 4} of chain 31337 does not exist yet" in said
-    assert f"No block of chain 31337 is later than the time {time} yet" in said
+    sentences = " ".join(waiting())
+    assert f"Block {head + 2} of chain 31337 does not exist yet" in sentences
+    assert f"Block {head + 4} of chain 31337 does not exist yet" in sentences
+    assert f"No block of chain 31337 is later than the time {time} yet" in sentences
     service.mine(max(0, head + 2 - service.head()))
     for _ in range(3):
         work()

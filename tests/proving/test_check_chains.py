@@ -33,15 +33,15 @@ DEAD = "http://127.0.0.1:1/secret-path"
 
 def check(*codes: str) -> list[str]:
     """Run `check_chains`, which must end with these codes. Return the lines it prints."""
-    said, found, returned = io.StringIO(), "", 0
+    output, faults, returned = io.StringIO(), "", 0
     try:
-        call_command("check_chains", stdout=said)
+        call_command("check_chains", stdout=output)
     except CommandError as error:
-        found, returned = str(error), error.returncode
-    assert "secret" not in found + said.getvalue()
-    assert tuple(line.partition(": ")[0] for line in found.splitlines()) == codes, found
+        faults, returned = str(error), error.returncode
+    assert "secret" not in faults + output.getvalue()
+    assert tuple(line.partition(": ")[0] for line in faults.splitlines()) == codes, faults
     assert returned == bool(codes)
-    return said.getvalue().splitlines()
+    return output.getvalue().splitlines()
 
 
 @pytest.fixture(autouse=True)
@@ -157,13 +157,13 @@ def test_what_a_signer_needs_to_begin_is_enough_and_not_much_more(configure):
         chain.rpc("anvil_setBalance", SIGNER, "0x1")
         chain.mine()  # a root for the changed balance
         *_, to_begin = check("signer_unfunded", "no_registry")
-        found = re.fullmatch(
+        match = re.fullmatch(
             rf"  To begin on Development chain \(31337\), send (0\.\d{{6}}) ETH to {SIGNER}: deploying 1 registry "
             r"takes at most (0\.\d{6}) ETH at present, and each balance that is proven about (0\.\d{6}) ETH\.",
             to_begin,
         )
-        assert found, to_begin
-        in_all, deploying, each = (round(float(amount) * 10**18) for amount in found.groups())
+        assert match, to_begin
+        in_all, deploying, each = (round(float(amount) * 10**18) for amount in match.groups())
         assert 1 <= in_all / (10**16 + deploying + 20 * each) < 1.1
         chain.rpc("anvil_setBalance", SIGNER, hex(in_all))
         deploy()
@@ -233,13 +233,13 @@ def test_nodes_can_be_checked_before_there_is_a_database(configure, devchain):
 
 def check_node(url: str) -> tuple[list[str], str]:
     """Return the output of `check_chains --node`, and its error."""
-    said, found = io.StringIO(), ""
+    output, fault = io.StringIO(), ""
     try:
-        call_command("check_chains", node=url, stdout=said)
+        call_command("check_chains", node=url, stdout=output)
     except CommandError as error:
-        found = str(error)
-    assert "secret" not in found + said.getvalue()
-    return said.getvalue().splitlines(), found
+        fault = str(error)
+    assert "secret" not in fault + output.getvalue()
+    return output.getvalue().splitlines(), fault
 
 
 @pytest.fixture
@@ -261,9 +261,9 @@ def test_a_node_that_serves_no_proofs_is_told(no_chains_file, devchain):
         return error(body, -32601, "no") if body["method"] == "eth_getProof" else ask(devchain.url, body)
 
     with lying_node(without_proofs) as url:
-        printed, said = check_node(url)
+        printed, fault = check_node(url)
     assert printed[-1].endswith("none")
-    assert said == "no_proofs: The node can't be that of a source chain: it serves no proofs (eth_getProof)."
+    assert fault == "no_proofs: The node can't be that of a source chain: it serves no proofs (eth_getProof)."
 
 
 @pytest.mark.parametrize(
@@ -363,7 +363,7 @@ threshold = {threshold}
 
 def said_of_attesters(printed: list[str]) -> list[str]:
     """Return the printed lines about attesters."""
-    first = next(place for place, line in enumerate(printed) if line.startswith("  Of the attesters"))
+    first = next(index for index, line in enumerate(printed) if line.startswith("  Of the attesters"))
     return [line.strip() for line in printed[first : first + 1 + sum("0x" in line[:8] for line in printed[first:])]]
 
 

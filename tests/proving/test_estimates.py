@@ -114,7 +114,9 @@ def test_it_tells_all_reasons_at_once(costly, client, key, settings):
             fee=1,
         ),
     )
-    assert [(one["code"], one.get("sourceChainId"), one["retryable"]) for one in told["rejections"]] == [
+    assert [
+        (rejection["code"], rejection.get("sourceChainId"), rejection["retryable"]) for rejection in told["rejections"]
+    ] == [
         ("too_many_open_batches", None, True),
         ("timestamp_before_first_block", "31337", False),
         ("block_too_far_ahead", "31337", True),
@@ -135,8 +137,8 @@ def test_what_was_confirmed_lately_corrects_what_is_expected_and_no_bound(servic
     for expected in (0, 1, 10**9):
         Transaction.objects.update(expected_gas=expected)
         told.append(estimate(client, key, body)["gas"])
-    plain, more, less = (one["expected"] for one in told)
-    assert len({one["bound"] for one in told}) == 1
+    plain, more, less = (gas["expected"] for gas in told)
+    assert len({gas["bound"] for gas in told}) == 1
     assert less == pytest.approx(plain / 1.25, rel=0.001)
     assert plain < more <= min(plain * 1.25, told[0]["bound"])
 
@@ -175,15 +177,15 @@ def test_a_source_chain_that_is_down_is_left_out(service, other_source, client, 
     body = request(ALICE, block=service.head())
     body["data"][str(SOURCE)] = {"block:3": {"accounts": accounts(1)}}
     told = estimate(client, key, body)
-    assert [one["sourceChainId"] for one in told["sources"]] == ["31337", str(SOURCE)]
-    here, there = (one["gas"]["bound"] for one in told["sources"])
+    assert [source["sourceChainId"] for source in told["sources"]] == ["31337", str(SOURCE)]
+    here, there = (source["gas"]["bound"] for source in told["sources"])
     assert told["gas"]["bound"] == here + there
     other_source.stop()
     told = estimate(client, key, body)
-    assert [one["sourceChainId"] for one in told["sources"]] == ["31337"]
+    assert [source["sourceChainId"] for source in told["sources"]] == ["31337"]
     assert (told["gas"]["bound"], told["rejections"]) == (here, [])
-    (said,) = told["waits"]
-    assert f"({SOURCE})" in said
+    (sentence,) = told["waits"]
+    assert f"({SOURCE})" in sentence
 
 
 def test_it_says_so_where_the_node_is_down(service, client, key):
@@ -215,7 +217,7 @@ def test_its_body_and_its_rate_are_those_of_a_submission(service, client, key, s
 def test_a_fee_that_is_the_estimate_does_at_a_constant_price(costly, key):
     costly.mine(10)
     head = costly.head()
-    blocks = {f"block:{head - place}": {"accounts": accounts(3), "header": ["GAS_LIMIT"]} for place in range(4)}
+    blocks = {f"block:{head - back}": {"accounts": accounts(3), "header": ["GAS_LIMIT"]} for back in range(4)}
     batch = submit(key, asking(blocks | {f"block:{head + 2}": {"accounts": accounts(1)}}, fee="auto"))
     assert (batch.fee, batch.fee_is_estimate) == (0, True)
     with stopped():

@@ -53,13 +53,13 @@ class Freezer:
 
     def node_of(self, worker: int) -> Callable[[Any], Any]:
         def answer(body: Any) -> Any:
-            given = ask(self.chain.url, body)
-            methods = {one["method"] for one in (body if isinstance(body, list) else [body])}
+            reply = ask(self.chain.url, body)
+            methods = {question["method"] for question in (body if isinstance(body, list) else [body])}
             with self.lock:
                 self.left -= bool(self.workers) and self.method in methods
                 if self.left == 0 and self.frozen is None:
                     self._freeze(self.workers[worker])
-            return given
+            return reply
 
         return answer
 
@@ -113,13 +113,13 @@ def one_of_two_frozen(
 ) -> Iterator[Freezer]:
     """Run two workers. Freeze one at the exchange, wake it at the end, and let both end."""
     freezer = Freezer(chain, *exchange)
-    with lying_node(freezer.node_of(0)) as one, lying_node(freezer.node_of(1)) as other:
+    with lying_node(freezer.node_of(0)) as first_url, lying_node(freezer.node_of(1)) as second_url:
         settings.CHAINS_FILE = chains_toml(folder, chain.url)
         deploy_on(chain)
         chain.mine()
         started = []
-        for place, url in enumerate((one, other)):
-            (own := folder / str(place)).mkdir()
+        for index, url in enumerate((first_url, second_url)):
+            (own := folder / str(index)).mkdir()
             settings.CHAINS_FILE = chains_toml(own, url)
             started.append(start_worker())
         until(lambda: WorkerHeartbeat.objects.count() == 2, "both workers")

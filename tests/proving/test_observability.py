@@ -40,18 +40,18 @@ def counted(name: str, **labels: object) -> float:
 @pytest.fixture
 def lines(settings) -> Iterator[list[dict[str, object]]]:
     """Yield a list to which the log's lines are added, parsed from JSON."""
-    found: list[dict[str, object]] = []
+    parsed: list[dict[str, object]] = []
 
     class Keep(logging.Handler):
         def emit(self, record: logging.LogRecord) -> None:
-            found.append(json.loads(formatter.format(record)))
+            parsed.append(json.loads(formatter.format(record)))
 
     formatter, handler = settings.LOGGING["formatters"]["json"]["()"](), Keep()
     root = logging.getLogger()
     level = root.level
     root.addHandler(handler)
     root.setLevel(logging.INFO)
-    yield found
+    yield parsed
     root.removeHandler(handler)
     root.setLevel(level)
 

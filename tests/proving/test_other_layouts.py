@@ -124,18 +124,20 @@ def test_accounts_of_another_form_are_rejected(chain, there, settings, tmp_path,
 
     def answer(body: Any) -> Any:
         if isinstance(body, list):
-            return [answer(one) for one in body]
+            return [answer(question) for question in body]
         proof = {"accountProof": ["0x" + leaf.hex()], "storageProof": []}
         return result(body, proof) if body["method"] == "eth_getProof" else relaid(body)
 
     with lying_node(answer) as url:
         connect(settings, tmp_path, chain, url)
         before = Transaction.objects.count()
-        found = estimate(client, key, of_there("block:5"))
+        estimated = estimate(client, key, of_there("block:5"))
         batch = work_until_done(submit(key, of_there("block:5")))
     sentence = f"Accounts of this chain have {len(fields)} fields instead of Ethereum's 4: they can't be proven."
-    assert [(one["code"], one["error"]) for one in found["rejections"]] == [("proof_unavailable", sentence)]
-    assert (found["sources"], found["gas"]["bound"], Transaction.objects.count()) == ([], 0, before)
+    assert [(rejection["code"], rejection["error"]) for rejection in estimated["rejections"]] == [
+        ("proof_unavailable", sentence)
+    ]
+    assert (estimated["sources"], estimated["gas"]["bound"], Transaction.objects.count()) == ([], 0, before)
     assert (batch.status, batch.rejection_code, batch.rejection_reason) == (
         BatchStatus.REJECTED,
         "proof_unavailable",

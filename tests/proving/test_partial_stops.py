@@ -90,11 +90,11 @@ def test_accepted_batches_wait_too_and_users_see_why(service, key, client):
 
 def test_a_stop_takes_effect_before_the_next_signature(service, key, settings):
     """The stop comes after a reconcile of the block has begun."""
-    asked: list[Any] = []
-    with lying_node(recording(asked, lambda body: ask(service.url, body))) as url:
+    node_requests: list[Any] = []
+    with lying_node(recording(node_requests, lambda body: ask(service.url, body))) as url:
         reconfigure(settings, service.url, url)
         submit(key, request(ALICE, block=service.head()))
-        with between_statements(lambda _: "eth_estimateGas" in str(asked), stop_connection):
+        with between_statements(lambda _: "eth_estimateGas" in str(node_requests), stop_connection):
             work()
     assert waiting() == [STOPPED]
     assert not Transaction.objects.exclude(to="").exists()

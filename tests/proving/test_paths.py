@@ -333,8 +333,9 @@ def test_a_node_that_lags_has_no_path_paid_twice(old, key, settings):
     def lagging(body):
         """Answer about an older block for `latest`, `pending` and `finalized`."""
         behind = [
-            one | {"params": [hex(before) if of in ("latest", "pending", "finalized") else of for of in one["params"]]}
-            for one in (body if isinstance(body, list) else [body])
+            question
+            | {"params": [hex(before) if of in ("latest", "pending", "finalized") else of for of in question["params"]]}
+            for question in (body if isinstance(body, list) else [body])
         ]
         return ask(old.url, behind if isinstance(body, list) else behind[0])
 

@@ -148,19 +148,19 @@ def test_batches_on_one_block_share_one_transaction(service, key):
 
 def test_the_gas_of_a_transaction_is_shared_among_its_batches(service, key):
     block = service.head()
-    one = submit(key, request(ALICE, block=block))
-    two = submit(key, request(BOB, SIGNER, block=block))
-    work_until_done(one)
-    work_until_done(two)
+    small = submit(key, request(ALICE, block=block))
+    large = submit(key, request(BOB, SIGNER, block=block))
+    work_until_done(small)
+    work_until_done(large)
     work()
-    one.refresh_from_db()
-    two.refresh_from_db()
+    small.refresh_from_db()
+    large.refresh_from_db()
     tx = Transaction.objects.exclude(to="").get()
-    assert one.gas_used + two.gas_used in {tx.gas_used, tx.gas_used - 1}
+    assert small.gas_used + large.gas_used in {tx.gas_used, tx.gas_used - 1}
     # Each batch's share follows its own gas, the header included.
-    part = (one.estimated_gas or 0) / ((one.estimated_gas or 0) + (two.estimated_gas or 0))
-    assert one.gas_used == pytest.approx(part * tx.gas_used, rel=0.05)
-    assert one.spent == one.gas_used * tx.gas_price
+    part = (small.estimated_gas or 0) / ((small.estimated_gas or 0) + (large.estimated_gas or 0))
+    assert small.gas_used == pytest.approx(part * tx.gas_used, rel=0.05)
+    assert small.spent == small.gas_used * tx.gas_price
 
 
 def test_a_fact_that_exists_costs_nothing(service, key):
@@ -289,8 +289,10 @@ def test_one_account_without_a_usable_answer_holds_up_no_other_user(service, set
 
 def test_an_account_whose_node_is_too_slow_for_all_its_slots_is_asked_for_fewer(service, settings):
     def give_up(body: Any) -> Any:
-        asked = body if isinstance(body, list) else [body]
-        is_slow = any(one["method"] == "eth_getProof" and len(one["params"][1]) > 10 for one in asked)
+        questions = body if isinstance(body, list) else [body]
+        is_slow = any(
+            question["method"] == "eth_getProof" and len(question["params"][1]) > 10 for question in questions
+        )
         return Raw(status=504) if is_slow else ask(service.url, body)
 
     with lying_node(give_up) as url:

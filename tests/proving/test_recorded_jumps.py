@@ -62,7 +62,7 @@ def node() -> Iterator[str]:
 
     def answer(body: Any) -> Any:
         if isinstance(body, list):
-            return [answer(one) for one in body]
+            return [answer(question) for question in body]
         if body["method"] == "eth_chainId":
             return result(body, "0x1")
         if body["method"] == "eth_getBlockByNumber":
@@ -122,12 +122,12 @@ def test_headers_of_each_era_are_proven(service, chain, key, client):
     every = asking({f"block:{number}": {"header": ["TIMESTAMP"]} for number in fields}, source=1)
     (told,) = estimate(client, key, every)["sources"]
     assert told["jumps"] == {"count": 4, "fromBlock": "22500000"}
-    batches = [submit(key, of_header(number, *asked)) for number, asked in fields.items()]
+    batches = [submit(key, of_header(number, *properties)) for number, properties in fields.items()]
     for batch in batches:
         assert work_until_done(batch, chain, rounds=15).status == BatchStatus.DONE
-    for number, asked in fields.items():
+    for number, properties in fields.items():
         content = rlp.decode(recorded_beacon.header(number))
-        for field in asked:
+        for field in properties:
             assert header_on_chain(chain, number, field, source=1) == int.from_bytes(content[field])
     path = f"/explorer/query/{batches[-1].pk}"
     digest = keccak(recorded_beacon.header(BEFORE_MERGE))

@@ -78,12 +78,12 @@ def health() -> tuple[int, str]:
 
 def check_chains() -> tuple[str, str]:
     """Run `check_chains`. Return its output and its error."""
-    said = io.StringIO()
+    output = io.StringIO()
     try:
-        call_command("check_chains", stdout=said)
+        call_command("check_chains", stdout=output)
     except CommandError as error:
-        return said.getvalue(), str(error)
-    return said.getvalue(), ""
+        return output.getvalue(), str(error)
+    return output.getvalue(), ""
 
 
 def words_of(page: str) -> str:
@@ -104,11 +104,11 @@ def test_while_its_code_is_another_one_nothing_is_sent_and_everybody_is_told(ser
     assert signer_nonce(service, "pending") == nonce
     beat()
     printed, error = check_chains()
-    for said in (str(received.waits_for), words_of(Client().get(path(received)).text), health()[1], printed):
+    for text in (str(received.waits_for), words_of(Client().get(path(received)).text), health()[1], printed):
         # Pages show the chain's name instead of its number.
-        by_number = said.replace("Development chain", "chain 31337")
+        by_number = text.replace("Development chain", "chain 31337")
         assert f"The facts registry at {row.address} on chain 31337 for chain 31337 is not used: {OTHER}" in by_number
-        assert REMEDY in said
+        assert REMEDY in text
     assert health()[0] == 503
     assert error.startswith(f"registry_refused: The facts registry at {row.address} on chain 31337")
     assert error.endswith(REMEDY)
@@ -185,9 +185,9 @@ def test_of_a_version_that_is_known_to_be_bad_the_reason_is_told(service, key):
     batch.refresh_from_db()
     assert signer_nonce(service) == nonce
     beat()
-    for said in (str(batch.waits_for), Client().get(path(batch)).text, health()[1], check_chains()[0]):
-        assert "facts can be forged there, because a branch of a proof could pop below the bottom of the stack" in said
-        assert REMEDY in said
+    for text in (str(batch.waits_for), Client().get(path(batch)).text, health()[1], check_chains()[0]):
+        assert "facts can be forged there, because a branch of a proof could pop below the bottom of the stack" in text
+        assert REMEDY in text
     deploy(31337, 31337, "--replace")
     assert "facts can be forged" in FactsRegistry.objects.get(address=row.address).replaced_because
 

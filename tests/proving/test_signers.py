@@ -113,9 +113,9 @@ def test_where_none_has_money_it_is_waited_for_and_both_are_told(mempool, key):
 def test_what_it_lacks_is_told_of_the_one_that_would_send_and_no_more_when_it_does(mempool, key, settings, tmp_path):
     configure(settings, tmp_path, mempool, chain="max_fee_per_gas_gwei = 0.001")
     (batch,) = send_each(key, mempool, 1)
-    said = "Gas on chain 31337 costs more than the cap of 0.001 gwei."
+    sentence = "Gas on chain 31337 costs more than the cap of 0.001 gwei."
     assert {row.address: row.wait and str(row.wait) for row in Signer.objects.all()} == {
-        SIGNER: said,
+        SIGNER: sentence,
         SECOND_SIGNER: None,
     }
     configure(settings, tmp_path, mempool)

@@ -165,8 +165,8 @@ def test_a_wrong_hash_below_the_threshold_has_no_effect_and_is_told(
 def test_a_wrong_hash_keeps_the_right_one_from_nobody_but_is_never_sent(
     chain, there, attesters, settings, tmp_path, key
 ):
-    with liar(KEYS[1], b"\x13" * 32) as one, liar(KEYS[2], b"\x13" * 32) as two:
-        connect(settings, tmp_path, chain, there.url, attesters=[attesters[0], one, two])
+    with liar(KEYS[1], b"\x13" * 32) as first_liar, liar(KEYS[2], b"\x13" * 32) as second_liar:
+        connect(settings, tmp_path, chain, there.url, attesters=[attesters[0], first_liar, second_liar])
         submit(key, of_chains(there=[there.head() - 10]))
         # Two of three attesters sign a hash that the service's nodes don't know. The service must send nothing.
         assert "1 of 2 required attesters has signed" in wait_of(chain, rounds=4)
@@ -465,8 +465,8 @@ def test_a_block_that_is_confirmed_only_after_the_deadline_is_rejected_at_once(c
     assert f"expect it soon after {late}. The newest confirmed block is 40" in batch.rejection_reason
     assert batch.rejection_reason.endswith(f"after the batch's deadline, {batch.deadline_at:%Y-%m-%d %H:%M} UTC.")
     coming = of_chains(there=[rollup.chain.head() + 1])
-    for asked in (body, coming):
-        assert [rejection["code"] for rejection in estimate(client, key, asked)["rejections"]] == ["block_too_new"]
+    for question in (body, coming):
+        assert [rejection["code"] for rejection in estimate(client, key, question)["rejections"]] == ["block_too_new"]
     assert work_until_done(older, chain).status == BatchStatus.DONE
     settings.BATCH_DEADLINE_SECONDS = 5 * day
     estimated = estimate(client, key, body)

@@ -321,8 +321,8 @@ def test_one_lie_about_a_nonce_stops_no_signer(mempool, batch, settings, block, 
             problems |= doubts()
             mempool.mine()
         later = submit(a_key(BOB), request(BOB, block=mempool.head()))
-        for one in (batch, later):
-            assert work_until_done(one, mempool, rounds=20).status == BatchStatus.DONE
+        for each in (batch, later):
+            assert work_until_done(each, mempool, rounds=20).status == BatchStatus.DONE
         mempool.mine()
         work()
     assert told or block == "pending"

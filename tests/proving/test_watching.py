@@ -96,9 +96,9 @@ def test_each_url_that_leads_to_another_chain_is_told_of_one_chain(service, sett
         forget_chains()
         work()
         host = other.url.removeprefix("http://")
-        said = f"URL 3 of Development chain (31337) is not used: {host} is a node of chain 5, not of 31337."
-        assert ChainWatch.objects.get(pk=31337).problems == [["wrong_chain", said]]
-        assert said in Client().get("/healthz").json()["problems"]
+        sentence = f"URL 3 of Development chain (31337) is not used: {host} is a node of chain 5, not of 31337."
+        assert ChainWatch.objects.get(pk=31337).problems == [["wrong_chain", sentence]]
+        assert sentence in Client().get("/healthz").json()["problems"]
 
 
 def test_a_worker_finds_again_what_a_clock_that_was_ahead_has_put_off(service, start_worker):
@@ -110,14 +110,14 @@ def test_a_worker_finds_again_what_a_clock_that_was_ahead_has_put_off(service, s
 
 def test_no_node_is_asked_inside_a_transaction(service, settings):
     """During a database transaction, other processes would wait for the node, too."""
-    database, asked = connections["default"], Counter[bool]()
+    database, requests_inside = connections["default"], Counter[bool]()
 
     def note(_: Any, reply: Any) -> list[Any]:
-        asked[database.in_atomic_block] += 1
+        requests_inside[database.in_atomic_block] += 1
         return [reply]
 
     with between(service.url, note) as url:
         reconfigure(settings, service.url, url)
         work_until_done(submit(a_key(), request(ALICE, block=service.head())))
-    assert asked[False] > 10
-    assert not asked[True]
+    assert requests_inside[False] > 10
+    assert not requests_inside[True]

@@ -326,19 +326,19 @@ def names(settings, monkeypatch) -> dict[str, list[list[str]]]:
     """
     settings.WEBHOOK_ALLOW = []
     zone: dict[str, list[list[str]]] = {}
-    asked: list[str] = []
+    questions: list[str] = []
     real = socket.getaddrinfo
 
     def answer(host: Any, *args: Any, **options: Any) -> Any:
         name = str(host).rstrip(".")
         if name not in zone:
             return real(host, *args, **options)
-        asked.append(host)
+        questions.append(host)
         addresses = zone[name].pop(0) if len(zone[name]) > 1 else zone[name][0]
-        return [found for host_address in addresses for found in real(host_address, *args, **options)]
+        return [address_info for host_address in addresses for address_info in real(host_address, *args, **options)]
 
     monkeypatch.setattr(socket, "getaddrinfo", answer)
-    zone["asked"] = [asked]
+    zone["asked"] = [questions]
     return zone
 
 

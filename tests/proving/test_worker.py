@@ -102,17 +102,17 @@ def test_a_worker_serves_metrics_where_it_is_told_to_who_may_read_them(service, 
     start_worker("--metrics-port", str(port))
     batch = submit(a_key(), request(ALICE, block=service.head()))
     until(lambda: is_done(batch), "DONE")
-    asked = urllib.request.Request(f"http://127.0.0.1:{port}/metrics", headers={"Authorization": "Bearer right"})
-    with urllib.request.urlopen(asked) as answer:
+    scrape = urllib.request.Request(f"http://127.0.0.1:{port}/metrics", headers={"Authorization": "Bearer right"})
+    with urllib.request.urlopen(scrape) as answer:
         text = answer.read().decode()
         assert answer.headers["Content-Type"].startswith("text/plain; version=0.0.4")
     assert value(text, "batchquery_job_run_seconds_count", kind="batch", outcome="done") == 1
     assert value(text, "batchquery_job_run_seconds_count", kind="block")
     assert value(text, "batchquery_job_run_seconds_count", outcome="defect") is None
     for path, sent in (("/metrics", {}), ("/metrics", {"Client": "10.0.0.1"}), ("/", {})):
-        asked = urllib.request.Request(f"http://127.0.0.1:{port}{path}", headers=sent)
+        scrape = urllib.request.Request(f"http://127.0.0.1:{port}{path}", headers=sent)
         with pytest.raises(urllib.error.HTTPError, match=r"40[34]") as refused:
-            urllib.request.urlopen(asked)
+            urllib.request.urlopen(scrape)
         refused.value.close()
 
 

@@ -63,16 +63,16 @@ def test_a_name_is_stored_with_the_address_that_it_had(post, resolving):
 def test_names_that_stand_for_nobody_are_faults_beside_all_others(post, resolving):
     body = at_blocks(block_1=["nobody.eth", "alice.eth", "a..eth", "0x12"], block_2=["nobody.eth"]) | {"fee": "x"}
     response = post(body)
-    found = faults(response)
-    assert set(found) == {
+    fault_by_path = faults(response)
+    assert set(fault_by_path) == {
         *(pointer("nobody.eth"), pointer("a..eth"), pointer("0x12"), pointer("nobody.eth", 2)),
         "/fee",
     }
-    assert found[pointer("nobody.eth")] == (
+    assert fault_by_path[pointer("nobody.eth")] == (
         "invalid_request",
         f"{SENTENCE}: the name 'nobody.eth' has no address on chain Development chain (31337).",
     )
-    assert found[pointer("a..eth")][1].startswith(f"{SENTENCE}: the name 'a..eth' is not as ENSIP-15 has it: ")
+    assert fault_by_path[pointer("a..eth")][1].startswith(f"{SENTENCE}: the name 'a..eth' is not as ENSIP-15 has it: ")
     assert response.json()["error"].startswith(SENTENCE)
     assert not Batch.objects.exists()
 
@@ -94,24 +94,24 @@ def test_an_account_may_stand_under_its_names_and_its_address(post, resolving):
 
 
 def test_two_spellings_of_a_name_at_a_block_are_one_too_many(post, resolving):
-    found = faults(post(at_blocks(block_1=["alice.eth", BOB, "ALICE.eth"])))
-    assert found["/data/31337/block:1/accounts"][1] == "The account 'ALICE.eth' is named twice at this block."
+    fault_by_path = faults(post(at_blocks(block_1=["alice.eth", BOB, "ALICE.eth"])))
+    assert fault_by_path["/data/31337/block:1/accounts"][1] == "The account 'ALICE.eth' is named twice at this block."
     assert post(at_blocks(block_1=["alice.eth"], block_2=["ALICE.eth"])).status_code == 200
 
 
 def test_each_name_is_resolved_once_and_all_of_them_together(post, names, resolving):
-    asked: list[Any] = []
-    with lying_node(recording(asked, lambda body: ask(names.chain.url, body))) as url:
+    node_requests: list[Any] = []
+    with lying_node(recording(node_requests, lambda body: ask(names.chain.url, body))) as url:
         resolving(url)
-        wanted = [f"{number}.below.eth" for number in range(10)]
+        names_below = [f"{number}.below.eth" for number in range(10)]
         assert (
             post(
-                at_blocks(**{f"block_{number}": [name, "alice.eth"] for number, name in enumerate(wanted)})
+                at_blocks(**{f"block_{number}": [name, "alice.eth"] for number, name in enumerate(names_below)})
             ).status_code
             == 200
         )
-    assert [len(body) for body in asked if isinstance(body, list)] == [13]
-    assert len(asked) == 2
+    assert [len(body) for body in node_requests if isinstance(body, list)] == [13]
+    assert len(node_requests) == 2
 
 
 TOO_LONG = {
@@ -127,8 +127,8 @@ TOO_LONG = {
 @pytest.mark.parametrize(("said", "named"), TOO_LONG.items())
 def test_names_are_counted_before_any_is_looked_at(post, resolving, said, named):
     resolving("http://127.0.0.1:1")
-    found = faults(post(at_blocks(block_1=named[:5], block_2=named[5:])))
-    assert {path: message for path, (_, message) in found.items()} == {"/data": said}
+    fault_by_path = faults(post(at_blocks(block_1=named[:5], block_2=named[5:])))
+    assert {path: message for path, (_, message) in fault_by_path.items()} == {"/data": said}
 
 
 def test_nothing_is_stored_while_nodes_are_down(post, names, resolving, key):

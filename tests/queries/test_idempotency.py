@@ -25,8 +25,8 @@ OTHER = request(ALICE, block=2)
 
 
 def pruned() -> str:
-    call_command("prune", stdout=(said := StringIO()))
-    return said.getvalue()
+    call_command("prune", stdout=(output := StringIO()))
+    return output.getvalue()
 
 
 def used(what: str) -> int:
@@ -140,12 +140,12 @@ def test_wherever_it_is_killed_the_next_request_has_the_batch(post, settings):
     """The kill comes before each statement in turn. If only the answer is lost, the batch exists."""
     settings.MAX_BATCHES_PER_MINUTE = 100
     for last in count(1):
-        left, names = last, {"idempotency-key": f"k{last}"}
+        statements_left, names = last, {"idempotency-key": f"k{last}"}
 
         def kill(execute: Any, *how: Any) -> Any:
-            nonlocal left
-            left -= 1
-            if left == 0:
+            nonlocal statements_left
+            statements_left -= 1
+            if statements_left == 0:
                 raise Killed
             return execute(*how)
 
@@ -157,7 +157,7 @@ def test_wherever_it_is_killed_the_next_request_has_the_batch(post, settings):
         again = post(BODY, **names)
         assert again.json() == {"internalId": IdempotencyKey.objects.get(key=names["idempotency-key"]).batch_id}
         assert ("Idempotency-Replayed" in again.headers) == is_stored
-        if left > 0:
+        if statements_left > 0:
             break
     assert is_stored
     assert last > 10

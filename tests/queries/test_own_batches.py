@@ -215,10 +215,10 @@ def test_no_list_takes_more_steps_than_in_proportion_to_the_rows(key, client: Cl
 
     taken()
     before, rows = taken(), 1000
-    for place, batch in enumerate((own, other)):
+    for index, batch in enumerate((own, other)):
         query = batch.queries.get()
-        copies(fresh(batch), rows, id=BATCH_ID.format("EF"[place]))
-        copies(query, rows, batch_id=BATCH_ID.format("EF"[place]))
+        copies(fresh(batch), rows, id=BATCH_ID.format("EF"[index]))
+        copies(query, rows, batch_id=BATCH_ID.format("EF"[index]))
     for (path, parameters, _, most), few, many in zip(lists, before, taken(), strict=True):
         assert many - few <= most * rows + 3000, (path, parameters, few, many)
 
@@ -269,8 +269,8 @@ def test_what_has_ended_is_not_cancelled(key, cancel, end):
 
 def test_another_user_s_batch_is_not_found(key, cancel):
     batch = submit(key, request(ALICE, block=1))
-    for asked, by in ((batch.pk, a_key(BOB)), ("0" * 26, key), ("%00", key), ("x" * 300, key)):
-        answer = cancel(asked, by)
+    for batch_id, by in ((batch.pk, a_key(BOB)), ("0" * 26, key), ("%00", key), ("x" * 300, key)):
+        answer = cancel(batch_id, by)
         assert (answer.status_code, answer.json()) == (404, {"error": "No query found", "code": "not_found"})
     assert Batch.objects.get().status == BatchStatus.RECEIVED
 

@@ -47,10 +47,12 @@ def test_it_throttles_submissions_by_any_key_per_user_and_stores_nothing_of_what
     assert refused.headers["Retry-After"] == "60"
     assert (Batch.objects.count(), used("submitted queries")) == (2, [2])
     # Requests for the status don't count.
-    asked = {"batchQueryId": str(Batch.objects.latest("pk").pk)}
+    parameters = {"batchQueryId": str(Batch.objects.latest("pk").pk)}
     with CaptureQueriesContext(connection) as statements:
         assert (
-            client.get("/batch-query-status", asked, headers=header(ApiKey.objects.get(name="another"))).status_code
+            client.get(
+                "/batch-query-status", parameters, headers=header(ApiKey.objects.get(name="another"))
+            ).status_code
             == 200
         )
     assert all(statement["sql"].startswith("SELECT") for statement in statements)
@@ -136,7 +138,7 @@ def test_of_many_at_once_no_more_get_through(settings, key, limits, slots, throu
         ]
         return [answer.status_code for answer in answers]
 
-    statuses = [one for some in at_once(*[submit] * 8) if isinstance(some, list) for one in some]
+    statuses = [status for some in at_once(*[submit] * 8) if isinstance(some, list) for status in some]
     assert sorted(statuses) == [200] * through + [429] * (40 - through)
     assert (used("submissions"), used("submitted queries")) == counted
 

@@ -65,7 +65,7 @@ def test_nothing_secret_of_it_is_shown_logged_or_stored_as_it_is(post, caplog):
     pk = post(body(url=URL, headers=HEADERS)).json()["internalId"]
     # This submission has another fault, too.
     refused = post({**body(url=URL, headers=HEADERS), "fee": "x"})
-    pages = [Client().get(f"/explorer/query/{pk}{rest}").text for rest in ("", ".json", "/request.json")]
+    pages = [Client().get(f"/explorer/query/{pk}{suffix}").text for suffix in ("", ".json", "/request.json")]
     for text in (*pages, refused.text, caplog.text, all_that_is_stored()):
         assert "s3cret" not in text
     shown = Client().get(f"/explorer/query/{pk}/request.json").json()

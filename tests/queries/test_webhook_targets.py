@@ -25,7 +25,7 @@ NOT_PUBLIC = [
 
 
 def test_public_addresses_are_sent_to_and_no_others():
-    assert [one for one in [*PUBLIC, *NOT_PUBLIC] if webhook_targets.is_allowed(ip_address(one))] == PUBLIC
+    assert [address for address in [*PUBLIC, *NOT_PUBLIC] if webhook_targets.is_allowed(ip_address(address))] == PUBLIC
 
 
 def test_no_address_that_python_takes_for_private_is_public():
@@ -41,8 +41,8 @@ def test_the_operator_allows_and_refuses_networks(settings):
     settings.WEBHOOK_ALLOW = [ip_network("10.1.0.0/16"), ip_network("fd00::/8")]
     settings.WEBHOOK_REFUSE = [ip_network("8.8.8.0/24"), ip_network("10.1.2.0/24")]
     judged = {
-        one: webhook_targets.is_allowed(ip_address(one))
-        for one in ("10.1.0.1", "::ffff:10.1.0.1", "64:ff9b::a01:1", "fd00::1", "10.2.0.1", "8.8.4.4")
+        address: webhook_targets.is_allowed(ip_address(address))
+        for address in ("10.1.0.1", "::ffff:10.1.0.1", "64:ff9b::a01:1", "fd00::1", "10.2.0.1", "8.8.4.4")
     }
     assert judged == dict.fromkeys(judged, True) | {"10.2.0.1": False}
     for refused in ("8.8.8.8", "::ffff:8.8.8.8", "64:ff9b::808:808", "10.1.2.3"):
@@ -111,7 +111,7 @@ def test_a_setting_that_is_not_understood_stops_the_start(value):
 
 
 def test_settings_are_networks_and_names():
-    found = _networks("127.0.0.0/8, ::1, Receiver, a-b.example", names=True)
-    assert found == [ip_network("127.0.0.0/8"), ip_network("::1/128"), "receiver", "a-b.example"]
+    networks = _networks("127.0.0.0/8, ::1, Receiver, a-b.example", names=True)
+    assert networks == [ip_network("127.0.0.0/8"), ip_network("::1/128"), "receiver", "a-b.example"]
     with pytest.raises(ValidationError):
         _networks("receiver")

@@ -191,14 +191,18 @@ def test_sending_again_makes_it_pending_and_due(key, batch):
 
 def test_nobody_sends_anothers_again(key, batch):
     complete(batch, INITIAL)
-    (one,) = listed(key)["deliveries"]
+    (own_delivery,) = listed(key)["deliveries"]
     WebhookDelivery.objects.update(status=DeliveryStatus.DELIVERED)
-    for other, delivery in ((a_key(BOB), one["id"]), (key, "msg_01M7W1MRHW703BTRFFPT53VVP5"), (key, "msg_%00")):
+    for other, delivery in (
+        (a_key(BOB), own_delivery["id"]),
+        (key, "msg_01M7W1MRHW703BTRFFPT53VVP5"),
+        (key, "msg_%00"),
+    ):
         answer = again(other, delivery)
         assert (answer.status_code, answer.json()["code"]) == (404, "not_found")
-    for written in (one["id"], one["id"].lower(), one["id"].upper()):
-        assert (again(key, written).status_code, again(key, written).json()) == (202, {"id": one["id"]})
-    assert Client().post(f"/webhook-deliveries/{one['id']}/send-again").status_code == 401
+    for written in (own_delivery["id"], own_delivery["id"].lower(), own_delivery["id"].upper()):
+        assert (again(key, written).status_code, again(key, written).json()) == (202, {"id": own_delivery["id"]})
+    assert Client().post(f"/webhook-deliveries/{own_delivery['id']}/send-again").status_code == 401
     assert Client().get("/webhook-deliveries").status_code == 401
 
 

@@ -76,10 +76,10 @@ def facts_of(node: Node, number: int) -> Facts:
     slots[HOLDS_SLOTS] = _SLOTS
     # The first slot has the newest hash. The second is empty while the chain is short.
     slots[_HISTORY] = (number - 1, _HASHES - 1)
-    for address, asked in slots.items():
-        for place, value in enumerate(_account(node, address, at)):
-            expected["accountField(address,uint256,uint8)", int(address, 16), number, place] = value
-        for slot in asked:
+    for address, numbers in slots.items():
+        for index, value in enumerate(_account(node, address, at)):
+            expected["accountField(address,uint256,uint8)", int(address, 16), number, index] = value
+        for slot in numbers:
             # ganache returns 0x for an empty slot.
             told = node.rpc("eth_getStorageAt", address, f"0x{slot:064x}", at).removeprefix("0x") or "0"
             call: Call = "accountStorageSlotValues(address,uint256,bytes32)", int(address, 16), number, slot
@@ -87,8 +87,8 @@ def facts_of(node: Node, number: int) -> Facts:
     moment = int(block["timestamp"], 16)
     expected["blockAtTimestamp(uint256)", moment] = number
     accounts = {
-        address: {"props": list(_PROPERTIES), "slots": [f"0x{slot:064x}" for slot in asked]}
-        for address, asked in slots.items()
+        address: {"props": list(_PROPERTIES), "slots": [f"0x{slot:064x}" for slot in numbers]}
+        for address, numbers in slots.items()
     }
     only_balance = {ACCOUNTS[0][0]: {"props": ["BALANCE"], "slots": []}}
     return Facts(

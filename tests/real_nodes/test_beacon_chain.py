@@ -47,7 +47,7 @@ class Pair:
 
     def number_at(self, slot: int) -> int:
         """Return the number of a slot's execution block."""
-        missed = [one for one in _MISSED if one < slot]
+        missed = [missed_slot for missed_slot in _MISSED if missed_slot < slot]
         number = slot - len(missed)
         block = self.node.rpc("eth_getBlockByNumber", hex(number), False)
         assert int(block["timestamp"], 16) == self.genesis_time + slot * _SLOT_SECONDS
@@ -113,11 +113,11 @@ url = "{attester.url}"
         # The first block, one after a missed slot, the blocks around Electra's start, and the period's last block.
         numbers = [pair.number_at(slot) for slot in (1, 11, _ELECTRA - 1, _ELECTRA + 1, SLOTS_PER_PERIOD - 2)]
         facts = [facts_of(pair.node, number) for number in numbers]
-        asked = {selector: asked for one in facts for selector, asked in one.asked.items()}
-        batch = submit(key, asking(asked, source=CHAIN_ID, destination=chain.chain_id))
+        requested = {selector: requested for fact in facts for selector, requested in fact.asked.items()}
+        batch = submit(key, asking(requested, source=CHAIN_ID, destination=chain.chain_id))
         assert work_until_done(batch, chain, rounds=20).status == BatchStatus.DONE
-    for one in facts:
-        assert wrong(chain, registry, one) == []
+    for fact in facts:
+        assert wrong(chain, registry, fact) == []
     assert {*Block.objects.filter(number__in=numbers).values_list("path_unit", flat=True)} == {PathUnit.JUMPS}
 
 

@@ -27,9 +27,9 @@ def statuses(server: WebServer, key: str, batch: str, times: int = 40) -> set[in
     """Return the statuses of so many concurrent requests that each thread answers some."""
 
     def ask(_: int) -> int:
-        asked = {"batchQueryId": batch}
+        parameters = {"batchQueryId": batch}
         url = f"{server.url}/batch-query-status"
-        return requests.get(url, asked, headers={"api-key": key}, timeout=20).status_code
+        return requests.get(url, parameters, headers={"api-key": key}, timeout=20).status_code
 
     with ThreadPoolExecutor(2 * THREADS) as pool:
         return set(pool.map(ask, range(times)))

@@ -125,8 +125,10 @@ def test_where_the_database_may_only_be_read_nothing_is_stored_and_the_rest_is_a
             assert (submitted.status_code, submitted.json()["code"]) == (503, "storage_unavailable")
             assert submitted.json()["error"].startswith("The database of this service can't be written to.")
             assert submitted.headers["Retry-After"] == "10"
-            asked = {"batchQueryId": pk}
-            status = requests.get(f"{service.base_url}/batch-query-status", asked, headers={"api-key": key}, timeout=60)
+            parameters = {"batchQueryId": pk}
+            status = requests.get(
+                f"{service.base_url}/batch-query-status", parameters, headers={"api-key": key}, timeout=60
+            )
             assert status.json() == {"queryStatus": "DONE"}
         finally:
             admin.execute("SET default_transaction_read_only = off")

@@ -101,5 +101,5 @@ def greet(checkout: Path) -> tuple[int, str]:
 def test_a_distribution_of_the_project_is_there_without_being_built(linked):
     assert greet(linked) == (3, "hello to you\n")
     imported = [".venv/bin/python", "-c", "import bqs_greeting.hello as it; print(it.__file__)"]
-    found = subprocess.run(imported, cwd=linked, check=False, capture_output=True, text=True).stdout
-    assert Path(found.strip()) == linked / "greeting/src/bqs_greeting/hello.py"
+    output = subprocess.run(imported, cwd=linked, check=False, capture_output=True, text=True).stdout
+    assert Path(output.strip()) == linked / "greeting/src/bqs_greeting/hello.py"

@@ -56,11 +56,11 @@ class Command:
         """Read up to a line that contains the pattern."""
         assert self._process is not None
         assert self._process.stdout is not None
-        while not (found := re.search(pattern, self.said)):
+        while not (match := re.search(pattern, self.said)):
             line = self._process.stdout.readline()
             assert line, self.said
             self.said += line
-        return found
+        return match
 
     def ended(self) -> int:
         """Read to the end of the output. Return the exit code."""
@@ -104,8 +104,8 @@ def fund(chain: DevChain, address: str, ether: float) -> None:
 
 def prove(url: str, destination: DevChain, source: DevChain, block: int) -> None:
     api_key = client.take_api_key(url, ADDRESS, KEY, destination.chain_id)
-    asked = {str(source.chain_id): {f"block:{block}": {"accounts": {ADDRESS: {"props": ["BALANCE"]}}}}}
-    body = {"destinationChainId": str(destination.chain_id), "fee": "0", "data": asked}
+    data = {str(source.chain_id): {f"block:{block}": {"accounts": {ADDRESS: {"props": ["BALANCE"]}}}}}
+    body = {"destinationChainId": str(destination.chain_id), "fee": "0", "data": data}
     batch = client.submit(url, api_key, body)
     client.follow(url, api_key, batch, lambda _: None, SECONDS)
 
@@ -150,7 +150,7 @@ def test_it_asks_waits_for_money_deploys_and_serves_and_goes_on_where_it_was(com
     wait_until(lambda: answers(f"{service}/explorer"))
     prove(service, sepolia, sepolia, sepolia.head())
     command.stop()
-    said = command.said
+    output = command.said
 
     fund(op_sepolia, address, 1)
     block = sepolia.head()
@@ -165,8 +165,8 @@ def test_it_asks_waits_for_money_deploys_and_serves_and_goes_on_where_it_was(com
     wait_until(lambda: answers(f"{service}/healthz"))
     prove(service, op_sepolia, sepolia, block)
     command.stop()
-    said += command.said
-    assert "secret" not in said.replace(str(tmp_path / "secrets"), "")
+    output += command.said
+    assert "secret" not in output.replace(str(tmp_path / "secrets"), "")
 
 
 @pytest.mark.long

@@ -106,11 +106,11 @@ def values(statement: str) -> set[Any]:
 
 def test_no_migration_is_edited():
     """Databases have applied these migrations. A change needs a new migration, with a new line in the file."""
-    found = [
+    lines = [
         f"{sha256(path.read_bytes()).hexdigest()[:16]} {path.relative_to(PROJECT)}"
         for path in sorted(PROJECT.glob("*/migrations/0*.py"))
     ]
-    assert "\n".join(found) == (Path(__file__).parent / "migrations.txt").read_text("utf-8").strip()
+    assert "\n".join(lines) == (Path(__file__).parent / "migrations.txt").read_text("utf-8").strip()
 
 
 def test_everything_goes_on_after_an_upgrade(old, here, there, settings, tmp_path):
@@ -217,8 +217,8 @@ def schema() -> dict[str, Any]:
                     for column in connection.introspection.get_table_description(cursor, table)
                 ),
                 sorted(
-                    (name, found["columns"], found["unique"])
-                    for name, found in connection.introspection.get_constraints(cursor, table).items()
+                    (name, constraint["columns"], constraint["unique"])
+                    for name, constraint in connection.introspection.get_constraints(cursor, table).items()
                     if not name.startswith("__")
                 ),
             )

@@ -38,7 +38,7 @@ def test_a_batch_that_lacks_a_header_property_is_rejected_before_anything_is_pai
         serve(settings, tmp_path, chain)
         chain.mine(14)
         head = chain.head()
-        blocks = {f"block:{head - place}": {"header": ["STATE_ROOT", "TIMESTAMP"]} for place in range(12)}
+        blocks = {f"block:{head - back}": {"header": ["STATE_ROOT", "TIMESTAMP"]} for back in range(12)}
         # The newest block is checked last.
         blocks[f"block:{head}"] = {"header": ["STATE_ROOT", "REQUESTS_HASH"]}
         batch = submit(key, asking(blocks, fee=ETHER))
@@ -64,11 +64,11 @@ def test_a_batch_shows_what_it_has_spent_when_that_is_confirmed(costly, key, set
 
 
 def eight_blocks(chain: DevChain) -> list[str]:
-    return [f"block:{chain.head() - place}" for place in range(8)]
+    return [f"block:{chain.head() - back}" for back in range(8)]
 
 
 def six_times(chain: DevChain) -> list[str]:
-    blocks = [chain.rpc("eth_getBlockByNumber", hex(chain.head() - place), False) for place in range(2, 8)]
+    blocks = [chain.rpc("eth_getBlockByNumber", hex(chain.head() - back), False) for back in range(2, 8)]
     return [f"timestamp:{int(block['timestamp'], 16)}" for block in blocks]
 
 
@@ -128,7 +128,7 @@ def test_a_fee_spike_spends_no_more_than_the_fee(costly, key):
     go_on(costly, 10, rounds=4)
     assert before - balance(costly) <= batch.fee
     assert fresh(batch).status == BatchStatus.IN_PROGRESS
-    assert any("The batch's fee leaves " in said for said in waiting())
+    assert any("The batch's fee leaves " in sentence for sentence in waiting())
 
 
 def test_a_reorganisation_takes_no_batch_above_its_fee(costly, key, settings):

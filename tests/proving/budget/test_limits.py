@@ -32,9 +32,9 @@ pytestmark = pytest.mark.outside
 def test_where_money_is_real_there_are_limits_though_nobody_wrote_any(costly, client, key):
     mine_at(costly, 10_000)
     told = estimate(client, key, request(ALICE, block=costly.head()) | {"fee": "auto"})
-    said = " ".join(one["error"] for one in told["rejections"])
-    assert "a user's batches may cost, on chain 31337, 0.100000 ETH in 24 hours" in said
-    assert "all batches together may cost, on chain 31337, 0.500000 ETH in 24 hours" in said
+    errors = " ".join(rejection["error"] for rejection in told["rejections"])
+    assert "a user's batches may cost, on chain 31337, 0.100000 ETH in 24 hours" in errors
+    assert "all batches together may cost, on chain 31337, 0.500000 ETH in 24 hours" in errors
 
 
 # --- The signer's limit -----------------------------------------------------------------------------------------------
@@ -154,15 +154,15 @@ def test_a_user_spends_no_more_in_a_day_than_a_users_limit(costly, key, settings
     limit(settings, daily_limit_per_user=ETHER * 8 // 10_000)
     costly.rpc("evm_setAutomine", True)
     head = costly.head()
-    said = set()
+    codes = set()
     done = 0
-    for place in range(6):
-        batch = submit(key, request(ALICE, block=head - place, fee=ETHER))
+    for back in range(6):
+        batch = submit(key, request(ALICE, block=head - back, fee=ETHER))
         for _ in range(4):
             work()
-        said.add(fresh(batch).rejection_code)
+        codes.add(fresh(batch).rejection_code)
         done += batch.status == BatchStatus.DONE
-    assert said == {"", "budget_exceeded"}
+    assert codes == {"", "budget_exceeded"}
     assert 0 < done < 6
     assert sum(tx.cost for tx in Transaction.objects.all()) <= ETHER * 8 // 10_000
     # Users have separate limits.

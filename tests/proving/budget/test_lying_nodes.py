@@ -185,7 +185,7 @@ def test_a_receipt_that_can_t_be_used_holds_up_its_own_transaction_alone(costly,
         return [told(question, reply) if is_held else reply]
 
     with between(costly.url, change) as url:
-        urls = ", ".join(f'"{one}"' for one in [url, "http://127.0.0.1:1"][:nodes])
+        urls = ", ".join(f'"{node_url}"' for node_url in [url, "http://127.0.0.1:1"][:nodes])
         reconfigure(settings, f'"{costly.url}"', urls)
         other = submit(key, request(BOB, block=costly.head(), fee=ETHER))
         assert work_until_done(other, costly).status == BatchStatus.DONE

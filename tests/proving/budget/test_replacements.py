@@ -105,7 +105,7 @@ def test_what_nobody_can_mine_is_cancelled_for_those_who_wait_behind_it(costly, 
     assert fresh(poor).spent <= poor.fee
     if before:
         assert poor.status == BatchStatus.IN_PROGRESS
-        assert any(said.startswith("The batch's fee leaves") for said in waiting())
+        assert any(sentence.startswith("The batch's fee leaves") for sentence in waiting())
 
 
 def test_what_nobody_can_mine_is_cancelled_though_the_fee_leaves_a_little_more_than_was_offered(costly, key):
@@ -197,7 +197,7 @@ def two_of_the_same_accounts(chain: DevChain, key: ApiKey) -> list[Callable[[], 
     """Return two functions that submit batches about the same accounts. The block is known, so both write the same
     storage.
     """
-    addresses = [f"0x{(place + 1) * 7919:040x}" for place in range(10)]
+    addresses = [f"0x{(number + 1) * 7919:040x}" for number in range(10)]
     for address in addresses:
         chain.rpc("anvil_setBalance", address, hex(ETHER))
     chain.mine()
@@ -206,8 +206,8 @@ def two_of_the_same_accounts(chain: DevChain, key: ApiKey) -> list[Callable[[], 
     work_until_done(submit(a_key(CHARLIE), request(SIGNER, block=block, fee=ETHER)), chain)
     mine_at(chain, 1)
     return [
-        partial(submit, one, request(*addresses, block=block, props=[name], fee=ETHER))
-        for one, name in ((key, "BALANCE"), (a_key(BOB), "NONCE"))
+        partial(submit, api_key, request(*addresses, block=block, props=[name], fee=ETHER))
+        for api_key, name in ((key, "BALANCE"), (a_key(BOB), "NONCE"))
     ]
 
 

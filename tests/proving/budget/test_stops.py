@@ -36,11 +36,11 @@ def test_a_stop_takes_effect_before_the_next_signature(costly, key):
 
 
 def test_a_stop_between_the_check_and_the_signature_is_seen(costly, key, settings):
-    asked: list[Any] = []
-    with lying_node(recording(asked, lambda body: ask(costly.url, body))) as url:
+    node_requests: list[Any] = []
+    with lying_node(recording(node_requests, lambda body: ask(costly.url, body))) as url:
         reconfigure(settings, costly.url, url)
         submit(key, request(ALICE, block=costly.head(), fee=ETHER))
-        with between_statements(lambda _: "eth_estimateGas" in str(asked), stop):
+        with between_statements(lambda _: "eth_estimateGas" in str(node_requests), stop):
             work()
         work()
     assert not Transaction.objects.exists()
