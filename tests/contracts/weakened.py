@@ -49,9 +49,10 @@ def decoder_without(check: str, by: str = "") -> ModuleType:
 def compile_without(
     checks: Mapping[str, Iterable[Removal]], registries: Sequence[Iterable[str]], contract: str = "FactsRegistry"
 ) -> list[Artifact]:
-    """Return the contract without each of these sets of checks. `removals` has them by name.
+    """Return a version of the contract for each set of checks, without the checks in that set.
 
-    Raise ValueError if a check isn't found, or the contract doesn't compile without it.
+    `removals` has the checks by name. Raise ValueError if a check isn't found, or the contract doesn't compile without
+    it.
     """
     variants = [_sources(removal for name in names for removal in checks[name]) for names in registries]
     return compile_each(variants, f"src/{contract}.sol")

@@ -130,7 +130,9 @@ class World:
         return sorted(set(slots))
 
     def agrees(self, facts: PackedFacts) -> bool:
-        """Return whether the facts are true according to py-trie, or of a header above the block's."""
+        """Return whether the facts are true of this state according to py-trie, or true of a header
+        above the block's.
+        """
         if facts.headers and facts.headers[-1] != self.header:
             return not facts.accounts and self._agrees_on_headers(facts)
         return self._agrees_on_headers(facts) and all(

@@ -78,7 +78,7 @@ def test_it_tells_what_the_database_has():
     FactsRegistry.objects.update(notice="Attesters contradict the nodes.")
     lines = []
     for sample in samples(read()):
-        # These counters of the process include other tests.
+        # These counters belong to the whole process, so they include other tests.
         if re.match("batchquery_(?!.*(exchange|job_run|request))", sample.name) and (
             sample.value or "code" not in sample.labels
         ):

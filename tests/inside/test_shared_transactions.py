@@ -176,7 +176,7 @@ def test_who_cannot_pay_a_higher_price_later_does_not_keep_the_others_at_the_low
 
 
 def test_what_may_leave_the_window_of_hashes_takes_no_other_with_it(service, settings):
-    """Otherwise a user who requests the oldest block for which the source vouches makes others pay for a revert."""
+    """A user could request the oldest block for which the source vouches, and make others pay for a revert."""
     text = settings.CHAINS_FILE.read_text()
     settings.CHAINS_FILE.write_text(
         text.replace('block_hash_source = "native"', 'block_hash_source = "native"\nwindow = 40')

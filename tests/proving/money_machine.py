@@ -339,21 +339,21 @@ class Machine:
         return not (self._is_stopped and (seen.new or seen.sent))
 
     def what_goes_out_is_stored(self, seen: Seen) -> bool:
-        """what is broadcast is stored before"""
+        """every transaction is stored before it is broadcast"""
         return self._sent.keys() <= self._versions.keys()
 
     def prices_are_below_the_cap(self, seen: Seen) -> bool:
-        """no signature is above the cap, or one raise above it where it cancels"""
+        """no signature is above the cap, except a cancellation by one raise"""
         cap = int(self._limits["max_fee_per_gas_gwei"] * GWEI)
         return all(version.price <= (cap * 113 // 100 + 1 if version.is_cancellation else cap) for version in seen.new)
 
     def the_day_is_within_its_limit(self, seen: Seen) -> bool:
-        """nothing is signed beyond the chain's limit of a day"""
+        """no signature exceeds the chain's daily limit"""
         dearer = any(cost.is_dearer for cost in seen.costs)
         return not dearer or sum(cost.today for cost in seen.costs) <= self._limits["daily_limit"]
 
     def each_user_is_within_the_limit(self, seen: Seen) -> bool:
-        """nothing is signed for a user beyond the limit of a day"""
+        """no signature exceeds a user's daily limit"""
         limit = self._limits["daily_limit_per_user"]
         return all(
             sum(cost.today for cost in seen.costs if cost.users and cost.users <= users) <= limit * len(users)
@@ -363,7 +363,7 @@ class Machine:
         )
 
     def each_batch_is_within_its_fee(self, seen: Seen) -> bool:
-        """nothing is signed for a batch beyond its fee"""
+        """no signature exceeds a batch's fee"""
         if FALSE_NONCE in self._told:
             return True
         fees = dict(Batch.objects.values_list("pk", "fee"))
@@ -376,11 +376,11 @@ class Machine:
         )
 
     def no_batch_costs_more_than_its_fee(self, seen: Seen) -> bool:
-        """no batch shows that it has cost more than its fee"""
+        """no batch shows a cost above its fee"""
         return not Batch.objects.filter(spent__gt=F("fee")).exists()
 
     def each_nonce_is_used_once(self, seen: Seen) -> bool:
-        """whatever has one nonce does one thing, or nothing"""
+        """all versions with one nonce do the same, or nothing"""
         uses = {
             (version.nonce, version.to, version.data)
             for version in map(Version.of, self._sent.values())
@@ -389,7 +389,7 @@ class Machine:
         return len(uses) == len({nonce for nonce, *_ in uses})
 
     def no_fact_is_paid_for_twice(self, seen: Seen) -> bool:
-        """what is mined has proven something that was not proven before"""
+        """each mined transaction proves a new fact"""
         proofs = (
             receipt for tx_hash, receipt in seen.receipts.items() if not Version.of(self._sent[tx_hash]).is_cancellation
         )

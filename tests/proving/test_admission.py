@@ -459,7 +459,7 @@ def of_another_state(asked: Any, reply: Any) -> Any:
 
 @pytest.fixture
 def old(service) -> int:
-    """Return a block older than those whose states all nodes keep."""
+    """Return a block so old that not all nodes keep its state."""
     service.mine(200)
     return int(service.head()) - 150
 
