@@ -147,18 +147,18 @@ def _insert_for_ever(cursor: CursorWrapper, sql: str) -> NoReturn:
 
 
 @contextmanager
-def _options(given: str) -> Iterator[None]:
+def _options(new_options: str) -> Iterator[None]:
     """Reconnect with these PostgreSQL options, and restore the former ones at the end."""
     options = connection.settings_dict["OPTIONS"]
     before = options["options"]
-    _reopen(options, given)
+    _reopen(options, new_options)
     try:
         yield
     finally:
         _reopen(options, before)
 
 
-def _reopen(options: dict[str, Any], given: str) -> None:
+def _reopen(options: dict[str, Any], new_options: str) -> None:
     connection.close()
     connection.close_pool()  # type: ignore[attr-defined]  # what is special of PostgreSQL
-    options["options"] = given
+    options["options"] = new_options

@@ -68,12 +68,12 @@ def test_a_key_that_ended_gives_its_name_back(alice, key):
 
 
 @pytest.mark.parametrize(
-    ("given", "stored"),
+    ("name", "stored"),
     [(" a  b ", "a b"), ("x" * 60, "x" * 60), ("e\u0301", "\u00e9"), ("🦊 <b>", "🦊 <b>")],
     ids=["spaces", "longest", "composed", "any"],
 )
-def test_a_name_is_trimmed_to_one_form(alice, given, stored):
-    assert keys.issue(alice, given).name == stored
+def test_a_name_is_trimmed_to_one_form(alice, name, stored):
+    assert keys.issue(alice, name).name == stored
 
 
 @pytest.mark.parametrize("name", [" \t\n", "x" * 61, "a\x00b", "a\u202eb", "\ud800", "a\u200bb", "my bqs_0123456789"])

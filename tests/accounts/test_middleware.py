@@ -28,7 +28,7 @@ def presented(request: HttpRequest) -> str | None:
 
 
 @pytest.mark.parametrize(
-    ("query", "key", "rest"),
+    ("query", "key", "remaining_query"),
     [
         ("", None, ""),
         ("a=1&b=2", None, "a=1&b=2"),
@@ -48,18 +48,22 @@ def presented(request: HttpRequest) -> str | None:
         ("apiKey=%ED%A0%80", "\ufffd\ufffd\ufffd", ""),
     ],
 )
-def test_it_takes_the_key_out_and_leaves_the_other_parameters_byte_for_byte(query, key, rest):
+def test_it_takes_the_key_out_and_leaves_the_other_parameters_byte_for_byte(query, key, remaining_query):
     request, answer = passed(query, HTTP_REFERER=f"http://testserver/page?{query}" if query else "")
     assert presented(request) == key
-    assert request.META["QUERY_STRING"] == rest
-    assert request.META["HTTP_REFERER"] == (f"http://testserver/page?{rest}".rstrip("?") if query else "")
+    assert request.META["QUERY_STRING"] == remaining_query
+    assert request.META["HTTP_REFERER"] == (f"http://testserver/page?{remaining_query}".rstrip("?") if query else "")
     assert answer.headers.get("Cache-Control") == ("no-store" if key else None)
-    assert request.META["RAW_URI"] == request.META["REQUEST_URI"] == ("/path?" + rest if rest else "/path")
+    assert (
+        request.META["RAW_URI"]
+        == request.META["REQUEST_URI"]
+        == ("/path?" + remaining_query if remaining_query else "/path")
+    )
     assert "apiKey" not in request.GET
 
 
 @pytest.mark.parametrize(
-    ("query", "rest"),
+    ("query", "remaining_query"),
     [
         ("a=1&q=bqs_0123456789&b=%7e", "a=1&q=bqs_%5Bredacted%5D&b=%7e"),
         ("bqs_0123456789", "bqs_%5Bredacted%5D"),
@@ -67,12 +71,12 @@ def test_it_takes_the_key_out_and_leaves_the_other_parameters_byte_for_byte(quer
         ("next=/page?apiKey=bqs_0123456789%26a", "next=/page%3FapiKey=bqs_%5Bredacted%5D%26a"),
     ],
 )
-def test_it_redacts_a_key_that_was_pasted_elsewhere(query, rest):
+def test_it_redacts_a_key_that_was_pasted_elsewhere(query, remaining_query):
     request, _ = passed(query, HTTP_REFERER=f"http://testserver/bqs_0123456789?{query}")
     assert presented(request) is None
-    assert request.META["QUERY_STRING"] == rest
-    assert request.META["RAW_URI"] == request.META["REQUEST_URI"] == f"/path?{rest}"
-    assert request.META["HTTP_REFERER"] == f"http://testserver/bqs_%5Bredacted%5D?{rest}"
+    assert request.META["QUERY_STRING"] == remaining_query
+    assert request.META["RAW_URI"] == request.META["REQUEST_URI"] == f"/path?{remaining_query}"
+    assert request.META["HTTP_REFERER"] == f"http://testserver/bqs_%5Bredacted%5D?{remaining_query}"
 
 
 @pytest.mark.parametrize(("header", "key"), [("from-header", "from-header"), ("", "from-query")])

@@ -146,7 +146,7 @@ def test_a_refused_person_sees_why_and_may_try_again():
 
 
 @pytest.mark.parametrize(
-    ("asked", "given"),
+    ("requested", "location"),
     [
         ("/explorer/query/1?a=b", "/explorer/query/1?a=b"),
         ("", "/dashboard"),
@@ -160,13 +160,13 @@ def test_a_refused_person_sees_why_and_may_try_again():
         ("/[", "/["),
     ],
 )
-def test_only_paths_of_this_service_come_next(asked, given):
+def test_only_paths_of_this_service_come_next(requested, location):
     client = Client()
     message = message_for(client)
-    signed = {"message": message, "signature": sign(message, ALICE), "next": asked}
+    signed = {"message": message, "signature": sign(message, ALICE), "next": requested}
     response = client.post("/sign-in/verify", signed)
-    assert response.headers["Location"] == given
-    assert client.get("/sign-in", {"next": asked}).headers["Location"] == given
+    assert response.headers["Location"] == location
+    assert client.get("/sign-in", {"next": requested}).headers["Location"] == location
 
 
 def test_sign_out_takes_a_post_and_ends_the_session(alice_client):

@@ -126,7 +126,7 @@ def test_a_refused_signature_keeps_its_form_while_its_message_is_valid(message, 
 
 
 @pytest.mark.parametrize(
-    ("said", "instead", "code"),
+    ("replaced", "instead", "code"),
     [
         ("https://prover.example:8443 wants", "https://evil.example wants", "wrong_domain"),
         ("https://prover.example:8443 wants", "https://prover.example wants", "wrong_domain"),
@@ -154,8 +154,8 @@ def test_a_refused_signature_keeps_its_form_while_its_message_is_valid(message, 
         (ALICE.address, ALICE.address.swapcase().replace("X", "x"), "unknown_nonce"),
     ],
 )
-def test_a_message_that_says_something_else_is_refused_although_it_is_signed(message, said, instead, code):
-    changed = message.replace(said, instead)
+def test_a_message_that_says_something_else_is_refused_although_it_is_signed(message, replaced, instead, code):
+    changed = message.replace(replaced, instead)
     assert changed != message
     signature = "0x" if "\ud800" in changed else sign(changed, ALICE)
     assert code_of(finish, changed, signature) == code

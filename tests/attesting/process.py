@@ -43,9 +43,9 @@ def message(kind: str, destination: int, contract: str, *values: Any) -> Signabl
     return encode_typed_data(domain, {kind: types}, dict(zip(SIGNED[kind], values, strict=True)))
 
 
-def signature(key: str, *given: Any) -> str:
+def signature(key: str, *arguments: Any) -> str:
     """Return a signature of the `message` with these arguments."""
-    return "0x" + bytes(Account.from_key(key).sign_message(message(*given)).signature).hex()
+    return "0x" + bytes(Account.from_key(key).sign_message(message(*arguments)).signature).hex()
 
 
 def chains_file(folder: Path, *urls: str, key: str = ACCOUNTS[0][1], chain_id: int = 31337, chain: str = "") -> Path:

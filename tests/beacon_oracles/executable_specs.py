@@ -334,17 +334,19 @@ def _recorded(recorded: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def _recorded_block(recorded: dict[str, Any], asked: dict[str, Any]) -> dict[str, Any]:
-    encoded = bytes.fromhex(asked["encoded"])
+def _recorded_block(recorded: dict[str, Any], recorded_block: dict[str, Any]) -> dict[str, Any]:
+    encoded = bytes.fromhex(recorded_block["encoded"])
     slot = int.from_bytes(encoded[:8], "little")
     config = _spec("fulu", "mainnet").config
     fork = [fork for fork in FORKS if getattr(config, f"{fork.upper()}_FORK_EPOCH") * 32 <= slot][-1]
     spec = _spec(fork, "mainnet")
     block = spec.BeaconBlock.decode_bytes(encoded)
-    roots = _hashes(asked["roots"], Vector[Bytes32, 8192])
+    roots = _hashes(recorded_block["roots"], Vector[Bytes32, 8192])
     before = int(config.CAPELLA_FORK_EPOCH) * 32 // 8192
     if fork == "bellatrix":
-        batch = spec.HistoricalBatch(block_roots=roots, state_roots=_hashes(asked["states"], Vector[Bytes32, 8192]))
+        batch = spec.HistoricalBatch(
+            block_roots=roots, state_roots=_hashes(recorded_block["states"], Vector[Bytes32, 8192])
+        )
         top = _hashes(recorded["historical_roots"], List[Bytes32, 2**24])
         return _branch((top, (slot // 8192,)), (batch, ("block_roots", slot % 8192)), (block, _BLOCK_HASH))
     capella = _spec("capella", "mainnet")

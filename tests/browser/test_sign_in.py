@@ -87,11 +87,13 @@ UNANNOUNCED = "provider => { window.ethereum = provider; }"
 
 
 @pytest.mark.parametrize(
-    ("place", "name"), [(ANNOUNCED_LATE, "Other wallet"), (UNANNOUNCED, "Browser wallet")], ids=["late", "unannounced"]
+    ("announcement", "name"),
+    [(ANNOUNCED_LATE, "Other wallet"), (UNANNOUNCED, "Browser wallet")],
+    ids=["late", "unannounced"],
 )
-def test_a_wallet_that_is_late_or_not_announced_signs_in_beside_another(page, context, wallet, place, name):
+def test_a_wallet_that_is_late_or_not_announced_signs_in_beside_another(page, context, wallet, announcement, name):
     wallet.put_into(context)
-    context.add_init_script(f"({place})({{ request: window.ethereum.request }})")
+    context.add_init_script(f"({announcement})({{ request: window.ethereum.request }})")
     open_sign_in(page)
     press(page, name)
     expect(page).to_have_url(re.compile("/dashboard$"))

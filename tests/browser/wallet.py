@@ -121,13 +121,13 @@ class Wallet:
         nonce = int(self.chain.rpc("eth_getTransactionByHash", sent)["nonce"], 16)
         self._sign_and_send({"to": self.account.address, "data": "0x", "value": "0x0", "gas": "0x5208"}, nonce, 20)
 
-    def _send(self, wanted: dict[str, str]) -> str:
+    def _send(self, fields: dict[str, str]) -> str:
         assert self.chain is not None
-        assert int(wanted["chainId"], 16) == self.chain_id == self.chain.chain_id
+        assert int(fields["chainId"], 16) == self.chain_id == self.chain.chain_id
         nonce = int(self.chain.rpc("eth_getTransactionCount", self.account.address, "pending"), 16)
-        if self.takes_nonces and "nonce" in wanted:
-            nonce = int(wanted["nonce"], 16)
-        self.sent.append(self._sign_and_send(wanted, nonce))
+        if self.takes_nonces and "nonce" in fields:
+            nonce = int(fields["nonce"], 16)
+        self.sent.append(self._sign_and_send(fields, nonce))
         return self.sent[-1]
 
     def _sign_and_send(self, wanted: dict[str, str], nonce: int, price: int = 2) -> str:

@@ -24,15 +24,15 @@ class Site:
     """A wrong Content-Range."""
     asked: list[tuple[str, str]] = field(default_factory=list)
 
-    def answer(self, name: str, wanted: str) -> tuple[int, bytes, str]:
-        self.asked.append((name, wanted))
+    def answer(self, name: str, requested_range: str) -> tuple[int, bytes, str]:
+        self.asked.append((name, requested_range))
         path = self.folder / name
         if not path.exists() or self.status:
             return self.status or 404, b"", ""
         content = path.read_bytes()
         if not self.understands_ranges:
             return 200, content, ""
-        first, _, last = wanted.removeprefix("bytes=").partition("-")
+        first, _, last = requested_range.removeprefix("bytes=").partition("-")
         start = int(first) if first else max(0, len(content) - int(last))
         end = min(int(last) + 1 if first else len(content), len(content))
         content_range = self.told_range or f"bytes {start}-{end - 1}/{len(content)}"

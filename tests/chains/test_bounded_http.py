@@ -75,9 +75,9 @@ def test_no_redirect_is_followed(client_of):
     with socket.create_server(("127.0.0.1", 0)) as elsewhere:
         elsewhere.setblocking(False)
 
-        def redirect(asked: Exchange) -> None:
+        def redirect(exchange: Exchange) -> None:
             location = f"Location: http://127.0.0.1:{elsewhere.getsockname()[1]}/\r\n"
-            asked.answer(b"", status="307 Temporary Redirect", headers=location)
+            exchange.answer(b"", status="307 Temporary Redirect", headers=location)
 
         with hostile_node(redirect) as url, pytest.raises(NodeUnavailable, match="HTTP status 307"):
             client_of(url).head()
@@ -88,8 +88,8 @@ def test_no_redirect_is_followed(client_of):
 WANTED = ProofRequest(1, b"\1" * 32, EMPTY_TRIE_ROOT, "0x" + "11" * 20, [1, 2])
 
 
-def prove(client: RpcClient, wanted: ProofRequest) -> None:
-    (answer,) = client.proofs([wanted])
+def prove(client: RpcClient, proof_request: ProofRequest) -> None:
+    (answer,) = client.proofs([proof_request])
     assert isinstance(answer, NodeUnavailable)
     raise answer
 

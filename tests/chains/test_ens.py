@@ -27,9 +27,9 @@ def at(*urls: str) -> Chain:
     return Chain(id=31337, name="Test chain", rpc_urls=urls)
 
 
-def resolved(names: Names, *wanted: str) -> list[str]:
+def resolved(names: Names, *wanted_names: str) -> list[str]:
     """Return for each name its address, or the reason why it has none."""
-    answers = ens.resolve(at(names.chain.url), wanted)
+    answers = ens.resolve(at(names.chain.url), wanted_names)
     return [answer if isinstance(answer, str) else str(answer) for answer in answers]
 
 
@@ -52,7 +52,7 @@ def test_names_are_normalised(name, normal):
 
 
 @pytest.mark.parametrize(
-    ("name", "said"),
+    ("name", "sentence"),
     [
         (".", "is empty"),
         ("a..eth", "is not as ENSIP-15 has it: Labels cannot be empty"),
@@ -67,10 +67,10 @@ def test_names_are_normalised(name, normal):
     ],
     ids=["dot", "empty label", "begins with a dot", "space", "confusable", "punycode", "long", "bytes", "grows"],
 )
-def test_what_is_no_name_is_said_in_words(name, said):
+def test_what_is_no_name_is_said_in_words(name, sentence):
     with pytest.raises(ens.InvalidName) as caught:
         ens.normalized(name)
-    assert str(caught.value).startswith(said)
+    assert str(caught.value).startswith(sentence)
 
 
 # --- On a chain -------------------------------------------------------------------------------------------------------

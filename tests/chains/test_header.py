@@ -224,9 +224,9 @@ def test_a_block_of_a_layout_that_json_does_not_tell_makes_no_header(fields):
 # --- Malformed headers ------------------------------------------------------------------------------------------------
 
 
-def changed(place: int, value: Any) -> bytes:
+def changed(index: int, value: Any) -> bytes:
     fields = list(rlp.decode(PRAGUE))
-    fields[place] = value
+    fields[index] = value
     encoded: bytes = rlp.encode(fields)
     return encoded
 

@@ -29,7 +29,7 @@ def _parts(secret: str) -> list[str]:
 
 
 @pytest.mark.parametrize(
-    ("said", "shown"),
+    ("words", "shown"),
     [
         ("missing trie node", "missing trie node"),
         ("", ""),
@@ -48,18 +48,18 @@ def _parts(secret: str) -> list[str]:
         ("end”. The service is closed. “", 'end". The service is closed. "'),
     ],
 )
-def test_words_are_one_plain_line_without_keys(said, shown):
-    assert plain(said) == shown
+def test_words_are_one_plain_line_without_keys(words, shown):
+    assert plain(words) == shown
 
 
-@pytest.mark.parametrize("said", ["x " * 10_000, "y" * 1_000_000, f"{KEY} " * 100_000, "=" * 100_000])
-def test_words_are_few(said):
-    assert len(plain(said)) <= MAX_CHARS
+@pytest.mark.parametrize("words", ["x " * 10_000, "y" * 1_000_000, f"{KEY} " * 100_000, "=" * 100_000])
+def test_words_are_few(words):
+    assert len(plain(words)) <= MAX_CHARS
 
 
-@pytest.mark.parametrize("place", range(3950, 4010))
-def test_a_key_that_is_cut_is_no_rest_of_a_key(place):
-    filler = f"https://{'x' * (place - 20)} "
+@pytest.mark.parametrize("cut", range(3950, 4010))
+def test_a_key_that_is_cut_is_no_rest_of_a_key(cut):
+    filler = f"https://{'x' * (cut - 20)} "
     shown = plain(f"{filler}{KEY} and more words {'z' * 100}")
     assert not any(KEY[:size] in shown for size in range(4, len(KEY)))
 
@@ -75,7 +75,7 @@ FORMS = [
     KEY[:15],
     f"{KEY[:6]}...{KEY[-4:]}",
     f"{KEY[:4]}***",
-    "-".join(KEY[place : place + 4] for place in range(0, 32, 4)),
+    "-".join(KEY[start : start + 4] for start in range(0, 32, 4)),
     " ".join(KEY),
     f"{KEY[:16]} and {KEY[16:]}",
     "\u200b".join(KEY),
@@ -93,8 +93,8 @@ FORMS = [
 ECHOED = {letters for part in (KEY, "q7x", "paword", "user", "dxnlcjpwysqk") for letters in _parts(part)}
 
 
-def refusing(said: str):
-    return lambda body: result(body, "0x7a69") if is_chain_id(body) else error(body, -32000, said)
+def refusing(words: str):
+    return lambda body: result(body, "0x7a69") if is_chain_id(body) else error(body, -32000, words)
 
 
 @pytest.mark.parametrize("form", FORMS)
@@ -325,7 +325,7 @@ def test_limits_are_told_apart(code, message, sentence, method):
 
 
 @pytest.mark.parametrize(
-    "given",
+    "message",
     [
         "Too many requests",
         {"code": -32000, "message": "Error", "data": "Exceeded the quota usage"},
@@ -342,9 +342,9 @@ def test_limits_are_told_apart(code, message, sentence, method):
         {"code": -33200, "message": "Error", "details": "You have surpassed your allowed throughput limit."},
     ],
 )
-def test_a_limit_is_known_wherever_its_words_stand(given):
+def test_a_limit_is_known_wherever_its_words_stand(message):
     with pytest.raises(LimitsRequests):
-        read_refusal("host", "eth_getProof", given)
+        read_refusal("host", "eth_getProof", message)
 
 
 # Messages of geth, Nethermind, Besu, Erigon, reth, bor, ethrex and providers, by the cause in the service's sentence.
@@ -443,7 +443,7 @@ def test_a_limit_of_one_request_is_no_limit_of_how_many_may_be_sent(method, mess
 
 
 @pytest.mark.parametrize(
-    ("given", "data"),
+    ("node_error", "data"),
     [
         ({"code": 3, "message": "execution reverted", "data": "0x12"}, b"\x12"),
         ({"code": -32015, "message": "VM execution error.", "data": "Reverted 0x12"}, b"\x12"),
@@ -453,7 +453,7 @@ def test_a_limit_of_one_request_is_no_limit_of_how_many_may_be_sent(method, mess
         ({"code": 3, "message": "execution reverted: insufficient funds", "data": 12}, b""),
     ],
 )
-def test_reverts_are_known_in_every_form(given, data):
-    refusal = read_refusal("host", "eth_call", given)
+def test_reverts_are_known_in_every_form(node_error, data):
+    refusal = read_refusal("host", "eth_call", node_error)
     assert isinstance(refusal, Reverted)
     assert refusal.data == data

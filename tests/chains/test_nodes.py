@@ -205,10 +205,10 @@ TABLE: list[tuple[Spoil, Callable[[RpcClient], Any], type[ChainError], str]] = [
     (refused(-32000, "missing trie node"), prove, RpcRefused, "missing trie node"),
     (refused(3, "execution reverted", "0x1234"), call, Reverted, "execution reverted"),
     # Invalid values and lies
-    *((told(one), balance, InvalidReply, "that is not hexadecimal") for one in NO_QUANTITIES),
-    *((told(one), slot, InvalidReply, "eth_getStorageAt") for one in (None, 1, "0x1", "1", "0x" + "00" * 33)),
+    *((told(reply), balance, InvalidReply, "that is not hexadecimal") for reply in NO_QUANTITIES),
+    *((told(reply), slot, InvalidReply, "eth_getStorageAt") for reply in (None, 1, "0x1", "1", "0x" + "00" * 33)),
     *((told([LOG | changes]), logs, InvalidReply, words) for changes, words in NO_LOGS),
-    *((told(one, "eth_getProof"), prove, InvalidReply, "eth_getProof") for one in NO_PROOFS),
+    *((told(reply, "eth_getProof"), prove, InvalidReply, "eth_getProof") for reply in NO_PROOFS),
     (told("0x0"), estimate, InvalidReply, "0 gas, less than every transaction"),
     (told(hex(20_999)), estimate, InvalidReply, "20999 gas"),
     (
@@ -222,7 +222,10 @@ TABLE: list[tuple[Spoil, Callable[[RpcClient], Any], type[ChainError], str]] = [
     (told({"hash": None}, "eth_getBlock"), lambda rpc: rpc.head(), InvalidReply, "not hexadecimal"),
     (told({"number": "latest"}), lambda rpc: rpc.head(), InvalidReply, "not hexadecimal"),
     # The node serves no raw header, from which the service could compute the hash.
-    *((told(one, "eth_getBlock"), lambda rpc: rpc.head(), NodeUnavailable, "header of its hash") for one in NO_HEADERS),
+    *(
+        (told(reply, "eth_getBlock"), lambda rpc: rpc.head(), NodeUnavailable, "header of its hash")
+        for reply in NO_HEADERS
+    ),
     (told({"number": "0x1"}, "eth_getBlock"), lambda rpc: rpc.header(2), InvalidReply, "another block"),
     (told({"number": "0x1"}, "eth_getBlock"), lambda rpc: rpc.headers([2]), InvalidReply, "another block"),
     (
@@ -253,11 +256,11 @@ def devchain() -> Iterator[DevChain]:
         yield chain
 
 
-@pytest.mark.parametrize(("spoil", "asked", "kind", "words"), TABLE)
-def test_what_one_node_does_not_tell_another_may_but_for_a_revert(devchain, client_of, spoil, asked, kind, words):
+@pytest.mark.parametrize(("spoil", "question", "kind", "words"), TABLE)
+def test_what_one_node_does_not_tell_another_may_but_for_a_revert(devchain, client_of, spoil, question, kind, words):
     with spoiling(devchain.url, spoil) as url:
         with pytest.raises(kind) as caught:
-            asked(client_of(url))
+            question(client_of(url))
         assert re.search(words, caught.value.for_operators)
         assert not getattr(caught.value, "may_pass", False)
         seen: list[Any] = []
@@ -265,10 +268,10 @@ def test_what_one_node_does_not_tell_another_may_but_for_a_revert(devchain, clie
             client = client_of(url, honest)
             if kind is Reverted:
                 with pytest.raises(Reverted):
-                    asked(client)
+                    question(client)
                 assert seen == []
             else:
-                assert asked(client) == asked(client_of(devchain.url))
+                assert question(client) == question(client_of(devchain.url))
 
 
 def test_what_another_node_might_have_answered_is_worth_asking_again(devchain, client_of):
@@ -380,10 +383,10 @@ class Echoing:
             return failure
         return answers if isinstance(body, list) or not answers else answers[0]
 
-    def _answer(self, one: Any) -> Any:
-        value = one["params"][0]
+    def _answer(self, question: Any) -> Any:
+        value = question["params"][0]
         spoil = self.spoils.get(value)
-        return spoil(one) if spoil else reply_of(one, value)
+        return spoil(question) if spoil else reply_of(question, value)
 
     def count(self) -> list[int]:
         """Return the sizes of requests received since the last call."""
@@ -483,7 +486,7 @@ def test_many_threads_may_share_a_client(client_of):
 
 def test_methods_are_mixed_in_one_exchange(nodes):
     node = Echoing()
-    node.spoils["0x1"] = lambda one: reply_of(one, "nonsense")
+    node.spoils["0x1"] = lambda question: reply_of(question, "nonsense")
     of_balance, codes = nodes(node).ask([questions.balance("0x1"), questions.balance("0x2")], [questions.code("0x03")])
     assert isinstance(of_balance[0], NodeUnavailable)
     assert (of_balance[1], codes) == (2, [b"\x03"])
@@ -492,7 +495,7 @@ def test_methods_are_mixed_in_one_exchange(nodes):
 
 def test_what_one_node_answered_is_not_asked_of_the_next(nodes):
     node, other = Echoing(), Echoing()
-    node.spoils = dict.fromkeys(range(0, 10, 2), lambda one: error(one, -32000, "not here"))
+    node.spoils = dict.fromkeys(range(0, 10, 2), lambda question: error(question, -32000, "not here"))
     assert nodes(node, other).answers(echoes(range(10))) == list(range(10))
     assert other.sizes == [5]
 
@@ -526,12 +529,12 @@ def test_one_request_that_hangs_is_the_loss_of_its_question(nodes):
 
 
 POISON: dict[str, Callable[[Any], Any]] = {
-    "neither": lambda one: {"jsonrpc": "2.0", "id": one["id"]},
-    "no error": lambda one: {"jsonrpc": "2.0", "id": one["id"], "error": "no"},
+    "neither": lambda question: {"jsonrpc": "2.0", "id": question["id"]},
+    "no error": lambda question: {"jsonrpc": "2.0", "id": question["id"], "error": "no"},
     "missing": lambda _: None,
-    "limit": lambda one: error(one, -32005, "project ID request rate exceeded"),
-    "words": lambda one: error(one, -32000, "exceeded its compute units"),
-    "long": lambda one: reply_of(one, "x" * 2000),
+    "limit": lambda question: error(question, -32005, "project ID request rate exceeded"),
+    "words": lambda question: error(question, -32000, "exceeded its compute units"),
+    "long": lambda question: reply_of(question, "x" * 2000),
 }
 
 
@@ -687,7 +690,7 @@ def test_what_all_nodes_get_goes_to_none_of_another_chain_and_to_none_that_rests
     sent = signed(0)
     first, foreign, failing, last = (Echoing() for _ in range(4))
     for node in (first, foreign, failing, last):
-        node.spoils[hex_data(sent)] = lambda asked: reply_of(asked, hex_data(keccak(sent)))
+        node.spoils[hex_data(sent)] = lambda question: reply_of(question, hex_data(keccak(sent)))
     foreign.chain_id, failing.status, failing.tells_chain = "0x1", 503, False
     client = nodes(first, foreign, failing, last)
     for _ in range(2):

@@ -185,20 +185,20 @@ def test_it_refuses_a_branch_below_the_last_digit():
 
 
 @pytest.mark.parametrize("fields", MALFORMED_ACCOUNTS)
-@pytest.mark.parametrize("asked", [bytes(20), b"\1" * 20], ids=["itself", "another"])
-def test_it_refuses_malformed_accounts(fields, asked):
+@pytest.mark.parametrize("address", [bytes(20), b"\1" * 20], ids=["itself", "another"])
+def test_it_refuses_malformed_accounts(fields, address):
     root, nodes = chained([hex_prefix(keccak(bytes(20)).hex(), leaf=True), fields])
     with pytest.raises(InvalidProof, match="account is malformed"):
-        verify_account(root, asked, nodes)
+        verify_account(root, address, nodes)
 
 
-@pytest.mark.parametrize("asked", [bytes(20), b"\1" * 20], ids=["itself", "another"])
+@pytest.mark.parametrize("address", [bytes(20), b"\1" * 20], ids=["itself", "another"])
 @pytest.mark.parametrize("fields", [[b"", b"", EMPTY_TRIE_ROOT], [b"", b"", EMPTY_TRIE_ROOT, EMPTY_CODE_HASH, b""]])
-def test_it_says_so_where_accounts_are_not_ethereums(fields, asked):
+def test_it_says_so_where_accounts_are_not_ethereums(fields, address):
     """Avalanche's accounts have a fifth field: ava-labs/coreth, plugin/evm/customtypes/state_account_ext.go."""
     root, nodes = chained([hex_prefix(keccak(bytes(20)).hex(), leaf=True), rlp.encode(fields)])
     with pytest.raises(OtherAccountForm, match=f"have {len(fields)} fields instead of Ethereum's 4"):
-        verify_account(root, asked, nodes)
+        verify_account(root, address, nodes)
 
 
 @pytest.mark.parametrize("address", [b"", bytes(19), bytes(32), "0x12"])

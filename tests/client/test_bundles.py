@@ -245,7 +245,7 @@ def test_what_the_service_tells_of_the_batch_is_what_its_bundle_shows(made):
 
 
 @pytest.mark.parametrize(
-    ("change", "said"),
+    ("change", "sentence"),
     [
         (lambda told: told.pop(), "other queries than the requested ones"),
         (lambda told: told.append(told[0] | {"number": 8}), "other queries than the requested ones"),
@@ -263,8 +263,8 @@ def test_what_the_service_tells_of_the_batch_is_what_its_bundle_shows(made):
         (lambda told: told[1]["facts"].append({"property": "NONCE", "word": word(1)}), "Query 2: .* another NONCE"),
     ],
 )
-def test_what_the_service_tells_otherwise_is_noticed(made, change, said):
+def test_what_the_service_tells_otherwise_is_noticed(made, change, sentence):
     told = told_of(made)
     change(told)
-    with pytest.raises(InvalidBundle, match=said):
+    with pytest.raises(InvalidBundle, match=sentence):
         verify_told(made, told)

@@ -86,11 +86,11 @@ def bqs_says(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, 
 # --- Requests ---------------------------------------------------------------------------------------------------------
 
 
-def body_of(**given: Any) -> Any:
+def body_of(**options_given: Any) -> Any:
     nothing = dict.fromkeys(("file", "destination", "chain", "block", "time", "fee", "webhook"))
     lists = dict.fromkeys(("accounts", "props", "slots", "header", "webhook_events"), ())
-    connections = given.pop("connections", ())
-    options = BatchOptions(**{**nothing, **lists, "is_paid_by_caller": False, **given})
+    connections = options_given.pop("connections", ())
+    options = BatchOptions(**{**nothing, **lists, "is_paid_by_caller": False, **options_given})
     return document(options, lambda: CHAINS, lambda: connections)
 
 
@@ -145,7 +145,7 @@ def test_a_fault_of_several_lines_is_told_once(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("given", "connections", "found"),
+    ("options", "connections", "expected"),
     [
         ({}, [(1, 10)], ("10", ["1"])),
         ({"destination": 10}, [(1, 10), (1, 5)], ("10", ["1"])),
@@ -156,16 +156,16 @@ def test_a_fault_of_several_lines_is_told_once(tmp_path):
         ({}, [], None),
     ],
 )
-def test_the_only_connection_is_meant_where_a_chain_is_not_named(tmp_path, given, connections, found):
+def test_the_only_connection_is_meant_where_a_chain_is_not_named(tmp_path, options, connections, expected):
     (tmp_path / "accounts.csv").write_text("0xaa\n")
     for named in ({"accounts": ["0xaa"]}, {"file": str(tmp_path / "accounts.csv")}):
-        question = {"block": "1", "props": ["BALANCE"], "connections": connections, **named, **given}
-        if found is None:
+        question = {"block": "1", "props": ["BALANCE"], "connections": connections, **named, **options}
+        if expected is None:
             with pytest.raises(click.UsageError):
                 body_of(**question)
         else:
             body = body_of(**question)
-            assert (body["destinationChainId"], [*body["data"]]) == found
+            assert (body["destinationChainId"], [*body["data"]]) == expected
 
 
 def test_amounts_are_in_whole_units_or_say_that_they_are_in_wei():

@@ -142,16 +142,16 @@ def test_a_node_of_another_chain_gets_nothing():
 
 
 @pytest.mark.parametrize(
-    ("would_revert", "payer", "said"),
+    ("would_revert", "payer", "sentence"),
     [
         (True, {}, r"would revert, so it was not sent\. The node refused: execution reverted"),
         (False, {"confirm": lambda _: False}, "not confirmed, so it was not signed"),
         (False, {"most_wei": 21000 * 201 - 1}, "may cost 4221000 wei, which is above the limit"),
     ],
 )
-def test_what_is_of_no_use_not_wanted_or_too_dear_is_not_signed(would_revert, payer, said):
+def test_what_is_of_no_use_not_wanted_or_too_dear_is_not_signed(would_revert, payer, sentence):
     chain = Chain(would_revert=would_revert)
-    with pytest.raises(TransactionFailed, match=said):
+    with pytest.raises(TransactionFailed, match=sentence):
         pay(chain, to_send(transaction()), **payer)
     assert chain.sent == []
 

@@ -132,17 +132,17 @@ def test_no_password_of_the_broker_is_logged(machines, is_right):
 
 
 @pytest.mark.parametrize(
-    ("arguments", "variables", "said"),
+    ("arguments", "variables", "sentence"),
     [
         (("-Q", "blocks.31337.1"), {}, "blocks.31337.1"),
         (("--pool", "solo"), {}, "The worker's tasks are threads of one process: leave out --pool, or name threads."),
         ((), {"BROKER_URL": ""}, "Without a broker, run the worker by manage.py runworker."),
     ],
 )
-def test_a_worker_that_would_not_do_all_work_is_refused(machines, arguments, variables, said):
+def test_a_worker_that_would_not_do_all_work_is_refused(machines, arguments, variables, sentence):
     ended = celery(*arguments, **machines.cluster.environment | variables)
     assert ended.returncode != 0
-    assert said in ended.stdout + ended.stderr
+    assert sentence in ended.stdout + ended.stderr
 
 
 def test_a_database_without_this_versions_tables_is_refused(machines):

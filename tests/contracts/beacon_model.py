@@ -166,13 +166,13 @@ def _anchor(chain: BeaconChain, reader: _Reader, until: int, since: int) -> tupl
     return [parent, first, siblings_of_state], state, index
 
 
-def _elements(reader: _Reader, place: int, count: int, depth: int) -> list[bytes]:
+def _elements(reader: _Reader, index: int, count: int, depth: int) -> list[bytes]:
     """Return all siblings of a list's element, including implied ones and the list's length."""
-    if not 0 <= place < count <= 1 << depth:
+    if not 0 <= index < count <= 1 << depth:
         raise InvalidBranch("The list has no such element.")
     siblings = []
     for height in range(depth):
-        first = (place >> height ^ 1) << height
+        first = (index >> height ^ 1) << height
         siblings += reader.hashes(1) if first < count else [_ZEROS[height]]
     return [*siblings, _little(count)]
 

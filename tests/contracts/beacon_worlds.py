@@ -80,8 +80,8 @@ class BeaconWorld:
     def root(self, slot: int) -> bytes:
         return self.blocks[slot].header.root
 
-    def state_branch(self, slot: int, place: int) -> list[bytes]:
-        return ssz.siblings(self.states[slot], self.chain.state_depth(slot), place)
+    def state_branch(self, slot: int, index: int) -> list[bytes]:
+        return ssz.siblings(self.states[slot], self.chain.state_depth(slot), index)
 
     # --- Making -------------------------------------------------------------------------------------------------------
 

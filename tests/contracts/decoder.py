@@ -473,10 +473,10 @@ class _Decoder:
         return children
 
     @staticmethod
-    def _own_child(child: _Subtree, sibling: _Subtree, place: int) -> bytes:
+    def _own_child(child: _Subtree, sibling: _Subtree, index: int) -> bytes:
         if (child.depth, child.path(child.depth - 1)) != (sibling.depth, sibling.path(sibling.depth - 1)):
             raise InvalidPacked("The children belong to several branches.")
-        if child.place != place:
+        if child.place != index:
             raise InvalidPacked("A child of a branch is at another place.")
         return child.reference
 

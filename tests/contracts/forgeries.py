@@ -180,9 +180,9 @@ def _world() -> World:
 _NUMBER = bytes([1, BLOCK])
 
 
-def _genuine(*asked: tuple[bytes, int, list[int]]) -> bytes:
+def _genuine(*requests: tuple[bytes, int, list[int]]) -> bytes:
     """Return the operations that prove facts of `_world`."""
-    return _world().prove(asked, known=True).removeprefix(_NUMBER)
+    return _world().prove(requests, known=True).removeprefix(_NUMBER)
 
 
 def _by_number(missing: set[str], operations: bytes, lies: Answers) -> Forgery:

@@ -117,14 +117,14 @@ def branch(count: int, *children: bytes, size: int | None = None) -> bytes:
     return bytes([BRANCH + count - 1, len(children) if size is None else size]) + b"".join(children)
 
 
-def hash_child(place: int, digest: bytes) -> bytes:
-    return bytes([HASH_CHILD << 4 | place]) + digest
+def hash_child(index: int, digest: bytes) -> bytes:
+    return bytes([HASH_CHILD << 4 | index]) + digest
 
 
-def node_child(place: int, node: bytes) -> bytes:
-    return bytes([NODE_CHILD << 4 | place]) + node
+def node_child(index: int, node: bytes) -> bytes:
+    return bytes([NODE_CHILD << 4 | index]) + node
 
 
-def own_child(place: int) -> bytes:
+def own_child(index: int) -> bytes:
     """Return a child that is the branch's next subtree."""
-    return bytes([OWN_CHILD << 4 | place])
+    return bytes([OWN_CHILD << 4 | index])

@@ -117,9 +117,9 @@ def branch_before_merge(number: int) -> bytes:
     return b"".join([number.to_bytes(4), keccak(encoded), difficulty, *nodes])
 
 
-def _sent(siblings: list[bytes], place: int, count: int) -> list[bytes]:
+def _sent(siblings: list[bytes], index: int, count: int) -> list[bytes]:
     """Return the siblings without those beyond the last element, which are implied."""
-    return [sibling for height, sibling in enumerate(siblings) if (place >> height ^ 1) << height < count]
+    return [sibling for height, sibling in enumerate(siblings) if (index >> height ^ 1) << height < count]
 
 
 def header(number: int) -> bytes:

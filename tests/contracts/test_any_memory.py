@@ -48,9 +48,9 @@ def accepts(chain):
     return run
 
 
-def _with(subtree: _Subtree, place: int, value: int) -> bytes:
+def _with(subtree: _Subtree, index: int, value: int) -> bytes:
     words = raw(subtree)
-    return words[: 32 * place] + word(value) + words[32 * (place + 1) :]
+    return words[: 32 * index] + word(value) + words[32 * (index + 1) :]
 
 
 @pytest.mark.parametrize("size", [32, 33, 64, 0x640, 2**255, 2**256 - 1])

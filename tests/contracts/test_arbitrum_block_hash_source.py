@@ -125,11 +125,11 @@ def test_without_a_working_outbox_nothing_is_recorded(chain, outbox, arbitrum, c
     assert arbitrum.call("blockHash", BLOCK) == ZERO
 
 
-@pytest.mark.parametrize("left", [0, SEND_ROOT[27]], ids=["nothing", "what was asked"])
-def test_an_answer_that_is_a_byte_short_is_not_completed_by_what_memory_holds(chain, outbox, arbitrum, left):
+@pytest.mark.parametrize("last_byte", [0, SEND_ROOT[27]], ids=["nothing", "what was asked"])
+def test_an_answer_that_is_a_byte_short_is_not_completed_by_what_memory_holds(chain, outbox, arbitrum, last_byte):
     # The answer has 31 bytes. The byte of memory behind them equals the hash's last byte.
     headers = (header_of(number) for number in range(BLOCK, BLOCK + 10_000))
-    header = next(each for each in headers if keccak(each)[31] == left)
+    header = next(each for each in headers if keccak(each)[31] == last_byte)
     plant = "0x7f" + keccak(header).hex() + "5f52"
     chain.rpc("anvil_setCode", outbox.address, plant + "601f5ff3")
     assert refusal(arbitrum, header)[0] == "NotConfirmed"

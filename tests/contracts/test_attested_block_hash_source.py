@@ -222,11 +222,11 @@ def _with_high_s(signature: bytes) -> bytes:
         pytest.param(lambda _: bytes(65), id="zeros"),
     ],
 )
-@pytest.mark.parametrize("place", [0, 1])
-def test_what_is_no_signature_is_refused_with_its_place(attested, place, spoil):
+@pytest.mark.parametrize("index", [0, 1])
+def test_what_is_no_signature_is_refused_with_its_place(attested, index, spoil):
     signatures = [_signatures(attested, [person]) for person in (ALICE, BOB)]
-    signatures[place] = spoil(signatures[place])
-    assert _refuses(attested, b"".join(signatures)) == ("InvalidSignature", place)
+    signatures[index] = spoil(signatures[index])
+    assert _refuses(attested, b"".join(signatures)) == ("InvalidSignature", index)
 
 
 def test_the_largest_s_is_half_of_the_order(attested):

@@ -20,11 +20,11 @@ LAYOUTS = ((33, 4, 5), (45, 5, 5), (60, 5, 6))
 class Tree:
     """A tree of random leaves, except for the given nodes by generalized index."""
 
-    def __init__(self, chance: random.Random, depth: int, given: Mapping[int, bytes] | None = None) -> None:
+    def __init__(self, chance: random.Random, depth: int, given_nodes: Mapping[int, bytes] | None = None) -> None:
         self.nodes = {index: chance.randbytes(32) for index in range(1 << depth, 2 << depth)}
         for index in range((1 << depth) - 1, 0, -1):
             self.nodes[index] = ssz.merge(self.nodes[2 * index], self.nodes[2 * index + 1])
-        for index, node in (given or {}).items():
+        for index, node in (given_nodes or {}).items():
             self.nodes[index] = node
             for above in itertools.takewhile(bool, (index >> height for height in range(1, depth + 1))):
                 self.nodes[above] = ssz.merge(self.nodes[2 * above], self.nodes[2 * above + 1])

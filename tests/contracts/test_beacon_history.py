@@ -76,9 +76,9 @@ def test_anybody_can_check_the_constant_of_historical_roots(chain, simulator, wo
     assert wrong.answers(calls) == [None] * len(calls)
 
 
-@pytest.mark.parametrize("rest", [0, 1, 5])
-def test_blocks_before_the_merge_are_proven(chain, simulator, rest):
-    count = 2 * 8192 + rest
+@pytest.mark.parametrize("remainder", [0, 1, 5])
+def test_blocks_before_the_merge_are_proven(chain, simulator, remainder):
+    count = 2 * 8192 + remainder
     records, epochs = beacon_worlds.before_merge(random.Random(3), count)
     accumulator = ssz.list_root(epochs, jumps.EPOCHS_DEPTH)
     beacon = replace(SMALL, blocks_before_merge=count, accumulator=accumulator)

@@ -103,7 +103,7 @@ def test_reading_a_fact_costs_one_cold_read(registry, source, field, balance):
 
 
 @pytest.mark.parametrize(
-    ("asked", "readable"),
+    ("requested", "readable"),
     [
         ({NONCE}, {NONCE, BALANCE}),
         ({BALANCE}, {NONCE, BALANCE}),
@@ -115,9 +115,9 @@ def test_reading_a_fact_costs_one_cold_read(registry, source, field, balance):
     ],
 )
 @pytest.mark.parametrize("balance", [0, 2**256 - 1])
-def test_only_what_was_asked_for_becomes_readable(registry, source, asked, readable, balance):
+def test_only_what_was_asked_for_becomes_readable(registry, source, requested, readable, balance):
     header, root, nodes = _plant_account(source, tries.account(0, balance))
-    receipt = registry.send_raw(encode(header, root, [_account(ALICE, _mask(*asked), nodes)]))
+    receipt = registry.send_raw(encode(header, root, [_account(ALICE, _mask(*requested), nodes)]))
     assert _readable(registry) == readable
     assert registry.logged(receipt)[1:] == [("AccountProven", ALICE, BLOCK, _mask(*readable))]
     assert not _readable(registry, BOB)

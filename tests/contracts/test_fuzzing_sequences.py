@@ -131,10 +131,10 @@ def trial(chain: DevChain) -> tuple[Trial, Outcome]:
     raise AssertionError("There is no such attack.")
 
 
-def changed(outcome: Outcome, place: int) -> Outcome:
+def changed(outcome: Outcome, offset: int) -> Outcome:
     """Return the outcome with one bit flipped in Multicall's answer."""
     data = outcome.data
-    return replace(outcome, data=data[:place] + bytes([data[place] ^ 1]) + data[place + 1 :])
+    return replace(outcome, data=data[:offset] + bytes([data[offset] ^ 1]) + data[offset + 1 :])
 
 
 def test_whatever_is_read_must_be_so(trial: tuple[Trial, Outcome]) -> None:

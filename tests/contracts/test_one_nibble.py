@@ -82,12 +82,12 @@ def flip(key: int, nibble: int, by: int) -> int:
     return key ^ by << 4 * (NIBBLES - 1 - nibble)
 
 
-def child(depth: int, place: int) -> _Subtree:
+def child(depth: int, index: int) -> _Subtree:
     """Return the subtree at this index of the branch on KEY's path. Keys of two indices differ in all lower nibbles."""
     free = 4 * (NIBBLES - depth)
-    below = (KEY ^ place * int("1" * NIBBLES, 16)) & (1 << free) - 1
-    key = ((KEY >> free) & ~0x0F | place) << free | below
-    return _Subtree(b"\xa0" + bytes([place]) * 32, key, depth)
+    below = (KEY ^ index * int("1" * NIBBLES, 16)) & (1 << free) - 1
+    key = ((KEY >> free) & ~0x0F | index) << free | below
+    return _Subtree(b"\xa0" + bytes([index]) * 32, key, depth)
 
 
 def pair(depth: int) -> list[_Subtree]:

@@ -257,7 +257,7 @@ _OTHER = tries.account(1, 2, _ROOT, _CODE)
 
 
 @pytest.mark.parametrize(
-    ("root", "before", "operation", "rest"),
+    ("root", "before", "operation", "following"),
     [
         (tries.EMPTY_ROOT, b"", 0x70, ALICE + b"\x00"),
         (
@@ -275,12 +275,12 @@ _OTHER = tries.account(1, 2, _ROOT, _CODE)
     ],
     ids=["absent", "absent, closes a storage", "account"],
 )
-def test_only_one_operation_does_it(accepts, root, before, operation, rest):
+def test_only_one_operation_does_it(accepts, root, before, operation, following):
     for other in range(0x100):
         # Operations from 0x80 on are accounts with other stored facts, which are also true.
         if other != operation and (operation < 0x80 or other < 0x80):
-            assert not accepts(root, before + bytes([other]) + rest), hex(other)
-    assert accepts(root, before + bytes([operation]) + rest)
+            assert not accepts(root, before + bytes([other]) + following), hex(other)
+    assert accepts(root, before + bytes([operation]) + following)
 
 
 # --- Block hashes -----------------------------------------------------------------------------------------------------

@@ -94,8 +94,8 @@ class World:
     ) -> AccountToProve:
         storage = self._storage_tries.get(address, tries.build({}))
 
-        def proofs(wanted: Iterable[int]) -> dict[int, list[bytes]]:
-            return {slot: tries.proof(storage, slot_key(slot)) for slot in wanted}
+        def proofs(wanted_slots: Iterable[int]) -> dict[int, list[bytes]]:
+            return {slot: tries.proof(storage, slot_key(slot)) for slot in wanted_slots}
 
         return AccountToProve(address, fields, tries.proof(self.state, keccak(address)), proofs(slots), proofs(history))
 

@@ -73,28 +73,28 @@ def test_an_identifier_leads_to_its_batch_for_anyone(client, written):
 
 
 @pytest.mark.parametrize(
-    "wanted",
+    "text",
     [BOB, BOB.lower(), "0x" + BOB[2:].upper(), "77", TRANSACTION, TRANSACTION.upper().replace("X", "x"), HASH],
 )
-def test_it_finds_by_account_block_number_and_the_hash_of_a_transaction_or_block(alice, wanted):
+def test_it_finds_by_account_block_number_and_the_hash_of_a_transaction_or_block(alice, text):
     a_batch()
     batch = a_batch(BOB, block=77)
     a_batch(CHARLIE, block=78)
     send(batch)
     Block.objects.filter(number=77).update(hash=HASH)
-    assert listed(alice, q=wanted) == [batch.pk]
-    assert listed(client_of(BOB), q=wanted) == []
+    assert listed(alice, q=text) == [batch.pk]
+    assert listed(client_of(BOB), q=text) == []
 
 
 @pytest.mark.parametrize(
-    "wanted", ["what is this", "0x12", "-1", "9" * 99, "<script>", "%00", "\0", "é", "0x" + "g" * 40]
+    "text", ["what is this", "0x12", "-1", "9" * 99, "<script>", "%00", "\0", "é", "0x" + "g" * 40]
 )
-def test_a_search_for_nothing_that_can_be_found_says_so(alice, wanted):
+def test_a_search_for_nothing_that_can_be_found_says_so(alice, text):
     a_batch()
-    response = alice.get("/explorer", {"q": wanted})
+    response = alice.get("/explorer", {"q": text})
     assert response.status_code == 200
     assert "<script>" not in response.text
-    assert wanted == "\0" or "This is none of them." in response.text
+    assert text == "\0" or "This is none of them." in response.text
 
 
 def test_it_filters_by_status_and_destination(alice):

@@ -120,12 +120,12 @@ def test_all_who_watch_share_a_page_for_half_a_second(monkeypatch, django_assert
     assert poll(url).status_code == 200
 
 
-@pytest.mark.parametrize("rest", ["?page=3", "/7", f"?account={ALICE}"])
-def test_it_polls_what_it_shows(rest):
+@pytest.mark.parametrize("suffix", ["?page=3", "/7", f"?account={ALICE}"])
+def test_it_polls_what_it_shows(suffix):
     batch = a_batch(*many_accounts(60), ALICE)
-    html = Client().get(path(batch) + rest).text
+    html = Client().get(path(batch) + suffix).text
     url = next_poll(html)
-    assert url.startswith(f"{path(batch)}{rest}")
+    assert url.startswith(f"{path(batch)}{suffix}")
     shown = r'id="row-(\d+)"|id="query-(\d+)"'
     accept(batch)
     assert re.findall(shown, poll(url).text) == re.findall(shown, html) != []

@@ -123,9 +123,9 @@ def test_estimates_that_wait_for_a_node_leave_threads_to_others(service, client,
     monkeypatch.setattr(configured_chains, "PAGE_TIMEOUT_SECONDS", 30)
     body, may_answer = request(ALICE, block=1), threading.Event()
 
-    def answer(asked: Any) -> Any:
+    def answer(question: Any) -> Any:
         may_answer.wait(30)
-        return ask(service.url, asked)
+        return ask(service.url, question)
 
     def send() -> Any:
         try:

@@ -53,8 +53,8 @@ def node(world) -> BeaconNode:
 def configured(world, db, settings, tmp_path) -> Callable[..., None]:
     """Return a function that configures the service like `beacon_chains.configure`."""
 
-    def configure(**given: Any) -> None:
-        beacon_chains.configure(settings, tmp_path, given.pop("chain", world.chain), **given)
+    def configure(**options: Any) -> None:
+        beacon_chains.configure(settings, tmp_path, options.pop("chain", world.chain), **options)
         beacon_fetching.block.cache_clear()
 
     return configure
@@ -93,8 +93,8 @@ def ask(world: EncodedWorld, slot: int, anchor: int = ANCHOR) -> BlockBranch | N
     return branch_to(origin(world.root(anchor)), target(slot))
 
 
-def holds(world: EncodedWorld, slot: int, found: object, anchor: int = ANCHOR) -> bool:
-    return found == BlockBranch(OLD_BLOCK, world.old(slot, anchor))
+def holds(world: EncodedWorld, slot: int, answer: object, anchor: int = ANCHOR) -> bool:
+    return answer == BlockBranch(OLD_BLOCK, world.old(slot, anchor))
 
 
 # --- Results ----------------------------------------------------------------------------------------------------------

@@ -92,10 +92,10 @@ def test_batches_that_name_a_chain_that_hangs_wait_for_it_by_themselves(service,
 def test_a_command_goes_on_when_another_takes_its_lane_and_sends_nothing_twice(service, monkeypatch, loses):
     does, taken = getattr(*loses), iter([True])
 
-    def loses_it(*given):
+    def loses_it(*arguments):
         if next(taken, False):
             lanes.take_away(LaneName(LaneKind.DESTINATION, 31337))
-        return does(*given)
+        return does(*arguments)
 
     monkeypatch.setattr(*loses, loses_it)
     service.rpc("anvil_setCode", registry().address, "0x00")

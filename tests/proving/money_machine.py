@@ -66,7 +66,7 @@ reorg:1 reorg:2 reorg:3 cancel:0 cancel:1 cancel:2 cap:1 cap:3 cap:200 gwei:1 gw
 # The words that `make attack` combines.
 WORDS = (
     *_OTHER_WORDS.split(),
-    *(f"{who}:{place}" for who in ("alice", "bob", "self") for place in range(4)),
+    *(f"{who}:{number}" for who in ("alice", "bob", "self") for number in range(4)),
     *(f"{limit}:{units}" for limit in ("day", "user") for units in (0, 4, 5, 8, 12, 20, 1000)),
     *(f"lie:{lie}" for lie in ("stale", "lost", *(lie for lie, _ in LIES))),
     *(f"kill:{statement}" for statement in range(0, 60, 3)),
@@ -147,22 +147,22 @@ class Machine:
 
     # --- Events -------------------------------------------------------------------------------------------------------
 
-    def _do_alice(self, place: str) -> None:
+    def _do_alice(self, number: str) -> None:
         """Submit a batch of an account at one block, with a high fee."""
-        self._submit("alice", balances([self._base - int(place)]), fee=str(ETHER // 50))
+        self._submit("alice", balances([self._base - int(number)]), fee=str(ETHER // 50))
 
-    def _do_bob(self, place: str) -> None:
+    def _do_bob(self, number: str) -> None:
         """Submit a batch of the same account at two blocks, with a fee that is just enough."""
-        self._submit("bob", balances(self._base - int(place) - more for more in (0, 1)), fee="auto")
+        self._submit("bob", balances(self._base - int(number) - more for more in (0, 1)), fee="auto")
 
-    def _do_self(self, place: str) -> None:
-        self._submit("alice", balances([self._base - int(place)], SECOND_SIGNER), fee="0", sender="self")
+    def _do_self(self, number: str) -> None:
+        self._submit("alice", balances([self._base - int(number)], SECOND_SIGNER), fee="0", sender="self")
 
     def _submit(self, user: str, blocks: dict[str, Any], **more: str) -> None:
         self._batches.append(submit(self._keys[user], asking(blocks) | more))
 
-    def _do_cancel(self, place: str) -> None:
-        for batch in self._batches[int(place) : int(place) + 1]:
+    def _do_cancel(self, number: str) -> None:
+        for batch in self._batches[int(number) : int(number) + 1]:
             key = next(key for key in self._keys.values() if key.user_id == batch.user_id)
             answer = Client().post(f"/batch-queries/{batch.pk}/cancel", headers=header(key))
             assert answer.status_code in {200, 409}, answer.text

@@ -220,9 +220,9 @@ def test_headers_of_another_chain_reject_no_accepted_batch(service, key, setting
     with DevChain(extra_args=spoilt) as other:
         other.mine(coming if named == "block" else 1)
 
-        def answer(asked):
-            asks_for_headers = "eth_getBlockBy" in json.dumps(asked)
-            return ask(other.url if asks_for_headers else service.url, asked)
+        def answer(body):
+            asks_for_headers = "eth_getBlockBy" in json.dumps(body)
+            return ask(other.url if asks_for_headers else service.url, body)
 
         with lying_node(answer) as wrong:
             reconfigure(settings, service.url, wrong)
@@ -440,8 +440,8 @@ def status(key: ApiKey, batch: Batch) -> dict[str, Any]:
 def instead_of_proofs(chain: DevChain, answer: Callable[[Any, Any], Any]) -> AbstractContextManager[str]:
     """Return a context that yields the URL of a node with another answer to `eth_getProof`."""
 
-    def change(asked: Any, reply: Any) -> list[Any]:
-        return [answer(asked, reply) if asked["method"] == "eth_getProof" else reply]
+    def change(question: Any, reply: Any) -> list[Any]:
+        return [answer(question, reply) if question["method"] == "eth_getProof" else reply]
 
     return between(chain.url, change)
 
@@ -450,7 +450,7 @@ def refusing(words: str) -> Callable[[Any, Any], Any]:
     return lambda asked, _: error(asked, -32000, words)
 
 
-def of_another_state(asked: Any, reply: Any) -> Any:
+def of_another_state(question: Any, reply: Any) -> Any:
     """Return the proof without its root node. Nodes without the old state answer from another state (lambdaclass/ethrex
     issue 7028).
     """
@@ -465,21 +465,21 @@ def old(service) -> int:
 
 
 @pytest.mark.parametrize(
-    ("words", "said"),
+    ("words", "sentence"),
     [
         ("Exceeded the quota usage", " limits our requests by a quota or plan."),
         ("we are under too much load", " limits our requests, because it has too much load."),
         ("50/second request limit reached", " limits our requests."),
     ],
 )
-def test_a_node_that_limits_requests_is_waited_for_however_old_the_block(service, key, settings, old, words, said):
+def test_a_node_that_limits_requests_is_waited_for_however_old_the_block(service, key, settings, old, words, sentence):
     batch = submit(key, request(ALICE, block=old))
     with instead_of_proofs(service, refusing(words)) as url:
         reconfigure(settings, service.url, url)
         for _ in range(LOOKS_IN_A_MINUTE):
             work()
         told = status(key, batch)
-        assert (told["queryStatus"], said in told["info"][0]) == ("IN_PROGRESS", True)
+        assert (told["queryStatus"], sentence in told["info"][0]) == ("IN_PROGRESS", True)
         assert "archive" not in told["info"][0]
         reconfigure(settings, url, service.url)
     assert work_until_done(batch).status == BatchStatus.DONE
@@ -516,9 +516,9 @@ def test_what_a_younger_block_is_served_for_is_refused_for_its_age(service, clie
     body = request(ALICE, block=old)
     body["data"]["31337"][f"block:{service.head()}"] = body["data"]["31337"][f"block:{old}"]
 
-    def refuse_old(asked: Any, reply: Any) -> Any:
-        is_old = asked["params"][2] == {"blockHash": service.rpc("eth_getBlockByNumber", hex(old), False)["hash"]}
-        return error(asked, -32000, "members only") if is_old else reply
+    def refuse_old(question: Any, reply: Any) -> Any:
+        is_old = question["params"][2] == {"blockHash": service.rpc("eth_getBlockByNumber", hex(old), False)["hash"]}
+        return error(question, -32000, "members only") if is_old else reply
 
     with instead_of_proofs(service, refuse_old) as url:
         reconfigure(settings, service.url, url)

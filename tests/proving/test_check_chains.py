@@ -182,7 +182,7 @@ def test_a_signer_without_key_is_told(configure, devchain):
 
 
 @pytest.mark.parametrize(
-    ("slots", "tables", "said"),
+    ("slots", "tables", "sentence"),
     [
         # Source: https://github.com/cosmos/evm/issues/1283
         ({"writes": 8192}, {}, 'block 20026 than the block has. .*block_hash_source = "attested"'),
@@ -194,7 +194,7 @@ def test_a_signer_without_key_is_told(configure, devchain):
         ),
     ],
 )
-def test_a_history_that_tells_another_hash_is_told_with_what_to_do(configure, slots, tables, said):
+def test_a_history_that_tells_another_hash_is_told_with_what_to_do(configure, slots, tables, sentence):
     with DevChain(extra_args=("--number", "20000")) as chain:
         rewrite_history(chain, **slots)
         chain.mine(30)
@@ -203,7 +203,7 @@ def test_a_history_that_tells_another_hash_is_told_with_what_to_do(configure, sl
             call_command("check_chains", stdout=io.StringIO())
     (wrong,) = (line for line in str(told.value).splitlines() if line.startswith("wrong_history: "))
     assert f"{HISTORY} (EIP-2935) of Development chain (31337)" in wrong
-    assert re.search(said, wrong), wrong
+    assert re.search(sentence, wrong), wrong
 
 
 @pytest.mark.parametrize("seconds", [-310, 310])
@@ -267,15 +267,15 @@ def test_a_node_that_serves_no_proofs_is_told(no_chains_file, devchain):
 
 
 @pytest.mark.parametrize(
-    ("url", "said"),
+    ("url", "fault"),
     [
         (DEAD, "chain_unavailable: 127.0.0.1:1 can't be reached."),
         ("ftp://x/secret", "The node's URL can't be used: must be an http or https URL (it is not shown"),
         ("${NO_SUCH_NODE}", "The node's URL can't be used: neither NO_SUCH_NODE nor NO_SUCH_NODE_FILE is set"),
     ],
 )
-def test_a_node_that_can_not_be_asked_is_told(no_chains_file, url, said):
-    assert check_node(url)[1].startswith(said)
+def test_a_node_that_can_not_be_asked_is_told(no_chains_file, url, fault):
+    assert check_node(url)[1].startswith(fault)
 
 
 # --- Keystores and registries -----------------------------------------------------------------------------------------
@@ -304,7 +304,7 @@ def test_a_signer_s_keystore_is_opened(with_keystore):
 
 
 @pytest.mark.parametrize(
-    ("harm", "said"),
+    ("harm", "sentence"),
     [
         (lambda folder: (folder / "keystore.json").unlink(), "keystore.json can't be read"),
         (lambda folder: (folder / "password").unlink(), "password can't be read"),
@@ -313,9 +313,9 @@ def test_a_signer_s_keystore_is_opened(with_keystore):
     ],
     ids=["missing", "no password", "wrong password", "no keystore"],
 )
-def test_a_keystore_that_can_not_be_opened_is_told(with_keystore, harm: Callable[[Path], None], said):
+def test_a_keystore_that_can_not_be_opened_is_told(with_keystore, harm: Callable[[Path], None], sentence):
     harm(with_keystore)
-    assert said in check("signer_unreadable", "no_registry")[-1]
+    assert sentence in check("signer_unreadable", "no_registry")[-1]
 
 
 # --- Attesters --------------------------------------------------------------------------------------------------------

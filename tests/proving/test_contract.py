@@ -9,7 +9,7 @@ UNKNOWN_BLOCK = keccak(text="UnknownBlock(uint256)")[:4]
 
 
 @pytest.mark.parametrize(
-    ("data", "said"),
+    ("data", "sentence"),
     [
         (UNKNOWN_BLOCK + (77).to_bytes(32), "UnknownBlock(77)"),
         # A node may return such an answer, although no contract does.
@@ -20,5 +20,5 @@ UNKNOWN_BLOCK = keccak(text="UnknownBlock(uint256)")[:4]
     ],
     ids=["whole", "cut", "no address", "another error", "empty"],
 )
-def test_a_refusal_is_read_by_the_name_of_its_error(data, said):
-    assert str(revert_reason(data)) == said
+def test_a_refusal_is_read_by_the_name_of_its_error(data, sentence):
+    assert str(revert_reason(data)) == sentence

@@ -324,7 +324,7 @@ def test_steps_name_the_transactions_that_completed_them():
 
 
 @pytest.mark.parametrize(
-    ("found", "then", "actions"),
+    ("path_found", "then", "actions"),
     [
         (NotYet(wait("no_finality", source=1)), Requeue(wait("no_finality", source=1), 3), []),
         (
@@ -334,9 +334,9 @@ def test_steps_name_the_transactions_that_completed_them():
         ),
     ],
 )
-def test_a_path(found, then, actions):
+def test_a_path(path_found, then, actions):
     find = FindPath(OWN, {BALANCE: [2, 1]})
-    decision = decide.path(UNVOUCHED, find, found)
+    decision = decide.path(UNVOUCHED, find, path_found)
     assert (decision.then, list(decision.actions)) == (then, actions)
 
 
@@ -387,8 +387,8 @@ def test_a_jump_to_the_block_after_is_a_path():
 
 
 def test_a_time_that_a_reorg_has_moved():
-    def decided(found: BlockOfTime) -> Decision:
-        return decide.time(NOTHING_IN_REGISTRY, FindTime(1005, [3]), found)
+    def decided(block_of_time: BlockOfTime) -> Decision:
+        return decide.time(NOTHING_IN_REGISTRY, FindTime(1005, [3]), block_of_time)
 
     gone = Requeue(wait("no_later_block", chain=1, time=1005), 3)
     assert decided(BlockOfTime(has_later=False)) == Decision(gone)

@@ -383,10 +383,10 @@ def test_work_that_fails_is_logged_and_pushed_ahead_and_the_rest_goes_on(service
     submit(key, request(BOB, block=service.head() - 1))
     good = submit(key, request(ALICE, block=service.head()))
 
-    def fail_on_bob(execute, sql, params, *rest):
+    def fail_on_bob(execute, sql, params, *others):
         if sql.startswith("INSERT") and BOB in params:
             raise ZeroDivisionError("a defect")
-        return execute(sql, params, *rest)
+        return execute(sql, params, *others)
 
     with connection.execute_wrapper(fail_on_bob):
         for _ in range(4):

@@ -174,10 +174,10 @@ def test_one_process_at_a_time_prunes(unreachable_chain):
     done(31)
     theirs = {"token": "another's", "until": timezone.now() + timedelta(seconds=30)}
 
-    def take(execute, sql, *rest):
+    def take(execute, sql, *others):
         if "proofs_pruned_at" in sql:
             Lane.objects.update(**theirs)
-        return execute(sql, *rest)
+        return execute(sql, *others)
 
     with connection.execute_wrapper(take):
         for _ in range(2):

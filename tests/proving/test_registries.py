@@ -418,8 +418,8 @@ def test_what_the_old_one_loses_before_it_is_final_is_proven_again(service, key,
     assert field_on_chain(service, ALICE, block, AccountField.BALANCE) == balance_at(service, ALICE, block)
 
 
-@pytest.mark.parametrize(("turns", "asked"), [(0, "eth_getProof"), (0, "eth_estimateGas"), (1, "eth_call")])
-def test_a_worker_that_looked_at_the_old_one_proves_nothing_by_what_it_saw(service, settings, key, turns, asked):
+@pytest.mark.parametrize(("turns", "method"), [(0, "eth_getProof"), (0, "eth_estimateGas"), (1, "eth_call")])
+def test_a_worker_that_looked_at_the_old_one_proves_nothing_by_what_it_saw(service, settings, key, turns, method):
     """The operator replaces the registry during a worker's turn, between two database transactions."""
     block, depth = service.head(), len(connection.savepoint_ids)
     old, methods = registry().address, set[str]()
@@ -430,7 +430,7 @@ def test_a_worker_that_looked_at_the_old_one_proves_nothing_by_what_it_saw(servi
         return [reply]
 
     def replace(execute, *more):
-        if asked in methods and len(connection.savepoint_ids) == depth and next(is_time, False):
+        if method in methods and len(connection.savepoint_ids) == depth and next(is_time, False):
             replace_code(service)
             deploy(31337, 31337, "--replace")
         return execute(*more)

@@ -124,11 +124,11 @@ TOO_LONG = {
 }
 
 
-@pytest.mark.parametrize(("said", "named"), TOO_LONG.items())
-def test_names_are_counted_before_any_is_looked_at(post, resolving, said, named):
+@pytest.mark.parametrize(("sentence", "named"), TOO_LONG.items())
+def test_names_are_counted_before_any_is_looked_at(post, resolving, sentence, named):
     resolving("http://127.0.0.1:1")
     fault_by_path = faults(post(at_blocks(block_1=named[:5], block_2=named[5:])))
-    assert {path: message for path, (_, message) in fault_by_path.items()} == {"/data": said}
+    assert {path: message for path, (_, message) in fault_by_path.items()} == {"/data": sentence}
 
 
 def test_nothing_is_stored_while_nodes_are_down(post, names, resolving, key):

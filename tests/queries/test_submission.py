@@ -296,7 +296,7 @@ def test_an_account_in_two_spellings_hides_no_other_fault(post):
 
 
 @pytest.mark.parametrize(
-    ("address", "said"),
+    ("address", "sentence"),
     [
         ("0x123", "has 3 hexadecimal digits after 0x, and an address has 40."),
         (ALICE + "0", "has 41 hexadecimal digits"),
@@ -304,10 +304,10 @@ def test_an_account_in_two_spellings_hides_no_other_fault(post):
         *((other, "is no address,") for other in (ALICE[2:], "0x" + "g" * 40, "", "0x" + "\uff11" * 40)),
     ],
 )
-def test_it_refuses_wrong_addresses_in_the_words_that_clients_match(post, address, said):
+def test_it_refuses_wrong_addresses_in_the_words_that_clients_match(post, address, sentence):
     response = post(request(address, block=1))
     assert response.status_code == 400
-    assert response.json()["error"].startswith(f"Invalid account address or ENS: {address!r} {said}")
+    assert response.json()["error"].startswith(f"Invalid account address or ENS: {address!r} {sentence}")
 
 
 def test_it_refuses_a_request_that_names_nothing(post):

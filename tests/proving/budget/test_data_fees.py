@@ -151,7 +151,7 @@ def the_fee(chain: DevChain, settings) -> None:
 
 
 @pytest.mark.parametrize(
-    ("too_low", "fee", "said", "relieved"),
+    ("too_low", "fee", "sentence", "relieved"),
     [
         (the_daily_limit, ETHER, "The operator's limit of 0.0004 ETH", 0),
         (the_users_daily_limit, ETHER, "The daily limit of its user", 0),
@@ -167,7 +167,7 @@ def test_data_that_is_too_dear_is_waited_out(
     tmp_path,
     too_low: Callable[[DevChain, object], None],
     fee,
-    said,
+    sentence,
     relieved,
 ):
     """The limit, balance or fee covers only the gas now. When the batch was accepted, it also covered the data fee."""
@@ -178,7 +178,7 @@ def test_data_that_is_too_dear_is_waited_out(
     work()
     assert not Transaction.objects.exists()
     assert fresh(batch).status == BatchStatus.IN_PROGRESS
-    assert said in waiting()[0]
+    assert sentence in waiting()[0]
     set_data_fee(op_stack, relieved)
     assert work_until_done(batch).status == BatchStatus.DONE
 

@@ -73,7 +73,7 @@ def six_times(chain: DevChain) -> list[str]:
 
 
 @pytest.mark.parametrize(
-    ("selectors", "wanted"),
+    ("selectors", "requested"),
     [
         pytest.param(eight_blocks, {"header": ["GAS_LIMIT"]}, id="one property", marks=pytest.mark.long),
         pytest.param(
@@ -94,13 +94,13 @@ def six_times(chain: DevChain) -> list[str]:
     ],
 )
 def test_at_a_constant_price_what_was_estimated_suffices(
-    costly, key, selectors: Callable[[DevChain], list[str]], wanted: dict[str, Any]
+    costly, key, selectors: Callable[[DevChain], list[str]], requested: dict[str, Any]
 ):
     if selectors is six_times:
         costly.rpc("anvil_setBlockTimestampInterval", 5)
     costly.mine(15)
     mine_at(costly, 1)
-    batch = accepted(key, asking(dict.fromkeys(selectors(costly), wanted), fee=ETHER))
+    batch = accepted(key, asking(dict.fromkeys(selectors(costly), requested), fee=ETHER))
     set_fee(batch, batch.estimated_wei or 0)
     go_on(costly, 1, rounds=30)
     assert fresh(batch).status == BatchStatus.DONE, waiting()

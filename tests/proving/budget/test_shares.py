@@ -32,8 +32,8 @@ def test_what_was_proven_before_makes_nobody_pay_for_others(costly, key):
     costly.rpc("evm_setAutomine", True)
     slots = [hex(slot) for slot in range(300)]
 
-    def slots_of(account: str, asked: list[str]) -> dict[str, object]:
-        accounts = {account: {"props": ["BALANCE"], "slots": asked}}
+    def slots_of(account: str, slots_asked: list[str]) -> dict[str, object]:
+        accounts = {account: {"props": ["BALANCE"], "slots": slots_asked}}
         return asking({f"block:{block}": {"accounts": accounts}}, fee=ETHER)
 
     work_until_done(submit(key, slots_of(CHARLIE, slots)), costly)
