@@ -130,14 +130,14 @@ class Wallet:
         self.sent.append(self._sign_and_send(fields, nonce))
         return self.sent[-1]
 
-    def _sign_and_send(self, wanted: dict[str, str], nonce: int, price: int = 2) -> str:
+    def _sign_and_send(self, page_fields: dict[str, str], nonce: int, price: int = 2) -> str:
         """Sign and send a transaction with the page's fields and the wallet's own fees. `price` is in gwei."""
         assert self.chain is not None
         fields: dict[str, Any] = {
-            "to": wanted["to"],
-            "data": wanted["data"],
-            "value": int(wanted["value"], 16),
-            "gas": int(wanted["gas"], 16),
+            "to": page_fields["to"],
+            "data": page_fields["data"],
+            "value": int(page_fields["value"], 16),
+            "gas": int(page_fields["gas"], 16),
             "chainId": self.chain_id,
             "nonce": nonce,
             "maxFeePerGas": price * 10**9,

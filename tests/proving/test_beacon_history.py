@@ -57,7 +57,7 @@ def values(**changed: int) -> tuple[int | bytes, ...]:
     return tuple(value.to_bytes(32) if name in roots else value for name, value in (VALUES | changed).items())
 
 
-def said() -> str:
+def output_of_check() -> str:
     """Return the output of `check_chains`."""
     printed = io.StringIO()
     with pytest.raises(CommandError):
@@ -170,7 +170,7 @@ def test_a_registry_without_one_stays_usable_until_the_operator_replaces_it(chai
     configure(chain, settings, tmp_path)
     assert deploy(31337, 31337) == old
     assert check() == ""
-    assert "was deployed without a beacon history, so old blocks are proven by hops alone." in said()
+    assert "was deployed without a beacon history, so old blocks are proven by hops alone." in output_of_check()
     new = deploy(31337, 31337, "--replace")
     assert new != old
     assert new.beacon_history
@@ -178,7 +178,7 @@ def test_a_registry_without_one_stays_usable_until_the_operator_replaces_it(chai
     assert "without a beacon history" in old.replaced_because
     # The registry can jump already, so it isn't replaced.
     assert deploy(31337, 31337, "--replace") == new
-    assert f"So has its beacon history, {new.beacon_history}." in said()
+    assert f"So has its beacon history, {new.beacon_history}." in output_of_check()
 
 
 def test_a_beacon_chain_that_the_contract_refuses_is_told_of_in_a_sentence(chain, db, settings, tmp_path):
@@ -199,7 +199,7 @@ def test_a_signer_is_told_to_hold_what_it_takes(chain, db, settings, tmp_path):
     needed = []
     for table in ("", TABLE):
         configure(chain, settings, tmp_path, table=table)
-        (amount,) = re.findall(r"deploying 1 registry takes at most ([0-9.]+)", said())
+        (amount,) = re.findall(r"deploying 1 registry takes at most ([0-9.]+)", output_of_check())
         needed.append(float(amount) * 10**18)
     chain.rpc("anvil_setBalance", SIGNER, balance)
     assert deploy(31337, 31337).beacon_history
