@@ -33,7 +33,7 @@ from tests.slow import SLOW, WITH_A_CHAIN
 
 
 def pytest_configure() -> None:
-    """Restore Ctrl-C where shells ignore it for background jobs. Child processes would inherit that."""
+    """Restore Ctrl-C. Shells ignore it for background jobs, and child processes inherit that."""
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
@@ -45,18 +45,20 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection() -> None:
-    """Collect no garbage beside: looking for it took a fifth of the time."""
+    """Disable garbage collection during collection of tests, where it took a fifth of the time."""
     gc.disable()
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Begin with the examples of the documents: one process is busy with them for minutes, while others do the rest."""
+    """Run the documentation's examples first. They keep one process busy for minutes, while others run
+    the other tests.
+    """
     items.sort(key=lambda item: item.path.name != "test_examples.py")
 
 
 @pytest.hookimpl(trylast=True)
 def pytest_collection_finish() -> None:
-    """Exclude collected tests from garbage collection, which took a tenth of the time of database tests."""
+    """Exclude the collected tests from garbage collection, which took a tenth of the time of database tests."""
     gc.enable()
     gc.collect()
     gc.freeze()
@@ -69,7 +71,7 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtest_setup(item: pytest.Item) -> None:
-    """Skip a test that starts a process if --fast is given. So no list of such tests is needed."""
+    """Under --fast, skip a test at the moment it starts a process. So no list of such tests is needed."""
     if item.config.getoption("fast"):
         may_start = item.path.name in WITH_A_CHAIN
         subprocess.Popen.__init__ = _POPEN if may_start else _skip  # type: ignore[method-assign, assignment]
@@ -84,14 +86,14 @@ def _skip(*_: object, **__: object) -> NoReturn:
 
 @pytest.fixture(scope="session")
 def django_db_modify_db_settings(django_db_modify_db_settings_parallel_suffix) -> Iterator[None]:
-    """Give SQLite a file: pytest-django asks for this before it makes the database."""
+    """Store SQLite's database in a file. pytest-django calls this before it creates the database."""
     if connection.vendor != "sqlite":
         yield
         return
-    memory = Path("/dev/shm")  # A disk would slow down thousands of commits.
+    memory = Path("/dev/shm")  # commits are faster in memory than on a disk
     has_room = os.access(memory, os.W_OK) and shutil.disk_usage(memory).free > 2**30
     folder = Path(tempfile.mkdtemp(prefix="batch-query-service-test-", dir=memory if has_room else None))
-    # A worker in another process must see the same database, so it is a file.
+    # Workers in other processes must see the same database, so it can't be in memory.
     connection.settings_dict["TEST"]["NAME"] = folder / "db.sqlite3"
     yield
     shutil.rmtree(folder)
@@ -99,13 +101,13 @@ def django_db_modify_db_settings(django_db_modify_db_settings_parallel_suffix) -
 
 @pytest.fixture(scope="session", autouse=True)
 def no_permissions_of_models() -> None:
-    """Create no permissions. Django would create them after each test that commits, and the admin has none."""
+    """Don't create permissions. Django would create them after each test that commits, and the admin uses none."""
     assert post_migrate.disconnect(dispatch_uid="django.contrib.auth.management.create_permissions")
 
 
 @pytest.fixture(scope="session", autouse=True)
 def forms_as_browsers_send_them() -> Iterator[None]:
-    """Send forms as browsers do. Django's test client sends each form as multipart/form-data."""
+    """Send forms as browsers do. Django's test client would send each form as multipart/form-data."""
     post = RequestFactory.post
 
     def post_as_browser(
@@ -122,7 +124,7 @@ def forms_as_browsers_send_them() -> Iterator[None]:
 
 @pytest.fixture(autouse=True)
 def forget_configured_chains() -> Iterator[None]:
-    """Forget the chains of other tests. A test that names another chains file makes the service read it."""
+    """Forget the chains of earlier tests, and read the chains file again when a test changes the setting."""
     setting_changed.connect(_read_chains_anew)
     forget_chains()
     yield
@@ -139,7 +141,7 @@ def _read_chains_anew(*, setting: str, **_: object) -> None:
 def no_head_of_before(request, monkeypatch) -> None:
     """Read the newest block each time, because a test of the inside may have mined one.
 
-    In other tests `runworker --once` observes each chain first.
+    In tests marked `outside`, `runworker --once` observes each chain first.
     """
     if request.node.get_closest_marker("outside") is None:
         monkeypatch.setattr(heads, "recent", heads.read)
@@ -147,7 +149,7 @@ def no_head_of_before(request, monkeypatch) -> None:
 
 @pytest.fixture(autouse=True)
 def forget_what_was_found_of_storage(monkeypatch) -> None:
-    """Forget results of storage checks in other tests."""
+    """Forget earlier tests' results of storage checks."""
     monkeypatch.setattr(health, "service_metrics", ServiceMetrics())
     monkeypatch.setattr(keys, "_noting_from", 0.0)
     monkeypatch.setattr(storage, "_last_check", (float("-inf"), ""))
@@ -155,7 +157,7 @@ def forget_what_was_found_of_storage(monkeypatch) -> None:
 
 @pytest.fixture
 def pass_time(monkeypatch) -> Callable[[float], None]:
-    """Advances the clock of `time.monotonic`."""
+    """Return a function that advances the clock of `time.monotonic`."""
     monotonic = time.monotonic
 
     def pass_time(seconds: float) -> None:
@@ -172,7 +174,7 @@ def pages_without_collected_files(settings, tmp_path) -> None:
 
 @pytest.fixture
 def chain() -> Iterator[DevChain]:
-    """Yield a fresh chain of a few blocks that mines a block for each transaction."""
+    """Yield a new chain of a few blocks that mines a block for each transaction."""
     with DevChain() as chain:
         chain.mine(5)
         yield chain
@@ -180,14 +182,14 @@ def chain() -> Iterator[DevChain]:
 
 @pytest.fixture(scope="module")
 def devchain() -> Iterator[DevChain]:
-    """Yield a chain that the tests of a module share."""
+    """Yield a chain that all tests of a module share."""
     with DevChain() as chain:
         yield chain
 
 
 @pytest.fixture
 def service(chain: DevChain, db, settings, tmp_path) -> DevChain:
-    """Return `chain`, connected to the service, with the facts registry deployed."""
+    """Return `chain`, connected to the service, with a deployed facts registry."""
     settings.CHAINS_FILE = chains_toml(tmp_path, chain.url)
     deploy_on(chain)
     return chain
@@ -195,7 +197,7 @@ def service(chain: DevChain, db, settings, tmp_path) -> DevChain:
 
 @pytest.fixture
 def unreachable_chain(settings, tmp_path) -> None:
-    """Connect chain 31337 to itself, for tests that need no node: nobody listens on port 1."""
+    """Connect chain 31337 to itself without a node. Nothing listens on port 1."""
     settings.CHAINS_FILE = chains_toml(tmp_path, "http://127.0.0.1:1")
 
 
@@ -207,7 +209,7 @@ def key(db) -> ApiKey:
 
 @pytest.fixture
 def two_signers(chain: DevChain, db, settings, tmp_path) -> DevChain:
-    """Return the same as `service`, with two signers."""
+    """Return `chain` like `service`, with two signers."""
     settings.CHAINS_FILE = chains_toml(tmp_path, chain.url, signers=2)
     deploy_on(chain)
     return chain

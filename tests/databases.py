@@ -1,6 +1,6 @@
-"""`--database postgresql` puts the tests' database into a PostgreSQL that is started for them.
+"""`--database postgresql` starts a PostgreSQL for the tests' database.
 
-This module is imported before the settings (`addopts` in pyproject.toml), because the settings name the database.
+pyproject.toml (`addopts`) imports this module before the settings, because the settings name the database.
 """
 
 import os
@@ -23,10 +23,10 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 @pytest.hookimpl(tryfirst=True, wrapper=True)
 def pytest_load_initial_conftests(early_config: pytest.Config) -> Iterator[None]:
-    """Start a server that the processes of a run share. Each process has its own database in it."""
+    """Start a server for all processes of a test run. Each process has its own database on it."""
     global _server
     if early_config.known_args_namespace.database == "postgresql":
-        # A test may start several processes, each with a connection pool.
+        # A test may start several processes, each with a pool of connections.
         _server = Postgres(settings=["max_connections=400"]).__enter__()
         os.environ["DATABASE_URL"] = _server.url("service")
     return (yield)
@@ -51,14 +51,14 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 @pytest.fixture(scope="session", autouse=True)
 def no_database_url() -> Iterator[None]:
-    """Remove `DATABASE_URL`. Processes of a test get the test's database, or one of their own, explicitly."""
+    """Remove `DATABASE_URL`. A test passes a process the test's own database, or another one, explicitly."""
     with pytest.MonkeyPatch.context() as patch:
         patch.delenv("DATABASE_URL", raising=False)
         yield
 
 
 def same_database() -> dict[str, str]:
-    """Return environment variables that give a process the test's own database."""
+    """Return environment variables that make a process use the test's database."""
     if connection.vendor == "sqlite":
         return {"SQLITE_FILE": str(connection.settings_dict["NAME"])}
     return {"DATABASE_URL": _url(connection.settings_dict["NAME"])}

@@ -1,7 +1,7 @@
-"""A facts registry on a new chain.
+"""Deploy a facts registry on a new chain in little time.
 
-The service deploys it once in a process. Later the same transactions are sent to the next chain, and the same rows are
-stored, as if the registry had been deployed there.
+In each process the service deploys one registry. For later chains the same transactions are sent again, and the same
+rows are stored, as if the service had deployed the registry there.
 """
 
 import time
@@ -20,7 +20,7 @@ from devnet.devchain import DevChain
 from proving.models import FactsRegistry, SignedTransaction, Signer, Transaction
 
 _MINED_SECONDS = 20
-# Models of the rows that a deployment stores. Each refers only to earlier ones.
+# Models of the rows that a deployment stores. Each refers only to models before it.
 _MODELS: Sequence[type[Model]] = (Signer, FactsRegistry, Transaction, SignedTransaction)
 
 
@@ -45,7 +45,7 @@ class _Deployment:
 
 
 def _mine(chain: DevChain, version: SignedTransaction) -> dict[str, Any]:
-    """Return the receipt. The node mines soon after its answer."""
+    """Send the transaction, and wait for its receipt. The node mines soon after its answer."""
     sent = chain.rpc("eth_sendRawTransaction", "0x" + bytes(version.raw).hex())
     deadline = time.monotonic() + _MINED_SECONDS
     while (receipt := chain.rpc("eth_getTransactionReceipt", sent)) is None:
@@ -55,7 +55,7 @@ def _mine(chain: DevChain, version: SignedTransaction) -> dict[str, Any]:
 
 
 def _values(row: Model, passed: timedelta) -> Iterator[tuple[str, Any]]:
-    """Yield the row's values by attribute, with times moved by `passed`."""
+    """Yield the row's values by attribute. Times are moved by `passed`."""
     for field in row._meta.concrete_fields:
         value = getattr(row, field.attname)
         if not field.primary_key:
@@ -63,19 +63,19 @@ def _values(row: Model, passed: timedelta) -> Iterator[tuple[str, Any]]:
 
 
 def deploy(destination: int = 31337, source: int = 31337, *options: str) -> FactsRegistry:
-    """Deploy by the command, and return the registry in use. Raise `CommandError`."""
+    """Run `deploy_registry`. Return the registry in use. Raise `CommandError` if the command fails."""
     call_command("deploy_registry", str(destination), str(source), *options, stdout=StringIO(), stderr=StringIO())
     return FactsRegistry.in_use.get(destination_chain_id=destination, source_chain_id=source)
 
 
-# Deployments by the chain's newest block and the chains file without the URL.
+# Deployments by the number of the chain's newest block and the chains file without the URL.
 _deployments: dict[tuple[int, str], _Deployment] = {}
 
 
 def deploy_on(chain: DevChain) -> None:
-    """Deploy as `deploy` does, from the chain to itself, with the settings' chains file.
+    """Deploy the chain's registry for its own facts, with the settings' chains file.
 
-    No row is stored yet, and the chain mines a block for each transaction.
+    The database must have no deployment yet. The chain must mine a block for each transaction.
     """
     key = chain.head(), settings.CHAINS_FILE.read_text().replace(chain.url, "")
     if known := _deployments.get(key):

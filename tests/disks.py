@@ -1,4 +1,4 @@
-"""A database that accepts no writes: its disk is full, or another process holds its lock."""
+"""A database that accepts no writes, because its disk is full or another process holds its lock."""
 
 import os
 import shutil
@@ -21,16 +21,16 @@ from tests.databases import same_database
 
 @contextmanager
 def full_disk() -> Iterator[None]:
-    """Make the database answer as on a full disk when it needs more room."""
+    """Make the database fail as on a full disk whenever it needs more room."""
     with _few_pages() if connection.vendor == "sqlite" else _no_room():
         yield
 
 
 @contextmanager
 def _few_pages() -> Iterator[None]:
-    """Limit SQLite's file to its present pages (SQLITE_FULL)."""
+    """Limit SQLite's file to its present number of pages (error SQLITE_FULL)."""
     with connection.cursor() as cursor:
-        # Free pages inside the file would still be filled.
+        # VACUUM removes free pages, which SQLite would fill first.
         cursor.execute("VACUUM")
         (pages,) = cursor.execute("PRAGMA page_count").fetchone()
         cursor.execute(f"PRAGMA max_page_count = {pages}")
@@ -43,7 +43,7 @@ def _few_pages() -> Iterator[None]:
 
 @contextmanager
 def _no_room() -> Iterator[None]:
-    """Make PostgreSQL itself report a full disk (disk_full)."""
+    """Make PostgreSQL's inserts fail with the error of a full disk (disk_full)."""
     tables = [model._meta.db_table for model in apps.get_models(include_auto_created=True)]
     with connection.cursor() as cursor:
         cursor.execute(
@@ -61,7 +61,7 @@ def _no_room() -> Iterator[None]:
 
 @contextmanager
 def locked_database() -> Iterator[None]:
-    """Let another process write for longer than anybody waits."""
+    """Let another process hold the database's write lock longer than the service waits."""
     with _locked_file() if connection.vendor == "sqlite" else _locked_tables():
         yield
 
@@ -79,7 +79,7 @@ def _locked_file() -> Iterator[None]:
 
 @contextmanager
 def _locked_tables() -> Iterator[None]:
-    """Lock tables, so that they can be read, and no row can be locked or written."""
+    """Lock all tables. Rows can be read, but not locked or written."""
     tables = ", ".join(model._meta.db_table for model in apps.get_models(include_auto_created=True))
     with psycopg.connect(same_database()["DATABASE_URL"]) as other:
         other.execute(f"LOCK TABLE {tables} IN EXCLUSIVE MODE")
@@ -90,7 +90,7 @@ def _locked_tables() -> Iterator[None]:
 
 @contextmanager
 def locked_table(table: str) -> Iterator[None]:
-    """Let another process of PostgreSQL lock a table, which can still be read."""
+    """Let another PostgreSQL session lock a table. The table can still be read."""
     with psycopg.connect(same_database()["DATABASE_URL"]) as other:
         other.execute(f"LOCK TABLE {table} IN EXCLUSIVE MODE")
         yield
@@ -99,7 +99,7 @@ def locked_table(table: str) -> Iterator[None]:
 
 @contextmanager
 def table_without_insert(table: str) -> Iterator[None]:
-    """Let the service be a role of PostgreSQL that may insert into all tables but this one."""
+    """Make the service a PostgreSQL role that may insert into all tables but this one."""
     role = f"clerk_{os.getpid()}"
     with connection.cursor() as cursor:
         cursor.execute(f"CREATE ROLE {role}")
@@ -117,7 +117,9 @@ def table_without_insert(table: str) -> Iterator[None]:
 
 @contextmanager
 def full_tablespace() -> Iterator[None]:
-    """Move PostgreSQL's tables to a disk of 8 MiB, and fill it. Only root can mount one."""
+    """Move PostgreSQL's tables to a disk of 8 MiB, and fill the disk. Skip the test unless root runs it, because only
+    root can mount a disk.
+    """
     with tempfile.TemporaryDirectory() as folder, ExitStack() as at_end:
         mounting = ["mount", "-t", "tmpfs", "-o", "size=8m,mode=777", "tmpfs", folder]
         if os.geteuid() or subprocess.run(mounting, capture_output=True, check=False).returncode:
@@ -145,18 +147,18 @@ def _insert_for_ever(cursor: CursorWrapper, sql: str) -> NoReturn:
 
 
 @contextmanager
-def _options(given: str) -> Iterator[None]:
-    """Reopen connections with these options, and with the former ones at the end."""
+def _options(new_options: str) -> Iterator[None]:
+    """Reconnect with these PostgreSQL options, and restore the former ones at the end."""
     options = connection.settings_dict["OPTIONS"]
     before = options["options"]
-    _reopen(options, given)
+    _reopen(options, new_options)
     try:
         yield
     finally:
         _reopen(options, before)
 
 
-def _reopen(options: dict[str, Any], given: str) -> None:
+def _reopen(options: dict[str, Any], new_options: str) -> None:
     connection.close()
     connection.close_pool()  # type: ignore[attr-defined]  # what is special of PostgreSQL
-    options["options"] = given
+    options["options"] = new_options

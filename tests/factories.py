@@ -1,4 +1,4 @@
-"""Helpers of many folders: signed-in programs, workers in a thread, and waiting for a condition."""
+"""Helpers for many folders: signed-in programs, concurrent calls, and waiting for a condition."""
 
 import threading
 import time
@@ -22,14 +22,14 @@ _T = TypeVar("_T")
 
 
 def client_of(address: str, chain_id: int | None = None) -> Client:
-    """Return a client that is signed in with this address, or as the contract wallet there."""
+    """Return a client in which this address is signed in. With a chain id, the user is the contract wallet there."""
     client = Client()
     client.force_login(User.objects.for_address(address, chain_id))
     return client
 
 
 def copies(row: Model, count: int, **changed: str) -> None:
-    """Store copies of a stored row, as `campaigns.rows.multiply` does."""
+    """Store copies of a stored row, like `campaigns.rows.multiply`."""
     meta = row._meta
     assert meta.pk
     columns = ",".join(field.column for field in meta.local_fields if field.column)
@@ -40,7 +40,7 @@ def copies(row: Model, count: int, **changed: str) -> None:
 def until(
     condition: Callable[[], bool], what: str, seconds: float = SECONDS, says: Callable[[], object] = waiting
 ) -> None:
-    """Wait for a condition. If it doesn't hold in time, fail with the batches' waits or with `says`."""
+    """Wait for a condition. If it isn't met in time, fail with the batches' waits or with the text of `says`."""
     deadline = time.monotonic() + seconds
     while not condition():
         if time.monotonic() > deadline:
@@ -49,7 +49,7 @@ def until(
 
 
 def at_once(*calls: Callable[[], _T]) -> list[_T | Exception]:
-    """Make these calls at the same moment, in a thread each. Return their results or exceptions."""
+    """Make these calls at the same moment, each in its own thread. Return their results or exceptions."""
     barrier = threading.Barrier(len(calls))
 
     def run(call: Callable[[], _T]) -> _T | Exception:
@@ -70,7 +70,7 @@ def is_done(*batches: Batch) -> bool:
 
 
 def act(client: Client, rows: str, action: str, pk: object, **form: str) -> str:
-    """Return the page after an action on a row in one of the admin's lists."""
+    """Choose an action for a row of an admin list. Return the page that follows."""
     sent = {"action": action, "_selected_action": [pk], "index": "0", **form}
     return client.post(f"/admin/{rows}/", sent, follow=True).text
 

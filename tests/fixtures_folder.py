@@ -1,4 +1,6 @@
-"""Real headers and proofs of public chains, in a folder beside the project. Without it their tests are skipped."""
+"""Real headers and proofs of public chains, in a folder beside the project. Tests that need it are
+skipped without it.
+"""
 
 import json
 from pathlib import Path
@@ -12,7 +14,7 @@ needs_fixtures = pytest.mark.skipif(not FOLDER.is_dir(), reason="../shared/fixtu
 
 
 def fixture_names(pattern: str = "*.json") -> list[str]:
-    """Return file names for parametrising; none if the folder is absent."""
+    """Return names of fixture files as test parameters. There are none without the folder."""
     return sorted(path.name for path in FOLDER.glob(pattern))
 
 

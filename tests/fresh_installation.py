@@ -1,4 +1,4 @@
-"""A fresh installation's migrated database and collected static files, made once in a run."""
+"""A new installation's migrated database and collected static files, made once in a test run."""
 
 import fcntl
 import os
@@ -14,23 +14,25 @@ from devnet.devchain import PROJECT
 @dataclass(frozen=True)
 class FreshInstallation:
     database: Path
-    """SQLite's file, to be copied."""
+    """SQLite's file. Each process gets a copy."""
     static: Path
-    """The collected files, to be linked as `static` in `STATE_DIR`."""
+    """The folder of collected files. A process links it as `static` in `STATE_DIR`."""
 
     def copy_database(self, state: Path) -> None:
-        """Copy the database into `state`, the future `STATE_DIR`."""
+        """Copy the database into `state`, a process's future `STATE_DIR`."""
         shutil.copy(self.database, state / "db.sqlite3")
 
 
 def fresh_installation(folder: Path) -> FreshInstallation:
-    """Return the installation. `folder` is a temporary folder. The other processes of the run have theirs beside it."""
+    """Return the installation. `folder` is pytest's temporary folder; other processes of the run have
+    theirs beside it.
+    """
     made = folder.parents[1 if "PYTEST_XDIST_WORKER" in os.environ else 0] / "fresh-installation"
     with made.with_suffix(".lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         if not made.exists():
             begun = made.with_suffix(".begun")
-            # With `--fast`, a test that may start no process leaves the folder unfinished.
+            # With `--fast`, the test is skipped when it starts a process. The folder then stays unfinished.
             begun.mkdir(exist_ok=True)
             for command in ("migrate", "collectstatic"):
                 _manage(begun, command)

@@ -1,4 +1,4 @@
-"""Pages as kept in `golden/`. `GOLDEN=write` writes them anew, so that `git diff` shows changes."""
+"""Compare pages with those in `golden/`. `GOLDEN=write` writes these anew, so `git diff` shows the changes."""
 
 import os
 import re
@@ -6,7 +6,7 @@ from pathlib import Path
 
 GOLDEN = Path(__file__).parent / "golden"
 _BLOCKS = "h1|h2|h3|p|li|ol|ul|dl|div|dt|dd|tr|td|th|table|form|section|article|label|nav|summary|details|figure|pre"
-# Values that differ each time, and the words that replace them.
+# Patterns of values that differ in each run, with their replacements.
 _PASSING = (
     (r"\b[0-9A-HJKMNP-TV-Z]{26}\b", "ULID"),
     (r"\d{4}-\d\d-\d\dT[\d:.]+(\+00:00|Z)?", "INSTANT"),
@@ -15,7 +15,7 @@ _PASSING = (
     (r"(?<![\w.,])(?:\d+ (?:d|h|min)(?: \d+ (?:h|min|s))?|[\d.]+ s)\b", "SPAN"),
     (r"msg_\w+", "MESSAGE"),
 )
-# Parts of a page to leave out or rename, in this order.
+# Patterns of a page's parts to remove or rename, in this order.
 _OF_PAGES = (
     (r"<svg.*?</svg>|<template>.*?</template>", ""),
     (r'<button[^>]* class="copy".*?</button>', ""),

@@ -1,4 +1,6 @@
-"""Headers made by hand in the layout of each chain's software. Fields have their JSON names and RLP order."""
+"""Handwritten headers in the layouts of different chains' software. Fields have their JSON names and
+their RLP order.
+"""
 
 from typing import Any
 
@@ -7,7 +9,7 @@ from eth_utils.crypto import keccak
 
 Fields = dict[str, bytes | int]
 
-# Fields that all layouts begin with.
+# Fields at the start of all layouts.
 SHARED: Fields = {
     "parentHash": b"\x01" * 32,
     "sha3Uncles": b"\x02" * 32,
@@ -59,7 +61,7 @@ XDC_EPOCH: Fields = {**XDC, "validators": b"\xd1" * 60, "penalties": b"\xd2" * 2
 # Gnosis before its merge. Source: NethermindEth/nethermind, Nethermind.Serialization.Rlp/HeaderDecoder.cs
 AURA: Fields = {**SHARED, "difficulty": 2**128 - 2, "step": 326_374_892, "signature": b"\xaa" * 65}
 AURA_LONDON: Fields = {**AURA, "baseFeePerGas": 7}
-# AuRa headers from nodes that return none of its seals.
+# AuRa headers from nodes that don't return the seals.
 UNTOLD: Fields = {**SHARED, "difficulty": 2**128 - 2, "own step": 326_374_892, "own signature": b"\xaa" * 65}
 UNTOLD_LONDON: Fields = {**UNTOLD, "baseFeePerGas": 7}
 # BNB Smart Chain between Cancun and Bohr. Source: bnb-chain/bsc, consensus/parlia/parlia.go
@@ -74,7 +76,7 @@ ETHEREUM = {
     "amsterdam": AMSTERDAM,
     "bnb": BNB,
 }
-# Layouts whose blocks tell their fields in JSON.
+# Layouts whose nodes return all fields in JSON.
 TOLD = {
     "avalanche at first": AVALANCHE_AT_FIRST,
     "avalanche apricot": AVALANCHE_APRICOT,
@@ -141,7 +143,7 @@ IBFT_2_BLOCK = _ISTANBUL | {
         "da6ea1216d517a7d3841a60c54c9089660979d3ba2c1a5b0fd975157c4a39701"
     ),
 }
-# Besu with QBFT: a first block, which has no seals.
+# Besu with QBFT: the first block, which has no seals.
 QBFT_GENESIS = _ISTANBUL | {
     "number": "0x0",
     "hash": "0x74f92c171677a9f8b1eac53fc4f2c2e0d6bbc7a7b9b259fd0067f7b573951e16",
@@ -194,11 +196,11 @@ SOKOL_BLOCK = _EMPTY | {
     "timestamp": "0x5a343947",
     "extraData": "0xd5830108048650617269747986312e32322e31826c69",
     "sealFields": ["0x84120a71db", f"0xb841{_SOKOL_SIGNATURE}"],
-    # Parity's additional fields.
+    # Additional fields from Parity.
     "step": "302674395",
     "signature": _SOKOL_SIGNATURE,
 }
-# HyperEVM, whose blocks have no state root.
+# HyperEVM. Its blocks have no state root.
 HYPEREVM_BLOCK = _EMPTY | {
     "number": "0xc350",
     "hash": "0xe2807a90deef5ac2478c32eaf043c1cc78e82acec46e60878713f20a2a1dadbc",
@@ -230,7 +232,7 @@ def encode(fields: Fields, **changes: bytes | int) -> bytes:
 
 
 def as_json(fields: Fields, **changes: bytes | int) -> dict[str, Any]:
-    """Return a block as a node sends it, without transactions."""
+    """Return a block without transactions in a node's JSON form."""
     values = {**fields, **changes}
     block = {name: value if isinstance(value, bytes) else hex(value) for name, value in values.items()}
     block["hash"] = keccak(encode(values))
@@ -238,7 +240,7 @@ def as_json(fields: Fields, **changes: bytes | int) -> dict[str, Any]:
 
 
 def told(block: dict[str, Any]) -> bytes:
-    """Return the header of a block as Ethereum's nodes tell it."""
+    """Return the header as Ethereum's fields of the JSON form make it."""
     fields = {name: block[name] for name in AMSTERDAM if name in block}
     values = [
         bytes.fromhex(value[2:]) if isinstance(AMSTERDAM[name], bytes) else int(value, 16)
@@ -249,5 +251,5 @@ def told(block: dict[str, Any]) -> bytes:
 
 
 def with_hash(block: dict[str, Any]) -> dict[str, Any]:
-    """Return the block with the hash of its fields."""
+    """Return the block with the hash that its fields give."""
     return block | {"hash": f"0x{keccak(told(block)).hex()}"}

@@ -1,4 +1,4 @@
-"""A small server with a handler from the test."""
+"""A small HTTP server with a test's handler."""
 
 import socketserver
 import threading
@@ -11,7 +11,7 @@ from http.server import ThreadingHTTPServer
 def serving(
     handler: type[socketserver.BaseRequestHandler], kind: type[socketserver.TCPServer] = ThreadingHTTPServer
 ) -> Iterator[str]:
-    """Serve on a free port, and yield the URL."""
+    """Serve on a free port. Yield the URL."""
     with kind(("127.0.0.1", 0), handler) as server:
         thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True)
         thread.start()

@@ -1,4 +1,4 @@
-"""Metrics, read as a scraper does."""
+"""Read metrics as a scraper does."""
 
 from collections import Counter
 from collections.abc import Iterator
@@ -14,15 +14,19 @@ def samples(text: str) -> Iterator[Sample]:
 
 
 def value(text: str, name: str, **labels: object) -> float | None:
-    """Return the sum of all samples with this name and these labels; None if there are none."""
-    wanted = {(label, str(sample)) for label, sample in labels.items()}
-    values = [sample.value for sample in samples(text) if sample.name == name and wanted <= set(sample.labels.items())]
+    """Return the sum of all samples with this name and these labels, or None if there are none."""
+    wanted_labels = {(label, str(sample)) for label, sample in labels.items()}
+    values = [
+        sample.value for sample in samples(text) if sample.name == name and wanted_labels <= set(sample.labels.items())
+    ]
     return sum(values) if values else None
 
 
 def chain_events() -> Counter[str]:
-    """Return how often each event of a chain was counted in this process."""
-    found = [
+    """Return the number of times that each event of a chain was counted in this process."""
+    counters = [
         sample for sample in samples(Client().get("/metrics").text) if sample.name == "batchquery_chain_events_total"
     ]
-    return Counter({sample.labels["event"]: int(sample.value) for sample in found if sample.labels["chain"] == "31337"})
+    return Counter(
+        {sample.labels["event"]: int(sample.value) for sample in counters if sample.labels["chain"] == "31337"}
+    )

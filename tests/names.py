@@ -1,4 +1,6 @@
-"""ENS on a development chain: a registry, the universal resolver where the library expects it, and resolvers."""
+"""ENS on a development chain: a registry, resolvers, and the universal resolver at the address that the library
+expects.
+"""
 
 from collections.abc import Sequence
 
@@ -20,7 +22,7 @@ class Names:
         self.universal.address = UNIVERSAL_RESOLVER_ADDR
 
     def set(self, name: str, address: str) -> Deployed:
-        """Set the address of a name. Return its resolver."""
+        """Set a name's address. Return the name's resolver."""
         resolver = self.resolver_of(name)
         resolver.send("setAddr", _node(name), address)
         return resolver
@@ -32,7 +34,7 @@ class Names:
         return resolver
 
     def refer(self, name: str, urls: Sequence[str]) -> Deployed:
-        """Let the name's resolver refer to gateways (EIP-3668)."""
+        """Make the name's resolver refer to gateways (EIP-3668). Return the resolver."""
         resolver = self.extended(name)
         resolver.send("refer", urls, False)
         return resolver

@@ -1,4 +1,4 @@
-"""Query plans of the database."""
+"""Read the database's query plans."""
 
 import re
 from collections.abc import Iterable, Mapping
@@ -7,22 +7,22 @@ from django.db import connection
 
 
 def plans(statements: Iterable[Mapping[str, str]]) -> list[str]:
-    """Return the plan lines of SELECT statements from `CaptureQueriesContext`."""
+    """Return the plans' lines for SELECT statements captured by `CaptureQueriesContext`."""
     lines = []
     is_sqlite = connection.vendor == "sqlite"
     with connection.cursor() as cursor:
         if not is_sqlite:
-            # PostgreSQL scans small tables. The plan must show the index that it would use for large ones.
+            # PostgreSQL would scan small tables. This setting shows the index that it uses for large ones.
             cursor.execute("SET LOCAL enable_seqscan = off")
         for sql in [statement["sql"] for statement in statements if statement["sql"].startswith("SELECT")]:
-            # The statement is a captured one.
+            # EXPLAIN accepts no parameters here, and the statement comes from the capture.
             cursor.execute(f"EXPLAIN QUERY PLAN {sql}" if is_sqlite else f"EXPLAIN {sql}")
             lines += [named for *_, line in cursor.fetchall() for named in _by_name(line, tables(sql))]
     return lines
 
 
 def tables(sql: str) -> dict[str, set[str]]:
-    """Return the tables of a statement by alias. Subqueries may use one alias for several."""
+    """Return a statement's tables by alias. An alias in several subqueries may stand for several tables."""
     by_alias: dict[str, set[str]] = {}
     for table, alias in re.findall(r'(?:FROM|JOIN) "?(\w+)"?(?: "?([A-Z]\d+|own)\b"?)?', sql):
         by_alias.setdefault(alias or table, set()).add(table)
@@ -30,7 +30,7 @@ def tables(sql: str) -> dict[str, set[str]]:
 
 
 def _by_name(line: str, by_alias: Mapping[str, set[str]]) -> list[str]:
-    """Return the line with each table name that its alias may mean."""
+    """Return the line with an alias replaced by all table names that it may stand for."""
     alias = next((alias for alias in by_alias if re.search(rf"\b{alias}\b", line)), None)
     return [re.sub(rf"\b{alias}\b", table, line) for table in sorted(by_alias[alias])] if alias else [line]
 

@@ -1,4 +1,4 @@
-"""Shared helpers for tests of the whole service: a configured chain, submitted batches, and work in single rounds."""
+"""Helpers for tests of the whole service: a configured chain, submitted batches, and single rounds of work."""
 
 import hashlib
 import hmac
@@ -24,10 +24,10 @@ from queries.models import Batch, BatchStatus, Block
 
 ALICE, BOB, CHARLIE, SIGNER = (address for address, _ in ACCOUNTS)
 SIGNER_KEY = ACCOUNTS[3][1]
-# The next account of the same mnemonic.
+# The mnemonic's next account.
 SECOND_SIGNER = "0x15d34AAf54267DB7D7c367839AAf71A00a2C6A65"
 SECOND_SIGNER_KEY = "0x47e179ec197488593b187f80a00eb0da91f1b9d0b13f8733639f19c30a34926a"
-# Properties of accounts and headers, ordered by their numbers in the registry.
+# Properties in requests, in the order of their numbers in the registry.
 ACCOUNT_FIELDS = ["NONCE", "BALANCE", "STORAGE_ROOT", "CODE_HASH"]
 HEADER_FIELDS = [
     *("PARENT_HASH", "UNCLES_HASH", "COINBASE", "STATE_ROOT", "TRANSACTIONS_ROOT", "RECEIPTS_ROOT", "LOGS_BLOOM"),
@@ -41,7 +41,7 @@ SIGNERS = {SIGNER: SIGNER_KEY, SECOND_SIGNER: SECOND_SIGNER_KEY}
 def chains_toml(
     folder: Path, *urls: str, chain_id: int = 31337, chain: str = "", connection: str = "", signers: int = 1
 ) -> Path:
-    """Write a chains file for one development chain connected to itself. `chain` and `connection` add lines."""
+    """Write the chains file of a development chain connected to itself. `chain` and `connection` add lines."""
     (folder / "signer.key").write_text(SIGNER_KEY)
     (folder / "second.key").write_text(SECOND_SIGNER_KEY)
     files = ("signer.key", "second.key")
@@ -81,26 +81,26 @@ def asking(
 
 
 def balances(numbers: Iterable[int], account: str = ALICE) -> dict[str, Any]:
-    """Return blocks of a request for the account's balance at these numbers."""
+    """Return a request's blocks for the account's balance at these numbers."""
     return {f"block:{number}": {"accounts": {account: {"props": ["BALANCE"]}}} for number in numbers}
 
 
 def request(
     *accounts: str, block: int, props: list[str] | None = None, fee: int = 0, chain_id: int = 31337
 ) -> dict[str, Any]:
-    """Return the simplest request (docs/specification.md, "Batch query") for these accounts."""
+    """Return the body of a simple batch (docs/specification.md, "Batch query") about these accounts."""
     entry = {"props": props or ["BALANCE"], "slots": []}
     blocks = {f"block:{block}": {"accounts": dict.fromkeys(accounts, entry)}}
     return asking(blocks, fee=fee, source=chain_id, destination=chain_id)
 
 
 def a_key(address: str = ALICE, name: str = "default") -> ApiKey:
-    """Give a user another API key without signing in. `tests/accounts` makes keys as people do."""
+    """Return a new API key of a user, made without signing in. `tests/accounts` makes keys as people do."""
     return ApiKey.objects.create(user=User.objects.for_address(address), name=name, **key_columns())
 
 
 def key_columns() -> dict[str, Any]:
-    """Return the stored columns of a new key."""
+    """Return the columns that a new key stores."""
     salt = secrets.token_bytes(32)
     text = _derived(salt)
     digest = hashlib.sha256(text.encode()).hexdigest()
@@ -108,19 +108,19 @@ def key_columns() -> dict[str, Any]:
 
 
 def secret_of(key: ApiKey) -> str:
-    """Return the text of a key."""
+    """Return a key's text."""
     return _derived(bytes(key.salt))
 
 
 def _derived(salt: bytes) -> str:
-    """Return the key of a salt: 43 digits of base 62, the lowest first."""
+    """Return the key's text for a salt: 43 digits of base 62, the lowest first."""
     number = int.from_bytes(hmac.digest(settings.API_KEY_SECRET.encode(), salt, "sha256"))
     alphabet = string.digits + string.ascii_letters
-    return "bqs_" + "".join(alphabet[number // 62**place % 62] for place in range(43))
+    return "bqs_" + "".join(alphabet[number // 62**digit % 62] for digit in range(43))
 
 
 def header(key: ApiKey) -> dict[str, str]:
-    """Return the request header with the key."""
+    """Return the request header that contains the key."""
     return {"api-key": secret_of(key)}
 
 
@@ -131,12 +131,12 @@ def submit(key: ApiKey, body: dict[str, Any]) -> Batch:
 
 
 def work() -> None:
-    """Let time pass until all rows are due, and do all work once, as a worker does."""
+    """Make all rows due, and do all work once, as a worker does."""
     call_command("runworker", once=True)
 
 
 def work_until_done(batch: Batch, chain: DevChain | None = None, rounds: int = 10) -> Batch:
-    """Work until the batch has ended. A `chain` that doesn't mine by itself is mined between the rounds."""
+    """Work until the batch has ended. If a `chain` is given, mine it between the rounds."""
     for _ in range(rounds):
         work()
         batch.refresh_from_db()
@@ -148,18 +148,18 @@ def work_until_done(batch: Batch, chain: DevChain | None = None, rounds: int = 1
 
 
 def expire_leases() -> None:
-    """Let the lanes of a killed worker run out, as time does."""
+    """Let a killed worker's lanes expire."""
     Lane.objects.exclude(until=None).update(until=timezone.now() - timedelta(seconds=1))
 
 
 def expire(batches: QuerySet[Batch] | None = None) -> None:
-    """Let deadlines pass long ago, so that no chain is asked. By default all batches expire."""
+    """Let the deadlines of batches, by default of all, pass long ago, so that no chain needs to be asked."""
     long_ago = timezone.now() - timedelta(days=2)
     (Batch.objects.all() if batches is None else batches).update(deadline_at=long_ago, overdue_since=long_ago)
 
 
 def waiting() -> list[str]:
-    """Return what batches and blocks say they wait for."""
+    """Return the sentences that say why batches and blocks wait."""
     reasons = [*Batch.objects.values_list("wait", flat=True), *Block.objects.values_list("wait", flat=True)]
     return [str(reason) for reason in reasons if reason]
 

@@ -1,4 +1,4 @@
-"""Two concurrent database transactions. The test holds one of them open."""
+"""Two concurrent database transactions, one of which the test holds open."""
 
 import time
 from collections.abc import Callable
@@ -15,7 +15,7 @@ _First = TypeVar("_First")
 _Second = TypeVar("_Second")
 
 _SECONDS = 20
-# Only this database counts, because concurrent tests use others on the server.
+# Concurrent tests use other databases on this server, and must not count.
 _WAITING = "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND datname = current_database()"
 
 
@@ -26,7 +26,7 @@ class Met(Generic[_First, _Second]):
     first: _First
     second: _Second
     waited: bool
-    """True if the second one waited for the end of the first one's transaction."""
+    """True if the second function waited for the end of the first function's transaction."""
 
 
 def meet(
@@ -34,7 +34,7 @@ def meet(
 ) -> Met[_First, _Second]:
     """Run `first` in a transaction that stays open until `second`, in another connection, waits for it or has ended.
 
-    `meanwhile` runs before the transaction ends. Raise the error of any of them.
+    `meanwhile` runs before the transaction ends. An error of any of the functions is raised.
     """
     with ThreadPoolExecutor(1) as pool, psycopg.connect(same_database()["DATABASE_URL"], autocommit=True) as watching:
         with transaction.atomic():

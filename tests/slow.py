@@ -1,6 +1,6 @@
-"""Tests that `make test-fast` leaves out or runs by name, whether or not they start a process."""
+"""Tests that `make test-fast` leaves out by name, and those that it keeps although they start a process."""
 
-# Browsers are started in other ways. The other tests are long even without processes.
+# Browsers aren't started by `subprocess`. The other tests are slow without processes, too.
 SLOW = {
     "browser",
     "contracts",
@@ -14,5 +14,5 @@ SLOW = {
     "test_sqlite_file.py",
     "test_unavailable.py",
 }
-# Batches go from submission to DONE on a chain. No other fast test runs a quarter of the service's lines.
+# No other fast test proves batches, which a quarter of the service's lines are for.
 WITH_A_CHAIN = {"test_reorgs.py"}

@@ -1,4 +1,4 @@
-"""Reports of errors to Sentry, by processes as operators run them."""
+"""Errors are reported to Sentry by processes that run as operators run them."""
 
 import gzip
 import json
@@ -30,7 +30,7 @@ SECONDS = 30
 
 @dataclass
 class Sentry:
-    """A server for reports."""
+    """A server that receives reports."""
 
     port: int
     sent: list[bytes] = field(default_factory=list)
@@ -45,8 +45,8 @@ class Sentry:
         deadline = time.monotonic() + SECONDS
         while True:
             items = [line for body in list(self.sent) for line in body.split(b"\n") if line.startswith(b"{")]
-            found = [json.loads(item) for item in items]
-            events = [one for one in found if one.get("level") == "error"]
+            reports = [json.loads(item) for item in items]
+            events = [report for report in reports if report.get("level") == "error"]
             if len(events) >= count:
                 return events
             assert time.monotonic() < deadline, items
@@ -75,7 +75,7 @@ def sentry() -> Iterator[Sentry]:
 
 
 def lose_batches(server: WebServer) -> None:
-    """Make each request for a batch fail from now on."""
+    """Make each request about a batch fail from now on."""
     with closing(sqlite3.connect(server.installation.folder / "db.sqlite3")) as database:
         database.execute("ALTER TABLE queries_batch RENAME TO lost")
         database.commit()
@@ -117,7 +117,7 @@ REFUSED = [
 
 
 def test_what_is_refused_is_no_error_to_report(tmp_path):
-    """Any client can cause this as often as it likes."""
+    """Any client can cause refusals as often as it likes."""
     with sentry() as reports, serving(tmp_path, SENTRY_DSN=reports.dsn) as server:
         for refused in REFUSED:
             assert {ask(server.port, refused).status for _ in range(2)} == {400}
@@ -148,7 +148,7 @@ with logs.about(batch="01M7W1MRHW703BTRFFPT53VVP5", chain=31337):
 
 
 def run(folder: Path, code: str, **variables: str) -> None:
-    """Run code in a process of the service whose node's URL holds a key."""
+    """Run code in a process of the service. The URL of the process's node contains a key."""
     chains = folder / "chains.toml"
     chains.write_text("""
 [[chains]]
@@ -185,7 +185,7 @@ def test_nothing_is_reported_unless_it_is_set(tmp_path):
 
 
 def test_reports_that_nobody_takes_hold_up_nothing(tmp_path):
-    # It accepts connections and never answers.
+    # This server accepts connections and never answers.
     with socket.create_server(("127.0.0.1", 0)) as silent:
         dsn = f"http://public@127.0.0.1:{silent.getsockname()[1]}/1"
         with serving(tmp_path, SENTRY_DSN=dsn) as server:

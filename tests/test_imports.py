@@ -30,7 +30,7 @@ ORDER = [
 MAY_IMPORT = {
     "contracts": set(),
     "chains": set(),
-    # Settings and the chains that they name. Only `config.urls` knows all applications.
+    # The settings read the chains file. Only `config.urls` imports all applications.
     "config": {"chains"},
     "database": {"chains", "config"},
     "accounts": {"chains", "config", "database"},
@@ -38,15 +38,14 @@ MAY_IMPORT = {
     "proving": {"chains", "config", "database", "accounts", "queries", "contracts"},
     "api": {"chains", "config", "database", "accounts", "queries", "proving"},
     "explorer": {"chains", "config", "database", "accounts", "queries", "proving", "api"},
-    # A process of another operator, without code of the service.
+    # Another operator runs attesters, without the service's code.
     "attesting": {"chains", "config"},
-    # Used by the demo, tests and campaigns, and not by the service.
+    # The demo, tests and campaigns use devnet. The service doesn't.
     "devnet": {"contracts"},
-    # It uses the service over HTTP, as any client does. Contracts are deployed by a module that has no service for
-    # them.
+    # The demo uses the service over HTTP, like any client. It deploys contracts by a module that needs no service.
     "demo": {"chains", "devnet", "contracts"},
 }
-# From the ground up: modules and packages of `proving` import only from rows above their own.
+# From the ground up. A module or package imports only from rows above its own.
 INSIDE_PROVING = """
 models broker_wakeup migrations
 batch_waits deployments heads lanes stops
@@ -103,7 +102,7 @@ def test_imports_run_one_way_inside_proving():
 
 
 def test_no_modules_import_each_other_in_a_circle():
-    """Imports within functions count, too. CycleError names the modules."""
+    """Imports inside functions count, too. A CycleError names the modules."""
     names = {_name(path): path for path in FILES}
     imported = {
         name: {module for module in _imported_by(path) if module in names and module != name}
@@ -128,7 +127,7 @@ def _imported_by(path: Path) -> Iterator[str]:
 
 
 def test_the_client_stands_for_itself():
-    """The client is installed without the service. Its other imports are in its pyproject.toml."""
+    """The client is installed without the service. Its other imports are those in its pyproject.toml."""
     client = PROJECT / "client"
     declared = tomllib.loads((client / "pyproject.toml").read_text())["project"]
     imported: set[str] = set()
@@ -139,19 +138,19 @@ def test_the_client_stands_for_itself():
             elif isinstance(node, ast.ImportFrom) and node.module:
                 imported.add(node.module.split(".")[0])
     standard = sys.stdlib_module_names | {"batch_query_client"}
-    names = {re.split(r"[^\w-]", one)[0].replace("-", "_") for one in declared["dependencies"]}
+    names = {re.split(r"[^\w-]", dependency)[0].replace("-", "_") for dependency in declared["dependencies"]}
     assert imported - standard <= names
 
 
 def test_one_name_is_one_thing():
-    """No two modules share a name, except Django's conventional ones."""
+    """No two modules have the same name, except for names that Django prescribes."""
     conventional = {"__init__", "__main__", "admin", "apps", "base", "models", "settings", "urls", "views", "wsgi"}
     names = [path.stem for path in FILES if "migrations" not in path.parts and path.stem not in conventional]
     assert [name for name in sorted(set(names)) if names.count(name) > 1] == []
 
 
 def test_endpoints_are_in_the_api():
-    """Two of them are in `queries`: those that accept batches and tell their status."""
+    """Two endpoints may stay in `queries`: the submission and the status."""
     routers = {path.parts[0] for path in FILES if "ninja.Router" in _imported_by(path)}
     assert routers == {"api"}
 
@@ -176,7 +175,7 @@ SPENDING = {
 
 
 def test_pages_build_no_sentence_in_python():
-    """They are in templates, or in a table by code at the top of a module."""
+    """Sentences are in templates, or in a table by code at the top of a module."""
     built = []
     tables: set[str] = set()
     for path in (path for path in FILES if path.parts[0] == "explorer"):
@@ -204,7 +203,7 @@ def test_pages_build_no_sentence_in_python():
 
 
 def test_few_modules_can_spend_money():
-    """The modules are those that docs/developing/architecture.md lists."""
+    """docs/developing/architecture.md lists the modules."""
     inside = PROJECT / "proving/transactions"
     senders, tenders = set(), set()
     for path in (PROJECT / file for file in FILES):
@@ -214,11 +213,12 @@ def test_few_modules_can_spend_money():
             for node in nodes
             if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name)
         }
-        # Only these names may be used, so no other import of the modules is allowed.
+        # Other imports of these modules would make more names available.
         froms = {node.module for node in nodes if isinstance(node, ast.ImportFrom)}
         if inside not in path.parents:
             assert not froms & {
-                f"proving.transactions.{one}" for one in ("sending", "signing", "replacement", "transaction_monitor")
+                f"proving.transactions.{module}"
+                for module in ("sending", "signing", "replacement", "transaction_monitor")
             }
         if inside not in path.parents and names & SPENDING:
             senders.add(path.relative_to(PROJECT / "proving").as_posix())
@@ -237,11 +237,11 @@ def test_chains_can_be_used_without_django():
 
 
 def test_no_module_of_tests_imports_from_another_that_has_tests():
-    """Shared helpers are in modules named for their subject, and fixtures are in a conftest."""
+    """Shared helpers are in modules named for their subject, and fixtures in a conftest."""
     imported = set()
     for folder in ("tests", "campaigns"):
         for path in (PROJECT / folder).rglob("*.py"):
-            # Parsing all of them would take seconds.
+            # A regular expression is used, because parsing all files would take seconds.
             for module, names in re.findall(
                 r"^ *(?:from|import) ((?:tests|campaigns)[\w.]*)(?: import (\([^)]*\)|.*))?",
                 path.read_text(),

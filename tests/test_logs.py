@@ -1,4 +1,4 @@
-"""Rules for every log line."""
+"""Rules for all log lines."""
 
 import io
 import json
@@ -88,7 +88,7 @@ def test_no_request_forges_a_line_or_commands_a_terminal():
 @pytest.fixture
 def lines():
     """Return a logger, and a function that reads its lines."""
-    # Drop the log fields that an earlier test's request left in this thread.
+    # An earlier test's request may have left log fields in this thread.
     logs.enter({})
     written = io.StringIO()
     handler = logging.StreamHandler(written)
@@ -163,10 +163,10 @@ FULL = "The disk of this service is full or fails, so nothing can be stored."
 
 @pytest.fixture
 def console(monkeypatch) -> Callable[[], list[str]]:
-    """Return a function that reads the lines that the console has got since its last call."""
+    """Return a function that returns the console's lines since its last call."""
     monkeypatch.setattr(logs, "_lasting", {})
     written = io.StringIO()
-    # A second console would take each line for a repetition.
+    # A second console handler would count each line as a repetition.
     monkeypatch.setattr(logging.getLogger(), "handlers", [Console(written)])
 
     def read() -> list[str]:
@@ -247,7 +247,7 @@ def test_refused_requests_and_an_unusable_database_write_a_line_each_in_a_minute
         assert client.post("/sign-in/verify", {}).status_code == 403
         with connection.execute_wrapper(no_room):
             assert client.get(f"/explorer?page={number}").status_code == 503
-    # Each request has its line as well.
+    # The test client's requests are logged as well.
     warnings = [line for line in console() if not line.startswith("127.0.0.1 ")]
     assert [line.split(":")[0] for line in warnings] == [
         "Invalid HTTP_HOST header",

@@ -1,4 +1,4 @@
-"""No page of the service holds a key that it was called with. One test walks all paths."""
+"""No page of the service shows a key that a request contained. The test requests all paths."""
 
 import logging
 import re
@@ -21,7 +21,7 @@ from tests.service import ALICE, secret_of
 
 pytestmark = [pytest.mark.django_db, pytest.mark.outside]
 
-# The only path that answers with a key, to its owner's POST.
+# Only this path answers with a key, when its owner posts to it.
 REVEALING = "dashboard/keys/<int:key_id>/reveal"
 IDENTIFIER = re.compile(r"<(?:batch:)?internal_?[Ii]d>")
 
@@ -37,13 +37,13 @@ def routes(resolver: URLResolver | None = None, before: str = "") -> Iterator[st
 
 @pytest.fixture
 def key(unreachable_chain, settings) -> ApiKey:
-    """Return Alice's key, which has a DONE batch. Her chain has no node: nobody listens on port 1."""
+    """Return Alice's key. She has a DONE batch. Her chain has no node; nothing listens on port 1."""
     settings.PUBLIC_BATCH_LIST, settings.OPERATOR_ADDRESSES = True, [ALICE]
     store_a_batch()
     return ApiKey.objects.get()
 
 
-# The rows of a DONE batch by model. Proving one takes longer than most pages.
+# Stored rows of a DONE batch by model. Proving a batch takes longer than most pages.
 _rows: dict[type[Model], list[Model]] = {}
 
 
@@ -81,13 +81,15 @@ def client_of(user: User | None) -> Client:
 
 
 def all_of(answer: HttpResponseBase) -> str:
-    """Return the whole content, which may come in pieces."""
+    """Return the whole content, also of an answer in parts."""
     body = answer.getvalue().decode()
     return f"{answer.headers} {answer.cookies} {body}"
 
 
 class Caller:
-    """A client that signs in once, because that takes longer than most pages, and again when an answer signs it out."""
+    """A signed-in client. Signing in takes longer than most pages, so it is repeated only after an answer has signed
+    the client out.
+    """
 
     def __init__(self, user: User | None) -> None:
         self._user = user
@@ -140,7 +142,7 @@ def test_no_page_holds_a_key_that_was_pasted_for_an_identifier(key, route, caplo
     secret = secret_of(key)
     path = filled(IDENTIFIER.sub(quote(secret), route), key)
     answer = client_of(key.user).get(path)
-    # The address of a form leads to the page with the form. The API needs a key or a POST.
+    # A form's address redirects to the page with the form. An API endpoint requires a key or POST.
     api = 405 if route.endswith("/cancel") else 401
     page = 302 if route.endswith(("/read", "/deliveries", "/<delivery_id>")) else 404
     assert answer.status_code == (api if route.startswith("batch-queries/") else page)

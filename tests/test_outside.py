@@ -1,4 +1,4 @@
-"""Tests marked `outside` know HTTP, commands, chains, models and settings, so that everything inside may move."""
+"""Tests marked `outside` import no inner modules: they know HTTP, commands, chains, models and settings."""
 
 import ast
 import re
@@ -10,9 +10,9 @@ import pytest
 from devnet.devchain import PROJECT
 
 PRODUCT = {"accounts", "api", "attesting", "chains", "config", "database", "explorer", "proving", "queries"}
-# A new process reads chains.toml. Tests restart within one process.
+# A new process reads chains.toml again. Tests simulate a restart with this function.
 RESTART = "config.configured_chains.forget_chains"
-# Tests make beacon chains with the trees of proofs, which are a format, as RLP is.
+# Tests make beacon chains with the code for SSZ trees, which is a published format, like RLP.
 BEACON_FORMAT = re.compile(r"chains\.(?:beacon\.(?:blocks|jumps|ssz)\b|encoding\.decode_rlp$)")
 MARK = re.compile(r"^pytestmark = .*\bpytest\.mark\.outside\b", re.MULTILINE)
 OUTSIDE = sorted(path for path in (PROJECT / "tests").rglob("test_*.py") if MARK.search(path.read_text()))
@@ -28,32 +28,32 @@ def names_of(path: Path) -> frozenset[str]:
         elif isinstance(node, ast.ImportFrom):
             names.update(f"{node.module}.{alias.name}" for alias in node.names)
         elif isinstance(node, ast.Constant) and isinstance(node.value, str) and node.value.count(".") > 1:
-            # A patched name may be a string.
+            # The name to patch may be given as text.
             names.update([node.value] if re.fullmatch(r"\w+(?:\.\w+)+", node.value) else ())
     return frozenset(names)
 
 
 def with_helpers(path: Path) -> set[Path]:
-    """Return the module and all test modules that it imports, directly or not."""
-    found, todo = set[Path](), [path]
+    """Return the module, and all test modules that it imports directly or indirectly."""
+    modules, todo = set[Path](), [path]
     while todo:
-        if (one := todo.pop()) not in found:
-            found.add(one)
-            stems = [name.replace(".", "/") for name in names_of(one) if name.startswith("tests.")]
+        if (module := todo.pop()) not in modules:
+            modules.add(module)
+            stems = [name.replace(".", "/") for name in names_of(module) if name.startswith("tests.")]
             files = [PROJECT / f"{each}.py" for stem in stems for each in (stem, stem.rpartition("/")[0])]
             todo += [file for file in files if file.exists()]
-    return found
+    return modules
 
 
 def is_inside(name: str) -> bool:
-    package, _, rest = name.partition(".")
-    is_known = name == RESTART or BEACON_FORMAT.match(name) or re.match(r"(?:models|settings)\b", rest)
+    package, _, inner_name = name.partition(".")
+    is_known = name == RESTART or BEACON_FORMAT.match(name) or re.match(r"(?:models|settings)\b", inner_name)
     return package in PRODUCT and not is_known
 
 
 @pytest.mark.parametrize("path", OUTSIDE, ids=lambda path: str(path.relative_to(PROJECT)))
 def test_it_knows_nothing_of_the_inside(path):
-    known = {f"{one.relative_to(PROJECT)}: {name}" for one in with_helpers(path) for name in names_of(one)}
+    known = {f"{module.relative_to(PROJECT)}: {name}" for module in with_helpers(path) for name in names_of(module)}
     assert sorted(each for each in known if is_inside(each.partition(": ")[2])) == []
 
 

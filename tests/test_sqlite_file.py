@@ -1,4 +1,4 @@
-"""SQLite uses its existing file, and only `migrate` creates one."""
+"""SQLite uses only an existing file. `migrate` alone creates one."""
 
 import json
 import os
@@ -25,7 +25,7 @@ pytestmark = [
 
 @pytest.fixture
 def file(tmp_path, monkeypatch) -> Path:
-    """Return the database's path as in the settings. There is no file yet."""
+    """Return the database's path in the settings. The file doesn't exist yet."""
     path: Path = tmp_path / "db.sqlite3"
     monkeypatch.setitem(connection.settings_dict, "NAME", f"file:{path}?mode=rw")
     connection.close()
@@ -34,16 +34,16 @@ def file(tmp_path, monkeypatch) -> Path:
 
 def test_a_file_that_is_gone_is_an_outage_and_what_was_stored_is_there_when_it_is_back(file, tmp_path):
     call_command("migrate", verbosity=0)
-    asked, body = header(a_key()), json.dumps(request(ALICE, block=5))
+    request_headers, body = header(a_key()), json.dumps(request(ALICE, block=5))
 
     def submit() -> tuple[int, str | None]:
-        # A connection that is older than a second is closed, too.
+        # Connections older than a second are closed as well.
         connection.close()
         client = Client(raise_request_exception=False)
-        answer = client.post("/submit-batch-query", body, content_type="application/json", headers=asked)
+        answer = client.post("/submit-batch-query", body, content_type="application/json", headers=request_headers)
         return answer.status_code, answer.json().get("code")
 
-    # Another process keeps the log from being emptied.
+    # SQLite can't empty the write-ahead log while another process has the database open.
     with closing(sqlite3.connect(file)) as other:
         other.execute("SELECT 1 FROM queries_batch").fetchall()
         assert submit() == (200, None)

@@ -1,4 +1,4 @@
-"""Modules that a command loads before it acts, which determine its start-up time."""
+"""Commands load few modules before they act, because loading determines their start-up time."""
 
 import ast
 import os
@@ -13,7 +13,7 @@ from devnet.devchain import PROJECT
 
 pytestmark = pytest.mark.outside
 
-# Each takes a tenth of a second or more, with its own imports.
+# Each of these takes a tenth of a second or more to import.
 OF_SERVICE = {
     *("web3", "siwe", "eth_account", "eth_abi", "eth_utils", "rlp", "prometheus_client"),
     *("aiohttp", "Crypto", "celery", "sentry_sdk", "psycopg", "config.urls"),
@@ -26,7 +26,7 @@ _BQS = "from batch_query_client.command_line import main; main()"
 
 
 def loaded(program: str, *arguments: str, **environment: str) -> set[str]:
-    """Return the modules that a process has loaded at its end."""
+    """Return the modules that a process has loaded when it ends."""
     at_exit = "import atexit, sys; atexit.register(lambda: print(*sys.modules, file=sys.stderr)); "
     done = subprocess.run(
         [sys.executable, "-c", at_exit + program, *arguments],
@@ -49,22 +49,22 @@ def state(tmp_path_factory) -> str:
 
 @pytest.mark.parametrize("command", ["migrate", "check_chains --help"])
 def test_commands_load_nothing_of_chains_and_pages_before_they_need_it(state, command):
-    found = loaded(_MANAGE, *command.split(), STATE_DIR=state)
-    assert "proving.models" in found
-    assert OF_SERVICE & found == set()
+    modules = loaded(_MANAGE, *command.split(), STATE_DIR=state)
+    assert "proving.models" in modules
+    assert OF_SERVICE & modules == set()
 
 
 @pytest.mark.parametrize("command", ["", "submit", "watch", "verify", "login"])
 def test_help_of_the_client_loads_nothing_of_what_commands_do(command):
-    found = loaded(_BQS, *command.split(), "--help")
-    assert "click" in found
-    assert OF_CLIENT & found == set()
+    modules = loaded(_BQS, *command.split(), "--help")
+    assert "click" in modules
+    assert OF_CLIENT & modules == set()
 
 
 def test_a_program_loads_the_part_of_the_client_that_it_uses():
-    found = loaded("from batch_query_client import verify_webhook")
-    assert "batch_query_client.webhooks" in found
-    assert {"httpx", "trie", "rlp", "eth_utils"} & found == set()
+    modules = loaded("from batch_query_client import verify_webhook")
+    assert "batch_query_client.webhooks" in modules
+    assert {"httpx", "trie", "rlp", "eth_utils"} & modules == set()
 
 
 def test_the_client_has_the_names_that_a_type_checker_sees_in_it():
@@ -75,9 +75,9 @@ def test_the_client_has_the_names_that_a_type_checker_sees_in_it():
     }
     assert sorted(seen) == sorted(batch_query_client._MODULES)
     for name, module in seen.items():
-        found = getattr(batch_query_client, name)
-        assert found is getattr(import_module(str(module)), name)
-        assert getattr(found, "__module__", module) == module
+        member = getattr(batch_query_client, name)
+        assert member is getattr(import_module(str(module)), name)
+        assert getattr(member, "__module__", module) == module
     assert set(seen) <= set(dir(batch_query_client))
     with pytest.raises(AttributeError, match="no attribute 'Accounts'"):
         _ = batch_query_client.Accounts  # type: ignore[attr-defined]

@@ -31,10 +31,10 @@ def test_a_script_imports_another_by_the_name_that_pages_load_it_by(settings, tm
     assert (plain["js/check.js"], plain["js/proofs.js"]) == (["./checking.js"], ["../vendor/noble/sha3.js"])
     assert plain["vendor/noble/sha3.js"] == ["./_u64.js", "./utils.js"]
     for script, names in plain.items():
-        place = Path(script).parent
-        text = (tmp_path / place / stored(script)).read_text()
+        script_folder = Path(script).parent
+        text = (tmp_path / script_folder / stored(script)).read_text()
         assert imports(text) == [
-            f"{name.rpartition('/')[0]}/{stored(os.path.normpath(place / name))}" for name in names
+            f"{name.rpartition('/')[0]}/{stored(os.path.normpath(script_folder / name))}" for name in names
         ]
 
 
@@ -42,8 +42,8 @@ def test_keccak_is_that_of_the_release_that_the_npm_lock_pins():
     pinned = json.loads((PROJECT / "package-lock.json").read_text())["packages"]["node_modules/@noble/hashes"][
         "version"
     ]
-    # npm may place it anywhere, beside other versions for other packages.
-    found = [
+    # npm may install it anywhere, also several times in different versions.
+    installed = [
         path.parent
         for path in (PROJECT / "node_modules").resolve().rglob("@noble/hashes/package.json")
         if json.loads(path.read_text())["version"] == pinned
@@ -51,10 +51,10 @@ def test_keccak_is_that_of_the_release_that_the_npm_lock_pins():
     ours = PROJECT / "static" / "vendor" / "noble"
     assert {file.name for file in ours.iterdir()} == {"LICENSE", "_u64.js", "sha3.js", "utils.js"}
     for file in ours.iterdir():
-        assert file.read_bytes() == (found[0] / file.name).read_bytes()
+        assert file.read_bytes() == (installed[0] / file.name).read_bytes()
 
 
 def test_idiomorph_is_what_the_npm_lock_pins():
-    # The file is committed, so that running the service needs no npm.
+    # The file is committed, so running the service doesn't need npm.
     ours = PROJECT / "static" / "vendor" / "idiomorph" / "idiomorph-ext.min.js"
     assert ours.read_bytes() == (PROJECT / "node_modules/idiomorph/dist" / ours.name).read_bytes()

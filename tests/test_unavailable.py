@@ -1,4 +1,4 @@
-"""While nothing can be stored, requests that need a write get 503, and others are answered."""
+"""While nothing can be stored, requests that must write get 503, and others are answered."""
 
 import json
 from typing import Any
@@ -23,7 +23,7 @@ LOCKED = "The database of this service is locked for longer than usual."
 
 @pytest.fixture
 def signed_in() -> Client:
-    """Return a signed-in client that gets answers instead of Django's test client's exceptions."""
+    """Return a signed-in client that receives error pages, where Django's test client would raise exceptions."""
     client = Client(raise_request_exception=False)
     message = message_for(client, ALICE.address)
     signed = {"message": message, "signature": sign(message, ALICE)}
@@ -32,8 +32,8 @@ def signed_in() -> Client:
 
 
 def message_for(client: Client, address: str) -> str:
-    asked = {"address": address, "chainId": "31337"}
-    return str(client.post("/sign-in/message", asked, content_type="application/json").json()["message"])
+    body = {"address": address, "chainId": "31337"}
+    return str(client.post("/sign-in/message", body, content_type="application/json").json()["message"])
 
 
 WRITING = [

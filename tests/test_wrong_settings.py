@@ -49,7 +49,7 @@ def start(command: str, folder: object, **variables: str) -> subprocess.Complete
 def test_each_wrong_setting_is_said_in_a_sentence(tmp_path, command, variables, sentences):
     done = start(command, tmp_path, **variables)
     assert (done.returncode, done.stdout) == (1, "")
-    # gunicorn first prints that it starts.
+    # gunicorn first reports its own start.
     lines = done.stderr.splitlines()
     assert lines[-len(sentences) :] == sentences
     assert all(" INFO gunicorn.error: " in line for line in lines[: -len(sentences)])
@@ -98,7 +98,7 @@ def test_a_broker_that_can_not_be_used_is_said_without_its_password(tmp_path, ur
 
 
 def test_a_secret_that_can_not_be_kept_is_said_in_a_sentence(tmp_path):
-    # Like a read-only file system, for any user.
+    # Nobody can write there, not even root, as on a read-only file system.
     (tmp_path / "secret_key").symlink_to("/dev/null/secret")
     done = start("manage.py", tmp_path)
     assert (done.returncode, done.stdout) == (1, "")

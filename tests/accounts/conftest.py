@@ -10,7 +10,9 @@ DEAD_NODE = "http://127.0.0.1:1"  # Nothing listens on port 1.
 
 @pytest.fixture
 def configure_chains(settings, tmp_path):
-    """Configures chains from (id, test network, RPC URLs). Destinations are connected to themselves."""
+    """Return a function that configures chains from (id, test network, RPC URLs). Each destination is also its own
+    source.
+    """
 
     def configure(*chains: tuple[int, bool, *tuple[str, ...]], destinations: tuple[int, ...] = ()) -> None:
         parts = [
@@ -24,7 +26,7 @@ def configure_chains(settings, tmp_path):
         ]
         path = Path(tmp_path / "chains.toml")
         path.write_text("".join(parts))
-        # The new setting makes the service read the file again.
+        # The service reads a chains file again only after the setting has changed.
         settings.CHAINS_FILE = path
 
     return configure
@@ -37,7 +39,7 @@ def _one_test_chain_whose_node_is_down(configure_chains):
 
 @pytest.fixture
 def alice_client(db):
-    """Return a client of a program that signed in as Alice."""
+    """Return the client of a program in which Alice is signed in."""
     client = Client()
     message = client.post(
         "/sign-in/message", {"address": ALICE.address, "chainId": "31337"}, content_type="application/json"

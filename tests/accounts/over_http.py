@@ -1,4 +1,4 @@
-"""Sign-in and key management over HTTP, as programs do it."""
+"""Sign in and manage keys over HTTP, as programs do."""
 
 import hashlib
 from datetime import timedelta
@@ -14,7 +14,7 @@ OVERLAPS = {timedelta(): "now", timedelta(hours=1): "1h", timedelta(days=1): "1d
 
 
 class Refused(Exception):
-    """A request was answered with an error."""
+    """The service answered a request with an error."""
 
     def __init__(self, answer: Any) -> None:
         is_json = answer.headers["Content-Type"] == "application/json"
@@ -33,20 +33,20 @@ def ask(client: Client, path: str, body: object) -> Any:
 
 
 def start(address: str, chain_id: int, peer: str = "192.0.2.1") -> str:
-    """Return the message to sign. Raise `Refused`."""
+    """Return the message to sign. Raise `Refused` if the service refuses."""
     body = {"address": address, "chainId": chain_id}
     return str(ask(Client(REMOTE_ADDR=peer or "192.0.2.1"), "/sign-in/message", body)["message"])
 
 
 def finish(message: str, signature: str) -> User:
-    """Return the user who signed in. Raise `Refused`."""
+    """Return the user who signed in. Raise `Refused` if the service refuses."""
     client = Client()
     ask(client, "/sign-in/verify", {"message": message, "signature": signature})
     return User.objects.get(pk=client.session["_auth_user_id"])
 
 
 def issue(user: User, name: str) -> ApiKey:
-    """Issue a key. Raise `Refused`, as the next two functions."""
+    """Issue a key. Raise `Refused` if the service refuses."""
     return ApiKey.objects.get(pk=ask(client_of(user.address, user.chain_id), "/dashboard/keys", {"name": name})["id"])
 
 

@@ -1,4 +1,4 @@
-"""The admin of users, keys and the log of operators."""
+"""Tests of the admin pages for users, keys and the log of operators."""
 
 import html
 
@@ -49,8 +49,8 @@ def test_an_operator_sets_limits(operator, bob):
     bob.refresh_from_db()
     assert (bob.max_batches_per_minute, bob.max_open_batches, bob.max_open_queries) == (7, 0, None)
     assert bob.daily_limits_wei == {"31337": "5"}
-    said = "max_batches_per_minute: None → 7; max_open_batches: None → 0; daily_limits_wei: None → {'31337': '5'}"
-    assert log_of_operators() == [(ALICE, str(bob), said)]
+    changes = "max_batches_per_minute: None → 7; max_open_batches: None → 0; daily_limits_wei: None → {'31337': '5'}"
+    assert log_of_operators() == [(ALICE, str(bob), changes)]
     set_limits(operator, bob, max_batches_per_minute="7")
     bob.refresh_from_db()
     assert (bob.max_batches_per_minute, bob.max_open_batches, bob.daily_limits_wei) == (7, None, None)
@@ -68,7 +68,10 @@ def test_a_limit_of_a_chain_that_is_no_destination_now_stays(operator, bob):
     "wrong",
     [
         {"max_batches_per_minute": "-1"},
-        *({"daily_limits_wei": one} for one in ('{"31337": 0.5}', '{"31337": "0.5"}', '{"6": "1"}', "[1]", "7", "{")),
+        *(
+            {"daily_limits_wei": limits}
+            for limits in ('{"31337": 0.5}', '{"31337": "0.5"}', '{"6": "1"}', "[1]", "7", "{")
+        ),
     ],
 )
 def test_a_wrong_limit_is_not_set(operator, bob, wrong):

@@ -70,9 +70,11 @@ def test_a_deployment_is_warned_of_weak_secrets_and_open_settings(settings, chan
     settings.SECRET_KEY, settings.API_KEY_SECRET = f"{RANDOM}{RANDOM[::-1]}", RANDOM[::-1]
     for name, value in changed.items():
         setattr(settings, name, value)
-    found = [check for check in run_checks(include_deployment_checks=True) if (check.id or "").startswith("accounts.")]
-    assert [check.id for check in found] == [f"accounts.{number}" for number in ids]
-    assert not [check for check in found if RANDOM in check.msg]
+    warnings = [
+        check for check in run_checks(include_deployment_checks=True) if (check.id or "").startswith("accounts.")
+    ]
+    assert [check.id for check in warnings] == [f"accounts.{number}" for number in ids]
+    assert not [check for check in warnings if RANDOM in check.msg]
 
 
 def test_nothing_is_migrated_by_settings_that_are_wrong(settings):

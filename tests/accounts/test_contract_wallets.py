@@ -25,7 +25,7 @@ from tests.factories import at_once, client_of
 
 pytestmark = [pytest.mark.django_db, pytest.mark.outside]
 
-CREATE2_FACTORY = "0x4e59b44847b379578588920cA78FbF26c0B4956C"  # anvil has it from the start
+CREATE2_FACTORY = "0x4e59b44847b379578588920cA78FbF26c0B4956C"  # anvil deploys it at genesis
 
 
 @pytest.fixture
@@ -36,7 +36,7 @@ def node(devchain, configure_chains):
 
 @pytest.fixture
 def wallet(node):
-    """Return the address of a contract wallet that Alice owns."""
+    """Return the address of a contract wallet with Alice as owner."""
     creation = {"from": ALICE.address, "data": "0x" + init_code(contract_wallet_code(ALICE.address)).hex()}
     receipt = node.rpc("eth_sendTransactionSync", creation)
     return to_checksum_address(receipt["contractAddress"])
@@ -63,7 +63,7 @@ def test_an_address_without_code_needs_its_own_signature(node):
     assert code_of(message, sign(message, ALICE)) == "wrong_signature"
 
 
-# OffchainLookup(...), Error(string) and Panic(uint256), each without its arguments.
+# The error data lacks the arguments of OffchainLookup(...), Error(string) and Panic(uint256).
 MALFORMED = ["0x" + reverting_code(bytes.fromhex(data)).hex() for data in ("556f1830", "08c379a0ff", "4e487b71")]
 
 
@@ -86,7 +86,7 @@ def other_chain() -> Iterator[DevChain]:
 
 @pytest.fixture
 def shared(node, other_chain, configure_chains) -> str:
-    """Return an address with contract wallets on two chains: Alice's, and on the chain 5 Bob's."""
+    """Return an address of two contract wallets: Alice's on chain 31337 and Bob's on chain 5."""
     configure_chains((31337, True, node.url), (5, True, other_chain.url), destinations=(31337,))
     address = to_checksum_address("0x" + "5a" * 20)
     for chain, owner in ((node, ALICE), (other_chain, BOB)):
@@ -122,16 +122,16 @@ def test_the_wallets_of_one_address_on_two_chains_are_two_users(shared, settings
 
 def test_a_node_that_lies_signs_in_as_a_contract_wallet_of_its_chain_and_as_nobody_else(settings, configure_chains):
     settings.OPERATOR_ADDRESSES = [ALICE.address]
-    asked: list[Any] = []
+    node_requests: list[Any] = []
 
     def lie(body):
-        # An ERC-6492 validator answers 0x01, and a wallet the magic value of ERC-1271.
+        # An ERC-6492 validator answers 0x01. A wallet would answer the magic value of ERC-1271.
         answers = {"eth_chainId": "0x5", "eth_getCode": "0x00", "eth_call": f"0x01{'00' * 31}"}
         if body["method"] == "eth_call" and body["params"][0].get("to"):
             answers["eth_call"] = f"0x1626ba7e{'00' * 28}"
         return result(body, answers.get(body["method"], "0x1"))
 
-    with lying_node(recording(asked, lie)) as url:
+    with lying_node(recording(node_requests, lie)) as url:
         configure_chains((31337, True, "http://127.0.0.1:1"), (5, True, url), destinations=(31337,))
         alice = signed_in(ALICE.address, 31337, ALICE)
         message = start(ALICE.address, 5)
@@ -139,13 +139,13 @@ def test_a_node_that_lies_signs_in_as_a_contract_wallet_of_its_chain_and_as_nobo
         assert (stranger.address, stranger.chain_id) == (ALICE.address, 5)
         assert not set(stranger.api_keys.all()) & set(alice.api_keys.all())
         assert [shown_to(user, "/operator").status_code for user in (alice, stranger)] == [200, 404]
-        # A list of addresses has contract wallets on it only by their chains. Then no node is asked.
+        # ALLOWED_ADDRESSES allows a contract wallet only as chain:address, so the service asks no node.
         settings.ALLOWED_ADDRESSES = [ALICE.address]
-        asked.clear()
+        node_requests.clear()
         message = start(ALICE.address, 5)
         with pytest.raises(Refused, match=f"Ask the operator to allow 5:{ALICE.address}") as caught:
             finish(message, "0x" + "ab" * 65)
-        assert (caught.value.code, asked) == ("address_not_allowed", [])
+        assert (caught.value.code, node_requests) == ("address_not_allowed", [])
     assert shown_to(stranger, "/keys").status_code == 302
     assert authenticate(reveal(alice.api_keys.get()))
 
@@ -155,7 +155,7 @@ def test_a_node_that_lies_signs_in_as_a_contract_wallet_of_its_chain_and_as_nobo
     [([], True, True), ("*", True, True), ("{}", True, False), ("31337:{}", False, True), ("5:{}", False, False)],
 )
 def test_an_account_with_a_key_and_code_is_two_users_who_are_allowed_each(node, settings, allowed, own_key, contract):
-    # EIP-7702 gives code to an account that has a key of its own.
+    # EIP-7702 gives code to an account that also has a private key.
     node.rpc("anvil_setCode", ALICE.address, "0x" + contract_wallet_code(BOB.address).hex())
     users = [signed_in(ALICE.address, 31337, signer) for signer in (ALICE, BOB)]
     issued = [reveal(user.api_keys.get()) for user in users]
@@ -192,14 +192,14 @@ def test_dumped_rows_refer_to_the_user_of_their_chain(wallet):
 
 
 def counterfactual(owner: str) -> tuple[str, bytes]:
-    """Return the address of a contract wallet before its creation (EIP-1014), and the factory call that creates it."""
+    """Return the future address of a contract wallet (EIP-1014), and the factory call that creates the wallet."""
     salt, creation = bytes(32), init_code(contract_wallet_code(owner))
     digest = keccak(b"\xff" + bytes.fromhex(CREATE2_FACTORY[2:]) + salt + keccak(creation))
     return to_checksum_address(digest[12:]), salt + creation
 
 
 def wrapped(signature: str, factory_call: bytes) -> str:
-    """Return the signature with the call that creates its wallet (ERC-6492)."""
+    """Return the signature, wrapped with the call that creates the wallet (ERC-6492)."""
     parts = encode(["address", "bytes", "bytes"], [CREATE2_FACTORY, factory_call, bytes.fromhex(signature[2:])])
     return f"0x{parts.hex()}{EIP6492_MAGIC_SUFFIX}"
 
@@ -219,7 +219,7 @@ def test_a_deployed_wallet_is_asked_without_the_call_beside_its_signature(node, 
 
 def test_a_contract_wallet_signs_in_before_its_deployment_and_nobody_else_does(node):
     address, factory_call = counterfactual(ALICE.address)
-    # The factory would not create BOB's address.
+    # Case 1: Bob signs for Alice's wallet. Case 2: the factory call creates another address than Bob's.
     for account, owner in ((address, BOB), (BOB.address, ALICE)):
         message = start(account, 31337, "")
         assert code_of(message, wrapped(sign(message, owner), factory_call)) == "wrong_signature"
@@ -271,10 +271,10 @@ def test_a_bad_node_makes_no_signature_wrong_and_a_good_one_is_asked_after_it(
 
 @pytest.mark.django_db(transaction=True)
 def test_of_many_checks_at_once_two_are_made_and_the_others_may_be_tried_again(devchain, wallet, configure_chains):
-    let_go, asked = Event(), Semaphore(0)
+    let_go, started = Event(), Semaphore(0)
 
     def slow(body):
-        asked.release()
+        started.release()
         assert let_go.wait(20)
         return ask(devchain.url, body)
 
@@ -283,8 +283,8 @@ def test_of_many_checks_at_once_two_are_made_and_the_others_may_be_tried_again(d
         messages = [start(wallet, 31337, "") for _ in range(3)]
         with ThreadPoolExecutor() as people:
             checked = [people.submit(finish, message, sign(message, ALICE)) for message in messages[:2]]
-            # A check is refused only after both have been taken up.
-            assert all(asked.acquire(timeout=20) for _ in checked)
+            # The limit is two checks at a time, so both must have started before the third is refused.
+            assert all(started.acquire(timeout=20) for _ in checked)
             with pytest.raises(Refused) as caught:
                 finish(messages[2], sign(messages[2], ALICE))
             own = start(BOB.address, 31337, "")

@@ -1,4 +1,4 @@
-"""`manage.py hand_over`: what a version before 0.3.0 has stored for an address becomes a contract wallet's."""
+"""`manage.py hand_over` gives a contract wallet the rows that a version before 0.3.0 stored for its address."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -24,7 +24,7 @@ HOOK = {"webhook": {"url": "https://93.184.215.14/hook"}}
 
 
 def of_before(address: str) -> User:
-    """Return a user as a version before 0.3.0 has stored it: nobody knows of which kind."""
+    """Return a user as stored before 0.3.0. The row doesn't say whether the address has a key of its own."""
     return User.objects.create(address=address, own_key_known=False)
 
 
@@ -151,7 +151,7 @@ def test_who_signs_with_a_key_of_its_own_stays_the_user_of_before():
     message = start(ALICE.address, 31337)
     assert finish(message, sign(message, ALICE)) == user
     assert authenticate(secret_of(key)) == key
-    # Now its kind is known: a contract wallet of the address isn't told of it.
+    # The sign-in showed that the address has a key of its own, so its contract wallet sees no hint about hand_over.
     other = client_of(ALICE.address, 31337)
     assert "hand_over" not in other.get("/keys", headers={"accept": "text/html"}).text
     with pytest.raises(CommandError, match="signs in with a key of its own"):

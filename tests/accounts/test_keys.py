@@ -30,10 +30,10 @@ def raw(key: ApiKey) -> str:
 def test_a_key_can_be_shown_again_and_authenticates_its_user(alice, key):
     stored = ApiKey.objects.get(pk=key.pk)
     assert raw(stored) == raw(key)
-    found = keys.authenticate(raw(stored))
-    assert found is not None
-    assert found == key
-    assert found.user == alice
+    authenticated = keys.authenticate(raw(stored))
+    assert authenticated is not None
+    assert authenticated == key
+    assert authenticated.user == alice
 
 
 def test_a_key_has_one_form_and_shows_only_its_ends(key):
@@ -44,7 +44,7 @@ def test_a_key_has_one_form_and_shows_only_its_ends(key):
 
 
 def refused(call, *arguments) -> str:
-    """Return the code of a call's refusal."""
+    """Return the error code with which the call is refused."""
     with pytest.raises(keys.Refused) as caught:
         call(*arguments)
     assert caught.value.sentence.endswith(".")
@@ -68,12 +68,12 @@ def test_a_key_that_ended_gives_its_name_back(alice, key):
 
 
 @pytest.mark.parametrize(
-    ("given", "stored"),
+    ("name", "stored"),
     [(" a  b ", "a b"), ("x" * 60, "x" * 60), ("e\u0301", "\u00e9"), ("🦊 <b>", "🦊 <b>")],
     ids=["spaces", "longest", "composed", "any"],
 )
-def test_a_name_is_trimmed_to_one_form(alice, given, stored):
-    assert keys.issue(alice, given).name == stored
+def test_a_name_is_trimmed_to_one_form(alice, name, stored):
+    assert keys.issue(alice, name).name == stored
 
 
 @pytest.mark.parametrize("name", [" \t\n", "x" * 61, "a\x00b", "a\u202eb", "\ud800", "a\u200bb", "my bqs_0123456789"])

@@ -8,7 +8,7 @@ from accounts.middleware import ApiKeyMiddleware
 
 
 def passed(query: str = "", *, view=None, **environ: Any) -> tuple[HttpRequest, HttpResponse]:
-    """Return the request as the view saw it, and the response that the client sees."""
+    """Return the request that reaches the view, and the response that reaches the client."""
     seen: list[HttpRequest] = []
 
     def note(request: HttpRequest) -> HttpResponse:
@@ -28,7 +28,7 @@ def presented(request: HttpRequest) -> str | None:
 
 
 @pytest.mark.parametrize(
-    ("query", "key", "rest"),
+    ("query", "key", "remaining_query"),
     [
         ("", None, ""),
         ("a=1&b=2", None, "a=1&b=2"),
@@ -48,18 +48,22 @@ def presented(request: HttpRequest) -> str | None:
         ("apiKey=%ED%A0%80", "\ufffd\ufffd\ufffd", ""),
     ],
 )
-def test_it_takes_the_key_out_and_leaves_the_other_parameters_byte_for_byte(query, key, rest):
+def test_it_takes_the_key_out_and_leaves_the_other_parameters_byte_for_byte(query, key, remaining_query):
     request, answer = passed(query, HTTP_REFERER=f"http://testserver/page?{query}" if query else "")
     assert presented(request) == key
-    assert request.META["QUERY_STRING"] == rest
-    assert request.META["HTTP_REFERER"] == (f"http://testserver/page?{rest}".rstrip("?") if query else "")
+    assert request.META["QUERY_STRING"] == remaining_query
+    assert request.META["HTTP_REFERER"] == (f"http://testserver/page?{remaining_query}".rstrip("?") if query else "")
     assert answer.headers.get("Cache-Control") == ("no-store" if key else None)
-    assert request.META["RAW_URI"] == request.META["REQUEST_URI"] == ("/path?" + rest if rest else "/path")
+    assert (
+        request.META["RAW_URI"]
+        == request.META["REQUEST_URI"]
+        == ("/path?" + remaining_query if remaining_query else "/path")
+    )
     assert "apiKey" not in request.GET
 
 
 @pytest.mark.parametrize(
-    ("query", "rest"),
+    ("query", "remaining_query"),
     [
         ("a=1&q=bqs_0123456789&b=%7e", "a=1&q=bqs_%5Bredacted%5D&b=%7e"),
         ("bqs_0123456789", "bqs_%5Bredacted%5D"),
@@ -67,12 +71,12 @@ def test_it_takes_the_key_out_and_leaves_the_other_parameters_byte_for_byte(quer
         ("next=/page?apiKey=bqs_0123456789%26a", "next=/page%3FapiKey=bqs_%5Bredacted%5D%26a"),
     ],
 )
-def test_it_redacts_a_key_that_was_pasted_elsewhere(query, rest):
+def test_it_redacts_a_key_that_was_pasted_elsewhere(query, remaining_query):
     request, _ = passed(query, HTTP_REFERER=f"http://testserver/bqs_0123456789?{query}")
     assert presented(request) is None
-    assert request.META["QUERY_STRING"] == rest
-    assert request.META["RAW_URI"] == request.META["REQUEST_URI"] == f"/path?{rest}"
-    assert request.META["HTTP_REFERER"] == f"http://testserver/bqs_%5Bredacted%5D?{rest}"
+    assert request.META["QUERY_STRING"] == remaining_query
+    assert request.META["RAW_URI"] == request.META["REQUEST_URI"] == f"/path?{remaining_query}"
+    assert request.META["HTTP_REFERER"] == f"http://testserver/bqs_%5Bredacted%5D?{remaining_query}"
 
 
 @pytest.mark.parametrize(("header", "key"), [("from-header", "from-header"), ("", "from-query")])
@@ -83,6 +87,6 @@ def test_the_header_wins_over_the_parameter_unless_it_is_empty(header, key):
     request, answer = passed("apiKey=from-query&a=1", view=view, HTTP_API_KEY=header)
     assert presented(request) == key
     assert request.GET.dict() == {"a": "1"}
-    assert not [one for one in ("from-query", "from-header") if one in repr(request.META)]
-    # A view may set its own cache time.
+    assert not [text for text in ("from-query", "from-header") if text in repr(request.META)]
+    # The middleware keeps the Cache-Control header that the view has set.
     assert answer.headers["Cache-Control"] == "private, max-age=5"

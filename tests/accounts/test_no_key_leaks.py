@@ -23,7 +23,7 @@ def secret(alice_client):
 
 
 def answers(client: Client, path: str, secret: str) -> list[str]:
-    """Return the answers to requests with the key in the URL, in the header and in the Referer."""
+    """Return the answers to three requests, with the key in the URL, in a header and in the Referer."""
     client.raise_request_exception = False
     return [
         client.get(path, {"a": "1", "apiKey": secret}).text,
@@ -33,7 +33,7 @@ def answers(client: Client, path: str, secret: str) -> list[str]:
 
 
 def test_a_view_that_fails_with_a_key_shows_it_nowhere(secret, debug, caplog):
-    """`tests/test_no_key_anywhere.py` walks the paths of the service."""
+    """Request a view that fails. tests/test_no_key_anywhere.py requests the service's own paths."""
     caplog.set_level(logging.DEBUG)
     texts = answers(Client(), "/fail", secret)
     assert secret not in "".join(texts) + caplog.text
@@ -73,7 +73,7 @@ def test_nothing_but_the_answer_to_its_request_holds_a_key(alice_client, secret,
     caplog.set_level(logging.DEBUG)
     path = f"/dashboard/keys/{ApiKey.objects.get().pk}"
     texts = ""
-    for place, form in (
+    for url, form in (
         ("/dashboard/keys", {"name": ""}),
         ("/dashboard/keys", {"name": "new"}),
         (f"{path}/rotate", {}),
@@ -82,12 +82,14 @@ def test_nothing_but_the_answer_to_its_request_holds_a_key(alice_client, secret,
     ):
         assert secret in alice_client.post(f"{path}/reveal").text
         answers = [
-            alice_client.post(place, form),
+            alice_client.post(url, form),
             *map(alice_client.get, ("/keys", "/dashboard/log", f"{path}/rotate")),
         ]
         texts += "".join(f"{answer.headers} {answer.text} {answer.cookies}" for answer in answers)
     secrets = [secret, *(reveal(key) for key in ApiKey.objects.filter(revoked_at=None))]
     assert len(secrets) == 3
-    stored = repr(list(AccountEvent.objects.values())) + repr([one.get_decoded() for one in Session.objects.all()])
+    stored = repr(list(AccountEvent.objects.values())) + repr(
+        [session.get_decoded() for session in Session.objects.all()]
+    )
     for text in secrets:
         assert text.removeprefix("bqs_") not in texts + stored + caplog.text

@@ -126,12 +126,12 @@ def test_a_person_signs_in_with_forms_alone():
     assert 'value="/dashboard?a=1"' in page.text
 
     page = client.post("/sign-in/message", form | {"address": ALICE.address, "chainId": "31337"})
-    found = re.search(r"<textarea id=\"message\"[^>]*>\n([^<]*)</textarea>", page.text)
-    assert found is not None
-    message = html.unescape(found[1])
+    match = re.search(r"<textarea id=\"message\"[^>]*>\n([^<]*)</textarea>", page.text)
+    assert match is not None
+    message = html.unescape(match[1])
     assert f"cast wallet sign --interactive &#x27;{html.escape(message)}&#x27;" in page.text
 
-    # Browsers send every line break of a form as CRLF.
+    # Browsers send line breaks in form fields as CRLF.
     form |= {"message": message.replace("\n", "\r\n"), "signature": f" {sign(message, ALICE)}\r\n"}
     response = client.post("/sign-in/verify", form)
     assert (response.status_code, response.headers["Location"]) == (302, "/dashboard?a=1")
@@ -147,7 +147,7 @@ def test_a_refused_person_sees_why_and_may_try_again():
 
 
 @pytest.mark.parametrize(
-    ("asked", "given"),
+    ("requested", "location"),
     [
         ("/explorer/query/1?a=b", "/explorer/query/1?a=b"),
         ("", "/dashboard"),
@@ -161,13 +161,13 @@ def test_a_refused_person_sees_why_and_may_try_again():
         ("/[", "/["),
     ],
 )
-def test_only_paths_of_this_service_come_next(asked, given):
+def test_only_paths_of_this_service_come_next(requested, location):
     client = Client()
     message = message_for(client)
-    signed = {"message": message, "signature": sign(message, ALICE), "next": asked}
+    signed = {"message": message, "signature": sign(message, ALICE), "next": requested}
     response = client.post("/sign-in/verify", signed)
-    assert response.headers["Location"] == given
-    assert client.get("/sign-in", {"next": asked}).headers["Location"] == given
+    assert response.headers["Location"] == location
+    assert client.get("/sign-in", {"next": requested}).headers["Location"] == location
 
 
 def test_sign_out_takes_a_post_and_ends_the_session(alice_client):
@@ -180,14 +180,14 @@ def test_sign_out_takes_a_post_and_ends_the_session(alice_client):
 # --- Sign-in as a development account ---------------------------------------------------------------------------------
 
 DEAD_NODE = "http://127.0.0.1:1"
-# SERVER_NAME is the address that the web server listens on.
+# SERVER_NAME is the address on which the web server listens.
 LOCAL: dict[str, Any] = {"SERVER_NAME": "127.0.0.1", "REMOTE_ADDR": "127.0.0.1", "HTTP_HOST": "127.0.0.1:8000"}
 DEVELOPMENT = "/sign-in/development"
 
 
 @pytest.fixture
 def demo_chains(configure_chains, settings):
-    """Configure a demo's chains. Any host name leads to it."""
+    """Configure the chains of a demo that accepts any host name."""
     settings.ALLOWED_HOSTS = ["*"]
     configure_chains(*((chain, True, DEAD_NODE) for chain in (31337, 31338, 31339)), destinations=(31337,))
 
@@ -206,7 +206,7 @@ def test_a_visitor_of_a_demo_signs_in_without_a_wallet(demo_chains, more):
     assert (response.status_code, response.headers["Location"]) == (302, "/new-batch")
     assert User.objects.get().address == ALICE.address == ACCOUNTS[0][0]
     assert [event.kind for event in AccountEvent.objects.order_by("pk")] == [EventKind.SIGNED_IN, EventKind.KEY_MADE]
-    # The user signed a message of this service, which is used up.
+    # The message signed by the user is one of the service's own, and its nonce is used up.
     assert SignInNonce.objects.get().consumed_at
     assert client.get("/dashboard").status_code == 200
 
@@ -394,7 +394,7 @@ def test_what_a_user_does_to_keys_in_a_minute_is_bounded(alice_client):
         assert page.status_code == 429
         assert "60 times in a minute" in page.text
     assert ApiKey.objects.count() == 1
-    # Revoking a key has no limit.
+    # Revoking a key has no rate limit.
     assert post_json(alice_client, f"/dashboard/keys/{key.pk}/revoke", {}).json()["revoked"]
 
 

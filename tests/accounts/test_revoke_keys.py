@@ -1,4 +1,4 @@
-"""`manage.py revoke_keys`."""
+"""Tests of `manage.py revoke_keys`."""
 
 import pytest
 from django.core.management import CommandError, call_command
@@ -12,7 +12,7 @@ pytestmark = [pytest.mark.django_db, pytest.mark.outside]
 
 @pytest.fixture
 def issued():
-    """Return two keys of Alice and one of Bob, as text."""
+    """Return the raw texts of two keys of Alice and one of Bob."""
     alice, bob = User.objects.for_address(ALICE.address), User.objects.for_address(BOB.address)
     return [keys.reveal(key) for key in (keys.issue(alice, "one"), keys.issue(alice, "two"), keys.issue(bob, "one"))]
 

@@ -77,7 +77,8 @@ def test_a_message_signs_in_once(message):
     assert code_of(finish, message, sign(message, ALICE)) == "unknown_nonce"
 
 
-# Signatures as Trezor, MyEtherWallet, MyCrypto and Ledger (with 0 or 1 at the end) show them, and with copied extras.
+# Trezor, MyEtherWallet, MyCrypto and Ledger (recovery id 0 or 1) show signatures in these forms. Users copy quotes and
+# line breaks along with them.
 @pytest.mark.parametrize(
     "shown",
     [
@@ -125,7 +126,7 @@ def test_a_refused_signature_keeps_its_form_while_its_message_is_valid(message, 
 
 
 @pytest.mark.parametrize(
-    ("said", "instead", "code"),
+    ("replaced", "instead", "code"),
     [
         ("https://prover.example:8443 wants", "https://evil.example wants", "wrong_domain"),
         ("https://prover.example:8443 wants", "https://prover.example wants", "wrong_domain"),
@@ -153,8 +154,8 @@ def test_a_refused_signature_keeps_its_form_while_its_message_is_valid(message, 
         (ALICE.address, ALICE.address.swapcase().replace("X", "x"), "unknown_nonce"),
     ],
 )
-def test_a_message_that_says_something_else_is_refused_although_it_is_signed(message, said, instead, code):
-    changed = message.replace(said, instead)
+def test_a_message_that_says_something_else_is_refused_although_it_is_signed(message, replaced, instead, code):
+    changed = message.replace(replaced, instead)
     assert changed != message
     signature = "0x" if "\ud800" in changed else sign(changed, ALICE)
     assert code_of(finish, changed, signature) == code
@@ -355,12 +356,12 @@ def test_a_session_ends_after_idle_hours_and_is_written_only_once_in_a_while(set
         return Session.objects.get().expire_date - now
 
     assert ends_after_a_request() > timedelta(hours=47)
-    # A use less than two hours later writes nothing.
+    # A session has 48 hours without a use. It is extended only if less than 46 of them are left.
     for idle, until in ((timedelta(hours=47), 47), (timedelta(hours=45), 48)):
         Session.objects.update(expire_date=now + idle)
         assert round(ends_after_a_request() / timedelta(hours=1)) == until
     settings.SESSION_IDLE_HOURS = 15 * 24
-    # A session ends 14 days after the sign-in at the latest.
+    # A session ends 14 days after the sign-in at the latest, even if SESSION_IDLE_HOURS is longer.
     assert round(ends_after_a_request() / timedelta(days=1)) == 14
     Session.objects.update(expire_date=now)
     assert alice_client.get("/dashboard").status_code == 302

@@ -1,4 +1,4 @@
-"""Webhook secrets: sealed in the database, shown to their owner, rotated with an overlap."""
+"""Webhook secrets are sealed in the database, shown to their owner and rotated with an overlap."""
 
 import base64
 
@@ -63,7 +63,7 @@ def test_it_is_rotated_with_an_overlap_or_at_once(alice_client):
     assert answer.status_code == 201
     second = shown(alice_client)
     assert "signs beside it until" in alice_client.get("/keys").text
-    # The oldest secret no longer signs.
+    # At most two secrets sign at a time, so a third one displaces the oldest.
     assert alice_client.post(ROTATE, {"overlap": "7d"}).status_code == 302
     third = shown(alice_client)
     alice_client.post(ROTATE, {"overlap": "now"})

@@ -1,4 +1,4 @@
-"""The service's own paths, and views that fail while they hold a key."""
+"""URLs of the service, and of views that fail while they hold a key."""
 
 from django.http import HttpRequest, HttpResponse
 from django.urls import include, path

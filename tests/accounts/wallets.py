@@ -1,4 +1,4 @@
-"""Wallets of people in tests, and contract wallets that are small enough to write by hand."""
+"""Wallets of the tests' users, and contract wallets in hand-written bytecode."""
 
 from eth_account import Account
 from eth_account.messages import encode_defunct
@@ -18,8 +18,8 @@ def contract_wallet_code(owner: str) -> bytes:
     """Return code of a contract that answers ERC-1271's `isValidSignature(hash, r s v)`: the magic value if `owner`
     signed.
 
-    It copies hash, v, r and s from the call data to memory, asks the precompile at address 1 (ecrecover), compares the
-    answer with the owner, and returns the magic value times the comparison.
+    It copies hash, v, r and s from the call data to memory, calls ecrecover (the precompile at address 1), compares the
+    result with the owner, and returns the magic value times the comparison.
     """
     return bytes.fromhex(
         "6004355f52"  # memory[0x00] = hash
@@ -27,18 +27,18 @@ def contract_wallet_code(owner: str) -> bytes:
         "606435604052"  # memory[0x40] = r
         "608435606052"  # memory[0x60] = s
         "6020608060805f60015afa50"  # memory[0x80] = ecrecover(memory[0x00:0x80])
-        f"60805173{owner[2:]}14"  # is it the owner?
-        "631626ba7e60e01b02"  # times the magic value, on the left of its word
-        "5f5260205ff3"  # return it
+        f"60805173{owner[2:]}14"  # compare with the owner
+        "631626ba7e60e01b02"  # multiply by the magic value, which is left-aligned in its word
+        "5f5260205ff3"  # return the product
     )
 
 
 def init_code(code: bytes) -> bytes:
-    """Return the code that creates a contract of `code` (up to 255 bytes): it copies the code and returns it."""
+    """Return creation code for a contract with the runtime code `code` (up to 255 bytes)."""
     return bytes.fromhex(f"60{len(code):02x}8060095f395ff3") + code
 
 
 def reverting_code(data: bytes) -> bytes:
-    """Return code of a contract that reverts every call with `data` (up to 64 kB)."""
+    """Return the code of a contract that reverts every call with `data` (up to 64 kB)."""
     size = f"{len(data):04x}"
     return bytes.fromhex(f"61{size}600c5f3961{size}5ffd") + data

@@ -1,4 +1,4 @@
-"""Attesters as their operators run them: `manage.py run_attester`, with a folder for each."""
+"""Run attesters as their operators do: `manage.py run_attester`, each with a folder of its own."""
 
 import json
 import os
@@ -23,7 +23,7 @@ from devnet.guarded_process import GuardedProcess
 ALICE, BOB, CHARLIE = (Account.from_key(key) for _, key in ACCOUNTS[:3])
 CONTRACT = "0x5FbDB2315678afecb367f032d93F642f64180aa3"
 READY_SECONDS = 90
-# Types of signed messages, by their names (EIP-712).
+# EIP-712 types by the name of the message.
 SIGNED = {
     "BlockHash": {"sourceChainId": "uint256", "blockNumber": "uint256", "blockHash": "bytes32"},
     "AttesterSet": {"attesters": "address[]", "threshold": "uint256", "nonce": "uint256"},
@@ -36,20 +36,20 @@ class AttesterProcess(NamedTuple):
 
 
 def message(kind: str, destination: int, contract: str, *values: Any) -> SignableMessage:
-    """Return the EIP-712 message, made here without the service's code."""
+    """Return the EIP-712 message, made without the service's code."""
     types = [{"name": name, "type": of_type} for name, of_type in SIGNED[kind].items()]
     name = "Batch Query Service Attestation"
     domain = {"name": name, "version": "1", "chainId": destination, "verifyingContract": contract}
     return encode_typed_data(domain, {kind: types}, dict(zip(SIGNED[kind], values, strict=True)))
 
 
-def signature(key: str, *given: Any) -> str:
-    """Return a signature of `message` with these arguments."""
-    return "0x" + bytes(Account.from_key(key).sign_message(message(*given)).signature).hex()
+def signature(key: str, *arguments: Any) -> str:
+    """Return a signature of the `message` with these arguments."""
+    return "0x" + bytes(Account.from_key(key).sign_message(message(*arguments)).signature).hex()
 
 
 def chains_file(folder: Path, *urls: str, key: str = ACCOUNTS[0][1], chain_id: int = 31337, chain: str = "") -> Path:
-    """Write an attester's chains file for one development chain. `chain` adds lines to its table."""
+    """Write an attester's chains file for one development chain. `chain` adds lines to the chain's table."""
     folder.mkdir(exist_ok=True)
     (folder / "attester.key").write_text(key)
     path = folder / "chains.toml"
@@ -76,7 +76,7 @@ class Running:
     account_address: str
     url: str
     lines: list[str]
-    """The printed lines. They are complete after the process has ended and the context is left."""
+    """The printed lines. They are complete once the context has ended."""
 
     @property
     def attester(self) -> AttesterProcess:
@@ -85,7 +85,7 @@ class Running:
 
 @contextmanager
 def running(folder: Path) -> Iterator[Running]:
-    """Run the attester of a folder with a chains file, on a free port."""
+    """Run an attester on a free port. `folder` has its chains file."""
     command = [sys.executable, str(PROJECT / "manage.py"), "run_attester", "--bind", "127.0.0.1:0"]
     process = GuardedProcess(command, env=environment(folder), stdout=subprocess.PIPE)
     lines: list[str] = []
@@ -102,7 +102,7 @@ def running(folder: Path) -> Iterator[Running]:
         assert listening.wait(READY_SECONDS), "the attester says nothing"
         match = re.fullmatch(r"Attester (0x\w{40}) listens on (http://127\.0\.0\.1:\d+)\n", lines[0])
         assert match, lines
-        # The line is printed before the web server has started.
+        # The attester prints the line before its web server has started.
         deadline = time.monotonic() + READY_SECONDS
         while not health(match[2]):
             assert time.monotonic() < deadline, lines
@@ -116,7 +116,7 @@ def running(folder: Path) -> Iterator[Running]:
 
 
 def run(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
-    """Run a command of an attester that ends by itself."""
+    """Run an attester's command until it ends."""
     command = [sys.executable, str(PROJECT / "manage.py"), *arguments]
     return subprocess.run(
         command, env=environment(folder), capture_output=True, text=True, timeout=READY_SECONDS, check=False
@@ -124,13 +124,13 @@ def run(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
 
 
 def question(number: int, **changed: str) -> dict[str, str]:
-    """Return the body that asks for a block of the development chain."""
+    """Return the body of a request to attest a block of the development chain."""
     body = {"sourceChainId": "31337", "blockNumber": str(number), "destinationChainId": "10"}
     return body | {"verifyingContract": CONTRACT} | changed
 
 
 def signer_of(body: dict[str, str], answer: Any) -> str:
-    """Return the signer of the hash in the answer."""
+    """Return the address that signed the block hash in the answer."""
     values = int(body["sourceChainId"]), int(body["blockNumber"]), bytes.fromhex(answer["blockHash"][2:])
     signed = message("BlockHash", int(body["destinationChainId"]), body["verifyingContract"], *values)
     return str(Account.recover_message(signed, signature=answer["signature"]))

@@ -1,4 +1,4 @@
-"""An attester signs and refuses beside real nodes that lag, fail or disagree."""
+"""An attester's decisions to sign or refuse when its nodes lag, fail or disagree."""
 
 import threading
 import time
@@ -26,7 +26,7 @@ OTHER_DOMAINS = {"destinationChainId": "11"}, {"verifyingContract": BOB.address}
 
 @pytest.fixture
 def use(settings, tmp_path) -> Callable[..., None]:
-    """Makes this process the attester of a chain with these nodes."""
+    """Return a function that makes this process the attester of a chain with these nodes."""
 
     def configure(*urls: str, chain: str = "") -> None:
         settings.CHAINS_FILE = chains_file(tmp_path, *urls, chain=chain)
@@ -37,7 +37,7 @@ def use(settings, tmp_path) -> Callable[..., None]:
 
 @pytest.fixture(scope="module")
 def other_chain() -> Iterator[DevChain]:
-    """Yield a chain like `devchain`, with other blocks."""
+    """Yield a chain with the id of `devchain` and other blocks."""
     with DevChain() as chain:
         chain.rpc("anvil_setCoinbase", BOB.address)
         chain.mine(10)
@@ -60,7 +60,7 @@ def honest(devchain) -> Iterator[list[str]]:
 
 @pytest.fixture(scope="module")
 def lying(other_chain) -> Iterator[list[str]]:
-    """Yield three nodes that serve `other_chain` as `devchain`."""
+    """Yield three nodes that have `other_chain`'s blocks and `devchain`'s id."""
     with proxies(other_chain, 3) as urls:
         yield urls
 
@@ -70,7 +70,7 @@ def host(url: str) -> str:
 
 
 def attested(number: int, **changed: str) -> bytes:
-    """Return the signed hash."""
+    """Return the block hash that the attester signs."""
     body = question(number, **changed)
     answer = Client().post("/attest", body, content_type="application/json")
     assert answer.status_code == 200, answer.text
@@ -95,7 +95,7 @@ def health() -> Any:
 
 @contextmanager
 def without_finality(chain: DevChain, answer_of: Callable[[Any], Any]) -> Iterator[str]:
-    """Yield a node that gives this answer when it is asked for the final block."""
+    """Yield a node that answers the request for the final block with `answer_of(body)`."""
 
     def answer(body: Any) -> Any:
         return answer_of(body) if "finalized" in body["params"] else ask(chain.url, body)
@@ -273,7 +273,7 @@ def test_its_health_is_that_enough_nodes_answer(devchain, honest, use, down, sta
 
 @contextmanager
 def final_at(chain: DevChain, number: int) -> Iterator[str]:
-    """Yield a node that calls this block the newest final one."""
+    """Yield a node whose newest final block is `number`."""
 
     def answer(body: Any) -> Any:
         params = [hex(number) if param == "finalized" else param for param in body["params"]]
@@ -285,7 +285,7 @@ def final_at(chain: DevChain, number: int) -> Iterator[str]:
 
 @pytest.mark.parametrize(("quorum", "final"), [(2, 6), (3, 3)])
 def test_a_block_is_final_when_enough_nodes_say_so(devchain, use, quorum, final):
-    """A node that lags stalls nobody, and a node that runs ahead decides nothing."""
+    """One node that lags delays nothing, and one node that runs ahead makes nothing final."""
     with final_at(devchain, 3) as lagging, final_at(devchain, 6) as usual, final_at(devchain, 9) as ahead:
         use(ahead, lagging, usual, chain=f"node_quorum = {quorum}")
         assert f"the newest final block is {final}." in refused(final + 1).sentence
@@ -331,7 +331,7 @@ def test_without_finality_nothing_is_signed_unless_a_depth_is_configured(devchai
             "Too few nodes of chain 31337 tell which block is final: 0 of 3, and 2 are needed. Where the chain has no "
             "finality, the attester's operator sets confirmations to a number."
         )
-        # The head has one confirmation, its parent two.
+        # The head has one confirmation, its parent two, and the newest signed block three.
         use(first, two, DEAD_NODE, chain="confirmations = 3")
         assert f"the newest final block is {devchain.head() - 2}." in refused(devchain.head() - 1).sentence
         attested(devchain.head() - 2)
@@ -369,7 +369,7 @@ def test_a_depth_may_ask_for_more_than_finality(devchain, use):
 
 
 def test_a_depth_counts_at_no_node_once_one_has_told_a_final_block(devchain, use):
-    """Otherwise a node that stops telling finality would turn the chain into one without."""
+    """Confirmations apply only to a chain without finality. A failing node must not make a chain count as one."""
     with ExitStack() as stack:
         refusing = [stack.enter_context(without_finality(devchain, answer_of)) for answer_of in (an_error, nothing)]
         proxy = stack.enter_context(Proxy(devchain.url))
@@ -388,4 +388,4 @@ def test_a_depth_counts_at_no_node_once_one_has_told_a_final_block(devchain, use
 @pytest.mark.sqlite_only(reason="PostgreSQL has no such pragma")
 def test_what_is_stored_is_synced_to_the_disk():
     with connection.cursor() as cursor:
-        assert cursor.execute("PRAGMA synchronous").fetchone() == (2,)  # FULL
+        assert cursor.execute("PRAGMA synchronous").fetchone() == (2,)  # 2 is FULL

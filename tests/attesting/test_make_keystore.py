@@ -1,4 +1,4 @@
-"""`manage.py make_keystore` makes a usable, private keystore, and replaces none."""
+"""`manage.py make_keystore` writes a usable, private keystore, and overwrites none."""
 
 import getpass
 import os
@@ -35,22 +35,22 @@ def files(tmp_path):
 
 @pytest.fixture(autouse=True)
 def cheap_encryption(monkeypatch):
-    """Make encryption fast. It would take a second."""
+    """Replace the encryption by a cheap one. The real one takes a second."""
     encrypt = Account.encrypt
     monkeypatch.setattr(Account, "encrypt", lambda key, password: encrypt(key, password, "scrypt", 2))
 
 
 @pytest.fixture
 def signer(settings, tmp_path) -> Callable[[], str]:
-    """Returns the address that signs by the keystore in chains.toml."""
+    """Return a function that returns the address of the keystore in chains.toml."""
 
     def sign() -> str:
         (tmp_path / "chains.toml").write_text(CHAINS_TOML)
         settings.CHAINS_FILE = tmp_path / "chains.toml"
-        said = StringIO()
+        output = StringIO()
         what = {"destination": 10, "contract": CONTRACT, "nonce": 0, "threshold": 1}
-        call_command("sign_attester_set", ADDRESS, **what, stdout=said)
-        (signer,) = re.findall("The signature of (.*):", said.getvalue())
+        call_command("sign_attester_set", ADDRESS, **what, stdout=output)
+        (signer,) = re.findall("The signature of (.*):", output.getvalue())
         return str(signer)
 
     return sign

@@ -1,4 +1,4 @@
-"""Attesters as processes: concurrent requests, kills, duplicates, stops, and a chain that is reorganised."""
+"""Attesters as processes: concurrent requests, kills, duplicates, stops and reorgs."""
 
 import json
 import os
@@ -45,7 +45,7 @@ def attester_process(devchain, tmp_path_factory) -> Iterator[Running]:
 
 @pytest.fixture
 def own_chain() -> Iterator[DevChain]:
-    """Yield a chain that a test may reorganise."""
+    """Yield a chain that the test may reorganise."""
     with DevChain() as chain:
         chain.mine(10)
         yield chain
@@ -66,7 +66,7 @@ def post(attester: Running, body: Any, **headers: str) -> requests.Response:
 
 
 def attested(attester: Running, number: int) -> str:
-    """Return the hash that the attester signs."""
+    """Return the block hash that the attester signs."""
     body = question(number)
     answer = post(attester, body)
     assert answer.status_code == 200, answer.text
@@ -76,7 +76,7 @@ def attested(attester: Running, number: int) -> str:
 
 
 def refused(attester: Running, number: int) -> tuple[str, str]:
-    """Return the code and the sentence of the refusal."""
+    """Return the code and the sentence of the attester's refusal."""
     answer = post(attester, question(number))
     assert answer.status_code >= 400
     return answer.json()["code"], answer.json()["error"]
@@ -97,15 +97,15 @@ def test_where_the_honest_nodes_are_knocked_out_the_lying_one_gets_no_signature(
     own_chain.rpc("anvil_setCoinbase", BOB.address)
     own_chain.rpc("anvil_reorg", 10, [])
     assert block_hash(own_chain, 5) != block_hash(devchain, 5)
-    with Proxy(devchain.url) as one, Proxy(devchain.url) as two:
-        chains_file(tmp_path, one.url, two.url, own_chain.url)
+    with Proxy(devchain.url) as first_proxy, Proxy(devchain.url) as second_proxy:
+        chains_file(tmp_path, first_proxy.url, second_proxy.url, own_chain.url)
         with running(tmp_path) as attester:
             while_they_answer = refused(attester, 5)
-            one.down()
-            two.down()
+            first_proxy.down()
+            second_proxy.down()
             silence = refused(attester, 5)
-            one.up()
-            two.up()
+            first_proxy.up()
+            second_proxy.up()
     assert [while_they_answer, silence] == [
         ("unavailable", "The nodes of this attester disagree about block 5 of chain 31337."),
         ("unavailable", "Too few nodes of chain 31337 answer this attester: 1 of 3, and it needs 2."),
@@ -132,7 +132,7 @@ def test_a_reorg_below_finality_is_a_conflict_and_nothing_more_is_signed(own_cha
 
 # --- Kills and duplicates ---------------------------------------------------------------------------------------------
 
-# Everything is real up to the signature.
+# Only the signature is replaced, by SIGKILL.
 DIE_INSTEAD_OF_SIGNING = """
 import json, os, signal, sys, django
 from django.test import Client
@@ -160,19 +160,19 @@ def test_killed_between_storing_and_signing_it_signs_no_other_hash(own_chain, tm
 
 
 def test_two_processes_on_one_database_sign_one_hash_for_a_number(devchain, own_chain, tmp_path):
-    """The nodes disagree. The first process decides a number, and the other one must refuse it."""
+    """The two processes' nodes have different blocks. The process that signs a number second must refuse it."""
     own_chain.rpc("anvil_setCoinbase", BOB.address)
     own_chain.rpc("anvil_reorg", 10, [])
-    one, other = tmp_path / "one", tmp_path / "other"
-    chains_file(one, devchain.url)
-    chains_file(other, own_chain.url)
-    (one / "state").mkdir()
-    (other / "state").symlink_to(one / "state")
+    folder, other_folder = tmp_path / "one", tmp_path / "other"
+    chains_file(folder, devchain.url)
+    chains_file(other_folder, own_chain.url)
+    (folder / "state").mkdir()
+    (other_folder / "state").symlink_to(folder / "state")
     numbers = range(1, 9)
-    with running(one) as first, running(other) as second, ThreadPoolExecutor(max_workers=4) as pool:
-        asked = [(attester, number) for number in numbers for attester in (first, second)]
-        answers = list(pool.map(lambda each: post(each[0], question(each[1])).json(), asked))
-    hashes = dict(stored(one))
+    with running(folder) as first, running(other_folder) as second, ThreadPoolExecutor(max_workers=4) as pool:
+        questions = [(attester, number) for number in numbers for attester in (first, second)]
+        answers = list(pool.map(lambda each: post(each[0], question(each[1])).json(), questions))
+    hashes = dict(stored(folder))
     assert sorted(hashes) == list(numbers)
     for number, *pair in zip(numbers, answers[::2], answers[1::2], strict=True):
         signed, refusal = sorted(pair, key=lambda answer: "code" in answer)

@@ -21,10 +21,10 @@ def sign_set(*addresses: str, **changed: object) -> None:
 
 def test_a_set_is_printed_and_signed_in_the_order_that_the_contract_takes(capsys):
     sign_set(*reversed(ORDERED[:2]), ORDERED[2].lower())
-    *said, signature = capsys.readouterr().out.splitlines()
+    *lines, signature = capsys.readouterr().out.splitlines()
     signed = message("AttesterSet", 10, CONTRACT, ORDERED, 2, 3)
     assert Account.recover_message(signed, signature=signature) == ALICE.address
-    assert said == [
+    assert lines == [
         f"For the contract {CONTRACT} on chain 10, as its change 3:",
         "2 of these 3 attesters must agree from then on:",
         *(f"  {address}" for address in ORDERED),

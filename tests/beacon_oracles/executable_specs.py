@@ -1,8 +1,8 @@
-"""Computes branches by the executable consensus specifications: `.venv-beacon/bin/python executable_specs.py FOLDER`.
+"""Compute branches with the executable consensus specifications: `.venv-beacon/bin/python executable_specs.py FOLDER`.
 
-It makes up blocks and states of each fork in both presets, and writes them into the folder with the branches that the
-specifications' own types give: `worlds.json`, and beside it what is large. Where the folder has `recorded.json`, it
-computes the branches of what that holds instead, and writes `branches.json`.
+The program makes random blocks and states of each fork in both presets. It writes them into the folder as `worlds.json`
+and files beside it, with the branches that the specifications' own types give. If the folder has `recorded.json`, the
+program computes branches of that data instead, and writes `branches.json`.
 """
 
 import importlib
@@ -27,7 +27,7 @@ _BLOCK_HASH = ("body", "execution_payload", "block_hash")
 
 
 class _Record(Container):  # type: ignore[misc]
-    """A block before the Merge (Portal network, `history`)."""
+    """A block in an epoch before the Merge (Portal network, `history`)."""
 
     block_hash: Bytes32
     total_difficulty: uint256
@@ -51,20 +51,20 @@ def _spec(fork: str, preset: str) -> Any:
 
 
 class _Chance(Random):
-    """Random numbers without integers that JavaScript can't hold, because Lodestar reads some as numbers."""
+    """Random numbers that omit integers beyond JavaScript's precision, because Lodestar reads some as numbers."""
 
     def randint(self, a: int, b: int) -> int:
         return super().randint(a, min(b, 2**53 - 1))
 
 
 class _World:
-    """A chain with blocks of all forks. A few blocks are made; the roots of the others are random."""
+    """A chain with blocks of all forks. Few blocks are complete; the roots of the others are random."""
 
     def __init__(self, preset: str, folder: Path) -> None:
         self.preset, self._folder = preset, folder
         self._chance = _Chance(preset)
         self.period = int(_spec("capella", preset).SLOTS_PER_HISTORICAL_ROOT)
-        # Capella begins with a period, as on mainnet. The other forks begin within one.
+        # Capella begins at the start of a period, as on mainnet. The later forks begin within one.
         self.first = {
             fork: periods * self.period + beyond
             for fork, periods, beyond in zip(FORKS, (0, 2, 3, 4, 5), (5, 0, 7, 9, 11), strict=True)
@@ -75,7 +75,7 @@ class _World:
                 self.targets[slot] = self._block(fork, slot)
         self.batches = [self._batch(number) for number in range(7)]
         self.roots = List[Bytes32, 2**24](batch.hash_tree_root() for batch in self.batches[:2])
-        # Slots of anchor blocks: at the end of each fork and of the whole chain.
+        # One anchor block for each fork since Capella, near the fork's end.
         self.anchors = {
             slot: self._anchor(fork, slot)
             for fork, slot in zip(
@@ -84,7 +84,7 @@ class _World:
         }
 
     def told(self) -> dict[str, Any]:
-        """Return everything as JSON."""
+        """Return the chain and its branches as JSON values."""
         return {
             "preset": self.preset,
             "slots_per_period": self.period,
@@ -117,18 +117,18 @@ class _World:
         return block
 
     def _batch(self, number: int) -> Any:
-        roots = [_root(f"{self.preset} block {number} {place}") for place in range(self.period)]
+        roots = [_root(f"{self.preset} block {number} {index}") for index in range(self.period)]
         for slot, block in self.targets.items():
             if slot // self.period == number:
                 roots[slot % self.period] = block.hash_tree_root()
-        states = [_root(f"{self.preset} state {number} {place}") for place in range(self.period)]
+        states = [_root(f"{self.preset} state {number} {index}") for index in range(self.period)]
         self._path(f"batch-{number}").write_bytes(b"".join([*roots, *states]))
         return _spec("bellatrix", self.preset).HistoricalBatch(
             block_roots=self._vector(roots), state_roots=self._vector(states)
         )
 
     def _vector(self, roots: Sequence[bytes]) -> Any:
-        """Return the roots as an object. A list of objects would take seconds."""
+        """Return the roots as a vector. Making it from a list of `Bytes32` would take seconds."""
         leaves = [RootNode(Root(root)) for root in roots]
         depth = self.period.bit_length() - 1
         return Vector[Bytes32, self.period].view_from_backing(subtree_fill_to_contents(leaves, depth))
@@ -214,7 +214,7 @@ class _World:
 def _branch(*parts: tuple[Any, Sequence[Any]]) -> dict[str, Any]:
     """Return leaf, index and siblings of a path through several objects, from the top down.
 
-    Each object's root is the leaf of the object before.
+    Each object's root is the leaf of the object above.
     """
     spec = _spec("gloas", "mainnet")
     index = 1
@@ -273,11 +273,11 @@ def _hex(data: bytes) -> str:
 
 
 def _gloas(preset: str, folder: Path) -> dict[str, Any]:
-    """Return a block and a state of Gloas, and the nodes at the places of earlier layouts."""
+    """Return a block and a state of Gloas, and their nodes at the indices of earlier layouts."""
     spec, before = _spec("gloas", preset), _spec("fulu", preset)
     chance = _Chance(preset)
     block, state = _random(chance, spec.BeaconBlock, 1), _random_state(chance, spec)
-    # No block may have deposits any more, and Lodestar reads no block that has some.
+    # Gloas blocks must not contain deposits, and Lodestar refuses to read a block that does.
     block.body.deposits = []
     state.historical_summaries = [_random(chance, spec.HistoricalSummary) for _ in range(5)]
     state.historical_roots = [_root(str(number)) for number in range(3)]
@@ -296,7 +296,7 @@ def _gloas(preset: str, folder: Path) -> dict[str, Any]:
             for fork in FORKS
             for old in [_spec(fork, preset)]
         },
-        # A list's root has its elements on the left and its length on the right.
+        # The root of a list has the list's elements on the left and its length on the right.
         "list_length": _walk(state, summaries << 1 | 1),
         "first_summary": _walk(state, summaries << 25),
         "bid": {
@@ -312,7 +312,7 @@ def _gloas(preset: str, folder: Path) -> dict[str, Any]:
 
 
 def _walk(thing: Any, index: int) -> dict[str, Any]:
-    """Go down towards a generalized index while there are nodes. Return the last node and its index."""
+    """Follow the path of a generalized index as far as nodes exist. Return the last node and its index."""
     node, reached = thing.get_backing(), 1
     for height in reversed(range(index.bit_length() - 1)):
         if node.is_leaf():
@@ -334,17 +334,19 @@ def _recorded(recorded: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def _recorded_block(recorded: dict[str, Any], asked: dict[str, Any]) -> dict[str, Any]:
-    encoded = bytes.fromhex(asked["encoded"])
+def _recorded_block(recorded: dict[str, Any], recorded_block: dict[str, Any]) -> dict[str, Any]:
+    encoded = bytes.fromhex(recorded_block["encoded"])
     slot = int.from_bytes(encoded[:8], "little")
     config = _spec("fulu", "mainnet").config
     fork = [fork for fork in FORKS if getattr(config, f"{fork.upper()}_FORK_EPOCH") * 32 <= slot][-1]
     spec = _spec(fork, "mainnet")
     block = spec.BeaconBlock.decode_bytes(encoded)
-    roots = _hashes(asked["roots"], Vector[Bytes32, 8192])
+    roots = _hashes(recorded_block["roots"], Vector[Bytes32, 8192])
     before = int(config.CAPELLA_FORK_EPOCH) * 32 // 8192
     if fork == "bellatrix":
-        batch = spec.HistoricalBatch(block_roots=roots, state_roots=_hashes(asked["states"], Vector[Bytes32, 8192]))
+        batch = spec.HistoricalBatch(
+            block_roots=roots, state_roots=_hashes(recorded_block["states"], Vector[Bytes32, 8192])
+        )
         top = _hashes(recorded["historical_roots"], List[Bytes32, 2**24])
         return _branch((top, (slot // 8192,)), (batch, ("block_roots", slot % 8192)), (block, _BLOCK_HASH))
     capella = _spec("capella", "mainnet")

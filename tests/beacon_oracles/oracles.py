@@ -24,14 +24,14 @@ needs_oracles = pytest.mark.skipif(
 
 
 def by_specifications(folder: Path) -> dict[str, Any]:
-    """Have the specifications make chains in an empty folder, and return them with their branches."""
+    """Let the specifications write chains into an empty folder. Return the chains with their branches."""
     _run_specifications(folder)
     worlds: dict[str, Any] = json.loads((folder / "worlds.json").read_text())
     return worlds
 
 
 def by_specifications_of(recorded: Mapping[str, Any], folder: Path) -> dict[str, Any]:
-    """Return the branches of recorded mainnet data, made by the specifications."""
+    """Return branches of recorded mainnet data, computed by the specifications."""
     (folder / "recorded.json").write_text(json.dumps(recorded))
     _run_specifications(folder)
     branches: dict[str, Any] = json.loads((folder / "branches.json").read_text())

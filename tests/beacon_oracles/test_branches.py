@@ -1,4 +1,4 @@
-"""Our branches beside those of two oracles, node by node, for each fork's layout and both presets."""
+"""The service's branches equal those of two oracles in each node, for each fork's layout and both presets."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -22,7 +22,7 @@ _UNSET = 2**64 - 1
 
 
 class World:
-    """A chain that the specifications have made, in our types."""
+    """A chain made by the specifications, in the service's types."""
 
     def __init__(self, folder: Path, told: dict[str, Any]) -> None:
         self.told, self._folder = told, folder
@@ -45,8 +45,8 @@ class World:
         return blocks.execution_branch(encoded, self.chain.layout(told["slot"]), signed=False, preset=self.chain.preset)
 
     def anchor(self, slot: int) -> Anchor:
-        """Return the anchor. Its branch within the state comes from the specifications, as a node would tell it."""
-        [told] = [one for one in self.told["anchors"] if one["slot"] == slot]
+        """Return the anchor. The specifications give its branch within the state, as a node would."""
+        [told] = [candidate for candidate in self.told["anchors"] if candidate["slot"] == slot]
         summaries = [(bytes.fromhex(first), bytes.fromhex(second)) for first, second in told["summaries"]]
         return Anchor(self.block(told).header, summaries, _unhex(told["state_summaries"]["nodes"]))
 
@@ -110,12 +110,14 @@ def test_blocks_of_each_layout_have_the_same_roots_and_branches(worlds):
 
 def test_branches_to_old_blocks_are_the_same_from_states_of_each_layout(worlds):
     for world in worlds:
-        assert {world.chain.state_depth(one["anchor"]) for one in world.told["old"]} == {5, 6}
-        assert {world.chain.layout(one["slot"]) for one in world.told["old"]} == {*Layout} - {Layout.BELLATRIX}
+        assert {world.chain.state_depth(old_block["anchor"]) for old_block in world.told["old"]} == {5, 6}
+        assert {world.chain.layout(old_block["slot"]) for old_block in world.told["old"]} == {*Layout} - {
+            Layout.BELLATRIX
+        }
         for told in world.told["old"]:
             branch = world.old(told["slot"], told["anchor"])
             assert beacon_model.old_path(world.chain, branch) == _path(told)
-            # The model of the contract must agree with the root, too.
+            # The model of the contract computes the same root.
             assert beacon_model.old(world.chain, bytes.fromhex(told["root"]), branch).hex() == told["leaf"]
 
 
@@ -140,8 +142,8 @@ def test_both_oracles_say_the_same(specifications, lodestar):
     for world in specifications["worlds"]:
         other = lodestar[world["preset"]]
         for kind in ("blocks", "old"):
-            assert [(one["slot"], one["root"], _path(one)) for one in other[kind]] == [
-                (one["slot"], one["root"], _path(one)) for one in world[kind]
+            assert [(told["slot"], told["root"], _path(told)) for told in other[kind]] == [
+                (told["slot"], told["root"], _path(told)) for told in world[kind]
             ]
         for ours, theirs in zip(world["anchors"], other["anchors"], strict=True):
             assert ours["slot"] == theirs["slot"]
@@ -154,7 +156,7 @@ def test_mainnets_forks_and_times_are_those_of_the_specifications(worlds):
     ours = (MAINNET.bellatrix, MAINNET.capella, MAINNET.deneb, MAINNET.electra)
     names = ("bellatrix", "capella", "deneb", "electra")
     assert ours == tuple(told["fork_epochs"][name] * told["slots_per_epoch"] for name in names)
-    # The fork after Fulu has no date yet. Its layouts differ, so the table needs its slot when it has one.
+    # The fork after Fulu has no date yet. Its layouts differ, so once it has a date, the table must have its slot.
     assert told["fork_epochs"]["gloas"] == MAINNET.end == _UNSET
     assert 1 << MAINNET.period_depth == told["slots_per_period"]
     assert MAINNET.slot_seconds * 1000 == told["slot_milliseconds"]
@@ -166,7 +168,11 @@ def test_mainnets_forks_and_times_are_those_of_the_specifications(worlds):
 @needs_fixtures
 def test_branches_of_recorded_blocks_are_the_same(tmp_path):
     numbers = recorded_beacon.numbers()
-    older = [one for one in recorded_beacon.numbers_before_merge() if recorded_beacon.is_in_the_epoch(one)]
+    older = [
+        block_number
+        for block_number in recorded_beacon.numbers_before_merge()
+        if recorded_beacon.is_in_the_epoch(block_number)
+    ]
     assert numbers
     assert older
     branches = oracles.by_specifications_of(_recorded(numbers, older), tmp_path)
@@ -177,12 +183,12 @@ def test_branches_of_recorded_blocks_are_the_same(tmp_path):
             assert beacon_model.path_before_capella(MAINNET, branch) == expected
             continue
         path = beacon_model.old_path(MAINNET, branch)
-        # The whole state is not recorded. The nodes above its list of summaries come from the record.
+        # The whole state is not recorded. A record has the nodes above the state's list of summaries.
         count = len(expected.siblings)
         assert (path.leaf, path.siblings[:count]) == (expected.leaf, expected.siblings)
         below = 1 << count
         assert path.index % below == expected.index % below
-        assert path.index // below == 731  # 731 is the index of the list in a block of Electra.
+        assert path.index // below == 731  # generalized index of the list in a block of Electra
         assert list(path.siblings[count : count + 6]) == recorded_beacon.anchor().branch
     for number, told_path in zip(older, branches["before_merge"], strict=True):
         branch = recorded_beacon.branch_before_merge(number)
@@ -206,7 +212,7 @@ def _recorded(numbers: Sequence[int], older: Sequence[int]) -> dict[str, Any]:
         "historical_roots": joined(recorded_beacon.historical_roots()),
         "summaries": joined([root for both in recorded_beacon.anchor().summaries for root in both]),
         "records": joined(
-            [part for one, total in recorded_beacon.records() for part in (one, ssz.integer_leaf(total))]
+            [part for block_hash, total in recorded_beacon.records() for part in (block_hash, ssz.integer_leaf(total))]
         ),
         "epochs": joined(recorded_beacon.epochs()),
         "before_merge": older,
@@ -217,32 +223,32 @@ def _recorded(numbers: Sequence[int], older: Sequence[int]) -> dict[str, Any]:
 
 
 def test_in_a_block_of_gloas_every_known_path_ends_in_a_constant(specifications, lodestar):
-    """The payload's parents are replaced by the chunk that tells which fields the body has. Going on would need the
-    preimage of a constant with 30 zero bytes.
+    """Gloas has the chunk of the body's active fields at the index of the payload's ancestors in earlier forks. A
+    longer path would need the preimage of a constant with 30 zero bytes.
     """
     for gloas in specifications["gloas"]:
-        said = lodestar[gloas["preset"]]["gloas"]
-        assert said["root"] == gloas["root"]
+        by_lodestar = lodestar[gloas["preset"]]["gloas"]
+        assert by_lodestar["root"] == gloas["root"]
         for fork, ends in gloas["block_hashes"].items():
             assert ends["index"] == (3228 if fork in {"bellatrix", "capella"} else 6444)
             assert (ends["reached"], ends["is_leaf"], ends["node"]) == (25, True, "ff1f" + "00" * 30)
-            assert said["blockHashes"][fork] == {"reached": "25", "isLeaf": True, "node": ends["node"]}
+            assert by_lodestar["blockHashes"][fork] == {"reached": "25", "isLeaf": True, "node": ends["node"]}
 
 
 def test_in_a_state_of_gloas_no_known_path_ends_in_a_list(specifications, lodestar):
-    """The list's length is replaced by the hash of two other fields."""
+    """Gloas has the hash of two other fields at the index of the list's length in earlier forks."""
     for gloas in specifications["gloas"]:
-        said = lodestar[gloas["preset"]]["gloas"]
+        by_lodestar = lodestar[gloas["preset"]]["gloas"]
         length = gloas["list_length"]
         assert (length["reached"], length["is_leaf"]) == (91 << 1 | 1, False)
-        assert said["listLength"] == {"reached": "183", "isLeaf": False, "node": length["node"]}
-        # The contract would hash a length, which has zeros after three bytes.
+        assert by_lodestar["listLength"] == {"reached": "183", "isLeaf": False, "node": length["node"]}
+        # A list's length would have zeros after its third byte. The contract requires them.
         assert any(bytes.fromhex(length["node"])[3:])
         first = gloas["first_summary"]
-        # The justification bits, at most 4.
+        # The leaf at index 364 is the justification bits, which fit one byte.
         assert (first["reached"], first["is_leaf"]) == (364, True)
         assert not any(bytes.fromhex(first["node"])[1:])
-        assert said["firstSummary"] == {"reached": "364", "isLeaf": True, "node": first["node"]}
+        assert by_lodestar["firstSummary"] == {"reached": "364", "isLeaf": True, "node": first["node"]}
 
 
 def test_what_gloas_promises_is_on_no_known_path(specifications, lodestar):
@@ -262,12 +268,12 @@ def test_ours_makes_no_branch_of_a_block_or_a_state_of_gloas(specifications, wor
                     blocks.execution_branch(
                         bytes.fromhex(gloas[name]), layout, signed=signed, preset=world.chain.preset
                     )
-        # A state that tells the summaries of old periods; its own branch is longer.
+        # A branch to Gloas's list of summaries exists, but it is longer than those of earlier forks.
         slot = world.told["anchors"][-1]["slot"]
         summaries = [(bytes.fromhex(first), bytes.fromhex(second)) for first, second in gloas["summaries"]]
         siblings = _unhex(gloas["state_summaries"]["nodes"])
         header = BeaconHeader(slot, 7, bytes(32), bytes.fromhex(gloas["state_summaries"]["root"]), bytes(32))
-        target = next(one["slot"] for one in world.told["blocks"] if one["slot"] >= world.chain.capella)
+        target = next(block["slot"] for block in world.told["blocks"] if block["slot"] >= world.chain.capella)
         for branch in (siblings, siblings[:6], siblings[5:]):
             with pytest.raises(CannotProve):
                 jumps.old(world.chain, world.blocks[target], world._roots(target)[0], Anchor(header, summaries, branch))

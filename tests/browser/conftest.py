@@ -1,6 +1,6 @@
-"""A real browser before the real pages: one Chromium and one server for all browser tests.
+"""A real browser and the real pages: all browser tests share one Chromium and one server.
 
-A page fails its test if it logs an error, throws, breaks the content security policy, or asks another host.
+A test fails if its page logs an error, throws, breaks the content security policy or asks another host.
 """
 
 import gzip
@@ -43,7 +43,7 @@ from tests.service import chains_toml
 
 DEAD_NODE = "http://127.0.0.1:1"  # Nothing listens on port 1.
 NARROW, WIDE = {"width": 320, "height": 640}, {"width": 1280, "height": 800}
-TIMEOUT = 40_000  # milliseconds until an expectation has failed
+TIMEOUT = 40_000  # milliseconds for a page to meet an expectation
 
 _AXE = Path(__file__).parents[2] / "node_modules" / "axe-core" / "axe.min.js"
 _WCAG = ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa", "best-practice"]
@@ -51,14 +51,16 @@ _WCAG = ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa", "best-practice"
 
 @pytest.fixture(scope="session", autouse=True)
 def empty_static_root(tmp_path_factory) -> Iterator[None]:
-    """Make the folder of collected files. Without it the server warns at its start, though it serves the sources."""
+    """Make the folder of collected static files. The server warns at its start if the folder is missing, although it
+    serves the sources.
+    """
     with override_settings(STATIC_ROOT=str(tmp_path_factory.mktemp("static"))):
         yield
 
 
 @pytest.fixture(scope="package")
 def browser() -> Iterator[Browser]:
-    # The headless shell takes half of the processor time.
+    # The headless shell needs half of the processor time of the full Chromium.
     chromium = shutil.which("chromium-headless-shell") or shutil.which("chromium")
     if chromium is None:
         pytest.fail("Browser tests need Chromium: as root, apt-get install chromium-headless-shell.")
@@ -71,7 +73,7 @@ def browser() -> Iterator[Browser]:
         sync_playwright() as playwright,
         playwright.chromium.launch(executable_path=chromium, args=arguments.split()) as browser,
     ):
-        # Playwright's loop runs in this thread, where Django would refuse to use the database.
+        # Playwright's event loop runs in this thread, and Django refuses database queries beside an event loop.
         patch.setenv("DJANGO_ALLOW_ASYNC_UNSAFE", "true")
         expect.set_options(timeout=TIMEOUT)
         yield browser
@@ -79,7 +81,7 @@ def browser() -> Iterator[Browser]:
 
 @pytest.fixture
 def under_way() -> Iterator[set[int]]:
-    """Yield the server's threads that are answering a request."""
+    """Yield the ids of the server's threads that are answering a request."""
     threads: set[int] = set()
 
     def started(**_: Any) -> None:
@@ -97,17 +99,19 @@ def under_way() -> Iterator[set[int]]:
 
 @pytest.fixture
 def site(live_server, under_way: set[int], settings: Any, tmp_path: Path) -> Iterator[Any]:
-    """Yield the server's address, with sign-in bound to it. Its chain has no node, unless a test configures one."""
+    """Yield the server's address, which sign-in messages name. Its chain has no node unless a test configures one."""
     settings.BASE_URL = str(live_server.url)
     settings.CHAINS_FILE = chains_toml(tmp_path, DEAD_NODE)
     yield settings.BASE_URL
-    # A page's last request may be answered after the page is closed, when it would find the next test's settings.
+    # A closed page's last request may still be in progress. It must not see the next test's settings.
     until(lambda: not under_way, "requests of closed pages are answered")
 
 
 @pytest.fixture
 def open_context(browser: Browser, site: str) -> Iterator[Callable[..., BrowserContext]]:
-    """Opens a new browser profile with Playwright's options, such as `color_scheme` or `viewport`."""
+    """Yield a function that opens a new browser profile with Playwright's options, such as `color_scheme` or
+    `viewport`.
+    """
     contexts: list[BrowserContext] = []
     faults: list[str] = []
 
@@ -140,7 +144,7 @@ def context(open_context: Callable[..., BrowserContext]) -> BrowserContext:
 
 @pytest.fixture
 def page(context: BrowserContext) -> Page:
-    """Return a wide page of a visitor who is not signed in."""
+    """Return a wide page for a visitor who is not signed in."""
     return context.new_page()
 
 
@@ -152,7 +156,7 @@ def wallet() -> Wallet:
 
 @pytest.fixture
 def sign_in_as(site: str) -> Callable[..., User]:
-    """Signs a browser profile in without a wallet. The user gets a first key."""
+    """Return a function that signs a browser profile in without a wallet, and gives the user a first key."""
 
     def sign_in_as(context: BrowserContext, address: str = ALICE.address) -> User:
         user = User.objects.for_address(address)
@@ -171,13 +175,13 @@ def sign_in_as(site: str) -> Callable[..., User]:
 
 @pytest.fixture
 def alice(context: BrowserContext, sign_in_as: Callable[..., User]) -> User:
-    """Sign Alice in, in the test's browser profile."""
+    """Sign Alice in to the test's browser profile."""
     return sign_in_as(context)
 
 
 @dataclass
 class Stage:
-    """The settings of the served pages, which may be changed, and a chain for tests that request one."""
+    """The settings of the server, which a test may change, and a chain that starts when a test requests it."""
 
     settings: Any
     folder: Path
@@ -206,7 +210,7 @@ def service(stage: Stage) -> DevChain:
 
 
 def axe_violations(page: Page) -> list[str]:
-    """Return the violations that axe-core finds by WCAG 2.2 A and AA and its best practices, with examples of each."""
+    """Return axe-core's violations of WCAG 2.2 A and AA and of its best practices, with examples of each."""
     if not page.evaluate("typeof axe === 'object'"):
         page.evaluate(_AXE.read_text())
     options = json.dumps({"runOnly": {"type": "tag", "values": _WCAG}, "resultTypes": ["violations"]})
@@ -218,7 +222,7 @@ def axe_violations(page: Page) -> list[str]:
 
 
 def faults_for_anybody(page: Page) -> list[str]:
-    """Return faults of the page in light and dark, at 320 px and wide. It is light and wide afterwards."""
+    """Return the page's faults in light and dark colours, wide and at 320 px. Leave the page light and wide."""
     faults = []
     for scheme, size in [("dark", NARROW), ("dark", WIDE), ("light", NARROW), ("light", WIDE)]:
         page.emulate_media(color_scheme=scheme)  # type: ignore[arg-type]  # a literal type
@@ -229,12 +233,14 @@ def faults_for_anybody(page: Page) -> list[str]:
 
 
 def overflows(page: Page) -> bool:
-    """Return whether the page must be scrolled sideways (WCAG 2.2, 1.4.10 Reflow)."""
+    """Return whether the page scrolls sideways (WCAG 2.2, 1.4.10 Reflow)."""
     return bool(page.evaluate("document.documentElement.scrollWidth > document.documentElement.clientWidth"))
 
 
 def sent(responses: Iterable[Response]) -> int:
-    """Return the number of compressed bytes. Pages of signed-in users and uncollected files arrive uncompressed."""
+    """Return the number of bytes sent, compressed where the server compresses. It compresses no pages of signed-in
+    users and no uncollected files.
+    """
     return sum(
         len(gzip.compress(response.body()))
         if "/static/" in response.url or response.headers.get("content-type", "").startswith("text/html")
@@ -244,7 +250,7 @@ def sent(responses: Iterable[Response]) -> int:
 
 
 def _console_fault(message: ConsoleMessage) -> list[str]:
-    # Chromium and htmx report every request that failed or was replaced. The test decides how the page must react.
+    # Chromium and htmx report every failed or replaced request. The test decides how the page must react.
     htmx_events = (
         "Response Status Error Code",
         "htmx:afterRequest",

@@ -1,4 +1,4 @@
-"""A person before a page: counts actions, and adds up the person's and the service's time.
+"""Simulate a person at a page: count actions, and add up the person's and the service's time.
 
 The person's time follows the keystroke-level model of Card, Moran and Newell (The keystroke-level model for user
 performance time with interactive systems, 1980), with their averages.
@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from playwright.sync_api import Locator, Page, expect
 
 _KEY, _POINT, _PRESS, _THINK = 0.28, 1.1, 0.2, 1.35  # seconds
-# Time to turn the wheel by a screen and get one's bearings.
+# Seconds to scroll by a screen and find the place again.
 _SCROLL = 1.0
 
 
@@ -20,9 +20,9 @@ class Hand:
     clicks: int = 0
     keys: int = 0
     scrolls: int = 0
-    """Screens by which a page was scrolled."""
+    """The number of screens scrolled."""
     seconds: float = 0
-    """The person's seconds, by the model."""
+    """The person's time in seconds according to the model."""
     _began: float = 0
 
     def open(self, url: str) -> None:
@@ -48,7 +48,7 @@ class Hand:
         self.page.keyboard.press(key)
 
     def look(self, target: Locator) -> None:
-        """Find the target, by scrolling if it is out of sight."""
+        """Find the target, and scroll to it if it is out of sight."""
         expect(target).to_be_visible()
         self.seconds += _THINK
         box, size = target.bounding_box(), self.page.viewport_size
@@ -60,7 +60,7 @@ class Hand:
         target.scroll_into_view_if_needed()
 
     def choose_file(self, target: Locator, path: str) -> None:
-        """Choose a file in the system's dialog: a click on the field, one on the file, one on "Open"."""
+        """Choose a file in the system's dialog with three clicks: the field, the file, "Open"."""
         self.look(target)
         self.clicks += 3
         self.seconds += 3 * (_POINT + _PRESS) + 2 * _THINK
@@ -75,7 +75,7 @@ class Hand:
 
 
 def leave(page: Page, event: str) -> None:
-    """Tell the page that it is left (pagehide), or hidden (visibilitychange)."""
+    """Dispatch the event of a page that is left (pagehide) or hidden (visibilitychange)."""
     page.evaluate(
         """(event) => {
             Object.defineProperty(document, "hidden", { get: () => true });

@@ -1,4 +1,4 @@
-"""Rows for the pages about the whole service: chains, the operator's page, a month of a user."""
+"""Rows for pages about the whole service: chains, the operator's page, a user's usage in a month."""
 
 from datetime import timedelta
 
@@ -15,7 +15,7 @@ MINUTE, DAY = timedelta(minutes=1), timedelta(days=1)
 
 
 def seen_chains() -> None:
-    """Make both chains answer, and one of two attesters."""
+    """Store answers of both chains and of one of two attesters."""
     now = timezone.now()
     seen = {"looked_at": now, "seen_at": now, "timestamp": int(now.timestamp()), "keeps_hashes": True}
     heads = {31337: {"number": 23_418_077, "final": 23_418_013, "gas_price": GWEI}, SOURCE: {"number": 9_104_221}}
@@ -40,7 +40,7 @@ def seen_chains() -> None:
 
 
 def operated() -> None:
-    """Make rows that need attention: a registry with a notice, and failing blocks."""
+    """Store rows that need the operator: a registry with a notice, and failing blocks."""
     seen_chains()
     now = timezone.now()
     FactsRegistry.objects.filter(source_chain_id=SOURCE).update(notice="Attesters contradict the nodes of chain 5.")
@@ -52,7 +52,7 @@ def operated() -> None:
 
 
 def a_month() -> None:
-    """Make batches of Alice that ended on 28 of thirty days."""
+    """Store batches of Alice that ended on 28 of the last thirty days."""
     key = a_key()
     user, now = key.user, timezone.now()
     for ago in range(1, 30):

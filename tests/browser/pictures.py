@@ -1,4 +1,4 @@
-"""A table of every page in every state, for pictures that people check and rules that all pages must keep."""
+"""A table of every page in every state. People check its pictures, and tests check rules that all pages must keep."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -26,7 +26,7 @@ MOST_BYTES = 60_000
 
 
 Address = Callable[[Stage], str]
-"""Makes the rows of a page and tells its address."""
+"""A function that stores the rows of a page and returns the page's address."""
 
 
 @dataclass(frozen=True)
@@ -48,7 +48,7 @@ class Picture:
         return "".join(letter if letter.isalnum() else "-" for letter in self.name.lower()).strip("-")
 
     def open(self, stage: Stage) -> str:
-        """Prepare the state, and return the page's address."""
+        """Prepare the state. Return the page's address."""
         for name, value in self.settings.items():
             setattr(stage.settings, name, value)
         connect_source(stage.folder)
@@ -82,7 +82,7 @@ def on_a_chain(make: Callable[[DevChain], Batch]) -> Address:
 
 
 def _on_chains(url: str) -> Address:
-    """Return the address of a page that reads the chains."""
+    """Return a function that starts a chain and returns the address of a page about chains."""
 
     def address(stage: Stage) -> str:
         stage.chain()
@@ -113,7 +113,7 @@ def _failing(error: Exception) -> Address:
 
 
 def _keys() -> None:
-    """Make three keys, one of them rotated."""
+    """Issue three keys, and rotate one of them."""
     user = User.objects.for_address(ALICE)
     keys.issue_first(user)
     keys.issue(user, "the program that watches balances")
@@ -162,14 +162,14 @@ def _check(page: Page) -> None:
 
 
 def _with_an_old_form(page: Page) -> None:
-    # The page's pending requests would set a cookie again.
+    # A pending request of the page would set the cookie again.
     page.wait_for_load_state("networkidle")
     page.context.clear_cookies()
     _sign_by_hand(page)
 
 
 def _fill_in(page: Page) -> None:
-    """Fill in two rows: accounts at a block, and slots of one account at the latest."""
+    """Fill in two rows: accounts at a block, and slots of one account at the latest block."""
     page.get_by_label("Accounts").fill(f"{ALICE}\n{BOB}")
     page.get_by_role("radio", name="Block").first.check(force=True)
     page.get_by_label("Block number").fill("3")
@@ -295,7 +295,7 @@ PICTURES = (
 
 
 def open_picture(page: Page, picture: Picture, url: str) -> list[str]:
-    """Open the page and return its faults after loading. Console messages and foreign hosts always count as faults."""
+    """Open the page. Return its faults after loading, including all console messages and requests to foreign hosts."""
     statuses: list[int] = []
     first_load: list[Response] = []
     is_loaded = False
@@ -329,11 +329,11 @@ def open_picture(page: Page, picture: Picture, url: str) -> list[str]:
 
 
 def unfold(page: Page) -> bool:
-    """Open all folded parts, and return whether there were any. The header's menu would cover the page."""
+    """Open all folded parts but the header's menu, which would cover the page. Return whether there were any."""
     folded = page.locator("details:not([open], .menu)")
     return folded.count() > 0 and bool(folded.evaluate_all("all => all.map(one => (one.open = true))"))
 
 
 def faults_as_shown(page: Page) -> list[str]:
-    """Return faults with the present colours and width."""
+    """Return the page's faults in its present colours and width."""
     return [*axe_violations(page), *(["It must be scrolled sideways."] if overflows(page) else [])]

@@ -1,4 +1,4 @@
-"""Batches in every state that a batch's page shows, made of real rows."""
+"""Batches in every state that a batch's page shows, made of database rows."""
 
 from collections.abc import Iterable
 from datetime import datetime, timedelta
@@ -45,13 +45,13 @@ ATTESTERS_MISSING = wait(
 
 
 def over(seconds: float, batch: Batch, *, since: float = 0) -> Batch:
-    """Give the batch a duration of `seconds`, ended `since` seconds ago. Its times are equally far apart."""
+    """Change the batch's times so that it took `seconds` and ended `since` seconds ago, with equal intervals."""
     rows = [
         *_times(Batch.objects.filter(pk=batch.pk), "created_at", "accepted_at", "finished_at", "went_back_at"),
         *_times(Step.objects.filter(query__batch=batch), "started_at", "completed_at", "went_back_at"),
         *_times(Transaction.objects.filter(queries__batch=batch).distinct(), "created_at", "spent_at"),
     ]
-    # The coarsest of the clocks that wrote them counts milliseconds.
+    # Times within the same millisecond count as equal, because the coarsest clock has milliseconds.
     order = sorted({_whole(at) for _, _, at in rows})
     end, apart = timezone.now() - timedelta(seconds=since), seconds / max(1, len(order) - 1)
     for table, column, at in rows:
@@ -62,7 +62,7 @@ def over(seconds: float, batch: Batch, *, since: float = 0) -> Batch:
 
 
 def sent(batch: Batch, *, block: int | None = None, extends: FactsRegistry | None = None) -> str:
-    """Store a transaction with all of the batch, mined in this block or not yet. Return its hash."""
+    """Store a transaction with the whole batch, mined in `block` if given. Return its hash."""
     tx_hash = "0x" + sha256(str(Transaction.objects.count()).encode()).hexdigest()
     tx = send(batch, tx_hash=tx_hash, extends=extends)
     Share.objects.create(transaction=tx, batch=batch, gas=175_840, wei=203_974_400_000_000, weight=1)
@@ -93,7 +93,7 @@ def received() -> Batch:
 
 
 def mistyped() -> Batch:
-    """Make a batch about a block that is far above the head, after two checks that would reject it."""
+    """Make a batch about a block far above the head, after two checks that found this."""
     batch, now = a_batch(block=1_000_012), timezone.now()
     reason = wait("block_too_far_ahead", block=1_000_012, chain=31337, ahead=1_000_000, head=12, most=64)
     wait_now = {"wait": wait("rejected_in_a_minute", reason=reason), "looked_at": now, "rejecting_checks": 2}
@@ -122,7 +122,7 @@ def being_sent(block: int | None = None) -> Batch:
     fetch_proofs(batch)
     complete(batch, StepKind.INITIAL_STATE, StepKind.BLOCKHASH_AVAILABLE)
     sent(batch, block=block)
-    # As the worker said it that has sent it: the transaction itself tells more.
+    # The block waits for its transaction, as the worker stores it after sending.
     Block.objects.update(hash=HASH, wait=Transaction.objects.get().waits_for)
     return over(40, batch)
 
@@ -146,7 +146,7 @@ def reorged_and_done_since() -> Batch:
 
 
 def rejected_at_once() -> Batch:
-    """Make a batch whose rejection names a time, a distance and a chain, which a page puts into words."""
+    """Make a batch whose rejection has a time, a distance and a chain, which the page puts into words."""
     batch = batch_at(**{f"timestamp_{2**62}": {"accounts": {ALICE: {"props": ["NONCE"]}}}})
     reason = wait("time_too_far_ahead", time=2**62, ahead=2**62 - 1_700_000_000, chain=31337)
     progress.reject([batch.pk], code=RejectionCode.TIMESTAMP_TOO_FAR_AHEAD, reason=reason, retryable=True)
@@ -174,7 +174,7 @@ def rejected_on_the_way() -> Batch:
 
 
 def just_done() -> Batch:
-    """Return a batch that is DONE in a block that isn't final yet."""
+    """Return a DONE batch whose block isn't final yet."""
     batch = a_batch()
     accept(batch)
     fetch_proofs(batch)
@@ -280,7 +280,7 @@ def sixty_done() -> Batch:
 
 
 def twelve_hundred() -> Batch:
-    """Return a batch of 1,200 queries, a quarter of them proven. It is too large for steps to be timed."""
+    """Return a batch of 1,200 queries, a quarter of them proven. For so many, the page shows no times of steps."""
     batch = a_batch(*many_accounts(1200))
     accept(batch)
     fetch_proofs(batch)
@@ -295,7 +295,7 @@ def twelve_hundred() -> Batch:
 
 
 def of_two_sources_waiting() -> Batch:
-    """Return a batch of two source chains. One of them lacks attestations."""
+    """Return a batch of two source chains, one of which lacks attestations."""
     batch = of_two_sources()
     for source in (31337, SOURCE):
         accept(batch, source)
@@ -318,7 +318,7 @@ def of_two_sources_waiting() -> Batch:
 
 
 def one_of_two_sources() -> Batch:
-    """Return a batch of two source chains: one proceeds, the other is unchecked, with a notice about attesters."""
+    """Return a batch of two source chains: one proceeds, the other is unchecked and has a notice about attesters."""
     batch = of_two_sources()
     accept(batch)
     progress.complete(batch.queries.filter(source_chain_id=31337).values_list("pk", flat=True), StepKind.INITIAL_STATE)
@@ -363,7 +363,7 @@ def arrived() -> Batch:
 
 
 def over_a_parent() -> Batch:
-    """Return a batch with a path in two parts, which waits for the first."""
+    """Return a batch that waits for the first of its path's two parts."""
     batch = of_rollup()
     accept(batch, ROLLUP)
     complete(batch, StepKind.INITIAL_STATE, StepKind.BLOCKHASH_AVAILABLE)
@@ -394,7 +394,7 @@ def left_to_its_user() -> Batch:
 
 
 def paid_by_its_user(chain: DevChain) -> Batch:
-    """Return a self-funded batch with transactions to send."""
+    """Return a self-funded batch with transactions that its user must send."""
     block = chain.head()
     body = request(ALICE, BOB, block=block) | {"sender": "self"}
     del body["fee"]
@@ -406,7 +406,7 @@ def paid_by_its_user(chain: DevChain) -> Batch:
 
 
 def proven_on_a_chain(chain: DevChain) -> Batch:
-    """Return a DONE batch: a balance and three slots of a contract."""
+    """Return a DONE batch about a contract's balance and three slots."""
     contract = "0x" + "c0de" * 10
     chain.rpc("anvil_setCode", contract, "0x00")
     chain.rpc("anvil_setStorageAt", contract, "0x5", f"0x{77:064x}")
@@ -425,7 +425,7 @@ def proven_on_a_chain(chain: DevChain) -> Batch:
 
 
 def a_page_of_batches() -> None:
-    """Make more than one page of batches in all states."""
+    """Store batches in all states, more than fit on one page of the list."""
     made = [done_with_one_answer(), rejected(), waiting(), running(), on_the_path(), reorged(), sixty_done()]
     for block in range(20, 43):
         batch = a_batch(*many_accounts(1 + block % 3), block=block)

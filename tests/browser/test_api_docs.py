@@ -1,4 +1,4 @@
-"""The page of the API in a real browser, with requests that are tried there."""
+"""The API's page in a real browser, and requests that a visitor tries on it."""
 
 import json
 
@@ -11,8 +11,8 @@ pytestmark = [pytest.mark.outside, pytest.mark.django_db(transaction=True)]
 
 
 def test_a_batch_is_submitted_by_the_page_with_a_key_that_only_a_header_has(page: Page):
-    secret, asked = header(a_key())["api-key"], []
-    page.on("request", lambda each: asked.append(f"{each.url} {each.post_data or ''}"))
+    secret, sent_requests = header(a_key())["api-key"], []
+    page.on("request", lambda each: sent_requests.append(f"{each.url} {each.post_data or ''}"))
     page.goto("/api/docs")
     operation = page.locator("#operations-Batch_queries-submit_batch_query")
 
@@ -29,7 +29,7 @@ def test_a_batch_is_submitted_by_the_page_with_a_key_that_only_a_header_has(page
     execute()
     expect(operation.locator(".live-responses-table")).to_contain_text('"internalId"')
 
-    assert secret not in "".join(asked)
+    assert secret not in "".join(sent_requests)
     page.reload()
     execute()
     expect(operation.locator(".live-responses-table")).to_contain_text('"unauthorized"')

@@ -30,7 +30,7 @@ pytestmark = pytest.mark.django_db(transaction=True)
 
 @pytest.fixture
 def service(site: str, settings: Any, tmp_path: Path) -> Iterator[DevChain]:
-    """Yield a chain with two blocks a second, connected to the server."""
+    """Yield a chain that mines two blocks a second, connected to the server."""
     with DevChain(block_seconds=0.5) as chain:
         chain.mine(5)
         settings.CHAINS_FILE = chains_toml(tmp_path, chain.url)
@@ -54,7 +54,7 @@ def test_somebody_signs_in_copies_the_key_submits_with_it_and_watches_until_done
     expect(card.get_by_role("status")).to_have_text("Copied.")
     key = page.evaluate("navigator.clipboard.readText()")
 
-    # This is another program: it has the key, but no cookie of the browser.
+    # A program submits the batch with the key alone, without the browser's cookie.
     answer = requests.post(
         f"{page.evaluate('origin')}/submit-batch-query",
         json=request(wallet.account.address, block=service.head()),
@@ -75,7 +75,7 @@ def test_somebody_signs_in_copies_the_key_submits_with_it_and_watches_until_done
         expect(page.locator("#announcement")).to_have_text("The batch is DONE: 4 of 4 steps completed.")
         page.get_by_role("button", name="Read it from the chain now").click()
         expect(page.locator(".reading")).to_contain_text("the registry holds exactly the proven values.")
-        # The answer stays when the page follows finality, after which the page stops polling.
+        # The page hides #live and stops polling once the block is final. The answer must stay.
         expect(page.locator("#live")).to_be_hidden(timeout=120_000)
         expect(page.locator(".reading")).to_contain_text("the registry holds exactly the proven values.")
     assert page.evaluate("window.neverReloaded")
@@ -92,7 +92,7 @@ def test_done_is_on_the_screen_within_a_second_and_a_half(page: Page):
     accept(batch)
     expect(page.locator(".headline .chip")).to_have_text("ACCEPTED")
     finish(batch)
-    # The rest of the time is this machine's own.
+    # The page polls once a second. The other 1.5 seconds allow for a slow machine.
     expect(page.locator(".headline .chip")).to_have_text("DONE", timeout=2500)
     expect(page.locator("#announcement")).to_have_text("The batch is DONE: 4 of 4 steps completed.")
 
@@ -106,7 +106,7 @@ def test_whoever_is_signed_out_meanwhile_signs_in_and_is_back_on_the_page(
     page.goto(path(batch))
     expect(page.get_by_role("heading", name="Webhook")).to_be_visible()
     Session.objects.all().delete()
-    # The next refresh of the page does this.
+    # The page notices the missing session at its next refresh.
     expect(page).to_have_url(re.compile(rf"/sign-in\?next={path(batch)}$"))
     sign_in_as(context)
     page.reload()

@@ -1,4 +1,4 @@
-"""`Check it here`: a real browser verifies a batch's proof, and a wallet confirms hashes and the registry."""
+"""`Check it here`: the browser verifies a batch's bundle. The wallet's node confirms block hashes and the registry."""
 
 import copy
 import json
@@ -63,12 +63,12 @@ def made(site: str, tmp_path: Path) -> Batch:
 def verified(
     page: Page, batch: Batch, documents: dict[str, str], request: Any = None, *, only: int | None = None
 ) -> dict[str, Any]:
-    """Check bundles in the page of the batch. Return an error's name and sentence, or the proven facts, for each."""
+    """Verify bundles in the batch's page. Return for each the error's name and sentence, or the proven facts."""
     request = request or json.loads(batch.request)
     if not page.url.endswith(path(batch)):
         page.goto(path(batch))
-    found: dict[str, Any] = page.evaluate(_VERIFY, [batch.pk, request, documents, only])
-    return found
+    verdicts: dict[str, Any] = page.evaluate(_VERIFY, [batch.pk, request, documents, only])
+    return verdicts
 
 
 # --- Bundles ----------------------------------------------------------------------------------------------------------
@@ -97,9 +97,9 @@ def test_no_forgery_holds_in_a_browser(page: Page, made: Batch):
         documents[name] = json.dumps(forged)
     outcomes = verified(page, made, documents)
     assert len(outcomes) == len(FORGERIES) > 60
-    for name, (_, said) in FORGERIES.items():
+    for name, (_, sentence) in FORGERIES.items():
         assert isinstance(outcomes[name], str), name
-        assert re.fullmatch(rf"Refusal: [^\n]*({said})[^\n]*\.", outcomes[name]), (name, outcomes[name])
+        assert re.fullmatch(rf"Refusal: [^\n]*({sentence})[^\n]*\.", outcomes[name]), (name, outcomes[name])
 
 
 def test_the_proof_of_one_query_shows_what_that_of_the_batch_shows(page: Page, made: Batch):
@@ -156,12 +156,12 @@ def rename(request: Any, old: str, new: str) -> None:
 def test_a_proof_of_something_else_than_was_asked_for_is_refused(page: Page, made: Batch):
     bundle = bundle_of(made)
     documents = {"": json.dumps(bundle)}
-    for name, (change, said) in WRONG_REQUESTS.items():
+    for name, (change, sentence) in WRONG_REQUESTS.items():
         request = json.loads(made.request)
         change(request)
         outcome = verified(page, made, documents, request)[""]
         assert isinstance(outcome, str), name
-        assert re.search(f"^Refusal: .*{said}", outcome), (name, outcome)
+        assert re.search(f"^Refusal: .*{sentence}", outcome), (name, outcome)
     forged = {
         "batch": bundle | {"batch": "01M7W1MRHW703BTRFFPT53VVP5"},
         "selector": bundle | {"queries": [bundle["queries"][0] | {"selector": "block:13"}, *bundle["queries"][1:]]},
@@ -171,7 +171,7 @@ def test_a_proof_of_something_else_than_was_asked_for_is_refused(page: Page, mad
         | {"queries": [*bundle["queries"], bundle["queries"][0] | {"number": len(bundle["queries"]) + 1}]},
     }
     documents = {name: json.dumps(document) for name, document in forged.items()}
-    # A digit replaced by another character with the same last bits, and a wrong registry address.
+    # The slot has a character that is no hex digit. The registry address is too short.
     documents["slot"] = documents["batch"].replace(f'"{word(5)}":', f'"{word(0)[:-1]}%":')
     documents["registry"] = documents["batch"].replace(bundle["blocks"][0]["factsRegistry"], "0x12")
     assert verified(page, made, documents) == {
@@ -207,11 +207,11 @@ async (cases) => {
 
 
 def told(page: Page, cases: list[tuple[str, bytes, bytes, list[bytes]]]) -> list[Any]:
-    """Check parts of proofs. Return words or an error's name and sentence for each."""
+    """Verify proofs in the page. Return for each the result in words, or the error's name and sentence."""
     page.goto("/")
     written = [[part, root.hex(), key.hex(), [node.hex() for node in nodes]] for part, root, key, nodes in cases]
-    found: list[Any] = page.evaluate(_PARTS, written)
-    return found
+    results: list[Any] = page.evaluate(_PARTS, written)
+    return results
 
 
 def test_no_malformed_node_or_account_is_taken(page: Page):
@@ -240,17 +240,17 @@ def at(key: bytes, root: bytes, nodes: list[bytes]) -> tuple[bytes, bytes, list[
 
 
 def test_of_any_trie_it_tells_what_the_service_s_verifier_tells(page: Page):
-    """Proofs of existing and absent slots, complete, or with a node less or more."""
+    """The cases are proofs of existing and absent slots, complete, with a node missing, and with a node too many."""
     cases, expected = [], []
     for size in (1, 2, 17, 300):
         slots = {slot: slot**9 % 2**256 or 1 for slot in range(size)} | dict.fromkeys(NEAR_SLOTS, 5)
         built = storage_trie(slots)
         for slot in [*list(slots)[:: max(1, size // 20)], *NEAR_SLOTS, *range(size, size + 20)]:
             nodes = slot_proof(built, slot)
-            for given in (nodes, nodes[:-1], [*nodes, nodes[-1]], nodes[::-1]):
-                cases.append(("slot", built.root_hash, slot.to_bytes(32), given))
+            for proof in (nodes, nodes[:-1], [*nodes, nodes[-1]], nodes[::-1]):
+                cases.append(("slot", built.root_hash, slot.to_bytes(32), proof))
                 try:
-                    expected.append(f"{verify_slot(built.root_hash, slot, given):064x}")
+                    expected.append(f"{verify_slot(built.root_hash, slot, proof):064x}")
                 except InvalidProof:
                     expected.append("Refusal")
     outcomes = [outcome.partition(":")[0] for outcome in told(page, cases)]
@@ -273,11 +273,11 @@ def test_headers_of_all_chains_are_read_as_the_service_reads_them(page: Page):
         headers.encode(headers.PRAGUE, number=b"\0\1"),
         rlp.encode([*list(headers.SHARED.values())[:12], [b""], bytes(32), bytes(8)]),
     ]
-    found = told(page, [("header", b"", each, []) for each in (*encoded, *malformed)])
-    for each, words in zip(encoded, found, strict=False):
+    results = told(page, [("header", b"", each, []) for each in (*encoded, *malformed)])
+    for each, words in zip(encoded, results, strict=False):
         theirs = facts.header_words(Header.decode(each))
         assert words == {field.name: word.hex() for field, word in theirs.items()}
-    assert all(isinstance(outcome, str) and outcome.startswith("Refusal: ") for outcome in found[len(encoded) :])
+    assert all(isinstance(outcome, str) and outcome.startswith("Refusal: ") for outcome in results[len(encoded) :])
 
 
 # --- The page ---------------------------------------------------------------------------------------------------------
@@ -285,7 +285,7 @@ def test_headers_of_all_chains_are_read_as_the_service_reads_them(page: Page):
 
 @pytest.fixture
 def proven(page: Page, context: BrowserContext, wallet: Wallet, service: DevChain) -> Batch:
-    """Return a DONE batch on a chain, with its page open and a wallet that knows the chain."""
+    """Return a DONE batch on a chain. Its page is open, with a wallet that is connected to the chain."""
     wallet.chain = service
     wallet.put_into(context)
     batch = everything(service)
@@ -303,7 +303,7 @@ def ends(page: Page, sentence: str) -> None:
 
 
 def steps(page: Page) -> list[str]:
-    """Return the steps, each with its state first."""
+    """Return the texts of the steps. Each begins with the step's state."""
     return [re.sub(r"\s+", " ", text).strip() for text in page.locator("#check > ol > li").all_inner_texts()]
 
 
@@ -323,7 +323,7 @@ def test_all_steps_pass_by_a_wallet_that_is_asked_to_read_alone(page: Page, wall
     assert set(wallet.asked) == {"eth_chainId", "eth_getBlockByNumber", "eth_call"}
     assert wallet.asked.count("eth_call") == 29
     expect(page.get_by_role("button", name="Check it here")).to_be_focused()
-    # A refresh of the page keeps the result.
+    # The page refreshes when the batch's gas changes. The result must stay.
     Batch.objects.update(gas_used=123_456)
     expect(page.locator("#batch")).to_contain_text("123,456 gas")
     assert steps(page) == shown
@@ -332,7 +332,7 @@ def test_all_steps_pass_by_a_wallet_that_is_asked_to_read_alone(page: Page, wall
 def test_a_wallet_that_says_otherwise_is_told(page: Page, wallet: Wallet, proven: Batch):
     other = {"hash": word(1)}
     revert = (3, "execution reverted: NotProven")
-    for lies, refuses, said in (
+    for lies, refuses, sentence in (
         ({"eth_getBlockByNumber": other}, {}, rf"Wrong: Test Wallet knows another block \d+ .*{word(1)}\."),
         ({"eth_getBlockByNumber": None}, {}, r"Wrong: Test Wallet knows no block \d+ of Development chain"),
         ({"eth_call": word(1)}, {}, rf"Wrong: The facts registry 0x\w+ holds another word than .*: {word(1)}\."),
@@ -342,12 +342,12 @@ def test_a_wallet_that_says_otherwise_is_told(page: Page, wallet: Wallet, proven
         wallet.lies, wallet.refuses = lies, refuses
         begin(page)
         ends(page, FAILS)
-        assert re.search(said, steps(page)[-1]), steps(page)
+        assert re.search(sentence, steps(page)[-1]), steps(page)
 
 
 def test_what_a_wallet_does_not_tell_remains_to_be_trusted(page: Page, wallet: Wallet, proven: Batch):
     block = bundle_of(proven)["blocks"][0]
-    for chain_id, refusal, said in (
+    for chain_id, refusal, sentence in (
         (1, DECLINED, "You declined in Test Wallet."),
         (1, NO_SUCH_CHAIN, "Test Wallet doesn't have Development chain (31337)."),
         (31337, (-32000, "header not found"), "Test Wallet refused: “header not found”."),
@@ -357,7 +357,7 @@ def test_what_a_wallet_does_not_tell_remains_to_be_trusted(page: Page, wallet: W
         begin(page)
         ends(page, LEFT)
         *_, hashes, registry = steps(page)
-        assert hashes.startswith(f"Not checked: {said}")
+        assert hashes.startswith(f"Not checked: {sentence}")
         assert f"{block['blockNumber']} with the hash {block['blockHash']}" in hashes
         assert "the facts registry on Development chain (31337) holds this" in registry
     wallet.refuses.clear()
@@ -401,7 +401,7 @@ def test_a_forged_proof_is_refused_on_the_page(page: Page, made: Batch):
         {"status": 429, "body": json.dumps({"error": "Ask again in 5 s."})},
         {"status": 502, "body": "<html>"},
     ]
-    said = [
+    sentences = [
         (FAILS, "Wrong: Query 1: The proof shows another BALANCE than the bundle claims."),
         (FAILS, "Wrong: The bundle is that of another batch."),
         (FAILS, "Wrong: The file is not JSON."),
@@ -409,9 +409,9 @@ def test_a_forged_proof_is_refused_on_the_page(page: Page, made: Batch):
         ("It could not be checked.", "Wrong: This service answered with error 502. Try again in a moment."),
     ]
     page.goto(path(made))
-    left = iter(answers)
-    page.route("**/bundle.json", lambda route: route.fulfill(**next(left)))
-    for end, step in said:
+    bundles = iter(answers)
+    page.route("**/bundle.json", lambda route: route.fulfill(**next(bundles)))
+    for end, step in sentences:
         begin(page)
         ends(page, end)
         assert steps(page)[-1] == step

@@ -35,7 +35,9 @@ def test_a_shown_key_is_hidden_after_a_minute(page, key):
 def test_a_shown_key_is_hidden_when_the_page_is_left(page, key, event, shown_by):
     page.goto("/keys")
     if shown_by == "post":
-        page.evaluate("document.querySelector('form[data-reveal]').submit()")  # bypasses the script's listener
+        page.evaluate(
+            "document.querySelector('form[data-reveal]').submit()"
+        )  # `submit()` fires no submit event, so the page's script doesn't handle the form
         page.wait_for_url("**/reveal")
     else:
         card(page).get_by_role("button", name="Show").click()

@@ -1,4 +1,4 @@
-"""The form for a new batch, in a real browser."""
+"""The form for a new batch in a real browser."""
 
 import re
 from collections.abc import Callable
@@ -32,7 +32,7 @@ def test_without_javascript_each_button_does_its_part(
     page.locator("#id_rows-1-accounts").fill(BOB)
     page.get_by_role("button", name="Estimate", exact=True).click()
     expect(page.locator("#estimate")).to_contain_text("Already proven")
-    # A sign-in in another tab changes the token.
+    # A sign-in in another tab replaces the CSRF token.
     context.add_cookies([{"name": "csrftoken", "value": "n" * 32, "url": page.url}])
     page.get_by_role("button", name="Submit 3 facts").click()
     expect(page.get_by_role("alert")).to_contain_text("Nothing was submitted.")

@@ -1,6 +1,6 @@
-"""Pages in their states are accessible, small and not too high: a selection, or all where pictures are taken.
+"""Pages in their states are accessible, small and not too high. Only a selection is tested unless pictures are taken.
 
-With SCREENSHOTS, a folder, each page is saved wide and narrow, light and dark: `make screenshots`.
+SCREENSHOTS names a folder in which each page is saved wide and narrow, light and dark: `make screenshots`.
 """
 
 import os
@@ -50,7 +50,7 @@ def test_the_table_has_each_page_once():
 
 
 @pytest.mark.parametrize(
-    "picture", [one for one in PICTURES if FOLDER or one.name in SOME], ids=lambda picture: picture.file
+    "picture", [picture for picture in PICTURES if FOLDER or picture.name in SOME], ids=lambda picture: picture.file
 )
 def test_nobody_is_kept_out_of_a_page(
     picture: Picture, stage: Stage, open_context: Callable[..., BrowserContext], sign_in_as: Callable[..., User]

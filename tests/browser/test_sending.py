@@ -1,4 +1,4 @@
-"""The browser's wallet sends a batch's missing transactions to a real chain: all of them, each once."""
+"""The browser's wallet sends each of a batch's missing transactions once, to a real chain."""
 
 import re
 from collections.abc import Callable
@@ -22,7 +22,7 @@ ASKED_TO_SEND = {"eth_sendTransaction", "wallet_sendCalls"}
 
 @pytest.fixture
 def batch(service: DevChain) -> Batch:
-    """Return a batch that lacks two transactions."""
+    """Return a batch that needs two transactions."""
     head = service.head()
     body = itself(request(BOB, block=head))
     body["data"]["31337"][f"block:{head - 1}"] = {"accounts": {CHARLIE: {"props": ["NONCE"]}}}
@@ -34,7 +34,7 @@ def batch(service: DevChain) -> Batch:
 
 @pytest.fixture
 def page(page: Page, context: BrowserContext, wallet: Wallet, service: DevChain, batch: Batch) -> Page:
-    """Return the batch's page, with a wallet that is connected to the chain."""
+    """Return the batch's page, with a wallet connected to the chain."""
     wallet.chain = service
     wallet.put_into(context)
     page.goto(path(batch))
@@ -50,7 +50,7 @@ def confirm(page: Page, transactions: str) -> None:
 
 
 def goes_on_until(page: Page, condition: Callable[[], bool]) -> None:
-    """Wait for a condition while the page's calls of the wallet are answered in this thread."""
+    """Wait for a condition, and meanwhile answer the page's calls of the wallet in this thread."""
     for _ in range(TIMEOUT // 50):
         if condition():
             return
@@ -59,7 +59,7 @@ def goes_on_until(page: Page, condition: Callable[[], bool]) -> None:
 
 
 def kept_back(service: DevChain) -> None:
-    """Make the chain accept transactions without mining, until a test mines a block."""
+    """Stop the chain's mining, so that transactions stay pending until a test mines a block."""
     service.rpc("evm_setAutomine", False)
 
 
@@ -83,16 +83,16 @@ def test_a_wallet_sends_what_is_missing_until_the_batch_is_done(
             re.compile(r"2 transactions on Development chain: [\d,]+ gas at most, 0\.\d+ ETH at the pr"),
         )
         assert not wallet.sent
-        page.keyboard.press("Enter")  # The button that sends them has the focus.
+        page.keyboard.press("Enter")  # the "Send" button has the focus
         said(page, "Nothing is missing: all is on the chain.")
         assert len(wallet.sent) == 2
         expect(page.locator("#send")).to_be_focused()
         work()
         expect(page.locator(".headline .chip")).to_have_text("DONE")
-    asked = [method for method in wallet.asked if method in ASKED_TO_SEND]
-    assert asked == (["wallet_sendCalls"] if together else ["eth_sendTransaction"] * 2)
-    # A later transaction may depend on an earlier one, so the earlier receipt is awaited.
-    first, last = (wallet.asked.index(asked[0]), len(wallet.asked) - 1 - wallet.asked[::-1].index(asked[-1]))
+    methods = [method for method in wallet.asked if method in ASKED_TO_SEND]
+    assert methods == (["wallet_sendCalls"] if together else ["eth_sendTransaction"] * 2)
+    # A later transaction may depend on an earlier one, so the page waits for the earlier one's receipt.
+    first, last = (wallet.asked.index(methods[0]), len(wallet.asked) - 1 - wallet.asked[::-1].index(methods[-1]))
     assert together or "eth_getTransactionReceipt" in wallet.asked[first:last]
     assert page.evaluate("localStorage.length") == 0
 
@@ -177,8 +177,8 @@ def test_a_page_that_is_left_in_the_middle_sends_nothing_twice(
     page.reload()
     begin(page)
     said(page, "Waiting for what this browser was to send before.")
-    asked = len(wallet.asked)
-    goes_on_until(page, lambda: len(wallet.asked) > asked + 4)  # The page polls repeatedly.
+    count = len(wallet.asked)
+    goes_on_until(page, lambda: len(wallet.asked) > count + 4)  # two polls or more
     assert len(wallet.sent) == sent
     service.mine()
     service.rpc("evm_setAutomine", True)
@@ -207,7 +207,7 @@ def test_a_prompt_that_is_open_while_the_page_is_reloaded_is_declined_first_and_
     page.keyboard.press("Enter")
     confirm(page, "2 transactions")
     goes_on_until(page, lambda: len(wallet.held) == 2)
-    # The owner approves both.
+    # The owner approves the first prompt despite the page's advice. The second then fails, because its nonce is used.
     first, second = wallet.approve()
     assert ("result" in first, "error" in second) == (True, True)
     assert len(wallet.sent) == (2 if together else 1)
@@ -221,7 +221,7 @@ def test_a_prompt_that_is_open_while_the_page_is_reloaded_is_declined_first_and_
 
 
 def test_a_prompt_that_is_approved_after_the_page_was_reloaded_counts(page: Page, wallet: Wallet):
-    """The wallet may ignore the page's nonces."""
+    """The wallet ignores the page's nonces, as wallets may."""
     wallet.holds, wallet.takes_nonces = True, False
     begin(page)
     confirm(page, "2 transactions")
@@ -232,7 +232,7 @@ def test_a_prompt_that_is_approved_after_the_page_was_reloaded_counts(page: Page
     wallet.approve()
     confirm(page, "1 transaction")
     goes_on_until(page, lambda: len(wallet.held) == 1)
-    # The user says on the page that a prompt is declined, and then approves it.
+    # The user tells the page that the prompt is declined, but then approves it.
     page.reload()
     begin(page)
     page.get_by_role("button", name="It is declined, go on").click()
@@ -277,13 +277,13 @@ def test_a_transaction_that_the_wallet_has_replaced_is_not_waited_for_for_ever(
 
 
 def test_a_service_that_is_behind_the_wallet_s_node_is_waited_for(page: Page, context: BrowserContext, wallet: Wallet):
-    """Otherwise the page would offer sent transactions again."""
+    """If the page did not wait, it would offer transactions again that are sent."""
     told: list[Any] = []
 
     def late(route: Route) -> None:
         answer = route.fetch()
         told.append(answer.json())
-        # The second answer comes from a node that has seen none of the transactions.
+        # The second answer is the first one again, as from a node that lags.
         route.fulfill(response=answer, json=told[0] if len(told) == 2 else told[-1])
 
     context.route("**/transactions", late)

@@ -66,13 +66,13 @@ def test_the_keyboard_alone_signs_in_and_out(page, context, wallet):
     page.keyboard.press("Enter")
     expect(page).to_have_url(re.compile("/dashboard$"))
     menu, sign_out = page.locator(".menu > summary"), page.get_by_role("button", name="Sign out", exact=True)
-    for wanted in (menu, sign_out):
-        for _ in range(15):  # past the links of the header and of the menu
+    for target in (menu, sign_out):
+        for _ in range(15):  # the links of the header and of the menu come first
             page.keyboard.press("Tab")
-            if wanted.evaluate("one => one === document.activeElement"):
+            if target.evaluate("one => one === document.activeElement"):
                 break
-        expect(wanted).to_be_focused()
-        if wanted is menu:
+        expect(target).to_be_focused()
+        if target is menu:
             page.keyboard.press("Enter")
     page.keyboard.press("Enter")
     expect(page).to_have_url(re.compile("/sign-in$"))
@@ -80,18 +80,20 @@ def test_the_keyboard_alone_signs_in_and_out(page, context, wallet):
 
 # --- Several wallets, late ones and cancelled ones --------------------------------------------------------------------
 
-# A second wallet: an object that is announced later, or stands only at `window.ethereum`.
+# A second wallet that announces itself late, or exists only as `window.ethereum`.
 ANNOUNCED_LATE = """provider => setTimeout(() => dispatchEvent(new CustomEvent("eip6963:announceProvider", {
     detail: {info: {uuid: "late", name: "Other wallet", icon: "", rdns: "example.other"}, provider}})), 1000)"""
 UNANNOUNCED = "provider => { window.ethereum = provider; }"
 
 
 @pytest.mark.parametrize(
-    ("place", "name"), [(ANNOUNCED_LATE, "Other wallet"), (UNANNOUNCED, "Browser wallet")], ids=["late", "unannounced"]
+    ("announcement", "name"),
+    [(ANNOUNCED_LATE, "Other wallet"), (UNANNOUNCED, "Browser wallet")],
+    ids=["late", "unannounced"],
 )
-def test_a_wallet_that_is_late_or_not_announced_signs_in_beside_another(page, context, wallet, place, name):
+def test_a_wallet_that_is_late_or_not_announced_signs_in_beside_another(page, context, wallet, announcement, name):
     wallet.put_into(context)
-    context.add_init_script(f"({place})({{ request: window.ethereum.request }})")
+    context.add_init_script(f"({announcement})({{ request: window.ethereum.request }})")
     open_sign_in(page)
     press(page, name)
     expect(page).to_have_url(re.compile("/dashboard$"))
@@ -112,7 +114,7 @@ def test_after_cancel_nobody_is_signed_in_whatever_the_wallet_answers_later(page
     requests: list[str] = []
     page.on("request", lambda request: requests.append(request.url.rpartition("/")[2]))
     page.evaluate("window.heldMethod = ''; window.approve();")
-    # The next attempt ends later than the first would have.
+    # The second attempt ends after the first would have.
     press(page)
     expect(page).to_have_url(re.compile("/dashboard$"))
     assert wallet.asked[before:] == ["eth_requestAccounts", "eth_chainId", "personal_sign"]
@@ -128,7 +130,7 @@ LEFT = {
 
 @pytest.mark.parametrize("cancels", [None, *LEFT])
 def test_only_the_wallet_that_was_chosen_last_signs_in(page, context, wallet, cancels):
-    """The first wallet approves while the second one waits. Each has an account of its own."""
+    """The first wallet approves while the second one waits. The wallets have different accounts."""
     wallet.put_into(context)
     context.expose_function("otherSigns", lambda data: sign(bytes.fromhex(data[2:]).decode(), BOB))
     context.add_init_script(

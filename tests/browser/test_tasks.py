@@ -1,4 +1,4 @@
-"""Five common tasks, each with the fewest steps. `pytest -s` prints their cost."""
+"""Five common tasks, each in the fewest steps. `pytest -s` prints the actions and seconds of each."""
 
 import re
 from collections.abc import Callable, Iterator
@@ -45,7 +45,7 @@ def test_find_a_proven_balance_that_somebody_else_asked_for(stage: Stage, hand: 
     hand.press("Enter")
     hand.look(hand.page.get_by_text("123,456,789.0123"))
     assert (hand.clicks, hand.scrolls, hand.keys) == (0, 0, 3)
-    # The page also has the code for a contract.
+    # That page also shows the code for a contract.
     hand.click(hand.page.get_by_role("link", name="More about these facts"))
     hand.click(hand.page.get_by_text("Read it from a contract"))
     expect(hand.page.get_by_text("interface IFactsRegistry")).to_be_visible()
@@ -54,7 +54,7 @@ def test_find_a_proven_balance_that_somebody_else_asked_for(stage: Stage, hand: 
 def test_submit_fifty_addresses_of_a_csv(stage: Stage, hand: Hand, tmp_path: Path):
     stage.chain()
     file = tmp_path / "accounts.csv"
-    file.write_text("address,block,properties\n" + "".join(f"{one},5,BALANCE\n" for one in many_accounts(50)))
+    file.write_text("address,block,properties\n" + "".join(f"{account},5,BALANCE\n" for account in many_accounts(50)))
     hand.open("/")
     hand.click(hand.page.get_by_role("link", name="New batch", exact=True))
     hand.choose_file(hand.page.get_by_text("Choose a CSV file"), str(file))

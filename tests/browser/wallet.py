@@ -1,4 +1,4 @@
-"""A wallet that a test puts into a page as a browser extension would: real signatures, configurable behaviour."""
+"""A wallet that acts like a browser extension in a page: real signatures, configurable behaviour."""
 
 import re
 from collections.abc import Callable
@@ -15,16 +15,16 @@ from tests.accounts.wallets import ALICE
 
 _SCRIPT = Path(__file__).with_name("wallet.js")
 
-# Codes and wording of wallets (EIP-1193, EIP-1474).
+# Error codes and texts of wallets (EIP-1193, EIP-1474).
 DECLINED = (4001, "User rejected the request.")
 BUSY = (-32002, "Request of type 'wallet_requestPermissions' already pending. Please wait.")
 NO_SUCH_CHAIN = (4902, "Unrecognized chain ID.")
 NO_SUCH_METHOD = (4200, "The wallet has no such method.")
-# EIP-5792
+# Error codes of EIP-5792.
 DUPLICATE_ID = (5720, "There are calls with this identifier.")
 UNKNOWN_CALLS = (5730, "No calls have this identifier.")
 
-# Methods that a wallet passes on to its node.
+# Methods that the wallet forwards to its node.
 _OF_NODE = {
     "eth_blockNumber",
     "eth_call",
@@ -37,7 +37,9 @@ _OF_NODE = {
 
 @dataclass
 class Wallet:
-    """A wallet in a browser profile. Install it before the first page opens. Its behaviour may change at any time."""
+    """A wallet in a browser profile. Install it before the first page opens. A test may change its behaviour at any
+    time.
+    """
 
     account: LocalAccount = ALICE
     chain_id: int = 31337
@@ -65,7 +67,7 @@ class Wallet:
     """The transaction hashes of calls, by the calls' identifier (EIP-5792)."""
 
     def put_into(self, context: BrowserContext) -> None:
-        """Install the wallet as EIP-6963 provider and as `window.ethereum`."""
+        """Install the wallet as an EIP-6963 provider and as `window.ethereum`."""
         context.expose_function("walletState", self._state)
         context.expose_function("walletSigns", self._sign)
         context.expose_function("walletSwitches", self._switch)
@@ -108,34 +110,34 @@ class Wallet:
         return {"error": NO_SUCH_METHOD}
 
     def approve(self) -> list[dict[str, Any]]:
-        """Approve all waiting requests, as the owner would. Return the results, which no page receives."""
+        """Approve all open prompts as the owner would. Return the results, which no page receives."""
         answers = [self._answer(method, params) for method, params in self.held]
         self.held.clear()
         return answers
 
     def cancel(self, sent: str) -> None:
-        """Replace a pending transaction by an empty transfer at a higher fee."""
+        """Replace a pending transaction with an empty transfer at a higher fee."""
         assert self.chain is not None
         nonce = int(self.chain.rpc("eth_getTransactionByHash", sent)["nonce"], 16)
         self._sign_and_send({"to": self.account.address, "data": "0x", "value": "0x0", "gas": "0x5208"}, nonce, 20)
 
-    def _send(self, wanted: dict[str, str]) -> str:
+    def _send(self, fields: dict[str, str]) -> str:
         assert self.chain is not None
-        assert int(wanted["chainId"], 16) == self.chain_id == self.chain.chain_id
+        assert int(fields["chainId"], 16) == self.chain_id == self.chain.chain_id
         nonce = int(self.chain.rpc("eth_getTransactionCount", self.account.address, "pending"), 16)
-        if self.takes_nonces and "nonce" in wanted:
-            nonce = int(wanted["nonce"], 16)
-        self.sent.append(self._sign_and_send(wanted, nonce))
+        if self.takes_nonces and "nonce" in fields:
+            nonce = int(fields["nonce"], 16)
+        self.sent.append(self._sign_and_send(fields, nonce))
         return self.sent[-1]
 
-    def _sign_and_send(self, wanted: dict[str, str], nonce: int, price: int = 2) -> str:
-        """Sign and send as wallets do, with the page's fields and the wallet's fees. `price` is in gwei."""
+    def _sign_and_send(self, page_fields: dict[str, str], nonce: int, price: int = 2) -> str:
+        """Sign and send a transaction with the page's fields and the wallet's own fees. `price` is in gwei."""
         assert self.chain is not None
         fields: dict[str, Any] = {
-            "to": wanted["to"],
-            "data": wanted["data"],
-            "value": int(wanted["value"], 16),
-            "gas": int(wanted["gas"], 16),
+            "to": page_fields["to"],
+            "data": page_fields["data"],
+            "value": int(page_fields["value"], 16),
+            "gas": int(page_fields["gas"], 16),
             "chainId": self.chain_id,
             "nonce": nonce,
             "maxFeePerGas": price * 10**9,
@@ -149,7 +151,7 @@ class Wallet:
         return {"result": {chain: {"atomic": {"status": "unsupported"}} for chain in chains}}
 
     def _send_calls(self, request: dict[str, Any]) -> dict[str, Any]:
-        """Send one transaction after another, which a wallet may do unless an atomic batch is requested."""
+        """Send the calls as single transactions. EIP-5792 allows this unless the page requires an atomic batch."""
         assert (request["version"], request["atomicRequired"]) == ("2.0.0", False)
         if request["id"] in self.calls:
             return {"error": DUPLICATE_ID}

@@ -8,7 +8,7 @@ from chains.rpc import RpcClient
 
 @pytest.fixture
 def client_of() -> Callable[..., RpcClient]:
-    """Builds clients of a chain from its URLs."""
+    """Return a function that makes a client of a chain from the chain's URLs."""
 
     def build(*urls: str, chain_id: int = 31337, timeout_seconds: float = 5, **options) -> RpcClient:
         chain = Chain(id=chain_id, name="Test chain", rpc_urls=urls)

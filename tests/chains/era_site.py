@@ -1,4 +1,4 @@
-"""A server of a folder's files that supports ranges, or misbehaves."""
+"""A server of a folder's files. It supports ranges, or misbehaves."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -24,15 +24,15 @@ class Site:
     """A wrong Content-Range."""
     asked: list[tuple[str, str]] = field(default_factory=list)
 
-    def answer(self, name: str, wanted: str) -> tuple[int, bytes, str]:
-        self.asked.append((name, wanted))
+    def answer(self, name: str, requested_range: str) -> tuple[int, bytes, str]:
+        self.asked.append((name, requested_range))
         path = self.folder / name
         if not path.exists() or self.status:
             return self.status or 404, b"", ""
         content = path.read_bytes()
         if not self.understands_ranges:
             return 200, content, ""
-        first, _, last = wanted.removeprefix("bytes=").partition("-")
+        first, _, last = requested_range.removeprefix("bytes=").partition("-")
         start = int(first) if first else max(0, len(content) - int(last))
         end = min(int(last) + 1 if first else len(content), len(content))
         content_range = self.told_range or f"bytes {start}-{end - 1}/{len(content)}"
@@ -51,7 +51,7 @@ def served(site: Site) -> Iterator[str]:
             if content_range:
                 self.send_header("Content-Range", content_range)
             self.end_headers()
-            # A client that wanted less has hung up.
+            # A client that needs less hangs up early.
             with suppress(ConnectionError):
                 self.wfile.write(content)
 

@@ -1,4 +1,4 @@
-"""A node that misbehaves in HTTP. It uses sockets, because a server library would prevent that."""
+"""A node that breaks the rules of HTTP. It uses bare sockets, because a server library would keep the rules."""
 
 import json
 import socket
@@ -15,12 +15,12 @@ from tests.http_server import serving
 
 MEGABYTE = 1024 * 1024
 DRIP_SECONDS = 0.05
-# Endless answers end after this time, so that a client without bounds fails its test instead of hanging.
+# Endless answers stop after this many seconds, so a client without bounds fails its test instead of hanging.
 MOST_SECONDS = 60
 
 
 class Exchange:
-    """A request and its connection."""
+    """A received request and its connection."""
 
     def __init__(self, connection: socket.socket, body: Any, is_over: threading.Event) -> None:
         self.body = body
@@ -30,7 +30,7 @@ class Exchange:
         self._connection.sendall(data)
 
     def repeat(self, data: bytes, *, pause: float = 0) -> None:
-        """Send the data again and again, until the client hangs up."""
+        """Send the data repeatedly until the client hangs up."""
         while not self._is_over.wait(pause):
             self.send(data)
 
@@ -38,7 +38,7 @@ class Exchange:
         self._is_over.wait(MOST_SECONDS)
 
     def reset(self) -> None:
-        """Break the connection off (RST) before the announced end."""
+        """Reset the connection (RST) before the answer's announced end."""
         self._connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
         self._connection.close()
 
@@ -55,7 +55,9 @@ Behaviour = Callable[[Exchange], None]
 
 @contextmanager
 def hostile_node(behave: Behaviour, *, chain_id: int | None = 31337) -> Iterator[str]:
-    """Yield its URL. With a chain id it answers that question honestly, and misbehaves from the next request on."""
+    """Yield the node's URL. With a chain id, the node answers the request for it honestly, and
+    misbehaves afterwards.
+    """
     is_over = threading.Event()
 
     class Handler(socketserver.StreamRequestHandler):
@@ -95,10 +97,10 @@ def _result(body: Any, value: Any) -> bytes:
 
 
 def gzip_bomb(exchange: Exchange) -> None:
-    """Send zeros that grow a thousandfold when unpacked, without end."""
+    """Send endless zeros, compressed to a thousandth of their size."""
     packer = zlib.compressobj(wbits=16 + zlib.MAX_WBITS)
     first = packer.compress(bytes(MEGABYTE)) + packer.flush(zlib.Z_FULL_FLUSH)
-    # After a full flush a block depends on nothing before it.
+    # After a full flush, a compressed block doesn't refer to earlier ones, so it can be repeated.
     again = packer.compress(bytes(MEGABYTE)) + packer.flush(zlib.Z_FULL_FLUSH)
     exchange.answer(first + again * 2048, headers="Content-Encoding: gzip\r\n")
 
@@ -109,12 +111,12 @@ def endless_reply(exchange: Exchange) -> None:
 
 
 def empty_lists(exchange: Exchange) -> None:
-    """Send 63 MB of JSON, which take 2.7 GB in memory."""
+    """Send 63 MB of JSON, which would take 2.7 GB of memory when parsed."""
     exchange.answer(b"[" + b"[]," * (21 * MEGABYTE) + b"[]]")
 
 
 def empty_lists_within_bounds(exchange: Exchange) -> None:
-    """Send as much as an honest reply may have."""
+    """Send as much as an honest reply may contain."""
     exchange.answer(b"[" + b"[]," * (1300 * 1024) + b"[]]")
 
 
@@ -167,7 +169,7 @@ def silence(exchange: Exchange) -> None:
 
 
 def hangs_up(exchange: Exchange) -> None:
-    """Hang up without an answer."""
+    """Close the connection without an answer."""
 
 
 def hangs_up_midway(exchange: Exchange) -> None:

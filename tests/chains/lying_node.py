@@ -1,4 +1,4 @@
-"""An HTTP server with answers from a test: a node that lies or fails, often in front of a real one."""
+"""An HTTP server with answers from a test: a node that lies or fails, often placed before a real one."""
 
 import json
 import time
@@ -15,7 +15,7 @@ from tests.http_server import serving
 
 @dataclass
 class Raw:
-    """An answer that is no JSON or has another status than 200."""
+    """An answer that isn't JSON, or whose status isn't 200."""
 
     content: bytes = b""
     status: int = 200
@@ -25,19 +25,19 @@ class Raw:
 
 @contextmanager
 def lying_node(answer: Callable[[Any], Any]) -> Iterator[str]:
-    """Serve `answer(body)` on a port of its own, and yield the URL."""
+    """Serve `answer(body)` on a free port. Yield the URL."""
 
     class Handler(BaseHTTPRequestHandler):
         def do_POST(self):
             body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
-            given = answer(body)
-            raw = given if isinstance(given, Raw) else Raw(json.dumps(given).encode())
+            reply = answer(body)
+            raw = reply if isinstance(reply, Raw) else Raw(json.dumps(reply).encode())
             self.send_response(raw.status)
             for name, value in {"Content-Length": str(len(raw.content)), **raw.headers}.items():
                 self.send_header(name, value)
             self.end_headers()
             parts = [bytes([byte]) for byte in raw.content] if raw.seconds_between_bytes else [raw.content]
-            # A client that has heard enough hangs up.
+            # A client hangs up once it has read enough.
             with suppress(ConnectionError):
                 for part in parts:
                     self.wfile.write(part)
@@ -51,7 +51,7 @@ def lying_node(answer: Callable[[Any], Any]) -> Iterator[str]:
 
 
 def recording(into: list[Any], answer: Callable[[Any], Any]) -> Callable[[Any], Any]:
-    """Return `answer` that also appends each body to `into`."""
+    """Return a function like `answer` that also appends each body to `into`."""
 
     def answer_and_record(body: Any) -> Any:
         into.append(body)
@@ -61,7 +61,7 @@ def recording(into: list[Any], answer: Callable[[Any], Any]) -> Callable[[Any], 
 
 
 def ask(url: str, body: Any) -> Any:
-    """Return the answer of the real node."""
+    """Return the real node's answer."""
     return requests.post(url, json=body, timeout=10).json()
 
 
@@ -78,7 +78,9 @@ def error(body: Any, code: int, message: str, data: Any = None) -> dict[str, Any
 
 
 def hiding(url: str, number: int, *, serves_states: bool = False) -> AbstractContextManager[str]:
-    """Return a node before a real one that lacks a block: its header, and unless it `serves_states`, the one at it."""
+    """Return a node, placed before a real one, that lacks a block's header and, unless it
+    `serves_states`, its state.
+    """
 
     def change(question: Any, reply: Any) -> list[Any]:
         is_header = question["method"] == "eth_getBlockByNumber"
@@ -92,7 +94,7 @@ def hiding(url: str, number: int, *, serves_states: bool = False) -> AbstractCon
 
 
 def between(url: str, change: Callable[[Any, Any], list[Any]]) -> AbstractContextManager[str]:
-    """Return a node before a real one. `change(question, reply)` returns the replies to pass on."""
+    """Return a node placed before a real one. `change(question, reply)` returns the replies to forward."""
 
     def answer(body: Any) -> Any:
         answered, replies = ask(url, body), []

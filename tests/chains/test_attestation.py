@@ -112,20 +112,20 @@ def attester(url: str, account: LocalAccount = ALICE) -> Attester:
     return Attester(address=account.address, url=url)
 
 
-def only_answer_of(given: Any, **options: float) -> Answer:
-    with lying_node(lambda _: given) as url:
+def only_answer_of(reply: Any, **options: float) -> Answer:
+    with lying_node(lambda _: reply) as url:
         (only,) = ask([attester(url)], DOMAIN, 1, 123, **options)
     return only
 
 
 def test_an_attestation_is_verified():
-    asked: list[Any] = []
-    with lying_node(recording(asked, lambda _: answer())) as url:
+    attester_requests: list[Any] = []
+    with lying_node(recording(attester_requests, lambda _: answer())) as url:
         (attestation,) = ask([attester(f"{url}/secret/")], DOMAIN, 1, 123)
     assert isinstance(attestation, Attestation)
     assert (attestation.attester, attestation.block_hash) == (ALICE.address, HASH)
     assert recover(AttestationRequest(DOMAIN, 1, 123).message(HASH), attestation.signature) == ALICE.address
-    assert asked == [
+    assert attester_requests == [
         {
             "sourceChainId": "1",
             "blockNumber": "123",
@@ -136,7 +136,7 @@ def test_an_attestation_is_verified():
 
 
 @pytest.mark.parametrize(
-    "given",
+    "reply",
     [
         answer(signer=BOB),
         answer(signer=BOB) | {"attester": BOB.address},
@@ -149,15 +149,15 @@ def test_an_attestation_is_verified():
         answer() | {"signature": "0x"},
     ],
 )
-def test_a_signature_of_another_or_over_something_else_is_refused(given):
-    told = only_answer_of(given)
+def test_a_signature_of_another_or_over_something_else_is_refused(reply):
+    told = only_answer_of(reply)
     assert isinstance(told, Refusal)
     assert told.code == "bad_signature"
     assert told.host in told.sentence
 
 
 @pytest.mark.parametrize(
-    "given",
+    "reply",
     [
         Raw(b"<html>"),
         Raw(b""),
@@ -169,8 +169,8 @@ def test_a_signature_of_another_or_over_something_else_is_refused(given):
         answer() | {"signature": None},
     ],
 )
-def test_nonsense_is_refused(given):
-    told = only_answer_of(given)
+def test_nonsense_is_refused(reply):
+    told = only_answer_of(reply)
     assert isinstance(told, Refusal)
     assert told.code == "bad_answer"
 
@@ -198,15 +198,15 @@ def test_a_flood_is_not_read_to_its_end(flood):
 def test_all_are_asked_at_once_and_answer_in_their_order():
     begun = threading.Barrier(2, timeout=15)
 
-    def together(given: Any) -> Callable[[Any], Any]:
+    def together(reply: Any) -> Callable[[Any], Any]:
         def when_both_are_asked(_: Any) -> Any:
             begun.wait()
-            return given
+            return reply
 
         return when_both_are_asked
 
-    with lying_node(together(answer())) as one, lying_node(together(answer(signer=BOB))) as other:
-        answers = ask([attester(other, BOB), attester("http://127.0.0.1:1"), attester(one)], DOMAIN, 1, 123)
+    with lying_node(together(answer())) as first_url, lying_node(together(answer(signer=BOB))) as second_url:
+        answers = ask([attester(second_url, BOB), attester("http://127.0.0.1:1"), attester(first_url)], DOMAIN, 1, 123)
     assert [told.attester for told in answers] == [BOB.address, ALICE.address, ALICE.address]
     assert [type(told) for told in answers] == [Attestation, Refusal, Attestation]
     down = answers[1]
@@ -229,7 +229,7 @@ def test_what_an_attester_writes_stays_one_short_line():
 
 
 @pytest.mark.parametrize(
-    "given",
+    "reply",
     [
         Raw(b"<html>", status=502),
         Raw(b"", status=302, headers={"Location": "http://127.0.0.1:1/"}),
@@ -238,11 +238,11 @@ def test_what_an_attester_writes_stays_one_short_line():
         refusal("conflict", 17),
     ],
 )
-def test_an_error_of_another_form_is_told_by_its_status(given):
-    told = only_answer_of(given)
+def test_an_error_of_another_form_is_told_by_its_status(reply):
+    told = only_answer_of(reply)
     assert isinstance(told, Refusal)
     assert told.code == "unreachable"
-    assert told.sentence == f"{told.host} answered with HTTP status {given.status}."
+    assert told.sentence == f"{told.host} answered with HTTP status {reply.status}."
 
 
 def test_no_url_is_shown():

@@ -1,4 +1,4 @@
-"""Beacon branches in Python: encodings, recorded blocks, and constants."""
+"""Beacon branches in Python: encodings, recorded blocks and constants."""
 
 import random
 from dataclasses import replace
@@ -20,7 +20,7 @@ def _hex(text: str) -> bytes:
 
 
 def test_roots_are_those_that_the_specification_says():
-    """The expected roots are computed by hand from SSZ, "Merkleization"."""
+    """The expected roots are written out by hand, following "Merkleization" in the SSZ specification."""
     chunk, other = b"\x01" + bytes(31), b"\x02" + bytes(31)
     assert Bytes(8).root(_hex("0100000000000000")) == chunk
     assert ByteList(32).root(b"\x01") == ssz.merge(chunk, chunk)
@@ -128,7 +128,7 @@ def test_parts_that_do_not_belong_together_are_refused():
 
 @pytest.mark.parametrize("slot", [20, 88])
 def test_a_period_that_a_state_does_not_summarise_is_refused(slot):
-    """The period ended before Capella, or hasn't ended yet."""
+    """The state of slot 89 has no summary of a period before Capella, and none of a period that hasn't ended."""
     world = BeaconWorld(random.Random(21))
     roots = world.periods[world.chain.period(slot)][0] if slot < 80 else [bytes(32)] * 8
     with pytest.raises(CannotProve, match="is none of the 7 summaries"):
@@ -140,16 +140,18 @@ def test_a_block_stands_in_its_place_among_its_periods_roots():
     block, anchor, (roots, _) = world.blocks[50], world.anchor(89), world.periods[6]
     assert jumps.old(world.chain, block, roots, anchor) == world.old(50, 89)
     other = replace(block, header=replace(block.header, proposer=1))
-    for one, these in ((other, roots), (block, [*roots, bytes(32)]), (block, roots[:2]), (block, roots[::-1])):
+    for candidate, these in ((other, roots), (block, [*roots, bytes(32)]), (block, roots[:2]), (block, roots[::-1])):
         with pytest.raises(CannotProve, match="is not among the roots of its period"):
-            jumps.old(world.chain, one, these, anchor)
+            jumps.old(world.chain, candidate, these, anchor)
     with pytest.raises(CannotProve, match="are not those of the period"):
         jumps.old(world.chain, block, [*roots[:7], bytes(32)], anchor)
 
 
 @pytest.mark.parametrize(("slot", "depth"), [(60, 5), (50, 6), (20, 5)])
 def test_a_state_has_the_depth_of_its_fork(slot, depth):
-    """Even a consistent forgery is refused. Before Capella a state has no summaries."""
+    """The branch leads to the root, but its depth isn't that of the slot's fork. Before Capella a state has no
+    summaries.
+    """
     world = BeaconWorld(random.Random(21))
     summaries = world.anchor(89).summaries
     branch = [bytes(32)] * depth
@@ -160,7 +162,7 @@ def test_a_state_has_the_depth_of_its_fork(slot, depth):
 
 
 def test_lists_that_are_not_the_chains_are_refused():
-    """Each part is right by itself."""
+    """Each list is consistent, but its root isn't the configured constant."""
     world = BeaconWorld(random.Random(21))
     block, lists = world.blocks[20], list(world._historical_roots)
     roots, states = world.periods[2]
@@ -191,7 +193,7 @@ def test_blocks_and_epochs_before_the_merge_are_the_chains():
 
 @needs_fixtures
 def test_recorded_records_are_made_as_ours_are():
-    """A record's difficulty is the sum down to genesis, the block's own included."""
+    """A record's total difficulty includes the block's own, so two records differ by the later block's difficulty."""
     records = recorded_beacon.records()
     for number in range(1_000_002, 1_000_011):
         header = recorded_beacon.header(number)

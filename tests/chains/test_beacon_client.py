@@ -1,4 +1,4 @@
-"""The client of beacon nodes: slow nodes and outgoing requests. Lies are in tests/inside/test_jump_branches.py."""
+"""The client of beacon nodes: slow nodes and sent requests. Lies are in tests/inside/test_jump_branches.py."""
 
 import time
 from collections.abc import Callable, Iterator
@@ -33,7 +33,7 @@ def client_of(
 
 
 class Slow(BeaconApi):
-    """A node that answers some requests after this time, in seconds."""
+    """A node that delays some answers, by a number of seconds."""
 
     def __init__(self, node: BeaconNode, about: str, seconds: float) -> None:
         super().__init__(node)
@@ -67,7 +67,7 @@ def roots_of(client: BeaconClient, world: EncodedWorld) -> bytes:
 
 
 def test_a_slow_node_is_left_in_the_midst_of_a_period(world, node):
-    # Each node reads the clock at its first request and before each exchange.
+    # The client reads the clock at a node's first request and before each exchange.
     times = iter([0, 119, 121, 121, 122, 123])
     with BeaconApi(node) as slow, BeaconApi(node) as other:
         client = client_of(world, slow.url, other.url, clock=lambda: next(times))

@@ -1,4 +1,4 @@
-"""Hostile nodes: their cost in time and memory is bounded."""
+"""Hostile nodes take limited time and memory."""
 
 import socket
 import subprocess
@@ -18,7 +18,7 @@ from devnet.devchain import PROJECT
 from tests.chains.hostile_node import DRIPS, FLOODS, LIES, Exchange, hostile_node
 from tests.chains.lying_node import is_chain_id, lying_node, recording, result
 
-# Prints the growth of peak memory in MB for each node in its arguments.
+# Print the growth of peak memory in MB for each node URL in the arguments.
 _ASK_EACH = """
 import resource, sys
 from chains.chains_file import Chain
@@ -43,10 +43,10 @@ def test_no_flood_of_a_node_fills_our_memory():
         urls = [running.enter_context(hostile_node(flood)) for flood in FLOODS.values()]
         command = [sys.executable, "-c", _ASK_EACH, *urls]
         done = subprocess.run(command, cwd=PROJECT, capture_output=True, text=True, timeout=120, check=True)
-    said = dict(zip(FLOODS, done.stdout.splitlines(), strict=True))
-    grown = {name: int(line.split()[0]) for name, line in said.items()}
-    assert all(megabytes < 50 for megabytes in grown.values()), said
-    assert not any("it answered" in line for line in said.values()), said
+    growth = dict(zip(FLOODS, done.stdout.splitlines(), strict=True))
+    grown = {name: int(line.split()[0]) for name, line in growth.items()}
+    assert all(megabytes < 50 for megabytes in grown.values()), growth
+    assert not any("it answered" in line for line in growth.values()), growth
 
 
 @pytest.mark.parametrize("flood", FLOODS.values(), ids=FLOODS)
@@ -75,9 +75,9 @@ def test_no_redirect_is_followed(client_of):
     with socket.create_server(("127.0.0.1", 0)) as elsewhere:
         elsewhere.setblocking(False)
 
-        def redirect(asked: Exchange) -> None:
+        def redirect(exchange: Exchange) -> None:
             location = f"Location: http://127.0.0.1:{elsewhere.getsockname()[1]}/\r\n"
-            asked.answer(b"", status="307 Temporary Redirect", headers=location)
+            exchange.answer(b"", status="307 Temporary Redirect", headers=location)
 
         with hostile_node(redirect) as url, pytest.raises(NodeUnavailable, match="HTTP status 307"):
             client_of(url).head()
@@ -88,8 +88,8 @@ def test_no_redirect_is_followed(client_of):
 WANTED = ProofRequest(1, b"\1" * 32, EMPTY_TRIE_ROOT, "0x" + "11" * 20, [1, 2])
 
 
-def prove(client: RpcClient, wanted: ProofRequest) -> None:
-    (answer,) = client.proofs([wanted])
+def prove(client: RpcClient, proof_request: ProofRequest) -> None:
+    (answer,) = client.proofs([proof_request])
     assert isinstance(answer, NodeUnavailable)
     raise answer
 
@@ -113,18 +113,18 @@ def test_each_method_has_a_bound_of_its_own(client_of, ask, most):
 
 
 def test_fewer_are_asked_for_where_a_reply_to_many_is_too_long(client_of, monkeypatch):
-    """An honest node may have large blocks."""
+    """An honest node may have large blocks, so the client divides the batch."""
     monkeypatch.setattr(nodes, "MAX_REPLY_BYTES", 10_000)
-    asked: list[Any] = []
+    node_requests: list[Any] = []
 
     def large(body: Any) -> Any:
         if isinstance(body, list):
-            return [large(one) for one in body]
+            return [large(question) for question in body]
         return result(body, "0x7a69" if is_chain_id(body) else "x" * 1000)
 
-    with lying_node(recording(asked, large)) as url:
+    with lying_node(recording(node_requests, large)) as url:
         assert client_of(url).answers([questions.plain("echo", n) for n in range(20)]) == ["x" * 1000] * 20
-    assert sorted(len(body) if isinstance(body, list) else 1 for body in asked) == [1, 5, 5, 5, 5, 10, 10, 20]
+    assert sorted(len(body) if isinstance(body, list) else 1 for body in node_requests) == [1, 5, 5, 5, 5, 10, 10, 20]
 
 
 def test_a_chain_id_is_short(client_of):

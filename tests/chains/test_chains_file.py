@@ -58,7 +58,7 @@ def test_the_committed_file_has_a_development_chain_connected_to_itself():
 
 
 def test_the_commented_examples_of_the_committed_file_are_valid(load):
-    # Prose ends with a bare "#". The example follows it.
+    # A paragraph's prose ends with a bare "#", and its example follows.
     paragraphs = (PROJECT / "chains.toml").read_text().split("# Sepolia", 1)[1].split("\n\n")
     examples = [paragraph.split("\n#\n", 1)[1] for paragraph in paragraphs if "\n#\n" in paragraph]
     commented = "\n".join(line.removeprefix("#").strip() for line in "\n".join(examples).splitlines())
@@ -73,7 +73,10 @@ def test_the_commented_examples_of_the_committed_file_are_valid(load):
     chains = load(commented, dict.fromkeys(secrets, "a"))
     assert [chain.id for chain in chains.chains] == [11155111, 1, 10, 42161, 8453]
     assert [chain.test_network for chain in chains.destinations()] == [True, False, False, False]
-    sources = {(one.source_id, one.destination_id): one.block_hash_source for one in chains.connections}
+    sources = {
+        (connection.source_id, connection.destination_id): connection.block_hash_source
+        for connection in chains.connections
+    }
     assert sources == {
         (11155111, 11155111): "native",
         (1, 1): "native",
@@ -115,7 +118,7 @@ ATTESTER = '[attester]\nkey_file = "attester.key"\n'
 
 
 def with_nodes(count: int, fields: str = "") -> str:
-    """Return `ONE` with `count` nodes and these fields of its chain."""
+    """Return `ONE` with `count` nodes and additional lines for its chain."""
     urls = json.dumps([f"https://{number}.example/secret-token" for number in range(count)])
     return ONE.replace('["http://127.0.0.1:8545"]', f"{urls}\n{fields}")
 
@@ -220,7 +223,7 @@ def test_a_signer_may_be_a_keystore_with_its_password(load, tmp_path):
     signer = signer_of(load, fields)
     assert signer.account().address == ADDRESS
     (tmp_path / "password").write_text("wrong")
-    assert signer.account().address == ADDRESS  # The file is read once.
+    assert signer.account().address == ADDRESS  # from memory
     with pytest.raises(SignerError, match="can't be decrypted with its password"):
         signer_of(load, fields).account()
 
@@ -273,7 +276,7 @@ def connection_of(load: Load, fields: str, environ: dict[str, str] | None = None
 
 
 def with_connection(fields: str, *, source: int = 31337) -> str:
-    """Return `ONE` with these fields of its connection, which has another source chain."""
+    """Return `ONE` with additional lines for its connection, whose source is another chain."""
     other = '[[chains]]\nid = 5\nname = "Other"\nrpc_urls = ["https://example.org"]\n'
     return other + ONE.replace("source = 31337", f"source = {source}").replace('"native"', fields)
 
@@ -323,7 +326,7 @@ def test_an_op_stack_chain_is_connected_to_the_one_below_by_its_games(load):
     ],
 )
 def test_a_rollup_has_no_beacon_chain(load, kind, rollup):
-    """Its blocks name the beacon root of the chain below, so that chain's facts would pass as its own."""
+    """A rollup's blocks name beacon roots of the chain below. Facts of that chain would pass as the rollup's."""
     table = "beacon_chain = {genesis_time = 0, bellatrix = 0, capella = 0, deneb = 0, electra = 0}"
     text = with_connection(kind, source=5)
     told = " ".join(faults_of(load, text.replace(f"id = {rollup}\n", f"id = {rollup}\n{table}\n")))
@@ -340,7 +343,7 @@ def test_the_parent_of_an_arbitrum_chain_needs_a_connection_of_its_own(load):
 
 
 def test_no_chain_is_above_itself(load):
-    """Each would wait for the other, and a page that lists trusted parties would never end."""
+    """Each of the two chains would wait for the other, and the page's list of trusted parties would never end."""
     text = with_connection(f'"arbitrum-slot"\noutbox = "{ADDRESS}"\nparent = 6', source=5)
     text = text.replace(
         "[[chains]]", '[[chains]]\nid = 6\nname = "Sixth"\nrpc_urls = ["https://example.org"]\n[[chains]]', 1
@@ -587,7 +590,7 @@ def test_a_connection_needs_its_chains(load):
         "connections[1].source: no chain with id 9 is configured",
         "connections[1].destination: no chain with id 9 is configured",
     ]
-    # A wrong id is no fault of the block hash source.
+    # The unknown source is the only fault. The block hash source gets none.
     content = ONE.replace("source = 31337", "source = 9")
     assert faults_of(load, content) == ["connections[0].source: no chain with id 9 is configured"]
 
@@ -628,6 +631,6 @@ def test_beacon_nodes_and_era_files(load, tmp_path):
 
 
 def test_of_each_kind_it_is_known_which_chain_is_a_rollup():
-    """A rollup with a beacon chain of its own could pass off blocks of the chain below as its own."""
+    """A rollup must not have a beacon chain, because blocks of the chain below would pass as the rollup's."""
     kinds = set(get_args(chains_file.BlockHashSourceName))
     assert kinds - set(cross_checks.KINDS) == {"native", "attested"}

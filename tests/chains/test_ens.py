@@ -1,4 +1,4 @@
-"""ENS on a chain, and the limits of names, resolvers and nodes."""
+"""ENS names are resolved on a chain, within limits on names, resolvers and nodes."""
 
 import time
 from collections.abc import Iterator
@@ -27,10 +27,10 @@ def at(*urls: str) -> Chain:
     return Chain(id=31337, name="Test chain", rpc_urls=urls)
 
 
-def resolved(names: Names, *wanted: str) -> list[str]:
-    """Return each name's address, or the reason for none."""
-    found = ens.resolve(at(names.chain.url), wanted)
-    return [one if isinstance(one, str) else str(one) for one in found]
+def resolved(names: Names, *wanted_names: str) -> list[str]:
+    """Return for each name its address, or the reason why it has none."""
+    answers = ens.resolve(at(names.chain.url), wanted_names)
+    return [answer if isinstance(answer, str) else str(answer) for answer in answers]
 
 
 # --- Names ------------------------------------------------------------------------------------------------------------
@@ -52,7 +52,7 @@ def test_names_are_normalised(name, normal):
 
 
 @pytest.mark.parametrize(
-    ("name", "said"),
+    ("name", "sentence"),
     [
         (".", "is empty"),
         ("a..eth", "is not as ENSIP-15 has it: Labels cannot be empty"),
@@ -62,15 +62,15 @@ def test_names_are_normalised(name, normal):
         ("xn--ls8h.eth", "is not as ENSIP-15 has it: "),
         ("a" * 252 + ".eth", "is longer than 255 bytes"),
         ("é" * 126 + ".eth", "is longer than 255 bytes"),
-        # This letter expands to six.
+        # Normalization replaces this letter by six.
         ("㌖" * 60 + ".eth", "is longer than 255 bytes"),
     ],
     ids=["dot", "empty label", "begins with a dot", "space", "confusable", "punycode", "long", "bytes", "grows"],
 )
-def test_what_is_no_name_is_said_in_words(name, said):
+def test_what_is_no_name_is_said_in_words(name, sentence):
     with pytest.raises(ens.InvalidName) as caught:
         ens.normalized(name)
-    assert str(caught.value).startswith(said)
+    assert str(caught.value).startswith(sentence)
 
 
 # --- On a chain -------------------------------------------------------------------------------------------------------
@@ -84,20 +84,20 @@ def test_names_have_the_addresses_that_their_resolvers_say(names):
     names.resolved_by("wallet.eth", ALICE)
     nonsense = names.extended("nonsense.eth")
     nonsense.send("talkNonsense", b"\xff" * 40)
-    wanted = {
+    addresses = {
         "alice.eth": ALICE,
         "pay.bob.eth": BOB,
         "deep.in.below.eth": None,
         "any.below.eth": BOB,
         "unknown.eth": None,
         "nobody.eth": None,
-        # A resolver that resolves one name and none below, one without code, and one with any answer.
+        # Resolvers: one that resolves its own name only, one without code, and one that returns nonsense.
         "sub.alice.eth": None,
         "wallet.eth": None,
         "nonsense.eth": None,
     }
-    assert resolved(names, *wanted) == [
-        address or "has no address on chain Test chain (31337)" for address in wanted.values()
+    assert resolved(names, *addresses) == [
+        address or "has no address on chain Test chain (31337)" for address in addresses.values()
     ]
 
 
@@ -111,12 +111,12 @@ def test_a_resolver_that_runs_for_ever_leaves_the_others_their_addresses(names):
 
 
 def test_a_resolver_that_refers_to_gateways_is_not_followed(names):
-    asked: list[Any] = []
-    with lying_node(recording(asked, lambda body: ask(names.chain.url, body))) as url:
+    gateway_requests: list[Any] = []
+    with lying_node(recording(gateway_requests, lambda body: ask(names.chain.url, body))) as url:
         names.refer("elsewhere.eth", [url])
-        (said,) = resolved(names, "elsewhere.eth")
-    assert said == "has a resolver that refers to a gateway (EIP-3668), and none is asked here"
-    assert asked == []
+        (reason,) = resolved(names, "elsewhere.eth")
+    assert reason == "has a resolver that refers to a gateway (EIP-3668), and none is asked here"
+    assert gateway_requests == []
 
 
 # --- Nodes ------------------------------------------------------------------------------------------------------------
@@ -154,5 +154,5 @@ def test_a_node_that_refuses_calls_while_another_is_down_tells_nothing_of_a_name
     with between(names.chain.url, refusing) as url:
         with pytest.raises(NodeUnavailable, match="The node refused"):
             ens.resolve(at(url, "http://127.0.0.1:1"), ["alice.eth"])
-        (said,) = ens.resolve(at(url), ["alice.eth"])
-        assert str(said) == "has a resolver that no node of chain Test chain (31337) can ask"
+        (reason,) = ens.resolve(at(url), ["alice.eth"])
+        assert str(reason) == "has a resolver that no node of chain Test chain (31337) can ask"

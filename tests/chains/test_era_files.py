@@ -21,7 +21,7 @@ from tests.fixtures_folder import needs_fixtures
 from tests.proving import beacon_chains
 from tests.proving.beacon_chains import EncodedWorld
 
-# The period of slots 48 to 55.
+# Slots 48 to 55.
 PERIOD = 6
 
 
@@ -61,7 +61,7 @@ class Epoch:
 
     @property
     def totals(self) -> list[int]:
-        return [17 + sum(1000 + number for number in range(place + 1)) for place in range(len(self.encoded))]
+        return [17 + sum(1000 + number for number in range(index + 1)) for index in range(len(self.encoded))]
 
     @property
     def records(self) -> list[tuple[bytes, int]]:
@@ -103,7 +103,7 @@ def test_records_of_an_epoch(world, tmp_path, epoch):
     with served(site) as url:
         for files in _of_folder_and_site(world, tmp_path, url):
             assert files.records(3, epoch.root) == epoch.records
-        # The index and the total difficulty are read once, and each header once.
+        # The service reads the index and the total difficulty once, and each header once.
         assert len(site.asked) == 2 * (2 + len(epoch.encoded))
 
 
@@ -111,19 +111,19 @@ def test_records_of_an_epoch(world, tmp_path, epoch):
 def test_the_recorded_roots_of_a_period_of_mainnet(tmp_path):
     hashes, historical = recorded_beacon.roots(15539558), recorded_beacon.historical_roots()
     both = hashes[:8192], hashes[8192:]
-    wanted = PeriodRoots(*(b"".join(each) for each in both))
-    period = historical.index(era_files.period_root(MAINNET, wanted))
+    expected = PeriodRoots(*(b"".join(each) for each in both))
+    period = historical.index(era_files.period_root(MAINNET, expected))
     path = beacon_chains.write_era(tmp_path, MAINNET, period, historical[period], both, {})
     assert path.name == f"mainnet-00575-{historical[574][:4].hex()}.era"
-    assert EraFiles(MAINNET, [tmp_path]).roots(period, historical[period]) == wanted
+    assert EraFiles(MAINNET, [tmp_path]).roots(period, historical[period]) == expected
     site = Site(tmp_path)
     with served(site) as url:
-        assert EraFiles(MAINNET, [url]).roots(period, historical[period]) == wanted
+        assert EraFiles(MAINNET, [url]).roots(period, historical[period]) == expected
     assert len(site.asked) == 2
 
 
 def test_names_are_those_of_published_files():
-    """Names of mainnet's files from the format's own page and from tests of other projects."""
+    """The names come from the format's specification and from other projects' tests."""
     files, epochs = EraFiles(MAINNET, []), shipped.epochs(MAINNET)
     assert files.era_name(0, shipped.historical_roots(MAINNET)[0]) == "mainnet-00001-40cf2f3c.era"
     names = [files.era1_name(epoch, epochs[epoch]) for epoch in (0, 1, 151, 1896)]
@@ -151,8 +151,8 @@ def test_a_slot_without_a_block(world, path, root):
 
 
 def _damages(good: bytes, step: int) -> Iterator[bytes]:
-    for place in [*range(40), *range(0, len(good), step), *range(len(good) - 180, len(good))]:
-        yield good[:place] + bytes([good[place] ^ 0x41]) + good[place + 1 :]
+    for offset in [*range(40), *range(0, len(good), step), *range(len(good) - 180, len(good))]:
+        yield good[:offset] + bytes([good[offset] ^ 0x41]) + good[offset + 1 :]
     for size in (0, 1, 8, 100, len(good) - 100, len(good) - 1):
         yield good[:size]
     yield good + b"\0"
@@ -160,19 +160,19 @@ def _damages(good: bytes, step: int) -> Iterator[bytes]:
 
 
 def test_a_damaged_period_is_no_period(world, path, root, roots):
-    """The damage may be in an unneeded part. The only other result is this one sentence."""
+    """Damage to an unneeded part has no effect. All other damage gives this sentence."""
     files, good = EraFiles(world.chain, [path.parent]), path.read_bytes()
-    said = []
+    errors = []
     for content in _damages(good, 4999):
         path.write_bytes(content)
         try:
             assert files.roots(PERIOD, root) == roots
         except NodeUnavailable as unavailable:
-            said.append(str(unavailable))
+            errors.append(str(unavailable))
         with suppress(NodeUnavailable):
             assert files.block(50, root, world.root(50)) == world.blocks[50]
-    assert len(said) > 30
-    assert all(why.startswith(f"No era file {path.name} can be read: ") for why in said)
+    assert len(errors) > 30
+    assert all(why.startswith(f"No era file {path.name} can be read: ") for why in errors)
 
 
 def test_a_damaged_epoch_is_no_epoch(world, tmp_path, epoch):
@@ -189,9 +189,9 @@ def test_a_damaged_epoch_is_no_epoch(world, tmp_path, epoch):
 
 def test_roots_and_records_are_those_of_the_name(world, path, root, roots, tmp_path, epoch):
     good = path.read_bytes()
-    for one in (roots.blocks[-32:], roots.states[:32]):
-        assert good.count(one) == 1
-        path.write_bytes(good.replace(one, bytes(32)))
+    for roots_of_kind in (roots.blocks[-32:], roots.states[:32]):
+        assert good.count(roots_of_kind) == 1
+        path.write_bytes(good.replace(roots_of_kind, bytes(32)))
         with pytest.raises(NodeUnavailable, match="Its roots are not those of the period"):
             EraFiles(world.chain, [tmp_path]).roots(PERIOD, root)
     other = Epoch([epoch.encoded[0].replace(b"anybody", b"another"), *epoch.encoded[1:]])
@@ -209,7 +209,7 @@ def test_an_index_that_leads_nowhere(world, path, root, to):
 
 
 def test_a_false_block_is_no_block(world, path, root, tmp_path):
-    """Another place may have the right file."""
+    """The next folder has the right file."""
     (tmp_path / "right").mkdir()
     (tmp_path / "right" / path.name).write_bytes(path.read_bytes())
     for false in (world.encoded[51], world.encoded[50][:-1], b""):
@@ -283,7 +283,7 @@ def test_a_slow_place_is_left_for_another(world, path, root, roots):
 
 
 def test_headers_that_unpack_to_more_than_any_are_refused(tmp_path, epoch, world):
-    """A small frame may unpack to 64 kB, and 8,192 frames are decoded."""
+    """8,192 small frames, each of 64 kB when decompressed, would take 512 MB."""
     long = headers.encode({**headers.FRONTIER, "number": 5, "extraData": bytes(700)})
     other = Epoch([*epoch.encoded[:5], long])
     other.write(tmp_path)

@@ -38,17 +38,17 @@ def real_headers() -> list[tuple[str, str]]:
     contents = [load_fixture(name) for name in fixture_names()]
     rollups = [load_fixture(f"rollups/{name}") for name in fixture_names("rollups/*.json")]
     return [
-        (one.get("headerRlp") or one["rlpBlockHeader"], one.get("blockHash") or one["hash"])
+        (block.get("headerRlp") or block["rlpBlockHeader"], block.get("blockHash") or block["hash"])
         for content in contents + rollups
-        for one in content.get("headers", [content])
+        for block in content.get("headers", [content])
     ]
 
 
 @needs_fixtures
 def test_real_headers_of_ethereum_and_arbitrum_are_known_in_all_their_fields():
-    found = real_headers()
-    assert len(found) >= 14
-    for encoded, block_hash in found:
+    blocks = real_headers()
+    assert len(blocks) >= 14
+    for encoded, block_hash in blocks:
         header = verify(unhex(encoded), unhex(block_hash))
         assert header.encode() == unhex(encoded)
         assert header.hash == unhex(block_hash)
@@ -105,7 +105,7 @@ def test_a_block_of_a_chain_with_fields_of_its_own_makes_a_header(fields):
 
 
 def resealed(block: dict[str, Any], *changed: Any) -> dict[str, Any]:
-    """Return the block with extra data that ends in `changed`, with another round or other seals."""
+    """Return the block with the given end of its extra data: another round or other seals."""
     extra_data = unhex(block["extraData"])
     start = 32 if block in (headers.IBFT_BLOCK, headers.HOTSTUFF_BLOCK) else 0
     items = rlp.decode(extra_data[start:])
@@ -120,7 +120,7 @@ QBFT_BLOCK = resealed(headers.QBFT_GENESIS, b"\2", [b"\xaa" * 65, b"\xbb" * 65])
     "block",
     [
         headers.IBFT_BLOCK,
-        # The hash excludes seals, so other seals prove nothing else.
+        # Seals are not hashed, so a block with other seals proves the same facts.
         resealed(headers.IBFT_BLOCK, [b"\xaa" * 65]),
         headers.IBFT_2_BLOCK,
         resealed(headers.IBFT_2_BLOCK, bytes(4), [b"\xaa" * 65]),
@@ -144,7 +144,7 @@ AURA_SEALS = ("sealFields", "step", "signature")
     [
         {name: headers.SOKOL_BLOCK[name] for name in AURA_SEALS},
         {"sealFields": headers.SOKOL_BLOCK["sealFields"], "mixHash": None, "nonce": None},
-        # Forms of Nethermind and Erigon.
+        # Nethermind and Erigon return these fields.
         {"step": 302674395, "signature": "0x" + headers.SOKOL_BLOCK["signature"]},
         {
             "auraStep": "0x120a71db",
@@ -162,7 +162,7 @@ def test_auras_seals_are_read_by_the_names_of_each_node(seals):
 
 
 def test_seals_besides_mix_hash_and_nonce_say_the_same():
-    """Parity gave these fields for Ethereum's blocks."""
+    """Parity returned these fields for blocks of Ethereum."""
     block = headers.as_json(headers.FRONTIER)
     header = Header.from_rpc(block | {"sealFields": [block["mixHash"], block["nonce"]]})
     assert header.encode() == headers.encode(headers.FRONTIER)
@@ -181,7 +181,7 @@ for _ in range(400):
         (resealed(headers.IBFT_BLOCK, b"\xaa" * 65, []), "neither with nor without the seals"),
         (resealed(headers.IBFT_2_BLOCK, b"\1", bytes(4), []), "neither with nor without the seals"),
         (resealed(headers.QBFT_GENESIS, [b"\xaa" * 20, b""], b"", []), "neither with nor without the seals"),
-        # It is decoded, but not encoded, or neither: Python decides.
+        # Python's recursion limit decides if the nested list can be decoded.
         (headers.SOKOL_BLOCK | {"sealFields": ["0x" + NESTED.hex()]}, "too deeply to be read|not canonical RLP"),
     ],
 )
@@ -224,9 +224,9 @@ def test_a_block_of_a_layout_that_json_does_not_tell_makes_no_header(fields):
 # --- Malformed headers ------------------------------------------------------------------------------------------------
 
 
-def changed(place: int, value: Any) -> bytes:
+def changed(index: int, value: Any) -> bytes:
     fields = list(rlp.decode(PRAGUE))
-    fields[place] = value
+    fields[index] = value
     encoded: bytes = rlp.encode(fields)
     return encoded
 
@@ -238,7 +238,7 @@ def changed(place: int, value: Any) -> bytes:
         (PRAGUE + b"\0", "is not an RLP list, or is too short"),
         (PRAGUE[:-1], "is not an RLP list, or is too short"),
         (b"\xc1" * 5000, "is not an RLP list, or is too short"),
-        # A length with a leading zero byte is another form of the same list.
+        # The list's length must not begin with a zero byte.
         (b"\xfa\0" + PRAGUE[1:], "is not an RLP list, or is too short"),
         (rlp.encode(b"header" * 100), "is not an RLP list, or is too short"),
         (changed(0, b"\1" * 31), "begins with have other sizes"),

@@ -1,4 +1,4 @@
-"""Error messages of nodes: their meaning, and no key from them on public pages."""
+"""Error messages of nodes: the meaning that the service gives them, and no keys from them on public pages."""
 
 import pytest
 
@@ -23,13 +23,13 @@ HASH = "0x" + "ab1" * 21 + "f"
 
 
 def _parts(secret: str) -> list[str]:
-    """Return all parts of four letters, or the whole."""
+    """Return all substrings of four characters, or the secret itself if it is shorter."""
     letters = secret.lower()
     return [letters[start : start + 4] for start in range(max(1, len(letters) - 3))]
 
 
 @pytest.mark.parametrize(
-    ("said", "shown"),
+    ("words", "shown"),
     [
         ("missing trie node", "missing trie node"),
         ("", ""),
@@ -48,23 +48,23 @@ def _parts(secret: str) -> list[str]:
         ("end”. The service is closed. “", 'end". The service is closed. "'),
     ],
 )
-def test_words_are_one_plain_line_without_keys(said, shown):
-    assert plain(said) == shown
+def test_words_are_one_plain_line_without_keys(words, shown):
+    assert plain(words) == shown
 
 
-@pytest.mark.parametrize("said", ["x " * 10_000, "y" * 1_000_000, f"{KEY} " * 100_000, "=" * 100_000])
-def test_words_are_few(said):
-    assert len(plain(said)) <= MAX_CHARS
+@pytest.mark.parametrize("words", ["x " * 10_000, "y" * 1_000_000, f"{KEY} " * 100_000, "=" * 100_000])
+def test_words_are_few(words):
+    assert len(plain(words)) <= MAX_CHARS
 
 
-@pytest.mark.parametrize("place", range(3950, 4010))
-def test_a_key_that_is_cut_is_no_rest_of_a_key(place):
-    filler = f"https://{'x' * (place - 20)} "
+@pytest.mark.parametrize("cut", range(3950, 4010))
+def test_a_key_that_is_cut_is_no_rest_of_a_key(cut):
+    filler = f"https://{'x' * (cut - 20)} "
     shown = plain(f"{filler}{KEY} and more words {'z' * 100}")
     assert not any(KEY[:size] in shown for size in range(4, len(KEY)))
 
 
-# A node may echo parts of its URL, in every form.
+# A node may repeat parts of its URL in any encoding.
 SHORT = "q7%2Bx"
 FORMS = [
     KEY,
@@ -75,7 +75,7 @@ FORMS = [
     KEY[:15],
     f"{KEY[:6]}...{KEY[-4:]}",
     f"{KEY[:4]}***",
-    "-".join(KEY[place : place + 4] for place in range(0, 32, 4)),
+    "-".join(KEY[start : start + 4] for start in range(0, 32, 4)),
     " ".join(KEY),
     f"{KEY[:16]} and {KEY[16:]}",
     "\u200b".join(KEY),
@@ -93,8 +93,8 @@ FORMS = [
 ECHOED = {letters for part in (KEY, "q7x", "paword", "user", "dxnlcjpwysqk") for letters in _parts(part)}
 
 
-def refusing(said: str):
-    return lambda body: result(body, "0x7a69") if is_chain_id(body) else error(body, -32000, said)
+def refusing(words: str):
+    return lambda body: result(body, "0x7a69") if is_chain_id(body) else error(body, -32000, words)
 
 
 @pytest.mark.parametrize("form", FORMS)
@@ -104,24 +104,24 @@ def test_no_part_of_a_node_s_url_is_told_in_any_form(client_of, form):
     told = caught.value.for_operators
     assert "unknown project" in told
     assert told.endswith("sorry”.")
-    left = "".join(letter for letter in told.partition("project")[2].lower() if letter.isalnum())
-    assert not [part for part in ECHOED if part in left.replace("redacted", "")]
+    letters = "".join(letter for letter in told.partition("project")[2].lower() if letter.isalnum())
+    assert not [part for part in ECHOED if part in letters.replace("redacted", "")]
     assert str(caught.value) == "The node refused (-32000)."
 
 
 def test_ordinary_words_of_a_node_stay(client_of):
-    said = "invalid API key, header not found, exceeded 10,000 rpc calls"
-    with lying_node(refusing(said)) as url, pytest.raises(RpcRefused) as caught:
+    words = "invalid API key, header not found, exceeded 10,000 rpc calls"
+    with lying_node(refusing(words)) as url, pytest.raises(RpcRefused) as caught:
         client_of(f"{url}/v3/{KEY}?apikey={KEY}&x=1").balance("0x" + "11" * 20)
-    assert caught.value.message == said
+    assert caught.value.message == words
 
 
 @pytest.mark.parametrize("method", ["eth_getBalance", "eth_call"])
 def test_only_operators_read_a_node_s_words(client_of, method):
-    said = f"no quarter for\u202e secret-path, ask https://rpc.example/{KEY}" + "!" * 1000
+    words = f"no quarter for\u202e secret-path, ask https://rpc.example/{KEY}" + "!" * 1000
 
     def refuse(body):
-        return result(body, "0x7a69") if is_chain_id(body) else error(body, 3, said)
+        return result(body, "0x7a69") if is_chain_id(body) else error(body, 3, words)
 
     with lying_node(refuse) as url, pytest.raises(RpcRefused) as caught:
         client_of(f"{url}/secret-path").call(method, "0x" + "11" * 20, "latest")
@@ -150,8 +150,8 @@ def test_a_code_is_short_too(client_of):
 
 # --- Refusals of transactions, in the wording of each kind of node ----------------------------------------------------
 
-# Messages of geth, Nethermind, Besu, Erigon, Reth, EthereumJS, hardhat, ganache and anvil, old versions included, from
-# their sources or recorded from them, with the inserted values.
+# Messages of geth, Nethermind, Besu, Erigon, Reth, EthereumJS, hardhat, ganache and anvil, including old versions. They
+# were recorded or come from the source code; the inserted values are examples.
 REFUSALS: dict[type[RpcRefused], list[str]] = {
     AlreadyKnown: [
         "already known",
@@ -227,7 +227,7 @@ def test_a_transaction_that_is_refused_is_no_limit_whatever_its_words():
 
 # --- Limits, in the wording of each provider --------------------------------------------------------------------------
 
-# Messages by the end of our sentence. Each comment names the source of the lines below it.
+# Messages by the end of the service's sentence. A comment names the source of the lines below it.
 LIMITS: dict[str, list[tuple[int | str, str]]] = {
     "limits our requests": [
         # Infura
@@ -251,11 +251,11 @@ LIMITS: dict[str, list[tuple[int | str, str]]] = {
         (-32007, "50/second request limit reached - reduce calls per second or upgrade your account at quicknode.com"),
         # QuickNode's reference of errors
         (429, "The requests per second (RPS) of your requests are higher than your plan allows."),
-        # Variations of the same words
+        # The same words in other forms
         (-32000, "Request was throttled"),
         (-32000, "rate limit exceeded for transactions"),
         (-32000, "requests limited to 100 a second"),
-        # QuickNode, EIP-1474, and others of this kind
+        # QuickNode, EIP-1474 and similar messages
         (-32000, "account limited to 15/sec"),
         (-32000, "limit exceeded"),
         (-32000, "Too many concurrent requests"),
@@ -281,7 +281,7 @@ LIMITS: dict[str, list[tuple[int | str, str]]] = {
         (30, "Request timeout on the free tier, please upgrade your tier to the paid one"),
         (402, "Payment Required"),
         (35, "chain is not available on free plan, please upgrade to paid plan"),
-        # Quotas beside words that usually tell of one request
+        # Quotas in words that usually refer to a single request
         (-32000, "daily archive request count exceeded"),
         (-32000, "Your credit balance is exhausted"),
         (-32000, "transaction quota exceeded: no results"),
@@ -289,7 +289,7 @@ LIMITS: dict[str, list[tuple[int | str, str]]] = {
         (-32000, "subscription expired"),
         # NodeReal, Ankr
         (-32000, "You've reached your monthly quota limit."),
-        # The same words in other orders
+        # The same words in another order
         (-32000, "Quota has been exceeded"),
         (-32000, "The daily limit for your current plan is used up"),
         (-32000, "You are out of credits"),
@@ -325,7 +325,7 @@ def test_limits_are_told_apart(code, message, sentence, method):
 
 
 @pytest.mark.parametrize(
-    "given",
+    "message",
     [
         "Too many requests",
         {"code": -32000, "message": "Error", "data": "Exceeded the quota usage"},
@@ -342,12 +342,12 @@ def test_limits_are_told_apart(code, message, sentence, method):
         {"code": -33200, "message": "Error", "details": "You have surpassed your allowed throughput limit."},
     ],
 )
-def test_a_limit_is_known_wherever_its_words_stand(given):
+def test_a_limit_is_known_wherever_its_words_stand(message):
     with pytest.raises(LimitsRequests):
-        read_refusal("host", "eth_getProof", given)
+        read_refusal("host", "eth_getProof", message)
 
 
-# Messages of geth, Nethermind, Besu, Erigon, reth, bor, ethrex and providers, by the cause in our sentence.
+# Messages of geth, Nethermind, Besu, Erigon, reth, bor, ethrex and providers, by the cause in the service's sentence.
 CAUSES: dict[Cause | None, list[str]] = {
     Cause.STATE: [
         # dRPC, Erigon, publicnode
@@ -427,7 +427,7 @@ def test_a_refusal_tells_its_cause_in_our_words(message, cause):
         ("eth_sendRawTransaction", "exceeds block gas limit"),
         ("eth_sendRawTransaction", "max fee per gas exceeds capacity"),
         ("eth_sendRawTransaction", "intrinsic gas too low"),
-        # providers
+        # RPC providers
         ("eth_getLogs", "query returned more than 10000 results"),
         ("eth_getLogs", "query exceeds max block range 100000"),
         ("eth_getLogs", "eth_getLogs is limited to a 5 range, upgrade from discover plan"),
@@ -438,12 +438,12 @@ def test_a_refusal_tells_its_cause_in_our_words(message, cause):
     ],
 )
 def test_a_limit_of_one_request_is_no_limit_of_how_many_may_be_sent(method, message):
-    """These have EIP-1474's code for "limit exceeded", with which others refuse too many requests per second."""
+    """Code -32005 is EIP-1474's "limit exceeded". Other nodes use it for too many requests per second."""
     assert type(read_refusal("host", method, {"code": -32005, "message": message})) is RpcRefused
 
 
 @pytest.mark.parametrize(
-    ("given", "data"),
+    ("node_error", "data"),
     [
         ({"code": 3, "message": "execution reverted", "data": "0x12"}, b"\x12"),
         ({"code": -32015, "message": "VM execution error.", "data": "Reverted 0x12"}, b"\x12"),
@@ -453,7 +453,7 @@ def test_a_limit_of_one_request_is_no_limit_of_how_many_may_be_sent(method, mess
         ({"code": 3, "message": "execution reverted: insufficient funds", "data": 12}, b""),
     ],
 )
-def test_reverts_are_known_in_every_form(given, data):
-    refusal = read_refusal("host", "eth_call", given)
+def test_reverts_are_known_in_every_form(node_error, data):
+    refusal = read_refusal("host", "eth_call", node_error)
     assert isinstance(refusal, Reverted)
     assert refusal.data == data

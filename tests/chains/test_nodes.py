@@ -1,4 +1,4 @@
-"""Nodes that fail, hang, lie and refuse: the error, the cost, and the next node."""
+"""Nodes that fail, hang, lie or refuse: the error, its cost, and the request to the next node."""
 
 import json
 import re
@@ -32,20 +32,20 @@ from tests.chains.lying_node import result as reply_of
 from tests.chains.transfers import ALICE, BOB, CONTRACT, send, signed
 from tests.headers import with_hash
 
-# Nobody listens there, because port 1 needs rights that no test has.
+# Nothing listens on port 1, because tests have no right to use it.
 DEAD = "http://127.0.0.1:1/secret-path"
-# An answer must not be late on a busy machine.
+# Seconds. A busy machine must still answer in time.
 TIMEOUT = 2
 
 
 # --- Behaviour, question, outcome -------------------------------------------------------------------------------------
 
 Spoil = Callable[[Any, Any], Any]
-"""Returns a node's answer to a body, instead of the honest reply."""
+"""A function of a request body and the honest reply. It returns the node's answer."""
 
 
 def spoiling(url: str, spoil: Spoil) -> AbstractContextManager[str]:
-    """Return a node in front of a real one that tells its chain id honestly."""
+    """Return a node placed before a real one. It tells its chain id honestly, and spoils other replies."""
     return lying_node(lambda body: ask(url, body) if is_chain_id(body) else spoil(body, ask(url, body)))
 
 
@@ -58,7 +58,9 @@ def refused(code: int, message: str, data: str | None = None) -> Spoil:
 
 
 def told(value: Any, method: str = "") -> Spoil:
-    """Return a spoiler that replaces the result, or these fields of it, in replies to this method or to all."""
+    """Return a spoiler that replaces the result, or the given fields of it, in replies to `method` or
+    to all methods.
+    """
 
     def spoil(body: Any, reply: Any) -> Any:
         if isinstance(body, list):
@@ -169,7 +171,7 @@ TABLE: list[tuple[Spoil, Callable[[RpcClient], Any], type[ChainError], str]] = [
     (raw(b"<html>"), call, NodeUnavailable, "not JSON"),
     (raw(b""), call, NodeUnavailable, "not JSON"),
     (raw(b"[" * 15_000), call, NodeUnavailable, "not JSON"),
-    # From Python 3.12 on, JSON may be nested deeper than functions may call each other.
+    # Python's limit on nested JSON depends on the version. From 3.12 on, it is above the recursion limit.
     (raw(b"[" * 5000 + b"]" * 5000), call, InvalidReply, "nested too deeply|belongs to no request|not JSON"),
     (raw(b"1"), call, NodeUnavailable, "belongs to no request"),
     (raw(b"[]"), call, NodeUnavailable, "without a reply"),
@@ -184,14 +186,14 @@ TABLE: list[tuple[Spoil, Callable[[RpcClient], Any], type[ChainError], str]] = [
         )
         for spoil, words in REPLIES_AMISS
     ),
-    # Refusals with an HTTP status: publicnode, dRPC, Alchemy, and a proxy whose node is away
+    # Refusals with an HTTP status, from publicnode, dRPC, Alchemy, and a proxy whose node is down
     (raw(NO_STATE, 403), prove, RpcRefused, "Archive requests"),
     (raw(NO_STATE, 500), prove, RpcRefused, "Archive requests"),
     (raw(b'{"message": "capacity limit exceeded for your plan"}', 403), call, NodeUnavailable, "by a quota or plan"),
     (raw(b"<html>Too Many Requests</html>", 503), call, NodeUnavailable, "limits our requests"),
     (raw(NO_ID, 502), call, NodeUnavailable, "HTTP status 502"),
     (told(None, "eth_getProof"), prove, UnverifiedProof, "no proof of 0x"),
-    # Refusals
+    # Refusals as JSON-RPC errors
     (refused(-32005, "daily request count exceeded"), call, NodeUnavailable, "limits our requests"),
     (refused(429, "slow down"), call, NodeUnavailable, "limits our requests"),
     (refused(-32000, "Too Many Requests"), call, NodeUnavailable, "limits our requests"),
@@ -202,11 +204,11 @@ TABLE: list[tuple[Spoil, Callable[[RpcClient], Any], type[ChainError], str]] = [
     (refused(-32000, "header not found"), call, RpcRefused, "header not found"),
     (refused(-32000, "missing trie node"), prove, RpcRefused, "missing trie node"),
     (refused(3, "execution reverted", "0x1234"), call, Reverted, "execution reverted"),
-    # Nonsense and lies
-    *((told(one), balance, InvalidReply, "that is not hexadecimal") for one in NO_QUANTITIES),
-    *((told(one), slot, InvalidReply, "eth_getStorageAt") for one in (None, 1, "0x1", "1", "0x" + "00" * 33)),
+    # Invalid values and lies
+    *((told(reply), balance, InvalidReply, "that is not hexadecimal") for reply in NO_QUANTITIES),
+    *((told(reply), slot, InvalidReply, "eth_getStorageAt") for reply in (None, 1, "0x1", "1", "0x" + "00" * 33)),
     *((told([LOG | changes]), logs, InvalidReply, words) for changes, words in NO_LOGS),
-    *((told(one, "eth_getProof"), prove, InvalidReply, "eth_getProof") for one in NO_PROOFS),
+    *((told(reply, "eth_getProof"), prove, InvalidReply, "eth_getProof") for reply in NO_PROOFS),
     (told("0x0"), estimate, InvalidReply, "0 gas, less than every transaction"),
     (told(hex(20_999)), estimate, InvalidReply, "20999 gas"),
     (
@@ -219,8 +221,11 @@ TABLE: list[tuple[Spoil, Callable[[RpcClient], Any], type[ChainError], str]] = [
     (told({"number": hex(2**63)}, "eth_getBlock"), lambda rpc: rpc.head(), InvalidReply, "no chain can have reached"),
     (told({"hash": None}, "eth_getBlock"), lambda rpc: rpc.head(), InvalidReply, "not hexadecimal"),
     (told({"number": "latest"}), lambda rpc: rpc.head(), InvalidReply, "not hexadecimal"),
-    # The node has no raw header, which could repair the answer.
-    *((told(one, "eth_getBlock"), lambda rpc: rpc.head(), NodeUnavailable, "header of its hash") for one in NO_HEADERS),
+    # The node serves no raw header, from which the service could compute the hash.
+    *(
+        (told(reply, "eth_getBlock"), lambda rpc: rpc.head(), NodeUnavailable, "header of its hash")
+        for reply in NO_HEADERS
+    ),
     (told({"number": "0x1"}, "eth_getBlock"), lambda rpc: rpc.header(2), InvalidReply, "another block"),
     (told({"number": "0x1"}, "eth_getBlock"), lambda rpc: rpc.headers([2]), InvalidReply, "another block"),
     (
@@ -251,11 +256,11 @@ def devchain() -> Iterator[DevChain]:
         yield chain
 
 
-@pytest.mark.parametrize(("spoil", "asked", "kind", "words"), TABLE)
-def test_what_one_node_does_not_tell_another_may_but_for_a_revert(devchain, client_of, spoil, asked, kind, words):
+@pytest.mark.parametrize(("spoil", "question", "kind", "words"), TABLE)
+def test_what_one_node_does_not_tell_another_may_but_for_a_revert(devchain, client_of, spoil, question, kind, words):
     with spoiling(devchain.url, spoil) as url:
         with pytest.raises(kind) as caught:
-            asked(client_of(url))
+            question(client_of(url))
         assert re.search(words, caught.value.for_operators)
         assert not getattr(caught.value, "may_pass", False)
         seen: list[Any] = []
@@ -263,10 +268,10 @@ def test_what_one_node_does_not_tell_another_may_but_for_a_revert(devchain, clie
             client = client_of(url, honest)
             if kind is Reverted:
                 with pytest.raises(Reverted):
-                    asked(client)
+                    question(client)
                 assert seen == []
             else:
-                assert asked(client) == asked(client_of(devchain.url))
+                assert question(client) == question(client_of(devchain.url))
 
 
 def test_what_another_node_might_have_answered_is_worth_asking_again(devchain, client_of):
@@ -281,7 +286,7 @@ def test_what_another_node_might_have_answered_is_worth_asking_again(devchain, c
             assert caught.value.may_pass
 
 
-# --- Each of several questions is answered by itself ------------------------------------------------------------------
+# --- Several questions, each with its own answer ----------------------------------------------------------------------
 
 
 def every(code: int, message: str) -> Callable[[list[Any]], Any]:
@@ -289,7 +294,7 @@ def every(code: int, message: str) -> Callable[[list[Any]], Any]:
 
 
 def after(answered: int, code: int, message: str) -> Callable[[list[Any]], Any]:
-    """Answer the first ones, and refuse the others."""
+    """Answer the first requests of a batch, and refuse the others."""
     return lambda asked: [
         *(reply_of(request, request["params"][0]) for request in asked[:answered]),
         *every(code, message)(asked[answered:]),
@@ -300,14 +305,14 @@ def no_id(code: int, message: str) -> dict[str, Any]:
     return {"jsonrpc": "2.0", "id": None, "error": {"code": code, "message": message}}
 
 
-# Answers to a batch that is too large.
+# Nodes' answers to a batch that is too large.
 TOO_LARGE: dict[str, Callable[[list[Any]], Any]] = {
-    # go-ethereum pull 26681 (also op-geth, bor, bsc, coreth, Erigon since pull 18260).
+    # go-ethereum pull 26681; also op-geth, bor, bsc, coreth, and Erigon since its pull 18260
     "geth, the first": lambda asked: [error(asked[0], -32600, "batch too large")],
     "geth, of notifications": lambda _: [no_id(-32600, "batch too large")],
     "geth, bytes": after(3, -32003, "response too large"),
     "geth, seconds": after(3, -32002, "request timed out"),
-    # Unknown wording.
+    # Wording that the service doesn't know
     "the first, in other words": lambda asked: [error(asked[0], -32000, "no")],
     "each, in other words": every(-32000, "no"),
     # base/node issue 234
@@ -318,7 +323,7 @@ TOO_LARGE: dict[str, Callable[[list[Any]], Any]] = {
     "besu": every(-32602, "Number of requests in batch exceeds --rpc-max-batch-size."),
     # AcalaNetwork/bodhi.js pull 383
     "bodhi": lambda _: {"jsonrpc": "2.0", "error": {"code": -32600, "message": "Exceeded maximum batch size 10"}},
-    # drpc, by its users; the plan is named, and no quota is used up.
+    # dRPC, as its users report it. The message names a plan, but it isn't about a quota.
     "drpc": lambda _: Raw(
         json.dumps(no_id(31, "Batch of more than 3 requests are not allowed on free plan")).encode(), 500
     ),
@@ -341,16 +346,16 @@ TOO_LARGE: dict[str, Callable[[list[Any]], Any]] = {
 
 
 class Echoing:
-    """A node that answers with the first parameter by default, and records all requests but those for chain ids."""
+    """A node that returns the first parameter of each request, and records all requests but those for the chain id."""
 
     def __init__(self) -> None:
         self.sizes: list[int] = []
         self.hangs: Callable[[list[Any]], bool] = lambda _: False
-        """Returns whether these requests get no answer."""
+        """A function that returns whether these requests get no answer."""
         self.most = 1000
         """Maximum number of requests in a batch."""
         self.too_large = TOO_LARGE["base"]
-        """Returns the answer to a larger batch."""
+        """A function that returns the answer to a larger batch."""
         self.spoils: dict[Any, Callable[[Any], Any]] = {}
         """Other answers by the first parameter; None leaves the reply out."""
         self.chain_id = "0x7a69"
@@ -364,40 +369,40 @@ class Echoing:
     def __call__(self, body: Any) -> Any:
         if is_chain_id(body) and self.tells_chain:
             return reply_of(body, self.chain_id)
-        asked = body if isinstance(body, list) else [body]
-        self.sizes.append(len(asked))
-        if self.hangs(asked):
+        questions_asked = body if isinstance(body, list) else [body]
+        self.sizes.append(len(questions_asked))
+        if self.hangs(questions_asked):
             self.over.wait(20)
         if self.status != 200:
             return Raw(status=self.status)
-        if len(asked) > self.most:
-            return self.too_large(asked)
-        # The order of replies has no meaning.
-        answers = [answer for answer in map(self._answer, reversed(asked)) if answer]
-        if failure := next((one for one in answers if isinstance(one, Raw)), None):
+        if len(questions_asked) > self.most:
+            return self.too_large(questions_asked)
+        # JSON-RPC allows replies in any order.
+        answers = [answer for answer in map(self._answer, reversed(questions_asked)) if answer]
+        if failure := next((reply for reply in answers if isinstance(reply, Raw)), None):
             return failure
         return answers if isinstance(body, list) or not answers else answers[0]
 
-    def _answer(self, one: Any) -> Any:
-        value = one["params"][0]
+    def _answer(self, question: Any) -> Any:
+        value = question["params"][0]
         spoil = self.spoils.get(value)
-        return spoil(one) if spoil else reply_of(one, value)
+        return spoil(question) if spoil else reply_of(question, value)
 
     def count(self) -> list[int]:
-        """Return the sizes of requests since the last count."""
+        """Return the sizes of requests received since the last call."""
         sizes, self.sizes = self.sizes, []
         return sizes
 
 
 @pytest.fixture
 def nodes(client_of) -> Iterator[Callable[..., RpcClient]]:
-    """Starts nodes, and returns a client with the clock of the first."""
+    """Return a function that starts nodes and returns their client. The client uses the first node's clock."""
     with ExitStack() as running:
 
         def start(*some: Echoing) -> RpcClient:
-            urls = [running.enter_context(lying_node(one)) for one in some]
-            for one in some:
-                running.callback(one.over.set)
+            urls = [running.enter_context(lying_node(node)) for node in some]
+            for node in some:
+                running.callback(node.over.set)
             rpc: RpcClient = client_of(*urls, timeout_seconds=TIMEOUT, clock=lambda: some[0].now)
             return rpc
 
@@ -409,8 +414,8 @@ def echoes(values: range | list[int]) -> list[Question[Any]]:
 
 
 def failed(answers: list[Any]) -> dict[int, str]:
-    """Return the errors of unanswered questions, by the question's place."""
-    return {n: str(one) for n, one in enumerate(answers) if isinstance(one, ChainError)}
+    """Return the errors of unanswered questions by the question's index."""
+    return {n: str(answer) for n, answer in enumerate(answers) if isinstance(answer, ChainError)}
 
 
 @pytest.mark.parametrize(
@@ -434,7 +439,7 @@ def test_batches_are_bounded_and_smaller_for_ten_minutes_where_a_node_takes_less
 
 
 def test_a_node_that_limits_the_requests_in_batches_is_sent_fewer_after_its_rest(nodes):
-    """Providers count each request of a batch, so a whole batch may always exceed the limit per second."""
+    """Providers count each request of a batch, so a full batch may exceed the limit per second at every try."""
     node = Echoing()
     node.most, node.too_large = 10, every(-32007, "50/second request limit reached")
     client = nodes(node)
@@ -481,7 +486,7 @@ def test_many_threads_may_share_a_client(client_of):
 
 def test_methods_are_mixed_in_one_exchange(nodes):
     node = Echoing()
-    node.spoils["0x1"] = lambda one: reply_of(one, "nonsense")
+    node.spoils["0x1"] = lambda question: reply_of(question, "nonsense")
     of_balance, codes = nodes(node).ask([questions.balance("0x1"), questions.balance("0x2")], [questions.code("0x03")])
     assert isinstance(of_balance[0], NodeUnavailable)
     assert (of_balance[1], codes) == (2, [b"\x03"])
@@ -490,7 +495,7 @@ def test_methods_are_mixed_in_one_exchange(nodes):
 
 def test_what_one_node_answered_is_not_asked_of_the_next(nodes):
     node, other = Echoing(), Echoing()
-    node.spoils = dict.fromkeys(range(0, 10, 2), lambda one: error(one, -32000, "not here"))
+    node.spoils = dict.fromkeys(range(0, 10, 2), lambda question: error(question, -32000, "not here"))
     assert nodes(node, other).answers(echoes(range(10))) == list(range(10))
     assert other.sizes == [5]
 
@@ -517,19 +522,19 @@ def test_a_node_that_hangs_is_waited_for_twice_whatever_is_asked(nodes):
 
 def test_one_request_that_hangs_is_the_loss_of_its_question(nodes):
     node = Echoing()
-    node.hangs = lambda asked: any(one["params"][0] == 3 for one in asked)
+    node.hangs = lambda asked: any(question["params"][0] == 3 for question in asked)
     outcomes = nodes(node).ask(echoes(range(64)))
     assert list(failed(outcomes)) == [3]
     assert "did not answer" in failed(outcomes)[3]
 
 
 POISON: dict[str, Callable[[Any], Any]] = {
-    "neither": lambda one: {"jsonrpc": "2.0", "id": one["id"]},
-    "no error": lambda one: {"jsonrpc": "2.0", "id": one["id"], "error": "no"},
+    "neither": lambda question: {"jsonrpc": "2.0", "id": question["id"]},
+    "no error": lambda question: {"jsonrpc": "2.0", "id": question["id"], "error": "no"},
     "missing": lambda _: None,
-    "limit": lambda one: error(one, -32005, "project ID request rate exceeded"),
-    "words": lambda one: error(one, -32000, "exceeded its compute units"),
-    "long": lambda one: reply_of(one, "x" * 2000),
+    "limit": lambda question: error(question, -32005, "project ID request rate exceeded"),
+    "words": lambda question: error(question, -32000, "exceeded its compute units"),
+    "long": lambda question: reply_of(question, "x" * 2000),
 }
 
 
@@ -545,7 +550,7 @@ def test_a_bad_answer_is_the_loss_of_its_question_and_the_next_node_is_asked_for
     node.most, node.spoils = most, dict.fromkeys(bad, poison)
     rpc = nodes(node)
     assert tuple(failed(rpc.ask(echoes(range(16))))) == bad
-    # The others don't meet a node that has just failed, either.
+    # A node that has just failed is not asked, so the request is made in small parts until the node is used again.
     assert rpc.answers(echoes([20, 21])) == [20, 21]
     assert nodes(node, other).answers(echoes(range(16))) == list(range(16))
     assert other.sizes == [len(bad)]
@@ -586,7 +591,7 @@ def test_no_accident_makes_batches_small(nodes, questions, answer):
 
 
 def test_a_node_that_answers_a_part_in_a_second_is_asked_for_the_rest_after_it(nodes, monkeypatch):
-    """Alchemy limits each request in a batch."""
+    """Alchemy counts each request of a batch, so it may answer one part of it now and the other a second later."""
     monkeypatch.setattr("chains.nodes.LIMIT_PAUSE_SECONDS", 0)
     node = Echoing()
     node.most, node.too_large = 25, after(25, 429, "Your app has exceeded its compute units per second capacity")
@@ -601,10 +606,10 @@ def test_a_node_that_fails_is_passed_over_and_rests_longer_each_time(nodes):
     bad, good = Echoing(), Echoing()
     bad.status, bad.tells_chain = 503, False
     client = nodes(bad, good)
-    for now, asked in ((0.0, 1), (0.9, 0), (1.5, 1), (3.0, 0), (3.6, 1)):
+    for now, exchanges in ((0.0, 1), (0.9, 0), (1.5, 1), (3.0, 0), (3.6, 1)):
         bad.now = now
         assert client.call("echo", 1) == 1
-        assert len(bad.count()) == asked, f"after {now} s"
+        assert len(bad.count()) == exchanges, f"after {now} s"
     bad.now, bad.status, bad.tells_chain = 100, 200, True
     good.count()
     assert client.call("echo", 1) == 1
@@ -657,7 +662,7 @@ def test_a_node_of_another_chain_is_never_used(nodes):
 
 @pytest.mark.parametrize(("status", "seconds"), [(503, FAIL_FAST_SECONDS + 1), (200, 59)])
 def test_a_node_that_leads_to_another_chain_one_day_is_used_no_more(nodes, status, seconds):
-    """The chain id is checked after a failure, and at least once a minute."""
+    """The client checks the chain id after a failure, and at least once a minute."""
     node = Echoing()
     client = nodes(node)
     assert client.call("echo", 1) == 1
@@ -684,20 +689,21 @@ def test_every_node_is_asked_anew_for_its_chain_where_that_is_the_question(nodes
 def test_what_all_nodes_get_goes_to_none_of_another_chain_and_to_none_that_rests(nodes):
     sent = signed(0)
     first, foreign, failing, last = (Echoing() for _ in range(4))
-    for one in (first, foreign, failing, last):
-        one.spoils[hex_data(sent)] = lambda asked: reply_of(asked, hex_data(keccak(sent)))
+    for node in (first, foreign, failing, last):
+        node.spoils[hex_data(sent)] = lambda question: reply_of(question, hex_data(keccak(sent)))
     foreign.chain_id, failing.status, failing.tells_chain = "0x1", 503, False
     client = nodes(first, foreign, failing, last)
     for _ in range(2):
         client.tell_all(questions.raw_transaction(sent))
         assert send(client, sent) == keccak(sent)
-    # The first node also answers about the transaction's result. The failing one was asked for its chain.
-    assert [len(one.sizes) for one in (first, foreign, failing, last)] == [4, 0, 1, 2]
+    # The first node also answers the question about the transaction's result. The failing node's request was for its
+    # chain id.
+    assert [len(node.sizes) for node in (first, foreign, failing, last)] == [4, 0, 1, 2]
 
 
 # --- Nodes that know less ---------------------------------------------------------------------------------------------
 
-# Messages of EthereumJS, of ganache, and of geth without a pending block.
+# Messages of EthereumJS and ganache, and of geth without a pending block.
 NO_BLOCK_HASH = [(-32602, "invalid argument 2: argument must be a string"), (-32700, 'Cannot wrap a "object"')]
 NO_PENDING = [(-32602, '"pending" is not yet supported'), (-32000, "pending block is not available")]
 
@@ -707,32 +713,32 @@ def test_a_node_that_takes_no_block_hash_is_asked_by_number_and_for_ten_minutes_
     devchain, client_of, code, message
 ):
     now = 0.0
-    asked: list[Any] = []
+    blocks: list[Any] = []
 
     def spoil(body: Any, reply: Any) -> Any:
         if body["method"] != "eth_getProof":
             return reply
-        asked.append("hash" if isinstance(body["params"][2], dict) else "number")
-        return error(body, code, message) if asked[-1] == "hash" else reply
+        blocks.append("hash" if isinstance(body["params"][2], dict) else "number")
+        return error(body, code, message) if blocks[-1] == "hash" else reply
 
     with spoiling(devchain.url, spoil) as url:
         client = client_of(url, clock=lambda: now)
         for now, expected in ((0.0, ["hash", "number"]), (599.0, ["number"]), (601.0, ["hash", "number"])):  # noqa: B007
-            asked.clear()
+            blocks.clear()
             assert isinstance(prove(client), VerifiedAccountProof)
-            assert asked == expected
+            assert blocks == expected
 
 
 def test_a_block_that_a_node_lacks_is_not_asked_for_by_number(devchain, client_of):
-    """Another block has that number, so its proof would be useless."""
-    asked: list[Any] = []
-    with lying_node(recording(asked, lambda body: ask(devchain.url, body))) as url:
+    """The node's block of that number is another one, so its proof would be useless."""
+    node_requests: list[Any] = []
+    with lying_node(recording(node_requests, lambda body: ask(devchain.url, body))) as url:
         client = client_of(url)
         for block_hash in (b"\1" * 32, b"\2" * 32):
             (proof,) = client.proofs([ProofRequest(0, block_hash, bytes(32), ALICE)])
             assert isinstance(proof, RpcRefused)
             assert not proof.may_pass
-    blocks = [body["params"][2] for body in asked if not is_chain_id(body)]
+    blocks = [body["params"][2] for body in node_requests if not is_chain_id(body)]
     assert blocks == [{"blockHash": "0x" + "01" * 32}, {"blockHash": "0x" + "02" * 32}]
 
 
@@ -740,12 +746,12 @@ def test_a_block_that_a_node_lacks_is_not_asked_for_by_number(devchain, client_o
 def test_a_node_without_a_pending_block_is_asked_for_the_latest_and_another_for_its_own(
     devchain, client_of, code, message
 ):
-    asked: list[Any] = []
+    calls: list[Any] = []
 
     def spoil(body: Any, reply: Any) -> Any:
         if isinstance(body, list):
             return [spoil(*both) for both in zip(body, reply, strict=True)]
-        asked.append((body["method"], body["params"][1]))
+        calls.append((body["method"], body["params"][1]))
         return error(body, code, message) if body["params"][1] == "pending" else reply
 
     with spoiling(devchain.url, spoil) as url:
@@ -755,7 +761,7 @@ def test_a_node_without_a_pending_block_is_asked_for_the_latest_and_another_for_
         assert client.asks_latest_for_pending
         assert [client.eth_call(BOB, b"", "pending") for _ in range(2)] == [b"", b""]
         assert client.eth_calls([(BOB, b""), (ALICE, b"")], "pending") == [b"", b""]
-    assert asked == [
+    assert calls == [
         *(("eth_estimateGas", block) for block in ("pending", "latest", "latest")),
         *(("eth_call", block) for block in ("pending", *["latest"] * 4)),
     ]
@@ -772,16 +778,16 @@ def test_a_node_without_a_pending_block_is_asked_for_the_latest_and_another_for_
     ],
 )
 def test_what_only_the_pending_block_refuses_is_refused(devchain, client_of, refusal, kind):
-    """The latest block lacks what the call depends on, or doesn't have the obstacle yet."""
-    asked: list[Any] = []
+    """The latest block may lack the changes that the call needs, or the change that prevents it."""
+    blocks: list[Any] = []
 
     def spoil(body: Any, _: Any) -> Any:
-        asked.append(body["params"][1])
+        blocks.append(body["params"][1])
         return error(body, *refusal)
 
     with spoiling(devchain.url, spoil) as url, pytest.raises(kind):
         client_of(url).eth_call(CONTRACT, b"", "pending")
-    assert asked == ["pending"]
+    assert blocks == ["pending"]
 
 
 def test_states_that_a_node_has_pruned_are_asked_of_the_next(client_of):
@@ -791,7 +797,7 @@ def test_states_that_a_node_has_pruned_are_asked_of_the_next(client_of):
             running.enter_context(DevChain(extra_args=(*same, *more))) for more in (("--prune-history", "5"), ())
         )
         for chain in (pruned, archive):
-            # Blocks with equal times have equal hashes, however slow the machine is.
+            # The chains' hashes are equal only if their blocks' times are equal, which must not depend on speed.
             chain.rpc("anvil_setBlockTimestampInterval", 1)
             chain.mine(20)
         assert isinstance(prove(client_of(pruned.url, archive.url)), VerifiedAccountProof)

@@ -1,4 +1,4 @@
-"""Blocks whose fields make no header of Ethereum's: their headers come from `debug_getRawHeader`."""
+"""Blocks whose JSON fields don't make an Ethereum header. The service reads their headers by `debug_getRawHeader`."""
 
 from collections.abc import Callable
 from typing import Any
@@ -18,7 +18,7 @@ HEAD = 420
 
 
 class Node:
-    """A node of a chain whose blocks share a layout. It returns raw headers only if it is `raw`.
+    """A node of a chain whose blocks have the same layout. It returns raw headers only if it is `raw`.
 
     `spoil` changes the raw header.
     """
@@ -33,7 +33,7 @@ class Node:
         self.asked: list[str] = []
 
     def __call__(self, body: Any) -> Any:
-        return [self._answer(one) for one in body] if isinstance(body, list) else self._answer(body)
+        return [self._answer(question) for question in body] if isinstance(body, list) else self._answer(body)
 
     def _answer(self, body: Any) -> Any:
         method, params = body["method"], body["params"]
@@ -54,9 +54,9 @@ class Node:
         return error(body, NOT_FOUND, f"the method {method} does not exist/is not available")
 
     def count(self) -> list[str]:
-        """Return the called methods since the last count."""
-        asked, self.asked = self.asked, []
-        return asked
+        """Return the methods called since the last call."""
+        methods, self.asked = self.asked, []
+        return methods
 
 
 def encoded(fields: headers.Fields, number: int) -> bytes:
@@ -99,7 +99,7 @@ def test_it_can_be_asked_for_in_all_ways(client_of):
 
 
 def test_fields_whose_names_a_node_does_not_tell_are_not_known_although_they_look_like_ethereums(client_of):
-    """A London header whose block the node returns without a base fee."""
+    """The node leaves out the base fee of a London block."""
 
     class Unnamed(Node):
         def _answer(self, body: Any) -> Any:
@@ -208,7 +208,7 @@ def test_a_header_of_another_hash_is_a_lie(client_of, spoil, fault):
 
 
 def test_a_header_of_another_number_is_a_lie(client_of):
-    """The node sends the header of another block, and that header's hash."""
+    """The node returns another block's header, with that header's hash."""
 
     class Shifted(Node):
         def _answer(self, body: Any) -> Any:
@@ -227,7 +227,7 @@ def test_a_header_of_another_number_is_a_lie(client_of):
 
 
 def test_a_header_that_the_registry_could_not_read_is_refused(client_of):
-    """Celo's headers had no uncles at first."""
+    """Celo's first headers had no field for uncles."""
     fields = {name: value for name, value in headers.FRONTIER.items() if name != "sha3Uncles"}
     assert len(rlp.decode(headers.encode(fields))) == 14
     with lying_node(Node(fields)) as url, pytest.raises(UnreadableHeader, match="begins with have other sizes"):

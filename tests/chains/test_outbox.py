@@ -1,4 +1,6 @@
-"""Confirmed blocks of a rollup are found by events of Arbitrum's own Outbox, old ones included, in few requests."""
+"""The service finds a rollup's confirmed blocks, also old ones, in the events of Arbitrum's Outbox
+with few requests.
+"""
 
 from collections.abc import Callable, Iterator
 from typing import NamedTuple
@@ -15,7 +17,7 @@ from devnet.arbitrum_outbox import ArbitrumOutbox
 from devnet.devchain import DevChain
 from tests.contracts import tries
 
-# The rollup confirms every tenth block. Between them pass a hundredth of the parent's usual blocks.
+# The rollup confirms every tenth block. Confirmations are a hundred times as frequent as on real parent chains.
 EACH, CONFIRMED = 10, 40
 HEAD = EACH * CONFIRMED + 5
 RANGE = 20
@@ -36,7 +38,7 @@ def confirmed() -> Iterator[Rollup]:
         outbox = ArbitrumOutbox(parent)
         at = {}
         for number in range(EACH, HEAD, EACH):
-            # The intervals are uneven, as in rollups.
+            # The numbers of blocks between confirmations vary, as on real rollups.
             parent.rpc("anvil_mine", hex(1 + number % 70 // 10), "0xc")
             block_hash = bytes.fromhex(rollup.rpc("eth_getBlockByNumber", hex(number), False)["hash"][2:])
             at[number] = outbox.confirm(keccak(bytes([number // EACH])), block_hash)
@@ -44,7 +46,9 @@ def confirmed() -> Iterator[Rollup]:
 
 
 class Bounded(NamedTuple):
-    """Counts requests for events, and refuses those for more than `most` blocks or for blocks before `first`."""
+    """Records the ranges of requests for events. `bound` refuses ranges of more than `most` blocks, or
+    before `first`.
+    """
 
     requests: list[tuple[int, int]]
     bound: Callable[..., None]
@@ -88,17 +92,17 @@ def test_the_first_confirmed_block_from_any_one_on_is_found_in_few_requests(
     assert (newest.header.number, newest.at) == (HEAD - 5, confirmed.at[HEAD - 5])
     for number in (1, 9, 10, 11, 95, 200, 333, 391, 400):
         logs.requests.clear()
-        found = outbox.lowest(target(confirmed, client_of, number), newest)
+        lowest = outbox.lowest(target(confirmed, client_of, number), newest)
         expected = -(-number // EACH) * EACH
-        assert (found.header.number, found.at) == (expected, confirmed.at[expected])
+        assert (lowest.header.number, lowest.at) == (expected, confirmed.at[expected])
         assert len(logs.requests) <= requests
 
 
 def test_what_nodes_do_not_tell_any_more_is_reached_from_the_lowest_that_they_tell(confirmed, outbox, logs, client_of):
     newest = outbox.newest()
     logs.bound(RANGE, first=confirmed.at[300])
-    found = outbox.lowest(target(confirmed, client_of, 95), newest)
-    assert found.header.number >= 95
+    lowest = outbox.lowest(target(confirmed, client_of, 95), newest)
+    assert lowest.header.number >= 95
     logs.bound(0)
     assert outbox.lowest(target(confirmed, client_of, 95), newest) == newest
     with pytest.raises(RpcRefused):
@@ -113,7 +117,7 @@ def test_without_events_nothing_is_confirmed(confirmed, client_of):
 
 @pytest.mark.parametrize("code", ["0x", "0x00", "0x60205ffd", "0x601f5ff3", "0x60405ff3"])
 def test_an_address_that_does_not_answer_as_an_outbox_is_told(confirmed, client_of, code):
-    """The code reverts, or returns nothing, a byte too few, or two words."""
+    """The contract's code reverts, or returns nothing, 31 bytes or two words."""
     other = "0x" + "12" * 20
     confirmed.parent.rpc("anvil_setCode", other, code)
     rollup = client_of(confirmed.rollup.url, chain_id=31338)

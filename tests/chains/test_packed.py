@@ -1,4 +1,4 @@
-"""The encoder and the Python verifier alone. tests/contracts compares them with the contract and py-trie."""
+"""The encoder and the Python verifier. tests/contracts compares both with the contract and py-trie."""
 
 import random
 from contextlib import suppress
@@ -26,22 +26,21 @@ def under(root: bytes, calldata: bytes) -> PackedFacts:
 
 
 def test_one_account_takes_its_bytes_and_no_more():
-    # The bytes: block 5 is known; an account with nonce and balance stored, depth 0, sizes 1 and 1, address, nonce,
-    # balance.
+    # The bytes are: block 5 by number; operation and account head (depth 0, sizes 1 and 1), address, nonce, balance.
     assert encode(5, ROOT, [ACCOUNT]).hex() == "0105" + "c1" + "0041" + ALICE.hex() + "01" + "02"
 
 
 def test_a_branch_takes_the_hashes_of_the_others_and_their_places_where_some_are_empty():
-    """Both forms: sixteen hashes with the account's leaf among them, below three children."""
+    """The proof has both forms of branches: one of sixteen hashes, below one of three children."""
     key = keccak(ALICE)
     root, proofs = tries.shaped({key: tries.account(1, 2)}, random.Random(1), (3, 16))
     calldata = encode(5, root, [AccountToProve(ALICE, 0b0011, proofs[key])])
     above, below = (rlp.decode(node)[:16] for node in proofs[key][:2])
     own, own_below = key[0] >> 4, key[0] & 15
-    others = [child for place, child in enumerate(below) if place != own_below]
+    others = [child for index, child in enumerate(below) if index != own_below]
     full = b"\x00" + b"".join(others)
     listed = b"\x10\x03" + b"".join(
-        bytes([0x20 | place]) if place == own else bytes([place]) + child for place, child in enumerate(above) if child
+        bytes([0x20 | index]) if index == own else bytes([index]) + child for index, child in enumerate(above) if child
     )
     leaf = b"\xc1" + (2 << 10 | 1 << 6 | 1).to_bytes(2) + ALICE + b"\x01\x02"
     assert len(others) == 15
@@ -50,7 +49,7 @@ def test_a_branch_takes_the_hashes_of_the_others_and_their_places_where_some_are
 
 
 def test_subtrees_meet_in_a_branch_and_an_extension_leads_to_another():
-    """Slots 40364 and 3 are proven. The first shares eight nibbles with slot 105566, whose leaf has 31 bytes."""
+    """The proven slots are 40364 and 3. Slot 40364 shares eight nibbles with slot 105566, whose leaf has 31 bytes."""
     keys = {slot: keccak(slot.to_bytes(32)).hex() for slot in (40364, 105566, 3)}
     assert [key[:9] for key in keys.values()] == ["f291631cd", "f291631c0", "c2575a0e9"]
     storage = tries.build({bytes.fromhex(key): tries.encode(1) for key in keys.values()})
@@ -62,9 +61,9 @@ def test_subtrees_meet_in_a_branch_and_an_extension_leads_to_another():
     assert calldata == b"\x01\x05" + b"".join(
         [
             b"\x30" + ALICE,
-            bytes.fromhex("40 01 03 01 01 01"),  # Slot 3 at depth 1, of value 1.
+            bytes.fromhex("40 01 03 01 01 01"),  # slot 3 at depth 1, value 1
             bytes.fromhex("40 02 9dac 09 01 01"),
-            bytes.fromhex("10 02 10") + sibling + b"\x2d",  # Two children: the node at place 0, the slot at d.
+            bytes.fromhex("10 02 10") + sibling + b"\x2d",  # two children: the node at index 0, the slot at index d
             bytes.fromhex("36 07"),
             bytes.fromhex("11 02 2c 2f"),
             bytes.fromhex("89 0041 01 02"),
@@ -75,7 +74,7 @@ def test_subtrees_meet_in_a_branch_and_an_extension_leads_to_another():
 def test_header_fields_come_with_even_parity():
     assert encode(HEADER, ROOT, header_fields=[0, 11]) == HEADER + bytes.fromhex("31 00000801 37")
     assert encode(HEADER, ROOT, header_fields=[0]) == HEADER + bytes.fromhex("31 80000001 37")
-    # State root and number are always stored.
+    # The state root and the number need no request, because each header stores them.
     assert encode(HEADER, ROOT, header_fields=[3, 8]) == HEADER + b"\x37"
 
 
@@ -91,7 +90,7 @@ def test_it_refuses_to_pack_block_hashes_that_are_none(slots, history, exists, w
     storage = tries.leaf(keccak((5).to_bytes(32)), tries.encode(b"\x55" * 32))
     owner = HISTORY_ADDRESS if exists else ALICE
     state = tries.leaf(keccak(owner), tries.account(1, 0, keccak(storage)))
-    proofs = [{slot: [storage] for slot in wanted} for wanted in (slots, history)]
+    proofs = [{slot: [storage] for slot in slots_asked} for slots_asked in (slots, history)]
     with pytest.raises(CannotPack, match=why):
         encode(5, keccak(state), [AccountToProve(HISTORY_ADDRESS, 0, [state], *proofs)])
 
@@ -109,18 +108,18 @@ def read_in(world: World, calldata: bytes, *, known: bool) -> PackedFacts:
 def test_what_was_asked_is_packed_in_one_way_and_no_flipped_bit_makes_it_false(seed, size, most, known):
     chance = random.Random(seed)
     world = random_world(chance, chance.choice([0, 1, 255, 256, chance.randrange(2**64)]), size)
-    asked = world.ask(most)
-    packed = world.prove(asked, known=known)
-    assert world.prove(chance.sample(asked, len(asked)), known=known) == packed
+    requested = world.ask(most)
+    packed = world.prove(requested, known=known)
+    assert world.prove(chance.sample(requested, len(requested)), known=known) == packed
     facts = read_in(world, packed, known=known)
     assert world.agrees(facts)
     assert {address: {*account.slots, *account.history} for address, account in facts.accounts.items()} == {
-        each.address: {*each.slots, *each.history} for each in asked
+        each.address: {*each.slots, *each.history} for each in requested
     }
     for _ in range(20):
-        place, bit = chance.randrange(len(packed)), chance.randrange(8)
-        flipped = packed[:place] + bytes([packed[place] ^ 1 << bit]) + packed[place + 1 :]
-        # The choice of stored facts may differ, and an absent account may be replaced by another absent one.
+        offset, bit = chance.randrange(len(packed)), chance.randrange(8)
+        flipped = packed[:offset] + bytes([packed[offset] ^ 1 << bit]) + packed[offset + 1 :]
+        # A flipped bit may change which facts are stored, or replace an absent account by another absent one.
         with suppress(InvalidPacked):
             assert world.agrees(read_in(world, flipped, known=known))
 

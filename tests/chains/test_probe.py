@@ -41,7 +41,7 @@ def test_a_chain_without_history_contract_keeps_no_hashes(client_of):
 
 
 def answering(devchain: DevChain, method: str, answer: Any) -> Any:
-    """Return the real node with another answer to one method, at blocks other than the head."""
+    """Return a node that answers one method differently at blocks other than the head."""
     names_of_head = {hex(HEAD), "latest", devchain.rpc("eth_getBlockByNumber", "latest", False)["hash"]}
 
     def node(body: Any) -> Any:

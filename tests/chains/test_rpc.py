@@ -23,7 +23,7 @@ from tests.chains.transfers import ALICE, BOB, CONTRACT, send, signed
 
 
 def receipt_of(client: RpcClient, tx_hash: bytes) -> Receipt:
-    """Wait for the receipt. A development chain mines a transaction just after its answer."""
+    """Wait for the receipt. A development chain mines just after it has answered."""
     deadline = time.monotonic() + 10
     while (receipt := client.answer(questions.receipt(tx_hash))) is None:
         assert time.monotonic() < deadline
@@ -98,20 +98,20 @@ def test_it_reads_the_logs_of_a_range(client_of):
             chain.rpc("eth_sendTransaction", {"from": ALICE, "to": CONTRACT, "data": data})
             chain.mine()
         head = chain.head()
-        one, two = (number.to_bytes(32, "big") for number in (1, 2))
-        logs = client.logs(CONTRACT, [one], 0, head)
+        first_topic, second_topic = (number.to_bytes(32, "big") for number in (1, 2))
+        logs = client.logs(CONTRACT, [first_topic], 0, head)
         assert [log.data for log in logs] == [b"\xaa", b"", b"\xbb\xbb"]
-        assert {log.topics for log in logs} == {(one, two)}
+        assert {log.topics for log in logs} == {(first_topic, second_topic)}
         middle = logs[1].block_number
-        assert client.logs(CONTRACT, [None, two], middle, middle) == [logs[1]]
-        assert client.logs(CONTRACT, [two], 0, head) == []
+        assert client.logs(CONTRACT, [None, second_topic], middle, middle) == [logs[1]]
+        assert client.logs(CONTRACT, [second_topic], 0, head) == []
         assert client.logs(BOB, [], 0, head) == []
 
 
 def test_it_reads_state_at_a_block(devchain, client_of):
     client = client_of(devchain.url)
     before = client.head()
-    devchain.mine()  # The changes then belong to the latest block at once.
+    devchain.mine()  # the changes belong to the latest block once it is mined
     devchain.rpc("anvil_setBalance", CONTRACT, hex(7))
     devchain.rpc("anvil_setCode", CONTRACT, "0x6001")
     devchain.mine()
@@ -125,7 +125,7 @@ def test_it_reads_state_at_a_block(devchain, client_of):
 
 def test_calls_tell_reverts_from_results(devchain, client_of):
     client = client_of(devchain.url)
-    devchain.rpc("anvil_setCode", CONTRACT, "0x61dead60005260206000fd")  # The code reverts with the word 0xdead.
+    devchain.rpc("anvil_setCode", CONTRACT, "0x61dead60005260206000fd")  # code that reverts with the word 0xdead
     word = (0xDEAD).to_bytes(32, "big")
     with pytest.raises(Reverted) as caught:
         client.eth_call(CONTRACT, b"")
@@ -182,7 +182,7 @@ MISSING = object()
 
 
 def receipt_with(**fields: Any) -> Any:
-    """Read a receipt with these fields."""
+    """Return the receipt that the client reads from these fields."""
     told = {name: value for name, value in (RECEIPT | fields).items() if value is not MISSING}
     return questions.receipt(b"\1" * 32).read(told)
 
@@ -247,7 +247,7 @@ NO_TIP = error({"id": 1}, -32601, "Method not found")["error"]
 def test_the_priority_fee_is_what_nodes_suggest_and_never_below_the_least(devchain, suggested, least, tip):
     def answer(body: Any) -> Any:
         if isinstance(body, list):
-            return [answer(one) for one in body]
+            return [answer(question) for question in body]
         if body["method"] != "eth_maxPriorityFeePerGas":
             return ask(devchain.url, body)
         return {"jsonrpc": "2.0", "id": body["id"], "error" if suggested == NO_TIP else "result": suggested}
@@ -261,9 +261,9 @@ def test_one_call_asks_for_proofs_at_several_blocks(devchain, client_of):
     devchain.mine(2)
     client = client_of(devchain.url)
     blocks = [client.header(1), client.head()]
-    wanted = [ProofRequest(block.number, block.hash, block.state_root, ALICE, [1]) for block in blocks]
-    asked: list[Any] = []
-    with lying_node(recording(asked, lambda body: ask(devchain.url, body))) as url:
-        proofs = client_of(url).proofs(wanted)
+    proof_requests = [ProofRequest(block.number, block.hash, block.state_root, ALICE, [1]) for block in blocks]
+    node_requests: list[Any] = []
+    with lying_node(recording(node_requests, lambda body: ask(devchain.url, body))) as url:
+        proofs = client_of(url).proofs(proof_requests)
     assert all(isinstance(proof, VerifiedAccountProof) for proof in proofs)
-    assert len(asked) == 2, "one batch, after the chain id"
+    assert len(node_requests) == 2, "one batch, after the chain id"

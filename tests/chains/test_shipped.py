@@ -1,4 +1,4 @@
-"""Shipped lists of mainnet."""
+"""The lists of mainnet that the service ships."""
 
 import pytest
 
@@ -10,7 +10,7 @@ from tests.contracts.beacon_worlds import SMALL
 
 @pytest.fixture
 def folder(monkeypatch, tmp_path):
-    """Return a copy of the shipped lists."""
+    """Return a folder with a copy of the shipped lists."""
     copy = tmp_path / "mainnet"
     copy.mkdir()
     for path in FOLDER.iterdir():
@@ -22,7 +22,7 @@ def folder(monkeypatch, tmp_path):
 
 
 def test_they_are_mainnets():
-    """The lists must have the roots in the contract's constants."""
+    """The lists have the lengths that the contract's constants need."""
     assert len(shipped.historical_roots(MAINNET)) == MAINNET.periods_before_capella
     assert len(shipped.epochs(MAINNET)) == -(-MAINNET.blocks_before_merge // 8192)
     assert not shipped.historical_roots(SMALL)

@@ -56,7 +56,7 @@ def test_real_accounts_are_as_the_chain_has_them(name):
     assert account.nonce == int(expected["nonce"], 16)
     assert account.balance == int(expected["balance"], 16)
     assert account.storage_root == unhex(expected["storageRoot"])
-    # Nodes give a missing account the hash of empty code. The EVM's EXTCODEHASH gives zero, and so does the service.
+    # For a missing account, nodes return the hash of empty code. The EVM's EXTCODEHASH and the service return zero.
     assert account.code_hash == (unhex(expected["codeHash"]) if expected["exists"] else NO_CODE_HASH)
 
 
@@ -82,7 +82,7 @@ def test_a_real_slot_of_arbitrum_and_one_of_its_chain_below_are_proven_from_the_
     start=st.integers(0, 2**200),
 )
 def test_slots_of_random_tries_agree_with_another_implementation(size, values, near, start):
-    slots = {start + place: values[place % len(values)] for place in range(size)}
+    slots = {start + index: values[index % len(values)] for index in range(size)}
     if near:
         slots |= dict.fromkeys(NEAR_SLOTS, 5)
     built = storage_trie(slots)
@@ -99,7 +99,7 @@ def test_slots_of_random_tries_agree_with_another_implementation(size, values, n
 @settings(derandomize=True, max_examples=60, deadline=None, database=None)
 @given(
     st.dictionaries(
-        # Keys share almost everything, which makes long extensions and embedded branches.
+        # Keys differ in few nibbles, so the trie has long extensions and embedded branches.
         st.lists(st.sampled_from(b"\x00\x01\x10\x11"), min_size=3, max_size=3).map(lambda end: bytes(29) + bytes(end)),
         st.binary(min_size=1, max_size=3) | st.binary(min_size=40, max_size=40),
         min_size=1,
@@ -122,7 +122,7 @@ def test_tries_with_deeply_embedded_nodes_agree_with_another_implementation(valu
 )
 def test_accounts_of_random_tries_agree_with_another_implementation(nonce, balance, roots, others):
     address = b"\x77" * 20
-    accounts = {keccak(bytes([place]) * 20): rlp.encode([b"", b"\1", *roots]) for place in range(others % 119)}
+    accounts = {keccak(bytes([index]) * 20): rlp.encode([b"", b"\1", *roots]) for index in range(others % 119)}
     accounts[keccak(address)] = rlp.encode([nonce, balance, *roots])
     built = tries.build(accounts)
     account = verify_account(built.root_hash, address, tries.proof(built, keccak(address)))
@@ -185,20 +185,20 @@ def test_it_refuses_a_branch_below_the_last_digit():
 
 
 @pytest.mark.parametrize("fields", MALFORMED_ACCOUNTS)
-@pytest.mark.parametrize("asked", [bytes(20), b"\1" * 20], ids=["itself", "another"])
-def test_it_refuses_malformed_accounts(fields, asked):
+@pytest.mark.parametrize("address", [bytes(20), b"\1" * 20], ids=["itself", "another"])
+def test_it_refuses_malformed_accounts(fields, address):
     root, nodes = chained([hex_prefix(keccak(bytes(20)).hex(), leaf=True), fields])
     with pytest.raises(InvalidProof, match="account is malformed"):
-        verify_account(root, asked, nodes)
+        verify_account(root, address, nodes)
 
 
-@pytest.mark.parametrize("asked", [bytes(20), b"\1" * 20], ids=["itself", "another"])
+@pytest.mark.parametrize("address", [bytes(20), b"\1" * 20], ids=["itself", "another"])
 @pytest.mark.parametrize("fields", [[b"", b"", EMPTY_TRIE_ROOT], [b"", b"", EMPTY_TRIE_ROOT, EMPTY_CODE_HASH, b""]])
-def test_it_says_so_where_accounts_are_not_ethereums(fields, asked):
-    """Avalanche's have a fifth field. Source: ava-labs/coreth, plugin/evm/customtypes/state_account_ext.go"""
+def test_it_says_so_where_accounts_are_not_ethereums(fields, address):
+    """Avalanche's accounts have a fifth field: ava-labs/coreth, plugin/evm/customtypes/state_account_ext.go."""
     root, nodes = chained([hex_prefix(keccak(bytes(20)).hex(), leaf=True), rlp.encode(fields)])
     with pytest.raises(OtherAccountForm, match=f"have {len(fields)} fields instead of Ethereum's 4"):
-        verify_account(root, asked, nodes)
+        verify_account(root, address, nodes)
 
 
 @pytest.mark.parametrize("address", [b"", bytes(19), bytes(32), "0x12"])

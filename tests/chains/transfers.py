@@ -1,4 +1,4 @@
-"""Transfers that tests of clients sign and send."""
+"""Transfers that tests of the client sign and send."""
 
 from eth_account import Account
 

@@ -1,4 +1,4 @@
-"""Tries of another implementation with their proofs, and nodes and accounts that no trie has."""
+"""Tries built by another implementation, with their proofs, and nodes and accounts that no valid trie has."""
 
 from collections.abc import Mapping
 
@@ -23,7 +23,7 @@ def slot_proof(built: HexaryTrie, slot: int) -> list[bytes]:
 
 # --- Nodes that no trie has, each below a root of its own -------------------------------------------------------------
 
-KEY = keccak(bytes(32))  # of slot 0
+KEY = keccak(bytes(32))  # key of slot 0
 DIGITS = KEY.hex()
 GOOD_LEAF = [hex_prefix(DIGITS, leaf=True), b"\x07"]
 EMPTY_PLACES = [b""] * 16
@@ -36,7 +36,7 @@ def branch(digit: str, child: object, value: bytes = b"") -> list[object]:
 
 
 def chained(*nodes: object) -> tuple[bytes, list[bytes]]:
-    """Return root and proof of the given nodes. Encoded ones may be among them."""
+    """Return root and proof of the nodes. A node may be given encoded."""
     encoded = [node if isinstance(node, bytes) else rlp.encode(node) for node in nodes]
     return keccak(encoded[0]), encoded
 
@@ -49,7 +49,7 @@ LEAF_OF_32_BYTES = [b"\x20", b"\1" * 29]
 assert len(rlp.encode(LEAF_OF_32_BYTES)) == 32
 DEEP_LEAF = rlp.encode([hex_prefix(DIGITS[10:], leaf=True), b"\x07"])
 
-# An embedded leaf whose value extends into the next child.
+# An embedded leaf whose announced length reaches into the next child.
 LONGER_CHILDREN = [b"\x80"] * 16
 LONGER_CHILDREN[int(DIGITS[8], 16)] = bytes([0xC0 + 30]) + rlp.encode(REST_8) + b"\x82"
 LONGER_CHILDREN[int(DIGITS[8], 16) + 1] = b"\x81\x90"
@@ -59,7 +59,7 @@ LEAF_RLP = bytes([len(rlp.encode(GOOD_LEAF)) - 1]) + rlp.encode(GOOD_LEAF)[1:]
 
 
 def nested(depth: int) -> bytes:
-    """Return RLP of `depth` nested lists."""
+    """Return the RLP of `depth` nested lists."""
     encoded = b"\xc0"
     for _ in range(depth):
         digits = b"" if len(encoded) < 56 else len(encoded).to_bytes((len(encoded).bit_length() + 7) // 8)

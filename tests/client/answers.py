@@ -1,4 +1,4 @@
-"""The service's answers about a batch."""
+"""The API's answers about a batch."""
 
 from typing import Any
 

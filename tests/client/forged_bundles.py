@@ -1,4 +1,4 @@
-"""Forgeries in the bundle of a batch that requests everything, with the verifiers' errors."""
+"""Forged bundles of a batch that requests facts of every kind, with the verifier's errors."""
 
 from collections.abc import Callable
 from typing import Any
@@ -32,7 +32,7 @@ def swap_headers(b: Bundle) -> None:
 
 
 def place(number: int, at: object) -> Callable[[Bundle], object]:
-    """Return the last node of the proof of a query's account."""
+    """Return a function that replaces the last node in the proof of a query's account."""
     return lambda b: b["queries"][number - 1]["accountProof"].__setitem__(-1, at)
 
 
@@ -46,15 +46,15 @@ def exchange_proofs(b: Bundle) -> None:
 
 
 def richer(b: Bundle) -> None:
-    """Change the first account's leaf to hold a balance of another size."""
-    place = b["queries"][0]["accountProof"][-1]
-    key, value = rlp.decode(bytes.fromhex(b["nodes"][place][2:]))
+    """Replace the first account's balance in the leaf. The new one has another size."""
+    index = b["queries"][0]["accountProof"][-1]
+    key, value = rlp.decode(bytes.fromhex(b["nodes"][index][2:]))
     nonce, _, storage, code = rlp.decode(value)
-    b["nodes"][place] = f"0x{rlp.encode([key, rlp.encode([nonce, b'richer', storage, code])]).hex()}"
+    b["nodes"][index] = f"0x{rlp.encode([key, rlp.encode([nonce, b'richer', storage, code])]).hex()}"
 
 
 def block_more(b: Bundle, **parts: Any) -> None:
-    """Add a block that a header query uses."""
+    """Add a block, and a header query that uses it."""
     b["blocks"].append(b["blocks"][0] | parts)
     query = b["queries"][2] | {"number": len(b["queries"]) + 1, "block": len(b["blocks"]) - 1}
     number = word(int(b["blocks"][-1]["blockNumber"]))
@@ -62,7 +62,7 @@ def block_more(b: Bundle, **parts: Any) -> None:
 
 
 def next_as_block(b: Bundle) -> None:
-    """Use another header than the one that proves a time."""
+    """Add block 15 with another header than the one that proves the time."""
     header = headers.encode({**FIELDS, "number": 15, "extraData": b"another"})
     block_more(b, blockNumber="15", header=f"0x{header.hex()}", blockHash=f"0x{keccak(header).hex()}")
 

@@ -1,4 +1,4 @@
-"""Repeated requests: which, how often and when; and answers that are none."""
+"""The client repeats requests by rules: which ones, how often and when. It rejects answers that don't fit the API."""
 
 import pytest
 

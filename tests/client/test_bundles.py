@@ -1,4 +1,4 @@
-"""Bundles are verified with hashes that the caller trusts, by code that is independent of the service's."""
+"""The client verifies bundles against trusted hashes, with code that is independent of the service's."""
 
 import copy
 import json
@@ -38,7 +38,7 @@ _REMEMBERED: dict[str, Any] = {}
 
 @pytest.fixture
 def made(settings, tmp_path) -> Bundle:
-    """Return the service's bundle for two source chains. It is written once; each test changes a copy."""
+    """Return the service's bundle for two source chains. It is made once, and each test changes a copy."""
     if not _REMEMBERED:
         settings.CHAINS_FILE = chains_toml(tmp_path, DEAD_NODE)
         batch = asked_of_everything(tmp_path)
@@ -50,7 +50,7 @@ def made(settings, tmp_path) -> Bundle:
 
 
 def hashes() -> dict[tuple[int, int], str]:
-    """Return the hashes that nodes would tell: of all blocks, and of known next blocks."""
+    """Return the hashes that nodes would give, including those of known next blocks."""
     return dict(_REMEMBERED["hashes"])
 
 
@@ -100,7 +100,7 @@ def test_the_hashes_that_count_are_the_caller_s(made):
     for wrong in ("", "0x12", "no hash"):
         with pytest.raises(InvalidBundle, match="32 bytes"):
             verify(made, hashes() | {(1, 1): wrong})
-    # No header names its chain.
+    # A header doesn't contain its chain's id, so only the hash shows the wrong chain.
     made["blocks"][0]["sourceChainId"] = "1"
     with pytest.raises(InvalidBundle, match="block 12 of chain 1 with another hash"):
         verify(made)
@@ -111,9 +111,9 @@ def test_the_hashes_that_count_are_the_caller_s(made):
 
 @pytest.mark.parametrize("name", FORGERIES)
 def test_no_forgery_holds(made, name):
-    change, said = FORGERIES[name]
+    change, sentence = FORGERIES[name]
     change(made)
-    with pytest.raises(InvalidBundle, match=rf"^[^\n]*({said})[^\n]*\.$"):
+    with pytest.raises(InvalidBundle, match=rf"^[^\n]*({sentence})[^\n]*\.$"):
         verify(made)
 
 
@@ -133,7 +133,7 @@ def test_what_would_take_much_memory_is_not_read(content):
 
 
 def test_no_flip_of_a_byte_holds(made):
-    """Each node, header and word is tried, which shows that all are used."""
+    """Bytes are flipped in each node, header and word, so each of them is verified."""
     places: list[tuple[Any, Any]] = [(made["nodes"], at) for at in range(len(made["nodes"]))]
     for block in made["blocks"]:
         places += [(block, name) for name in ("header", "blockHash", "nextHeader") if block[name]]
@@ -161,7 +161,7 @@ def test_no_flip_of_a_byte_holds(made):
 
 
 class Told:
-    """A connection to a node, as web3.py's, that records its requests."""
+    """A connection to a node with web3.py's interface. It records its requests."""
 
     def __init__(self, chain_id: int, blocks: dict[int, str]) -> None:
         self.chain_id, self.blocks = chain_id, blocks
@@ -171,8 +171,8 @@ class Told:
         if method == "eth_chainId":
             return {"result": hex(self.chain_id)}
         self.asked.append(params[0])
-        found = self.blocks.get(int(params[0], 16))
-        return {"result": found and {"hash": found}}
+        block = self.blocks.get(int(params[0], 16))
+        return {"result": block and {"hash": block}}
 
 
 def node_of(chain_id: int) -> Told:
@@ -193,10 +193,10 @@ def test_without_a_node_of_a_chain_nothing_is_verified(made):
 
 
 def test_every_node_of_a_chain_must_know_the_block(made):
-    for number, said in ((9, "knows another block 9"), (None, "knows another block 9")):
+    for number, sentence in ((9, "knows another block 9"), (None, "knows another block 9")):
         lagging = Told(SOURCE, {} if number is None else {number: word(1)})
         for nodes in ([lagging, node_of(SOURCE)], [node_of(SOURCE), lagging]):
-            with pytest.raises(InvalidBundle, match=said):
+            with pytest.raises(InvalidBundle, match=sentence):
                 verify_bundle_by_nodes(json.dumps(made), [node_of(31337), *nodes])
 
 
@@ -214,7 +214,7 @@ def test_nodes_that_differ_about_the_next_block_show_no_time(made):
 
 
 def told_of(made: Bundle) -> list[dict[str, Any]]:
-    """Return the bundle's queries in the form of the service's list of queries."""
+    """Return the bundle's queries in the form of the API's list of queries."""
     told = []
     for query in made["queries"]:
         facts = [{"property": name, "word": shown} for name, shown in query["facts"].items()]
@@ -235,9 +235,9 @@ def verify_told(made: Bundle, told: list[dict[str, Any]]) -> VerifiedBundle:
     )
     nodes = [Node(node_of(chain), PATIENCE) for chain in (31337, SOURCE)]
     access = Access("http://service.example", "key", PATIENCE)
-    found: VerifiedBundle = world.run(operations.verify(access, made["batch"], None, nodes))
+    verified: VerifiedBundle = world.run(operations.verify(access, made["batch"], None, nodes))
     assert [header for header in world.requests[0].headers if header[0] == "api-key"] == []
-    return found
+    return verified
 
 
 def test_what_the_service_tells_of_the_batch_is_what_its_bundle_shows(made):
@@ -245,7 +245,7 @@ def test_what_the_service_tells_of_the_batch_is_what_its_bundle_shows(made):
 
 
 @pytest.mark.parametrize(
-    ("change", "said"),
+    ("change", "sentence"),
     [
         (lambda told: told.pop(), "other queries than the requested ones"),
         (lambda told: told.append(told[0] | {"number": 8}), "other queries than the requested ones"),
@@ -263,8 +263,8 @@ def test_what_the_service_tells_of_the_batch_is_what_its_bundle_shows(made):
         (lambda told: told[1]["facts"].append({"property": "NONCE", "word": word(1)}), "Query 2: .* another NONCE"),
     ],
 )
-def test_what_the_service_tells_otherwise_is_noticed(made, change, said):
+def test_what_the_service_tells_otherwise_is_noticed(made, change, sentence):
     told = told_of(made)
     change(told)
-    with pytest.raises(InvalidBundle, match=said):
+    with pytest.raises(InvalidBundle, match=sentence):
         verify_told(made, told)

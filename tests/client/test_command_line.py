@@ -1,4 +1,4 @@
-"""`bqs` without a service: its arguments, kept keys, output and exit codes."""
+"""`bqs` without a service: arguments, kept keys, output and exit codes."""
 
 import io
 import json
@@ -38,7 +38,7 @@ ALICE, ALICE_KEY = ACCOUNTS[0]
 
 
 class Memory(KeyringBackend):
-    """A keyring that is unlocked or locked."""
+    """A keyring in memory, unlocked or locked."""
 
     priority = 1
 
@@ -79,34 +79,34 @@ def no_keyring() -> KeyringBackend:
 
 def bqs_says(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str, str]:
     code = run(arguments)
-    said = capsys.readouterr()
-    return code, said.out, said.err
+    output = capsys.readouterr()
+    return code, output.out, output.err
 
 
 # --- Requests ---------------------------------------------------------------------------------------------------------
 
 
-def asked(**given: Any) -> Any:
+def body_of(**options_given: Any) -> Any:
     nothing = dict.fromkeys(("file", "destination", "chain", "block", "time", "fee", "webhook"))
     lists = dict.fromkeys(("accounts", "props", "slots", "header", "webhook_events"), ())
-    connections = given.pop("connections", ())
-    asked = BatchOptions(**{**nothing, **lists, "is_paid_by_caller": False, **given})
-    return document(asked, lambda: CHAINS, lambda: connections)
+    connections = options_given.pop("connections", ())
+    options = BatchOptions(**{**nothing, **lists, "is_paid_by_caller": False, **options_given})
+    return document(options, lambda: CHAINS, lambda: connections)
 
 
 def test_arguments_become_the_body():
-    given = {"destination": 10, "chain": 1, "block": "15", "accounts": ["0xaa", "b.eth"], "props": ["BALANCE"]}
+    arguments = {"destination": 10, "chain": 1, "block": "15", "accounts": ["0xaa", "b.eth"], "props": ["BALANCE"]}
     entry = {"props": ["BALANCE"], "slots": []}
-    assert asked(**given) == {
+    assert body_of(**arguments) == {
         "destinationChainId": "10",
         "fee": "auto",
         "data": {"1": {"block:15": {"accounts": {"0xaa": entry, "b.eth": entry}}}},
     }
-    assert asked(**given, is_paid_by_caller=True)["sender"] == "self"
-    assert "fee" not in asked(**given, is_paid_by_caller=True)
-    hook = asked(**given, fee="7", webhook="https://a.example", webhook_events=["DONE"])
+    assert body_of(**arguments, is_paid_by_caller=True)["sender"] == "self"
+    assert "fee" not in body_of(**arguments, is_paid_by_caller=True)
+    hook = body_of(**arguments, fee="7", webhook="https://a.example", webhook_events=["DONE"])
     assert (hook["fee"], hook["webhook"]) == ("7", {"url": "https://a.example", "headers": {}, "events": ["DONE"]})
-    at = asked(destination=10, chain=1, time="2026-01-01T00:00:00Z", header=["TIMESTAMP"])
+    at = body_of(destination=10, chain=1, time="2026-01-01T00:00:00Z", header=["TIMESTAMP"])
     assert at["data"] == {"1": {"timestamp:1767225600": {"header": ["TIMESTAMP"]}}}
 
 
@@ -118,7 +118,7 @@ def test_a_csv_file_becomes_the_body(tmp_path):
         "1,15,0xbb,,5;0x6,\n\n"
         "5,finalized,,,,TIMESTAMP|GAS_USED\n"
     )
-    data = asked(file=str(file), destination=10)["data"]
+    data = body_of(file=str(file), destination=10)["data"]
     assert data["1"]["block:15"]["accounts"]["0xaa"] == {"props": ["BALANCE", "NONCE"], "slots": []}
     assert data["1"]["block:15"]["accounts"]["0xbb"]["slots"] == [f"0x{5:064x}", f"0x{6:064x}"]
     assert data["5"] == {"finalized": {"header": ["TIMESTAMP", "GAS_USED"]}}
@@ -131,21 +131,21 @@ def test_every_line_that_is_wrong_is_named(tmp_path):
         ",1,0xaa,BALANCE\n1,,0xaa,BALANCE\n"
     )
     with pytest.raises(click.UsageError) as caught:
-        asked(file=str(file), destination=10)
+        body_of(file=str(file), destination=10)
     assert re.findall(r"line (\d): ", caught.value.message) == ["2", "3", "4", "5", "6", "7", "8"]
 
 
 def test_a_fault_of_several_lines_is_told_once(tmp_path):
     (tmp_path / "accounts.csv").write_text("0xaa\n0xbb\n0xcc,,,xyz\n")
     with pytest.raises(click.UsageError) as caught:
-        asked(file=str(tmp_path / "accounts.csv"), destination=10, block="1", props=["BALANCE"])
+        body_of(file=str(tmp_path / "accounts.csv"), destination=10, block="1", props=["BALANCE"])
     assert re.findall(r"lines (.*): It names no chain", caught.value.message) == ["1, 2, 3"]
     with pytest.raises(click.UsageError, match="line 3: A storage slot is"):
-        asked(file=str(tmp_path / "accounts.csv"), destination=10, chain=1, block="1", props=["BALANCE"])
+        body_of(file=str(tmp_path / "accounts.csv"), destination=10, chain=1, block="1", props=["BALANCE"])
 
 
 @pytest.mark.parametrize(
-    ("given", "connections", "found"),
+    ("options", "connections", "expected"),
     [
         ({}, [(1, 10)], ("10", ["1"])),
         ({"destination": 10}, [(1, 10), (1, 5)], ("10", ["1"])),
@@ -156,16 +156,16 @@ def test_a_fault_of_several_lines_is_told_once(tmp_path):
         ({}, [], None),
     ],
 )
-def test_the_only_connection_is_meant_where_a_chain_is_not_named(tmp_path, given, connections, found):
+def test_the_only_connection_is_meant_where_a_chain_is_not_named(tmp_path, options, connections, expected):
     (tmp_path / "accounts.csv").write_text("0xaa\n")
     for named in ({"accounts": ["0xaa"]}, {"file": str(tmp_path / "accounts.csv")}):
-        question = {"block": "1", "props": ["BALANCE"], "connections": connections, **named, **given}
-        if found is None:
+        question = {"block": "1", "props": ["BALANCE"], "connections": connections, **named, **options}
+        if expected is None:
             with pytest.raises(click.UsageError):
-                asked(**question)
+                body_of(**question)
         else:
-            body = asked(**question)
-            assert (body["destinationChainId"], [*body["data"]]) == found
+            body = body_of(**question)
+            assert (body["destinationChainId"], [*body["data"]]) == expected
 
 
 def test_amounts_are_in_whole_units_or_say_that_they_are_in_wei():
@@ -183,7 +183,7 @@ def test_amounts_are_in_whole_units_or_say_that_they_are_in_wei():
     for text in ("auto", "1e3", "-1", ".5", "1.0000000000000000001", "0.5wei", ""):
         with pytest.raises(click.BadParameter, match=r"is no amount: it is in ETH, such as 0\.002, or in wei"):
             read_amount(text)
-    # Scripts for earlier versions gave wei.
+    # In earlier versions a number without a unit meant wei.
     with pytest.raises(click.BadParameter, match="an amount in wei is written 2000000000000000wei"):
         read_fee("2000000000000000")
 
@@ -196,18 +196,18 @@ def test_a_file_leaves_to_options_only_what_is_said_once(tmp_path, capsys, monke
     file = tmp_path / "file"
     for content, option in ((f"{ALICE}\n", ("--account", B)), ('{"data": {}}', ("--block", "5"))):
         file.write_text(content)
-        code, _, said = bqs_says(capsys, "submit", str(file), "--destination", "1", "--url", URL, *option)
+        code, _, errors = bqs_says(capsys, "submit", str(file), "--destination", "1", "--url", URL, *option)
         assert code == ExitCode.USAGE
-        assert "either in a file or by options" in said
+        assert "either in a file or by options" in errors
 
 
 def test_a_json_file_is_the_body(tmp_path, monkeypatch):
     file = tmp_path / "batch.json"
     body = {"destinationChainId": "1", "fee": "5", "data": {"1": {}}, "unknown": True}
     file.write_text(json.dumps(body))
-    assert asked(file=str(file)) == body
+    assert body_of(file=str(file)) == body
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b'{"data": {}}')))
-    assert asked(file="-") == {"data": {}}
+    assert body_of(file="-") == {"data": {}}
 
 
 @pytest.mark.parametrize(
@@ -216,10 +216,10 @@ def test_a_json_file_is_the_body(tmp_path, monkeypatch):
 def test_a_file_that_is_none_is_said_in_a_sentence(tmp_path, capsys, content):
     file = tmp_path / "file"
     file.write_bytes(content)
-    code, _, said = bqs_says(capsys, "submit", str(file), "--destination", "1", "--url", URL)
+    code, _, errors = bqs_says(capsys, "submit", str(file), "--destination", "1", "--url", URL)
     assert code == ExitCode.USAGE
-    assert said.strip().endswith((".", "header"))
-    assert "Traceback" not in said
+    assert errors.strip().endswith((".", "header"))
+    assert "Traceback" not in errors
 
 
 @pytest.mark.parametrize(
@@ -240,11 +240,11 @@ def test_a_file_that_is_none_is_said_in_a_sentence(tmp_path, capsys, content):
 )
 def test_what_is_used_wrongly_ends_with_2_and_a_sentence(monkeypatch, capsys, arguments):
     monkeypatch.setenv("BQS_API_KEY", KEY)
-    code, out, said = bqs_says(capsys, "submit", *arguments, "--url", URL)
+    code, out, errors = bqs_says(capsys, "submit", *arguments, "--url", URL)
     assert (code, out) == (ExitCode.USAGE, "")
-    assert said.rstrip().endswith(".")
-    code, out, said = bqs_says(capsys, "submit", *arguments, "--url", URL, "--json")
-    assert json.loads(said)["code"] == "usage"
+    assert errors.rstrip().endswith(".")
+    code, out, errors = bqs_says(capsys, "submit", *arguments, "--url", URL, "--json")
+    assert json.loads(errors)["code"] == "usage"
 
 
 def test_times_are_read_in_two_forms():
@@ -256,12 +256,12 @@ def test_times_are_read_in_two_forms():
 
 
 def test_without_a_service_or_a_key_it_says_how_to_get_them(capsys):
-    code, _, said = bqs_says(capsys, "list")
+    code, _, errors = bqs_says(capsys, "list")
     assert code == ExitCode.USAGE
-    assert "bqs login URL" in said
-    code, _, said = bqs_says(capsys, "list", "--url", URL)
+    assert "bqs login URL" in errors
+    code, _, errors = bqs_says(capsys, "list", "--url", URL)
     assert code == ExitCode.USAGE
-    assert f"bqs login {URL}" in said
+    assert f"bqs login {URL}" in errors
 
 
 def test_a_key_is_kept_in_the_keyring_and_nowhere_else(tmp_path):
@@ -309,11 +309,11 @@ def test_a_damaged_file_is_as_good_as_none(capsys, content):
 def test_a_key_is_never_printed(monkeypatch, capsys):
     monkeypatch.setenv("BQS_API_KEY", KEY)
     monkeypatch.setenv("BQS_DEBUG", "1")
-    said = "".join(
+    printed = "".join(
         f"{out}{err}"
         for _, out, err in (bqs_says(capsys, command, "x", "--url", URL) for command in ("watch", "cancel"))
     )
-    assert KEY not in said + repr(credentials.service(URL)) + repr(credentials.service(URL).batch("x"))
+    assert KEY not in printed + repr(credentials.service(URL)) + repr(credentials.service(URL).batch("x"))
 
 
 def test_a_keystore_is_opened_with_its_password_alone(tmp_path):
@@ -391,18 +391,18 @@ def test_every_error_has_an_exit_code_and_the_documentation_each_of_them():
 
 
 def test_a_service_that_is_down_ends_with_4(capsys):
-    code, _, said = bqs_says(capsys, "chains", "--url", URL)
-    assert (code, said) == (ExitCode.UNAVAILABLE, "127.0.0.1:1 can't be reached.\n")
-    code, _, said = bqs_says(capsys, "chains", "--url", URL, "--json")
-    assert json.loads(said) == {"error": "127.0.0.1:1 can't be reached.", "code": "unavailable"}
+    code, _, errors = bqs_says(capsys, "chains", "--url", URL)
+    assert (code, errors) == (ExitCode.UNAVAILABLE, "127.0.0.1:1 can't be reached.\n")
+    code, _, errors = bqs_says(capsys, "chains", "--url", URL, "--json")
+    assert json.loads(errors) == {"error": "127.0.0.1:1 can't be reached.", "code": "unavailable"}
 
 
 @pytest.mark.parametrize("code", ["unauthorized", "invalid_idempotency_key", "idempotency_key_reused"])
 def test_errors_speak_of_options_and_commands_and_not_of_headers_and_paths(code):
     refused = ServiceRefused("The header Api-Key or Idempotency-Key.", status=422, code=code)
-    said = _report(refused)
-    assert re.search("BQS_API_KEY|--idempotency-key", said.sentence)
-    assert (said.code, "header" in said.sentence) == (code, False)
+    report = _report(refused)
+    assert re.search("BQS_API_KEY|--idempotency-key", report.sentence)
+    assert (report.code, "header" in report.sentence) == (code, False)
     refused = ServiceRefused("Chain 9 is not here; see /chain-connections.", status=400, code="unsupported")
     assert _report(refused).sentence == "Chain 9 is not here; see `bqs chains`."
 
@@ -419,10 +419,10 @@ def test_a_defect_and_ctrl_c_are_sentences_too(monkeypatch, capsys):
         (is_interrupted, ExitCode.INTERRUPTED, "Interrupted."),
     ):
         monkeypatch.setattr(credentials, "service_url", raises)
-        found, out, said = bqs_says(capsys, "chains")
-        assert (found, out) == (code, "")
-        assert said.strip().startswith(sentence)
-        assert "Traceback" not in said
+        exit_code, out, errors = bqs_says(capsys, "chains")
+        assert (exit_code, out) == (code, "")
+        assert errors.strip().startswith(sentence)
+        assert "Traceback" not in errors
 
 
 def test_every_command_and_option_is_explained():
@@ -463,4 +463,4 @@ def test_it_can_be_built_and_the_wheel_has_all_that_it_takes(tmp_path):
     assert "bqs = batch_query_client.command_line:main" in entry
     assert f"Version: {batch_query_client.__version__}\n" in metadata
     assert "\nRequires-Dist: click" in metadata
-    assert "Provides-Extra" not in metadata  # `bqs` needs no extra.
+    assert "Provides-Extra" not in metadata  # `pip install` needs no extra for `bqs`

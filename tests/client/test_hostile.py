@@ -1,4 +1,4 @@
-"""Services and nodes that misbehave in HTTP: the client ends in time, with a sentence."""
+"""Services and nodes that break the rules of HTTP. The client ends in time with an error message."""
 
 import asyncio
 import time
@@ -13,7 +13,7 @@ pytestmark = pytest.mark.outside
 
 WORST = {**FLOODS, **DRIPS, **LIES}
 IMPATIENT = Patience(seconds=0, answer_seconds=0.5)
-# Allowance in addition to the time of a flood, on a busy machine.
+# Seconds in addition to a flood's own duration, for a busy machine.
 SECONDS = 60
 BUNDLE = Path(__file__).with_name("bundle.json").read_bytes()
 

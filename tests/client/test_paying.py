@@ -1,4 +1,4 @@
-"""Missing transactions are sent in order, each once, and only transactions that prove something are signed."""
+"""The client sends missing transactions in order and each once. It signs only transactions that prove something."""
 
 import dataclasses
 from types import SimpleNamespace
@@ -31,14 +31,14 @@ def to_send(*transactions: dict[str, Any], **changed: Any) -> Any:
     return answer(200, {"chainId": "31337", "isComplete": False, "waits": [], "transactions": transactions} | changed)
 
 
-# Nothing is missing any more.
+# The service's answer when no transaction is missing.
 COMPLETE = to_send(isComplete=True)
 OURS = answer(200, batch(sourceChainIds=["1"]))
 
 
 @dataclasses.dataclass
 class Chain:
-    """A node that records requests. Answers from a test replace its own."""
+    """A node that records requests. `others` replaces its answers."""
 
     others: dict[str, Any] = dataclasses.field(default_factory=dict)
     sent: list[bytes] = dataclasses.field(default_factory=list)
@@ -78,7 +78,7 @@ def pay(chain: Chain, *answers: Any, timeout: float = 60, **payer: Any) -> Any:
 def test_what_is_missing_is_sent_in_order_until_nothing_is():
     chain = Chain()
     other = transaction(data="0xf9" + "cd" * 40)
-    # The service hasn't noticed the mined transaction yet, and lists it again.
+    # The service lists the first transaction again, because it hasn't noticed the block yet.
     (sent, signed) = pay(chain, to_send(transaction(), other), to_send(other, isComplete=True))
     assert [fields["data"] for fields in signed] == [PROOF, other["data"]]
     assert [fields["nonce"] for fields in signed] == [0, 1]
@@ -93,7 +93,9 @@ def test_what_is_missing_is_sent_in_order_until_nothing_is():
         "maxFeePerGas": 201,
         "maxPriorityFeePerGas": 1,
     }
-    assert [(one.gas_used, one.cost, one.what) for one in sent] == [(21000, 21000 * 101, "Prove it.")] * 2
+    assert [(payment.gas_used, payment.cost, payment.what) for payment in sent] == [
+        (21000, 21000 * 101, "Prove it.")
+    ] * 2
 
 
 @pytest.mark.parametrize(
@@ -117,7 +119,7 @@ UNSAFE = {
     "money": {"value": "0x1"},
     "a transfer of a token": {"to": TOKEN, "data": f"0x{selector('transfer(address,uint256)').hex()}" + "00" * 64},
     "an approval": {"to": TOKEN, "data": f"0x{selector('approve(address,uint256)').hex()}" + "00" * 64},
-    # Its selector begins like that of a proof.
+    # The selector's first byte is the same as a proof's.
     "a swap": {"to": TOKEN, "data": "0x04e45aaf" + "00" * 224},
     "a proof to something else": {"to": TOKEN},
     "nothing at all": {"data": "0x"},
@@ -140,16 +142,16 @@ def test_a_node_of_another_chain_gets_nothing():
 
 
 @pytest.mark.parametrize(
-    ("would_revert", "payer", "said"),
+    ("would_revert", "payer", "sentence"),
     [
         (True, {}, r"would revert, so it was not sent\. The node refused: execution reverted"),
         (False, {"confirm": lambda _: False}, "not confirmed, so it was not signed"),
         (False, {"most_wei": 21000 * 201 - 1}, "may cost 4221000 wei, which is above the limit"),
     ],
 )
-def test_what_is_of_no_use_not_wanted_or_too_dear_is_not_signed(would_revert, payer, said):
+def test_what_is_of_no_use_not_wanted_or_too_dear_is_not_signed(would_revert, payer, sentence):
     chain = Chain(would_revert=would_revert)
-    with pytest.raises(TransactionFailed, match=said):
+    with pytest.raises(TransactionFailed, match=sentence):
         pay(chain, to_send(transaction()), **payer)
     assert chain.sent == []
 

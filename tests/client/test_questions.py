@@ -1,4 +1,4 @@
-"""Arguments become the API's body, and impossible ones are refused at once."""
+"""Arguments become the API's request body. The client refuses invalid ones before it sends anything."""
 
 from datetime import UTC, datetime
 

@@ -1,4 +1,4 @@
-"""The library and `bqs` against a running service and chain, as a program and as a person use them."""
+"""The library and `bqs` against a real service and chain, used as programs and people use them."""
 
 import asyncio
 import io
@@ -102,7 +102,7 @@ class Proven:
 
 @pytest.fixture(scope="module")
 def proven(live: Live) -> Proven:
-    """A DONE batch: a balance, two slots, and a header's time and gas limit."""
+    """Return a DONE batch with a balance, two slots, and a header's time and gas limit."""
     block = live.chain.head()
     batch = live.service.submit(
         destination=CHAIN_ID,
@@ -173,7 +173,7 @@ def test_callers_that_do_not_block_get_the_same(live):
             assert told[-1] == "DONE"
             return {done.facts[0].value, fact.value, int.from_bytes(verified.queries[1].facts["BALANCE"])}
 
-    # Nobody sends to or from this account, so its balance is the same in all blocks.
+    # No test sends from or to this account, so its balance is the same in all blocks.
     assert asyncio.run(ask()) == {live.balance(CHARLIE, live.chain.head())}
 
 
@@ -186,7 +186,7 @@ def test_a_key_sent_twice_makes_one_batch(live):
 
 
 def soon(live: Live) -> Batch:
-    """Return a batch that waits for a coming block."""
+    """Return a batch about a block that isn't mined yet."""
     query = Account(BOB, chain=CHAIN_ID, block=live.chain.head() + 60, props=["NONCE"])
     return live.service.submit(destination=CHAIN_ID, queries=[query])
 
@@ -211,7 +211,7 @@ def test_what_a_webhook_receives_is_what_the_service_has_signed(live):
             self.end_headers()
 
         def log_message(self, *_: object) -> None:
-            """Log nothing."""
+            """Suppress the log."""
 
     secret = take_webhook_secret(live.url, ALICE, ALICE_KEY, CHAIN_ID)
     with serving(Receiver) as url:
@@ -232,7 +232,7 @@ def test_what_a_webhook_receives_is_what_the_service_has_signed(live):
 
 @pytest.fixture
 def bqs(live: Live, monkeypatch, tmp_path, capsys) -> Callable[..., tuple[int, str, str]]:
-    """Return a function that runs `bqs` as a logged-in user, and returns exit code, output and errors."""
+    """Return a function that runs `bqs` as a logged-in user. It returns exit code, output and errors."""
     for name, value in {"URL": live.url, "API_KEY": live.api_key, "PATIENCE": "30"}.items():
         monkeypatch.setenv(f"BQS_{name}", value)
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
@@ -241,9 +241,9 @@ def bqs(live: Live, monkeypatch, tmp_path, capsys) -> Callable[..., tuple[int, s
 
     def call(*arguments: str) -> tuple[int, str, str]:
         code = run(arguments)
-        said = capsys.readouterr()
-        assert live.api_key not in said.out + said.err
-        return code, said.out, said.err
+        output = capsys.readouterr()
+        assert live.api_key not in output.out + output.err
+        return code, output.out, output.err
 
     return call
 
@@ -254,16 +254,16 @@ def test_a_batch_is_submitted_followed_and_its_facts_are_printed(live, bqs, tmp_
     (tmp_path / "accounts.csv").write_text(
         f"chain,block,account,props,slots,header\n{CHAIN_ID},{block},{ALICE},BALANCE,,\n{CHAIN_ID},{block},,,,TIMESTAMP\n"
     )
-    code, out, said = bqs("submit", "accounts.csv", *where, "--wait", "--timeout", str(SECONDS))
-    assert code == 0, said
+    code, out, errors = bqs("submit", "accounts.csv", *where, "--wait", "--timeout", str(SECONDS))
+    assert code == 0, errors
     assert re.search(
         rf"{CHAIN_ID} +{block} +{ALICE} +BALANCE +{amount(live.balance(ALICE, block))}$", out, re.MULTILINE
     )
     assert re.search(rf"{CHAIN_ID} +{block} +TIMESTAMP +\d+$", out, re.MULTILINE)
-    # No progress goes into a pipe.
-    assert len(said.splitlines()) == 1
+    # `bqs` shows progress only on a terminal.
+    assert len(errors.splitlines()) == 1
     options = ["--chain", str(CHAIN_ID), "--block", str(block), "--account", ALICE, "--prop", "BALANCE"]
-    code, out, said = bqs("submit", *where, *options)
+    code, out, errors = bqs("submit", *where, *options)
     assert (code, re.fullmatch(r"[0-9A-Z]{26}\n", out) is not None) == (0, True)
     code, out, _ = bqs("watch", out.strip(), "--timeout", str(SECONDS), "--json")
     shown = json.loads(out)
@@ -273,31 +273,31 @@ def test_a_batch_is_submitted_followed_and_its_facts_are_printed(live, bqs, tmp_
     code, out, _ = bqs("read", shown["internalId"], "--json")
     read = json.loads(out)["facts"]
     code, out, _ = bqs("read", "--account", ALICE, "--block", str(block), "--json")
-    assert [one | {"transactionHash": None} for one in json.loads(out)["facts"]] == read
+    assert [printed_fact | {"transactionHash": None} for printed_fact in json.loads(out)["facts"]] == read
 
 
 def test_facts_and_proofs_are_read_and_verified(live, bqs, proven, tmp_path):
     balance = live.balance(BOB, proven.block)
     for more in ([], ["--rpc-url", live.chain.url], ["--rpc-url", live.chain.url, "--registry", live.registry]):
-        code, out, said = bqs("read", proven.batch.id, *more)
-        assert code == 0, said
+        code, out, errors = bqs("read", proven.batch.id, *more)
+        assert code == 0, errors
         assert f"BALANCE {amount(balance)}" in " ".join(out.split())
-    code, _, said = bqs("read", proven.batch.id, "--rpc-url", live.chain.url, "--registry", CONTRACT)
-    assert (code, "no facts registry" in said) == (ExitCode.NOT_TRUE, True)
+    code, _, errors = bqs("read", proven.batch.id, "--rpc-url", live.chain.url, "--registry", CONTRACT)
+    assert (code, "no facts registry" in errors) == (ExitCode.NOT_TRUE, True)
 
 
 def test_proofs_are_verified_with_one_command(live, bqs, proven, tmp_path):
     by, table = ["--rpc-url", live.chain.url], ["query", "1", "2", "3"]
     for more, rows in ([], table), (["--query", "1"], table[:2]):
-        code, out, said = bqs("verify", proven.batch.id.lower(), *by, *more)
-        assert (code, said) == (0, f"Everything checked is correct, for the batch {proven.batch.id}.\n")
+        code, out, errors = bqs("verify", proven.batch.id.lower(), *by, *more)
+        assert (code, errors) == (0, f"Everything checked is correct, for the batch {proven.batch.id}.\n")
         assert f"BALANCE {amount(live.balance(BOB, proven.block))}" in out
         assert [line.split()[0] for line in out.splitlines()] == rows
     file = f"proof-{proven.batch.id}.json"
     assert bqs("bundle", proven.batch.id)[0] == bqs("bundle", proven.batch.id, "--query", "1", "-o", "one.json")[0] == 0
-    code, _, said = bqs("verify", file)
-    assert (code, re.findall(r"chain (\d+)  block (\d+)", said)) == (2, [(str(CHAIN_ID), str(proven.block))])
-    (block_hash,) = re.findall("0x[0-9a-f]{64}", said)
+    code, _, errors = bqs("verify", file)
+    assert (code, re.findall(r"chain (\d+)  block (\d+)", errors)) == (2, [(str(CHAIN_ID), str(proven.block))])
+    (block_hash,) = re.findall("0x[0-9a-f]{64}", errors)
     for checked in (by, by + by, ["--block-hash", block_hash, "--block-hash", "0x" + "11" * 32]):
         code, out, _ = bqs("verify", file, *checked, "--json")
         shown = json.loads(out)
@@ -311,8 +311,8 @@ def test_proofs_are_verified_with_one_command(live, bqs, proven, tmp_path):
         ([file, *by, "--query", "2"], ExitCode.USAGE, "--query works with a BATCH only"),
         ([proven.batch.id, *by, "--query", "9"], ExitCode.NOT_FOUND, "No query found"),
     ):
-        code, _, said = bqs("verify", *more)
-        assert (code, sentence in said) == (expected, True), said
+        code, _, errors = bqs("verify", *more)
+        assert (code, sentence in errors) == (expected, True), errors
 
 
 def test_batches_are_listed_and_cancelled(live, bqs, proven):
@@ -323,35 +323,35 @@ def test_batches_are_listed_and_cancelled(live, bqs, proven):
     assert batch.id not in out
     assert bqs("watch", batch.id, "--timeout", "1")[0] == ExitCode.NOT_DONE
     assert bqs("cancel", batch.id)[0] == 0
-    code, _, said = bqs("watch", batch.id, "--json")
-    assert (code, json.loads(said.splitlines()[-1])["code"]) == (ExitCode.REJECTED, "cancelled_by_user")
-    # A worker can't change a cancelled batch between the two lists.
+    code, _, errors = bqs("watch", batch.id, "--json")
+    assert (code, json.loads(errors.splitlines()[-1])["code"]) == (ExitCode.REJECTED, "cancelled_by_user")
+    # The batch is cancelled, so no worker changes it between the two lists.
     code, out, _ = bqs("list", "--json", "--limit", "1")
     listed = live.answer("batch-queries?limit=1")
     assert json.loads(out) == listed
-    assert [one["internalId"] for one in listed["batchQueries"]] == [batch.id]
+    assert [entry["internalId"] for entry in listed["batchQueries"]] == [batch.id]
     assert bqs("cancel", proven.batch.id)[0] == ExitCode.REJECTED
     assert bqs("watch", "0" * 26)[0] == ExitCode.NOT_FOUND
 
 
 def test_what_is_wrong_with_a_request_is_said_line_by_line(bqs, tmp_path):
     (tmp_path / "batch.json").write_text('{"destinationChainId": "x", "fee": "y", "data": {}}')
-    code, out, said = bqs("submit", "batch.json")
+    code, out, errors = bqs("submit", "batch.json")
     assert (code, out) == (ExitCode.USAGE, "")
-    assert sorted(re.findall(r"^  (/\w+): .*\.$", said, re.MULTILINE)) == ["/data", "/destinationChainId", "/fee"]
+    assert sorted(re.findall(r"^  (/\w+): .*\.$", errors, re.MULTILINE)) == ["/data", "/destinationChainId", "/fee"]
 
 
 def test_what_it_would_cost_is_shown_by_part(bqs):
     question = ("--destination", str(CHAIN_ID), "--chain", str(CHAIN_ID), "--account", BOB, "--prop", "NONCE")
-    code, out, said = bqs("estimate", *question, "--block", "2")
-    assert (code, said) == (0, "")
+    code, out, errors = bqs("estimate", *question, "--block", "2")
+    assert (code, errors) == (0, "")
     assert re.search(rf"^{CHAIN_ID} +accounts +1 +0 +\d+ +\d+$", out, re.MULTILINE)
-    code, by_default, said = bqs("estimate", *question[4:], "--block", "2")
-    # The price of gas is that of the newest block, and other tests mine.
+    code, by_default, errors = bqs("estimate", *question[4:], "--block", "2")
+    # The cost depends on the newest block's gas price, and other tests mine blocks meanwhile.
     gas, alike = (re.sub(r"^cost .*$", "", text, flags=re.MULTILINE) for text in (out, by_default))
-    assert (code, alike, said) == (0, gas, "")
-    code, _, said = bqs("estimate", *question, "--block", str(10**9))
-    assert (code, "It would be rejected (block_too_far_ahead)" in said) == (ExitCode.REJECTED, True)
+    assert (code, alike, errors) == (0, gas, "")
+    code, _, errors = bqs("estimate", *question, "--block", str(10**9))
+    assert (code, "It would be rejected (block_too_far_ahead)" in errors) == (ExitCode.REJECTED, True)
 
 
 def test_what_can_be_proven_where_is_listed(bqs):
@@ -364,12 +364,12 @@ def test_what_can_be_proven_where_is_listed(bqs):
 
 def test_a_file_may_name_a_chain_as_the_service_does(bqs, tmp_path):
     (tmp_path / "asked.csv").write_text(f"address,chain\n{BOB},development chain\n{ALICE},\n{BOB},Atlantis\n")
-    asked = ("--destination", str(CHAIN_ID), "--chain", str(CHAIN_ID), "--block", "2", "--prop", "NONCE")
-    code, _, said = bqs("estimate", "asked.csv", *asked)
-    assert (code, re.findall(r"line (\d): (.*)", said)) == (2, [("4", "'Atlantis' is no chain of this service.")])
+    options = ("--destination", str(CHAIN_ID), "--chain", str(CHAIN_ID), "--block", "2", "--prop", "NONCE")
+    code, _, errors = bqs("estimate", "asked.csv", *options)
+    assert (code, re.findall(r"line (\d): (.*)", errors)) == (2, [("4", "'Atlantis' is no chain of this service.")])
     (tmp_path / "asked.csv").write_text(f"address,chain\n{BOB},development chain\n{ALICE},\n")
-    code, out, said = bqs("estimate", "asked.csv", *asked)
-    assert (code, said) == (0, "")
+    code, out, errors = bqs("estimate", "asked.csv", *options)
+    assert (code, errors) == (0, "")
     assert re.search(rf"^{CHAIN_ID} +accounts +2 ", out, re.MULTILINE)
     assert re.search(r"^cost +0\.\d+ ETH, at most 0\.\d+ ETH$", out, re.MULTILINE)
 
@@ -379,14 +379,14 @@ def test_a_key_is_taken_by_a_keystore_or_by_standard_input_if_it_works(live, bqs
     keystore = Wallet.encrypt(bytes.fromhex(BOB_KEY[2:]), "a password", kdf="pbkdf2", iterations=1000)
     (tmp_path / "key.json").write_text(json.dumps(keystore))
     (tmp_path / "password").write_text("a password\n")
-    code, out, said = bqs("login", live.url, "--keystore", "key.json", "--password-file", "password")
-    assert (code, out) == (0, ""), said
-    assert "because this system offers no keyring; only you may read it." in said
+    code, out, errors = bqs("login", live.url, "--keystore", "key.json", "--password-file", "password")
+    assert (code, out) == (0, ""), errors
+    assert "because this system offers no keyring; only you may read it." in errors
     assert bqs("list", "--json")[:2] == (0, '{"batchQueries": [], "next": null}\n')
     assert bqs("logout")[0] == 0
     assert bqs("list")[0] == ExitCode.USAGE
     for key, code in ((live.api_key, ExitCode.OK), ("bqs_" + "0" * 43, ExitCode.NOT_ALLOWED), ("", ExitCode.USAGE)):
         monkeypatch.setattr("sys.stdin", io.StringIO(f"{key}\n"))
-        found, out, said = bqs("login", live.url)
-        assert (found, "bqs_0" in out + said) == (code, False)
+        exit_code, out, errors = bqs("login", live.url)
+        assert (exit_code, "bqs_0" in out + errors) == (code, False)
     assert bqs("list", "--limit", "1")[0] == 0

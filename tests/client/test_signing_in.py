@@ -1,4 +1,4 @@
-"""The client signs only a sign-in of its own address to this service, even if the service sends another message."""
+"""The client signs only messages that sign its own address in to this service, whatever message the service sends."""
 
 import pytest
 

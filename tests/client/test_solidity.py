@@ -1,4 +1,4 @@
-"""The Solidity library: compiled, deployed and called, with facts that the service has proven."""
+"""The Solidity library, compiled, deployed and called with proven facts."""
 
 from pathlib import Path
 from typing import Any
@@ -22,19 +22,21 @@ SLOT_OF_BALANCES = 0
 
 @pytest.fixture(scope="module")
 def compiled() -> dict[str, Any]:
-    """Return each contract's artifact by name, with the registry's errors, which pass through the contract."""
+    """Return each contract's artifact by name. The ABI includes the registry's errors, which pass
+    through the contract.
+    """
     texts = {path.relative_to(PROJECT).as_posix(): path.read_text() for path in SOURCES}
     output = run_compiler(texts, {"*": {"": ["ast"], "*": ["abi", *CODE]}})
     assert not output.get("errors"), [message["formattedMessage"] for message in output["errors"]]
-    errors = [one for one in load_artifact("FactsRegistry").abi if one["type"] == "error"]
-    found: dict[str, Any] = {}
+    errors = [entry for entry in load_artifact("FactsRegistry").abi if entry["type"] == "error"]
+    artifacts: dict[str, Any] = {}
     for source, contracts in output["contracts"].items():
         for name, contract in contracts.items():
             code = code_of(output, source, name)
-            abi = [*contract["abi"], *(one for one in errors if one not in contract["abi"])]
+            abi = [*contract["abi"], *(entry for entry in errors if entry not in contract["abi"])]
             bytecode, runtime = (bytes.fromhex(code[key][2:]) for key in ("bytecode", "deployedBytecode"))
-            found[name] = Artifact(abi=abi, bytecode=bytecode, runtime=runtime, immutables=code["immutables"])
-    return found
+            artifacts[name] = Artifact(abi=abi, bytecode=bytecode, runtime=runtime, immutables=code["immutables"])
+    return artifacts
 
 
 @pytest.fixture
@@ -48,13 +50,13 @@ def registry() -> str:
 
 
 def prove(chain: DevChain, block: int, accounts: dict[str, Any], header: list[str] | None = None) -> None:
-    asked = {"accounts": accounts} | ({"header": header} if header else {})
-    body = {"destinationChainId": "31337", "fee": "0", "data": {"31337": {f"block:{block}": asked}}}
+    requested = {"accounts": accounts} | ({"header": header} if header else {})
+    body = {"destinationChainId": "31337", "fee": "0", "data": {"31337": {f"block:{block}": requested}}}
     work_until_done(submit(a_key(), body), chain)
 
 
 def described(abi: Any) -> dict[tuple[str, str], Any]:
-    """Return each part of an ABI by kind and name, without Solidity's internal types."""
+    """Return an ABI's parts by kind and name, without Solidity's internal types."""
 
     def plain(entry: Any) -> Any:
         if isinstance(entry, list):
@@ -72,7 +74,7 @@ def test_the_interface_is_that_of_the_registry(compiled):
     shared = {key: part for key, part in of_registry.items() if key in of_interface}
     assert of_interface.keys() - {key for key in of_registry if key[0] == "error"} <= shared.keys()
     assert {key: of_interface[key] for key in shared} == shared
-    # Readers need the events and the errors for unproven facts.
+    # Readers of facts need all events, and the errors that a missing fact gives.
     told = [(kind, name) for kind, name in of_registry if kind == "event" or name.endswith("NotProven")]
     assert set(told) <= of_interface.keys()
 

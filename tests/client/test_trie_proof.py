@@ -1,4 +1,4 @@
-"""Proofs that the client refuses: those with nodes that the service and the registry refuse, too."""
+"""The client refuses proofs with nodes that the service and the registry refuse."""
 
 import pytest
 from eth_utils.crypto import keccak
@@ -16,19 +16,19 @@ def test_a_node_that_no_trie_has_proves_nothing(nodes, fault):
 
 
 @pytest.mark.parametrize("content", [b"\x00", b"\x80", b"\x82\x00\x07", b"\xa1" + b"\1" * 33, b"\xc1\x07", b""])
-@pytest.mark.parametrize("asked", [0, 1], ids=["itself", "another"])
-def test_a_malformed_leaf_of_a_slot_shows_neither_its_value_nor_that_another_is_empty(content, asked):
+@pytest.mark.parametrize("slot", [0, 1], ids=["itself", "another"])
+def test_a_malformed_leaf_of_a_slot_shows_neither_its_value_nor_that_another_is_empty(content, slot):
     root, nodes = tries.chained([tries.GOOD_LEAF[0], content])
     with pytest.raises(InvalidBundle):
-        trie_proof.slot(root, asked.to_bytes(32), nodes)
+        trie_proof.slot(root, slot.to_bytes(32), nodes)
 
 
 @pytest.mark.parametrize("fields", tries.MALFORMED_ACCOUNTS)
-@pytest.mark.parametrize("asked", [bytes(20), b"\1" * 20], ids=["itself", "another"])
-def test_a_malformed_account_shows_neither_itself_nor_that_another_does_not_exist(fields, asked):
+@pytest.mark.parametrize("address", [bytes(20), b"\1" * 20], ids=["itself", "another"])
+def test_a_malformed_account_shows_neither_itself_nor_that_another_does_not_exist(fields, address):
     root, nodes = tries.chained([hex_prefix(keccak(bytes(20)).hex(), leaf=True), fields])
     with pytest.raises(InvalidBundle):
-        trie_proof.account(root, asked, nodes)
+        trie_proof.account(root, address, nodes)
 
 
 def test_a_leaf_of_another_key_shows_that_a_slot_is_empty():

@@ -1,4 +1,4 @@
-"""Following a batch: by long polls, or by polls where the service doesn't know these."""
+"""The client follows a batch by long polls, or by ordinary polls if the service has no long polls."""
 
 from typing import Any
 
@@ -23,7 +23,7 @@ def follow(world: World, **how: Any) -> Any:
 
 
 def waits(world: World) -> list[str]:
-    """Return the requested waiting time of each status request."""
+    """Return the `wait` parameter of each status request."""
     return [request.url.partition("&wait=")[2] for request in world.requests if "status" in request.url]
 
 
@@ -75,9 +75,9 @@ def test_what_went_back_a_moment_ago_is_followed_on():
 
 
 def test_a_rejection_is_raised():
-    said = {"queryStatus": "REJECTED", "error": "Too old.", "code": "block_too_old", "retryable": False}
+    rejection = {"queryStatus": "REJECTED", "error": "Too old.", "code": "block_too_old", "retryable": False}
     with pytest.raises(BatchRejected, match=r"^Too old\.$") as caught:
-        follow(World(answer(200, said)))
+        follow(World(answer(200, rejection)))
     assert (caught.value.code, caught.value.retryable, caught.value.internal_id) == ("block_too_old", False, ID)
 
 
@@ -97,7 +97,7 @@ def test_progress_is_told_when_something_has_changed_and_at_the_end():
     follow(world, progress=lambda batch: told.append(batch.queries_completed))
     assert told == [0, 1, 2]
     assert waits(world) == ["2"] * 3
-    # The advice is for requests that were answered at once.
+    # Retry-After applies only after an immediate answer, and these answers came after a long poll.
     assert world.pauses == []
 
 
@@ -108,13 +108,13 @@ def test_all_queries_are_taken_page_by_page():
         answer(200, batch(queryList=[query(1, balance)], next="a b&c")),
         answer(200, batch(queryList=[query(2, time, selector="timestamp:99")])),
     )
-    found = world.run(details(ACCESS, ID))
+    batch_details = world.run(details(ACCESS, ID))
     assert "cursor=a+b%26c" in world.requests[1].url
-    assert [(fact.value, fact.account, fact.timestamp) for fact in found.facts] == [
+    assert [(fact.value, fact.account, fact.timestamp) for fact in batch_details.facts] == [
         (7, "0x" + "aa" * 20, None),
         (15, "", 99),
     ]
-    assert found.next is None
+    assert batch_details.next is None
 
 
 @pytest.mark.parametrize(

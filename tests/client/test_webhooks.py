@@ -1,4 +1,4 @@
-"""The client accepts only deliveries that the service has signed."""
+"""The client accepts only deliveries with the service's signature."""
 
 import json
 from datetime import UTC, datetime, timedelta
@@ -23,12 +23,12 @@ BODY = json.dumps(
 def headers(body: str = BODY, *secrets: str, ago: float = 0, changed: dict[str, str] | None = None) -> dict[str, str]:
     moment = datetime.now(UTC) - timedelta(seconds=ago)
     signatures = [standardwebhooks.Webhook(secret).sign("msg_1", moment, body) for secret in secrets or (SECRET,)]
-    given = {
+    fields = {
         "Webhook-Id": "msg_1",
         "Webhook-Timestamp": str(int(moment.timestamp())),
         "Webhook-Signature": " ".join(signatures),
     }
-    return given | (changed or {})
+    return fields | (changed or {})
 
 
 def test_an_event_is_read_from_what_was_signed():
@@ -43,12 +43,12 @@ def test_while_the_secret_is_rotated_either_will_do():
 
 
 @pytest.mark.parametrize(
-    ("body", "given"),
+    ("body", "fields"),
     [
         (BODY.replace("false", "true"), headers()),
         (BODY + " ", headers()),
         (BODY, headers(BODY, OTHERS)),
-        # The headers are made when the test runs, which may be minutes after collection.
+        # A function makes these headers, because minutes may pass between collection and the test.
         (BODY, lambda: headers(ago=400)),
         (BODY, lambda: headers(ago=-400)),
         (BODY, headers(changed={"Webhook-Id": "msg_2"})),
@@ -65,10 +65,10 @@ def test_while_the_secret_is_rotated_either_will_do():
         ("[" * 100_000, headers("[" * 100_000)),
     ],
 )
-def test_anything_else_is_refused(body, given):
-    given = given() if callable(given) else given
+def test_anything_else_is_refused(body, fields):
+    fields = fields() if callable(fields) else fields
     with pytest.raises(InvalidWebhook):
-        verify_webhook(body, given, SECRET)
+        verify_webhook(body, fields, SECRET)
 
 
 @pytest.mark.parametrize("secrets", [(), ("whsec_",), ("whsec_ä",)])

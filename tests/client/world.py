@@ -1,4 +1,4 @@
-"""Run the client's steps with answers from a test, on a clock of its own."""
+"""Run the client's steps with a test's answers, on a simulated clock."""
 
 import json
 from collections.abc import Callable, Iterator
@@ -7,14 +7,14 @@ from typing import Any
 from batch_query_client.asking import Patience
 from batch_query_client.effects import HttpAnswer, Now, Pause, ProviderCall, Request, Steps, Tell, Unreachable
 
-# Half of each pause is taken instead of a random share.
+# Pauses are random in use. Here each is half of its maximum.
 PATIENCE = Patience(chance=lambda: 0.5)
 
 Answers = HttpAnswer | Unreachable | Callable[[Request], HttpAnswer]
 
 
 def answer(status: int = 200, value: Any = None, *, after: float = 0, **headers: str) -> HttpAnswer:
-    """JSON that is sent `after` this many seconds."""
+    """Return an answer with JSON that arrives `after` this many seconds."""
     fields = [(name.replace("_", "-"), text) for name, text in headers.items()]
     return HttpAnswer(status, (*fields, ("x-after", str(after))), b"" if value is None else json.dumps(value).encode())
 
@@ -51,8 +51,8 @@ class World:
 
     def _answer(self, request: Request) -> Any:
         self.requests.append(request)
-        found = next(self._answers)
-        found = found(request) if callable(found) else found
-        if isinstance(found, HttpAnswer):
-            self.seconds += float(found.header("x-after") or 0)
-        return found
+        response = next(self._answers)
+        response = response(request) if callable(response) else response
+        if isinstance(response, HttpAnswer):
+            self.seconds += float(response.header("x-after") or 0)
+        return response

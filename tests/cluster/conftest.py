@@ -1,4 +1,4 @@
-"""Servers and processes as on several machines. A test starts workers; everything else is running."""
+"""A service on several machines, as separate processes. Everything but workers is running; a test starts those."""
 
 import subprocess
 import sys
@@ -28,7 +28,7 @@ LEASE_SECONDS = 3
 
 
 class Machines:
-    """A chain, PostgreSQL, a broker, a web server, and the workers that a test starts."""
+    """A chain, PostgreSQL, a broker, a web server, and a test's workers."""
 
     def __init__(self, running: ExitStack, folder: "pytest.TempPathFactory", broker: Redis | RabbitMQ) -> None:
         self.chain = running.enter_context(DevChain(chain_id=CHAIN_ID, block_seconds=0.5))
@@ -52,9 +52,9 @@ class Machines:
         self._accounts = iter(range(1, 1_000_000))
 
     def begin(self) -> None:
-        """Begin as a new user, at unused blocks."""
+        """Begin a test with a new user and unused blocks."""
         with psycopg.connect(self.postgres.url()) as connection:
-            # Heartbeats of workers that earlier tests have killed.
+            # These are heartbeats of workers that earlier tests have killed.
             connection.execute("DELETE FROM proving_workerheartbeat")
         account = Account.create()
         self.until(self.answers, "the web server")
@@ -79,7 +79,9 @@ class Machines:
         return answer
 
     def submit(self, count: int = 1, *, per_block: int = 1) -> float:
-        """Submit `count` batches, `per_block` of them for each block. Return the seconds of the slowest."""
+        """Submit `count` batches, `per_block` for each block. Return the duration of the slowest
+        submission in seconds.
+        """
         slowest = 0.0
         for number in range(count):
             self._block += number % per_block == 0
@@ -99,7 +101,7 @@ class Machines:
         self.until(lambda: self.done() == len(self._submitted), "DONE", seconds)
 
     def assert_nothing_was_done_twice(self) -> None:
-        """Assert that each header and account is proven once, and each transaction has proven something."""
+        """Assert that each header and account is proven once, and that each transaction is part of a batch."""
         assert self._found(HEADER_ACCUMULATED) - self._headers == len(self.blocks)
         assert self._found(ACCOUNT_PROVEN) - self._proofs == len(self._submitted)
         named = set[str]()
@@ -155,6 +157,6 @@ def machines(all_machines: Machines) -> Iterator[Machines]:
 
 
 def celery(*arguments: str, **variables: str) -> subprocess.CompletedProcess[str]:
-    """Run a Celery worker until it ends by itself."""
+    """Run a Celery worker until it ends."""
     command = [sys.executable, "-m", "celery", "-A", "proving.celery_app", "worker", *arguments]
     return subprocess.run(command, env=variables, capture_output=True, text=True, timeout=60, check=False)

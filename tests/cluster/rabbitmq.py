@@ -1,4 +1,4 @@
-"""A real RabbitMQ server in a folder of its own, with the system's programs."""
+"""A real RabbitMQ server in its own folder, run by the system's programs."""
 
 import os
 import subprocess
@@ -14,15 +14,15 @@ from devnet.servers import LocalServer
 
 
 class RabbitMQ(LocalServer):
-    """A RabbitMQ that keeps queues and messages over restarts."""
+    """A RabbitMQ whose queues and messages survive restarts."""
 
     name = "rabbitmq"
-    # Debian's script, which runs as the calling user.
+    # Debian's wrapper would change the user. This script runs as the caller.
     _program = Path("/usr/lib/rabbitmq/bin/rabbitmq-server")
 
     def __init__(self, *, port: int = 0) -> None:
         super().__init__(port=port)
-        # Port of Erlang's name server, which outlives the node.
+        # Erlang's name server (epmd) keeps running when the node ends, so it gets a port of its own.
         self._names_port = free_port()
 
     @classmethod
@@ -30,7 +30,7 @@ class RabbitMQ(LocalServer):
         return cls._program.exists()
 
     def url(self) -> str:
-        """Return a value for `BROKER_URL`."""
+        """Return the value for `BROKER_URL`."""
         return f"amqp://guest:guest@127.0.0.1:{self.port}//"
 
     def remove(self) -> None:
@@ -56,7 +56,7 @@ class RabbitMQ(LocalServer):
             "RABBITMQ_MNESIA_BASE": inside("data"),
             "RABBITMQ_LOG_BASE": inside("logs"),
             "RABBITMQ_PID_FILE": inside("pid"),
-            # Use nothing of the machine's own RabbitMQ.
+            # The node must not read the configuration of the machine's own RabbitMQ.
             "RABBITMQ_CONFIG_FILE": inside("none"),
             "RABBITMQ_CONF_ENV_FILE": os.devnull,
             "RABBITMQ_ENABLED_PLUGINS_FILE": inside("plugins"),

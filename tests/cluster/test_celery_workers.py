@@ -1,4 +1,4 @@
-"""Celery's workers as processes, on PostgreSQL and Redis: nothing is lost, and nothing is done twice."""
+"""Celery workers as processes, with PostgreSQL and Redis, lose nothing and repeat nothing."""
 
 import re
 import signal
@@ -53,7 +53,7 @@ def test_a_broker_that_is_emptied_again_and_again_delays_and_loses_nothing(machi
 
 
 def test_without_the_broker_all_goes_on_through_the_database(machines):
-    """The broker is down before the workers start, and comes back when all is done."""
+    """The broker is down before the workers start, and starts after all batches are done."""
     machines.broker.kill()
     start(machines, "worker-1", "worker-2")
     assert machines.submit(10) < 5
@@ -132,17 +132,17 @@ def test_no_password_of_the_broker_is_logged(machines, is_right):
 
 
 @pytest.mark.parametrize(
-    ("arguments", "variables", "said"),
+    ("arguments", "variables", "sentence"),
     [
         (("-Q", "blocks.31337.1"), {}, "blocks.31337.1"),
         (("--pool", "solo"), {}, "The worker's tasks are threads of one process: leave out --pool, or name threads."),
         ((), {"BROKER_URL": ""}, "Without a broker, run the worker by manage.py runworker."),
     ],
 )
-def test_a_worker_that_would_not_do_all_work_is_refused(machines, arguments, variables, said):
+def test_a_worker_that_would_not_do_all_work_is_refused(machines, arguments, variables, sentence):
     ended = celery(*arguments, **machines.cluster.environment | variables)
     assert ended.returncode != 0
-    assert said in ended.stdout + ended.stderr
+    assert sentence in ended.stdout + ended.stderr
 
 
 def test_a_database_without_this_versions_tables_is_refused(machines):

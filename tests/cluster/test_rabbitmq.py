@@ -1,4 +1,4 @@
-"""Celery's workers on RabbitMQ: the differences from Redis."""
+"""Celery workers with RabbitMQ, where it differs from Redis."""
 
 from collections.abc import Iterator
 from contextlib import ExitStack

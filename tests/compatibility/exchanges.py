@@ -1,8 +1,8 @@
-"""Requests of public clients of the replaced service, and the ways in which they read answers.
+"""Requests of public clients of the replaced service, and the ways in which these clients read answers.
 
-Their heads were recorded on the wire, byte for byte, from the libraries that these clients use: axios 1.6 on Node and
-Bun, node-fetch 2.7, Node's own fetch, requests, curl, and fetch in Chromium. Bodies are as the clients build them, and
-as documentation has them. Values that differ between installations are in angle brackets.
+The request heads were recorded byte for byte from the libraries that the clients use: axios 1.6 on Node and Bun,
+node-fetch 2.7, Node's own fetch, requests, curl, and fetch in Chromium. The bodies follow the clients' code and
+documentation. Angle brackets mark values that differ between installations.
 """
 
 import json
@@ -14,26 +14,26 @@ from tests.serving.process import Answer
 
 
 class GivesUp(Exception):
-    """The client stops, with the text that it shows or reads."""
+    """The client gives up, with the text that it shows or reads."""
 
 
 # --- How libraries and clients read -----------------------------------------------------------------------------------
 
 
 def _of_any_status(answer: Answer) -> Any:
-    """Read an answer as `await (await fetch(…)).json()` does."""
+    """Read an answer like `await (await fetch(…)).json()`."""
     return json.loads(answer.body)
 
 
 def _of_success(answer: Answer) -> Any:
-    """Read an answer as axios, `raise_for_status` and clients that look at `response.ok` do."""
+    """Read an answer like axios, `raise_for_status`, and clients that check `response.ok`."""
     if not 200 <= answer.status < 300:
         raise GivesUp(answer.status)
     return json.loads(answer.body)
 
 
 def _without_error(answer: Answer) -> Any:
-    """Read an answer as the voting relayer does: an `error` stops it, at any HTTP status."""
+    """Read an answer like the voting relayer, which stops at an `error` whatever the HTTP status is."""
     body = json.loads(answer.body)
     if body.get("error"):
         raise GivesUp(body["error"])
@@ -41,14 +41,14 @@ def _without_error(answer: Answer) -> Any:
 
 
 def _as_printed(answer: Answer) -> Any:
-    """Read an answer as a program does into which curl's output is piped."""
+    """Read an answer like a program that parses curl's output."""
     return json.loads(answer.body)
 
 
 @dataclass(frozen=True)
 class Client:
     submission: str
-    question: str  # stage of the batch
+    question: str  # request for the batch's status
     read: Callable[[Answer], Any] = _of_any_status
 
     def identifier(self, answer: Answer) -> str:
@@ -62,7 +62,7 @@ class Client:
 
 
 def as_sent(request: str, **places: object) -> bytes:
-    """Return the request's bytes, with the values for angle brackets. An empty line separates header and body."""
+    """Return the request's bytes, with values in place of angle brackets. An empty line separates head and body."""
     head, _, body = request.partition("\n\n")
     for name, value in places.items():
         head, body = (text.replace(f"<{name}>", str(value)) for text in (head, body))
@@ -178,7 +178,7 @@ api-key: <key>
 
 # --- Programs ---------------------------------------------------------------------------------------------------------
 
-# It relays proposals for votes to another chain.
+# A relayer of voting proposals to another chain.
 RELAYER = Client(
     """POST /submit-batch-query?apiKey=<key> HTTP/1.1
 host: <host>
@@ -208,7 +208,7 @@ accept-encoding: gzip, deflate
     _without_error,
 )
 
-# The same relayer two years earlier.
+# The same relayer, two years earlier.
 FORMER_RELAYER = Client(
     """POST /submit-batch-query?apiKey=<key> HTTP/1.1
 Content-Type: application/json
@@ -232,7 +232,7 @@ Connection: close
 """,
 )
 
-# A demonstration script for votes by proofs.
+# A demonstration script for votes by storage proofs.
 VOTING_SCRIPT = Client(
     """POST /submit-batch-query?apiKey=<key> HTTP/1.1
 Accept: application/json
@@ -256,7 +256,7 @@ Connection: keep-alive
     _of_success,
 )
 
-# A tutorial on Bun that polls every five seconds for half an hour.
+# A tutorial for Bun, which polls every five seconds for half an hour.
 TUTORIAL = Client(
     """POST /submit-batch-query?apiKey=<key> HTTP/1.1
 Accept: application/json, text/plain, */*
@@ -282,7 +282,7 @@ Connection: keep-alive
     _of_success,
 )
 
-# A market maker of a bridge. Its slots are written as by web3.py 7 and as Python prints numbers.
+# A market maker of a bridge. It writes slots as web3.py 7 does, and as Python's decimal numbers.
 MARKET_MAKER = Client(
     """POST /submit-batch-query?apiKey=<key> HTTP/1.1
 Host: <host>
@@ -307,7 +307,7 @@ Connection: keep-alive
     _of_success,
 )
 
-# A backend through which users claim tokens. It sends a content type with a GET that has no body.
+# A backend for users who claim tokens. Its GET has a content type but no body.
 CLAIMS = Client(
     """POST /submit-batch-query?apiKey=<key> HTTP/1.1
 host: <host>
@@ -336,7 +336,7 @@ accept-encoding: gzip, deflate
 """,
 )
 
-# A shell script that relays commitments with a body indented by jq. It reads only the identifier.
+# A shell script that relays commitments. Its body is indented by jq, and it reads only the identifier.
 SHELL_SCRIPT = Client(
     """POST /submit-batch-query?apiKey=<key> HTTP/1.1
 Host: <host>
@@ -391,7 +391,7 @@ _AGENT = (
     "User-Agent: Mozilla/5.0 (X11; Linux x86_64) AppleWebKit/537.36 (KHTML, like Gecko) Chrome/156.0.0.0 Safari/537.36"
 )
 
-# An extension for the pages of a block explorer.
+# A browser extension for the pages of a block explorer.
 EXTENSION = Client(
     f"""POST /submit-batch-query HTTP/1.1
 Host: <host>
@@ -413,7 +413,7 @@ Accept: */*
     _of_success,
 )
 
-# A request for a block with every box ticked.
+# The extension's request for a block with every box ticked.
 _PROPERTIES = (
     *("PARENT_HASH", "UNCLES_HASH", "COINBASE", "PROPOSER", "STATE_ROOT", "TRANSACTIONS_ROOT", "RECEIPTS_ROOT"),
     *("LOGS_BLOOM", "DIFFICULTY", "BLOCK_NUMBER", "GAS_LIMIT", "GAS_USED", "TIMESTAMP", "EXTRA_DATA", "MIX_HASH"),
@@ -455,12 +455,12 @@ Accept: */*
 
 """
 
-# An extension sends this before it submits, and shows the answer.
+# The extension sends this request before it submits, and shows the answer.
 IS_ALIVE = CONNECTIONS.replace("/chain-connections", "/is-alive").replace(
     "Accept: */*", "Accept: application/json, */*"
 )
 
-# A page that shows a balance. It expects the status at the path of another endpoint.
+# A page that shows a balance. It requests the status at another endpoint's path.
 PAGE = Client(
     f"""POST /submit-batch-query?apiKey=<key> HTTP/1.1
 Host: <host>

@@ -1,4 +1,4 @@
-"""Public clients of the replaced service are served byte for byte, until DONE or the answer that they expect."""
+"""Public clients of the replaced service are served byte for byte, until DONE or another answer that they expect."""
 
 import json
 import time
@@ -34,18 +34,18 @@ class World:
     chain: DevChain
     registry: str
     key: str
-    stranger: str  # the key of another user
+    stranger: str  # key of another user
     webhooks: Receiver
     block: int
 
     def ask(self, request: str, **places: object) -> Answer:
-        given = {"key": self.key, "host": f"127.0.0.1:{self.service.port}", "origin": "explorer.example"} | places
+        values = {"key": self.key, "host": f"127.0.0.1:{self.service.port}", "origin": "explorer.example"} | places
         with connect(self.service.port) as connection:
-            connection.sendall(as_sent(request, **given))
+            connection.sendall(as_sent(request, **values))
             return read_answer(connection)
 
     def submit(self, client: Client, **places: object) -> Answer:
-        """Submit a batch about existing blocks."""
+        """Submit a client's batch. Its blocks exist."""
         block = self.chain.rpc("eth_getBlockByNumber", hex(self.block), False)
         usual = {
             "destination": str(CHAIN),
@@ -66,7 +66,7 @@ def world(tmp_path_factory) -> Iterator[World]:
         Names(chain).set("vitalik.eth", VITALIK)
         chain.rpc("eth_sendTransaction", {"from": ALICE, "to": VITALIK, "value": hex(10**18)})
         block = chain.head() + 2
-        # Each block has a time of its own.
+        # The blocks are 12 seconds apart, so each has a time of its own.
         chain.rpc("anvil_mine", hex(4), hex(12))
         webhooks = running.enter_context(receiver())
         folder = tmp_path_factory.mktemp("service") / "state"
@@ -79,7 +79,7 @@ def world(tmp_path_factory) -> Iterator[World]:
 
 @pytest.fixture(scope="module")
 def submitted(world: World) -> dict[str, str]:
-    """Return the identifiers that the clients read. All batches are submitted before any is awaited."""
+    """Return the identifiers that the clients read. All batches are submitted before any test waits for one."""
     return {name: client.identifier(world.submit(client)) for name, client in CLIENTS.items()}
 
 
@@ -91,7 +91,7 @@ def test_each_reads_that_it_is_done(world, submitted, name):
         assert status == "IN_PROGRESS"
         assert time.monotonic() < deadline, world.ask(client.question, id=identifier).body
         time.sleep(0.2)
-    # The printed link works for anybody.
+    # Anyone may read the batch's page.
     page = world.ask("GET /explorer/query/<id> HTTP/1.1\nHost: <host>\n\n", id=identifier)
     assert page.status == 200
 
@@ -152,9 +152,9 @@ def test_an_extension_learns_where_a_chain_can_be_proven(world):
 @pytest.mark.parametrize("identifier", ["01J2VM6636VWW45ZRPGEQEZ5E5", "", "undefined", "a stranger's"])
 def test_a_relayer_forgets_what_is_unknown(world, submitted, identifier):
     relayer = exchanges.RELAYER
-    key, asked = (world.stranger, submitted["relayer"]) if " " in identifier else (world.key, identifier)
+    key, known_id = (world.stranger, submitted["relayer"]) if " " in identifier else (world.key, identifier)
     with pytest.raises(GivesUp) as caught:
-        relayer.status(world.ask(relayer.question, id=asked, key=key))
+        relayer.status(world.ask(relayer.question, id=known_id, key=key))
     assert caught.value.args == ("No query found",)
 
 
@@ -186,7 +186,7 @@ def test_each_hears_that_its_key_is_no_key(world):
 
 
 def test_an_extension_that_asks_for_what_no_header_has_hears_which(world):
-    """No header of Ethereum has the property."""
+    """No Ethereum header has the property PROPOSER."""
     answer = world.submit(exchanges.EXTENSION_ON_BLOCK)
     with pytest.raises(GivesUp):
         exchanges.EXTENSION_ON_BLOCK.identifier(answer)

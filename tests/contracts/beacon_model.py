@@ -1,6 +1,6 @@
 """A model of `BeaconHistory` that verifies branches by generalized indices.
 
-The indices are published ones (`sync-protocol.md` of the consensus specifications, Portal network).
+The indices are from `sync-protocol.md` of the consensus specifications and from the Portal network.
 """
 
 from collections.abc import Sequence
@@ -9,10 +9,10 @@ from hashlib import sha256
 
 from chains.beacon.jumps import BeaconChain
 
-# Indices below a block.
+# Generalized indices below a beacon block.
 _STATE_ROOT = 11
 _BLOCK_HASH_UNTIL_CAPELLA, _BLOCK_HASH_SINCE_DENEB = 3228, 6444
-# Indices below a state.
+# Generalized indices below a state.
 _SUMMARIES_UNTIL_DENEB, _SUMMARIES_SINCE_ELECTRA = 59, 91
 _ROOTS_UNTIL_DENEB, _ROOTS_SINCE_ELECTRA = 39, 71
 
@@ -22,7 +22,7 @@ for _ in range(24):
 
 
 class InvalidBranch(ValueError):
-    """The branch doesn't prove the hash of a block; the message is one sentence."""
+    """The branch doesn't prove the hash of a block. The message is one sentence."""
 
 
 @dataclass(frozen=True)
@@ -35,7 +35,9 @@ class Path:
 
 
 def own(chain: BeaconChain, root: bytes, branch: bytes) -> bytes:
-    """Return the hash that the branch proves, as the functions below do. Raise `InvalidBranch`."""
+    """Return the block hash that the branch proves. Raise `InvalidBranch` if there is none, as the
+    next functions do.
+    """
     return _climb(own_path(chain, branch), root)
 
 
@@ -56,9 +58,8 @@ def proves_historical_roots(chain: BeaconChain, root: bytes, branch: bytes) -> N
 
 
 def own_path(chain: BeaconChain, branch: bytes) -> Path:
-    """Return the path from a block's hash up to the trusted root, as the functions below do.
-
-    Raise `InvalidBranch`.
+    """Return the path from a block hash up to the trusted root. Raise `InvalidBranch` if there is none, as the next
+    functions do.
     """
     reader = _Reader(branch)
     block_hash, siblings, index, _ = _block(chain, reader)
@@ -69,12 +70,12 @@ def old_path(chain: BeaconChain, branch: bytes) -> Path:
     reader = _Reader(branch)
     block_hash, siblings, index, slot = _block(chain, reader)
     siblings += reader.hashes(chain.period_depth + 1)
-    place = chain.period(slot) - chain.periods_before_capella
-    siblings += _elements(reader, place, reader.integer(3), 24)
+    period = chain.period(slot) - chain.periods_before_capella
+    siblings += _elements(reader, period, reader.integer(3), 24)
     anchor, state, field = _anchor(chain, reader, _SUMMARIES_UNTIL_DENEB, _SUMMARIES_SINCE_ELECTRA)
     roots = 1 << chain.period_depth | slot % (1 << chain.period_depth)
-    # From the top: the list, its elements, the first of two, the roots, the block.
-    path = _join(_STATE_ROOT, field, 2, 1 << 24 | place, 2, roots, index)
+    # From the top: the list, its elements, the summary's first half, the roots, the block.
+    path = _join(_STATE_ROOT, field, 2, 1 << 24 | period, 2, roots, index)
     return reader.end(Path(block_hash, siblings + state + anchor, path))
 
 
@@ -82,25 +83,25 @@ def path_before_capella(chain: BeaconChain, branch: bytes) -> Path:
     reader = _Reader(branch)
     block_hash, siblings, index, slot = _block(chain, reader)
     siblings += reader.hashes(chain.period_depth + 1)
-    place = chain.period(slot)
-    siblings += _elements(reader, place, chain.periods_before_capella, 24)
+    period = chain.period(slot)
+    siblings += _elements(reader, period, chain.periods_before_capella, 24)
     roots = 1 << chain.period_depth | slot % (1 << chain.period_depth)
-    return reader.end(Path(block_hash, siblings, _join(2, 1 << 24 | place, 2, roots, index)))
+    return reader.end(Path(block_hash, siblings, _join(2, 1 << 24 | period, 2, roots, index)))
 
 
 def path_before_merge(chain: BeaconChain, branch: bytes) -> Path:
     reader = _Reader(branch)
-    epoch, place = divmod(reader.integer(4), 8192)
-    full, rest = divmod(chain.blocks_before_merge, 8192)
+    epoch, offset = divmod(reader.integer(4), 8192)
+    full, remainder = divmod(chain.blocks_before_merge, 8192)
     if epoch > full:
         raise InvalidBranch("There is no such epoch.")
     [block_hash] = reader.hashes(1)
     if not any(block_hash):
         raise InvalidBranch("The hash is zero.")
     siblings = reader.hashes(1)
-    siblings += _elements(reader, place, rest if epoch == full else 8192, 13)
-    siblings += _elements(reader, epoch, full + bool(rest), 17)
-    path = _join(2, 1 << 17 | epoch, 2, 1 << 13 | place, 2)
+    siblings += _elements(reader, offset, remainder if epoch == full else 8192, 13)
+    siblings += _elements(reader, epoch, full + bool(remainder), 17)
+    path = _join(2, 1 << 17 | epoch, 2, 1 << 13 | offset, 2)
     return reader.end(Path(block_hash, siblings, path))
 
 
@@ -133,7 +134,7 @@ class _Reader:
 
 
 def _slot(chain: BeaconChain, reader: _Reader) -> tuple[int, bytes]:
-    """Read a slot and a proposer. Return the slot and the node above both."""
+    """Read a slot and a proposer. Return the slot and the parent node of both."""
     slot = reader.integer(8)
     if slot >= chain.end:
         raise InvalidBranch(f"The fork of slot {slot} is not known.")
@@ -141,7 +142,7 @@ def _slot(chain: BeaconChain, reader: _Reader) -> tuple[int, bytes]:
 
 
 def _block(chain: BeaconChain, reader: _Reader) -> tuple[bytes, list[bytes], int, int]:
-    """Return a block's hash, the siblings up to the beacon block's root, the index, and the slot."""
+    """Return a block hash, its siblings up to the beacon block's root, its index, and the slot."""
     slot, first = _slot(chain, reader)
     if slot < chain.bellatrix:
         raise InvalidBranch(f"Slot {slot} is before Bellatrix.")
@@ -154,7 +155,7 @@ def _block(chain: BeaconChain, reader: _Reader) -> tuple[bytes, list[bytes], int
 
 
 def _anchor(chain: BeaconChain, reader: _Reader, until: int, since: int) -> tuple[list[bytes], list[bytes], int]:
-    """Return the siblings of the state's root, the siblings within the state, and the index there."""
+    """Return the siblings of the state root, the siblings within the state, and the index within the state."""
     slot, first = _slot(chain, reader)
     if slot < chain.capella:
         raise InvalidBranch(f"The state of slot {slot} is from before Capella.")
@@ -165,19 +166,19 @@ def _anchor(chain: BeaconChain, reader: _Reader, until: int, since: int) -> tupl
     return [parent, first, siblings_of_state], state, index
 
 
-def _elements(reader: _Reader, place: int, count: int, depth: int) -> list[bytes]:
-    """Return all siblings of a list element, implied ones included, and the list's length."""
-    if not 0 <= place < count <= 1 << depth:
+def _elements(reader: _Reader, index: int, count: int, depth: int) -> list[bytes]:
+    """Return all siblings of a list's element, including implied ones and the list's length."""
+    if not 0 <= index < count <= 1 << depth:
         raise InvalidBranch("The list has no such element.")
     siblings = []
     for height in range(depth):
-        first = (place >> height ^ 1) << height
+        first = (index >> height ^ 1) << height
         siblings += reader.hashes(1) if first < count else [_ZEROS[height]]
     return [*siblings, _little(count)]
 
 
 def _climb(path: Path, root: bytes) -> bytes:
-    """Return the leaf if it leads to the root. Raise `InvalidBranch`."""
+    """Return the leaf if the path leads from it to the root. Raise `InvalidBranch` otherwise."""
     assert path.index.bit_length() == len(path.siblings) + 1
     node, index = path.leaf, path.index
     for sibling in path.siblings:
@@ -189,7 +190,7 @@ def _climb(path: Path, root: bytes) -> bytes:
 
 
 def _join(*indices: int) -> int:
-    """Return the generalized index of several paths, joined from the top down."""
+    """Return the generalized index of joined paths, given from the top down."""
     joined = 1
     for index in indices:
         depth = index.bit_length() - 1

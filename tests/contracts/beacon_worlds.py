@@ -1,4 +1,6 @@
-"""Beacon chains of random leaves: blocks of all layouts in short periods, and states that summarise them."""
+"""Beacon chains of random leaves, with blocks of all layouts in short periods, and states that
+summarise the periods.
+"""
 
 import random
 from collections.abc import Mapping, Sequence
@@ -9,7 +11,7 @@ from chains.beacon import jumps, ssz
 from chains.beacon.blocks import BLOCK_HASH, BODY_DEPTH, EXECUTION_PAYLOAD, BeaconHeader, ExecutionBranch
 from chains.beacon.jumps import HISTORICAL_ROOTS, HISTORICAL_SUMMARIES, HISTORY_DEPTH, Anchor, BeaconChain
 
-# A period has eight slots. Capella begins with a period, as on mainnet; the other forks begin within one.
+# A period has eight slots. Capella begins at the start of a period, as on mainnet. The later forks begin within one.
 SMALL = BeaconChain(
     id=1,
     period_depth=3,
@@ -26,7 +28,7 @@ SMALL = BeaconChain(
 
 @dataclass
 class BeaconWorld:
-    """Blocks at all slots below `slots` except missed ones. `empty` slots have an empty payload."""
+    """Blocks at all slots below `slots`, except missed ones. At `empty` slots, the blocks have empty payloads."""
 
     chance: random.Random
     chain: BeaconChain = SMALL
@@ -78,8 +80,8 @@ class BeaconWorld:
     def root(self, slot: int) -> bytes:
         return self.blocks[slot].header.root
 
-    def state_branch(self, slot: int, place: int) -> list[bytes]:
-        return ssz.siblings(self.states[slot], self.chain.state_depth(slot), place)
+    def state_branch(self, slot: int, index: int) -> list[bytes]:
+        return ssz.siblings(self.states[slot], self.chain.state_depth(slot), index)
 
     # --- Making -------------------------------------------------------------------------------------------------------
 
@@ -91,7 +93,7 @@ class BeaconWorld:
         return ssz.merge(*(ssz.tree_root(each, self.chain.period_depth) for each in period))
 
     def _summaries(self, slot: int) -> list[tuple[bytes, bytes]]:
-        """Return the summaries in the state at a slot."""
+        """Return the summaries that the state of a slot contains."""
         depth = self.chain.period_depth
         known = self.periods[self.chain.periods_before_capella : self.chain.period(slot)]
         return [(ssz.tree_root(first, depth), ssz.tree_root(second, depth)) for first, second in known]

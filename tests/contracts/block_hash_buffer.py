@@ -1,4 +1,4 @@
-"""A stand-in for the buffer of parent block hashes on an Arbitrum chain, for a development chain."""
+"""A stand-in for the buffer of parent block hashes on an Arbitrum chain, for development chains."""
 
 from collections.abc import Sequence
 
@@ -12,7 +12,7 @@ PLACES = 393_168
 
 
 class BlockHashBuffer:
-    """The buffer. `contract` has its public functions."""
+    """The deployed stand-in. `contract` has its public functions."""
 
     def __init__(self, chain: DevChain) -> None:
         self._chain = chain
@@ -24,7 +24,7 @@ class BlockHashBuffer:
         chain.rpc("anvil_impersonateAccount", self._pusher)
 
     def push(self, first: int, hashes: Sequence[bytes]) -> None:
-        """Store hashes of blocks from `first` on, as a message of the pusher on the parent chain does."""
+        """Store hashes of blocks from `first` on, like a message from the pusher on the parent chain."""
         data = "0x" + self.contract.calldata("receiveHashes", first, hashes).hex()
         receipt = self._chain.rpc("eth_sendTransactionSync", {"from": self._pusher, "to": ADDRESS, "data": data})
         assert receipt["status"] == "0x1"

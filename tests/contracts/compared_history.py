@@ -1,4 +1,4 @@
-"""A deployed beacon history and the model `beacon_model`, which must agree on each call."""
+"""Compare a deployed beacon history with `beacon_model`. Both must agree on each call."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -15,7 +15,7 @@ Asked = tuple[str, tuple[Any, ...]]
 
 
 class History:
-    """A deployed contract and the model, which must agree on each call."""
+    """A deployed contract and its model. A call on which they differ fails the test."""
 
     def __init__(self, chain: DevChain, simulator: Simulator, beacon: BeaconChain) -> None:
         self.beacon = beacon
@@ -23,7 +23,7 @@ class History:
         self._simulator = simulator
 
     def answers(self, questions: Sequence[Asked]) -> list[bytes | None]:
-        """Return each answer, or None where the call is refused."""
+        """Return each answer, or None if the call is refused."""
         calls = [Call(self.contract.address, self.contract.calldata(name, *arguments)) for name, arguments in questions]
         results: list[bytes | None] = []
         for (name, arguments), outcome in zip(questions, self._simulator.run(calls), strict=True):

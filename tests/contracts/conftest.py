@@ -12,18 +12,18 @@ from tests.contracts.deployed import Deployed
 from tests.contracts.harness import Harness
 from tests.contracts.simulator import Call, Simulator
 
-# An arbitrary chain id of the registry that tests write to.
+# Chain id for the registries of these tests. Any number would do.
 SOURCE_CHAIN_ID = 1
-# Block number of most proofs.
+# Number of the block that most proofs are about.
 BLOCK = 77
 
-# Returns whether the registry accepts operations under a state root.
+# A function of a state root and operations. It returns whether the registry accepts them.
 Accepts = Callable[[bytes, bytes], bool]
 
 
 @pytest.fixture(scope="session")
 def chain() -> Iterator[DevChain]:
-    """Yield one chain for all tests of this folder. Tests deploy contracts, and leave the chain itself alone."""
+    """Yield one chain for all tests of this folder. Tests only deploy contracts and send transactions on it."""
     with DevChain(extra_args=("--gas-limit", str(10**12))) as chain:
         yield chain
 
@@ -40,21 +40,21 @@ def simulator(chain: DevChain) -> Simulator:
 
 @pytest.fixture
 def source(chain: DevChain) -> Deployed:
-    """Return a block hash source that vouches for given hashes."""
+    """Return a block hash source that vouches for the hashes set by a test."""
     return Deployed(chain, "test/SettableBlockHashSource", SOURCE_CHAIN_ID)
 
 
 @pytest.fixture
 def registry(chain: DevChain, source: Deployed) -> Deployed:
-    """Return a fresh registry that trusts `source`."""
+    """Return a new registry that trusts `source`."""
     return Deployed(chain, "FactsRegistry", SOURCE_CHAIN_ID, source.address, HISTORY_WINDOW, NO_CONTRACT)
 
 
 @pytest.fixture(scope="session")
 def accepts(chain: DevChain, simulator: Simulator) -> Accepts:
-    """Return a function that tries operations with the contract and in Python, which must agree.
+    """Return a function that tries operations with the contract and in Python, and compares the results.
 
-    Each state root is that of the only block of a fresh registry.
+    Each state root is that of the only block of a new registry.
     """
     source = Deployed(chain, "test/SettableBlockHashSource", SOURCE_CHAIN_ID)
     registry = Deployed(chain, "FactsRegistry", SOURCE_CHAIN_ID, source.address, HISTORY_WINDOW, NO_CONTRACT)

@@ -1,4 +1,4 @@
-"""A model of the contract that verifies packed calldata and returns the proven facts."""
+"""A model of the contract. It verifies packed calldata and returns the proven facts."""
 
 from collections.abc import Callable, Container, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -62,37 +62,41 @@ _BEACON_ROOT = 19
 
 
 class InvalidPacked(ValueError):
-    """The calldata is not the only valid encoding of facts about a trusted block. The message is a sentence."""
+    """The calldata doesn't prove facts of a trusted block, or isn't their only valid encoding. The message is one
+    sentence.
+    """
 
 
 @dataclass(frozen=True)
 class AccountFacts:
-    """The proven facts of an account. For one that does not exist: zeros, and the root of the empty trie."""
+    """The proven facts of an account. An absent account has zeros, and the root of the empty trie."""
 
     exists: bool
-    fields: int  # as in AccountToProve; zero for an account that does not exist, whose facts come all at once
+    fields: int  # as in AccountToProve; zero for an absent account
     nonce: int
     balance: int  # wei
     storage_root: bytes
     code_hash: bytes
     slots: Mapping[int, int]
-    history: Mapping[int, bytes] = field(default_factory=dict)  # block hashes by slot, of the history contract
+    history: Mapping[int, bytes] = field(
+        default_factory=dict
+    )  # block hashes by slot, if the account is the history contract
 
 
 @dataclass(frozen=True)
 class PackedFacts:
     """The facts that packed calldata proves about one block, and the block hashes that become known.
 
-    Block hashes are in accounts' `history`, or the hash of the parent or an older block stands alone. In the latter
-    case the block is not accumulated. Without any header, number and root are zero.
+    Known block hashes come from `history` of accounts, or from calldata that proves only the hash of a parent or older
+    block. Such calldata accumulates no block. Without headers, the number and the root are zero.
     """
 
     block_number: int
     state_root: bytes
     headers: Sequence[
         bytes
-    ]  # their RLP, from the trusted one down to the block's; none if the block is named by number
-    header_fields: Mapping[int, bytes]  # the words to store, by place
+    ]  # RLP from the trusted header down to the block's; empty if the calldata names the block by number
+    header_fields: Mapping[int, bytes]  # stored words by field index
     accounts: Mapping[bytes, AccountFacts]  # by address
     known_hashes: frozenset[bytes] = frozenset()
 
@@ -106,12 +110,12 @@ def decode(
     history_window: int = HISTORY_WINDOW,
     beacon: BeaconChain | None = None,
 ) -> PackedFacts:
-    """Return what the calldata proves, if the registry would take it.
+    """Return the facts that the calldata proves. Raise `InvalidPacked` if the registry would refuse it.
 
-    `block_hash` answers what the block hash source vouches for, `state_root` what the registry holds, both by block
-    number, and None (or zero bytes) where there is nothing. `known_hashes` are those of blocks that the registry was
-    proven, `history_window` is how many slots of the history contract it takes for them, `beacon` the chain of its
-    beacon history. Raises `InvalidPacked`.
+    `block_hash` returns the hash for which the source vouches, and `state_root` the root that the registry holds, both
+    by block number. They return None or zero bytes for an unknown block. `known_hashes` are block hashes proven to the
+    registry. `history_window` is the number of slots of the history contract that the registry accepts as block hashes.
+    `beacon` is the chain of the registry's beacon history.
     """
     reader = _Reader(calldata)
     headers: tuple[bytes, ...] = ()
@@ -174,7 +178,7 @@ class _Reader:
         return int.from_bytes(self.take(size))
 
     def shortest(self, size: int, most: int = 32) -> bytes:
-        """Return the bytes of a number without leading zeros."""
+        """Read a number's bytes without leading zeros."""
         if size > most:
             raise InvalidPacked(f"A number has more than {most} bytes.")
         digits = self.take(size)
@@ -208,7 +212,7 @@ def _read_headers(
     known_hashes: Container[bytes],
     beacon: BeaconChain | None,
 ) -> tuple[list[Beginning], bytes | None]:
-    """Read headers down to the block's. Return them, and a proven hash that nothing follows."""
+    """Read headers down to the block's. Return them with a proven hash if no header follows it."""
     headers: list[Beginning] = []
     while True:
         first, proven = reader.peek(), None
@@ -233,7 +237,7 @@ def _read_headers(
 
 
 def _read_block_hash(reader: _Reader, headers: Sequence[Beginning], beacon: BeaconChain | None) -> bytes:
-    """Read a branch to a block's hash, below the last header or without one."""
+    """Read a branch to a block hash, from the last header or from a constant."""
     operation = reader.byte()
     allowed = {OLD_BLOCK} if headers else {BLOCK_BEFORE_CAPELLA, BLOCK_BEFORE_MERGE}
     if operation not in allowed:
@@ -272,7 +276,7 @@ def _read_parent(reader: _Reader, child: Beginning) -> Beginning:
 
 
 def _read_header(reader: _Reader) -> Beginning:
-    # The list's length takes two bytes, because the bloom alone has 256.
+    # The list's length always takes two bytes, because the bloom filter alone has 256.
     prefix = reader.take(3)
     try:
         return read_beginning(prefix + reader.take(int.from_bytes(prefix[1:])))
@@ -283,7 +287,7 @@ def _read_header(reader: _Reader) -> Beginning:
 def _read_header_fields(header: bytes, mask: int) -> dict[int, bytes]:
     even = mask.bit_count() % 2 == 0
     mask &= ~HEADER_PARITY
-    if not even or mask == 0 or any(mask >> place & 1 for place in IMPLIED_HEADER_FIELDS):
+    if not even or mask == 0 or any(mask >> index & 1 for index in IMPLIED_HEADER_FIELDS):
         raise InvalidPacked("Header fields are asked for that are none, or that need no asking.")
     words = {}
     try:
@@ -292,32 +296,34 @@ def _read_header_fields(header: bytes, mask: int) -> dict[int, bytes]:
         raise InvalidPacked(str(invalid)) from None
     if len(fields) < mask.bit_length():
         raise InvalidPacked("The header has no such field.")
-    for place, content in enumerate(fields):
-        if not mask >> place & 1:
+    for index, content in enumerate(fields):
+        if not mask >> index & 1:
             continue
-        if place in HASHED_HEADER_FIELDS:
-            words[place] = keccak(content)
+        if index in HASHED_HEADER_FIELDS:
+            words[index] = keccak(content)
         elif len(content) > HASH_BYTES:
-            raise InvalidPacked(f"Field {place} of the header does not fit a word.")
+            raise InvalidPacked(f"Field {index} of the header does not fit a word.")
         else:
-            words[place] = content.rjust(32, b"\0")
+            words[index] = content.rjust(32, b"\0")
     return words
 
 
 @dataclass
 class _Subtree:
-    reference: bytes  # as in the parent: an RLP string of 32 bytes, an empty string, or a short list
+    reference: (
+        bytes  # RLP as in the parent node: a string of 32 bytes, an empty string, or a list of less than 32 bytes
+    )
     key: int
     depth: int
-    reach: int = 0  # nibbles up to which absent keys may leave `key`; zero for a branch
-    last: int = 0  # greatest key proven absent here
+    reach: int = 0  # nibble before which an absent key must leave `key`; zero for a branch
+    last: int = 0  # largest key proven absent at this node
 
     def path(self, depth: int) -> int:
         return _prefix(self.key, depth)
 
     @property
     def place(self) -> int:
-        """Return the place in the branch above."""
+        """Return the index of this child in the branch above."""
         return self.path(self.depth) & 0x0F
 
     def attach(self, key: int) -> None:
@@ -331,7 +337,7 @@ class _Subtree:
 
 
 EMPTY = b"\x80"
-"""The reference to no node: RLP of an empty string."""
+"""Reference of an empty place: the RLP of an empty string."""
 
 
 def _prefix(key: int, depth: int) -> int:
@@ -360,7 +366,7 @@ def _invalid(why: str) -> NoReturn:
 
 
 class _Decoder:
-    """Runs operations on two stacks of subtrees: of the state trie, and of an open storage."""
+    """Run operations on two stacks of subtrees: one of the state trie, one of an open storage."""
 
     def __init__(self, reader: _Reader, history_window: int) -> None:
         self._reader = reader
@@ -374,7 +380,7 @@ class _Decoder:
 
     @property
     def root(self) -> bytes:
-        """Return the state root that the operations end in. Raise `InvalidPacked` if they end in none."""
+        """Return the state root that the operations compute. Raise `InvalidPacked` if they compute none."""
         if self._storage is not None:
             raise InvalidPacked("A storage stays open.")
         return _root(self._state)
@@ -431,11 +437,11 @@ class _Decoder:
         if len(child.reference) != len(b"\xa0") + HASH_BYTES:
             raise InvalidPacked("A branch of sixteen hashes holds something else.")
         self._push_branch(
-            child, [child.reference if place == child.place else self._hash_child() for place in range(16)]
+            child, [child.reference if index == child.place else self._hash_child() for index in range(16)]
         )
 
     def _branch(self, count: int) -> None:
-        """Read a branch with `count` children from the stack."""
+        """Read a branch that takes `count` children from the stack."""
         size = self._reader.byte()
         mine = self._pop(count)
         children = self._children(size, mine)
@@ -446,20 +452,20 @@ class _Decoder:
         self._push_branch(mine[0], children)
 
     def _children(self, size: int, mine: Sequence[_Subtree]) -> list[bytes]:
-        """Read `size` children into the sixteen places. Some come from the stack. The other places are empty."""
+        """Read `size` children, some of which come from the stack. Return all sixteen; the others are empty."""
         children = [EMPTY] * 16
         before, remaining = -1, list(mine)
         for _ in range(size):
-            form, place = divmod(self._reader.byte(), 16)
-            if place <= before:
+            form, index = divmod(self._reader.byte(), 16)
+            if index <= before:
                 raise InvalidPacked("The children of a branch are out of order.")
-            before = place
+            before = index
             if form == HASH_CHILD:
-                children[place] = self._hash_child()
+                children[index] = self._hash_child()
             elif form == NODE_CHILD:
-                children[place] = self._node_child()
+                children[index] = self._node_child()
             elif form == OWN_CHILD and remaining:
-                children[place] = self._own_child(remaining.pop(0), mine[0], place)
+                children[index] = self._own_child(remaining.pop(0), mine[0], index)
             else:
                 raise InvalidPacked("There is no such child of a branch.")
         if remaining:
@@ -467,15 +473,15 @@ class _Decoder:
         return children
 
     @staticmethod
-    def _own_child(child: _Subtree, sibling: _Subtree, place: int) -> bytes:
+    def _own_child(child: _Subtree, sibling: _Subtree, index: int) -> bytes:
         if (child.depth, child.path(child.depth - 1)) != (sibling.depth, sibling.path(sibling.depth - 1)):
             raise InvalidPacked("The children belong to several branches.")
-        if child.place != place:
+        if child.place != index:
             raise InvalidPacked("A child of a branch is at another place.")
         return child.reference
 
     def _pop(self, count: int) -> list[_Subtree]:
-        """Pop the topmost subtrees, which must be children of one branch."""
+        """Pop the `count` topmost subtrees, which must be children of one branch."""
         if len(self._stack) < count or not self._stack[-count].depth:
             raise InvalidPacked("A branch has too few children before it.")
         popped = self._stack[-count:]
@@ -483,7 +489,7 @@ class _Decoder:
         return popped
 
     def _push_branch(self, child: _Subtree, children: Sequence[bytes]) -> None:
-        """Push the branch of these children. `child` is one of them."""
+        """Push the branch with these children. `child` is one of them."""
         self._stack.append(_Subtree(_listed(b"".join(children) + EMPTY), child.key, child.depth - 1))
 
     def _hash_child(self) -> bytes:
@@ -513,7 +519,7 @@ class _Decoder:
         return self._stack[-1]
 
     def _other_key(self, key: int, depth: int, length: int) -> int:
-        """Return a key that leaves `key` at `depth`."""
+        """Read a key that differs from `key` after `depth` nibbles."""
         path = self._reader.integer((length + 1) // 2)
         if depth + length > NIBBLES or path >> 4 * length:
             raise InvalidPacked("A path has a nibble too many.")
@@ -664,7 +670,7 @@ def _slot_key(slot: int) -> int:
 
 
 def _listed(payload: bytes) -> bytes:
-    """Return the reference to a node from its list's payload."""
+    """Return a node's reference, given the payload of its RLP list."""
     size = len(payload)
     if size < 56:
         encoded = bytes([0xC0 + size]) + payload

@@ -1,4 +1,4 @@
-"""Contracts on a development chain for tests: errors have names, and transactions return receipts."""
+"""Contracts on a development chain. Errors have names, and transactions return receipts."""
 
 import itertools
 from typing import Any
@@ -20,12 +20,12 @@ from devnet.devchain import ACCOUNTS, DevChain
 
 SENDER = ACCOUNTS[0][0]
 EXECUTION_REVERTED = 3
-# Enough for thousands of proofs in one call, on chains with as large blocks.
+# Enough gas for thousands of proofs in one call, on chains with an equally large block gas limit.
 CALL_GAS = hex(10**12)
 
 
 class Reverted(Exception):
-    """A call reverted with the custom error `name`; empty without a reason."""
+    """A call reverted with the custom error `name`, which is empty if the revert has no reason."""
 
     def __init__(self, name: str, *values: Any) -> None:
         super().__init__(name, *values)
@@ -36,7 +36,9 @@ class Deployed:
     def __init__(
         self, chain: DevChain, name: str, *arguments: Any, artifact: Artifact | None = None, address: str = ""
     ) -> None:
-        """Deploy the contract, or `artifact` as a changed version of it. With an `address` it is deployed already."""
+        """Deploy the contract, or `artifact` as a changed version of it. With an `address`, use the contract deployed
+        there.
+        """
         artifact = artifact or load_artifact(name)
         self.chain = chain
         self._functions = {entry["name"]: entry for entry in filter_abi_by_type("function", artifact.abi)}
@@ -48,14 +50,14 @@ class Deployed:
         constructors = filter_abi_by_type("constructor", artifact.abi)
         types = get_abi_input_types(constructors[0]) if constructors else []
         creation = {"data": "0x" + (artifact.bytecode + encode(types, arguments)).hex()}
-        # The call gives the error, which a receipt lacks.
+        # A call first, because a receipt doesn't contain the error.
         self._rpc("eth_call", {"from": SENDER, "gas": CALL_GAS, **creation}, "pending")
         receipt = self._mined(creation)
         self.address = to_checksum_address(receipt["contractAddress"])
 
     @property
     def code(self) -> bytes:
-        """Return the runtime code with the constructor's values."""
+        """Return the runtime code with the constructor's values filled in."""
         return bytes.fromhex(self._rpc("eth_getCode", self.address, "latest")[2:])
 
     def calldata(self, function: str, *arguments: Any) -> bytes:
@@ -63,7 +65,7 @@ class Deployed:
         return function_abi_to_4byte_selector(abi) + encode(get_abi_input_types(abi), arguments)
 
     def call(self, function: str, *arguments: Any, block: str = "latest") -> Any:
-        """Return the function's value: a tuple of several, or None."""
+        """Return the function's value: None, a single value, or a tuple of several."""
         answer = self.call_raw(self.calldata(function, *arguments), block=block)
         values = decode(get_abi_output_types(self._functions[function]), answer)
         return values[0] if len(values) == 1 else values or None
@@ -73,18 +75,18 @@ class Deployed:
         return bytes.fromhex(self._rpc("eth_call", transaction, block)[2:])
 
     def send(self, function: str, *arguments: Any) -> Any:
-        """Send a transaction and return its receipt as the node sent it."""
-        # The call gives the error, which a receipt lacks. It runs in the transaction's block.
+        """Send a transaction. Return its receipt as the node gives it."""
+        # A call first, because a receipt doesn't contain the error. It runs in the transaction's block.
         self.call(function, *arguments, block="pending")
         return self._mined({"to": self.address, "data": "0x" + self.calldata(function, *arguments).hex()})
 
     def send_raw(self, data: bytes) -> Any:
-        """Send any calldata as `send` does."""
+        """Send raw calldata like `send`."""
         self.call_raw(data, block="pending")
         return self._mined({"to": self.address, "data": "0x" + data.hex()})
 
     def logged(self, receipt: Any) -> list[tuple[Any, ...]]:
-        """Return name and values of each event in order, indexed values first."""
+        """Return each event's name and values in order, indexed values first."""
         events: list[tuple[Any, ...]] = []
         for log, event in itertools.product(receipt["logs"], self._events):
             if log["topics"][0] == "0x" + event_abi_to_log_topic(event).hex():
@@ -97,7 +99,7 @@ class Deployed:
         return events
 
     def _mined(self, transaction: dict[str, str]) -> Any:
-        # The answer comes after mining: the chain makes a block for each transaction.
+        # The node answers only after it has mined the transaction.
         receipt = self._rpc("eth_sendTransactionSync", {"from": SENDER, **transaction})
         assert receipt["status"] == "0x1"
         return receipt

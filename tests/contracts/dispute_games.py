@@ -1,7 +1,7 @@
 """Dispute games about blocks of an OP Stack chain, on the development chain below it.
 
-All contracts are the OP Stack's own code with other deployment values: one account may do everything, and clocks run
-out at once. So a game can be resolved as soon as it is made.
+All contracts are the OP Stack's own code with other deployment values. One account has all roles, and clocks run out at
+once, so a game can be resolved as soon as it is made.
 """
 
 from secrets import token_hex
@@ -16,8 +16,8 @@ from devnet.foreign_contracts import OWNER, ask, send
 from tests.contracts import supersim
 
 _GAME_TYPE = 1
-# Addresses in supersim: proxies of the AnchorStateRegistry and the factory, the implementation of games, and the
-# contracts that these call: SuperchainConfig, SystemConfig, OptimismPortal and DelayedWETH.
+# Addresses in supersim. First the proxies of the AnchorStateRegistry and of the factory, and the implementation of
+# games; then the contracts that these call: SuperchainConfig, SystemConfig, OptimismPortal and DelayedWETH.
 _REGISTRY, _FACTORY = "2ea98e1a37f77e0e6eb41bb07410cc35b9bae345", "51095eac6e2b6da9811c6febbdd67add79135ce0"
 _GAME = "c77c081d3245be490949e4c2e5dd8b522a194927"
 _SUPERCHAIN_CONFIG, *_OTHERS = (
@@ -33,23 +33,23 @@ _PARTIES = (
     "147a0ea1b0a0c4a8917f3e448571112548159f2a",
     "272e54b107971e195b37d03d0bc425f3ad5497c5",
 )
-# Seconds: a party's clock, its extension, and the delay after a game.
+# Seconds: a party's clock, the clock's extension, and the delay after a game.
 _CLOCK, _EXTENSION, _DELAY = 302_400, 10_800, 6
 
 
 def output_root(state_root: bytes, message_passer_storage_root: bytes, block_hash: bytes) -> bytes:
-    """Return a game's claim about a block (OP Stack specification, "Proposals") from its parts of 32 bytes."""
+    """Return the output root that a game claims (OP Stack specification, "Proposals"). Each part has 32 bytes."""
     return keccak(bytes(32) + state_root + message_passer_storage_root + block_hash)
 
 
 def output_of(chain: DevChain, number: int) -> bytes:
-    """Return the output root of an OP Stack block, whose header has all its parts since Isthmus."""
+    """Return the output root of an OP Stack block. Since Isthmus its header contains all parts."""
     block = chain.rpc("eth_getBlockByNumber", hex(number), False)
     return output_root(*(bytes.fromhex(block[name][2:]) for name in ("stateRoot", "withdrawalsRoot", "hash")))
 
 
 def _constant(value: int) -> str:
-    """Return code that pushes a word: PUSH32."""
+    """Return EVM code that pushes a word (PUSH32)."""
     return f"7f{value:064x}"
 
 
@@ -71,34 +71,34 @@ class DisputeGames:
         self.implement()
 
     def implement(self) -> None:
-        """Let new games run the same code at another address."""
+        """Give new games an implementation with the same code at another address."""
         game = token_hex(20)
         supersim.place(self.chain, supersim.L1, [_GAME], self._changes | {_GAME: game})
         send(self.chain, self.factory, "setImplementation(uint32,address)", _GAME_TYPE, to_checksum_address(game))
 
     def propose(self, claim: bytes, number: int) -> str:
-        """Make a game that claims an output root of the block `number`. Return its address."""
+        """Make a game that claims an output root for the block `number`. Return the game's address."""
         what = _GAME_TYPE, claim, number.to_bytes(32)
         send(self.chain, self.factory, "create(uint32,bytes32,bytes)", *what)
         return to_checksum_address(ask(self.chain, self.factory, "games(uint32,bytes32,bytes)", *what)[12:32])
 
     def resolve(self, game: str) -> None:
-        """End a game in favour of the party that its moves favour."""
+        """Resolve a game according to its moves."""
         send(self.chain, game, "resolveClaim(uint256,uint256)", 0, 0)
         send(self.chain, game, "resolve()")
 
     def settle(self, claim: bytes, number: int) -> str:
-        """Make a game that its proposer wins. Its claim becomes valid in a block with a later time."""
+        """Make a game and let its proposer win. The claim becomes valid in a later block."""
         game = self.propose(claim, number)
         self.resolve(game)
         return game
 
     def guardian(self, signature: str, *arguments: object) -> Any:
-        """Call a function of the AnchorStateRegistry."""
+        """Call a function of the AnchorStateRegistry as the guardian."""
         return send(self.chain, self.anchor_state_registry, signature, *arguments)
 
     def superchain(self, function: str) -> None:
-        """Let the guardian call "pause" or "unpause" for all chains."""
+        """Call "pause" or "unpause" as the guardian, for all chains."""
         send(self.chain, to_checksum_address(_SUPERCHAIN_CONFIG), f"{function}(address)", NO_CONTRACT)
 
     def is_valid(self, game: str) -> bool:

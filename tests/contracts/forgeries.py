@@ -1,9 +1,8 @@
-"""Proofs of false facts that a registry without a certain check would accept, by an attacker who knows its memory
-layout.
+"""Proofs of false facts that a registry would accept if it lacked certain checks. The attacker knows its memory layout.
 
-The forgeries of the first format were of one kind: a branch took more subtrees than the stack had, and the words below
-the stack passed for the rest. So all pushed subtrees, with facts that nobody had seen, were forgotten, and a genuine
-proof followed. `forget` does that with the present memory layout.
+Forgeries of the first format worked in one way. A branch took more subtrees than the stack had, so words below the
+stack counted as subtrees. The registry forgot the pushed subtrees, whose facts nothing had verified, and a genuine
+proof followed. `forget` does this with the present memory layout.
 """
 
 import random
@@ -47,23 +46,23 @@ from tests.fixtures_folder import load_fixture, unhex
 _REVERT = "revert InvalidProof();"
 
 CHECKS: Mapping[str, Sequence[Removal]] = {
-    # A taken subtree lies above the stack's bottom.
+    # A branch takes only subtrees above the stack's bottom.
     "bottom": [Removal("SubtreeStack", "lt(lowest, bottom)", "0")],
-    # A pushed subtree lies in the stack's zone.
+    # Subtrees are pushed only within the stack's zone of memory.
     "zone": [
         Removal(
             "SubtreeStack",
             f"if (top - MemoryZones.STACK > MemoryZones.STACK_END - MemoryZones.STACK - SUBTREE) {_REVERT}",
         )
     ],
-    # No part of a header stays in memory.
+    # Memory is wiped of a header after its use.
     "wiping": [Removal("PackedHeader", "calldatacopy(zone, calldatasize(), size)")],
-    # The root of the only subtree.
+    # A root is that of the only subtree on the stack.
     "only": [Removal("SubtreeStack", f"if (Subtree.unwrap(lowest) != stack.bottom) {_REVERT}")],
-    # A branch contains all subtrees that it takes, and no others.
+    # A branch contains all subtrees that it takes, and no other ones.
     "all children": [Removal("BranchWriter", "            if lt(child, behind) { refuse() }")],
     "own children": [Removal("BranchWriter", "if iszero(lt(child, behind)) { refuse() }")],
-    # Slots are proven in an open storage, accounts outside of one, and an open storage is closed once.
+    # Slots are proven in an open storage, and accounts outside of one. An open storage is closed once.
     "storage": [
         Removal("StateProof", f"if (proof.isStorageOpen) {_REVERT}\n        proof.owner", "proof.owner"),
         Removal("StateProof", f"if (proof.isStorageOpen) {_REVERT}\n        return", "return"),
@@ -71,22 +70,23 @@ CHECKS: Mapping[str, Sequence[Removal]] = {
         Removal("StateProof", f"if (!proof.isStorageOpen) {_REVERT}\n            uint256 slot", "uint256 slot"),
         Removal("StateProof", f"if (proof.isStorageOpen) {_REVERT}\n                owner", "owner"),
     ],
-    # Extensions lead to branches.
+    # An extension leads to a branch.
     "reach": [Removal("PackedTrie", f"if (child.reach() != 0) {_REVERT}")],
-    # Only slots that the protocol writes hold block hashes.
+    # Only slots that the protocol writes contain block hashes.
     "window": [Removal("StateProof", f"if (slot >= historyWindow) {_REVERT}")],
 }
 
-# Answers of functions by name and arguments.
+# Answers of the registry's functions, by name and arguments.
 Answers = Mapping[tuple[Any, ...], bytes]
 
 
 @dataclass(frozen=True)
 class Forgery:
-    """A registry accepts `proof` only if it lacks all checks in `missing`.
+    """A proof that a registry accepts only if it lacks all checks in `missing`.
 
-    The block hash source vouches for `header`. `before` was sent earlier, and is true. `after` is a false proof that
-    can follow. `lies` are the false answers then; none if the proof is only another form of a genuine one.
+    The block hash source vouches for `header`. The true proofs in `before` are sent first. The false proofs in `after`
+    can follow. `lies` are the false answers afterwards. They are empty if `proof` is only another form of a genuine
+    proof.
     """
 
     missing: frozenset[str]
@@ -101,43 +101,46 @@ class Forgery:
 
 # --- Memory -----------------------------------------------------------------------------------------------------------
 
-# Offsets of nodes, subtrees and a subtree's words, as in MemoryZones.sol and SubtreeStack.sol.
+# Offsets of nodes and subtrees, and of words in a subtree (MemoryZones.sol, SubtreeStack.sol).
 NODE, STACK = 0x400, 0x640
 SUBTREE = 0xC0
 REF, SIZE, KEY, DEPTH, REACH, LAST = range(0, SUBTREE, 0x20)
 _CHILDREN = NODE + 3
 _HASHED = 1 + 32
 
-# First digits of the keys to forget. In memory they also are the prefix of a list of 31 bytes, where the key of a false
-# subtree begins.
+# First digits of the keys to forget. In memory these digits are also the RLP prefix of a 31-byte list, at which the key
+# of a false subtree begins.
 FORGOTTEN = "de"
 FORGOTTEN_DEPTH = 3
 
 
 def forget(dummy: Callable[[str, int], bytes], forged: Sequence[bytes]) -> bytes:
-    """Return operations that push subtrees and leave the stack as empty as before.
+    """Return operations that push the `forged` subtrees and make the stack empty again.
 
-    The first of `forged` pushes a subtree whose key begins with FORGOTTEN and 2, the next one with 3 and so on, all at
-    FORGOTTEN_DEPTH. `dummy` does so for the first digits of a key and a depth. The stack must be empty, and the checks
-    of the bottom and of the zone missing.
+    The keys of `forged` begin with FORGOTTEN and then 2, 3 and so on, all at FORGOTTEN_DEPTH. `dummy` returns an
+    operation that pushes a subtree, given the first digits of its key and its depth. The stack must be empty before.
+    The registry must lack the checks "bottom" and "zone".
     """
     false = STACK - SUBTREE
-    # A branch whose children leave a false subtree there: hashes, and nodes that move them into place.
+    # The children of this branch leave a false subtree in memory below the stack. Embedded nodes move the hashes into
+    # place.
     gap = false + SIZE - 1 - _CHILDREN - _HASHED
-    children = [own_child(0), *(hash_child(place, bytes(32)) for place in range(1, 1 + gap // _HASHED))]
+    children = [own_child(0), *(hash_child(index, bytes(32)) for index in range(1, 1 + gap // _HASHED))]
     children.append(node_child(len(children), _node(gap % _HASHED)))
-    children.append(hash_child(len(children), bytes(32)))  # The size of a hash.
-    children.append(node_child(len(children), _node(DEPTH - KEY - 1)))  # The key, up to the prefix of the next hash.
+    children.append(hash_child(len(children), bytes(32)))  # the false subtree's size is a hash
+    children.append(
+        node_child(len(children), _node(DEPTH - KEY - 1))
+    )  # the false subtree's key ends at the prefix of the next hash
     children.append(hash_child(len(children), FORGOTTEN_DEPTH.to_bytes(32)))
     pushed = dummy(f"{FORGOTTEN}10", FORGOTTEN_DEPTH + 1) + branch(1, *children) + b"".join(forged)
-    # The false subtree, the first branch and the forged ones become children of another branch, at the false one's
-    # place.
+    # Another branch takes the false subtree, the first branch and the forged subtrees as children. Its own subtree
+    # replaces the false one.
     count = 2 + len(forged)
     return pushed + branch(count, *map(own_child, range(count)))
 
 
 def _node(size: int) -> bytes:
-    """Return a node of `size` bytes."""
+    """Return an embedded node of `size` bytes."""
     return bytes([0xC0 + size - 1]) + bytes(size - 1)
 
 
@@ -152,7 +155,7 @@ def _dummy_slot(prefix: str, depth: int) -> bytes:
 # --- Blocks -----------------------------------------------------------------------------------------------------------
 
 RICH = 10**30
-# A value that is too large for its node to be embedded.
+# This value is too large for its leaf to be embedded.
 VALUE = 2**200
 
 THREE, TEN = address_below("3"), address_below("a")
@@ -162,7 +165,9 @@ ONE_SLOT, TWO_SLOT, THREE_SLOT, TEN_SLOT = (slot_below(prefix) for prefix in "12
 
 @cache
 def _world() -> World:
-    """Return accounts with a balance of 2: some right below the root, two below a branch and two below an extension."""
+    """Return a world of accounts with a balance of 2: some right below the root, two below a branch, two below an
+    extension.
+    """
     world = World(random.Random(1), BLOCK)
     others = (address_below(prefix) for prefix in ("0", "61", "62", "701", "702"))
     for address in (THREE, TEN, LOST, *others):
@@ -175,13 +180,13 @@ def _world() -> World:
 _NUMBER = bytes([1, BLOCK])
 
 
-def _genuine(*asked: tuple[bytes, int, list[int]]) -> bytes:
-    """Return the operations that prove facts of the world."""
-    return _world().prove(asked, known=True).removeprefix(_NUMBER)
+def _genuine(*requests: tuple[bytes, int, list[int]]) -> bytes:
+    """Return the operations that prove facts of `_world`."""
+    return _world().prove(requests, known=True).removeprefix(_NUMBER)
 
 
 def _by_number(missing: set[str], operations: bytes, lies: Answers) -> Forgery:
-    """Return a forgery about the world's block, which is accumulated."""
+    """Return a forgery about the block of `_world`, which is already accumulated."""
     world = _world()
     return Forgery(
         frozenset(missing), world.header, _NUMBER + operations, lies, before=[encode(world.header, world.root)]
@@ -189,7 +194,7 @@ def _by_number(missing: set[str], operations: bytes, lies: Answers) -> Forgery:
 
 
 def _with(operations: bytes, after: bytes, inserted: bytes) -> bytes:
-    """Return operations with others inserted after `after`, which occurs once."""
+    """Return operations with `inserted` behind `after`, which must occur once."""
     assert operations.count(after) == 1
     return operations.replace(after, after + inserted)
 
@@ -206,7 +211,7 @@ def _slot_is(owner: bytes, number: int, value: int) -> Answers:
     return {("accountStorageSlotValues", owner, BLOCK, number.to_bytes(32)): value.to_bytes(32)}
 
 
-# A header that nobody mined.
+# The header of a block that nobody mined.
 FALSE_ROOT = b"\x66" * 32
 FALSE_HEADER = tries.header(999_999, FALSE_ROOT, b"\x55" * 32)
 FALSE_BLOCK: Answers = {
@@ -226,7 +231,7 @@ def _history_world(slots: Mapping[int, int]) -> World:
 
 
 def _four_balances(header: bytes, genuine: bytes) -> Forgery:
-    rich = [address_below(f"{FORGOTTEN}{place:x}") for place in range(2, 6)]
+    rich = [address_below(f"{FORGOTTEN}{digit:x}") for digit in range(2, 6)]
     forged = [account(address, FORGOTTEN_DEPTH, 7, RICH) for address in rich]
     number = int.from_bytes(rlp.decode(header)[8])
     operations = forget(_dummy_account, forged) + genuine
@@ -234,10 +239,10 @@ def _four_balances(header: bytes, genuine: bytes) -> Forgery:
 
 
 def four_balances_under_a_header() -> Forgery:
-    """Forge four balances where the checks of the bottom and of the zone are missing.
+    """Forge four balances without the checks "bottom" and "zone".
 
-    If only the check of the bottom is missing, the branch to forget can't be pushed: `push` itself notices that it
-    would lie below the stack's zone. Then only absences can be forged, see below.
+    If only "bottom" is missing, the branch can't be pushed, because `push` notices that it would lie below the stack's
+    zone. Only absences can be forged then, as in `an_absence_at_what_a_header_left_in_memory`.
     """
     return _four_balances(_world().header, _genuine((THREE, 3, [])))
 
@@ -246,12 +251,14 @@ def four_balances_under_a_header_of_mainnet() -> Forgery:
     fixture = load_fixture("mainnet_17463226_388c818c_depth8.json")
     header = unhex(fixture["headerRlp"])
     nodes = [unhex(node) for node in fixture["account"]["proof"]]
-    wanted = [AccountToProve(unhex(fixture["account"]["address"]), 3, nodes)]
-    return _four_balances(header, encode(header, unhex(fixture["stateRoot"]), wanted).removeprefix(header))
+    accounts = [AccountToProve(unhex(fixture["account"]["address"]), 3, nodes)]
+    return _four_balances(header, encode(header, unhex(fixture["stateRoot"]), accounts).removeprefix(header))
 
 
 def a_slot_and_the_absence_of_an_account_by_number() -> Forgery:
-    """The account exists, and the slot's owner doesn't. True facts about them can't be proven any more."""
+    """Forge a slot of an absent account, and the absence of an account. True facts about both can't be proven
+    afterwards.
+    """
     owner = address_below(f"{FORGOTTEN}2")
     forged = [
         open_storage(owner) + slot(5, 0, 99) + closing_account(FORGOTTEN_DEPTH),
@@ -262,7 +269,7 @@ def a_slot_and_the_absence_of_an_account_by_number() -> Forgery:
 
 
 def a_block_that_nobody_mined() -> Forgery:
-    """Forge a block's hash in a slot of the history contract, whose proof is genuine otherwise."""
+    """Forge a block hash in a slot of the history contract, within a genuine proof of the contract's account."""
     world = _history_world({1: VALUE, 2: VALUE})
     genuine = world.prove([(HISTORY_ADDRESS, 0, [1])])
     forged = block_hash(slot_below(f"{FORGOTTEN}2"), FORGOTTEN_DEPTH, keccak(FALSE_HEADER))
@@ -272,15 +279,17 @@ def a_block_that_nobody_mined() -> Forgery:
 
 
 def an_absence_at_what_a_header_left_in_memory() -> Forgery:
-    """The 60 kB of extra data look like subtrees at every offset. The one below the stack suffices. Above the
-    bottom none works, because every word there was pushed.
+    """Forge an absence at a false subtree from a header's extra data.
+
+    The 60 kB of extra data look like subtrees at every offset. The false subtree must lie below the stack's bottom,
+    because every word above it was pushed.
     """
     fields = rlp.decode(_world().header)
     fields[12] = bytes(60_000)
     start = tries.encode(fields).index(fields[12], 400)
     subtree = bytearray(SUBTREE)
     subtree[REACH : REACH + 32] = (64).to_bytes(32)
-    # Headers are hashed from NODE on.
+    # The registry copies headers to memory from NODE on.
     within = (NODE + start - STACK) % SUBTREE
     fields[12] = (subtree * (60_000 // SUBTREE + 2))[within:][:60_000]
     header = tries.encode(fields)
@@ -292,15 +301,17 @@ def an_absence_at_what_a_header_left_in_memory() -> Forgery:
 
 
 def an_absent_slot_at_a_subtree_of_the_state() -> Forgery:
-    """The slot has a value. The state trie has an account's leaf in its place."""
+    """Forge a slot's absence at an account's leaf, which has the slot's place in the state trie."""
     operations = _genuine((THREE, 3, []), (TEN, 3, [ONE_SLOT]))
     forged = _with(operations, open_storage(TEN), also_absent_slot(THREE_SLOT))
     return _by_number({"bottom"}, forged, _slot_is(TEN, THREE_SLOT, 0))
 
 
 def a_branch_of_the_state_in_a_storage() -> Forgery:
-    """This is only another form: the storage returns what it takes, and the state's root binds it. Taking several
-    subtrees of the state leaves a storage whose root isn't at its bottom.
+    """Take a subtree of the state as a storage's child. The result is only another form of a genuine proof.
+
+    The storage returns the subtree that it takes, and the state root binds it. If the storage took several subtrees,
+    its root would not be at its bottom.
     """
     address = address_below("61")
     leaf = account(address, 2)
@@ -308,16 +319,16 @@ def a_branch_of_the_state_in_a_storage() -> Forgery:
 
 
 def an_extension_of_the_state_in_a_storage() -> Forgery:
-    """Forge like `a_branch_of_the_state_in_a_storage`, with an extension."""
+    """Forge like `a_branch_of_the_state_in_a_storage`, but with an extension."""
     address = address_below("701")
     operations = _genuine((address, 3, []), (TEN, 3, [ONE_SLOT]))
-    below, found, _ = operations.partition(extension(1) + open_storage(TEN))
-    assert found
+    below, separator, _ = operations.partition(extension(1) + open_storage(TEN))
+    assert separator
     return _across(below, operations)
 
 
 def _across(before: bytes, operations: bytes) -> Forgery:
-    """Move the operations between `before` and the storage behind the storage's opening."""
+    """Return operations in which the part between `before` and the opening of the storage comes after the opening."""
     between, opening, following = operations.removeprefix(before).partition(open_storage(TEN))
     assert between
     assert operations == before + between + opening + following
@@ -350,8 +361,10 @@ def balances_that_a_branch_takes_and_leaves_out() -> Forgery:
 
 
 def a_subtree_that_was_popped_but_is_still_in_memory() -> Forgery:
-    """This is only another form: a hash from memory proves no more than one from calldata. With two equal storages,
-    the first leaves a slot's leaf above the stack, exactly where the second would have its next one.
+    """Take a popped subtree that is still in memory. The result is only another form of a genuine proof.
+
+    A hash from memory proves no more than one from calldata. The storages of THREE and TEN are equal, so the first
+    leaves a slot's leaf above the stack exactly where the second has its next one.
     """
     operations = _genuine((THREE, 3, [ONE_SLOT, TWO_SLOT, THREE_SLOT]), (TEN, 3, [ONE_SLOT]))
     leaf = tries.leaf_below(keccak(THREE_SLOT.to_bytes(32)), 1, tries.encode(VALUE))
@@ -364,22 +377,23 @@ def a_subtree_that_was_popped_but_is_still_in_memory() -> Forgery:
 
 
 def an_absent_slot_outside_of_its_storage() -> Forgery:
-    """The slot has a value. The state trie has its owner's leaf in its place."""
+    """Forge a slot's absence outside of its storage, at its owner's leaf in the state trie."""
     operations = _genuine((TEN, 0, [ONE_SLOT]))
     forged = _with(operations, closing_account(1), also_absent_slot(TEN_SLOT))
     return _by_number({"storage"}, forged, _slot_is(TEN, TEN_SLOT, 0))
 
 
 def an_absent_account_in_a_storage() -> Forgery:
-    """The account exists. The storage trie has a slot's leaf in its place."""
+    """Forge an account's absence inside a storage, at a slot's leaf in the storage trie."""
     operations = _genuine((TEN, 3, [THREE_SLOT]))
     forged = _with(operations, slot(THREE_SLOT, 1, VALUE), also_absent_account(THREE))
     return _by_number({"storage"}, forged, _no_balance(THREE))
 
 
 def an_absence_that_is_forgotten_with_a_storage_that_nobody_opened() -> Forgery:
-    """The state's stack is closed like a storage. Before any storage is opened, its owner is the zero address,
-    which is absent indeed.
+    """Close the state's stack like a storage, so that a false absence on it is forgotten.
+
+    Before any storage is opened, the owner of the storage is the zero address, which really is absent.
     """
     genuine = _genuine((bytes(20), 3, []))
     absent = absent_account(bytes(20), 1)
@@ -389,7 +403,9 @@ def an_absence_that_is_forgotten_with_a_storage_that_nobody_opened() -> Forgery:
 
 
 def balances_below_a_storage_that_stays_open() -> Forgery:
-    """The storage's root is the state's. Neither has a node in the slot's place."""
+    """Prove the state under an open storage whose root equals the state root. Neither trie has a node at the slot's
+    place.
+    """
     genuine = _genuine((bytes(20), 3, []))
     absent = absent_account(bytes(20), 1)
     assert genuine.startswith(absent)
@@ -398,16 +414,18 @@ def balances_below_a_storage_that_stays_open() -> Forgery:
 
 
 def a_storage_that_is_opened_twice() -> Forgery:
-    """This is only another form: the second storage begins above the first, which nobody can close any more."""
+    """Open a second storage above the first. The result is only another form, because nothing can close the first one
+    any more.
+    """
     operations = _genuine((TEN, 3, [ONE_SLOT]))
     return _by_number({"storage"}, open_storage(THREE) + operations, {})
 
 
-# --- Others -----------------------------------------------------------------------------------------------------------
+# --- Other forgeries --------------------------------------------------------------------------------------------------
 
 
 def an_extension_that_leads_to_a_leaf() -> Forgery:
-    """No trie has the root."""
+    """Prove an account under an extension that leads to a leaf. No trie has such a root."""
     node = tries.extension("3", tries.reference(tries.leaf_below(keccak(THREE), 1, tries.account(1, 2))))
     header = tries.header(BLOCK, keccak(node))
     proof = header + account(THREE, 1) + extension(1)
@@ -415,10 +433,12 @@ def an_extension_that_leads_to_a_leaf() -> Forgery:
 
 
 def a_hash_in_a_slot_that_the_protocol_does_not_write() -> Forgery:
-    """The slot has the value, but the chain's maker has put it there."""
+    """Use a slot that the chain's genesis filled with a false hash. The value is real, but the protocol didn't write
+    it.
+    """
     world = _history_world({1: VALUE, HISTORY_WINDOW: int.from_bytes(keccak(FALSE_HEADER))})
-    wanted = [world.to_prove(HISTORY_ADDRESS, 0, [], [HISTORY_WINDOW])]
-    proof = encode(world.header, world.root, wanted, history_window=2**256)
+    accounts = [world.to_prove(HISTORY_ADDRESS, 0, [], [HISTORY_WINDOW])]
+    proof = encode(world.header, world.root, accounts, history_window=2**256)
     accumulate = encode(FALSE_HEADER, FALSE_ROOT)
     return Forgery(frozenset({"window"}), world.header, proof, FALSE_BLOCK, after=[accumulate])
 

@@ -1,11 +1,11 @@
-"""Try many proofs at once, on a chain whose calls have enough gas."""
+"""Try many proofs at once on a chain whose calls have enough gas."""
 
 from collections.abc import Iterable, Sequence
 
 from devnet.devchain import DevChain
 from tests.contracts.deployed import Deployed
 
-# Nodes refuse much longer requests.
+# Nodes refuse requests that are much larger.
 _BYTES_PER_CALL = 500_000
 
 
@@ -14,7 +14,7 @@ class Harness:
         self._contract = Deployed(chain, "test/ProofHarness")
 
     def accepted(self, registry: Deployed, proofs: Iterable[bytes]) -> list[bool]:
-        """Return whether the registry would accept each proof alone."""
+        """Return for each proof whether the registry would accept it alone."""
         answers: list[bool] = []
         chunk: list[bytes] = []
         for proof in proofs:
@@ -25,12 +25,12 @@ class Harness:
         return answers + self._try(registry, chunk)
 
     def accepted_flips(self, registry: Deployed, proof: bytes) -> int:
-        """Count the accepted proofs among those that differ from `proof` in one bit."""
+        """Return how many one-bit changes of `proof` the registry accepts."""
         return int(self._contract.call("acceptedFlips", registry.address, proof, 0, 8 * len(proof)))
 
     def accepted_bytes(self, registry: Deployed, proof: bytes, places: Sequence[int]) -> int:
-        """Count the accepted proofs among those that differ in one byte, at one of the places."""
-        calls = (self._contract.call("acceptedBytes", registry.address, proof, place, place + 1) for place in places)
+        """Return how many changes of one byte the registry accepts, at the given places of `proof`."""
+        calls = (self._contract.call("acceptedBytes", registry.address, proof, offset, offset + 1) for offset in places)
         return sum(map(int, calls))
 
     def _try(self, registry: Deployed, proofs: list[bytes]) -> list[bool]:

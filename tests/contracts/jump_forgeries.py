@@ -1,4 +1,4 @@
-"""Proofs that would make false blocks known by jumps if the registry or beacon history lacked a check."""
+"""Jump proofs that would make false block hashes known if the registry or the beacon history lacked a check."""
 
 import itertools
 import random
@@ -29,10 +29,10 @@ CHECKS: Mapping[str, Sequence[Removal]] = {
             "if (expected == 0) { if (input.peek() < 0x3a) _checkHash(blockNumber, headerHash); }",
         )
     ],
-    # A jump starts at field 19, a whole word.
+    # A jump starts at field 19, which must be a whole word.
     "place": [Removal("PackedHeader", "PARENT_BEACON_BLOCK_ROOT = 19", "PARENT_BEACON_BLOCK_ROOT = 20")],
     "size": [Removal("FactsRegistry", "if (size != 32 || root == 0) revert InvalidHeader();")],
-    # The next header has the proven hash.
+    # The next header has the hash that the jump proves.
     "jump": [
         Removal(
             "FactsRegistry",
@@ -41,7 +41,7 @@ CHECKS: Mapping[str, Sequence[Removal]] = {
         )
     ],
     "constant": [Removal("FactsRegistry", "else if (headerHash != expected) revert HeaderMismatch(blockNumber);")],
-    # No hash is zero.
+    # A block hash is not zero.
     "zero": [
         Removal("FactsRegistry", "if (!answered || blockHash == 0) revert", "if (!answered) revert"),
         Removal(
@@ -49,9 +49,9 @@ CHECKS: Mapping[str, Sequence[Removal]] = {
             "// A block before the Merge has an empty payload.\n        if (blockHash == 0) revert InvalidProof();",
         ),
     ],
-    # Nobody chooses the payload's place in a body.
+    # The caller can't choose the payload's index in a body.
     "index": [Removal("BeaconHistory", "body, EXECUTION_PAYLOAD, BODY_DEPTH", "body, input.take(1), BODY_DEPTH")],
-    # An unknown fork is refused, as are bytes behind a branch.
+    # Unknown forks, and bytes behind a branch, are refused.
     "fork": [Removal("BeaconHistory", "if (slot >= end) revert UnknownFork(slot);")],
     "end": [Removal("BeaconHistory", "input.cursor != place || root != trusted", "root != trusted")],
 }
@@ -68,7 +68,7 @@ def world() -> BeaconWorld:
 
 
 def _header(root: bytes, after: bytes | None = None, number: int = _NUMBER) -> bytes:
-    """Return a header with a root in field 19, and in the next field unless another is given."""
+    """Return a header with `root` in field 19, and `after`, by default also `root`, in field 20."""
     fields = [bytes(32), bytes(32), bytes(20), b"\x44" * 32, bytes(32), bytes(32), bytes(256), 0, number, 0, 0, 1, b""]
     return tries.encode([*fields, bytes(32), bytes(8), 7, bytes(32), 0, 0, root, after or root])
 
@@ -78,7 +78,7 @@ def _jump(branch: bytes, operation: int = OLD_BLOCK) -> bytes:
 
 
 def _planted(block: ExecutionBranch, anchor: BeaconHeader) -> tuple[bytes, bytes]:
-    """Return the root of an anchor whose state has the block in its place, and the branch."""
+    """Return the root of an anchor whose state contains the block in its place, and the branch."""
     chain = world().chain
     roots = [bytes(32)] * (1 << chain.period_depth)
     roots[chain.place(block.header.slot)] = block.header.root
@@ -99,7 +99,7 @@ def _false_block(slot: int = _SLOT) -> ExecutionBranch:
 
 
 def _false(missing: str, header: bytes, branch: bytes, start: bytes = b"", refusal: str = "InvalidProof()") -> Forgery:
-    """Make a false block's hash known, and accumulate it."""
+    """Return a forgery that makes the hash of a false block known. The block can then be accumulated."""
     proof = (start or header) + _jump(branch) + bytes([HASH_ALONE])
     return Forgery(frozenset({missing}), header, proof, FALSE_BLOCK, after=[_ACCUMULATE], refusal=refusal)
 
@@ -118,13 +118,13 @@ def a_jump_below_a_header_that_nobody_mined() -> Forgery:
 
 
 def a_jump_below_the_field_after() -> Forgery:
-    """Since Prague this is a hash of requests. Callers of certain contracts choose a part of them."""
+    """Start at field 20. Since Prague it is a hash of requests, which callers of certain contracts influence."""
     root, branch = _planted(_false_block(), world().blocks[_ANCHOR].header)
     return _false("place", _header(world().root(_ANCHOR), root), branch)
 
 
 def a_root_without_its_first_byte() -> Forgery:
-    """This is only another form, because that byte is zero."""
+    """Leave out a root's first byte, which is zero. The result is only another form of a genuine proof."""
     block, anchor = world().blocks[_SLOT], world().blocks[_ANCHOR].header
     planted = (_planted(block, replace(anchor, proposer=proposer)) for proposer in itertools.count())
     root, branch = next(each for each in planted if each[0][0] == 0)
@@ -145,7 +145,7 @@ def another_header_after_a_constant() -> Forgery:
 
 
 def the_hash_of_an_empty_payload() -> Forgery:
-    """The hash is zero, about which a registry says nothing, because no header has it."""
+    """Prove a hash of zero. No header has it, so no fact follows."""
     proof = _jump(world().before_capella(20), BLOCK_BEFORE_CAPELLA) + bytes([HASH_ALONE])
     return Forgery(frozenset({"zero"}), _trusted(), proof, {})
 
@@ -154,7 +154,7 @@ def the_hash_of_an_empty_payload() -> Forgery:
 
 
 def a_payload_below_graffiti() -> Forgery:
-    """A real block, whose proposer wrote a payload's root into its graffiti."""
+    """Use a real block whose proposer wrote the root of a false payload into the graffiti."""
     chance = random.Random(32)
     payload = [chance.randbytes(32) for _ in range(world().chain.payload_depth(_SLOT))]
     leaves = [chance.randbytes(32) for _ in range(12)]
@@ -162,19 +162,19 @@ def a_payload_below_graffiti() -> Forgery:
     header = replace(world().blocks[_SLOT].header, body_root=ssz.tree_root(leaves, 4))
     forged = ExecutionBranch(header, keccak(FALSE_HEADER), payload, ssz.siblings(leaves, 4, 2))
     root, branch = _planted(forged, world().blocks[_ANCHOR].header)
-    # The place comes before its four siblings.
+    # The index byte comes before the payload's four siblings.
     at = 80 + 32 * len(payload)
     return _false("index", _header(root), branch[:at] + bytes([2]) + branch[at:])
 
 
 def a_block_of_the_fork_after() -> Forgery:
-    """In its layout, anybody may choose the node in the payload's former place."""
+    """Use a block of an unknown fork, where anyone may choose the node at the payload's former index."""
     root, branch = _planted(_false_block(SMALL.end + 1), world().blocks[SMALL.end + 9].header)
     return _false("fork", _header(root), branch)
 
 
 def a_branch_that_goes_on() -> Forgery:
-    """This is only another form."""
+    """Append bytes to a branch. The result is only another form of a genuine proof."""
     header = _trusted()
     proof = header + _jump(world().old(_SLOT, _ANCHOR) + bytes(32)) + bytes([HASH_ALONE])
     return Forgery(frozenset({"end"}), header, proof, {})

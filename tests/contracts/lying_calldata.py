@@ -1,4 +1,4 @@
-"""Calldata of a genuine call with other words for offsets and sizes."""
+"""Calldata of a genuine call with false offsets and sizes."""
 
 from collections.abc import Iterator, Sequence
 
@@ -6,9 +6,9 @@ _NEAR = (-64, -33, -32, -31, -1, 1, 31, 32, 33, 64)
 
 
 def lies(data: bytes, places: Sequence[int]) -> Iterator[bytes]:
-    """Yield the call with other words in place of offsets and sizes of its dynamic arguments.
+    """Yield the call with false words for offsets and sizes of its dynamic arguments.
 
-    Some are near the right ones, some far, and some overflow. Some calls are cut instead.
+    The false words are near the right ones, far from them, or overflow. Other calls are cut off.
     """
     starts = [4 + int.from_bytes(data[at : at + 32]) for at in places]
     for at in (*places, *starts):

@@ -1,4 +1,4 @@
-"""Words that agree with another one except in a part."""
+"""Words that differ from another word only in a part."""
 
 from collections.abc import Container, Iterator
 
@@ -6,22 +6,22 @@ _GROUP = 8
 
 
 def nearly(word: bytes) -> Iterator[bytes]:
-    """Yield words that a comparison of only a part, or of folded parts, would accept instead."""
+    """Yield words that would pass if a comparison read only a part of `word`, or folded its parts."""
     size = len(word)
     everywhere = range(size)
-    for place in everywhere:
-        yield _changed(word, [place], 1 << place % 8)
+    for offset in everywhere:
+        yield _changed(word, [offset], 1 << offset % 8)
     for end in everywhere[1:]:
         yield _changed(word, everywhere[:end])
         yield _changed(word, everywhere[end:])
     groups = [everywhere[start : start + _GROUP] for start in everywhere[::_GROUP]]
     for group in groups[1:-1]:
-        yield _changed(word, [place for place in everywhere if place not in group])
-    # The same change twice: a fold by "xor" would lose it.
+        yield _changed(word, [offset for offset in everywhere if offset not in group])
+    # Two equal changes cancel each other out in a fold by "xor".
     for distance in (1, 2, 4, 8, 16):
-        for place in everywhere[:: 2 * distance]:
-            yield _changed(word, [each for each in (place, place + distance) if each < size])
+        for offset in everywhere[:: 2 * distance]:
+            yield _changed(word, [each for each in (offset, offset + distance) if each < size])
 
 
 def _changed(word: bytes, places: Container[int], by: int = 0xFF) -> bytes:
-    return bytes(byte ^ by if place in places else byte for place, byte in enumerate(word))
+    return bytes(byte ^ by if offset in places else byte for offset, byte in enumerate(word))

@@ -1,4 +1,4 @@
-"""Operations of packed proofs (docs/developing/proof-format.md) as anyone may write them, including refused ones."""
+"""Operations of packed proofs (docs/developing/proof-format.md), valid and refused ones."""
 
 from collections.abc import Sequence
 from functools import cache
@@ -29,23 +29,23 @@ from chains.packed import (
 
 @cache
 def address_below(*prefixes: str) -> bytes:
-    """Return an address whose key's nibbles begin with one of these."""
+    """Return an address whose key begins with one of the nibbles in `prefixes`."""
     return next(address for number in range(2**24) if keccak(address := number.to_bytes(20)).hex().startswith(prefixes))
 
 
 @cache
 def slot_below(*prefixes: str) -> int:
-    """Return a slot whose key's nibbles begin with one of these."""
+    """Return a slot whose key begins with one of the nibbles in `prefixes`."""
     return next(slot for slot in range(2**24) if keccak(slot.to_bytes(32)).hex().startswith(prefixes))
 
 
 def account(address: bytes, depth: int, nonce: int = 1, balance: int = 2) -> bytes:
-    """Return a leaf that stores nonce and balance of an account without storage and code."""
+    """Return an operation for an account without storage and code that stores its nonce and balance."""
     return _account(STORE_NONCE_AND_BALANCE, address, depth, nonce, balance)
 
 
 def closing_account(depth: int, nonce: int = 1, balance: int = 2) -> bytes:
-    """Return a leaf that closes the open storage of an account without code, and stores no other fact of it."""
+    """Return an operation for an account without code that closes the open storage and stores no other fact."""
     return _account(CLOSES_STORAGE, b"", depth, nonce, balance)
 
 
@@ -55,17 +55,17 @@ def _account(bits: int, address: bytes, depth: int, nonce: int, balance: int) ->
 
 
 def absent_account(address: bytes, depth: int) -> bytes:
-    """Prove an account absent at an empty place."""
+    """Return an operation that proves an account absent at an empty place."""
     return bytes([ABSENT_ACCOUNT | AT_EMPTY]) + address + bytes([depth])
 
 
 def also_absent_account(address: bytes) -> bytes:
-    """Prove an account absent at the top subtree."""
+    """Return an operation that proves an account absent at the top subtree."""
     return bytes([ABSENT_ACCOUNT | AT_SAME]) + address
 
 
 def closing_absent_account(depth: int) -> bytes:
-    """Prove an account absent at an empty place, and close the open storage."""
+    """Return an operation that proves an account absent at an empty place, and closes the open storage."""
     return bytes([ABSENT_ACCOUNT | ABSENT_CLOSES_STORAGE | AT_EMPTY, depth])
 
 
@@ -74,12 +74,12 @@ def open_storage(address: bytes) -> bytes:
 
 
 def absent_slot(number: int, depth: int) -> bytes:
-    """Prove a slot absent at an empty place."""
+    """Return an operation that proves a slot absent at an empty place."""
     return bytes([ZERO_SLOT + AT_EMPTY]) + _sized(number) + bytes([depth])
 
 
 def also_absent_slot(number: int) -> bytes:
-    """Prove a slot absent at the top subtree."""
+    """Return an operation that proves a slot absent at the top subtree."""
     return bytes([ZERO_SLOT + AT_SAME]) + _sized(number)
 
 
@@ -88,7 +88,7 @@ def slot(number: int, depth: int, value: int) -> bytes:
 
 
 def block_hash(number: int, depth: int, digest: bytes) -> bytes:
-    """Prove a block hash in a slot of the history contract."""
+    """Return an operation that proves a block hash in a slot of the history contract."""
     return bytes([BLOCK_HASH]) + _slot(number, depth, int.from_bytes(digest))
 
 
@@ -106,23 +106,25 @@ def extension(length: int) -> bytes:
 
 
 def full_branch(others: Sequence[bytes]) -> bytes:
-    """Return a branch above the top subtree and fifteen hashes."""
+    """Return the branch that has the top subtree and fifteen hashes as children."""
     return bytes([FULL_BRANCH]) + b"".join(others)
 
 
 def branch(count: int, *children: bytes, size: int | None = None) -> bytes:
-    """Return a branch above `count` subtrees, with all of its children. `size` gives a wrong number of them."""
+    """Return the branch that has `count` subtrees among its children. `size` replaces the number of children by a wrong
+    one.
+    """
     return bytes([BRANCH + count - 1, len(children) if size is None else size]) + b"".join(children)
 
 
-def hash_child(place: int, digest: bytes) -> bytes:
-    return bytes([HASH_CHILD << 4 | place]) + digest
+def hash_child(index: int, digest: bytes) -> bytes:
+    return bytes([HASH_CHILD << 4 | index]) + digest
 
 
-def node_child(place: int, node: bytes) -> bytes:
-    return bytes([NODE_CHILD << 4 | place]) + node
+def node_child(index: int, node: bytes) -> bytes:
+    return bytes([NODE_CHILD << 4 | index]) + node
 
 
-def own_child(place: int) -> bytes:
-    """Return a child that takes the branch's next subtree."""
-    return bytes([OWN_CHILD << 4 | place])
+def own_child(index: int) -> bytes:
+    """Return a child that is the branch's next subtree."""
+    return bytes([OWN_CHILD << 4 | index])

@@ -1,4 +1,4 @@
-"""Recorded beacon blocks of mainnet, proofs of their execution blocks, and a state that summarises later ones."""
+"""Recorded beacon blocks of mainnet, proofs of their execution blocks, and a state with summaries of later blocks."""
 
 from functools import cache
 from pathlib import Path
@@ -10,23 +10,23 @@ from chains.beacon.blocks import BeaconHeader, ExecutionBranch, Layout
 from chains.beacon.jumps import EPOCHS_DEPTH, HISTORICAL_SUMMARIES, HISTORY_DEPTH, MAINNET, RECORDS_DEPTH, Anchor
 from chains.encoding import decode_rlp
 
-# The folder lies beside the project. The demo, which has no pytest, reads it too.
+# The folder is beside the project. The demo also imports this module, and has no pytest.
 _BEACON = Path(__file__).resolve().parents[3] / "shared" / "fixtures" / "beacon"
 _PERIOD = 1 << MAINNET.period_depth
-# Slot of the recorded state in Electra.
+# Slot of the recorded state, in Electra.
 _STATE_SLOT = 11_658_496
-# An epoch before the Merge with recorded records.
+# Recorded epoch before the Merge.
 _EPOCH = 122
 
 
 def numbers() -> list[int]:
-    """Return the execution blocks with a recorded beacon block and the roots of its period."""
+    """Return the execution blocks whose beacon block and period's roots are recorded."""
     recorded = [int(path.stem.rpartition("_")[2]) for path in _BEACON.glob("beacon_block_*.ssz")]
     return sorted(number for number in recorded if _roots_path(number).exists())
 
 
 def numbers_before_merge() -> list[int]:
-    """Return blocks of the recorded epoch, and blocks with a recorded proof of their own."""
+    """Return the blocks of the recorded epoch, and blocks with a recorded proof of their own."""
     alone = [int(path.stem.rpartition("_")[2]) for path in _BEACON.glob("header_with_proof_*.yaml")]
     before = sorted(number for number in alone if number < MAINNET.blocks_before_merge and not is_in_the_epoch(number))
     return [*range(1_000_001, 1_000_011), *before] if _BEACON.is_dir() else []
@@ -60,7 +60,7 @@ def branch(number: int) -> bytes:
 
 
 def roots(number: int) -> list[bytes]:
-    """Return the block roots of a block's period; before Capella its state roots follow."""
+    """Return the block roots of a block's period, followed by the state roots if the period is before Capella."""
     return _hashes(_roots_path(number).name)
 
 
@@ -85,9 +85,11 @@ def records() -> list[tuple[bytes, int]]:
 
 @cache
 def anchor() -> Anchor:
-    """Return the recorded Electra state as an anchor. Root and branch are real; the block's other fields are not."""
+    """Return the recorded Electra state as an anchor. Root and branch are real, and the block's other fields are made
+    up.
+    """
     framed = (_BEACON / "historical_summaries_with_state_proof_epoch_364328.ssz_snappy").read_bytes()
-    # Frames of snappy: the stream's name, an uncompressed frame, and after its checksum the fork's digest.
+    # Snappy frames: the stream's name, then an uncompressed frame with a checksum, which begins with the fork's digest.
     assert framed[10] == 1
     encoded = framed[10 + 4 + 4 + 4 :]
     assert int.from_bytes(encoded[:8], "little") == _STATE_SLOT // 32
@@ -102,26 +104,26 @@ def anchor() -> Anchor:
 
 @cache
 def branch_before_merge(number: int) -> bytes:
-    """Return the branch to a block of the recorded epoch, or to one with a recorded branch to its epoch."""
+    """Return the branch to a block of the recorded epoch, or to a block with a recorded branch to its epoch."""
     if is_in_the_epoch(number):
         return jumps.before_merge(MAINNET, number, records(), epochs())
     encoded, proof = _recorded(number)
-    # The record's sibling in its epoch; before it the difficulty, and last the number of records.
+    # The proof has the difficulty, the record's siblings in its epoch, and the number of records.
     difficulty, *beside, _ = _split(proof)
-    epoch, place = divmod(number, 1 << RECORDS_DEPTH)
+    epoch, index = divmod(number, 1 << RECORDS_DEPTH)
     count = min(1 << RECORDS_DEPTH, MAINNET.blocks_before_merge - (epoch << RECORDS_DEPTH))
     above = ssz.siblings(epochs(), EPOCHS_DEPTH, epoch)
-    nodes = [*_sent(beside, place, count), *_sent(above, epoch, len(epochs()))]
+    nodes = [*_sent(beside, index, count), *_sent(above, epoch, len(epochs()))]
     return b"".join([number.to_bytes(4), keccak(encoded), difficulty, *nodes])
 
 
-def _sent(siblings: list[bytes], place: int, count: int) -> list[bytes]:
-    """Return the siblings that are not beyond the last element."""
-    return [sibling for height, sibling in enumerate(siblings) if (place >> height ^ 1) << height < count]
+def _sent(siblings: list[bytes], index: int, count: int) -> list[bytes]:
+    """Return the siblings without those beyond the last element, which are implied."""
+    return [sibling for height, sibling in enumerate(siblings) if (index >> height ^ 1) << height < count]
 
 
 def header(number: int) -> bytes:
-    """Return the RLP of an execution block's header. Raises `LookupError`."""
+    """Return the RLP of an execution block's header. Raise `LookupError` if it isn't recorded."""
     return _recorded(number)[0]
 
 
@@ -134,7 +136,7 @@ def _recorded(number: int) -> tuple[bytes, bytes]:
             if not word.startswith("0x08000000"):
                 continue
             content = bytes.fromhex(word[2:])
-            # Two offsets: of the header, which is first, and of its proof.
+            # The content begins with two offsets: of the header and of its proof.
             middle = int.from_bytes(content[4:8], "little")
             if decode_rlp(content[8:middle])[8] == number.to_bytes((number.bit_length() + 7) // 8):
                 return content[8:middle], content[middle:]

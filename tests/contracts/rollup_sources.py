@@ -1,4 +1,4 @@
-"""Sources of a rollup's blocks that take headers, each with a way to vouch for a block."""
+"""Sources of a rollup's blocks that verify headers. Each has a function that vouches for a block."""
 
 import random
 from collections.abc import Callable
@@ -18,9 +18,9 @@ ROLLUP = 5
 STATE_ROOT, EXTRA_DATA = 3, 12
 
 Vouch = Callable[..., bytes]
-"""Takes an unused number, a header, and another header whose fields count if the first has none.
+"""A function of an unused number, a header, and another header that replaces the first if that has no fields.
 
-Returns the call that records the header. It is accepted in the next block.
+It returns the call that records the header. The next block accepts the call.
 """
 
 
@@ -36,7 +36,7 @@ def arbitrum(chain: DevChain) -> tuple[Deployed, Vouch]:
 
 
 def arbitrum_slot(chain: DevChain) -> tuple[Deployed, Vouch]:
-    """Prove the slot in an earlier transaction, because the call doesn't include the proof."""
+    """Return a source that reads an Arbitrum slot. It vouches by a transaction that proves the slot first."""
     outbox, vouching = b"\x0b" * 20, Deployed(chain, "test/SettableBlockHashSource", ROLLUP)
     registry = Deployed(chain, "FactsRegistry", ROLLUP, vouching.address, HISTORY_WINDOW, NO_CONTRACT)
     source = Deployed(chain, "ArbitrumSlotBlockHashSource", ROLLUP, outbox, registry.address)

@@ -1,4 +1,4 @@
-"""Many calls of contracts in one request to a development chain, with their logs. The chain keeps no changes."""
+"""Simulate many contract calls in one request to a development chain, with their logs. The chain stays unchanged."""
 
 import json
 from collections.abc import Sequence
@@ -11,10 +11,10 @@ from chains.encoding import hex_data
 from devnet.devchain import DevChain
 from tests.contracts.deployed import SENDER
 
-# Maximum weight of a request's calls. Nodes refuse requests of about two megabytes.
+# Maximum weight of the calls in a request. Nodes refuse requests of about two megabytes.
 MOST_WEIGHT = 900_000
 _GAS_PER_CALL = 30_000_000
-# Selector of Panic(uint256), which Solidity uses for failed assertions.
+# Selector of Panic(uint256), by which Solidity reports failed assertions.
 PANIC = bytes.fromhex("4e487b71")
 
 
@@ -26,7 +26,7 @@ class Log:
 
 @dataclass(frozen=True)
 class Outcome:
-    """The outcome of a call. `data` is its return value or error data."""
+    """The outcome of a call. `data` is the return value or the error data."""
 
     succeeded: bool
     data: bytes
@@ -35,7 +35,7 @@ class Outcome:
 
     @property
     def halted(self) -> bool:
-        """Return whether the call ended by lack of gas or by a panic."""
+        """Return whether the call ran out of gas or panicked."""
         return not self.succeeded and (not self.data or self.data.startswith(PANIC))
 
 
@@ -46,15 +46,15 @@ class Call:
 
     @property
     def weight(self) -> int:
-        """Return the approximate size in a request, in bytes."""
+        """Return the call's approximate size in a request, in bytes."""
         return 2 * len(self.data) + 200
 
 
 class Simulator:
-    """Run calls one after another upon the chain's latest state (`eth_simulateV1`).
+    """Run calls one after another on the chain's latest state (`eth_simulateV1`).
 
-    Calls in one `run` may or may not see each other's changes, so the caller gives each its own block number. Calls
-    that weigh at most MOST_WEIGHT together are one request, in which each sees the changes of earlier ones.
+    Calls of one `run` may see each other's changes, so the caller gives each call its own block number. Calls with a
+    total weight of at most MOST_WEIGHT are one request, in which each call sees the changes of earlier ones.
     """
 
     def __init__(self, chain: DevChain) -> None:
@@ -62,7 +62,7 @@ class Simulator:
         self._session = requests.Session()
 
     def run(self, calls: Sequence[Call], *, first: Sequence[Call] = ()) -> list[Outcome]:
-        """Return the outcome of each call. The calls in `first` precede, again in each request."""
+        """Return the outcome of each call. Every request begins with the calls in `first`."""
         outcomes: list[Outcome] = []
         chunk: list[Call] = []
         size = 0

@@ -1,4 +1,4 @@
-"""Contracts of the OP Stack from the npm package supersim, with which it begins its development chains."""
+"""Contracts of the OP Stack from the npm package supersim, which its development chains contain at genesis."""
 
 import functools
 import json
@@ -16,14 +16,14 @@ _IMPLEMENTATION = "0x360894a13ba1a3210667c828492db98dca3e2076cc3735a920a3ca505d3
 
 @functools.cache
 def _accounts(chain_id: int) -> Any:
-    """Return a chain's genesis accounts. They are text in the program's file, which isn't run."""
+    """Return a chain's genesis accounts. The program's file contains them as text, and isn't run."""
     program = _PROGRAM.read_bytes()
     start = program.index(b'{\n  "config": {\n    "chainId": %d,' % chain_id)
     return json.loads(program[start : program.index(b"\n}", start) + 2])["alloc"]
 
 
 def place(chain: DevChain, chain_id: int, addresses: Collection[str], changes: Mapping[str, str]) -> None:
-    """Place contracts of one of those chains on `chain`, with proxies' implementations, after changing their words."""
+    """Copy contracts of a supersim chain to `chain`, with the implementations of proxies. `changes` replaces words."""
     accounts = _accounts(chain_id)
     behind = [accounts[address].get("storage", {}).get(_IMPLEMENTATION, "")[-40:] for address in addresses]
     text = json.dumps({address: accounts[address] for address in (*addresses, *filter(None, behind))})

@@ -1,4 +1,4 @@
-"""Each function refuses memory that no operation leaves, so that none depends on the others."""
+"""Each function refuses memory that no operation leaves, so none relies on another one."""
 
 import pytest
 
@@ -13,7 +13,7 @@ from tests.contracts.simulator import Call, Simulator
 
 OWNER = b"\x77" * 20
 SLOT = slot_name(5)
-# Words of a subtree (contracts/src/SubtreeStack.sol).
+# Indices of a subtree's words (contracts/src/SubtreeStack.sol).
 SIZE, DEPTH, REACH = 1, 3, 4
 PLACE = SLOT.key >> 244 & 15
 
@@ -23,9 +23,9 @@ FULL_BRANCH = bytes([0x00]) + bytes(15 * 32)
 EXTENSION = bytes([0x36, 1])
 LONG_EXTENSION = bytes([0x36, 20])
 ABSENT_SLOT = bytes([0x34]) + SLOT.written
-# Closes the storage: key, nonce and balance of an account.
+# An account with its head, nonce and balance. It closes the storage.
 ACCOUNT = bytes([0xC8]) + (3 << 10 | 1 << 6 | 1).to_bytes(2) + b"\1\2"
-# Operations that take a subtree, with the subtree.
+# Operations that take a subtree from the stack, and that subtree.
 TAKE = [
     pytest.param(BRANCH, HASH, id="branch"),
     pytest.param(FULL_BRANCH, HASH, id="full branch"),
@@ -48,9 +48,9 @@ def accepts(chain):
     return run
 
 
-def _with(subtree: _Subtree, place: int, value: int) -> bytes:
+def _with(subtree: _Subtree, index: int, value: int) -> bytes:
     words = raw(subtree)
-    return words[: 32 * place] + word(value) + words[32 * (place + 1) :]
+    return words[: 32 * index] + word(value) + words[32 * (index + 1) :]
 
 
 @pytest.mark.parametrize("size", [32, 33, 64, 0x640, 2**255, 2**256 - 1])

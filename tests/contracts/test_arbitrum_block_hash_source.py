@@ -1,4 +1,4 @@
-"""Blocks of an Arbitrum chain by Arbitrum's own Outbox, on its parent chain, and by a fact on another chain."""
+"""Blocks of an Arbitrum chain, proven by Arbitrum's Outbox on the parent chain, or by a fact on another chain."""
 
 import random
 from typing import Any
@@ -79,7 +79,7 @@ def test_calldata_that_lies_about_places_and_sizes_records_nothing_else(simulato
 @pytest.mark.parametrize("extra_data", [b"", b"\x05", b"\x05" * 31, b"\x05" * 33, b"\x05" * 64, bytes(31)])
 def test_extra_data_of_another_size_is_no_send_root(outbox, arbitrum, extra_data):
     header = header_of(extra_data=extra_data)
-    # All places where it could be looked for.
+    # The send roots that a careless reader would take from extra data of another size.
     for send_root in {
         extra_data.rjust(32, b"\0")[:32],
         extra_data.ljust(32, b"\0")[:32],
@@ -102,7 +102,7 @@ def test_what_is_no_header_is_refused_even_if_its_hash_is_confirmed(outbox, arbi
     assert refusal(arbitrum, header) == ("InvalidHeader",)
 
 
-# Codes that put the header's hash into memory, and end in different ways.
+# Each code puts the header's hash into memory. The codes end in different ways.
 _PLANT = "0x7f" + HASH.hex() + "5f52"
 _SIZES = "601f5ff3", "60405ff3"
 
@@ -125,11 +125,11 @@ def test_without_a_working_outbox_nothing_is_recorded(chain, outbox, arbitrum, c
     assert arbitrum.call("blockHash", BLOCK) == ZERO
 
 
-@pytest.mark.parametrize("left", [0, SEND_ROOT[27]], ids=["nothing", "what was asked"])
-def test_an_answer_that_is_a_byte_short_is_not_completed_by_what_memory_holds(chain, outbox, arbitrum, left):
-    # The leftover byte in memory would be that of the hash.
+@pytest.mark.parametrize("last_byte", [0, SEND_ROOT[27]], ids=["nothing", "what was asked"])
+def test_an_answer_that_is_a_byte_short_is_not_completed_by_what_memory_holds(chain, outbox, arbitrum, last_byte):
+    # The answer has 31 bytes. The byte of memory behind them equals the hash's last byte.
     headers = (header_of(number) for number in range(BLOCK, BLOCK + 10_000))
-    header = next(each for each in headers if keccak(each)[31] == left)
+    header = next(each for each in headers if keccak(each)[31] == last_byte)
     plant = "0x7f" + keccak(header).hex() + "5f52"
     chain.rpc("anvil_setCode", outbox.address, plant + "601f5ff3")
     assert refusal(arbitrum, header)[0] == "NotConfirmed"
@@ -148,7 +148,7 @@ def test_what_it_costs_to_record_a_real_header(outbox, arbitrum):
     outbox.confirm(unhex(fixture["sendRoot"]), block_hash)
     gas = int(arbitrum.send("record", header)["gasUsed"], 16)
     assert arbitrum.call("blockHash", number) == block_hash
-    # The first record takes 17,100 more, because no block was the newest before.
+    # The first record costs 17,100 gas more, because the slot of the newest block was empty.
     assert 65_000 < gas < 68_000, gas
 
 
@@ -163,7 +163,7 @@ def slot_of(send_root: bytes, mapping: int = ROOTS_SLOT) -> int:
 
 
 def parent(slots: dict[int, int], *, number: int = PARENT_BLOCK, contract: bytes = OUTBOX) -> World:
-    """Return a block of the parent chain with this storage of a contract, and another account."""
+    """Return a block of the parent chain with another account, and with these slots of a contract."""
     world = World(random.Random(number), number)
     world.accounts |= {contract: (1, 0, keccak(b"code")), b"\x77" * 20: (1, 5, keccak(b""))}
     world.storages[contract] = slots
@@ -177,7 +177,7 @@ def prove(source: Deployed, registry: Deployed, world: World, contract: bytes = 
 
 @pytest.fixture
 def elsewhere(chain: DevChain, registry: Deployed) -> Deployed:
-    """Deploy on a chain that has a registry for the parent chain."""
+    """Return the source on a chain that has a registry for the parent chain."""
     return Deployed(chain, "ArbitrumSlotBlockHashSource", ROLLUP_CHAIN_ID, OUTBOX, registry.address)
 
 
@@ -216,7 +216,7 @@ def test_a_slot_that_is_proven_empty_confirms_nothing(source, registry, elsewher
 
 @needs_fixtures
 def test_a_slot_of_arbitrum_sepolia_is_proven_on_a_third_chain_from_a_state_root_of_sepolia(chain):
-    """Nobody vouches for a block of the rollup. The records on both chains suffice."""
+    """Prove a slot by records alone. No source vouches for the rollup's block."""
     above, below = load_fixture(ON_SEPOLIA), load_fixture(ON_ARBITRUM_SEPOLIA)
     assert above["slotValue"] == below["blockHash"]
     trusted = Deployed(chain, "test/SettableBlockHashSource", 11155111)
@@ -239,7 +239,7 @@ def test_a_slot_of_arbitrum_sepolia_is_proven_on_a_third_chain_from_a_state_root
 
 
 def recorded(fixture: dict[str, Any]) -> bytes:
-    """Return packed calldata for the header and the slot of its account."""
+    """Return packed calldata for the header and the slot."""
     account, storage = (rlp.decode(unhex(fixture[name])) for name in ("rlpAccountProof", "rlpStorageProof"))
-    asked = AccountToProve(unhex(fixture["account"]), 0, account, {int(fixture["slot"], 16): storage})
-    return encode(unhex(fixture["rlpBlockHeader"]), unhex(fixture["stateRoot"]), [asked])
+    requested = AccountToProve(unhex(fixture["account"]), 0, account, {int(fixture["slot"], 16): storage})
+    return encode(unhex(fixture["rlpBlockHeader"]), unhex(fixture["stateRoot"]), [requested])

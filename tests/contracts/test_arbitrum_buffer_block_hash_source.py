@@ -1,4 +1,4 @@
-"""Blocks of an Arbitrum chain's parent, by a stand-in for the buffer, because no package has its code."""
+"""Blocks of an Arbitrum chain's parent. A stand-in for the buffer is used, because no package has the buffer's code."""
 
 from collections.abc import Iterator
 
@@ -18,7 +18,7 @@ ZERO = bytes(32)
 
 @pytest.fixture(scope="module")
 def arbitrum_chain() -> Iterator[DevChain]:
-    """Yield a chain that may have a buffer, apart from chains without one."""
+    """Yield a chain for the buffer. Other tests need chains without one."""
     with DevChain() as chain:
         yield chain
 
@@ -44,7 +44,7 @@ def test_nothing_is_known_before_something_is_pushed(source):
 def test_what_is_pushed_is_known_and_nothing_beside(buffer, source):
     hashes = [keccak(bytes([n])) for n in range(256)]
     buffer.push(BLOCK, hashes)
-    assert [source.call("blockHash", BLOCK + place) for place in (-1, 0, 255, 256)] == [
+    assert [source.call("blockHash", BLOCK + offset) for offset in (-1, 0, 255, 256)] == [
         ZERO,
         hashes[0],
         hashes[-1],
@@ -76,7 +76,7 @@ def test_nobody_but_the_pusher_of_the_parent_chain_makes_a_hash_known(buffer, so
     assert source.call("blockHash", BLOCK) == ZERO
 
 
-# Codes that put 32 bytes of seven into memory, and end in different ways.
+# Each code puts 32 bytes with the value 7 into memory. The codes end in different ways.
 _PLANT = "0x7f" + HASH.hex() + "5f52"
 
 
@@ -88,9 +88,9 @@ _PLANT = "0x7f" + HASH.hex() + "5f52"
 def test_without_a_working_buffer_it_vouches_for_nothing(arbitrum_chain, buffer, source, code):
     buffer.push(BLOCK, [HASH])
     arbitrum_chain.rpc("anvil_setCode", block_hash_buffer.ADDRESS, code)
-    # Memory holds the selector and the number before an answer.
-    left = int.from_bytes(keccak(text="parentChainBlockHash(uint256)")[:4]) << 224
-    assert [source.call("blockHash", number) for number in (0, BLOCK, left, 2**256 - 1)] == [ZERO] * 4
+    # Before the answer arrives, memory holds the selector and the number.
+    selector_word = int.from_bytes(keccak(text="parentChainBlockHash(uint256)")[:4]) << 224
+    assert [source.call("blockHash", number) for number in (0, BLOCK, selector_word, 2**256 - 1)] == [ZERO] * 4
     arbitrum_chain.rpc("anvil_setCode", block_hash_buffer.ADDRESS, _PLANT + "60205ff3")
     assert source.call("blockHash", BLOCK) == HASH
 
@@ -100,5 +100,5 @@ def test_asking_for_a_hash_costs_two_cold_reads(buffer, source):
     data = source.calldata("blockHash", BLOCK)
     zeros = data.count(0)
     used = int(source.send("blockHash", BLOCK)["gasUsed"], 16)
-    # Calldata: EIP-2028. A cold account is 2,600, a cold slot 2,100 (EIP-2929).
+    # Calldata gas: EIP-2028. A cold account costs 2,600, and a cold slot 2,100 (EIP-2929).
     assert 4_700 < used - 21_000 - 4 * zeros - 16 * (len(data) - zeros) < 5_400

@@ -17,7 +17,7 @@ HASH = b"\x07" * 32
 OTHER_HASH = b"\x08" * 32
 THRESHOLD = 2
 
-# Order of secp256k1.
+# The order of secp256k1.
 ORDER = 0xFFFFFFFFFFFFFFFFFFFFFFFFFFFFFFFEBAAEDCE6AF48A03BBFD25E8CD0364141
 
 BLOCK_HASH = {
@@ -35,7 +35,7 @@ ATTESTER_SET = {
     ]
 }
 
-# Ordered by address: attesters, and strangers before, between and after them.
+# Sorted by address: attesters, and strangers before, between and after them.
 PEOPLE = sorted((Account.from_key(bytes([n]) * 32) for n in range(1, 8)), key=lambda person: int(person.address, 16))
 ALICE, BOB, CAROL = PEOPLE[1::2]
 ATTESTERS = [ALICE, BOB, CAROL]
@@ -44,7 +44,7 @@ STRANGERS = PEOPLE[::2]
 
 @pytest.fixture
 def attested(chain) -> Deployed:
-    """Return a source of three attesters, two of whom must agree."""
+    """Return a source with three attesters, two of whom must agree."""
     return _deploy(chain)
 
 
@@ -74,7 +74,7 @@ def _sign(
 def _signatures(
     source: Deployed, people: Sequence[LocalAccount], *, domain: dict[str, Any] | None = None, **changes: Any
 ) -> bytes:
-    """Sign BLOCK and HASH, with `changes` to the message and to `domain`."""
+    """Sign BLOCK and HASH. `changes` applies to the message, and `domain` to its domain."""
     message = {"sourceChainId": SOURCE_CHAIN_ID, "blockNumber": BLOCK, "blockHash": HASH, **changes}
     return _sign(people, {**_domain(source), **(domain or {})}, BLOCK_HASH, message)
 
@@ -92,7 +92,7 @@ def _change(source: Deployed, signers: Sequence[LocalAccount], attesters: Sequen
 
 
 def _refuses(source: Deployed, signatures: bytes) -> tuple[Any, ...]:
-    """Return the error of attesting HASH with these signatures."""
+    """Return the error when HASH is attested with these signatures."""
     with pytest.raises(Reverted) as reverted:
         source.send("attest", BLOCK, HASH, signatures)
     assert source.call("blockHash", BLOCK) == bytes(32)
@@ -116,7 +116,7 @@ def test_it_tells_what_it_was_made_with(chain):
 
 def test_it_describes_its_domain_as_wallets_expect_it(attested):
     fields, name, version, chain_id, contract, salt, extensions = attested.call("eip712Domain")
-    # EIP-5267: a bit each for name, version, chainId and verifyingContract.
+    # EIP-5267: one bit each for name, version, chainId and verifyingContract.
     assert fields == b"\x0f"
     domain = {"name": name, "version": version, "chainId": chain_id, "verifyingContract": to_checksum_address(contract)}
     assert domain == _domain(attested)
@@ -205,7 +205,7 @@ def test_a_signature_of_something_else_is_nobodys(attested, changes):
 
 
 def _with_high_s(signature: bytes) -> bytes:
-    """Return the other signature that the curve allows for the same key and message."""
+    """Return the second valid signature of the curve for the same key and message."""
     return signature[:32] + (ORDER - int.from_bytes(signature[32:64])).to_bytes(32) + bytes([27 + 28 - signature[64]])
 
 
@@ -222,15 +222,15 @@ def _with_high_s(signature: bytes) -> bytes:
         pytest.param(lambda _: bytes(65), id="zeros"),
     ],
 )
-@pytest.mark.parametrize("place", [0, 1])
-def test_what_is_no_signature_is_refused_with_its_place(attested, place, spoil):
+@pytest.mark.parametrize("index", [0, 1])
+def test_what_is_no_signature_is_refused_with_its_place(attested, index, spoil):
     signatures = [_signatures(attested, [person]) for person in (ALICE, BOB)]
-    signatures[place] = spoil(signatures[place])
-    assert _refuses(attested, b"".join(signatures)) == ("InvalidSignature", place)
+    signatures[index] = spoil(signatures[index])
+    assert _refuses(attested, b"".join(signatures)) == ("InvalidSignature", index)
 
 
 def test_the_largest_s_is_half_of_the_order(attested):
-    # Any r and s are the signature of some address. These addresses become attesters.
+    # Any r and s are the signature of some address. Such addresses are the attesters here.
     r = _signatures(attested, [ALICE])[:32]
     highest, too_high = (r + s.to_bytes(32) + b"\x1b" for s in (ORDER // 2, ORDER // 2 + 1))
     message = {"sourceChainId": SOURCE_CHAIN_ID, "blockNumber": BLOCK, "blockHash": HASH}
@@ -276,7 +276,7 @@ def test_a_chain_that_gets_another_id_takes_signatures_for_that_id_alone():
         before = _signatures(source, [ALICE, BOB])
         chain.rpc("anvil_setChainId", 4711)
         assert _refuses(source, before)[0] == "NotAnAttester"
-        # A call, because anvil continues to sign transactions for the first id.
+        # A call, because anvil still signs transactions for its first chain id.
         source.call("attest", BLOCK, HASH, _signatures(source, [ALICE, BOB], domain={"chainId": 4711}))
         assert source.call("eip712Domain")[3] == 4711
 
@@ -286,7 +286,7 @@ def test_asking_for_a_hash_costs_one_cold_read(attested):
     data = attested.calldata("blockHash", BLOCK)
     zeros = data.count(0)
     used = int(attested.send("blockHash", BLOCK)["gasUsed"], 16)
-    # Calldata: EIP-2028. A cold read is 2,100 (EIP-2929).
+    # Calldata gas: EIP-2028. A cold read costs 2,100 (EIP-2929).
     assert 2_100 < used - 21_000 - 4 * zeros - 16 * (len(data) - zeros) < 2_500
 
 
@@ -348,20 +348,22 @@ def test_only_the_change_that_was_signed_is_made(attested, attesters, threshold)
     assert reverted.value.error[0] == "NotAnAttester"
 
 
-# --- At each place ----------------------------------------------------------------------------------------------------
+# --- At each index ----------------------------------------------------------------------------------------------------
 
-# Ordered by address: twelve attesters, and a stranger before, between and after them.
+# Sorted by address: twelve attesters, and a stranger before, between and after them.
 CROWD = sorted((Account.from_key(bytes([n]) * 32) for n in range(20, 45)), key=lambda person: int(person.address, 16))
 TWELVE = CROWD[1::2]
 
 
 def _spoilt(members: Sequence[Any]) -> Iterator[tuple[list[Any], Any]]:
-    """Yield lists with one of these doubled, or two swapped, at each place, and the one that is then out of order."""
-    for place, member in enumerate(members):
-        yield [*members[: place + 1], *members[place:]], member
-        if place:
-            before = members[place - 1]
-            yield [*members[: place - 1], member, before, *members[place + 1 :]], before
+    """Yield lists with a doubled member, or two swapped ones, at each index, with the first member that is out of
+    order.
+    """
+    for index, member in enumerate(members):
+        yield [*members[: index + 1], *members[index:]], member
+        if index:
+            before = members[index - 1]
+            yield [*members[: index - 1], member, before, *members[index + 1 :]], before
 
 
 def test_signers_are_compared_at_each_place(chain):
@@ -373,8 +375,8 @@ def test_signers_are_compared_at_each_place(chain):
 
     for people, misplaced in _spoilt(TWELVE):
         assert _refuses(source, joined(people)) == ("WrongOrder", misplaced.address.lower())
-    for place, stranger in enumerate(CROWD[::2]):
-        refused = _refuses(source, joined([*TWELVE[:place], stranger, *TWELVE[place:]]))
+    for index, stranger in enumerate(CROWD[::2]):
+        refused = _refuses(source, joined([*TWELVE[:index], stranger, *TWELVE[index:]]))
         assert refused == ("NotAnAttester", stranger.address.lower())
     source.send("attest", BLOCK, HASH, joined(TWELVE))
     assert source.call("blockHash", BLOCK) == HASH

@@ -1,4 +1,4 @@
-"""Attacks on the beacon history by an attacker who chooses every leaf of a tree."""
+"""Attacks on the beacon history, in which the attacker chooses every leaf of a tree."""
 
 import itertools
 import random
@@ -13,18 +13,18 @@ from chains.beacon.jumps import HISTORICAL_SUMMARIES, HISTORY_DEPTH, Anchor
 from tests.contracts.beacon_worlds import SMALL, BeaconWorld
 from tests.contracts.compared_history import Asked, History
 
-# A slot of each layout, with the depths of payloads and states.
+# A slot of each layout, with the depths of payload and state.
 LAYOUTS = ((33, 4, 5), (45, 5, 5), (60, 5, 6))
 
 
 class Tree:
-    """A tree of random leaves, except for the given nodes (by generalized index)."""
+    """A tree of random leaves, except for the given nodes by generalized index."""
 
-    def __init__(self, chance: random.Random, depth: int, given: Mapping[int, bytes] | None = None) -> None:
+    def __init__(self, chance: random.Random, depth: int, given_nodes: Mapping[int, bytes] | None = None) -> None:
         self.nodes = {index: chance.randbytes(32) for index in range(1 << depth, 2 << depth)}
         for index in range((1 << depth) - 1, 0, -1):
             self.nodes[index] = ssz.merge(self.nodes[2 * index], self.nodes[2 * index + 1])
-        for index, node in (given or {}).items():
+        for index, node in (given_nodes or {}).items():
             self.nodes[index] = node
             for above in itertools.takewhile(bool, (index >> height for height in range(1, depth + 1))):
                 self.nodes[above] = ssz.merge(self.nodes[2 * above], self.nodes[2 * above + 1])
@@ -49,7 +49,7 @@ def history(chain, simulator, world) -> History:
 
 @pytest.fixture(scope="module")
 def unbounded(chain, simulator, world) -> History:
-    """Return a history as on mainnet, where the next fork has no slot yet."""
+    """Return a history like mainnet's, whose table has no slot for the next fork."""
     return History(chain, simulator, replace(world.chain, end=2**64 - 1))
 
 
@@ -58,16 +58,16 @@ def unbounded(chain, simulator, world) -> History:
 
 @pytest.mark.parametrize(("slot", "payload_depth", "_"), LAYOUTS)
 def test_of_all_nodes_of_a_body_one_is_taken_for_the_hash(history, world, slot, payload_depth, _):
-    """Below every leaf of a real body, a tree of the attacker may continue: below graffiti, votes for eth1 data,
-    headers in slashings, credentials of deposits, extra data.
+    """The attacker's tree may continue below leaves of a real body: graffiti, votes for eth1 data, headers in
+    slashings, credentials of deposits, extra data.
     """
     tree = Tree(random.Random(22), 11)
     header = replace(world.blocks[slot].header, body_root=tree.root)
     nodes = range(1 << 7, 2 << 11)
     forged = (ExecutionBranch(header, tree.nodes[index], tree.siblings(index), []) for index in nodes)
     answers = history.answers([("ownBlockHash", (header.root, jumps.own(each))) for each in forged])
-    place = 25 << payload_depth | 12
-    assert [index for index, answer in zip(nodes, answers, strict=True) if answer] == [place]
+    expected = 25 << payload_depth | 12
+    assert [index for index, answer in zip(nodes, answers, strict=True) if answer] == [expected]
 
 
 @pytest.mark.parametrize(("slot", "_", "depth"), LAYOUTS)
@@ -80,59 +80,59 @@ def test_of_all_nodes_of_a_state_one_is_taken_for_the_summaries(history, world, 
     head = jumps.old(world.chain, block, roots, _listing(anchor, summaries))
     head = head[: len(head) - 32 * (depth + 2) - 16]
     nodes = range(1 << 4, 2 << 7)
-    asked: list[Asked] = []
+    calls: list[Asked] = []
     for index in nodes:
         tree = Tree(chance, 7, {index: listed})
         header = replace(anchor, state_root=tree.root)
-        asked.append(("oldBlockHash", (header.root, head + _end(header, tree.siblings(index)))))
-    found = [index for index, answer in zip(nodes, history.answers(asked), strict=True) if answer]
-    assert found == [1 << depth | HISTORICAL_SUMMARIES]
+        calls.append(("oldBlockHash", (header.root, head + _end(header, tree.siblings(index)))))
+    accepted = [index for index, answer in zip(nodes, history.answers(calls), strict=True) if answer]
+    assert accepted == [1 << depth | HISTORICAL_SUMMARIES]
 
 
 @pytest.mark.parametrize("slot", [33, 38, 61])
 def test_a_block_is_taken_from_its_own_place_only(history, world, slot):
-    """Its root is planted at each place of both halves of eight elements. The slot is always the same."""
+    """The block's root is planted at each index of both halves of eight elements, always with the same slot."""
     chance = random.Random(24)
     anchor = world.blocks[89].header
     own = jumps.own(world.blocks[slot])
     count = 8
     places = list(itertools.product(range(count), range(2), range(8)))
-    asked: list[Asked] = []
-    for element, half, place in places:
+    calls: list[Asked] = []
+    for element, half, index in places:
         below = [chance.randbytes(32) for _ in range(4)]
-        node = ssz.climb(world.root(slot), below, half << 3 | place)
-        # Siblings within the list, and zeros.
+        node = ssz.climb(world.root(slot), below, half << 3 | index)
+        # Siblings of the element: random ones within the list's eight elements, and zeros above.
         above = [chance.randbytes(32) for _ in range(3)]
         node = ssz.climb(node, above + [ssz.zeros(height) for height in range(3, HISTORY_DEPTH)], element)
         listed = ssz.merge(node, ssz.integer_leaf(count))
         state = [chance.randbytes(32) for _ in range(6)]
         header = replace(anchor, state_root=ssz.climb(listed, state, HISTORICAL_SUMMARIES))
         branch = own + b"".join(below) + count.to_bytes(3) + b"".join(above) + _end(header, state)
-        asked.append(("oldBlockHash", (header.root, branch)))
-    found = [place for place, answer in zip(places, history.answers(asked), strict=True) if answer]
+        calls.append(("oldBlockHash", (header.root, branch)))
+    accepted = [index for index, answer in zip(places, history.answers(calls), strict=True) if answer]
     period = world.chain.period(slot) - world.chain.periods_before_capella
-    assert found == [(period, 0, world.chain.place(slot))]
+    assert accepted == [(period, 0, world.chain.place(slot))]
 
 
-# --- The fork after ---------------------------------------------------------------------------------------------------
+# --- The next fork ----------------------------------------------------------------------------------------------------
 
-# The fields of a body and a state of Gloas are all in use, and no others are (EIP-7688).
+# Gloas's body has 13 fields, and its state 46. All are active, and none is reserved (EIP-7688).
 _BODY_FIELDS, _STATE_FIELDS = 13, 46
 
 
 def progressive(leaves: list[bytes], fields: bytes | None = None) -> dict[int, bytes]:
     """Return the nodes of a progressive container by generalized index (EIP-7495, EIP-7916).
 
-    `fields` replaces the leaf that tells which fields are in use.
+    `fields` replaces the leaf of active fields.
     """
     nodes = {3: fields or ((1 << len(leaves)) - 1).to_bytes(32, "little")}
     spine, size = 2, 1
-    left = list(leaves)
-    while left:
+    remaining = list(leaves)
+    while remaining:
         depth = size.bit_length() - 1
-        part, left = left[:size], left[size:]
-        for place in range(size):
-            nodes[(2 * spine) << depth | place] = part[place] if place < len(part) else bytes(32)
+        part, remaining = remaining[:size], remaining[size:]
+        for offset in range(size):
+            nodes[(2 * spine) << depth | offset] = part[offset] if offset < len(part) else bytes(32)
         spine, size = 2 * spine + 1, 4 * size
     nodes[spine] = bytes(32)
     for index in sorted(_above(nodes), reverse=True):
@@ -150,14 +150,14 @@ def _siblings(nodes: Mapping[int, bytes], index: int) -> list[bytes]:
 
 @pytest.mark.parametrize("is_made_up", [False, True])
 def test_a_body_of_the_fork_after_is_turned_away_at_the_leaf_of_fields_in_use(unbounded, world, is_made_up):
-    """The leaf belongs to the protocol. If anybody could choose it, nothing else would protect the hashes."""
+    """The protocol fixes the leaf of active fields. Only this protects the hashes from the attacker."""
     chance = random.Random(26)
-    # From the payload's hash up to the node in the leaf's place.
+    # The tree reaches from the payload's hash up to the node in the leaf's place.
     below = Tree(chance, 8)
     made_up = below.root if is_made_up else None
     nodes = progressive([chance.randbytes(32) for _ in range(_BODY_FIELDS)], made_up)
     header = replace(world.blocks[85].header, body_root=nodes[1])
-    # 25 turns right and continues with 1001; 12 of 32.
+    # The path of index 25 (1_1001) goes right first; the remaining 1001 and leaf 12 of 32 (01100) are below.
     index = 0b1_001_01100
     forged = ExecutionBranch(header, below.nodes[index], [*below.siblings(index), nodes[2]], [])
     answer = unbounded.answer("ownBlockHash", header.root, jumps.own(forged))
@@ -165,14 +165,14 @@ def test_a_body_of_the_fork_after_is_turned_away_at_the_leaf_of_fields_in_use(un
 
 
 def test_no_node_of_a_body_of_the_fork_after_is_taken_for_the_hash(unbounded, world):
-    """A tree of the attacker may continue below each field. A hash is expected nine steps below the body's root."""
+    """The attacker's tree may continue below each field. The hash is expected nine levels below the body's root."""
     chance = random.Random(27)
     nodes = progressive([chance.randbytes(32) for _ in range(_BODY_FIELDS)])
-    asked: list[Asked] = []
+    calls: list[Asked] = []
     for leaf in sorted(nodes):
         if leaf == 3 or 2 * leaf in nodes:
             continue
-        # A field is replaced by the root of the tree below it.
+        # The attacker's tree replaces the field.
         depth = 9 - (leaf.bit_length() - 1)
         below = Tree(chance, depth)
         changed = {**nodes, leaf: below.root}
@@ -182,15 +182,15 @@ def test_no_node_of_a_body_of_the_fork_after_is_taken_for_the_hash(unbounded, wo
         header = replace(world.blocks[85].header, body_root=changed[1])
         for index in range(1 << depth, 2 << depth):
             forged = ExecutionBranch(header, below.nodes[index], below.siblings(index) + _siblings(changed, leaf), [])
-            asked.append(("ownBlockHash", (header.root, jumps.own(forged))))
-    assert len(asked) == 256
-    assert not any(unbounded.answers(asked))
+            calls.append(("ownBlockHash", (header.root, jumps.own(forged))))
+    assert len(calls) == 256
+    assert not any(unbounded.answers(calls))
 
 
 @pytest.mark.parametrize("is_made_up", [False, True])
 def test_a_state_of_the_fork_after_is_turned_away_at_checkpoints(unbounded, world, is_made_up):
-    """Index 91 is the node over fields 17 to 20. Its left half might be chosen. Its right half is a hash of two
-    checkpoints in the place of a list's length. Only if that could be chosen, too, a list could be forged.
+    """Index 91 is the node above fields 17 to 20. The attacker might choose its left half. Its right half is a hash of
+    two checkpoints at the place of a list's length, so a list can be forged only if that hash could be chosen.
     """
     chance = random.Random(28)
     block = world.blocks[33]
@@ -212,7 +212,7 @@ def test_a_state_of_the_fork_after_is_turned_away_at_checkpoints(unbounded, worl
 
 
 def test_no_node_of_a_state_of_the_fork_after_is_taken_for_a_list(unbounded, world):
-    """The summaries and the older roots are put in each place once, their own (2950 and 352) included."""
+    """The summaries and the older roots are planted at each field once, including their own indices (2950 and 352)."""
     chance = random.Random(29)
     block = world.blocks[33]
     roots, others = world.periods[world.chain.period(33)]
@@ -221,25 +221,25 @@ def test_no_node_of_a_state_of_the_fork_after_is_taken_for_a_list(unbounded, wor
     anchor = world.blocks[85].header
     head = jumps.old(world.chain, block, roots, _listing(anchor, summaries))
     head = head[: len(head) - 32 * 8 - 16]
-    asked: list[Asked] = []
-    for place in range(_STATE_FIELDS):
+    calls: list[Asked] = []
+    for field in range(_STATE_FIELDS):
         for planted in (listed, world.chain.historical_roots):
             fields = [chance.randbytes(32) for _ in range(_STATE_FIELDS)]
-            fields[place] = planted
+            fields[field] = planted
             nodes = progressive(fields)
             header = replace(anchor, state_root=nodes[1])
             [leaf] = [index for index, node in nodes.items() if node == planted]
             siblings = _siblings(nodes, leaf)
             for branch in (siblings, siblings[:6], siblings[-6:], siblings[-5:], [*siblings, *siblings][:6]):
-                asked.append(("oldBlockHash", (header.root, head + _end(header, branch))))
-                asked.append(("provesHistoricalRoots", (header.root, _end(header, branch))))
-    assert len(asked) == 920
-    assert not any(unbounded.answers(asked))
+                calls.append(("oldBlockHash", (header.root, head + _end(header, branch))))
+                calls.append(("provesHistoricalRoots", (header.root, _end(header, branch))))
+    assert len(calls) == 920
+    assert not any(unbounded.answers(calls))
 
 
 def test_a_fork_after_without_progressive_containers_needs_an_end(history, unbounded, world):
-    """Then the hash of the 13th change of withdrawal credentials in a block, in the list that takes the payload's
-    place, would pass as a block's hash. It is no header's.
+    """Without progressive containers, the hash of a block's 13th change of withdrawal credentials would pass as a block
+    hash. The list of changes takes the payload's place. No header has that hash.
     """
     chance = random.Random(30)
     changes = [chance.randbytes(32) for _ in range(13)]
@@ -256,13 +256,13 @@ def test_a_fork_after_without_progressive_containers_needs_an_end(history, unbou
 
 
 def _end(header: BeaconHeader, state: list[bytes]) -> bytes:
-    """Return the rest of a branch from a field of the state, ignoring the table of depths."""
-    rest = ssz.merge(ssz.merge(header.body_root, bytes(32)), ssz.zeros(1))
-    return b"".join([header.slot.to_bytes(8), header.proposer.to_bytes(8), header.parent_root, *state, rest])
+    """Return the end of a branch, from a field of the state on. The table of depths is ignored."""
+    last_sibling = ssz.merge(ssz.merge(header.body_root, bytes(32)), ssz.zeros(1))
+    return b"".join([header.slot.to_bytes(8), header.proposer.to_bytes(8), header.parent_root, *state, last_sibling])
 
 
 def _listing(header: BeaconHeader, summaries: list[tuple[bytes, bytes]]) -> Anchor:
-    """Return an anchor whose state has these summaries, and zeros otherwise."""
+    """Return an anchor whose state consists of these summaries and zeros."""
     branch = [bytes(32)] * SMALL.state_depth(header.slot)
     listed = ssz.list_root([ssz.merge(*each) for each in summaries], HISTORY_DEPTH)
     return Anchor(replace(header, state_root=ssz.climb(listed, branch, HISTORICAL_SUMMARIES)), summaries, branch)

@@ -22,7 +22,7 @@ ANCHOR, SLOT = 70, 40
 TIME = 1_700_000_000
 ROOT = b"\x44" * 32
 
-# Codes that put a root into memory, and end in different ways.
+# Each code puts a root into memory. The codes end in different ways.
 _PLANT = "0x7f" + "07" * 32 + "5f52"
 
 
@@ -43,7 +43,7 @@ def world(headers) -> BeaconWorld:
 
 @pytest.fixture(scope="module")
 def roots_chain() -> Iterator[DevChain]:
-    """Yield a chain whose contract of EIP-4788 may be changed."""
+    """Yield a chain whose EIP-4788 contract a test may change."""
     with DevChain() as chain:
         yield chain
 
@@ -55,7 +55,7 @@ def roots(roots_chain) -> BeaconRoots:
 
 @pytest.fixture
 def source(roots_chain, roots, world) -> Deployed:
-    """Return a source. The beacon root of ANCHOR was told at TIME."""
+    """Return a source. The EIP-4788 contract has ANCHOR's beacon root at TIME."""
     roots.tell(TIME, world.root(ANCHOR))
     return Deployed(roots_chain, "BeaconBlockHashSource", replace(world.chain, id=SOURCE_CHAIN_ID).arguments)
 
@@ -104,7 +104,7 @@ def test_another_header_or_branch_is_refused(source, world, headers):
     assert refused(source, "record", TIME, own, headers[71]) == ("InvalidHeader",)
     assert refused(source, "record", TIME, own, headers[ANCHOR] + b"\0") == ("InvalidHeader",)
     assert refused(source, "record", TIME, own, headers[ANCHOR][:-1]) == ("InvalidHeader",)
-    # The beacon history's call fails with its own error, which this contract passes on by its selector.
+    # The source passes on the beacon history's own error.
     for function, branch, slot in (
         ("record", old, SLOT),
         ("recordOld", own, ANCHOR),
@@ -115,7 +115,7 @@ def test_another_header_or_branch_is_refused(source, world, headers):
 
 
 def test_calldata_that_lies_about_places_and_sizes_records_nothing_else(roots_chain, source, world, headers):
-    """The caller chooses offsets and sizes. Only the header's own hash is ever recorded."""
+    """The caller chooses offsets and sizes. The source may record only the header's own hash."""
     honest = {
         source.calldata("record", TIME, jumps.own(world.blocks[ANCHOR]), headers[ANCHOR]): ANCHOR,
         source.calldata("recordOld", TIME, world.old(SLOT, ANCHOR), headers[SLOT]): SLOT,

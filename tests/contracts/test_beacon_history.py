@@ -1,4 +1,6 @@
-"""The beacon history and its model on chains of random leaves: they must answer every block, and nothing else."""
+"""The beacon history and its model on chains of random leaves. They must answer for every block, and
+for nothing else.
+"""
 
 import random
 from dataclasses import replace
@@ -15,7 +17,7 @@ from tests.contracts.compared_history import Asked, History
 from tests.contracts.deployed import Deployed, Reverted
 from tests.contracts.simulator import Call
 
-# The second slot of a period, the slot before a fork, its first, one in the middle, and the last of a period.
+# Missed slots: the second of a period, the last before a fork, a fork's first, one within a fork, and a period's last.
 MISSED = frozenset({9, 41, 58, 68, 79})
 EMPTY = frozenset({14, 15, 20})
 
@@ -37,15 +39,15 @@ def history(chain, simulator, world) -> History:
 def test_every_old_block_is_proven_from_every_later_one(chain, simulator, capella):
     world = BeaconWorld(random.Random(2), replace(SMALL, capella=capella), missed=MISSED, empty=EMPTY)
     history = History(chain, simulator, world.chain)
-    asked, expected = [], []
+    calls, expected = [], []
     for anchor in sorted(world.blocks):
         first, end = (world.chain.period(slot) * 8 for slot in (capella, anchor))
         for slot in range(first, min(end, SMALL.end)) if capella <= anchor < SMALL.end else ():
             if slot in world.blocks:
-                asked.append(("oldBlockHash", (world.root(anchor), world.old(slot, anchor))))
+                calls.append(("oldBlockHash", (world.root(anchor), world.old(slot, anchor))))
                 expected.append(world.blocks[slot].block_hash)
-    assert len(asked) > 500
-    assert history.answers(asked) == expected
+    assert len(calls) > 500
+    assert history.answers(calls) == expected
 
 
 def test_every_block_before_capella_is_proven_but_those_without_a_payload(world, history):
@@ -68,15 +70,15 @@ def test_a_block_proves_its_own(world, history):
 
 def test_anybody_can_check_the_constant_of_historical_roots(chain, simulator, world, history):
     anchors = [slot for slot in sorted(world.blocks) if SMALL.capella <= slot < SMALL.end]
-    asked = [("provesHistoricalRoots", (world.root(slot), world.historical_roots(slot))) for slot in anchors]
-    assert None not in history.answers(asked)
+    calls = [("provesHistoricalRoots", (world.root(slot), world.historical_roots(slot))) for slot in anchors]
+    assert None not in history.answers(calls)
     wrong = History(chain, simulator, replace(world.chain, historical_roots=b"\x01" * 32))
-    assert wrong.answers(asked) == [None] * len(asked)
+    assert wrong.answers(calls) == [None] * len(calls)
 
 
-@pytest.mark.parametrize("rest", [0, 1, 5])
-def test_blocks_before_the_merge_are_proven(chain, simulator, rest):
-    count = 2 * 8192 + rest
+@pytest.mark.parametrize("remainder", [0, 1, 5])
+def test_blocks_before_the_merge_are_proven(chain, simulator, remainder):
+    count = 2 * 8192 + remainder
     records, epochs = beacon_worlds.before_merge(random.Random(3), count)
     accumulator = ssz.list_root(epochs, jumps.EPOCHS_DEPTH)
     beacon = replace(SMALL, blocks_before_merge=count, accumulator=accumulator)
@@ -85,7 +87,7 @@ def test_blocks_before_the_merge_are_proven(chain, simulator, rest):
     branches = [jumps.before_merge(beacon, number, records[number // 8192], epochs) for number in numbers]
     answers = history.answers([("blockHashBeforeMerge", (branch,)) for branch in branches])
     assert answers == [records[number // 8192][number % 8192][0] for number in numbers]
-    # Another number gives another branch, and none from the end on.
+    # A branch with another number proves nothing, unless that number has the same branch.
     moved = [(number + by).to_bytes(4) for number in numbers for by in (1, 2, 8192, 2**30) if number + by < 2**32]
     again = [("blockHashBeforeMerge", (number + branch[4:],)) for number in moved for branch in branches[-2:]]
     answers = history.answers(again)
@@ -97,7 +99,7 @@ def test_blocks_before_the_merge_are_proven(chain, simulator, rest):
 
 @pytest.fixture(scope="module")
 def genuine(world) -> list[Asked]:
-    """Return a branch of each kind and layout."""
+    """Return a call with a valid branch for each kind and layout."""
     return [
         ("oldBlockHash", (world.root(anchor), world.old(slot, anchor)))
         for slot, anchor in ((33, 57), (40, 41 + 9), (47, 60), (59, 89))
@@ -111,16 +113,16 @@ def genuine(world) -> list[Asked]:
 def test_no_flipped_bit_leaves_a_branch_to_the_same_root(history, genuine):
     for name, (*root, branch) in genuine:
         flipped = [
-            branch[:place] + bytes([branch[place] ^ 1 << bit]) + branch[place + 1 :]
-            for place in range(len(branch))
-            for bit in ((place % 8,) if place > 60 else range(8))
+            branch[:offset] + bytes([branch[offset] ^ 1 << bit]) + branch[offset + 1 :]
+            for offset in range(len(branch))
+            for bit in ((offset % 8,) if offset > 60 else range(8))
         ]
         assert history.answer(name, *root, branch) is not None
         assert not any(history.answers([(name, (*root, each)) for each in flipped]))
 
 
 def test_no_branch_goes_on_behind_its_end(simulator, history, genuine):
-    """Its size is the caller's word. Missing bytes then seem to follow behind it."""
+    """The caller chooses the size in calldata. Bytes beyond it must not count as the branch's end."""
     for name, arguments in genuine:
         data, at = history.contract.calldata(name, *arguments), 4 + 32 * len(arguments)
         size = int.from_bytes(data[at : at + 32])
@@ -197,7 +199,7 @@ def test_forks_may_be_at_any_other_slots(chain, right):
     ids=["nothing", "something else", "reverts"],
 )
 def test_a_chain_that_hashes_otherwise_is_refused(chain, code, error):
-    """No development chain lacks the precompiled contract, so its calls go to one of these instead."""
+    """All development chains have the precompiled SHA-256, so its calls go to one of these contracts instead."""
     artifact = load_artifact("BeaconHistory")
     call, elsewhere = bytes.fromhex("60025afa"), bytes.fromhex("60ff5afa")
     assert artifact.bytecode.count(call) == 10

@@ -22,9 +22,9 @@ def test_check_fails_and_names_what_is_out_of_date(monkeypatch, capsys, tmp_path
     monkeypatch.setattr("sys.argv", ["build", "--check"])
     (tmp_path / "Gone.json").write_text("{}\n")
     assert build.main() == 1
-    said = capsys.readouterr().err
-    assert "FactsRegistry.json" in said
-    assert "Gone.json" in said
+    errors = capsys.readouterr().err
+    assert "FactsRegistry.json" in errors
+    assert "Gone.json" in errors
     assert [path.name for path in tmp_path.iterdir()] == ["Gone.json"]
 
 
@@ -49,7 +49,7 @@ def test_an_artifact_tells_its_compiler_and_can_be_deployed(path):
     assert re.match(r"0\.8\.37\+commit\.[0-9a-f]{8}", stored["compiler"]["version"])
     assert stored["compiler"]["settings"]["evmVersion"] == "cancun"
     artifact = load_artifact(path.relative_to(ARTIFACTS_DIR).with_suffix("").as_posix())
-    # EIP-170 limits deployed code, EIP-3860 creation code.
+    # EIP-170 limits runtime code to 24,576 bytes, and EIP-3860 creation code to twice that.
     assert 0 < len(artifact.bytecode) <= 2 * 24_576
 
 

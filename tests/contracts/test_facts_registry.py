@@ -35,7 +35,7 @@ def _key(address: str) -> bytes:
 
 
 def _plant(source: Deployed, state_root: bytes, number: int = BLOCK) -> bytes:
-    """Have the source vouch for the header of a block with that state, and return the header."""
+    """Let the source vouch for the header of a block with this state. Return the header."""
     header = tries.header(number, state_root)
     source.send("set", number, keccak(header))
     return header
@@ -44,7 +44,7 @@ def _plant(source: Deployed, state_root: bytes, number: int = BLOCK) -> bytes:
 def _plant_account(
     source: Deployed, leaf: bytes, address: str = ALICE, number: int = BLOCK
 ) -> tuple[bytes, bytes, list[bytes]]:
-    """Return header and root of a state with one account, whose leaf is given, and its proof."""
+    """Return the header and the root of a state with a single account, given its leaf, and the account's proof."""
     node = tries.leaf(_key(address), leaf)
     return _plant(source, keccak(node), number), keccak(node), [node]
 
@@ -95,7 +95,7 @@ def test_reading_a_fact_costs_one_cold_read(registry, source, field, balance):
     data = registry.calldata("accountField", ALICE, BLOCK, field)
     zeros = data.count(0)
     used = int(registry.send("accountField", ALICE, BLOCK, field)["gasUsed"], 16)
-    # Calldata: EIP-2028. A cold read is 2,100 (EIP-2929).
+    # Calldata gas: EIP-2028. A cold read costs 2,100 (EIP-2929).
     assert 2_100 < used - 21_000 - 4 * zeros - 16 * (len(data) - zeros) < 2_900
 
 
@@ -103,7 +103,7 @@ def test_reading_a_fact_costs_one_cold_read(registry, source, field, balance):
 
 
 @pytest.mark.parametrize(
-    ("asked", "readable"),
+    ("requested", "readable"),
     [
         ({NONCE}, {NONCE, BALANCE}),
         ({BALANCE}, {NONCE, BALANCE}),
@@ -115,9 +115,9 @@ def test_reading_a_fact_costs_one_cold_read(registry, source, field, balance):
     ],
 )
 @pytest.mark.parametrize("balance", [0, 2**256 - 1])
-def test_only_what_was_asked_for_becomes_readable(registry, source, asked, readable, balance):
+def test_only_what_was_asked_for_becomes_readable(registry, source, requested, readable, balance):
     header, root, nodes = _plant_account(source, tries.account(0, balance))
-    receipt = registry.send_raw(encode(header, root, [_account(ALICE, _mask(*asked), nodes)]))
+    receipt = registry.send_raw(encode(header, root, [_account(ALICE, _mask(*requested), nodes)]))
     assert _readable(registry) == readable
     assert registry.logged(receipt)[1:] == [("AccountProven", ALICE, BLOCK, _mask(*readable))]
     assert not _readable(registry, BOB)
@@ -181,7 +181,7 @@ def test_every_slot_and_value_reads_back_exactly(registry, source, slot, value):
     assert registry.call("accountStorageSlotValues", ALICE, BLOCK, _word(slot)) == _word(value)
     assert registry.call("tryAccountStorageSlotValues", ALICE, BLOCK, _word(78)) == (True, bytes(32))
     assert registry.call("tryAccountStorageSlotValues", ALICE, BLOCK, _word(77)) == (False, bytes(32))
-    # The account was only needed to prove its slots.
+    # The account served only to prove its slots, so none of its own fields is stored.
     assert not _readable(registry)
 
 
@@ -232,32 +232,32 @@ def test_a_block_that_is_not_accumulated_proves_nothing_by_its_number(registry):
     _refuses_all(registry, [encode(BLOCK, tries.EMPTY_ROOT, _ABSENCE)], ("UnknownBlock", BLOCK))
 
 
-# The field counts of all forks, and the most that a mask has bits for.
+# The numbers of fields of all forks, and the number of bits in a mask.
 @pytest.mark.parametrize("count", [15, 16, 17, 20, 21, 23, 31])
 def test_all_fields_of_headers_of_all_forks_can_be_stored(registry, source, count):
-    values = [bytes([place]) * 32 for place in range(count)]
+    values = [bytes([index]) * 32 for index in range(count)]
     values[2], values[3], values[6] = b"\x02" * 20, b"\x07" * 32, b"\x06" * 256
     values[7], values[8], values[9], values[12], values[14] = b"", BLOCK.to_bytes(2), b"\x09", b"extra", bytes(8)
     header = tries.encode(values)
     source.send("set", BLOCK, keccak(header))
     proof = encode(header, values[3], header_fields=range(count))
     receipt = registry.send_raw(proof)
-    asked = [place for place in range(count) if place not in {3, 8}]
-    assert registry.logged(receipt)[1:] == [("HeaderFieldsProven", BLOCK, _mask(*asked))]
-    for place, value in enumerate(values):
-        word = keccak(value) if place in {6, 12} else value.rjust(32, b"\0")
-        assert registry.call("headerField", BLOCK, place) == word
-        assert registry.call("tryHeaderField", BLOCK, place) == (True, word)
+    requested = [index for index in range(count) if index not in {3, 8}]
+    assert registry.logged(receipt)[1:] == [("HeaderFieldsProven", BLOCK, _mask(*requested))]
+    for index, value in enumerate(values):
+        word = keccak(value) if index in {6, 12} else value.rjust(32, b"\0")
+        assert registry.call("headerField", BLOCK, index) == word
+        assert registry.call("tryHeaderField", BLOCK, index) == (True, word)
     assert registry.call("tryHeaderField", BLOCK, count) == (False, bytes(32))
     assert registry.logged(registry.send_raw(proof)) == []
 
 
 def test_no_bit_of_a_mask_can_be_flipped(simulator, registry, source):
-    values = [bytes([place]) * 32 for place in range(31)]
+    values = [bytes([index]) * 32 for index in range(31)]
     values[2], values[6], values[8] = b"\x02" * 20, b"\x06" * 256, BLOCK.to_bytes(2)
     header = tries.encode(values)
     tried = [(_set(source, BLOCK, keccak(header)), True)]
-    # The largest masks, too.
+    # The largest masks are among them.
     for mask in (_mask(0, 1), _mask(5, 31), _mask(24, 30), _mask(*range(32)) & ~_mask(3, 8)):
         for flipped in (*(mask ^ 1 << bit for bit in range(32)), mask):
             call = Call(registry.address, header + b"\x31" + flipped.to_bytes(4) + b"\x37")
@@ -266,7 +266,7 @@ def test_no_bit_of_a_mask_can_be_flipped(simulator, registry, source):
 
 
 def test_of_a_block_that_is_not_accumulated_no_field_of_the_header_can_be_read(registry):
-    assert {registry.call("tryHeaderField", BLOCK, place) for place in range(256)} == {(False, bytes(32))}
+    assert {registry.call("tryHeaderField", BLOCK, index) for index in range(256)} == {(False, bytes(32))}
 
 
 @pytest.mark.parametrize(
@@ -290,7 +290,7 @@ def test_a_field_of_a_header_is_a_string_that_ends_in_it(registry, source, field
 def test_header_fields_that_were_not_asked_for_stay_unproven(registry, source):
     header = _plant(source, b"\x07" * 32)
     registry.send_raw(encode(header, b"\x07" * 32, header_fields=[7, 11]))
-    readable = {place for place in range(256) if registry.call("tryHeaderField", BLOCK, place)[0]}
+    readable = {index for index in range(256) if registry.call("tryHeaderField", BLOCK, index)[0]}
     assert readable == {3, 7, 8, 11}
     with pytest.raises(Reverted) as reverted:
         registry.call("headerField", BLOCK, 0)
@@ -309,7 +309,7 @@ def _timed(number: int, time: int, parent_hash: bytes, state_root: bytes = b"\x0
 def test_it_proves_which_block_was_the_latest_at_a_time(registry, source, time):
     header = _timed(BLOCK, 1000, bytes(32))
     following = _timed(BLOCK + 1, 1012, keccak(header))
-    # The hash of the block itself need not be known.
+    # The source vouches for the next block only, so the registry derives this block's hash.
     source.send("set", BLOCK + 1, keccak(following))
     receipt = registry.send("proveTimestamp", header, following, time)
     assert registry.logged(receipt) == [
@@ -344,7 +344,7 @@ def test_it_rejects_times_that_are_not_between_the_two(registry, source, time):
     assert reverted.value.error == ("TimestampMismatch", time)
 
 
-# A header and the next one. A time between the two is proven once the second is trusted.
+# Times between these two headers are proven once the second is trusted.
 FIRST = _timed(BLOCK, 1000, bytes(32))
 NEXT = _timed(BLOCK + 1, 1012, keccak(FIRST))
 
@@ -357,7 +357,7 @@ NEXT = _timed(BLOCK + 1, 1012, keccak(FIRST))
         pytest.param("0x", id="is none"),
         pytest.param("0x5f5ff3", id="answers nothing"),
         pytest.param("0x60205ff3", id="answers zero"),
-        # The code returns a part of the hash: PUSH32 hash PUSH0 MSTORE PUSH1 size PUSH0 RETURN.
+        # The code returns a part of the hash, or too much: PUSH32 hash PUSH0 MSTORE PUSH1 size PUSH0 RETURN.
         pytest.param(f"0x7f{keccak(NEXT).hex()}5f52601f5ff3", id="answers too little"),
         pytest.param(f"0x7f{keccak(NEXT).hex()}5f5260215ff3", id="answers too much"),
         pytest.param(f"0x7f{keccak(NEXT).hex()}5f5260205ffd", id="reverts with the hash"),
@@ -380,7 +380,7 @@ def _set(source: Deployed, number: int, digest: bytes) -> Call:
 
 
 def _assert_taken(simulator: Simulator, tried: Iterable[tuple[Call, bool]]) -> None:
-    """Send these calls one after another, and compare each acceptance with the expected one."""
+    """Send these calls one after another. Compare whether each is accepted with the expected value."""
     calls, expected = zip(*tried, strict=True)
     outcomes = simulator.run(calls)
     assert [outcome.succeeded for outcome in outcomes] == list(expected)
@@ -457,23 +457,23 @@ def test_the_whole_hash_is_compared_that_somebody_asks_for(simulator, registry, 
     child = tries.header(BLOCK, b"\x08" * 32, keccak(parent))
     source.send("set", BLOCK, keccak(child))
     registry.send_raw(encode_parent_hash([child]))
-    asked = [
+    questions = [
         (digest, number)
         for number, true in ((BLOCK, keccak(child)), (5, keccak(parent)))
         for digest in (*nearly(true), true)
     ]
-    # The source compares the whole number.
-    asked += [(keccak(child), BLOCK ^ 1 << bit) for bit in range(256)]
+    # The source must compare the whole number.
+    questions += [(keccak(child), BLOCK ^ 1 << bit) for bit in range(256)]
     outcomes = simulator.run(
-        [Call(registry.address, registry.calldata("vouches", number, digest)) for digest, number in asked]
+        [Call(registry.address, registry.calldata("vouches", number, digest)) for digest, number in questions]
     )
     assert [outcome.data == _word(1) for outcome in outcomes] == [
-        digest == keccak(parent) or (digest, number) == (keccak(child), BLOCK) for digest, number in asked
+        digest == keccak(parent) or (digest, number) == (keccak(child), BLOCK) for digest, number in questions
     ]
     assert {outcome.data for outcome in outcomes} == {_word(0), _word(1)}
 
 
-# Numbers and times that a contract which keeps a part of them would confuse.
+# A contract that keeps only a part of a number or time would confuse these with zero.
 FAR = [2**bit for bit in (64, 128, 192, 255)]
 
 
@@ -489,16 +489,16 @@ def test_what_is_proven_of_a_block_is_proven_of_no_other(simulator, registry, so
     registry.send("proveTimestamp", header, following, 1005)
     for far in (0, *FAR):
         block, time = BLOCK + far, 1005 + far
-        asked: list[tuple[object, ...]] = [
+        facts: list[tuple[object, ...]] = [
             *(("AccountField", who, block, field) for who in (ALICE, BOB) for field in FIELDS),
             *(("AccountStorageSlotValues", ALICE, block, _word(slot)) for slot in (5, 6)),
             ("AccountStorageSlotValues", BOB, block, _word(7)),
-            *(("HeaderField", block, place) for place in range(15)),
+            *(("HeaderField", block, index) for index in range(15)),
             ("BlockAtTimestamp", time),
         ]
         calls = [
             Call(registry.address, registry.calldata(function, *arguments))
-            for name, *arguments in asked
+            for name, *arguments in facts
             for function in (f"{str(name)[0].lower()}{str(name)[1:]}", f"try{name}")
         ]
         answers = simulator.run(calls)
@@ -513,7 +513,7 @@ def test_what_is_proven_of_a_block_is_proven_of_no_other(simulator, registry, so
 
 
 def _tell(source: Deployed, registry: Deployed, header: bytes) -> None:
-    """Make the registry know a header's hash, by a child that the source no longer vouches for."""
+    """Make a header's hash known to the registry, by a child for which the source no longer vouches."""
     child = tries.header(10**6, b"\x06" * 32, keccak(header))
     source.send("set", 10**6, keccak(child))
     registry.send_raw(encode_parent_hash([child]))
@@ -521,7 +521,7 @@ def _tell(source: Deployed, registry: Deployed, header: bytes) -> None:
 
 
 def _refuses_all(registry: Deployed, proofs: Iterable[bytes], error: tuple[object, ...]) -> None:
-    """Send proofs. None of them may be stored."""
+    """Send proofs. Each must be refused with this error, and none may be stored."""
     storage = registry.chain.rpc("eth_getProof", registry.address, [], "latest")["storageHash"]
     for proof in proofs:
         with pytest.raises(Reverted) as reverted:
@@ -531,13 +531,13 @@ def _refuses_all(registry: Deployed, proofs: Iterable[bytes], error: tuple[objec
 
 
 def _uses(header: bytes) -> list[bytes]:
-    """Return all uses of a header."""
+    """Return a proof for each use of a header."""
     fields = b"\x31" + (1 << 0 | 1 << 11).to_bytes(4) + b"\x37"
     return [header + ending for ending in (b"\x37", b"\x39", fields)]
 
 
 def test_a_known_hash_of_another_header_makes_none_trusted(registry, source):
-    """The source vouches for a hash that the registry knows, too. The header of that number has another."""
+    """The registry knows the hash, and the source also vouches for it, but the sent header has another hash."""
     header = _timed(BLOCK, 1000, b"\x01" * 32)
     source.send("set", BLOCK, keccak(header))
     _tell(source, registry, header)
@@ -551,7 +551,7 @@ def test_a_known_hash_of_another_header_makes_none_trusted(registry, source):
 
 
 def test_a_known_hash_of_another_header_ends_no_walk(registry, source):
-    """A walk accepts only parents, even if another header of that number is trusted."""
+    """A walk accepts only a header's parent, even if another header of the parent's number is trusted."""
     parent, other = _timed(BLOCK, 1000, b"\x01" * 32), _timed(BLOCK, 1001, b"\x02" * 32)
     child = _timed(BLOCK + 1, 1012, keccak(parent))
     source.send("set", BLOCK + 1, keccak(child))
@@ -570,7 +570,7 @@ def test_a_block_that_is_accumulated_makes_no_other_header_trusted(registry, sou
         source.send("set", number, keccak(each))
         registry.send_raw(each + b"\x37")
         source.send("set", number, vouched)
-    # The number and the root are the accumulated ones.
+    # This header has the number and the state root of the accumulated block.
     forged = _timed(BLOCK, 1000, b"\x02" * 32)
     error = "HeaderMismatch" if any(vouched) else "UnknownBlock"
     _refuses_all(registry, _uses(forged), (error, BLOCK))

@@ -1,6 +1,6 @@
-"""Forgeries are refused, each by the check that it tries to get around; see forgeries.py and jump_forgeries.py.
+"""Each forgery is refused by the check that it tries to bypass (forgeries.py, jump_forgeries.py).
 
-Registries without checks accept them, which takes the compiler: `-k "not missing"` leaves it out.
+Registries that lack checks accept the forgeries. Compiling these takes long; `-k "not missing"` leaves them out.
 """
 
 from collections.abc import Callable, Mapping
@@ -24,8 +24,8 @@ from tests.fixtures_folder import needs_fixtures
 CHECKS = {**forgeries.CHECKS, **jump_forgeries.CHECKS}
 FORGERIES = [*forgeries.FORGERIES, *jump_forgeries.FORGERIES]
 
-# Missing checks of registries and their beacon histories. Some lack several unrelated checks, because compiling takes
-# seconds.
+# Checks that registries and their beacon histories lack. Some lack several unrelated ones, because each compilation
+# takes seconds.
 LACKING = [
     frozenset({"bottom"}),
     frozenset({"bottom", "zone"}),
@@ -45,7 +45,7 @@ each_forgery = pytest.mark.parametrize(
     ids=lambda make: make.__name__.replace("_", " "),
 )
 
-# The result of a forgery at a registry: the proof's outcome, the outcomes that follow, and the readable lies.
+# The result of a forgery at a registry: the proof's outcome, the outcomes after it, and which lies can be read.
 Attempt = Callable[[Forgery, Deployed], tuple[Outcome, list[Outcome], list[bool]]]
 
 
@@ -62,7 +62,7 @@ def whole(chain: DevChain, trusted: Deployed) -> Deployed:
 
 @pytest.fixture(scope="module")
 def lacking(chain: DevChain, trusted: Deployed) -> Mapping[frozenset[str], Deployed]:
-    """Return registries by the checks that they, or their beacon histories, lack."""
+    """Return registries by the checks that they or their beacon histories lack."""
     compiled = (compile_without(CHECKS, LACKING, contract) for contract in ("FactsRegistry", "BeaconHistory"))
     return {checks: _deploy(chain, trusted, *artifacts) for checks, *artifacts in zip(LACKING, *compiled, strict=True)}
 
@@ -80,11 +80,11 @@ def attempt(trusted: Deployed, simulator: Simulator) -> Attempt:
     def attempt_at(forgery: Forgery, registry: Deployed) -> tuple[Outcome, list[Outcome], list[bool]]:
         vouch = trusted.calldata("set", number_of(forgery.header), keccak(forgery.header))
         first = [Call(trusted.address, vouch), *(Call(registry.address, each) for each in forgery.before)]
-        reads = [registry.calldata(*asked) for asked in forgery.lies]
+        reads = [registry.calldata(*arguments) for arguments in forgery.lies]
         sent = [Call(registry.address, each) for each in (forgery.proof, *forgery.after, *reads)]
-        # All are in one request, so that each sees the changes of earlier ones.
-        proof, *rest = simulator.run(sent, first=first)
-        after, answers = rest[: len(forgery.after)], rest[len(forgery.after) :]
+        # All calls are in one request, so each sees the changes of earlier ones.
+        proof, *others = simulator.run(sent, first=first)
+        after, answers = others[: len(forgery.after)], others[len(forgery.after) :]
         told = [
             answer.succeeded and answer.data == lie for answer, lie in zip(answers, forgery.lies.values(), strict=True)
         ]

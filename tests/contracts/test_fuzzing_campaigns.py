@@ -1,4 +1,4 @@
-"""A share of each campaign of `make fuzz`: nothing diverges, everything is tried, and planted faults are found."""
+"""A part of each campaign of `make fuzz`. Nothing diverges, each kind is tried, and planted faults are found."""
 
 import re
 import subprocess
@@ -51,7 +51,7 @@ def test_whole_proofs_of_each_kind_are_taken(tallies):
     assert {kind: accepted[kind] for kind in kinds if accepted[kind] < 20} == {}
     accepted = tallies["headers"].accepted
     assert {kind: accepted[kind] for kind in ("header alone", "timestamp") if accepted[kind] < 100} == {}
-    assert {place for place in range(21) if accepted[f"field {place}"] < 5} == {3, 8}
+    assert {index for index in range(21) if accepted[f"field {index}"] < 5} == {3, 8}
     accepted = tallies["jumps"].accepted
     assert {kind: accepted[kind] for kind in ("hash", "header") if accepted[kind] < 200} == {}
 
@@ -75,7 +75,7 @@ def test_what_a_campaign_tries_depends_on_its_seed_alone(chain):
 @pytest.mark.parametrize(
     ("source", "check", "without"),
     [
-        # Without this comparison, subtrees below the open stack could be taken.
+        # Without this comparison, a branch could take subtrees below the open stack.
         pytest.param("SubtreeStack", "or(lt(lowest, bottom), ", "or(0, ", id="the stack's bottom"),
         pytest.param("SubtreeStack", "size_ > 31 || depth_ > MAX_DEPTH", "size_ > 31", id="the greatest depth"),
         pytest.param("PackedTrie", "if (child.reach() != 0) revert InvalidProof();", "", id="extensions to branches"),
@@ -130,9 +130,9 @@ def test_the_command_tells_how_to_see_a_divergence_again(capsys, monkeypatch):
     monkeypatch.setattr(command, "work_on", lambda *_: totals)
     monkeypatch.setattr(sys, "argv", ["fuzzing"])
     assert command.main() == 1
-    said = capsys.readouterr().out
-    assert "Contract and model differ.\nAgain: make fuzz AGAIN=steps/77/9\n" in said
-    assert "steps: 0, 0 a second in each process, 1 divergences" in said
+    output = capsys.readouterr().out
+    assert "Contract and model differ.\nAgain: make fuzz AGAIN=steps/77/9\n" in output
+    assert "steps: 0, 0 a second in each process, 1 divergences" in output
 
 
 def test_the_command_runs_campaigns_in_processes():

@@ -28,7 +28,7 @@ def tally(chain: DevChain) -> Tally:
 @pytest.mark.long
 def test_what_attackers_prove_is_so(tally: Tally) -> None:
     assert tally.done == _COUNT
-    # Refused attacks find nothing.
+    # A campaign is useful only if many attacks are accepted.
     assert tally.accepted["attack"] > 0.4 * _COUNT
     assert tally.accepted["fact"] > 5 * _COUNT
     assert all(tally.accepted[kind] > _COUNT / 200 for kind in sequences.KINDS)
@@ -42,7 +42,7 @@ def test_each_operation_is_taken_in_each_of_its_forms(tally: Tally) -> None:
 
 @pytest.mark.long
 def test_operations_are_refused_by_each_check_of_the_model(tally: Tally) -> None:
-    # Other campaigns try headers and their replacements.
+    # Other campaigns cover headers and the forms in place of headers.
     known = sentences(decoder, "InvalidPacked", "(?!decode|_read_|_check_hash)")
     assert len(known) > 35
     assert {pattern for pattern in known if not any(re.fullmatch(pattern, each) for each in tally.refused)} == set()
@@ -57,12 +57,12 @@ def test_operations_end_where_nothing_is_refused_as_they_end_where_they_are_take
     assert [strict for _, strict in endings if strict] == [root for root, strict in endings if strict]
     refused = [root for root, strict in endings if not strict]
     assert len(endings) - len(refused) > 300
-    # A registry without the refusing check ends in a root, which the header commits to.
+    # If the registry lacked the check, it would compute a root. The attack's header has that root.
     assert sum(root is not None for root in refused) > 200
 
 
 def _strict_root(operations: bytes) -> bytes | None:
-    """Return the root that the model ends in, or None where it refuses."""
+    """Return the root that the model computes, or None if it refuses."""
     strict = decoder._Decoder(decoder._Reader(operations), HISTORY_WINDOW)
     try:
         strict.run()
@@ -77,7 +77,7 @@ def test_the_same_seed_tries_the_same(chain: DevChain) -> None:
 
 
 class Hole(NamedTuple):
-    """A missing check of the registry, and the same check of the model with its replacement."""
+    """A check that the registry lacks. The model's check is replaced by `by`."""
 
     removal: Removal
     check_of_model: str
@@ -109,17 +109,17 @@ HOLES = {
 def test_it_is_found_that_registry_and_model_are_wrong_alike(chain: DevChain, hole: Hole) -> None:
     [registry] = compile_without({"hole": [hole.removal]}, [["hole"]])
     model = decoder_without(hole.check_of_model, hole.by)
-    with pytest.raises(Divergence) as found:
+    with pytest.raises(Divergence) as divergence:
         sequences.run(chain, 1, 3_000, artifact=registry, decoder=model)
-    # The judge must find it, not a difference between registry and model. The message must have all that is needed to
-    # repeat it.
-    assert re.search(r"^sequences.run, seed 1, attack \d+: (?!The registry)", str(found.value))
-    assert re.search(r"^0x[0-9a-f]{500,}$", str(found.value), re.MULTILINE)
+    # The judge must notice the fault by itself, since registry and model agree. The message must suffice to repeat the
+    # run.
+    assert re.search(r"^sequences.run, seed 1, attack \d+: (?!The registry)", str(divergence.value))
+    assert re.search(r"^0x[0-9a-f]{500,}$", str(divergence.value), re.MULTILINE)
 
 
 @pytest.fixture(scope="module")
 def trial(chain: DevChain) -> tuple[Trial, Outcome]:
-    """Return a successful attack in which some facts become readable, and others don't."""
+    """Return a successful attack after which facts of all kinds are readable, but not all facts of the attack."""
     model = Model(decoder)
     with model.recording():
         trials = Forge(1, model, Unchecked(chain)).trials(range(100))
@@ -131,10 +131,10 @@ def trial(chain: DevChain) -> tuple[Trial, Outcome]:
     raise AssertionError("There is no such attack.")
 
 
-def changed(outcome: Outcome, place: int) -> Outcome:
+def changed(outcome: Outcome, offset: int) -> Outcome:
     """Return the outcome with one bit flipped in Multicall's answer."""
     data = outcome.data
-    return replace(outcome, data=data[:place] + bytes([data[place] ^ 1]) + data[place + 1 :])
+    return replace(outcome, data=data[:offset] + bytes([data[offset] ^ 1]) + data[offset + 1 :])
 
 
 def test_whatever_is_read_must_be_so(trial: tuple[Trial, Outcome]) -> None:
@@ -142,17 +142,17 @@ def test_whatever_is_read_must_be_so(trial: tuple[Trial, Outcome]) -> None:
     assert attack.check(outcome) == len(attack.expected)
     end = 64 + int.from_bytes(outcome.data[32:64])
     for count in range(len(attack.facts_to_read)):
-        # Each answer has two words after four bytes.
-        for place in (end - 68 * count - 1, end - 68 * count - 33):
+        # An answer in Multicall's data has a selector of four bytes and two words.
+        for offset in (end - 68 * count - 1, end - 68 * count - 33):
             with pytest.raises(NotSo, match=r"It must be|isn't proven"):
-                attack.check(changed(outcome, place))
+                attack.check(changed(outcome, offset))
 
 
 def test_registry_and_model_must_agree(trial: tuple[Trial, Outcome]) -> None:
     attack, outcome = trial
-    # The place is after two words and the answer of the block hash source.
+    # Offset 68 is behind two words and a selector, in the block hash source's answer.
     with pytest.raises(NotSo, match=r"The registry refuses transaction 0, and the model takes it"):
         attack.check(changed(outcome, 68))
-    for place in range(len(outcome.logs)):
+    for index in range(len(outcome.logs)):
         with pytest.raises(NotSo):
-            attack.check(replace(outcome, logs=outcome.logs[:place] + outcome.logs[place + 1 :]))
+            attack.check(replace(outcome, logs=outcome.logs[:index] + outcome.logs[index + 1 :]))

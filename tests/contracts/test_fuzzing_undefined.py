@@ -13,7 +13,7 @@ from campaigns.fuzzing.steps import HARNESS
 from campaigns.fuzzing.tally import Divergence, Tally
 from devnet.devchain import DevChain
 
-# Operations by their first byte. Those of accounts have many forms, so the high half of the byte counts.
+# Operations by their first byte. An account's operation has many forms, so only its first hex digit counts.
 _OPERATIONS = {"00", "10", "11", "1x", "30", "32", "33", "34", "35", "36", "40", "43", "7x", "8x", "9x", "ax", "bx"}
 _OPERATIONS |= {"cx", "dx", "ex", "fx"}
 
@@ -55,10 +55,10 @@ def test_the_same_seed_tries_the_same(chain: DevChain) -> None:
 )
 def test_it_is_found_soon_that_a_stack_is_read_below_its_bottom(chain: DevChain, source: str, run) -> None:
     artifact = compile_with(source, "src/SubtreeStack.sol", "lt(lowest, bottom)", "0")
-    with pytest.raises(Divergence) as found:
+    with pytest.raises(Divergence) as divergence:
         run(chain, 1, 1_000, artifact=artifact)
-    # The message has all that is needed to repeat it.
-    assert re.match(r"undefined\.run_\w+, seed 1, count 1000, call \d+: .*0x[0-9a-f]{64}", str(found.value))
+    # The message must suffice to repeat the run.
+    assert re.match(r"undefined\.run_\w+, seed 1, count 1000, call \d+: .*0x[0-9a-f]{64}", str(divergence.value))
 
 
 def subtrees(*, depth: int, reach: int, reference: bytes) -> Model:
@@ -69,7 +69,7 @@ def subtrees(*, depth: int, reach: int, reference: bytes) -> Model:
 @pytest.mark.parametrize(
     ("word", "bit", "may_be"),
     [
-        # A node of two bytes is its own reference, at depth 3, with keys absent below it up to nibble 4.
+        # A subtree of a two-byte node, which is its own reference. Its depth is 3, and its reach 4.
         (0, 0, True),
         (0, 239, True),
         (0, 240, False),
@@ -96,11 +96,11 @@ def test_of_a_branch_the_whole_hash_is_defined_and_no_last_key() -> None:
 
 
 def test_it_is_found_that_the_interpreter_is_wrong(chain: DevChain) -> None:
-    # PUSH1 1 PUSH0 MSTORE PUSH1 32 PUSH0 RETURN, and the same with 2.
-    one, two = (bytes.fromhex(f"60{number:02x}5f5260205ff3") for number in (1, 2))
-    bench = undefined.Bench(chain, one, "a test")
+    # PUSH1 1 PUSH0 MSTORE PUSH1 32 PUSH0 RETURN, and the same code with 2.
+    first_code, second_code = (bytes.fromhex(f"60{number:02x}5f5260205ff3") for number in (1, 2))
+    bench = undefined.Bench(chain, first_code, "a test")
     with pytest.raises(Divergence, match="anvil"):
-        all(bench.execute(Chance(1), Run(two, b"")).succeeded for _ in range(100))
+        all(bench.execute(Chance(1), Run(second_code, b"")).succeeded for _ in range(100))
 
 
 def test_a_contract_that_halts_is_wrong(chain: DevChain) -> None:

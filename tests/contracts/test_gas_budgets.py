@@ -1,4 +1,4 @@
-"""Gas budgets of whole transactions by today's rules, measured as in `make bench-gas`."""
+"""Gas budgets of whole transactions by the present rules, measured like `make bench-gas`."""
 
 from collections.abc import Iterator
 
@@ -10,11 +10,11 @@ from tests.fixtures_folder import fixture_names, load_fixture, needs_fixtures
 MAINNET_BLOCK = 17_463_226
 MAINNET = fixture_names(f"mainnet_{MAINNET_BLOCK}_*.json")
 
-# Gas of a transaction with its header, divided by its accounts.
+# Gas of a transaction with its header for each of its accounts.
 ONE_ACCOUNT, FOUR_ACCOUNTS, SIXTEEN_ACCOUNTS, THIRTY_TWO_ACCOUNTS = 176_000, 120_000, 107_000, 101_000
-# A tenth above the cost in the first format.
+# 10 % above the gas in the first format.
 FOUR_SLOTS = 272_629 * 11 // 10
-# Jumps to older blocks. A hop of EIP-2935 takes 211,220 for a hash, and 241,950 for that and the header.
+# Gas of jumps to older blocks. A hop by EIP-2935 uses 211,220 for a hash, and 241,950 with the header.
 JUMPS = {
     "jump since Capella: hash": 126_000,
     "jump since Capella: header, no hash kept": 140_000,
@@ -23,7 +23,7 @@ JUMPS = {
     "jump before the Merge: hash": 80_000,
     "jump before the Merge: header, no hash kept": 87_000,
 }
-# Gas of a call's execution.
+# Gas of a call's execution, without its transaction.
 ACCOUNT_FIELD = 2_900
 
 

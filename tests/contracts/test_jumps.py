@@ -1,4 +1,4 @@
-"""Jumps of the registry by the beacon chain, from a trusted header or from constants, to blocks of any age."""
+"""Jumps to blocks of any age by the beacon chain, from a trusted header or from constants."""
 
 import random
 from dataclasses import dataclass, replace
@@ -18,13 +18,13 @@ from tests.contracts.conftest import SOURCE_CHAIN_ID
 from tests.contracts.deployed import Deployed, Reverted
 from tests.fixtures_folder import needs_fixtures
 
-# A newer block, and the slot of the preceding beacon block.
+# Number of the newer block, and slot of the beacon block before it.
 NEWEST, ANCHOR = 1000, 89
 _ADDRESS = b"\xa1" * 20
 
 
 def newer_header(beacon_root: bytes) -> bytes:
-    """Make a header as of Prague with this root in field 19."""
+    """Return a header with Prague's fields and this root in field 19."""
     before = [bytes(32), bytes(32), bytes(20), b"\x44" * 32, bytes(32), bytes(32), bytes(256), 0, NEWEST]
     before += [0, 0, 1_700_000_000, b"", bytes(32), bytes(8), 7, bytes(32), 0, 0]
     return tries.encode([*before, beacon_root, bytes(32)])
@@ -32,7 +32,7 @@ def newer_header(beacon_root: bytes) -> bytes:
 
 @dataclass
 class Old:
-    """A chain of old blocks with headers in a beacon world, with an account in each state."""
+    """A chain of old blocks with headers in a beacon world. Each state has one account."""
 
     world: BeaconWorld
     headers: dict[int, bytes]
@@ -65,7 +65,7 @@ def trusted(old) -> bytes:
 
 @pytest.fixture
 def registry(chain, source, old, trusted) -> Deployed:
-    """Return a registry with a beacon history that trusts the newer block."""
+    """Return a registry that has a beacon history and trusts the newer block."""
     beacon = Deployed(chain, "BeaconHistory", old.world.chain.arguments)
     source.send("set", NEWEST, keccak(trusted))
     return Deployed(chain, "FactsRegistry", SOURCE_CHAIN_ID, source.address, HISTORY_WINDOW, beacon.address)
@@ -161,7 +161,7 @@ def test_a_registry_knows_blocks_before_the_merge(chain, source):
 
 @pytest.fixture
 def proofs(old, trusted) -> list[bytes]:
-    """Return an accepted proof of each form."""
+    """Return a valid proof of each form."""
     return [
         packed.encode_block_hash([trusted, old.branch(50)]),
         packed.encode([trusted, old.branch(50), old.headers[50]], old.root, old.accounts),
@@ -202,7 +202,7 @@ def test_without_a_beacon_history_nothing_is_proven(chain, source, proofs, trust
 
 
 def test_a_beacon_history_of_another_chain_is_refused(chain, source, old):
-    """On a rollup field 19 is the root of the chain below, whose blocks would pass as the rollup's."""
+    """On a rollup, field 19 is a beacon root of the chain below. Blocks of that chain would pass as the rollup's."""
     beacon = Deployed(chain, "BeaconHistory", replace(old.world.chain, id=SOURCE_CHAIN_ID + 1).arguments)
     with pytest.raises(Reverted) as reverted:
         Deployed(chain, "FactsRegistry", SOURCE_CHAIN_ID, source.address, HISTORY_WINDOW, beacon.address)
@@ -213,7 +213,7 @@ def test_a_beacon_history_of_another_chain_is_refused(chain, source, old):
     "code", ["0x", "0x00", "0x60015f5260205ff3", "0x5f5f5260205ff3", "0x60015f52601f5ff3", "0x60015f5260205ffd"]
 )
 def test_an_answer_is_a_word_and_not_zero(chain, registry, proofs, harness, code):
-    """No beacon history behaves so, except an empty one if it could be destroyed."""
+    """A real beacon history never answers so. Its code would be empty only if it could be destroyed."""
     beacon = registry.call("beaconChainHistory")
     before = chain.rpc("eth_getCode", beacon, "latest")
     chain.rpc("anvil_setCode", beacon, code)

@@ -1,4 +1,4 @@
-"""Several calls of the registry in one transaction."""
+"""Several calls to the registry in one transaction."""
 
 import pytest
 from eth_utils.crypto import keccak
@@ -30,7 +30,7 @@ def multicall(chain) -> Deployed:
 
 @pytest.fixture
 def vouched(registry: Deployed, source: Deployed) -> Deployed:
-    """Return a registry whose source vouches for the newer block only."""
+    """Return a registry whose source vouches only for the newer block."""
     source.send("set", BLOCK, keccak(HEADER))
     return registry
 
@@ -85,9 +85,9 @@ def test_no_calls_are_no_error(multicall):
 
 @pytest.mark.parametrize("size", [0, 1, 31, 32, 33, 1000])
 def test_calldata_arrives_as_it_was_sent(chain, multicall, size):
-    """Earlier calls have no influence."""
+    """The calldata of a call doesn't depend on earlier calls."""
     echo = f"0x{0xEC40:040x}"
-    # The code logs its calldata: CALLDATACOPY and LOG0.
+    # CALLDATACOPY and LOG0: the code logs its calldata.
     chain.rpc("anvil_setCode", echo, "0x365f5f37365fa000")
     data = bytes(range(1, 251)) * 4
     receipt = multicall.send("run", [(echo, b"\xff" * 700), (echo, data[:size]), (echo, b"\xee" * 40)])

@@ -1,4 +1,4 @@
-"""The tool that tests the tests: generated mutants, their verdicts, and the report."""
+"""Tests of `make mutants`: generated mutants, their verdicts, and the report."""
 
 import json
 from pathlib import Path
@@ -70,7 +70,7 @@ library Bounds {
 """
 TINY_SOURCES = {"src/Tiny.sol": TINY, "src/Bounds.sol": BOUNDS}
 
-# The test tries 8 and 10, but not 9.
+# The test tries 8 and 10, so a mutant of the limit 9 survives.
 TINY_TEST = """
 from devnet.devchain import DevChain
 from tests.contracts.deployed import Deployed, Reverted
@@ -97,7 +97,7 @@ def trees() -> dict[str, Node]:
 
 @pytest.fixture(scope="module")
 def tiny(trees) -> dict[str, Mutant]:
-    """Return the mutants by their replacements."""
+    """Return the mutants by their replacement text."""
     return {mutant.replacement: mutant for mutant in generate(TINY_SOURCES, trees)}
 
 
@@ -127,7 +127,7 @@ def test_mutants_are_caught_survive_or_hang(tiny, artifacts, compiler, store, mo
         tiny["false"]: "tests",
         tiny["value & type(uint256).max > (MOST + 1)"]: SURVIVED,
         tiny["n >= 0"]: TIMED_OUT,
-        # The mask has all bits, which the compiler sees.
+        # The compiler removes a mask of all bits, so both codes are equal.
         tiny["value"]: SAME_CODE,
     }
     codes = compiler.compile_all(list(expected), jobs=2)
@@ -136,10 +136,10 @@ def test_mutants_are_caught_survive_or_hang(tiny, artifacts, compiler, store, mo
     changed = {mutant: code for mutant, code in changed.items() if code}
     verdicts = judge_all(project, changed, compiler=compiler, store=store, jobs=2)
     names = {mutant: name_of(code) for mutant, code in changed.items()}
-    found = {mutant: verdicts[names[mutant]].outcome if mutant in names else SAME_CODE for mutant in expected}
-    assert found == expected
+    outcomes = {mutant: verdicts[names[mutant]].outcome if mutant in names else SAME_CODE for mutant in expected}
+    assert outcomes == expected
 
-    # The verdicts are known from now on, so nothing is tried.
+    # The verdicts are stored, so no mutant is tried again.
     monkeypatch.setattr(Project, "judge", lambda *_, **__: pytest.fail("it was tried again"))
     told: list[Verdict] = []
     again = judge_all(

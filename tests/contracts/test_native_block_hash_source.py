@@ -6,7 +6,7 @@ from chains.encoding import hex_data
 from devnet.devchain import DevChain
 from tests.contracts.deployed import Deployed, Reverted
 
-# EIP-2935.
+# Contract address in EIP-2935.
 HISTORY = "0x0000F90827F1C53a10cb7A02335B175320002935"
 WINDOW = 8191
 
@@ -14,7 +14,7 @@ START = 20_000
 ZERO = bytes(32)
 PLANTED = b"\x07" * 32
 
-# Codes that put 32 bytes of seven into memory, and end in different ways.
+# Each code puts 32 bytes with the value 7 into memory. The codes end in different ways.
 _PLANT = "0x7f" + PLANTED.hex() + "5f52"
 ALWAYS_ANSWERS = _PLANT + "60205ff3"
 ANSWERS_31_BYTES = _PLANT + "601f5ff3"
@@ -24,7 +24,9 @@ REVERTS_WITH_32_BYTES = _PLANT + "60205ffd"
 
 @pytest.fixture(scope="module")
 def long_chain() -> Iterator[DevChain]:
-    """Yield a chain with numbers beyond the window, as if 20,000 blocks had been mined, and 300 mined ones."""
+    """Yield a chain whose block numbers are beyond the window. It jumped 20,000 numbers ahead and then mined 300
+    blocks.
+    """
     with DevChain(extra_args=("--number", str(START))) as chain:
         chain.mine(300)
         yield chain
@@ -37,7 +39,7 @@ def source(long_chain) -> Deployed:
 
 @pytest.fixture
 def undo(long_chain) -> Iterator[None]:
-    """Undo a test's changes of the chain."""
+    """Revert the chain to its state before the test."""
     snapshot = long_chain.rpc("evm_snapshot")
     yield
     assert long_chain.rpc("evm_revert", snapshot)

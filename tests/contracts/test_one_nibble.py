@@ -1,6 +1,6 @@
-"""Subtrees that differ in one nibble or one level of depth are refused: for each nibble, at each depth.
+"""Subtrees that differ in one nibble or in one level of depth are refused, for each nibble and at each depth.
 
-StepHarness runs an operation on a stack that a test prepares.
+StepHarness runs an operation on a stack that the test prepares.
 """
 
 from collections.abc import Callable, Iterator
@@ -35,7 +35,7 @@ from tests.contracts.weakened import UNCOMPARED
 
 SLOT = 5
 KEY = int.from_bytes(keccak(SLOT.to_bytes(32)))
-# Places of two children of one branch.
+# Indices of two children in one branch.
 THREE, TEN = 0x3, 0xA
 DEPTHS = range(1, MAX_DEPTH + 1)
 _INVALID_PROOF = keccak(text="InvalidProof()")[:4]
@@ -46,7 +46,7 @@ class Tried(NamedTuple):
     subtrees: list[_Subtree]
     operation: bytes
     left: _Subtree | None
-    """The subtree that the operation must leave on the stack, or None if it must be refused."""
+    """The subtree that the operation must leave on the stack, or None if the operation must be refused."""
     owner: bytes = bytes(20)
     """The owner of the open storage."""
 
@@ -78,16 +78,16 @@ def step_harness(chain) -> Deployed:
 
 
 def flip(key: int, nibble: int, by: int) -> int:
-    """Change the nibble with this number, counted from the first."""
+    """Return the key with one nibble changed. Nibbles are counted from the first."""
     return key ^ by << 4 * (NIBBLES - 1 - nibble)
 
 
-def child(depth: int, place: int) -> _Subtree:
-    """Make the subtree at that place of the branch on KEY's path. Keys of two places share no lower nibble."""
+def child(depth: int, index: int) -> _Subtree:
+    """Return the subtree at this index of the branch on KEY's path. Keys of two indices differ in all lower nibbles."""
     free = 4 * (NIBBLES - depth)
-    below = (KEY ^ place * int("1" * NIBBLES, 16)) & (1 << free) - 1
-    key = ((KEY >> free) & ~0x0F | place) << free | below
-    return _Subtree(b"\xa0" + bytes([place]) * 32, key, depth)
+    below = (KEY ^ index * int("1" * NIBBLES, 16)) & (1 << free) - 1
+    key = ((KEY >> free) & ~0x0F | index) << free | below
+    return _Subtree(b"\xa0" + bytes([index]) * 32, key, depth)
 
 
 def pair(depth: int) -> list[_Subtree]:
@@ -108,13 +108,13 @@ def other_paths() -> Iterator[Tried]:
     for depth in DEPTHS:
         for nibble in range(depth - 1):
             lower, upper = pair(depth)
-            # Each of a nibble's bits is changed at one depth or another.
+            # Each of a nibble's four bits is changed at some depth.
             upper.key = flip(upper.key, nibble, 1 << (depth + nibble) % 4)
             yield Tried(f"nibble {nibble} of the path to depth {depth}", [lower, upper], BOTH, None)
 
 
 def other_paths_twice() -> Iterator[Tried]:
-    """Change two nibbles alike, which a comparison that folds a path by "xor" would miss."""
+    """Change two nibbles equally. A comparison that folds paths by "xor" would miss this."""
     for depth in DEPTHS:
         for distance in (1, 2, 4, 8, 16, 32):
             for nibble in range(depth - 1 - distance):
@@ -127,12 +127,12 @@ def other_paths_twice() -> Iterator[Tried]:
 
 def other_places() -> Iterator[Tried]:
     for depth in DEPTHS:
-        for place in range(16):
+        for index in range(16):
             lower, upper = pair(depth)
-            if place != THREE:
-                yield Tried(f"place {place:x}, not 3, at depth {depth}", [child(depth, place), upper], BOTH, None)
-            if place != TEN:
-                yield Tried(f"place {place:x}, not a, at depth {depth}", [lower, child(depth, place)], BOTH, None)
+            if index != THREE:
+                yield Tried(f"place {index:x}, not 3, at depth {depth}", [child(depth, index), upper], BOTH, None)
+            if index != TEN:
+                yield Tried(f"place {index:x}, not a, at depth {depth}", [lower, child(depth, index)], BOTH, None)
 
 
 def other_depths() -> Iterator[Tried]:
@@ -145,7 +145,7 @@ def other_depths() -> Iterator[Tried]:
 
 
 def wrong_branches() -> Iterator[Tried]:
-    """Break one rule at each depth, with all else right."""
+    """Break one rule of branches at each depth, and keep the others."""
     digest, short = b"\x66" * 32, b"\xc2\x05\x05"
     three, seven = own_child(THREE), own_child(0x7)
     wrong = {
@@ -160,12 +160,14 @@ def wrong_branches() -> Iterator[Tried]:
         "a node of 1 byte": branch(1, three, node_child(9, b"\xc0")),
     }
     for depth, (how, operation) in product(DEPTHS, wrong.items()):
-        subtrees = [child(depth, place) for place in (THREE, 0x7)[: 1 + (operation[0] & 0x0F)]]
+        subtrees = [child(depth, index) for index in (THREE, 0x7)[: 1 + (operation[0] & 0x0F)]]
         yield Tried(f"{how} at depth {depth}", subtrees, operation, None)
 
 
 def wrong_children() -> Iterator[Tried]:
-    """Lead from no hash or no branch, at each depth."""
+    """Put a full branch above a child that isn't a hash, and an extension above a child that isn't a branch, at each
+    depth.
+    """
     for depth in DEPTHS:
         short = _Subtree(b"\xc2\x05\x05", KEY, depth)
         yield Tried(f"a full branch of a node at depth {depth}", [short], full_branch([bytes(32)] * 15), None)
@@ -177,22 +179,24 @@ def wrong_children() -> Iterator[Tried]:
 def one_of_sixteen() -> Iterator[Tried]:
     operation = branch(16, *map(own_child, range(16)))
     for depth in (2, 9, 33, MAX_DEPTH):
-        for place in range(16):
+        for index in range(16):
             children = [child(depth, each) for each in range(16)]
-            children[place].key = flip(children[place].key, depth - 2, 1)
-            yield Tried(f"child {place:x} of sixteen at depth {depth}", children, operation, None)
+            children[index].key = flip(children[index].key, depth - 2, 1)
+            yield Tried(f"child {index:x} of sixteen at depth {depth}", children, operation, None)
 
 
 # --- Keys that are absent at a node -----------------------------------------------------------------------------------
 
 
 def absences(depth: int, reach: int) -> Iterator[Tried]:
-    """Claim that the slot is absent at a node whose own key differs in one nibble: above it, in its path, or below."""
+    """Claim that a slot is absent at a node whose key differs from the slot's in one nibble: above the node, within its
+    path, or below.
+    """
     for nibble in range(NIBBLES):
         key = flip(KEY, nibble, 1 << (depth + nibble) % 4)
         node = _Subtree(b"\xa0" + b"\x77" * 32, key, depth, reach)
-        left = _Subtree(node.reference, key, depth, reach, KEY) if depth <= nibble < reach else None
-        yield Tried(f"nibble {nibble} of a key, from {depth} to {reach}", [node], also_absent_slot(SLOT), left)
+        expected = _Subtree(node.reference, key, depth, reach, KEY) if depth <= nibble < reach else None
+        yield Tried(f"nibble {nibble} of a key, from {depth} to {reach}", [node], also_absent_slot(SLOT), expected)
 
 
 def absent_at_leaves() -> Iterator[Tried]:
@@ -209,16 +213,16 @@ def absent_at_extensions() -> Iterator[Tried]:
 
 
 def storages_that_are_not_empty() -> Iterator[Tried]:
-    """Claim that an account with this storage root is absent."""
+    """Claim that an account with this storage root is absent. Only the empty trie's root is right."""
     owner = int.from_bytes(keccak(HISTORY_ADDRESS))
     for root in (*nearly(tries.EMPTY_ROOT), tries.EMPTY_ROOT):
-        left = _Subtree(EMPTY, owner, 3, NIBBLES, owner) if root == tries.EMPTY_ROOT else None
+        expected = _Subtree(EMPTY, owner, 3, NIBBLES, owner) if root == tries.EMPTY_ROOT else None
         storage = _Subtree(tries.hash_reference(root), KEY, 0)
-        yield Tried(f"root {root.hex()}", [storage], closing_absent_account(3), left, HISTORY_ADDRESS)
+        yield Tried(f"root {root.hex()}", [storage], closing_absent_account(3), expected, HISTORY_ADDRESS)
 
 
 def other_owners_and_slots() -> Iterator[Tried]:
-    """Treat an account's slot as one that holds a block hash."""
+    """Prove a block hash in a slot of another owner, or in a slot outside the window."""
     digest = b"\x77" * 32
     slots = [SLOT, HISTORY_WINDOW, *(SLOT | 1 << bit for bit in range(HISTORY_WINDOW.bit_length(), 256))]
     for owner, slot in [
@@ -228,8 +232,8 @@ def other_owners_and_slots() -> Iterator[Tried]:
         key = keccak(slot.to_bytes(32))
         node = tries.leaf_below(key, 3, tries.encode(digest))
         is_true = (owner, slot) == (HISTORY_ADDRESS, SLOT)
-        left = _Subtree(tries.reference(node), int.from_bytes(key), 3, NIBBLES) if is_true else None
-        yield Tried(f"slot {slot} of {owner.hex()}", [], block_hash(slot, 3, digest), left, owner)
+        expected = _Subtree(tries.reference(node), int.from_bytes(key), 3, NIBBLES) if is_true else None
+        yield Tried(f"slot {slot} of {owner.hex()}", [], block_hash(slot, 3, digest), expected, owner)
 
 
 # --- Tests ------------------------------------------------------------------------------------------------------------
@@ -262,7 +266,7 @@ def test_no_nibble_and_no_depth_is_left_out(
 
 @pytest.mark.parametrize(
     ("compared", "count"),
-    # Paths of 1 to 61 nibbles.
+    # Paths have 1 to 61 nibbles.
     [("not the last nibble", 61), ("not the first nibble", 61), ("only the last four nibbles", 57 * 58 // 2)],
 )
 def test_a_nibble_that_is_not_compared_is_missed(chain, simulator, compared: str, count: int) -> None:

@@ -13,7 +13,7 @@ HASH = b"\x07" * 32
 OTHER_HASH = b"\x08" * 32
 ZERO = bytes(32)
 
-# Codes that put 32 bytes of seven into memory, and end in different ways.
+# Each code puts 32 bytes with the value 7 into memory. The codes end in different ways.
 _PLANT = "0x7f" + HASH.hex() + "5f52"
 ANSWERS_31_BYTES = _PLANT + "601f5ff3"
 ANSWERS_64_BYTES = _PLANT + "60405ff3"
@@ -22,7 +22,7 @@ REVERTS_WITH_32_BYTES = _PLANT + "60205ffd"
 
 @pytest.fixture(scope="module")
 def op_chain() -> Iterator[DevChain]:
-    """Yield a chain that may have an L1Block, apart from chains without one."""
+    """Yield a chain for an L1Block. Other tests need chains without one."""
     with DevChain() as chain:
         yield chain
 
@@ -111,7 +111,7 @@ def test_zero_is_no_answer(l1, source, number, block_hash):
 def test_without_a_working_predeploy_it_vouches_for_nothing(op_chain, l1, source, code):
     op_chain.rpc("anvil_setCode", l1_block.ADDRESS, code)
     assert _refuses_to_record(source)
-    # The numbers that the codes would have answered, leftovers in memory, and others.
+    # Zero, the block, the number that the codes answer, and the selector that is left in memory.
     numbers = (0, BLOCK, int.from_bytes(HASH), int.from_bytes(source.calldata("record")[:4]) << 224)
     assert [source.call("blockHash", number) for number in numbers] == [ZERO] * 4
 
@@ -122,5 +122,5 @@ def test_asking_for_a_recorded_hash_costs_one_cold_read(l1, source):
     data = source.calldata("blockHash", BLOCK)
     zeros = data.count(0)
     used = int(source.send("blockHash", BLOCK)["gasUsed"], 16)
-    # Calldata: EIP-2028. A cold read is 2,100 (EIP-2929).
+    # Calldata gas: EIP-2028. A cold read costs 2,100 (EIP-2929).
     assert 2_100 < used - 21_000 - 4 * zeros - 16 * (len(data) - zeros) < 2_500

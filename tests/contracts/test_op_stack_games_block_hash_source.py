@@ -1,4 +1,4 @@
-"""Blocks of an OP Stack chain by its dispute games, on the chain below it."""
+"""Blocks of an OP Stack chain, proven by its dispute games on the chain below it."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -31,7 +31,7 @@ CLAIM = output_root(STATE_ROOT, PASSER_ROOT, HASH)
 
 @pytest.fixture(scope="module")
 def below() -> Iterator[DevChain]:
-    """Yield the chain below the OP Stack chain. Each of its blocks is a second after the one before."""
+    """Yield the chain below the OP Stack chain. Its blocks are a second apart."""
     with DevChain() as chain:
         chain.rpc("anvil_setBlockTimestampInterval", 1)
         yield chain
@@ -39,7 +39,7 @@ def below() -> Iterator[DevChain]:
 
 @pytest.fixture
 def chain(below: DevChain) -> Iterator[DevChain]:
-    """Yield the same chain with its clock, for one test."""
+    """Yield the same chain, and restore its clock after the test."""
     snapshot = below.rpc("evm_snapshot")
     yield below
     assert below.rpc("evm_revert", snapshot)
@@ -104,7 +104,7 @@ def test_a_game_that_is_set_aside_proves_nothing_and_what_it_has_proven_stays(ga
 
 
 def test_a_contract_that_says_it_is_a_game_proves_nothing(games, source):
-    """It answers like a valid game, with that game's own code and words."""
+    """The contract answers like a valid game. It has that game's own code and immutable values."""
     game = settled(games)
     code = games.chain.rpc("eth_getCode", game, "latest")
     size = (len(code) - 2) // 2

@@ -1,4 +1,4 @@
-"""Headers of chains with fields of their own, which the registry and Python must read alike."""
+"""Headers with additional fields, which the registry and Python must read alike."""
 
 import pytest
 from eth_utils.crypto import keccak
@@ -18,9 +18,9 @@ ALL_LAYOUTS = headers.ETHEREUM | headers.OTHERS
 
 @pytest.fixture(params=ALL_LAYOUTS.values(), ids=list(ALL_LAYOUTS))
 def fields(request) -> headers.Fields:
-    """Return the fields of block 12, with Alice in its state."""
-    found: headers.Fields = request.param | {"stateRoot": keccak(LEAF)}
-    return found
+    """Return the fields of block 12. Its state contains Alice."""
+    header_fields: headers.Fields = request.param | {"stateRoot": keccak(LEAF)}
+    return header_fields
 
 
 def child_of(fields: headers.Fields) -> headers.Fields:
@@ -37,7 +37,7 @@ def test_an_account_is_proven_under_it_with_what_is_known_of_the_header(registry
     proof = encode(header.encode(), header.state_root, [account], header_fields=words)
     registry.send_raw(proof)
     assert registry.call("accountField", ALICE, 12, 1) == (5 * 10**18).to_bytes(32)
-    assert set(words) >= {HeaderField(place) for place in range(13)}
+    assert set(words) >= {HeaderField(index) for index in range(13)}
     for field, word in words.items():
         assert registry.call("headerField", 12, field) == word
     proven = decoder.decode(proof, block_hash=lambda _: header.hash, state_root=lambda _: None)

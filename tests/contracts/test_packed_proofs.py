@@ -1,4 +1,6 @@
-"""Proofs that must never verify. Contract, Python verifier and py-trie must agree. Real ones: test_real_proofs.py."""
+"""Invalid proofs never verify. The contract, the Python verifier and py-trie must agree. Real proofs:
+test_real_proofs.py.
+"""
 
 import random
 from collections.abc import Callable, Sequence
@@ -37,7 +39,7 @@ def python_accepts(proof: bytes, world: World, *, accumulated: bool) -> PackedFa
 
 @pytest.fixture
 def trust(registry: Deployed, source: Deployed) -> Callable[[bytes], None]:
-    """Returns a function that accumulates a block with the given state root."""
+    """Return a function that accumulates a block with the given state root."""
 
     def accumulate(root: bytes) -> None:
         header = tries.header(BLOCK, root)
@@ -49,15 +51,15 @@ def trust(registry: Deployed, source: Deployed) -> Callable[[bytes], None]:
 
 @dataclass
 class Recorded:
-    """The model's readings of packed calldata."""
+    """The parts of packed calldata that the model has read."""
 
-    # Offsets and bytes of operations, and of the byte between headers and operations.
+    # Offset and byte of each operation. The byte that ends the headers is included.
     operations: list[tuple[int, int]] = field(default_factory=list)
-    # Children in lists: whether each comes from the stack, and the size of its reference.
+    # Each child's origin (True: from the stack) and the size of its reference.
     children: set[tuple[bool, int]] = field(default_factory=set)
-    # Offsets of single bytes: operations, sizes, depths, children.
+    # Offsets of single-byte fields: operations, sizes, depths, children.
     single: list[int] = field(default_factory=list)
-    # Offsets of everything but hashes, including masks, numbers, addresses and paths.
+    # Offsets of all bytes outside of hashes, including masks, numbers, addresses and paths.
     loose: set[int] = field(default_factory=set)
 
 
@@ -67,7 +69,7 @@ def recorded(monkeypatch: pytest.MonkeyPatch) -> Recorded:
     reader, proof = decoder._Reader, decoder._Decoder
     at_end, byte, take, children = reader.at_end, reader.byte, reader.take, proof._children
 
-    # The model checks for a further operation before each one, and nowhere else.
+    # The model calls `at_end` only before an operation.
     def recording_operations(self: decoder._Reader) -> bool:
         if not at_end(self):
             record.operations.append((self.cursor, self._data[self.cursor]))
@@ -83,10 +85,10 @@ def recorded(monkeypatch: pytest.MonkeyPatch) -> Recorded:
         return take(self, size)
 
     def recording_children(self: decoder._Decoder, size: int, mine: Sequence[decoder._Subtree]) -> list[bytes]:
-        found = children(self, size, mine)
+        all_children = children(self, size, mine)
         own = {child.place for child in mine}
-        record.children |= {(place in own, len(child)) for place, child in enumerate(found)}
-        return found
+        record.children |= {(index in own, len(child)) for index, child in enumerate(all_children)}
+        return all_children
 
     monkeypatch.setattr(reader, "at_end", recording_operations)
     monkeypatch.setattr(reader, "byte", recording_single)
@@ -110,13 +112,13 @@ def test_what_is_proven_of_random_states_reads_back_as_py_trie_has_it(registry, 
     world = random_world(random.Random(size), BLOCK, size)
     source.send("set", BLOCK, world.block_hash)
     for most in (2, 6, 40):
-        asked = world.ask(most)
-        proof = world.prove(asked)
+        requested = world.ask(most)
+        proof = world.prove(requested)
         facts = python_accepts(proof, world, accumulated=False)
         assert facts is not None
         assert world.agrees(facts)
         assert {address: set(account.slots) for address, account in facts.accounts.items()} == {
-            each.address: set(each.slots) for each in asked
+            each.address: set(each.slots) for each in requested
         }
         registry.send_raw(proof)
         for address, account in facts.accounts.items():
@@ -125,23 +127,23 @@ def test_what_is_proven_of_random_states_reads_back_as_py_trie_has_it(registry, 
                 assert word == value.to_bytes(32)
             words = [account.nonce.to_bytes(32), account.balance.to_bytes(32), account.storage_root, account.code_hash]
             asked_for = account.fields if account.exists else 0b1111
-            for place, word in enumerate(words):
-                if asked_for >> place & 1:
-                    assert registry.call("accountField", address, BLOCK, place) == word
+            for index, word in enumerate(words):
+                if asked_for >> index & 1:
+                    assert registry.call("accountField", address, BLOCK, index) == word
 
 
 def test_random_states_have_every_form_of_node_and_of_absence(recorded):
     chance = random.Random(3)
     for number in range(150):
-        # Few keys of a large state lie below full branches. Many keys of a small state lie below others.
+        # In a large state, few keys give full branches. In a small state, many keys give other ones.
         size, most = (200, 1) if number % 50 == 0 else (chance.choice([1, 2, 3, 20]), 6)
         world = random_world(chance, number, size)
         assert python_accepts(world.prove(world.ask(most)), world, accumulated=False)
     operations = {operation for _, operation in recorded.operations}
-    # Branches in both forms and of several subtrees, extensions, a fact and a block hash of the history contract, zero
-    # slots and absent accounts in four forms (78 and above also close a storage).
+    # Required operations: branches of both forms and of several subtrees, extensions, a fact and a block hash of the
+    # history contract, zero slots, and absent accounts in four forms (78 and above also close a storage).
     assert {*b"\x00\x10\x11\x12\x30\x36\x40\x43\x32\x34\x35\x70\x72\x74\x77\x78\x7a\x7c"} <= operations
-    # Children that are hashes, embedded nodes and empty places, in all combinations that can be sent.
+    # Required children: hashes, embedded nodes and empty places, from the stack and from calldata.
     assert {(True, 33), (True, 31), (True, 1), (False, 33), (False, 31), (False, 1)} <= recorded.children
 
 
@@ -152,7 +154,7 @@ ALICE_HEX = hex_data(ALICE)
 
 
 def _mainnet_shaped(levels: Sequence[int] = tries.MAINNET_LEVELS) -> tuple[bytes, list[AccountToProve]]:
-    """Return the history contract with a slot and a block hash, another account, and an absent one."""
+    """Return the history contract with a slot and a block hash, another account, and an absent account."""
     chance = random.Random(5)
     addresses = [HISTORY_ADDRESS, chance.randbytes(20), chance.randbytes(20)]
     slot, hash_slot = keccak((3).to_bytes(32)), keccak((4).to_bytes(32))
@@ -162,7 +164,7 @@ def _mainnet_shaped(levels: Sequence[int] = tries.MAINNET_LEVELS) -> tuple[bytes
         keccak(addresses[0]): tries.account(3, 10**18, storage_root, chance.randbytes(32)),
         keccak(addresses[1]): tries.account(500, 10**17),
     }
-    # The third account is absent: another account's leaf is in its place.
+    # Another account's leaf is at the third account's place, which proves its absence.
     near = bytearray(keccak(addresses[2]))
     near[-1] ^= 1
     leaves[bytes(near)] = tries.account(7, 10**19)
@@ -182,13 +184,16 @@ def test_no_other_value_of_any_control_byte_verifies(registry, trust, harness, r
     decoder.decode(proof, block_hash=lambda _: None, state_root=lambda _: root)
     operations = [operation for _, operation in recorded.operations]
     assert {0x00, 0x10, 0x11, SLOT, BLOCK_HASH} <= set(operations)
-    # Another value can only change the stored facts of accounts and of the history contract's slots.
-    choices = {place for place, operation in recorded.operations if operation in {SLOT, BLOCK_HASH} or operation > 0x7F}
+    # These bytes only choose which facts are stored. Other values of them are valid.
+    choices = {
+        offset for offset, operation in recorded.operations if operation in {SLOT, BLOCK_HASH} or operation > 0x7F
+    }
     assert len(choices) == 4
     assert len(recorded.loose) > 100
     assert harness.accepted(registry, [proof]) == [True]
     assert harness.accepted_bytes(registry, proof, sorted(recorded.loose - choices)) == 0
-    # An account with a slot has 7 other choices. One without has 6, because it must store something. A slot has one.
+    # An account with a slot has 7 other choices. The account without slots has 6, because it must store a fact. A slot
+    # has one.
     assert harness.accepted_bytes(registry, proof, sorted(choices)) == 7 + 6 + 1 + 1
 
 
@@ -203,17 +208,19 @@ def test_no_flipped_bit_and_no_cut_of_a_generated_proof_verifies(registry, sourc
 
 
 def test_a_flipped_bit_can_only_make_another_absent_slot_of_one(registry, trust, harness):
-    """Another absent slot is absent, too, because no root binds its name."""
+    """A flipped bit may name another absent slot. This is also a true fact, since no hash covers an
+    absent slot's name.
+    """
     chance = random.Random(6)
     world = World(chance, BLOCK)
     world.accounts[ALICE] = (1, 2, tries.EMPTY_CODE_HASH)
     world.storages[ALICE] = dict.fromkeys(range(12), 1)
     trust(world.close().root)
-    asked = [0, 1, 100, 101, 102, 2**255, 2**255 + 1]
-    proof = world.prove([(ALICE, 3, asked)], known=True)
+    requested = [0, 1, 100, 101, 102, 2**255, 2**255 + 1]
+    proof = world.prove([(ALICE, 3, requested)], known=True)
     flipped = [
-        proof[:place] + bytes([proof[place] ^ 1 << bit]) + proof[place + 1 :]
-        for place in range(2, len(proof))
+        proof[:offset] + bytes([proof[offset] ^ 1 << bit]) + proof[offset + 1 :]
+        for offset in range(2, len(proof))
         for bit in range(8)
     ]
     taken = [each for each, answer in zip(flipped, harness.accepted(registry, flipped), strict=True) if answer]
@@ -225,8 +232,8 @@ def test_a_flipped_bit_can_only_make_another_absent_slot_of_one(registry, trust,
         assert facts.accounts.keys() == {ALICE}
         assert facts.accounts[ALICE].fields == 3
         slots = facts.accounts[ALICE].slots
-        assert len(slots) == len(asked)
-        assert len(slots.keys() - set(asked)) == 1
+        assert len(slots) == len(requested)
+        assert len(slots.keys() - set(requested)) == 1
 
 
 def test_no_operation_left_out_or_sent_twice_verifies(registry, trust, harness, recorded):
@@ -234,7 +241,7 @@ def test_no_operation_left_out_or_sent_twice_verifies(registry, trust, harness, 
     trust(root)
     proof = encode(BLOCK, root, accounts)
     decoder.decode(proof, block_hash=lambda _: None, state_root=lambda _: root)
-    starts = sorted({*recorded.single, *(place for place, _ in recorded.operations)})
+    starts = sorted({*recorded.single, *(offset for offset, _ in recorded.operations)})
     pieces = [(start, end) for start in starts for end in [*starts, len(proof)] if end > start > 1]
     spoilt = [proof[:start] + proof[end:] for start, end in pieces]
     spoilt += [proof[:end] + proof[start:end] + proof[end:] for start, end in pieces if end - start < 700]
@@ -243,14 +250,14 @@ def test_no_operation_left_out_or_sent_twice_verifies(registry, trust, harness, 
 
 
 BOB = b"\xb0" * 20
-# Head of an account with nonce 1 and balance 2, alone in its state, at depth 0.
+# Head of an account at depth 0 with nonce 1 and balance 2. No other account is in the state.
 _HEAD = (1 << 6 | 1).to_bytes(2)
 _ROOT, _CODE = b"\x0a" * 32, b"\x0c" * 32
 _OTHER = tries.account(1, 2, _ROOT, _CODE)
 
 
 @pytest.mark.parametrize(
-    ("root", "before", "operation", "rest"),
+    ("root", "before", "operation", "following"),
     [
         (tries.EMPTY_ROOT, b"", 0x70, ALICE + b"\x00"),
         (
@@ -268,17 +275,17 @@ _OTHER = tries.account(1, 2, _ROOT, _CODE)
     ],
     ids=["absent", "absent, closes a storage", "account"],
 )
-def test_only_one_operation_does_it(accepts, root, before, operation, rest):
+def test_only_one_operation_does_it(accepts, root, before, operation, following):
     for other in range(0x100):
-        # The other account operations store other facts.
+        # Operations from 0x80 on are accounts with other stored facts, which are also true.
         if other != operation and (operation < 0x80 or other < 0x80):
-            assert not accepts(root, before + bytes([other]) + rest), hex(other)
-    assert accepts(root, before + bytes([operation]) + rest)
+            assert not accepts(root, before + bytes([other]) + following), hex(other)
+    assert accepts(root, before + bytes([operation]) + following)
 
 
 # --- Block hashes -----------------------------------------------------------------------------------------------------
 
-# The parent's hash in the history contract, and a hash with fewer digits.
+# The header of an older block, and a hash with leading zeros.
 OLD = tries.header(BLOCK - 40, b"\x09" * 32, b"\x0a" * 32)
 OLD_HASH = keccak(OLD)
 SHORT_HASH = bytes(2) + b"\x77" * 30
@@ -286,7 +293,7 @@ OLD_SLOT, SHORT_SLOT, FACT_SLOT = (BLOCK - 40) % 8191, 8190, 0
 
 
 def _history_world(owner: bytes = HISTORY_ADDRESS, **way: Any) -> World:
-    """Return the history contract with three slots, and accounts beside it."""
+    """Return a world with the history contract, three of its slots, and other accounts."""
     chance = random.Random(11)
     world = World(chance, BLOCK, **way)
     world.accounts[owner] = (1, 0, b"\x0c" * 32)
@@ -323,7 +330,7 @@ def test_slots_of_the_history_contract_make_block_hashes_known(registry, source,
         ("BlockHashProven", SHORT_HASH),
         ("StorageSlotProven", address, BLOCK, bytes(32)),
     }
-    # Block hashes are no facts.
+    # Block hashes are not stored as slots.
     for slot in (OLD_SLOT, SHORT_SLOT):
         assert registry.call("tryAccountStorageSlotValues", address, BLOCK, slot.to_bytes(32))[0] is False
     assert registry.logged(registry.send_raw(proof)) == []
@@ -347,7 +354,7 @@ def test_a_known_hash_is_trusted_even_where_the_source_says_another(registry, so
     source.send("set", BLOCK - 40, b"\x01" * 32)
     registry.send_raw(encode(OLD, b"\x09" * 32))
     assert registry.call("stateRoot", BLOCK - 40) == b"\x09" * 32
-    # No other header of that number is trusted.
+    # The registry trusts only the known hash for this number.
     with pytest.raises(Reverted) as reverted:
         registry.call_raw(encode(tries.header(BLOCK - 40, b"\x08" * 32), b"\x08" * 32))
     assert reverted.value.error == ("HeaderMismatch", BLOCK - 40)
@@ -356,20 +363,20 @@ def test_a_known_hash_is_trusted_even_where_the_source_says_another(registry, so
 def test_vouching_tells_which_headers_would_be_accepted(registry, source, history):
     _vouch(source, history.header)
     assert registry.call("vouches", BLOCK, history.block_hash)
-    # The source vouches by number.
+    # The source vouches for a hash only at its number.
     assert not registry.call("vouches", BLOCK + 1, history.block_hash)
     assert not registry.call("vouches", BLOCK, OLD_HASH)
-    # Nobody vouches for zero, which is the source's answer for an unknown block.
+    # Zero is the source's answer for an unknown block. The registry vouches for no zero hash.
     assert not registry.call("vouches", BLOCK + 1, bytes(32))
     assert not registry.call("vouches", BLOCK, bytes(32))
     registry.send_raw(history.prove([Asked(HISTORY_ADDRESS, 0, [], [OLD_SLOT])]))
-    # A header's own number counts, not this one.
+    # A known hash counts at any number, because the header contains its own.
     assert registry.call("vouches", 5, OLD_HASH)
     assert not registry.call("vouches", 5, bytes(32))
 
 
 def test_only_the_history_contracts_slots_make_hashes_known(accepts):
-    """The storage belongs to another account, or to one that claims to be the history contract."""
+    """The storage belongs to another account. One proof claims falsely that it is the history contract's."""
     world = _history_world(ALICE)
     as_fact = world.prove([(ALICE, 0, [OLD_SLOT])], known=True)[2:]
     assert accepts(world.root, as_fact)
@@ -378,7 +385,7 @@ def test_only_the_history_contracts_slots_make_hashes_known(accepts):
     as_hash = as_fact.replace(as_slot, b"\x43" + as_slot[1:])
     assert not accepts(world.root, as_hash)
     assert not accepts(world.root, as_hash.replace(ALICE, HISTORY_ADDRESS))
-    # No absent account has such a storage.
+    # An absent account has no such storage.
     slot_end = as_hash.index(b"\x43\x01") + 3 + 2 + 32
     for address in (ALICE, HISTORY_ADDRESS):
         for closing in (b"\x78\x00", b"\x7a"):
@@ -387,7 +394,7 @@ def test_only_the_history_contracts_slots_make_hashes_known(accepts):
 
 @pytest.mark.parametrize("window", [8191, 393168])
 def test_only_slots_that_the_protocol_writes_make_hashes_known(chain, source, window):
-    """Other slots name no blocks, even if a genesis has filled them."""
+    """The protocol writes only slots below the window. A genesis may fill others with any value."""
     registry = Deployed(chain, "FactsRegistry", SOURCE_CHAIN_ID, source.address, window, NO_CONTRACT)
     assert registry.call("historyWindow") == window
     slots = [window - 1, window, 2**255 + 5]
@@ -396,16 +403,16 @@ def test_only_slots_that_the_protocol_writes_make_hashes_known(chain, source, wi
     world.storages[HISTORY_ADDRESS] = {slot: int.from_bytes(OLD_HASH) for slot in slots}
     _vouch(source, world.close().header)
     for slot in slots:
-        wanted = [world.to_prove(HISTORY_ADDRESS, 0, [], [slot])]
-        proof = encode(world.header, world.root, wanted, history_window=2**256)
+        accounts = [world.to_prove(HISTORY_ADDRESS, 0, [], [slot])]
+        proof = encode(world.header, world.root, accounts, history_window=2**256)
         if slot < window:
-            assert encode(world.header, world.root, wanted, history_window=window) == proof
+            assert encode(world.header, world.root, accounts, history_window=window) == proof
             facts = _decode(world, proof, window)
             assert facts.known_hashes == {OLD_HASH}
             registry.call_raw(proof)
             continue
         with pytest.raises(CannotPack, match=f"Slot {slot} is none of the {window}"):
-            encode(world.header, world.root, wanted, history_window=window)
+            encode(world.header, world.root, accounts, history_window=window)
         with pytest.raises(InvalidPacked, match="no block hash in this slot"):
             _decode(world, proof, window)
         with pytest.raises(Reverted) as reverted:
@@ -443,7 +450,7 @@ def test_no_flipped_bit_and_no_cut_of_a_block_hash_verifies(registry, source, ha
 
 @pytest.fixture(scope="module")
 def lineage() -> World:
-    """Return a block with Alice, and the three that follow it."""
+    """Return a block with Alice, and the three blocks that follow it."""
     world = World(random.Random(12), BLOCK, walked=3)
     world.accounts[ALICE] = (5, 10**18, b"\x0c" * 32)
     return world.close()
@@ -457,7 +464,7 @@ def test_from_a_trusted_header_it_walks_to_its_parents(registry, source, lineage
         ("AccountProven", ALICE_HEX, BLOCK, 3),
     ]
     assert registry.call("accountField", ALICE_HEX, BLOCK, 1) == (10**18).to_bytes(32)
-    # The blocks in between are neither accumulated nor known.
+    # The proof passes these blocks without storing them.
     for header in lineage.headers[:-1]:
         assert registry.call("stateRoot", number_of(header)) == bytes(32)
     for header in lineage.headers[1:]:
@@ -478,7 +485,7 @@ def test_the_parents_hash_alone_becomes_known_and_nothing_is_accumulated(registr
     assert registry.logged(registry.send_raw(proof)) == [("BlockHashProven", keccak(lineage.headers[2]))]
     assert registry.logged(registry.send_raw(proof)) == []
     assert not any(int.from_bytes(registry.call("stateRoot", BLOCK + above)) for above in range(4))
-    # Continue from there in another transaction, which doesn't need the source.
+    # Another transaction continues from the known hash. The source no longer vouches for the child.
     source.send("set", BLOCK + 3, bytes(32))
     registry.send_raw(encode(lineage.headers[2:], lineage.root))
     assert registry.call("stateRoot", BLOCK) == lineage.root

@@ -1,4 +1,4 @@
-"""Headers and proofs of public chains, with their block hash planted in the block hash source."""
+"""Headers and proofs of public chains. The block hash source is given their block hashes."""
 
 from typing import Any
 
@@ -48,7 +48,7 @@ def _plant(source: Deployed, fixture: Any) -> int:
 @pytest.mark.parametrize(("number", "block_hash", "header"), HEADERS)
 def test_it_accumulates_headers_of_all_forms(registry, source, number, block_hash, header):
     source.send("set", number, unhex(block_hash))
-    # Offset of the root: the list's prefix (3 bytes), two hashes (33 each), an address (21), and the root's prefix.
+    # Bytes before the state root: the list's prefix (3), two hashes (33 each), an address (21), and the root's prefix.
     state_root = unhex(header)[3 + 33 + 33 + 21 + 1 :][:32]
     receipt = registry.send_raw(encode(unhex(header), state_root))
     assert registry.logged(receipt) == [("HeaderAccumulated", number, state_root)]
@@ -67,7 +67,8 @@ def test_it_proves_accounts_and_slots_of_public_chains(registry, source, fixture
         int(expected["nonce"], 16).to_bytes(32),
         int(expected["balance"], 16).to_bytes(32),
         unhex(expected["storageRoot"]),
-        # Nodes give a missing account the hash of empty code. The EVM gives zero (EIP-1052), and so does the registry.
+        # For a missing account, nodes return the hash of empty code. The EVM returns zero (EIP-1052), and so does the
+        # registry.
         unhex(expected["codeHash"]) if expected["exists"] else bytes(32),
     ]
     for slot in fixture["storage"]:
@@ -110,12 +111,12 @@ def test_python_refuses_the_same_cuts_and_flips(fixture):
         return True
 
     proof = _proof(fixture, known=True)
-    # Python doesn't know the block's number here.
+    # The block's number isn't changed, because `state_root` accepts any number here.
     start = 1 + proof[0]
     assert accepts(proof)
-    for place in range(start, len(proof), 5):
-        assert not accepts(proof[:place])
-        assert not accepts(proof[:place] + bytes([proof[place] ^ 1 << place % 8]) + proof[place + 1 :])
+    for offset in range(start, len(proof), 5):
+        assert not accepts(proof[:offset])
+        assert not accepts(proof[:offset] + bytes([proof[offset] ^ 1 << offset % 8]) + proof[offset + 1 :])
 
 
 @each_account

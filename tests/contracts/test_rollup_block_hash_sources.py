@@ -1,4 +1,4 @@
-"""Common rules of sources of a rollup's blocks: each takes a header that something on the chain vouches for."""
+"""Rules for all sources of a rollup's blocks. Each source accepts a header for which something on the chain vouches."""
 
 import itertools
 from collections.abc import Iterator
@@ -28,7 +28,7 @@ _FIELDS = rlp.decode(HEADER)
 
 @pytest.fixture(scope="module")
 def below() -> Iterator[DevChain]:
-    """Yield the chain below the rollup. Each of its blocks is a second after the one before."""
+    """Yield the chain below the rollup. Its blocks are a second apart."""
     with DevChain() as chain:
         chain.rpc("anvil_setBlockTimestampInterval", 1)
         yield chain
@@ -83,9 +83,9 @@ def test_a_block_is_known_once_it_is_vouched_for_and_recorded(source, vouch):
 
 def test_no_changed_byte_passes(source, vouch):
     data = vouch(HEADER)
-    for place in range(len(HEADER)):
+    for offset in range(len(HEADER)):
         changed = bytearray(HEADER)
-        changed[place] ^= 1
+        changed[offset] ^= 1
         assert refusal(source, data.replace(HEADER, changed))[0] in {"NotConfirmed", "NotClaimed", "InvalidHeader"}
 
 

@@ -1,4 +1,4 @@
-"""No operation reads or writes a stack outside its zone of memory, even if its bounds lie outside."""
+"""No operation reads or writes outside the stack's zone of memory, even if the stack's bounds lie outside."""
 
 import pytest
 
@@ -12,7 +12,7 @@ from tests.contracts.simulator import Call, Simulator
 
 OWNER = b"\x77" * 20
 SLOT = slot_name(5)
-# Key, nonce and balance of the account that closes the storage.
+# Head, nonce and balance of the account that closes the storage.
 BODY = (3 << 10 | 1 << 6 | 1).to_bytes(2) + b"\1\2"
 
 
@@ -20,7 +20,7 @@ def branch_below(depth: int) -> _Subtree:
     return _Subtree(b"\xa0" + b"\x11" * 32, SLOT.key, depth)
 
 
-# Operations by their effect on the stack, and the subtree that they find there.
+# Operations that take a subtree from the stack, and that subtree.
 TAKE = {
     "extension": (bytes([0x36, 1]), branch_below(3)),
     "full branch": (bytes([0x00]) + bytes(15 * 32), branch_below(3)),
@@ -43,8 +43,8 @@ def accepts(chain):
     def run(bottom: int, top: int, operations: bytes, item: _Subtree | None = None) -> bool:
         image = b""
         if item is not None:
-            place = top - SUBTREE - NODE
-            image = raw(item).rjust(place + SUBTREE, b"\0") if place >= 0 else b""
+            offset = top - SUBTREE - NODE
+            image = raw(item).rjust(offset + SUBTREE, b"\0") if offset >= 0 else b""
         data = harness_calldata(bottom, top, OWNER, image, operations)
         [outcome] = simulator.run([Call(harness, data)])
         assert outcome.succeeded or not outcome.halted

@@ -1,4 +1,4 @@
-"""Small tries for tests, built by py-trie, or by hand where no builder would make them."""
+"""Small tries, built by py-trie, or by hand where no builder makes them."""
 
 import random
 from collections.abc import Mapping, Sequence
@@ -7,14 +7,14 @@ import rlp
 from eth_utils.crypto import keccak
 from trie import HexaryTrie
 
-# Reference to no node.
+# Reference of an empty place.
 EMPTY = b"\x80"
 EMPTY_ROOT = keccak(EMPTY)
 EMPTY_CODE_HASH = keccak(b"")
 
 
 def encode(item: object) -> bytes:
-    """Return RLP of bytes, integers, and lists of them."""
+    """Return the RLP of bytes, an integer, or a list of these."""
     return bytes(rlp.encode(item))
 
 
@@ -26,33 +26,33 @@ def build(entries: Mapping[bytes, bytes]) -> HexaryTrie:
 
 
 def proof(trie: HexaryTrie, key: bytes) -> list[bytes]:
-    """Return the nodes that a server would send: the root, and the nodes below it that aren't embedded."""
+    """Return a proof as nodes send it: the root, and the nodes below it that aren't embedded."""
     nodes = [encode(node) for node in trie.get_proof(key)]
-    return [node for place, node in enumerate(nodes) if place == 0 or len(node) >= 32]
+    return [node for index, node in enumerate(nodes) if index == 0 or len(node) >= 32]
 
 
 def leaf(key: bytes, value: bytes) -> bytes:
-    """Return the only node of a trie with one key of 32 bytes. Its hash is the root."""
+    """Return the only node of a trie with one 32-byte key. Its hash is the root."""
     return leaf_below(key, 0, value)
 
 
 def leaf_below(key: bytes, depth: int, value: bytes) -> bytes:
-    """Encode a leaf as `leaf` does, with `depth` nibbles of the key above it."""
+    """Return a leaf below `depth` nibbles of its key."""
     return encode([hex_prefix(key.hex()[depth:], leaf=True), value])
 
 
 def extension(path: str, child: bytes) -> bytes:
-    """Return the node that leads along these nibbles to a child, given by its reference."""
+    """Return an extension along these nibbles. `child` is the child's reference."""
     return listed(encode(hex_prefix(path, leaf=False)) + child)
 
 
 def branch(children: Mapping[int, bytes]) -> bytes:
-    """Return the node with children at these places, given by their references."""
-    return listed(b"".join(children.get(place, EMPTY) for place in range(17)))
+    """Return a branch with these children, given as references by index."""
+    return listed(b"".join(children.get(index, EMPTY) for index in range(17)))
 
 
 def reference(node: bytes) -> bytes:
-    """Return a node's form in its parent: itself if it is shorter than 32 bytes, else its hash as RLP."""
+    """Return a node's reference: the node itself if it is shorter than 32 bytes, else the RLP of its hash."""
     return node if len(node) < 32 else hash_reference(keccak(node))
 
 
@@ -61,13 +61,13 @@ def hash_reference(digest: bytes) -> bytes:
 
 
 def hex_prefix(path: str, *, leaf: bool) -> bytes:
-    """Return the bytes of these nibbles (Yellow Paper, appendix C)."""
+    """Return the hex-prefix encoding of these nibbles (Yellow Paper, appendix C)."""
     flag = 2 if leaf else 0
     return bytes.fromhex(f"{flag + 1:x}{path}" if len(path) % 2 else f"{flag:x}0{path}")
 
 
 def listed(payload: bytes) -> bytes:
-    """Return RLP of a list, from the RLP of its items."""
+    """Return the RLP of a list from its items' RLP."""
     if len(payload) < 56:
         return bytes([0xC0 + len(payload)]) + payload
     size = len(payload).to_bytes(1 if len(payload) < 256 else 2)
@@ -79,7 +79,7 @@ def account(nonce: int = 0, balance: int = 0, storage_root: bytes = EMPTY_ROOT, 
 
 
 def header(number: int, state_root: bytes, parent_hash: bytes = bytes(32), extra_data: bytes = b"") -> bytes:
-    """Return a header of 15 fields, all empty except these."""
+    """Return a header of 15 fields. The fields without an argument are empty."""
     fields: list[bytes | int] = [
         parent_hash,
         bytes(32),
@@ -94,14 +94,14 @@ def header(number: int, state_root: bytes, parent_hash: bytes = bytes(32), extra
     return encode([*fields, 0, 0, 0, extra_data, bytes(32), bytes(8)])
 
 
-# Numbers of children of the branches on a mainnet account's path, from the root down, as in recorded proofs.
+# Numbers of children in the branches on a mainnet account's path, from the root down, in recorded proofs.
 MAINNET_LEVELS = (16, 16, 16, 16, 16, 16, 9, 2)
 
 
 def shaped(
     entries: Mapping[bytes, bytes], chance: random.Random, levels: Sequence[int] = MAINNET_LEVELS
 ) -> tuple[bytes, dict[bytes, list[bytes]]]:
-    """Return the root of a large trie that holds `entries`, and the proof of each. Siblings are random hashes.
+    """Return the root of a large trie that contains `entries`, and each entry's proof. Siblings are random hashes.
 
     A branch at depth n has `levels[n]` children, or more if the keys need them. Leaves are below the last level.
     """
@@ -114,12 +114,12 @@ def shaped(
             below: dict[int, list[bytes]] = {}
             for key in keys:
                 below.setdefault(int(key.hex()[depth], 16), []).append(key)
-            others = [place for place in range(16) if place not in below]
+            others = [index for index in range(16) if index not in below]
             count = max(0, (levels[depth] if depth < len(levels) else 2) - len(below))
-            siblings = {place: chance.randbytes(32) for place in chance.sample(others, min(count, len(others)))}
+            siblings = {index: chance.randbytes(32) for index in chance.sample(others, min(count, len(others)))}
             children = [
-                keccak(node(below[place], depth + 1)) if place in below else siblings.get(place, b"")
-                for place in range(16)
+                keccak(node(below[index], depth + 1)) if index in below else siblings.get(index, b"")
+                for index in range(16)
             ]
             encoded = encode([*children, b""])
         for key in keys:

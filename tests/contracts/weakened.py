@@ -1,4 +1,4 @@
-"""Registries and models without a check, to test that exactly this check refuses a proof."""
+"""Registries and models that lack a check. They show that exactly this check refuses a proof."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -11,7 +11,7 @@ from contracts.build import read_sources
 from tests.contracts import decoder
 
 _CHILD = "xor(shr(bits, mload(add(child, KEY))), or(parent, place))"
-# The way `BranchWriter` compares a child's path and place with its branch's, and versions that ignore some nibbles.
+# The comparison of a child's path and index in `BranchWriter`, and versions of it that ignore some nibbles.
 UNCOMPARED = {
     "not the last nibble": (_CHILD, f"and({_CHILD}, not(0xf0))"),
     "not the first nibble": (_CHILD, f"or(shl(add(bits, 4), {_CHILD}), and({_CHILD}, 0x0f))"),
@@ -21,7 +21,7 @@ UNCOMPARED = {
 
 @dataclass(frozen=True)
 class Removal:
-    """A replacement in the named source of `check`, which occurs once, by `by`."""
+    """A change of a source, in which `by` replaces `check`. The check must occur once."""
 
     source: str
     check: str
@@ -34,13 +34,13 @@ class Removal:
 
 
 def decoder_without(check: str, by: str = "") -> ModuleType:
-    """Return `tests.contracts.decoder` without a check, which must occur once. Raise ValueError otherwise."""
+    """Return `tests.contracts.decoder` with `check` replaced by `by`. Raise ValueError unless `check` occurs once."""
     assert decoder.__file__ is not None
     path = Path(decoder.__file__)
     weakened = ModuleType("weakened_decoder")
     text = Removal(path.name, check, by).apply(path.read_text())
     exec(compile(text, path, "exec"), weakened.__dict__)
-    # Answers and errors are compared with those of the model.
+    # These classes must be the model's own, because answers and errors are compared with it.
     for name in ("AccountFacts", "InvalidPacked", "PackedFacts"):
         setattr(weakened, name, getattr(decoder, name))
     return weakened
@@ -49,9 +49,10 @@ def decoder_without(check: str, by: str = "") -> ModuleType:
 def compile_without(
     checks: Mapping[str, Iterable[Removal]], registries: Sequence[Iterable[str]], contract: str = "FactsRegistry"
 ) -> list[Artifact]:
-    """Return the contract without each of these sets of checks, which are removals by name.
+    """Return a version of the contract for each set of checks, without the checks in that set.
 
-    Raise ValueError if a check is missing, or the contract doesn't compile without it.
+    `removals` has the checks by name. Raise ValueError if a check isn't found, or the contract doesn't compile without
+    it.
     """
     variants = [_sources(removal for name in names for removal in checks[name]) for names in registries]
     return compile_each(variants, f"src/{contract}.sol")

@@ -1,4 +1,4 @@
-"""Random states with accounts and storage, py-trie's view of them, their packed proofs, and mutations of those."""
+"""Random states of accounts and storages, py-trie's view of them, their packed proofs, and mutated proofs."""
 
 import random
 from collections.abc import Iterable, Sequence
@@ -14,9 +14,9 @@ from chains.trie import EMPTY_CODE_HASH, EMPTY_TRIE_ROOT
 from tests.contracts import tries
 from tests.contracts.decoder import PackedFacts
 
-# Hashes of these slots share their first 32 bits, so leaves with small values are embedded in their branch.
+# Keys of these slots share their first 32 bits, so leaves with small values are embedded in a branch.
 NEAR_SLOTS = (40364, 105566)
-# Bytes of branches, a known block hash and an early end of a proof, and similar bytes.
+# Bytes of branches, known block hashes and ends of proofs, and neighbouring bytes.
 _NEAR_OPERATIONS = bytes.fromhex("00 01 0f 10 11 12 1f 20 21 2f 30 31 36 37 38 39 3a 40 41 42 43 44")
 FIELDS = (0b0011, 0b0100, 0b1000, 0b0111, 0b1011, 0b1100, 0b1111)
 
@@ -26,7 +26,9 @@ def slot_key(slot: int) -> bytes:
 
 
 class Asked(NamedTuple):
-    """An account, a mask of fields to store, slots, and slots of the history contract as block hashes."""
+    """A requested account: a mask of fields to store, slots, and slots of the history contract that
+    hold block hashes.
+    """
 
     address: bytes
     fields: int
@@ -36,10 +38,10 @@ class Asked(NamedTuple):
 
 @dataclass
 class World:
-    """A state: accounts by address with leaf and storage, and the headers that lead to it.
+    """A state of accounts and storages, and the headers that lead to it.
 
-    There are `walked` more headers than the block's own. The block hash source vouches for the first one, or with
-    `by_child` for a header whose parent it is.
+    `walked` is the number of headers above the block's own. The block hash source vouches for the first header, or with
+    `by_child` for that header's child.
     """
 
     chance: random.Random
@@ -57,7 +59,7 @@ class World:
         self.vouched = b""
 
     def close(self) -> "World":
-        """Build the tries. Nothing changes afterwards."""
+        """Build the tries. The state must not change afterwards."""
         leaves = {}
         for address, (nonce, balance, code_hash) in self.accounts.items():
             slots = self.storages.get(address, {})
@@ -69,7 +71,7 @@ class World:
         return self
 
     def make_headers(self, extra_data: bytes = b"") -> None:
-        """Make the headers of the block and of the following blocks. `extra_data` is in the block's own."""
+        """Make the headers of the block and of the blocks after it. `extra_data` is the block's own."""
         self.header = tries.header(self.number, self.root, self.chance.randbytes(32), extra_data)
         self.headers = [self.header]
         for _ in range(self.walked):
@@ -92,18 +94,18 @@ class World:
     ) -> AccountToProve:
         storage = self._storage_tries.get(address, tries.build({}))
 
-        def proofs(wanted: Iterable[int]) -> dict[int, list[bytes]]:
-            return {slot: tries.proof(storage, slot_key(slot)) for slot in wanted}
+        def proofs(wanted_slots: Iterable[int]) -> dict[int, list[bytes]]:
+            return {slot: tries.proof(storage, slot_key(slot)) for slot in wanted_slots}
 
         return AccountToProve(address, fields, tries.proof(self.state, keccak(address)), proofs(slots), proofs(history))
 
     def prove(self, requests: Iterable[Asked | tuple[bytes, int, list[int]]], *, known: bool = False) -> bytes:
-        """Return packed calldata for accounts by address, fields and slots."""
+        """Return packed calldata for these accounts."""
         accounts = [self.to_prove(*each) for each in requests]
         return encode(self.number if known else self.headers, self.root, accounts)
 
     def ask(self, most: int = 6) -> list[Asked]:
-        """Choose some existing and some absent accounts and slots."""
+        """Return random requests for existing and absent accounts and slots."""
         chance = self.chance
         addresses = chance.sample(sorted(self.accounts), min(len(self.accounts), chance.randint(0, most)))
         addresses += [chance.randbytes(20) for _ in range(chance.randint(0 if addresses else 1, most))]
@@ -111,7 +113,7 @@ class World:
         return [self._ask_history(each) if each.address == HISTORY_ADDRESS else each for each in requests]
 
     def _ask_history(self, request: Asked) -> Asked:
-        """Request some of the slots as block hashes."""
+        """Request some slots as block hashes."""
         there = self.storages.get(HISTORY_ADDRESS, {})
         history = [slot for slot in there if self.chance.random() < 0.4]
         return request._replace(slots=[slot for slot in request.slots if slot not in history], history=history)
@@ -128,7 +130,9 @@ class World:
         return sorted(set(slots))
 
     def agrees(self, facts: PackedFacts) -> bool:
-        """Return whether these are facts of this state according to py-trie, or of a header on the way to it."""
+        """Return whether the facts are true of this state according to py-trie, or true of a header
+        above the block's.
+        """
         if facts.headers and facts.headers[-1] != self.header:
             return not facts.accounts and self._agrees_on_headers(facts)
         return self._agrees_on_headers(facts) and all(
@@ -151,7 +155,7 @@ class World:
         parent_hash, _, _, state_root, *_ = rlp.decode(last)
         hashes = {digest for account in facts.accounts.values() for digest in account.history.values()}
         chain = [self.vouched, *self.headers] if self.by_child else self.headers
-        # A proof may begin at any header with a known hash.
+        # A proof may begin at any header whose hash is known.
         start = chain.index(facts.headers[0]) if facts.headers and facts.headers[0] in chain else 0
         return (
             list(facts.headers) == chain[start : start + len(facts.headers)]
@@ -217,15 +221,15 @@ def empty_world(number: int) -> World:
 
 
 def mutate(chance: random.Random, proof: bytes, other: bytes) -> bytes:
-    """Return the proof with one or two faults, of all kinds that bytes can have."""
+    """Return the proof with one or two random faults of any kind."""
     spoilt = proof
     for _ in range(1 if chance.random() < 0.8 else 2):
         if not spoilt:
             break
-        place, size = chance.randrange(len(spoilt)), chance.choice([1, 1, 2, 20, 32, 33])
-        before, there, after = spoilt[:place], spoilt[place : place + size], spoilt[place + size :]
+        offset, size = chance.randrange(len(spoilt)), chance.choice([1, 1, 2, 20, 32, 33])
+        before, there, after = spoilt[:offset], spoilt[offset : offset + size], spoilt[offset + size :]
         start = chance.randrange(len(other))
-        near = [at for at, byte in enumerate(spoilt) if byte in _NEAR_OPERATIONS] or [place]
+        near = [at for at, byte in enumerate(spoilt) if byte in _NEAR_OPERATIONS] or [offset]
         at = chance.choice(near)
         spoilt = chance.choice(
             [

@@ -1,4 +1,4 @@
-"""Compiled queries return the same rows as Django's."""
+"""Compiled queries return the same rows as Django's queries."""
 
 from datetime import UTC, datetime, timedelta
 

@@ -1,4 +1,4 @@
-"""Row locks and lanes of two concurrent transactions."""
+"""Two concurrent transactions with row locks and lanes."""
 
 import threading
 from concurrent.futures import ThreadPoolExecutor
@@ -29,7 +29,7 @@ pytestmark = [
 
 
 def rows_in_another_order() -> list[User]:
-    """Return three users. The first was written last, so the database reads it last."""
+    """Return three users. The first was written last, so PostgreSQL reads it last."""
     rows = [User.objects.for_address(address) for address in (ALICE, BOB, CHARLIE)]
     User.objects.filter(pk=rows[0].pk).update(max_open_batches=1)
     return rows
@@ -37,8 +37,8 @@ def rows_in_another_order() -> list[User]:
 
 def is_free(user: User) -> bool:
     with psycopg.connect(same_database()["DATABASE_URL"]) as other:
-        found = other.execute("SELECT 1 FROM accounts_user WHERE id = %s FOR UPDATE SKIP LOCKED", (user.pk,)).fetchall()
-    return bool(found)
+        rows = other.execute("SELECT 1 FROM accounts_user WHERE id = %s FOR UPDATE SKIP LOCKED", (user.pk,)).fetchall()
+    return bool(rows)
 
 
 def test_rows_are_locked_by_primary_key_whatever_order_they_lie_in():
@@ -82,7 +82,7 @@ def test_two_that_wait_in_a_circle_are_both_done_in_the_end(caplog):
 
     with ThreadPoolExecutor(2) as pool:
         writing = [pool.submit(write, *rows), pool.submit(write, *reversed(rows))]
-        assert sorted(one.result(20) for one in writing) == [1, 2]
+        assert sorted(future.result(20) for future in writing) == [1, 2]
     assert set(User.objects.values_list("max_open_batches", flat=True)) == {2}
     assert "is run again" in caplog.text
     for name, times in (("batchquery_database_retries_total", 1), ("batchquery_chain_events_total", 2)):

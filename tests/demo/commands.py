@@ -1,4 +1,4 @@
-"""The demos as separate commands, and their leftovers."""
+"""Run the demos as separate commands, and find what they leave behind."""
 
 import os
 import subprocess
@@ -10,7 +10,7 @@ from devnet.ports import free_port
 
 
 def demo(module: str, folder: Path) -> list[str]:
-    """Return the command, with its state in `folder` and on free ports."""
+    """Return the demo's command, with its state in `folder` and with free ports."""
     ports = ["--port", str(free_port()), "--rpc-port", str(free_port())]
     return [sys.executable, "-m", module, "--state", str(folder), *ports, "--done-seconds", "300"]
 
@@ -20,12 +20,12 @@ def run(command: list[str], seconds: float = 900) -> subprocess.CompletedProcess
 
 
 def variables(folder: Path) -> dict[str, str]:
-    """Return environment variables for the documentation's examples."""
+    """Return the environment variables that the demo has written for the documentation's examples."""
     return dict(line.split("=", 1) for line in (folder / "env").read_text().splitlines())
 
 
 def processes_with(text: str) -> list[str]:
-    """Return command lines and environments of other running processes that mention `text`."""
+    """Return command lines and environments of other running processes that contain `text`."""
     processes = []
     for entry in Path("/proc").iterdir():
         if entry.name.isdigit() and int(entry.name) != os.getpid():

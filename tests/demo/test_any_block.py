@@ -1,4 +1,4 @@
-"""`make demo-any-block` as a new user runs it."""
+"""Run `make demo-any-block` as a new user does."""
 
 import re
 

@@ -1,4 +1,4 @@
-"""`make demo-cluster` as a new user runs it, with fewer batches."""
+"""Run `make demo-cluster` as a new user does, with fewer batches."""
 
 import re
 

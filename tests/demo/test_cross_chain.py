@@ -1,4 +1,4 @@
-"""`make demo-cross-chain` as a new user runs it."""
+"""Run `make demo-cross-chain` as a new user does."""
 
 import re
 
@@ -27,7 +27,7 @@ def test_it_proves_a_balance_on_each_chain_while_one_attester_is_down(command, t
     assert own != other
     own_registry, other_registry = re.findall(r"BALANCE\) on (0x\w{40})", done.stdout)
     assert own_registry != other_registry
-    # Workers ask attesters from time to time, so attester 3 may have been asked before it was stopped.
+    # Workers also ask attesters between batches, so attester 3 may have been asked while it was running.
     assert done.stdout.index("Attester 3 is down") < done.stdout.index("Asking for the balance")
     assert "Shutting down" in (tmp_path / "demo" / "attester-3" / "attester.log").read_text()
     assert not processes_with(str(tmp_path))

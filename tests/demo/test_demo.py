@@ -1,4 +1,4 @@
-"""`make demo` as a new user runs it."""
+"""Run `make demo` as a new user does."""
 
 import os
 import re
@@ -29,11 +29,11 @@ def test_once_it_proves_the_balance_shows_every_step_and_leaves_no_process(comma
     (word,) = re.findall(r"word +0x([0-9a-f]{64})", done.stdout)
     (decimal,) = re.findall(r"decimal +(\d+) wei", done.stdout)
     assert int(word, 16) == int(decimal) > 0
-    # The last line from bqs is the fact.
+    # `bqs` prints the fact last.
     by_bqs = done.stdout.partition("bqs read ")[2]
     assert re.search(rf"BALANCE +{re.escape(amount(int(decimal)))}$", by_bqs, re.MULTILINE)
     assert not processes_with(str(tmp_path))
-    # No address of an ended process is printed.
+    # The processes have ended, so the demo prints none of their addresses.
     assert "http://127.0.0.1" not in done.stdout
     assert "env" not in done.stdout.split("The demo ends here.")[1]
     assert not (tmp_path / "demo" / "env").exists()
@@ -48,19 +48,19 @@ def test_it_serves_until_ctrl_c_and_leaves_no_process(command, tmp_path):
         command, cwd=PROJECT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, process_group=0
     )
     assert process.stdout is not None
-    said = ""
-    while "Serving until Ctrl-C" not in said:
+    output = ""
+    while "Serving until Ctrl-C" not in output:
         line = process.stdout.readline()
-        assert line, said
-        said += line
-    (url,) = re.findall(r"Explorer +(\S+)", said)
+        assert line, output
+        output += line
+    (url,) = re.findall(r"Explorer +(\S+)", output)
     assert "DONE" in requests.get(url, timeout=30).text
     assert variables(tmp_path / "demo")["BASE_URL"] in url
-    os.killpg(process.pid, signal.SIGINT)  # as a terminal does
-    # Processes end one after another. Each has some time before it is killed.
-    rest, _ = process.communicate(timeout=8 * STOP_SECONDS)
-    assert process.returncode == 0, rest
-    assert "Traceback" not in rest
+    os.killpg(process.pid, signal.SIGINT)  # Ctrl-C in a terminal signals the group
+    # Processes end one after another, each after at most STOP_SECONDS.
+    output_at_end, _ = process.communicate(timeout=8 * STOP_SECONDS)
+    assert process.returncode == 0, output_at_end
+    assert "Traceback" not in output_at_end
     assert not processes_with(str(tmp_path))
     assert not (tmp_path / "demo" / "env").exists()
 

@@ -1,4 +1,4 @@
-"""`make demo-rollup` as a new user runs it."""
+"""Run `make demo-rollup` as a new user does."""
 
 import re
 
@@ -17,6 +17,6 @@ def test_it_proves_a_rollups_balance_on_the_chain_below_and_on_a_third(tmp_path)
     assert re.findall(r"chain 31338  (\w+) +COMPLETED", done.stdout) == STEPS * 2
     assert re.findall(r"block \d+, as chain (\d+) knows it", done.stdout) == ["31337", "31339"]
     assert done.stdout.count("equal to eth_getBalance on chain 31338 at that block") == 2
-    one, other = re.findall(r"decimal +(\d+) wei", done.stdout)
-    assert one == other
+    first_balance, second_balance = re.findall(r"decimal +(\d+) wei", done.stdout)
+    assert first_balance == second_balance
     assert not processes_with(str(tmp_path))

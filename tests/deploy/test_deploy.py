@@ -1,4 +1,4 @@
-"""Checks of deploy/ that need neither a container engine nor systemd."""
+"""Check deploy/ without a container engine or systemd."""
 
 import json
 import re
@@ -18,7 +18,7 @@ from devnet.devchain import PROJECT
 DEPLOY = PROJECT / "deploy"
 UNITS = sorted((DEPLOY / "systemd").glob("*.service"))
 CONTAINERFILE = (DEPLOY / "Containerfile").read_text()
-# Ten times the exposure that `systemd-analyze security` shows. Less is safer.
+# Ten times the exposure level that `systemd-analyze security` shows. A lower level is safer.
 MOST_EXPOSED = 20
 
 
@@ -35,7 +35,7 @@ def test_the_image_runs_as_nobody_in_particular_and_holds_no_secret():
     final = CONTAINERFILE.rpartition("FROM ")[2]
     assert re.search(r"^USER service$", final, re.MULTILINE)
     assert final.index("USER service") > final.index("collectstatic")
-    # Generated files are collected, too.
+    # collectstatic makes a secret key in STATE_DIR, which the image must not keep.
     assert re.search(
         r"STATE_DIR=/tmp/state python manage.py collectstatic .+ && rm -r /tmp/state$", final, re.MULTILINE
     )
@@ -51,7 +51,7 @@ def test_all_that_is_copied_is_sent_to_the_builder():
 
 
 def test_the_copied_files_collect_and_migrate_alone(tmp_path):
-    """The image's steps succeed in a folder without other files, with the packages of this environment."""
+    """Run the image's steps in a folder with only the copied files, using this environment's packages."""
     for path in re.findall(r"^COPY (?!--from)(.+) \S+$", CONTAINERFILE, re.MULTILINE):
         source, target = PROJECT / path, tmp_path / "app" / path
         target.parent.mkdir(parents=True, exist_ok=True)
@@ -78,24 +78,24 @@ def test_the_copied_files_collect_and_migrate_alone(tmp_path):
 
 @pytest.fixture
 def healthz() -> Iterator[dict[str, Any]]:
-    """Serve the answer that the test sets, and record requests."""
-    said: dict[str, Any] = {"status": 200, "body": {"worker": {"running": True}}}
+    """Serve the answer that a test sets, and record requests."""
+    answer: dict[str, Any] = {"status": 200, "body": {"worker": {"running": True}}}
 
     class Handler(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
-            said["host"] = self.headers["Host"]
-            self.send_response(said["status"])
+            answer["host"] = self.headers["Host"]
+            self.send_response(answer["status"])
             self.end_headers()
-            self.wfile.write(json.dumps(said["body"]).encode())
+            self.wfile.write(json.dumps(answer["body"]).encode())
 
         def log_message(self, *_: Any) -> None:
             pass
 
     with HTTPServer(("127.0.0.1", 0), Handler) as server:
-        said["address"] = f"127.0.0.1:{server.server_port}"
+        answer["address"] = f"127.0.0.1:{server.server_port}"
         thread = Thread(target=server.serve_forever)
         thread.start()
-        yield said
+        yield answer
         server.shutdown()
         thread.join()
 
@@ -125,8 +125,8 @@ def check(address: str, what: str) -> int:
 @pytest.fixture(scope="module")
 def compose() -> dict[str, Any]:
     yaml = pytest.importorskip("yaml")
-    found: dict[str, Any] = yaml.safe_load((DEPLOY / "compose.yml").read_text())
-    return found
+    content: dict[str, Any] = yaml.safe_load((DEPLOY / "compose.yml").read_text())
+    return content
 
 
 def test_each_container_may_do_little(compose):
@@ -135,7 +135,7 @@ def test_each_container_may_do_little(compose):
         assert service["cap_drop"] == ["ALL"], name
         assert service["security_opt"] == ["no-new-privileges:true"], name
         assert not service.get("privileged"), name
-        # Only a proxy answers others on the network.
+        # Only the proxy of the host is reachable from the network.
         assert all(port.startswith("127.0.0.1:") for port in service.get("ports", ())), name
 
 
@@ -160,7 +160,7 @@ def test_each_waits_for_what_it_needs(compose):
     assert {name for name in services if "migrate" in services[name].get("depends_on", {})} == {"web", "worker"}
     volumes = {mount.split(":")[0] for service in services.values() for mount in service.get("volumes", ())}
     assert {name for name in volumes if not name.startswith(".")} == set(compose["volumes"])
-    assert {name for name, one in services.items() if one.get("profiles")} == {"prometheus", "grafana"}
+    assert {name for name, container in services.items() if container.get("profiles")} == {"prometheus", "grafana"}
 
 
 # --- systemd ----------------------------------------------------------------------------------------------------------
@@ -180,12 +180,12 @@ def test_units_are_hardened(unit: Path):
 
 @needs_systemd
 def test_units_are_right(tmp_path):
-    """The units' programs are replaced by existing ones."""
+    """Check units with systemd-analyze. It needs programs that exist, so Python replaces theirs."""
     assert ANALYZE
     for unit in (DEPLOY / "systemd").iterdir():
         text = re.sub(r"=/opt/\S+/bin/\S+", f"={sys.executable}", unit.read_text())
         (tmp_path / unit.name).write_text(text)
-    # A template is checked by its first instance.
+    # systemd-analyze checks a template by an instance of it.
     units = [str(tmp_path / unit.name.replace("@.", "@1.")) for unit in UNITS]
     run = subprocess.run([ANALYZE, "verify", "--man=no", *units], capture_output=True, text=True, check=False)
     assert run.returncode == 0, run.stderr

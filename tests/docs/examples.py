@@ -1,4 +1,4 @@
-"""The fenced blocks of the README and the documentation."""
+"""Fenced blocks of the README and the documentation."""
 
 import re
 import textwrap
@@ -7,9 +7,10 @@ from functools import cache
 
 from devnet.devchain import PROJECT
 
-# Languages of blocks that a reader runs, compiles or saves. Another block needs a marker that says why it isn't run.
+# Languages of blocks that a reader runs, compiles or saves. A block in another language needs a marker with the reason
+# why it isn't run.
 LANGUAGES = {"sh", "python", "typescript", "solidity", "json", "toml"}
-# Directives of Sphinx, which are no examples.
+# Sphinx directives, which are not examples.
 DIRECTIVES = {"{toctree}"}
 
 _BLOCK = re.compile(
@@ -27,7 +28,7 @@ class Block:
     """A fenced block. `marker` is the comment above it (skipped, serves, exits 1), or empty."""
 
     page: str
-    line: int  # of the fence, from 1
+    line: int  # line number of the fence, from 1
     language: str
     code: str
     marker: str
@@ -45,18 +46,18 @@ class Block:
 
 
 class BadExample(ValueError):
-    """A block that no test can judge; the message names it and the reason."""
+    """A block that no test can run or check. The message names the block and the reason."""
 
 
 @cache
 def pages() -> list[str]:
-    """Return the pages for users and developers, by their paths below the project."""
+    """Return the paths of the pages for users and developers, relative to the project."""
     root_pages = [PROJECT / "README.md", PROJECT / "CONTRIBUTING.md", PROJECT / "SECURITY.md"]
     return [path.relative_to(PROJECT).as_posix() for path in [*root_pages, *sorted((PROJECT / "docs").rglob("*.md"))]]
 
 
 def blocks_of(page: str, text: str | None = None) -> list[Block]:
-    """Return the blocks of a page in order. Raise `BadExample` for a block that is neither runnable nor marked."""
+    """Return a page's blocks in order. Raise `BadExample` for a block that is neither runnable nor marked."""
     text = (PROJECT / page).read_text() if text is None else text
     if stray := re.search(r"```|~~~|^ *<!--", _BLOCK.sub("", text), re.MULTILINE):
         raise BadExample(f"{page}: this {stray[0].strip()} belongs to no block")

@@ -1,4 +1,4 @@
-"""A reader who pastes every example of a page into one shell, in a copy of the project's folder."""
+"""A reader who pastes all examples of a page into one shell, in a folder like the project's."""
 
 import json
 import os
@@ -14,13 +14,13 @@ from tests.docs.examples import Block
 
 # Languages of runnable blocks.
 PROGRAMS = {"sh", "python", "typescript"}
-# A page starts twenty processes, which take minutes on a busy machine.
+# A page starts about twenty processes, which take minutes on a busy machine.
 PAGE_SECONDS = 900
-# Keys whose values must equal the example's. For other keys only the type counts.
+# Keys whose values must equal the example's. For all other keys only the type must agree.
 _FIXED = {"queryStatus", "status", "database", "code", "error", "path", "message"}
 
-# Blocks are sourced, so that later blocks see their variables and functions. A process that serves must print
-# something, still run a second later, and end on request.
+# The shell sources blocks, so later blocks see their variables and functions. A serving process must print a line, run
+# for another second, and end on SIGTERM.
 _FUNCTIONS = r"""
 set -e -o pipefail
 serve() {
@@ -42,11 +42,11 @@ expect() {
 class Ran:
     block: Block
     output: str
-    fault: str  # empty if the block works as the page says
+    fault: str  # reason for a failure; empty if the block works as its page says
 
 
 def make_folder(folder: Path, files: Mapping[str, str]) -> Path:
-    """Make a folder with links to the project and these files. The reader's files stay there."""
+    """Make a folder with links to the project's files, and with these files of its own."""
     folder.mkdir()
     for entry in [*PROJECT.glob("[!.]*"), PROJECT / ".venv"]:
         (folder / entry.name).symlink_to(entry)
@@ -57,7 +57,7 @@ def make_folder(folder: Path, files: Mapping[str, str]) -> Path:
 
 
 def paste(blocks: Sequence[Block], folder: Path, variables: Mapping[str, str]) -> list[Ran]:
-    """Run the blocks of `PROGRAMS` in order, up to the first failure."""
+    """Run the runnable blocks in order until one fails."""
     runnable = [block for block in blocks if block.language in PROGRAMS and not block.is_skipped]
     if not runnable:
         return []
@@ -120,7 +120,7 @@ def _not_done(block: Block, output: str) -> str:
 
 
 def differs(documented: Any, answered: Any, name: str = "") -> str:
-    """Return the difference in form between a page's answer and the real one; empty if there is none."""
+    """Return how a documented answer differs in form from the real one. The result is empty if both agree."""
     if type(documented) is not type(answered):
         return f"{name or 'it'} is {answered!r}"
     if isinstance(documented, dict):
@@ -133,5 +133,5 @@ def differs(documented: Any, answered: Any, name: str = "") -> str:
 
 
 def last_json(output: str) -> Any:
-    """Return the JSON in the output's last line."""
+    """Return the JSON in the last line of the output."""
     return json.loads(output.strip().splitlines()[-1])

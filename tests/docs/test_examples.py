@@ -1,4 +1,4 @@
-"""Every example of the README and the documentation works: pasted in order, against a running demo."""
+"""Every example of the README and the documentation works, pasted in order against a running demo."""
 
 import json
 import re
@@ -25,7 +25,7 @@ from tests.docs import reader
 from tests.docs.examples import blocks_of, pages
 from tests.docs.reader import Ran
 
-# Pages about one installation, which the first page makes. All other pages are independent.
+# Pages about one installation, which the first page sets up. All other pages are independent of each other.
 OPERATING = ["deploying", "test-network", "configuration", "watching", "backups", "attesters"]
 OPERATING_PAGES = [f"docs/operating/{name}.md" for name in OPERATING]
 BLOCKS = [block for page in pages() for block in blocks_of(page)]
@@ -34,17 +34,17 @@ RUNNABLE = [block for block in BLOCKS if block.language in reader.PROGRAMS and n
 
 @pytest.fixture(scope="module")
 def env(tmp_path_factory) -> Iterator[dict[str, str]]:
-    """Yield the variables of a running demo of two chains."""
+    """Yield the environment variables of a running demo of two chains."""
     folder = tmp_path_factory.mktemp("documented") / "demo"
     command = demo("demo.cross_chain", folder)
     process = subprocess.Popen(command, cwd=PROJECT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
     assert process.stdout is not None
-    said = ""
+    output = ""
     try:
-        while "Serving until Ctrl-C" not in said:
+        while "Serving until Ctrl-C" not in output:
             line = process.stdout.readline()
-            assert line, said
-            said += line
+            assert line, output
+            output += line
         yield variables(folder) | {"FOLDER": str(folder)}
     finally:
         process.terminate()
@@ -53,7 +53,7 @@ def env(tmp_path_factory) -> Iterator[dict[str, str]]:
 
 @pytest.fixture(scope="module")
 def ran(env, tmp_path_factory) -> dict[str, Ran]:
-    """Run every runnable block, and return the results by place.
+    """Run every runnable block. Return the results by the block's page and line.
 
     Independent pages run at the same time.
     """
@@ -71,12 +71,12 @@ def ran(env, tmp_path_factory) -> dict[str, Ran]:
 
     with ThreadPoolExecutor(4) as threads:
         operating = threads.submit(operate, folder, env)
-        found = [*threads.map(read, range(len(alone)), alone), operating.result()]
-    return {str(each.block): each for page in found for each in page}
+        results = [*threads.map(read, range(len(alone)), alone), operating.result()]
+    return {str(each.block): each for page in results for each in page}
 
 
 def operate(folder: Path, env: dict[str, str]) -> list[Ran]:
-    """Run the operator's pages on the demo's chains, with another database and signer."""
+    """Run the operator's pages on the demo's chains, with a database and a signer of their own."""
     toml = (Path(env["FOLDER"]) / "chains.toml").read_text()
     attester = next(block.code for block in blocks_of("docs/operating/attesters.md") if block.language == "toml")
     attester = re.sub(r"rpc_urls = .*", f'rpc_urls = ["{env["OTHER_RPC_URL"]}"]', attester)
@@ -89,7 +89,7 @@ def operate(folder: Path, env: dict[str, str]) -> list[Ran]:
         },
     )
     state = checkout / "state"
-    given = {
+    variables_of_pages = {
         "BASE_URL": env["BASE_URL"],
         "STATE_DIR": str(state),
         "CHAINS_FILE": str(checkout / "mine.toml"),
@@ -101,13 +101,15 @@ def operate(folder: Path, env: dict[str, str]) -> list[Ran]:
         "FACTS_REGISTRY": env["OTHER_FACTS_REGISTRY"],
         "USER_ADDRESS": ACCOUNTS[0][0],
     }
-    given |= {name: address for name, (address, _) in zip(["FIRST", "SECOND", "THIRD"], ACCOUNTS, strict=False)}
+    variables_of_pages |= {
+        name: address for name, (address, _) in zip(["FIRST", "SECOND", "THIRD"], ACCOUNTS, strict=False)
+    }
     first, *others = OPERATING_PAGES
-    found = reader.paste(blocks_of(first), checkout, given)
+    results = reader.paste(blocks_of(first), checkout, variables_of_pages)
     sign_up(state / "db.sqlite3", ACCOUNTS[0][0])
     with ThreadPoolExecutor(4) as threads:
-        rest = threads.map(lambda page: reader.paste(blocks_of(page), checkout, given), others)
-    return [*found, *(each for page in rest for each in page)]
+        other_results = threads.map(lambda page: reader.paste(blocks_of(page), checkout, variables_of_pages), others)
+    return [*results, *(each for page in other_results for each in page)]
 
 
 def sign_up(database: Path, address: str) -> None:
@@ -147,14 +149,14 @@ def test_what_examples_make_is_ignored_by_git():
     assert not [path for path in made if not path.startswith("secrets/")]
     ignored = set((PROJECT / ".gitignore").read_text().splitlines())
     assert {"/secrets", "/deploy/secrets", "/.testnet"} <= ignored
-    left = {f"/{name}" for name in re.findall(r"(?:\s2?>|--output|-o) ([\w.-]+)(?=\s)", code)}
-    assert {"/receiver.log", "/batch-query-service.d.ts"} <= left <= ignored
+    files = {f"/{name}" for name in re.findall(r"(?:\s2?>|--output|-o) ([\w.-]+)(?=\s)", code)}
+    assert {"/receiver.log", "/batch-query-service.d.ts"} <= files <= ignored
 
 
 def test_every_toml_block_is_a_chains_file_that_the_service_takes(tmp_path):
-    found = [block for block in BLOCKS if block.language == "toml"]
-    assert found
-    for block in found:
+    blocks = [block for block in BLOCKS if block.language == "toml"]
+    assert blocks
+    for block in blocks:
         assert "chains" in tomllib.loads(block.code)
         (tmp_path / "chains.toml").write_text(block.code)
         assert load_chains(tmp_path / "chains.toml", {"KEY_ONE": "key", "BEACON_KEY": "key"}).chains
@@ -171,9 +173,9 @@ def test_the_contract_of_the_readme_reads_the_balance_that_its_batch_has_proven(
     (contract,) = [block for block in blocks_of("README.md") if block.language == "solidity"]
     (submission,) = [each for each in ran.values() if each.block.page == "README.md" and "internalId" in each.output]
     batch = reader.last_json(submission.output)["internalId"]
-    asked = requests.get(f"{env['BASE_URL']}/explorer/query/{batch}/request.json", timeout=10).json()
-    ((selector, wanted),) = asked["data"][env["CHAIN_ID"]].items()
-    block, (account,) = int(selector.removeprefix("block:")), wanted["accounts"]
+    request = requests.get(f"{env['BASE_URL']}/explorer/query/{batch}/request.json", timeout=10).json()
+    ((selector, block_request),) = request["data"][env["CHAIN_ID"]].items()
+    block, (account,) = int(selector.removeprefix("block:")), block_request["accounts"]
 
     output = run_compiler({"README.md": contract.code}, {"*": {"*": ["evm.bytecode.object"]}})
     code = output["contracts"]["README.md"]["Snapshot"]["evm"]["bytecode"]["object"]

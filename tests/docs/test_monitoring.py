@@ -1,4 +1,4 @@
-"""deploy/monitoring: alerts and dashboard use the service's metrics, and alerts fire when they must."""
+"""Alerts and the dashboard in deploy/monitoring use the service's metrics. Alerts fire when they must."""
 
 import json
 import re
@@ -21,18 +21,18 @@ from tests.metrics import chain_events
 
 FOLDER = PROJECT / "deploy/monitoring"
 PROMTOOL = shutil.which("promtool")
-# Prometheus' own labels and metrics.
+# Labels that Prometheus itself adds.
 ADDED_LABELS = {"job", "instance", "le"}
 
 
 def alerts() -> Iterator[tuple[str, str]]:
-    """Yield each alert's name and expression, which may be folded."""
+    """Yield each alert's name and expression. An expression may span several lines."""
     text = (FOLDER / "alerts.yml").read_text()
     for rule in re.split(r"^      - alert: ", text, flags=re.MULTILINE)[1:]:
         name = rule.split("\n", 1)[0]
-        found = re.search(r"^        expr: (?:>-\n((?:          .*\n)+)|(.*)\n)", rule, re.MULTILINE)
-        assert found, name
-        yield name, found[1] or found[2]
+        match = re.search(r"^        expr: (?:>-\n((?:          .*\n)+)|(.*)\n)", rule, re.MULTILINE)
+        assert match, name
+        yield name, match[1] or match[2]
 
 
 def dashboard() -> Iterator[tuple[str, str]]:
@@ -49,13 +49,13 @@ GROUPED = re.compile(r"\b(?:by|without|on|ignoring|group_left|group_right)\s*\((
 
 @pytest.fixture
 def samples(unreachable_chain, db) -> set[str]:
-    """Return the names of all samples that /metrics of a web server or a worker may have."""
+    """Return the names of all samples in /metrics of a web server or a worker."""
     text = metrics_server.exposition([ServiceMetrics()]).decode()
-    found: set[str] = set()
+    names: set[str] = set()
     for family in text_string_to_metric_families(text):
         suffixes = {"counter": ["_total"], "histogram": ["_bucket", "_sum", "_count"]}.get(family.type, [""])
-        found |= {family.name + suffix for suffix in suffixes}
-    return found
+        names |= {family.name + suffix for suffix in suffixes}
+    return names
 
 
 def test_every_metric_of_alerts_and_dashboard_exists(samples):
@@ -64,7 +64,7 @@ def test_every_metric_of_alerts_and_dashboard_exists(samples):
 
 
 def test_a_worker_shows_each_event_of_a_chain_from_its_start(unreachable_chain, db):
-    """Prometheus sees no increase in a series that begins with 1."""
+    """The counters must exist with 0 from the start. Prometheus would not see the increase to a first value of 1."""
     proving.worker.Worker()
     assert set(chain_events()) == {*ChainEvent}
 
@@ -86,8 +86,8 @@ def test_every_metric_of_the_service_is_explained(samples):
 
 def rules() -> list[dict[str, Any]]:
     (group,) = yaml.safe_load((FOLDER / "alerts.yml").read_text())["groups"]
-    found: list[dict[str, Any]] = group["rules"]
-    return found
+    found_rules: list[dict[str, Any]] = group["rules"]
+    return found_rules
 
 
 def test_every_alert_leads_to_its_paragraph_of_the_runbook():
@@ -122,6 +122,6 @@ def test_the_alerts_come_when_they_must_and_not_before():
 
 
 def test_prometheus_takes_the_dashboard_s_expressions(tmp_path):
-    rules = [{"record": f"panel:{place}", "expr": text} for place, (_, text) in enumerate(dashboard())]
+    rules = [{"record": f"panel:{index}", "expr": text} for index, (_, text) in enumerate(dashboard())]
     (tmp_path / "rules.yml").write_text(json.dumps({"groups": [{"name": "dashboard", "rules": rules}]}))
     run("check", "rules", str(tmp_path / "rules.yml"))

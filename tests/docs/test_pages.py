@@ -1,4 +1,4 @@
-"""The README is short and says how to begin. Links of all pages work on a code host and on the site."""
+"""The README is short and says how to begin. All pages' links work on a code host and on the documentation site."""
 
 import os
 import re
@@ -20,20 +20,20 @@ CODE = re.compile(r"`[^`\n]*`")
 
 
 def anchors(path: Path) -> set[str]:
-    """Return the anchors of a page's headings on code hosts and on the site."""
+    """Return the anchors of a page's headings on code hosts and on the documentation site."""
     headings = re.findall(r"^#+ (.*)$", BLOCK.sub("", path.read_text()), re.MULTILINE)
     return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
 
 
 def broken(page: str, text: str) -> list[str]:
-    found = []
+    links = []
     for target, anchor in LINK.findall(CODE.sub("", BLOCK.sub("", text))):
         if "://" in target:
             continue
         path = (PROJECT / page).parent / target if target else PROJECT / page
         if not path.exists() or (anchor and anchor not in anchors(path)):
-            found.append(f"{target}#{anchor}")
-    return found
+            links.append(f"{target}#{anchor}")
+    return links
 
 
 @pytest.mark.parametrize("page", [*pages(), "CHANGELOG.md"])
@@ -76,7 +76,7 @@ def test_help_of_make_shows_on_one_screen_what_one_needs_first_and_every_command
     def commands(text: str) -> set[str]:
         return set(re.findall(r"^  make ([a-z-]+)", text, re.MULTILINE))
 
-    # A terminal of 80 columns and 24 lines breaks longer lines.
+    # On a terminal of 80 columns and 24 lines, longer lines take several rows.
     assert sum(1 + max(0, len(line) - 1) // 80 for line in shown().splitlines()) < 24
     assert {"run", "demo", "test", "lint", "docs"} <= commands(shown())
     phony = re.findall(r"^\.PHONY: (.*)", (PROJECT / "Makefile").read_text(), re.MULTILINE)[0].split()

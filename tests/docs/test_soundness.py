@@ -1,4 +1,6 @@
-"""docs/concepts/soundness.md: the example's loss to a false block hash, and the code that figures belong to."""
+"""docs/concepts/soundness.md: the example limits the loss by a false block hash, and figures name the code they belong
+to.
+"""
 
 import random
 import re
@@ -24,7 +26,7 @@ EXTRA_DATA = 12
 ETHER = 10**18
 CAP = 4 * ETHER
 OWED = {ALICE: CAP, BOB: 2 * ETHER, CAROL: 0, DAVE: CAP + 1}
-# A contract that takes its payment, and requests it again.
+# This contract requests its payment again while it receives it.
 GREEDY = """
 pragma solidity ^0.8.28;
 contract Greedy {
@@ -38,12 +40,12 @@ contract Greedy {
 
 @pytest.fixture(scope="module")
 def compiled() -> dict[str, Artifact]:
-    """Return the example and GREEDY by name, with the registry's errors, which pass through them."""
+    """Return the artifacts of the example and of GREEDY, with the registry's errors, which pass through both."""
     files = ("examples/CautiousPayout.sol", "src/IFactsRegistry.sol")
     sources = {file: (PROJECT / "client/solidity" / file).read_text() for file in files}
     outputs = ["abi", "evm.bytecode.object", "evm.deployedBytecode.object"]
     output = run_compiler(sources | {"Greedy": GREEDY}, {"*": {"*": outputs}})
-    errors = [one for one in load_artifact("FactsRegistry").abi if one["type"] == "error"]
+    errors = [entry for entry in load_artifact("FactsRegistry").abi if entry["type"] == "error"]
     return {
         name: Artifact(
             abi=[*contract["abi"], *errors],
@@ -76,7 +78,7 @@ def slot_of(account: str) -> int:
 
 
 def owing(number: int = BLOCK) -> World:
-    """Return a state in which the ledger owes the amounts of `OWED`."""
+    """Return a state in which the ledger owes the amounts in `OWED`."""
     world = World(random.Random(1), number)
     ledger = bytes.fromhex(LEDGER[2:])
     world.accounts[ledger] = (1, 0, keccak(b"code"))
@@ -90,7 +92,7 @@ def proof(world: World, *accounts: str) -> bytes:
 
 @pytest.fixture
 def payout(chain: DevChain, source: Deployed, registry: Deployed, compiled) -> Deployed:
-    """Return a funded payout, with its debts proven."""
+    """Return a payout contract with money and proven debts."""
     world = owing()
     source.send("set", BLOCK, world.block_hash)
     registry.send_raw(proof(world, *OWED))
@@ -120,20 +122,20 @@ def refusal(contract: Deployed, function: str, *arguments: Any, block: str = "pe
 
 
 def queue(payout: Deployed, account: str) -> int:
-    """Return the time from which the claim is paid."""
+    """Return the time from which the payout pays the claim."""
     ((event, of, amount, ready_at),) = payout.logged(payout.send("queue", account))
     assert (event, of, amount) == ("Queued", account.lower(), OWED[account])
     return int(ready_at)
 
 
 def wait_until(chain: DevChain, time: int) -> None:
-    """Mine a block at this time."""
+    """Mine a block with this timestamp."""
     chain.rpc("evm_setNextBlockTimestamp", time)
     chain.mine()
 
 
 def start_of_a_window(payout: Deployed, time: int) -> int:
-    """Return the first start of a window that isn't before this time."""
+    """Return the first start of a window at or after this time."""
     window: int = payout.call("WINDOW")
     return -(-time // window) * window
 
@@ -228,7 +230,7 @@ def test_a_false_hash_changes_no_account_or_slot_of_a_block_whose_root_is_there(
         registry.send_raw(proof(false, BOB))
     assert refused.value.error == ("HeaderMismatch", BLOCK)
 
-    # A field of its header can be false without another root.
+    # A false header can have the true state root. A false field of the header is proven then.
     true.make_headers(extra_data=b"false")
     source.send("set", BLOCK, true.block_hash)
     registry.send_raw(encode(true.header, true.root, header_fields=[EXTRA_DATA]))
@@ -241,7 +243,7 @@ CURRENT = "These figures are of the code with the digest `{}`, which is the curr
 
 
 def fault(page: str, changelog: str, digest: str) -> str:
-    """Return the fault in a page's claim about the code of its figures; empty if it calls none current."""
+    """Return what is wrong with a page's claim about its figures' code. The result is empty if nothing is."""
     current = re.findall(CURRENT.format("(0x[0-9a-f]{64})"), " ".join(page.split()))
     if current not in ([], [digest]):
         return f"figures of {', '.join(current)} are called current, and the code is {digest}"

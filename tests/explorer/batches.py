@@ -1,4 +1,4 @@
-"""Batches taken through their states without a chain, by writing the rows that proving writes."""
+"""Batches in all states without a chain. Functions write the rows that proving would write."""
 
 import json
 from collections.abc import Collection, Iterator, Mapping
@@ -46,7 +46,7 @@ STORAGE_ROOT = "0x" + "11" * 32
 CODE_HASH = "0x" + "22" * 32
 REGISTRY = "0x5FbDB2315678afecb367f032d93F642f64180aa3"
 BLOCK_HASH_SOURCE = "0xe7f1725E7734CE288F8367e1Bb143E90bb3F0512"
-# A float would round this number.
+# The number is too long for a float, which would round it.
 BALANCE = 123_456_789_012_345_678_901_234_567
 REORGANISED = "Chain 31337 was reorganised."
 
@@ -58,20 +58,22 @@ def a_batch(*accounts: str, block: int = 12, props: list[str] | None = None, fee
 
 
 def batch_at(**blocks: Any) -> Batch:
-    """Return a RECEIVED batch of Alice. Keys are selectors with `_` for the colon, values `accounts` and `header`."""
+    """Return a RECEIVED batch of Alice. Keywords are selectors with `_` for the colon; values have `accounts` and
+    `header`.
+    """
     key = ApiKey.objects.filter(user__address=ALICE).first() or a_key()
     data = {selector.replace("_", ":"): parts for selector, parts in blocks.items()}
     return submit(key, asking(data))
 
 
 def bundle_of(batch: Batch, number: int | None = None) -> Any:
-    """Return the proof bundle of the batch, or of its query with this number."""
+    """Return the bundle of the batch, or of its query with this number."""
     answer = Client().get(f"{path(batch)}/{number}/bundle.json" if number else f"{path(batch)}/bundle.json")
     return json.loads(answer.getvalue())
 
 
 def proven_by(bundle: Any) -> VerifiedBundle:
-    """Return a bundle's facts, assuming that its hashes are right. Raise `InvalidBundle`."""
+    """Return a bundle's facts with its own block hashes as trusted ones. Raise `InvalidBundle` if it isn't valid."""
     document = json.dumps(bundle)
     return verify_bundle(document, block_hashes=claimed_hashes(document))
 
@@ -94,7 +96,7 @@ DEAD_ATTESTERS = {ALICE: DEAD_NODE, BOB: DEAD_NODE}
 
 
 def connect_source(folder: Path, url: str = DEAD_NODE, attesters: Mapping[str, str] = DEAD_ATTESTERS) -> None:
-    """Add another source chain to the chains file in `folder`. Its attesters (URLs by address) must all agree."""
+    """Add a source chain to the chains file in `folder`. All of its attesters (URLs by address) must agree."""
     tables = ", ".join(f'{{address = "{address}", url = "{at}"}}' for address, at in attesters.items())
     with (folder / "chains.toml").open("a") as file:
         file.write(f"""
@@ -118,7 +120,7 @@ OUTBOX = "0x0B9857ae2D4A3DBe74ffE1d7DF045bb7F96E4840"
 
 
 def connect_rollup(folder: Path) -> None:
-    """Add a rollup on top of `SOURCE`, connected through the facts in that chain's registry."""
+    """Add a rollup above `SOURCE` to the chains file. Its connection relies on facts in the registry for `SOURCE`."""
     with (folder / "chains.toml").open("a") as file:
         file.write(f"""
 [[chains]]
@@ -145,7 +147,7 @@ def of_rollup(block: int = 12) -> Batch:
 
 
 def of_two_sources() -> Batch:
-    """Return a RECEIVED batch of Alice that is also about `SOURCE` (see `connect_source`)."""
+    """Return a RECEIVED batch of Alice about chain 31337 and `SOURCE` (see `connect_source`)."""
     entry = {"accounts": {ALICE: {"props": ["BALANCE"]}}}
     data = {"31337": {"block:12": entry}, str(SOURCE): {"block:9": entry}}
     key = ApiKey.objects.filter(user__address=ALICE).first() or a_key()
@@ -153,7 +155,7 @@ def of_two_sources() -> Batch:
 
 
 def accept(batch: Batch, source: int = 31337) -> None:
-    """Its queries about this source chain."""
+    """Accept the batch's queries about this source chain."""
     batch.estimated_gas, batch.estimated_wei = (
         (batch.estimated_gas or 0) + 511_000,
         (batch.estimated_wei or 0) + 511_000,
@@ -165,16 +167,16 @@ def accept(batch: Batch, source: int = 31337) -> None:
 
 
 def plan_path(batch: Batch, length: int, *, left: int, unit: str = PathUnit.HOPS) -> None:
-    """Store the path to the batch's blocks, as the pipeline does."""
+    """Store the path to the batch's blocks as the pipeline does, with `left` of `length` parts unproven."""
     Block.objects.filter(queries__batch=batch).update(path_unit=unit, path_length=length, path_left=left)
 
 
 def complete(batch: Batch, *kinds: StepKind, transaction_hash: str = "", of: Collection[int] | None = None) -> None:
-    """Complete these steps of the queries that are at them, or only of queries in `of` (ids)."""
+    """Complete these steps for the batch's queries that are at them, or only for those with an id in `of`."""
     order, change = list(StepKind), {"transaction_hash": transaction_hash} if transaction_hash else {}
     for kind in kinds:
         at = batch.queries.filter(step=kind, pk__in=queries_of(batch) if of is None else of)
-        # A header query is done when the header is accumulated.
+        # A query of the header alone ends with the step HEADER_ACCUMULATED.
         ended = at.filter(address="") if kind == StepKind.HEADER_ACCUMULATED else at
         last = [] if kind in order[:2] else list(ended.values_list("pk", flat=True))
         begun = list(at.exclude(pk__in=last).values_list("pk", flat=True))
@@ -195,7 +197,7 @@ def complete(batch: Batch, *kinds: StepKind, transaction_hash: str = "", of: Col
 
 
 def tell(batch: Batch, event: str, status: str, **more: str) -> None:
-    """Write the event for the batch's webhook, if it subscribes to the kind."""
+    """Store an event for the batch's webhook, if the webhook subscribes to this kind."""
     for webhook in Webhook.objects.filter(batch=batch):
         if event in webhook.events:
             kind = {"STEP": "step_completed"}.get(event, event.lower())
@@ -207,7 +209,7 @@ def tell(batch: Batch, event: str, status: str, **more: str) -> None:
 
 
 def reopen(batch: Batch, kind: StepKind, *, of: Collection[int] | None = None) -> None:
-    """Take the queries, or only those in `of` (ids), back to a step, as a reorg does."""
+    """Return the queries, or only those with an id in `of`, to a step, as after a reorg."""
     now, queries = timezone.now(), queries_of(batch) if of is None else of
     back = {"went_back_at": now, "went_back_because": REORGANISED}
     later = list(StepKind)[list(StepKind).index(kind) + 1 :]
@@ -247,7 +249,7 @@ def deployed(source: int = 31337) -> FactsRegistry:
 
 
 def fetch_proofs(batch: Batch) -> None:
-    """Store the results of INITIAL_STATE with made-up values. A slot holds its own number."""
+    """Store made-up results of INITIAL_STATE. Each slot's value is its own number."""
     Block.objects.filter(queries__batch=batch).update(header_rlp=HEADER)
     for query in batch.queries.select_related("block"):
         assert query.block
@@ -255,7 +257,7 @@ def fetch_proofs(batch: Batch) -> None:
             continue
         values = {"nonce": 7, "balance": BALANCE, "storage_root": STORAGE_ROOT, "code_hash": CODE_HASH, "nodes": []}
         proof, is_new = AccountProof.objects.get_or_create(block=query.block, address=query.address, defaults=values)
-        if not is_new:  # Another batch names the same block.
+        if not is_new:  # another batch has stored this block
             continue
         SlotProof.objects.bulk_create(
             [SlotProof(account=proof, slot=slot, nodes=[], value=int(slot, 16)) for slot in query.slots]
@@ -264,14 +266,14 @@ def fetch_proofs(batch: Batch) -> None:
 
 
 def finish(batch: Batch) -> None:
-    """Take the batch to DONE, not yet final."""
+    """Complete the batch, whose block isn't final yet."""
     accept(batch)
     fetch_proofs(batch)
     complete(batch, *StepKind)
 
 
 def send(batch: Batch, *, tx_hash: str = TRANSACTION, extends: FactsRegistry | None = None) -> Transaction:
-    """Store a sent transaction for all queries. With `extends` it belongs to the path to their blocks."""
+    """Store a sent transaction for all queries. With `extends`, it belongs to the path to their blocks."""
     signer, _ = Signer.objects.get_or_create(chain_id=31337, address=SIGNER)
     tx = Transaction.objects.create(
         signer=signer, nonce=signer.transactions.count(), data=b"", gas_limit=1, extends=extends
@@ -286,7 +288,7 @@ def send(batch: Batch, *, tx_hash: str = TRANSACTION, extends: FactsRegistry | N
 
 
 def mine(tx: Transaction, *, block: int, head: int | None = None) -> None:
-    """Put the transaction into a block. The block before the head is final."""
+    """Store that the transaction was mined in a block. By default the final block is the one before `head`."""
     tx.state, tx.block_number, tx.succeeded, tx.gas_used = TransactionState.MINED, block, True, 175_840
     tx.hash = tx.latest_hash
     tx.save()
@@ -296,19 +298,19 @@ def mine(tx: Transaction, *, block: int, head: int | None = None) -> None:
 
 
 def settle(batch: Batch) -> None:
-    """Take the batch's blocks off the schedule, as when the destination block with the facts is final."""
+    """Remove the batch's blocks from the schedule, as when the destination's block with the facts is final."""
     Block.objects.filter(queries__batch=batch).update(due_at=None)
     mined = Transaction.objects.filter(queries__batch=batch, state=TransactionState.MINED)
     Transaction.objects.filter(pk__in=mined.values("pk")).update(state=TransactionState.FINAL)
 
 
 def beat() -> None:
-    """Write a worker's heartbeat."""
+    """Store a worker's heartbeat."""
     WorkerHeartbeat.objects.update_or_create(worker="worker", defaults={"started_at": Now(), "beat_at": Now()})
 
 
 def read_files() -> None:
-    """Read the maximum number of files that one address may read in a minute."""
+    """Read as many files as one address may read in a minute."""
     for _ in range(30):
         Client().get("/explorer/query/none/request.json")
 
@@ -324,7 +326,7 @@ def page(batch: Batch, **parameters: Any) -> str:
 
 
 def polled(batch: Batch, **parameters: Any) -> Any:
-    """Return the answer to htmx."""
+    """Return the answer to a poll by htmx."""
     return Client().get(path(batch), parameters, headers={"hx-request": "true"})
 
 
@@ -334,12 +336,14 @@ CONTRACT = "0x" + "c0de" * 10
 
 
 def everything(chain: DevChain) -> Batch:
-    """Return a DONE batch. Query 1: an account, 2: slots of a contract, 3: a header, 4: an account at a time."""
+    """Return a DONE batch. Query 1 is about an account, 2 about slots, 3 about a header, 4 about an
+    account at a time.
+    """
     chain.rpc("anvil_setCode", CONTRACT, "0x00")
     chain.rpc("anvil_setStorageAt", CONTRACT, "0x5", word(77))
     chain.mine()
     block = chain.head()
-    chain.rpc("evm_increaseTime", 10)  # makes the block the only one at its time
+    chain.rpc("evm_increaseTime", 10)  # gives the block a time of its own
     chain.mine(2)
     time = int(chain.rpc("eth_getBlockByNumber", hex(block), False)["timestamp"], 16)
     batch = batch_at(

@@ -10,13 +10,13 @@ from tests.service import ALICE, chains_toml
 
 @pytest.fixture(autouse=True)
 def one_chain_whose_node_is_down(settings, tmp_path) -> None:
-    """Configure a chain without a node, because pages ask none."""
+    """Configure a chain without a node. Pages make no request to a node."""
     settings.CHAINS_FILE = chains_toml(tmp_path, DEAD_NODE, chain='explorer_url = "https://scan.example"')
 
 
 @pytest.fixture(autouse=True)
 def a_process_that_has_just_started(monkeypatch) -> None:
-    """Forget that the tables were found complete."""
+    """Forget that the tables were complete, as in a new process."""
     monkeypatch.setattr(health, "_migrated", False)
 
 
@@ -27,5 +27,5 @@ def pages_are_kept_for_nobody(monkeypatch) -> None:
 
 @pytest.fixture
 def alice(db) -> Client:
-    """Return a signed-in program."""
+    """Return a program in which Alice is signed in."""
     return client_of(ALICE)

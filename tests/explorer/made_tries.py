@@ -19,12 +19,12 @@ Proofs = dict[bytes, list[bytes]]
 """The nodes from the root, by hashed key."""
 
 EMPTY_TRIE_ROOT, EMPTY_CODE_HASH = keccak(rlp.encode(b"")), keccak(b"")
-# Fields of all headers, from before the times that queries name.
+# Fields of all headers. Their time is before the times that queries name.
 FIELDS = headers.PRAGUE
 
 
 def trie(values: Mapping[bytes, bytes], levels: int) -> tuple[bytes, Proofs]:
-    """Return the root of a trie with these values by hashed key, and their proofs.
+    """Return the root and the proofs of a trie with these values by hashed key.
 
     Each key is below at least `levels` full branches, whose other children belong to other keys.
     """
@@ -36,7 +36,7 @@ def trie(values: Mapping[bytes, bytes], levels: int) -> tuple[bytes, Proofs]:
 
 
 def _node(keys: Sequence[bytes], depth: int, levels: int, values: Mapping[bytes, bytes], proofs: Proofs) -> bytes:
-    """Return the node's RLP, and append it to the proofs of the keys below it."""
+    """Return the node's RLP. Append it to the proofs of the keys below it."""
     if len(keys) == 1 and depth >= levels:
         encoded: bytes = rlp.encode([_leaf_path(keys[0].hex()[depth:]), values[keys[0]]])
     else:
@@ -59,7 +59,7 @@ def _leaf_path(nibbles: str) -> bytes:
 
 
 def prove(batch: Batch, levels: int = 2) -> None:
-    """Take a batch to DONE with valid proofs: accounts with nonce 7 and `balance` by address, slots with `slot_value`.
+    """Take a batch to DONE with valid proofs. Accounts have nonce 7 and `balance`, and slots have `slot_value`.
 
     For a query that names a time, the next header is stored, as if another query had named its block.
     """
@@ -88,7 +88,7 @@ def slot_value(slot: str) -> int:
 
 
 def _prove_accounts(block: Block, slots_by_address: Mapping[str, Mapping[str, None]], levels: int) -> bytes:
-    """Return the state root."""
+    """Store proofs of the block's accounts and slots. Return the state root."""
     rows: dict[bytes, AccountProof] = {}
     values: dict[bytes, bytes] = {}
     slots: list[SlotProof] = []
@@ -144,10 +144,9 @@ def _store_header(block: Block, fields: headers.Fields) -> None:
 
 
 def asked_of_everything(folder: Path | None, more: Mapping[str, Any] | None = None) -> Batch:
-    """Return a RECEIVED batch of accounts, slots, headers and a time, in three blocks, with `more` accounts in block
-    12.
+    """Return a RECEIVED batch of accounts, slots, headers and a time in three blocks, with `more` accounts in block 12.
 
-    If a folder is given, its chains file gets another source chain (see `connect_source`), and the batch a block of it.
+    With a folder, add another source chain to its chains file (see `connect_source`), and a block of it to the batch.
     """
     data: dict[str, Any] = {
         "31337": {

@@ -73,28 +73,28 @@ def test_an_identifier_leads_to_its_batch_for_anyone(client, written):
 
 
 @pytest.mark.parametrize(
-    "wanted",
+    "text",
     [BOB, BOB.lower(), "0x" + BOB[2:].upper(), "77", TRANSACTION, TRANSACTION.upper().replace("X", "x"), HASH],
 )
-def test_it_finds_by_account_block_number_and_the_hash_of_a_transaction_or_block(alice, wanted):
+def test_it_finds_by_account_block_number_and_the_hash_of_a_transaction_or_block(alice, text):
     a_batch()
     batch = a_batch(BOB, block=77)
     a_batch(CHARLIE, block=78)
     send(batch)
     Block.objects.filter(number=77).update(hash=HASH)
-    assert listed(alice, q=wanted) == [batch.pk]
-    assert listed(client_of(BOB), q=wanted) == []
+    assert listed(alice, q=text) == [batch.pk]
+    assert listed(client_of(BOB), q=text) == []
 
 
 @pytest.mark.parametrize(
-    "wanted", ["what is this", "0x12", "-1", "9" * 99, "<script>", "%00", "\0", "é", "0x" + "g" * 40]
+    "text", ["what is this", "0x12", "-1", "9" * 99, "<script>", "%00", "\0", "é", "0x" + "g" * 40]
 )
-def test_a_search_for_nothing_that_can_be_found_says_so(alice, wanted):
+def test_a_search_for_nothing_that_can_be_found_says_so(alice, text):
     a_batch()
-    response = alice.get("/explorer", {"q": wanted})
+    response = alice.get("/explorer", {"q": text})
     assert response.status_code == 200
     assert "<script>" not in response.text
-    assert wanted == "\0" or "This is none of them." in response.text
+    assert text == "\0" or "This is none of them." in response.text
 
 
 def test_it_filters_by_status_and_destination(alice):
@@ -114,14 +114,14 @@ def test_a_search_shows_what_is_proven_of_an_account_or_a_block_for_whomever(cli
     send(batch)
     Block.objects.update(hash=HASH)
     charlie = client_of(CHARLIE)
-    for wanted in (BOB, BOB.lower(), "77", HASH, TRANSACTION):
-        html = charlie.get("/explorer", {"q": wanted}).text
+    for text in (BOB, BOB.lower(), "77", HASH, TRANSACTION):
+        html = charlie.get("/explorer", {"q": text}).text
         assert "123,456,789.0123" in html
         links = re.findall(r'href="/facts\?([^"]+)"', html)
-        assert links == [f"account={BOB}" if len(wanted) == 42 else "block=77" if wanted == "77" else BLOCK_77]
+        assert links == [f"account={BOB}" if len(text) == 42 else "block=77" if text == "77" else BLOCK_77]
         assert batch.pk not in html
-        # Visitors who may not list batches learn nothing.
-        assert "123,456,789.0123" not in client.get("/explorer", {"q": wanted}).text
+        # Visitors who may not list batches see no facts in the search either.
+        assert "123,456,789.0123" not in client.get("/explorer", {"q": text}).text
     assert "Proven of this account" not in charlie.get("/explorer", {"q": ALICE}).text
 
 
@@ -129,15 +129,15 @@ def test_a_block_of_a_batch_that_proves_nothing_is_not_told(alice):
     batch = submit(a_key(BOB), request(BOB, block=12))
     send(batch)
     Block.objects.update(hash=HASH)
-    for wanted in (HASH, TRANSACTION):
-        html = alice.get("/explorer", {"q": wanted}).text
+    for text in (HASH, TRANSACTION):
+        html = alice.get("/explorer", {"q": text}).text
         assert "/facts?" not in html
         assert "None of your batches matches" in html
 
 
 @pytest.fixture
 def ens(settings, tmp_path, monkeypatch) -> dict[str, Any]:
-    """Configure ENS for the search. The dict has answers by name, and the requested names under "asked"."""
+    """Configure ENS for the search. The dict has addresses by name, and the requested names under "asked"."""
     settings.CHAINS_FILE.write_text(settings.CHAINS_FILE.read_text() + "\n[ens]\nchain = 31337\n")
     known: dict[str, Any] = {"asked": []}
 
@@ -159,7 +159,7 @@ def test_a_name_is_searched_by_its_address_and_only_where_ens_is_configured(alic
     assert "The name nobody.eth is nobody&#x27;s." in alice.get("/explorer", {"q": "nobody.eth"}).text
     assert listed(alice, q="nobody.eth") == []
     assert "or an ENS name" in alice.get("/explorer", {"q": "what is this"}).text
-    # A visitor who may not list batches causes no request to a node, either.
+    # A visitor who may not list batches must cause no request to a node.
     ens["asked"].clear()
     client.get("/explorer", {"q": "bob.eth"})
     assert ens["asked"] == []
@@ -189,20 +189,20 @@ def test_the_list_is_a_file_too_as_it_is_filtered(alice, client):
 def test_a_long_list_is_several_files(alice, monkeypatch):
     expected = many(60)
     monkeypatch.setattr(batch_list, "MOST_IN_FILE", 25)
-    found, address = [], "/explorer.csv"
+    ids, address = [], "/explorer.csv"
     while address:
         answer = alice.get(address)
-        found += [row["internal_id"] for row in csv.DictReader(io.StringIO(answer.content.decode("utf-8-sig")))]
+        ids += [row["internal_id"] for row in csv.DictReader(io.StringIO(answer.content.decode("utf-8-sig")))]
         link = re.fullmatch('<([^>]+)>; rel="next"', answer.headers.get("Link", ""))
         address = f"/explorer.csv{link[1]}" if link else ""
-    assert found == expected
+    assert ids == expected
 
 
 # --- Pages ------------------------------------------------------------------------------------------------------------
 
 
 def many(count: int) -> list[str]:
-    """Store batches of Alice, and return their ids, newest first."""
+    """Store batches of Alice. Return their ids, newest first."""
     now = timezone.now()
     key = a_key()
     rows = [
@@ -222,8 +222,8 @@ def many(count: int) -> list[str]:
 
 
 def follow(client: Client, html: str, relation: str) -> str:
-    found = re.search(rf'<a href="([^"]+)" rel="{relation}"', html)
-    return client.get("/explorer" + found[1].replace("&amp;", "&")).text if found else ""
+    match = re.search(rf'<a href="([^"]+)" rel="{relation}"', html)
+    return client.get("/explorer" + match[1].replace("&amp;", "&")).text if match else ""
 
 
 def test_pages_hold_every_batch_once_in_both_directions(alice):

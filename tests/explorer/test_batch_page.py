@@ -1,4 +1,4 @@
-"""A batch's page: values, escaping, cost and privacy. Its texts in each state are in `tests/golden`."""
+"""A batch's page: values, escaping, cost and privacy. `tests/golden` has its text in each state."""
 
 import re
 from decimal import Decimal
@@ -180,7 +180,7 @@ def test_the_number_of_statements_does_not_grow_with_the_batch(state):
         if state == "done":
             finish(batch)
         statements[count] = taken(batch)
-    # Whole queries take a few more statements than lines, which need no steps.
+    # Up to ten queries are shown with their steps, which takes a few more statements.
     assert statements[1] <= statements[10]
     assert statements[60] == statements[1000] <= statements[10] <= 21, statements
 

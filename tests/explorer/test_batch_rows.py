@@ -1,4 +1,4 @@
-"""Lines of lists and titles of pages show only values that can be read from the registry."""
+"""Rows of lists and titles of pages show only values that anyone can read from the registry."""
 
 import re
 from html import unescape
@@ -18,9 +18,9 @@ CHAIN = "Development chain"
 
 
 def title(batch: Batch) -> str:
-    found = re.search(r'og:title" content="([^"]*)"', page(batch))
-    assert found
-    return unescape(found[1])
+    match = re.search(r'og:title" content="([^"]*)"', page(batch))
+    assert match
+    return unescape(match[1])
 
 
 def test_no_value_is_told_that_the_registry_may_not_hold():

@@ -1,4 +1,4 @@
-"""Proof bundles of a batch and of each query: each node and block once, in few statements."""
+"""Bundles of a batch and of each query have each node and block once, and take few statements."""
 
 import json
 import re
@@ -43,9 +43,9 @@ NOBODY = "0x00000000000000000000000000000000000000AA"
 @pytest.fixture
 def batch(tmp_path) -> Batch:
     """Return a DONE batch."""
-    found = asked_of_everything(tmp_path)
-    prove(found)
-    return found
+    complete_batch = asked_of_everything(tmp_path)
+    prove(complete_batch)
+    return complete_batch
 
 
 def get(batch: Batch, **headers: str) -> Any:
@@ -66,7 +66,8 @@ def test_what_was_proven_on_a_chain_is_what_the_bundle_proves(service: DevChain)
     assert (set(header.facts), header.block_hash) == (set(HEADER_FIELDS), block["hash"])
     assert int.from_bytes(header.facts["GAS_LIMIT"]) == int(block["gasLimit"], 16)
     assert timed.timestamp == int(block["timestamp"], 16)
-    # The next header is in the transaction that proved the time, or with another query that named its block.
+    # The bundle needs the next header. It comes from the transaction that proved the time, or from a query about the
+    # next block.
     Transaction.accumulates.through.objects.all().delete()
     assert proven_by(bundle_of(batch, 4)).queries[4].timestamp is None
     work_until_done(submit(a_key(name="another"), request(BOB, block=timed.block_number + 1)), service)
@@ -104,7 +105,7 @@ def test_it_is_read_in_large_parts():
     with CaptureQueriesContext(connection) as statements:
         content = bundle_of(batch)
     assert list(proven_by(content).queries) == list(range(1, batch.queries.count() + 1))
-    # The bound for two parts of 500 queries: each is searched and read with its blocks, accounts and slots.
+    # The limit for two parts of 500 queries. For each part, statements read the queries, blocks, accounts and slots.
     assert len(statements) <= 33
 
 
@@ -141,7 +142,7 @@ def test_a_header_that_is_not_the_next_one_or_not_after_the_time_is_not_in_it(ba
 
 
 def none_there(address: str) -> tuple[int, str]:
-    """Return the reason for a missing bundle, from the JSON for programs and from the page for people."""
+    """Return the reason why there is no bundle. The JSON for programs and the page for people must agree."""
     answers = [Client().get(f"{address}/bundle.json", headers=sent) for sent in ({}, {"accept": "*/*"})]
     of_page = Client().get(f"{address}/bundle.json", headers=BROWSER)
     assert {answer.status_code for answer in answers} == {of_page.status_code}
@@ -229,7 +230,7 @@ def test_what_changes_while_it_is_written_is_no_bundle(batch, change, of, parts_
     parts = iter(Client().get(f"{path(batch)}{of}/bundle.json"))
     came = [next(parts) for _ in range(parts_before)]
     change(batch)
-    # The server breaks the connection off.
+    # The server closes the connection before the end.
     with pytest.raises(Exception, match=r"changed|not stored"):
         came.extend(parts)
     with pytest.raises(json.JSONDecodeError):

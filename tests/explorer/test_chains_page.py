@@ -1,4 +1,4 @@
-"""`/chains.json`: connections and chains as workers store them. The page shows the same."""
+"""`/chains.json` lists connections and chains as workers have stored them. The page shows the same."""
 
 import time
 from collections.abc import Callable, Iterator
@@ -42,7 +42,7 @@ KEYS = dict(ACCOUNTS)
 
 @pytest.fixture
 def no_node(db, settings, tmp_path) -> None:
-    """Configure a chain whose node is down, and recent observations of it."""
+    """Configure a chain whose node is down, with recent observations of the chain."""
     settings.CHAINS_FILE = chains_toml(tmp_path, DEAD_NODE)
     deployed()
     saw(number=20_000, timestamp=int(time.time()), final=19_936, gas_price=2 * GWEI, keeps_hashes=True)
@@ -66,13 +66,13 @@ def chains_json() -> Any:
 
 
 def connection(source: int = 31337) -> Any:
-    (found,) = [one for one in chains_json()["connections"] if one["sourceChainId"] == str(source)]
-    return found
+    (entry,) = [candidate for candidate in chains_json()["connections"] if candidate["sourceChainId"] == str(source)]
+    return entry
 
 
 def chain_of(chain_id: int = 31337) -> Any:
-    (found,) = [one for one in chains_json()["chains"] if one["chainId"] == str(chain_id)]
-    return found
+    (entry,) = [candidate for candidate in chains_json()["chains"] if candidate["chainId"] == str(chain_id)]
+    return entry
 
 
 # --- Connections ------------------------------------------------------------------------------------------------------
@@ -116,15 +116,15 @@ def test_a_registry_is_told_only_as_far_as_it_may_be_believed(no_node, state):
         rows.update(deployed_at=None)
     elif state == "replaced":
         rows.update(replaced_at=timezone.now())
-    one = connection()
-    assert not one["codeIsRight"]
+    entry = connection()
+    assert not entry["codeIsRight"]
     if state == "refused":
-        assert one["notes"] == ["The registry is a forgery."]
+        assert entry["notes"] == ["The registry is a forgery."]
     elif state == "unchecked":
-        assert (one["factsRegistry"], one["codeHash"], one["notes"]) == (REGISTRY, None, [])
+        assert (entry["factsRegistry"], entry["codeHash"], entry["notes"]) == (REGISTRY, None, [])
     else:
-        assert one["factsRegistry"] is None
-        assert one["notes"][0].startswith("No facts registry is deployed on chain 31337 for chain 31337.")
+        assert entry["factsRegistry"] is None
+        assert entry["notes"][0].startswith("No facts registry is deployed on chain 31337 for chain 31337.")
 
 
 def test_what_the_operator_has_stopped_or_must_look_into_is_told(no_node):
@@ -187,12 +187,12 @@ def test_it_asks_no_chain_and_takes_five_statements_whatever_is_connected(
 # --- Attesters --------------------------------------------------------------------------------------------------------
 
 Attester = Callable[[Any], Any]
-"""Returns the answer to a request's body."""
+"""A function that returns the answer to a request's body."""
 
 
 @pytest.fixture
 def attested(service: DevChain, tmp_path) -> Iterator[Callable[..., None]]:
-    """Connects the same chain under another id through these attesters, who must all sign, and asks them."""
+    """Yield a function that connects the same chain under another id. All given attesters must sign, and are asked."""
     with ExitStack() as stack:
 
         def relay(body: Any) -> Any:
@@ -217,7 +217,7 @@ def attested(service: DevChain, tmp_path) -> Iterator[Callable[..., None]]:
 
 
 def signing(service: DevChain, address: str, *, block_hash: bytes | None = None) -> Attester:
-    """Return an attester that signs the chain's hash of the block, or this one."""
+    """Return an attester that signs the chain's hash of the block, or `block_hash`."""
 
     def answer(body: Any) -> Any:
         number = int(body["blockNumber"])
@@ -230,11 +230,11 @@ def signing(service: DevChain, address: str, *, block_hash: bytes | None = None)
 
 
 def answers() -> list[str | None]:
-    return [one["answer"] for one in connection(SOURCE)["attesters"]["attesters"]]
+    return [attester["answer"] for attester in connection(SOURCE)["attesters"]["attesters"]]
 
 
 def ask_again() -> None:
-    """Let time pass until attesters are asked again."""
+    """Let time pass until attesters are due, and ask them."""
     AttesterWatch.objects.update(asked_at=timezone.now() - 3 * MINUTE)
     watch()
 
@@ -246,15 +246,15 @@ def test_it_tells_what_each_attester_answered_the_lying_and_the_slow_one_too(ser
         return lying_node.Raw(b"too late", seconds_between_bytes=1)
 
     attested(honest=signing(service, ALICE), liar=signing(service, BOB, block_hash=b"\x66" * 32), sleeper=slow)
-    asked, html = connection(SOURCE)["attesters"], page()
+    attesters, html = connection(SOURCE)["attesters"], page()
     assert answers() == ["signed", "contradicts", "timed_out"]
-    assert int(asked["blockNumber"]) <= service.head() - 32
+    assert int(attesters["blockNumber"]) <= service.head() - 32
     assert "1 of 3 required attesters has signed block" in html
     assert f"contradicts our nodes: it signs 0x{'66' * 32}" in html
-    assert "/liar" not in html + str(asked)
-    since = [one["since"] for one in asked["attesters"]]
+    assert "/liar" not in html + str(attesters)
+    since = [attester["since"] for attester in attesters["attesters"]]
     ask_again()
-    assert [one["since"] for one in connection(SOURCE)["attesters"]["attesters"]] == since
+    assert [attester["since"] for attester in connection(SOURCE)["attesters"]["attesters"]] == since
 
 
 def test_caches_keep_the_json_for_some_seconds_and_learn_that_nothing_has_changed(no_node):

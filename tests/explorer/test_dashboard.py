@@ -1,4 +1,4 @@
-"""The dashboard: newest batches, the day's budget, and thirty days."""
+"""The dashboard: newest batches, today's budget, and the last thirty days."""
 
 import re
 from datetime import UTC, timedelta
@@ -21,7 +21,7 @@ JSON = {"Accept": "application/json"}
 
 
 def ended(ago: timedelta, *, status: str = BatchStatus.DONE, address: str = ALICE, **columns: Any) -> None:
-    """Return a batch that ended this long before the end of yesterday."""
+    """Store a batch that ended `ago` before the end of yesterday."""
     key = ApiKey.objects.filter(user__address=address).first() or a_key(address)
     at = timezone.now().astimezone(UTC).replace(hour=0, minute=0, second=0, microsecond=0) - ago
     values = {"size": 2, "created_at": at - timedelta(minutes=1), "finished_at": at, "status": status} | columns
@@ -32,7 +32,7 @@ def ended(ago: timedelta, *, status: str = BatchStatus.DONE, address: str = ALIC
 def test_programs_get_the_keys_at_either_address(alice):
     key = a_key()
     expected = alice.get("/keys", headers=JSON).json()
-    assert [one["id"] for one in expected["keys"]] == [key.pk]
+    assert [entry["id"] for entry in expected["keys"]] == [key.pk]
     assert alice.get("/dashboard", headers=JSON).json() == expected
 
 
@@ -43,9 +43,9 @@ def test_what_is_used_of_the_day_s_budget_and_what_is_left(alice, settings, tmp_
     batch = a_batch(fee=10**18)
     Batch.objects.update(status=BatchStatus.REJECTED)
     Share.objects.create(transaction=send(batch), batch=batch, gas=2_000_000, wei=10**17 + 1, weight=1)
-    said = " ".join(re.sub(r"<[^>]+>", " ", alice.get("/dashboard").text).split())
+    text = " ".join(re.sub(r"<[^>]+>", " ", alice.get("/dashboard").text).split())
     for sentence in ("0.100001 ETH of 0.5 ETH on", "0.399999… ETH are left."):
-        assert sentence in said
+        assert sentence in text
 
 
 def test_neither_cancelled_batches_nor_those_of_others_are_on_a_dashboard(alice):

@@ -1,4 +1,4 @@
-"""A batch's webhook on its page: visible to the owner only, with a button to send again."""
+"""A webhook's deliveries on the batch's page. Only the owner sees them, with a button to send one again."""
 
 import pytest
 from django.test import Client
@@ -17,7 +17,7 @@ HTMX = {"hx-request": "true"}
 
 @pytest.fixture
 def batch() -> Batch:
-    """Return a DONE batch whose first step could not be delivered."""
+    """Return a DONE batch whose first event could not be delivered."""
     webhook = {"url": "https://hooks.example.org/s3cret", "headers": {"x": "s3cret"}, "events": ["STEP", "DONE"]}
     batch = submit(a_key(), {**request(ALICE, block=12), "webhook": webhook})
     accept(batch)
@@ -40,7 +40,7 @@ def test_nobody_else_does(batch):
 def test_who_is_signed_out_signs_in_and_comes_back_to_the_page_and_never_to_a_part_of_it(batch):
     part = f"{path(batch)}/deliveries"
     signed_out = Client().get(part, headers=HTMX)
-    # htmx follows the header at any status. It would follow a redirect without leaving the page.
+    # htmx follows this header at any status. A redirect would load the sign-in page into the part.
     assert (signed_out.status_code, signed_out.json()["code"]) == (401, "not_signed_in")
     assert signed_out.headers["HX-Redirect"] == f"/sign-in?next={path(batch)}"
     for reader in (Client(), client_of(ALICE), client_of(BOB)):
@@ -55,7 +55,7 @@ def test_the_part_of_the_page_is_refreshed_with_it(batch):
     part = client.get(f"{path(batch)}/deliveries", headers=HTMX).text
     assert part.strip().startswith('<section id="deliveries"')
     assert "It said no." in part
-    # The answer to htmx's refresh is the same for everybody.
+    # The page's refresh is the same for all visitors, so it has no deliveries.
     assert "msg_" not in client.get(path(batch), headers=HTMX).text
 
 

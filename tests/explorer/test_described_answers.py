@@ -1,4 +1,6 @@
-"""Answers of the API and the explorer match their description: generated models accept them, and nothing else."""
+"""Answers of the API and the explorer match the OpenAPI description. Models generated from it accept them and nothing
+else.
+"""
 
 import importlib
 import json
@@ -48,7 +50,7 @@ def description() -> dict[str, Any]:
 
 @pytest.fixture(scope="module")
 def models(tmp_path_factory) -> Path:
-    """Return the folder of models that know only described fields."""
+    """Return the folder of generated models, which refuse undescribed fields."""
     folder: Path = tmp_path_factory.mktemp("models")
     urls = importlib.import_module("config.urls")
     (folder / "openapi.json").write_text(json.dumps(urls.api.get_openapi_schema(), default=str))
@@ -154,11 +156,11 @@ def operations() -> list[dict[str, Any]]:
     ],
 )
 def test_a_generated_client_sees_a_malformed_request_before_it_is_sent(models, old, new):
-    asked = json.dumps(request(ALICE, block=12)).replace('"slots": []', '"slots": ["0x5"]')
-    are_as_described(models, [("BatchRequest", json.loads(asked))])
-    assert old in asked
+    body = json.dumps(request(ALICE, block=12)).replace('"slots": []', '"slots": ["0x5"]')
+    are_as_described(models, [("BatchRequest", json.loads(body))])
+    assert old in body
     with pytest.raises(AssertionError, match="should match pattern"):
-        are_as_described(models, [("BatchRequest", json.loads(asked.replace(old, new, 1)))])
+        are_as_described(models, [("BatchRequest", json.loads(body.replace(old, new, 1)))])
 
 
 def test_every_error_answer_is_an_error_and_every_code_is_specified():

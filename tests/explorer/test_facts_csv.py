@@ -1,4 +1,4 @@
-"""The facts of a batch for spreadsheets."""
+"""A batch's facts as CSV for spreadsheets."""
 
 import codecs
 import csv
@@ -35,7 +35,7 @@ pytestmark = [pytest.mark.django_db, pytest.mark.outside]
 def lines(batch: Batch) -> list[dict[str, str]]:
     answer = get(batch)
     assert answer.status_code == 200
-    assert answer.content.startswith(codecs.BOM_UTF8)  # for Excel
+    assert answer.content.startswith(codecs.BOM_UTF8)  # tells Excel the encoding
     return list(csv.DictReader(io.StringIO(answer.content.decode("utf-8-sig"))))
 
 
@@ -49,8 +49,8 @@ def test_each_fact_has_a_line_with_its_value():
     find_block(batch)
     finish(batch)
     Block.objects.update(hash=HASH)
-    found = lines(batch)
-    assert [(line["query"], line["property"], line["slot"], line["value"], line["word"]) for line in found] == [
+    rows = lines(batch)
+    assert [(line["query"], line["property"], line["slot"], line["value"], line["word"]) for line in rows] == [
         ("1", "BALANCE", "", str(BALANCE), word(BALANCE)),
         ("1", "CODE_HASH", "", "", "0x" + "22" * 32),
         ("1", "SLOT", word(5), "5", word(5)),
@@ -58,8 +58,8 @@ def test_each_fact_has_a_line_with_its_value():
         ("2", "GAS_USED", "", "21000", word(21_000)),
         ("2", "BLOCK_AT_TIMESTAMP", "", "12", word(12)),
     ]
-    assert [line["account"] for line in found] == [ALICE] * 3 + [""] * 3
-    assert {(line["source_chain_id"], line["block"], line["block_hash"], line["state"]) for line in found} == {
+    assert [line["account"] for line in rows] == [ALICE] * 3 + [""] * 3
+    assert {(line["source_chain_id"], line["block"], line["block_hash"], line["state"]) for line in rows} == {
         ("31337", "12", HASH, "proven")
     }
 
@@ -96,7 +96,7 @@ def test_it_has_all_queries_and_reads_them_in_large_parts():
     batch = a_batch(*many_accounts(501))
     accept(batch)
     with CaptureQueriesContext(connection) as statements:
-        found = lines(batch)
-    assert [line["query"] for line in found] == [str(number) for number in range(1, 502)]
+        rows = lines(batch)
+    assert [line["query"] for line in rows] == [str(number) for number in range(1, 502)]
     # One statement finds the batch, four count the read, and three read each part.
     assert len(statements) <= 1 + 4 + 3 * 2

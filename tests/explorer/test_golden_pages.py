@@ -1,4 +1,4 @@
-"""Texts and contents of pages in their states, and rules for each. tests/browser/pictures.py has the table."""
+"""Pages in their states: texts, JSON, and rules for all of them. tests/browser/pictures.py has the table."""
 
 import json
 import re
@@ -19,14 +19,14 @@ pytestmark = pytest.mark.django_db
 
 @pytest.mark.parametrize(
     "picture",
-    [one for one in PICTURES if one.then is Picture.then],
+    [picture for picture in PICTURES if picture.then is Picture.then],
     ids=lambda picture: picture.file,
 )
 def test_a_page_is_as_it_was(picture: Picture, settings: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     url = picture.open(Stage(settings, tmp_path, monkeypatch, lambda: pytest.fail("It needs no chain.")))
     client = client_of(picture.who) if picture.who else Client()
     client.raise_request_exception = False
-    # The scale of a timeline grows with time, which may pass between two requests.
+    # Time stands still, because a timeline's scale would change between two requests.
     now = timezone.now()
     monkeypatch.setattr(timezone, "now", lambda: now)
     answer = client.get(url, follow=True, headers={"accept": "text/html,*/*;q=0.8"})
@@ -42,6 +42,6 @@ def test_a_page_is_as_it_was(picture: Picture, settings: Any, tmp_path: Path, mo
     compare(answer.text, f"{picture.file}.html")
     if answer.status_code == 200 and re.fullmatch(r"/explorer/query/\w{26}", url):
         compare(json.dumps(client.get(f"{url}.json?limit=3").json(), indent=1), f"{picture.file}.json")
-    # The answer to htmx's refresh has no changes.
+    # Nothing has changed, so a poll is answered with 204.
     polled = re.search(r'hx-get="([^"]+version=[^"]+)"', answer.text)
     assert not polled or client.get(polled[1].replace("&amp;", "&"), headers={"hx-request": "true"}).status_code == 204

@@ -19,14 +19,14 @@ from tests.service import ALICE, SIGNER, chains_toml
 
 pytestmark = [pytest.mark.django_db, pytest.mark.outside]
 
-# SQLite's clock has whole milliseconds.
+# SQLite's clock counts whole milliseconds.
 SILENCE = timedelta(seconds=20, milliseconds=1)
 UNFUNDED = ("signer_unfunded", "The signer holds nothing.")
 
 
 @pytest.fixture(autouse=True)
 def healthy_service(unreachable_chain, db) -> None:
-    """Make everything healthy."""
+    """Store rows of a healthy service."""
     beat()
     deployed()
     saw()
@@ -39,13 +39,13 @@ def saw(*problems: tuple[str, str], ago: timedelta = timedelta()) -> None:
 
 
 def problems() -> list[tuple[str, str]]:
-    """Return each code with its sentence."""
+    """Return each problem's code and sentence."""
     response = Client().get("/healthz")
     body = response.json()
-    found = list(zip(body["codes"], body["problems"], strict=True))
-    assert (response.status_code, body["status"]) == ((503, "degraded") if found else (200, "ok"))
+    sentences_by_code = list(zip(body["codes"], body["problems"], strict=True))
+    assert (response.status_code, body["status"]) == ((503, "degraded") if sentences_by_code else (200, "ok"))
     assert body["database"] == "ok"
-    return found
+    return sentences_by_code
 
 
 def codes() -> list[str]:
@@ -78,8 +78,8 @@ def test_it_is_degraded_while_no_worker_runs(silent):
         last = timezone.now() - SILENCE
         WorkerHeartbeat.objects.update(beat_at=last)
     assert problems() == [("no_worker", "No worker is running. Batches are stored, but none is proven.")]
-    said = Client().get("/healthz").json()["worker"]
-    assert said == {"running": False, "lastBeat": last.isoformat() if last else None}
+    worker = Client().get("/healthz").json()["worker"]
+    assert worker == {"running": False, "lastBeat": last.isoformat() if last else None}
 
 
 def test_it_says_so_when_the_database_does_not_answer(caplog):
@@ -141,8 +141,8 @@ def test_a_stop_is_told_once():
     a_batch()
     Signer.objects.create(chain_id=31337, address=SIGNER)
     call_command("stop", "31337", reason="A test.", stdout=StringIO())
-    said = "The operator has stopped sending on chain 31337. The reason given: A test."
-    assert problems() == [("signing_stopped", said)]
+    sentence = "The operator has stopped sending on chain 31337. The reason given: A test."
+    assert problems() == [("signing_stopped", sentence)]
     call_command("resume", "31337", stdout=StringIO())
     assert codes() == []
 
@@ -180,7 +180,9 @@ def test_it_is_degraded_while_a_connection_has_no_registry(tmp_path):
 
 def test_it_is_degraded_while_a_registry_may_not_be_used():
     refused = {"deployed_at": timezone.now(), "refused": "The facts registry is not used."}
-    FactsRegistry.objects.create(destination_chain_id=31337, source_chain_id=5, **refused)  # of a removed connection
+    FactsRegistry.objects.create(
+        destination_chain_id=31337, source_chain_id=5, **refused
+    )  # a connection that was removed from the chains file
     FactsRegistry.objects.create(
         destination_chain_id=31337, source_chain_id=31337, replaced_at=timezone.now(), **refused
     )
@@ -215,7 +217,7 @@ def test_strangers_read_the_codes_and_no_sentence():
     for stranger in (Client(), alice):
         body = degraded(stranger, ELSEWHERE)
         assert (body["problems"], body["notices"]) == ([], [])
-        # A request through an unknown proxy does not count as one from this machine.
+        # The service doesn't know this proxy, so the request doesn't count as one from this machine.
         assert degraded(stranger, **{"X-Forwarded-For": "127.0.0.1"})["problems"] == []
 
 
@@ -242,7 +244,7 @@ def test_this_machine_the_token_and_the_operator_read_the_sentences(settings):
 def test_it_is_cheap_and_asks_no_chain(django_assert_max_num_queries, settings, tmp_path):
     with socket.create_server(("127.0.0.1", 0)) as node:
         settings.CHAINS_FILE = chains_toml(tmp_path, f"http://127.0.0.1:{node.getsockname()[1]}")
-        Client().get("/healthz")  # Writes, at most every ten seconds.
+        Client().get("/healthz")  # writes, at most every ten seconds
         with django_assert_max_num_queries(14):
             Client().get("/healthz")
         node.setblocking(False)

@@ -1,4 +1,4 @@
-"""`GET /facts`: facts in the registries that were proven through this service."""
+"""`GET /facts` lists facts in the registries that were proven through this service."""
 
 import csv
 import io
@@ -61,13 +61,13 @@ def named(body: dict[str, Any]) -> list[tuple[str, str | None, str]]:
 def everywhere(limit: int, **parameters: Any) -> list[tuple[str, str | None, str]]:
     """Return the facts of all pages."""
     body = facts(limit=limit, **parameters)
-    found = named(body)
+    listed = named(body)
     for _ in range(1000):
         if not body["next"]:
-            return found
+            return listed
         body = facts(limit=limit, cursor=body["next"], **parameters)
         assert len(body["facts"]) <= limit
-        found += named(body)
+        listed += named(body)
     raise AssertionError("it leads in a circle")
 
 
@@ -134,7 +134,7 @@ def test_the_same_is_told_once_whoever_asked_for_it():
             fetch_proofs(batch)
         complete(batch, *StepKind)
     assert named(facts(account=ALICE)) == [("12", ALICE, "BALANCE"), ("12", ALICE, "NONCE")]
-    # A page doesn't know the facts of the page before.
+    # Pages are read separately, so a fact of two queries may appear on both.
     assert [what for *_, what in everywhere(1, account=ALICE)] == ["BALANCE", "NONCE", "BALANCE", "BALANCE"]
 
 
@@ -142,15 +142,15 @@ def test_each_filter_leaves_others_out(tmp_path):
     connect_source(tmp_path)
     deployed(5)
     slots = [word(slot) for slot in range(3)]
-    one = batch_at(
+    first_batch = batch_at(
         block_12={
             "accounts": {ALICE: {"props": ["NONCE", "BALANCE"], "slots": slots}},
             "header": ["NONCE", "TIMESTAMP"],
         },
         timestamp_1700000005={"accounts": {BOB: {"props": ["NONCE"]}}},
     )
-    find_block(one, 13)
-    finish(one)
+    find_block(first_batch, 13)
+    finish(first_batch)
     two = of_two_sources()
     accept(two, 5)
     fetch_proofs_of_other_chain(two)
@@ -203,13 +203,13 @@ def test_pages_tell_each_slot_once_and_go_through_queries_and_blocks(limit):
                 complete(batch, *StepKind)
             else:
                 finish(batch)
-    found = everywhere(limit, account=ALICE)
-    assert set(found) == {
+    listed = everywhere(limit, account=ALICE)
+    assert set(listed) == {
         (str(block), ALICE, what) for block in (12, 13) for what in ("NONCE", *(word(slot) for slot in range(300)))
     }
-    # Two queries of a block requested the nonce, so it may appear twice.
-    assert len(found) - len(set(found)) <= 2
-    assert [block for block, *_ in found] == sorted(block for block, *_ in found)
+    # Two queries about a block requested the nonce, so it may appear twice.
+    assert len(listed) - len(set(listed)) <= 2
+    assert [block for block, *_ in listed] == sorted(block for block, *_ in listed)
 
 
 def add_slots(batch: Batch) -> None:
@@ -264,11 +264,11 @@ def test_it_takes_a_bounded_number_of_statements_and_reads_by_an_index(parameter
             assert len(facts(limit=100, **parameters)["facts"]) > count
         taken.append(len(statements))
         reads_all = r"SCAN (q|b|d|e|k|queries_\w+|proving_\w*proof)\b|Seq Scan on (queries|proving_\w+proof)"
-        found = plans(statements)
-        assert not [line for line in found if re.match(reads_all, line.strip())]
-        assert "account" not in parameters or [line for line in found if "facts_by_account" in line]
-        # The query sorts nothing, so it can stop at the end of the page.
-        assert not [line for line in found if "TEMP B-TREE" in line], found
+        plan_lines = plans(statements)
+        assert not [line for line in plan_lines if re.match(reads_all, line.strip())]
+        assert "account" not in parameters or [line for line in plan_lines if "facts_by_account" in line]
+        # The query must not sort, so that it can stop at the end of the page.
+        assert not [line for line in plan_lines if "TEMP B-TREE" in line], plan_lines
     assert taken[0] == taken[1] <= 10
 
 
@@ -339,6 +339,6 @@ def test_files_go_through_the_facts_in_their_order():
     assert {(row["block"], row["account"], row["registry"]) for row in rows} == {("12", ALICE, REGISTRY)}
     following = re.fullmatch('<([^>]+)>; rel="next"', file.headers["Link"])
     assert following
-    rest = bob.get(f"/facts.csv{following[1]}")
-    assert [row["slot"] for row in csv.DictReader(io.StringIO(rest.text))] == slots[999:]
-    assert "Link" not in rest.headers
+    second_file = bob.get(f"/facts.csv{following[1]}")
+    assert [row["slot"] for row in csv.DictReader(io.StringIO(second_file.text))] == slots[999:]
+    assert "Link" not in second_file.headers

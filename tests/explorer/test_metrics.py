@@ -1,4 +1,4 @@
-"""`/metrics` from the database, and its readers."""
+"""`/metrics`: values from the database, and who may read them."""
 
 import re
 from datetime import timedelta
@@ -43,18 +43,18 @@ def read(**headers: str) -> str:
 def test_it_tells_what_the_database_has():
     """`golden/metrics.txt` has queues and their ages, batches, money, nonces, heads, workers and problems."""
     now = timezone.now()
-    late, overdue, done, rejected, long_ago, self_funded = (a_batch(block=10 + place) for place in range(6))
+    late, overdue, done, rejected, long_ago, self_funded = (a_batch(block=10 + offset) for offset in range(6))
     for batch, columns in (
         (late, {"due_at": now - 5 * MINUTE}),
         (overdue, {"due_at": now + MINUTE, "deadline_at": now - MINUTE, "created_at": now - 9 * MINUTE}),
         (rejected, {"status": "REJECTED", "rejection_code": "FEE_TOO_LOW", "finished_at": now}),
         (long_ago, {"status": "REJECTED", "rejection_code": "FEE_TOO_LOW", "finished_at": now - 61 * MINUTE}),
-        # Its sender may take a day to send.
+        # A self-funded batch's user has a day to send.
         (self_funded, {"sender": Sender.SELF, "created_at": now - 69 * MINUTE}),
     ):
         Batch.objects.filter(pk=batch.pk).update(**columns)
     Block.objects.update(due_at=now - MINUTE)
-    # A worker has taken one of them.
+    # A worker has taken up block 10 and will look at it again in a minute.
     Block.objects.filter(number=10).update(due_at=now + MINUTE)
     finish(done)
     final = {"final_count": 7, "final_failures": 2, "final_gas": 10**6, "final_wei": 3 * 10**18}
@@ -77,13 +77,15 @@ def test_it_tells_what_the_database_has():
     ChainHead.objects.create(chain_id=31337, number=77, final=70, seen_at=now - MINUTE)
     FactsRegistry.objects.update(notice="Attesters contradict the nodes.")
     lines = []
-    for one in samples(read()):
-        # Counters of the process include other tests.
-        if re.match("batchquery_(?!.*(exchange|job_run|request))", one.name) and (
-            one.value or "code" not in one.labels
+    for sample in samples(read()):
+        # These counters belong to the whole process, so they include other tests.
+        if re.match("batchquery_(?!.*(exchange|job_run|request))", sample.name) and (
+            sample.value or "code" not in sample.labels
         ):
-            is_age = one.name.endswith("_seconds")
-            lines.append(f"{one.name} {one.labels} {f'{one.value / 60:.0f} minutes' if is_age else f'{one.value:g}'}")
+            is_age = sample.name.endswith("_seconds")
+            lines.append(
+                f"{sample.name} {sample.labels} {f'{sample.value / 60:.0f} minutes' if is_age else f'{sample.value:g}'}"
+            )
     compare("\n".join(lines), "metrics.txt")
 
 
@@ -140,7 +142,7 @@ def test_a_request_counts_by_its_route_and_never_by_its_path():
         ("::ffff:127.0.0.1", {}, {}, 200),
         ("192.0.2.1", {}, {}, 403),
         ("", {}, {}, 403),
-        # Through a proxy on this machine that the settings don't name.
+        # The settings don't name the proxy on this machine.
         ("127.0.0.1", {"x-forwarded-for": "192.0.2.1"}, {}, 403),
         ("127.0.0.1", {"x-forwarded-proto": "https"}, {}, 403),
         ("127.0.0.1", {"x-real-ip": "192.0.2.1"}, {"CLIENT_ADDRESS_HEADER": "X-Real-IP"}, 403),

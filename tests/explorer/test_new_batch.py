@@ -1,4 +1,4 @@
-"""The form for a new batch. Its chain has a node only where estimates need one."""
+"""The form for a new batch. Its chain has a node only where a test estimates."""
 
 import json
 import re
@@ -42,13 +42,13 @@ MAX_ROWS = 50
 
 @pytest.fixture
 def alice(key, alice) -> Client:
-    """Return a signed-in client whose user has a key."""
+    """Return a client in which Alice is signed in and has a key."""
     signed_in: Client = alice
     return signed_in
 
 
 def form(*rows: dict[str, Any], **others: Any) -> dict[str, Any]:
-    """Return a form as a browser posts it. By default a row is about a balance at the latest block."""
+    """Return a form's fields as a browser posts them. By default a row requests a balance at the latest block."""
     usual = {"source": "31337", "at": "latest", "props": ["BALANCE"], "slot_of": "address"}
     data = {"destination": "31337", "sender": "service", "fee": "", "token": "a-token", **others}
     return data | {f"rows-{at}-{name}": value for at, row in enumerate(rows) for name, value in (usual | row).items()}
@@ -61,20 +61,20 @@ def post(client: Client, do: str, *rows: dict[str, Any], status: int = 200, **ot
 
 
 def request_of(client: Client, posted: dict[str, Any]) -> Any:
-    """Return the API's request of the form."""
+    """Return the API request that the form shows."""
     return json.loads(client.post("/new-batch", posted | {"do": "json"}).text)
 
 
 def faults_in(html: str) -> list[tuple[str, str]]:
-    """Return the faults, each with the id of its field, which must exist."""
+    """Return the form's errors, each with the id of its field. The page must have that field."""
     faults = re.findall(r'<li>(?:<a href="#([^"]+)">[^<]+</a>: )?(.*?)</li>', html)
     assert all(f'id="{control}"' in html for control, _ in faults if control)
     return faults
 
 
 def filled(html: str) -> dict[str, list[str]]:
-    """Return the form as a browser would post it."""
-    found: dict[str, list[str]] = defaultdict(list)
+    """Return the filled-in form's fields as a browser would post them."""
+    fields: dict[str, list[str]] = defaultdict(list)
     for field in (
         r'<input type="(?:text|hidden|datetime-local)" name="([^"]+)"(?: value="([^"]*)")?',
         r'<input type="(?:radio|checkbox)" name="([^"]+)" value="([^"]*)"[^>]* checked',
@@ -82,13 +82,13 @@ def filled(html: str) -> dict[str, list[str]]:
         r'<textarea name="([^"]+)"[^>]*>\n(.*?)</textarea>',
     ):
         for name, value in re.findall(field, html, re.DOTALL):
-            found[name].append(unescape(value))
-    return found
+            fields[name].append(unescape(value))
+    return fields
 
 
 def values(html: str, name: str) -> list[str]:
-    """Return the values of this text field in each row."""
-    return [value for (value,) in (found for key, found in filled(html).items() if key.split("-")[-1] == name)]
+    """Return each row's value of this text field."""
+    return [value for (value,) in (texts for key, texts in filled(html).items() if key.split("-")[-1] == name)]
 
 
 def rejected() -> Batch:
@@ -152,7 +152,7 @@ def test_what_is_typed_stays_where_it_may_not_be_posted(alice, settings, monkeyp
 def test_limits_are_those_of_the_api(alice, settings, setting, value, status, sentence):
     if setting:
         setattr(settings, setting, value)
-        post(alice, "submit", {"accounts": "0x12"}, status=400)  # counts for the limit
+        post(alice, "submit", {"accounts": "0x12"}, status=400)  # counts toward the limit
     else:
         ApiKey.objects.update(revoked_at=timezone.now())
     assert sentence in post(alice, "submit", {"accounts": f"{ALICE}\n{BOB}"}, status=status)
@@ -182,7 +182,7 @@ def test_what_is_submitted_is_the_batch_that_the_api_would_make(alice):
         },
         "webhook": {"url": "https://93.184.215.14/?secret"},
     }
-    # Sent twice, by a double click or after a broken connection, it makes one batch.
+    # A double click or a retry sends the form twice, which makes only one batch.
     for _ in range(2):
         assert alice.post("/new-batch", form(*rows, **others) | {"do": "submit"}).url == path(Batch.objects.get())
     for other in ({"token": "another"}, {"fee": "1"}):
@@ -284,14 +284,14 @@ def test_whatever_is_typed_is_answered(alice, settings, value):
 
 def test_the_largest_forms_are_taken(alice):
     row = {"props": ACCOUNT_FIELDS, "header": HEADER_FIELDS, "slot_base": "0", "slot_key": "0"}
-    html = post(alice, "add", *(row | {"accounts": one} for one in many_accounts(MAX_ROWS)))
+    html = post(alice, "add", *(row | {"accounts": account} for account in many_accounts(MAX_ROWS)))
     assert "The form holds 50 rows." in html
     assert values(html, "accounts") == list(many_accounts(MAX_ROWS))
     html = post(alice, "paste", {}, pasted="\n".join(many_accounts(10_000)))
     assert (html.count('<details class="ask'), len(html) < 600_000) == (1, True)
     post(alice, "submit", {"accounts": values(html, "accounts")[0]}, status=303)
     assert Batch.objects.get().size == 10_000
-    for size, kept in ((1, 1), (2**22 + 1, 0)):  # no file is written to disk
+    for size, kept in ((1, 1), (2**22 + 1, 0)):  # larger files are not written to disk
         sent = RequestFactory().post("/new-batch", {"file": SimpleUploadedFile("x", bytes(size))})
         assert len(sent.FILES) == kept
 
@@ -326,26 +326,26 @@ FILES = {
 
 @pytest.mark.parametrize("name", FILES)
 def test_a_file_asks_for_the_same_here_and_on_the_command_line(alice, tmp_path, name):
-    """The form's row and the options of `bqs` give the same defaults."""
+    """The form and `bqs` fill in the same defaults."""
     file = SimpleUploadedFile("asked.csv", FILES[name].encode())
     html = post(alice, "paste", {"at": "block", "block": "15"}, file=file)
-    found = of_all(request_of(alice, filled(html)))
-    assert found == of_all(asked_there(tmp_path, FILES[name]))
-    assert {fact[1] for fact in found if len(fact) == 3} <= {ALICE, B}
+    parts = of_all(request_of(alice, filled(html)))
+    assert parts == of_all(asked_there(tmp_path, FILES[name]))
+    assert {fact[1] for fact in parts if len(fact) == 3} <= {ALICE, B}
 
 
 def asked_there(tmp_path, text: str) -> Any:
-    """Return `bqs`'s request for the file."""
+    """Return the request that `bqs` makes of the file."""
     (tmp_path / "asked.csv").write_text(text, newline="")
-    given: Any = dict.fromkeys(BatchOptions.__dataclass_fields__) | dict.fromkeys(("accounts", "slots", "header"), ())
-    given |= {
+    options: Any = dict.fromkeys(BatchOptions.__dataclass_fields__) | dict.fromkeys(("accounts", "slots", "header"), ())
+    options |= {
         "file": str(tmp_path / "asked.csv"),
         "destination": 31337,
         "chain": 31337,
         "block": "15",
         "props": ["BALANCE"],
     }
-    return document(BatchOptions(**given), lambda: {"development chain": 31337})
+    return document(BatchOptions(**options), lambda: {"development chain": 31337})
 
 
 WRONG_LINES = {
@@ -385,14 +385,14 @@ def test_of_many_wrong_lines_some_are_told_and_the_others_counted(alice):
 
 
 def of_all(request: Any) -> set[tuple[object, ...]]:
-    """Return all parts of a request, independent of spelling."""
-    found: set[tuple[object, ...]] = set()
+    """Return all parts of a request, whatever its spelling is."""
+    parts: set[tuple[object, ...]] = set()
     for at, block in request["data"]["31337"].items():
-        found |= {(at, name) for name in block.get("header", ())}
+        parts |= {(at, name) for name in block.get("header", ())}
         for account, entry in block.get("accounts", {}).items():
-            found |= {(at, account, name) for name in entry.get("props", ())}
-            found |= {(at, account, int(slot, 16)) for slot in entry.get("slots", ())}
-    return found
+            parts |= {(at, account, name) for name in entry.get("props", ())}
+            parts |= {(at, account, int(slot, 16)) for slot in entry.get("slots", ())}
+    return parts
 
 
 @pytest.mark.parametrize(
@@ -417,8 +417,8 @@ def test_what_is_no_table_is_said_and_nothing_is_added(alice, text, sentence):
     is_file = isinstance(text, bytes)
     pasted = {"file": SimpleUploadedFile("x", text)} if is_file else {"pasted": text}
     html = post(alice, "paste", {"accounts": ALICE}, status=400, **pasted)
-    ((control, found),) = faults_in(html)
-    assert (control, found[: len(sentence)]) == ("id_pasted", sentence)
+    ((control, shown_fault),) = faults_in(html)
+    assert (control, shown_fault[: len(sentence)]) == ("id_pasted", sentence)
     assert (values(html, "accounts"), values(html, "pasted")) == ([ALICE], ["" if is_file else text])
 
 
@@ -432,11 +432,11 @@ def test_what_is_no_table_is_said_and_nothing_is_added(alice, text, sentence):
     ],
 )
 def test_a_slot_is_found_as_solidity_keeps_it(alice, kind, key, value):
-    found = int.from_bytes(keccak(encode(["uint256"], [9]))) + 7
+    slot = int.from_bytes(keccak(encode(["uint256"], [9]))) + 7
     if kind != "array":
-        found = int.from_bytes(keccak(encode([kind, "uint256"], [value, 9])))
+        slot = int.from_bytes(keccak(encode([kind, "uint256"], [value, 9])))
     row = {"accounts": ALICE, "slots": "0x5", "slot_of": kind, "slot_key": key, "slot_base": "0x9"}
-    assert values(post(alice, "slot-0", row), "slots") == [f"0x5\n{found:#066x}"]
+    assert values(post(alice, "slot-0", row), "slots") == [f"0x5\n{slot:#066x}"]
     for wrong, field in (({"slot_base": "-1"}, "slot_base"), ({"slot_key": "1.0"}, "slot_key")):
         assert [control for control, _ in faults_in(post(alice, "slot-0", row | wrong, status=400))] == [
             f"id_rows-0-{field}"
@@ -482,7 +482,7 @@ def test_why_there_is_no_estimate_is_said(alice, settings):
 @pytest.mark.parametrize("do", ["add", "remove-0", "slot-0", "submit-0", "submit", "json", "estimate", "paste", ""])
 def test_each_post_is_counted(alice, settings, do):
     settings.MAX_BATCHES_PER_MINUTE = 1
-    # Without a key, a submission is refused before it is counted.
+    # A submission without a key is refused, and doesn't count.
     ApiKey.objects.update(revoked_at=timezone.now())
     alice.post("/new-batch", form({}) | {"do": do})
     refused = alice.post("/new-batch", form({"accounts": ALICE}, pasted=ALICE) | {"do": do})
@@ -516,5 +516,7 @@ def test_the_form_is_filled_in_from_a_batch_of_ones_own(alice, key):
     stranger = Client()
     stranger.force_login(User.objects.for_address(BOB))
     assert f"You have no batch {batch.pk}." in stranger.get(f"/new-batch?from={batch.pk}").text
-    many = batch_at(block_12={"accounts": {one: {"slots": [f"{at:x}"]} for at, one in enumerate(many_accounts(51))}})
+    many = batch_at(
+        block_12={"accounts": {account: {"slots": [f"{at:x}"]} for at, account in enumerate(many_accounts(51))}}
+    )
     assert "asks for more than the form holds" in alice.get(f"/new-batch?from={many.pk}").text

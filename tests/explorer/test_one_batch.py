@@ -1,4 +1,4 @@
-"""`GET /batch-queries/{internalId}`. Its answers in each state are in tests/golden."""
+"""`GET /batch-queries/{internalId}`. tests/golden has its answers in each state."""
 
 import json
 from datetime import timedelta
@@ -77,7 +77,7 @@ def test_the_page_s_json_is_the_same_for_everybody_who_has_the_link(tmp_path):
 
 
 def test_each_query_has_its_words_as_soon_as_it_is_completed(tmp_path):
-    """This holds while another source chain hangs, and ends with a rejection."""
+    """A query's words are shown even while the batch's other source chain hangs, and after the batch is rejected."""
     connect_source(tmp_path)
     batch = of_two_sources()
     fetch_proofs(batch)

@@ -1,4 +1,4 @@
-"""The operator's page, which others can't see."""
+"""The operator's page, which only operators can see."""
 
 import re
 
@@ -19,7 +19,7 @@ STATEMENTS = 10
 
 @pytest.fixture(autouse=True)
 def operated_by_bob(db, settings, tmp_path) -> None:
-    """Make everything healthy."""
+    """Store rows of a healthy service whose operator is Bob."""
     settings.CHAINS_FILE = chains_toml(tmp_path, f"{DEAD_NODE}/secret-path", chain='minimum_signer_balance = "0.5"')
     settings.OPERATOR_ADDRESSES = [BOB.lower()]
     beat()
@@ -78,7 +78,7 @@ def test_it_takes_the_same_statements_however_much_there_is_and_asks_no_chain(dj
     monkeypatch.setattr("chains.bounded_http.send_all", lambda *_: pytest.fail("a chain was asked"))
     client = client_of(BOB)
     Signer.objects.create(chain_id=31337, address=SIGNER)
-    client.get("/operator")  # Writes, at most every ten seconds.
+    client.get("/operator")  # writes, at most every ten seconds
     with django_assert_num_queries(STATEMENTS):
         client.get("/operator")
     for number in range(12, 16):

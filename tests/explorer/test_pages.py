@@ -1,4 +1,4 @@
-"""The example of the home page, and error pages without details."""
+"""The example on the home page, identifiers and methods in requests, and error pages without details."""
 
 import time
 
@@ -15,7 +15,7 @@ pytestmark = [pytest.mark.django_db, pytest.mark.outside]
 
 
 def test_the_home_page_has_an_example_that_its_reader_may_see(settings):
-    """The example is the visitor's own batch, else one from the public list, else the documentation's."""
+    """The example is the visitor's own batch, or one from the public list, or the documentation's."""
     finish(batch := a_batch())
     a_batch(block=13)
     finish(a_batch(ALICE, BOB, block=14))
@@ -47,7 +47,7 @@ def test_an_identifier_is_found_in_any_case_and_told_in_capitals(written):
     for page in (*pages, f"/batch-queries?cursor={other}", f"/webhook-deliveries?internalId={other}"):
         answer = own.get(page, headers=key)
         assert answer.status_code == 200, page
-        # The search box and the buttons of a list hold the search text.
+        # The search box and the list's links have the identifier in capitals, too.
         assert other not in answer.getvalue().decode(), page
     assert Client().get("/batch-query-status", {"batchQueryId": other}, headers=key).json() == {"queryStatus": "DONE"}
 
@@ -72,7 +72,7 @@ def test_head_is_answered_as_get_without_a_body_and_waits_for_nothing():
 
 @pytest.mark.parametrize("address", ["/", "/nowhere", "/dashboard", "/batch-queries", "/explorer/query/a%00/1"])
 def test_nul_is_refused_and_breaks_nothing(address):
-    # Cookies may be quoted, with octal escapes.
+    # A quoted cookie may contain octal escapes.
     for name in ("sessionid", "csrftoken", "other"):
         answer = Client().get(address, headers={"cookie": rf'{name}="{"a" * 32}\000"'})
         assert answer.status_code == 400
@@ -81,7 +81,7 @@ def test_nul_is_refused_and_breaks_nothing(address):
 
 def test_no_filter_of_the_admin_asks_the_database_for_nul(settings):
     settings.OPERATOR_ADDRESSES = [ALICE]
-    # PostgreSQL refuses NUL.
+    # PostgreSQL refuses text that contains NUL.
     assert client_of(ALICE).get("/admin/queries/batch/", {"status": "a\0"}).status_code in {200, 302, 400}
 
 

@@ -1,4 +1,4 @@
-"""`/livez` and `/readyz`."""
+"""The probes `/livez` and `/readyz`."""
 
 import html
 import time
@@ -24,7 +24,7 @@ def ready() -> tuple[int, str]:
 
 def test_a_process_is_ready_with_its_database_and_lives_without(django_assert_num_queries):
     assert ready() == (200, "")
-    # A migrated database stays migrated. Storage is checked every ten seconds.
+    # The first call has cached its results: migrations for good, and the check of storage for ten seconds.
     with django_assert_num_queries(0):
         assert ready() == (200, "")
         assert Client().get("/livez").json() == {"status": "ok"}
@@ -40,7 +40,7 @@ def test_it_is_not_ready_before_this_version_s_migrations():
 
 
 def test_it_is_ready_with_what_a_newer_version_has_added():
-    """The processes are replaced one after another."""
+    """In an upgrade, processes of both versions run for a while."""
     MigrationRecorder(connection).record_applied("queries", "9999_newer")
     with connection.cursor() as cursor:
         cursor.execute("ALTER TABLE queries_batch ADD COLUMN newer integer NULL")
@@ -58,7 +58,7 @@ FULL = "The disk of this service is full or fails, so nothing can be stored."
 
 
 def health() -> tuple[int, list[str]]:
-    """Return the status of `/healthz`, and the codes about the database."""
+    """Return the status of `/healthz`, and its codes about the database."""
     answer = Client().get("/healthz")
     return answer.status_code, [code for code in answer.json()["codes"] if code in {"storage", "database_unavailable"}]
 
@@ -83,7 +83,7 @@ def test_it_is_not_ready_while_a_table_of_submissions_is_locked_for_long(pass_ti
     began = time.perf_counter()
     with locked_table("queries_step"):
         assert ready() == (503, "The database of this service is locked for longer than usual.")
-    # The longest time that a probe waits.
+    # A probe must answer within ten seconds.
     assert time.perf_counter() - began < 10
     pass_time(10)
     assert ready() == (200, "")
@@ -95,7 +95,7 @@ def test_it_is_not_ready_while_no_submission_has_room(unreachable_chain, pass_ti
     settings.MAX_BATCHES_PER_MINUTE = 10_000
     assert (ready(), submitted()) == ((200, ""), 200)
     with full_tablespace():
-        # The last pages of the tables may have room for some rows.
+        # The tables' last pages may have room for a few rows.
         while submitted() == 200:
             pass
         pass_time(10)
@@ -106,7 +106,7 @@ def test_it_is_not_ready_while_no_submission_has_room(unreachable_chain, pass_ti
 
 
 def submitted() -> int:
-    """Return the status of the answer to a small batch."""
+    """Submit a small batch. Return the answer's status."""
     key = ApiKey.objects.first() or a_key()
     body = request(ALICE, block=1)
     client = Client(raise_request_exception=False)
@@ -148,7 +148,7 @@ def test_without_chains_it_is_not_ready_and_each_request_hears_so(settings, tmp_
         assert (path, answer.status_code, "Retry-After" in answer.headers) == (path, 503, True)
         assert "until its operator mends it" in html.unescape(answer.text)
     assert client.get("/chain-connections").json()["code"] == "chain_unavailable"
-    # A repair needs no new process.
+    # The service reads the repaired file without a restart.
     chains_toml(tmp_path, "http://127.0.0.1:1")
     assert ready() == (200, "")
     assert client.get("/chain-connections").status_code == 200

@@ -19,12 +19,12 @@ pytestmark = pytest.mark.django_db
 
 
 def numbers(batch: Batch, **parameters: Any) -> list[int]:
-    """Return the numbers of the shown queries, in their order."""
+    """Return the numbers of the shown queries in their order."""
     return [int(number) for number in re.findall(r'id="row-(\d+)"', page(batch, **parameters))]
 
 
 def blocks_and_states() -> Batch:
-    """Return five queries: Alice and Bob at block 9, then at block 5, and a header at block 7. Two are proven."""
+    """Return five queries: Alice and Bob at block 9, both at block 5, and a header at block 7. Two are proven."""
     both = {"accounts": {ALICE: {"props": ["NONCE"]}, BOB: {"props": ["NONCE"]}}}
     batch = batch_at(block_9=both, block_5=both, block_7={"header": ["GAS_USED"]})
     accept(batch)

@@ -1,4 +1,4 @@
-"""Reading a fact from the chain on a batch's page."""
+"""A fact is read from the chain on a batch's page."""
 
 import re
 import socket
@@ -30,7 +30,7 @@ def test_it_tells_the_value_the_block_and_that_they_are_as_proven(service: DevCh
     assert f"0x{balance:064x}" in fragment
     assert f"{balance // 10**18} ETH" in fragment
     assert "<main" not in fragment
-    page = read(batch)  # without JavaScript
+    page = read(batch)  # as without JavaScript
     assert page.status_code == 200
     assert f"Read at block {head}" in page.text
     assert "<main" in page.text

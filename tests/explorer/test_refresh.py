@@ -1,4 +1,4 @@
-"""Refreshes of a batch's page, and their end."""
+"""A batch's page polls for changes, and stops."""
 
 import re
 import time
@@ -38,15 +38,15 @@ NOW = timezone.now()
 
 def interval(html: str) -> int | None:
     """Return the seconds between polls, or None if the page doesn't poll."""
-    found = re.search(r'data-poll-seconds="(\d+)"', html)
-    assert bool(found) == ("hx-get=" in html)
-    return int(found[1]) if found else None
+    match = re.search(r'data-poll-seconds="(\d+)"', html)
+    assert bool(match) == ("hx-get=" in html)
+    return int(match[1]) if match else None
 
 
 def next_poll(html: str) -> str:
-    found = re.search(r'hx-get="([^"]+)"', html)
-    assert found
-    return found[1].replace("&amp;", "&")
+    match = re.search(r'hx-get="([^"]+)"', html)
+    assert match
+    return match[1].replace("&amp;", "&")
 
 
 def poll(url: str):
@@ -120,12 +120,12 @@ def test_all_who_watch_share_a_page_for_half_a_second(monkeypatch, django_assert
     assert poll(url).status_code == 200
 
 
-@pytest.mark.parametrize("rest", ["?page=3", "/7", f"?account={ALICE}"])
-def test_it_polls_what_it_shows(rest):
+@pytest.mark.parametrize("suffix", ["?page=3", "/7", f"?account={ALICE}"])
+def test_it_polls_what_it_shows(suffix):
     batch = a_batch(*many_accounts(60), ALICE)
-    html = Client().get(path(batch) + rest).text
+    html = Client().get(path(batch) + suffix).text
     url = next_poll(html)
-    assert url.startswith(f"{path(batch)}{rest}")
+    assert url.startswith(f"{path(batch)}{suffix}")
     shown = r'id="row-(\d+)"|id="query-(\d+)"'
     accept(batch)
     assert re.findall(shown, poll(url).text) == re.findall(shown, html) != []
@@ -155,6 +155,6 @@ def test_no_poll_looks_at_all_blocks_that_are_due():
             finish(batch)
         with CaptureQueriesContext(connection) as statements:
             page(batch)
-        found = plans(statements)
-        assert any("queries_block" in line for line in found)
-        assert not looks_at_all_due_blocks(found)
+        plan_lines = plans(statements)
+        assert any("queries_block" in line for line in plan_lines)
+        assert not looks_at_all_due_blocks(plan_lines)

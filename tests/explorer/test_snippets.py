@@ -1,4 +1,4 @@
-"""The code on pages works unchanged."""
+"""Code shown on pages works unchanged."""
 
 import json
 import shlex
@@ -37,21 +37,21 @@ process.stdout.write(solc.compile(JSON.stringify(input)));
 
 
 def codes_of_everything(service: DevChain) -> list[tuple[dict[str, str], bytes]]:
-    """Return code by language and the registry's word for each kind of fact."""
+    """Return the shown code by language, and the registry's word, for each kind of fact."""
     batch = everything(service)
     registry = deployments.find(31337, 31337)
-    found = []
+    snippets = []
     for query in batch.queries.select_related("block"):
         assert query.block
-        number, wanted = query.block.number, facts.of(query)
-        words = facts.read(get_rpc(31337), registry.contract, number, wanted, at="latest").facts
-        for fact in wanted:
+        number, expected = query.block.number, facts.of(query)
+        words = facts.read(get_rpc(31337), registry.contract, number, expected, at="latest").facts
+        for fact in expected:
             word = words[fact]
             assert word is not None
             code = code_snippets.reading(registry.contract.address, number, fact)
-            found.append(({snippet.language: snippet.code for snippet in code}, word))
-    assert len(found) == len(AccountField) + 2 + len(HeaderField) + 2
-    return found
+            snippets.append(({snippet.language: snippet.code for snippet in code}, word))
+    assert len(snippets) == len(AccountField) + 2 + len(HeaderField) + 2
+    return snippets
 
 
 def test_the_python_code_reads_every_fact(service: DevChain, monkeypatch, capsys):
@@ -64,9 +64,9 @@ def test_the_python_code_reads_every_fact(service: DevChain, monkeypatch, capsys
 def test_the_typescript_code_reads_every_fact(service: DevChain, tmp_path):
     codes = codes_of_everything(service)
     (tmp_path / "node_modules").symlink_to(PROJECT / "node_modules")
-    for place, (code, _) in enumerate(codes):
-        (tmp_path / f"{place}.mjs").write_text(code["viem"])
-    all_of_them = "\n".join(f'await import("./{place}.mjs");' for place in range(len(codes)))
+    for index, (code, _) in enumerate(codes):
+        (tmp_path / f"{index}.mjs").write_text(code["viem"])
+    all_of_them = "\n".join(f'await import("./{index}.mjs");' for index in range(len(codes)))
     (tmp_path / "all.mjs").write_text(all_of_them)
     node = PROJECT / ".venv" / "bin" / "node"
     ran = subprocess.run(
@@ -98,8 +98,8 @@ def receipt_of(chain: DevChain, sent: str) -> Any:
 def test_the_solidity_code_compiles_and_reads_every_fact(service: DevChain):
     codes = codes_of_everything(service)
     sources = {
-        f"{place}.sol": {"content": f"// SPDX-License-Identifier: MIT\npragma solidity ^0.8.28;\n\n{code['Solidity']}"}
-        for place, (code, _) in enumerate(codes)
+        f"{index}.sol": {"content": f"// SPDX-License-Identifier: MIT\npragma solidity ^0.8.28;\n\n{code['Solidity']}"}
+        for index, (code, _) in enumerate(codes)
     }
     node = PROJECT / ".venv" / "bin" / "node"
     compiled = subprocess.run(
@@ -107,17 +107,17 @@ def test_the_solidity_code_compiles_and_reads_every_fact(service: DevChain):
     )
     output = json.loads(compiled.stdout)
     assert [error["formattedMessage"] for error in output.get("errors", [])] == []
-    for place, (_, word) in enumerate(codes):
-        creation = output["contracts"][f"{place}.sol"]["Reader"]["evm"]["bytecode"]["object"]
+    for index, (_, word) in enumerate(codes):
+        creation = output["contracts"][f"{index}.sol"]["Reader"]["evm"]["bytecode"]["object"]
         sent = service.rpc("eth_sendTransaction", {"from": ALICE, "data": f"0x{creation}", "gas": hex(1_000_000)})
         until(partial(receipt_of, service, sent), "a receipt")
         reader = receipt_of(service, sent)["contractAddress"]
-        read = service.rpc("eth_call", {"to": reader, "data": "0x57de26a4"}, "latest")  # read()
+        read = service.rpc("eth_call", {"to": reader, "data": "0x57de26a4"}, "latest")  # selector of read()
         assert read == hex_data(word)
 
 
 def body_of(command: str) -> str:
-    """Return the body that the command would send."""
+    """Return the body that the curl command would send."""
     words = shlex.split(command)
     assert words[:4] == ["curl", "--header", "api-key: $API_KEY", "--json"]
     return words[4]
@@ -125,7 +125,7 @@ def body_of(command: str) -> str:
 
 def test_the_first_query_is_accepted_as_it_stands(service: DevChain, client: Client):
     key = a_key()
-    work_until_done(submit(key, request(BOB, block=3)), service)  # makes the head and a registry known
+    work_until_done(submit(key, request(BOB, block=3)), service)  # stores a head and a registry
     for user in (None, key.user):
         command = first_query.command(user)
         assert command

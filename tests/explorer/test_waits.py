@@ -1,4 +1,4 @@
-"""Waits as codes with values: their table, their columns, and their sentences for each reader."""
+"""Waits are codes with values. Their table, columns and sentences are tested for each reader."""
 
 import ast
 import re
@@ -23,7 +23,7 @@ WHO = {
     Actor.PAYER: "the payer",
     Actor.OTHERS: "others",
 }
-# Forms of values that a sentence may do without.
+# Values that a sentence may leave out.
 MAY_LACK = r"\{\w+:(?:last|last_time|then|given|until|path|data|silence|pace|waited|error)\}"
 SERVICE = [path for app in ("queries", "proving", "explorer", "api") for path in (PROJECT / app).rglob("*.py")]
 MUST_ACT = "operator of this service must act"
@@ -36,11 +36,11 @@ def any_value(form: str) -> Value:
 
 
 def example(code: str, **values: Value) -> WaitReason:
-    """Return a reason with values of any kind."""
+    """Return a reason with this code and made-up values."""
     forms = re.findall(r"\{(\w+)(?::([^}]*))?\}", SENTENCES[code])
     inner: dict[str, Value] = {"reason": TOO_FAR, "reasons": (TOO_FAR,), "waits": (TOO_FAR,), "error": TOO_FAR}
-    given = {name: inner[name] if name in inner else any_value(form) for name, form in forms}
-    return wait(code, **{"chain": 31337, **given, **values})
+    filled = {name: inner[name] if name in inner else any_value(form) for name, form in forms}
+    return wait(code, **{"chain": 31337, **filled, **values})
 
 
 def details(batch: Batch) -> dict[str, object]:
@@ -191,6 +191,6 @@ def test_a_sentence_of_an_older_version_is_told_as_it_is():
     told = text_of(page(batch))
     assert told.count(old) == 2
     assert MUST_ACT not in told
-    # A later version's code has no sentence here.
+    # A later version may have stored a code that this one doesn't know.
     Block.objects.update(wait=WaitReason("of_a_later_version"))
     assert details(batch)["waits"][0]["sentence"] == "Waiting: of_a_later_version."  # type: ignore[index]

@@ -1,4 +1,4 @@
-"""Fixtures of proving for tests of its inside."""
+"""Fixtures of tests/proving for tests of its inside."""
 
 from tests.proving.conftest import costly, killing, op_stack
 

@@ -1,4 +1,4 @@
-"""Concurrent transactions on accounts don't rely on rows that the other one changes."""
+"""Concurrent transactions on accounts don't rely on rows that the other transaction changes."""
 
 import pytest
 from django.core.management import CommandError, call_command

@@ -1,4 +1,4 @@
-"""Admission's checks against the chains, before money is spent and headers are stored."""
+"""Admission checks a batch against the chains before money is spent and headers are stored."""
 
 from chains.node_errors import NodeUnavailable
 from tests.service import ALICE, fresh, header, request, submit, work

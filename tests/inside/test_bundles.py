@@ -1,4 +1,4 @@
-"""Headers as the client's verifier reads them, beside the service's."""
+"""The client's verifier reads headers like the service."""
 
 import pytest
 

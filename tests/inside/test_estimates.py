@@ -1,4 +1,4 @@
-"""Accuracy of the gas model, and limits of an estimate's time."""
+"""The gas model is accurate, and an estimate's time is limited."""
 
 import threading
 import time
@@ -27,7 +27,7 @@ from tests.inside.working import work_once
 from tests.proving.estimated_batches import Result, cases_of, estimate, measured
 from tests.service import ALICE, a_key, asking, header, reconfigure, request
 
-# Branch sizes of the mainnet contract with the most storage.
+# Numbers of children in the branches above the largest storage of a mainnet contract.
 LARGE = (16, 16, 16, 16, 16, 16, 4)
 
 
@@ -54,11 +54,11 @@ def test_what_is_not_known_is_taken_for_mainnets_largest():
         used = [lab.run(case).tx for case in cases]
     for case, took in zip(cases, used, strict=True):
         slots = len(case.accounts[0].slots)
-        wanted: list[Fact] = [
+        requested: list[Fact] = [
             AccountFact(ALICE, AccountField.BALANCE),
             *(SlotFact(ALICE, hex(slot)) for slot in range(slots)),
         ]
-        assert gas.estimate([Missing(1, wanted, is_known=False)], Sample(), Route()).gas.bound >= took
+        assert gas.estimate([Missing(1, requested, is_known=False)], Sample(), Route()).gas.bound >= took
 
 
 # --- Batches of a development chain -----------------------------------------------------------------------------------
@@ -84,38 +84,38 @@ def newest_time(chain: DevChain) -> int:
 def test_an_estimate_of_many_times_ends_when_its_seconds_are_over(service, client, key, settings, monkeypatch):
     service.rpc("anvil_mine", hex(400), hex(5))
     monkeypatch.setattr(batch_estimate, "_MOST_SECONDS", 1)
-    asked: list[Any] = []
+    node_requests: list[Any] = []
 
     def answer_late(body: Any) -> Any:
         threading.Event().wait(0.05)
         return ask(service.url, body)
 
     blocks = {f"timestamp:{newest_time(service) - 5 * n - 2}": {"header": ["TIMESTAMP"]} for n in range(300)}
-    with lying_node(recording(asked, answer_late)) as url:
+    with lying_node(recording(node_requests, answer_late)) as url:
         reconfigure(settings, service.url, url)
         refused = estimate(client, key, asking(blocks), status=503)
     assert refused["code"] == "chain_unavailable"
-    assert len(asked) < len(blocks)
+    assert len(node_requests) < len(blocks)
 
 
 def test_the_search_of_a_time_ends_before_its_next_header(service, settings):
     service.rpc("anvil_mine", hex(50), hex(5))
-    asked: list[Any] = []
+    node_requests: list[Any] = []
     limit = {"ends_at": 0.0}
 
     def answer_when_over(body: Any) -> Any:
         threading.Event().wait(limit["ends_at"] - time.monotonic())
         return ask(service.url, body)
 
-    with lying_node(recording(asked, answer_when_over)) as url:
+    with lying_node(recording(node_requests, answer_when_over)) as url:
         reconfigure(settings, service.url, url)
         connection = open_connection(31337, 31337)
         head = connection.source_rpc.head()
-        asked.clear()
+        node_requests.clear()
         limit["ends_at"] = time.monotonic() + 0.5
         with pytest.raises(OutOfTime):
             block_at(replace(connection, ends_at=limit["ends_at"]), head.timestamp - 123, head)
-    assert len(asked) == 1
+    assert len(node_requests) == 1
 
 
 @pytest.mark.django_db(transaction=True)
@@ -123,9 +123,9 @@ def test_estimates_that_wait_for_a_node_leave_threads_to_others(service, client,
     monkeypatch.setattr(configured_chains, "PAGE_TIMEOUT_SECONDS", 30)
     body, may_answer = request(ALICE, block=1), threading.Event()
 
-    def answer(asked: Any) -> Any:
+    def answer(question: Any) -> Any:
         may_answer.wait(30)
-        return ask(service.url, asked)
+        return ask(service.url, question)
 
     def send() -> Any:
         try:
@@ -138,7 +138,7 @@ def test_estimates_that_wait_for_a_node_leave_threads_to_others(service, client,
         sent = [pool.submit(send) for _ in range(16)]
         try:
             refused = [future.result() for future in islice(as_completed(sent, 60), 13)]
-            assert {(one.status_code, one.json()["code"], one["Retry-After"]) for one in refused} == {
+            assert {(reply.status_code, reply.json()["code"], reply["Retry-After"]) for reply in refused} == {
                 (503, "busy", "2")
             }
             form = {"destination": "31337", "sender": "service", "rows-0-source": "31337", "rows-0-accounts": ALICE}

@@ -1,4 +1,4 @@
-"""Proofs of a block whose header arrives again."""
+"""Proofs of a block stay when its header arrives again."""
 
 from config.configured_chains import get_rpc
 from proving.models import AccountProof
@@ -9,7 +9,7 @@ from tests.service import ALICE, a_key, request, submit, work_until_done
 
 
 def test_proofs_stay_where_the_header_that_is_stored_comes_again(service):
-    """Admission may have stored the header while a reconcile was requesting it."""
+    """Admission may store a block's header while a reconcile requests it."""
     work_until_done(submit(a_key(), request(ALICE, block=service.head())))
     block = Block.objects.get()
     header = get_rpc(31337).header(block.number)

@@ -22,7 +22,7 @@ def sent(key, body=BODY, name: str = "k"):
 @pytest.mark.postgresql_only(reason="SQLite runs whole transactions one after another")
 @pytest.mark.parametrize("same_body", [True, False])
 def test_the_second_of_two_waits_for_the_first_to_be_stored(key, monkeypatch, same_body):
-    # Otherwise the second request would wait for the throttle's row, and no longer look for the key before it stores.
+    # Without the throttle's rows, the second request waits only for the row of the key.
     monkeypatch.setattr(submission, "count_request", lambda *_: None)
     monkeypatch.setattr(submission, "count_queries", lambda *_: None)
     met = meet(lambda: sent(key), lambda: sent(key, BODY if same_body else OTHER))

@@ -1,4 +1,4 @@
-"""Branches to old blocks: their sources, the stored parts, and the effect of lies."""
+"""Branches to old blocks: their sources, stored parts, and the effects of lies."""
 
 import json
 import re
@@ -34,7 +34,7 @@ from tests.proving import beacon_chains
 from tests.proving.beacon_chains import CHAIN_ID, EncodedWorld
 
 ANCHOR = 89
-# Among them are the first slot of a period and the last one of another.
+# These include a period's first slot and another period's last slot.
 MISSED = (40, 44, 53, 71)
 ONLY_BY_FILES = "Development chain (31337) has no era_files, and blocks before Capella are proven by these."
 
@@ -51,10 +51,10 @@ def node(world) -> BeaconNode:
 
 @pytest.fixture
 def configured(world, db, settings, tmp_path) -> Callable[..., None]:
-    """Configures the service, as `beacon_chains.configure`."""
+    """Return a function that configures the service like `beacon_chains.configure`."""
 
-    def configure(**given: Any) -> None:
-        beacon_chains.configure(settings, tmp_path, given.pop("chain", world.chain), **given)
+    def configure(**options: Any) -> None:
+        beacon_chains.configure(settings, tmp_path, options.pop("chain", world.chain), **options)
         beacon_fetching.block.cache_clear()
 
     return configure
@@ -62,7 +62,7 @@ def configured(world, db, settings, tmp_path) -> Callable[..., None]:
 
 @pytest.fixture
 def api(node, configured) -> Iterator[BeaconApi]:
-    """Configure the service with one beacon node, which has everything, and yield the node."""
+    """Configure the service with one beacon node that has all data. Yield the node."""
     with BeaconApi(node) as api:
         configured(beacon_urls=[api.url])
         yield api
@@ -78,13 +78,13 @@ def origin(root: bytes, number: int = 1000) -> Header:
 
 
 def branch_to(start: Header | None, end: Header) -> BlockBranch | NotYet:
-    """Return the final answer about a block, after a worker has fetched the missing parts."""
+    """Return the answer about a block, after a worker has fetched missing parts."""
     source = get_chains().chain(CHAIN_ID)
     ask = partial(jumping.branch_to, source, start, end)
     with suppress(NodeUnavailable):
-        found = ask()
-        if not (isinstance(found, NotYet) and found.reason.code == "beacon_data"):
-            return found
+        answer = ask()
+        if not (isinstance(answer, NotYet) and answer.reason.code == "beacon_data"):
+            return answer
     worker.turn_of_all(LaneName(LaneKind.HISTORY))
     return ask()
 
@@ -93,8 +93,8 @@ def ask(world: EncodedWorld, slot: int, anchor: int = ANCHOR) -> BlockBranch | N
     return branch_to(origin(world.root(anchor)), target(slot))
 
 
-def holds(world: EncodedWorld, slot: int, found: object, anchor: int = ANCHOR) -> bool:
-    return found == BlockBranch(OLD_BLOCK, world.old(slot, anchor))
+def holds(world: EncodedWorld, slot: int, answer: object, anchor: int = ANCHOR) -> bool:
+    return answer == BlockBranch(OLD_BLOCK, world.old(slot, anchor))
 
 
 # --- Results ----------------------------------------------------------------------------------------------------------
@@ -102,10 +102,10 @@ def holds(world: EncodedWorld, slot: int, found: object, anchor: int = ANCHOR) -
 
 def test_a_branch_leads_from_the_origin_to_the_target(world, api):
     for slot in (33, 41, 50, 55, 60, 72, 79):
-        found = ask(world, slot)
-        assert holds(world, slot, found)
-        assert isinstance(found, BlockBranch)
-        assert beacon_model.old(world.chain, world.root(ANCHOR), found.branch) == target(slot).hash
+        answer = ask(world, slot)
+        assert holds(world, slot, answer)
+        assert isinstance(answer, BlockBranch)
+        assert beacon_model.old(world.chain, world.root(ANCHOR), answer.branch) == target(slot).hash
 
 
 def test_where_a_jump_can_not_begin(world, node, api, configured):
@@ -113,7 +113,7 @@ def test_where_a_jump_can_not_begin(world, node, api, configured):
         with pytest.raises(NodeUnavailable, match="names no beacon block"):
             branch_to(start, target(50))
     assert api.requested_paths == []
-    # Slot 96 begins the next period.
+    # Slot 88's period ends before slot 96.
     too_new = ask(world, 88)
     assert isinstance(too_new, NotYet)
     assert str(too_new.reason) == (
@@ -121,7 +121,7 @@ def test_where_a_jump_can_not_begin(world, node, api, configured):
         "from 2023-11-14 22:32:32 UTC on."
     )
     BeaconAnchor.objects.all().delete()
-    # The state of an unknown fork has another shape, so the node's data isn't even read.
+    # A state of an unknown fork has another layout, so its summaries aren't requested.
     configured(chain=replace(world.chain, end=ANCHOR), beacon_urls=[api.url])
     api.requested_paths.clear()
     with pytest.raises(NodeUnavailable, match=r"state of slot 89.* has no known layout"):
@@ -149,14 +149,14 @@ def test_a_target_that_is_not_on_the_beacon_chain(world, api):
 def two_nodes(
     configured: Callable[..., None], liar: BeaconApi, honest: BeaconNode
 ) -> Iterator[tuple[BeaconApi, BeaconApi]]:
-    """Configure the service with two nodes. The first may lie."""
+    """Configure the service with two nodes, the first of which may lie."""
     with liar, BeaconApi(honest) as other:
         configured(beacon_urls=[liar.url, other.url])
         yield liar, other
 
 
 class Liar(BeaconApi):
-    """A node that changes some answers, or their status."""
+    """A node that changes some answers or their status."""
 
     def __init__(self, node: BeaconNode, about: str, lie: Callable[[bytes], bytes | int]) -> None:
         super().__init__(node)
@@ -239,7 +239,7 @@ LIES: Mapping[str, Mapping[str, Callable[[bytes], bytes]]] = {
     ],
 )
 def test_a_lie_leads_to_nothing_and_the_next_node_is_asked(world, node, configured, about, lie):
-    """Each lie contradicts the other data."""
+    """Each lie contradicts other data, so none is stored as complete."""
     with two_nodes(configured, Liar(node, about, lie), node) as (liar, honest):
         configured(beacon_urls=[liar.url])
         with pytest.raises(NodeUnavailable, match=r"127\.0\.0\.1") as unavailable:
@@ -253,7 +253,7 @@ def test_a_lie_leads_to_nothing_and_the_next_node_is_asked(world, node, configur
 
 
 def test_wrong_roots_of_slots_are_passed_over(world, node, configured):
-    """Wrong roots aren't kept. A node without blocks answers as for a missed slot. One node may be down."""
+    """Wrong roots are not stored. A node without blocks answers as for missed slots, and one node is down."""
     liar = Liar(node, "blocks/52/root", LIES["blocks/52/root"]["another"])
     pruned = BeaconApi(replace(node, roots={slot: root for slot, root in node.roots.items() if slot < 48}))
     empty = BeaconApi(replace(node, roots={}))
@@ -262,7 +262,7 @@ def test_wrong_roots_of_slots_are_passed_over(world, node, configured):
         configured(beacon_urls=urls)
         with pytest.raises(NodeUnavailable) as unavailable:
             ask(world, 50)
-        # The node that failed before is asked last.
+        # The node that could not be reached is asked last.
         dead, lying, lacking, last = (url.removeprefix("http://") for url in urls)
         wrong = "lacks blocks, or tells roots that are not the chain's"
         assert str(unavailable.value) == (
@@ -276,14 +276,14 @@ def test_wrong_roots_of_slots_are_passed_over(world, node, configured):
 
 
 def test_an_empty_or_false_row_is_not_believed(world, api):
-    """The database may be damaged, or belong to another configuration."""
+    """A damaged database, or one of another configuration, may have such rows."""
     assert holds(world, 50, ask(world, 50))
     right = bytes(JumpLeaves.objects.get().content)
     for wrong in (bytes(8 * 32), b"", right[:-1], right[:-32], right + b"\0", right + bytes(32)):
         JumpLeaves.objects.update(content=wrong)
         assert holds(world, 50, ask(world, 50))
         assert bytes(JumpLeaves.objects.get().content) == right
-    # An earlier version stored parts. An incomplete row is fetched again as a whole.
+    # An earlier version may have stored parts. An incomplete row is fetched again as a whole.
     for unfinished in (right[:96], right[:64] + bytes(32), right):
         JumpLeaves.objects.update(content=unfinished, is_complete=False, attempts=2)
         earlier = len(api.requested_paths)
@@ -300,7 +300,7 @@ def test_an_empty_or_false_row_is_not_believed(world, api):
 
 @pytest.fixture
 def eras(world, tmp_path):
-    """Return a folder with the era files of all periods since Bellatrix."""
+    """Return a folder with era files of all periods since Bellatrix."""
     folder = tmp_path / "eras"
     folder.mkdir()
     for period, roots in enumerate(world.periods):
@@ -312,7 +312,7 @@ def eras(world, tmp_path):
 
 @pytest.fixture
 def as_mainnet(world, monkeypatch, tmp_path) -> Iterator[EncodedWorld]:
-    """Ship the world's lists instead of mainnet's."""
+    """Make the world's lists the shipped ones, instead of mainnet's."""
     folder = tmp_path / "shipped"
     folder.mkdir()
     (folder / shipped.HISTORICAL_ROOTS).write_bytes(b"".join(world._historical_roots))
@@ -324,7 +324,7 @@ def as_mainnet(world, monkeypatch, tmp_path) -> Iterator[EncodedWorld]:
 
 
 def test_roots_and_blocks_come_from_era_files_of_a_folder(world, node, eras, configured):
-    """The node serves only the anchor. If it has everything, nothing else is requested from it."""
+    """The node serves only the anchor. A node that has all data gets no request for roots or blocks either."""
     with BeaconApi(node) as api:
         configured(beacon_urls=[api.url], era_files=["eras"])
         assert holds(world, 50, ask(world, 50))
@@ -349,11 +349,11 @@ def test_blocks_before_capella_come_from_era_files(as_mainnet, eras, configured,
     configured(era_files=["eras"])
     end = target(slot)
     for _ in range(2):
-        found = branch_to(None, end)
-        assert found == BlockBranch(BLOCK_BEFORE_CAPELLA, as_mainnet.before_capella(slot))
-        assert beacon_model.before_capella(as_mainnet.chain, found.branch) == end.hash
+        answer = branch_to(None, end)
+        assert answer == BlockBranch(BLOCK_BEFORE_CAPELLA, as_mainnet.before_capella(slot))
+        assert beacon_model.before_capella(as_mainnet.chain, answer.branch) == end.hash
     JumpLeaves.objects.update(content=bytes(9 * 32))
-    assert branch_to(None, end) == found
+    assert branch_to(None, end) == answer
     JumpLeaves.objects.all().delete()
     configured(beacon_urls=["http://127.0.0.1:9"], era_files=["nothing"])
     with pytest.raises(NodeUnavailable, match=r"No era file small-0000\d-.* A folder of era_files has none"):
@@ -365,9 +365,12 @@ def test_blocks_before_capella_come_from_era_files(as_mainnet, eras, configured,
 
 @pytest.fixture
 def merged(monkeypatch, tmp_path) -> Iterator[tuple[jumps.BeaconChain, Header, BlockBranch]]:
-    """Yield a beacon chain with two epochs before the Merge, a block of the last epoch, and its branch."""
+    """Yield a beacon chain with two epochs before the Merge, a block of the last one, and its branch."""
     fields = [{**headers.FRONTIER, "number": number, "difficulty": number} for number in range(8192, 8192 + 40)]
-    encoded, totals = [headers.encode(one) for one in fields], list(accumulate(range(8192, 8192 + 40), initial=777))[1:]
+    encoded, totals = (
+        [headers.encode(header_fields) for header_fields in fields],
+        list(accumulate(range(8192, 8192 + 40), initial=777))[1:],
+    )
     records = [(keccak(header), total) for header, total in zip(encoded, totals, strict=True)]
     epochs = [bytes(range(32)), ssz.list_root(jumps.record_leaves(records), jumps.RECORDS_DEPTH)]
     accumulator = ssz.list_root(epochs, jumps.EPOCHS_DEPTH)
@@ -408,7 +411,7 @@ def test_epochs_before_the_merge_come_from_era_files_alone(merged, configured):
 
 
 def test_while_a_worker_fetches_another_waits(world, api):
-    """If the first worker dies, the other one fetches everything."""
+    """If the first worker dies, the other one fetches the data."""
     with lanes.hold(LaneName(LaneKind.HISTORY)):
         assert ask(world, 50) == NotYet(wait("beacon_data", kind="period", number=6))
     assert not any(path.endswith("/root") for path in api.requested_paths)
@@ -425,10 +428,10 @@ def test_what_nobody_uses_is_pruned(world, api):
     pruning.prune_now()
     assert BeaconAnchor.objects.count() == 1
     assert JumpLeaves.objects.get().number == 6
-    # The use is recorded.
+    # The use of the stored data is recorded.
     assert holds(world, 50, ask(world, 50))
     used = {JumpLeaves.objects.get().used_at, BeaconAnchor.objects.get().used_at}
     assert min(used) > timezone.now() - timedelta(minutes=1)
     with CaptureQueriesContext(connection) as statements:
         ask(world, 50)
-    assert [one["sql"][:6] for one in statements] == ["SELECT", "SELECT"]
+    assert [statement["sql"][:6] for statement in statements] == ["SELECT", "SELECT"]

@@ -1,4 +1,4 @@
-"""Lanes are renewed while they are held, and divided fairly among users."""
+"""Lanes are renewed while they are held, and are divided fairly among users."""
 
 from collections.abc import Sequence
 from datetime import timedelta
@@ -73,9 +73,9 @@ def test_users_take_turns_and_nobody_has_over_half_of_a_turn_while_others_wait()
     due_blocks(BOB, range(201, 202), attempts=1)
     chosen = worker._pick(CONNECTION)
     numbers = dict(Block.objects.values_list("pk", "number"))
-    found = [numbers[pk] for pk in chosen]
-    assert {200, 201} <= set(found[:4])
-    assert sum(number < 100 for number in found) == 25
+    turn = [numbers[pk] for pk in chosen]
+    assert {200, 201} <= set(turn[:4])
+    assert sum(number < 100 for number in turn) == 25
 
 
 @pytest.mark.django_db
@@ -92,10 +92,10 @@ def test_batches_that_name_a_chain_that_hangs_wait_for_it_by_themselves(service,
 def test_a_command_goes_on_when_another_takes_its_lane_and_sends_nothing_twice(service, monkeypatch, loses):
     does, taken = getattr(*loses), iter([True])
 
-    def loses_it(*given):
+    def loses_it(*arguments):
         if next(taken, False):
             lanes.take_away(LaneName(LaneKind.DESTINATION, 31337))
-        return does(*given)
+        return does(*arguments)
 
     monkeypatch.setattr(*loses, loses_it)
     service.rpc("anvil_setCode", registry().address, "0x00")

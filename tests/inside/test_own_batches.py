@@ -1,4 +1,4 @@
-"""A batch that is cancelled while another transaction completes it."""
+"""A user cancels a batch while another transaction completes it."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Writing of decisions with more rows than one statement may name."""
+"""A decision is written even if its rows are more than one statement may name."""
 
 import sqlite3
 

@@ -1,4 +1,4 @@
-"""Lock order for the count of a user's open batches."""
+"""The order of locks when a user's open batches are counted."""
 
 import pytest
 from django.db import connection
@@ -10,16 +10,16 @@ pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.usefixtures("
 
 @pytest.mark.postgresql_only(reason="SQLite has no locks of rows")
 def test_where_rows_are_locked_what_is_open_is_counted_after_the_lock(key):
-    """A statement that waits for a lock reads rows from before the wait."""
-    said: list[str] = []
+    """A statement that waits for a lock reads rows as they were before the wait."""
+    sql_statements: list[str] = []
 
     def note(execute, sql, values, many, context):
         if connection.in_atomic_block:
-            said.append(sql)
+            sql_statements.append(sql)
         return execute(sql, values, many, context)
 
     with connection.execute_wrapper(note):
         submit(key, request(ALICE, block=1))
-    locks = next(at for at, sql in enumerate(said) if "FOR NO KEY UPDATE" in sql)
-    counts = next(at for at, sql in enumerate(said) if "COUNT(open." in sql)
+    locks = next(at for at, sql in enumerate(sql_statements) if "FOR NO KEY UPDATE" in sql)
+    counts = next(at for at, sql in enumerate(sql_statements) if "COUNT(open." in sql)
     assert locks < counts

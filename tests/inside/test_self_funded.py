@@ -1,4 +1,4 @@
-"""Functions that keep self-funded batches from other users' turns and money."""
+"""Self-funded batches don't use other users' turns and money."""
 
 from datetime import timedelta
 
@@ -26,7 +26,7 @@ def test_a_batch_that_is_self_funded_takes_no_turn_from_others_and_cuts_no_pause
     assert row.queued_for_id == paid.user_id
     assert row.due_at
     assert abs(row.due_at - later) < timedelta(seconds=1)
-    # If nothing paid-for is open, the block is worked on as any other.
+    # The block has no open batch for the operator to pay, so it is treated like others.
     Batch.objects.filter(pk=paid.pk).update(status=BatchStatus.REJECTED)
     submit(oneself.api_key, itself(request(BOB, block=block)))
     accept_all()
@@ -35,7 +35,7 @@ def test_a_batch_that_is_self_funded_takes_no_turn_from_others_and_cuts_no_pause
 
 
 def test_nothing_is_ever_shared_with_who_is_self_funded(service, key):
-    """The last line of defence: no code stores such a transaction."""
+    """This check is the last line of defence, because no code stores such a transaction."""
     work_until_done(submit(key, request(ALICE, block=service.head())), service)
     tx = Transaction.objects.exclude(to="").get()
     tx.shares.all().delete()

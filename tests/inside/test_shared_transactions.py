@@ -1,6 +1,7 @@
-"""Blocks that are ready at the same moment share a transaction. None pays for another or waits for it.
+"""Blocks that are ready at the same time share a transaction. None pays or waits for another.
 
-A worker's turn takes a set of blocks, as here. One list of questions, one write and one transaction serve many.
+These tests call a worker's turn with a set of blocks: one list of questions, one write and one transaction serve all of
+them.
 """
 
 import itertools
@@ -75,7 +76,9 @@ def test_blocks_that_are_ready_together_share_one_transaction(service, blocks):
 
 
 def test_what_is_confirmed_after_the_block_that_a_turn_reads_is_not_paid_for_again(service, key, blocks, monkeypatch):
-    """The turn began before the transaction was mined, and reads rows after it is confirmed."""
+    """The turn reads the registry at a block before the transaction, but reads rows after the
+    transaction is confirmed.
+    """
     first = at_blocks(key, blocks[:1])
     accept_all()
     seen = heads.read(get_chains().chain(31337), get_rpc(31337))
@@ -92,7 +95,7 @@ def test_what_is_confirmed_after_the_block_that_a_turn_reads_is_not_paid_for_aga
 
 
 def test_one_that_the_registry_refuses_keeps_no_other_from_being_proven(service, blocks, monkeypatch):
-    """Its proof is damaged after verification, which only the registry's simulation notices."""
+    """The block's proof is damaged after verification, so only the registry's simulation finds it."""
     batches = at_blocks(a_key(), blocks[:3])
     accept_all()
     spoilt = Block.objects.get(number=blocks[1])
@@ -138,7 +141,7 @@ def test_who_cannot_pay_the_price_is_left_out_and_not_waited_for(costly, key):
     rich = at_blocks(key, numbers[:3], fee=ETHER)
     poor = at_blocks(key, numbers[3:], fee=ETHER)[0]
     accept_all()
-    # The fee covers the next block's price, but not the offered price, which is twice as high for later blocks.
+    # The fee covers the next block's gas price, but not the offer, which is twice as high for later blocks.
     Batch.objects.filter(pk=poor.pk).update(fee=int(150_000 * 1.2 * price_of(costly)))
     work_side_by_side(LaneKind.CONNECTION)
     of_poor = Transaction.objects.filter(queries__batch=poor)
@@ -173,7 +176,7 @@ def test_who_cannot_pay_a_higher_price_later_does_not_keep_the_others_at_the_low
 
 
 def test_what_may_leave_the_window_of_hashes_takes_no_other_with_it(service, settings):
-    """Otherwise a user who names the oldest vouched block makes others pay for a revert."""
+    """A user could request the oldest block for which the source vouches, and make others pay for a revert."""
     text = settings.CHAINS_FILE.read_text()
     settings.CHAINS_FILE.write_text(
         text.replace('block_hash_source = "native"', 'block_hash_source = "native"\nwindow = 40')
@@ -192,12 +195,12 @@ def test_what_may_leave_the_window_of_hashes_takes_no_other_with_it(service, set
 
 
 def test_after_one_that_reverted_each_goes_alone(service, blocks):
-    """A shared transaction may revert because of one block. That block must not stop the others."""
+    """A shared transaction may revert because of one block. The other blocks must be proven nevertheless."""
     batches = at_blocks(a_key(), blocks[:3])
     service.rpc("evm_setAutomine", False)
     accept_all()
     work_side_by_side(LaneKind.CONNECTION)
-    # The registry is broken between the simulation and the block.
+    # The registry fails in the transaction's block, after a successful simulation.
     address = registry().address
     code = service.rpc("eth_getCode", address, "latest")
     service.rpc("anvil_setCode", address, "0xfe")
@@ -261,17 +264,17 @@ def test_those_that_wait_for_each_other_share_although_they_came_one_after_anoth
 
 @pytest.fixture
 def counted(chain: DevChain, db, settings, tmp_path, monkeypatch):
-    """Run the service behind a node that counts exchanges."""
-    # Heads are read once per poll interval, which no test waits for.
+    """Yield a chain and a node before it that counts the service's exchanges."""
+    # Heads are read once per poll interval. The interval is made so long that it doesn't end during a test.
     monkeypatch.setattr(heads, "recent", recent)
     monkeypatch.setattr(heads, "poll_seconds", lambda _: 1e6)
-    # The chain id is read once, too.
+    # The same applies to the check of the chain id.
     monkeypatch.setattr(nodes, "CHAIN_CHECK_SECONDS", 1e6)
     with DistantNode(chain.url) as node:
         settings.CHAINS_FILE = chains_toml(tmp_path, node.url)
         settings.MAX_BATCHES_PER_MINUTE = 1000
         deploy(31337, 31337)
-        # A process's first batch makes requests that later ones don't need, such as for the registry's code.
+        # The first batch of a process needs additional requests, for example for the registry's code.
         rounds_until_done(chain, at_blocks(a_key(BOB), [chain.head()]))
         chain.mine(100)
         heads._last.clear()
@@ -284,7 +287,7 @@ def rounds_until_done(chain: DevChain, batches: Sequence[Batch]) -> None:
     accept_all()
     work_side_by_side(LaneKind.CONNECTION)
     last = Transaction.objects.latest("nonce").nonce
-    # The node mines the transaction after its answer.
+    # The node mines the transaction only after its answer.
     until(lambda: signer_nonce(chain) > last, "mined")
     work_side_by_side(LaneKind.DESTINATION)
     work_side_by_side(LaneKind.CONNECTION)
@@ -297,6 +300,6 @@ def test_a_batch_takes_few_exchanges_with_its_node(counted, accounts, most):
     batch = submit(a_key(), request(*(f"0x{number:040x}" for number in range(accounts)), block=chain.head()))
     node.forget()
     rounds_until_done(chain, [batch])
-    # Requests in sequence before the transaction is sent; then a poll, and the registry's facts.
-    assert [place for place, sent in enumerate(node.exchanges) if "eth_sendRawTransaction" in sent] == [8]
+    # Eight exchanges in sequence precede the transaction. A poll and the read of facts follow.
+    assert [index for index, sent in enumerate(node.exchanges) if "eth_sendRawTransaction" in sent] == [8]
     assert len(node.exchanges) <= most

@@ -1,4 +1,4 @@
-"""Concurrent transactions don't rely on rows that the other one changes."""
+"""Concurrent transactions don't rely on rows that the other transaction changes."""
 
 import os
 import signal
@@ -62,7 +62,7 @@ def costly(settings, tmp_path) -> Chain:
 
 
 def blocks_of(batch: Batch) -> list[Block]:
-    """Accept the batch, and return its blocks."""
+    """Accept the batch. Return its blocks."""
     accept(batch)
     return list(Block.objects.filter(queries__batch=batch))
 
@@ -79,7 +79,7 @@ def lane() -> Iterator[HeldLane]:
 
 def test_two_submissions_can_t_take_the_same_room(settings, monkeypatch):
     settings.MAX_OPEN_BATCHES = 1
-    # Requests would wait for the throttle's rows, too.
+    # Without the throttle's rows, the second request waits only for the user's row.
     monkeypatch.setattr(submission, "count_request", lambda *_: None)
     monkeypatch.setattr(submission, "count_queries", lambda *_: None)
     key = a_key()
@@ -150,10 +150,10 @@ def test_two_that_complete_the_last_queries_of_a_batch_make_it_done():
     batch = batch_at(block_12=entry, block_13=entry)
     accept(batch)
     complete(batch, *list(StepKind)[:-1])
-    one, other = queries_of(batch)
+    first_query, second_query = queries_of(batch)
     met = meet(
-        lambda: progress.complete([one], StepKind.ACCOUNT_ACCUMULATED),
-        lambda: progress.complete([other], StepKind.ACCOUNT_ACCUMULATED),
+        lambda: progress.complete([first_query], StepKind.ACCOUNT_ACCUMULATED),
+        lambda: progress.complete([second_query], StepKind.ACCOUNT_ACCUMULATED),
     )
     assert met.waited
     assert Batch.objects.get().status == BatchStatus.DONE
@@ -197,7 +197,7 @@ def two_signers() -> list[Signer]:
 
 
 def stored(chain: Chain, order: object = None) -> int:
-    """Store a transaction, and return the nonce of the first signer."""
+    """Store a transaction. Return its nonce at the first signer."""
     with signers.locked(chain) as locked:
         signer = next(iter(locked.values()))
         nonce = next(sending.next_nonces(signer, 0))
@@ -242,7 +242,7 @@ def test_a_signer_stays_due_for_what_is_stored_while_it_is_given_back(lane):
 
 
 def shared(batch: Batch, signer: Signer, gas: int) -> Transaction:
-    """Return a pending transaction for all of the batch, with its share."""
+    """Return a pending transaction for the whole batch, with the batch's share."""
     tx = Transaction.objects.create(signer=signer, nonce=0, data=b"", gas_limit=gas)
     tx.queries.set(queries_of(batch))
     SignedTransaction.objects.create(
@@ -317,7 +317,7 @@ def test_steps_and_calldata_are_pruned_when_nobody_writes_what_they_belong_to():
     assert (met.second, met.waited) == (1, True)
 
 
-# --- Circles ----------------------------------------------------------------------------------------------------------
+# --- Deadlocks --------------------------------------------------------------------------------------------------------
 
 
 def test_what_the_database_ends_because_two_wait_in_a_circle_is_written_again(lane):
@@ -332,7 +332,7 @@ def test_what_the_database_ends_because_two_wait_in_a_circle_is_written_again(la
     def hold_batches() -> None:
         statements.lock(Batch.objects.all())
         with connection.cursor() as cursor:
-            # PostgreSQL then ends the other one.
+            # With this timeout, PostgreSQL ends the other transaction in the deadlock.
             cursor.execute("SET LOCAL deadlock_timeout = '20s'")
 
     met = meet(
@@ -373,7 +373,7 @@ with transaction.atomic():
 
 @pytest.fixture
 def frozen(settings, tmp_path) -> Iterator["subprocess.Popen[str]"]:
-    """Yield a stopped process that holds the locks of the signer and the user."""
+    """Yield a stopped process that holds the locks of the signer and of the user."""
     env = {**os.environ, **same_database(), "STATE_DIR": str(tmp_path), "DJANGO_SETTINGS_MODULE": "config.settings"}
     Signer.objects.get_or_create(chain_id=31337, address=SIGNER)
     a_key()
@@ -397,7 +397,7 @@ def test_a_process_that_is_frozen_in_a_transaction_holds_up_others_for_seconds_a
         assert held
     assert time.monotonic() - began < 15
     frozen.send_signal(signal.SIGCONT)
-    _, said = frozen.communicate(timeout=20)
+    _, output = frozen.communicate(timeout=20)
     assert frozen.returncode
-    assert "idle-in-transaction timeout" in said
+    assert "idle-in-transaction timeout" in output
     assert Signer.objects.get().notice == ""

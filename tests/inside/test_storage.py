@@ -14,7 +14,7 @@ pytestmark = pytest.mark.django_db(transaction=True)
 
 
 def test_an_error_with_which_a_pooler_ends_the_connection_is_told_from_a_defect():
-    """Supavisor's `db_termination` has the SQLSTATE of an internal error."""
+    """Supavisor ends connections with `db_termination` and the SQLSTATE of an internal error."""
 
     def message(kind: bytes, body: bytes) -> bytes:
         return kind + struct.pack("!i", len(body) + 4) + body

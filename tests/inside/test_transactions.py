@@ -1,4 +1,4 @@
-"""Sending: each nonce is used once and none stays open, even if node and market misbehave."""
+"""Each nonce is used once and none stays open, even if node and market misbehave."""
 
 from collections.abc import Iterator
 from functools import partial
@@ -64,7 +64,9 @@ def test_all_of_several_transactions_are_stored_or_none(service, lane):
 
 @pytest.mark.django_db(transaction=True)
 def test_keys_are_used_outside_of_database_transactions(service, monkeypatch):
-    """A signature takes milliseconds, which nobody else writes in on SQLite; and keys may be elsewhere."""
+    """Signing takes milliseconds, during which nobody else could write to SQLite. Keys may also be on
+    another machine.
+    """
     service.rpc("evm_setAutomine", False)
     signed: list[bool] = []
     sign = LocalAccount.sign_transaction
@@ -101,7 +103,7 @@ def test_bytes_that_are_stored_stay_and_what_is_given_up_gets_none(service, lane
 
 
 def test_a_version_that_a_stop_left_unsigned_is_signed_before_another_is_reserved(service, monkeypatch):
-    """Another one would have the same fields, and so the same hash."""
+    """A second version would have the same fields and therefore the same hash."""
     service.rpc("evm_setAutomine", False)
     batch = submit(a_key(), request(ALICE, block=service.head()))
     pending(batch)
@@ -128,10 +130,10 @@ def test_a_version_that_a_stop_left_unsigned_is_signed_before_another_is_reserve
 def test_many_nonces_that_a_withdrawn_key_left_are_used_when_it_is_back(service):
     work()
     signer, nonce = Signer.objects.get(), signer_nonce(service)
-    for place in range(17):
+    for index in range(17):
         tx = Transaction.objects.create(
             signer=signer,
-            nonce=nonce + place,
+            nonce=nonce + index,
             to=SIGNER,
             data=b"",
             gas_limit=21_000,

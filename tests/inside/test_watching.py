@@ -1,4 +1,4 @@
-"""Functions of workers about clocks and the database."""
+"""Workers' observations of clocks and the database."""
 
 from datetime import datetime, timedelta
 
@@ -18,7 +18,7 @@ pytestmark = pytest.mark.django_db(transaction=True)
 
 
 def seen(chain_id: int = 31337) -> list[str]:
-    """Return the codes of a worker's observations."""
+    """Return the codes that a worker has stored about a chain."""
     return [code for code, _ in ChainWatch.objects.get(pk=chain_id).problems]
 
 
@@ -27,7 +27,7 @@ def test_an_error_at_one_chain_is_logged_and_the_others_are_looked_at(service, t
     examine = findings.examine
 
     def fail(chain, rpc):
-        if chain.id == 31337:  # the first chain
+        if chain.id == 31337:  # the chain that is observed first
             raise ZeroDivisionError("a defect")
         return examine(chain, rpc)
 

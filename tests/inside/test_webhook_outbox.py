@@ -1,4 +1,4 @@
-"""Events are stored in the transaction of their change."""
+"""Events are stored in the same transaction as the change that they report."""
 
 import json
 from collections.abc import Sequence
@@ -44,7 +44,7 @@ def test_before_done_it_is_told_to_those_who_were_told_of_the_step(key):
     with_steps, without = with_webhook(key), with_webhook(key, events=THREE, block=13)
     for batch in (with_steps, without):
         complete(batch, INITIAL, AVAILABLE)
-        # No webhook was told of the header.
+        # The webhook has no event about HEADER, so none reports that the step is undone.
         progress.reopen(queries_of(batch), HEADER, reason=WHY)
         progress.reopen(queries_of(batch), AVAILABLE, reason=WHY)
         progress.reopen(queries_of(batch), AVAILABLE, reason=WHY)

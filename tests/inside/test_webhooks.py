@@ -1,4 +1,4 @@
-"""Dispatch of webhooks, and the last checks before a connection."""
+"""The webhook dispatcher, and its last checks before a connection."""
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -63,7 +63,7 @@ def test_a_pause_that_is_longer_than_rows_wait_is_kept():
         done(hook.url)
         WebhookDelivery.objects.update(failures=12)
         worker.turn(LaneName(LaneKind.WEBHOOKS))
-        # The webhook is due after ten minutes, its delivery much later.
+        # The webhook is due after ten minutes, but its next delivery only much later.
         ten_minutes = timedelta(minutes=10, seconds=1)
         Webhook.objects.update(due_at=F("due_at") - ten_minutes)
         WebhookDelivery.objects.update(next_try_at=F("next_try_at") - ten_minutes)
@@ -77,9 +77,9 @@ def test_users_and_receivers_have_so_many_at_a_time(hook):
         done(f"http://127.0.0.{block + 2}:9/", block=block)
     done("http://127.0.0.1:9/", user=BOB, block=30)
     chosen = list(Webhook.objects.filter(pk__in=_next([])))
-    assert [sum(one.user_id == user.pk for one in chosen) for user in User.objects.order_by("pk")] == [8, 1]
-    assert Counter(one.receiver for one in chosen).most_common(1)[0][1] <= 4
-    # No webhook is chosen twice.
+    assert [sum(webhook.user_id == user.pk for webhook in chosen) for user in User.objects.order_by("pk")] == [8, 1]
+    assert Counter(webhook.receiver for webhook in chosen).most_common(1)[0][1] <= 4
+    # The chosen webhooks are excluded from the next choice.
     assert _next(chosen) == []
 
 
@@ -92,7 +92,7 @@ def test_users_and_receivers_have_so_many_at_a_time(hook):
     ],
 )
 def test_no_spelling_of_this_machine_is_sent_to(settings, hook, host):
-    """Even a stored host is checked when it is connected to."""
+    """The host is checked when the service connects, even if it was stored before."""
     settings.WEBHOOK_ALLOW = []
     port = hook.url.rsplit(":", 1)[1]
     url = f"http://{host}:{port}"

@@ -1,4 +1,6 @@
-"""Work for tests of the inside, by functions of the product. These helpers end with those functions."""
+"""Do work for inside tests by calling the service's own functions. Each helper is removed with the function that it
+calls.
+"""
 
 import threading
 from collections.abc import Iterator
@@ -18,7 +20,7 @@ from tests.service import fresh, submit
 
 
 def work_side_by_side(*kinds: LaneKind) -> None:
-    """Do all work in lanes of these kinds at once, as a worker whose rows are due."""
+    """Do all work in lanes of these kinds in one turn each, with all rows due."""
     for name in lanes.every():
         if name.kind in kinds:
             due_rows.wake_all(worker.rows(name))
@@ -26,7 +28,7 @@ def work_side_by_side(*kinds: LaneKind) -> None:
 
 
 def work_once() -> None:
-    """Do all work once, each lane in one turn."""
+    """Do all work once, in one turn of each lane."""
     for kind in (LaneKind.DESTINATION, LaneKind.ADMISSION, LaneKind.CONNECTION):
         work_side_by_side(kind)
 
@@ -40,7 +42,7 @@ def reconcile_block(pk: int) -> None:
 
 
 def observe() -> None:
-    """Let time pass until each chain is due, and observe them."""
+    """Make all chains due, and observe them."""
     findings.wake()
     watch()
 
@@ -51,12 +53,12 @@ def watch() -> None:
 
 
 def accept_all() -> None:
-    """Accept or reject all batches, and prove nothing."""
+    """Accept or reject all batches without proving anything."""
     work_side_by_side(LaneKind.ADMISSION, LaneKind.LARGE_ADMISSION)
 
 
 def admitted(key: ApiKey, body: dict[str, Any], *, fee: int | None = None) -> Batch:
-    """Submit a batch that is accepted and goes no further. Then give it this fee."""
+    """Submit a batch, have it accepted and nothing more. Then set its fee, if given."""
     batch = submit(key, body)
     accept_all()
     assert fresh(batch).status == BatchStatus.ACCEPTED, batch.rejection_reason
@@ -67,7 +69,7 @@ def admitted(key: ApiKey, body: dict[str, Any], *, fee: int | None = None) -> Ba
 
 @contextmanager
 def a_worker() -> Iterator[None]:
-    """Run a worker in a thread of this process, so that a test may reach into it."""
+    """Run a worker in a thread of this process, where a test can replace parts of it."""
     running = Worker()
     thread = threading.Thread(target=running.run)
     thread.start()

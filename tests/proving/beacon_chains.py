@@ -1,4 +1,4 @@
-"""Beacon chains as nodes and era files serve them: a small one with encoded blocks, and recorded parts of mainnet."""
+"""Beacon chains as nodes and era files serve them: a small one with encoded blocks, and recorded parts of mainnet's."""
 
 import json
 import random
@@ -27,11 +27,13 @@ GENESIS, SLOT_SECONDS = 1_700_000_000, 12
 FIRST_NUMBER = 100
 
 
-# --- A small one ------------------------------------------------------------------------------------------------------
+# --- A small chain ----------------------------------------------------------------------------------------------------
 
 
 def encode(kind: Type, chance: random.Random, given: Any = None) -> bytes:
-    """Encode an object with random fixed parts and empty lists. `given` has parts of containers by name, or bytes."""
+    """Encode an object with random fixed-size parts and empty lists. `given` has bytes, or parts of a container by
+    name.
+    """
     if isinstance(given, bytes):
         return given
     if isinstance(kind, Container):
@@ -55,7 +57,7 @@ def signed(message: bytes) -> bytes:
 
 @dataclass
 class EncodedWorld(BeaconWorld):
-    """A beacon world with blocks as clients send them, whose execution headers are known."""
+    """A beacon world whose blocks are encoded as clients send them. The execution headers are known."""
 
     encoded: dict[int, bytes] = field(default_factory=dict)
     """Each `SignedBeaconBlock` by its slot."""
@@ -84,7 +86,7 @@ def small_world(missed: Iterable[int] = (), *, seed: int = 3, **changes: Any) ->
 
 
 def node_of(world: EncodedWorld, anchors: Sequence[int] = ()) -> BeaconNode:
-    """Return a node with all blocks, and the states after these blocks."""
+    """Return a node with all blocks of the world, and with the states after the `anchors`."""
     node = BeaconNode(world.chain.id, world.chain.genesis_time)
     for slot, block in world.blocks.items():
         add(node, block, world.encoded.get(slot, b""))
@@ -106,7 +108,9 @@ def add(node: BeaconNode, block: ExecutionBranch, encoded: bytes) -> None:
 
 
 def mainnets_node(numbers: Iterable[int]) -> BeaconNode:
-    """Return a node with the recorded beacon blocks of these execution blocks, and the roots of their periods."""
+    """Return a node with the recorded beacon blocks of these execution blocks, and with the roots of the blocks'
+    periods.
+    """
     node = BeaconNode(MAINNET.id, MAINNET.genesis_time)
     anchor = recorded_beacon.anchor()
     header = anchor.header
@@ -119,7 +123,7 @@ def mainnets_node(numbers: Iterable[int]) -> BeaconNode:
         first = MAINNET.period(block.header.slot) << MAINNET.period_depth
         before = b""
         for slot, root in enumerate(recorded_beacon.roots(number)[: 1 << MAINNET.period_depth], first):
-            # A slot without a block repeats the root of the slot before.
+            # A slot without a block repeats the previous slot's root.
             if root != before:
                 node.roots[slot] = root
             before = root
@@ -135,12 +139,12 @@ def entry(kind: bytes, data: bytes) -> bytes:
 
 
 def framed(data: bytes) -> bytes:
-    """Return a stream of snappy frames."""
+    """Return the data as a stream of snappy frames."""
     return bytes(snappy.compress(data))
 
 
 def index(kind: bytes, first: int, places: Sequence[int | None], at: int) -> bytes:
-    numbers = [first, *(0 if place is None else place - at for place in places), len(places)]
+    numbers = [first, *(0 if offset is None else offset - at for offset in places), len(places)]
     return entry(kind, b"".join(number.to_bytes(8, "little", signed=True) for number in numbers))
 
 
@@ -152,7 +156,7 @@ def write_era(
     roots: tuple[Sequence[bytes], Sequence[bytes]],
     blocks: Mapping[int, bytes],
 ) -> Path:
-    """Write the era file of a period in the e2store format."""
+    """Write a period's era file in the e2store format."""
     content = entry(b"e2", b"")
     size = 1 << chain.period_depth
     places: list[int | None] = []
@@ -171,7 +175,7 @@ def write_era(
 
 
 def write_era1(folder: Path, name: str, first: int, encoded: Sequence[bytes], totals: Sequence[int]) -> Path:
-    """Write an era1 file of blocks with bodies of several sizes."""
+    """Write an era1 file of blocks. Their bodies have several sizes."""
     content, places = entry(b"e2", b""), []
     for header, total in zip(encoded, totals, strict=True):
         places.append(len(content))
@@ -199,7 +203,7 @@ def configure(
 ) -> None:
     """Configure a source chain with this beacon chain."""
     lines = (
-        f"beacon_urls = {json.dumps(list(beacon_urls))}\nera_files = {json.dumps([str(one) for one in era_files])}\n"
+        f"beacon_urls = {json.dumps(list(beacon_urls))}\nera_files = {json.dumps([str(path) for path in era_files])}\n"
     )
     if chain.id != MAINNET.id:
         table = {

@@ -1,4 +1,4 @@
-"""The chain's own view of the registry and its signers, independent of the service."""
+"""Read the registry and the signers' nonces from the chain, without the service."""
 
 from enum import IntEnum
 from typing import Any
@@ -11,7 +11,7 @@ from tests.service import SIGNERS
 
 HEADER_ACCUMULATED = "0x" + keccak(text="HeaderAccumulated(uint256,bytes32)").hex()
 ACCOUNT_PROVEN = "0x" + keccak(text="AccountProven(address,uint256,uint8)").hex()
-# Field names in requests, with the numbers in contracts.
+# Names of fields in requests, with their numbers in the contract.
 AccountField = IntEnum("AccountField", "NONCE BALANCE STORAGE_ROOT CODE_HASH", start=0)
 HeaderField = IntEnum(
     "HeaderField",
@@ -23,12 +23,12 @@ HeaderField = IntEnum(
 
 
 def field_on_chain(chain: DevChain, address: str, block: int, field: int, *, source: int = 31337) -> int:
-    """Call `accountField` as a contract would. Its selector is compiled into clients."""
+    """Call `accountField` with a fixed selector, as contracts that read facts do."""
     return call(chain, "0x7177899b", int(address, 16), block, field, source=source)
 
 
 def header_on_chain(chain: DevChain, block: int, field: int, *, source: int = 31337) -> int:
-    """Call `headerField` in the same way."""
+    """Call `headerField` with a fixed selector, as contracts that read facts do."""
     selector = "0x" + keccak(text="headerField(uint256,uint8)")[:4].hex()
     return call(chain, selector, block, field, source=source)
 
@@ -50,7 +50,7 @@ def events(chain: DevChain, topic: str) -> list[dict[str, Any]]:
 
 
 def signer_nonce(chain: DevChain, block: str = "latest") -> int:
-    """Return the number of transactions that all signers together have sent."""
+    """Return the number of transactions that all signers have sent."""
     return sum(int(chain.rpc("eth_getTransactionCount", address, block), 16) for address in SIGNERS)
 
 

@@ -22,7 +22,7 @@ from tests.service import SIGNER
 
 @pytest.fixture
 def old(chain: DevChain, db, settings, tmp_path) -> DevChain:
-    """Configure windows of 10 blocks, on a chain of 60 blocks with changing balances."""
+    """Configure a window of 10 blocks. Return a chain of 60 blocks in which Charlie's balance changes."""
     connect(chain, settings, tmp_path)
     deploy_on(chain)
     grow(chain, 50)
@@ -31,7 +31,9 @@ def old(chain: DevChain, db, settings, tmp_path) -> DevChain:
 
 @pytest.fixture(autouse=True)
 def locks_in_order(request) -> Iterator[None]:
-    """Hold each database transaction of a scene to the one order of locks, where it is inside the test's own."""
+    """Check the order in which database transactions lock tables, in every test that runs inside a transaction of its
+    own.
+    """
     mark = request.node.get_closest_marker("django_db")
     if "db" not in request.fixturenames or (mark and mark.kwargs.get("transaction")):
         yield
@@ -72,7 +74,7 @@ def start_worker(settings, tmp_path, transactional_db) -> Iterator[Callable[...,
 
 @pytest.fixture
 def costly(chain: DevChain, key, settings, tmp_path) -> DevChain:
-    """Configure a service that spends real money, on a chain that mines only on request."""
+    """Configure a service that spends real money. Return a chain that mines only on request."""
     chain.rpc("anvil_setBalance", SIGNER, hex(1000 * ETHER))
     serve(settings, tmp_path, chain)
     chain.rpc("evm_setAutomine", False)
@@ -81,7 +83,7 @@ def costly(chain: DevChain, key, settings, tmp_path) -> DevChain:
 
 @pytest.fixture
 def op_stack() -> Iterator[DevChain]:
-    """Yield an OP Stack chain of anvil. It charges the sender the data fee, and receipts don't show it."""
+    """Yield anvil's OP Stack chain. It charges the sender the data fee, but its receipts don't show the fee."""
     with DevChain(extra_args=OP_STACK) as chain:
         chain.mine(5)
         charge_for_data(chain)

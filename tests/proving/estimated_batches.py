@@ -1,4 +1,4 @@
-"""Batches of every kind, with their estimates and costs."""
+"""Batches of every kind, with their estimated and real gas."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -12,13 +12,13 @@ from proving.models import Transaction
 from queries.models import BatchStatus
 from tests.service import CHARLIE, fresh, header, submit, waiting, work
 
-# The history of block hashes (EIP-2935).
+# The history contract of EIP-2935.
 CONTRACT = "0x0000F90827F1C53a10cb7A02335B175320002935"
 
 
 @dataclass(frozen=True)
 class Result:
-    """Gas of a batch."""
+    """A batch's estimated and spent gas."""
 
     case: str
     expected: int
@@ -27,7 +27,7 @@ class Result:
 
     @property
     def above(self) -> float:
-        """Return the excess of the expected over the spent gas, as a part of the latter."""
+        """Return the excess of the expected gas over the spent gas, as a fraction of the spent gas."""
         return self.expected / self.spent - 1
 
     def __str__(self) -> str:
@@ -40,7 +40,7 @@ def accounts(count: int) -> dict[str, Any]:
 
 
 def cases_of(chain: DevChain) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Yield cases, each at blocks of its own."""
+    """Yield the batches by name. Each uses other blocks."""
     numbers = iter(range(chain.head() - 2, 0, -1))
 
     def block() -> str:
@@ -86,7 +86,7 @@ def measured(
     chain: DevChain | None = None,
     work: Callable[[], None] = work,
 ) -> Result:
-    """Estimate a batch and prove it. Return the estimate and the cost. A `chain` is mined between the rounds."""
+    """Estimate a batch and prove it. Return both results. If a `chain` is given, mine it between the rounds."""
     before = estimate(client, api_key, body)
     batch = submit(api_key, body)
     for _ in range(12):
@@ -97,7 +97,7 @@ def measured(
             chain.mine()
     work()
     assert fresh(batch).status == BatchStatus.DONE, waiting()
-    # Admission computes the same, and signs no more.
+    # Admission computes the same bound, which no signature exceeds.
     assert batch.estimated_gas == before["gas"]["bound"]
     signed = Transaction.objects.filter(queries__batch=batch).distinct()
     assert sum(tx.gas_limit for tx in signed) <= before["gas"]["bound"], name

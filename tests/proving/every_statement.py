@@ -1,4 +1,4 @@
-"""A batch is proven although the database fails from each statement on in turn: nothing is lost or done twice."""
+"""The database fails from each statement of a batch on in turn. Nothing is lost or done twice."""
 
 import itertools
 from collections.abc import Callable, Iterator
@@ -26,7 +26,7 @@ class Fault:
     was_met: bool = False
 
     def is_due(self) -> bool:
-        """Return whether this statement fails. Call it once for each statement that could."""
+        """Return whether this statement fails. Call this once for each statement that can fail."""
         if self.statements_left:
             self.statements_left -= 1
             return False
@@ -37,9 +37,9 @@ class Fault:
 def prove_with_each(
     service: DevChain, settings: object, fails: Callable[[Fault], AbstractContextManager[None]], *, one_in: int = 1
 ) -> int:
-    """Prove batches, each with a fault from a later statement on. Return the number of faults.
+    """Prove batches, each with a fault from a later statement on. Return the number of statements.
 
-    With `one_in` a run takes only every `one_in`-th statement.
+    With `one_in`, only every `one_in`-th statement is tried.
     """
     settings.MAX_BATCHES_PER_MINUTE = 10_000  # type: ignore[attr-defined]
     key = a_key()
@@ -54,12 +54,12 @@ def prove_with_each(
         batch = submit(key, request(ALICE, BOB, block=service.head()))
         fault = Fault(statements)
         with fails(fault):
-            # A row that couldn't be written doesn't keep the others from their turn.
+            # One fault may stop a turn, but later turns must still reach the other rows.
             for _ in range(3):
                 try:
                     work_until_done(batch)
                 except (OperationalError, CommandError, AssertionError):
-                    # A worker closes its connection, too.
+                    # A worker also closes its connection after an error.
                     connection.close()
         assert_steps_agree()
         stored = Transaction.objects.exclude(to="").filter(queries__batch=batch)
@@ -93,7 +93,7 @@ def assert_steps_agree() -> None:
 
 @contextmanager
 def full_disk(fault: Fault) -> Iterator[None]:
-    """Leave room for a number of writes and commits."""
+    """Let a number of writes and commits succeed, and the later ones fail."""
     commit = connection._commit  # type: ignore[attr-defined]  # missing from the stubs
 
     def write() -> None:

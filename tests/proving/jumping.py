@@ -1,7 +1,7 @@
 """A source chain with a beacon chain, and the beacon node that serves it.
 
-The source chain is a real one with all its states. Its headers name blocks of a beacon chain with periods of eight
-slots, which is made for it.
+The source chain is a real development chain. Its headers are changed to name blocks of a beacon chain that is made for
+them, with periods of eight slots.
 """
 
 import random
@@ -25,7 +25,7 @@ from tests.proving.sources import THERE, connect
 
 
 class Pointing(Relaid):
-    """A chain whose headers name given beacon roots."""
+    """A chain whose headers contain the given beacon roots."""
 
     def __init__(self, chain: DevChain) -> None:
         super().__init__(chain, headers.PRAGUE, raw=False)
@@ -36,14 +36,14 @@ class Pointing(Relaid):
 
     def fields(self, number: int) -> headers.Fields:
         changed = super().fields(number)
-        # The field keeps its place.
+        # Assigning to an existing key keeps the field's place in the header.
         changed["parentBeaconBlockRoot"] = self._roots.get(number, bytes(32))
         return changed
 
 
 @dataclass
 class World(EncodedWorld):
-    """The beacon chain of all present blocks. `numbers` has block numbers by slot."""
+    """The beacon chain of all blocks that exist now. `numbers` has block numbers by slot."""
 
     relaid: Pointing = field(kw_only=True)
     numbers: Mapping[int, int] = field(kw_only=True)
@@ -57,7 +57,7 @@ class World(EncodedWorld):
 
 @dataclass
 class Jumping:
-    """The service with this chain as a source. An L1Block of the destination tells of its blocks."""
+    """The service with this chain as a source. The destination's L1Block tells it of blocks."""
 
     here: DevChain
     relaid: Pointing
@@ -71,7 +71,7 @@ class Jumping:
 
 
 def beacon_chain_of(chain: DevChain, *, seed: int = 1) -> tuple[Pointing, World]:
-    """Make a beacon chain for a chain of blocks a second apart. Later blocks have none."""
+    """Make a beacon chain for a chain whose blocks are a second apart. Blocks mined later have no beacon block."""
     relaid = Pointing(chain)
     times = [
         int(chain.rpc("eth_getBlockByNumber", hex(number), False)["timestamp"], 16)
@@ -124,7 +124,7 @@ def jumping(
     block_hash_source: str = "op-stack",
     attested_by: str = "",
 ) -> Iterator[Jumping]:
-    """Configure the service. `attested_by` is the key of an attester to use instead of an L1Block."""
+    """Configure the service. `attested_by` is the key of an attester that replaces the L1Block."""
     relaid, world = made
     node = beacon_chains.node_of(world, list(world.blocks))
     with ExitStack() as opened:

@@ -1,4 +1,4 @@
-"""A process that is killed at an exchange with a node or after a commit, and then writes nothing; or is frozen."""
+"""Kill or freeze a process at an exchange with a node or after a commit. A killed process writes nothing afterwards."""
 
 import os
 import re
@@ -24,12 +24,12 @@ class Killed(BaseException):
 
 
 def exchanges(*, after: bool = False) -> Iterator[int]:
-    """Yield exchange numbers to kill at, without end: every fourth, and in `make chaos` each."""
+    """Yield numbers of exchanges to kill at, without end: every fourth, or each one in `make chaos`."""
     return count(1) if "EVERY_EXCHANGE" in os.environ else count(3 if after else 1, 4)
 
 
 class Killer:
-    """Proxies before the configured nodes, which kill this process at the n-th exchange."""
+    """Proxies before the configured nodes that kill this process at its n-th exchange."""
 
     def __init__(self, settings: Any, stack: ExitStack) -> None:
         self._settings = settings
@@ -42,9 +42,9 @@ class Killer:
 
     @contextmanager
     def at(self, exchange: int, *, after: bool) -> Iterator[None]:
-        """Kill the context's code at its n-th exchange, before or after the node acts, and start another process.
+        """Kill the context's code at its n-th exchange, before or after the node acts. Then restart the process.
 
-        `killed` tells whether there were as many exchanges.
+        `killed` is False if the code had fewer exchanges.
         """
         self._go_between()
         self._counter, self._last, self._after = count(1), exchange, after
@@ -54,7 +54,7 @@ class Killer:
 
     @contextmanager
     def frozen_at(self, exchange: int, meanwhile: Callable[[], None], *, after: bool) -> Iterator[None]:
-        """Freeze the context's code at its n-th exchange, while `meanwhile` runs in another thread."""
+        """Freeze the context's code at its n-th exchange while `meanwhile` runs in another thread."""
 
         def others() -> None:
             expire_leases()
@@ -69,7 +69,7 @@ class Killer:
 
     @contextmanager
     def dying(self) -> Iterator[None]:
-        """Let the context's code be killed."""
+        """Let the context's code be killed, and restart the process."""
         self.killed = False
         before = signal.signal(signal.SIGUSR1, self.kill)
         try:
@@ -85,7 +85,7 @@ class Killer:
 
     @contextmanager
     def once(self, holds: Callable[[], bool]) -> Iterator[None]:
-        """Kill the context's code after the commit that makes the condition true."""
+        """Kill the context's code after the first commit that makes the condition true."""
 
         def execute(execute: Any, sql: str, *arguments: Any) -> Any:
             answer = execute(sql, *arguments)
@@ -98,7 +98,7 @@ class Killer:
 
     @contextmanager
     def when(self, is_time: Callable[[], object]) -> Iterator[None]:
-        """Kill the context's code between two statements once the condition holds. A command may otherwise wait."""
+        """Kill the context's code between two statements once the condition is true, even if a command is waiting."""
 
         def execute(execute: Any, sql: str, *arguments: Any) -> Any:
             if is_time():
@@ -114,7 +114,7 @@ class Killer:
         raise Killed
 
     def _execute(self, execute: Any, sql: str, *arguments: Any) -> Any:
-        # The database rolls back by itself when a process is gone. Here Django sends these statements.
+        # If a real process dies, the database rolls back. Here Django must send these statements.
         if self._dead.is_set() and not sql.startswith(("ROLLBACK TO SAVEPOINT", "RELEASE SAVEPOINT")):
             raise Killed
         return execute(sql, *arguments)

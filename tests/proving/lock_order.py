@@ -1,4 +1,6 @@
-"""The order in which database transactions lock tables (`database.statements`), also on SQLite, which locks none."""
+"""The order in which database transactions lock tables (`database.statements`), also checked on SQLite, which has no
+row locks.
+"""
 
 import re
 from collections.abc import Iterator
@@ -8,7 +10,7 @@ from unittest.mock import patch
 
 from django.db import connection
 
-# Tables of one rank are written by the holder of an earlier lock; transactions, versions and shares by the signer's.
+# Tables of one rank are locked together or by one holder. The signer's lock covers transactions, versions and shares.
 _RANKS = {
     "proving_signer": 0,
     "proving_lane": 1,
@@ -28,7 +30,7 @@ _FEATURES: dict[str, Any] = dict.fromkeys(
 
 @contextmanager
 def recorded() -> Iterator[set[str]]:
-    """Yield the breaches of the order by database transactions inside the test's own."""
+    """Yield the set of breaches of the order by database transactions inside the test's own."""
     breaches: set[str] = set()
     locked: list[str] = []
     depth = len(connection.savepoint_ids)

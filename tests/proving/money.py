@@ -1,4 +1,4 @@
-"""A service that spends real money: gas prices, and transactions of batches."""
+"""A service that spends real money: gas prices, limits, and transactions of batches."""
 
 import re
 from collections.abc import Iterator
@@ -23,7 +23,7 @@ from tests.service import ALICE, CHARLIE, chains_toml, fresh, header, request, s
 
 GWEI = 10**9
 ETHER = 10**18
-# Estimated gas of an account in a block.
+# Estimated gas for one account with its block.
 ACCOUNT_GAS = 302_000
 COSTLY = "test_network = false\nminimum_signer_balance = '0'"
 
@@ -32,12 +32,12 @@ def serve(settings, folder: Path, chain: DevChain, url: str = "") -> None:
     settings.CHAINS_FILE = chains_toml(folder, url or chain.url, chain_id=chain.chain_id, chain=COSTLY)
     settings.ALLOWED_ADDRESSES = ["*"]
     deploy_on(chain)
-    # The operator's payment for the registry would count in the tests.
+    # The registry's deployment would count against limits in the tests.
     Transaction.objects.all().delete()
 
 
 def limit(settings, **wei: int) -> None:
-    """Replace the limits of chain 31337: `daily_limit` and `daily_limit_per_user`."""
+    """Replace the limits of chain 31337: `daily_limit` and `daily_limit_per_user`, in wei."""
     lines = "".join(f"{name} = '{Decimal(amount) / ETHER:f}'\n" for name, amount in wei.items())
     text = settings.CHAINS_FILE.read_text()
     assert "test_network = false\n" in text
@@ -46,23 +46,23 @@ def limit(settings, **wei: int) -> None:
 
 
 def without_limits(settings) -> None:
-    """Remove the limits, so that a batch of any size can be paid for."""
+    """Remove the limits, so batches of any size can be paid for."""
     limit(settings, daily_limit=100 * ETHER, daily_limit_per_user=100 * ETHER)
 
 
 def price_of(chain: DevChain) -> int:
-    """Return the price of a unit of gas in wei, tip included."""
+    """Return the gas price in wei, including the tip."""
     return int(chain.rpc("eth_gasPrice"), 16)
 
 
 def mine_at(chain: DevChain, gwei: float) -> None:
-    """Mine a block at this base fee, which applies from then on."""
+    """Mine a block with this base fee, and keep the base fee afterwards."""
     chain.rpc("anvil_setNextBlockBaseFeePerGas", hex(int(gwei * GWEI)))
     chain.mine()
 
 
 def go_on(chain: DevChain, gwei: float, rounds: int, *, aged: bool = False) -> None:
-    """Work and mine at this base fee. With `aged`, pending transactions seem to have waited for long each time."""
+    """Work and mine at this base fee. With `aged`, pending transactions look old in each round."""
     for _ in range(rounds):
         if aged:
             age()
@@ -71,7 +71,7 @@ def go_on(chain: DevChain, gwei: float, rounds: int, *, aged: bool = False) -> N
 
 
 def accepted(key: ApiKey, body: dict[str, Any], *, fee: int | None = None) -> Batch:
-    """Submit a batch that is accepted, without any transaction. Then give it this fee."""
+    """Submit a batch, and have it accepted without sending a transaction. Then set its fee, if given."""
     batch = submit(key, body)
     with stopped():
         work()
@@ -84,7 +84,7 @@ def accepted(key: ApiKey, body: dict[str, Any], *, fee: int | None = None) -> Ba
 
 @contextmanager
 def stopped() -> Iterator[None]:
-    """Stop signing and sending during the context."""
+    """Stop signing and sending within the context."""
     call_command("stop", stdout=StringIO())
     yield
     call_command("resume", stdout=StringIO())
@@ -96,49 +96,51 @@ def set_fee(batch: Batch, fee: int) -> None:
 
 
 def paying_up_to(gwei: float, key: ApiKey, *accounts: str, block: int) -> tuple[Batch, Transaction]:
-    """Return a batch whose fee covers gas at this price, and its transaction in the mempool."""
+    """Return a batch whose fee covers gas up to this price, and its transaction in the mempool."""
     batch = accepted(key, request(*accounts, block=block, fee=ETHER), fee=int(ACCOUNT_GAS * gwei * GWEI))
     return batch, pending(batch)
 
 
 def in_mempool(chain: DevChain, key: ApiKey) -> tuple[Batch, Transaction]:
-    """Return a batch of one account at the newest block, and its transaction in the mempool."""
+    """Return a batch about one account at the newest block, and its transaction in the mempool."""
     batch = submit(key, request(ALICE, block=chain.head(), fee=ETHER))
     return batch, pending(batch)
 
 
 def cancel(batch: Batch) -> None:
-    """Cancel the batch as its user, by the API. Its transactions lose their purpose."""
+    """Cancel the batch by the API. Its pending transactions become useless."""
     headers = header(batch.user.api_keys.all()[0])
     assert Client().post(f"/batch-queries/{batch.pk}/cancel", headers=headers).status_code == 200
     batch.refresh_from_db()
 
 
 def pending(batch: Batch) -> Transaction:
-    """Return the batch's transaction, which is in the mempool."""
+    """Return the batch's transaction from the mempool."""
     work()
     work()
     return Transaction.objects.filter(queries__batch=batch, state=TransactionState.PENDING).distinct().get()
 
 
 def spent_today() -> int | None:
-    """Return the wei that count against the daily limit of chain 31337, as the next turn of a worker sees it."""
+    """Return the wei that a worker's next turn counts against the daily limit of chain 31337."""
     work()
     return ChainWatch.objects.get(chain_id=31337).spent_in_day
 
 
 def up_to_a_gwei(wei: int) -> int:
-    """Return the amount as a daily limit counts it: rounded up to a gwei."""
+    """Return the amount rounded up to a gwei, as daily limits count it."""
     return -(-wei // GWEI) * GWEI
 
 
 def scattered_slots(count: int) -> dict[str, Any]:
-    """Return one account with `count` slots whose proofs have little in common."""
+    """Return a request for one account with `count` slots whose proofs share few nodes."""
     return {CHARLIE: {"props": ["BALANCE"], "slots": [hex(slot * 7919 * 2**40) for slot in range(count)]}}
 
 
 def counts_of_day(settings, key: ApiKey, chain: DevChain, wei: int) -> bool:
-    """Return whether `wei` count of the user's day on chain 31337: with a wei less, a batch would be refused."""
+    """Return whether exactly `wei` count of the user's day on chain 31337. A limit lower by a wei must
+    refuse a batch.
+    """
     body = request(CHARLIE, block=chain.head(), fee=ETHER)
     codes = []
     for lacks in (0, 1):

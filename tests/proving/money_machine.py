@@ -1,8 +1,8 @@
-"""A service that spends real money, with events in any order.
+"""A service that spends real money, and events in any order.
 
-`Machine.run` takes a sequence of words and acts on one after another. After each it checks signatures, sent
-transactions and the chain: no promise about money may be broken. In the end nodes are honest again, and all batches
-must end.
+`Machine.run` takes a sequence of words and does what each word says. After each word it checks signatures, sent
+transactions and the chain against all promises about money. At the end nodes are honest again, and all batches must
+end.
 """
 
 import re
@@ -50,22 +50,23 @@ from tests.service import (
 
 ETHER = 10**18
 ACCOUNT_PROVEN = "0x" + keccak(text="AccountProven(address,uint256,uint8)").hex()
-# Unit of limits. A transaction of one account takes about four units at 1 gwei, at the highest offer.
+# Unit of limits in wei. A transaction for one account costs at most about four units at 1 gwei.
 UNIT = 10**14
 DAY = timedelta(hours=25)
-# Known gap: a transaction displaced by a false nonce no longer counts against its batch's fee, until it fills the gap.
+# Known gap: a transaction that a false nonce has displaced doesn't count against its batch's fee until it fills the
+# gap.
 FALSE_NONCE = "ahead"
 SETTINGS = {"ALLOWED_ADDRESSES": ["*"], "MAX_BATCHES_PER_MINUTE": 10**6}
-# Allowed waits in the end: a fee that reverts have used up, and the time between reverted tries.
+# A batch may still wait at the end if reverts have used up its fee, or if it must wait before another try.
 MAY_WAIT = "The batch's fee leaves|trying again more slowly"
 _OTHER_WORDS = """
 work work work work mine mine mine age final tomorrow stop resume crash drop broken elsewhere honest
 reorg:1 reorg:2 reorg:3 cancel:0 cancel:1 cancel:2 cap:1 cap:3 cap:200 gwei:1 gwei:2 gwei:5 gwei:30
 """
-# Words that a search combines.
+# The words that `make attack` combines.
 WORDS = (
     *_OTHER_WORDS.split(),
-    *(f"{who}:{place}" for who in ("alice", "bob", "self") for place in range(4)),
+    *(f"{who}:{number}" for who in ("alice", "bob", "self") for number in range(4)),
     *(f"{limit}:{units}" for limit in ("day", "user") for units in (0, 4, 5, 8, 12, 20, 1000)),
     *(f"lie:{lie}" for lie in ("stale", "lost", *(lie for lie, _ in LIES))),
     *(f"kill:{statement}" for statement in range(0, 60, 3)),
@@ -78,7 +79,7 @@ class Killed(BaseException):
 
 @dataclass(frozen=True)
 class Cost:
-    """The cost of a nonce in wei; the maximum while it is unknown."""
+    """The cost of a nonce in wei, or its maximum if the cost isn't known yet."""
 
     batches: frozenset[str]
     users: frozenset[int]
@@ -92,21 +93,21 @@ class Cost:
 
 @dataclass(frozen=True)
 class Seen:
-    """The state after a word, and the difference from the state before."""
+    """The state after a word, and the changes by that word."""
 
     new: list[Version]
     sent: Collection[str]
     """Hashes of the transactions that the node received."""
     receipts: dict[str, Any]
-    """Receipts of our transactions in the chain, by hash."""
+    """Receipts of the service's transactions by hash."""
     costs: list[Cost]
 
 
 class Machine:
-    """The service with the keys of two users, behind a node, on a chain that mines only on request."""
+    """The service with the keys of two users, behind a node. The chain mines only on request."""
 
     def __init__(self, chain: DevChain, node: Node, write_chains: Callable[[str], object]) -> None:
-        """Start with an empty database. `write_chains` writes the chains file with these lines about the chain."""
+        """Start with an empty database. `write_chains` writes the chains file, given lines for the chain's table."""
         self._chain, self._node, self._write_chains = chain, node, write_chains
         node.lie = ""
         self._limits = {"max_fee_per_gas_gwei": 200.0, "daily_limit": 100 * ETHER, "daily_limit_per_user": 100 * ETHER}
@@ -117,7 +118,8 @@ class Machine:
         deploy_on(chain)
         Transaction.objects.all().delete()
         chain.rpc("evm_setAutomine", False)
-        # A stale node must know the registry. Nothing reads the head, whose state `_do_broken` changes.
+        # Blocks of a stale node must contain the registry. No test reads states of the head, which `_do_broken`
+        # changes.
         self._mine(STALE_BLOCKS + 2)
         node.sent.clear()
         self._base = chain.head() - 1
@@ -145,28 +147,28 @@ class Machine:
 
     # --- Events -------------------------------------------------------------------------------------------------------
 
-    def _do_alice(self, place: str) -> None:
-        """Submit an account at one block, with a large fee."""
-        self._submit("alice", balances([self._base - int(place)]), fee=str(ETHER // 50))
+    def _do_alice(self, number: str) -> None:
+        """Submit a batch of an account at one block, with a high fee."""
+        self._submit("alice", balances([self._base - int(number)]), fee=str(ETHER // 50))
 
-    def _do_bob(self, place: str) -> None:
-        """Submit the same account at two blocks, with a fee that hardly suffices."""
-        self._submit("bob", balances(self._base - int(place) - more for more in (0, 1)), fee="auto")
+    def _do_bob(self, number: str) -> None:
+        """Submit a batch of the same account at two blocks, with a fee that is just enough."""
+        self._submit("bob", balances(self._base - int(number) - more for more in (0, 1)), fee="auto")
 
-    def _do_self(self, place: str) -> None:
-        self._submit("alice", balances([self._base - int(place)], SECOND_SIGNER), fee="0", sender="self")
+    def _do_self(self, number: str) -> None:
+        self._submit("alice", balances([self._base - int(number)], SECOND_SIGNER), fee="0", sender="self")
 
     def _submit(self, user: str, blocks: dict[str, Any], **more: str) -> None:
         self._batches.append(submit(self._keys[user], asking(blocks) | more))
 
-    def _do_cancel(self, place: str) -> None:
-        for batch in self._batches[int(place) : int(place) + 1]:
+    def _do_cancel(self, number: str) -> None:
+        for batch in self._batches[int(number) : int(number) + 1]:
             key = next(key for key in self._keys.values() if key.user_id == batch.user_id)
             answer = Client().post(f"/batch-queries/{batch.pk}/cancel", headers=header(key))
             assert answer.status_code in {200, 409}, answer.text
 
     def _do_kill(self, statement: str) -> None:
-        """Kill a worker before a writing statement."""
+        """Kill a worker before a writing statement, given by its number."""
         statements_left = int(statement)
 
         def is_due(sql: str) -> bool:
@@ -183,7 +185,7 @@ class Machine:
 
     def _work_until(self, is_due: Any) -> None:
         def execute(execute: Any, sql: str, *others: Any) -> Any:
-            # Django rolls back after an exception. For a dead client the database does it.
+            # Django rolls back after an exception. The database does it for a client that died.
             if not sql.startswith(("ROLLBACK", "RELEASE")) and (self._node.is_silent or is_due(sql)):
                 self._node.is_silent = True
                 raise Killed
@@ -197,7 +199,7 @@ class Machine:
         self._node.is_silent = False
 
     def _mine(self, blocks: int = 1) -> None:
-        """Mine a block. Gas then has the configured price."""
+        """Mine blocks. The last one has the configured gas price."""
         if blocks > 1:
             self._chain.mine(blocks - 1)
         self._chain.rpc("anvil_setNextBlockBaseFeePerGas", hex(self._gwei * GWEI))
@@ -211,14 +213,14 @@ class Machine:
         self._mine()
 
     def _do_broken(self) -> None:
-        """Mine a block in which the registry refuses everything."""
+        """Mine a block in which the registry reverts every call."""
         self._chain.rpc("anvil_setCode", self._registry, "0xfe")
         self._mine()
         self._chain.rpc("anvil_setCode", self._registry, self._codes[self._registry])
 
     def _do_reorg(self, depth: str) -> None:
         self._chain.rpc("anvil_reorg", int(depth), [])
-        # The snapshot may have restored the changes of `_do_broken`, and anvil sometimes loses the code of contracts.
+        # The reorg may restore the code of `_do_broken`, and anvil sometimes loses contracts' code.
         for address, code in self._codes.items():
             self._chain.rpc("anvil_setCode", address, code)
         self._mine()
@@ -227,16 +229,16 @@ class Machine:
         self._chain.rpc("anvil_dropAllTransactions")
 
     def _do_elsewhere(self) -> None:
-        """Let another program use the next nonce."""
+        """Use the next nonce with another program."""
         send_from_elsewhere(self._chain, self._nonce())
         self._mine()
 
     def _do_age(self) -> None:
-        """Let all signed and sent transactions seem old."""
+        """Make all signed and sent transactions look old."""
         SignedTransaction.objects.update(created_at=F("created_at") - DAY, broadcast_at=F("broadcast_at") - DAY)
 
     def _do_tomorrow(self) -> None:
-        """Let a day pass, so that mined transactions don't count today."""
+        """Let a day pass, after which mined transactions no longer count."""
         self._yesterday |= {(hash_, receipt["blockHash"]) for hash_, receipt in self._receipts().items()}
         Transaction.objects.update(spent_at=F("spent_at") - DAY, created_at=F("created_at") - DAY)
         self._do_age()
@@ -281,21 +283,25 @@ class Machine:
     def _look(self) -> Seen:
         before = dict(self._versions)
         stored = SignedTransaction.objects.values_list("hash", "raw", "transaction")
-        self._versions |= {one: Version.of(bytes(raw), pk) for one, raw, pk in stored if one and one not in before}
+        self._versions |= {
+            stored_hash: Version.of(bytes(raw), pk)
+            for stored_hash, raw, pk in stored
+            if stored_hash and stored_hash not in before
+        }
         sent, self._sent = self._sent, {"0x" + keccak(raw).hex(): raw for raw in self._node.sent}
         new = [version for version_hash, version in self._versions.items() if version_hash not in before]
         receipts = self._receipts()
         return Seen(new, self._sent.keys() - sent.keys(), receipts, list(self._costs(before, receipts)))
 
     def _receipts(self) -> dict[str, Any]:
-        """Return receipts of our mined transactions by hash."""
-        wanted = list({*self._versions, *self._sent})
+        """Return the receipts of the service's mined transactions by hash."""
+        hashes = list({*self._versions, *self._sent})
         body = [
-            {"jsonrpc": "2.0", "id": place, "method": "eth_getTransactionReceipt", "params": [tx_hash]}
-            for place, tx_hash in enumerate(wanted)
+            {"jsonrpc": "2.0", "id": index, "method": "eth_getTransactionReceipt", "params": [tx_hash]}
+            for index, tx_hash in enumerate(hashes)
         ]
         answers = requests.post(self._chain.url, json=body, timeout=10).json() if body else []
-        return {wanted[tx_hash["id"]]: tx_hash["result"] for tx_hash in answers if tx_hash["result"]}
+        return {hashes[answer["id"]]: answer["result"] for answer in answers if answer["result"]}
 
     def _costs(self, before: Collection[str], receipts: Mapping[str, Any]) -> Iterator[Cost]:
         of_batches: dict[int, dict[str, int]] = defaultdict(dict)
@@ -322,7 +328,7 @@ class Machine:
                 elif int(receipts[mined]["blockNumber"], 16) <= final:
                     today = paid
             elif next(iter(versions.values())).nonce < used:
-                today = for_facts = 0  # Another program has used the nonce.
+                today = for_facts = 0  # another program has used the nonce
             yield Cost(frozenset(of_batches[pk]), frozenset(of_batches[pk].values()), today, for_facts, *dearer)
 
     def _nonce(self, block: str = "latest") -> int:
@@ -333,21 +339,21 @@ class Machine:
         return not (self._is_stopped and (seen.new or seen.sent))
 
     def what_goes_out_is_stored(self, seen: Seen) -> bool:
-        """what is broadcast is stored before"""
+        """every transaction is stored before it is broadcast"""
         return self._sent.keys() <= self._versions.keys()
 
     def prices_are_below_the_cap(self, seen: Seen) -> bool:
-        """no signature is above the cap, or one raise above it where it cancels"""
+        """no signature is above the cap, except a cancellation by one raise"""
         cap = int(self._limits["max_fee_per_gas_gwei"] * GWEI)
         return all(version.price <= (cap * 113 // 100 + 1 if version.is_cancellation else cap) for version in seen.new)
 
     def the_day_is_within_its_limit(self, seen: Seen) -> bool:
-        """nothing is signed beyond the chain's limit of a day"""
+        """no signature exceeds the chain's daily limit"""
         dearer = any(cost.is_dearer for cost in seen.costs)
         return not dearer or sum(cost.today for cost in seen.costs) <= self._limits["daily_limit"]
 
     def each_user_is_within_the_limit(self, seen: Seen) -> bool:
-        """nothing is signed for a user beyond the limit of a day"""
+        """no signature exceeds a user's daily limit"""
         limit = self._limits["daily_limit_per_user"]
         return all(
             sum(cost.today for cost in seen.costs if cost.users and cost.users <= users) <= limit * len(users)
@@ -357,7 +363,7 @@ class Machine:
         )
 
     def each_batch_is_within_its_fee(self, seen: Seen) -> bool:
-        """nothing is signed for a batch beyond its fee"""
+        """no signature exceeds a batch's fee"""
         if FALSE_NONCE in self._told:
             return True
         fees = dict(Batch.objects.values_list("pk", "fee"))
@@ -370,11 +376,11 @@ class Machine:
         )
 
     def no_batch_costs_more_than_its_fee(self, seen: Seen) -> bool:
-        """no batch shows that it has cost more than its fee"""
+        """no batch shows a cost above its fee"""
         return not Batch.objects.filter(spent__gt=F("fee")).exists()
 
     def each_nonce_is_used_once(self, seen: Seen) -> bool:
-        """whatever has one nonce does one thing, or nothing"""
+        """all versions with one nonce do the same, or nothing"""
         uses = {
             (version.nonce, version.to, version.data)
             for version in map(Version.of, self._sent.values())
@@ -383,7 +389,7 @@ class Machine:
         return len(uses) == len({nonce for nonce, *_ in uses})
 
     def no_fact_is_paid_for_twice(self, seen: Seen) -> bool:
-        """what is mined has proven something that was not proven before"""
+        """each mined transaction proves a new fact"""
         proofs = (
             receipt for tx_hash, receipt in seen.receipts.items() if not Version.of(self._sent[tx_hash]).is_cancellation
         )
@@ -399,7 +405,7 @@ class Machine:
     # --- The end ------------------------------------------------------------------------------------------------------
 
     def _settle(self) -> None:
-        """Let time pass, with honest nodes, cheap gas and wide limits, so that all batches can end."""
+        """Let time pass with honest nodes, cheap gas and wide limits, until all batches can end."""
         for word in ("honest", "resume", "day:100000", "user:100000", "cap:200", "gwei:1"):
             self._do(word)
         call_command("resume", "31337", signer=SIGNER, stdout=StringIO())
@@ -427,7 +433,7 @@ class Machine:
 
 @contextmanager
 def a_node() -> Iterator[tuple[Node, str]]:
-    """Start a node before a chain of few blocks, for many machines. Yield it with its URL."""
+    """Start a node before a chain of few blocks, for many machines. Yield the node with its URL."""
     with DevChain(slots_in_an_epoch=FINAL_DEPTH // 2) as chain:
         chain.mine(40)
         node = Node(chain)
@@ -437,8 +443,8 @@ def a_node() -> Iterator[tuple[Node, str]]:
 
 @contextmanager
 def a_machine(node: Node, url: str, settings: Any, folder: Path) -> Iterator[Machine]:
-    """Make a machine with an empty database, and restore the chain afterwards."""
-    # A setting is changed once, because each change is kept until the test ends, and there are a thousand machines.
+    """Make a machine with an empty database. Restore the chain afterwards."""
+    # pytest keeps each change of a setting until the test ends, so thousands of machines must not repeat it.
     for name, value in SETTINGS.items():
         if getattr(settings, name) != value:
             setattr(settings, name, value)

@@ -12,9 +12,9 @@ from devnet.devchain import DevChain
 from tests.chains.lying_node import error, result
 
 GWEI = 10**9
-# Blocks from a head to the newest final one, and the lag of a stale node. A reorg takes fewer.
+# Blocks between a head and its final block, and blocks by which a stale node lags. A reorg is shorter than the first.
 FINAL_DEPTH, STALE_BLOCKS = 8, 3
-# Lies by name and method, each made from a true result.
+# Lies by name and method. Each changes a true result.
 LIES: Mapping[tuple[str, str], Callable[[Any], Any]] = {
     ("hidden", "eth_getTransactionReceipt"): lambda _: None,
     ("cheap", "eth_getTransactionReceipt"): lambda receipt: receipt | {"gasUsed": "0x1"},
@@ -28,7 +28,7 @@ LIES: Mapping[tuple[str, str], Callable[[Any], Any]] = {
 
 @dataclass
 class Node:
-    """A node before the chain. It lies as `lie` says, and records received transactions."""
+    """A node before the chain. It lies according to `lie`, and records the transactions it receives."""
 
     chain: DevChain
     lie: str = ""
@@ -90,7 +90,7 @@ class Version:
 
     @classmethod
     def of(cls, raw: bytes, transaction: int = 0) -> "Version":
-        # EIP-1559, after the type's byte.
+        # The fields of EIP-1559, behind the type byte.
         _, nonce, _, price, gas, to, _, data, *_ = rlp.decode(raw[1:])
         price = int.from_bytes(price)
         return cls(int.from_bytes(nonce), to.hex(), data, price, int.from_bytes(gas) * price, transaction)

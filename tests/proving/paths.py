@@ -11,7 +11,7 @@ from tests.deployed import deploy
 from tests.service import chains_toml, reconfigure
 
 WINDOW = 10
-# The contract of EIP-2935, and the number of its hashes.
+# EIP-2935's contract, and the number of hashes it holds.
 HISTORY, _HASHES = "0x0000F90827F1C53a10cb7A02335B175320002935", 8191
 
 
@@ -25,7 +25,7 @@ def extending() -> list[Transaction]:
 
 
 def old_block(chain: DevChain, settings, depth: int = 120) -> int:
-    """Deploy a registry whose source vouches for 40 blocks, and return a block `depth` below the newest one."""
+    """Deploy a registry whose source vouches for 40 blocks. Return a block `depth` blocks below the newest."""
     reconfigure(settings, 'block_hash_source = "native"', 'block_hash_source = "native"\nwindow = 40')
     chain.rpc("evm_setAutomine", True)
     FactsRegistry.objects.all().delete()
@@ -39,7 +39,7 @@ def old_block(chain: DevChain, settings, depth: int = 120) -> int:
 
 
 def rewrite_history(chain: DevChain, **slots: int) -> None:
-    """Change the history contract's numbers of slots: its `limit`, and those that it `reads` and `writes`."""
+    """Change the history contract's numbers of slots: its `limit`, and the ring sizes that it `reads` and `writes`."""
     code = chain.rpc("eth_getCode", HISTORY, "latest")
     parts = {"limit": "611fff81430311", "reads": "611fff9006", "writes": "611fff6001430306"}
     for part, number in slots.items():
@@ -50,7 +50,7 @@ def rewrite_history(chain: DevChain, **slots: int) -> None:
 
 
 def fill_history(chain: DevChain) -> None:
-    """Fill the history contract's storage, a ring, as on an old chain."""
+    """Fill all slots of the history contract, as on an old chain."""
     words = random.Random(17)
     for slots in (range(first, min(first + 500, _HASHES)) for first in range(2_000, _HASHES, 500)):
         body = [

@@ -1,4 +1,4 @@
-"""A node that can go down and come back: a TCP proxy before a real one."""
+"""A TCP proxy before a node, which can go down and come back."""
 
 import contextlib
 import socket
@@ -9,7 +9,7 @@ from urllib.parse import urlsplit
 
 
 class Proxy:
-    """Forward connections to a node's URL while it is up. While it is down, refuse them and break open ones."""
+    """Forward connections to a node while it is up. When it goes down, refuse new connections and reset open ones."""
 
     def __init__(self, url: str) -> None:
         target = urlsplit(url)
@@ -39,7 +39,7 @@ class Proxy:
 
     def down(self) -> None:
         assert self._listener is not None
-        # Shutting down comes first, because closing alone doesn't wake a thread in accept.
+        # Closing alone would not wake a thread in accept(), so the socket is shut down first.
         self._listener.shutdown(socket.SHUT_RDWR)
         self._listener.close()
         for connection in list(self._open):

@@ -1,4 +1,4 @@
-"""Payments of signers, and nodes whose receipts show them, or other values."""
+"""Payments of signers, and nodes that change receipts."""
 
 from collections.abc import Callable
 from contextlib import AbstractContextManager
@@ -15,7 +15,7 @@ def balance(chain: DevChain, block: str = "latest") -> int:
 
 
 def telling_receipts(chain: DevChain, **more: str) -> AbstractContextManager[str]:
-    """Return a node whose receipts show the data fee that the chain has charged. It yields its URL."""
+    """Return a context that yields the URL of a node whose receipts show the data fee that the chain has charged."""
 
     def with_data_fee(receipt: dict[str, str]) -> dict[str, str]:
         number = int(receipt["blockNumber"], 16)
@@ -26,7 +26,7 @@ def telling_receipts(chain: DevChain, **more: str) -> AbstractContextManager[str
 
 
 def changed_receipts(chain: DevChain, **fields: Any) -> AbstractContextManager[str]:
-    """Return a node with these fields in its receipts. It yields its URL."""
+    """Return a context that yields the URL of a node with these fields in its receipts."""
     return _with_receipts(chain, lambda _: fields)
 
 

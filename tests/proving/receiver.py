@@ -1,4 +1,4 @@
-"""A receiver of webhooks: a real HTTP server that records requests and answers as the test says."""
+"""A receiver of webhooks: an HTTP server that records requests, with answers from a test."""
 
 import json
 import ssl
@@ -13,7 +13,7 @@ from typing import Any
 @dataclass(frozen=True)
 class Received:
     path: str
-    headers: dict[str, str]  # names in lower case
+    headers: dict[str, str]  # by lower-case name
     body: bytes
 
     @property
@@ -46,7 +46,7 @@ Answer = Callable[[Received], int]
 def receiver(
     answer: Answer = lambda _: 204, headers: dict[str, str] | None = None, tls: ssl.SSLContext | None = None
 ) -> Iterator[Receiver]:
-    """Serve on a free port of 127.0.0.1. `answer` returns the status of each answer."""
+    """Serve on a free port of 127.0.0.1. `answer` returns each answer's status."""
     this = Receiver()
 
     class Handler(BaseHTTPRequestHandler):
@@ -54,7 +54,7 @@ def receiver(
             body = self.rfile.read(int(self.headers["Content-Length"]))
             got = Received(self.path, {name.lower(): value for name, value in self.headers.items()}, body)
             this.received.append(got)
-            # The sender hangs up after its time-out.
+            # The sender closes the connection at its time-out.
             with suppress(OSError):
                 self.send_response(answer(got))
                 for name, value in (headers or {}).items():
@@ -63,7 +63,7 @@ def receiver(
                 self.end_headers()
 
         def log_message(self, *_: object) -> None:
-            """Log nothing."""
+            """Suppress the log."""
 
     class Server(ThreadingHTTPServer):
         daemon_threads = True
@@ -71,7 +71,7 @@ def receiver(
 
     with Server(("127.0.0.1", 0), Handler) as server:
         if tls:
-            # Each connection's own thread does the handshake, so a failed one can't stop the server.
+            # Each connection's thread does its own handshake, so a failed one can't stop the server.
             server.socket = tls.wrap_socket(server.socket, server_side=True, do_handshake_on_connect=False)
         this.url = f"http{'s' if tls else ''}://127.0.0.1:{server.server_port}/hook"
         thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})

@@ -1,4 +1,4 @@
-"""A chain with another header layout: a real one with all its states, behind headers in the other layout."""
+"""A real development chain with all its states, whose headers are changed to another layout."""
 
 from typing import Any
 
@@ -10,9 +10,9 @@ from tests.chains.lying_node import ask, error, result
 
 
 class Relaid:
-    """A node of the chain. `layout` gives the fields after the shared ones, and replacements of SHARED's.
+    """A node of the changed chain. `layout` has the fields after the shared ones, and replacements of shared ones.
 
-    With `raw` it serves raw headers.
+    With `raw` the node serves raw headers.
     """
 
     def __init__(self, chain: DevChain, layout: headers.Fields, *, raw: bool) -> None:
@@ -55,7 +55,7 @@ class Relaid:
         return reply
 
     def _of_chain(self, block: Any) -> Any:
-        """Return the block of the chain behind, which has other hashes."""
+        """Return the real chain's block for a block of the changed chain, whose hash differs."""
         if not isinstance(block, dict):
             return block
         return next(hex(number) for number in self._known if self.hash(number).hex() == block["blockHash"][2:])

@@ -1,4 +1,4 @@
-"""Development chains that charge data fees as rollups do."""
+"""Development chains that charge data fees like rollups."""
 
 from eth_utils.address import to_checksum_address
 
@@ -11,7 +11,7 @@ OP_STACK = ("--network", "optimism")
 _GWEI = 10**9
 GAS_PRICE_ORACLE = "0x420000000000000000000000000000000000000F"
 _L1_BLOCK = "0x4200000000000000000000000000000000000015"
-# Wei: L1's base fee of 10 gwei, the scalar of a half, 16 units per byte.
+# Wei for a byte: L1's base fee of 10 gwei, times a scalar of a half, times 16 units.
 FEE_OF_A_BYTE = 80 * _GWEI
 
 
@@ -24,10 +24,10 @@ def oracle_at(chain: DevChain, address: str) -> Deployed:
 
 
 def charge_for_data(chain: DevChain) -> None:
-    """Let an `OP_STACK` chain charge at most `FEE_OF_A_BYTE` from now on."""
+    """Make an `OP_STACK` chain charge at most `FEE_OF_A_BYTE` from now on."""
     oracle_at(chain, GAS_PRICE_ORACLE).send("set", FEE_OF_A_BYTE, 0, False)
     chain.rpc("anvil_setCode", _L1_BLOCK, "0x00")
     for slot, value in ((1, 10 * _GWEI), (3, 500_000 << 96), (7, _GWEI)):
         chain.rpc("anvil_setStorageAt", _L1_BLOCK, f"0x{slot:064x}", f"0x{value:064x}")
-    # The setting applies from the next block on.
+    # The fee applies from the next block on.
     chain.mine()

@@ -1,4 +1,4 @@
-"""Self-funded batches."""
+"""Helpers for self-funded batches."""
 
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
@@ -12,7 +12,7 @@ from proving.models import Share, Transaction
 from queries.models import Batch
 from tests.service import SIGNER, header
 
-# An account that the service doesn't know. It has money, and anvil signs for it.
+# An account with money that the service doesn't know. anvil signs for it.
 STRANGER = "0x00000000000000000000000000000000c0ffee00"
 
 
@@ -34,7 +34,7 @@ def left_of(batch: Batch) -> dict[str, Any]:
 
 
 def send(chain: DevChain, transactions: Iterable[dict[str, Any]], sender: str = STRANGER) -> None:
-    """Send the transactions one after another, each with its given gas limit."""
+    """Send the transactions one after another, each with the gas limit that the service gives."""
     chain.rpc("anvil_setBalance", sender, hex(10**21))
     chain.rpc("anvil_impersonateAccount", sender)
     for tx in transactions:
@@ -46,7 +46,7 @@ def send(chain: DevChain, transactions: Iterable[dict[str, Any]], sender: str = 
 
 @contextmanager
 def nothing_spent(chain: DevChain) -> Iterator[None]:
-    """Assert that the operator spends and sends nothing during the context."""
+    """Assert that the operator sends and spends nothing within the context."""
 
     def state() -> tuple[object, ...]:
         account = [chain.rpc(f"eth_get{what}", SIGNER, "pending") for what in ("Balance", "TransactionCount")]

@@ -1,4 +1,4 @@
-"""Several signers of a destination, and their transactions."""
+"""Several signers of a destination and their transactions."""
 
 from datetime import timedelta
 from pathlib import Path
@@ -17,19 +17,19 @@ def configure(settings, folder: Path, node: DevChain, *, signers: int = 2, **tab
 
 
 def senders() -> list[str]:
-    """Return the sender of each transaction for batches, in order of storage."""
+    """Return the sender of each batch's transaction, in the order of storage."""
     return list(Transaction.objects.exclude(to="").order_by("pk").values_list("signer__address", flat=True))
 
 
 def get_stuck(signer: str = SIGNER) -> None:
-    """Make the signer's pending transactions seem old."""
+    """Make the signer's pending transactions look old."""
     Transaction.objects.filter(signer__address=signer, state=TransactionState.PENDING).update(
         spent_at=timezone.now() - timedelta(minutes=5)
     )
 
 
 def send_each(key: ApiKey, chain: DevChain, *backs: int) -> list[Batch]:
-    """Submit batches of these blocks before the head, each sent by itself."""
+    """Submit a batch for each of these blocks, counted back from the head. Each batch has a transaction of its own."""
     batches = []
     for back in backs:
         batches.append(submit(key, request(ALICE, block=chain.head() - back)))

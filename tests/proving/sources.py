@@ -30,7 +30,7 @@ def attesting(folder: Path, chain: DevChain, key: str) -> Iterator[AttesterProce
 
 @contextmanager
 def liar(key: str, block_hash: bytes) -> Iterator[AttesterProcess]:
-    """An attester that signs the same wrong hash for every block, with its real key."""
+    """Yield an attester that signs the same false hash for every block, with its real key."""
 
     class Handler(BaseHTTPRequestHandler):
         def do_POST(self):
@@ -53,7 +53,7 @@ def liar(key: str, block_hash: bytes) -> Iterator[AttesterProcess]:
 
 
 def grow(chain: DevChain, blocks: int) -> None:
-    """Mine blocks a second apart. Charlie receives money in each."""
+    """Mine blocks a second apart. Each gives money to Charlie."""
     chain.rpc("anvil_setBlockTimestampInterval", 1)
     for _ in range(blocks):
         chain.rpc("eth_sendTransactionSync", {"from": BOB, "to": CHARLIE, "value": "0x1"})
@@ -75,10 +75,10 @@ def connect(
     of_there: str = "",
     more: str = "",
 ) -> None:
-    """Configure the service on `here` with both chains as sources, and `parent`, which an L1Block tells of. Deploy it.
+    """Configure the service on `here` with both chains and `parent` as sources, and deploy the registries.
 
-    If `parent` is a rollup, the L1Block tells of the chain `below` it, which has its Outbox at that address. `of_there`
-    adds lines to the other chain's table, `more` to its connection's.
+    An L1Block tells of `parent`. If `parent` is itself a rollup, the L1Block tells of the chain `below` it, which has
+    the Outbox of `parent`. `of_there` adds lines to the other chain's table, and `more` to its connection.
     """
     path = chains_toml(folder, here.url)
     source = "attested" if attesters else "arbitrum-slot" if parent else "arbitrum" if outbox else block_hash_source
@@ -138,7 +138,7 @@ block_hash_source = {block_hash_source}
 
 
 def of_chains(*, there: Sequence[int] = (), here: Sequence[int] = (), address: str = CHARLIE) -> dict[str, Any]:
-    """Return the body of a batch for the account's balance at blocks of both chains."""
+    """Return the body of a batch about the account's balance at blocks of both chains."""
     data = {str(chain): balances(blocks, address) for chain, blocks in ((THERE, there), (HERE, here)) if blocks}
     return asking({}) | {"data": data}
 

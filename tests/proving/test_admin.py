@@ -1,4 +1,4 @@
-"""The admin, where operators stop and resume sending."""
+"""The admin pages, on which operators stop and resume sending."""
 
 import pytest
 from django.test import Client
@@ -21,7 +21,7 @@ def stop(client: Client, what: str) -> str:
 
 
 def resume(client: Client, *stops: Stop) -> None:
-    chosen = {"action": "delete_selected", "_selected_action": [one.pk for one in stops], "post": "yes"}
+    chosen = {"action": "delete_selected", "_selected_action": [stop.pk for stop in stops], "post": "yes"}
     client.post("/admin/proving/stop/", chosen)
 
 
@@ -88,7 +88,7 @@ def test_rows_are_listed_found_and_only_shown():
     Share.objects.create(transaction=tx, batch=batch, gas=1, wei=1, weight=1)
     tx.queries.set(batch.queries.all())
     client = client_of(ALICE)
-    # Each row is found, and its page links related rows.
+    # The search finds each row, and the row's page links to related rows.
     for model, term, row, leads_to in (
         ("queries/batch", batch.pk.lower(), batch, [f"/explorer/query/{batch.pk}"]),
         ("queries/batch", BOB.lower(), batch, [f"/admin/accounts/user/{batch.user_id}/change/"]),
@@ -140,6 +140,6 @@ def test_who_is_no_operator_any_more_is_not_let_in(settings):
 
 def test_an_operator_may_sign_in_where_nobody_else_may(settings):
     settings.ALLOWED_ADDRESSES = [CHARLIE]
-    asked = [{"address": address, "chainId": "31337"} for address in (ALICE, BOB)]
-    answers = [Client().post("/sign-in/message", one, content_type="application/json").status_code for one in asked]
+    bodies = [{"address": address, "chainId": "31337"} for address in (ALICE, BOB)]
+    answers = [Client().post("/sign-in/message", body, content_type="application/json").status_code for body in bodies]
     assert answers == [200, 403]

@@ -1,4 +1,4 @@
-"""Checks against the chains before money is spent, and waits instead of rejections."""
+"""Checks against the chains before money is spent. Some faults are waited out instead of rejected."""
 
 import json
 import re
@@ -37,20 +37,20 @@ from tests.service import (
 
 pytestmark = pytest.mark.outside
 
-# Checks in a minute, during which nodes must agree on a rejection.
+# Number of checks in the minute during which nodes must agree on a rejection.
 LOOKS_IN_A_MINUTE = 6
 
 
 @pytest.fixture
 def costly(service, settings):
-    """Make the chain no test network."""
+    """Configure the chain as a main network, where gas costs real money."""
     settings.ALLOWED_ADDRESSES = ["*"]
     reconfigure(settings, "test_network = true", "test_network = false")
 
 
 @pytest.fixture
 def short_window(service, settings):
-    """Let the block hash source vouch for 10 blocks."""
+    """Let the block hash source vouch for 10 blocks only."""
     reconfigure(settings, 'block_hash_source = "native"', 'block_hash_source = "native"\nwindow = 10')
     FactsRegistry.objects.all().delete()
     deploy(31337, 31337)
@@ -147,19 +147,19 @@ def test_a_node_that_is_behind_for_a_minute_has_nothing_rejected_and_is_told(ser
         for _ in range(LOOKS_IN_A_MINUTE):
             assert accepted(batch).status == BatchStatus.RECEIVED
         assert batch.due_at
-        # Intervals of checks double, so the next is a minute after the first.
+        # The interval between checks doubles, so the next check is much later than the first ones.
         assert batch.due_at - began > timedelta(seconds=31)
         assert f"Block {seen + 5} of chain 31337 is 55 blocks above the newest one" in str(batch.waits_for)
         assert f"The newest block of Development chain (31337) is {seen - 50}, and {seen} was seen" in told()
         assert (batch.attempts, batch.rejecting_checks) == (LOOKS_IN_A_MINUTE, LOOKS_IN_A_MINUTE)
-        # Another failure begins the count of these anew.
+        # Another failure resets the count of rejecting checks.
         reconfigure(settings, url, "http://127.0.0.1:1")
         batch = accepted(batch)
         assert (batch.attempts, batch.rejecting_checks) == (LOOKS_IN_A_MINUTE + 1, 0)
         reconfigure(settings, "http://127.0.0.1:1", service.url)
     service.mine(5)
-    for one in (batch, existing):
-        assert work_until_done(one).status == BatchStatus.DONE
+    for each in (batch, existing):
+        assert work_until_done(each).status == BatchStatus.DONE
     work()
     assert "was seen" not in told()
 
@@ -182,7 +182,7 @@ def test_what_is_waited_for_is_not_rejected_when_the_head_falls_back(service, ke
         BatchStatus.ACCEPTED,
         [f"Block {coming} of chain 31337 does not exist yet; the head is {service.head()}."],
     )
-    # The batch is checked sooner than its blocks.
+    # The block is checked again within a minute, although it is 66 blocks away.
     due_at = Block.objects.get(number=coming).due_at
     assert due_at
     assert due_at - timezone.now() < timedelta(seconds=61)
@@ -191,7 +191,7 @@ def test_what_is_waited_for_is_not_rejected_when_the_head_falls_back(service, ke
 
 
 def test_a_block_that_seems_too_old_is_waited_for_once_its_batch_is_accepted(service, key, short_window, settings):
-    """A node of a chain that is far ahead makes it look so."""
+    """A node whose chain is far ahead makes the block look too old."""
     coming = service.head() + 2
     body = request(ALICE, block=coming)
     body["data"]["31337"][f"block:{service.head()}"] = {"accounts": {BOB: {"props": ["NONCE"], "slots": []}}}
@@ -209,7 +209,7 @@ def test_a_block_that_seems_too_old_is_waited_for_once_its_batch_is_accepted(ser
 
 @pytest.mark.parametrize("named", ["block", "timestamp"])
 def test_headers_of_another_chain_reject_no_accepted_batch(service, key, settings, named):
-    """Its blocks have no `withdrawalsRoot`, or all are later than the awaited time."""
+    """Blocks of the wrong chain have no `withdrawalsRoot`, or are all later than the requested time."""
     later = _time(service) + 3
     body = request(ALICE, block=service.head())
     coming = {"block": service.head() + 2, "timestamp": later}[named]
@@ -220,9 +220,9 @@ def test_headers_of_another_chain_reject_no_accepted_batch(service, key, setting
     with DevChain(extra_args=spoilt) as other:
         other.mine(coming if named == "block" else 1)
 
-        def answer(asked):
-            asks_for_headers = "eth_getBlockBy" in json.dumps(asked)
-            return ask(other.url if asks_for_headers else service.url, asked)
+        def answer(body):
+            asks_for_headers = "eth_getBlockBy" in json.dumps(body)
+            return ask(other.url if asks_for_headers else service.url, body)
 
         with lying_node(answer) as wrong:
             reconfigure(settings, service.url, wrong)
@@ -250,7 +250,7 @@ def test_an_old_block_whose_header_is_accumulated_is_proven(service, key, short_
 
 def test_a_block_that_ages_out_while_it_waits_is_proven_by_a_hop(service, key, short_window):
     service.rpc("evm_setAutomine", False)
-    service.rpc("anvil_setBalance", SIGNER, "0x0")  # nothing can be sent
+    service.rpc("anvil_setBalance", SIGNER, "0x0")  # the signer can't send
     service.mine()
     batch = submit(key, request(ALICE, block=service.head()))
     work()
@@ -301,7 +301,7 @@ def test_a_user_has_a_limit_in_a_day(service, key, costly, settings):
     Transaction.objects.update(spent_at=timezone.now() - timedelta(days=1, seconds=1))
     third = work_until_done(submit(key, request(BOB, block=block - 2, fee=10**18)))
     assert third.status == BatchStatus.DONE
-    # The limit is lowered below what is spent: nothing is estimated then.
+    # The limit is now below the day's spending, so the rejection names no estimate.
     limit(settings, daily_limit_per_user=third.spent // 2)
     batch = work_until_done(submit(key, request(BOB, block=block - 3, fee=10**18)))
     assert (batch.rejection_code, batch.rejection_reason.split(". ")[-1].split(" ", 2)[2]) == (
@@ -311,7 +311,7 @@ def test_a_user_has_a_limit_in_a_day(service, key, costly, settings):
 
 
 def test_a_batch_never_costs_more_than_its_fee(service, key, costly):
-    """The batch is accepted at one price, and waits while gas is dearer."""
+    """The batch is accepted at one gas price and waits at a higher one."""
     batch = submit(key, request(ALICE, block=service.head(), fee=2 * 10**15))
     service.rpc("evm_setAutomine", False)
     with stopped():
@@ -331,9 +331,9 @@ def test_a_batch_never_costs_more_than_its_fee(service, key, costly):
 
 def test_a_user_has_one_limit_whatever_key_is_used(service, key, costly, settings):
     other = a_key(name="another")
-    one = accepted(submit(key, request(ALICE, block=service.head(), fee=10**18)))
-    assert one.status == BatchStatus.IN_PROGRESS
-    limit(settings, daily_limit_per_user=(one.estimated_wei or 0) * 3 // 2)
+    first_batch = accepted(submit(key, request(ALICE, block=service.head(), fee=10**18)))
+    assert first_batch.status == BatchStatus.IN_PROGRESS
+    limit(settings, daily_limit_per_user=(first_batch.estimated_wei or 0) * 3 // 2)
     two = submit(other, request(BOB, block=service.head(), fee=10**18))
     assert work_until_done(two).status == BatchStatus.REJECTED
     assert two.rejection_code == "budget_exceeded"
@@ -353,8 +353,8 @@ def test_a_registry_that_is_not_deployed_is_waited_for_and_the_command_named(ser
 
 
 def test_a_batch_whose_check_failed_does_not_hold_up_the_others(service, key):
-    wanted = service.head() + 2
-    ahead = submit(key, request(ALICE, block=wanted))
+    number = service.head() + 2
+    ahead = submit(key, request(ALICE, block=number))
     now = submit(key, request(ALICE, block=service.head()))
     assert work_until_done(now).status == BatchStatus.DONE
     assert work_until_done(ahead, service).status == BatchStatus.DONE
@@ -365,8 +365,8 @@ def test_a_block_without_its_header_is_not_accepted_as_if_it_took_nothing(servic
 
     def lose(body):
         answers = ask(service.url, body)
-        for asked, answer in zip(body, answers, strict=True) if isinstance(body, list) else [(body, answers)]:
-            if asked["method"] == "eth_getBlockByNumber" and asked["params"][0] == hex(number):
+        for question, answer in zip(body, answers, strict=True) if isinstance(body, list) else [(body, answers)]:
+            if question["method"] == "eth_getBlockByNumber" and question["params"][0] == hex(number):
                 answer["result"] = None
         return answers
 
@@ -438,10 +438,10 @@ def status(key: ApiKey, batch: Batch) -> dict[str, Any]:
 
 
 def instead_of_proofs(chain: DevChain, answer: Callable[[Any, Any], Any]) -> AbstractContextManager[str]:
-    """Return a node with another answer to `eth_getProof`."""
+    """Return a context that yields the URL of a node with another answer to `eth_getProof`."""
 
-    def change(asked: Any, reply: Any) -> list[Any]:
-        return [answer(asked, reply) if asked["method"] == "eth_getProof" else reply]
+    def change(question: Any, reply: Any) -> list[Any]:
+        return [answer(question, reply) if question["method"] == "eth_getProof" else reply]
 
     return between(chain.url, change)
 
@@ -450,34 +450,36 @@ def refusing(words: str) -> Callable[[Any, Any], Any]:
     return lambda asked, _: error(asked, -32000, words)
 
 
-def of_another_state(asked: Any, reply: Any) -> Any:
-    """Answer with the state of another block, because the old block's state is gone (lambdaclass/ethrex issue 7028)."""
+def of_another_state(question: Any, reply: Any) -> Any:
+    """Return the proof without its root node. Nodes without the old state answer from another state (lambdaclass/ethrex
+    issue 7028).
+    """
     return reply | {"result": reply["result"] | {"accountProof": reply["result"]["accountProof"][1:]}}
 
 
 @pytest.fixture
 def old(service) -> int:
-    """Return a block older than all nodes keep."""
+    """Return a block so old that not all nodes keep its state."""
     service.mine(200)
     return int(service.head()) - 150
 
 
 @pytest.mark.parametrize(
-    ("words", "said"),
+    ("words", "sentence"),
     [
         ("Exceeded the quota usage", " limits our requests by a quota or plan."),
         ("we are under too much load", " limits our requests, because it has too much load."),
         ("50/second request limit reached", " limits our requests."),
     ],
 )
-def test_a_node_that_limits_requests_is_waited_for_however_old_the_block(service, key, settings, old, words, said):
+def test_a_node_that_limits_requests_is_waited_for_however_old_the_block(service, key, settings, old, words, sentence):
     batch = submit(key, request(ALICE, block=old))
     with instead_of_proofs(service, refusing(words)) as url:
         reconfigure(settings, service.url, url)
         for _ in range(LOOKS_IN_A_MINUTE):
             work()
         told = status(key, batch)
-        assert (told["queryStatus"], said in told["info"][0]) == ("IN_PROGRESS", True)
+        assert (told["queryStatus"], sentence in told["info"][0]) == ("IN_PROGRESS", True)
         assert "archive" not in told["info"][0]
         reconfigure(settings, url, service.url)
     assert work_until_done(batch).status == BatchStatus.DONE
@@ -496,28 +498,32 @@ def test_a_node_that_limits_requests_is_waited_for_however_old_the_block(service
 def test_a_refusal_at_an_old_block_is_told_with_its_cause(service, client, key, settings, old, words, why, is_of_age):
     with instead_of_proofs(service, refusing(words)) as url:
         reconfigure(settings, service.url, url)
-        (found,) = estimate(client, key, request(ALICE, block=old))["rejections"]
+        (rejection,) = estimate(client, key, request(ALICE, block=old))["rejections"]
         batch = work_until_done(submit(key, request(ALICE, block=old)))
     proof = f"the proof of account {ALICE} at block {old} of Development chain (31337)"
     host = url.removeprefix("http://")
     sentence = f"No node of chain 31337 serves proofs at block {old}. {host} refused {proof} "
     remedy = " Accounts and slots at old blocks take an archive node. Fields of the header take none."
     expected = f"{sentence}(-32000){why}{remedy if is_of_age else ''}"
-    assert (batch.rejection_code, batch.rejection_reason, found["error"]) == ("proof_unavailable", expected, expected)
+    assert (batch.rejection_code, batch.rejection_reason, rejection["error"]) == (
+        "proof_unavailable",
+        expected,
+        expected,
+    )
 
 
 def test_what_a_younger_block_is_served_for_is_refused_for_its_age(service, client, key, settings, old):
     body = request(ALICE, block=old)
     body["data"]["31337"][f"block:{service.head()}"] = body["data"]["31337"][f"block:{old}"]
 
-    def refuse_old(asked: Any, reply: Any) -> Any:
-        is_old = asked["params"][2] == {"blockHash": service.rpc("eth_getBlockByNumber", hex(old), False)["hash"]}
-        return error(asked, -32000, "members only") if is_old else reply
+    def refuse_old(question: Any, reply: Any) -> Any:
+        is_old = question["params"][2] == {"blockHash": service.rpc("eth_getBlockByNumber", hex(old), False)["hash"]}
+        return error(question, -32000, "members only") if is_old else reply
 
     with instead_of_proofs(service, refuse_old) as url:
         reconfigure(settings, service.url, url)
-        (found,) = estimate(client, key, body)["rejections"]
-    assert "(-32000). Accounts and slots at old blocks take an archive node." in found["error"]
+        (rejection,) = estimate(client, key, body)["rejections"]
+    assert "(-32000). Accounts and slots at old blocks take an archive node." in rejection["error"]
 
 
 def test_a_proof_of_another_state_is_asked_for_again_for_ten_minutes(service, client, key, settings, old):
@@ -531,7 +537,7 @@ def test_a_proof_of_another_state_is_asked_for_again_for_ten_minutes(service, cl
         (sentence,) = status(key, batch)["info"]
         assert f"with a proof of {ALICE} at block {old} that does not verify: The proof " in sentence
         assert " The batch is rejected if this stays so for ten minutes." in sentence
-        # Another node is down and may have the state, so the batch waits without a limit.
+        # The other node is down and may have the state, so the batch waits without a limit.
         reconfigure(settings, f'"{url}"', f'"{url}", "{down}"')
         Block.objects.update(refused_since=timezone.now() - timedelta(minutes=11))
         work()

@@ -1,4 +1,4 @@
-"""`check_chains` on beacon nodes."""
+"""`check_chains` for beacon nodes and era files."""
 
 import io
 from collections.abc import Sequence
@@ -24,9 +24,11 @@ def node() -> BeaconNode:
 
 
 @pytest.fixture
-def said(settings, tmp_path):
-    def check(*urls: str, chain: BeaconChain = SMALL, era_files: Sequence[str] = ()) -> tuple[list[str], list[str]]:
-        """Return the lines about beacon nodes, and all faults."""
+def check(settings, tmp_path):
+    def check_nodes(
+        *urls: str, chain: BeaconChain = SMALL, era_files: Sequence[str] = ()
+    ) -> tuple[list[str], list[str]]:
+        """Run `check_chains`. Return its lines about beacon nodes, and all faults."""
         beacon_chains.configure(settings, tmp_path, chain, beacon_urls=urls, era_files=era_files)
         printed = io.StringIO()
         with pytest.raises(CommandError) as failed:
@@ -35,12 +37,12 @@ def said(settings, tmp_path):
         problems = [line for line in str(failed.value).splitlines() if line.startswith(("no_beacon", "no_era"))]
         return [line for line in lines if line.startswith(("  Beacon node", "  Era files"))], problems
 
-    return check
+    return check_nodes
 
 
-def test_each_node_is_told_of(said, node):
+def test_each_node_is_told_of(check, node):
     with BeaconApi(node) as all_of_it, BeaconApi(replace(node, states={})) as some:
-        lines, problems = said(DEAD, some.url, all_of_it.url)
+        lines, problems = check(DEAD, some.url, all_of_it.url)
         first, second, third = lines
         assert first == "  Beacon node 1: 1 can't be reached"
         final = "slot 89, of 2023-11-14 22:31 UTC, is final"
@@ -49,21 +51,21 @@ def test_each_node_is_told_of(said, node):
         assert problems == []
 
 
-def test_nodes_of_which_none_tells_summaries(said, node):
+def test_nodes_of_which_none_tells_summaries(check, node):
     with BeaconApi(replace(node, state_paths=[])) as api:
-        (problem,) = said(api.url)[1]
+        (problem,) = check(api.url)[1]
         assert problem.startswith("no_beacon_node: No beacon node of Development chain (31337) tells historical summ")
-    assert said(DEAD)[1] == ["no_beacon_node: No beacon node of Development chain (31337) can be used."]
-    assert said() == ([], [])
+    assert check(DEAD)[1] == ["no_beacon_node: No beacon node of Development chain (31337) can be used."]
+    assert check() == ([], [])
 
 
-def test_each_place_of_era_files_is_told_of(said, tmp_path):
-    """The files are named like mainnet's."""
+def test_each_place_of_era_files_is_told_of(check, tmp_path):
+    """The world's era files get mainnet's names."""
     folder, name = tmp_path / "eras", "mainnet-01896-e6ebe562.era1"
     folder.mkdir()
     (folder / name).write_bytes(bytes(2_000_000))
     with served(Site(folder)) as site, served(Site(folder, understands_ranges=False)) as whole:
-        lines, problems = said(chain=MAINNET, era_files=["nowhere", "eras", site, f"{whole}?key=secret", DEAD])
+        lines, problems = check(chain=MAINNET, era_files=["nowhere", "eras", site, f"{whole}?key=secret", DEAD])
         has = f"{name}, 2 MB; no mainnet-00758-"
         missing, folders, sites, wholes, dead = lines
         assert missing == "  Era files, folder nowhere: there is no such folder."
@@ -75,14 +77,14 @@ def test_each_place_of_era_files_is_told_of(said, tmp_path):
         assert "secret" not in "".join(lines)
         assert problems == []
         problem = "no_era_files: No place of era_files of Development chain (1) can be read."
-        assert said(chain=MAINNET, era_files=["nowhere", whole])[1] == [problem]
+        assert check(chain=MAINNET, era_files=["nowhere", whole])[1] == [problem]
 
 
-def test_places_of_files_whose_names_are_not_known(said, tmp_path):
+def test_places_of_files_whose_names_are_not_known(check, tmp_path):
     with served(Site(tmp_path)) as site:
-        lines, problems = said(era_files=[site, DEAD])
+        lines, problems = check(era_files=[site, DEAD])
     assert lines[0].endswith(": no small-00001-00000000.era.")
     assert problems == []
-    assert said(era_files=[DEAD])[1] == [
+    assert check(era_files=[DEAD])[1] == [
         "no_era_files: No place of era_files of Development chain (31337) can be read."
     ]

@@ -1,4 +1,4 @@
-"""Registries that can jump: deployed with a beacon history, whose code and values are compared."""
+"""Registries that can jump have a beacon history. Its code and values are compared before use."""
 
 import io
 import itertools
@@ -28,7 +28,7 @@ capella = 0
 deneb = 0
 electra = 64
 """
-# Constructor values of its contract.
+# Values of the source chain's beacon history.
 VALUES = {"sourceChainId": 31337, "periodDepth": 6, "bellatrix": 0, "capella": 0, "deneb": 0, "electra": 64}
 VALUES |= {"end": 2**64 - 1, "historicalRoots": 0, "blocksBeforeMerge": 0, "accumulator": 0}
 
@@ -45,19 +45,19 @@ def answer(chain: DevChain, address: str, function: str) -> int:
 
 
 def check() -> str:
-    """Return the reason why a starting worker refuses the registry."""
+    """Return the reason for which a new worker refuses the registry."""
     forget_chains()
     work()
     return FactsRegistry.in_use.get().refused
 
 
 def values(**changed: int) -> tuple[int | bytes, ...]:
-    """Return the constructor's arguments."""
+    """Return the constructor's arguments, with these values replaced."""
     roots = ("historicalRoots", "accumulator")
     return tuple(value.to_bytes(32) if name in roots else value for name, value in (VALUES | changed).items())
 
 
-def said() -> str:
+def output_of_check() -> str:
     """Return the output of `check_chains`."""
     printed = io.StringIO()
     with pytest.raises(CommandError):
@@ -102,7 +102,7 @@ def test_interrupted_anywhere_it_goes_on_and_deploys_each_contract_once(chain, d
 
 
 def test_the_registry_is_created_after_what_it_asks(chain, db, settings, tmp_path, killing):
-    """Its constructor reverts if the source exists and the beacon history doesn't yet."""
+    """The registry's constructor calls the beacon history, so that must exist first."""
     configure(chain, settings, tmp_path)
     chain.rpc("evm_setAutomine", False)
     limit = chain.rpc("eth_getBlockByNumber", "latest", False)["gasLimit"]
@@ -114,7 +114,7 @@ def test_the_registry_is_created_after_what_it_asks(chain, db, settings, tmp_pat
         row = FactsRegistry.objects.get()
         assert not row.address
         chain.mine()
-        codes = [chain.rpc("eth_getCode", one, "latest") for one in (row.block_hash_source, row.beacon_history)]
+        codes = [chain.rpc("eth_getCode", address, "latest") for address in (row.block_hash_source, row.beacon_history)]
         assert [code != "0x" for code in codes] == there
     chain.rpc("evm_setBlockGasLimit", limit)
     chain.rpc("evm_setAutomine", True)
@@ -125,7 +125,7 @@ def test_the_registry_is_created_after_what_it_asks(chain, db, settings, tmp_pat
 def test_a_registry_that_believes_another_beacon_history_is_refused(jumping, what):
     row = FactsRegistry.objects.get()
     if what == "other values":
-        # The registry is right, but its beacon history is wrong.
+        # The registry's own code is right, but its beacon history is wrong.
         row.beacon_history = Deployed(jumping, "BeaconHistory", values(electra=65)).address
         of_registry = (31337, row.block_hash_source, 8191, row.beacon_history)
         row.address = Deployed(jumping, "FactsRegistry", *of_registry).address
@@ -134,8 +134,8 @@ def test_a_registry_that_believes_another_beacon_history_is_refused(jumping, wha
     else:
         row.beacon_history = ""
     row.save()
-    said = "the code of its beacon history" if what == "other values" else "its code is not that of this version's"
-    assert said in check()
+    fault = "the code of its beacon history" if what == "other values" else "its code is not that of this version's"
+    assert fault in check()
 
 
 def test_a_registry_is_refused_if_its_beacon_history_is_gone_or_can_not_be_compared(jumping, settings):
@@ -170,19 +170,19 @@ def test_a_registry_without_one_stays_usable_until_the_operator_replaces_it(chai
     configure(chain, settings, tmp_path)
     assert deploy(31337, 31337) == old
     assert check() == ""
-    assert "was deployed without a beacon history, so old blocks are proven by hops alone." in said()
+    assert "was deployed without a beacon history, so old blocks are proven by hops alone." in output_of_check()
     new = deploy(31337, 31337, "--replace")
     assert new != old
     assert new.beacon_history
     old.refresh_from_db()
     assert "without a beacon history" in old.replaced_because
-    # The registry can jump, so there is nothing to replace.
+    # The registry can jump already, so it isn't replaced.
     assert deploy(31337, 31337, "--replace") == new
-    assert f"So has its beacon history, {new.beacon_history}." in said()
+    assert f"So has its beacon history, {new.beacon_history}." in output_of_check()
 
 
 def test_a_beacon_chain_that_the_contract_refuses_is_told_of_in_a_sentence(chain, db, settings, tmp_path):
-    """The chain has more periods before Capella than their list can hold."""
+    """The chain has more periods before Capella than the contract's list can hold."""
     table = TABLE
     for fork in ("capella = 0", "deneb = 0", "electra = 64"):
         table = table.replace(fork, f"{fork.partition(' ')[0]} = {2**40}")
@@ -199,7 +199,7 @@ def test_a_signer_is_told_to_hold_what_it_takes(chain, db, settings, tmp_path):
     needed = []
     for table in ("", TABLE):
         configure(chain, settings, tmp_path, table=table)
-        (amount,) = re.findall(r"deploying 1 registry takes at most ([0-9.]+)", said())
+        (amount,) = re.findall(r"deploying 1 registry takes at most ([0-9.]+)", output_of_check())
         needed.append(float(amount) * 10**18)
     chain.rpc("anvil_setBalance", SIGNER, balance)
     assert deploy(31337, 31337).beacon_history

@@ -23,8 +23,8 @@ from tests.service import CHARLIE, fresh, reconfigure, submit, waiting, work, wo
 pytestmark = [pytest.mark.django_db, pytest.mark.outside]
 
 BLOCKS = 60
-# Seconds from a source block to the block derived from it; between two blocks; and for which blocks derive from the
-# same source block.
+# Seconds: from a source block to the first block derived from it, between two blocks, and while blocks derive from one
+# source block.
 AFTER, STEP, LASTS = 5, 2, 60
 
 
@@ -41,14 +41,16 @@ def made(there) -> tuple[Pointing, World]:
 
 
 class Derived(BeaconRoots):
-    """A chain whose blocks derive from another chain's blocks, and store the roots that those name."""
+    """A chain whose blocks derive from another chain's blocks, and store the beacon roots in them."""
 
     def __init__(self, here: DevChain, relaid: Pointing) -> None:
         super().__init__(here)
         self._relaid = relaid
 
     def derive(self, number: int, *, blocks: int = 2, later: int = 0) -> None:
-        """Derive blocks from this one, `later` seconds later, and all blocks after them for a while."""
+        """Derive blocks from this source block, `later` seconds late. Blocks mined soon afterwards also
+        derive from it.
+        """
         head = int(self.chain.rpc("eth_getBlockByNumber", "latest", False)["timestamp"], 16)
         first = max(self._relaid.timestamp(number) + AFTER, head + STEP) + later
         for time in range(first, first + LASTS):
@@ -90,7 +92,7 @@ def test_a_block_whose_root_is_held_is_recorded_and_needs_no_path(service, roots
     (recorded,) = [tx for tx in sent() if tx.queries.exists()]
     assert recorded.succeeded
     assert Block.objects.get(number=40).path_length == 0
-    # A second batch needs neither a record nor a root.
+    # The second batch about the block needs no record and no root.
     before = len(sent())
     roots.run("0x")
     assert work_until_done(submit(key, of_chains(there=[40])), service.here).status == BatchStatus.DONE
@@ -151,11 +153,11 @@ def test_a_root_that_is_soon_forgotten_is_not_built_upon(service, roots, there, 
     batch = submit(key, of_chains(there=[10]))
     for _ in range(8):
         work()
-        # Each new block stores a root, too.
+        # Each new block stores a root, which overwrites older ones.
         roots.derive(59)
     assert fresh(batch).status == BatchStatus.DONE
     assert balance_proven(service.here, 10) == balance_at(there, CHARLIE, 10)
-    # A jump from the newest block with a stored root.
+    # The block is reached by a jump from the newest block whose root is stored.
     row = Block.objects.get(number=10)
     assert (row.path_unit, row.path_origin) == ("jumps", 58)
 
@@ -173,8 +175,8 @@ def test_what_no_beacon_node_has_is_waited_for(service, roots, there, key):
 
 def test_a_block_that_was_recorded_of_another_branch_is_not_built_upon(service, roots, key):
     roots.derive(41)
-    place = keccak((40).to_bytes(32) + bytes(32)).hex()
-    service.here.rpc("anvil_setStorageAt", registry(THERE).block_hash_source, f"0x{place}", "0x" + "66" * 32)
+    slot = keccak((40).to_bytes(32) + bytes(32)).hex()
+    service.here.rpc("anvil_setStorageAt", registry(THERE).block_hash_source, f"0x{slot}", "0x" + "66" * 32)
     submit(key, of_chains(there=[40]))
     assert told(service) == f"The block hash source knows another block 40 of chain {THERE} than its nodes."
     assert sent() == []

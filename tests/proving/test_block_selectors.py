@@ -1,4 +1,4 @@
-"""The blocks of `latest` and `finalized`, and coming blocks that delay only their own queries."""
+"""The selectors `latest` and `finalized`, and blocks to come that delay only their own queries."""
 
 import re
 from typing import Any
@@ -19,7 +19,7 @@ BALANCE = {"props": ["BALANCE"]}
 
 
 def submitted(api_key: ApiKey, *, fee: int = 0, **blocks: Any) -> Batch:
-    """Submit a batch with these accounts at these selectors (`_` for the colon)."""
+    """Submit a batch about these accounts, by selector with `_` for the colon."""
     data = {
         selector.replace("_", ":"): {"accounts": dict.fromkeys(accounts, BALANCE)}
         for selector, accounts in blocks.items()
@@ -56,7 +56,7 @@ def test_a_tag_becomes_the_block_of_the_moment_and_stays_it(service, key):
 
 
 def test_a_look_that_finds_a_batch_wanting_fixes_no_tag(service, key, settings):
-    """A node lags, and serves a header of an older fork, which has no `withdrawalsRoot`."""
+    """A node lags. Its header is from an older fork and has no `withdrawalsRoot`."""
     service.mine(9)
     behind = service.rpc("eth_getBlockByNumber", hex(service.head() - 2), False)
     told = with_hash({name: value for name, value in behind.items() if name in {*LONDON, "hash"}})
@@ -89,11 +89,11 @@ def test_a_kill_after_a_tag_was_fixed_does_not_fix_it_to_another_block(service, 
 
 
 def refusing_finality(url: str) -> Any:
-    """Return a node that knows no final block."""
+    """Return a context that yields the URL of a node that knows no final block."""
 
     def answer(body: Any) -> Any:
         if isinstance(body, list):
-            return [answer(one) for one in body]
+            return [answer(question) for question in body]
         if body["method"] == "eth_getBlockByNumber" and body["params"][0] == "finalized":
             return error(body, -39001, "there is no finality here")
         return ask(url, body)
@@ -132,10 +132,10 @@ def test_what_is_to_come_holds_up_nothing_but_its_own_queries(service, key):
     for _ in range(3):
         work()
     assert (done(batch), fresh(batch).status) == ([True, False, False, False], BatchStatus.IN_PROGRESS)
-    said = " ".join(waiting())
-    assert f"Block {head + 2} of chain 31337 does not exist yet" in said
-    assert f"Block {head + 4} of chain 31337 does not exist yet" in said
-    assert f"No block of chain 31337 is later than the time {time} yet" in said
+    sentences = " ".join(waiting())
+    assert f"Block {head + 2} of chain 31337 does not exist yet" in sentences
+    assert f"Block {head + 4} of chain 31337 does not exist yet" in sentences
+    assert f"No block of chain 31337 is later than the time {time} yet" in sentences
     service.mine(max(0, head + 2 - service.head()))
     for _ in range(3):
         work()
@@ -148,7 +148,7 @@ def test_what_is_to_come_holds_up_nothing_but_its_own_queries(service, key):
 
 
 def cost_of(key: ApiKey, **blocks: Any) -> int:
-    """Return a batch's cost in wei from the rejection of a fee that is too low."""
+    """Return a batch's cost in wei, read from its rejection with a fee of 1."""
     batch = work_until_done(submitted(key, fee=1, **blocks))
     (wei,) = re.findall(r"may cost ([\d,]+) wei", batch.rejection_reason)
     return int(wei.replace(",", ""))
@@ -162,12 +162,12 @@ def test_the_fee_must_do_for_what_is_to_come_before_anything_is_sent(costly, key
     too_little, enough = submitted(key, fee=both - 1, **blocks), submitted(key, fee=both, **blocks)
     work_until_done(too_little)
     assert (fresh(too_little).status, too_little.rejection_code) == (BatchStatus.REJECTED, "fee_too_low")
-    # The rest is reserved, and the first part is sent.
+    # The batch with enough fee reserves the later block's cost and sends the first transaction.
     assert Transaction.objects.get().queries.get().batch == enough
 
 
 def test_what_is_to_come_takes_no_more_than_the_fee_when_gas_has_become_dearer(costly, key):
-    """Proven facts stay."""
+    """The batch can't be finished, but its first fact stays proven."""
     head = costly.head()
     blocks = {f"block_{head}": [ALICE], f"block_{head + 20}": [ALICE]}
     batch = submitted(key, fee=2 * cost_of(key, **blocks), **blocks)

@@ -1,4 +1,4 @@
-"""`manage.py check_chains`."""
+"""`manage.py check_chains` prints what it finds, and ends with codes of faults."""
 
 import io
 import re
@@ -32,16 +32,16 @@ DEAD = "http://127.0.0.1:1/secret-path"
 
 
 def check(*codes: str) -> list[str]:
-    """Run `check_chains`, which must end with these codes. Return its lines."""
-    said, found, returned = io.StringIO(), "", 0
+    """Run `check_chains`, which must end with these codes. Return the lines it prints."""
+    output, faults, returned = io.StringIO(), "", 0
     try:
-        call_command("check_chains", stdout=said)
+        call_command("check_chains", stdout=output)
     except CommandError as error:
-        found, returned = str(error), error.returncode
-    assert "secret" not in found + said.getvalue()
-    assert tuple(line.partition(": ")[0] for line in found.splitlines()) == codes, found
+        faults, returned = str(error), error.returncode
+    assert "secret" not in faults + output.getvalue()
+    assert tuple(line.partition(": ")[0] for line in faults.splitlines()) == codes, faults
     assert returned == bool(codes)
-    return said.getvalue().splitlines()
+    return output.getvalue().splitlines()
 
 
 @pytest.fixture(autouse=True)
@@ -155,15 +155,15 @@ def test_what_a_signer_needs_to_begin_is_enough_and_not_much_more(configure):
         chain.mine(200)
         configure(chain.url)
         chain.rpc("anvil_setBalance", SIGNER, "0x1")
-        chain.mine()  # The head's root is older.
+        chain.mine()  # a root for the changed balance
         *_, to_begin = check("signer_unfunded", "no_registry")
-        found = re.fullmatch(
+        match = re.fullmatch(
             rf"  To begin on Development chain \(31337\), send (0\.\d{{6}}) ETH to {SIGNER}: deploying 1 registry "
             r"takes at most (0\.\d{6}) ETH at present, and each balance that is proven about (0\.\d{6}) ETH\.",
             to_begin,
         )
-        assert found, to_begin
-        in_all, deploying, each = (round(float(amount) * 10**18) for amount in found.groups())
+        assert match, to_begin
+        in_all, deploying, each = (round(float(amount) * 10**18) for amount in match.groups())
         assert 1 <= in_all / (10**16 + deploying + 20 * each) < 1.1
         chain.rpc("anvil_setBalance", SIGNER, hex(in_all))
         deploy()
@@ -182,9 +182,9 @@ def test_a_signer_without_key_is_told(configure, devchain):
 
 
 @pytest.mark.parametrize(
-    ("slots", "tables", "said"),
+    ("slots", "tables", "sentence"),
     [
-        # https://github.com/cosmos/evm/issues/1283
+        # Source: https://github.com/cosmos/evm/issues/1283
         ({"writes": 8192}, {}, 'block 20026 than the block has. .*block_hash_source = "attested"'),
         ({"reads": 13, "writes": 13}, {"connection": "window = 20"}, "block 20011 than the block has. .* lower window"),
         (
@@ -194,7 +194,7 @@ def test_a_signer_without_key_is_told(configure, devchain):
         ),
     ],
 )
-def test_a_history_that_tells_another_hash_is_told_with_what_to_do(configure, slots, tables, said):
+def test_a_history_that_tells_another_hash_is_told_with_what_to_do(configure, slots, tables, sentence):
     with DevChain(extra_args=("--number", "20000")) as chain:
         rewrite_history(chain, **slots)
         chain.mine(30)
@@ -203,7 +203,7 @@ def test_a_history_that_tells_another_hash_is_told_with_what_to_do(configure, sl
             call_command("check_chains", stdout=io.StringIO())
     (wrong,) = (line for line in str(told.value).splitlines() if line.startswith("wrong_history: "))
     assert f"{HISTORY} (EIP-2935) of Development chain (31337)" in wrong
-    assert re.search(said, wrong), wrong
+    assert re.search(sentence, wrong), wrong
 
 
 @pytest.mark.parametrize("seconds", [-310, 310])
@@ -233,13 +233,13 @@ def test_nodes_can_be_checked_before_there_is_a_database(configure, devchain):
 
 def check_node(url: str) -> tuple[list[str], str]:
     """Return the output of `check_chains --node`, and its error."""
-    said, found = io.StringIO(), ""
+    output, fault = io.StringIO(), ""
     try:
-        call_command("check_chains", node=url, stdout=said)
+        call_command("check_chains", node=url, stdout=output)
     except CommandError as error:
-        found = str(error)
-    assert "secret" not in found + said.getvalue()
-    return said.getvalue().splitlines(), found
+        fault = str(error)
+    assert "secret" not in fault + output.getvalue()
+    return output.getvalue().splitlines(), fault
 
 
 @pytest.fixture
@@ -261,21 +261,21 @@ def test_a_node_that_serves_no_proofs_is_told(no_chains_file, devchain):
         return error(body, -32601, "no") if body["method"] == "eth_getProof" else ask(devchain.url, body)
 
     with lying_node(without_proofs) as url:
-        printed, said = check_node(url)
+        printed, fault = check_node(url)
     assert printed[-1].endswith("none")
-    assert said == "no_proofs: The node can't be that of a source chain: it serves no proofs (eth_getProof)."
+    assert fault == "no_proofs: The node can't be that of a source chain: it serves no proofs (eth_getProof)."
 
 
 @pytest.mark.parametrize(
-    ("url", "said"),
+    ("url", "fault"),
     [
         (DEAD, "chain_unavailable: 127.0.0.1:1 can't be reached."),
         ("ftp://x/secret", "The node's URL can't be used: must be an http or https URL (it is not shown"),
         ("${NO_SUCH_NODE}", "The node's URL can't be used: neither NO_SUCH_NODE nor NO_SUCH_NODE_FILE is set"),
     ],
 )
-def test_a_node_that_can_not_be_asked_is_told(no_chains_file, url, said):
-    assert check_node(url)[1].startswith(said)
+def test_a_node_that_can_not_be_asked_is_told(no_chains_file, url, fault):
+    assert check_node(url)[1].startswith(fault)
 
 
 # --- Keystores and registries -----------------------------------------------------------------------------------------
@@ -297,14 +297,14 @@ def test_a_signer_s_keystore_is_opened(with_keystore):
     address = Account.from_key(
         Account.decrypt((with_keystore / "keystore.json").read_text(), (with_keystore / "password").read_text())
     ).address
-    # The key is new and has no balance.
+    # The keystore's account is new and holds no ETH.
     signer, to_begin = check("signer_unfunded", "no_registry")[-2:]
     assert signer.startswith(f"  The signer {address} holds 0.000000 ETH")
     assert re.match(rf"  To begin on Development chain \(31337\), send 0\.\d{{6}} ETH to {address}: ", to_begin)
 
 
 @pytest.mark.parametrize(
-    ("harm", "said"),
+    ("harm", "sentence"),
     [
         (lambda folder: (folder / "keystore.json").unlink(), "keystore.json can't be read"),
         (lambda folder: (folder / "password").unlink(), "password can't be read"),
@@ -313,9 +313,9 @@ def test_a_signer_s_keystore_is_opened(with_keystore):
     ],
     ids=["missing", "no password", "wrong password", "no keystore"],
 )
-def test_a_keystore_that_can_not_be_opened_is_told(with_keystore, harm: Callable[[Path], None], said):
+def test_a_keystore_that_can_not_be_opened_is_told(with_keystore, harm: Callable[[Path], None], sentence):
     harm(with_keystore)
-    assert said in check("signer_unreadable", "no_registry")[-1]
+    assert sentence in check("signer_unreadable", "no_registry")[-1]
 
 
 # --- Attesters --------------------------------------------------------------------------------------------------------
@@ -330,14 +330,14 @@ def there() -> Iterator[DevChain]:
 
 @pytest.fixture(scope="module")
 def attesters(there: DevChain, tmp_path_factory) -> Iterator[list[Any]]:
-    """Yield two attesters, as their operators run them."""
+    """Yield two attesters, run like an operator's."""
     with ExitStack() as stack:
         yield [stack.enter_context(attesting(tmp_path_factory.mktemp("attester"), there, key)) for key in KEYS[:2]]
 
 
 @pytest.fixture
 def attested(configure, devchain, there) -> Callable[..., None]:
-    """Connects the other chain through these attesters. `threshold` of them must agree."""
+    """Return a function that connects the other chain. `threshold` of the given attesters must agree."""
 
     def connect(*attesters: tuple[str, str], threshold: int = 2, node: str = there.url) -> None:
         path = configure(devchain.url)
@@ -362,8 +362,8 @@ threshold = {threshold}
 
 
 def said_of_attesters(printed: list[str]) -> list[str]:
-    """Return the lines about attesters."""
-    first = next(place for place, line in enumerate(printed) if line.startswith("  Of the attesters"))
+    """Return the printed lines about attesters."""
+    first = next(index for index, line in enumerate(printed) if line.startswith("  Of the attesters"))
     return [line.strip() for line in printed[first : first + 1 + sum("0x" in line[:8] for line in printed[first:])]]
 
 
@@ -371,7 +371,7 @@ def test_each_attester_is_asked(attested, attesters):
     first, second = attesters
     silent = Account.from_key(KEYS[2]).address
     attested((first.address, first.url), (second.address, second.url), (silent, f"{DEAD}/secret"))
-    # With a threshold of two, a third attester may be silent.
+    # Two signatures are enough, so the silent attester is no fault.
     head, *lines = said_of_attesters(check("no_registry", "no_registry"))
     assert re.fullmatch(r"Of the attesters of Other chain \(31338\), 2 sign block \d+, and 2 must:", head)
     assert lines == [
@@ -390,7 +390,7 @@ def test_an_attester_with_another_key_is_told(attested, attesters):
 
 
 def test_an_attester_that_contradicts_our_nodes_is_told(attested, attesters, devchain):
-    """Its nodes are on another chain. Here our nodes are, with the same id."""
+    """The attesters' nodes are on the real chain, and the service's nodes on another chain with the same id."""
     first, second = attesters
 
     with DevChain(chain_id=THERE) as fork:

@@ -1,4 +1,4 @@
-"""Decoding of the registry's answers and refusals."""
+"""Decode answers and errors of the registry."""
 
 import pytest
 from eth_utils.crypto import keccak
@@ -9,10 +9,10 @@ UNKNOWN_BLOCK = keccak(text="UnknownBlock(uint256)")[:4]
 
 
 @pytest.mark.parametrize(
-    ("data", "said"),
+    ("data", "sentence"),
     [
         (UNKNOWN_BLOCK + (77).to_bytes(32), "UnknownBlock(77)"),
-        # No contract answers so, but a node may.
+        # A node may return such an answer, although no contract does.
         (UNKNOWN_BLOCK + bytes(31), "reverted without a reason"),
         (keccak(text="NotAnAttester(address)")[:4] + b"\xff" * 32, "reverted without a reason"),
         (b"\x01\x02\x03\x04" + bytes(32), "reverted without a reason"),
@@ -20,5 +20,5 @@ UNKNOWN_BLOCK = keccak(text="UnknownBlock(uint256)")[:4]
     ],
     ids=["whole", "cut", "no address", "another error", "empty"],
 )
-def test_a_refusal_is_read_by_the_name_of_its_error(data, said):
-    assert str(revert_reason(data)) == said
+def test_a_refusal_is_read_by_the_name_of_its_error(data, sentence):
+    assert str(revert_reason(data)) == sentence

@@ -1,4 +1,4 @@
-"""A table of decisions about a block, without chain, rows and clock."""
+"""Decisions about a block, tested without a chain, a database and a clock."""
 
 import ast
 from dataclasses import fields, replace
@@ -70,7 +70,7 @@ ACCOUNT_QUERY, HEADER_QUERY, TIMED_QUERY = (
 
 
 def header(number: int = 8, *, timestamp: int = 1010, parent: bytes = HASH) -> Header:
-    """Return a header with only the fields that decisions need."""
+    """Return a header that has only the fields needed for decisions."""
     return cast("Header", SimpleNamespace(number=number, timestamp=timestamp, parent_hash=parent, hash=b"\3" * 32))
 
 
@@ -121,7 +121,9 @@ TRUSTED = replace(
 
 
 def seen(base: Observation, **changes: Any) -> Observation:
-    """Change values of any stage. All queries with missing facts are observed."""
+    """Return the observation with changed values, which may belong to any of its stages. All queries with missing facts
+    are observed.
+    """
 
     def of(stage: type) -> dict[str, Any]:
         return {field.name: changes.pop(field.name) for field in fields(stage) if field.name in changes}
@@ -130,18 +132,18 @@ def seen(base: Observation, **changes: Any) -> Observation:
     changed = replace(base, **changes)
     lacking = replace(base.lacking or LACKING, **of_lacking)
     named = {query.id: query for query in (ACCOUNT_QUERY, HEADER_QUERY, TIMED_QUERY)}
-    asked = {**{pk: named[pk] for pks in lacking.missing.values() for pk in pks if pk in named}, **changed.queries}
+    queries = {**{pk: named[pk] for pks in lacking.missing.values() for pk in pks if pk in named}, **changed.queries}
     if of_trust:
         lacking = replace(lacking, trust=replace(lacking.trust or NOT_VOUCHED_FOR, **of_trust))
-    lacking = replace(lacking, left_to_others=[pk for pk, query in asked.items() if query.is_left_to_others])
-    return replace(changed, queries=asked, lacking=lacking if lacking.missing else None)
+    lacking = replace(lacking, left_to_others=[pk for pk, query in queries.items() if query.is_left_to_others])
+    return replace(changed, queries=queries, lacking=lacking if lacking.missing else None)
 
 
 UNVOUCHED = seen(NOTHING_IN_REGISTRY, is_vouched_for=False)
 
 
 def kinds(decision: Decision) -> list[str]:
-    """Return the actions that change something, by name and step."""
+    """Return names and steps of the actions that change something."""
     return [
         f"{type(action).__name__} {action.step}" if isinstance(action, Complete) else type(action).__name__
         for action in decision.actions
@@ -281,7 +283,7 @@ def test_what_is_sent():
     assert prove.with_header
     (prove,) = sent(seen(unvouched, is_vouched_for=True))
     assert prove == Prove(both, root_is_known=True)
-    # A user who needs the header and can't pay is left out, and so is the header.
+    # A header is sent only for users who need it, and not if such a user can't pay.
     assert prove.with_header
     assert not replace(prove, missing={BALANCE: [1]}).with_header
     assert sent(seen(TRUSTED, missing={BALANCE: [1], NONCE: [1]}, sent_for=[NONCE])) == [
@@ -301,17 +303,19 @@ def test_a_path_that_has_arrived_has_nothing_left():
 
 def test_steps_name_the_transactions_that_completed_them():
     open_queries = [ACCOUNT_QUERY, HEADER_QUERY, TIMED_QUERY]
-    asked = {query.id: query for query in open_queries}
-    what = seen(TRUSTED, awaiting_header=open_queries, queries=asked, missing={BALANCE: [3]}, proven_by={2: "0xheader"})
+    queries = {query.id: query for query in open_queries}
+    what = seen(
+        TRUSTED, awaiting_header=open_queries, queries=queries, missing={BALANCE: [3]}, proven_by={2: "0xheader"}
+    )
     completed = [action for action in decide.prove(what).actions if isinstance(action, Complete)]
     assert completed == [
         Complete([1, 2, 3], AVAILABLE),
-        Complete([1], HEADER, "0xacc"),  # queries of headers and times complete when their facts are read back
+        Complete([1], HEADER, "0xacc"),  # header and time queries complete when their facts are read
         Complete([1], HEADER, ""),
         Complete([1], ACCOUNT, ""),
         Complete([2], HEADER, "0xheader"),
         Complete([2], ACCOUNT, "0xheader"),
-        Complete([3], HEADER, "0xacc"),  # its time is proven, its account isn't
+        Complete([3], HEADER, "0xacc"),  # its time is proven, but its account isn't
     ]
     further = replace(what, awaiting_header=[replace(query, step=HEADER) for query in open_queries])
     assert list(decide.prove(further).actions)[1:3] == [Complete([], AVAILABLE), Complete([1], HEADER, "0xacc")]
@@ -320,7 +324,7 @@ def test_steps_name_the_transactions_that_completed_them():
 
 
 @pytest.mark.parametrize(
-    ("found", "then", "actions"),
+    ("path_found", "then", "actions"),
     [
         (NotYet(wait("no_finality", source=1)), Requeue(wait("no_finality", source=1), 3), []),
         (
@@ -330,9 +334,9 @@ def test_steps_name_the_transactions_that_completed_them():
         ),
     ],
 )
-def test_a_path(found, then, actions):
-    asked = FindPath(OWN, {BALANCE: [2, 1]})
-    decision = decide.path(UNVOUCHED, asked, found)
+def test_a_path(path_found, then, actions):
+    find = FindPath(OWN, {BALANCE: [2, 1]})
+    decision = decide.path(UNVOUCHED, find, path_found)
     assert (decision.then, list(decision.actions)) == (then, actions)
 
 
@@ -346,9 +350,9 @@ def test_a_block_that_its_source_can_vouch_for_is_proven_with_that_and_waits_for
     prove = Prove({BALANCE: [1]}, root_is_known=False, is_alone=True, calls=start.calls)
     decision = decide.path(UNVOUCHED, FindPath(OWN, {BALANCE: [1]}), PathFound(start, is_first=False))
     assert decision == Decision(Continue(), [ShowPath(0, PathUnit.HOPS), Complete([1], AVAILABLE), prove])
-    # For the next block it is a path.
-    asked = FindPath(NEXT, {BALANCE: [1]})
-    assert decide.path(UNVOUCHED, asked, PathFound(start)).actions[-1] == ExtendPath(start, NEXT, {BALANCE: [1]})
+    # If the facts need the next block, the call is a path.
+    find = FindPath(NEXT, {BALANCE: [1]})
+    assert decide.path(UNVOUCHED, find, PathFound(start)).actions[-1] == ExtendPath(start, NEXT, {BALANCE: [1]})
 
 
 JUMP: HeaderParts = [b"the origin's header", BlockBranch(OLD_BLOCK, b"the branch")]
@@ -357,34 +361,34 @@ SHOWN: list[Action] = [ShowPath(1, PathUnit.JUMPS, 100), Complete([1], AVAILABLE
 
 
 def test_a_jump_goes_with_the_blocks_own_proof_and_waits_for_no_path():
-    asked = FindPath(OWN, {BALANCE: [1]})
+    find = FindPath(OWN, {BALANCE: [1]})
     for is_extending in (False, True):
         what = seen(UNVOUCHED, is_extending=is_extending, may_jump=True)
-        assert decide.prove(what).then == asked
+        assert decide.prove(what).then == find
         prove = Prove({BALANCE: [1]}, root_is_known=False, jump=JUMP)
-        assert decide.path(what, asked, BY_JUMP) == Decision(Continue(), [*SHOWN, prove])
-        # After a revert, a block shares no transaction.
-        again = decide.path(seen(what, failures=1), asked, BY_JUMP)
+        assert decide.path(what, find, BY_JUMP) == Decision(Continue(), [*SHOWN, prove])
+        # A block whose transaction has reverted shares no transaction.
+        again = decide.path(seen(what, failures=1), find, BY_JUMP)
         assert again.actions[-1] == replace(prove, is_alone=True)
-    # A jump without an origin begins at no block.
+    # A jump from constants has no origin.
     constant = PathFound(Jump(), jump=JUMP[1:])
-    shown = decide.path(UNVOUCHED, asked, constant).actions[0]
+    shown = decide.path(UNVOUCHED, find, constant).actions[0]
     assert shown == ShowPath(1, PathUnit.JUMPS, None)
 
 
 def test_a_jump_to_the_block_after_is_a_path():
-    asked = FindPath(NEXT, {BALANCE: [1]})
-    decision = decide.path(UNVOUCHED, asked, BY_JUMP)
+    find = FindPath(NEXT, {BALANCE: [1]})
+    decision = decide.path(UNVOUCHED, find, BY_JUMP)
     assert decision == Decision(FOR_PATH, [*SHOWN, ExtendPath(BY_JUMP.path, NEXT, {BALANCE: [1]}, JUMP)])
-    # The decision doesn't know yet that it is a path.
+    # A path is under way already, so the decision only waits for it.
     extending = seen(UNVOUCHED, is_extending=True, may_jump=True)
-    for found in (BY_JUMP, Preparation(())):
-        assert decide.path(extending, asked, found) == Decision(FOR_PATH)
+    for outcome in (BY_JUMP, Preparation(())):
+        assert decide.path(extending, find, outcome) == Decision(FOR_PATH)
 
 
 def test_a_time_that_a_reorg_has_moved():
-    def decided(found: BlockOfTime) -> Decision:
-        return decide.time(NOTHING_IN_REGISTRY, FindTime(1005, [3]), found)
+    def decided(block_of_time: BlockOfTime) -> Decision:
+        return decide.time(NOTHING_IN_REGISTRY, FindTime(1005, [3]), block_of_time)
 
     gone = Requeue(wait("no_later_block", chain=1, time=1005), 3)
     assert decided(BlockOfTime(has_later=False)) == Decision(gone)
@@ -427,13 +431,13 @@ def test_the_header_of_the_source_chain():
     assert decide.source_block(replace(block, stored_hash="0x" + OWN.hash.hex())) == Decision(Continue(), [])
     assert decide.source_block(replace(block, stored_hash="0x" + "99" * 32)).actions == [TakeHeader(OWN)]
     missing = replace(block, header=None, head=6, seconds=0)
-    said = wait("block_to_come", chain=1, block=7, head=6, last=None)
-    assert decide.source_block(missing) == Decision(Requeue(said, 3))
+    reason = wait("block_to_come", chain=1, block=7, head=6, last=None)
+    assert decide.source_block(missing) == Decision(Requeue(reason, 3))
     lacking = wait("source_without_block", chain=1, block=7)
     assert decide.source_block(replace(missing, head=7)) == Decision(Fail(lacking))
-    # A block far ahead is checked later. A lagging node may catch up.
-    assert decide.source_block(replace(missing, seconds=12)) == Decision(Requeue(said, 12))
-    assert decide.source_block(replace(missing, seconds=900)) == Decision(Requeue(said, 60))
+    # A block far ahead is checked later, but within a minute, because a lagging node may catch up.
+    assert decide.source_block(replace(missing, seconds=12)) == Decision(Requeue(reason, 12))
+    assert decide.source_block(replace(missing, seconds=900)) == Decision(Requeue(reason, 60))
 
 
 def test_what_was_fetched_is_stored():
@@ -486,8 +490,8 @@ def test_what_is_left_to_others_is_completed_and_never_sent(base, then, actions)
 
 
 def test_beside_what_is_left_to_others_only_the_rest_is_sent():
-    asked = {1: ACCOUNT_QUERY, 4: OTHERS}
-    both = seen(NOTHING_IN_REGISTRY, queries=asked, missing={BALANCE: [1, 4], NONCE: [4], OF_HEADER: [4]})
+    queries = {1: ACCOUNT_QUERY, 4: OTHERS}
+    both = seen(NOTHING_IN_REGISTRY, queries=queries, missing={BALANCE: [1, 4], NONCE: [4], OF_HEADER: [4]})
     (prove,) = [action for action in decide.prove(both).actions if isinstance(action, Prove)]
     assert prove.missing == {BALANCE: [1]}
     below = seen(both, root_is_known=True, is_vouched_for=False)
@@ -531,7 +535,7 @@ def test_what_is_little_waits_for_others(what, waits):
 
 
 def names_in(path) -> set[str]:
-    """Return the last parts of names that a module uses, imports and calls."""
+    """Return the last part of each name that the module imports, uses or calls."""
     names = set()
     for node in ast.walk(ast.parse(path.read_text())):
         if isinstance(node, ast.Attribute):

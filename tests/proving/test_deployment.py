@@ -1,4 +1,4 @@
-"""`manage.py deploy_registry`."""
+"""`manage.py deploy_registry` deploys registries and records them."""
 
 import io
 import itertools
@@ -17,9 +17,9 @@ pytestmark = pytest.mark.outside
 
 
 def deploy(*arguments, tell=None) -> str:
-    said = io.StringIO()
-    call_command("deploy_registry", *map(str, arguments), stdout=said, stderr=tell)
-    return said.getvalue()
+    output = io.StringIO()
+    call_command("deploy_registry", *map(str, arguments), stdout=output, stderr=tell)
+    return output.getvalue()
 
 
 def test_run_twice_it_deploys_once_and_says_the_same(service):
@@ -31,20 +31,20 @@ def test_run_twice_it_deploys_once_and_says_the_same(service):
 
 
 def test_it_says_what_it_waits_for_once(chain, db, settings, tmp_path, killing):
-    said = io.StringIO()
+    output = io.StringIO()
     chain.rpc("evm_setAutomine", False)
     settings.CHAINS_FILE = chains_toml(tmp_path, chain.url)
     statements = itertools.count()
-    with killing.when(lambda: said.getvalue() and next(statements) == 40):
-        deploy(31337, 31337, tell=said)
+    with killing.when(lambda: output.getvalue() and next(statements) == 40):
+        deploy(31337, 31337, tell=output)
     first = Transaction.objects.earliest("nonce")
-    assert said.getvalue().splitlines() == [f"Waiting for transaction {first.latest_hash} to be mined."]
+    assert output.getvalue().splitlines() == [f"Waiting for transaction {first.latest_hash} to be mined."]
 
     with changed_receipts(chain, gasUsed="0x0") as url:
         settings.CHAINS_FILE = chains_toml(tmp_path, url)
         chain.mine()
-        with killing.when(lambda: "took 0 gas" in said.getvalue()):
-            deploy(31337, 31337, tell=said)
+        with killing.when(lambda: "took 0 gas" in output.getvalue()):
+            deploy(31337, 31337, tell=output)
     settings.CHAINS_FILE = chains_toml(tmp_path, chain.url)
     chain.rpc("evm_setAutomine", True)
     assert FactsRegistry.objects.get().address in deploy(31337, 31337)
@@ -54,8 +54,8 @@ def test_the_registry_knows_how_large_the_history_of_its_source_chain_is(chain, 
     settings.CHAINS_FILE = chains_toml(tmp_path, chain.url, chain="history_window = 393168")
     deploy(31337, 31337)
     selector = function_signature_to_4byte_selector("historyWindow()").hex()
-    asked = {"to": FactsRegistry.objects.get().address, "data": f"0x{selector}"}
-    assert int(chain.rpc("eth_call", asked, "latest"), 16) == 393168
+    call = {"to": FactsRegistry.objects.get().address, "data": f"0x{selector}"}
+    assert int(chain.rpc("eth_call", call, "latest"), 16) == 393168
 
 
 def test_it_notices_that_no_code_is_at_the_recorded_address(service, settings, tmp_path):

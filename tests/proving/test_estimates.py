@@ -1,4 +1,4 @@
-"""The expected gas is within a fifth of the spent gas, and the bound is never below it."""
+"""The expected gas is within a fifth of the spent gas, and the bound is never below the spent gas."""
 
 from collections.abc import Iterator
 
@@ -41,7 +41,7 @@ def test_batches_take_what_is_expected(service, client, settings):
     service.rpc("anvil_mine", hex(80), hex(5))
     work()
     user = a_key()
-    # Single turns share no transaction between many blocks, which the estimate expects.
+    # `work` proves each block in a turn of its own. The estimate expects larger batches to share transactions.
     cases = [(name, blocks) for name, blocks in cases_of(service) if len(blocks) < 4]
     results = [measured(client, user, name, asking(blocks)) for name, blocks in cases]
     wrong = [str(result) for result in results if not is_right(result)]
@@ -114,7 +114,9 @@ def test_it_tells_all_reasons_at_once(costly, client, key, settings):
             fee=1,
         ),
     )
-    assert [(one["code"], one.get("sourceChainId"), one["retryable"]) for one in told["rejections"]] == [
+    assert [
+        (rejection["code"], rejection.get("sourceChainId"), rejection["retryable"]) for rejection in told["rejections"]
+    ] == [
         ("too_many_open_batches", None, True),
         ("timestamp_before_first_block", "31337", False),
         ("block_too_far_ahead", "31337", True),
@@ -130,12 +132,13 @@ def test_what_was_confirmed_lately_corrects_what_is_expected_and_no_bound(servic
     work()
     body = request(BOB, block=service.head())
     told = []
-    # The correction is a quarter at most, either way, and never exceeds the bound. Nothing corrects the first estimate.
+    # The correction is at most a quarter in either direction, and never exceeds the bound. The first estimate isn't
+    # corrected.
     for expected in (0, 1, 10**9):
         Transaction.objects.update(expected_gas=expected)
         told.append(estimate(client, key, body)["gas"])
-    plain, more, less = (one["expected"] for one in told)
-    assert len({one["bound"] for one in told}) == 1
+    plain, more, less = (gas["expected"] for gas in told)
+    assert len({gas["bound"] for gas in told}) == 1
     assert less == pytest.approx(plain / 1.25, rel=0.001)
     assert plain < more <= min(plain * 1.25, told[0]["bound"])
 
@@ -154,7 +157,7 @@ def test_what_is_to_come_is_estimated_and_waited_for(service, client, key):
     told = estimate(client, key, request(ALICE, block=head + 5))
     assert told["waits"] == [f"Block {head + 5} of chain 31337 does not exist yet; the head is {head}."]
     assert (told["secondsToDone"], told["rejections"]) == (6, [])
-    # The estimate has seen none of these accounts, but knows the state's depth.
+    # None of the accounts has been read, but the state's depth is known.
     assert told["gas"]["expected"] == pytest.approx(now["gas"]["expected"], rel=0.2)
     tagged = asking({"latest": {"accounts": accounts(1)}, "finalized": {"accounts": accounts(1)}})
     assert estimate(client, key, tagged)["sources"][0]["parts"]["headers"]["count"] == 2
@@ -162,7 +165,7 @@ def test_what_is_to_come_is_estimated_and_waited_for(service, client, key):
 
 @pytest.fixture
 def other_source(service, tmp_path) -> Iterator[DevChain]:
-    """Yield another chain, whose attester isn't running."""
+    """Yield another chain, whose attester is down."""
     with DevChain(chain_id=SOURCE) as there:
         there.mine(5)
         connect_source(tmp_path, there.url)
@@ -174,15 +177,15 @@ def test_a_source_chain_that_is_down_is_left_out(service, other_source, client, 
     body = request(ALICE, block=service.head())
     body["data"][str(SOURCE)] = {"block:3": {"accounts": accounts(1)}}
     told = estimate(client, key, body)
-    assert [one["sourceChainId"] for one in told["sources"]] == ["31337", str(SOURCE)]
-    here, there = (one["gas"]["bound"] for one in told["sources"])
+    assert [source["sourceChainId"] for source in told["sources"]] == ["31337", str(SOURCE)]
+    here, there = (source["gas"]["bound"] for source in told["sources"])
     assert told["gas"]["bound"] == here + there
     other_source.stop()
     told = estimate(client, key, body)
-    assert [one["sourceChainId"] for one in told["sources"]] == ["31337"]
+    assert [source["sourceChainId"] for source in told["sources"]] == ["31337"]
     assert (told["gas"]["bound"], told["rejections"]) == (here, [])
-    (said,) = told["waits"]
-    assert f"({SOURCE})" in said
+    (sentence,) = told["waits"]
+    assert f"({SOURCE})" in sentence
 
 
 def test_it_says_so_where_the_node_is_down(service, client, key):
@@ -214,12 +217,12 @@ def test_its_body_and_its_rate_are_those_of_a_submission(service, client, key, s
 def test_a_fee_that_is_the_estimate_does_at_a_constant_price(costly, key):
     costly.mine(10)
     head = costly.head()
-    blocks = {f"block:{head - place}": {"accounts": accounts(3), "header": ["GAS_LIMIT"]} for place in range(4)}
+    blocks = {f"block:{head - back}": {"accounts": accounts(3), "header": ["GAS_LIMIT"]} for back in range(4)}
     batch = submit(key, asking(blocks | {f"block:{head + 2}": {"accounts": accounts(1)}}, fee="auto"))
     assert (batch.fee, batch.fee_is_estimate) == (0, True)
     with stopped():
         work()
-    # The fee includes coming blocks.
+    # The fee covers the coming block, too.
     first = fresh(batch).fee
     assert first == batch.estimated_wei
     costly.mine(2)

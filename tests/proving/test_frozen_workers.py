@@ -1,4 +1,4 @@
-"""A worker that freezes after its observations, and wakes when another has done the work, sends and writes nothing."""
+"""A worker freezes and wakes after another one has done the work. It sends and writes nothing then."""
 
 import os
 import signal
@@ -30,7 +30,7 @@ from tests.service import ALICE, a_key, chains_toml, request, submit
 
 pytestmark = [pytest.mark.outside, pytest.mark.django_db(transaction=True)]
 
-# Exchanges of workers about a block: a method, and the number of the exchange.
+# A worker's exchange about a block: its method, and its number among those with this method.
 EXCHANGES = {
     "admitting": ("eth_getProof", 1),
     "looking at the registry": ("eth_getProof", 2),
@@ -42,7 +42,7 @@ LANES = ["destination", "admission", "large-admission", "connection", "history",
 
 @dataclass
 class Freezer:
-    """Freezes the worker that makes the `left`-th exchange with this method, after the node's answer."""
+    """Freeze the worker that makes the `left`-th exchange with this method, after the node has answered."""
 
     chain: DevChain
     method: str
@@ -53,13 +53,13 @@ class Freezer:
 
     def node_of(self, worker: int) -> Callable[[Any], Any]:
         def answer(body: Any) -> Any:
-            given = ask(self.chain.url, body)
-            methods = {one["method"] for one in (body if isinstance(body, list) else [body])}
+            reply = ask(self.chain.url, body)
+            methods = {question["method"] for question in (body if isinstance(body, list) else [body])}
             with self.lock:
                 self.left -= bool(self.workers) and self.method in methods
                 if self.left == 0 and self.frozen is None:
                     self._freeze(self.workers[worker])
-            return given
+            return reply
 
         return answer
 
@@ -72,12 +72,14 @@ class Freezer:
 
 @contextmanager
 def all_locked() -> Iterator[None]:
-    """Hold all locks once no thread of a worker holds one, because everybody would wait for that."""
+    """Hold all row locks, at a moment when no worker holds one. Otherwise everybody would wait for the
+    frozen worker.
+    """
     while True:
         with transaction.atomic():
             try:
                 for model in (Signer, Lane, Block, Batch, FactsRegistry):
-                    # A worker that waits for locks while it holds others may wait in a circle.
+                    # Waiting while holding locks could cause a deadlock with a worker.
                     list(model.objects.select_for_update(nowait=True))
             except OperationalError:
                 transaction.set_rollback(True)
@@ -109,15 +111,15 @@ def test_a_worker_that_froze_sends_nothing_that_another_has_sent(chain, settings
 def one_of_two_frozen(
     chain: DevChain, settings: Any, folder: Path, start_worker: Any, exchange: tuple[str, int]
 ) -> Iterator[Freezer]:
-    """Start two workers. One freezes at the exchange and wakes at the end, and both finish."""
+    """Run two workers. Freeze one at the exchange, wake it at the end, and let both end."""
     freezer = Freezer(chain, *exchange)
-    with lying_node(freezer.node_of(0)) as one, lying_node(freezer.node_of(1)) as other:
+    with lying_node(freezer.node_of(0)) as first_url, lying_node(freezer.node_of(1)) as second_url:
         settings.CHAINS_FILE = chains_toml(folder, chain.url)
         deploy_on(chain)
         chain.mine()
         started = []
-        for place, url in enumerate((one, other)):
-            (own := folder / str(place)).mkdir()
+        for index, url in enumerate((first_url, second_url)):
+            (own := folder / str(index)).mkdir()
             settings.CHAINS_FILE = chains_toml(own, url)
             started.append(start_worker())
         until(lambda: WorkerHeartbeat.objects.count() == 2, "both workers")
@@ -134,7 +136,7 @@ def test_others_go_on_with_what_a_worker_froze_in(chain, settings, tmp_path, sta
     monkeypatch.setenv("API_KEY_SECRET", settings.API_KEY_SECRET)
     deploy_on(chain)
     chain.mine()
-    # Nobody can fetch them, so each takes a turn.
+    # Nobody can fetch these rows, so each costs a turn.
     leaves = [JumpLeaves(chain_id=31337, kind="period", number=number, due_at=timezone.now()) for number in range(30)]
     JumpLeaves.objects.bulk_create(leaves)
     is_frozen = threading.Event()
@@ -157,7 +159,7 @@ def test_others_go_on_with_what_a_worker_froze_in(chain, settings, tmp_path, sta
 
 
 def freeze_in(kind: str, worker: subprocess.Popen[bytes]) -> Lane:
-    """Freeze the worker when it holds a lane of this kind, and return the lane."""
+    """Freeze the worker when it holds a lane of this kind. Return the lane."""
     held = Lane.objects.filter(name__startswith=kind).exclude(token="")
     while worker.poll() is None:
         if held.exists():
@@ -169,7 +171,7 @@ def freeze_in(kind: str, worker: subprocess.Popen[bytes]) -> Lane:
 
 
 def wake(frozen: subprocess.Popen[bytes], awake: subprocess.Popen[bytes]) -> None:
-    """Let a worker continue and end while others hold all lanes. It writes nothing."""
+    """Wake a worker and let it end while others hold all lanes. Assert that it writes nothing."""
     awake.terminate()
     assert awake.wait(timeout=60) == 0
     Lane.objects.update(token="another", until=timezone.now() + timedelta(seconds=3))
@@ -181,7 +183,7 @@ def wake(frozen: subprocess.Popen[bytes], awake: subprocess.Popen[bytes]) -> Non
 
 
 def stored() -> list[dict[str, Any]]:
-    """Return all rows except heads of chains, running workers, and nodes' acceptance of stored bytes."""
+    """Return all rows except heads, heartbeats, and times of broadcast."""
     models = [model for model in apps.get_models() if model not in {ChainHead, WorkerHeartbeat}]
     rows = [row for model in models for row in model._default_manager.order_by("pk").values()]
     return [row | {"broadcast_at": None} for row in rows]

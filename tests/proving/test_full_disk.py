@@ -1,7 +1,7 @@
-"""A disk that is full from any write on: nothing is lost or done twice, and work continues when there is room.
+"""The disk is full from any write on. Nothing is lost or done twice, and work continues once there is room.
 
-Any failed write loses its whole database transaction, which mostly has several. So a run tries every fifth write. `make
-chaos` tries all (campaigns/chaos/statements.py).
+A failed write undoes its whole database transaction, which mostly has several writes. So a run tries every fifth write,
+and `make chaos` tries all of them (campaigns/chaos/statements.py).
 """
 
 import pytest

@@ -1,4 +1,4 @@
-"""Jumps: old blocks of a chain, proven by its beacon chain from a block that the registry trusts."""
+"""Old blocks of a chain are proven by jumps: by its beacon chain, from a block that the registry trusts."""
 
 import itertools
 import json
@@ -46,13 +46,13 @@ from tests.service import (
 
 pytestmark = [pytest.mark.django_db, pytest.mark.outside]
 
-# Block numbers on a chain of 60 blocks with periods of eight slots.
+# Block numbers on a chain of 60 blocks, whose beacon chain has periods of eight slots.
 OLD, NEWEST = 10, 59
 
 
 @pytest.fixture(scope="module")
 def there() -> Iterator[DevChain]:
-    # Its history has other hashes than these headers, so the chain is from before EIP-2935.
+    # The chain is from before EIP-2935, because its history contract would contain hashes of the unchanged headers.
     with DevChain(chain_id=THERE, hardfork="cancun") as chain:
         grow(chain, 60)
         yield chain
@@ -107,7 +107,7 @@ def test_old_blocks_are_proven_by_jumps_that_go_with_their_own_proofs(service, t
     assert work_until_done(batch, service.here).status == BatchStatus.DONE
     assert proven(service, there, OLD, OLD + 1, OLD + 20)
     recorded, *proofs = of_batch(batch)
-    # All jumps began at the only recorded block, and no hash was stored.
+    # The recorded block is the origin of all jumps. No hash of an old block was stored.
     assert recorded.extends_id is not None
     assert [tx.extends_id for tx in proofs] == [None] * len(proofs)
     assert FactsRegistry.objects.get(source_chain_id=THERE).jump_origin == NEWEST
@@ -120,7 +120,7 @@ def test_old_blocks_are_proven_by_jumps_that_go_with_their_own_proofs(service, t
     hashes = {(THERE, OLD): service.relaid.hash(OLD)}
     assert verify_bundle(json.dumps(bundle_of(batch, 1)), block_hashes=hashes).queries[1].facts.keys() == {"BALANCE"}
 
-    # The next jump begins there, too. No record and no state is needed.
+    # The next jump has the same origin, so it needs no record and no state.
     earlier = len(service.api.requested_paths)
     later = submit(key, of_there(OLD + 2))
     assert work_until_done(later, service.here).status == BatchStatus.DONE
@@ -130,7 +130,7 @@ def test_old_blocks_are_proven_by_jumps_that_go_with_their_own_proofs(service, t
 
 
 def test_headers_are_proven_though_no_node_has_old_states(service, made, key, monkeypatch):
-    """Archive nodes are needed for accounts alone. The service reports that they are missing before it spends money."""
+    """Only accounts need old states, so a node without them is enough for a header."""
     relaid, _ = made
     answer = Pointing.__call__
 
@@ -150,7 +150,7 @@ def test_a_time_is_proven_by_the_header_that_a_jump_makes_known(service, there, 
     data = {f"timestamp:{time}": {"accounts": {CHARLIE: {"props": ["BALANCE"]}}}}
     batch = submit(key, asking(data, source=THERE))
     assert work_until_done(batch, service.here, rounds=15).status == BatchStatus.DONE
-    # Its hash is needed twice.
+    # The header of the block after the time is used twice, so its hash is stored.
     assert vouches(service, OLD + 1)
     assert proven(service, there, OLD)
 
@@ -168,11 +168,11 @@ def test_who_pays_himself_is_told_of_the_jump(service, there, key):
 
 
 def test_an_attested_block_is_what_jumps_begin_at(chain, made, settings, tmp_path, key, there):
-    """Attesters would sign the old block's hash as well."""
+    """Attesters would also sign the old block's hash, but a jump from a newer block is preferred."""
     with jumping(chain, made, settings, tmp_path, attested_by=KEYS[0]) as service:
         batch = submit(key, of_there(OLD))
         assert work_until_done(batch, chain).status == BatchStatus.DONE
-        # Attestation, jump and proof are one transaction.
+        # The attestation, the jump and the proof are in one transaction.
         (tx,) = of_batch(batch)
         assert tx.extends_id is not None
         origin = FactsRegistry.objects.get(source_chain_id=THERE).jump_origin
@@ -200,12 +200,12 @@ def test_without_a_branch_it_waits_and_takes_another_path_only_after_long(servic
     assert sentence.startswith(
         "What a jump is proven by can't be had. No beacon node of The other chain (31338) has the historical summaries "
     )
-    # The refusal comes before any record.
+    # The branch is missing, so no block has been recorded.
     assert not of_batch(batch)
-    # Eight failures of another kind don't concern the beacon node.
+    # Failures of another kind don't count toward giving up the beacon node.
     Block.objects.filter(number=OLD).update(attempts=8, waits_for_path=False)
     work()
-    # The state after three minutes.
+    # After eight failures about the path, three minutes have passed.
     Block.objects.filter(number=OLD).update(attempts=8)
     work()
     assert waiting() == [f"Block {OLD} of chain {THERE} is out of reach: {NO_HISTORY}"]
@@ -233,7 +233,7 @@ def test_a_branch_that_the_registry_refuses_is_sent_to_nobody(service, there, se
     (sentence,) = waiting()
     assert sentence == "The registry does not accept the proof: InvalidProof()."
     row = Block.objects.get(number=OLD)
-    # The record is valid, and the interval between tries grows.
+    # The origin was recorded, and the interval between further tries grows.
     assert signer_nonce(service.here, "pending") == nonce + 1
     assert row.attempts > 2
     assert work_until_done(batch, service.here).status == BatchStatus.DONE
@@ -266,7 +266,7 @@ def test_the_estimate_holds_and_names_where_the_jump_begins(service, client, key
     (source,) = told["sources"]
     assert source["jumps"] == {"count": 5, "fromBlock": str(NEWEST)}
     assert source["parts"]["paths"]["count"] == 5
-    # The form and the command line show the same.
+    # The form and the command line give the same sentence.
     row = {"source": str(THERE), "at": "block", "block": str(OLD), "accounts": CHARLIE, "props": ["BALANCE"]}
     form: dict[str, Any] = {
         "destination": "31337",
@@ -317,15 +317,15 @@ def origin_of(number: int) -> int | None:
 
 def test_an_origin_serves_for_as_long_as_it_remembers_enough_and_the_chain_has_it(service, there, key):
     service.tell(30)
-    # Nothing newer is known there, though the chain has grown.
+    # The chain has grown, but the destination knows no newer block.
     assert work_until_done(submit(key, of_there(OLD)), service.here).status == BatchStatus.DONE
     service.tell(NEWEST)
     assert work_until_done(submit(key, of_there(OLD + 1)), service.here).status == BatchStatus.DONE
-    # The state before block 30 doesn't summarise the period of block 40.
+    # The state before block 30 doesn't summarise block 40's period, so a newer origin is needed.
     assert work_until_done(submit(key, of_there(40)), service.here).status == BatchStatus.DONE
     assert work_until_done(submit(key, of_there(OLD + 2)), service.here).status == BatchStatus.DONE
     assert [origin_of(number) for number in (OLD, OLD + 1, 40, OLD + 2)] == [30, 30, NEWEST, NEWEST]
-    # After a reorganisation, or in another registry, a block that isn't vouched for is no origin.
+    # The stored origin is unknown to the registry, as after a reorg, so another one is recorded.
     FactsRegistry.objects.update(jump_origin=NEWEST - 1)
     assert work_until_done(submit(key, of_there(OLD + 3)), service.here).status == BatchStatus.DONE
     assert origin_of(OLD + 3) == NEWEST

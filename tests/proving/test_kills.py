@@ -1,8 +1,8 @@
 """Kills at any moment lose nothing and repeat nothing.
 
-A kill is an exception that nothing here catches. It comes at each exchange with the node, before the node is asked, and
-after it has acted but before we know. Killed code writes nothing more. A run takes every fourth exchange, and `make
-chaos` each.
+A kill is an exception that no code here catches. It comes at an exchange with the node, before the node gets the
+request or after it has acted. Killed code writes nothing more. A run tries every fourth exchange, and `make chaos`
+tries each.
 """
 
 import re
@@ -60,7 +60,8 @@ def test_a_batch_is_done_once_wherever_the_worker_is_killed(service, killing, af
     batches = 0
     for exchange in exchanges(after=after):
         batches += 1
-        # Everything before is final, and nothing is due. So the killed code must have made its rows due.
+        # Earlier work is final and nothing is due, so the next work can only come from rows that the killed code made
+        # due.
         service.mine(5)
         work()
         work()
@@ -71,7 +72,7 @@ def test_a_batch_is_done_once_wherever_the_worker_is_killed(service, killing, af
         with killing.at(exchange, after=after):
             work_until_done(batch)
         assert work_until_done(batch).status == BatchStatus.DONE
-        work()  # work that a killed worker may have left
+        work()  # a killed worker may have left work
         assert signer_nonce(service) == signer_nonce(service, "pending") == nonce + 1, f"killed at exchange {exchange}"
         assert Step.objects.filter(query__batch=batch).count() == 2 * len(StepKind)
         batch.refresh_from_db()
@@ -87,7 +88,7 @@ def test_a_batch_is_done_once_wherever_the_worker_is_killed(service, killing, af
 
 @pytest.mark.django_db(transaction=True)
 def test_a_worker_that_is_frozen_at_any_exchange_pays_nothing_again_when_it_goes_on(service, killing):
-    """Its leases run out meanwhile, and another worker does everything."""
+    """The frozen worker's leases run out, and another worker does all the work."""
     key = a_key()
     for batches, exchange in enumerate(exchanges(), 1):
         service.mine(5)
@@ -120,7 +121,7 @@ FIELDS = ("pk", "max_fee_per_gas", "max_priority_fee_per_gas", "is_cancellation"
 
 
 def reserved(chain: DevChain, key: ApiKey, killing: Killer) -> Batch:
-    """Let a worker be killed after it has reserved the batch's transaction."""
+    """Submit a batch, and kill the worker after it has reserved the batch's transaction."""
     batch = submit(key, request(ALICE, block=chain.head()))
     with killing.once(VERSIONS.filter(hash=None).exists):
         work_until_done(batch)
@@ -188,7 +189,7 @@ def test_what_is_reserved_is_not_signed_while_it_is_stopped(service, key, killin
         work()
     assert VERSIONS.get().hash is None
     assert signer_nonce(service, "pending") == nonce
-    # It counts, and is nowhere shown as sent.
+    # The reservation counts, but no page shows it as a sent transaction.
     assert Transaction.objects.get(queries__batch=batch).reserved_gwei
     told = Client().get(f"/batch-queries/{batch.pk}", headers=header(key)).json()
     assert told["transactions"] == []
@@ -208,7 +209,7 @@ def test_what_a_key_has_left_reserved_is_sent_by_another(two_signers, key, killi
     call_command("resume", "31337", signer=SIGNER, stdout=StringIO())
     configure(settings, tmp_path, two_signers, signers=1)
     work()
-    # A worker that has held its lane for the longest time may be signing it.
+    # After 300 seconds, a slow worker could still be signing the transaction.
     age(300)
     work()
     assert Transaction.objects.get(queries__batch=batch).state == "PENDING"
@@ -217,7 +218,7 @@ def test_what_a_key_has_left_reserved_is_sent_by_another(two_signers, key, killi
     left_behind, sent = Transaction.objects.filter(queries__batch=batch).order_by("pk")
     assert (left_behind.state, left_behind.hashes, sent.signer.address) == ("DISPLACED", [], SIGNER)
     assert not Signer.objects.exclude(nonce_problem="").exists()
-    # The key comes back.
+    # The second key is configured again.
     configure(settings, tmp_path, two_signers)
     call_command("stop", "31337", signer=SIGNER, stdout=StringIO())
     batch = submit(key, request(ALICE, block=two_signers.head()))
@@ -238,13 +239,13 @@ def test_what_two_signers_send_is_sent_once_wherever_the_worker_is_killed(two_si
         work()
         nonce = signer_nonce(two_signers)
         head = two_signers.head()
-        # The two signers take turns.
+        # In every third round the first signer is stopped, so both signers send.
         call_command("stop" if batches % 3 == 0 else "resume", "31337", signer=SIGNER, stdout=StringIO())
         body = request(ALICE, block=head)
         (account,) = body["data"]["31337"].values()
         body["data"]["31337"][f"block:{head - 1}"] = account
         batch = submit(key, body)
-        # The kill alternates between before and after the node acts.
+        # The kill is before the node acts in every other round, and after it in the rest.
         with killing.at(exchange, after=batches % 2 == 0):
             work_until_done(batch)
         assert work_until_done(batch).status == BatchStatus.DONE
@@ -272,12 +273,12 @@ def test_a_path_is_sent_once_wherever_the_worker_is_killed(chain, db, settings, 
         work()
         nonce = signer_nonce(chain)
         batch = submit(key, request(ALICE, block=chain.head() - 25))
-        # The kill alternates between before and after the node acts.
+        # The kill is before the node acts in every other round, and after it in the rest.
         with killing.at(exchange, after=batches % 2 == 0):
             work_until_done(batch)
         assert work_until_done(batch).status == BatchStatus.DONE
         work()
-        # One transaction has two hops, the header and the account.
+        # One transaction contains two hops, the header and the account.
         assert signer_nonce(chain) == signer_nonce(chain, "pending") == nonce + 1, f"killed at exchange {exchange}"
         if not killing.killed:
             break
@@ -302,7 +303,7 @@ def test_a_registry_is_deployed_once_wherever_the_command_is_killed(service, kil
 
 @pytest.mark.parametrize("after", BEFORE_AND_AFTER)
 def test_a_registry_is_replaced_once_wherever_the_command_is_killed(service, killing, after):
-    """No replaced registry is lost, and an open batch continues."""
+    """Each replaced registry stays on record, and an open batch is finished."""
     key = a_key()
     replaced = []
     for exchange in exchanges(after=after):
@@ -356,7 +357,7 @@ def test_what_a_replaced_registry_loses_is_proven_again_at_each_kill(service, ki
 
 
 class _LostFact:
-    """A fact of a DONE batch, whose registry is refused."""
+    """A proven fact of a DONE batch. The registry that has it is refused now."""
 
     def __init__(self, chain: DevChain, settings: Any, window: int) -> None:
         self.chain, self.old, self.block, self.is_lost = chain, registry().address, chain.head(), False
@@ -366,7 +367,7 @@ class _LostFact:
         forget_chains()
 
     def prove_again(self) -> None:
-        """Replace the registry, and let the chain lose the fact, unless that is done. Then go on."""
+        """Replace the registry, and make the chain lose the fact, unless both is done. Then prove the batch again."""
         if registry().address == self.old or registry().deployed_at is None:
             deploy(31337, 31337, "--replace")
         if not self.is_lost:
@@ -374,7 +375,7 @@ class _LostFact:
             tx = Transaction.objects.get(queries__batch=self.batch, to=self.old)
             self.chain.rpc("anvil_reorg", self.chain.head() - (tx.block_number or 0) + 1, [])
         for _ in range(4):
-            # A process that has just started compares the registries' code.
+            # A new process compares the code of registries.
             forget_chains()
             work()
         assert work_until_done(self.batch, self.chain, rounds=20).status == BatchStatus.DONE

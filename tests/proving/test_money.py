@@ -1,6 +1,6 @@
-"""No promise about money is broken in any of twenty sequences of events; half of the sequences are long tests.
+"""Sequences of events break no promise about money. Half of the twenty sequences are long tests.
 
-`make attack ONLY=sequences SEQUENCES=2000` searches for others. Its findings go here.
+`make attack ONLY=sequences SEQUENCES=2000` searches for more. Sequences that it finds are added here.
 """
 
 from collections.abc import Iterator
@@ -38,7 +38,7 @@ SEQUENCES = {
     "reorgs, and another program": "alice:0 work mine work reorg:3 work bob:2 work elsewhere work reorg:1 work mine",
 }
 
-# Everything that may happen, each lie of a node among it, is in one of them.
+# Together the sequences contain every event and every lie.
 AT_ONCE = [
     "users share a block",
     "self-funded beside others",

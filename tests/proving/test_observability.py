@@ -1,4 +1,4 @@
-"""Counters, logs and rows that workers make for operators."""
+"""Counters, logs and rows by which operators observe workers."""
 
 import json
 import logging
@@ -39,19 +39,19 @@ def counted(name: str, **labels: object) -> float:
 
 @pytest.fixture
 def lines(settings) -> Iterator[list[dict[str, object]]]:
-    """Returns the log's lines from JSON."""
-    found: list[dict[str, object]] = []
+    """Yield a list to which the log's lines are added, parsed from JSON."""
+    parsed: list[dict[str, object]] = []
 
     class Keep(logging.Handler):
         def emit(self, record: logging.LogRecord) -> None:
-            found.append(json.loads(formatter.format(record)))
+            parsed.append(json.loads(formatter.format(record)))
 
     formatter, handler = settings.LOGGING["formatters"]["json"]["()"](), Keep()
     root = logging.getLogger()
     level = root.level
     root.addHandler(handler)
     root.setLevel(logging.INFO)
-    yield found
+    yield parsed
     root.removeHandler(handler)
     root.setLevel(level)
 
@@ -86,7 +86,7 @@ def test_looks_and_exchanges_are_counted_by_what_came_of_them(chain, settings, t
         node.up()
     text = Client().get("/metrics").text
     assert URL_KEY not in text
-    # Nothing else has this address, such as another test's signer.
+    # Nothing else has this address, neither a log line nor another test's signer.
     assert USER.lower() not in text.lower()
 
 
@@ -95,7 +95,7 @@ def test_what_final_transactions_cost_is_counted_once(service):
     work_until_done(submit(key, request(ALICE, block=service.head())), service)
     signer = Signer.objects.get()
     for _ in range(3):
-        # More time than two epochs and the checks of final transactions take.
+        # Enough blocks for two epochs and for the checks of final transactions.
         service.mine(70)
         Signer.objects.update(due_at=None)
         work()

@@ -1,4 +1,4 @@
-"""Chains whose headers have fields of their own, as sources."""
+"""Source chains whose headers have additional fields."""
 
 import json
 from collections.abc import Iterator
@@ -38,7 +38,7 @@ def there() -> Iterator[DevChain]:
 
 
 def of_there(name: str, *, header: list[str] | None = None) -> dict[str, object]:
-    """Return a request for Charlie's balance, or for properties of the header."""
+    """Return a request for Charlie's balance, or for the header's properties."""
     block = {"header": header} if header else {"accounts": {CHARLIE: {"props": ["BALANCE"]}}}
     return asking({name: block}, source=THERE)
 
@@ -100,7 +100,7 @@ def test_without_a_node_that_tells_its_headers_it_is_waited_for_one(chain, there
 
 
 def test_a_bundle_does_not_show_what_no_layout_is_known_to_have(chain, there, settings, tmp_path, key):
-    """The header is changed to claim that its 16th field is a base fee."""
+    """The bundle is changed to present the header's 16th field as a base fee."""
     relaid, block = Relaid(there, headers.UNTOLD_LONDON, raw=True), 6
     with lying_node(relaid) as url:
         L1Block(chain).tell(block, relaid.hash(block))
@@ -115,7 +115,7 @@ def test_a_bundle_does_not_show_what_no_layout_is_known_to_have(chain, there, se
 
 
 @pytest.mark.parametrize("older", [0, 140], ids=["young", "old"])
-# Avalanche's have five fields, ApeChain's have eight.
+# Avalanche's accounts have five fields, and ApeChain's eight.
 @pytest.mark.parametrize("fields", [[1, 2, tries.EMPTY_ROOT, bytes(32), 0], [1] * 8], ids=["five", "eight"])
 def test_accounts_of_another_form_are_rejected(chain, there, settings, tmp_path, key, client, fields, older):
     leaf = tries.leaf(keccak(bytes.fromhex(CHARLIE[2:])), tries.encode(fields))
@@ -124,18 +124,20 @@ def test_accounts_of_another_form_are_rejected(chain, there, settings, tmp_path,
 
     def answer(body: Any) -> Any:
         if isinstance(body, list):
-            return [answer(one) for one in body]
+            return [answer(question) for question in body]
         proof = {"accountProof": ["0x" + leaf.hex()], "storageProof": []}
         return result(body, proof) if body["method"] == "eth_getProof" else relaid(body)
 
     with lying_node(answer) as url:
         connect(settings, tmp_path, chain, url)
         before = Transaction.objects.count()
-        found = estimate(client, key, of_there("block:5"))
+        estimated = estimate(client, key, of_there("block:5"))
         batch = work_until_done(submit(key, of_there("block:5")))
     sentence = f"Accounts of this chain have {len(fields)} fields instead of Ethereum's 4: they can't be proven."
-    assert [(one["code"], one["error"]) for one in found["rejections"]] == [("proof_unavailable", sentence)]
-    assert (found["sources"], found["gas"]["bound"], Transaction.objects.count()) == ([], 0, before)
+    assert [(rejection["code"], rejection["error"]) for rejection in estimated["rejections"]] == [
+        ("proof_unavailable", sentence)
+    ]
+    assert (estimated["sources"], estimated["gas"]["bound"], Transaction.objects.count()) == ([], 0, before)
     assert (batch.status, batch.rejection_code, batch.rejection_reason) == (
         BatchStatus.REJECTED,
         "proof_unavailable",

@@ -1,4 +1,4 @@
-"""Stops of one connection and of one signer."""
+"""Stops of one connection, and of one signer."""
 
 from datetime import timedelta
 from io import StringIO
@@ -77,7 +77,7 @@ def test_accepted_batches_wait_too_and_users_see_why(service, key, client):
     assert stopped == STOPPED
     by_name = STOPPED.replace("chain 31337", "Development chain")
     assert by_name in client.get(f"/explorer/query/{other.pk}").text
-    # Earlier transactions are followed.
+    # Transactions sent before the stop are still monitored.
     service.rpc("evm_setAutomine", True)
     service.mine()
     work()
@@ -89,12 +89,12 @@ def test_accepted_batches_wait_too_and_users_see_why(service, key, client):
 
 
 def test_a_stop_takes_effect_before_the_next_signature(service, key, settings):
-    """The stop comes after the block's reconcile has begun."""
-    asked: list[Any] = []
-    with lying_node(recording(asked, lambda body: ask(service.url, body))) as url:
+    """The stop comes after a reconcile of the block has begun."""
+    node_requests: list[Any] = []
+    with lying_node(recording(node_requests, lambda body: ask(service.url, body))) as url:
         reconfigure(settings, service.url, url)
         submit(key, request(ALICE, block=service.head()))
-        with between_statements(lambda _: "eth_estimateGas" in str(asked), stop_connection):
+        with between_statements(lambda _: "eth_estimateGas" in str(node_requests), stop_connection):
             work()
     assert waiting() == [STOPPED]
     assert not Transaction.objects.exclude(to="").exists()
@@ -189,7 +189,7 @@ def test_health_tells_of_stops(service):
 
 
 def test_a_signer_is_exchanged_while_batches_are_open(two_signers, key, settings, tmp_path):
-    """The steps are from docs/operating/upgrading.md."""
+    """Follow the steps in docs/operating/upgrading.md."""
     two_signers.rpc("evm_setAutomine", False)
     before = submit(key, request(ALICE, block=two_signers.head()))
     work()

@@ -1,4 +1,4 @@
-"""Old blocks, reached by hops through the history of block hashes."""
+"""Old blocks are reached by hops through the history of block hashes."""
 
 from datetime import timedelta
 
@@ -52,7 +52,7 @@ def rejected(batch: Batch) -> Batch:
 
 
 def test_hops_go_through_a_history_of_another_size(chain, key, settings, tmp_path):
-    """Chains may have histories of other sizes: Arbitrum's has 393,168 slots. This one has 16, so it wraps around."""
+    """The history has 16 slots, so it wraps around. Real sizes differ, too: Arbitrum's history has 393,168."""
     rewrite_history(chain, limit=16, reads=16, writes=16)
     connect(chain, settings, tmp_path, of_chain="history_window = 16")
     deploy(31337, 31337)
@@ -77,7 +77,7 @@ def test_a_block_three_windows_back_is_proven_by_hops_in_one_transaction(old, ke
 
 def test_a_step_goes_on_showing_what_completes_it_when_the_path_there_is_confirmed(old, key):
     time = int(old.rpc("eth_getBlockByNumber", hex(old.head() - 3 * WINDOW - 5), False)["timestamp"], 16)
-    # The proof of a time comes by itself, after the path.
+    # The path comes first, and the time has a proof of its own.
     data = {f"timestamp:{time}": {"accounts": {CHARLIE: {"props": ["BALANCE"]}}}}
     batch = submit(key, asking(data))
     work()
@@ -131,7 +131,7 @@ def test_the_oldest_batch_has_its_path_first(old, key):
 
 
 def test_what_others_have_accumulated_shortens_nothing_that_it_need_not(old, key):
-    """A stored checkpoint is only a hint. After a reorg, for example, the chain knows better."""
+    """The stored checkpoint is only a hint, and the chain doesn't know it, as after a reorg."""
     block = old.head() - 3 * WINDOW
     Block.objects.create(
         destination_chain_id=31337,
@@ -188,7 +188,7 @@ def test_a_block_from_before_the_history_is_rejected_with_the_reason(old, key):
     ("slots", "backs", "reason"),
     [
         ({"reads": 13}, (1, 30, -2), "answers with another hash for block"),
-        # The newest blocks have right hashes.
+        # This history is wrong only for older blocks.
         ({"limit": 13, "reads": 13, "writes": 13}, (3 * WINDOW,), "holds another hash than that block's"),
     ],
 )
@@ -270,7 +270,7 @@ def test_whoever_can_no_longer_pay_holds_up_no_path_that_passes_them(chain, db, 
     call_command("stop")
     work()
     call_command("resume")
-    # The gas price seems to have risen.
+    # A lower fee has the same effect as a higher gas price.
     Batch.objects.filter(pk=poor.pk).update(fee=1)
     block = chain.head() - 130
     rich = submit(a_key(BOB), request(CHARLIE, block=block, fee=10**18))
@@ -299,7 +299,7 @@ def test_nobody_pays_for_what_another_asks_on_the_way_to_a_block_of_both(chain, 
 
 
 def test_a_path_that_cannot_be_sent_leaves_nothing_behind(old, key):
-    """Its first block changes at each reconcile, so rows of unsent paths would pile up."""
+    """The path's first block changes at each reconcile. Rows of unsent paths must not pile up."""
     old.rpc("anvil_setBalance", SIGNER, "0x0")
     submit(key, request(CHARLIE, block=old.head() - 3 * WINDOW))
     for _ in range(3):
@@ -331,10 +331,11 @@ def test_a_node_that_lags_has_no_path_paid_twice(old, key, settings):
     assert mined["status"] == "0x1"
 
     def lagging(body):
-        """Answer `latest`, `pending` and `finalized` with an older block."""
+        """Answer about an older block for `latest`, `pending` and `finalized`."""
         behind = [
-            one | {"params": [hex(before) if of in ("latest", "pending", "finalized") else of for of in one["params"]]}
-            for one in (body if isinstance(body, list) else [body])
+            question
+            | {"params": [hex(before) if of in ("latest", "pending", "finalized") else of for of in question["params"]]}
+            for question in (body if isinstance(body, list) else [body])
         ]
         return ask(old.url, behind if isinstance(body, list) else behind[0])
 
@@ -355,7 +356,7 @@ def test_nothing_is_sent_behind_a_path_that_may_still_be_cancelled(old, key):
     work()
     work()
     assert not Transaction.objects.filter(nonce__gt=path.nonce).exists()
-    # The block's hash isn't known, nor whether the path would lead to it.
+    # The block's hash isn't known yet, so the path isn't known to lead to it.
     assert {query.step for query in second.queries.all()} == {StepKind.BLOCKHASH_AVAILABLE}
     expire(Batch.objects.filter(pk=first.pk))
     old.rpc("evm_setAutomine", True)
@@ -367,7 +368,7 @@ def test_a_path_that_reverted_is_not_sent_again_at_once(old, key):
     old.rpc("evm_setAutomine", False)
     batch = submit(key, request(CHARLIE, block=old.head() - 3 * WINDOW))
     work()
-    # No simulation saw this fault.
+    # The fault appears after the simulation.
     address = registry().address
     code = old.rpc("eth_getCode", address, "latest")
     old.rpc("anvil_setCode", address, "0xfe")

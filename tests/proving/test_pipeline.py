@@ -1,4 +1,4 @@
-"""The four steps, on a real chain that mines a block for each transaction."""
+"""The four steps of a batch on a real chain that mines a block for each transaction."""
 
 import logging
 import random
@@ -72,14 +72,14 @@ def test_it_proves_a_balance_through_all_four_steps(service, key):
 
 
 def _erigon(question: Any, reply: Any) -> list[Any]:
-    """Send null as the proof of an empty trie (erigon pulls 11605 and 17745)."""
+    """Return null instead of the proof in an empty trie (erigon pulls 11605 and 17745)."""
     for slot in reply["result"]["storageProof"] if question["method"] == "eth_getProof" else ():
         slot["proof"] = None if slot["proof"] in ([], ["0x80"]) else slot["proof"]
     return [reply]
 
 
 def _besu(question: Any, reply: Any) -> list[Any]:
-    """Leave out slots of an absent account (besu pull 11082, ethrex issue 2761)."""
+    """Leave out the slots of an absent account (besu pull 11082, ethrex issue 2761)."""
     if question["method"] == "eth_getProof" and question["params"][0] == NOBODY:
         reply["result"]["storageProof"] = []
     return [reply]
@@ -148,19 +148,19 @@ def test_batches_on_one_block_share_one_transaction(service, key):
 
 def test_the_gas_of_a_transaction_is_shared_among_its_batches(service, key):
     block = service.head()
-    one = submit(key, request(ALICE, block=block))
-    two = submit(key, request(BOB, SIGNER, block=block))
-    work_until_done(one)
-    work_until_done(two)
+    small = submit(key, request(ALICE, block=block))
+    large = submit(key, request(BOB, SIGNER, block=block))
+    work_until_done(small)
+    work_until_done(large)
     work()
-    one.refresh_from_db()
-    two.refresh_from_db()
+    small.refresh_from_db()
+    large.refresh_from_db()
     tx = Transaction.objects.exclude(to="").get()
-    assert one.gas_used + two.gas_used in {tx.gas_used, tx.gas_used - 1}
-    # The shares follow the gas of each batch alone, header included.
-    part = (one.estimated_gas or 0) / ((one.estimated_gas or 0) + (two.estimated_gas or 0))
-    assert one.gas_used == pytest.approx(part * tx.gas_used, rel=0.05)
-    assert one.spent == one.gas_used * tx.gas_price
+    assert small.gas_used + large.gas_used in {tx.gas_used, tx.gas_used - 1}
+    # Each batch's share follows its own gas, the header included.
+    part = (small.estimated_gas or 0) / ((small.estimated_gas or 0) + (large.estimated_gas or 0))
+    assert small.gas_used == pytest.approx(part * tx.gas_used, rel=0.05)
+    assert small.spent == small.gas_used * tx.gas_price
 
 
 def test_a_fact_that_exists_costs_nothing(service, key):
@@ -202,7 +202,7 @@ def test_it_needs_no_archive_node_once_initial_state_is_completed(service, key, 
 
 def test_confirmations_are_waited_for(service, key, settings):
     reconfigure(settings, "confirmations = 1", "confirmations = 3")
-    service.mine(2)  # as deep as the registry must now be
+    service.mine(2)  # the registry needs more confirmations now
     batch = submit(key, request(ALICE, block=service.head()))
     for _ in range(3):
         work()
@@ -243,7 +243,7 @@ def test_a_node_whose_proofs_do_not_verify_is_named_and_another_asked(service, k
             work()
         assert Transaction.objects.exclude(to="").count() == 0
         assert f"{bad.removeprefix('http://')} answered eth_getProof with a proof of {ALICE} " in waiting()[0]
-        # `reconfigure` drops cached clients, so the first node of the file, the bad one, is asked first.
+        # `reconfigure` makes new clients, so the first node in the file is asked first, and that is the bad one.
         reconfigure(settings, f'"{bad}"', f'"{bad}", "{service.url}"')
         assert work_until_done(batch).status == BatchStatus.DONE
     of_bad = {"chain": "31337", "node": bad.removeprefix("http://"), "outcome": "invalid_reply"}
@@ -268,7 +268,7 @@ def of_slots(address: str, block: int, slots: int) -> dict[str, Any]:
 @pytest.mark.parametrize("slots", [0, 200])
 @pytest.mark.parametrize("way", NO_USABLE_ANSWER)
 def test_one_account_without_a_usable_answer_holds_up_no_other_user(service, settings, way, slots):
-    random.seed(1)  # The order of accounts is random.
+    random.seed(1)  # accounts come in random order
 
     def change(question: Any, reply: Any) -> list[Any]:
         is_evil = question["method"] == "eth_getProof" and question["params"][0].lower() == EVIL
@@ -282,15 +282,17 @@ def test_one_account_without_a_usable_answer_holds_up_no_other_user(service, set
         evil.refresh_from_db()
         steps = dict(Step.objects.exclude(error=None).values_list("query__batch", "error"))
     assert good.status == BatchStatus.DONE
-    # Requested alone, the account may be answered in the end.
+    # A batch about this account alone keeps waiting, because a node may answer yet.
     assert evil.status not in {BatchStatus.REJECTED, BatchStatus.DONE}
     assert not steps.keys() - {evil.pk}
 
 
 def test_an_account_whose_node_is_too_slow_for_all_its_slots_is_asked_for_fewer(service, settings):
     def give_up(body: Any) -> Any:
-        asked = body if isinstance(body, list) else [body]
-        is_slow = any(one["method"] == "eth_getProof" and len(one["params"][1]) > 10 for one in asked)
+        questions = body if isinstance(body, list) else [body]
+        is_slow = any(
+            question["method"] == "eth_getProof" and len(question["params"][1]) > 10 for question in questions
+        )
         return Raw(status=504) if is_slow else ask(service.url, body)
 
     with lying_node(give_up) as url:
@@ -371,7 +373,7 @@ def test_a_node_that_goes_down_is_waited_for_and_the_reason_said(service, key, s
         assert fresh(batch).status == BatchStatus.RECEIVED
         assert "can't be reached" in waiting()[0]
         node.up()
-        # The node rests for a moment after its failure.
+        # After a failure the node isn't asked for a moment.
         until(lambda: is_done_after_work(batch), "DONE")
         work()
         assert waiting() == []
@@ -381,10 +383,10 @@ def test_work_that_fails_is_logged_and_pushed_ahead_and_the_rest_goes_on(service
     submit(key, request(BOB, block=service.head() - 1))
     good = submit(key, request(ALICE, block=service.head()))
 
-    def fail_on_bob(execute, sql, params, *rest):
+    def fail_on_bob(execute, sql, params, *others):
         if sql.startswith("INSERT") and BOB in params:
             raise ZeroDivisionError("a defect")
-        return execute(sql, params, *rest)
+        return execute(sql, params, *others)
 
     with connection.execute_wrapper(fail_on_bob):
         for _ in range(4):

@@ -1,4 +1,4 @@
-"""Pruning: rows and their ages, rows that are always kept, and no half-pruned batches."""
+"""`manage.py prune` deletes old rows, keeps others always, and leaves no half-pruned batch."""
 
 import json
 import re
@@ -31,7 +31,7 @@ def thirty_days(settings) -> None:
 
 
 def prune() -> dict[str, int]:
-    """Return the number of rows of each kind that the command has pruned, without zeros."""
+    """Run `prune`. Return the numbers of pruned rows by kind, without zeros."""
     out = StringIO()
     call_command("prune", stdout=out)
     counts = re.findall(r"(.+): ([1-9]\d*) rows", out.getvalue())
@@ -39,12 +39,12 @@ def prune() -> dict[str, int]:
 
 
 def full() -> tuple[int, int]:
-    """Return the numbers of account and slot proofs that still have nodes."""
+    """Return the numbers of account proofs and slot proofs that still have nodes."""
     return tuple(model.objects.exclude(nodes=[]).count() for model in (AccountProof, SlotProof))  # type: ignore[return-value]
 
 
 def done(days: float, *accounts: str, block: int = 12) -> Batch:
-    """Return a batch that was DONE `days` days ago, with a slot of each account, and is final."""
+    """Return a batch that became DONE `days` days ago and is final. It has a slot of each account."""
     entry = {"props": ["BALANCE"], "slots": ["0x5"]}
     batch = batch_at(**{f"block_{block}": {"accounts": dict.fromkeys(accounts or (ALICE,), entry)}})
     AccountProof.objects.filter(block__queries__batch=batch).delete()
@@ -82,7 +82,7 @@ def test_proofs_of_old_batches_go_and_that_is_said(settings):
     assert sentence in shown
     assert "bundle.json" in before
     assert "bundle.json" not in shown
-    # The values stay.
+    # The proven values stay.
     assert "123456789012345678901234567" in shown
     assert full() == (0, 0)
     batch.refresh_from_db()
@@ -116,7 +116,7 @@ def test_what_is_open_or_not_final_keeps_its_proofs():
 
 def test_proofs_that_a_younger_batch_uses_stay_with_it():
     old, young = done(31, ALICE, BOB), done(1)
-    # A batch on the same block; Alice is in both.
+    # Both batches are about the same block, and Alice is in both.
     assert prune()["proofs"]
     assert bundle(old).status_code == bundle(old, 2).status_code == 410
     assert bundle(young).status_code == 200
@@ -144,7 +144,7 @@ def test_what_was_pruned_is_proven_again_for_who_asks_anew(service):
 
 
 def test_it_goes_in_chunks_and_is_whole_wherever_it_is_killed(killing):
-    """After a kill at any chunk, each bundle is complete, or said to be gone."""
+    """After a kill at any chunk, each bundle is complete or reported as gone."""
     batches = [done(31 + number, ALICE, BOB, block=12 + number) for number in range(2)]
 
     def left() -> tuple[object, ...]:
@@ -174,10 +174,10 @@ def test_one_process_at_a_time_prunes(unreachable_chain):
     done(31)
     theirs = {"token": "another's", "until": timezone.now() + timedelta(seconds=30)}
 
-    def take(execute, sql, *rest):
+    def take(execute, sql, *others):
         if "proofs_pruned_at" in sql:
             Lane.objects.update(**theirs)
-        return execute(sql, *rest)
+        return execute(sql, *others)
 
     with connection.execute_wrapper(take):
         for _ in range(2):
@@ -258,7 +258,7 @@ def test_calldata_that_a_bundle_has_its_next_header_from_stays_with_it():
 
 
 def test_a_block_whose_header_was_pruned_can_be_asked_for(service):
-    """A path has passed it."""
+    """The block was stored as a checkpoint of a path, and its header is pruned."""
     number = service.head()
     header = service.rpc("eth_getBlockByNumber", hex(number), False)
     Block.objects.create(

@@ -1,4 +1,4 @@
-"""Header facts of recorded mainnet blocks since its first years, proven by jumps to a registry with its values."""
+"""Facts of recorded mainnet headers from all years, proven by jumps, on a registry with mainnet's values."""
 
 import json
 from collections.abc import Iterator, Mapping
@@ -30,12 +30,12 @@ from tests.service import asking, chains_toml, fresh, submit, work_until_done
 
 pytestmark = [pytest.mark.django_db, pytest.mark.outside, needs_fixtures]
 
-# Blocks of Capella, of Deneb's first period and of Deneb; and one before the Merge.
+# Blocks of Capella, of Deneb's first period and of Deneb; and a block before the Merge.
 SINCE_CAPELLA, BEFORE_MERGE = (17_034_870, 19_426_587, 22_162_263), 1_000_001
 
 
 def newest() -> headers.Fields:
-    """Return a header that names the recorded state's block; its other fields are made up."""
+    """Return a header that names the recorded state's beacon block. Its other fields are made up."""
     slot = recorded_beacon.anchor().header.slot + 200
     return {
         **headers.PRAGUE,
@@ -46,7 +46,7 @@ def newest() -> headers.Fields:
 
 
 def told(encoded: bytes) -> dict[str, Any]:
-    """Return a recorded header as a node tells it."""
+    """Return a recorded header in a node's JSON form."""
     fields: headers.Fields = {
         name: int.from_bytes(content) if isinstance(like, int) else content
         for (name, like), content in zip(headers.AMSTERDAM.items(), rlp.decode(encoded), strict=False)
@@ -62,7 +62,7 @@ def node() -> Iterator[str]:
 
     def answer(body: Any) -> Any:
         if isinstance(body, list):
-            return [answer(one) for one in body]
+            return [answer(question) for question in body]
         if body["method"] == "eth_chainId":
             return result(body, "0x1")
         if body["method"] == "eth_getBlockByNumber":
@@ -70,7 +70,7 @@ def node() -> Iterator[str]:
             if not named.startswith("0x") or int(named, 16) == int(head["number"], 16):
                 return result(body, head)
             return result(body, blocks.get(int(named, 16)))
-        # The node has no states, and none is requested.
+        # The node has no states, and the service requests none.
         return error(body, -32601, "Method not found")
 
     with lying_node(answer) as url:
@@ -79,7 +79,7 @@ def node() -> Iterator[str]:
 
 @pytest.fixture
 def service(chain: DevChain, settings, tmp_path) -> Iterator[BeaconApi]:
-    """Configure the service with Ethereum as a source, whose newest block an L1Block tells."""
+    """Configure the service with Ethereum as a source. An L1Block tells of Ethereum's newest block."""
     for number in SINCE_CAPELLA:
         period = MAINNET.period(recorded_beacon.block(number).header.slot)
         content = b"".join(recorded_beacon.roots(number))
@@ -122,12 +122,12 @@ def test_headers_of_each_era_are_proven(service, chain, key, client):
     every = asking({f"block:{number}": {"header": ["TIMESTAMP"]} for number in fields}, source=1)
     (told,) = estimate(client, key, every)["sources"]
     assert told["jumps"] == {"count": 4, "fromBlock": "22500000"}
-    batches = [submit(key, of_header(number, *asked)) for number, asked in fields.items()]
+    batches = [submit(key, of_header(number, *properties)) for number, properties in fields.items()]
     for batch in batches:
         assert work_until_done(batch, chain, rounds=15).status == BatchStatus.DONE
-    for number, asked in fields.items():
+    for number, properties in fields.items():
         content = rlp.decode(recorded_beacon.header(number))
-        for field in asked:
+        for field in properties:
             assert header_on_chain(chain, number, field, source=1) == int.from_bytes(content[field])
     path = f"/explorer/query/{batches[-1].pk}"
     digest = keccak(recorded_beacon.header(BEFORE_MERGE))

@@ -1,4 +1,4 @@
-"""A registry is used only while its code is that of this version."""
+"""A registry is used only while its code is this version's."""
 
 import io
 import json
@@ -46,13 +46,13 @@ from tests.service import (
 
 pytestmark = [pytest.mark.django_db, pytest.mark.outside]
 
-# It returns a word of ones for any call, so only its code differs from a registry.
+# The code returns a word of ones for any call, so only its bytes differ from a registry's.
 OTHER_CODE = "0x5f195f5260205ff3"
 OTHER = "its code is not that of this version's contract"
 REMEDY = "manage.py deploy_registry 31337 31337 --replace"
 
 
-# Code that deployed the forgeable registry, without its arguments: source chain, block hash source.
+# Creation code of the forgeable registry. The arguments (source chain, block hash source) are appended.
 FORGEABLE = Path(__file__).parent.parent / "contracts" / "forgeable_registry.hex"
 
 
@@ -63,7 +63,7 @@ def restart() -> None:
 
 def replace_code(chain: DevChain, code: str = OTHER_CODE) -> FactsRegistry:
     row = registry()
-    # The header of this block has the root of a state with the old code.
+    # The next block's header contains the state with the old code, so proofs at it show that code.
     chain.mine()
     chain.rpc("anvil_setCode", row.address, code)
     chain.mine()
@@ -78,16 +78,16 @@ def health() -> tuple[int, str]:
 
 def check_chains() -> tuple[str, str]:
     """Run `check_chains`. Return its output and its error."""
-    said = io.StringIO()
+    output = io.StringIO()
     try:
-        call_command("check_chains", stdout=said)
+        call_command("check_chains", stdout=output)
     except CommandError as error:
-        return said.getvalue(), str(error)
-    return said.getvalue(), ""
+        return output.getvalue(), str(error)
+    return output.getvalue(), ""
 
 
 def words_of(page: str) -> str:
-    """Return the page's text as a reader copies it, with abbreviated values in full."""
+    """Return a page's text as a copy contains it, with abbreviated values in full."""
     return unescape(re.sub(r"<[^>]*>", "", page))
 
 
@@ -104,11 +104,11 @@ def test_while_its_code_is_another_one_nothing_is_sent_and_everybody_is_told(ser
     assert signer_nonce(service, "pending") == nonce
     beat()
     printed, error = check_chains()
-    for said in (str(received.waits_for), words_of(Client().get(path(received)).text), health()[1], printed):
-        # Pages name chains.
-        by_number = said.replace("Development chain", "chain 31337")
+    for text in (str(received.waits_for), words_of(Client().get(path(received)).text), health()[1], printed):
+        # Pages show the chain's name instead of its number.
+        by_number = text.replace("Development chain", "chain 31337")
         assert f"The facts registry at {row.address} on chain 31337 for chain 31337 is not used: {OTHER}" in by_number
-        assert REMEDY in said
+        assert REMEDY in text
     assert health()[0] == 503
     assert error.startswith(f"registry_refused: The facts registry at {row.address} on chain 31337")
     assert error.endswith(REMEDY)
@@ -142,7 +142,7 @@ def test_a_batch_that_was_accepted_before_waits_too(service, key):
 
 @pytest.mark.parametrize("what", ["source", "history"])
 def test_a_registry_that_was_deployed_with_something_else_is_refused(service, what):
-    """The same contract, deployed for another block hash source or another history size than recorded."""
+    """The code is right, but its values differ: another block hash source or another history size than recorded."""
     row = registry()
     source = Deployed(service, "NativeBlockHashSource", 8191).address if what == "source" else row.block_hash_source
     window = 393168 if what == "history" else 8191
@@ -160,7 +160,7 @@ def test_a_registry_for_a_history_of_another_size_than_the_chain_has_is_refused(
 
 
 def test_a_registry_of_an_earlier_version_is_looked_at_before_it_is_used(service):
-    """Its code was not recorded then."""
+    """Earlier versions didn't record the code's hash."""
     FactsRegistry.objects.update(code_hash="")
     restart()
     work()
@@ -185,9 +185,9 @@ def test_of_a_version_that_is_known_to_be_bad_the_reason_is_told(service, key):
     batch.refresh_from_db()
     assert signer_nonce(service) == nonce
     beat()
-    for said in (str(batch.waits_for), Client().get(path(batch)).text, health()[1], check_chains()[0]):
-        assert "facts can be forged there, because a branch of a proof could pop below the bottom of the stack" in said
-        assert REMEDY in said
+    for text in (str(batch.waits_for), Client().get(path(batch)).text, health()[1], check_chains()[0]):
+        assert "facts can be forged there, because a branch of a proof could pop below the bottom of the stack" in text
+        assert REMEDY in text
     deploy(31337, 31337, "--replace")
     assert "facts can be forged" in FactsRegistry.objects.get(address=row.address).replaced_because
 
@@ -239,7 +239,7 @@ def test_what_was_sent_to_a_registry_before_it_was_refused_is_cancelled(service,
     tx = pending(batch)
     service.rpc("anvil_setCode", registry().address, OTHER_CODE)
     restart()
-    # The node doesn't know it, as if it had never been broadcast.
+    # The node has lost the transaction, as if it had never been broadcast.
     service.rpc("anvil_dropAllTransactions")
     SignedTransaction.objects.filter(transaction=tx).update(broadcast_at=None)
     work()
@@ -283,7 +283,7 @@ def test_a_registry_that_was_replaced_stays_on_record(service, key):
 
 @pytest.fixture
 def half_proven(service, key) -> Query:
-    """Return a proven query of an open batch, whose other block is still to come."""
+    """Return a proven query of an open batch. The batch's other block isn't mined yet."""
     batch = submit(key, asking(balances([service.head() - 1, service.head() + 40], BOB)))
     for _ in range(4):
         work()
@@ -311,7 +311,7 @@ def test_what_open_batches_have_proven_to_the_old_one_is_proven_to_the_new_one(s
 
 
 def test_what_went_to_the_old_one_takes_nothing_of_the_fees_of_batches_that_go_on(costly, key):
-    """Nothing of it is final yet, and batches of others continue."""
+    """Transactions to the old registry aren't final yet. Both batches must still be finished within their fees."""
     costly.mine(10)
     costly.rpc("evm_setAutomine", True)
     mine_at(costly, 1)
@@ -381,7 +381,7 @@ def test_a_batch_that_was_done_before_says_where_its_facts_are(service, key):
 @pytest.mark.parametrize("kept", [0, 1], ids=["lost", "kept"])
 def test_what_the_old_one_loses_before_it_is_final_is_proven_again(service, key, settings, tmp_path, is_replaced, kept):
     settings.WEBHOOK_ALLOW = [ip_network("127.0.0.0/8")]
-    # The second batch names the same fact, so nothing is sent for it.
+    # The second batch has the same fact, so it needs no transaction.
     hook, block = {"url": "https://127.0.0.1:1/", "events": ["WENT_BACK", "DONE"]}, service.head()
     body = {**request(ALICE, block=block), "webhook": hook}
     done = [work_until_done(submit(key, body)) for _ in range(2)]
@@ -398,7 +398,7 @@ def test_what_the_old_one_loses_before_it_is_final_is_proven_again(service, key,
     if kept:
         return
     if not is_replaced:
-        # The transaction that would prove it to the old one is cancelled meanwhile.
+        # The transaction that would prove the fact to the old registry is cancelled.
         for _ in range(2):
             work()
         page = Client().get(f"/batch-queries/{done[0].pk}", headers=header(key)).json()
@@ -418,9 +418,9 @@ def test_what_the_old_one_loses_before_it_is_final_is_proven_again(service, key,
     assert field_on_chain(service, ALICE, block, AccountField.BALANCE) == balance_at(service, ALICE, block)
 
 
-@pytest.mark.parametrize(("turns", "asked"), [(0, "eth_getProof"), (0, "eth_estimateGas"), (1, "eth_call")])
-def test_a_worker_that_looked_at_the_old_one_proves_nothing_by_what_it_saw(service, settings, key, turns, asked):
-    """The operator replaces the registry during a worker's turn, between two of its transactions."""
+@pytest.mark.parametrize(("turns", "method"), [(0, "eth_getProof"), (0, "eth_estimateGas"), (1, "eth_call")])
+def test_a_worker_that_looked_at_the_old_one_proves_nothing_by_what_it_saw(service, settings, key, turns, method):
+    """The operator replaces the registry during a worker's turn, between two database transactions."""
     block, depth = service.head(), len(connection.savepoint_ids)
     old, methods = registry().address, set[str]()
     is_time = iter([True])
@@ -430,7 +430,7 @@ def test_a_worker_that_looked_at_the_old_one_proves_nothing_by_what_it_saw(servi
         return [reply]
 
     def replace(execute, *more):
-        if asked in methods and len(connection.savepoint_ids) == depth and next(is_time, False):
+        if method in methods and len(connection.savepoint_ids) == depth and next(is_time, False):
             replace_code(service)
             deploy(31337, 31337, "--replace")
         return execute(*more)
@@ -445,6 +445,6 @@ def test_a_worker_that_looked_at_the_old_one_proves_nothing_by_what_it_saw(servi
             work()
         assert work_until_done(batch).status == BatchStatus.DONE
     assert old != registry().address
-    # The old one was used in an earlier turn.
+    # The old registry was used only in an earlier turn.
     assert Transaction.objects.filter(queries__batch=batch, to=old).count() == turns
     assert field_on_chain(service, CHARLIE, block, AccountField.BALANCE) == balance_at(service, CHARLIE, block)

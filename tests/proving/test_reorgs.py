@@ -1,4 +1,4 @@
-"""A reorganised chain visibly takes steps and DONE back until the block is final."""
+"""After a reorg, steps and DONE are undone visibly, until the block is final."""
 
 from typing import Any
 
@@ -29,7 +29,7 @@ pytestmark = [pytest.mark.django_db, pytest.mark.outside]
 
 @pytest.fixture
 def done(service):
-    """Return a DONE batch on a block with a few blocks above it."""
+    """Return a DONE batch about a block with three blocks above it."""
     block = service.head()
     service.mine(3)
     batch = work_until_done(submit(a_key(), request(ALICE, block=block)))
@@ -44,7 +44,7 @@ def test_done_is_taken_back_when_its_block_is_gone_and_reached_again(service, do
     assert done.gas_used > 0
     first = Transaction.objects.exclude(to="").get()
     before = chain_events()
-    service.rpc("anvil_reorg", 1, [])  # an empty block replaces the block with our transaction
+    service.rpc("anvil_reorg", 1, [])  # the new block is empty
     assert events(service, ACCOUNT_PROVEN) == []
     service.rpc("evm_setAutomine", False)
     work()
@@ -55,12 +55,12 @@ def test_done_is_taken_back_when_its_block_is_gone_and_reached_again(service, do
     first.refresh_from_db()
     assert first.state == TransactionState.PENDING
     work()
-    # The transaction, and the block that proved the batch's facts.
+    # The transaction is counted, and so is the block that proved the batch's facts.
     assert chain_events() - before == {"reorganised": 2}
     service.rpc("evm_setAutomine", True)
     assert work_until_done(done, service).status == BatchStatus.DONE
     assert len(events(service, ACCOUNT_PROVEN)) == 1
-    # The same transaction: nothing was paid twice.
+    # The same transaction was mined again, so nothing was paid twice.
     assert Transaction.objects.exclude(to="").get() == first
 
 
@@ -118,7 +118,7 @@ def test_a_source_block_that_changed_discards_its_proofs(service):
     old = AccountProof.objects.get()
     old_hash = Block.objects.get().hash
     before = chain_events()
-    # Another block of the same number, in which Alice has more money.
+    # Alice has more money in the new block of the same number.
     service.rpc(
         "anvil_reorg", 1, [[{"from": SIGNER, "to": ALICE, "value": "0xff", "gas": "0x5208", "nonce": hex(3)}, 0]]
     )

@@ -1,4 +1,4 @@
-"""Self-funded batches: prepared here, sent by others, and never at the operator's cost, to the wei."""
+"""Self-funded batches are prepared here and sent by others. They cost the operator nothing."""
 
 from typing import Any
 
@@ -58,7 +58,7 @@ BLOCK_HASH_PROVEN = "0x" + keccak(text="BlockHashProven(bytes32)").hex()
 
 
 def send_until_done(chain: DevChain, batch: Batch, rounds: int = 12) -> list[dict[str, Any]]:
-    """Request, send, and repeat until the batch is done. Return the answers."""
+    """Request transactions and send them until the batch is DONE. Return the answers."""
     told: list[dict[str, Any]] = []
     for _ in range(rounds):
         work()
@@ -66,7 +66,7 @@ def send_until_done(chain: DevChain, batch: Batch, rounds: int = 12) -> list[dic
             return told
         told.append(left_of(batch))
         send(chain, told[-1]["transactions"])
-    raise AssertionError(f"{batch.status}: {[left['waits'] for left in told]}")
+    raise AssertionError(f"{batch.status}: {[answer['waits'] for answer in told]}")
 
 
 # --- The whole way ----------------------------------------------------------------------------------------------------
@@ -91,8 +91,8 @@ def test_a_stranger_sends_what_the_api_tells_and_the_batch_is_done(service, key)
             "calls": [{name: tx[name] for name in ("to", "data", "value")}],
         }
         status = Client().get("/batch-query-status", {"batchQueryId": batch.pk}, headers=header(key)).json()
-        (said,) = status["info"]
-        assert f"GET /batch-queries/{batch.pk}/transactions" in said
+        (sentence,) = status["info"]
+        assert f"GET /batch-queries/{batch.pk}/transactions" in sentence
         service.rpc("anvil_setBalance", STRANGER, hex(ETHER))
         service.rpc("anvil_impersonateAccount", STRANGER)
         wallet = {name: tx[name] for name in ("to", "data", "value", "gas")} | {"from": STRANGER}
@@ -112,10 +112,10 @@ def test_what_rests_on_another_has_a_gas_limit_that_suffices(service, key):
     body["data"]["31337"][f"block:{block}"]["accounts"][registry().address] = slots
     batch = submit(key, body)
     with nothing_spent(service):
-        (left,) = send_until_done(service, batch)
-    assert left["isComplete"]
-    assert len(left["transactions"]) == 3
-    assert [tx["what"].startswith("Accumulates") for tx in left["transactions"]] == [True, False, False]
+        (answer,) = send_until_done(service, batch)
+    assert answer["isComplete"]
+    assert len(answer["transactions"]) == 3
+    assert [tx["what"].startswith("Accumulates") for tx in answer["transactions"]] == [True, False, False]
     assert len(events(service, HEADER_ACCUMULATED)) == 1
 
 
@@ -129,11 +129,11 @@ def test_a_wallet_may_make_all_calls_in_one_transaction(service, key):
     batch = submit(key, body)
     work()
     work()
-    left = left_of(batch)
-    assert len(left["transactions"]) == 3
+    answer = left_of(batch)
+    assert len(answer["transactions"]) == 3
     multicall = Deployed(service, "Multicall", address=registry().multicall)
-    calls = [(tx["to"], bytes.fromhex(tx["data"][2:])) for tx in left["transactions"]]
-    gas = sum(int(tx["gas"], 16) for tx in left["transactions"])
+    calls = [(tx["to"], bytes.fromhex(tx["data"][2:])) for tx in answer["transactions"]]
+    gas = sum(int(tx["gas"], 16) for tx in answer["transactions"])
     data = "0x" + multicall.calldata("run", calls).hex()
     sent = {"from": BOB, "to": multicall.address, "data": data, "gas": hex(gas)}
     assert service.rpc("eth_sendTransactionSync", sent)["status"] == "0x1"
@@ -151,8 +151,8 @@ def test_times_come_with_the_accounts_of_their_block(service, key):
     batch = submit(key, itself(asking(data)))
     with nothing_spent(service):
         told = send_until_done(service, batch)
-    # The header's property comes after the time has brought the header, possibly during the worker's check.
-    assert [left["isComplete"] for left in told][-2:] in ([False, True], [True])
+    # The header's property is proven after the time, which stores the header. A worker may notice both at once.
+    assert [answer["isComplete"] for answer in told][-2:] in ([False, True], [True])
 
 
 # --- Old blocks -------------------------------------------------------------------------------------------------------
@@ -165,7 +165,7 @@ def test_a_long_path_is_sent_in_rounds(old, key, settings):
     with nothing_spent(old):
         told = send_until_done(old, batch)
     assert 2 <= len(told) <= 3
-    assert [left["isComplete"] for left in told] == [*[False] * (len(told) - 1), True]
+    assert [answer["isComplete"] for answer in told] == [*[False] * (len(told) - 1), True]
     assert field_on_chain(old, CHARLIE, block, AccountField.BALANCE) == balance_at(old, CHARLIE, block)
 
 
@@ -177,9 +177,9 @@ def test_blocks_that_a_path_passes_come_with_it_and_need_no_path_of_their_own(ol
     body["data"]["31337"] |= {f"block:{first + 1}": accounts, f"timestamp:{time}": accounts}
     batch = submit(key, body)
     with nothing_spent(old):
-        (left,) = send_until_done(old, batch)
-    assert left["isComplete"]
-    assert [tx["what"].startswith("Leads") for tx in left["transactions"]].count(True) == 1
+        (answer,) = send_until_done(old, batch)
+    assert answer["isComplete"]
+    assert [tx["what"].startswith("Leads") for tx in answer["transactions"]].count(True) == 1
 
 
 def test_what_rests_on_a_path_is_not_listed_without_it(old, key, settings):
@@ -198,8 +198,8 @@ def test_what_rests_on_a_path_is_not_listed_without_it(old, key, settings):
 
     with between(old.url, change) as url:
         reconfigure(settings, old.url, url)
-        left = left_of(batch)
-    assert (left["transactions"], left["isComplete"]) == ([], False)
+        answer = left_of(batch)
+    assert (answer["transactions"], answer["isComplete"]) == ([], False)
 
 
 def test_recording_a_hash_is_part_of_what_is_sent(chain, settings, tmp_path, key):
@@ -212,7 +212,7 @@ def test_recording_a_hash_is_part_of_what_is_sent(chain, settings, tmp_path, key
         batch = submit(key, itself(sources.of_chains(there=[block])))
         with nothing_spent(chain):
             told = send_until_done(chain, batch)
-        assert [left["isComplete"] for left in told] == [False, True]
+        assert [answer["isComplete"] for answer in told] == [False, True]
         assert told[0]["transactions"][0]["what"].startswith("Records a hash")
         assert sources.balance_proven(chain, block) == balance_at(there, CHARLIE, block)
 
@@ -226,12 +226,12 @@ def test_signatures_of_attesters_are_part_of_what_is_sent(chain, settings, tmp_p
             sources.connect(settings, tmp_path, chain, there.url, attesters=[honest], threshold=1)
             batch = submit(key, itself(sources.of_chains(there=[block])))
             with nothing_spent(chain):
-                (left,) = send_until_done(chain, batch)
-            assert left["isComplete"]
+                (answer,) = send_until_done(chain, batch)
+            assert answer["isComplete"]
         assert sources.balance_proven(chain, block) == balance_at(there, CHARLIE, block)
 
 
-# --- Appearing facts --------------------------------------------------------------------------------------------------
+# --- Facts that others send -------------------------------------------------------------------------------------------
 
 
 def test_what_somebody_else_has_sent_is_not_to_be_sent_again(service, key):
@@ -256,7 +256,7 @@ def test_what_somebody_else_has_sent_is_not_to_be_sent_again(service, key):
 
 @pytest.mark.django_db(transaction=True)
 def test_what_was_sent_is_seen_once_somebody_asks_and_none_is_left(service, key, settings, start_worker):
-    """The nodes serve no events, which would otherwise show it."""
+    """The nodes serve no events, by which the service would notice the transaction."""
 
     def change(question: Any, reply: Any) -> list[Any]:
         return [error(question, -32601, "no such method") if question["method"] == "eth_getLogs" else reply]
@@ -291,10 +291,10 @@ def test_a_fact_that_a_reorg_takes_is_to_be_sent_again(service, key):
 def test_what_nobody_sends_costs_nodes_little_and_is_rejected_at_its_deadline(service, key, settings, start_worker):
     settings.BATCH_DEADLINE_SECONDS = 3600
     service.mine(40)
-    asked: list[str] = []
+    methods: list[str] = []
 
     def change(question: Any, reply: Any) -> list[Any]:
-        asked.append(question["method"])
+        methods.append(question["method"])
         return [reply]
 
     with between(service.url, change) as url:
@@ -302,13 +302,13 @@ def test_what_nobody_sends_costs_nodes_little_and_is_rejected_at_its_deadline(se
         batch = submit(key, itself(asking(balances(range(1, 41)))))
         for _ in range(4):
             work()
-        asked.clear()
+        methods.clear()
         worker = start_worker()
-        until(lambda: asked.count("eth_getLogs") > 3, "events are read")
-        # Some requests are for the chain's head and events, none for each block.
-        assert len(asked) < 60, asked
+        until(lambda: methods.count("eth_getLogs") > 3, "events are read")
+        # Requests are for the chain's head and events, and not for each block.
+        assert len(methods) < 60, methods
         send(service, left_of(batch)["transactions"][:1])
-        # It is noticed without another request.
+        # The worker notices the fact by events, without another request for transactions.
         until(lambda: batch.queries.filter(step=None).exists(), "what was sent is seen")
         worker.kill()
         worker.wait()
@@ -326,7 +326,7 @@ def test_it_is_done_wherever_the_worker_is_killed(service, key, killing):
         service.mine(3)
         batch = submit(key, itself(request(ALICE, block=service.head())))
         with nothing_spent(service):
-            # The kill alternates between before and after the node acts.
+            # The kill is before the node acts in every other round, and after it in the rest.
             with killing.at(exchange, after=number % 2 == 0):
                 for _ in range(2):
                     work()
@@ -343,7 +343,7 @@ def test_it_is_done_wherever_the_worker_is_killed(service, key, killing):
 
 def test_the_operator_proves_at_a_shared_block_only_what_it_pays_for(service, key):
     block = service.head()
-    # The same account, for another property and for the same.
+    # The self-funded batch needs the same account with the same property and another one.
     oneself = submit(a_key(BOB), itself(request(ALICE, BOB, block=block, props=["BALANCE", "CODE_HASH"])))
     paid = submit(key, request(ALICE, block=block))
     work_until_done(paid, service)
@@ -358,8 +358,8 @@ def test_the_operator_proves_at_a_shared_block_only_what_it_pays_for(service, ke
         for _ in range(3):
             work()
         assert fresh(oneself).status == BatchStatus.IN_PROGRESS
-        (left,) = send_until_done(service, oneself)
-        assert not left["transactions"][0]["what"].startswith("Accumulates")
+        (answer,) = send_until_done(service, oneself)
+        assert not answer["transactions"][0]["what"].startswith("Accumulates")
     assert oneself.gas_used == 0
 
 
@@ -378,7 +378,7 @@ def test_a_path_that_the_operator_pays_for_takes_no_rider_who_is_self_funded(old
 
 
 def test_a_time_that_is_left_to_others_makes_no_path_longer(old, key):
-    """The time needs the header after its block. The operator's batch doesn't."""
+    """The self-funded batch's time needs the next header, but the operator's batch doesn't."""
     block = old.head() - 3 * WINDOW
     time = int(old.rpc("eth_getBlockByNumber", hex(block), False)["timestamp"], 16)
     data = {f"timestamp:{time}": {"accounts": {CHARLIE: {"props": ["NONCE"]}}}}
@@ -392,7 +392,7 @@ def test_a_time_that_is_left_to_others_makes_no_path_longer(old, key):
 
 
 def test_a_stuck_transaction_is_not_cancelled_for_who_is_self_funded(costly, key):
-    """A cancellation takes money, and nobody waits who would pay."""
+    """A cancellation costs money, and no batch that the operator pays for is waiting."""
     mine_at(costly, 1)
     block = costly.head()
     batch = accepted(key, request(ALICE, block=block, fee=ETHER), fee=302_000 * 3 * 10**9)
@@ -458,7 +458,7 @@ def post(key, body: dict[str, Any]) -> Any:
 def test_more_than_one_answer_holds_comes_in_the_next(service, key):
     service.mine(18)
     told = send_until_done(service, submit(key, itself(asking(balances(range(3, 21))))))
-    assert [(len(left["transactions"]), left["isComplete"]) for left in told] == [(16, False), (2, True)]
+    assert [(len(answer["transactions"]), answer["isComplete"]) for answer in told] == [(16, False), (2, True)]
 
 
 def test_only_its_user_is_told_and_only_of_what_is_self_funded(service, key):

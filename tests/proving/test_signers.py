@@ -1,4 +1,4 @@
-"""Several signers of a destination: the sender of each transaction, and no delays by another signer."""
+"""Several signers of a destination: which one sends, and no delay by a signer that can't."""
 
 from datetime import timedelta
 
@@ -42,12 +42,12 @@ def mempool(two_signers: DevChain) -> DevChain:
 # --- The sender -------------------------------------------------------------------------------------------------------
 
 
-# --- One that can't send ----------------------------------------------------------------------------------------------
+# --- A signer that can't send -----------------------------------------------------------------------------------------
 
 
 def test_a_nonce_that_is_stuck_holds_up_nobody(mempool, key):
     (first,) = send_each(key, mempool, 1)
-    # Its offer is too low from now on.
+    # The transaction's price is too low from now on.
     mempool.rpc("anvil_setNextBlockBaseFeePerGas", hex(50 * GWEI))
     mempool.mine()
     get_stuck()
@@ -60,7 +60,7 @@ def test_a_nonce_that_is_stuck_holds_up_nobody(mempool, key):
     assert notice.startswith(f"The signer {SIGNER} on chain 31337 sends nothing more until its transaction ")
     assert stuck.latest_hash in notice
     assert Signer.objects.get(address=SECOND_SIGNER).wait is None
-    # Its fees are raised as ever, and then it sends again.
+    # Its fees are raised until it is mined, and the signer sends again.
     for _ in range(40):
         SignedTransaction.objects.update(created_at=timezone.now() - timedelta(hours=1))
         work()
@@ -113,9 +113,9 @@ def test_where_none_has_money_it_is_waited_for_and_both_are_told(mempool, key):
 def test_what_it_lacks_is_told_of_the_one_that_would_send_and_no_more_when_it_does(mempool, key, settings, tmp_path):
     configure(settings, tmp_path, mempool, chain="max_fee_per_gas_gwei = 0.001")
     (batch,) = send_each(key, mempool, 1)
-    said = "Gas on chain 31337 costs more than the cap of 0.001 gwei."
+    sentence = "Gas on chain 31337 costs more than the cap of 0.001 gwei."
     assert {row.address: row.wait and str(row.wait) for row in Signer.objects.all()} == {
-        SIGNER: said,
+        SIGNER: sentence,
         SECOND_SIGNER: None,
     }
     configure(settings, tmp_path, mempool)
@@ -173,7 +173,7 @@ def test_one_at_a_time_extends_a_registry(chain, key, settings, tmp_path):
         work()
     (path,) = Transaction.objects.exclude(extends=None)
     assert path.signer.address == SIGNER
-    # Nobody builds on its block before it is mined, because another signer's transaction could be mined first.
+    # Another signer's transaction could be mined before the path, so none is sent until the path is mined.
     stop = Block.objects.filter(is_checkpoint=True, number__gt=near).order_by("number")[0].number
     third = submit(a_key(CHARLIE), request(CHARLIE, block=stop))
     for _ in range(3):

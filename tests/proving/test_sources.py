@@ -1,4 +1,6 @@
-"""Blocks of other chains, and sources of trust in them: attesters, an OP Stack chain's view of its L1, rollups."""
+"""Blocks of other chains, by each source of trust: attesters, an OP Stack chain's view of L1, rollups'
+own contracts.
+"""
 
 import io
 import itertools
@@ -60,7 +62,7 @@ pytestmark = [pytest.mark.django_db, pytest.mark.outside]
 
 @pytest.fixture(scope="module")
 def there() -> Iterator[DevChain]:
-    """Yield another chain of 30 blocks. Charlie receives money in each. All but the newest two are final."""
+    """Yield another chain of 30 blocks, each of which gives money to Charlie. All but the newest two are final."""
     with DevChain(chain_id=THERE) as chain:
         grow(chain, 30)
         yield chain
@@ -75,13 +77,13 @@ def attesters(there: DevChain, tmp_path_factory) -> Iterator[list[AttesterProces
 
 @pytest.fixture
 def attested(chain, db, there, attesters, settings, tmp_path) -> None:
-    """Configure the service with both chains as sources, and three attesters of `there`."""
+    """Configure the service with both chains as sources, and three attesters for `there`."""
     connect(settings, tmp_path, chain, there.url, attesters=attesters)
 
 
 @pytest.fixture
 def proxy(chain, db, there, attesters, settings, tmp_path) -> Iterator[Proxy]:
-    """Configure the same with a proxy before `there`, which can go down."""
+    """Configure the service like `attested`, with a proxy before `there`. The proxy can go down."""
     with Proxy(there.url) as proxy:
         connect(settings, tmp_path, chain, proxy.url, attesters=attesters)
         yield proxy
@@ -89,7 +91,7 @@ def proxy(chain, db, there, attesters, settings, tmp_path) -> Iterator[Proxy]:
 
 @pytest.fixture
 def buffered(chain, db, there, settings, tmp_path) -> None:
-    """Configure the service with `there` as the parent chain, whose hashes are in a buffer."""
+    """Configure the service with `there` as the parent chain, whose block hashes are in a buffer."""
     connect(settings, tmp_path, chain, there.url, block_hash_source="arbitrum-buffer")
 
 
@@ -99,7 +101,7 @@ def nobody(key: str) -> AttesterProcess:
 
 
 def wait_of(chain: DevChain, rounds: int = 3) -> str:
-    """Return the wait of the only waiting query, after some rounds in which nothing was sent."""
+    """Return the wait of the only waiting query, after rounds of work that sent nothing."""
     for _ in range(rounds):
         work()
         chain.mine()
@@ -113,7 +115,7 @@ def lacking(block: int) -> str:
 
 
 def assert_proven(chain: DevChain, there: DevChain, batch: Batch, *blocks: int) -> None:
-    """Work until the batch is done, and compare Charlie's proven balances with those that `there` tells."""
+    """Work until the batch is DONE. Compare Charlie's proven balances with the chain's."""
     assert work_until_done(batch, chain, rounds=20).status == BatchStatus.DONE
     for block in blocks:
         assert balance_proven(chain, block) == balance_at(there, CHARLIE, block)
@@ -163,10 +165,10 @@ def test_a_wrong_hash_below_the_threshold_has_no_effect_and_is_told(
 def test_a_wrong_hash_keeps_the_right_one_from_nobody_but_is_never_sent(
     chain, there, attesters, settings, tmp_path, key
 ):
-    with liar(KEYS[1], b"\x13" * 32) as one, liar(KEYS[2], b"\x13" * 32) as two:
-        connect(settings, tmp_path, chain, there.url, attesters=[attesters[0], one, two])
+    with liar(KEYS[1], b"\x13" * 32) as first_liar, liar(KEYS[2], b"\x13" * 32) as second_liar:
+        connect(settings, tmp_path, chain, there.url, attesters=[attesters[0], first_liar, second_liar])
         submit(key, of_chains(there=[there.head() - 10]))
-        # Two of three agree on a block that our nodes don't know. No transaction may result.
+        # Two of three attesters sign a hash that the service's nodes don't know. The service must send nothing.
         assert "1 of 2 required attesters has signed" in wait_of(chain, rounds=4)
 
 
@@ -259,7 +261,7 @@ def test_a_dead_source_is_named_beside_a_time_to_come(chain, there, proxy, setti
 def test_an_estimate_of_nothing_is_unavailable(chain, there, proxy, key, client):
     FactsRegistry.objects.filter(source_chain_id=31337).delete()
     proxy.down()
-    # The first source has no registry, the second no node.
+    # The destination's own facts have no registry, and the other source has no node.
     body = of_chains(here=[3], there=[20])
     body["data"] = dict(sorted(body["data"].items()))
     answer = client.post("/estimate-batch-query", body, content_type="application/json", headers=header(key))
@@ -365,12 +367,14 @@ class Rollup(NamedTuple):
 
 @pytest.fixture(scope="module")
 def rollup_chain() -> Iterator[tuple[DevChain, dict[int, bytes]]]:
-    """Yield a chain of 64 blocks. Every tenth ends an assertion. The last two assertions have the same send root."""
+    """Yield a chain of 64 blocks. Every tenth block ends an assertion. The last two assertions have the
+    same send root.
+    """
     with DevChain(chain_id=THERE) as chain:
         ends: dict[int, bytes] = {}
         for _ in range(6):
             grow(chain, 10)
-            # The root changes when messages are sent.
+            # A new message would change the send root. There is none between the last two assertions.
             ends[chain.head()] = keccak(bytes([min(len(ends), 4)]))
             set_send_root(chain, ends[chain.head()])
         grow(chain, 4)
@@ -379,7 +383,7 @@ def rollup_chain() -> Iterator[tuple[DevChain, dict[int, bytes]]]:
 
 @pytest.fixture
 def rollup(chain, db, rollup_chain, settings, tmp_path) -> Rollup:
-    """Configure the service with the rollup's Outbox on `HERE`. Nothing is confirmed."""
+    """Configure the service with the rollup's Outbox on `HERE`. No block is confirmed yet."""
     outbox = ArbitrumOutbox(chain)
     connect(settings, tmp_path, chain, rollup_chain[0].url, outbox=outbox.address)
     return Rollup(outbox, *rollup_chain)
@@ -390,7 +394,7 @@ def time_of(chain: DevChain, block: int) -> int:
 
 
 def source_of(chain: DevChain, name: str, source: int = THERE) -> Deployed:
-    """Return a registry's block hash source, from its contract's name."""
+    """Return a registry's block hash source, which is the contract `name`."""
     return Deployed(chain, f"{name}BlockHashSource", address=registry(source).block_hash_source)
 
 
@@ -408,11 +412,11 @@ def test_a_block_before_one_that_is_confirmed_is_a_hop_away(chain, rollup, key):
     for number in (30, 40, 50):
         rollup.confirm(number)
     assert_proven(chain, rollup.chain, submit(key, of_chains(there=[36])), 36)
-    # The newest block from which a hop reaches it is recorded, in the hop's transaction.
+    # The newest confirmed block within a hop's reach is recorded, in the same transaction as the hop.
     (tx,) = extending()
     assert tx.succeeded
     assert newest_recorded(chain) == 50
-    # From there all blocks of a window are one hop away, without another record.
+    # All blocks in its window are one hop away, so none needs another record.
     assert_proven(chain, rollup.chain, submit(key, of_chains(there=[33])), 33)
     assert newest_recorded(chain) == 50
 
@@ -446,7 +450,7 @@ def test_a_block_that_is_not_confirmed_is_waited_for(chain, rollup, key):
 
 def test_a_block_that_is_confirmed_only_after_the_deadline_is_rejected_at_once(chain, rollup, key, settings, client):
     day = 86_400
-    # The chain's clock is so far ahead that only it counts.
+    # The clock of the destination is so far ahead that the other delays don't matter.
     chain.rpc("evm_increaseTime", 4 * day)
     delay = time_of(chain, rollup.confirm(40)) - time_of(rollup.chain, 40)
     late, body = (
@@ -454,15 +458,15 @@ def test_a_block_that_is_confirmed_only_after_the_deadline_is_rejected_at_once(c
         of_chains(there=[43]),
     )
     batch = submit(key, body)
-    # A confirmed block is not late, however long its confirmation took.
+    # A confirmed block needs no waiting, however long its confirmation took.
     older = submit(key, of_chains(there=[36]))
     work_until_done(batch)
     assert (batch.status, batch.rejection_code, batch.rejection_retryable) == ("REJECTED", "block_too_new", True)
     assert f"expect it soon after {late}. The newest confirmed block is 40" in batch.rejection_reason
     assert batch.rejection_reason.endswith(f"after the batch's deadline, {batch.deadline_at:%Y-%m-%d %H:%M} UTC.")
     coming = of_chains(there=[rollup.chain.head() + 1])
-    for asked in (body, coming):
-        assert [rejection["code"] for rejection in estimate(client, key, asked)["rejections"]] == ["block_too_new"]
+    for question in (body, coming):
+        assert [rejection["code"] for rejection in estimate(client, key, question)["rejections"]] == ["block_too_new"]
     assert work_until_done(older, chain).status == BatchStatus.DONE
     settings.BATCH_DEADLINE_SECONDS = 5 * day
     estimated = estimate(client, key, body)
@@ -476,10 +480,10 @@ def test_a_block_that_is_confirmed_only_after_the_deadline_is_rejected_at_once(c
 def test_a_block_whose_place_another_has_taken_is_not_recorded_but_hopped_to(chain, rollup, key):
     rollup.confirm(50)
     later = submit(key, of_chains(there=[60]))
-    # The Outbox has the earlier block for the later one's send root, too.
+    # The Outbox stores block 50 for the send root of block 60, because the roots are equal.
     assert wait_of(chain).startswith(f"Block 60 of chain {THERE} is not confirmed on chain {HERE} yet; ")
     rollup.confirm(60)
-    # In this block's window the first event tells of block 50.
+    # The first confirmation in this window was block 50's, whose entry block 60 has replaced.
     assert work_until_done(submit(key, of_chains(there=[35])), chain).status == BatchStatus.DONE
     assert newest_recorded(chain) == 60
     assert_proven(chain, rollup.chain, submit(key, of_chains(there=[50])), 50)
@@ -494,7 +498,7 @@ def test_a_block_that_the_rollup_s_nodes_do_not_have_is_not_sent(chain, rollup, 
 
 
 def test_a_confirmed_block_whose_header_has_another_send_root_is_not_sent(chain, rollup, key):
-    """An event may be wrong. The Outbox's hash for the header's own send root counts."""
+    """The event is false. Only the Outbox's hash for the header's own send root counts."""
     rollup.outbox.confirm(b"\x13" * 32, rollup.hash_of(40))
     submit(key, of_chains(there=[40]))
     assert f"holds another hash than that of block 40 of chain {THERE}, or none" in wait_of(chain)
@@ -512,7 +516,7 @@ def test_check_chains_tells_what_is_confirmed(rollup):
 
 
 def know(settings: Any, code: Iterable[str]) -> None:
-    """Name the code that may decide about the other chain, as the operator does."""
+    """Add code addresses to the settings, which name the code that may decide about the other chain."""
     text = re.sub("known_implementations = .*\n", "", settings.CHAINS_FILE.read_text())
     known = f"known_implementations = {json.dumps([each.lower() for each in code])}"
     settings.CHAINS_FILE.write_text(re.sub(r"\n(?=(outbox|anchor_state_registry) =)", f"\n{known}\n", text))
@@ -537,7 +541,7 @@ def test_an_outbox_that_was_upgraded_is_not_relied_on_until_the_operator_has_nam
 
 
 def record(chain: DevChain, name: str, *arguments: object, source: int = THERE) -> None:
-    """Record a block for the registry of the other chain, as a stranger may."""
+    """Record a block for the registry of the other chain, as any stranger may."""
     source_of(chain, name, source).send("record", *arguments)
 
 
@@ -582,7 +586,9 @@ def test_a_rollup_that_has_confirmed_nothing_for_long_is_told(chain, rollup, key
 
 @pytest.fixture
 def games(chain, db, there, settings, tmp_path) -> DisputeGames:
-    """Configure the service with dispute games on `HERE` about `there`. None is made. Blocks are a second apart."""
+    """Configure the service with dispute games on `HERE` about `there`. There is no game yet. Blocks are a second
+    apart.
+    """
     chain.rpc("anvil_setBlockTimestampInterval", 1)
     games = DisputeGames(chain, THERE)
     connect(settings, tmp_path, chain, there.url, anchor_state_registry=games.anchor_state_registry)
@@ -608,11 +614,11 @@ def test_the_nearest_of_the_valid_games_is_used(chain, games, there, key):
     settle(games, there, 28)
     games.guardian("blacklistDisputeGame(address)", settle(games, there, 22))
     assert_proven(chain, there, submit(key, of_chains(there=[20])), 20)
-    # The block is recorded in the hop's transaction.
+    # The block is recorded in the same transaction as the hop.
     (tx,) = extending()
     assert tx.succeeded
     assert newest_recorded(chain, "OpStackGames") == 23
-    # From there all blocks of a window are one hop away, without a game.
+    # All blocks in its window are one hop away, so none needs a game.
     games.guardian("blacklistDisputeGame(address)", nearer)
     games.guardian("updateRetirementTimestamp()")
     assert_proven(chain, there, submit(key, of_chains(there=[12])), 12)
@@ -647,7 +653,7 @@ def test_a_block_waits_until_a_game_about_it_is_valid(chain, games, there, key):
 
 
 def test_a_valid_claim_that_the_nodes_contradict_is_not_used(chain, games, there, key):
-    """The output belongs to no block, or to a block under another's number, or the number is too large."""
+    """The claimed output is no block's, or is another block's, or the claimed number is too large."""
     game = settle(games, there, 24, b"\x66" * 32)
     settle(games, there, 25, output_of(there, 24))
     settle(games, there, 10**9, output_of(there, 24))
@@ -696,7 +702,7 @@ def test_games_that_were_retired_are_not_looked_at(chain, games, there, key):
 
 
 def code_that_decides() -> dict[str, str]:
-    """Return the code addresses of the other chain that `check_chains` prints, by role."""
+    """Return the addresses of code that `check_chains` prints, by role."""
     output = io.StringIO()
     with pytest.raises(CommandError):
         call_command("check_chains", stdout=output)
@@ -717,7 +723,7 @@ def test_check_chains_tells_what_is_settled_and_what_code_decides(games, there):
     assert len({*code.values(), games.anchor_state_registry, games.factory}) == 5
     anchor = ask(games.chain, games.anchor_state_registry, "anchorGame()")[12:]
     before = games.chain.rpc("evm_snapshot")
-    # The game answers that it is about no block.
+    # The code returns empty bytes for any call, so the game is about no block.
     games.chain.rpc("anvil_setCode", "0x" + anchor.hex(), "0x60205f5260405ff3")
     with pytest.raises(CommandError, match=f"nothing_confirmed: {who} has no anchor game"):
         call_command("check_chains", stdout=output)
@@ -804,7 +810,7 @@ def test_a_block_of_the_parent_chain_is_proven_once_a_later_one_was_pushed(chain
     )
     buffer.push(*pushed(there, 22, 24))
     assert_proven(chain, there, batch, 20)
-    # A pushed block needs no path.
+    # A block whose hash was pushed needs no path.
     assert_proven(chain, there, submit(key, of_chains(there=[12])), 12)
     assert len(extending()) == 1
 
@@ -819,7 +825,7 @@ def test_a_hash_that_the_parent_chain_s_nodes_do_not_have_is_not_relied_on(chain
 
 
 def test_nodes_that_are_behind_what_was_pushed_are_waited_for(chain, there, buffered, key):
-    """They refuse the state of a block that they don't have yet, which doesn't mean that the block is old."""
+    """Nodes refuse states of blocks that they don't have yet. This doesn't mean that the block is old."""
     newest = there.head() + 5
     BlockHashBuffer(chain).push(newest, [b"\x07" * 32])
     submit(key, of_chains(there=[20]))
@@ -838,7 +844,7 @@ def test_a_pushed_block_that_nodes_lack_is_no_fault_of_the_buffer(chain, there, 
 
 
 def test_a_block_of_a_lost_branch_that_was_pushed_is_passed_by(chain, there, buffered, key):
-    """It stays in the buffer. A later block that nodes have leads to the right block of its number."""
+    """The buffer keeps the false block. A later block of the real chain leads to the right block of that number."""
     buffer = BlockHashBuffer(chain)
     buffer.push(20, [b"\x66" * 32])
     buffer.push(*pushed(there, 22, 24))
@@ -850,7 +856,7 @@ def test_a_block_of_a_lost_branch_that_was_pushed_is_passed_by(chain, there, buf
 
 @pytest.fixture
 def elsewhere(chain, db, rollup_chain, settings, tmp_path) -> Iterator[Rollup]:
-    """Configure a rollup with its Outbox on a parent chain that `HERE` knows through its L1Block."""
+    """Configure a rollup with its Outbox on a parent chain, which `HERE` knows by its L1Block."""
     with DevChain(chain_id=31339) as parent:
         outbox = ArbitrumOutbox(parent)
         connect(settings, tmp_path, chain, rollup_chain[0].url, outbox=outbox.address, parent=parent)
@@ -858,7 +864,9 @@ def elsewhere(chain, db, rollup_chain, settings, tmp_path) -> Iterator[Rollup]:
 
 
 def test_a_block_that_is_confirmed_on_the_parent_is_proven_on_a_third_chain(chain, elsewhere, key):
-    """There is no attester: the third chain trusts the parent's state, which trusts the rollup."""
+    """No attester is needed. The third chain trusts the parent's state, in which the Outbox confirms the rollup's
+    block.
+    """
     parent, l1_block = elsewhere.outbox.chain, L1Block(chain)
     elsewhere.confirm(40)
     parent.mine(3)
@@ -876,7 +884,7 @@ def test_a_block_that_is_confirmed_on_the_parent_is_proven_on_a_third_chain(chai
     assert work_until_done(batch, chain, rounds=20).status == BatchStatus.DONE
     for block in (36, 40):
         assert balance_proven(chain, block) == balance_at(elsewhere.chain, CHARLIE, block)
-    # The first transaction after the record proves the path's origin.
+    # The transaction after the record proves the Outbox's slot in the parent's state.
     slot = keccak(elsewhere.ends[40] + (3).to_bytes(32))
     of_parent = Deployed(chain, "FactsRegistry", address=registry(parent.chain_id).address)
     assert of_parent.call("accountStorageSlotValues", elsewhere.outbox.address, newest, slot) == elsewhere.hash_of(40)
@@ -884,7 +892,7 @@ def test_a_block_that_is_confirmed_on_the_parent_is_proven_on_a_third_chain(chai
 
 @pytest.mark.long
 def test_both_parts_are_proven_once_wherever_the_worker_is_killed(chain, elsewhere, key, killing):
-    """Also between the transaction for the parent's source and the one with both parts."""
+    """A kill may come between the record of the parent's block and the transaction with both path segments."""
     parent = elsewhere.outbox.chain
     elsewhere.confirm(40)
     parent.mine(3)
@@ -892,7 +900,7 @@ def test_both_parts_are_proven_once_wherever_the_worker_is_killed(chain, elsewhe
     nonce, lives = signer_nonce(chain), 0
     batch = submit(key, of_chains(there=[36]))
     for exchange in exchanges():
-        # The kill alternates between before and after the node acts.
+        # The kill is before the node acts in every other round, and after it in the rest.
         with killing.at(exchange, after=lives % 2 == 0):
             work_until_done(batch, chain)
         if not killing.killed:
@@ -906,7 +914,7 @@ def test_both_parts_are_proven_once_wherever_the_worker_is_killed(chain, elsewhe
 
 
 def test_a_rollup_above_a_rollup_is_proven_over_both_outboxes(chain, db, rollup_chain, settings, tmp_path, key, client):
-    """The call that begins the parent's path goes in the same transaction, as for an Orbit chain on Arbitrum."""
+    """The call that begins the parent's path is part of the same transaction, as for an Orbit chain on Arbitrum."""
     with DevChain(chain_id=31339) as parent, DevChain(chain_id=31340) as below:
         upper, lower = Rollup(ArbitrumOutbox(parent), *rollup_chain), ArbitrumOutbox(below)
         there = upper.chain
@@ -950,7 +958,7 @@ def test_a_confirmation_that_no_event_tells_of_is_proven_at_a_newer_block_of_the
         assert wait_of(chain) == f"Chain {HERE} has no L1Block predeploy: is it an OP Stack chain?"
         l1_block = L1Block(chain)
         if up_to:
-            # The trusted block has an earlier confirmation.
+            # The registry already trusts a block of the parent that has only the first confirmation.
             l1_block.tell_of(parent, known)
             record(chain, "OpStack", source=parent.chain_id)
         l1_block.tell_of(parent)
@@ -1077,7 +1085,7 @@ def test_attesters_hand_over_to_others_who_are_believed_from_then_on(
     change(contract, [attesters[2].address], signed_by=KEYS[:2])
     assert attesters[2].address in capsys.readouterr().out
     assert work_until_done(batch, chain).status == BatchStatus.DONE
-    # Pages show the attesters of chains.toml until the operator updates it.
+    # Pages show the attesters in chains.toml until the operator updates the file.
     assert f"the contract, which believes 1 of {attesters[2].address}" in registry(THERE).notice
 
 
@@ -1114,7 +1122,7 @@ def test_nothing_is_sent_behind_an_attestation_that_may_still_be_cancelled(chain
     time = {f"timestamp:{time_of(there, block - 1)}": {"header": ["GAS_LIMIT"]}}
     other = submit(a_key(BOB), asking(time, source=THERE))
     work()
-    # The transaction for this batch begins with an attestation of its own.
+    # The second batch's transaction begins with an attestation of its own.
     assert all(tx.extends for tx in Transaction.objects.filter(queries__batch=other))
     assert work_until_done(other, chain, rounds=12).status == BatchStatus.DONE
     assert Transaction.objects.filter(succeeded=False).count() == 0
@@ -1146,7 +1154,7 @@ def test_a_change_goes_behind_what_is_under_way(chain, there, attested, attester
 def test_a_change_that_waits_in_the_mempool_is_not_taken_for_one_that_reverts(
     chain, db, there, settings, tmp_path, killing
 ):
-    """A simulation on the pending block, which contains the change, would repeat it."""
+    """The pending block contains the change already, so a simulation on it reverts."""
     connect(settings, tmp_path, chain, there.url, attesters=list(map(nobody, KEYS)))
     contract = registry(THERE).block_hash_source
     chain.rpc("evm_setAutomine", False)
@@ -1157,7 +1165,7 @@ def test_a_change_that_waits_in_the_mempool_is_not_taken_for_one_that_reverts(
     work()
     waiting_one = Transaction.objects.latest("pk")
     assert waiting_one.versions.count() > 1
-    # Later transactions wait for it, because another signer could send them first.
+    # Another signer's transaction could be mined before the change, so later transactions wait for the change.
     assert waiting_one.extends == registry(THERE)
     assert not SignedTransaction.objects.filter(is_cancellation=True).exists()
 

@@ -1,4 +1,4 @@
-"""Sending: each nonce is used once and none stays open, even if node and market misbehave."""
+"""Each nonce is used once and none stays open, even if node and market misbehave."""
 
 from datetime import timedelta
 from typing import Any
@@ -170,7 +170,7 @@ def test_only_the_lowest_open_nonce_gets_higher_fees(mempool, batch):
 
 def test_at_a_high_gas_price_a_transaction_is_still_replaced_up_to_the_cap(mempool, batch):
     first = pending(batch).versions.get()
-    mempool.rpc("anvil_setNextBlockBaseFeePerGas", hex(110 * 10**9))  # twice that is above the cap of 200 gwei
+    mempool.rpc("anvil_setNextBlockBaseFeePerGas", hex(110 * 10**9))  # twice this is above the cap of 200 gwei
     mempool.rpc("anvil_dropTransaction", first.hash)
     mempool.mine()
     age()
@@ -255,14 +255,14 @@ def test_a_transaction_whose_purpose_is_gone_is_replaced_by_an_empty_one(mempool
     work()
     assert signer_nonce(mempool) == nonce + 1
     assert the_transaction().hash == empty.hash
-    # The transaction has proven nothing.
+    # The mined transaction is the empty one, so nothing is proven.
     assert (the_transaction().succeeded, the_transaction().state) == (False, TransactionState.CONFIRMED)
     batch.refresh_from_db()
     assert batch.status == BatchStatus.REJECTED
 
 
 def test_a_transaction_that_would_revert_by_now_is_cancelled_instead_of_paid_for(mempool, batch):
-    mempool.rpc("anvil_setCode", pending(batch).to, "0x60006000fd")  # the code always reverts
+    mempool.rpc("anvil_setCode", pending(batch).to, "0x60006000fd")  # every call reverts
     age()
     work()
     assert the_transaction().versions.filter(is_cancellation=True).exists()
@@ -321,8 +321,8 @@ def test_one_lie_about_a_nonce_stops_no_signer(mempool, batch, settings, block, 
             problems |= doubts()
             mempool.mine()
         later = submit(a_key(BOB), request(BOB, block=mempool.head()))
-        for one in (batch, later):
-            assert work_until_done(one, mempool, rounds=20).status == BatchStatus.DONE
+        for each in (batch, later):
+            assert work_until_done(each, mempool, rounds=20).status == BatchStatus.DONE
         mempool.mine()
         work()
     assert told or block == "pending"
@@ -340,7 +340,7 @@ def test_an_unusable_receipt_is_told_no_longer_than_its_transaction_is_watched(m
 
 
 def test_what_a_nonce_was_left_behind_for_is_used_up_when_it_is_reached(mempool, batch, settings):
-    """A transaction signed beyond a gap that is too wide may still be mined."""
+    """A displaced transaction, signed beyond a gap in the nonces, may still be mined."""
     leave_behind(mempool, settings, by=40)
     behind = Transaction.objects.get(state=TransactionState.DISPLACED)
     assert work_until_done(batch, mempool, rounds=20).status == BatchStatus.DONE
@@ -372,7 +372,7 @@ def test_what_nodes_hold_of_a_displaced_transaction_is_cancelled_once_it_is_sent
     mempool.rpc("anvil_dropAllTransactions")
     mempool.rpc("anvil_setNonce", SIGNER, hex(displaced.nonce))
     for version in displaced.versions.order_by("pk"):
-        # Other nodes hold what they were sent, too.
+        # Nodes may still hold every version that they were sent.
         mempool.rpc("eth_sendRawTransaction", "0x" + bytes(version.raw).hex())
     mempool.mine()
     work()
@@ -382,7 +382,7 @@ def test_what_nodes_hold_of_a_displaced_transaction_is_cancelled_once_it_is_sent
 
 
 def call_used(chain: DevChain, settings: Any, nonce: int) -> None:
-    """Let a node say that another transaction has used this nonce of the signer."""
+    """Let a node report this nonce of the signer as used by another transaction."""
 
     def lie(question: Any, reply: Any) -> list[Any]:
         return [reply | {"result": hex(nonce + 1)} if question["method"] == "eth_getTransactionCount" else reply]
@@ -394,12 +394,12 @@ def call_used(chain: DevChain, settings: Any, nonce: int) -> None:
 
 
 def doubts() -> set[str]:
-    """Return the codes of notices about nonces."""
+    """Return the present codes of notices about nonces."""
     return {"nonce_gap", "node_doubtful"} & set(Client().get("/healthz").json()["codes"])
 
 
 def let_all_be_final(chain: DevChain) -> None:
-    """Let all transactions become final, so that only senders read nonces."""
+    """Make all transactions final, after which only new transactions read nonces."""
     chain.mine(70)
     with stopped():
         work()
@@ -462,7 +462,7 @@ def test_a_reverted_transaction_is_followed_by_another_try(mempool, batch, setti
     batch.refresh_from_db()
     work()
     batch.refresh_from_db()
-    assert batch.gas_used > first.gas_used  # the failed try cost gas, too
+    assert batch.gas_used > first.gas_used  # the reverted transaction's gas counts, too
 
 
 def test_the_signers_key_is_in_no_log(mempool, batch, caplog):

@@ -1,4 +1,4 @@
-"""Observations of chains, and a running worker's reaction to clocks."""
+"""Observations of chains, and a running worker when clocks jump."""
 
 from collections import Counter
 from datetime import timedelta
@@ -36,7 +36,7 @@ DAY = timedelta(hours=25)
 
 
 def seen(chain_id: int = 31337) -> list[str]:
-    """Return the codes of a worker's observations."""
+    """Return the codes that a worker has stored about the chain."""
     return [code for code, _ in ChainWatch.objects.get(pk=chain_id).problems]
 
 
@@ -89,16 +89,16 @@ def test_a_chain_whose_nodes_are_down_is_seen_beside_one_that_is_up(service, tmp
 
 
 def test_each_url_that_leads_to_another_chain_is_told_of_one_chain(service, settings, tmp_path):
-    """The nodes before it work, so it would not be asked for long."""
+    """The nodes before it work, so no ordinary request reaches the wrong node."""
     beat()
     with DevChain(chain_id=5) as other:
         settings.CHAINS_FILE = chains_toml(tmp_path, service.url, DEAD_NODE, f"{other.url}?key=secret")
         forget_chains()
         work()
         host = other.url.removeprefix("http://")
-        said = f"URL 3 of Development chain (31337) is not used: {host} is a node of chain 5, not of 31337."
-        assert ChainWatch.objects.get(pk=31337).problems == [["wrong_chain", said]]
-        assert said in Client().get("/healthz").json()["problems"]
+        sentence = f"URL 3 of Development chain (31337) is not used: {host} is a node of chain 5, not of 31337."
+        assert ChainWatch.objects.get(pk=31337).problems == [["wrong_chain", sentence]]
+        assert sentence in Client().get("/healthz").json()["problems"]
 
 
 def test_a_worker_finds_again_what_a_clock_that_was_ahead_has_put_off(service, start_worker):
@@ -109,15 +109,15 @@ def test_a_worker_finds_again_what_a_clock_that_was_ahead_has_put_off(service, s
 
 
 def test_no_node_is_asked_inside_a_transaction(service, settings):
-    """Others would wait for the node, too."""
-    database, asked = connections["default"], Counter[bool]()
+    """During a database transaction, other processes would wait for the node, too."""
+    database, requests_inside = connections["default"], Counter[bool]()
 
     def note(_: Any, reply: Any) -> list[Any]:
-        asked[database.in_atomic_block] += 1
+        requests_inside[database.in_atomic_block] += 1
         return [reply]
 
     with between(service.url, note) as url:
         reconfigure(settings, service.url, url)
         work_until_done(submit(a_key(), request(ALICE, block=service.head())))
-    assert asked[False] > 10
-    assert not asked[True]
+    assert requests_inside[False] > 10
+    assert not requests_inside[True]

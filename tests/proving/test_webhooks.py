@@ -1,4 +1,4 @@
-"""Webhooks at receivers: real HTTP, signed, in order, at least once; and limits of receivers."""
+"""Webhooks reach real HTTP receivers signed, in order and at least once. Limits protect the service from receivers."""
 
 import os
 import signal
@@ -60,14 +60,14 @@ def with_webhook(
 
 
 def done(url: str, **more: Any) -> Batch:
-    """Return a batch with five events."""
+    """Return a DONE batch whose webhook has five events."""
     batch = with_webhook(url, **more)
     complete(batch, *StepKind)
     return batch
 
 
 def deliver_all(batch: Batch) -> None:
-    """Work until all events are delivered or given up, skipping the pauses between attempts."""
+    """Work until all events are delivered or given up. Pauses between attempts are skipped."""
     for _ in range(20):
         WebhookDelivery.objects.filter(next_try_at__gt=timezone.now()).update(next_try_at=timezone.now())
         work()
@@ -81,12 +81,12 @@ def rows(batch: Batch) -> list[WebhookDelivery]:
 
 
 def outcomes(batch: Batch) -> list[str]:
-    """Return the outcomes of the first event's attempts."""
+    """Return the outcome of each attempt at the first event."""
     return [attempt["outcome"] for attempt in rows(batch)[0].attempts]
 
 
 def secret_of(batch: Batch) -> str:
-    """Return the user's webhook secret, as its owner sees it."""
+    """Return the user's webhook secret as its owner sees it."""
     shown = client_of(batch.user.address).post("/dashboard/webhooks/reveal", headers={"accept": "application/json"})
     return str(shown.json()["webhookSecret"])
 
@@ -143,7 +143,7 @@ def test_an_event_that_is_not_taken_is_sent_again_with_the_same_id_before_any_ot
             assert first.next_try_at
             last = datetime.fromisoformat(first.attempts[-1]["at"])
             pauses.append((first.next_try_at - last).total_seconds())
-            # The pause passes.
+            # Make the next attempt due.
             WebhookDelivery.objects.filter(pk=first.pk).update(next_try_at=timezone.now())
         deliver_all(batch)
     assert [delivery.data("step") for delivery in hook.received[:4]] == [
@@ -153,10 +153,10 @@ def test_an_event_that_is_not_taken_is_sent_again_with_the_same_id_before_any_ot
     assert len({delivery.id for delivery in hook.received[:3]}) == 1
     assert len({delivery.id for delivery in hook.received}) == 5
     assert [attempt["httpStatus"] for attempt in rows(batch)[0].attempts] == [500, 404, 200]
-    # Each pause is longer, approximately.
+    # Each pause is longer than the one before, with a random part.
     assert 3.9 < pauses[0] < 6.1 + 5
     assert 7.9 < pauses[1] < 12.1 + 5
-    # Each attempt is signed again, with its own time.
+    # Each attempt has its own time and signature.
     assert all(abs(int(delivery.headers["webhook-timestamp"]) - time.time()) < SECONDS for delivery in hook.received)
 
 
@@ -207,7 +207,7 @@ def test_what_is_sent_again_goes_before_what_came_later(hook):
 def test_an_event_that_comes_while_another_is_sent_is_not_forgotten():
     def and_go_on(_: Received) -> int:
         if len(there.received) == 1:
-            # Another worker rejects the batch.
+            # Another worker rejects the batch during the delivery.
             expire()
             work()
             connections.close_all()
@@ -251,7 +251,7 @@ def test_killed_between_sending_and_noting_it_is_sent_again_with_the_same_id(hoo
     with connection.execute_wrapper(die_once_it_is_sent), pytest.raises(Killed):
         work()
     work()
-    assert len(hook.received) == 1  # Another worker seems to hold it.
+    assert len(hook.received) == 1  # another worker holds it
     expire_leases()
     work()
     assert [delivery.id for delivery in hook.received] == [rows(batch)[0].message_id] * 2
@@ -285,7 +285,7 @@ def test_a_worker_killed_while_it_sends_loses_nothing(start_worker, monkeypatch,
 def test_a_slow_receiver_holds_up_nobody_else(hook, monkeypatch, settings, start_worker):
     monkeypatch.setenv("WEBHOOK_ALLOW", "127.0.0.0/8")
     monkeypatch.setenv("API_KEY_SECRET", settings.API_KEY_SECRET)
-    # A receiver may take half of the lease.
+    # A receiver may take up to half of the lease's time.
     monkeypatch.setenv("LEASE_SECONDS", "6")
     is_over = threading.Event()
 
@@ -296,7 +296,7 @@ def test_a_slow_receiver_holds_up_nobody_else(hook, monkeypatch, settings, start
     with receiver(hang) as slow:
         for block in range(12):
             done(slow.url, block=block, events=["DONE"])
-        # Batches of the same user and of another user get all their events in order.
+        # The webhooks of both users get all events, in order.
         ours, theirs = done(hook.url, block=20), done(hook.url, user=BOB, block=21)
         start_worker()
         until(lambda: len(hook.received) == 10, "what the others are told")
@@ -313,38 +313,38 @@ def test_a_slow_receiver_holds_up_nobody_else(hook, monkeypatch, settings, start
 
 @pytest.fixture
 def inside() -> Iterator[Receiver]:
-    """Yield a server of the operator's own network, to which nothing may be sent."""
+    """Yield a server in the operator's own network, to which no webhook may be sent."""
     with receiver() as inside:
         yield inside
 
 
 @pytest.fixture
 def names(settings, monkeypatch) -> dict[str, list[list[str]]]:
-    """Return a name server's answers, which the test fills in.
+    """Return the name server's answers, which a test fills in.
 
-    A name has its lists of addresses in turn. The last list repeats.
+    Each name has lists of addresses, one for each question. The last list is repeated.
     """
     settings.WEBHOOK_ALLOW = []
     zone: dict[str, list[list[str]]] = {}
-    asked: list[str] = []
+    questions: list[str] = []
     real = socket.getaddrinfo
 
     def answer(host: Any, *args: Any, **options: Any) -> Any:
         name = str(host).rstrip(".")
         if name not in zone:
             return real(host, *args, **options)
-        asked.append(host)
+        questions.append(host)
         addresses = zone[name].pop(0) if len(zone[name]) > 1 else zone[name][0]
-        return [found for host_address in addresses for found in real(host_address, *args, **options)]
+        return [address_info for host_address in addresses for address_info in real(host_address, *args, **options)]
 
     monkeypatch.setattr(socket, "getaddrinfo", answer)
-    zone["asked"] = [asked]
+    zone["asked"] = [questions]
     return zone
 
 
 @pytest.fixture
 def outcome_of(settings) -> Callable[..., str]:
-    """Delivers a webhook that was allowed at submission, with the present setting `allow`."""
+    """Return a function that delivers a webhook accepted earlier, under the setting `allow`. It returns the outcome."""
 
     def outcome_of(url: str, *, allow: Sequence[object] = ()) -> str:
         host = urlsplit(url).hostname
@@ -393,7 +393,7 @@ def test_of_a_name_with_a_public_and_a_private_address_the_public_one_alone_is_t
 
 @pytest.mark.usefixtures("public_ones_are_down")
 def test_a_name_that_leads_elsewhere_the_next_moment_is_asked_once(names, inside, outcome_of):
-    """DNS rebinding: the name is public when it is checked, and internal when it is connected to."""
+    """DNS rebinding: the name has a public address when it is checked, and an internal one afterwards."""
     names["rebound.example"] = [["8.8.8.8"], ["127.0.0.1"]]
     assert outcome_of(inside.url.replace("127.0.0.1", "rebound.example")) == "The receiver can't be reached."
     assert names["asked"] == [["rebound.example"]]
@@ -433,7 +433,7 @@ def test_no_proxy_of_the_environment_is_used(hook, inside, monkeypatch):
     batch = done(hook.url, events=["DONE"])
     work()
     assert outcomes(batch) == [TAKEN]
-    # Requests to nodes may use a proxy.
+    # Only requests to nodes may use the proxy.
     assert not [delivery for delivery in inside.received if "webhook-id" in delivery.headers]
 
 
@@ -447,7 +447,7 @@ def test_tls_is_verified_by_the_name_and_not_by_the_address(names, monkeypatch, 
     with receiver(tls=context) as hook:
         assert hook.url.startswith("https://127.0.0.1:")
         urls = [hook.url.replace("127.0.0.1", name) for name in ("hooks.example", "other.example")]
-        # Nobody vouches for the certificate.
+        # No authority has signed the certificate.
         assert outcome_of(urls[0], allow=allow) == no_certificate
         trusting = ssl.create_default_context(cafile=certificate)
         monkeypatch.setattr(connector, "_SSL_CONTEXT_VERIFIED", trusting)
@@ -468,7 +468,7 @@ def test_nothing_that_a_receiver_sends_is_waited_for_or_kept(name, settings):
     if is_slow:
         assert outcomes(batch) == ["The receiver did not answer within 0.5 seconds."]
     else:
-        # The receiver has sent its status before the attack, which nobody reads.
+        # The status arrives before the endless body, which the service doesn't read.
         assert outcomes(batch) == [TAKEN]
     assert time.monotonic() - began < 60
 

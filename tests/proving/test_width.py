@@ -1,4 +1,4 @@
-"""All other facts that a query can name: slots, headers, times."""
+"""The other kinds of facts that a query can name: slots, headers, times."""
 
 from typing import Any
 
@@ -147,7 +147,7 @@ def test_header_properties_of_an_accumulated_block_are_added(service, key):
 
 @pytest.fixture
 def uneven(service) -> list[int]:
-    """Return the times of blocks at uneven times, by number."""
+    """Return the times of blocks by number. The intervals between blocks vary."""
     for pause in (1, 100, 3, 3, 5000, 12, 12, 12, 700, 1, 60):
         service.rpc("evm_increaseTime", pause)
         service.mine()
@@ -155,7 +155,7 @@ def uneven(service) -> list[int]:
 
 
 def times(chain: DevChain) -> list[int]:
-    """Return the times of the chain's blocks, by number."""
+    """Return the times of the chain's blocks by number."""
     blocks = (chain.rpc("eth_getBlockByNumber", hex(number), False) for number in range(chain.head() + 1))
     return [int(block["timestamp"], 16) for block in blocks]
 
@@ -163,34 +163,36 @@ def times(chain: DevChain) -> list[int]:
 def test_a_time_is_found_in_few_requests_where_no_node_serves_the_first_thousand_headers(service, key, settings):
     reconfigure(settings, "block_seconds = 1", "block_seconds = 12")
     service.rpc("anvil_mine", hex(2000), hex(12))
-    work()  # The deployment becomes final.
-    wanted = service.rpc("eth_getBlockByNumber", hex(service.head() - 700), False)
-    asked: list[str] = []
+    work()  # the deployment becomes final
+    block = service.rpc("eth_getBlockByNumber", hex(service.head() - 700), False)
+    requested_numbers: list[str] = []
 
     def change(question: Any, reply: Any) -> list[Any]:
         if question["method"] != "eth_getBlockByNumber":
             return [reply]
-        asked.append(question["params"][0])
-        return [error(question, -32000, "header not found") if asked[-1] in map(hex, range(1200)) else reply]
+        requested_numbers.append(question["params"][0])
+        return [
+            error(question, -32000, "header not found") if requested_numbers[-1] in map(hex, range(1200)) else reply
+        ]
 
     with between(service.url, change) as url:
         reconfigure(settings, service.url, url)
-        body = at_block(f"timestamp:{int(wanted['timestamp'], 16) + 5}", accounts={ALICE: {"props": ["BALANCE"]}})
+        body = at_block(f"timestamp:{int(block['timestamp'], 16) + 5}", accounts={ALICE: {"props": ["BALANCE"]}})
         batch = work_until_done(submit(key, body), rounds=20)
     assert batch.status == BatchStatus.DONE
-    assert block_at(service, int(wanted["timestamp"], 16) + 5) == int(wanted["number"], 16)
-    assert len(set(asked)) <= 12
+    assert block_at(service, int(block["timestamp"], 16) + 5) == int(block["number"], 16)
+    assert len(set(requested_numbers)) <= 12
 
 
 @pytest.mark.parametrize("final", [True, False])
 def test_where_old_headers_can_not_be_read_later_times_are_proven_and_earlier_ones_rejected_at_once(
     service, key, settings, final
 ):
-    """Early headers can't be read, as those of Celo before it was an L2. Without `final`, the final one can't
-    either.
+    """The service can't read early headers, as those of Celo before it was an L2. Without `final`, it can't read the
+    final header either.
     """
     service.rpc("anvil_mine", hex(60), hex(12))
-    work()  # The deployment becomes final.
+    work()  # the deployment becomes final
     first = service.head() - 9
 
     def change(question: Any, reply: Any) -> list[Any]:
@@ -259,7 +261,7 @@ def test_a_reorg_that_moves_a_time_moves_its_queries_and_holds_up_nobody(service
     plain = submit(key, request(BOB, block=number))
     work()
     assert {query.block_id for query in Query.objects.all()} == {plain.queries.get().block_id}
-    # The two newest blocks are replaced. The upper one gets a time that isn't after `time`.
+    # Two new blocks replace the newest two. The upper one's time is not after `time`.
     service.rpc("anvil_rollback", 2)
     for pause in (1, 1, 100, 5):
         service.rpc("evm_increaseTime", pause)
@@ -267,24 +269,24 @@ def test_a_reorg_that_moves_a_time_moves_its_queries_and_holds_up_nobody(service
     service.rpc("evm_setAutomine", True)
     for batch in (plain, timed):
         assert work_until_done(batch, service, rounds=30).status == BatchStatus.DONE
-    found = max(number for number, made_at in enumerate(times(service)) if made_at <= time)
-    assert found != number
-    assert block_at(service, time) == found
-    assert timed.queries.values_list("block__number", flat=True).get() == found
+    number_at_time = max(number for number, made_at in enumerate(times(service)) if made_at <= time)
+    assert number_at_time != number
+    assert block_at(service, time) == number_at_time
+    assert timed.queries.values_list("block__number", flat=True).get() == number_at_time
 
 
 def test_what_is_under_way_for_one_batch_is_not_paid_again_for_the_next(service, key, contract):
     block = service.head()
     body = at_block(block, accounts={contract: {"slots": ["0x1", "0x2"]}}, header=["TIMESTAMP"])
     service.rpc("evm_setAutomine", False)
-    one = submit(key, body)
+    first_batch = submit(key, body)
     work()
     work()
     two = submit(key, body)
     work()
     work()
     service.rpc("evm_setAutomine", True)
-    assert work_until_done(one, service).status == BatchStatus.DONE
+    assert work_until_done(first_batch, service).status == BatchStatus.DONE
     assert work_until_done(two, service).status == BatchStatus.DONE
     assert Transaction.objects.exclude(to="").count() == 1
 

@@ -1,4 +1,4 @@
-"""`manage.py runworker` as a process: killed, doubled, stopped, and with a node that goes away."""
+"""`manage.py runworker` as a process that is killed, doubled or stopped, or whose node goes away."""
 
 import itertools
 import signal
@@ -31,7 +31,7 @@ BLOCK_HASH_PROVEN = "0x" + keccak(text="BlockHashProven(bytes32)").hex()
 
 @pytest.fixture
 def chain() -> Iterator[DevChain]:
-    """Yield a chain with a block every half second."""
+    """Yield a chain that mines a block every half second."""
     with DevChain(block_seconds=0.5) as chain:
         chain.mine(5)
         yield chain
@@ -49,7 +49,7 @@ def log_of(tmp_path: Path) -> str:
 
 
 def last_log(tmp_path: Path) -> str:
-    """Return the log of the last started worker."""
+    """Return the log of the worker that was started last."""
     return max(tmp_path.glob("worker*.log"), key=lambda path: int(path.stem.removeprefix("worker"))).read_text()
 
 
@@ -65,7 +65,7 @@ def test_a_worker_does_what_is_submitted_and_says_that_it_runs(service, start_wo
 def test_a_worker_whose_database_takes_no_writes_pauses_says_so_once_and_goes_on(service, start_worker, tmp_path):
     batch = submit(a_key(), request(ALICE, block=service.head()))
     with connection.cursor() as cursor:
-        # A sequence counts what is rolled back, too.
+        # A sequence's value stays increased after a rollback, so it counts failed statements.
         cursor.execute("CREATE SEQUENCE refusals")
         cursor.execute(
             "CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN PERFORM nextval('refusals'); "
@@ -81,7 +81,8 @@ def test_a_worker_whose_database_takes_no_writes_pauses_says_so_once_and_goes_on
             start_worker()
             until(lambda: refused(1), "a turn")
             began = time.monotonic()
-            # Five lanes have a turn at once. The three with due rows have further turns after 1 s, 2 s and 4 s.
+            # Five lanes begin with a turn at once. Those with due rows, three of them, repeat it after 1, 2 and 4
+            # seconds.
             until(lambda: refused(12), "further turns")
             assert time.monotonic() - began > 2
         finally:
@@ -93,7 +94,7 @@ def test_a_worker_whose_database_takes_no_writes_pauses_says_so_once_and_goes_on
 
 
 def test_a_worker_serves_metrics_where_it_is_told_to_who_may_read_them(service, start_worker, monkeypatch):
-    # No proxy before a worker overwrites this header.
+    # Workers have no proxy that would overwrite this header.
     monkeypatch.setenv("CLIENT_ADDRESS_HEADER", "Client")
     monkeypatch.setenv("METRICS_ALLOWED_NETWORKS", "10.0.0.0/8")
     monkeypatch.setenv("METRICS_TOKEN", "right")
@@ -101,22 +102,22 @@ def test_a_worker_serves_metrics_where_it_is_told_to_who_may_read_them(service, 
     start_worker("--metrics-port", str(port))
     batch = submit(a_key(), request(ALICE, block=service.head()))
     until(lambda: is_done(batch), "DONE")
-    asked = urllib.request.Request(f"http://127.0.0.1:{port}/metrics", headers={"Authorization": "Bearer right"})
-    with urllib.request.urlopen(asked) as answer:
+    scrape = urllib.request.Request(f"http://127.0.0.1:{port}/metrics", headers={"Authorization": "Bearer right"})
+    with urllib.request.urlopen(scrape) as answer:
         text = answer.read().decode()
         assert answer.headers["Content-Type"].startswith("text/plain; version=0.0.4")
     assert value(text, "batchquery_job_run_seconds_count", kind="batch", outcome="done") == 1
     assert value(text, "batchquery_job_run_seconds_count", kind="block")
     assert value(text, "batchquery_job_run_seconds_count", outcome="defect") is None
     for path, sent in (("/metrics", {}), ("/metrics", {"Client": "10.0.0.1"}), ("/", {})):
-        asked = urllib.request.Request(f"http://127.0.0.1:{port}{path}", headers=sent)
+        scrape = urllib.request.Request(f"http://127.0.0.1:{port}{path}", headers=sent)
         with pytest.raises(urllib.error.HTTPError, match=r"40[34]") as refused:
-            urllib.request.urlopen(asked)
+            urllib.request.urlopen(scrape)
         refused.value.close()
 
 
 def kill_until_done(batch: Batch, start_worker: Any, folder: Path, *, seconds: float) -> None:
-    """Kill workers until the batch is done, each a little later after its start than the one before."""
+    """Kill workers until the batch is DONE, each after a longer time than the one before."""
     lives = 0
     for length in itertools.count(step=3):
         if is_done(batch):
@@ -143,7 +144,7 @@ def test_killed_again_and_again_it_ends_done_once(service, start_worker, tmp_pat
 
 @pytest.fixture
 def short_hops(settings, tmp_path, transactional_db) -> Iterator[DevChain]:
-    """Yield a chain of 300 blocks with hops of two blocks."""
+    """Yield a chain of 300 blocks, where a hop reaches two blocks."""
     with DevChain(block_seconds=0.5) as chain:
         chain.mine(5)
         settings.CHAINS_FILE = chains_toml(tmp_path, chain.url, connection="window = 40\nmax_hops = 200")

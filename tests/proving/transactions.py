@@ -1,4 +1,4 @@
-"""Events of transactions: time passes, and another program signs with the same key."""
+"""Events that affect transactions: time passes, or another program signs with the same key."""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -15,7 +15,7 @@ from tests.service import ALICE, SIGNER_KEY
 
 
 def age(seconds: float = 3600) -> None:
-    """Make all signed versions seem this old."""
+    """Make all signed versions look this old."""
     SignedTransaction.objects.update(created_at=timezone.now() - timedelta(seconds=seconds))
 
 
@@ -25,7 +25,7 @@ def send_from_elsewhere(chain: DevChain, nonce: int) -> None:
 
 
 def roll_back(chain: DevChain, snapshot: str) -> None:
-    """Reorganise the chain: other blocks replace those since the snapshot, and the mempool is emptied."""
+    """Replace the blocks since the snapshot by other ones, and empty the mempool."""
     chain.rpc("evm_revert", snapshot)
     chain.rpc("anvil_dropAllTransactions")
     chain.rpc("evm_setNextBlockTimestamp", hex(int(timezone.now().timestamp()) + 100))
@@ -34,9 +34,10 @@ def roll_back(chain: DevChain, snapshot: str) -> None:
 
 @contextmanager
 def between_statements(is_time: Callable[[str], object], act: Callable[[], object]) -> Iterator[None]:
-    """Act once between two database transactions, as another process may, after a statement for which `is_time` holds.
+    """Act once between two database transactions, as another process may, after a statement for which `is_time` is
+    true.
 
-    The test fails if that never happens.
+    Fail if there is no such moment.
     """
     depth = len(connection.savepoint_ids)
     acted, is_late = False, False

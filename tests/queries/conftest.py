@@ -8,12 +8,12 @@ from tests.service import header
 
 @pytest.fixture(autouse=True)
 def configured(unreachable_chain, db) -> None:
-    """Configure a chain without a node, because the API asks none."""
+    """Configure a chain without a node. The API asks none."""
 
 
 @pytest.fixture
 def post(client: Client, key):
-    """Posts a body with Alice's key, as JSON unless it is bytes."""
+    """Return a function that posts a body with Alice's key. Bodies other than bytes are sent as JSON."""
 
     def post(body, path="/submit-batch-query", **headers):
         raw = body if isinstance(body, bytes) else json.dumps(body).encode()

@@ -1,4 +1,4 @@
-"""Bodies of the maximum size that are expensive for a service that parses all of them."""
+"""Bodies of the maximum size that would be expensive to parse completely."""
 
 import json
 from collections.abc import Callable, Mapping
@@ -15,7 +15,7 @@ def _body(blocks: str) -> bytes:
 
 
 def _repeated(form: str, most: int = BYTES) -> str:
-    """Repeat `form`, which contains a number, up to the maximum size."""
+    """Repeat `form`, with a number inserted, up to the maximum size."""
     return ",".join(form.format(number) for number in range((most - 1000) // (len(form.format(10**6)) + 1)))
 
 
@@ -31,7 +31,7 @@ GOOD_ACCOUNTS = _body(
     + "}}"
 )
 
-# Each body is made on demand, because all together take seconds.
+# Functions make the bodies on demand, because making all of them takes seconds.
 NASTY: Mapping[str, Callable[[], bytes]] = {
     "bad slots": lambda: _account(f'"slots": [{_repeated("null")}]'),
     "good slots": lambda: _account(f'"slots": [{_repeated(_SLOT)}]'),

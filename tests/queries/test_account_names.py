@@ -1,4 +1,4 @@
-"""ENS names in a request: the stored rows, and none where names can't be resolved."""
+"""ENS names in a request, the rows stored for them, and refusals of names that can't be resolved."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -28,7 +28,7 @@ def names() -> Iterator[Names]:
 
 @pytest.fixture
 def resolving(names: Names, settings, tmp_path):
-    """Configures names, by default on the chain that has them."""
+    """Return a function that configures ENS, by default on the chain with the names."""
 
     def configure(*urls: str) -> None:
         path = chains_toml(tmp_path, *(urls or [names.chain.url]))
@@ -40,7 +40,7 @@ def resolving(names: Names, settings, tmp_path):
 
 
 def at_blocks(**blocks: list[str]) -> dict[str, Any]:
-    """Return a request for these accounts at these blocks."""
+    """Return a request for accounts at blocks. Keywords are selectors with `_` for the colon."""
     data = {
         name.replace("_", ":"): request(*accounts, block=1)["data"]["31337"]["block:1"]
         for name, accounts in blocks.items()
@@ -63,16 +63,16 @@ def test_a_name_is_stored_with_the_address_that_it_had(post, resolving):
 def test_names_that_stand_for_nobody_are_faults_beside_all_others(post, resolving):
     body = at_blocks(block_1=["nobody.eth", "alice.eth", "a..eth", "0x12"], block_2=["nobody.eth"]) | {"fee": "x"}
     response = post(body)
-    found = faults(response)
-    assert set(found) == {
+    fault_by_path = faults(response)
+    assert set(fault_by_path) == {
         *(pointer("nobody.eth"), pointer("a..eth"), pointer("0x12"), pointer("nobody.eth", 2)),
         "/fee",
     }
-    assert found[pointer("nobody.eth")] == (
+    assert fault_by_path[pointer("nobody.eth")] == (
         "invalid_request",
         f"{SENTENCE}: the name 'nobody.eth' has no address on chain Development chain (31337).",
     )
-    assert found[pointer("a..eth")][1].startswith(f"{SENTENCE}: the name 'a..eth' is not as ENSIP-15 has it: ")
+    assert fault_by_path[pointer("a..eth")][1].startswith(f"{SENTENCE}: the name 'a..eth' is not as ENSIP-15 has it: ")
     assert response.json()["error"].startswith(SENTENCE)
     assert not Batch.objects.exists()
 
@@ -85,7 +85,7 @@ def test_each_letter_of_a_name_counts_as_a_query(post, resolving, settings, path
 
 
 def test_an_account_may_stand_under_its_names_and_its_address(post, resolving):
-    """The replaced service's example does so. Each name and address is a query."""
+    """The replaced service's example names an account by its name and by its address. Each becomes a query."""
     accounts = ["alice.eth", ALICE.lower(), "one.below.eth", "two.below.eth", BOB]
     assert post(at_blocks(block_1=accounts)).status_code == 200
     rows = Query.objects.order_by("position").values_list("address", "name")
@@ -94,29 +94,29 @@ def test_an_account_may_stand_under_its_names_and_its_address(post, resolving):
 
 
 def test_two_spellings_of_a_name_at_a_block_are_one_too_many(post, resolving):
-    found = faults(post(at_blocks(block_1=["alice.eth", BOB, "ALICE.eth"])))
-    assert found["/data/31337/block:1/accounts"][1] == "The account 'ALICE.eth' is named twice at this block."
+    fault_by_path = faults(post(at_blocks(block_1=["alice.eth", BOB, "ALICE.eth"])))
+    assert fault_by_path["/data/31337/block:1/accounts"][1] == "The account 'ALICE.eth' is named twice at this block."
     assert post(at_blocks(block_1=["alice.eth"], block_2=["ALICE.eth"])).status_code == 200
 
 
 def test_each_name_is_resolved_once_and_all_of_them_together(post, names, resolving):
-    asked: list[Any] = []
-    with lying_node(recording(asked, lambda body: ask(names.chain.url, body))) as url:
+    node_requests: list[Any] = []
+    with lying_node(recording(node_requests, lambda body: ask(names.chain.url, body))) as url:
         resolving(url)
-        wanted = [f"{number}.below.eth" for number in range(10)]
+        names_below = [f"{number}.below.eth" for number in range(10)]
         assert (
             post(
-                at_blocks(**{f"block_{number}": [name, "alice.eth"] for number, name in enumerate(wanted)})
+                at_blocks(**{f"block_{number}": [name, "alice.eth"] for number, name in enumerate(names_below)})
             ).status_code
             == 200
         )
-    assert [len(body) for body in asked if isinstance(body, list)] == [13]
-    assert len(asked) == 2
+    assert [len(body) for body in node_requests if isinstance(body, list)] == [13]
+    assert len(node_requests) == 2
 
 
 TOO_LONG = {
     "51 names are too many; a batch may have 50.": [f"{number}.eth" for number in range(51)],
-    # The library takes milliseconds for each of these Han letters, because they are in several groups of ENSIP-15.
+    # Each of these Han letters is in several groups of ENSIP-15, which costs the library milliseconds.
     "The names have more than 200 letters beyond ASCII, which take long.": [
         "".join(chr(0x4E00 + 100 * row + column) for column in range(21)) + ".eth" for row in range(10)
     ],
@@ -124,11 +124,11 @@ TOO_LONG = {
 }
 
 
-@pytest.mark.parametrize(("said", "named"), TOO_LONG.items())
-def test_names_are_counted_before_any_is_looked_at(post, resolving, said, named):
+@pytest.mark.parametrize(("sentence", "named"), TOO_LONG.items())
+def test_names_are_counted_before_any_is_looked_at(post, resolving, sentence, named):
     resolving("http://127.0.0.1:1")
-    found = faults(post(at_blocks(block_1=named[:5], block_2=named[5:])))
-    assert {path: message for path, (_, message) in found.items()} == {"/data": said}
+    fault_by_path = faults(post(at_blocks(block_1=named[:5], block_2=named[5:])))
+    assert {path: message for path, (_, message) in fault_by_path.items()} == {"/data": sentence}
 
 
 def test_nothing_is_stored_while_nodes_are_down(post, names, resolving, key):
@@ -137,7 +137,7 @@ def test_nothing_is_stored_while_nodes_are_down(post, names, resolving, key):
     assert (response.status_code, response.json()["code"]) == (503, "names_unavailable")
     assert response.headers["Retry-After"] == "5"
     assert "secret" not in response.text
-    # A request without names needs no ENS.
+    # A request without names works without ENS.
     assert post(request(ALICE, block=1)).status_code == 200
     assert not Query.objects.exclude(name="").exists()
 

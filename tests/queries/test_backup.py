@@ -1,4 +1,4 @@
-"""`manage.py backup` makes a usable, private copy, and never replaces a file."""
+"""`manage.py backup` writes a usable, private copy, and never overwrites a file."""
 
 import os
 import sqlite3
@@ -43,9 +43,9 @@ def test_the_copy_is_private_and_has_what_was_committed(committed, tmp_path, cap
     assert stat.S_IMODE(copy.stat().st_mode) == 0o600
     assert stat.S_IMODE(copy.parent.stat().st_mode) == 0o700
     assert addresses(copy) == [ALICE]
-    said = capsys.readouterr().out
-    assert str(connection.settings_dict["NAME"]) in said
-    assert "the copy is sound" in said
+    output = capsys.readouterr().out
+    assert str(connection.settings_dict["NAME"]) in output
+    assert "the copy is sound" in output
 
 
 def test_what_another_process_is_writing_is_in_it_only_when_committed(committed, tmp_path):

@@ -1,4 +1,4 @@
-"""If only the clock jumps, no batch ends. A deadline passes when block times have passed it too, or a day later."""
+"""A jump of the clock alone ends no batch. A deadline passes when block times have also passed it, or a day later."""
 
 from datetime import UTC, datetime, timedelta
 from functools import partialmethod
@@ -19,14 +19,14 @@ MONTH = timedelta(days=30)
 
 @pytest.fixture
 def jump(monkeypatch):
-    """Moves the clocks of this machine and of a database on it ahead."""
+    """Return a function that sets the clocks of this machine and its database ahead."""
 
     def to(machine: timedelta, database: timedelta) -> None:
         monkeypatch.setattr(timezone, "now", lambda: datetime.now(UTC) + machine)
         seconds = f"{database.total_seconds():+f} seconds"
         templates = {
             "postgresql": f"(STATEMENT_TIMESTAMP() + INTERVAL '{seconds}')",
-            # Django's own form, with a modifier (https://www.sqlite.org/lang_datefunc.html).
+            # Django's form of the statement, with a modifier (https://www.sqlite.org/lang_datefunc.html).
             "sqlite": f"STRFTIME('%%%%Y-%%%%m-%%%%d %%%%H:%%%%M:%%%%f', 'NOW', '{seconds}')",
         }
         as_sql = partialmethod(Now.as_sql, template=templates[connection.vendor])
@@ -37,7 +37,7 @@ def jump(monkeypatch):
 
 @pytest.fixture
 def waits(service, key) -> Batch:
-    """Return a batch for a coming block, after a worker's check."""
+    """Return a batch about a coming block that a worker has checked."""
     batch = submit(key, request(ALICE, block=service.head() + 6))
     work()
     return batch

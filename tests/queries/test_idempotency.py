@@ -1,4 +1,4 @@
-"""The header Idempotency-Key: a submission that is repeated with the same key makes one batch."""
+"""The header Idempotency-Key: submissions with the same key make one batch."""
 
 import json
 from contextlib import suppress
@@ -25,8 +25,8 @@ OTHER = request(ALICE, block=2)
 
 
 def pruned() -> str:
-    call_command("prune", stdout=(said := StringIO()))
-    return said.getvalue()
+    call_command("prune", stdout=(output := StringIO()))
+    return output.getvalue()
 
 
 def used(what: str) -> int:
@@ -80,7 +80,7 @@ def test_another_body_is_refused_and_nothing_of_it_stored(post):
     ],
 )
 def test_a_key_is_printable_with_or_without_quotes(post, written, stored):
-    """Quotes follow RFC 9651, because the draft's header is a string in its sense."""
+    """A quoted key is a string in RFC 9651, which the header's draft refers to."""
     answer = post(BODY, **{"idempotency-key": written})
     if stored is None:
         assert (answer.status_code, answer.json()["code"]) == (400, "invalid_idempotency_key")
@@ -122,7 +122,7 @@ def test_after_its_time_a_key_makes_another_batch_and_is_pruned(post, settings):
     assert "idempotency keys: 0 rows" in pruned()
     assert post(BODY, **{"idempotency-key": "k"}).json() == first
     pass_time(hours=24.1)
-    # The same holds while the expired row isn't pruned.
+    # The row is expired but not pruned yet, and the result is the same.
     second = post(OTHER, **{"idempotency-key": "k"}).json()
     assert second.keys() == first.keys()
     assert second != first
@@ -140,12 +140,12 @@ def test_wherever_it_is_killed_the_next_request_has_the_batch(post, settings):
     """The kill comes before each statement in turn. If only the answer is lost, the batch exists."""
     settings.MAX_BATCHES_PER_MINUTE = 100
     for last in count(1):
-        left, names = last, {"idempotency-key": f"k{last}"}
+        statements_left, names = last, {"idempotency-key": f"k{last}"}
 
         def kill(execute: Any, *how: Any) -> Any:
-            nonlocal left
-            left -= 1
-            if left == 0:
+            nonlocal statements_left
+            statements_left -= 1
+            if statements_left == 0:
                 raise Killed
             return execute(*how)
 
@@ -157,7 +157,7 @@ def test_wherever_it_is_killed_the_next_request_has_the_batch(post, settings):
         again = post(BODY, **names)
         assert again.json() == {"internalId": IdempotencyKey.objects.get(key=names["idempotency-key"]).batch_id}
         assert ("Idempotency-Replayed" in again.headers) == is_stored
-        if left > 0:
+        if statements_left > 0:
             break
     assert is_stored
     assert last > 10

@@ -13,7 +13,7 @@ MAX_QUERIES = 10_000
 
 
 def seconds(body: bytes) -> tuple[float, InvalidRequest | None]:
-    """Return the processor time of parsing in seconds, and the refusal."""
+    """Return the processor seconds of parsing, and the refusal."""
     began = time.thread_time()
     refused = None
     try:
@@ -39,8 +39,8 @@ def test_a_body_is_refused_as_fast_as_a_good_one_is_read_and_with_few_faults(sec
     taken, refused = seconds(body)
     assert refused
     assert 1 <= len(refused.faults) <= MAX_FAULTS_LISTED
-    # Processor time depends on other work of the machine: the worst once took 35 times as long. So a slow result is
-    # compared again.
+    # Processor time depends on the machine's other work; one result was 35 times too high. So a slow result is measured
+    # again.
     assert taken < 2 * seconds_of_good or any(seconds(body)[0] < 2 * seconds(GOOD_ACCOUNTS)[0] for _ in range(3))
 
 

@@ -21,7 +21,7 @@ pytestmark = pytest.mark.outside
 
 @pytest.fixture
 def get(client: Client, key):
-    """Requests the list with these query parameters."""
+    """Return a function that requests the list with these query parameters."""
 
     def get(**parameters):
         answer = client.get("/batch-queries", parameters, headers=header(key))
@@ -164,11 +164,11 @@ def test_a_page_takes_few_statements_and_reads_only_what_is_the_user_s(key, get,
     assert taken == [most, most]
 
 
-# --- The steps of all lists -------------------------------------------------------------------------------------------
+# --- The cost of all lists --------------------------------------------------------------------------------------------
 
 
 def steps_of(client: Client, path: str, parameters: dict[str, str], headers: dict[str, str]) -> int:
-    """Return the instructions that SQLite's virtual machine takes for a list, in hundreds."""
+    """Return the number of instructions (in hundreds) that SQLite's virtual machine takes for a list."""
     taken = count()
     connection.ensure_connection()
     connection.connection.set_progress_handler(lambda: next(taken) < 0, 100)
@@ -184,8 +184,8 @@ def test_no_list_takes_more_steps_than_in_proportion_to_the_rows(key, client: Cl
     finish(own)
     finish(other)
     by_key, browser = header(key), {"accept": "text/html"}
-    # Next to each list: the instructions that a copy of the two batches may add, 0 where an index leads to all shown
-    # rows.
+    # Each list with the instructions that copies of the two batches may add. 0 means that an index leads to the shown
+    # rows only.
     lists = [
         *(
             ("/batch-queries", parameters, by_key, most)
@@ -215,10 +215,10 @@ def test_no_list_takes_more_steps_than_in_proportion_to_the_rows(key, client: Cl
 
     taken()
     before, rows = taken(), 1000
-    for place, batch in enumerate((own, other)):
+    for index, batch in enumerate((own, other)):
         query = batch.queries.get()
-        copies(fresh(batch), rows, id=BATCH_ID.format("EF"[place]))
-        copies(query, rows, batch_id=BATCH_ID.format("EF"[place]))
+        copies(fresh(batch), rows, id=BATCH_ID.format("EF"[index]))
+        copies(query, rows, batch_id=BATCH_ID.format("EF"[index]))
     for (path, parameters, _, most), few, many in zip(lists, before, taken(), strict=True):
         assert many - few <= most * rows + 3000, (path, parameters, few, many)
 
@@ -228,7 +228,7 @@ def test_no_list_takes_more_steps_than_in_proportion_to_the_rows(key, client: Cl
 
 def test_an_open_batch_is_cancelled_for_good(key, cancel, get):
     batch = submit(key, request(ALICE, block=1))
-    for _ in range(2):  # A client repeats its request if the answer was lost.
+    for _ in range(2):  # a client repeats a request whose answer was lost
         answer = cancel(batch.pk)
         assert (answer.status_code, answer.json()) == (200, {"internalId": batch.pk, "queryStatus": "REJECTED"})
     (told,) = get()["batchQueries"]
@@ -269,8 +269,8 @@ def test_what_has_ended_is_not_cancelled(key, cancel, end):
 
 def test_another_user_s_batch_is_not_found(key, cancel):
     batch = submit(key, request(ALICE, block=1))
-    for asked, by in ((batch.pk, a_key(BOB)), ("0" * 26, key), ("%00", key), ("x" * 300, key)):
-        answer = cancel(asked, by)
+    for batch_id, by in ((batch.pk, a_key(BOB)), ("0" * 26, key), ("%00", key), ("x" * 300, key)):
+        answer = cancel(batch_id, by)
         assert (answer.status_code, answer.json()) == (404, {"error": "No query found", "code": "not_found"})
     assert Batch.objects.get().status == BatchStatus.RECEIVED
 

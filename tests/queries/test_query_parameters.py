@@ -16,7 +16,7 @@ REQUESTS = 20
 
 @pytest.fixture
 def no_logs():
-    """Disable logging, because pytest keeps records with their requests."""
+    """Disable logging, because pytest keeps log records and their requests."""
     logging.disable(logging.CRITICAL)
     yield
     logging.disable(logging.NOTSET)
@@ -24,7 +24,7 @@ def no_logs():
 
 def kept() -> int:
     gc.collect()
-    # Types are compared because `isinstance` would evaluate lazy objects of other tests.
+    # `isinstance` would evaluate lazy objects of other tests, so types are compared.
     return sum(type(each) is WSGIRequest for each in gc.get_objects())
 
 

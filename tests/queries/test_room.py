@@ -1,4 +1,4 @@
-"""Limits of a user's open batches."""
+"""The limit of a user's open batches."""
 
 import threading
 from collections.abc import Iterator
@@ -118,7 +118,7 @@ def test_of_large_batches_one_is_stored_at_a_time(post, another_is_being_stored)
     assert answer.headers["Retry-After"] == "2"
     assert not Batch.objects.exists()
     assert not ThrottleCount.objects.filter(pk__startswith="submitted queries").exists()
-    # A waiting batch doesn't keep others from writing.
+    # A waiting batch holds no lock that others need for writing.
     assert not [each["sql"] for each in statements if "queries_" in each["sql"] and "SELECT" not in each["sql"]]
     assert post(with_slots(499)).status_code == 200
 
@@ -131,7 +131,7 @@ def test_after_a_large_batch_was_refused_the_next_one_has_its_turn(post, setting
 
 
 def test_the_lock_is_held_for_few_statements_whatever_the_size(key):
-    """Rows are prepared before the lock is taken, because others would wait under it."""
+    """All rows are prepared before the lock, because other submissions wait for it."""
     with CaptureQueriesContext(connection) as statements:
         submit(key, request(*(f"0x{number:040x}" for number in range(5000)), block=1))
     assert len(statements) < 40

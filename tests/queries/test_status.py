@@ -1,4 +1,4 @@
-"""`GET /batch-query-status`, `GET /chain-connections`, and common rules of endpoints."""
+"""`GET /batch-query-status`, `GET /chain-connections`, and rules of all endpoints."""
 
 import json
 import re
@@ -56,9 +56,9 @@ def test_what_waits_is_found_from_the_batch_however_many_blocks_of_others_are_du
     accept(batch)
     with CaptureQueriesContext(connection) as statements:
         status(batch.pk)
-    found = plans(statements)
-    assert any("queries_block" in line for line in found)
-    assert not looks_at_all_due_blocks(found)
+    plan_lines = plans(statements)
+    assert any("queries_block" in line for line in plan_lines)
+    assert not looks_at_all_due_blocks(plan_lines)
 
 
 def test_an_unknown_id_is_not_found_in_the_words_that_clients_match(status):
@@ -117,8 +117,8 @@ def test_a_key_that_has_ended_works_no_more_at_once_whatever_the_client_has(clie
     query = {"batchQueryId": batch.pk}
     etag = client.get("/batch-query-status", query, headers=headers).headers["ETag"]
     end(key)
-    for asked in (headers, headers | {"if-none-match": etag}):
-        answer = client.get("/batch-query-status", query, headers=asked)
+    for request_headers in (headers, headers | {"if-none-match": etag}):
+        answer = client.get("/batch-query-status", query, headers=request_headers)
         assert (answer.status_code, answer.json()["code"]) == (401, "unauthorized")
         assert "ETag" not in answer.headers
     body = json.dumps(request(ALICE, block=1))
@@ -131,14 +131,14 @@ def test_connections_are_those_of_the_configuration(client: Client):
 
 
 def test_programs_in_browsers_may_call_the_api_from_anywhere_and_nothing_else(client: Client):
-    asked = {"origin": "https://dapp.example", "access-control-request-method": "POST"}
+    request_headers = {"origin": "https://dapp.example", "access-control-request-method": "POST"}
     allowed = client.options(
-        "/submit-batch-query", headers={**asked, "access-control-request-headers": "api-key,content-type"}
+        "/submit-batch-query", headers={**request_headers, "access-control-request-headers": "api-key,content-type"}
     )
     assert allowed.headers["Access-Control-Allow-Origin"] == "*"
     assert "api-key" in allowed.headers["Access-Control-Allow-Headers"]
     assert "Access-Control-Allow-Credentials" not in allowed.headers
-    assert "Access-Control-Allow-Origin" not in client.get("/sign-in", headers=asked).headers
+    assert "Access-Control-Allow-Origin" not in client.get("/sign-in", headers=request_headers).headers
 
 
 def test_the_docs_tell_how_to_poll_and_build_no_url_with_a_key(client: Client):

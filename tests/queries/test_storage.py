@@ -10,7 +10,7 @@ pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.outside]
 
 
 def problem() -> str | None:
-    """Return the problem with storage in `/healthz`."""
+    """Return the problem with storage that `/healthz` reports."""
     told = Client().get("/healthz").json()
     return next((says for code, says in zip(told["codes"], told["problems"], strict=True) if code == "storage"), None)
 

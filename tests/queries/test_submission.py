@@ -1,4 +1,4 @@
-"""`POST /submit-batch-query`: the stored rows, and all refusals."""
+"""`POST /submit-batch-query`: stored rows and all refusals."""
 
 import json
 from typing import Any
@@ -60,11 +60,11 @@ def test_who_is_self_funded_needs_no_fee(post):
     ],
 )
 def test_every_fault_of_the_sender_and_its_fee_is_named(post, changes, expected):
-    found = faults(post(request(ALICE, block=12) | changes))
-    assert found.keys() == expected.keys()
+    fault_by_path = faults(post(request(ALICE, block=12) | changes))
+    assert fault_by_path.keys() == expected.keys()
     for path, beginning in expected.items():
-        assert found[path][0] == "invalid_request"
-        assert found[path][1].startswith(beginning)
+        assert fault_by_path[path][0] == "invalid_request"
+        assert fault_by_path[path][1].startswith(beginning)
     assert not Batch.objects.exists()
 
 
@@ -109,11 +109,11 @@ def test_a_header_is_a_query_of_its_own_beside_the_accounts_or_alone(post):
     body["data"]["31337"]["block:2"] = {"header": ["PARENT_HASH"]}
     assert post(body).status_code == 200
     queries = Query.objects.order_by("position")
-    asked = [
+    requested = [
         [name for bit, name in enumerate(HEADER_FIELDS) if not query.address and query.fields & 1 << bit]
         for query in queries
     ]
-    assert asked == [[], ["STATE_ROOT", "TIMESTAMP"], ["PARENT_HASH"]]
+    assert requested == [[], ["STATE_ROOT", "TIMESTAMP"], ["PARENT_HASH"]]
 
 
 @pytest.mark.parametrize(
@@ -133,7 +133,7 @@ def test_a_time_or_a_tag_selects_a_block_that_is_found_later(post, selector, tag
 def test_a_submission_of_one_account_takes_so_many_statements_and_one_transaction(
     post, django_assert_max_num_queries, transactional_db
 ):
-    post(request(ALICE, block=1))  # It creates the throttle's rows.
+    post(request(ALICE, block=1))  # stores the throttle's rows
     most = STATEMENTS_OF_A_SUBMISSION + LOCKS * connection.features.has_select_for_update
     with django_assert_max_num_queries(most) as statements:
         assert post(request(ALICE, block=1)).status_code == 200
@@ -187,8 +187,8 @@ def test_it_names_every_fault_at_once_and_stores_nothing(post):
             },
         }
     )
-    found = faults(response)
-    assert set(found) == {
+    fault_by_path = faults(response)
+    assert set(fault_by_path) == {
         "/destinationChainId",
         "/fee",
         "/surprise",
@@ -231,9 +231,9 @@ def test_it_refuses_what_is_no_json(post, body):
 
 def test_it_refuses_duplicate_keys_beside_other_faults(post):
     raw = json.dumps(request("0x1", block=1)).replace('"fee": "0"', '"fee": "0", "fee": "x"').encode()
-    found = faults(post(raw))
-    assert set(found) == {"", "/fee", "/data/31337/block:1/accounts/0x1"}
-    assert "'fee' appears twice" in found[""][1]
+    fault_by_path = faults(post(raw))
+    assert set(fault_by_path) == {"", "/fee", "/data/31337/block:1/accounts/0x1"}
+    assert "'fee' appears twice" in fault_by_path[""][1]
 
 
 WRONG_SELECTORS = [
@@ -268,20 +268,20 @@ WRONG: dict[tuple[str, str], list[object]] = {
 )
 def test_it_refuses_what_is_wrong_or_not_supported_by_its_path(post, path, code, wrong):
     body = request(ALICE, block=1)
-    place: Any = body
-    place["data"]["31337"]["block:1"]["accounts"][ALICE]["slots"] = ["0x1"]
+    part_of_body: Any = body
+    part_of_body["data"]["31337"]["block:1"]["accounts"][ALICE]["slots"] = ["0x1"]
     *parts, last = path.split("/")[1:]
     for part in parts:
-        place = place[part]
-    place[0 if last == "0" else last] = wrong
+        part_of_body = part_of_body[part]
+    part_of_body[0 if last == "0" else last] = wrong
     answer = post(body)
     assert set(faults(answer)) == {path}
     assert answer.json()["code"] == code
 
 
 def test_it_refuses_one_account_in_two_spellings(post):
-    found = faults(post(request(ALICE, ALICE.lower(), block=1)))
-    assert "named twice" in found["/data/31337/block:1/accounts"][1]
+    fault_by_path = faults(post(request(ALICE, ALICE.lower(), block=1)))
+    assert "named twice" in fault_by_path["/data/31337/block:1/accounts"][1]
 
 
 def test_an_account_in_two_spellings_hides_no_other_fault(post):
@@ -296,7 +296,7 @@ def test_an_account_in_two_spellings_hides_no_other_fault(post):
 
 
 @pytest.mark.parametrize(
-    ("address", "said"),
+    ("address", "sentence"),
     [
         ("0x123", "has 3 hexadecimal digits after 0x, and an address has 40."),
         (ALICE + "0", "has 41 hexadecimal digits"),
@@ -304,10 +304,10 @@ def test_an_account_in_two_spellings_hides_no_other_fault(post):
         *((other, "is no address,") for other in (ALICE[2:], "0x" + "g" * 40, "", "0x" + "\uff11" * 40)),
     ],
 )
-def test_it_refuses_wrong_addresses_in_the_words_that_clients_match(post, address, said):
+def test_it_refuses_wrong_addresses_in_the_words_that_clients_match(post, address, sentence):
     response = post(request(address, block=1))
     assert response.status_code == 400
-    assert response.json()["error"].startswith(f"Invalid account address or ENS: {address!r} {said}")
+    assert response.json()["error"].startswith(f"Invalid account address or ENS: {address!r} {sentence}")
 
 
 def test_it_refuses_a_request_that_names_nothing(post):
@@ -339,9 +339,9 @@ def test_the_list_of_faults_is_bounded_and_their_number_told(post):
 
 def test_a_body_of_countless_faults_is_refused_without_naming_each(post, settings):
     settings.MAX_QUERIES_PER_BATCH = 100
-    found = faults(post(request(*(f"0x{number}" for number in range(3000)), block=1)))
-    assert list(found) == [""]
-    assert "too many" in found[""][1]
+    fault_by_path = faults(post(request(*(f"0x{number}" for number in range(3000)), block=1)))
+    assert list(fault_by_path) == [""]
+    assert "too many" in fault_by_path[""][1]
     body = request(ALICE, block=1, props=["BALANCE"] * 10_000)
     assert len(faults(post(body))) == 1
 

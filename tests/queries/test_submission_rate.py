@@ -1,4 +1,4 @@
-"""A user's submissions and queries per minute."""
+"""Limits of a user's submissions and queries in a minute."""
 
 from datetime import timedelta
 
@@ -19,7 +19,7 @@ pytestmark = pytest.mark.outside
 @pytest.fixture(autouse=True)
 def two_a_minute(settings, monkeypatch):
     settings.MAX_BATCHES_PER_MINUTE = 2
-    # The clock stands still, except for `pass_time`.
+    # The clock stands still except for `pass_time`.
     now = timezone.now()
     monkeypatch.setattr(timezone, "now", lambda: now)
 
@@ -46,11 +46,13 @@ def test_it_throttles_submissions_by_any_key_per_user_and_stores_nothing_of_what
     assert refused.json()["code"] == "too_many_requests"
     assert refused.headers["Retry-After"] == "60"
     assert (Batch.objects.count(), used("submitted queries")) == (2, [2])
-    # Polls are not throttled.
-    asked = {"batchQueryId": str(Batch.objects.latest("pk").pk)}
+    # Requests for the status don't count.
+    parameters = {"batchQueryId": str(Batch.objects.latest("pk").pk)}
     with CaptureQueriesContext(connection) as statements:
         assert (
-            client.get("/batch-query-status", asked, headers=header(ApiKey.objects.get(name="another"))).status_code
+            client.get(
+                "/batch-query-status", parameters, headers=header(ApiKey.objects.get(name="another"))
+            ).status_code
             == 200
         )
     assert all(statement["sql"].startswith("SELECT") for statement in statements)
@@ -92,7 +94,7 @@ def test_old_counts_are_deleted_when_somebody_new_is_counted(post, client: Clien
 
 
 def with_slots(count: int) -> dict[str, object]:
-    """Return a request for `count` slots and their account."""
+    """Return a request for an account and `count` slots."""
     body = request(ALICE, block=1)
     body["data"]["31337"]["block:1"]["accounts"][ALICE]["slots"] = [f"{slot:x}" for slot in range(count)]
     return body
@@ -108,7 +110,7 @@ def test_accounts_slots_and_headers_count_as_well(post, client: Client, settings
         "You may submit 10 batches a minute, faulty ones included, with 8 accounts, slots and headers in them."
     )
     assert refused.headers["Retry-After"] == "15"
-    # A refused submission doesn't count, so there is room up to the limit.
+    # The refused submission didn't count, so one up to the limit is accepted.
     assert post(with_slots(3)).status_code == 200
     assert post(b"").status_code == 429
     assert (used("submissions"), used("submitted queries")) == ([3], [8])
@@ -136,7 +138,7 @@ def test_of_many_at_once_no_more_get_through(settings, key, limits, slots, throu
         ]
         return [answer.status_code for answer in answers]
 
-    statuses = [one for some in at_once(*[submit] * 8) if isinstance(some, list) for one in some]
+    statuses = [status for some in at_once(*[submit] * 8) if isinstance(some, list) for status in some]
     assert sorted(statuses) == [200] * through + [429] * (40 - through)
     assert (used("submissions"), used("submitted queries")) == counted
 

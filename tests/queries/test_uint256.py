@@ -1,4 +1,4 @@
-"""Amounts of 256 bits are stored and read exactly, one at a time and many at once."""
+"""Amounts of 256 bits are stored and read exactly, singly and in bulk."""
 
 import pytest
 from django.utils import timezone

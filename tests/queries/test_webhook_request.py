@@ -1,4 +1,4 @@
-"""The field `webhook` of a submission: all its faults at once, and its secrets nowhere."""
+"""The field `webhook` of a submission: all faults are reported at once, and its secrets are shown nowhere."""
 
 import json
 import logging
@@ -32,7 +32,7 @@ def hook(settings) -> Iterator[Receiver]:
 
 
 def overdue() -> None:
-    """Reject all batches. Their webhooks get the event."""
+    """Reject all batches, so their webhooks get an event."""
     expire()
     work()
 
@@ -63,9 +63,9 @@ def test_a_batch_needs_none(post, none):
 def test_nothing_secret_of_it_is_shown_logged_or_stored_as_it_is(post, caplog):
     caplog.set_level(logging.DEBUG)
     pk = post(body(url=URL, headers=HEADERS)).json()["internalId"]
-    # A submission that has another fault, too.
+    # This submission has another fault, too.
     refused = post({**body(url=URL, headers=HEADERS), "fee": "x"})
-    pages = [Client().get(f"/explorer/query/{pk}{rest}").text for rest in ("", ".json", "/request.json")]
+    pages = [Client().get(f"/explorer/query/{pk}{suffix}").text for suffix in ("", ".json", "/request.json")]
     for text in (*pages, refused.text, caplog.text, all_that_is_stored()):
         assert "s3cret" not in text
     shown = Client().get(f"/explorer/query/{pk}/request.json").json()
@@ -117,7 +117,7 @@ def test_every_fault_is_named_at_once(post, webhook, at):
     "value", ["application/json", "Application/JSON;charset=utf-8", "application/json ; charset=UTF-8"]
 )
 def test_the_content_type_that_is_sent_anyway_may_be_named(post, hook, value):
-    """The documentation of the replaced service names this header, and its clients send it."""
+    """The replaced service's documentation names this header, and its clients send it."""
     assert post(body(url=hook.url, headers={"x-a": "b", "content-Type": value})).status_code == 200
     overdue()
     (got,) = hook.received

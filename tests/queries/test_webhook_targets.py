@@ -1,4 +1,4 @@
-"""Allowed targets of webhooks. Each refused address may belong to an operator's network."""
+"""Allowed targets of webhooks. The refused addresses may belong to an operator's network."""
 
 from ipaddress import ip_address, ip_network
 
@@ -14,7 +14,7 @@ NOT_PUBLIC = [
     *("0.0.0.0", "0.1.2.3", "10.0.0.1", "100.64.0.1", "100.100.100.200", "127.0.0.1", "127.1.2.3"),
     *("169.254.169.254", "172.16.0.1", "172.31.255.255", "192.0.0.192", "192.0.2.1", "192.168.1.1"),
     *("198.18.0.1", "198.51.100.1", "203.0.113.1", "224.0.0.1", "239.255.255.250", "240.0.0.1", "255.255.255.255"),
-    "168.63.129.16",  # of Azure's virtual machines
+    "168.63.129.16",  # used by Azure's virtual machines
     *("::", "::1", "::127.0.0.1", "::8.8.8.8", "fe80::1", "fe80::1%eth0", "fec0::1", "fc00::1", "fd00:ec2::254"),
     *("ff02::1", "100::1", "2001:db8::1", "3fff::1", "5f00::1", "4000::1"),
     *("::ffff:127.0.0.1", "::ffff:10.0.0.1", "::ffff:169.254.169.254"),  # IPv4-mapped
@@ -25,11 +25,11 @@ NOT_PUBLIC = [
 
 
 def test_public_addresses_are_sent_to_and_no_others():
-    assert [one for one in [*PUBLIC, *NOT_PUBLIC] if webhook_targets.is_allowed(ip_address(one))] == PUBLIC
+    assert [address for address in [*PUBLIC, *NOT_PUBLIC] if webhook_targets.is_allowed(ip_address(address))] == PUBLIC
 
 
 def test_no_address_that_python_takes_for_private_is_public():
-    """The first and last address of each network in Python's own list are tried."""
+    """Test the first and last address of each private network in Python's list."""
     for version in (4, 6):
         constants = __import__("ipaddress").__dict__[f"_IPv{version}Constants"]
         for network in [*constants._private_networks, constants._multicast_network, constants._linklocal_network]:
@@ -41,8 +41,8 @@ def test_the_operator_allows_and_refuses_networks(settings):
     settings.WEBHOOK_ALLOW = [ip_network("10.1.0.0/16"), ip_network("fd00::/8")]
     settings.WEBHOOK_REFUSE = [ip_network("8.8.8.0/24"), ip_network("10.1.2.0/24")]
     judged = {
-        one: webhook_targets.is_allowed(ip_address(one))
-        for one in ("10.1.0.1", "::ffff:10.1.0.1", "64:ff9b::a01:1", "fd00::1", "10.2.0.1", "8.8.4.4")
+        address: webhook_targets.is_allowed(ip_address(address))
+        for address in ("10.1.0.1", "::ffff:10.1.0.1", "64:ff9b::a01:1", "fd00::1", "10.2.0.1", "8.8.4.4")
     }
     assert judged == dict.fromkeys(judged, True) | {"10.2.0.1": False}
     for refused in ("8.8.8.8", "::ffff:8.8.8.8", "64:ff9b::808:808", "10.1.2.3"):
@@ -88,7 +88,7 @@ ODD_URLS = [
 def test_no_other_url_is(url):
     with pytest.raises(NotAllowed) as refused:
         target(url)
-    # The message repeats no part of the URL.
+    # The message ends here, so it repeats no part of the URL.
     assert str(refused.value).endswith(".")
     assert "password" not in str(refused.value).replace("user name, password", "")
     assert "meta-data" not in str(refused.value)
@@ -98,7 +98,7 @@ def test_what_the_operator_allows_may_be_http_and_at_any_port(settings):
     settings.WEBHOOK_ALLOW = [ip_network("127.0.0.0/8"), "receiver", "hooks.example.org"]
     for url in ("http://127.0.0.1:8000/x", "http://receiver:9000", "http://Hooks.example.org/", "https://127.0.0.1"):
         assert target(url)
-    # An allowed network allows neither other names nor other spellings.
+    # An allowed network allows no other names and no other spellings.
     for url in ("http://localhost:8000", "http://127.1:8000", "http://other.example.org/", "http://10.0.0.1/"):
         with pytest.raises(NotAllowed):
             target(url)
@@ -111,7 +111,7 @@ def test_a_setting_that_is_not_understood_stops_the_start(value):
 
 
 def test_settings_are_networks_and_names():
-    found = _networks("127.0.0.0/8, ::1, Receiver, a-b.example", names=True)
-    assert found == [ip_network("127.0.0.0/8"), ip_network("::1/128"), "receiver", "a-b.example"]
+    networks = _networks("127.0.0.0/8, ::1, Receiver, a-b.example", names=True)
+    assert networks == [ip_network("127.0.0.0/8"), ip_network("::1/128"), "receiver", "a-b.example"]
     with pytest.raises(ValidationError):
         _networks("receiver")

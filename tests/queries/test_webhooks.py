@@ -1,4 +1,4 @@
-"""Stored events of webhooks with their content, and the API's view of them."""
+"""Stored webhook events, their content, and the API's view of them."""
 
 import json
 from datetime import timedelta
@@ -27,13 +27,13 @@ def batch(key) -> Batch:
 def with_webhook(
     key, *, events: list[str] | None = None, accounts: tuple[str, ...] = (ALICE, BOB), block: int = 12
 ) -> Batch:
-    """Return a batch with a webhook for all events, or for `events`."""
+    """Return a batch with a webhook for `events`, by default for all."""
     body = request(*accounts, block=block)
     return submit(key, {**body, "webhook": {"url": "https://hooks.example.org", "events": events or EVERY}})
 
 
 def events_of(batch: Batch) -> list[tuple[str, str]]:
-    """Return the events in order: the type's last part, and the step or code."""
+    """Return the events in order: the last part of the type, and the step or the code."""
     events = []
     for row in batch.webhook.deliveries.order_by("pk"):
         body = json.loads(row.body)
@@ -95,7 +95,7 @@ def test_a_rejection_is_told_with_why_and_once_of_each_batch_by_itself(batch, ke
 
 
 def test_going_back_from_done_is_told_once_however_many_queries_go_back(service, key):
-    """Each webhook gets its kinds of events, and the batch keeps time and reason."""
+    """Each webhook gets only its kinds of events. The batch keeps the time and the reason."""
     before = service.head()
     batches = [with_webhook(key, events=events, block=2) for events in (EVERY, THREE, ["DONE"])]
     for batch in batches:
@@ -112,7 +112,7 @@ def test_going_back_from_done_is_told_once_however_many_queries_go_back(service,
     why = fresh(batches[1]).went_back_because
     assert why
     assert body == {"internalId": batches[1].pk, "queryStatus": "IN_PROGRESS", "step": step, "reason": why}
-    # Batch and step keep the reason after the step completed again.
+    # The batch and the step keep the reason after the step is completed again.
     assert set(Step.objects.filter(kind=step).values_list("went_back_because", flat=True)) == {why}
 
 
@@ -191,14 +191,18 @@ def test_sending_again_makes_it_pending_and_due(key, batch):
 
 def test_nobody_sends_anothers_again(key, batch):
     complete(batch, INITIAL)
-    (one,) = listed(key)["deliveries"]
+    (own_delivery,) = listed(key)["deliveries"]
     WebhookDelivery.objects.update(status=DeliveryStatus.DELIVERED)
-    for other, delivery in ((a_key(BOB), one["id"]), (key, "msg_01M7W1MRHW703BTRFFPT53VVP5"), (key, "msg_%00")):
+    for other, delivery in (
+        (a_key(BOB), own_delivery["id"]),
+        (key, "msg_01M7W1MRHW703BTRFFPT53VVP5"),
+        (key, "msg_%00"),
+    ):
         answer = again(other, delivery)
         assert (answer.status_code, answer.json()["code"]) == (404, "not_found")
-    for written in (one["id"], one["id"].lower(), one["id"].upper()):
-        assert (again(key, written).status_code, again(key, written).json()) == (202, {"id": one["id"]})
-    assert Client().post(f"/webhook-deliveries/{one['id']}/send-again").status_code == 401
+    for written in (own_delivery["id"], own_delivery["id"].lower(), own_delivery["id"].upper()):
+        assert (again(key, written).status_code, again(key, written).json()) == (202, {"id": own_delivery["id"]})
+    assert Client().post(f"/webhook-deliveries/{own_delivery['id']}/send-again").status_code == 401
     assert Client().get("/webhook-deliveries").status_code == 401
 
 

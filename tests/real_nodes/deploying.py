@@ -1,4 +1,4 @@
-"""Deployment on a chain whose blocks are mined on request."""
+"""Deploy on a chain whose blocks are mined on request."""
 
 import itertools
 from collections.abc import Callable
@@ -11,7 +11,7 @@ from tests.deployed import deploy
 
 
 def deployed_on(chain_id: int, mine: Callable[[], None]) -> FactsRegistry:
-    """Deploy and return a chain's registry for its own facts. It calls `mine` after every 20 database statements."""
+    """Deploy the chain's registry for its own facts, and return it. Call `mine` after every 20 database statements."""
     statements = itertools.count(1)
 
     def pass_time(execute: Any, *more: Any) -> Any:

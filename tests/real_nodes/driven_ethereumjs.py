@@ -1,4 +1,4 @@
-"""EthereumJS without a beacon chain. Tests request each block from the client through the Engine API."""
+"""EthereumJS without a beacon chain. Tests request blocks from it by the Engine API."""
 
 import hashlib
 import secrets
@@ -8,7 +8,7 @@ from typing import Self
 from devnet.ethereumjs import EthereumJs
 from devnet.json_rpc import EngineApi
 
-# Distance from the head to the newest final block.
+# Number of blocks from the head to the newest final block.
 _FINAL_BEHIND = 6
 
 
@@ -24,7 +24,7 @@ class DrivenEthereumJs(EthereumJs):
         return self
 
     def mine(self) -> None:
-        """Have the client build the next block, and make it the head."""
+        """Let the client build a block, and make the block the head."""
         parent_hash, parent_time = self._chain[-1]
         beacon_root = "0x" + hashlib.sha256(parent_hash.encode()).hexdigest()
         payload_id = self._engine.choose(
@@ -32,7 +32,7 @@ class DrivenEthereumJs(EthereumJs):
             self._final(),
             {
                 "timestamp": hex(max(parent_time + 1, int(time.time()))),
-                # A random value, so that a block differs from a dropped one.
+                # A random value makes each block differ from those dropped.
                 "prevRandao": "0x" + secrets.token_hex(32),
                 "suggestedFeeRecipient": "0x" + "fe" * 20,
                 "withdrawals": [],
@@ -44,7 +44,7 @@ class DrivenEthereumJs(EthereumJs):
         self._engine.choose(payload["blockHash"], self._final())
 
     def drop(self, blocks: int) -> None:
-        """Reorganise the chain: `blocks` + 1 new blocks replace the newest `blocks`."""
+        """Reorganise the chain: replace the newest `blocks` by one block more."""
         del self._chain[len(self._chain) - blocks :]
         for _ in range(blocks + 1):
             self.mine()

@@ -1,4 +1,4 @@
-"""Facts of every kind: the request, the source node's values, and the registry's values."""
+"""Facts of every kind: the requests, the node's values, and the registry's values."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -10,13 +10,13 @@ from devnet.devchain import ACCOUNTS, DevChainError
 from devnet.genesis import HOLDS_SLOTS
 from devnet.json_rpc import NodeErrorReply
 
-# The contract of EIP-2935, and the number of its hashes.
+# EIP-2935's contract, and the number of hashes it holds.
 _HISTORY, _HASHES = "0x0000F90827F1C53a10cb7A02335B175320002935", 8191
 _EMPTY_TRIE_ROOT = keccak(b"\x80")
 MISSING = "0x000000000000000000000000000000000000dEaD"
 _SLOTS = (0, 1, 5, 2**255)
 _PROPERTIES = ("NONCE", "BALANCE", "STORAGE_ROOT", "CODE_HASH")
-# Header fields by place, with their names in nodes' answers.
+# Header fields by index, with their names in nodes' answers.
 _HEADER = {
     "PARENT_HASH": (0, "parentHash"),
     "UNCLES_HASH": (1, "sha3Uncles"),
@@ -54,7 +54,7 @@ class Node(Protocol):
 
 @dataclass(frozen=True)
 class Facts:
-    """Questions about one block, with the node's answers."""
+    """Requested facts of one block, with the node's answers."""
 
     asked: Mapping[str, Any]
     """The `data` of a batch query about the chain."""
@@ -62,7 +62,7 @@ class Facts:
 
 
 def facts_of(node: Node, number: int) -> Facts:
-    """Return all properties of the header, of five accounts and of slots, and the block at its own time."""
+    """Return all properties of the header and of five accounts, slots, and the block at its own time."""
     at = hex(number)
     block = node.rpc("eth_getBlockByNumber", at, False)
     header = {name: block[told] for name, (_, told) in _HEADER.items() if block.get(told) is not None}
@@ -74,21 +74,21 @@ def facts_of(node: Node, number: int) -> Facts:
     }
     slots: dict[str, tuple[int, ...]] = dict.fromkeys((ACCOUNTS[0][0], ACCOUNTS[3][0], MISSING), ())
     slots[HOLDS_SLOTS] = _SLOTS
-    # The newest stored hash, and a place that is empty while the chain is short.
+    # The first slot has the newest hash. The second is empty while the chain is short.
     slots[_HISTORY] = (number - 1, _HASHES - 1)
-    for address, asked in slots.items():
-        for place, value in enumerate(_account(node, address, at)):
-            expected["accountField(address,uint256,uint8)", int(address, 16), number, place] = value
-        for slot in asked:
-            # ganache answers 0x for an empty slot.
+    for address, numbers in slots.items():
+        for index, value in enumerate(_account(node, address, at)):
+            expected["accountField(address,uint256,uint8)", int(address, 16), number, index] = value
+        for slot in numbers:
+            # ganache returns 0x for an empty slot.
             told = node.rpc("eth_getStorageAt", address, f"0x{slot:064x}", at).removeprefix("0x") or "0"
             call: Call = "accountStorageSlotValues(address,uint256,bytes32)", int(address, 16), number, slot
             expected[call] = int(told, 16)
     moment = int(block["timestamp"], 16)
     expected["blockAtTimestamp(uint256)", moment] = number
     accounts = {
-        address: {"props": list(_PROPERTIES), "slots": [f"0x{slot:064x}" for slot in asked]}
-        for address, asked in slots.items()
+        address: {"props": list(_PROPERTIES), "slots": [f"0x{slot:064x}" for slot in numbers]}
+        for address, numbers in slots.items()
     }
     only_balance = {ACCOUNTS[0][0]: {"props": ["BALANCE"], "slots": []}}
     return Facts(
@@ -101,7 +101,7 @@ def facts_of(node: Node, number: int) -> Facts:
 
 
 def _account(node: Node, address: str, at: str) -> tuple[int, ...]:
-    """Return nonce, balance, storage root and code hash. An absent account has the empty trie's root and zeros."""
+    """Return nonce, balance, storage root and code hash. An absent account has zeros and the empty trie's root."""
     code = node.rpc("eth_getCode", address, at)
     balance = int(node.rpc("eth_getBalance", address, at), 16)
     nonce = int(node.rpc("eth_getTransactionCount", address, at), 16)
@@ -112,7 +112,7 @@ def _account(node: Node, address: str, at: str) -> tuple[int, ...]:
 
 
 def wrong(node: Node, registry: str, facts: Facts) -> list[str]:
-    """Return the facts that the registry, on the chain of `node`, lacks or has with other values."""
+    """Return the facts that the registry on the chain of `node` lacks, or has with other values."""
     return [
         f"{call}: {'nothing' if read is None else hex(read)} instead of {value:#x}"
         for call, value in facts.expected.items()
@@ -121,7 +121,7 @@ def wrong(node: Node, registry: str, facts: Facts) -> list[str]:
 
 
 def _read(node: Node, registry: str, call: Call) -> int | None:
-    """Return None if the registry reverts, as it does for unproven facts, or doesn't exist."""
+    """Return None if the call reverts, as for unproven facts, or if there is no registry."""
     signature, *arguments = call
     data = keccak(text=signature)[:4].hex() + "".join(f"{argument:064x}" for argument in arguments)
     try:

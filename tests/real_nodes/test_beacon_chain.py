@@ -1,6 +1,6 @@
-"""Jumps on an independent beacon chain: the executable specifications drive unmodified EthereumJS.
+"""Jumps on an independent beacon chain: the executable specifications drive an unmodified EthereumJS.
 
-It serves old blocks of Deneb and Electra, to another chain and to itself.
+It serves old blocks of Deneb and Electra to another chain and to itself.
 """
 
 import time
@@ -31,15 +31,15 @@ pytestmark = [pytest.mark.long, pytest.mark.outside, with_specifications]
 CHAIN_ID = 424242
 _SLOT_SECONDS, _ELECTRA_EPOCH = 6, 4
 _ELECTRA = _ELECTRA_EPOCH * SLOTS_PER_EPOCH
-# Among them: the first slot of Electra, and the last and first slot of a period.
+# These include Electra's first slot, and the last and first slot of a period.
 _MISSED = (10, _ELECTRA, SLOTS_PER_PERIOD - 1, SLOTS_PER_PERIOD)
-# Enough slots for a final block whose state summarises the first period.
+# With this many slots, a final block's state summarises the first period.
 _SLOTS = SLOTS_PER_PERIOD + 5 * SLOTS_PER_EPOCH
 
 
 @dataclass
 class Pair:
-    """Both clients of one chain."""
+    """The two clients of one chain."""
 
     node: EthereumJs
     consensus: ConsensusClient
@@ -47,7 +47,7 @@ class Pair:
 
     def number_at(self, slot: int) -> int:
         """Return the number of a slot's execution block."""
-        missed = [one for one in _MISSED if one < slot]
+        missed = [missed_slot for missed_slot in _MISSED if missed_slot < slot]
         number = slot - len(missed)
         block = self.node.rpc("eth_getBlockByNumber", hex(number), False)
         assert int(block["timestamp"], 16) == self.genesis_time + slot * _SLOT_SECONDS
@@ -110,19 +110,21 @@ url = "{attester.url}"
         settings.CHAINS_FILE.write_text(settings.CHAINS_FILE.read_text() + more)
         forget_chains()
         registry = deploy(chain.chain_id, CHAIN_ID).address
-        # The first block, one after a missed slot, the first ones of Electra, and the last one of the period.
+        # The first block, one after a missed slot, the blocks around Electra's start, and the period's last block.
         numbers = [pair.number_at(slot) for slot in (1, 11, _ELECTRA - 1, _ELECTRA + 1, SLOTS_PER_PERIOD - 2)]
         facts = [facts_of(pair.node, number) for number in numbers]
-        asked = {selector: asked for one in facts for selector, asked in one.asked.items()}
-        batch = submit(key, asking(asked, source=CHAIN_ID, destination=chain.chain_id))
+        requested = {selector: requested for fact in facts for selector, requested in fact.asked.items()}
+        batch = submit(key, asking(requested, source=CHAIN_ID, destination=chain.chain_id))
         assert work_until_done(batch, chain, rounds=20).status == BatchStatus.DONE
-    for one in facts:
-        assert wrong(chain, registry, one) == []
+    for fact in facts:
+        assert wrong(chain, registry, fact) == []
     assert {*Block.objects.filter(number__in=numbers).values_list("path_unit", flat=True)} == {PathUnit.JUMPS}
 
 
 def test_old_blocks_are_proven_on_their_own_chain_after_a_fork_too(pair, key, settings, tmp_path):
-    """This version can't read the fork. By then the chain vouches for none of the headers before it."""
+    """This version can't read blocks of the next fork. The chain itself still vouches for blocks from
+    after the fork.
+    """
     window = 16
     settings.CHAINS_FILE = chains_toml(
         tmp_path,
@@ -136,10 +138,10 @@ def test_old_blocks_are_proven_on_their_own_chain_after_a_fork_too(pair, key, se
     settings.CHAINS_FILE.write_text(text.replace("\n[[connections]]", f"{pair.table}end = {fork}\n\n[[connections]]"))
     forget_chains()
     registry = deployed_on(CHAIN_ID, pair.consensus.mine).address
-    # As an earlier version stored it, or after a reorganisation: the registry doesn't know its hash.
+    # The registry doesn't know this block's hash, as after a reorg or an earlier version.
     FactsRegistry.objects.update(jump_origin=int(pair.node.rpc("eth_blockNumber"), 16) - 3)
 
-    # A self-funded batch begins at a block that the chain vouches for now, and waits only for fetching.
+    # A self-funded batch starts at a block for which the chain vouches now, so it waits only for data.
     numbers = [pair.number_at(slot) for slot in (21, 22)]
     self_funded = submit(key, itself(asking(balances(numbers), source=CHAIN_ID, destination=CHAIN_ID)))
     work()
@@ -163,5 +165,5 @@ def test_old_blocks_are_proven_on_their_own_chain_after_a_fork_too(pair, key, se
     assert block_before.path_origin == block_after.path_origin
     assert before.estimated_gas
     assert after.estimated_gas
-    # The first batch also stored that block's hash, and its estimate included that.
+    # The first batch also stored the origin's hash, and its estimate included this.
     assert 40_000 < before.gas_used - after.gas_used < before.estimated_gas - after.estimated_gas

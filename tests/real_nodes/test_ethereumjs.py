@@ -1,4 +1,4 @@
-"""Unmodified EthereumJS: as a source for facts on anvil, and as the destination chain."""
+"""Unmodified EthereumJS, as a source for facts on anvil, and as the destination."""
 
 from collections.abc import Iterator
 
@@ -64,10 +64,10 @@ url = "{attester.url}"
 def test_facts_are_proven_on_its_own_chain_and_again_when_their_blocks_are_dropped(
     ethereumjs, key, settings, tmp_path, apart
 ):
-    """Unlike other nodes it forgets the transactions of dropped blocks."""
+    """EthereumJS forgets the transactions of dropped blocks, unlike other nodes."""
     settings.CHAINS_FILE = chains_toml(tmp_path, ethereumjs.url, chain_id=CHAIN_ID)
 
-    mine(ethereumjs, 6)  # transactions of an earlier test become final
+    mine(ethereumjs, 6)  # makes transactions of earlier tests final
     registry = deployed_on(CHAIN_ID, ethereumjs.mine).address
     mine(ethereumjs, apart)
     facts = facts_of(ethereumjs, ethereumjs.head() - 8)
@@ -75,7 +75,7 @@ def test_facts_are_proven_on_its_own_chain_and_again_when_their_blocks_are_dropp
     assert work_until_done(batch, ethereumjs).status == BatchStatus.DONE
     assert wrong(ethereumjs, registry, facts) == []
     for tx in Transaction.objects.all():
-        # Its receipts show the tip alone.
+        # Its receipts show only the tip as the price.
         assert tx.block_number is not None
         block = ethereumjs.rpc("eth_getBlockByNumber", hex(tx.block_number), False)
         assert tx.gas_price == int(block["baseFeePerGas"], 16) + tx.newest.max_priority_fee_per_gas
@@ -91,7 +91,7 @@ def test_facts_are_proven_on_its_own_chain_and_again_when_their_blocks_are_dropp
         if not wrong(ethereumjs, registry, facts):
             break
         ethereumjs.mine()
-    # While the registry is gone, its facts can't be read. When it is back, they are, too.
+    # The registry was dropped with its block, so its facts can't be read until it is mined again.
     assert BatchStatus.IN_PROGRESS in statuses or not apart
     assert work_until_done(batch, ethereumjs).status == BatchStatus.DONE
     assert wrong(ethereumjs, registry, facts) == []

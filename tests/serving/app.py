@@ -1,4 +1,4 @@
-"""A WSGI application that returns the requested path."""
+"""A WSGI application that returns the requested path, slowly or at length if asked."""
 
 import os
 from collections.abc import Iterable

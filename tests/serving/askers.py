@@ -1,4 +1,4 @@
-"""Users who wait for news of an open batch."""
+"""Users who wait for changes of an open batch."""
 
 import socket
 import sqlite3

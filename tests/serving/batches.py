@@ -1,4 +1,4 @@
-"""Batches that are submitted to a web server."""
+"""Submit batches to a web server."""
 
 from pathlib import Path
 

@@ -14,6 +14,6 @@ def web(tmp_path_factory) -> Iterator[WebServer]:
 
 @pytest.fixture(scope="session")
 def app(tmp_path_factory) -> Iterator[WebServer]:
-    """Yield a server of an application that may be slow or send much."""
+    """Yield a server of an application that can be slow or send much."""
     with serving(tmp_path_factory.mktemp("app"), app="tests.serving.app:application") as server:
         yield server

@@ -14,9 +14,9 @@ GET = b"GET %s HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n"
 
 
 class Load:
-    """Clients that send requests continuously, each over one connection while it lasts.
+    """Clients that send requests without pause, each over one connection while it lasts.
 
-    A connection counts as refused, too, if it is reset before its first answer, or if nginx answers for a missing
+    A connection also counts as refused if it is reset before its first answer, or if nginx answers for a missing
     server.
     """
 
@@ -54,7 +54,7 @@ class Load:
                 self._over.wait(0.05)
                 continue
             with connection:
-                # If nobody listens, a client whose own port is the server's port reaches itself.
+                # If nobody listens, a client may get the server's port as its own, and connect to itself.
                 if connection.getsockname() == connection.getpeername():
                     self.refused += 1
                 else:

@@ -14,7 +14,7 @@ from devnet.devchain import PROJECT
 from devnet.ports import free_port
 
 NGINX, OPENSSL = shutil.which("nginx"), shutil.which("openssl")
-# It trusts any server. It is shared, because each instance would read the system's certificates.
+# This context accepts any certificate. It is shared, because each new one would read the system's certificates.
 TRUSTING = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
 TRUSTING.check_hostname, TRUSTING.verify_mode = False, ssl.CERT_NONE
 
@@ -23,7 +23,9 @@ TRUSTING.check_hostname, TRUSTING.verify_mode = False, ssl.CERT_NONE
 def running_nginx(
     folder: Path, behind: int, connections: int = 64, changed: Iterable[tuple[str, str]] = ()
 ) -> Iterator[int]:
-    """Run nginx before the service at the port `behind`, and yield its port. `changed` replaces words of the file."""
+    """Run nginx before the service on port `behind`, and yield nginx's port. `changed` replaces words of the
+    configuration.
+    """
     port = free_port()
     subject = ("-subj", "/CN=batch-queries.example.org", "-keyout", str(folder / "key"), "-out", str(folder / "pem"))
     assert NGINX
@@ -49,12 +51,12 @@ def running_nginx(
     kinds = ("client_body", "proxy", "fastcgi", "uwsgi", "scgi")
     (folder / "nginx.conf").write_text(
         f"daemon off; pid {folder}/pid; events {{ worker_connections {connections}; }}\nhttp {{\ngzip on;\n"
-        # Debian's block allows all of them.
+        # Debian's configuration allows all of these.
         "ssl_protocols TLSv1 TLSv1.1 TLSv1.2 TLSv1.3; ssl_ciphers DEFAULT:@SECLEVEL=0;\n"
         + "".join(f"{kind}_temp_path {folder}/{kind};\n" for kind in kinds)
         + f"include {folder}/service.conf;\n}}\n"
     )
-    # Its worker would run as nobody, who may not read a test's folder.
+    # As root, nginx would run its workers as nobody, who may not read a test's folder.
     user = ["-g", "user root;"] if os.getuid() == 0 else []
     command = [NGINX, "-p", str(folder), "-e", str(folder / "error.log"), "-c", str(folder / "nginx.conf"), *user]
     process = subprocess.Popen(command)

@@ -15,7 +15,7 @@ from devnet.devchain import ACCOUNTS, PROJECT
 from devnet.ports import free_port
 from tests.fresh_installation import fresh_installation
 
-# Nobody listens there, because these tests ask no chain.
+# Nothing listens on port 1. These tests need no chain.
 NO_NODE = "http://127.0.0.1:1"
 ANSWER_SECONDS = 60
 
@@ -30,7 +30,7 @@ class WebServer:
         return f"http://127.0.0.1:{self.port}"
 
     def log(self, until: str) -> str:
-        """Return the log once it contains `until`. A request is logged after its answer."""
+        """Return the log once it contains `until`. A request is logged only after its answer."""
         deadline = time.monotonic() + ANSWER_SECONDS
         while until not in (log := self.installation.log("web").read_text()):
             assert time.monotonic() < deadline, log
@@ -62,9 +62,9 @@ def serving(
     options: Sequence[str] = (),
     **environment: str,
 ) -> Iterator[WebServer]:
-    """Start the server and wait until it is ready. `BASE_URL` is http://127.0.0.1, at any port.
+    """Start the server, and wait until it is ready. `BASE_URL` is http://127.0.0.1 without the port.
 
-    Another `command` than gunicorn contains {port}. `options` are further ones of gunicorn.
+    A `command` other than gunicorn contains {port}. `options` are additional ones of gunicorn.
     """
     with ExitStack() as running:
         environment = {"BASE_URL": "http://127.0.0.1"} | environment
@@ -76,8 +76,8 @@ def serving(
             fresh.copy_database(installation.folder)
             (installation.folder / "static").symlink_to(fresh.static)
         port = free_port()
-        given = ("--config", "config/gunicorn.py", "--bind", f"{host}:{port}", "--threads", str(threads), *options)
-        gunicorn = (sys.executable, "-m", "gunicorn", *given, app)
+        arguments = ("--config", "config/gunicorn.py", "--bind", f"{host}:{port}", "--threads", str(threads), *options)
+        gunicorn = (sys.executable, "-m", "gunicorn", *arguments, app)
         installation.start("web", *(word.format(port=port) for word in command or gunicorn))
         server = WebServer(port, installation)
         installation.wait_until(server.answers)
@@ -96,7 +96,7 @@ def connect(port: int) -> socket.socket:
 
 
 def read_answer(connection: socket.socket) -> Answer:
-    """Return the next answer. Raise `OSError` if there is none (as http.client's errors of a broken connection are)."""
+    """Return the next answer. Raise `OSError` if the connection breaks; http.client's errors are converted."""
     with HTTPResponse(connection) as response:
         response.begin()
         return Answer(response.status, response.headers, response.read())

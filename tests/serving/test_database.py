@@ -24,12 +24,12 @@ def server(tmp_path) -> Iterator[WebServer]:
 
 
 def statuses(server: WebServer, key: str, batch: str, times: int = 40) -> set[int]:
-    """Return the statuses of concurrent requests, so that each thread answers some."""
+    """Return the statuses of so many concurrent requests that each thread answers some."""
 
     def ask(_: int) -> int:
-        asked = {"batchQueryId": batch}
+        parameters = {"batchQueryId": batch}
         url = f"{server.url}/batch-query-status"
-        return requests.get(url, asked, headers={"api-key": key}, timeout=20).status_code
+        return requests.get(url, parameters, headers={"api-key": key}, timeout=20).status_code
 
     with ThreadPoolExecutor(2 * THREADS) as pool:
         return set(pool.map(ask, range(times)))
@@ -65,7 +65,7 @@ def test_a_database_that_is_put_in_its_place_is_read_by_all_threads(server):
     for name in ("db.sqlite3-wal", "db.sqlite3-shm"):
         path.with_name(name).unlink()
     restored.rename(path)
-    # Each thread's connection is then at most a second old.
+    # Each thread then has a connection no older than a second.
     deadline = time.monotonic() + 10
     while statuses(server, key, batch) != {404}:
         assert time.monotonic() < deadline

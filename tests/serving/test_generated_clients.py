@@ -14,7 +14,7 @@ from tests.serving.process import WebServer
 GENERATORS = PROJECT / ".venv-generators" / "bin"
 NODE_MODULES = PROJECT / "node_modules"
 
-# A program with the client of openapi-python-client.
+# A program that uses the client made by openapi-python-client.
 USE_IN_PYTHON = """
 import importlib, json, pkgutil, sys
 import generated
@@ -92,7 +92,7 @@ def test_a_python_client_is_made_that_works(web, document, tmp_path):
     assert "Warning" not in run(*made, folder=tmp_path)
     python = GENERATORS / "python"
     run(python, "-c", USE_IN_PYTHON, web.url, a_key(web), json.dumps(BODY), folder=tmp_path)
-    # The generator's own `__exit__` isn't strictly typed, with any description.
+    # The generator's `__exit__` isn't strictly typed, whatever the description is.
     (tmp_path / "mypy.ini").write_text("[mypy]\nstrict = true\n[mypy-generated.client]\nignore_errors = true\n")
     run(PROJECT / ".venv/bin/mypy", "--python-executable", python, "generated", folder=tmp_path)
 

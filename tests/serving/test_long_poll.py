@@ -1,4 +1,4 @@
-"""`GET /batch-query-status?wait=…`: a bounded number of waiting clients hold a thread each."""
+"""`GET /batch-query-status?wait=…`: a limited number of waiting clients hold a thread each."""
 
 import json
 import select
@@ -15,7 +15,7 @@ from tests.serving.batches import database
 from tests.serving.process import ANSWER_SECONDS, Answer, read_answer, serving
 
 THREADS = 8
-# The service checks every half second. The rest is for a busy machine.
+# Seconds. The service checks every half second, and a busy machine needs more time.
 SOON = 15
 
 
@@ -47,13 +47,13 @@ def status(answer: Answer) -> str:
 def test_it_is_answered_as_soon_as_the_status_is_another(asker):
     with asker.waiting() as connection:
         assert not is_answered(connection, 0.7)
-        # Clients don't know this status.
+        # Clients of the API see ACCEPTED as IN_PROGRESS, so nothing has changed for them.
         asker.become("ACCEPTED")
         assert not is_answered(connection, 1.2)
         asker.become("DONE")
         assert is_answered(connection, SOON)
         assert status(read_answer(connection)) == "DONE"
-        # The connection stays usable.
+        # The connection can be used again.
         connection.sendall(asker.request(0))
         assert status(read_answer(connection)) == "DONE"
 
@@ -73,7 +73,7 @@ def test_news_is_told_at_once(asker):
     asker.become("DONE")
     answer = asker.ask(25)
     assert status(answer) == "DONE"
-    # A client that knows DONE is told of a reorg.
+    # A client that knows DONE gets the change by a reorg.
     with asker.waiting(f"If-None-Match: {answer.headers['ETag']}") as connection:
         assert not is_answered(connection, 1.2)
         asker.become("IN_PROGRESS")
@@ -101,7 +101,7 @@ def test_beyond_the_bound_the_answer_comes_at_once_and_says_when_to_ask_again(as
 
 @contextmanager
 def all_places_taken(asker: Asker) -> Iterator[None]:
-    """Make two threads wait."""
+    """Let two clients wait, each holding a thread."""
     with ExitStack() as opened:
         deadline = time.monotonic() + ANSWER_SECONDS
         held: list[socket.socket] = []
@@ -111,6 +111,6 @@ def all_places_taken(asker: Asker) -> Iterator[None]:
             assert time.monotonic() < deadline
         yield
         asker.become("DONE")
-        # Open connections would keep the server from ending.
+        # Open connections would delay the server's end.
         for connection in held:
             read_answer(connection)

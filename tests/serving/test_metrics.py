@@ -1,4 +1,4 @@
-"""`/metrics` and probes of the web server as operators run it: several processes, and some of them die."""
+"""`/metrics` and probes of a web server with several processes, some of which die."""
 
 import json
 import os
@@ -17,7 +17,7 @@ from tests.serving.process import WebServer, ask, serving
 
 @pytest.fixture
 def own(tmp_path) -> Iterator[WebServer]:
-    """Yield a server of two processes with a thread each."""
+    """Yield a server with two processes of one thread each."""
     with serving(tmp_path, threads=2, WEB_CONCURRENCY="2", LOG_FORMAT="json") as server:
         until(lambda: len(server.pids()[1]) == 2, "two processes", says=server.pids)
         yield server
@@ -42,7 +42,7 @@ def test_any_process_tells_of_all_and_no_count_is_lost_when_one_dies(own):
     supervisor, processes = own.pids()
     (folder,) = folders(supervisor)
 
-    # Chance decides which process accepts a connection, so many requests are sent.
+    # Either process may accept a connection, so many requests are sent.
     def has_counts_of_both() -> bool:
         get(own, "/chain-connections")
         return len(list(folder.glob("counter_*.db"))) == 2
@@ -64,7 +64,7 @@ def test_any_process_tells_of_all_and_no_count_is_lost_when_one_dies(own):
 
 
 def lines_of_log(server: WebServer) -> list[dict[str, Any]]:
-    """Return the whole log: gunicorn's lines, access lines, and the application's."""
+    """Return the whole log: lines of gunicorn, access lines, and lines of the application."""
     return [json.loads(line) for line in server.installation.log("web").read_text().splitlines()]
 
 

@@ -1,4 +1,4 @@
-"""docs/operating/nginx.conf in nginx: its refusals look like the service's."""
+"""docs/operating/nginx.conf: nginx's own refusals look like the service's."""
 
 import json
 import socket
@@ -20,7 +20,7 @@ pytestmark = pytest.mark.skipif(not (NGINX and OPENSSL), reason="nginx or openss
 
 @pytest.fixture(scope="module")
 def nginx(tmp_path_factory) -> Iterator[int]:
-    """Yield nginx's port. Behind it there is no service."""
+    """Yield nginx's port. No service is behind it."""
     with running_nginx(tmp_path_factory.mktemp("nginx"), behind=1) as port:
         yield port
 
@@ -124,7 +124,7 @@ def test_a_path_takes_bodies_as_large_as_it_needs(guarded, path, kilobytes):
         return requests.post(url, bytes(length), headers=headers, verify=False, timeout=60).status_code
 
     assert [post(kilobytes * 1024), post(kilobytes * 1024 + 1)] == [200, 413]
-    # A megabyte of such fields holds a thread for a second.
+    # A megabyte of such fields would occupy a thread for a second.
     assert post(9, "application/x-www-form-urlencoded") == (415 if "new-batch" in path else 200)
 
 
@@ -132,20 +132,20 @@ def test_a_path_takes_bodies_as_large_as_it_needs(guarded, path, kilobytes):
 
 BODY = b"POST /submit-batch-query HTTP/1.1\r\n" + HOST + b"Content-Length: 1000\r\n\r\n{"
 PROBE = b"GET /chain-connections HTTP/1.1\r\n" + HOST + b"\r\n"
-# `limit_conn` per address.
+# Connections per address that `limit_conn` allows.
 OF_ADDRESS = 20
 
 
 @pytest.fixture(scope="module")
 def guarded(tmp_path_factory, app) -> Iterator[int]:
-    """Yield the port of an nginx in front of an application with four threads."""
+    """Yield the port of an nginx before an application with four threads."""
     with running_nginx(tmp_path_factory.mktemp("guarded"), behind=app.port) as port:
         yield port
 
 
 @contextmanager
 def trickling(port: int, sources: list[str]) -> Iterator[None]:
-    """Run a client for each source that sends bodies byte by byte, and begins again after a refusal."""
+    """Run a client for each source that sends a body byte by byte, and starts again after a refusal."""
     over = threading.Event()
 
     def send_slowly(source: str) -> None:

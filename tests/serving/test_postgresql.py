@@ -1,4 +1,4 @@
-"""The service on PostgreSQL as operators run it: web server and worker, with a database server that may go away."""
+"""The web server and a worker on PostgreSQL as operators run them. The database may go away."""
 
 import socket
 from collections.abc import Callable, Iterator
@@ -36,7 +36,7 @@ def server() -> Iterator[Postgres]:
 
 @pytest.fixture(scope="module")
 def start(chain, tmp_path_factory) -> Iterator[Callable[..., Service]]:
-    """Starts installations, by default in a folder each."""
+    """Return a function that starts installations, by default each in its own folder."""
     with ExitStack() as running:
 
         def start(folder: Path | None = None, **environment: str) -> Service:
@@ -69,7 +69,7 @@ def api_key_of(service: Service) -> str:
 
 
 def prove(service: Service, key: str, chain: DevChain) -> str:
-    """Prove a batch, and return its id."""
+    """Prove a batch. Return its id."""
     pk = client.submit(service.base_url, key, request(ALICE, block=chain.head()))
     client.follow(service.base_url, key, pk, lambda _: None, SECONDS)
     return pk
@@ -96,7 +96,7 @@ def test_web_server_and_worker_go_on_when_the_database_is_there_again(service, s
     prove(service, key, chain)
     end(server)
     try:
-        # Each thread's connection may be affected.
+        # Every thread's connection may be broken, and each request uses one.
         for _ in range(3):
             assert refused(service, key, chain) == {(503, "10", "storage_unavailable", AWAY)}
         assert requests.get(f"{service.base_url}/healthz", timeout=60).status_code == 503
@@ -125,8 +125,10 @@ def test_where_the_database_may_only_be_read_nothing_is_stored_and_the_rest_is_a
             assert (submitted.status_code, submitted.json()["code"]) == (503, "storage_unavailable")
             assert submitted.json()["error"].startswith("The database of this service can't be written to.")
             assert submitted.headers["Retry-After"] == "10"
-            asked = {"batchQueryId": pk}
-            status = requests.get(f"{service.base_url}/batch-query-status", asked, headers={"api-key": key}, timeout=60)
+            parameters = {"batchQueryId": pk}
+            status = requests.get(
+                f"{service.base_url}/batch-query-status", parameters, headers={"api-key": key}, timeout=60
+            )
             assert status.json() == {"queryStatus": "DONE"}
         finally:
             admin.execute("SET default_transaction_read_only = off")
@@ -138,7 +140,7 @@ def test_where_the_database_may_only_be_read_nothing_is_stored_and_the_rest_is_a
 def test_a_database_that_takes_no_more_connections_is_said_to_be_away(service, server, chain, key):
     with ExitStack() as opened, psycopg.connect(server.url(), autocommit=True) as admin:
         service.process("worker").stop()
-        # The web server's connections are closed first, so that others take all.
+        # The web server's connections are ended, so other clients can take all of them.
         end_others(admin)
         while (more := connected(server)) is not None:
             opened.enter_context(more)
@@ -193,7 +195,7 @@ def test_an_installation_that_is_moved_from_sqlite_goes_on(start, server, chain)
     assert {client.status(moved.base_url, key, pk) for pk in done} == {"DONE"}
     done.append(prove(moved, key, chain))
     moved.stop()
-    # The way back.
+    # Move the data back to SQLite.
     moved.manage("dumpdata", *HOW_TO_DUMP, "--output", str(dump))
     del moved.environment["DATABASE_URL"]
     moved.manage("migrate", "--no-input", "-v", "0")

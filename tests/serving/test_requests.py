@@ -1,4 +1,4 @@
-"""Requests in the web server before any view, and the effect of hanging nodes on it."""
+"""The web server's treatment of requests before any view, and its behaviour while nodes hang."""
 
 import re
 import signal
@@ -42,13 +42,13 @@ def test_nobody_says_where_the_service_lies(web, name, value):
 @pytest.mark.parametrize(("behind_proxy", "status"), [("false", 301), ("true", 200)])
 def test_the_scheme_is_believed_behind_a_tls_proxy_alone(tmp_path, behind_proxy, status):
     with serving(tmp_path, BASE_URL="https://127.0.0.1", BEHIND_TLS_PROXY=behind_proxy) as server:
-        asked = request(b"GET /sign-in HTTP/1.1", b"X-Forwarded-Proto: https")
-        answer = ask(server.port, asked)
+        sent_request = request(b"GET /sign-in HTTP/1.1", b"X-Forwarded-Proto: https")
+        answer = ask(server.port, sent_request)
         assert answer.status == status
         if status == 200:
             cookie = answer.headers["Set-Cookie"]
             assert re.fullmatch(r"__Host-csrftoken=\w+; (?!.*Domain).*Path=/;.* Secure", cookie)
-        # Proxies don't send these, and so wouldn't overwrite them.
+        # Proxies don't send these fields, so they wouldn't overwrite a client's.
         for field in (b"X_Forwarded_Proto: https", b"X-Forwarded-Ssl: on", b"X-Forwarded-Protocol: ssl"):
             assert ask(server.port, request(b"GET /sign-in HTTP/1.1", field)).status == 301
 
@@ -105,19 +105,19 @@ def test_the_log_has_paths_and_no_query_string_whatever_comes_of_a_request(web):
 
 
 def test_nodes_that_hang_hold_up_nobody_for_long(tmp_path):
-    """Only time-outs and users' limits bound it."""
+    """Only time-outs and users' limits keep requests to hanging nodes from occupying all threads."""
     with socket.create_server(("127.0.0.1", 0)) as hangs, ThreadPoolExecutor(40) as clients:
         node = f"http://127.0.0.1:{hangs.getsockname()[1]}"
         with serving(tmp_path, node=node, MAX_BATCHES_PER_MINUTE="20") as server:
-            one, two, other = askers(server)[:3]
+            first_user, second_user, other = askers(server)[:3]
 
             def estimate(number: int) -> int:
-                key, url = (one, two)[number % 2].key, f"{server.url}/estimate-batch-query"
+                key, url = (first_user, second_user)[number % 2].key, f"{server.url}/estimate-batch-query"
                 return requests.post(url, json=BODY, headers={"api-key": key}, timeout=60).status_code
 
-            asked = clients.map(estimate, range(40))
+            estimates = clients.map(estimate, range(40))
             began = time.monotonic()
             assert submit(server, other.key).status_code == 200
             assert other.ask(0).status == 200
             assert time.monotonic() - began < 18
-            assert set(asked) == {503}
+            assert set(estimates) == {503}

@@ -1,4 +1,4 @@
-"""Installation of locked packages into an environment."""
+"""Install locked packages into an environment."""
 
 import hashlib
 import os
@@ -38,7 +38,7 @@ def project(tmp_path: Path) -> Path:
 
 
 def install(project: Path, requirements: str) -> subprocess.CompletedProcess[str]:
-    """Run the installer as on a machine without a network, with a folder of wheels for pip."""
+    """Run the installer without a network. pip finds wheels in a folder."""
     kept = {name: value for name, value in os.environ.items() if not name.startswith(("PIP_", "UV_"))}
     told = {"PIP_NO_INDEX": "1", "PIP_FIND_LINKS": str(project / "wheels"), "PIP_CONFIG_FILE": os.devnull}
     told["UV_CACHE_DIR"] = str(project / "cache")
@@ -74,7 +74,7 @@ def test_where_uv_can_not_be_had_pip_installs_what_has_the_right_hash_and_nothin
 
 @pytest.fixture
 def linked(tmp_path: Path) -> Path:
-    """Return a checkout whose environment links to its own distribution."""
+    """Return a checkout whose environment links to the checkout's own distribution."""
     checkout = tmp_path / "checkout"
     package = checkout / "greeting/src/bqs_greeting"
     package.mkdir(parents=True)
@@ -101,5 +101,5 @@ def greet(checkout: Path) -> tuple[int, str]:
 def test_a_distribution_of_the_project_is_there_without_being_built(linked):
     assert greet(linked) == (3, "hello to you\n")
     imported = [".venv/bin/python", "-c", "import bqs_greeting.hello as it; print(it.__file__)"]
-    found = subprocess.run(imported, cwd=linked, check=False, capture_output=True, text=True).stdout
-    assert Path(found.strip()) == linked / "greeting/src/bqs_greeting/hello.py"
+    output = subprocess.run(imported, cwd=linked, check=False, capture_output=True, text=True).stdout
+    assert Path(output.strip()) == linked / "greeting/src/bqs_greeting/hello.py"

@@ -27,7 +27,7 @@ def port() -> int:
 
 @pytest.fixture
 def start(tmp_path: Path, port: int) -> Iterator[Start]:
-    """Start both on `port`, with a chain whose node is down."""
+    """Start the web server and the worker on `port`, with a chain whose node is down."""
     chains = chains_toml(tmp_path, "http://127.0.0.1:1")
     chains.write_text(chains.read_text().replace('key_file = "signer.key"', 'key = "${SIGNER_KEY}"'))
     env = {"PATH": os.environ["PATH"], "STATE_DIR": str(tmp_path), "CHAINS_FILE": str(chains)}
@@ -54,26 +54,26 @@ def start(tmp_path: Path, port: int) -> Iterator[Start]:
 
 def said_until(process: subprocess.Popen[str], text: str) -> str:
     assert process.stderr is not None
-    said = ""
-    while text not in said:
+    output = ""
+    while text not in output:
         line = process.stderr.readline()
-        assert line, said
-        said += line
-    return said
+        assert line, output
+        output += line
+    return output
 
 
 def is_served(port: int) -> bool:
     try:
         return bool(requests.get(f"http://127.0.0.1:{port}/chain-connections", timeout=5).ok)
-    except requests.RequestException:  # A busy machine is slow to answer the first request.
+    except requests.RequestException:  # a busy machine may be too slow
         return False
 
 
 def test_without_a_signers_key_the_web_server_goes_on_and_that_is_said(start, port):
     process = start()
-    said = said_until(process, "runworker")
-    assert "SIGNER_KEY" in said
-    assert "The worker has ended, for the reason above. The web server goes on" in said
+    output = said_until(process, "runworker")
+    assert "SIGNER_KEY" in output
+    assert "The worker has ended, for the reason above. The web server goes on" in output
     while not is_served(port):
         assert process.poll() is None
         time.sleep(0.1)
@@ -88,15 +88,15 @@ def test_with_one_both_run_until_it_is_ended(start, port):
         assert process.poll() is None
         time.sleep(0.1)
     process.terminate()
-    _, said = process.communicate(timeout=90)
+    _, output = process.communicate(timeout=90)
     assert process.returncode == 0
-    assert "The worker has ended" not in said
+    assert "The worker has ended" not in output
     assert not is_served(port)
 
 
 def test_it_ends_with_the_web_server(start, port):
     with socket.create_server(("127.0.0.1", port)):
         process = start(SIGNER_KEY=ACCOUNTS[1][1])
-        _, said = process.communicate(timeout=60)
+        _, output = process.communicate(timeout=60)
     assert process.returncode == 1
-    assert "in use" in said
+    assert "in use" in output

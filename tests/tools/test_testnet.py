@@ -25,7 +25,7 @@ ADDRESS, KEY = ACCOUNTS[2]
 
 
 class Command:
-    """A folder with the chains file, in which the command runs."""
+    """The running command, and the folder with its chains file."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -53,17 +53,17 @@ class Command:
         self._process.stdin.close()
 
     def until(self, pattern: str) -> re.Match[str]:
-        """Read up to a line with the pattern."""
+        """Read up to a line that contains the pattern."""
         assert self._process is not None
         assert self._process.stdout is not None
-        while not (found := re.search(pattern, self.said)):
+        while not (match := re.search(pattern, self.said)):
             line = self._process.stdout.readline()
             assert line, self.said
             self.said += line
-        return found
+        return match
 
     def ended(self) -> int:
-        """Read to the end, and return the exit code."""
+        """Read to the end of the output. Return the exit code."""
         assert self._process is not None
         assert self._process.stdout is not None
         with self._process.stdout:
@@ -72,7 +72,7 @@ class Command:
 
     def stop(self) -> None:
         if self._process is not None and self._process.poll() is None:
-            os.killpg(self._process.pid, signal.SIGINT)  # as a terminal does
+            os.killpg(self._process.pid, signal.SIGINT)  # Ctrl-C in a terminal signals the group
             self.ended()
 
 
@@ -86,7 +86,7 @@ def command(tmp_path) -> Iterator[Command]:
 @pytest.fixture(scope="module")
 def sepolia() -> Iterator[DevChain]:
     with DevChain(chain_id=testnet.SEPOLIA, block_seconds=1) as chain:
-        # The command needs proofs at blocks below the newest.
+        # The command reads proofs at older blocks.
         chain.mine(5)
         yield chain
 
@@ -98,14 +98,14 @@ def op_sepolia() -> Iterator[DevChain]:
 
 
 def fund(chain: DevChain, address: str, ether: float) -> None:
-    """Send money, as a faucet does."""
+    """Send ETH like a faucet."""
     chain.rpc("eth_sendTransaction", {"from": ACCOUNTS[0][0], "to": address, "value": hex(int(ether * 10**18))})
 
 
 def prove(url: str, destination: DevChain, source: DevChain, block: int) -> None:
     api_key = client.take_api_key(url, ADDRESS, KEY, destination.chain_id)
-    asked = {str(source.chain_id): {f"block:{block}": {"accounts": {ADDRESS: {"props": ["BALANCE"]}}}}}
-    body = {"destinationChainId": str(destination.chain_id), "fee": "0", "data": asked}
+    data = {str(source.chain_id): {f"block:{block}": {"accounts": {ADDRESS: {"props": ["BALANCE"]}}}}}
+    body = {"destinationChainId": str(destination.chain_id), "fee": "0", "data": data}
     batch = client.submit(url, api_key, body)
     client.follow(url, api_key, batch, lambda _: None, SECONDS)
 
@@ -143,14 +143,14 @@ def test_it_asks_waits_for_money_deploys_and_serves_and_goes_on_where_it_was(com
     }
     fund(sepolia, address, float(need[1]))
     registry = command.until(r"The facts registry for chain 11155111 on chain 11155111 is at (0x\w{40})")[1]
-    # Without money on OP Sepolia it continues without that chain.
+    # The command goes on without OP Sepolia if the signer has no ETH there.
     command.until(rf"To begin on OP Sepolia \(11155420\), send \S+ ETH to {address}")
     command.until("Until then batches for OP Sepolia are accepted, and wait")
     service = command.until(r"Serving until Ctrl-C: (http://127\.0\.0\.1:\d+)/new-batch")[1]
     wait_until(lambda: answers(f"{service}/explorer"))
     prove(service, sepolia, sepolia, sepolia.head())
     command.stop()
-    said = command.said
+    output = command.said
 
     fund(op_sepolia, address, 1)
     block = sepolia.head()
@@ -165,8 +165,8 @@ def test_it_asks_waits_for_money_deploys_and_serves_and_goes_on_where_it_was(com
     wait_until(lambda: answers(f"{service}/healthz"))
     prove(service, op_sepolia, sepolia, block)
     command.stop()
-    said += command.said
-    assert "secret" not in said.replace(str(tmp_path / "secrets"), "")
+    output += command.said
+    assert "secret" not in output.replace(str(tmp_path / "secrets"), "")
 
 
 @pytest.mark.long
@@ -176,13 +176,13 @@ def test_what_it_asks_for_may_be_in_the_environment_and_it_may_be_stopped(comman
     command.until("To begin on Sepolia")
     command.stop()
     assert command.said.endswith("Stopped. The same command goes on from here.\n")
-    # An empty passphrase makes a random one.
+    # For an empty passphrase, the command makes a random one.
     assert sorted(files(tmp_path)) == ["testnet.json", "testnet.password"]
     assert len(files(tmp_path)["testnet.password"][1]) > 40
     command.start("--wait-minutes", "0", **nodes)
     assert command.ended() == 1
     assert command.said.endswith("The money is not there yet. Run the same command again when it is.\n")
-    # Nobody shall send money to an unreadable key.
+    # If the key can't be decrypted, nobody should send ETH to it.
     (tmp_path / "secrets" / "testnet.password").write_text("another one")
     command.start(**nodes)
     assert command.ended() == 1

@@ -1,9 +1,9 @@
-"""A database of the oldest version that this one upgrades from, commit f79de48e, is taken to this one.
+"""Upgrade a database of the oldest supported version, commit f79de48e, to this version.
 
-That commit's own code has written what is in `baseline/`, on each engine: a test of it used HTTP, commands and turns of
-workers, on two chains of anvil. Batches and transactions are in every state. A jump is under way and stopped, webhooks
-are pending, a self-funded batch waits for who pays, and a contract wallet has a key. Beside the database is the state
-of the chains by `anvil_dumpState`, old states included. Deadlines are in a hundred years.
+The files in `baseline/` were written by that commit's own code on each engine. A test of that commit used HTTP,
+commands and workers' turns on two chains of anvil. Batches and transactions are in every state. A jump is under way and
+stopped, webhooks are pending, a self-funded batch waits for its user, and a contract wallet has a key.
+`anvil_dumpState` wrote the chains' state, including old states. Deadlines are a hundred years ahead.
 """
 
 import lzma
@@ -41,7 +41,7 @@ from tests.service import ALICE, BOB, header, reconfigure, work
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.outside]
 
 BASELINE = Path(__file__).parent / "baseline"
-# Keys are derived by it, and webhooks sealed.
+# API keys are derived from this secret, and webhooks' secrets are sealed with it.
 SECRET = "the secret of the baseline, known to everybody"
 STOPPED = "A test of upgrades."
 APPS = {"accounts", "attesting", "queries", "proving"}
@@ -54,7 +54,7 @@ def read(name: str) -> bytes:
 
 @pytest.fixture
 def old(transactional_db, settings, tmp_path, monkeypatch) -> Iterator[None]:
-    """The database, as this version finds it."""
+    """Load the baseline's database for this version."""
     settings.API_KEY_SECRET = SECRET
     connections.close_all()
     if connection.vendor == "sqlite":
@@ -89,7 +89,7 @@ def here(tmp_path) -> Iterator[DevChain]:
 
 
 def as_it_was(folder: Path, name: str) -> list[str]:
-    """Return anvil's arguments for a chain as it was then."""
+    """Return arguments with which anvil loads a chain of the baseline."""
     (folder / name).write_bytes(read(name))
     return ["--load-state", str(folder / name)]
 
@@ -105,12 +105,12 @@ def values(statement: str) -> set[Any]:
 
 
 def test_no_migration_is_edited():
-    """Databases have applied it already. A change needs another migration, whose line is added to the file."""
-    found = [
+    """Databases have applied these migrations. A change needs a new migration, with a new line in the file."""
+    lines = [
         f"{sha256(path.read_bytes()).hexdigest()[:16]} {path.relative_to(PROJECT)}"
         for path in sorted(PROJECT.glob("*/migrations/0*.py"))
     ]
-    assert "\n".join(found) == (Path(__file__).parent / "migrations.txt").read_text("utf-8").strip()
+    assert "\n".join(lines) == (Path(__file__).parent / "migrations.txt").read_text("utf-8").strip()
 
 
 def test_everything_goes_on_after_an_upgrade(old, here, there, settings, tmp_path):
@@ -120,7 +120,7 @@ def test_everything_goes_on_after_an_upgrade(old, here, there, settings, tmp_pat
     assert len(sentences) > 2
     keys = values("SELECT key_hash FROM accounts_apikey")
     reserved = dict(rows("SELECT id, reserved_gwei FROM proving_transaction WHERE state = 'PENDING'"))
-    # The rows as an earlier version left them, if none of its workers has run since.
+    # An earlier version left such rows, if its workers didn't run afterwards.
     rows("UPDATE proving_transaction SET reserved_gwei = NULL")
     rows("UPDATE proving_share SET reserved_gwei = 0")
     call_command("migrate", verbosity=0)
@@ -132,16 +132,16 @@ def test_everything_goes_on_after_an_upgrade(old, here, there, settings, tmp_pat
         assert 0 <= sum(tx.shares.values_list("reserved_gwei", flat=True)) - reserved[tx.pk] <= tx.shares.count()
     (stop,) = Stop.objects.all()
     assert stop.reason == STOPPED
-    # All keys stay, also those of contract wallets, and read their batches.
+    # All keys still exist, including those of contract wallets, and can read their batches.
     assert set(ApiKey.objects.values_list("key_hash", flat=True)) == keys
     for batch in Batch.objects.all():
         answer = Client().get("/batch-query-status", {"batchQueryId": batch.pk}, headers=header(batch.api_key))
-        # The API reports ACCEPTED and RECEIVED as IN_PROGRESS.
+        # The API shows ACCEPTED and RECEIVED as IN_PROGRESS.
         assert answer.json()["queryStatus"] in {statuses[batch.pk], "IN_PROGRESS"}
         told = Client().get(f"/batch-queries/{batch.pk}", headers=header(batch.api_key)).json()
         assert bool(told["waits"]) == (statuses[batch.pk] not in {"DONE", "REJECTED"})
         sentences -= {wait["sentence"] for wait in told["waits"]}
-    # Sentences about transactions may differ, because their states are newer now.
+    # Transactions have changed states since then, so the sentences about them may differ.
     assert {sentence for sentence in sentences if not sentence.startswith("Waiting for transaction")} == set()
 
     with jumping(here, beacon_chain_of(there), settings, tmp_path):
@@ -167,27 +167,27 @@ def test_everything_goes_on_after_an_upgrade(old, here, there, settings, tmp_pat
         for _ in range(10):
             here.mine()
         work()
-    # Nothing is paid twice: the pending transactions are mined, and the same facts use no new nonce.
+    # The pending transactions are mined, and the same facts need no new nonce, so nothing is paid twice.
     assert {(tx.state, tx.succeeded) for tx in pending.all()} == {(TransactionState.FINAL, True)}
     assert signer_nonce(here) == Transaction.objects.count()
     assert signed <= set(SignedTransaction.objects.values_list("hash", flat=True))
     for query in Query.objects.filter(batch__sender=Sender.OPERATOR, step=None):
-        # A query has no transaction of its own if another query asks for the same facts.
+        # If another query requests the same facts, a query may have no transaction of its own.
         assert query.transactions.exclude(state=TransactionState.DISPLACED).filter(extends=None).count() <= 1
-    # Its receiver is still away.
+    # The receiver is still down.
     deliveries = WebhookDelivery.objects.order_by("pk")
     assert deliveries[0].failures > 1 or deliveries[0].status == DeliveryStatus.FAILED
     users_go_on(here)
 
 
 def users_go_on(chain: DevChain) -> None:
-    # A signature tells whose key it is, and a contract's signature doesn't tell who signed before.
+    # An ordinary signature shows whose keys these are. A contract's signature doesn't show who signed in before.
     assert sign_in(ALICE, chain) == User.objects.get(address=ALICE)
     wallet = User.objects.exclude(address__in=(ALICE, BOB)).exclude(api_keys=None).get()
     assert sign_in(wallet.address, chain) != wallet
     call_command("hand_over", f"{chain.chain_id}:{wallet.address}")
     assert sign_in(wallet.address, chain) == wallet
-    # The new user's first key comes along.
+    # The first sign-in gives the new user a key, too.
     assert wallet.api_keys.count() == 2
 
 
@@ -207,7 +207,7 @@ def test_an_upgraded_database_has_the_schema_of_a_new_one(new_schema, old):
 
 
 def schema() -> dict[str, Any]:
-    """Return each table's columns, whether they may be null, and its indexes and constraints by their names."""
+    """Return for each table its columns, which of them may be null, and the names of indexes and constraints."""
     with connection.cursor() as cursor:
         tables = sorted(set(connection.introspection.table_names(cursor)) - {"sqlite_sequence"})
         return {
@@ -217,8 +217,8 @@ def schema() -> dict[str, Any]:
                     for column in connection.introspection.get_table_description(cursor, table)
                 ),
                 sorted(
-                    (name, found["columns"], found["unique"])
-                    for name, found in connection.introspection.get_constraints(cursor, table).items()
+                    (name, constraint["columns"], constraint["unique"])
+                    for name, constraint in connection.introspection.get_constraints(cursor, table).items()
                     if not name.startswith("__")
                 ),
             )
@@ -234,7 +234,7 @@ def test_an_older_database_is_refused_and_stays_as_it_is(old, unreachable_chain,
     for command in ("migrate", "prune", "check_chains"):
         with pytest.raises(CommandError, match=TOO_OLD):
             call_command(command, skip_checks=False)
-    # Celery runs this work without any check before it.
+    # Celery starts this work without any earlier check.
     with pytest.raises(CommandError, match=TOO_OLD):
         work()
     if lacking == "proving":
@@ -261,11 +261,13 @@ def test_a_batch_that_checks_would_have_rejected_goes_on_where_it_was(old):
 
 
 def test_each_migration_only_adds():
-    """An expand step. Removing, renaming or tightening anything would break the last version while it runs."""
+    """Each migration is an expand step. Removing, renaming or tightening would break the previous version while it
+    still runs.
+    """
     loader = MigrationLoader(connection)
     allowed = {"AddField", "CreateModel", "AddIndex", "AddConstraint", "AlterModelOptions", "RunPython"}
     for (app, name), migration in loader.disk_migrations.items():
-        # Version 0.3.0 begins anew.
+        # Version 0.3.0 starts with new migrations.
         if app not in APPS or name in {
             *("0001_initial", "0001_before_0_3", "0002_version_0_3"),
             "0003_contract_wallets",
@@ -285,7 +287,7 @@ def test_each_migration_only_adds():
 
 
 def _only_offers_more(loader: MigrationLoader, migration: Migration, operation: Any) -> bool:
-    """Return whether only the field's choices change, which the database doesn't know."""
+    """Return whether only the field's choices change, which the database doesn't store."""
     before = loader.project_state(migration.dependencies).models[migration.app_label, operation.model_name_lower]
     described = []
     for field in (before.fields[operation.name], operation.field):

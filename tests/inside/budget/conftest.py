@@ -1,4 +1,4 @@
-"""Fixtures for tests of the inside of budgets, shared ones and a block of their own."""
+"""Fixtures for inside tests of budgets: shared ones, and a block of these tests."""
 
 import pytest
 
@@ -9,7 +9,7 @@ from tests.service import SIGNER, request, submit, work, work_until_done
 
 @pytest.fixture
 def one_by_one(costly, key, monkeypatch) -> int:
-    """Return the number of a block with an accumulated header. Three accounts take two transactions."""
+    """Return the number of a block with an accumulated header, where three accounts need two transactions."""
     monkeypatch.setattr("proving.packing.MAX_BYTES", 1000)
     block: int = costly.head()
     costly.rpc("evm_setAutomine", True)

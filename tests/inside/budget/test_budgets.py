@@ -1,4 +1,4 @@
-"""Daily budgets while clocks jump."""
+"""Daily budgets when clocks jump."""
 
 from datetime import timedelta
 
@@ -22,7 +22,7 @@ def test_a_clock_that_jumps_gives_no_budget_anew(costly, key, monkeypatch):
     for hours in (25, -50):
         monkeypatch.setattr(timezone, "now", lambda hours=hours: now() + timedelta(hours=hours))
         assert money.to_user(key.user_id, 31337) == counted
-    # A row that a slow clock dates is no older than it is.
+    # The worker's clock is slow now. The new row's time must still be right to within a minute.
     other = submit(key, request(BOB, block=costly.head() - 1, fee=ETHER))
     late = pending(other)
     assert late.spent_at > tx.spent_at - timedelta(minutes=1)
@@ -40,7 +40,7 @@ def test_what_a_clock_far_ahead_has_signed_counts_for_a_day_and_no_longer(costly
     tx.reserve()
     tx.save()
     assert money.on_chain(31337) == up_to_a_gwei(tx.reserved) > 1
-    for late in (timedelta(hours=1), timedelta()):  # Without a block that says so no clock is known to be right.
+    for late in (timedelta(hours=1), timedelta()):  # a clock is trusted only if a block confirms its time
         ServiceClock.objects.update_or_create(pk=1, defaults={"at": now() - late})
         money.recount()
         assert (Transaction.objects.get().spent_at > now() + timedelta(days=300)) == bool(late)

@@ -16,7 +16,7 @@ def test_what_is_too_long_for_one_transaction_takes_the_fees_of_several(op_stack
     assert data_cost(get_rpc(31337), 250_000, 1000).wei == 3 * (2 * FEE_OF_A_BYTE * (250_000 // 3 + 200) + 7 * 1000)
 
 
-# Receipts of Optimism's nodes since Ecotone and since Isthmus, and of Arbitrum's.
+# Receipts of Optimism's nodes since Ecotone and since Isthmus, and of Arbitrum's nodes.
 RECEIPTS = {
     "l1Fee": ({"l1Fee": "0x24a1e7f3", "l1GasUsed": "0x640", "l1FeeScalar": None}, 0x24A1E7F3, False),
     "operator": ({"l1Fee": "0x8", "operatorFeeScalar": "0x0", "operatorFeeConstant": "0x5"}, 8, True),

@@ -1,4 +1,4 @@
-"""A batch that can't be paid for delays no other, wherever the two meet."""
+"""A batch that can't be paid for delays no other batch."""
 
 from typing import Any
 
@@ -29,19 +29,19 @@ def test_who_cannot_pay_holds_up_no_transaction_before_its_own(costly, key, one_
 
 @pytest.mark.parametrize("is_there", [True, False])
 def test_a_batch_that_is_rejected_while_it_cannot_pay_is_left_alone(costly, key, monkeypatch, is_there):
-    """Its deadline rejects it, mostly while it waits for cheaper gas. A deleted batch isn't even named."""
+    """The batch is cancelled while sending fails for lack of money. The failure names the batch only if `is_there`."""
     batch = admitted(key, request(ALICE, block=costly.head(), fee=ETHER))
-    asked = []
+    calls = []
 
     def too_dear(*_: Any, **__: Any) -> list[Unsent]:
-        asked.append(1)
-        assert len(asked) < 3
+        calls.append(1)
+        assert len(calls) < 3
         cancel(batch)
         return [Unsent(wait("signer_cant_pay"), frozenset({batch.pk} if is_there else ()))]
 
     monkeypatch.setattr("proving.transactions.sending.submit_all", too_dear)
     reconcile_block(Block.objects.get(queries__batch=batch).pk)
-    assert asked == [1]
+    assert calls == [1]
 
 
 def test_who_cannot_pay_holds_up_nobody_where_a_hash_is_recorded_first(chain, key, settings, tmp_path):

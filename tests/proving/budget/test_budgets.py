@@ -1,4 +1,4 @@
-"""Budgets: the amounts that count against a user's day, and refusals when it is used up."""
+"""Amounts that count against a user's daily budget, and refusals once it is used up."""
 
 from datetime import timedelta
 
@@ -59,7 +59,7 @@ def test_what_is_pending_counts_however_old_it_is(costly, key, settings):
     Transaction.objects.update(spent_at=timezone.now() - timedelta(days=2))
     assert counts_of_day(settings, key, costly, tx.cost)
     assert spent_today() == up_to_a_gwei(tx.cost)
-    # The day begins when the transaction is mined.
+    # The 24 hours begin when the transaction is mined.
     costly.mine()
     work()
     tx.refresh_from_db()
@@ -116,15 +116,15 @@ def test_what_reverts_and_is_sent_again_stays_within_the_limit(costly, key, sett
 
 
 @pytest.mark.parametrize(
-    ("wei", "is_node_down", "is_retryable", "said"),
+    ("wei", "is_node_down", "is_retryable", "sentence"),
     [(0, True, False, ""), (10**12, False, True, "Send it in parts.")],
     ids=["with nothing left no node is asked", "more than a day's budget"],
 )
-def test_what_never_fits_a_days_limit_is_said(costly, key, settings, wei, is_node_down, is_retryable, said):
+def test_what_never_fits_a_days_limit_is_said(costly, key, settings, wei, is_node_down, is_retryable, sentence):
     limit(settings, daily_limit_per_user=wei)
     if is_node_down:
         reconfigure(settings, costly.url, "http://127.0.0.1:1")
     batch = submit(key, request(ALICE, block=1 if is_node_down else costly.head(), fee=ETHER))
     work_until_done(batch)
     assert (batch.rejection_code, batch.rejection_retryable) == ("too_large_for_budget", is_retryable)
-    assert said in batch.rejection_reason
+    assert sentence in batch.rejection_reason

@@ -1,4 +1,4 @@
-"""Data fees of rollups are estimated, limited and counted as the gas is."""
+"""Data fees of rollups are estimated, limited and counted like gas."""
 
 from collections.abc import Callable
 from contextlib import nullcontext
@@ -29,7 +29,7 @@ from tests.service import ALICE, BOB, SIGNER, fresh, request, submit, waiting, w
 
 pytestmark = pytest.mark.outside
 
-# Arbitrum's precompiled contracts, and the precompile that only its nodes answer.
+# Arbitrum's precompiled contracts. ArbGasInfo exists on the chain, and NodeInterface only in its nodes.
 ARB_GAS_INFO = "0x000000000000000000000000000000000000006C"
 NODE_INTERFACE = "0x00000000000000000000000000000000000000C8"
 
@@ -63,7 +63,7 @@ def test_a_cancellation_is_within_the_daily_limit_with_the_data_fee(op_stack, ke
     [
         ((ALICE, BOB), {}, {}),
         ((ALICE, BOB), {}, None),
-        # Since Isthmus. A receipt has the operator fee's parameters, and the predeploy computes the fee.
+        # Since Isthmus, a receipt has the operator fee's parameters, and the predeploy computes the fee.
         ((ALICE,), {"of_gas": 7}, {"operatorFeeScalar": "0x1", "operatorFeeConstant": "0x0"}),
         ((ALICE,), {"is_before_fjord": True}, None),
     ],
@@ -86,10 +86,10 @@ def test_what_an_op_stack_chain_takes_for_data_is_spent_too(op_stack, key, setti
     if told is None:
         assert paid <= fresh(batch).spent
     else:
-        # anvil doesn't charge the operator fee.
+        # anvil charges no operator fee.
         assert fresh(batch).spent == paid + oracle.get("of_gas", 0) * tx.gas_used
     assert batch.spent <= (batch.estimated_wei or 0)
-    assert tx.data_fee > tx.gas_used * tx.gas_price // 10  # The data fee is a large part.
+    assert tx.data_fee > tx.gas_used * tx.gas_price // 10  # the data fee is a large part
 
 
 def test_arbitrums_gas_for_data_is_in_the_estimate_and_counted_once(chain, key, settings, tmp_path):
@@ -101,7 +101,7 @@ def test_arbitrums_gas_for_data_is_in_the_estimate_and_counted_once(chain, key, 
     before = balance(chain)
     batch = accepted(key, request(ALICE, block=chain.head(), fee=ETHER))
     of_data = (batch.estimated_gas or 0) - (elsewhere.estimated_gas or 0)
-    # Twice the fee of a byte, for a header of about 600 bytes and an account.
+    # The estimate doubles the gas of a byte. The header has about 600 bytes.
     assert 2 * 50 * 600 < of_data < 2 * 50 * 1800
     assert work_until_done(batch).status == work_until_done(elsewhere).status == BatchStatus.DONE
     work()
@@ -139,7 +139,7 @@ def the_users_daily_limit(chain: DevChain, settings) -> None:
 
 
 def the_signers_balance(chain: DevChain, settings) -> None:
-    # The setting applies from the newest block on, which the batch names.
+    # The fee applies to later blocks. The batch names the newest block, so a block is mined first.
     chain.mine()
     chain.rpc("anvil_setBalance", SIGNER, hex(10**15))
     chain.mine()
@@ -151,7 +151,7 @@ def the_fee(chain: DevChain, settings) -> None:
 
 
 @pytest.mark.parametrize(
-    ("too_low", "fee", "said", "relieved"),
+    ("too_low", "fee", "sentence", "relieved"),
     [
         (the_daily_limit, ETHER, "The operator's limit of 0.0004 ETH", 0),
         (the_users_daily_limit, ETHER, "The daily limit of its user", 0),
@@ -167,10 +167,10 @@ def test_data_that_is_too_dear_is_waited_out(
     tmp_path,
     too_low: Callable[[DevChain, object], None],
     fee,
-    said,
+    sentence,
     relieved,
 ):
-    """The limit, the balance or the fee covers the gas alone, and covered both when the batch was accepted."""
+    """The limit, balance or fee covers only the gas now. When the batch was accepted, it also covered the data fee."""
     serve(settings, tmp_path, op_stack)
     batch = accepted(key, request(ALICE, block=op_stack.head(), fee=fee))
     too_low(op_stack, settings)
@@ -178,7 +178,7 @@ def test_data_that_is_too_dear_is_waited_out(
     work()
     assert not Transaction.objects.exists()
     assert fresh(batch).status == BatchStatus.IN_PROGRESS
-    assert said in waiting()[0]
+    assert sentence in waiting()[0]
     set_data_fee(op_stack, relieved)
     assert work_until_done(batch).status == BatchStatus.DONE
 
@@ -195,7 +195,7 @@ def test_fees_are_not_raised_where_the_days_limit_leaves_only_the_data_fee(op_st
     op_stack.rpc("evm_setAutomine", False)
     _, tx = in_mempool(op_stack, key)
     most = tx.cost * 105 // 100
-    # Without the data fee there would be room for higher fees.
+    # If the data fee didn't count, the limit would allow higher fees.
     assert most > (tx.cost - tx.data_fee) * 120 // 100
     limit(settings, daily_limit=most)
     age()

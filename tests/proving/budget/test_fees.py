@@ -1,4 +1,4 @@
-"""A batch's fee: the estimate suffices, and no fee is burnt on a part of the batch."""
+"""A batch's fee: the estimate is enough, and no fee is spent on part of a batch that can't be finished."""
 
 from collections.abc import Callable
 from typing import Any
@@ -38,8 +38,8 @@ def test_a_batch_that_lacks_a_header_property_is_rejected_before_anything_is_pai
         serve(settings, tmp_path, chain)
         chain.mine(14)
         head = chain.head()
-        blocks = {f"block:{head - place}": {"header": ["STATE_ROOT", "TIMESTAMP"]} for place in range(12)}
-        # This is the last block to be checked.
+        blocks = {f"block:{head - back}": {"header": ["STATE_ROOT", "TIMESTAMP"]} for back in range(12)}
+        # The newest block is checked last.
         blocks[f"block:{head}"] = {"header": ["STATE_ROOT", "REQUESTS_HASH"]}
         batch = submit(key, asking(blocks, fee=ETHER))
         assert work_until_done(batch).rejection_code == "header_property_missing"
@@ -60,20 +60,20 @@ def test_a_batch_shows_what_it_has_spent_when_that_is_confirmed(costly, key, set
     assert (fresh(batch).gas_used, batch.spent) == (tx.gas_used, tx.gas_used * tx.gas_price)
 
 
-# --- Its estimate -----------------------------------------------------------------------------------------------------
+# --- The estimate -----------------------------------------------------------------------------------------------------
 
 
 def eight_blocks(chain: DevChain) -> list[str]:
-    return [f"block:{chain.head() - place}" for place in range(8)]
+    return [f"block:{chain.head() - back}" for back in range(8)]
 
 
 def six_times(chain: DevChain) -> list[str]:
-    blocks = [chain.rpc("eth_getBlockByNumber", hex(chain.head() - place), False) for place in range(2, 8)]
+    blocks = [chain.rpc("eth_getBlockByNumber", hex(chain.head() - back), False) for back in range(2, 8)]
     return [f"timestamp:{int(block['timestamp'], 16)}" for block in blocks]
 
 
 @pytest.mark.parametrize(
-    ("selectors", "wanted"),
+    ("selectors", "requested"),
     [
         pytest.param(eight_blocks, {"header": ["GAS_LIMIT"]}, id="one property", marks=pytest.mark.long),
         pytest.param(
@@ -94,20 +94,20 @@ def six_times(chain: DevChain) -> list[str]:
     ],
 )
 def test_at_a_constant_price_what_was_estimated_suffices(
-    costly, key, selectors: Callable[[DevChain], list[str]], wanted: dict[str, Any]
+    costly, key, selectors: Callable[[DevChain], list[str]], requested: dict[str, Any]
 ):
     if selectors is six_times:
         costly.rpc("anvil_setBlockTimestampInterval", 5)
     costly.mine(15)
     mine_at(costly, 1)
-    batch = accepted(key, asking(dict.fromkeys(selectors(costly), wanted), fee=ETHER))
+    batch = accepted(key, asking(dict.fromkeys(selectors(costly), requested), fee=ETHER))
     set_fee(batch, batch.estimated_wei or 0)
     go_on(costly, 1, rounds=30)
     assert fresh(batch).status == BatchStatus.DONE, waiting()
 
 
 def test_a_path_counts_once(costly, key, settings):
-    """The gas of the path's transaction is part of the path's planned gas."""
+    """The gas for the path is part of the estimate, so it must not be added again."""
     block = old_block(costly, settings, depth=100)
     costly.rpc("evm_setAutomine", True)
     batch = accepted(key, request(ALICE, block=block, fee=ETHER), fee=2 * 250_000 * price_of(costly) * 105 // 100)
@@ -118,7 +118,7 @@ def test_a_path_counts_once(costly, key, settings):
 
 
 def test_a_fee_spike_spends_no_more_than_the_fee(costly, key):
-    """There are six blocks with a transaction each. At the high price the fee covers four."""
+    """The batch needs six transactions, one for each block. At the higher price, the fee covers four."""
     mine_at(costly, 1)
     costly.mine(6)
     head = costly.head()
@@ -128,16 +128,16 @@ def test_a_fee_spike_spends_no_more_than_the_fee(costly, key):
     go_on(costly, 10, rounds=4)
     assert before - balance(costly) <= batch.fee
     assert fresh(batch).status == BatchStatus.IN_PROGRESS
-    assert any("The batch's fee leaves " in said for said in waiting())
+    assert any("The batch's fee leaves " in sentence for sentence in waiting())
 
 
 def test_a_reorganisation_takes_no_batch_above_its_fee(costly, key, settings):
-    """A cheaply mined transaction may be mined again at the full offered price."""
+    """After a reorg, a transaction that was mined cheaply may be mined again at the full price offered."""
     without_limits(settings)
     mine_at(costly, 20)
     block = costly.head()
     batch = accepted(key, asking(balances([block, block - 1]), fee=ETHER), fee=6 * 10**15)
-    # Each is then offered as much as is left.
+    # With such a low estimate, each transaction may be offered all that the fee leaves.
     Batch.objects.update(estimated_gas=1)
     pending(batch)
     snapshot = costly.rpc("evm_snapshot")
@@ -160,11 +160,11 @@ def test_nothing_is_signed_that_the_next_block_may_be_too_dear_for(costly, key):
     mine_at(costly, 8)
     batch = accepted(key, request(ALICE, block=costly.head(), fee=ETHER))
     set_fee(batch, (batch.estimated_gas or 0) * price_of(costly) * 5 // 4)
-    # Then only the signed amount counts.
+    # With such a low estimate, only the signed amount counts.
     Batch.objects.filter(pk=batch.pk).update(estimated_gas=1)
     work()
     tx = Transaction.objects.get()
-    assert tx.newest.max_fee_per_gas >= 10 * GWEI  # 9/8 of 8, and the tip
+    assert tx.newest.max_fee_per_gas >= 10 * GWEI  # 9/8 of 8 gwei, and the tip
     assert tx.cost <= fresh(batch).fee
     costly.rpc("anvil_dropAllTransactions")
     Transaction.objects.all().delete()

@@ -1,4 +1,4 @@
-"""Limits in money: a signer's spending in a day, and the costs that a user may cause."""
+"""Limits in ETH: a signer's spending in a day, and the costs that a user may cause in a day."""
 
 import pytest
 from django.core.management import CommandError, call_command
@@ -32,9 +32,9 @@ pytestmark = pytest.mark.outside
 def test_where_money_is_real_there_are_limits_though_nobody_wrote_any(costly, client, key):
     mine_at(costly, 10_000)
     told = estimate(client, key, request(ALICE, block=costly.head()) | {"fee": "auto"})
-    said = " ".join(one["error"] for one in told["rejections"])
-    assert "a user's batches may cost, on chain 31337, 0.100000 ETH in 24 hours" in said
-    assert "all batches together may cost, on chain 31337, 0.500000 ETH in 24 hours" in said
+    errors = " ".join(rejection["error"] for rejection in told["rejections"])
+    assert "a user's batches may cost, on chain 31337, 0.100000 ETH in 24 hours" in errors
+    assert "all batches together may cost, on chain 31337, 0.500000 ETH in 24 hours" in errors
 
 
 # --- The signer's limit -----------------------------------------------------------------------------------------------
@@ -54,7 +54,7 @@ def test_the_signer_spends_no_more_in_a_day_than_its_limit(costly, key, settings
     notice = str(Signer.objects.get().wait)
     assert notice.startswith("The operator's limit of 0.0035 ETH in 24 hours on chain 31337 leaves ")
     assert notice in waiting()
-    # A day passes.
+    # The transaction gets older than a day.
     costly.rpc("evm_setAutomine", True)
     costly.mine()
     work()
@@ -105,7 +105,8 @@ def test_until_it_is_final_what_was_sent_counts_at_its_most_and_others_wait(cost
     first = submit(key, request(ALICE, block=costly.head() - 1, fee=ETHER // 1000))
     tx = pending(first)
     most = tx.cost
-    # Enough for another batch beside the first one's real cost, and too little beside its maximum cost.
+    # The limit covers another batch and the first one's real cost, but not another batch and the first one's maximum
+    # cost.
     limit(settings, daily_limit=most * 14 // 10, daily_limit_per_user=most * 14 // 10)
     assert work_until_done(first, costly).status == BatchStatus.DONE
     tx.refresh_from_db()
@@ -134,7 +135,7 @@ def test_until_it_is_final_what_was_sent_counts_at_its_most_and_others_wait(cost
     ("percent", "versions"), [(105, 1), (150, 2)], ids=["hardly above what was offered", "half above what was offered"]
 )
 def test_fees_are_not_raised_above_a_limit(costly, key, settings, name, percent, versions):
-    """A transaction's own cost doesn't count against it."""
+    """When a transaction's fee is raised, its own earlier cost doesn't count against the limit."""
     mine_at(costly, 2)
     _, tx = in_mempool(costly, key)
     costly.rpc("anvil_dropAllTransactions")
@@ -153,24 +154,24 @@ def test_a_user_spends_no_more_in_a_day_than_a_users_limit(costly, key, settings
     limit(settings, daily_limit_per_user=ETHER * 8 // 10_000)
     costly.rpc("evm_setAutomine", True)
     head = costly.head()
-    said = set()
+    codes = set()
     done = 0
-    for place in range(6):
-        batch = submit(key, request(ALICE, block=head - place, fee=ETHER))
+    for back in range(6):
+        batch = submit(key, request(ALICE, block=head - back, fee=ETHER))
         for _ in range(4):
             work()
-        said.add(fresh(batch).rejection_code)
+        codes.add(fresh(batch).rejection_code)
         done += batch.status == BatchStatus.DONE
-    assert said == {"", "budget_exceeded"}
+    assert codes == {"", "budget_exceeded"}
     assert 0 < done < 6
     assert sum(tx.cost for tx in Transaction.objects.all()) <= ETHER * 8 // 10_000
-    # Another user's limit is separate.
+    # Users have separate limits.
     other = submit(a_key(BOB), request(BOB, block=head, fee=ETHER))
     assert work_until_done(other).status == BatchStatus.DONE
 
 
 def test_a_price_that_rises_takes_nobody_above_a_users_limit(costly, key, settings):
-    """A batch accepted at one price isn't sent at a price that exceeds the user's limit."""
+    """The gas price rises between acceptance and sending, so the batch would exceed the user's limit."""
     mine_at(costly, 1)
     limit(settings, daily_limit_per_user=ETHER * 8 // 10_000)
     accepted(key, request(ALICE, block=costly.head(), fee=ETHER))

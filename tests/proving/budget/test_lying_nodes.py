@@ -1,4 +1,4 @@
-"""Nodes that lie about receipts, nonces, finality and prices: the possible damage, and the signer's pauses."""
+"""Nodes that lie about receipts, nonces, finality and prices: the possible damage, and when signers pause."""
 
 from collections.abc import Callable
 from io import StringIO
@@ -35,7 +35,7 @@ from tests.proving.receipts import balance, changed_receipts, telling_receipts
 from tests.proving.transactions import age
 from tests.service import ALICE, BOB, SIGNER, fresh, header, reconfigure, request, submit, work, work_until_done
 
-# Each kind of lie is in one of the sequences of tests/proving/test_money.py, too.
+# The sequences of tests/proving/test_money.py also contain each kind of lie.
 pytestmark = [pytest.mark.long, pytest.mark.outside]
 
 MILLIETHER = ETHER // 1000
@@ -50,7 +50,7 @@ def told_operators() -> Any:
 
 
 def doubts() -> bool:
-    """Return whether a notice tells the operator that a signer pauses because of a doubted node."""
+    """Return whether a notice tells the operator that a signer pauses because its node is doubtful."""
     return "node_doubtful" in Client().get("/healthz").json()["codes"]
 
 
@@ -60,7 +60,7 @@ def receipt_of(chain: DevChain, tx: Transaction) -> Any:
 
 
 def gas_of_data(raw: bytes) -> int:
-    """Return the intrinsic gas of a transaction. No receipt can tell less."""
+    """Return a transaction's intrinsic gas, which is the least that a receipt can show."""
     data = rlp.decode(raw[1:])[7]
     return 21_000 + sum(16 if byte else 4 for byte in data)
 
@@ -101,7 +101,7 @@ def test_the_price_is_that_of_the_header_and_the_transaction_whatever_the_node_s
     assert tx.gas_price == int(receipt["effectiveGasPrice"], 16) != told
 
 
-# Sources: tests/chains/test_rpc.py. The chain has no contract that could tell an operator fee.
+# Sources: tests/chains/test_rpc.py. The chain has no contract that computes an operator fee.
 ODD_FIELDS = {
     "no price": {"effectiveGasPrice": None},
     "no contract": {"contractAddress": "0x", "from": None, "logsBloom": "", "status": None, "l1Fee": "null"},
@@ -124,7 +124,7 @@ def test_a_transaction_is_mined_though_a_field_is_odd_that_nobody_needs(costly, 
 def test_a_price_that_neither_the_header_nor_the_receipt_tells_counts_at_the_most(
     costly, key, settings, told, counts_at_most
 ):
-    """The chain's header is from before London."""
+    """The block's header has no base fee, as before London."""
     _, tx = in_mempool(costly, key)
     costly.mine()
     number = receipt_of(costly, tx)["blockNumber"]
@@ -159,7 +159,7 @@ def with_gas(gas_used: str | None) -> Callable[[Any, Any], Any]:
 
 
 def refused(question: Any, _: Any) -> Any:
-    # ethereum/go-ethereum 29956.
+    # Source: ethereum/go-ethereum 29956.
     return error(question, -32000, "transaction indexing is in progress")
 
 
@@ -175,7 +175,7 @@ def refused(question: Any, _: Any) -> Any:
     ids=["no receipt", "no receipt, and no other node", "no block can have it", "refused", "no header"],
 )
 def test_a_receipt_that_can_t_be_used_holds_up_its_own_transaction_alone(costly, key, settings, method, told, nodes):
-    """The second node is always down."""
+    """The second node, if there is one, is down."""
     first, held = in_mempool(costly, key)
     costly.mine(2)
     tx_hash, block = held.latest_hash, receipt_of(costly, held)["blockNumber"]
@@ -185,7 +185,7 @@ def test_a_receipt_that_can_t_be_used_holds_up_its_own_transaction_alone(costly,
         return [told(question, reply) if is_held else reply]
 
     with between(costly.url, change) as url:
-        urls = ", ".join(f'"{one}"' for one in [url, "http://127.0.0.1:1"][:nodes])
+        urls = ", ".join(f'"{node_url}"' for node_url in [url, "http://127.0.0.1:1"][:nodes])
         reconfigure(settings, f'"{costly.url}"', urls)
         other = submit(key, request(BOB, block=costly.head(), fee=ETHER))
         assert work_until_done(other, costly).status == BatchStatus.DONE
@@ -239,7 +239,7 @@ def test_a_data_fee_that_nobody_can_have_paid_stops_no_signer(op_stack, key, set
 
 
 def test_a_lie_about_what_data_has_cost_leaves_others_their_day(costly, key, settings):
-    """The fee is less than the signer's balance, and twice the daily limit."""
+    """The false data fee exceeds the batch's fee and the daily limit."""
     limit_both(settings, ETHER // 2)
     mine_at(costly, 1)
     with changed_receipts(costly, l1Fee=hex(ETHER)) as url:
@@ -251,7 +251,7 @@ def test_a_lie_about_what_data_has_cost_leaves_others_their_day(costly, key, set
 
 
 def test_where_a_node_has_no_old_states_transactions_become_final_all_the_same(op_stack, key, settings, tmp_path):
-    """Most nodes have forgotten the state of a block long before it is final."""
+    """Most nodes drop the state of a block long before the block is final."""
     with telling_receipts(op_stack) as telling:
 
         def answer(body: Any) -> Any:
@@ -323,7 +323,7 @@ def test_what_was_said_to_be_displaced_counts_when_it_is_mined_after_all(costly,
 
 
 def test_no_limit_is_passed_where_a_node_says_that_others_used_the_nonces(costly, key, settings):
-    """The node hides receipts, tells nonces that are used, and shows an empty registry."""
+    """The node hides receipts, reports nonces as used, and shows an empty registry."""
     limit_both(settings, 2 * MILLIETHER)
     costly.mine(70)
     mine_at(costly, 1)
@@ -361,7 +361,7 @@ def test_no_limit_is_passed_where_a_node_says_that_others_used_the_nonces(costly
 
 
 def test_a_day_costs_at_most_four_limits_where_a_node_makes_up_finality_and_prices(costly, key, settings):
-    """The node invents headers without a base fee for blocks that it calls final, and receipts with the least gas."""
+    """The node makes up headers without a base fee for blocks that it calls final, and receipts with the least gas."""
     most = 3 * 10**14
     limit_both(settings, most)
     costly.mine(70)

@@ -1,4 +1,4 @@
-"""Replacements and cancellations: their offers, and no delay or failure for transactions behind a nonce."""
+"""Replacements and cancellations: their prices, and their effects on later transactions of the signer."""
 
 from collections.abc import Callable
 from functools import partial
@@ -51,13 +51,13 @@ def test_a_replacement_takes_no_more_than_what_the_fee_leaves(costly, key):
     batch = submit(key, request(ALICE, block=costly.head(), fee=ACCOUNT_GAS * 4 * GWEI))
     tx = pending(batch)
     costly.rpc("anvil_dropAllTransactions")
-    # Twice the offer is below the cap, and above the fee.
+    # A replacement at twice the price would be below the cap, but above the batch's fee.
     set_fee(batch, tx.cost + tx.gas_limit)
     mine_at(costly, 5)
     age()
     work()
     assert tx.versions.count() == 1
-    # The transaction's own share doesn't count.
+    # The share of the replaced transaction doesn't count.
     set_fee(batch, tx.cost * 3 // 2)
     age()
     work()
@@ -90,7 +90,9 @@ def test_what_is_offered_first_leaves_room_for_a_replacement_below_the_cap(costl
     ],
 )
 def test_what_nobody_can_mine_is_cancelled_for_those_who_wait_behind_it(costly, key, account, before, gwei):
-    """At the same block nothing is behind it in the mempool, because all others wait for the block's header."""
+    """In the last two cases, the other batch waits for the same block's header, so it has no transaction in the mempool
+    yet.
+    """
     mine_at(costly, 1)
     block = costly.head()
     poor, tx = paying_up_to(3, key, ALICE, block=block)
@@ -99,21 +101,21 @@ def test_what_nobody_can_mine_is_cancelled_for_those_who_wait_behind_it(costly, 
     go_on(costly, gwei, rounds=8, aged=True)
     assert fresh(rich).status == BatchStatus.DONE, waiting()
     assert tx.newest.is_cancellation
-    # A cancellation costs no batch more than its fee.
+    # Even with a cancellation, a batch costs at most its fee.
     assert fresh(poor).spent <= poor.fee
     if before:
         assert poor.status == BatchStatus.IN_PROGRESS
-        assert any(said.startswith("The batch's fee leaves") for said in waiting())
+        assert any(sentence.startswith("The batch's fee leaves") for sentence in waiting())
 
 
 def test_what_nobody_can_mine_is_cancelled_though_the_fee_leaves_a_little_more_than_was_offered(costly, key):
-    """The market price is 5 % above the offer. The money allows 10 % more, and a replacement takes 13 %."""
+    """The market price is 5 % above the price offered. The fee allows 10 % more, but a replacement needs 13 %."""
     mine_at(costly, 25)
     block = costly.head()
     poor, tx = paying_up_to(60, key, ALICE, block=block)
     offered = tx.newest.max_fee_per_gas
     set_fee(poor, tx.gas_limit * offered * 110 // 100)
-    price = offered * 105 / 100 / GWEI - 1  # The tip is 1 gwei.
+    price = offered * 105 / 100 / GWEI - 1  # minus the tip of 1 gwei
     mine_at(costly, price)
     rich = submit(a_key(BOB), request(BOB, block=block - 1, fee=ETHER))
     go_on(costly, price, rounds=8, aged=True)
@@ -121,7 +123,7 @@ def test_what_nobody_can_mine_is_cancelled_though_the_fee_leaves_a_little_more_t
 
 
 def test_where_a_transaction_takes_gas_for_its_data_a_nonce_is_cancelled_too(costly, key, settings):
-    """Arbitrum's nodes refuse a transaction without enough gas for its share of L1."""
+    """Arbitrum's nodes refuse a transaction whose gas doesn't cover its share of L1's cost."""
     takes = [25_000]
 
     def answer(body: Any) -> Any:
@@ -159,7 +161,7 @@ def test_what_nobody_can_mine_waits_for_the_price_to_fall_where_it_is_alone(cost
 
 
 def test_no_batch_is_ruined_by_one_that_waits_for_a_later_block(costly, key):
-    """Nothing waits behind it, and a cancellation would take its whole fee."""
+    """No transaction waits behind it, and a cancellation would use up the batch's fee."""
     mine_at(costly, 1)
     batch, _ = paying_up_to(3, key, ALICE, block=costly.head())
     submit(a_key(BOB), request(BOB, block=costly.head() + 60, fee=ETHER))
@@ -192,8 +194,10 @@ def test_two_that_lack_the_same_daily_limit_are_not_cancelled_for_each_other(cos
 
 
 def two_of_the_same_accounts(chain: DevChain, key: ApiKey) -> list[Callable[[], Batch]]:
-    """Return functions that submit two batches. Their block is known, and both write the same storage."""
-    addresses = [f"0x{(place + 1) * 7919:040x}" for place in range(10)]
+    """Return two functions that submit batches about the same accounts. The block is known, so both write the same
+    storage.
+    """
+    addresses = [f"0x{(number + 1) * 7919:040x}" for number in range(10)]
     for address in addresses:
         chain.rpc("anvil_setBalance", address, hex(ETHER))
     chain.mine()
@@ -202,8 +206,8 @@ def two_of_the_same_accounts(chain: DevChain, key: ApiKey) -> list[Callable[[], 
     work_until_done(submit(a_key(CHARLIE), request(SIGNER, block=block, fee=ETHER)), chain)
     mine_at(chain, 1)
     return [
-        partial(submit, one, request(*addresses, block=block, props=[name], fee=ETHER))
-        for one, name in ((key, "BALANCE"), (a_key(BOB), "NONCE"))
+        partial(submit, api_key, request(*addresses, block=block, props=[name], fee=ETHER))
+        for api_key, name in ((key, "BALANCE"), (a_key(BOB), "NONCE"))
     ]
 
 
@@ -213,7 +217,9 @@ def for_their_fee(batch: Batch) -> None:
 
 @pytest.mark.parametrize("give_up", [cancel, for_their_fee])
 def test_what_is_cancelled_makes_nothing_fail_that_was_sent_behind_it(costly, key, give_up):
-    """The second transaction pays for storage that the first would have written."""
+    """The second transaction was simulated after the first. If the first is cancelled, the second must pay for more
+    storage.
+    """
     first, second = (pending(batch()) for batch in two_of_the_same_accounts(costly, key))
     give_up(first.queries.all()[0].batch)
     mine_at(costly, 20)
@@ -227,7 +233,9 @@ def test_what_is_cancelled_makes_nothing_fail_that_was_sent_behind_it(costly, ke
 
 
 def test_what_a_stranger_has_pending_and_replaces_makes_nothing_fail(costly, key):
-    """A stranger proves the same facts, waits until others were simulated upon that, and withdraws."""
+    """A stranger's pending transaction proves the same facts. The service simulates upon it, and the stranger then
+    replaces it.
+    """
     submit_first, submit_second = two_of_the_same_accounts(costly, key)
     copied = pending(batch := submit_first())
     to, data, gas = copied.to, bytes(copied.data), copied.gas_limit

@@ -1,4 +1,4 @@
-"""Each batch's share of a transaction that serves several."""
+"""Each batch's share of the cost of a common transaction."""
 
 import pytest
 
@@ -23,7 +23,7 @@ def test_who_asks_for_little_pays_little_whoever_else_asks_for_much(costly, key)
     tx = Transaction.objects.get()
     assert fresh(little).gas_used < tx.gas_used // 10
     assert little.gas_used + fresh(much).gas_used in {tx.gas_used, tx.gas_used - 1}
-    # The bounds of the parts add up to the gas limit.
+    # The parts' bounds add up to the gas limit.
     assert sum(share.weight for share in Share.objects.filter(transaction=tx)) == tx.gas_limit
 
 
@@ -32,8 +32,8 @@ def test_what_was_proven_before_makes_nobody_pay_for_others(costly, key):
     costly.rpc("evm_setAutomine", True)
     slots = [hex(slot) for slot in range(300)]
 
-    def slots_of(account: str, asked: list[str]) -> dict[str, object]:
-        accounts = {account: {"props": ["BALANCE"], "slots": asked}}
+    def slots_of(account: str, slots_asked: list[str]) -> dict[str, object]:
+        accounts = {account: {"props": ["BALANCE"], "slots": slots_asked}}
         return asking({f"block:{block}": {"accounts": accounts}}, fee=ETHER)
 
     work_until_done(submit(key, slots_of(CHARLIE, slots)), costly)

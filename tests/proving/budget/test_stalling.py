@@ -1,4 +1,4 @@
-"""A batch that can't be paid for delays no other, wherever the two meet."""
+"""A batch that can't be paid for delays no other batch."""
 
 from typing import Any
 
@@ -90,7 +90,7 @@ def test_who_asks_for_more_than_the_day_leaves_holds_up_nobody(costly, key, sett
     assert fresh(much).status == BatchStatus.IN_PROGRESS
 
 
-# --- On the way to a block --------------------------------------------------------------------------------------------
+# --- On the path to a block -------------------------------------------------------------------------------------------
 
 
 def test_a_path_that_its_fee_lets_nobody_mine_holds_up_no_other_path(costly, key, settings):

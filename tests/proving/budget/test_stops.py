@@ -1,4 +1,4 @@
-"""The stop switch: nothing is signed or broadcast while it is on."""
+"""While the stop switch is on, nothing is signed or broadcast."""
 
 from io import StringIO
 from typing import Any
@@ -36,11 +36,11 @@ def test_a_stop_takes_effect_before_the_next_signature(costly, key):
 
 
 def test_a_stop_between_the_check_and_the_signature_is_seen(costly, key, settings):
-    asked: list[Any] = []
-    with lying_node(recording(asked, lambda body: ask(costly.url, body))) as url:
+    node_requests: list[Any] = []
+    with lying_node(recording(node_requests, lambda body: ask(costly.url, body))) as url:
         reconfigure(settings, costly.url, url)
         submit(key, request(ALICE, block=costly.head(), fee=ETHER))
-        with between_statements(lambda _: "eth_estimateGas" in str(asked), stop):
+        with between_statements(lambda _: "eth_estimateGas" in str(node_requests), stop):
             work()
         work()
     assert not Transaction.objects.exists()
@@ -72,7 +72,7 @@ def test_a_stop_holds_for_replacements_and_broadcasts_too(costly, key):
         age()
         SignedTransaction.objects.update(broadcast_at=None)
         work()
-        cancel(batch)  # Otherwise it would be replaced by an empty one.
+        cancel(batch)  # while sending is allowed, this leads to a cancellation
         work()
         assert tx.versions.count() == 1
         assert costly.rpc("txpool_status") == NOTHING_PENDING
