@@ -74,7 +74,7 @@ def _without_key(query: str) -> tuple[str, list[str]]:
 
 
 def _redacted(part: str) -> str:
-    """Redact a part of a URL in its percent-encoded form."""
+    """Redact the keys in a percent-encoded part of a URL. A part without keys is returned unchanged."""
     text = unquote_plus(part)
     redacted = redact_keys(text)
     return part if redacted == text else quote_plus(redacted, safe=":/=")

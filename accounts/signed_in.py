@@ -1,4 +1,4 @@
-"""Decorators of views that need a signed-in user."""
+"""Decorators for views that require a signed-in user."""
 
 from collections.abc import Callable
 from functools import partial, wraps

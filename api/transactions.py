@@ -93,7 +93,7 @@ def batch_transactions(request: HttpRequest, internalId: str) -> HttpResponse:
 
 
 def _find(request: HttpRequest, internal_id: str) -> Batch:
-    """Return the caller's own self-funded batch. Raises `ApiError`, also if the batch is rejected."""
+    """Return the caller's self-funded batch. Raises `ApiError` if there is none, or if it was rejected."""
     batch = own_batch(request, internal_id)
     check_self_funded(batch)
     return batch

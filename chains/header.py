@@ -38,7 +38,7 @@ class UnknownLayout(InvalidHeader):
 
 @dataclass(frozen=True)
 class Header:
-    """A block's header that the registry can read. `decode` and `from_rpc` make it."""
+    """A block's header in a layout that the registry can read. Construct it with `decode` or `from_rpc`."""
 
     parent_hash: bytes
     state_root: bytes

@@ -103,11 +103,11 @@ def encode(
 
     `block` is one of:
     - the RLP of the block's header;
-    - headers and branches, from a trusted header down to the block's own. A header belongs to the parent of the block
-    before it, or to the block that the branch before it proves;
-    - the block's number, if the registry has accumulated its header. Then there must be an account.
+    - headers and branches, from a trusted header down to the block's own. Each header is that of the previous block's
+    parent, or of the block that the preceding branch proves;
+    - the block's number, if the registry has accumulated its header. At least one account is then required.
 
-    `state_root` has 32 bytes and belongs to the block. `header_fields` are indexes of fields in the header's RLP.
+    `state_root` is the block's (32 bytes). `header_fields` are indexes of fields in the header's RLP.
     `history_window` is the registry's number of slots that hold block hashes.
 
     Raises `CannotPack` if the input is inconsistent. The caller has verified the proofs.

@@ -57,11 +57,9 @@ NO_ACCOUNT = StateAccount(exists=False, nonce=0, balance=0, storage_root=EMPTY_T
 
 
 def verify_account(state_root: bytes, address: str | bytes, nodes: Sequence[bytes]) -> StateAccount:
-    """Return the account at `address` (20 bytes, or hex) below `state_root`.
+    """Return the account at `address` (20 bytes, or hex) in the state with this root; `NO_ACCOUNT` if there is none.
 
-    The first of the proof's `nodes` is the root.
-
-    Raises `InvalidProof`.
+    `nodes` is the proof. Its first node is the root. Raises `InvalidProof`.
     """
     raw = bytes.fromhex(address.removeprefix("0x")) if isinstance(address, str) else address
     if len(raw) != 20:

@@ -332,7 +332,7 @@ FAULTS = (
         "if (claim != outputRoot) revert NotClaimed(game, blockNumber);",
         "",
     ),
-    # The roots of an output are hashed in another order.
+    # The roots of an output are hashed in the wrong order.
     SourceFault(
         "OpStackGamesProofs.check_a_block_is_recorded_if_and_only_if_a_valid_claim_is_its_output",
         GAMES,
@@ -711,7 +711,7 @@ FAULTS = (
         "headerHash != expected || (op == PARENT && blockNumber + 1 != child)",
         "op == PARENT && blockNumber + 1 != child",
     ),
-    # A parent may have any number.
+    # A parent is accepted with any block number.
     SourceFault(
         "FactsRegistryProofs.check_a_block_is_stored_under_a_trusted_hash_only",
         REGISTRY,

@@ -196,7 +196,7 @@ class Transaction(models.Model):
     created_at = models.DateTimeField(default=timezone.now)
     spent_at = models.DateTimeField(default=timezone.now, db_index=True)  # when it was reserved, or seen in a block
     error = WaitField(null=True, blank=True)  # the last error
-    last_error = models.TextField(blank=True)  # the sentence of a version without `error`
+    last_error = models.TextField(blank=True)  # the last error as text, of releases before `error`
     pruned_at = models.DateTimeField(null=True)  # when `data`, and `raw` of its versions, were emptied
 
     # Fields of the mined version.

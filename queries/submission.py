@@ -85,7 +85,7 @@ class Earlier:
     body_hash: str
 
     def check(self, body: bytes) -> None:
-        """Check that the body is that of the former request. Raises `ApiError`: idempotency_key_reused."""
+        """Check that the body equals the earlier request's. Raises `ApiError` (idempotency_key_reused) if it doesn't."""
         if self.body_hash != _hash(body):
             raise ApiError(
                 422,

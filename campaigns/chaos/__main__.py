@@ -1,4 +1,4 @@
-"""Run all chaos on all engines, one after another: `make chaos`, ONLY=name, ENGINE=name, SEED=1.
+"""Run every chaos scenario on every engine, one after another: `make chaos [ONLY=name] [ENGINE=name] [SEED=1]`.
 
 Nothing leaves this machine. The command prints each attempt and its result. The exit code is 1 if a promise was broken.
 """

@@ -396,7 +396,7 @@ def some_world(chance: Chance) -> World:
 
 
 def accepted_forms(facts: PackedFacts) -> Iterator[str]:
-    """Yield the names of the accepted parts."""
+    """Yield a label for each thing that the accepted calldata proves."""
     yield f"{len(facts.headers)} headers" if facts.headers else "block by number"
     if facts.header_fields:
         yield "fields of the header"

@@ -131,7 +131,7 @@ class Walker:
 
 
 def parse(encoded: bytes) -> Node:
-    """Decode one node. Embedded lists aren't checked. Raise Odd."""
+    """Decode one node, without checking embedded lists. Raises `Odd` if it is malformed."""
     items = split(encoded)
     if len(items) == 17:
         return _branch(items)

@@ -250,7 +250,7 @@ def _period(
 
 
 def _list(leaves: Sequence[bytes], depth: int, index: int) -> list[bytes]:
-    """Return the siblings of a leaf. Siblings beyond the list's last element are trees of zeros, and left out."""
+    """Return the siblings of a leaf without those beyond the list's last element, which are trees of zeros."""
     siblings = enumerate(ssz.siblings(leaves, depth, index))
     return [sibling for height, sibling in siblings if (index >> height ^ 1) << height < len(leaves)]
 

@@ -241,9 +241,9 @@ def _interrupt(number: int, frame: FrameType | None) -> NoReturn:
 
 
 def _fresh(state: Path) -> IO[str]:
-    """Empty the folder and return the demo's lock.
+    """Empty the folder, or create it, and return the demo's lock.
 
-    Raises `DemoError` if no demo made the folder, or if another demo uses it.
+    Raises `DemoError` if the folder has files that no demo has made, or if another demo is using it.
     """
     mark = state / ".made-by-demo"
     if state.exists() and any(state.iterdir()) and not mark.exists():

@@ -141,7 +141,7 @@ def _names_columns(cells: Sequence[str]) -> bool:
 
 
 def _says_column(cells: Sequence[str]) -> bool:
-    """Return whether the line gives a value for a column, such as `Chain,Ethereum` and `Block: 5`."""
+    """Return whether the line sets a column's value, as `Chain,Ethereum` or `Block: 5` does."""
     name, colon, _ = cells[0].partition(":")
     return _column(name) in COLUMNS and (len(cells) > 1 or bool(colon))
 

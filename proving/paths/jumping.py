@@ -30,7 +30,7 @@ from queries.waits import wait
 _LATEST = 253_402_300_799
 # A period counts as summarised only after this fraction (1/64) of the next period, whose first slots may be empty.
 _MARGIN = 64
-# Measured gas of making the registry keep a hash, by the next block's header.
+# Measured gas (expected, at most) of recording a block's hash in the registry. The next block's header proves it.
 _KEPT_GAS = Amount(45_000, 60_000)
 # No block hash source vouches for this number. The registry accepts a hash that it keeps with any number.
 _NO_BLOCK = 2**256 - 1

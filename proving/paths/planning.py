@@ -45,7 +45,7 @@ class StatesRefused(RpcRefused):
 
 @dataclass(frozen=True)
 class Hops:
-    """Hops from the block `origin` over the `stops` to the last stop, in descending order."""
+    """Hops from the block `origin` through the `stops`, whose numbers descend. The last stop is the target."""
 
     origin: int
     stops: Sequence[int]

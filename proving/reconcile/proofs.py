@@ -1,6 +1,6 @@
-"""Fetching of account proofs at a source block (INITIAL_STATE), and their verification against its state root.
+"""Fetch account proofs at a source block (INITIAL_STATE), and verify them against its state root.
 
-Nothing is written here. After the proofs are stored, no archive node is needed.
+Nothing is written to the database here. After the proofs are stored, no archive node is needed.
 """
 
 import logging

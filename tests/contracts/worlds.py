@@ -38,10 +38,10 @@ class Asked(NamedTuple):
 
 @dataclass
 class World:
-    """A state of accounts and storages, and the headers that lead to it.
+    """A state (accounts and their storage), and the headers that lead back to it.
 
-    `walked` is the number of headers above the block's own. The block hash source vouches for the first header, or with
-    `by_child` for that header's child.
+    `walked` is the number of headers after the block's own. The block hash source vouches for the newest header, or, if
+    `by_child`, for that header's child.
     """
 
     chance: random.Random

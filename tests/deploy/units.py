@@ -1,6 +1,6 @@
-"""Units in deploy/systemd without systemd: commands, sockets, signals and times.
+"""Run the units in deploy/systemd without systemd: their commands, sockets, signals and timeouts.
 
-Restrictions are not applied here; test_deploy.py checks them with `systemd-analyze`.
+Their restrictions are not applied here; test_deploy.py checks them with `systemd-analyze`.
 """
 
 import os

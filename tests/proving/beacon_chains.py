@@ -57,7 +57,10 @@ def signed(message: bytes) -> bytes:
 
 @dataclass
 class EncodedWorld(BeaconWorld):
-    """A beacon world whose blocks are encoded as clients send them. The execution headers are known."""
+    """A beacon world that also encodes its blocks as beacon clients send them.
+
+    Their block hashes are those of the headers that the test makes.
+    """
 
     encoded: dict[int, bytes] = field(default_factory=dict)
     """Each `SignedBeaconBlock` by its slot."""

@@ -89,7 +89,7 @@ def test_a_kill_after_a_tag_was_fixed_does_not_fix_it_to_another_block(service, 
 
 
 def refusing_finality(url: str) -> Any:
-    """Return a context that yields the URL of a node that knows no final block."""
+    """Return the answers of a node that refuses the tag `finalized`. Other requests go to the node at `url`."""
 
     def answer(body: Any) -> Any:
         if isinstance(body, list):

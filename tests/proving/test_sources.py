@@ -261,7 +261,7 @@ def test_a_dead_source_is_named_beside_a_time_to_come(chain, there, proxy, setti
 def test_an_estimate_of_nothing_is_unavailable(chain, there, proxy, key, client):
     FactsRegistry.objects.filter(source_chain_id=31337).delete()
     proxy.down()
-    # The destination's own facts have no registry, and the other source has no node.
+    # There is no registry for the destination's own facts, and the other source's node is down.
     body = of_chains(here=[3], there=[20])
     body["data"] = dict(sorted(body["data"].items()))
     answer = client.post("/estimate-batch-query", body, content_type="application/json", headers=header(key))
