@@ -85,7 +85,7 @@ class Earlier:
     body_hash: str
 
     def check(self, body: bytes) -> None:
-        """Check that the body equals the earlier request's. Raises `ApiError` (idempotency_key_reused) if it doesn't."""
+        """Check that the body equals the earlier one. Raises `ApiError` (idempotency_key_reused) otherwise."""
         if self.body_hash != _hash(body):
             raise ApiError(
                 422,
