@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 
-from django.db.models import Exists, OuterRef, Q
+from django.db.models import Q
 from django.db.models.functions import Now
 
 from chains.encoding import hex_data
@@ -141,8 +141,8 @@ def _held_by_replaced(context: WorkContext, blocks: Collection[int]) -> list[tup
     rows = list(FactsRegistry.objects.filter(destination_chain_id=connection.destination_id).order_by("pk"))
     if all(row.replaced_at is None for row in rows):
         return []
-    of_blocks = Query.objects.filter(batch=OuterRef("pk"), block__in=blocks)
-    done = Batch.objects.filter(Exists(of_blocks), status=BatchStatus.DONE)
+    of_blocks = Query.objects.filter(block__in=blocks)
+    done = Batch.objects.filter(pk__in=of_blocks.values("batch"), status=BatchStatus.DONE)
     holders = [(batch.pk, row) for batch in done for row in deployments.of_batch(batch, rows).values()]
     return [(batch, row) for batch, row in holders if row.replaced_at]
 
