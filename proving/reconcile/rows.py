@@ -143,8 +143,8 @@ def _held_by_replaced(context: WorkContext, blocks: Collection[int]) -> list[tup
         return []
     of_blocks = Query.objects.filter(block__in=blocks)
     done = Batch.objects.filter(pk__in=of_blocks.values("batch"), status=BatchStatus.DONE)
-    holders = [(batch.pk, row) for batch in done for row in deployments.of_batch(batch, rows).values()]
-    return [(batch, row) for batch, row in holders if row.replaced_at]
+    holders = {batch.pk: deployments.of_batch(batch, rows) for batch in done.only("status", "finished_at")}
+    return [(batch, row) for batch, by_source in holders.items() for row in by_source.values() if row.replaced_at]
 
 
 def _reopen_held(held: Sequence[tuple[str, FactsRegistry]]) -> None:
