@@ -33,7 +33,7 @@ from proving.sources import beacon_roots
 from proving.transactions import sending, signers, signing, transaction_monitor
 from proving.transactions.signers import Unsent
 from queries import progress
-from queries.models import ADMITTED_STATUSES, BatchStatus, Block, Query, StepKind
+from queries.models import ADMITTED_STATUSES, Batch, BatchStatus, Block, Query, StepKind
 from queries.waits import WaitReason
 
 logger = logging.getLogger(__name__)
@@ -109,19 +109,23 @@ def _retire(row: FactsRegistry) -> None:
     The facts of open batches are proven again to the next registry. Until the facts of DONE batches are final, workers
     check whether a reorg removes them from this registry (`Block.checked_number`).
     """
-    row.replaced_at, row.due_at = timezone.now(), None
-    row.replaced_because = row.refused or deployments.why_no_jump(row)
-    row.save(update_fields=["replaced_at", "replaced_because", "due_at"])
     blocks = Block.objects.filter(destination_chain_id=row.destination_chain_id, source_chain_id=row.source_chain_id)
     # A worker that loses its lane can't store its current observations, which are about the old registry.
     lanes.take_away(LaneName(LaneKind.CONNECTION, row.destination_chain_id, row.source_chain_id))
     statements.lock(blocks)
-    blocks.update(is_checkpoint=False)
-    done = Query.objects.filter(block=OuterRef("pk"), batch__status=BatchStatus.DONE)
-    blocks.filter(~Exists(done)).update(checked_number=None, checked_hash="")
     admitted = Query.objects.filter(block__in=blocks, batch__status__in=ADMITTED_STATUSES)
     begun = admitted.exclude(step__in=[StepKind.INITIAL_STATE, StepKind.BLOCKHASH_AVAILABLE])
     progress.lock_batches(admitted.values_list("pk", flat=True))
+    # A batch that was DONE meanwhile, by a clock that may be ahead, is DONE before the registry is replaced.
+    proven = Query.objects.filter(batch=OuterRef("pk"), block__in=blocks)
+    done = Batch.objects.filter(Exists(proven), status=BatchStatus.DONE)
+    last = done.order_by("-finished_at").values_list("finished_at", flat=True).first()
+    row.replaced_at, row.due_at = max(filter(None, (timezone.now(), last))), None
+    row.replaced_because = row.refused or deployments.why_no_jump(row)
+    row.save(update_fields=["replaced_at", "replaced_because", "due_at"])
+    blocks.update(is_checkpoint=False)
+    of_done = Query.objects.filter(block=OuterRef("pk"), batch__status=BatchStatus.DONE)
+    blocks.filter(~Exists(of_done)).update(checked_number=None, checked_hash="")
     progress.reopen(
         list(begun.values_list("pk", flat=True)),
         StepKind.BLOCKHASH_AVAILABLE,

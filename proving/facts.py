@@ -264,6 +264,10 @@ class RegistryView:
     facts: Mapping[Fact, bytes | None]  # None for a fact that isn't proven
 
 
+class NoRegistry(InvalidReply):
+    """The code at the address, if any, doesn't answer as a facts registry does."""
+
+
 @dataclass(frozen=True)
 class ViewRequest:
     """A request for the registry's facts about one source block."""
@@ -284,7 +288,7 @@ class ViewRequest:
             if isinstance(answer, ChainError) and not isinstance(answer, Reverted):
                 return answer
             if not isinstance(answer, bytes) or not answer:
-                return InvalidReply(f"There is no facts registry at {registry.address} as of block {self.at!r}.")
+                return NoRegistry(f"There is no facts registry at {registry.address} as of block {self.at!r}.")
             words.append(answer)
         root, *field_words = words
         return RegistryView(

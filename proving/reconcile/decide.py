@@ -247,11 +247,12 @@ def checked(seen: Checked) -> Decision:
 def gone(seen: Checked, completed: Gone) -> Decision:
     """Reopen queries whose facts the registry has lost in a reorg of the destination."""
     reason = f"The destination chain was reorganised: block {seen.number} is another one now."
-    lost = tuple(
-        Reopen(ids, StepKind.BLOCKHASH_AVAILABLE, _why_lost(old, completed)) for old, ids in completed.lost.items()
-    )
+    lost = tuple(Reopen(ids, StepKind.BLOCKHASH_AVAILABLE, _why_lost(old, completed)) for old, ids in completed.lost)
     if completed.contradiction:
         return Decision(Fail(completed.contradiction), lost)
+    if not completed.registry:
+        # The facts of open batches are unread, so the block is not checked yet.
+        return Decision(Continue(), lost)
     to_header = completed.proven if not completed.root_is_confirmed else completed.lacking_of_header
     to_account = () if not completed.root_is_confirmed else completed.lacking_of_accounts
     reopened = [

@@ -5,7 +5,7 @@ Each stage of costly reads has its own type: an `Observation` has no `Lacking` i
 """
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import datetime
 from functools import cached_property
 
@@ -36,8 +36,8 @@ class Gone:
     lacking_of_header: Sequence[int] = ()
     lacking_of_accounts: Sequence[int] = ()
     contradiction: WaitReason | None = None
-    lost: Mapping[str, Sequence[int]] = field(default_factory=dict)
-    """Queries (ids) of batches that are DONE, by the address of the unused registry that has lost their facts."""
+    lost: Sequence[tuple[str, Sequence[int]]] = ()
+    """Addresses of unused registries, and the queries (ids) of batches that are DONE whose facts each has lost."""
     registry: str = ""  # address of the registry in use; empty: there is none
 
 

@@ -119,7 +119,7 @@ def gone(context: Context, block: Block, *, is_usable: bool) -> Gone:
     it `is_usable`.
     """
     elsewhere = _held_by_unused(block)
-    lost = {row.address: _lost(context, block, row, queries) for row, queries in elsewhere.items()}
+    lost = [(row.address, _lost(context, block, row, queries)) for row, queries in elsewhere.items()]
     if not is_usable:
         return Gone(root_is_confirmed=True, lost=lost)
     registry = context.registry.contract.address
@@ -163,10 +163,13 @@ def _lost(context: Context, block: Block, row: FactsRegistry, queries: Sequence[
     """Return the ids of queries whose proven facts an unused registry doesn't hold."""
     rpc, at = context.destination_rpc, context.heads.confirmed.number
     registry, every = deployments.Registry(row.address), [query.pk for query in queries]
-    if not rpc.code(row.address) or not _is_root(block, facts.read(rpc, registry, block.number, [], at=at).state_root):
-        return every
     wanted = _facts_of(queries)
-    view = facts.read(rpc, registry, block.number, wanted, at=at)
+    try:
+        if not _is_root(block, facts.read(rpc, registry, block.number, [], at=at).state_root):
+            return every
+        view = facts.read(rpc, registry, block.number, wanted, at=at)
+    except facts.NoRegistry:
+        return every
     comparison = facts.compare(queries, view, facts.proven({block: wanted})[block.pk])
     lacking = {pk for asking in comparison.missing.values() for pk in asking}
     return every if comparison.contradiction else sorted(lacking)

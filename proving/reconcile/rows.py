@@ -3,19 +3,20 @@
 A small transaction takes as long to become durable as a large one, and most changes of many blocks are the same.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 
+from django.db.models import Q
 from django.db.models.functions import Now
 
 from chains.encoding import hex_data
 from database import statements
 from database.statements import by_size, chunks
-from proving import lanes
+from proving import deployments, lanes
 from proving.connections import WorkContext
 from proving.lanes import ChainEvent
-from proving.models import AccountProof, SlotProof
+from proving.models import AccountProof, FactsRegistry, SlotProof
 from proving.reconcile.decide import (
     Change,
     MoveToBlock,
@@ -85,13 +86,20 @@ def _pieces(block: Block, change: Change) -> Iterator[Change]:
 
 def _write(context: WorkContext, changes: Changes) -> dict[int, Block]:
     """Write the changes in the caller's database transaction. Return the rows of their blocks."""
-    rows = Block.objects.filter(pk__in={pk for pk, _ in changes}).order_by("pk")
+    changed = {pk for pk, _ in changes}
+    may_reopen = any(isinstance(change, Reopen | MoveToBlock | Reject | TakeHeader) for _, change in changes)
+    held = _held_by_replaced(context, changed) if may_reopen else []
+    if held:
+        of_same_batches = Query.objects.filter(batch__in={batch for batch, _ in held})
+        statements.lock(Block.objects.filter(Q(pk__in=changed) | Q(pk__in=of_same_batches.values("block"))))
+    rows = Block.objects.filter(pk__in=changed).order_by("pk")
     blocks = {block.pk: block for block in rows.select_for_update(no_key=True)}
-    if any(isinstance(change, Reopen | MoveToBlock | Reject | TakeHeader) for _, change in changes):
+    if may_reopen:
         # All batches are locked at once, because single changes would lock them in another order.
         statements.lock(Batch.objects.filter(pk__in=Query.objects.filter(block__in=blocks).values("batch")))
     for pk, change in changes:
         _change(context, blocks[pk], change)
+    _reopen_held(held)
     _store_proofs([proof for _, change in changes if isinstance(change, StoreProofs) for proof in change.proofs])
     completed = progress.complete_all([change for _, change in changes if isinstance(change, Complete)])
     # The check is stored together with the steps that it completes.
@@ -125,6 +133,35 @@ def _change(context: WorkContext, block: Block, change: Change) -> None:
             _reject(change)
         case TakeHeader():
             _take_header(block, change)
+
+
+def _held_by_replaced(context: WorkContext, blocks: Collection[int]) -> list[tuple[str, FactsRegistry]]:
+    """Return the batches (ids) of these blocks that are DONE, each with the replaced registries that hold its facts."""
+    connection = context.connection.config
+    rows = list(FactsRegistry.objects.filter(destination_chain_id=connection.destination_id).order_by("pk"))
+    if all(row.replaced_at is None for row in rows):
+        return []
+    of_blocks = Query.objects.filter(block__in=blocks)
+    done = Batch.objects.filter(pk__in=of_blocks.values("batch"), status=BatchStatus.DONE)
+    holders = {batch.pk: deployments.of_batch(batch, rows) for batch in done.only("status", "finished_at")}
+    return [(batch, row) for batch, by_source in holders.items() for row in by_source.values() if row.replaced_at]
+
+
+def _reopen_held(held: Sequence[tuple[str, FactsRegistry]]) -> None:
+    """Reopen all that replaced registries hold of the batches that aren't DONE any more, also on other blocks.
+
+    When a batch is DONE again, the registries of that time hold all its facts (`deployments.of_batch`).
+    """
+    for batch, row in held:
+        proven = Query.objects.filter(batch=batch, batch__status=BatchStatus.IN_PROGRESS, step=None)
+        queries = list(proven.filter(block__source_chain_id=row.source_chain_id).values_list("pk", flat=True))
+        reason = (
+            f"A reorganisation took back other facts of this batch, and the facts registry at {row.address} is "
+            "replaced: all that it holds of this batch is proven again to the next one."
+        )
+        progress.reopen(queries, StepKind.BLOCKHASH_AVAILABLE, reason=reason)
+        for chunk in chunks(queries, _QUERIES_PER_WRITE):
+            Block.objects.filter(pk__in=Query.objects.filter(pk__in=chunk).values("block")).update(due_at=Now())
 
 
 def _note_checked(context: WorkContext, block: Block) -> None:

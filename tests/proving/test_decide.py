@@ -410,13 +410,13 @@ def test_a_destination_that_was_reorganised():
     assert decide.checked(replace(CHECKED, header=there, is_behind=True)) == Decision(behind)
     assert decide.checked(CHECKED) == Decision(FindWhatIsGone())
     reason = "The destination chain was reorganised: block 50 is another one now."
-    untrusted = Gone(root_is_confirmed=False, proven=[1, 2], lacking_of_accounts=[2])
+    untrusted = Gone(root_is_confirmed=False, proven=[1, 2], lacking_of_accounts=[2], registry="0x1")
     assert decide.gone(CHECKED, untrusted).actions == [
         Reopen([1, 2], HEADER, reason),
         Reopen((), ACCOUNT, reason),
         NoteChecked(),
     ]
-    lacking = Gone(root_is_confirmed=True, proven=[7], lacking_of_header=[1], lacking_of_accounts=[2])
+    lacking = Gone(root_is_confirmed=True, proven=[7], lacking_of_header=[1], lacking_of_accounts=[2], registry="0x1")
     assert decide.gone(CHECKED, lacking).actions == [
         Reopen([1], HEADER, reason),
         Reopen([2], ACCOUNT, reason),

@@ -4,6 +4,7 @@ import io
 import json
 import re
 import time
+from datetime import timedelta
 from html import unescape
 from ipaddress import ip_network
 from pathlib import Path
@@ -12,6 +13,7 @@ import pytest
 from django.core.management import CommandError, call_command
 from django.db import IntegrityError, connection
 from django.test import Client
+from django.utils import timezone
 from eth_abi.abi import encode
 from eth_utils.crypto import keccak
 
@@ -19,7 +21,7 @@ from config.configured_chains import forget_chains
 from contracts import NO_CONTRACT
 from devnet.devchain import DevChain
 from proving.models import FactsRegistry, SignedTransaction, Transaction
-from queries.models import BatchStatus, Block, Query, StepKind
+from queries.models import Batch, BatchStatus, Block, Query, StepKind
 from tests.chains.lying_node import between
 from tests.contracts.deployed import Deployed
 from tests.deployed import deploy
@@ -48,6 +50,8 @@ pytestmark = [pytest.mark.django_db, pytest.mark.outside]
 
 # The code returns a word of ones for any call, so only its bytes differ from a registry's.
 OTHER_CODE = "0x5f195f5260205ff3"
+# PUSH0 PUSH0 REVERT
+REVERTING_CODE = "0x5f5ffd"
 OTHER = "its code is not that of this version's contract"
 REMEDY = "manage.py deploy_registry 31337 31337 --replace"
 
@@ -377,9 +381,19 @@ def test_a_batch_that_was_done_before_says_where_its_facts_are(service, key):
     assert "The facts of this batch are in a registry" not in text
 
 
-@pytest.mark.parametrize("is_replaced", [True, False], ids=["replaced", "refused"])
-@pytest.mark.parametrize("kept", [0, 1], ids=["lost", "kept"])
-def test_what_the_old_one_loses_before_it_is_final_is_proven_again(service, key, settings, tmp_path, is_replaced, kept):
+@pytest.mark.parametrize(
+    ("is_replaced", "kept", "code"),
+    [
+        pytest.param(True, 0, "", id="replaced, lost"),
+        pytest.param(True, 1, "", id="replaced, kept"),
+        pytest.param(True, 0, REVERTING_CODE, id="replaced by other code"),
+        pytest.param(False, 0, "", id="refused, lost"),
+        pytest.param(False, 1, "", id="refused, kept"),
+    ],
+)
+def test_what_the_old_one_loses_before_it_is_final_is_proven_again(
+    service, key, settings, tmp_path, is_replaced, kept, code
+):
     settings.WEBHOOK_ALLOW = [ip_network("127.0.0.0/8")]
     # The second batch has the same fact, so it needs no transaction.
     hook, block = {"url": "https://127.0.0.1:1/", "events": ["WENT_BACK", "DONE"]}, service.head()
@@ -393,6 +407,8 @@ def test_what_the_old_one_loses_before_it_is_final_is_proven_again(service, key,
         deploy(31337, 31337, "--replace")
     work()
     service.rpc("anvil_reorg", service.head() - at + 1 - kept, [])
+    if code:
+        service.rpc("anvil_setCode", old.address, code)
     work()
     assert {fresh(batch).status for batch in done} == {BatchStatus.DONE if kept else BatchStatus.IN_PROGRESS}
     if kept:
@@ -416,6 +432,93 @@ def test_what_the_old_one_loses_before_it_is_final_is_proven_again(service, key,
         assert old.address in told[1]["reason"]
         assert (new in told[1]["reason"]) == is_replaced
     assert field_on_chain(service, ALICE, block, AccountField.BALANCE) == balance_at(service, ALICE, block)
+
+
+def replace_and_lose(service, settings, folder, tx: Transaction) -> None:
+    """Replace the registry, and then take the transaction and all later ones from the chain."""
+    settings.CHAINS_FILE = chains_toml(folder, service.url, chain="history_window = 9000")
+    deploy(31337, 31337, "--replace")
+    work()
+    service.rpc("anvil_reorg", service.head() - (tx.block_number or 0) + 1, [])
+    work()
+
+
+@pytest.mark.parametrize("is_same_block", [True, False], ids=["same block", "other block"])
+def test_a_batch_that_loses_some_facts_is_wholly_proven_again(service, key, settings, tmp_path, is_same_block):
+    """The old one keeps what an earlier transaction has proven, and a batch has one registry."""
+    if is_same_block:
+        block = service.head()
+        work_until_done(submit(key, request(ALICE, block=block)))
+        service.mine(3)
+        batch = work_until_done(submit(key, request(ALICE, BOB, block=block)))
+    else:
+        batch = submit(key, asking(balances([service.head() - 1, service.head() + 6], BOB)))
+        for _ in range(4):
+            work()
+        assert batch.queries.filter(step=None).count() == 1
+        service.mine(8)
+        work_until_done(batch)
+    replace_and_lose(service, settings, tmp_path, Transaction.objects.exclude(queries=None).latest("pk"))
+    assert set(batch.queries.values_list("step", flat=True)) == {StepKind.BLOCKHASH_AVAILABLE}
+    assert work_until_done(batch, service, rounds=20).status == BatchStatus.DONE
+    body = Client().get(f"{path(batch)}.json").json()
+    assert {fact["registry"] for query in body["queryList"] for fact in query["facts"]} == {registry().address}
+    for address, number in batch.queries.values_list("address", "block__number"):
+        held = field_on_chain(service, address, number, AccountField.BALANCE)
+        assert held == balance_at(service, address, number)
+
+
+def test_of_two_old_ones_at_one_address_each_is_read(service, key, settings, tmp_path):
+    """A chain that is started anew, or reorganised, may create the same address again."""
+    first = work_until_done(submit(key, request(ALICE, block=service.head())))
+    tx, row = Transaction.objects.exclude(queries=None).get(), registry()
+    FactsRegistry.objects.filter(pk=row.pk).update(replaced_at=timezone.now())
+    row.pk = None
+    row.save()
+    second = work_until_done(submit(key, request(ALICE, block=Block.objects.get().number)))
+    replace_and_lose(service, settings, tmp_path, tx)
+    assert [fresh(batch).status for batch in (first, second)] == [BatchStatus.IN_PROGRESS] * 2
+
+
+def test_what_a_refused_one_loses_of_open_batches_is_noticed_when_it_is_used_again(service, half_proven, monkeypatch):
+    (tx,) = Transaction.objects.filter(queries=half_proven)
+    address = registry().address
+    code = service.rpc("eth_getCode", address, "latest")
+    service.rpc("anvil_reorg", service.head() - (tx.block_number or 0) + 1, [])
+    replace_code(service, "0x")
+    for _ in range(3):
+        work()
+        service.mine()
+    assert registry().refused
+    service.rpc("anvil_setCode", address, code)
+    later(monkeypatch, 11)
+    service.mine(40)
+    assert work_until_done(half_proven.batch, service, rounds=20).status == BatchStatus.DONE
+    for number in Block.objects.values_list("number", flat=True):
+        assert field_on_chain(service, BOB, number, AccountField.BALANCE) == balance_at(service, BOB, number)
+
+
+def test_a_batch_that_is_done_while_its_registry_is_replaced_stays_in_the_old_one(service, key):
+    """The command waits for locks while a worker, whose clock is ahead, ends the batch."""
+    batch, old = work_until_done(submit(key, request(ALICE, block=service.head()))), registry()
+    end = timezone.now() + timedelta(seconds=30)
+    ended = Batch.objects.filter(pk=batch.pk)
+    ended.update(status=BatchStatus.IN_PROGRESS, finished_at=None)
+    is_time = iter([True])
+
+    def finish(execute, sql, *more):
+        if sql.startswith('SELECT "queries_batch"."id"') and next(is_time, False):
+            ended.update(status=BatchStatus.DONE, finished_at=end)
+        return execute(sql, *more)
+
+    replace_code(service)
+    work()
+    with connection.execute_wrapper(finish):
+        deploy(31337, 31337, "--replace")
+    assert fresh(batch).finished_at == end
+    assert bundle_of(batch, 1)["blocks"][0]["factsRegistry"] == old.address
+    # A reorganisation of its facts is still noticed.
+    assert Block.objects.get().checked_number is not None
 
 
 @pytest.mark.parametrize(("turns", "method"), [(0, "eth_getProof"), (0, "eth_estimateGas"), (1, "eth_call")])

@@ -138,6 +138,25 @@ def test_two_of_three_attesters_are_enough(chain, there, attesters, settings, tm
     assert balance_proven(chain, here_block, source=HERE) == balance_at(chain, CHARLIE, here_block)
 
 
+def test_facts_of_another_chain_in_a_replaced_registry_are_proven_again_with_lost_ones(
+    chain, there, attested, settings, key
+):
+    block, here_block = there.head() - 10, chain.head()
+    work_until_done(submit(key, of_chains(here=[here_block])))
+    chain.mine(3)
+    batch = submit(key, of_chains(there=[block], here=[here_block]))
+    assert_proven(chain, there, batch, block)
+    lost, old = Transaction.objects.exclude(queries=None).latest("pk"), registry(HERE).address
+    reconfigure(settings, "block_seconds = 1\nconfirmations", "block_seconds = 1\nhistory_window = 9000\nconfirmations")
+    deploy(HERE, HERE, "--replace")
+    work()
+    chain.rpc("anvil_reorg", chain.head() - lost.block_number + 1, [])
+    work()
+    assert_proven(chain, there, batch, block)
+    assert old != registry(HERE).address
+    assert balance_proven(chain, here_block, source=HERE) == balance_at(chain, CHARLIE, here_block)
+
+
 def test_one_of_three_is_not_enough_and_the_page_knows_who_is_missing(chain, there, attesters, settings, tmp_path, key):
     connect(settings, tmp_path, chain, there.url, attesters=[attesters[0], *map(nobody, KEYS[1:])])
     batch = submit(key, of_chains(there=[there.head() - 10]))
