@@ -32,7 +32,7 @@ _DAYS_TRANSACTIONS = 10_000
 _BATCHES_AT_ONCE = 100
 # A line in PostgreSQL's log.
 _STATEMENT = re.compile(rb"LOG:  (?:statement|execute [^:]*): ")
-_IDLE_SECONDS = 30
+_IDLE_SECONDS, _BEFORE_SECONDS = 30, 5
 # Seconds after which a newcomer's batch counts as starved.
 _STARVED_SECONDS = 600
 # One user's batches have 48,000 blocks. The blocks overlap, because anvil would take minutes to mine more.
@@ -117,6 +117,11 @@ class Checkout(Measured):
             row = connection.execute("SELECT status FROM queries_batch WHERE id = %s", [batch]).fetchone()
         return row == ("DONE",)
 
+    def turn(self, *, blocks: int) -> None:
+        """Run a turn of a new worker, and mine the blocks that its transactions need."""
+        self.service.manage("runworker", "--once")
+        self.chain.mine(blocks)
+
     def settle(self) -> None:
         """Let all mined transactions become final, so that they don't affect the next measurement."""
         self.chain.mine(100)
@@ -142,12 +147,17 @@ def statements_in(postgres: Postgres) -> int:
 
 
 def hundred_batches(checkout: Checkout) -> dict[Figure, float]:
+    """Measure what the worker takes beyond an idle one's polls, which are more where a machine is slow."""
     checkout.settle()
+    idle = checkout.seconds("worker-1")
+    time.sleep(_BEFORE_SECONDS)
     database, worker, web = map(checkout.seconds, ("database", "worker-1", "web"))
+    idle = (worker - idle) / _BEFORE_SECONDS
     batches = checkout.submit_all(_BATCHES_AT_ONCE, 1)
     submissions, began = checkout.seconds("web") - web, time.monotonic()
     checkout.wait(batches)
-    seconds, worker = time.monotonic() - began, checkout.seconds("worker-1") - worker
+    seconds = time.monotonic() - began
+    worker = checkout.seconds("worker-1") - worker - idle * seconds
     database, web = checkout.seconds("database") - database, checkout.seconds("web")
     for batch in batches * 3:
         client.status(checkout.service.base_url, checkout.key, batch)
@@ -155,7 +165,7 @@ def hundred_batches(checkout: Checkout) -> dict[Figure, float]:
     processor = {
         WORKER: worker,
         SERVICE: worker + submissions + answers,
-        DATABASE: database,
+        **({DATABASE: database} if checkout.postgres else {}),
         SUBMISSION: submissions,
         STATUS: answers,
     }
@@ -163,17 +173,28 @@ def hundred_batches(checkout: Checkout) -> dict[Figure, float]:
 
 
 def one_account(checkout: Checkout) -> dict[Figure, float]:
-    checkout.settle()
+    """Count what a batch adds to turns of a worker without one. Their number doesn't depend on the machine's speed."""
+    checkout.service.process("worker-1").stop()
     with logging_statements(checkout.database):
+        checkout.turn(blocks=100)
         checkout.node.forget()
-        before = statements_in(checkout.database)
+        before, turns = statements_in(checkout.database), 0
         batch = checkout.submit([checkout.chain.head()])
         while not checkout.is_done(batch):
-            time.sleep(0.05)
-        return {
-            EXCHANGES: len(checkout.node.exchanges),
-            STATEMENTS: statements_in(checkout.database) - before,
-        }
+            checkout.turn(blocks=2)
+            turns += 1
+        exchanges, after = len(checkout.node.exchanges), statements_in(checkout.database)
+        checkout.turn(blocks=100)
+        checkout.node.forget()
+        before_idle = statements_in(checkout.database)
+        for _ in range(turns):
+            checkout.turn(blocks=2)
+        idle_statements = statements_in(checkout.database) - before_idle
+    checkout.service.start_worker("worker-1")
+    return {
+        EXCHANGES: exchanges - len(checkout.node.exchanges),
+        STATEMENTS: after - before - idle_statements,
+    }
 
 
 def idle(checkout: Checkout) -> dict[Figure, float]:
