@@ -72,15 +72,15 @@ class Figure:
         return self.postgresql if engine == POSTGRESQL else self.sqlite
 
 
-WORKER = Figure("100 batches of one account: worker, a batch")
-SERVICE = Figure("100 batches of one account: worker and web, a batch")
+WORKER = Figure("100 batches of one account: worker, a batch", postgresql=1.42, sqlite=1.52)
+SERVICE = Figure("100 batches of one account: worker and web, a batch", postgresql=2.88, sqlite=2.7)
 DATABASE = Figure("100 batches of one account: database server, a batch")
-SUBMISSION = Figure("web, a submission")
-STATUS = Figure("web, a status request")
+SUBMISSION = Figure("web, a submission", postgresql=1.25, sqlite=0.94)
+STATUS = Figure("web, a status request", postgresql=0.33, sqlite=0.28)
 SECONDS = Figure("100 batches of one account, until all are DONE", "s")
 EXCHANGES = Figure("one account: exchanges with the node", "")
 STATEMENTS = Figure("one account: SQL statements of all processes", "")
-IDLE_PROCESSOR = Figure("an idle worker in a minute")
+IDLE_PROCESSOR = Figure("an idle worker in a minute", postgresql=70)
 IDLE_SECONDS = Figure("an idle worker in a minute: processor time", "s")
 IDLE_STATEMENTS = Figure("an idle worker in a minute: SQL statements", "")
 IDLE_QUESTIONS = Figure("an idle worker in a minute: questions to the node", "")
