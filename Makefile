@@ -144,7 +144,7 @@ screenshots: .venv/ready node_modules/ready chromium ## Take pictures of every p
 
 ## Measure
 
-bench: .venv/ready .venv-peer/ready node_modules/ready ## Measure the speed gates, beside another checkout (BEFORE=folder ONLY=text)
+bench: .venv/ready node_modules/ready ## Measure the speed gates, beside another checkout (BEFORE=folder ONLY=text)
 	@$(BIN)/python -m campaigns.benchmarks.gates $(if $(BEFORE),--before '$(BEFORE)') $(if $(ONLY),--only '$(ONLY)')
 
 bench-scale: .venv/ready node_modules/ready ## Measure batches a second by number of workers, databases and a broker (BATCHES=200 WORKERS=1,2,4)
@@ -212,12 +212,11 @@ lock: .uv/bin/uv ## Pin the Python dependencies anew, from pyproject.toml (ARGS=
 	$(LOCK) $(ARGS) --group verify -o requirements/verify.txt
 	$(LOCK) $(ARGS) --group attack -o requirements/attack.txt
 	$(LOCK) $(ARGS) --group docs -o requirements/docs.txt
-	$(LOCK) $(ARGS) --group peer -o requirements/peer.txt
 	$(LOCK) $(ARGS) --group generators -o requirements/generators.txt
 	$(LOCK) $(ARGS) --group beacon -o requirements/beacon.txt
 
 clean: ## Remove what the commands above have made
-	rm -rf .uv .venv .venv-verify .venv-attack .venv-docs .venv-generators .venv-peer .venv-beacon node_modules $(LODESTAR) build .demo .demo-cross-chain .demo-rollup .demo-any-block .demo-cluster .mutants .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -rf .uv .venv .venv-verify .venv-attack .venv-docs .venv-generators .venv-beacon node_modules $(LODESTAR) build .demo .demo-cross-chain .demo-rollup .demo-any-block .demo-cluster .mutants .mypy_cache .ruff_cache .pytest_cache .hypothesis
 
 # Commands that a newcomer needs: they fit on one screen.
 FIRST := run demo testnet test test-fast lint format docs
@@ -263,10 +262,6 @@ help: ## List the commands that one needs first (ALL=1: every command)
 
 .venv-beacon/ready: requirements/beacon.txt .venv/ready-for-demo
 	@$(INSTALL) .venv-beacon $<
-	@touch $@
-
-.venv-peer/ready: requirements/peer.txt .venv/ready
-	@$(INSTALL) .venv-peer $<
 	@touch $@
 
 .venv-docs/ready: requirements/docs.txt

@@ -1,8 +1,11 @@
-"""Speed gates: the service's speed, compared with another checkout in the same run.
+"""Speed gates that a loaded machine can't fail: statements, exchanges, memory, and multiples of a script's work.
 
-`make bench [BEFORE=folder]`. Both checkouts use PostgreSQL, one worker, a node with a delay of 50 ms, and daily limits.
-Their chain counts as a real network. The database has 10,000 transactions of the last day. While one checkout is
-measured, the other's worker is frozen. The exit code is 1 if a figure is beyond its limit.
+`make bench [BEFORE=folder]`. Processor time is in facts: how many facts `script.py` proves in the same time. The script
+runs before and after each measurement, so that load affects both alike. Seconds are shown, and have no floor.
+
+Each checkout has a worker, a node with a delay of 50 ms, daily limits, and 10,000 transactions of the last day. Their
+chains count as real networks. While one is measured, the others' workers are frozen. The exit code is 1 if a figure is
+beyond its floor.
 """
 
 import argparse
@@ -10,25 +13,26 @@ import re
 import statistics
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
 import psycopg
 
-from campaigns.benchmarks.measured import Measured
-from campaigns.benchmarks.web import multiples_of_a_peer, processor_seconds
+from campaigns.benchmarks.measured import Measured, processor_seconds
+from campaigns.benchmarks.script import Script
+from demo import client
 from demo.installation import CHAIN_ID
 from devnet.devchain import PROJECT
 from devnet.servers import Postgres
 
 _DAYS_TRANSACTIONS = 10_000
+_BATCHES_AT_ONCE = 100
 # A line in PostgreSQL's log.
 _STATEMENT = re.compile(rb"LOG:  (?:statement|execute [^:]*): ")
-_IDLE_SECONDS = 30
-# Seconds after which a newcomer's batch counts as starved.
-_STARVED_SECONDS = 60
+_IDLE_SECONDS, _BEFORE_SECONDS = 30, 5
 # One user's batches have 48,000 blocks. The blocks overlap, because anvil would take minutes to mine more.
 _BATCHES, _BLOCKS, _APART = 24, 2000, 20
 
@@ -51,47 +55,70 @@ SignedTransaction.objects.bulk_create(
 """
 
 
+FACTS = "facts"
+POSTGRESQL, SQLITE = "runworker-postgresql", "runworker-sqlite"
+
+
 @dataclass(frozen=True)
 class Figure:
-    """A measured figure. `floor` is its maximum, or its minimum if `more_is_better`."""
+    """A measured figure. Each floor is its maximum on that engine: the reached value, and a tenth more."""
 
     name: str
-    unit: str
-    floor: float | None = None
-    more_is_better: bool = False
+    unit: str = FACTS
+    postgresql: float | None = None
+    sqlite: float | None = None
 
-    def is_kept_by(self, value: float) -> bool:
-        return self.floor is None or (value >= self.floor if self.more_is_better else value <= self.floor)
+    def floor(self, engine: str) -> float | None:
+        return self.postgresql if engine == POSTGRESQL else self.sqlite
 
 
-EXCHANGES = Figure("one account: exchanges with the node", "", floor=16)
-STATEMENTS = Figure("one account: SQL statements of all processes", "")
-PROCESSOR = Figure("one account: processor time of the worker", "ms")
-HUNDRED = Figure("100 batches at 100 blocks, until all are DONE", "s", floor=8)
-THROUGHPUT = Figure("batches a second, 200 batches of 5 accounts", "/s", floor=25, more_is_better=True)
-IDLE_PROCESSOR = Figure("an idle worker in a minute: processor time", "s")
+WORKER = Figure("100 batches of one account: worker, a batch", postgresql=1.42, sqlite=1.52)
+SERVICE = Figure("100 batches of one account: worker and web, a batch", postgresql=2.88, sqlite=2.7)
+DATABASE = Figure("100 batches of one account: database server, a batch")
+SUBMISSION = Figure("web, a submission", postgresql=1.25, sqlite=0.94)
+STATUS = Figure("web, a status request", postgresql=0.33, sqlite=0.28)
+SECONDS = Figure("100 batches of one account, until all are DONE", "s")
+EXCHANGES = Figure("one account: exchanges with the node", "", postgresql=19)
+STATEMENTS = Figure("one account: SQL statements of all processes", "", postgresql=240)
+IDLE_PROCESSOR = Figure("an idle worker in a minute", postgresql=70)
+IDLE_SECONDS = Figure("an idle worker in a minute: processor time", "s")
 IDLE_STATEMENTS = Figure("an idle worker in a minute: SQL statements", "")
 IDLE_QUESTIONS = Figure("an idle worker in a minute: questions to the node", "")
-LARGE_PROCESSOR = Figure("10,000 accounts: processor time of the worker", "s", floor=20)
-LARGE_MEMORY = Figure("10,000 accounts: memory of the worker", "MiB", floor=150)
-NEWCOMER = Figure("a newcomer beside 48,000 blocks of another user: later", "s", floor=5)
-STATUS = Figure("status: processor time, as a multiple of FastAPI's", "", floor=1.3)
-SUBMISSION = Figure("submission: processor time, as a multiple of FastAPI's", "", floor=1.3)
+LARGE_PROCESSOR = Figure("10,000 accounts: worker, an account")
+LARGE_MEMORY = Figure("10,000 accounts: memory of the worker", "MiB")
+NEWCOMER = Figure("a newcomer beside 48,000 blocks of another user: worker", postgresql=205)
+NEWCOMER_LATER = Figure("a newcomer beside 48,000 blocks of another user: later", "s")
 
 
 class Checkout(Measured):
-    """The service of one checkout after a day of use, with one worker on PostgreSQL."""
+    """The service of one checkout after a day of use, with one worker."""
 
-    def __init__(self, running: ExitStack, project: Path) -> None:
-        super().__init__(running, "runworker-postgresql", 1, project)
-        assert self.postgres
-        self.database = self.postgres
+    def __init__(self, running: ExitStack, engine: str, project: Path) -> None:
+        super().__init__(running, engine, 1, project)
         self.service.manage("shell", "--no-imports", "-c", _SEED)
         self.seconds_to_done()
 
     @property
-    def worker(self) -> int:
-        return self.service.process("worker-1").pid
+    def database(self) -> Postgres:
+        assert self.postgres
+        return self.postgres
+
+    def seconds(self, name: str) -> float:
+        """Return the processor time so far of the worker, the web server or the database server."""
+        if name != "database":
+            return processor_seconds(self.service.process(name).pid)
+        return processor_seconds(self.postgres._process.pid) if self.postgres and self.postgres._process else 0
+
+    def is_done(self, batch: str) -> bool:
+        """Return whether a batch is DONE, by a statement that isn't counted."""
+        with psycopg.connect(self.database.url(), options="-c log_statement=none") as connection:
+            row = connection.execute("SELECT status FROM queries_batch WHERE id = %s", [batch]).fetchone()
+        return row == ("DONE",)
+
+    def turn(self, *, blocks: int) -> None:
+        """Run a turn of a new worker, and mine the blocks that its transactions need."""
+        self.service.manage("runworker", "--once")
+        self.chain.mine(blocks)
 
     def settle(self) -> None:
         """Let all mined transactions become final, so that they don't affect the next measurement."""
@@ -117,35 +144,55 @@ def statements_in(postgres: Postgres) -> int:
     return len(_STATEMENT.findall((postgres.folder / "log").read_bytes()))
 
 
-def one_account(checkout: Checkout) -> dict[Figure, float]:
-    exchanges, processor = [], []
-    for _ in range(5):
-        checkout.settle()
-        checkout.node.forget()
-        before = processor_seconds(checkout.worker)
-        checkout.seconds_to_done()
-        exchanges.append(len(checkout.node.exchanges))
-        processor.append(1000 * (processor_seconds(checkout.worker) - before))
-    checkout.settle()
-    with logging_statements(checkout.database):
-        before_statements = statements_in(checkout.database)
-        checkout.seconds_to_done()
-        statements = statements_in(checkout.database) - before_statements
-    return {
-        EXCHANGES: statistics.median(exchanges),
-        PROCESSOR: statistics.median(processor),
-        STATEMENTS: statements,
-    }
-
-
 def hundred_batches(checkout: Checkout) -> dict[Figure, float]:
+    """Measure what the worker takes beyond an idle one's polls, which are more where a machine is slow."""
     checkout.settle()
-    return {HUNDRED: checkout.seconds_of(100, 1)}
+    idle = checkout.seconds("worker-1")
+    time.sleep(_BEFORE_SECONDS)
+    database, worker, web = map(checkout.seconds, ("database", "worker-1", "web"))
+    idle = (worker - idle) / _BEFORE_SECONDS
+    batches = checkout.submit_all(_BATCHES_AT_ONCE, 1)
+    submissions, began = checkout.seconds("web") - web, time.monotonic()
+    checkout.wait(batches)
+    seconds = time.monotonic() - began
+    worker = checkout.seconds("worker-1") - worker - idle * seconds
+    database, web = checkout.seconds("database") - database, checkout.seconds("web")
+    for batch in batches * 3:
+        client.status(checkout.service.base_url, checkout.key, batch)
+    answers = (checkout.seconds("web") - web) / 3
+    processor = {
+        WORKER: worker,
+        SERVICE: worker + submissions + answers,
+        **({DATABASE: database} if checkout.postgres else {}),
+        SUBMISSION: submissions,
+        STATUS: answers,
+    }
+    return {figure: value / _BATCHES_AT_ONCE for figure, value in processor.items()} | {SECONDS: seconds}
 
 
-def throughput(checkout: Checkout) -> dict[Figure, float]:
-    checkout.settle()
-    return {THROUGHPUT: 200 / checkout.seconds_of(200, 5)}
+def one_account(checkout: Checkout) -> dict[Figure, float]:
+    """Count what a batch adds to turns of a worker without one. Their number doesn't depend on the machine's speed."""
+    checkout.service.process("worker-1").stop()
+    with logging_statements(checkout.database):
+        checkout.turn(blocks=100)
+        checkout.node.forget()
+        before, turns = statements_in(checkout.database), 0
+        batch = checkout.submit([checkout.chain.head()])
+        while not checkout.is_done(batch):
+            checkout.turn(blocks=2)
+            turns += 1
+        exchanges, after = len(checkout.node.exchanges), statements_in(checkout.database)
+        checkout.turn(blocks=100)
+        checkout.node.forget()
+        before_idle = statements_in(checkout.database)
+        for _ in range(turns):
+            checkout.turn(blocks=2)
+        idle_statements = statements_in(checkout.database) - before_idle
+    checkout.service.start_worker("worker-1")
+    return {
+        EXCHANGES: exchanges - len(checkout.node.exchanges),
+        STATEMENTS: after - before - idle_statements,
+    }
 
 
 def idle(checkout: Checkout) -> dict[Figure, float]:
@@ -153,11 +200,13 @@ def idle(checkout: Checkout) -> dict[Figure, float]:
     time.sleep(10)
     checkout.node.forget()
     with logging_statements(checkout.database):
-        before, statements = processor_seconds(checkout.worker), statements_in(checkout.database)
+        before, statements = checkout.seconds("worker-1"), statements_in(checkout.database)
         time.sleep(_IDLE_SECONDS)
         in_a_minute = 60 / _IDLE_SECONDS
+        seconds = (checkout.seconds("worker-1") - before) * in_a_minute
         return {
-            IDLE_PROCESSOR: (processor_seconds(checkout.worker) - before) * in_a_minute,
+            IDLE_PROCESSOR: seconds,
+            IDLE_SECONDS: seconds,
             IDLE_STATEMENTS: (statements_in(checkout.database) - statements) * in_a_minute,
             IDLE_QUESTIONS: checkout.node.methods().total() * in_a_minute,
         }
@@ -168,10 +217,11 @@ def ten_thousand_accounts(checkout: Checkout) -> dict[Figure, float]:
     checkout.service.process("worker-1").stop()
     checkout.service.start_worker("worker-1")
     checkout.seconds_to_done()
-    before = processor_seconds(checkout.worker)
+    before = checkout.seconds("worker-1")
     checkout.seconds_to_done(10_000)
-    (peak,) = re.findall(r"VmHWM:\s+(\d+) kB", Path(f"/proc/{checkout.worker}/status").read_text())
-    return {LARGE_PROCESSOR: processor_seconds(checkout.worker) - before, LARGE_MEMORY: int(peak) / 1024}
+    status = Path(f"/proc/{checkout.service.process('worker-1').pid}/status").read_text()
+    (peak,) = re.findall(r"VmHWM:\s+(\d+) kB", status)
+    return {LARGE_PROCESSOR: (checkout.seconds("worker-1") - before) / 10_000, LARGE_MEMORY: int(peak) / 1024}
 
 
 def newcomer(checkout: Checkout) -> dict[Figure, float]:
@@ -179,22 +229,54 @@ def newcomer(checkout: Checkout) -> dict[Figure, float]:
     alone = statistics.median(checkout.seconds_to_done(key=key) for _ in range(3))
     for place in range(_BATCHES):
         checkout.submit(list(range(1 + place * _APART, 1 + place * _APART + _BLOCKS)))
-    beside = [checkout.seconds_to_done(key=key, seconds=_STARVED_SECONDS) for _ in range(4)]
-    return {NEWCOMER: max(beside) - alone}
+    beside, processor = [], []
+    for _ in range(4):
+        before = checkout.seconds("worker-1")
+        beside.append(checkout.seconds_to_done(key=key))
+        processor.append(checkout.seconds("worker-1") - before)
+    return {NEWCOMER: statistics.median(processor), NEWCOMER_LATER: max(beside) - alone}
 
 
-# The gates that change the database most come last.
-GATES = [one_account, hundred_batches, throughput, idle, ten_thousand_accounts, newcomer]
-# Figures by their names in `web`.
-OF_WEB = {"status": STATUS, "submission": SUBMISSION}
+Gate = Callable[[Checkout], dict[Figure, float]]
+# Each gate with its rounds. Those that change the database most come last.
+GATES: dict[str, list[tuple[Gate, int]]] = {
+    POSTGRESQL: [(hundred_batches, 5), (one_account, 2), (idle, 1), (ten_thousand_accounts, 1), (newcomer, 1)],
+    SQLITE: [(hundred_batches, 5)],
+}
 
 
-def show(figure: Figure, now: float, before: float | None) -> bool:
-    """Print a figure, and return whether it is within its limit."""
-    is_kept = figure.is_kept_by(now)
-    beside = f"{before:10,.1f} {now / before if before else float('nan'):7.2f}" if before is not None else ""
-    floor = "" if figure.floor is None else f"{figure.floor:8,.1f}"
-    print(f"{figure.name:58}{now:10,.1f} {figure.unit:4}{floor:>8} {beside}{'' if is_kept else '  BEYOND ITS FLOOR'}")
+def measure(
+    gate: Gate, rounds: int, checkouts: Mapping[str, Checkout], script: Script
+) -> dict[str, dict[Figure, float]]:
+    """Return each checkout's figures: the median of rounds where they are in facts, else the least of them."""
+    values: dict[str, dict[Figure, list[float]]] = {name: defaultdict(list) for name in checkouts}
+    later = script.seconds_a_fact()
+    for _ in range(rounds):
+        figures = {}
+        for name, checkout in checkouts.items():
+            with ExitStack() as others:
+                for other in checkouts.values():
+                    if other is not checkout:
+                        others.enter_context(other.frozen())
+                figures[name] = gate(checkout)
+        earlier, later = later, script.seconds_a_fact()
+        for name in checkouts:
+            for figure, value in figures[name].items():
+                values[name][figure].append(value / ((earlier + later) / 2) if figure.unit == FACTS else value)
+    # A loaded machine adds polls to the counts, and takes none away.
+    return {
+        name: {figure: statistics.median(of) if figure.unit == FACTS else min(of) for figure, of in by_figure.items()}
+        for name, by_figure in values.items()
+    }
+
+
+def show(figure: Figure, engine: str, now: float, before: float | None) -> bool:
+    """Print a figure, and return whether it is within its floor."""
+    floor = figure.floor(engine)
+    is_kept = floor is None or now <= floor
+    beside = f"{before:10,.2f} {now / before if before else float('nan'):7.2f}" if before is not None else ""
+    limit = "" if floor is None else f"{floor:,.2f}"
+    print(f"{figure.name:58}{now:10,.2f} {figure.unit:5}{limit:>9} {beside}{'' if is_kept else '  BEYOND ITS FLOOR'}")
     sys.stdout.flush()
     return is_kept
 
@@ -202,30 +284,23 @@ def show(figure: Figure, now: float, before: float | None) -> bool:
 def main() -> int:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--before", type=Path, help="the folder of another checkout")
-    parser.add_argument("--only", default="", help="gates, or requests, whose name contains this")
+    parser.add_argument("--only", default="", help="gates whose name contains this, such as hundred_batches")
     options = parser.parse_args()
-    before = options.before.resolve() if options.before else None
-    print(f"{'':58}{'now':>10} {'':4}{'floor':>8} {'before':>10} {'ratio':>7}")
+    folders = {"now": PROJECT} | ({"before": options.before.resolve()} if options.before else {})
     is_kept = True
-    with ExitStack() as running:
-        gates: list[Callable[[Checkout], dict[Figure, float]]] = [
-            gate for gate in GATES if options.only in gate.__name__
-        ]
-        checkouts = {"now": PROJECT} | ({"before": before} if before else {})
-        services = {name: Checkout(running, project) for name, project in checkouts.items()} if gates else {}
-        for gate in gates:
-            figures = {}
-            for name, checkout in services.items():
-                with ExitStack() as others:
-                    for other in services.values():
-                        if other is not checkout:
-                            others.enter_context(other.frozen())
-                    figures[name] = gate(checkout)
-            for figure, now in figures["now"].items():
-                is_kept &= show(figure, now, figures.get("before", {}).get(figure))
-    kinds = {kind: figure for kind, figure in OF_WEB.items() if options.only in kind}
-    for kind, of in multiples_of_a_peer(before, [*kinds]).items() if kinds else ():
-        is_kept &= show(kinds[kind], of["now"], of.get("before"))
+    for engine, all_gates in GATES.items():
+        gates = [(gate, rounds) for gate, rounds in all_gates if options.only in gate.__name__]
+        if not gates:
+            continue
+        with ExitStack() as running:
+            checkouts = {name: Checkout(running, engine, folder) for name, folder in folders.items()}
+            script = Script(running, checkouts["now"])
+            print(f"{engine:58}{'now':>10} {'':5}{'floor':>9} {'before':>10} {'ratio':>7}")
+            print(f"{'the script, a fact':58}{1000 * script.seconds_a_fact():10,.2f} ms", flush=True)
+            for gate, rounds in gates:
+                figures = measure(gate, rounds, checkouts, script)
+                for figure, now in figures["now"].items():
+                    is_kept &= show(figure, engine, now, figures.get("before", {}).get(figure))
     return 0 if is_kept else 1
 
 
