@@ -69,7 +69,7 @@ class ShownQuery:
 
     @property
     def time(self) -> str:
-        """Return the time that selects the block, in UTC. Empty if there is none, or if `datetime` can't hold its year."""
+        """Return the time that selects the block, in UTC. Empty if there is none, or if its year is too large."""
         return utc(self.timestamp) if self.timestamp is not None else ""
 
     @property
