@@ -72,7 +72,7 @@ class Figure:
         return self.postgresql if engine == POSTGRESQL else self.sqlite
 
 
-WORKER = Figure("100 batches of one account: worker, a batch", postgresql=1.42, sqlite=1.52)
+WORKER = Figure("100 batches of one account: worker, a batch", postgresql=1.35, sqlite=1.52)
 SERVICE = Figure("100 batches of one account: worker and web, a batch", postgresql=2.88, sqlite=2.7)
 DATABASE = Figure("100 batches of one account: database server, a batch")
 SUBMISSION = Figure("web, a submission", postgresql=1.25, sqlite=0.94)
