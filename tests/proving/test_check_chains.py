@@ -290,6 +290,8 @@ def with_keystore(configure, devchain) -> Path:
     subprocess.run(made, cwd=PROJECT, check=True, capture_output=True)
     named = 'keystore_file = "keystore.json"\npassword_file = "password"'
     path.write_text(path.read_text().replace('key_file = "signer.key"', named))
+    # On a loaded machine a keystore takes as long to make as a heartbeat lasts.
+    beat()
     return folder
 
 
