@@ -3,13 +3,14 @@
 import io
 import json
 import logging
+import threading
 from collections.abc import Callable
 from datetime import datetime
 from typing import Any
 
 import psycopg
 import pytest
-from django.db import OperationalError, connection
+from django.db import OperationalError, ProgrammingError, connection
 from django.http import HttpRequest
 from django.test import Client
 
@@ -225,6 +226,54 @@ def test_another_failure_keeps_its_traceback_and_is_not_repeated_either(console)
         "ZeroDivisionError: a defect",
         "ValueError: another defect",
     ]
+
+
+def test_failures_are_told_apart_by_their_lines_and_an_end_of_the_process_is_always_written(console):
+    for _ in range(3):
+        for lane in ("house", "watch"):
+            fail(ZeroDivisionError("a defect"), f"a turn of {lane} failed")
+        for table in ("batch", "block"):
+            error = ProgrammingError(f"permission denied for table {table}")
+            error.__cause__ = psycopg.errors.InsufficientPrivilege()
+            fail(error)
+    told = [line for line in console() if "failed" in line]
+    assert [sum(word in line for line in told) for word in ("house", "watch", "batch", "block")] == [1, 1, 1, 1]
+    for _ in range(2):
+        logging.getLogger("test").critical("the process ends", exc_info=ZeroDivisionError("a defect"))
+    assert [line for line in console() if "ends" in line] == ["the process ends"] * 2
+
+
+def test_no_more_than_some_failures_are_tracked_and_further_ones_are_written(console, monkeypatch):
+    monkeypatch.setattr(logs, "_MOST_FAILURES", 2)
+    for _ in range(2):
+        for number in range(4):
+            fail(ZeroDivisionError("a defect"), f"turn {number} failed")
+    written = console()
+    assert [written.count(f"turn {number} failed") for number in range(4)] == [1, 1, 2, 2]
+    assert len(logs._lasting) == 2
+
+
+def test_a_line_that_is_written_while_another_is_counted_holds_up_nothing(console):
+    class Kind(str):
+        """A message whose comparison logs, as an object does that is garbage collected at this moment."""
+
+        __slots__ = ()
+
+        def __hash__(self) -> int:
+            logging.getLogger("test").warning("collected")
+            return super().__hash__()
+
+        __eq__ = str.__eq__
+
+    done = threading.Event()
+
+    def run() -> None:
+        logs._is_written(Kind("kind"), logging.LogRecord("test", logging.ERROR, "", 0, "a line", (), None))
+        done.set()
+
+    threading.Thread(target=run, daemon=True).start()
+    assert done.wait(10)
+    assert "collected" in console()
 
 
 def test_lines_that_are_no_failures_of_a_known_kind_are_all_written(console):

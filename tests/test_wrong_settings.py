@@ -66,6 +66,14 @@ def test_chains_that_can_not_be_read_end_the_start(tmp_path, command, file):
     assert "Traceback" not in done.stderr
 
 
+def test_an_address_that_is_none_ends_the_start_of_the_web_server(tmp_path):
+    start("manage.py", tmp_path)
+    done = start("web", tmp_path, ALLOWED_ADDRESSES="eip155:1:0x1234")
+    assert done.returncode == 1
+    assert "ALLOWED_ADDRESSES holds 'eip155:1:0x1234', which is neither an address" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
 @pytest.mark.parametrize(
     ("name", "value", "sentence"),
     [

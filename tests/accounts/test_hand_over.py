@@ -40,6 +40,7 @@ def submit(key: ApiKey, named: str) -> Batch:
 def before() -> User:
     user = of_before(BOB)
     user.max_open_batches = user.max_open_queries = 5
+    user.daily_limits_wei = {"*": "0", "31337": "3"}
     user.save()
     for name in ("default", "other"):
         ApiKey.objects.create(user=user, name=name, **key_columns())
@@ -51,6 +52,7 @@ def before() -> User:
 def wallet() -> User:
     user = User.objects.for_address(BOB, 31337)
     user.max_open_batches = 7
+    user.daily_limits_wei = {"31337": "5"}
     user.save()
     for name in ("default", "default 2"):
         ApiKey.objects.create(user=user, name=name, **key_columns())
@@ -70,9 +72,13 @@ def test_a_contract_wallet_gets_all_that_is_from_before_beside_what_it_has(befor
     signed_in = client_of(BOB, 31337)
     for page in ("/keys", "/dashboard"):
         assert f"manage.py hand_over {WALLET}" in signed_in.get(page, headers={"accept": "text/html"}).text
+    retried = IdempotencyKey.objects.get(user=wallet, key="the same").batch
     call_command("hand_over", WALLET.lower(), reason="Bob asked.")
     user = User.objects.get(address=BOB)
     assert (user.chain_id, user.max_open_batches, user.max_open_queries) == (31337, 7, 5)
+    assert user.daily_limits_wei == {"*": "0", "31337": "5"}
+    # A retry of the wallet's submission gets the wallet's batch, although the user of before had used the same key.
+    assert IdempotencyKey.objects.get(user=user, key="the same").batch == retried
     assert signed_in.get("/keys").status_code == 302
     html = client_of(BOB, 31337).get("/keys", headers={"accept": "text/html"}).text
     assert "hand_over" not in html

@@ -495,6 +495,7 @@ OF_CHAIN = [
 ]
 OF_FILE = [
     ("id = 31337", "id = 0", "chains[0].id"),
+    ("id = 31337", "id = 9223372036854775808", "chains[0].id"),
     ("id = 31337", 'id = "31337"', "chains[0].id"),
     ('name = "Development chain"', 'name = ""', "chains[0].name"),
     ('["http://127.0.0.1:8545"]', "[]", "chains[0].rpc_urls: at least one is needed"),

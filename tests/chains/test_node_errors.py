@@ -251,7 +251,7 @@ LIMITS: dict[str, list[tuple[int | str, str]]] = {
         (-32007, "50/second request limit reached - reduce calls per second or upgrade your account at quicknode.com"),
         # QuickNode's reference of errors
         (429, "The requests per second (RPS) of your requests are higher than your plan allows."),
-        # The same words in other forms
+        # Other forms of these words
         (-32000, "Request was throttled"),
         (-32000, "rate limit exceeded for transactions"),
         (-32000, "requests limited to 100 a second"),
@@ -289,7 +289,7 @@ LIMITS: dict[str, list[tuple[int | str, str]]] = {
         (-32000, "subscription expired"),
         # NodeReal, Ankr
         (-32000, "You've reached your monthly quota limit."),
-        # The same words in another order
+        # These words in another order
         (-32000, "Quota has been exceeded"),
         (-32000, "The daily limit for your current plan is used up"),
         (-32000, "You are out of credits"),

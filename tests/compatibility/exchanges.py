@@ -208,7 +208,7 @@ accept-encoding: gzip, deflate
     _without_error,
 )
 
-# The same relayer, two years earlier.
+# An earlier version of this relayer, by two years.
 FORMER_RELAYER = Client(
     """POST /submit-batch-query?apiKey=<key> HTTP/1.1
 Content-Type: application/json

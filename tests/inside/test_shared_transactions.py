@@ -268,7 +268,7 @@ def counted(chain: DevChain, db, settings, tmp_path, monkeypatch):
     # Heads are read once per poll interval. The interval is made so long that it doesn't end during a test.
     monkeypatch.setattr(heads, "recent", recent)
     monkeypatch.setattr(heads, "poll_seconds", lambda _: 1e6)
-    # The same applies to the check of the chain id.
+    # The chain id isn't checked again during a test either.
     monkeypatch.setattr(nodes, "CHAIN_CHECK_SECONDS", 1e6)
     with DistantNode(chain.url) as node:
         settings.CHAINS_FILE = chains_toml(tmp_path, node.url)

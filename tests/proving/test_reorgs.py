@@ -60,7 +60,7 @@ def test_done_is_taken_back_when_its_block_is_gone_and_reached_again(service, do
     service.rpc("evm_setAutomine", True)
     assert work_until_done(done, service).status == BatchStatus.DONE
     assert len(events(service, ACCOUNT_PROVEN)) == 1
-    # The same transaction was mined again, so nothing was paid twice.
+    # Nothing was paid twice, because the first transaction was mined again.
     assert Transaction.objects.exclude(to="").get() == first
 
 

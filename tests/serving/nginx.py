@@ -56,7 +56,7 @@ def running_nginx(
         + "".join(f"{kind}_temp_path {folder}/{kind};\n" for kind in kinds)
         + f"include {folder}/service.conf;\n}}\n"
     )
-    # As root, nginx would run its workers as nobody, who may not read a test's folder.
+    # Nginx that root starts would run its workers as nobody, who may not read a test's folder.
     user = ["-g", "user root;"] if os.getuid() == 0 else []
     command = [NGINX, "-p", str(folder), "-e", str(folder / "error.log"), "-c", str(folder / "nginx.conf"), *user]
     process = subprocess.Popen(command)
