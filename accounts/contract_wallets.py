@@ -45,8 +45,8 @@ class _NodeProvider(BaseProvider):
             return {"jsonrpc": "2.0", "id": 0, "error": error}
 
     def has_code(self, address: str) -> bool:
-        """Return whether the address has a contract. Raises `ChainError`."""
-        return self._rpc.call("eth_getCode", address, "latest") not in {"0x", "0x0", None}
+        """Return whether there is a contract. Raises `ChainError`."""
+        return bool(self._rpc.code(address))
 
 
 def accepts(verify: Callable[..., None], signature: str, wallet: str, chain: Chain) -> bool | None:
@@ -58,7 +58,7 @@ def accepts(verify: Callable[..., None], signature: str, wallet: str, chain: Cha
     """
     provider = _NodeProvider(chain)
     try:
-        if siwe.siwe.is_eip6492_signature(signature) and provider.has_code(wallet):
+        if siwe.is_eip6492_signature(signature) and provider.has_code(wallet):
             *_, inner = decode(["address", "bytes", "bytes"], bytes.fromhex(signature[2:])[:-_SUFFIX_BYTES])
             signature = hex_data(inner)
         verify(signature, provider=provider)

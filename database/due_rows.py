@@ -92,11 +92,16 @@ def postpone(rows: "models.QuerySet[Row]", keys: Sequence[object]) -> Postponeme
     """
     # An UPDATE of several rows would lock them in any order.
     locked = rows.filter(pk__in=keys).order_by("pk").select_for_update(no_key=True)
-    due_before = dict(locked.values_list("pk", "due_at"))
-    rows.filter(pk__in=keys).update(due_at=Now() + timedelta(seconds=settings.LEASE_SECONDS))
-    rows_by_key = rows.in_bulk(keys)
+    rows_by_key = {row.pk: row for row in locked.annotate(now=Now())}
     ordered = [rows_by_key[key] for key in keys if key in rows_by_key]
-    return Postponement(ordered, ordered[0].due_at if ordered else None, due_before)
+    if not ordered:
+        return Postponement([], None, {})
+    until: datetime = ordered[0].now + timedelta(seconds=settings.LEASE_SECONDS)  # type: ignore[attr-defined]  # annotated
+    due_before = {row.pk: row.due_at for row in ordered}
+    rows.filter(pk__in=rows_by_key).update(due_at=until)
+    for row in ordered:
+        row.due_at = until
+    return Postponement(ordered, until, due_before)
 
 
 def due(rows: "models.QuerySet[Row]") -> "models.QuerySet[Row]":

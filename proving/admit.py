@@ -208,8 +208,9 @@ def _record_all(estimates: Mapping[Batch, Sequence[SourceEstimate]]) -> dict[str
         used[batch.user_id] += 0 if batch.is_self_funded else cost.wei.bound
         batch.estimated_gas, batch.estimated_wei = cost.gas.bound, cost.wei.bound
         admitted.append(batch)
-    progress.admit(admitted)
-    _wake_blocks(admitted)
+    if admitted:
+        progress.admit(admitted)
+        _wake_blocks(admitted)
     return ends
 
 
