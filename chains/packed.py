@@ -3,7 +3,7 @@
 A set of facts has exactly one encoding. `tests/contracts/decoder.py` verifies it as the contract does.
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import rlp
@@ -43,6 +43,9 @@ PARENT, HASH_ALONE = 0x38, 0x39
 # Codes for older blocks that are proven by branches in the beacon chain. The last two need no header.
 OLD_BLOCK, BLOCK_BEFORE_CAPELLA, BLOCK_BEFORE_MERGE = 0x3A, 0x3B, 0x3C
 SLOT, BLOCK_HASH, ABSENT_ACCOUNT, ACCOUNT = 0x40, 0x43, 0x70, 0x80
+# Tries of a block besides its state, and their operations.
+RECEIPTS, TRANSACTIONS = 0x3D, 0x3E
+RECEIPT, RECEIPT_STORED, TRANSACTION, ABSENT_TRANSACTION, LOG_STORED = 0x50, 0x53, 0x56, 0x60, 0x03
 # Kinds of proof that a key is absent, by the node at the end of its path.
 AT_EMPTY, AT_EXTENSION, AT_SAME, AT_LEAF, AT_ACCOUNT = 0, 1, 2, 3, 4
 ABSENT_CLOSES_STORAGE = 0x08
@@ -125,9 +128,9 @@ def encode(
             raise CannotPack("Fields of a header can only be stored together with the header.")
         if not operations:
             raise CannotPack("There is nothing to prove.")
-        return _number(block) + operations
-    headers = _headers([block] if isinstance(block, bytes) else block)
-    return headers + _header_operation(header_fields) + (operations or bytes([HEADER_ALONE]))
+        return pack_number(block) + operations
+    headers = pack_headers([block] if isinstance(block, bytes) else block)
+    return headers + header_operation(header_fields) + (operations or bytes([HEADER_ALONE]))
 
 
 def encode_parent_hash(headers: Sequence[bytes | BlockBranch]) -> bytes:
@@ -135,7 +138,7 @@ def encode_parent_hash(headers: Sequence[bytes | BlockBranch]) -> bytes:
 
     `headers` are as in `encode`. Raises `CannotPack`.
     """
-    return _headers(headers) + bytes([HASH_ALONE])
+    return pack_headers(headers) + bytes([HASH_ALONE])
 
 
 def encode_block_hash(headers: Sequence[bytes | BlockBranch]) -> bytes:
@@ -146,10 +149,10 @@ def encode_block_hash(headers: Sequence[bytes | BlockBranch]) -> bytes:
     *before, last = headers
     if not isinstance(last, BlockBranch):
         raise CannotPack("The last part is not a branch.")
-    return (_headers(before) if before else b"") + _branch(last, is_first=not before) + bytes([HASH_ALONE])
+    return (pack_headers(before) if before else b"") + _branch(last, is_first=not before) + bytes([HASH_ALONE])
 
 
-def _headers(parts: Sequence[bytes | BlockBranch]) -> bytes:
+def pack_headers(parts: Sequence[bytes | BlockBranch]) -> bytes:
     packed = b""
     before: Beginning | BlockBranch | None = None
     for part in parts:
@@ -178,14 +181,14 @@ def _branch(part: BlockBranch, *, is_first: bool) -> bytes:
     return bytes([part.operation]) + len(part.branch).to_bytes(2) + part.branch
 
 
-def _number(block: int) -> bytes:
+def pack_number(block: int) -> bytes:
     if not 0 <= block < 2**64:
         raise CannotPack("A block number has at most 64 bits.")
     digits = shortest(block) or b"\0"
     return bytes([len(digits)]) + digits
 
 
-def _header_operation(places: Iterable[int]) -> bytes:
+def header_operation(places: Iterable[int]) -> bytes:
     mask = 0
     for place in places:
         if not 0 <= place < HEADER_FIELDS:
@@ -230,7 +233,7 @@ def _state_operations(state_root: bytes, accounts: Mapping[bytes, AccountToProve
 
     def absent_at_leaf(key: bytes, depth: int, suffix: str, value: bytes) -> bytes:
         head, flags, integers, roots, _ = _account_parts(value, depth)
-        return absent(key, AT_ACCOUNT | flags, lambda name: name + head + _packed_path(suffix) + integers + roots)
+        return absent(key, AT_ACCOUNT | flags, lambda name: name + head + packed_path(suffix) + integers + roots)
 
     def absent_elsewhere(key: bytes, how: int, where: bytes) -> bytes:
         return absent(key, how, lambda name: name + where)
@@ -260,7 +263,7 @@ def _open_storage(account: AccountToProve, storage_root: bytes) -> bytes:
         return bytes([operation]) + name(key) + bytes([depth]) + _slot_part(value)
 
     def absent_at_leaf(key: bytes, depth: int, suffix: str, value: bytes) -> bytes:
-        where = bytes([depth]) + _packed_path(suffix) + _slot_part(value)
+        where = bytes([depth]) + packed_path(suffix) + _slot_part(value)
         return absent_elsewhere(key, AT_LEAF, where)
 
     def absent_elsewhere(key: bytes, how: int, where: bytes) -> bytes:
@@ -336,7 +339,7 @@ class _Encoder:
                 child = node[1]
                 if not isinstance(child, bytes):
                     raise CannotPack("An extension of the proof leads to a node of less than 32 bytes.")
-                where = bytes([depth, len(path)]) + _packed_path(path) + child
+                where = bytes([depth, len(path)]) + packed_path(path) + child
                 _depth(reach)
                 out += leaves.absent_elsewhere(first, AT_EXTENSION, where)
                 del same[0]
@@ -349,20 +352,25 @@ class _Encoder:
             below.setdefault(int(key.hex()[depth], 16), []).append(key)
         for place, inside in below.items():
             self._subtree(node[place], _depth(depth + 1), inside, leaves, out)
-        children = [(place, child) for place, child in enumerate(node[:-1]) if place in below or child != b""]
-        hashes = [child for _, child in children if isinstance(child, bytes) and child]
-        if len(below) == 1 and len(hashes) == 16:
-            out.append(FULL_BRANCH)
-            out += b"".join(child for place, child in children if place not in below and isinstance(child, bytes))
-            return
-        out += bytes([BRANCH + len(below) - 1, len(children)])
-        for place, child in children:
-            if place in below:
-                out.append(OWN_CHILD << 4 | place)
-            elif isinstance(child, bytes):
-                out += bytes([HASH_CHILD << 4 | place]) + child
-            else:
-                out += bytes([NODE_CHILD << 4 | place]) + rlp.encode(child)
+        out += branch_operation(node, below)
+
+
+def branch_operation(node: Sequence[Item], below: Collection[int]) -> bytes:
+    """Return the operation for a branch whose children at the places `below` are on the stack."""
+    children = [(place, child) for place, child in enumerate(node[:-1]) if place in below or child != b""]
+    hashes = [child for _, child in children if isinstance(child, bytes) and child]
+    if len(below) == 1 and len(hashes) == 16:
+        others = [child for place, child in children if place not in below and isinstance(child, bytes)]
+        return bytes([FULL_BRANCH]) + b"".join(others)
+    out = bytearray([BRANCH + len(below) - 1, len(children)])
+    for place, child in children:
+        if place in below:
+            out.append(OWN_CHILD << 4 | place)
+        elif isinstance(child, bytes):
+            out += bytes([HASH_CHILD << 4 | place]) + child
+        else:
+            out += bytes([NODE_CHILD << 4 | place]) + rlp.encode(child)
+    return bytes(out)
 
 
 def _depth(depth: int) -> int:
@@ -405,5 +413,5 @@ def _slot_part(value: bytes) -> bytes:
     return bytes([len(digits)]) + digits
 
 
-def _packed_path(digits: str) -> bytes:
+def packed_path(digits: str) -> bytes:
     return bytes.fromhex(digits if len(digits) % 2 == 0 else "0" + digits)

@@ -8,13 +8,14 @@ import {InvalidProof} from "./InvalidProof.sol";
 import {MemoryZones} from "./MemoryZones.sol";
 import {InvalidHeader, PackedHeader} from "./PackedHeader.sol";
 import {StateProof} from "./StateProof.sol";
+import {TransactionProof} from "./TransactionProof.sol";
 
 /// @title Proven facts about the blocks of one source chain, readable on the destination chain this is deployed on.
 /// @notice Anyone may submit a proof; nobody can write a fact without one. There is no owner, upgrade or pause: all
 /// trust is in the block hash source, which can't be exchanged, and in the source chain's own history (EIP-2935).
 /// @dev The source chain must have the contract of EIP-2935 at that address, written by its protocol only, or nothing.
 /// Proofs come as packed calldata, which docs/developing/proof-format.md specifies, to `fallback`: calldata is what proving costs.
-contract FactsRegistry is StateProof {
+contract FactsRegistry is TransactionProof {
     using CalldataReader for Calldata;
 
     // Operations on headers, by their first byte.
@@ -26,6 +27,8 @@ contract FactsRegistry is StateProof {
     uint256 private constant OLD_BLOCK = 0x3a;
     uint256 private constant BLOCK_BEFORE_CAPELLA = 0x3b;
     uint256 private constant BLOCK_BEFORE_MERGE = 0x3c;
+    // Neither RECEIPTS nor TRANSACTIONS follows: operations are about the state.
+    uint256 private constant STATE = 0;
 
     /// @notice The chain whose accounts are proven here, by its EIP-155 chain id.
     uint256 public immutable sourceChainId;
@@ -72,11 +75,12 @@ contract FactsRegistry is StateProof {
         Calldata memory input;
         uint256 blockNumber;
         bytes32 root;
+        uint256 trie;
         uint256 first = input.peek();
         if (first < OLD_BLOCK) {
             blockNumber = _takeBlockNumber(input);
-            root = stateRoot[blockNumber];
-            if (root == 0) revert UnknownBlock(blockNumber);
+            trie = _takeTrie(input);
+            root = _knownRoot(blockNumber, trie);
         } else {
             bytes32 expected;
             if (first < 0x80) {
@@ -95,7 +99,11 @@ contract FactsRegistry is StateProof {
                 uint256 child = blockNumber;
                 expected = parentHash;
                 if (op == OLD_BLOCK) {
-                    expected = _provenHash(input, IBeaconHistory.oldBlockHash.selector, _beaconRoot(start));
+                    expected = _provenHash(
+                        input,
+                        IBeaconHistory.oldBlockHash.selector,
+                        _rootIn(start, PackedHeader.PARENT_BEACON_BLOCK_ROOT)
+                    );
                     if (_storeAlone(input, expected)) return;
                 }
                 start = input.cursor;
@@ -122,8 +130,13 @@ contract FactsRegistry is StateProof {
                 if (!input.atEnd()) revert InvalidProof();
                 return;
             }
+            trie = _takeTrie(input);
+            if (trie != STATE) root = _rootIn(start, _rootPlace(trie));
         }
-        if (_proveState(blockNumber, input.cursor) != root) revert InvalidProof();
+        bytes32 proven = trie == STATE
+            ? _proveState(blockNumber, input.cursor)
+            : _proveTransactions(blockNumber, input.cursor, trie);
+        if (proven != root) revert InvalidProof();
     }
 
     /// @notice Stores which block of the source chain was the latest at a time, and accumulates its header.
@@ -209,14 +222,35 @@ contract FactsRegistry is StateProof {
         (time,) = PackedHeader.takeInteger(PackedHeader.skip(rest, end, 2), end);
     }
 
-    /// @dev Field 19 of a header: the root of the beacon block before its own (EIP-4788).
-    function _beaconRoot(uint256 start) private pure returns (bytes32 root) {
+    /// @dev A field of a header that is the root of a tree: 4, 5, or 19, of the beacon block before its own (EIP-4788).
+    function _rootIn(uint256 start, uint256 place) private pure returns (bytes32 root) {
         (uint256 cursor, uint256 end) = PackedHeader.open(start);
-        (,,, cursor) = PackedHeader.takeFirst(cursor, end);
-        cursor = PackedHeader.skip(cursor, end, PackedHeader.PARENT_BEACON_BLOCK_ROOT - PackedHeader.NUMBER - 1);
+        cursor = PackedHeader.skip(cursor, end, place);
         (uint256 content, uint256 size,) = PackedHeader.take(cursor, end);
         root = PackedHeader.word(content, size);
         if (size != 32 || root == 0) revert InvalidHeader();
+    }
+
+    /// @dev Which trie the operations that follow are about.
+    function _takeTrie(Calldata memory input) private pure returns (uint256 trie) {
+        trie = input.peek();
+        if (trie != RECEIPTS && trie != TRANSACTIONS) return STATE;
+        input.skip(1);
+    }
+
+    /// @dev The place in a header of the root of such a trie.
+    function _rootPlace(uint256 trie) private pure returns (uint8) {
+        if (trie == STATE) return uint8(PackedHeader.STATE_ROOT);
+        return uint8(trie == RECEIPTS ? PackedHeader.RECEIPTS_ROOT : PackedHeader.TRANSACTIONS_ROOT);
+    }
+
+    /// @dev The root of such a trie, as a fact.
+    function _knownRoot(uint256 blockNumber, uint256 trie) private view returns (bytes32 root) {
+        uint8 place = _rootPlace(trie);
+        (, root) = tryHeaderField(blockNumber, place);
+        if (root != 0) return root;
+        if (trie == STATE) revert UnknownBlock(blockNumber);
+        revert HeaderFieldNotProven(blockNumber, place);
     }
 
     /// @dev The hash of a block that needs no header to start from: constants prove it.

@@ -12,6 +12,8 @@ error InvalidHeader();
 /// field begins.
 library PackedHeader {
     uint256 internal constant STATE_ROOT = 3;
+    uint256 internal constant TRANSACTIONS_ROOT = 4;
+    uint256 internal constant RECEIPTS_ROOT = 5;
     uint256 internal constant LOGS_BLOOM = 6;
     uint256 internal constant NUMBER = 8;
     uint256 internal constant EXTRA_DATA = 12;

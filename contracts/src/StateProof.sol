@@ -18,11 +18,11 @@ abstract contract StateProof is Facts {
     bytes32 private constant EMPTY_CODE_HASH = 0xc5d2460186f7233c927e7db2dcc703c0e500b653ca82273b7bfad8045d85a470;
 
     // Operations, by their first byte.
-    uint256 private constant FULL_BRANCH = 0x00;
-    uint256 private constant BRANCH = 0x10; // to 0x1f, by how many subtrees it takes
+    uint256 internal constant FULL_BRANCH = 0x00;
+    uint256 internal constant BRANCH = 0x10; // to 0x1f, by how many subtrees it takes
     uint256 private constant OPEN_STORAGE = 0x30;
     uint256 private constant ZERO_SLOT = 0x32; // to 0x35
-    uint256 private constant EXTENSION = 0x36;
+    uint256 internal constant EXTENSION = 0x36;
     uint256 private constant SLOT = 0x40;
     // Two bits from SLOT, because the root doesn't bind what it stores either.
     uint256 private constant BLOCK_HASH = 0x43;
@@ -151,7 +151,7 @@ abstract contract StateProof is Facts {
                 PackedTrie.pushSlot(proof.stack, other, depth, value);
                 PackedTrie.attach(proof.stack, key);
             } else {
-                _absentKey(proof, how, key);
+                _absentKey(proof.stack, proof.input, how, key);
             }
             _storeSlot(proof.blockNumber, proof.owner, slot, 0);
         }
@@ -209,7 +209,7 @@ abstract contract StateProof is Facts {
                 PackedTrie.pushAccount(proof.stack, other, depth, nonce, balance, storageRoot, codeHash);
                 PackedTrie.attach(proof.stack, key);
             } else {
-                _absentKey(proof, how, key);
+                _absentKey(proof.stack, proof.input, how, key);
             }
             _storeAbsentAccount(proof.blockNumber, owner);
         }
@@ -248,10 +248,10 @@ abstract contract StateProof is Facts {
     // --- Keys -------------------------------------------------------------------------------------------------------
 
     /// @dev A key that is absent elsewhere than at a leaf of its own.
-    function _absentKey(Proof memory proof, uint256 how, uint256 key) private pure {
-        if (how == AT_EMPTY) PackedTrie.pushEmpty(proof.stack, key, proof.input.take(1));
-        else if (how == AT_EXTENSION) PackedTrie.pushOtherExtension(proof.stack, proof.input, key);
-        else if (how == AT_SAME) PackedTrie.attach(proof.stack, key);
+    function _absentKey(Stack memory stack, Calldata memory input, uint256 how, uint256 key) internal pure {
+        if (how == AT_EMPTY) PackedTrie.pushEmpty(stack, key, input.take(1));
+        else if (how == AT_EXTENSION) PackedTrie.pushOtherExtension(stack, input, key);
+        else if (how == AT_SAME) PackedTrie.attach(stack, key);
         else revert InvalidProof();
     }
 

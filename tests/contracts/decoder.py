@@ -9,11 +9,12 @@ import rlp
 from eth_utils.crypto import keccak
 
 from chains.beacon.jumps import BeaconChain
-from chains.encoding import HISTORY_WINDOW, Item, shortest
+from chains.encoding import HISTORY_WINDOW, Item, read_integer, shortest
 from chains.header import Beginning, InvalidHeader, read_beginning, read_fields
 from chains.packed import (
     ABSENT_ACCOUNT,
     ABSENT_CLOSES_STORAGE,
+    ABSENT_TRANSACTION,
     ACCOUNT,
     AT_ACCOUNT,
     AT_EMPTY,
@@ -39,6 +40,7 @@ from chains.packed import (
     HEADER_PARITY,
     HISTORY_ADDRESS,
     IMPLIED_HEADER_FIELDS,
+    LOG_STORED,
     MAX_DEPTH,
     NIBBLES,
     NODE_CHILD,
@@ -47,18 +49,26 @@ from chains.packed import (
     OPEN_STORAGE,
     OWN_CHILD,
     PARENT,
+    RECEIPT,
+    RECEIPT_STORED,
+    RECEIPTS,
     SLOT,
     STORAGE_ROOT,
     STORAGE_ROOT_FOLLOWS,
     STORE_CODE_HASH,
     STORE_NONCE_AND_BALANCE,
     STORE_STORAGE_ROOT,
+    TRANSACTION,
+    TRANSACTIONS,
     ZERO_SLOT,
 )
 from chains.trie import EMPTY_CODE_HASH, EMPTY_TRIE_ROOT
 from tests.contracts import beacon_model
 
 _BEACON_ROOT = 19
+_ROOT_PLACES: Mapping[int | None, int] = {TRANSACTIONS: 4, RECEIPTS: 5}
+_TYPES = {0, 1, 2, 3, 4, 0x6A, 0x7E}
+_DEPOSIT = 0x7E
 
 
 class InvalidPacked(ValueError):
@@ -84,6 +94,25 @@ class AccountFacts:
 
 
 @dataclass(frozen=True)
+class Receipt:
+    """The proven fields of a receipt."""
+
+    status: int | None
+    type: int
+    cumulative_gas: int
+    log_count: int
+
+
+@dataclass
+class TransactionFacts:
+    """The proven facts about transactions, by their indexes in the block."""
+
+    receipts: dict[int, Receipt | None] = field(default_factory=dict)  # None: there is no such transaction
+    logs: dict[tuple[int, int], bytes] = field(default_factory=dict)  # hashes by indexes of transaction and log
+    hashes: dict[int, bytes] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
 class PackedFacts:
     """The facts that packed calldata proves about one block, and the block hashes that become known.
 
@@ -99,9 +128,10 @@ class PackedFacts:
     header_fields: Mapping[int, bytes]  # stored words by field index
     accounts: Mapping[bytes, AccountFacts]  # by address
     known_hashes: frozenset[bytes] = frozenset()
+    transactions: TransactionFacts = field(default_factory=TransactionFacts)
 
 
-def decode(
+def decode(  # noqa: C901 - it reads what calldata has, in order.
     calldata: bytes,
     *,
     block_hash: Callable[[int], bytes | None],
@@ -109,19 +139,24 @@ def decode(
     known_hashes: Container[bytes] = frozenset(),
     history_window: int = HISTORY_WINDOW,
     beacon: BeaconChain | None = None,
+    header_field: Callable[[int, int], bytes | None] = lambda *_: None,
 ) -> PackedFacts:
     """Return the facts that the calldata proves. Raise `InvalidPacked` if the registry would refuse it.
 
     `block_hash` returns the hash for which the source vouches, and `state_root` the root that the registry holds, both
     by block number. They return None or zero bytes for an unknown block. `known_hashes` are block hashes proven to the
     registry. `history_window` is the number of slots of the history contract that the registry accepts as block hashes.
-    `beacon` is the chain of the registry's beacon history.
+    `beacon` is the chain of the registry's beacon history. `header_field` returns a proven field by block number and
+    place.
     """
     reader = _Reader(calldata)
     headers: tuple[bytes, ...] = ()
     fields: dict[int, bytes] = {}
     if calldata[:1] < bytes([OLD_BLOCK]):
         number = _read_number(reader)
+        transactions = _read_transactions(reader, lambda place: header_field(number, place))
+        if transactions:
+            return PackedFacts(number, bytes(32), (), {}, {}, transactions=transactions)
         root = state_root(number)
         if root is None or not any(root):
             raise InvalidPacked(f"The header of block {number} is not accumulated.")
@@ -145,6 +180,9 @@ def decode(
             fields = _read_header_fields(header.encoded, reader.integer(4))
         if calldata[reader.cursor :] == bytes([HEADER_ALONE]):
             return PackedFacts(number, root, headers, fields, {})
+        transactions = _read_transactions(reader, list(islice(read_fields(header.encoded), 6)).__getitem__)
+        if transactions:
+            return PackedFacts(number, root, headers, fields, {}, transactions=transactions)
     accounts = _Decoder(reader, history_window)
     accounts.run()
     if accounts.root != root:
@@ -663,6 +701,192 @@ class _Decoder:
         if not value:
             raise InvalidPacked("A leaf holds a zero, which no storage trie does.")
         return value
+
+
+# --- Transactions -----------------------------------------------------------------------------------------------------
+
+
+def _read_transactions(reader: _Reader, root_at: Callable[[int], bytes | None]) -> TransactionFacts | None:
+    """Return the facts about transactions. None if the operations are about the state."""
+    trie = reader.peek()
+    if trie not in _ROOT_PLACES:
+        return None
+    reader.byte()
+    root = root_at(_ROOT_PLACES[trie])
+    if root is None or not any(root):
+        raise InvalidPacked("The trie has no root, or none that is proven.")
+    proof = _TransactionDecoder(reader, is_receipts=trie == RECEIPTS)
+    proof.run()
+    if proof.root != root:
+        raise InvalidPacked("The proof is one under another root of the block.")
+    return proof.transactions
+
+
+class _TransactionDecoder(_Decoder):
+    """Run operations on the trie of a block's receipts, or of its transactions."""
+
+    def __init__(self, reader: _Reader, *, is_receipts: bool) -> None:
+        super().__init__(reader, 0)
+        self._is_receipts = is_receipts
+        self.transactions = TransactionFacts()
+
+    def run(self) -> None:
+        while not self._reader.at_end():
+            op = self._reader.byte()
+            if op == FULL_BRANCH:
+                self._full_branch()
+            elif BRANCH <= op < END_OF_BRANCHES:
+                self._branch(op - BRANCH + 1)
+            elif op == EXTENSION:
+                self._extension(self._reader.byte())
+            elif self._is_receipts and op in {RECEIPT, RECEIPT_STORED}:
+                self._receipt(is_stored=op == RECEIPT_STORED)
+            elif self._is_receipts and ABSENT_TRANSACTION <= op < ABSENT_TRANSACTION + 6:
+                self._absent(op - ABSENT_TRANSACTION)
+            elif not self._is_receipts and op == TRANSACTION:
+                self._transaction()
+            else:
+                raise InvalidPacked("There is no such operation on such a trie.")
+
+    def _index(self) -> tuple[int, bytes]:
+        index = int.from_bytes(self._reader.shortest(self._reader.byte(), 2))
+        return index, bytes(rlp.encode(index))
+
+    def _push_value(self, key: bytes, depth: int, value: bytes) -> None:
+        if depth > 2 * len(key):
+            raise InvalidPacked("A transaction is deeper than its key is long.")
+        path = _hex_prefix(key.hex()[depth:], leaf=True)
+        padded = int.from_bytes(key.ljust(HASH_BYTES, b"\0"))
+        self._state.append(_Subtree(_reference([path, value]), padded, depth, 2 * len(key)))
+
+    def _transaction(self) -> None:
+        index, key = self._index()
+        depth = self._reader.byte()
+        value = self._reader.take(self._reader.integer(3))
+        if len(value) < HASH_BYTES:
+            raise InvalidPacked("A transaction has less than 32 bytes.")
+        self._push_value(key, depth, value)
+        self.transactions.hashes[index] = keccak(value)
+
+    def _absent(self, low: int) -> None:
+        index, key = self._index()
+        if index.bit_count() % 2 != low % 2:
+            raise InvalidPacked("An absent transaction's parity is wrong.")
+        self._absent_key(low // 2, int.from_bytes(key.ljust(HASH_BYTES, b"\0")))
+        self.transactions.receipts[index] = None
+
+    def _receipt(self, *, is_stored: bool) -> None:
+        index, key = self._index()
+        depth = self._reader.byte()
+        type_ = self._reader.peek() or 0
+        typed = b"" if type_ >= 0x80 else self._reader.take(1)
+        if typed in {b"\0", *(bytes([each]) for each in range(0x80) if each not in _TYPES)}:
+            raise InvalidPacked("Receipts of this type are unknown.")
+        type_ = typed[0] if typed else 0
+        prefix, size = self._prefix()
+        status, gas = self._item(), self._item()
+        logs_prefix, logs_size = self._prefix()
+        logs, stored = self._logs(logs_size)
+        bloom = b"\xb9\x01\x00" + _bloom(logs)
+        listed = b"".join([status, gas, bloom, logs_prefix, *logs])
+        if size < len(listed):
+            raise InvalidPacked("A receipt is longer than it says.")
+        listed += self._reader.take(size - len(listed))
+        success, gas_used = _receipt_fields(_strict(prefix + listed), type_)
+        if not (is_stored or stored):
+            raise InvalidPacked("Nothing of a receipt is stored.")
+        self._push_value(key, depth, typed + prefix + listed)
+        self.transactions.logs.update({(index, place): _log_hash(logs[place]) for place in stored})
+        if is_stored:
+            self.transactions.receipts[index] = Receipt(success, type_, gas_used, len(logs))
+
+    def _logs(self, size: int) -> tuple[list[bytes], list[int]]:
+        """Read logs of so many bytes. Return them, and the places of those to store."""
+        logs: list[bytes] = []
+        stored: list[int] = []
+        while size > 0:
+            mark = self._reader.byte()
+            if mark not in {0, LOG_STORED}:
+                raise InvalidPacked("A log is marked otherwise than by 00 or 03.")
+            if mark:
+                stored.append(len(logs))
+            logs.append(self._item())
+            size -= len(logs[-1])
+            _read_log(logs[-1])
+        return logs, stored
+
+    def _item(self) -> bytes:
+        """Read an item of RLP, whatever is in it."""
+        first = self._reader.peek()
+        if first is not None and first < 0x80:
+            return self._reader.take(1)
+        prefix, size = self._prefix()
+        return prefix + self._reader.take(size)
+
+    def _prefix(self) -> tuple[bytes, int]:
+        """Read the prefix of a list or string. Return it, and the bytes that it tells."""
+        first = self._reader.byte()
+        size = (first - 0x80) % 0x40
+        if first < 0x80 or size > 58:
+            raise InvalidPacked("Something else is where an item of a receipt belongs.")
+        digits = self._reader.take(max(0, size - 55))
+        return bytes([first]) + digits, int.from_bytes(digits) if digits else size
+
+
+def _strict(encoded: bytes) -> list[Item]:
+    try:
+        items = rlp.decode(encoded, strict=True)
+    except rlp.exceptions.RLPException:
+        raise InvalidPacked("A receipt is no canonical RLP.") from None
+    if not isinstance(items, list):
+        raise InvalidPacked("A receipt, or a log, is no list.")
+    return items
+
+
+def _receipt_fields(items: list[Item], type_: int) -> tuple[int | None, int]:
+    """Return status and cumulative gas of a receipt."""
+    status, gas, _, logs, *more = items
+    is_old = isinstance(status, bytes) and len(status) == HASH_BYTES and not type_
+    if isinstance(logs, bytes) or (status not in (b"", b"\1") and not is_old):
+        raise InvalidPacked("A receipt has no status, or no logs.")
+    if len(more) not in ({0, 2} if type_ == _DEPOSIT else {0}):
+        raise InvalidPacked("A receipt has too many fields.")
+    try:
+        numbers = [read_integer(each, 8) for each in (gas, *more)]
+    except ValueError:
+        raise InvalidPacked("A receipt has a field that is no number.") from None
+    return None if is_old else len(status), numbers[0]
+
+
+def _read_log(encoded: bytes) -> tuple[bytes, list[bytes], bytes]:
+    items = _strict(encoded)
+    if len(items) != 3:
+        raise InvalidPacked("A log is none.")
+    emitter, topics, data = items
+    if not isinstance(topics, list) or not isinstance(data, bytes):
+        raise InvalidPacked("A log has no topics, or no data.")
+    if not isinstance(emitter, bytes) or len(emitter) != 20 or len(topics) > 4:
+        raise InvalidPacked("A log has no emitter, or too many topics.")
+    words = [topic for topic in topics if isinstance(topic, bytes) and len(topic) == HASH_BYTES]
+    if len(words) < len(topics):
+        raise InvalidPacked("A topic is no word.")
+    return emitter, words, data
+
+
+def _log_hash(encoded: bytes) -> bytes:
+    emitter, topics, data = _read_log(encoded)
+    return keccak(b"".join([emitter.rjust(HASH_BYTES, b"\0"), *topics, keccak(data)]))
+
+
+def _bloom(logs: Sequence[bytes]) -> bytes:
+    bits = 0
+    for log in logs:
+        emitter, topics, _ = _read_log(log)
+        for name in (emitter, *topics):
+            digest = keccak(name)
+            for at in (0, 2, 4):
+                bits |= 1 << int.from_bytes(digest[at : at + 2]) % 2048
+    return bits.to_bytes(256)
 
 
 def _slot_key(slot: int) -> int:

@@ -78,15 +78,20 @@ def account(nonce: int = 0, balance: int = 0, storage_root: bytes = EMPTY_ROOT, 
     return encode([nonce, balance, storage_root, code])
 
 
-def header(number: int, state_root: bytes, parent_hash: bytes = bytes(32), extra_data: bytes = b"") -> bytes:
-    """Return a header of 15 fields. The fields without an argument are empty."""
+def header(
+    number: int,
+    state_root: bytes,
+    parent_hash: bytes = bytes(32),
+    extra_data: bytes = b"",
+    roots: tuple[bytes, bytes] = (bytes(32), bytes(32)),
+) -> bytes:
+    """Return a header of 15 fields. The fields without an argument are empty. `roots` are of transactions and receipts."""
     fields: list[bytes | int] = [
         parent_hash,
         bytes(32),
         bytes(20),
         state_root,
-        bytes(32),
-        bytes(32),
+        *roots,
         bytes(256),
         0,
         number,

@@ -1,0 +1,166 @@
+// SPDX-License-Identifier: MIT
+pragma solidity ^0.8.28;
+
+/// @title Proven facts about the transactions of one source chain, their receipts and logs: storage and reads.
+/// @notice A transaction is named by its block and its index there, from 0; a log by its index in its own receipt.
+/// @dev The caller of a write has checked a proof. Storing a fact again changes nothing, and is no error.
+abstract contract TransactionFacts {
+    enum ReceiptField {
+        STATUS,
+        TYPE,
+        CUMULATIVE_GAS_USED,
+        LOG_COUNT,
+        EXISTS
+    }
+
+    struct Transaction {
+        // From the top: presence (8 bits), cumulative gas (64), number of logs (32), type (8), status (8).
+        uint256 receipt;
+        // No hash is zero: zero is "not proven".
+        bytes32 hash;
+        mapping(uint256 logIndex => bytes32) logHashes;
+    }
+
+    uint256 private constant PRESENCE_SHIFT = 248;
+    uint256 private constant GAS_SHIFT = 184;
+    uint256 private constant LOG_COUNT_SHIFT = 152;
+    uint256 private constant TYPE_SHIFT = 144;
+    uint256 private constant STATUS_SHIFT = 136;
+
+    // Presence. Zero: nothing of the receipt's fields is proven.
+    uint256 private constant WITH_STATUS = 1;
+    // Before Byzantium a receipt had a state root instead.
+    uint256 private constant WITHOUT_STATUS = 2;
+    // The block has no transaction of this index.
+    uint256 private constant ABSENT = 3;
+
+    mapping(uint256 blockNumber => mapping(uint256 txIndex => Transaction)) private _transactions;
+
+    /// @notice The fields of a receipt became readable; or that there is none.
+    event ReceiptProven(uint256 indexed blockNumber, uint256 indexed txIndex);
+
+    /// @notice The hash of a log became readable.
+    event LogProven(uint256 indexed blockNumber, uint256 indexed txIndex, uint256 indexed logIndex);
+
+    /// @notice The hash of a transaction became readable.
+    event TransactionProven(uint256 indexed blockNumber, uint256 indexed txIndex);
+
+    /// @notice Nobody has proven this field here, or the receipt doesn't have it.
+    error ReceiptNotProven(uint256 blockNumber, uint256 txIndex, ReceiptField field);
+
+    /// @notice Nobody has proven this log of this transaction here.
+    error LogNotProven(uint256 blockNumber, uint256 txIndex, uint256 logIndex);
+
+    /// @notice Nobody has proven the hash of this transaction here.
+    error TransactionNotProven(uint256 blockNumber, uint256 txIndex);
+
+    // --- Reading ----------------------------------------------------------------------------------------------------
+
+    /// @notice One field of a transaction's receipt, as a number. EXISTS is 1; or 0 where the block has no transaction of
+    /// this index, which has no other field. STATUS is 1 (success) or 0; receipts before Byzantium have none.
+    /// @dev Reverts with ReceiptNotProven where nothing is proven, and without a reason where there is no such field.
+    function receiptField(uint256 blockNumber, uint256 txIndex, ReceiptField field) external view returns (bytes32) {
+        (bool proven, bytes32 value) = tryReceiptField(blockNumber, txIndex, field);
+        if (!proven) revert ReceiptNotProven(blockNumber, txIndex, field);
+        return value;
+    }
+
+    /// @notice As `receiptField`, but answers (false, 0) where nothing is proven.
+    function tryReceiptField(uint256 blockNumber, uint256 txIndex, ReceiptField field)
+        public
+        view
+        returns (bool proven, bytes32 value)
+    {
+        uint256 receipt = _transactions[blockNumber][txIndex].receipt;
+        uint256 presence = receipt >> PRESENCE_SHIFT;
+        if (field == ReceiptField.EXISTS) {
+            proven = presence != 0;
+            if (proven && presence != ABSENT) value = bytes32(uint256(1));
+        } else if (presence == WITH_STATUS || (presence == WITHOUT_STATUS && field != ReceiptField.STATUS)) {
+            proven = true;
+            if (field == ReceiptField.STATUS) value = bytes32(uint256(uint8(receipt >> STATUS_SHIFT)));
+            else if (field == ReceiptField.TYPE) value = bytes32(uint256(uint8(receipt >> TYPE_SHIFT)));
+            else if (field == ReceiptField.LOG_COUNT) value = bytes32(uint256(uint32(receipt >> LOG_COUNT_SHIFT)));
+            else value = bytes32(uint256(uint64(receipt >> GAS_SHIFT)));
+        }
+    }
+
+    /// @notice The keccak256 of a log: `keccak256(abi.encodePacked(uint256(uint160(emitter)), topics, keccak256(data)))`,
+    /// where `topics` is a `bytes32[]`. These are words, so that their number tells how many topics there are.
+    /// @param logIndex Counted from 0 within the receipt, not within the block.
+    /// @dev Reverts with LogNotProven where nothing is proven.
+    function logHash(uint256 blockNumber, uint256 txIndex, uint256 logIndex) external view returns (bytes32) {
+        (bool proven, bytes32 value) = tryLogHash(blockNumber, txIndex, logIndex);
+        if (!proven) revert LogNotProven(blockNumber, txIndex, logIndex);
+        return value;
+    }
+
+    /// @notice As `logHash`, but answers (false, 0) where nothing is proven. LOG_COUNT tells that there is no such log.
+    function tryLogHash(uint256 blockNumber, uint256 txIndex, uint256 logIndex)
+        public
+        view
+        returns (bool proven, bytes32 value)
+    {
+        value = _transactions[blockNumber][txIndex].logHashes[logIndex];
+        proven = value != 0;
+    }
+
+    /// @notice The hash of a transaction.
+    /// @dev Reverts with TransactionNotProven where nothing is proven.
+    function transactionHash(uint256 blockNumber, uint256 txIndex) external view returns (bytes32) {
+        (bool proven, bytes32 value) = tryTransactionHash(blockNumber, txIndex);
+        if (!proven) revert TransactionNotProven(blockNumber, txIndex);
+        return value;
+    }
+
+    /// @notice As `transactionHash`, but answers (false, 0) where nothing is proven.
+    function tryTransactionHash(uint256 blockNumber, uint256 txIndex) public view returns (bool proven, bytes32 value) {
+        value = _transactions[blockNumber][txIndex].hash;
+        proven = value != 0;
+    }
+
+    // --- Writing ----------------------------------------------------------------------------------------------------
+
+    /// @param status 0 or 1; anything else where the receipt has none.
+    /// @param type_ At most 8 bits.
+    /// @param cumulativeGas At most 64 bits.
+    /// @param logCount At most 32 bits.
+    function _storeReceipt(
+        uint256 blockNumber,
+        uint256 txIndex,
+        uint256 status,
+        uint256 type_,
+        uint256 cumulativeGas,
+        uint256 logCount
+    ) internal {
+        uint256 fields = cumulativeGas << GAS_SHIFT | logCount << LOG_COUNT_SHIFT | type_ << TYPE_SHIFT;
+        if (status > 1) fields |= WITHOUT_STATUS << PRESENCE_SHIFT;
+        else fields |= WITH_STATUS << PRESENCE_SHIFT | status << STATUS_SHIFT;
+        _storeSummary(blockNumber, txIndex, fields);
+    }
+
+    function _storeAbsentTransaction(uint256 blockNumber, uint256 txIndex) internal {
+        _storeSummary(blockNumber, txIndex, ABSENT << PRESENCE_SHIFT);
+    }
+
+    function _storeLog(uint256 blockNumber, uint256 txIndex, uint256 logIndex, bytes32 hash) internal {
+        mapping(uint256 => bytes32) storage hashes = _transactions[blockNumber][txIndex].logHashes;
+        if (hashes[logIndex] != 0) return;
+        hashes[logIndex] = hash;
+        emit LogProven(blockNumber, txIndex, logIndex);
+    }
+
+    function _storeTransactionHash(uint256 blockNumber, uint256 txIndex, bytes32 hash) internal {
+        Transaction storage facts = _transactions[blockNumber][txIndex];
+        if (facts.hash != 0) return;
+        facts.hash = hash;
+        emit TransactionProven(blockNumber, txIndex);
+    }
+
+    function _storeSummary(uint256 blockNumber, uint256 txIndex, uint256 fields) private {
+        Transaction storage facts = _transactions[blockNumber][txIndex];
+        if (facts.receipt != 0) return;
+        facts.receipt = fields;
+        emit ReceiptProven(blockNumber, txIndex);
+    }
+}
