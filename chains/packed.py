@@ -130,7 +130,7 @@ def encode(
             raise CannotPack("There is nothing to prove.")
         return pack_number(block) + operations
     headers = pack_headers([block] if isinstance(block, bytes) else block)
-    return headers + header_operation(header_fields) + (operations or bytes([HEADER_ALONE]))
+    return headers + _header_operation(header_fields) + (operations or bytes([HEADER_ALONE]))
 
 
 def encode_parent_hash(headers: Sequence[bytes | BlockBranch]) -> bytes:
@@ -188,7 +188,7 @@ def pack_number(block: int) -> bytes:
     return bytes([len(digits)]) + digits
 
 
-def header_operation(places: Iterable[int]) -> bytes:
+def _header_operation(places: Iterable[int]) -> bytes:
     mask = 0
     for place in places:
         if not 0 <= place < HEADER_FIELDS:

@@ -3,7 +3,7 @@
 It is built from all of a block's receipts, or transactions, whose trie shows whether they are the block's.
 """
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from types import MappingProxyType
 
 import rlp
@@ -26,7 +26,6 @@ from chains.packed import (
     CannotPack,
     HeaderParts,
     branch_operation,
-    header_operation,
     pack_headers,
     pack_number,
     packed_path,
@@ -45,12 +44,11 @@ def encode_receipts(
     receipts: Sequence[bytes],
     logs: Mapping[int, Collection[int]] = MappingProxyType({}),
     fields: Collection[int] = (),
-    *,
-    header_fields: Iterable[int] = (),
 ) -> bytes:
     """Return packed calldata that proves receipts of a block.
 
-    `block` and `header_fields` are as in `packed.encode`. `receipts` are all values of the block's trie. `logs` has the
+    `block` is as in `packed.encode`, but its header isn't accumulated, and a number needs the root of receipts to be a
+    fact. `receipts` are all values of the block's trie. `logs` has the
     logs to store, and `fields` the receipts whose fields are stored, by the transactions' indexes. An index beyond the
     last transaction is proven absent, possibly together with the fields of another receipt.
 
@@ -63,15 +61,13 @@ def encode_receipts(
         return bytes([operation]) + _name(index) + bytes([depth]) + _without_bloom(receipts[index], logs.get(index, ()))
 
     asked = {*logs, *fields}
-    return _begin(block, header_fields) + bytes([RECEIPTS]) + _Trie(receipts, leaf).operations(asked)
+    return _begin(block) + bytes([RECEIPTS]) + _Trie(receipts, leaf).operations(asked)
 
 
 def encode_transactions(
     block: bytes | int | HeaderParts,
     transactions: Sequence[bytes],
     hashes: Collection[int],
-    *,
-    header_fields: Iterable[int] = (),
 ) -> bytes:
     """Return packed calldata that proves the hashes of transactions by their indexes, as `encode_receipts` does."""
 
@@ -83,7 +79,7 @@ def encode_transactions(
 
     if any(index >= len(transactions) for index in hashes):
         raise CannotPack("The block has no such transaction.")
-    return _begin(block, header_fields) + bytes([TRANSACTIONS]) + _Trie(transactions, leaf).operations(hashes)
+    return _begin(block) + bytes([TRANSACTIONS]) + _Trie(transactions, leaf).operations(hashes)
 
 
 def root(values: Sequence[bytes]) -> bytes:
@@ -91,10 +87,10 @@ def root(values: Sequence[bytes]) -> bytes:
     return _Trie(values, lambda *_: b"").write(())[0]
 
 
-def _begin(block: bytes | int | HeaderParts, header_fields: Iterable[int]) -> bytes:
+def _begin(block: bytes | int | HeaderParts) -> bytes:
     if isinstance(block, int):
         return pack_number(block)
-    return pack_headers([block] if isinstance(block, bytes) else block) + header_operation(header_fields)
+    return pack_headers([block] if isinstance(block, bytes) else block)
 
 
 class _Trie:

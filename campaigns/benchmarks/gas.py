@@ -18,7 +18,7 @@ import rlp
 from eth_account import Account
 from eth_utils.crypto import keccak
 
-from chains import packed
+from chains import packed, packed_transactions
 from chains.attestation import AttestationRequest, Domain, sign
 from chains.beacon import jumps, ssz
 from chains.beacon.blocks import BLOCK_HASH, EXECUTION_PAYLOAD, BeaconHeader, ExecutionBranch
@@ -30,6 +30,7 @@ from devnet.devchain import DevChain
 from tests.contracts import rollup_sources, tries
 from tests.contracts.beacon_roots import BeaconRoots
 from tests.contracts.beacon_worlds import SMALL, BeaconWorld
+from tests.contracts.blocks import Outcome
 from tests.contracts.deployed import SENDER, Deployed
 from tests.contracts.rollup_sources import EXTRA_DATA, ROLLUP
 from tests.fixtures_folder import FOLDER, unhex
@@ -304,6 +305,36 @@ def generated_cases() -> Iterator[Case]:
     yield Case(
         "header and all of its fields", _BLOCK, keccak(header), packed.encode(header, root, header_fields=places)
     )
+
+
+# --- Receipts ---------------------------------------------------------------------------------------------------------
+
+# Transactions of a usual mainnet block, and the index of the proven one: three nodes, as for most.
+_TRANSACTIONS, _INDEX = 202, 100
+_RECEIPTS_ROOT = 5
+
+
+def receipt_cases() -> Iterator[Case]:
+    """Yield proofs of a log in receipts of several sizes. The logs are transfers of tokens, with 3 topics."""
+    for count in (1, 5, 40):
+        chance = random.Random(_SEED)
+        logs = [
+            (chance.randbytes(20), [chance.randbytes(32), *(bytes(12) + chance.randbytes(20) for _ in "ab")], data)
+            for data in (bytes(24) + chance.randbytes(8) for _ in range(count))
+        ]
+        # The others only give their hashes.
+        receipts = [chance.randbytes(300) for _ in range(_TRANSACTIONS)]
+        receipts[_INDEX] = Outcome(1, 2, 9_000_000, logs).encode()
+        fields = list(rlp.decode(prague_header(_BLOCK, chance.randbytes(32), chance.randbytes(32), chance)))
+        fields[_RECEIPTS_ROOT] = packed_transactions.root(receipts)
+        header = tries.encode(fields)
+        known = [packed.encode(header, b"", header_fields=[_RECEIPTS_ROOT])]
+        stored = {"a log": [0], "all logs": range(count)} if count > 1 else {"its log": [0]}
+        for what, wanted in stored.items():
+            for how, block, before in (("root known", _BLOCK, known), ("with header", header, ())):
+                data = packed_transactions.encode_receipts(block, receipts, {_INDEX: wanted})
+                name = f"receipt of {count} logs: {what}, {how}".replace("1 logs", "1 log")
+                yield Case(name, _BLOCK, keccak(header), data, before=before)
 
 
 # --- Older blocks -----------------------------------------------------------------------------------------------------
@@ -591,7 +622,7 @@ def main() -> None:
     cases = list(recorded_cases())
     if not cases:
         print("The recorded proofs are not on this machine: generated cases only.")
-    results = list(measure([*cases, *generated_cases(), *hop_cases(), *jump_cases()]))
+    results = list(measure([*cases, *generated_cases(), *hop_cases(), *jump_cases(), *receipt_cases()]))
     results += [*measure_sources(), *measure_reads()]
     show(results)
     show_ages(results)

@@ -27,8 +27,6 @@ contract FactsRegistry is TransactionProof {
     uint256 private constant OLD_BLOCK = 0x3a;
     uint256 private constant BLOCK_BEFORE_CAPELLA = 0x3b;
     uint256 private constant BLOCK_BEFORE_MERGE = 0x3c;
-    // Neither RECEIPTS nor TRANSACTIONS follows: operations are about the state.
-    uint256 private constant STATE = 0;
 
     /// @notice The chain whose accounts are proven here, by its EIP-155 chain id.
     uint256 public immutable sourceChainId;
@@ -75,12 +73,15 @@ contract FactsRegistry is TransactionProof {
         Calldata memory input;
         uint256 blockNumber;
         bytes32 root;
-        uint256 trie;
         uint256 first = input.peek();
         if (first < OLD_BLOCK) {
             blockNumber = _takeBlockNumber(input);
-            trie = _takeTrie(input);
-            root = _knownRoot(blockNumber, trie);
+            if (_isTransactions(input)) {
+                _storeTransactions(input, blockNumber, _provenRoot(blockNumber, input.peek()));
+                return;
+            }
+            root = stateRoot[blockNumber];
+            if (root == 0) revert UnknownBlock(blockNumber);
         } else {
             bytes32 expected;
             if (first < 0x80) {
@@ -120,6 +121,12 @@ contract FactsRegistry is TransactionProof {
                 _storeBlockHash(parentHash);
                 return;
             }
+            if (_isTransactions(input)) {
+                // The header is only used: storing its state root would cost as much as a log.
+                _checkStateRoot(blockNumber, root);
+                _storeTransactions(input, blockNumber, _rootIn(start, _rootPlace(input.peek())));
+                return;
+            }
             _accumulate(blockNumber, root);
             if (input.peek() == HEADER_FACTS) {
                 input.skip(1);
@@ -130,13 +137,8 @@ contract FactsRegistry is TransactionProof {
                 if (!input.atEnd()) revert InvalidProof();
                 return;
             }
-            trie = _takeTrie(input);
-            if (trie != STATE) root = _rootIn(start, _rootPlace(trie));
         }
-        bytes32 proven = trie == STATE
-            ? _proveState(blockNumber, input.cursor)
-            : _proveTransactions(blockNumber, input.cursor, trie);
-        if (proven != root) revert InvalidProof();
+        if (_proveState(blockNumber, input.cursor) != root) revert InvalidProof();
     }
 
     /// @notice Stores which block of the source chain was the latest at a time, and accumulates its header.
@@ -231,26 +233,30 @@ contract FactsRegistry is TransactionProof {
         if (size != 32 || root == 0) revert InvalidHeader();
     }
 
-    /// @dev Which trie the operations that follow are about.
-    function _takeTrie(Calldata memory input) private pure returns (uint256 trie) {
-        trie = input.peek();
-        if (trie != RECEIPTS && trie != TRANSACTIONS) return STATE;
-        input.skip(1);
+    // --- Transactions -----------------------------------------------------------------------------------------------
+
+    /// @dev Whether the operations that follow are about receipts or transactions, and not about the state.
+    function _isTransactions(Calldata memory input) private pure returns (bool) {
+        uint256 trie = input.peek();
+        return trie == RECEIPTS || trie == TRANSACTIONS;
     }
 
-    /// @dev The place in a header of the root of such a trie.
+    /// @dev The place in a header of the root of receipts, or of transactions.
     function _rootPlace(uint256 trie) private pure returns (uint8) {
-        if (trie == STATE) return uint8(PackedHeader.STATE_ROOT);
         return uint8(trie == RECEIPTS ? PackedHeader.RECEIPTS_ROOT : PackedHeader.TRANSACTIONS_ROOT);
     }
 
-    /// @dev The root of such a trie, as a fact.
-    function _knownRoot(uint256 blockNumber, uint256 trie) private view returns (bytes32 root) {
+    /// @dev The same root, where it is a fact.
+    function _provenRoot(uint256 blockNumber, uint256 trie) private view returns (bytes32 root) {
         uint8 place = _rootPlace(trie);
         (, root) = tryHeaderField(blockNumber, place);
-        if (root != 0) return root;
-        if (trie == STATE) revert UnknownBlock(blockNumber);
-        revert HeaderFieldNotProven(blockNumber, place);
+        if (root == 0) revert HeaderFieldNotProven(blockNumber, place);
+    }
+
+    /// @dev What is left of calldata: the trie, and operations under its root.
+    function _storeTransactions(Calldata memory input, uint256 blockNumber, bytes32 root) private {
+        uint256 trie = input.take(1);
+        if (_proveTransactions(blockNumber, input.cursor, trie) != root) revert InvalidProof();
     }
 
     /// @dev The hash of a block that needs no header to start from: constants prove it.
@@ -322,9 +328,14 @@ contract FactsRegistry is TransactionProof {
     }
 
     function _accumulate(uint256 blockNumber, bytes32 root) private {
+        if (!_checkStateRoot(blockNumber, root)) _storeStateRoot(blockNumber, root);
+    }
+
+    /// @dev Whether the state root is stored. Another one for the same block is refused.
+    function _checkStateRoot(uint256 blockNumber, bytes32 root) private view returns (bool) {
         bytes32 known = stateRoot[blockNumber];
-        if (known == 0) _storeStateRoot(blockNumber, root);
-        else if (known != root) revert HeaderMismatch(blockNumber);
+        if (known != 0 && known != root) revert HeaderMismatch(blockNumber);
+        return known != 0;
     }
 
     /// @param fields A mask of `1 << place`, without those that can be read of every accumulated header. Its highest bit

@@ -2,6 +2,7 @@
 pragma solidity ^0.8.28;
 
 import {Calldata, CalldataReader} from "./Calldata.sol";
+import {CalldataRlp} from "./CalldataRlp.sol";
 import {InvalidProof} from "./InvalidProof.sol";
 import {MemoryZones} from "./MemoryZones.sol";
 import {Stack} from "./SubtreeStack.sol";
@@ -23,9 +24,6 @@ library LeafWriter {
 
     // A shorter value could make a node of less than 32 bytes, which would be embedded in the node above.
     uint256 private constant SHORTEST = 32;
-
-    uint256 private constant STRING = 0x80;
-    uint256 private constant LIST = 0xc0;
 
     /// @dev Begins an empty value. In the word before it there is room for the node's first bytes.
     function open(Leaf memory leaf, Stack memory stack) internal pure {
@@ -63,44 +61,16 @@ library LeafWriter {
     /// @dev Sets the three bits of a hash in a bloom (Yellow Paper, 4.3.1).
     function setBits(uint256 bloom, bytes32 hash) internal pure {
         assembly ("memory-safe") {
-            for { let shift := 240 } gt(shift, 207) { shift := sub(shift, 16) } {
-                // Bit 0 is the last one.
-                let bit := and(shr(shift, hash), 2047)
-                let word := add(bloom, shl(5, sub(7, shr(8, bit))))
-                mstore(word, or(mload(word), shl(and(bit, 0xff), 1)))
-            }
-        }
-    }
-
-    /// @dev Moves the prefix of a list.
-    /// @return size Bytes of the list that follow.
-    function moveListPrefix(Leaf memory leaf, Calldata memory input) internal pure returns (uint256 size) {
-        return _movePrefix(leaf, input, LIST);
-    }
-
-    /// @dev Moves a string.
-    /// @return content Where its bytes begin in memory, up to the value's end.
-    function moveString(Leaf memory leaf, Calldata memory input) internal pure returns (uint256 content) {
-        // A byte below 0x80 is its own encoding.
-        if (input.peek() < STRING) {
-            content = leaf.end;
-            move(leaf, input, 1);
-            return content;
-        }
-        uint256 size = _movePrefix(leaf, input, STRING);
-        if (size == 1 && input.peek() < STRING) revert InvalidProof();
-        content = leaf.end;
-        move(leaf, input, size);
-    }
-
-    /// @dev Moves an integer of at most 64 bits without leading zero bytes.
-    function moveInteger(Leaf memory leaf, Calldata memory input) internal pure returns (uint256 value) {
-        unchecked {
-            uint256 content = moveString(leaf, input);
-            uint256 size = leaf.end - content;
-            if (size > 8) revert InvalidProof();
-            value = CalldataReader.read(input.cursor - size, size);
-            if (size != 0 && value >> (8 * size - 8) == 0) revert InvalidProof();
+            // Bit 0 is the last one.
+            let bit := and(shr(240, hash), 2047)
+            let word := add(bloom, shl(5, xor(7, shr(8, bit))))
+            mstore(word, or(mload(word), shl(and(bit, 0xff), 1)))
+            bit := and(shr(224, hash), 2047)
+            word := add(bloom, shl(5, xor(7, shr(8, bit))))
+            mstore(word, or(mload(word), shl(and(bit, 0xff), 1)))
+            bit := and(shr(208, hash), 2047)
+            word := add(bloom, shl(5, xor(7, shr(8, bit))))
+            mstore(word, or(mload(word), shl(and(bit, 0xff), 1)))
         }
     }
 
@@ -119,13 +89,13 @@ library LeafWriter {
             head |= uint256(nibbles & 1 != 0 ? 0x03 : 0x20) << (4 * nibbles);
             // One byte below 0x80 is its own encoding.
             if (headSize != 1) {
-                head |= (STRING + headSize) << (8 * headSize);
+                head |= (CalldataRlp.STRING + headSize) << (8 * headSize);
                 ++headSize;
             }
-            (uint256 prefix, uint256 size) = _prefix(STRING, length);
+            (uint256 prefix, uint256 size) = _prefix(CalldataRlp.STRING, length);
             head = head << (8 * size) | prefix;
             headSize += size;
-            (prefix, size) = _prefix(LIST, headSize + length);
+            (prefix, size) = _prefix(CalldataRlp.LIST, headSize + length);
             head |= prefix << (8 * headSize);
             headSize += size;
             assembly ("memory-safe") {
@@ -144,20 +114,6 @@ library LeafWriter {
             size = length < 1 << 8 ? 1 : length < 1 << 16 ? 2 : 3;
             // The zone of memory is shorter than four bytes can tell.
             return ((kind + 55 + size) << (8 * size) | length, size + 1);
-        }
-    }
-
-    /// @dev Moves the prefix of a list or string, which is the shortest one.
-    function _movePrefix(Leaf memory leaf, Calldata memory input, uint256 kind) private pure returns (uint256 size) {
-        unchecked {
-            // Where there is an item of the other kind, this is huge, or at least 64.
-            size = input.peek() - kind;
-            move(leaf, input, 1);
-            if (size < 56) return size;
-            uint256 more = size - 55;
-            if (more > 3) revert InvalidProof();
-            size = CalldataReader.read(move(leaf, input, more), more);
-            if (size < 56 || size >> (8 * more - 8) == 0) revert InvalidProof();
         }
     }
 

@@ -79,7 +79,7 @@ abstract contract TransactionFacts {
         } else if (presence == WITH_STATUS || (presence == WITHOUT_STATUS && field != ReceiptField.STATUS)) {
             proven = true;
             if (field == ReceiptField.STATUS) value = bytes32(uint256(uint8(receipt >> STATUS_SHIFT)));
-            else if (field == ReceiptField.TYPE) value = bytes32(uint256(uint8(receipt >> TYPE_SHIFT)));
+            else if (field == ReceiptField.TYPE) value = bytes32(_typeOf(receipt));
             else if (field == ReceiptField.LOG_COUNT) value = bytes32(uint256(uint32(receipt >> LOG_COUNT_SHIFT)));
             else value = bytes32(uint256(uint64(receipt >> GAS_SHIFT)));
         }
@@ -121,22 +121,23 @@ abstract contract TransactionFacts {
 
     // --- Writing ----------------------------------------------------------------------------------------------------
 
+    /// @dev The fields of a receipt in one word, without the number of its logs.
     /// @param status 0 or 1; anything else where the receipt has none.
     /// @param type_ At most 8 bits.
     /// @param cumulativeGas At most 64 bits.
-    /// @param logCount At most 32 bits.
-    function _storeReceipt(
-        uint256 blockNumber,
-        uint256 txIndex,
-        uint256 status,
-        uint256 type_,
-        uint256 cumulativeGas,
-        uint256 logCount
-    ) internal {
-        uint256 fields = cumulativeGas << GAS_SHIFT | logCount << LOG_COUNT_SHIFT | type_ << TYPE_SHIFT;
+    function _fields(uint256 status, uint256 type_, uint256 cumulativeGas) internal pure returns (uint256 fields) {
+        fields = cumulativeGas << GAS_SHIFT | type_ << TYPE_SHIFT;
         if (status > 1) fields |= WITHOUT_STATUS << PRESENCE_SHIFT;
         else fields |= WITH_STATUS << PRESENCE_SHIFT | status << STATUS_SHIFT;
-        _storeSummary(blockNumber, txIndex, fields);
+    }
+
+    function _typeOf(uint256 fields) internal pure returns (uint256) {
+        return uint8(fields >> TYPE_SHIFT);
+    }
+
+    /// @param logCount At most 32 bits.
+    function _storeReceipt(uint256 blockNumber, uint256 txIndex, uint256 fields, uint256 logCount) internal {
+        _storeSummary(blockNumber, txIndex, fields | logCount << LOG_COUNT_SHIFT);
     }
 
     function _storeAbsentTransaction(uint256 blockNumber, uint256 txIndex) internal {

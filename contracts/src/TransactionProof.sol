@@ -2,6 +2,7 @@
 pragma solidity ^0.8.28;
 
 import {Calldata, CalldataReader} from "./Calldata.sol";
+import {CalldataRlp} from "./CalldataRlp.sol";
 import {InvalidProof} from "./InvalidProof.sol";
 import {Leaf, LeafWriter} from "./LeafWriter.sol";
 import {MemoryZones} from "./MemoryZones.sol";
@@ -41,12 +42,21 @@ abstract contract TransactionProof is StateProof, TransactionFacts {
 
     uint256 private constant NO_STATUS = 2;
 
+    // Prefixes of strings of 32 and 20 bytes.
+    uint256 private constant HASH_PREFIX = 0xa0;
+    uint256 private constant ADDRESS_PREFIX = 0x94;
+
     /// @dev What the operations work on.
     struct TransactionsProof {
         Calldata input;
         Stack stack;
-        Leaf leaf;
         uint256 blockNumber;
+        // The leaf that is being read: its value, the transaction's index, the key, its nibbles, and the depth.
+        Leaf leaf;
+        uint256 index;
+        uint256 key;
+        uint256 reach;
+        uint256 depth;
     }
 
     /// @dev Runs the operations from `cursor` to the end of calldata, stores what they prove, and answers the root of
@@ -73,120 +83,140 @@ abstract contract TransactionProof is StateProof, TransactionFacts {
 
     /// @dev The leaf of a transaction: its index, its depth, its size (3) and its bytes.
     function _transaction(TransactionsProof memory proof) private {
-        unchecked {
-            (uint256 index, uint256 key, uint256 reach) = _takeIndex(proof.input);
-            uint256 depth = proof.input.take(1);
-            uint256 size = proof.input.take(3);
-            proof.leaf.open(proof.stack);
-            proof.leaf.move(proof.input, size);
-            uint256 place = proof.leaf.begin;
-            bytes32 hash;
-            assembly ("memory-safe") {
-                hash := keccak256(place, size)
-            }
-            _pushLeaf(proof, key, depth, reach);
-            _storeTransactionHash(proof.blockNumber, index, hash);
+        _openLeaf(proof);
+        uint256 size = proof.input.take(3);
+        proof.leaf.move(proof.input, size);
+        uint256 place = proof.leaf.begin;
+        bytes32 hash;
+        assembly ("memory-safe") {
+            hash := keccak256(place, size)
         }
+        _pushLeaf(proof);
+        _storeTransactionHash(proof.blockNumber, proof.index, hash);
     }
 
     /// @dev The leaf of a receipt: its index, its depth, and its bytes without the bloom, which follows from the logs.
     /// Before each log is a byte that tells whether to store it.
     function _receipt(TransactionsProof memory proof, bool stored) private {
-        unchecked {
-            (uint256 index, uint256 key, uint256 reach) = _takeIndex(proof.input);
-            uint256 depth = proof.input.take(1);
-            Leaf memory leaf = proof.leaf;
-            leaf.open(proof.stack);
-
-            uint256 type_ = _moveType(proof);
-            // Ends of lists are places in memory, where the value is whole.
-            uint256 end = leaf.moveListPrefix(proof.input);
-            end += leaf.end;
-            uint256 status = _moveStatus(proof, type_);
-            uint256 cumulativeGas = leaf.moveInteger(proof.input);
-            uint256 bloom = leaf.putBloom();
-            (uint256 count, bool any) = _moveLogs(proof, index, bloom);
-            if (type_ == OP_DEPOSIT && leaf.end != end) {
-                // Nonce and version of a deposit, since Canyon.
-                leaf.moveInteger(proof.input);
-                leaf.moveInteger(proof.input);
-            }
-            if (leaf.end != end || !(any || stored)) revert InvalidProof();
-            _pushLeaf(proof, key, depth, reach);
-            if (stored) _storeReceipt(proof.blockNumber, index, status, type_, cumulativeGas, count);
-        }
+        _openLeaf(proof);
+        (uint256 fields, uint256 end) = _moveFields(proof);
+        (uint256 count, bool any) = _moveLogs(proof, proof.leaf.putBloom());
+        if (proof.leaf.end != end && _typeOf(fields) == OP_DEPOSIT) _moveDeposit(proof);
+        if (proof.leaf.end != end || !(any || stored)) revert InvalidProof();
+        _pushLeaf(proof);
+        if (stored) _storeReceipt(proof.blockNumber, proof.index, fields, count);
     }
 
     /// @dev A transaction that the block doesn't have, because no transaction has so great an index.
     function _absentTransaction(TransactionsProof memory proof, uint256 low) private {
-        (uint256 index, uint256 key,) = _takeIndex(proof.input);
+        _takeIndex(proof);
+        uint256 index = proof.index;
         // The root doesn't bind every bit of the index, so one bit makes the number of ones even.
         if (_isEven(index) == (low & 1 != 0)) revert InvalidProof();
-        _absentKey(proof.stack, proof.input, low >> 1, key);
+        _absentKey(proof.stack, proof.input, low >> 1, proof.key);
         _storeAbsentTransaction(proof.blockNumber, index);
     }
 
     /// @dev The index of a transaction, and its key: the index's RLP, as the highest of 64 nibbles. No such key begins with
     /// another.
-    /// @return index From 0.
-    /// @return key Padded with zeros.
-    /// @return reach Nibbles of the key.
-    function _takeIndex(Calldata memory input) private pure returns (uint256 index, uint256 key, uint256 reach) {
+    function _takeIndex(TransactionsProof memory proof) private pure {
         unchecked {
-            uint256 size = input.take(1);
+            uint256 size = proof.input.take(1);
             // No block has more transactions.
             if (size > 2) revert InvalidProof();
-            index = input.takeShortest(size);
-            if (index == 0) return (0, 0x80 << 248, 2);
-            if (index < 0x80) return (index, index << 248, 2);
-            return (index, (0x80 + size) << 248 | index << (248 - 8 * size), 2 + 2 * size);
+            uint256 index = proof.input.takeShortest(size);
+            proof.index = index;
+            if (index != 0 && index < 0x80) {
+                (proof.key, proof.reach) = (index << 248, 2);
+            } else {
+                (proof.key, proof.reach) = ((0x80 + size) << 248 | index << (248 - 8 * size), 2 + 2 * size);
+            }
         }
     }
 
-    function _pushLeaf(TransactionsProof memory proof, uint256 key, uint256 depth, uint256 reach) private pure {
-        bytes32 hash = proof.leaf.finish(key, depth, reach);
-        proof.stack.push(hash, 0, key, depth, reach, 0);
+    function _openLeaf(TransactionsProof memory proof) private pure {
+        _takeIndex(proof);
+        proof.depth = proof.input.take(1);
+        proof.leaf.open(proof.stack);
+    }
+
+    function _pushLeaf(TransactionsProof memory proof) private pure {
+        bytes32 hash = proof.leaf.finish(proof.key, proof.depth, proof.reach);
+        proof.stack.push(hash, 0, proof.key, proof.depth, proof.reach, 0);
     }
 
     // --- Receipts ---------------------------------------------------------------------------------------------------
 
-    /// @dev A byte below 0x80 before the list is the transaction's type; without it, that is 0.
-    function _moveType(TransactionsProof memory proof) private pure returns (uint256 type_) {
-        type_ = proof.input.peek();
-        if (type_ >= 0x80) return 0;
-        if (type_ == 0 || (type_ > NEWEST_TYPE && type_ != ARBITRUM_INTERNAL && type_ != OP_DEPOSIT)) {
-            revert UnknownReceiptType(type_);
+    /// @dev What comes before the bloom.
+    /// @return fields As `_fields` has them.
+    /// @return end Where the receipt ends in memory, where it is whole.
+    function _moveFields(TransactionsProof memory proof) private pure returns (uint256 fields, uint256 end) {
+        unchecked {
+            uint256 place = proof.input.cursor;
+            (uint256 type_, uint256 cursor) = _readType(place);
+            (end, cursor) = CalldataRlp.prefix(cursor, CalldataRlp.LIST);
+            end += proof.leaf.end + (cursor - place);
+            uint256 status;
+            (status, cursor) = _readStatus(cursor, type_);
+            uint256 cumulativeGas;
+            (cumulativeGas, cursor) = CalldataRlp.integer(cursor);
+            proof.leaf.move(proof.input, cursor - place);
+            fields = _fields(status, type_, cumulativeGas);
         }
-        proof.leaf.move(proof.input, 1);
+    }
+
+    /// @dev What comes after the logs of a deposit since Canyon: its nonce and its version.
+    function _moveDeposit(TransactionsProof memory proof) private pure {
+        unchecked {
+            uint256 place = proof.input.cursor;
+            (, uint256 cursor) = CalldataRlp.integer(place);
+            (, cursor) = CalldataRlp.integer(cursor);
+            proof.leaf.move(proof.input, cursor - place);
+        }
+    }
+
+    /// @dev A byte below 0x80 before the list is the transaction's type; without it, that is 0.
+    function _readType(uint256 place) private pure returns (uint256 type_, uint256 next) {
+        unchecked {
+            type_ = CalldataReader.read(place, 1);
+            if (type_ >= CalldataRlp.STRING) return (0, place);
+            if (type_ == 0 || (type_ > NEWEST_TYPE && type_ != ARBITRUM_INTERNAL && type_ != OP_DEPOSIT)) {
+                revert UnknownReceiptType(type_);
+            }
+            next = place + 1;
+        }
     }
 
     /// @dev The first field: 0 (0x80) or 1; or, before Byzantium and so without a type, a root.
-    function _moveStatus(TransactionsProof memory proof, uint256 type_) private pure returns (uint256) {
-        uint256 first = proof.input.peek();
-        if (first == 0xa0 && type_ == 0) {
-            proof.leaf.move(proof.input, 33);
-            return NO_STATUS;
+    function _readStatus(uint256 place, uint256 type_) private pure returns (uint256 status, uint256 next) {
+        unchecked {
+            uint256 first = CalldataReader.read(place, 1);
+            if (first == HASH_PREFIX && type_ == 0) return (NO_STATUS, place + 33);
+            if (first != 0x80 && first != 0x01) revert InvalidProof();
+            return (first & 1, place + 1);
         }
-        if (first != 0x80 && first != 0x01) revert InvalidProof();
-        proof.leaf.move(proof.input, 1);
-        return first & 1;
     }
 
     /// @dev How many logs there are, and whether any was stored.
-    function _moveLogs(TransactionsProof memory proof, uint256 index, uint256 bloom)
+    function _moveLogs(TransactionsProof memory proof, uint256 bloom)
         private
         returns (uint256 count, bool any)
     {
         unchecked {
             Leaf memory leaf = proof.leaf;
-            uint256 end = leaf.moveListPrefix(proof.input);
-            end += leaf.end;
+            Calldata memory input = proof.input;
+            (uint256 size, uint256 content) = CalldataRlp.prefix(input.cursor, CalldataRlp.LIST);
+            leaf.move(input, content - input.cursor);
+            uint256 end = leaf.end + size;
             while (leaf.end < end) {
-                uint256 stored = proof.input.take(1);
+                uint256 stored = input.take(1);
                 if (stored != 0 && stored != LOG_STORED) revert InvalidProof();
-                bytes32 hash = _moveLog(proof, bloom);
+                (uint256 next, uint256 words, uint256 dataSize) = _readLog(input.cursor, bloom);
+                leaf.move(input, next - input.cursor);
                 if (stored != 0) {
-                    _storeLog(proof.blockNumber, index, count, hash);
+                    // The data are the last bytes of the log.
+                    bytes32 hash = _hashLog(words, leaf.end - dataSize, dataSize);
+                    _storeLog(proof.blockNumber, proof.index, count, hash);
                     any = true;
                 }
                 ++count;
@@ -195,52 +225,55 @@ abstract contract TransactionProof is StateProof, TransactionFacts {
         }
     }
 
-    /// @dev A log: a list of emitter, topics and data. Its emitter and topics are in the bloom.
-    /// @return hash The keccak256 of these as words, and of the data's keccak256.
-    function _moveLog(TransactionsProof memory proof, uint256 bloom) private pure returns (bytes32 hash) {
+    /// @dev A log: a list of emitter, topics and data. Emitter and topics go into the bloom; and, as words, into the zone
+    /// of nodes, of which none is being written.
+    /// @return next Where the log ends. The caller checks that all of it was sent.
+    /// @return word Where the words end in memory.
+    /// @return size Bytes of the data, which are the log's last.
+    function _readLog(uint256 cursor, uint256 bloom)
+        private
+        pure
+        returns (uint256 next, uint256 word, uint256 size)
+    {
         unchecked {
-            Leaf memory leaf = proof.leaf;
-            uint256 end = leaf.moveListPrefix(proof.input);
-            end += leaf.end;
+            (size, cursor) = CalldataRlp.prefix(cursor, CalldataRlp.LIST);
+            next = cursor + size;
 
-            uint256 place = leaf.move(proof.input, 21);
-            if (CalldataReader.read(place, 1) != 0x94) revert InvalidProof();
-            uint256 emitter = CalldataReader.read(place + 1, 20);
-            assembly ("memory-safe") {
-                mstore(0, emitter)
-                hash := keccak256(12, 20)
-            }
-            LeafWriter.setBits(bloom, hash);
-            // Six words at most, in the zone of nodes, of which none is being written.
-            uint256 zone = MemoryZones.NODE;
-            uint256 word = zone;
+            if (CalldataReader.read(cursor, 1) != ADDRESS_PREFIX) revert InvalidProof();
+            bytes32 hash;
+            word = MemoryZones.NODE;
+            uint256 emitter = CalldataReader.read(cursor + 1, 20);
             assembly ("memory-safe") {
                 mstore(word, emitter)
+                hash := keccak256(add(word, 12), 20)
             }
+            LeafWriter.setBits(bloom, hash);
+            word += 32;
 
-            uint256 size = leaf.moveListPrefix(proof.input);
-            place = leaf.move(proof.input, size);
-            if (size > 4 * 33) revert InvalidProof();
-            for (uint256 behind = place + size; place != behind; place += 33) {
-                // A list that isn't one of hashes has another prefix somewhere, or ends within a topic.
-                if (behind - place < 33 || CalldataReader.read(place, 1) != 0xa0) revert InvalidProof();
-                word += 32;
+            (size, cursor) = CalldataRlp.prefix(cursor + 21, CalldataRlp.LIST);
+            // Topics are strings of 32 bytes, at most four.
+            if (size > 4 * 33 || size % 33 != 0) revert InvalidProof();
+            for (uint256 behind = cursor + size; cursor < behind; cursor += 33) {
+                if (CalldataReader.read(cursor, 1) != HASH_PREFIX) revert InvalidProof();
                 assembly ("memory-safe") {
-                    mstore(word, calldataload(add(place, 1)))
+                    mstore(word, calldataload(add(cursor, 1)))
                     hash := keccak256(word, 32)
                 }
                 LeafWriter.setBits(bloom, hash);
+                word += 32;
             }
 
-            uint256 content = leaf.moveString(proof.input);
-            size = leaf.end;
-            if (size != end) revert InvalidProof();
-            size -= content;
-            word += 32;
-            assembly ("memory-safe") {
-                mstore(word, keccak256(content, size))
-                hash := keccak256(zone, sub(add(word, 32), zone))
-            }
+            (cursor, size) = CalldataRlp.string_(cursor);
+            if (cursor + size != next) revert InvalidProof();
+        }
+    }
+
+    /// @dev The keccak256 of a log's words and of its data's keccak256: six words at most.
+    function _hashLog(uint256 words, uint256 data, uint256 size) private pure returns (bytes32 hash) {
+        uint256 zone = MemoryZones.NODE;
+        assembly ("memory-safe") {
+            mstore(words, keccak256(data, size))
+            hash := keccak256(zone, sub(add(words, 32), zone))
         }
     }
 }

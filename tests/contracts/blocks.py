@@ -19,14 +19,11 @@ Log = tuple[bytes, Sequence[bytes], bytes]
 
 # Fields of a recorded header in the order of its RLP.
 _HEADER = (
-    ("parentHash", "sha3Uncles", "miner", "stateRoot", "transactionsRoot", "receiptsRoot", "logsBloom", "difficulty")
-    + ("number", "gasLimit", "gasUsed", "timestamp", "extraData", "mixHash", "nonce", "baseFeePerGas")
-    + ("withdrawalsRoot", "blobGasUsed", "excessBlobGas", "parentBeaconBlockRoot", "requestsHash")
-)
-_QUANTITIES = {"difficulty", "number", "gasLimit", "gasUsed", "timestamp", "baseFeePerGas"} | {
-    "blobGasUsed",
-    "excessBlobGas",
-}
+    "parentHash sha3Uncles miner stateRoot transactionsRoot receiptsRoot logsBloom difficulty number gasLimit gasUsed "
+    "timestamp extraData mixHash nonce baseFeePerGas withdrawalsRoot blobGasUsed excessBlobGas parentBeaconBlockRoot "
+    "requestsHash"
+).split()
+_QUANTITIES = set("difficulty number gasLimit gasUsed timestamp baseFeePerGas blobGasUsed excessBlobGas".split())
 
 
 @dataclass(frozen=True)
@@ -122,7 +119,7 @@ def _outcome(receipt: Mapping[str, Any], fixture: Mapping[str, Any]) -> Outcome:
     ]
     status = unhex(receipt["root"]) if "root" in receipt else int(receipt["status"], 16)
     type_ = int(receipt.get("type") or "0x0", 16)
-    more = ()
+    more: tuple[int, ...] = ()
     if type_ == 0x7E and "6 items" in fixture["trieReceipt"]:
         more = (int(receipt["depositNonce"], 16), int(receipt["depositReceiptVersion"], 16))
     return Outcome(status, type_, int(receipt["cumulativeGasUsed"], 16), logs, more)

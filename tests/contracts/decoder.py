@@ -117,7 +117,8 @@ class PackedFacts:
     """The facts that packed calldata proves about one block, and the block hashes that become known.
 
     Known block hashes come from `history` of accounts, or from calldata that proves only the hash of a parent or older
-    block. Such calldata accumulates no block. Without headers, the number and the root are zero.
+    block. Such calldata accumulates no block. Without headers, the number and the root are zero. Calldata that proves
+    `transactions` accumulates no block either.
     """
 
     block_number: int
@@ -175,14 +176,14 @@ def decode(  # noqa: C901 - it reads what calldata has, in order.
         known = state_root(number)
         if known is not None and any(known) and known != root:
             raise InvalidPacked(f"Block {number} was accumulated with another state root.")
+        transactions = _read_transactions(reader, list(islice(read_fields(header.encoded), 6)).__getitem__)
+        if transactions:
+            return PackedFacts(number, root, headers, {}, {}, transactions=transactions)
         if reader.peek() == HEADER_FACTS:
             reader.byte()
             fields = _read_header_fields(header.encoded, reader.integer(4))
         if calldata[reader.cursor :] == bytes([HEADER_ALONE]):
             return PackedFacts(number, root, headers, fields, {})
-        transactions = _read_transactions(reader, list(islice(read_fields(header.encoded), 6)).__getitem__)
-        if transactions:
-            return PackedFacts(number, root, headers, fields, {}, transactions=transactions)
     accounts = _Decoder(reader, history_window)
     accounts.run()
     if accounts.root != root:

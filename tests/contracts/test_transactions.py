@@ -1,4 +1,4 @@
-"""Receipts, logs and hashes of transactions, of public chains and random ones. The contract, its model and the block agree."""
+"""Receipts, logs and hashes of transactions. The contract, its model and the block agree."""
 
 import random
 

@@ -85,7 +85,7 @@ def header(
     extra_data: bytes = b"",
     roots: tuple[bytes, bytes] = (bytes(32), bytes(32)),
 ) -> bytes:
-    """Return a header of 15 fields. The fields without an argument are empty. `roots` are of transactions and receipts."""
+    """Return a header of 15 fields, mostly empty ones. `roots` are of transactions and receipts."""
     fields: list[bytes | int] = [
         parent_hash,
         bytes(32),
