@@ -256,7 +256,7 @@ contract FactsRegistry is TransactionProof {
     /// @dev What is left of calldata: the trie, and operations under its root.
     function _storeTransactions(Calldata memory input, uint256 blockNumber, bytes32 root) private {
         uint256 trie = input.take(1);
-        if (_proveTransactions(blockNumber, input.cursor, trie) != root) revert InvalidProof();
+        if (_proveTransactions(blockNumber, input, trie) != root) revert InvalidProof();
     }
 
     /// @dev The hash of a block that needs no header to start from: constants prove it.

@@ -51,21 +51,18 @@ abstract contract TransactionProof is StateProof, TransactionFacts {
         Calldata input;
         Stack stack;
         uint256 blockNumber;
-        // The leaf that is being read: its value, the transaction's index, the key, its nibbles, and the depth.
+        // The leaf that is being read: its value, the transaction's index, the key, and its nibbles.
         Leaf leaf;
         uint256 index;
         uint256 key;
         uint256 reach;
-        uint256 depth;
     }
 
-    /// @dev Runs the operations from `cursor` to the end of calldata, stores what they prove, and answers the root of
-    /// the trie in which it all holds. Nothing may be kept unless that root is trusted.
+    /// @dev Runs the operations that are left of calldata, stores what they prove, and answers the root of the trie in
+    /// which it all holds. Nothing may be kept unless that root is trusted.
     /// @param trie RECEIPTS or TRANSACTIONS.
-    function _proveTransactions(uint256 blockNumber, uint256 cursor, uint256 trie) internal returns (bytes32) {
-        TransactionsProof memory proof;
-        proof.input.cursor = cursor;
-        proof.blockNumber = blockNumber;
+    function _proveTransactions(uint256 blockNumber, Calldata memory input, uint256 trie) internal returns (bytes32) {
+        TransactionsProof memory proof = TransactionsProof(input, Stack(0, 0), blockNumber, Leaf(0, 0), 0, 0, 0);
         proof.stack.begin();
         MemoryZones.check();
         while (!proof.input.atEnd()) {
@@ -83,7 +80,7 @@ abstract contract TransactionProof is StateProof, TransactionFacts {
 
     /// @dev The leaf of a transaction: its index, its depth, its size (3) and its bytes.
     function _transaction(TransactionsProof memory proof) private {
-        _openLeaf(proof);
+        uint256 depth = _openLeaf(proof);
         uint256 size = proof.input.take(3);
         proof.leaf.move(proof.input, size);
         uint256 place = proof.leaf.begin;
@@ -91,19 +88,19 @@ abstract contract TransactionProof is StateProof, TransactionFacts {
         assembly ("memory-safe") {
             hash := keccak256(place, size)
         }
-        _pushLeaf(proof);
+        _pushLeaf(proof, depth);
         _storeTransactionHash(proof.blockNumber, proof.index, hash);
     }
 
     /// @dev The leaf of a receipt: its index, its depth, and its bytes without the bloom, which follows from the logs.
     /// Before each log is a byte that tells whether to store it.
     function _receipt(TransactionsProof memory proof, bool stored) private {
-        _openLeaf(proof);
+        uint256 depth = _openLeaf(proof);
         (uint256 fields, uint256 end) = _moveFields(proof);
         (uint256 count, bool any) = _moveLogs(proof, proof.leaf.putBloom());
         if (proof.leaf.end != end && _typeOf(fields) == OP_DEPOSIT) _moveDeposit(proof);
         if (proof.leaf.end != end || !(any || stored)) revert InvalidProof();
-        _pushLeaf(proof);
+        _pushLeaf(proof, depth);
         if (stored) _storeReceipt(proof.blockNumber, proof.index, fields, count);
     }
 
@@ -114,6 +111,8 @@ abstract contract TransactionProof is StateProof, TransactionFacts {
         // The root doesn't bind every bit of the index, so one bit makes the number of ones even.
         if (_isEven(index) == (low & 1 != 0)) revert InvalidProof();
         _absentKey(proof.stack, proof.input, low >> 1, proof.key);
+        // No key is shorter than the way to where it would be.
+        if (proof.stack.peek().depth() > proof.reach) revert InvalidProof();
         _storeAbsentTransaction(proof.blockNumber, index);
     }
 
@@ -134,15 +133,15 @@ abstract contract TransactionProof is StateProof, TransactionFacts {
         }
     }
 
-    function _openLeaf(TransactionsProof memory proof) private pure {
+    function _openLeaf(TransactionsProof memory proof) private pure returns (uint256 depth) {
         _takeIndex(proof);
-        proof.depth = proof.input.take(1);
+        depth = proof.input.take(1);
         proof.leaf.open(proof.stack);
     }
 
-    function _pushLeaf(TransactionsProof memory proof) private pure {
-        bytes32 hash = proof.leaf.finish(proof.key, proof.depth, proof.reach);
-        proof.stack.push(hash, 0, proof.key, proof.depth, proof.reach, 0);
+    function _pushLeaf(TransactionsProof memory proof, uint256 depth) private pure {
+        bytes32 hash = proof.leaf.finish(proof.key, depth, proof.reach);
+        proof.stack.push(hash, 0, proof.key, depth, proof.reach, 0);
     }
 
     // --- Receipts ---------------------------------------------------------------------------------------------------

@@ -774,6 +774,8 @@ class _TransactionDecoder(_Decoder):
         if index.bit_count() % 2 != low % 2:
             raise InvalidPacked("An absent transaction's parity is wrong.")
         self._absent_key(low // 2, int.from_bytes(key.ljust(HASH_BYTES, b"\0")))
+        if self._state[-1].depth > 2 * len(key):
+            raise InvalidPacked("A transaction is absent deeper than its key is long.")
         self.transactions.receipts[index] = None
 
     def _receipt(self, *, is_stored: bool) -> None:
