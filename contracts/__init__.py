@@ -32,11 +32,17 @@ class Artifact:
 
     def deployed(self, **immutables: int) -> bytes:
         """Return the deployed code with the values of all immutables. Addresses are given as numbers."""
-        code = bytearray(self.runtime)
-        for name, places in self.immutables.items():
-            for place in places:
-                code[place : place + 32] = immutables[name].to_bytes(32)
-        return bytes(code)
+        return _filled(
+            self.runtime, {place: immutables[name] for name in self.immutables for place in self.immutables[name]}
+        )
+
+
+def _filled(code: bytes, words: Mapping[int, int]) -> bytes:
+    """Return the code with these words at their places."""
+    filled = bytearray(code)
+    for place, value in words.items():
+        filled[place : place + 32] = value.to_bytes(32)
+    return bytes(filled)
 
 
 @cache
@@ -79,10 +85,7 @@ class _BadVersion:
     why: str  # a clause
 
     def is_of(self, code: bytes) -> bool:
-        zeroed = bytearray(code)
-        for place in self.immutables:
-            zeroed[place : place + 32] = bytes(32)
-        return "0x" + keccak(bytes(zeroed)).hex() == self.code_hash
+        return "0x" + keccak(_filled(code, dict.fromkeys(self.immutables, 0))).hex() == self.code_hash
 
 
 _FORGED_FACTS = "facts can be forged there, because a branch of a proof could pop below the bottom of the stack"
@@ -102,3 +105,21 @@ def why_bad(code: bytes) -> str | None:
     None if nothing is known against it.
     """
     return next((version.why for version in _BAD_VERSIONS if version.is_of(code)), None)
+
+
+# FactsRegistry before it proved receipts, logs and transactions: the hash of its code as in `_BadVersion`, and the
+# offsets of its immutables. Whoever has such a registry goes on to use it for everything else.
+_EARLIER_HASH = "0x92cd21a6707d82d9eece43b4c7864612140c61a59937a7f3efd20a5a6341aaaf"
+_EARLIER_IMMUTABLES = {
+    "beaconChainHistory": (875, 7818, 9381, 9551),
+    "blockHashSource": (286, 8723),
+    "historyWindow": (1662, 6801),
+    "sourceChainId": (1884,),
+}
+
+
+def is_earlier_registry(code: bytes, **immutables: int) -> bool:
+    """Return whether this is the code of an earlier FactsRegistry, which is still right, with these immutables."""
+    places = {place: immutables[name] for name, found in _EARLIER_IMMUTABLES.items() for place in found}
+    empty = _filled(code, dict.fromkeys(places, 0))
+    return "0x" + keccak(empty).hex() == _EARLIER_HASH and _filled(empty, places) == code

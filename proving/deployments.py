@@ -21,7 +21,7 @@ from chains.node_errors import ChainError, InvalidReply, Reverted
 from chains.questions import BlockIdentifier
 from chains.rpc import RpcClient, result
 from config.configured_chains import get_chains, get_rpc
-from contracts import NO_CONTRACT, load_artifact, why_bad
+from contracts import NO_CONTRACT, is_earlier_registry, load_artifact, why_bad
 from proving.models import FactsRegistry
 from queries.models import Batch, BatchStatus
 from queries.waits import WaitReason, wait
@@ -261,20 +261,21 @@ def check(row: FactsRegistry) -> None:
 
 def _why_refused(row: FactsRegistry, code: bytes) -> str:
     destination, source = row.destination_chain_id, row.source_chain_id
-    expected = load_artifact("FactsRegistry").deployed(
-        sourceChainId=source,
-        blockHashSource=int(row.block_hash_source, 16),
-        historyWindow=row.history_window,
-        beaconChainHistory=int(row.beacon_history or NO_CONTRACT, 16),
-    )
+    immutables = {
+        "sourceChainId": source,
+        "blockHashSource": int(row.block_hash_source, 16),
+        "historyWindow": row.history_window,
+        "beaconChainHistory": int(row.beacon_history or NO_CONTRACT, 16),
+    }
+    is_right = code == load_artifact("FactsRegistry").deployed(**immutables) or is_earlier_registry(code, **immutables)
     configured = get_chains().chain(source).history_window
     if not code:
         why = (
             f"chain {destination} has no code there. Is it another chain now, or was a development chain started anew?"
         )
-    elif code != expected and (bad := why_bad(code)):
+    elif not is_right and (bad := why_bad(code)):
         why = f"{bad}. Nothing that it says may be believed."
-    elif code != expected:
+    elif not is_right:
         why = "its code is not that of this version's contract."
     elif row.history_window != configured:
         why = (

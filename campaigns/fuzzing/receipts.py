@@ -48,9 +48,9 @@ _BATCH = 60
 _SIZES = (0, 1, 1, 2, 3, 16, 17, 33, 129, 130, 145)
 _HARNESS = "test/TransactionHarness"
 _EXISTS = 4
-_READ_RECEIPT = selector("tryReceiptField(uint256,uint256,uint8)")
-_READ_LOG = selector("tryLogHash(uint256,uint256,uint256)")
-_READ_HASH = selector("tryTransactionHash(uint256,uint256)")
+_READ_RECEIPT = selector("tryReceiptField(uint256,uint32,uint8)")
+_READ_LOG = selector("tryLogHash(uint256,uint32,uint32)")
+_READ_HASH = selector("tryTransactionHash(uint256,uint32)")
 _RECEIPT_PROVEN = keccak(text="ReceiptProven(uint256,uint256)")
 _LOG_PROVEN = keccak(text="LogProven(uint256,uint256,uint256)")
 _TRANSACTION_PROVEN = keccak(text="TransactionProven(uint256,uint256)")
@@ -408,7 +408,7 @@ def _check(trial: Trial, outcome: Called) -> int:
     taken, read = answers[0], dict(zip(facts, answers[1:], strict=True))
     is_refused = isinstance(trial.verdict, str)
     if taken.succeeded == is_refused:
-        raise NotSo(f"The registry {'takes' if taken.succeeded else taken.data.hex()} it, the model {trial.verdict} {list(answers_of(outcome.data))[:1 + len(trial.before)]}")
+        raise NotSo(f"The registry {'takes' if taken.succeeded else taken.data.hex()} it, the model {trial.verdict}")
     logs = [log for log in outcome.logs if log.topics[0] in {_RECEIPT_PROVEN, _LOG_PROVEN, _TRANSACTION_PROVEN}]
     logged = list(_logged(Called(outcome.succeeded, b"", tuple(logs), 0)))
     if set(logged) != set(facts) or (not trial.before and len(logs) < len(outcome.logs)):

@@ -115,22 +115,27 @@ abstract contract Facts {
         returns (bool proven, bytes32 value)
     {
         AccountFacts storage facts = _accounts[account][blockNumber];
-        if (field <= AccountField.BALANCE) {
+        uint256 place;
+        // Solidity would check the enumeration's value again, which arguments have been checked for already.
+        assembly ("memory-safe") {
+            place := field
+        }
+        if (place <= uint256(AccountField.BALANCE)) {
             uint256 summary = facts.summary;
             uint256 presence = summary >> PRESENCE_SHIFT;
             proven = presence != 0;
-            if (field == AccountField.NONCE) value = bytes32(uint256(uint64(summary >> NONCE_SHIFT)));
+            if (place == uint256(AccountField.NONCE)) value = bytes32(uint256(uint64(summary >> NONCE_SHIFT)));
             else if (presence == EXISTS_WITH_LARGE_BALANCE) value = bytes32(facts.largeBalance);
             else value = bytes32(uint256(uint184(summary)));
         } else {
             assembly ("memory-safe") {
                 // Storage root and code hash are at the places in the struct that they have in the enumeration.
-                value := sload(add(facts.slot, field))
+                value := sload(add(facts.slot, place))
             }
             proven = value != 0;
             if (!proven && facts.summary >> PRESENCE_SHIFT == ABSENT) {
                 proven = true;
-                if (field == AccountField.STORAGE_ROOT) value = PackedTrie.EMPTY_TRIE_ROOT;
+                if (place == uint256(AccountField.STORAGE_ROOT)) value = PackedTrie.EMPTY_TRIE_ROOT;
             }
         }
     }

@@ -4,6 +4,7 @@ pragma solidity ^0.8.28;
 /// @title Proven facts about the transactions of one source chain, their receipts and logs: storage and reads.
 /// @notice A transaction is named by its block and its index there, from 0; a log by its index in its own receipt.
 /// @dev The caller of a write has checked a proof. Storing a fact again changes nothing, and is no error.
+/// Indexes have 32 bits, which also gives functions selectors behind `accountField`: others would make its reads dearer.
 abstract contract TransactionFacts {
     enum ReceiptField {
         STATUS,
@@ -59,14 +60,14 @@ abstract contract TransactionFacts {
     /// @notice One field of a transaction's receipt, as a number. EXISTS is 1; or 0 where the block has no transaction of
     /// this index, which has no other field. STATUS is 1 (success) or 0; receipts before Byzantium have none.
     /// @dev Reverts with ReceiptNotProven where nothing is proven, and without a reason where there is no such field.
-    function receiptField(uint256 blockNumber, uint256 txIndex, ReceiptField field) external view returns (bytes32) {
+    function receiptField(uint256 blockNumber, uint32 txIndex, ReceiptField field) external view returns (bytes32) {
         (bool proven, bytes32 value) = tryReceiptField(blockNumber, txIndex, field);
         if (!proven) revert ReceiptNotProven(blockNumber, txIndex, field);
         return value;
     }
 
     /// @notice As `receiptField`, but answers (false, 0) where nothing is proven.
-    function tryReceiptField(uint256 blockNumber, uint256 txIndex, ReceiptField field)
+    function tryReceiptField(uint256 blockNumber, uint32 txIndex, ReceiptField field)
         public
         view
         returns (bool proven, bytes32 value)
@@ -89,14 +90,14 @@ abstract contract TransactionFacts {
     /// where `topics` is a `bytes32[]`. These are words, so that their number tells how many topics there are.
     /// @param logIndex Counted from 0 within the receipt, not within the block.
     /// @dev Reverts with LogNotProven where nothing is proven.
-    function logHash(uint256 blockNumber, uint256 txIndex, uint256 logIndex) external view returns (bytes32) {
+    function logHash(uint256 blockNumber, uint32 txIndex, uint32 logIndex) external view returns (bytes32) {
         (bool proven, bytes32 value) = tryLogHash(blockNumber, txIndex, logIndex);
         if (!proven) revert LogNotProven(blockNumber, txIndex, logIndex);
         return value;
     }
 
     /// @notice As `logHash`, but answers (false, 0) where nothing is proven. LOG_COUNT tells that there is no such log.
-    function tryLogHash(uint256 blockNumber, uint256 txIndex, uint256 logIndex)
+    function tryLogHash(uint256 blockNumber, uint32 txIndex, uint32 logIndex)
         public
         view
         returns (bool proven, bytes32 value)
@@ -107,14 +108,14 @@ abstract contract TransactionFacts {
 
     /// @notice The hash of a transaction.
     /// @dev Reverts with TransactionNotProven where nothing is proven.
-    function transactionHash(uint256 blockNumber, uint256 txIndex) external view returns (bytes32) {
+    function transactionHash(uint256 blockNumber, uint32 txIndex) external view returns (bytes32) {
         (bool proven, bytes32 value) = tryTransactionHash(blockNumber, txIndex);
         if (!proven) revert TransactionNotProven(blockNumber, txIndex);
         return value;
     }
 
     /// @notice As `transactionHash`, but answers (false, 0) where nothing is proven.
-    function tryTransactionHash(uint256 blockNumber, uint256 txIndex) public view returns (bool proven, bytes32 value) {
+    function tryTransactionHash(uint256 blockNumber, uint32 txIndex) public view returns (bool proven, bytes32 value) {
         value = _transactions[blockNumber][txIndex].hash;
         proven = value != 0;
     }

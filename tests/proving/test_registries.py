@@ -58,6 +58,8 @@ REMEDY = "manage.py deploy_registry 31337 31337 --replace"
 
 # Creation code of the forgeable registry. The arguments (source chain, block hash source) are appended.
 FORGEABLE = Path(__file__).parent.parent / "contracts" / "forgeable_registry.hex"
+# Creation code of the registry before it proved transactions, to which all four arguments are appended.
+EARLIER = FORGEABLE.with_name("earlier_registry.hex")
 
 
 def restart() -> None:
@@ -173,9 +175,30 @@ def test_a_registry_of_an_earlier_version_is_looked_at_before_it_is_used(service
 
 def forgeable_registry(chain: DevChain, block_hash_source: str) -> str:
     """Deploy the version in which facts could be forged. Return the address."""
-    creation = FORGEABLE.read_text().strip() + encode(["uint256", "address"], [31337, block_hash_source]).hex()
+    return deploy_code(chain, FORGEABLE, encode(["uint256", "address"], [31337, block_hash_source]))
+
+
+def deploy_code(chain: DevChain, path: Path, arguments: bytes) -> str:
+    creation = path.read_text().strip() + arguments.hex()
     receipt = chain.rpc("eth_sendTransactionSync", {"from": BOB, "data": f"0x{creation}", "gas": hex(10**7)})
     return str(receipt["contractAddress"])
+
+
+@pytest.mark.parametrize("window", [8191, 8192])
+def test_a_registry_of_the_version_before_transactions_is_still_used(service, key, window):
+    """An upgrade leaves such a registry in use, unless it was deployed with other values than are recorded."""
+    row = registry()
+    arguments = [31337, row.block_hash_source, window, NO_CONTRACT]
+    row.address = deploy_code(service, EARLIER, encode(["uint256", "address", "uint256", "address"], arguments))
+    row.save()
+    restart()
+    batch = submit(key, request(ALICE, block=service.head()))
+    if window != row.history_window:
+        work()
+        assert OTHER in registry().refused
+        return
+    assert work_until_done(batch).status == BatchStatus.DONE
+    assert (registry().address, registry().refused) == (row.address, "")
 
 
 def test_of_a_version_that_is_known_to_be_bad_the_reason_is_told(service, key):
