@@ -41,13 +41,14 @@ COMMANDS: dict[str, tuple[Command, ...]] = {
         pytest("tests/contracts/test_beacon_history.py", "tests/contracts/test_beacon_attacks.py"),
     ),
     "FactsRegistry": (
-        campaigns("transactions", "headers", "jumps"),
+        campaigns("transactions", "headers", "jumps", "receipts"),
         campaigns("boundaries", "steps", harness=True),
         pytest(
             *(f"tests/contracts/test_{each}.py" for each in ("one_nibble", "any_memory", "stack_zone")), harness=True
         ),
         pytest("tests/contracts/test_facts_registry.py"),
         pytest("tests/contracts/test_jumps.py"),
+        pytest("tests/contracts/test_transactions.py"),
         pytest("tests/contracts/test_other_layouts.py"),
         campaigns("sequences"),
         pytest("tests/contracts/test_packed_proofs.py"),

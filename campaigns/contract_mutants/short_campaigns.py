@@ -7,7 +7,7 @@ campaign finds a divergence.
 import sys
 from collections.abc import Callable, Mapping
 
-from campaigns.fuzzing import boundaries, branches, headers, jumps, sequences, steps, transactions
+from campaigns.fuzzing import boundaries, branches, headers, jumps, receipts, sequences, steps, transactions
 from campaigns.fuzzing.tally import Divergence, Tally
 from devnet.devchain import DevChain
 
@@ -16,6 +16,7 @@ _CAMPAIGNS: Mapping[str, tuple[Callable[[DevChain, int, int], Tally], int]] = {
     # Campaigns on the registry.
     "transactions": (transactions.run, 4_000),
     "headers": (headers.run, 4_000),
+    "receipts": (receipts.run, 4_000),
     "sequences": (sequences.run, 4_000),
     "jumps": (jumps.run, 4_000),
     # Campaigns on the beacon history.

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from operator import itemgetter
 from typing import NamedTuple
 
-from campaigns.fuzzing import boundaries, branches, headers, jumps, sequences, steps, transactions, undefined
+from campaigns.fuzzing import boundaries, branches, headers, jumps, receipts, sequences, steps, transactions, undefined
 from campaigns.fuzzing.tally import Divergence, Tally
 from contracts import code_digest
 from devnet.devchain import DevChain
@@ -35,6 +35,7 @@ CAMPAIGNS = (
     Campaign("boundaries", boundaries.run, 1_000_000, 50_000),
     Campaign("transactions", transactions.run, 1_000_000, 10_000),
     Campaign("sequences", sequences.run, 1_000_000, 10_000),
+    Campaign("receipts", receipts.run, 1_000_000, 2_000),
     Campaign("headers", headers.run, 200_000, 20_000),
     Campaign("branches", branches.run, 100_000, 10_000),
     Campaign("jumps", jumps.run, 100_000, 10_000),

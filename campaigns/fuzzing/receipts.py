@@ -1,8 +1,8 @@
 """Proofs of receipts, logs and transactions, genuine ones and spoilt ones, under headers of the attacker's making.
 
-The registry and its model run them. A reader that shares no code with either looks up each fact that became readable,
-from the header's root in the nodes that were hashed. Half of the headers have the block's own roots. The others have the
-root that operations end in if nothing is refused, so that a registry without a check takes what only this check refuses.
+The registry and its model run them. A reader that shares no code with either looks up each fact that became
+readable, from the header's root in the nodes that were hashed. Some headers have the block's own roots. The others have
+the root that operations end in if nothing is refused, so that a registry without a check takes what only it refuses.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -37,7 +37,7 @@ from chains.packed_transactions import encode_receipts, encode_transactions
 from contracts import NO_CONTRACT, Artifact
 from devnet.devchain import DevChain
 from tests.contracts import decoder, tries
-from tests.contracts.blocks import Block, Log, Outcome, bloom, random_block, random_log
+from tests.contracts.blocks import Block, Log, bloom, random_block, random_log
 from tests.contracts.decoder import InvalidPacked, TransactionFacts, _TransactionDecoder
 from tests.contracts.deployed import Deployed
 from tests.contracts.simulator import Call, Simulator

@@ -18,12 +18,36 @@ Log = tuple[bytes, Sequence[bytes], bytes]
 """Emitter, topics and data."""
 
 # Fields of a recorded header in the order of its RLP.
-_HEADER = (
-    "parentHash sha3Uncles miner stateRoot transactionsRoot receiptsRoot logsBloom difficulty number gasLimit gasUsed "
-    "timestamp extraData mixHash nonce baseFeePerGas withdrawalsRoot blobGasUsed excessBlobGas parentBeaconBlockRoot "
-    "requestsHash"
-).split()
-_QUANTITIES = set("difficulty number gasLimit gasUsed timestamp baseFeePerGas blobGasUsed excessBlobGas".split())
+_BEFORE_NUMBER = (
+    "parentHash",
+    "sha3Uncles",
+    "miner",
+    "stateRoot",
+    "transactionsRoot",
+    "receiptsRoot",
+    "logsBloom",
+    "difficulty",
+)
+_BEHIND_NUMBER = (
+    "gasLimit",
+    "gasUsed",
+    "timestamp",
+    "extraData",
+    "mixHash",
+    "nonce",
+    "baseFeePerGas",
+    "withdrawalsRoot",
+    "blobGasUsed",
+    "excessBlobGas",
+    "parentBeaconBlockRoot",
+    "requestsHash",
+)
+_HEADER = (*_BEFORE_NUMBER, "number", *_BEHIND_NUMBER)
+_QUANTITIES = {"difficulty", "number", "gasLimit", "gasUsed", "timestamp"} | {
+    "baseFeePerGas",
+    "blobGasUsed",
+    "excessBlobGas",
+}
 
 
 @dataclass(frozen=True)

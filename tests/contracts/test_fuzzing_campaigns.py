@@ -9,7 +9,7 @@ import pytest
 
 import chains.header
 from campaigns.fuzzing import __main__ as command
-from campaigns.fuzzing import boundaries, headers, jumps, steps, transactions
+from campaigns.fuzzing import boundaries, headers, jumps, receipts, steps, transactions
 from campaigns.fuzzing.coverage import OPERATIONS, sentences
 from campaigns.fuzzing.mutated import compile_with
 from campaigns.fuzzing.tally import Divergence, Tally
@@ -28,6 +28,7 @@ def tallies(chain) -> dict[str, Tally]:
         "transactions": transactions.run(chain, 1, 2_000),
         "headers": headers.run(chain, 2, 5_000),
         "jumps": jumps.run(chain, 1, 4_000),
+        "receipts": receipts.run(chain, 1, 5_000),
     }
 
 

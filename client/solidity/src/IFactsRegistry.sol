@@ -12,12 +12,23 @@ interface IFactsRegistry {
         CODE_HASH
     }
 
+    enum ReceiptField {
+        STATUS,
+        TYPE,
+        CUMULATIVE_GAS_USED,
+        LOG_COUNT,
+        EXISTS
+    }
+
     event HeaderAccumulated(uint256 indexed blockNumber, bytes32 stateRoot);
     event AccountProven(address indexed account, uint256 indexed blockNumber, uint8 fields);
     event StorageSlotProven(address indexed account, uint256 indexed blockNumber, bytes32 indexed slot);
     event HeaderFieldsProven(uint256 indexed blockNumber, uint256 fields);
     event TimestampProven(uint256 indexed timestamp, uint256 indexed blockNumber);
     event BlockHashProven(bytes32 indexed blockHash);
+    event ReceiptProven(uint256 indexed blockNumber, uint256 indexed txIndex);
+    event LogProven(uint256 indexed blockNumber, uint256 indexed txIndex, uint256 indexed logIndex);
+    event TransactionProven(uint256 indexed blockNumber, uint256 indexed txIndex);
 
     /// @notice Nobody has proven this field of this account at this block.
     error NotProven(address account, uint256 blockNumber, AccountField field);
@@ -27,6 +38,12 @@ interface IFactsRegistry {
     error HeaderFieldNotProven(uint256 blockNumber, uint8 field);
     /// @notice Nobody has proven which block was the latest at this time.
     error TimestampNotProven(uint256 timestamp);
+    /// @notice Nobody has proven this field here, or the receipt doesn't have it.
+    error ReceiptNotProven(uint256 blockNumber, uint256 txIndex, ReceiptField field);
+    /// @notice Nobody has proven this log of this transaction here.
+    error LogNotProven(uint256 blockNumber, uint256 txIndex, uint256 logIndex);
+    /// @notice Nobody has proven the hash of this transaction here.
+    error TransactionNotProven(uint256 blockNumber, uint256 txIndex);
 
     // --- These revert, with the errors above, where nothing is proven --------------------------------------------------
 
@@ -47,6 +64,17 @@ interface IFactsRegistry {
     /// @notice The latest block whose timestamp, in seconds, is not after this one.
     function blockAtTimestamp(uint256 timestamp) external view returns (uint256);
 
+    /// @notice One field of a receipt. EXISTS is 0 where the block has no transaction of this index, which has no other
+    /// field. Receipts before Byzantium have no STATUS.
+    function receiptField(uint256 blockNumber, uint32 txIndex, ReceiptField field) external view returns (bytes32);
+
+    /// @notice `keccak256(abi.encodePacked(uint256(uint160(emitter)), topics, keccak256(data)))` of a log, where `topics` is
+    /// a `bytes32[]`. `logIndex` counts within the receipt.
+    function logHash(uint256 blockNumber, uint32 txIndex, uint32 logIndex) external view returns (bytes32);
+
+    /// @notice The hash of a transaction.
+    function transactionHash(uint256 blockNumber, uint32 txIndex) external view returns (bytes32);
+
     // --- The same, but these answer (false, 0) where nothing is proven -------------------------------------------------
 
     function tryAccountField(address account, uint256 blockNumber, AccountField field)
@@ -60,6 +88,18 @@ interface IFactsRegistry {
         returns (bool proven, bytes32 value);
 
     function tryHeaderField(uint256 blockNumber, uint8 field) external view returns (bool proven, bytes32 value);
+
+    function tryReceiptField(uint256 blockNumber, uint32 txIndex, ReceiptField field)
+        external
+        view
+        returns (bool proven, bytes32 value);
+
+    function tryLogHash(uint256 blockNumber, uint32 txIndex, uint32 logIndex)
+        external
+        view
+        returns (bool proven, bytes32 value);
+
+    function tryTransactionHash(uint256 blockNumber, uint32 txIndex) external view returns (bool proven, bytes32 value);
 
     function tryBlockAtTimestamp(uint256 timestamp) external view returns (bool proven, uint256 blockNumber);
 
