@@ -22,7 +22,7 @@ abstract contract TransactionProof is StateProof, TransactionFacts {
     using LeafWriter for Leaf;
     using SubtreeStack for Stack;
 
-    // What names the trie, by its first byte.
+    // Tries of transactions, by the byte that names them.
     uint256 internal constant RECEIPTS = 0x3d;
     uint256 internal constant TRANSACTIONS = 0x3e;
 

@@ -70,7 +70,7 @@ def accepts(chain: DevChain, simulator: Simulator) -> Accepts:
         try:
             decoder.decode(proof, block_hash=lambda _: None, state_root=lambda _: root)
         except decoder.InvalidPacked:
-            # Of receipts and transactions no root is proven here.
+            # No root of receipts or transactions is proven here.
             other = proof[2:3] in {bytes([packed.RECEIPTS]), bytes([packed.TRANSACTIONS])}
             assert (outcome.succeeded, outcome.data[:4]) == (False, unproven if other else invalid)
             return False

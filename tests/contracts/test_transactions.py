@@ -1,6 +1,7 @@
 """Receipts, logs and hashes of transactions. The contract, its model and the block agree."""
 
 import random
+from collections.abc import Callable
 
 import pytest
 import rlp
@@ -13,7 +14,7 @@ from campaigns.fuzzing.tally import Divergence
 from chains.packed import CannotPack, encode
 from chains.packed_transactions import EXISTS, STATUS, encode_receipts, encode_transactions, root
 from tests.contracts import decoder, tries
-from tests.contracts.blocks import Block, Outcome, random_block, recorded
+from tests.contracts.blocks import Block, Outcome, bloom, random_block, recorded
 from tests.contracts.decoder import InvalidPacked, TransactionFacts
 from tests.contracts.deployed import Deployed, Reverted
 from tests.fixtures_folder import fixture_names, needs_fixtures
@@ -179,7 +180,7 @@ def _fields(*fields: object, type_: bytes = b"\2") -> bytes:
     return type_ + tries.encode(list(fields))
 
 
-_BLOOM = campaign.bloom(LOGS)
+_BLOOM = bloom(LOGS)
 _LISTED = [[emitter, topics, data] for emitter, topics, data in LOGS]
 VALUES = {
     "the bloom of other logs": _fields(1, 50_000, bytes(256), _LISTED),
@@ -192,9 +193,7 @@ VALUES = {
     "gas of nine bytes": _fields(1, b"\1" * 9, _BLOOM, _LISTED),
     "a field too many": _fields(1, 50_000, _BLOOM, _LISTED, 1),
     "a deposit's nonce without a version": _fields(1, 50_000, _BLOOM, _LISTED, 1, type_=b"\x7e"),
-    "five topics": _fields(
-        1, 5, campaign.bloom([(bytes(20), [bytes(32)] * 5, b"")]), [[bytes(20), [bytes(32)] * 5, b""]]
-    ),
+    "five topics": _fields(1, 5, bloom([(bytes(20), [bytes(32)] * 5, b"")]), [[bytes(20), [bytes(32)] * 5, b""]]),
     "a topic of 31 bytes": _fields(1, 5, _BLOOM, [[bytes(20), [bytes(31)], b""]]),
     "an emitter of 21 bytes": _fields(1, 5, _BLOOM, [[bytes(21), [], b""]]),
     "a log of four": _fields(1, 5, _BLOOM, [[bytes(20), [], b"", b""]]),
@@ -274,7 +273,7 @@ def test_roots_of_another_block_and_of_an_empty_header_are_refused(registry, sou
 
 def test_the_encoder_refuses_what_is_not_there():
     block = random_block(random.Random(3), 2)
-    for wrong in (
+    wrong_ones: list[Callable[[], bytes]] = [
         lambda: encode_receipts(1, block.values),
         lambda: encode_receipts(1, block.values, {0: [99]}),
         lambda: encode_receipts(1, block.values, fields=[65_536]),
@@ -282,7 +281,8 @@ def test_the_encoder_refuses_what_is_not_there():
         lambda: encode_receipts(1, [b"\x02nonsense"], fields=[0]),
         lambda: encode_transactions(1, block.transactions, [2]),
         lambda: encode_transactions(1, [b"short"], [0]),
-    ):
+    ]
+    for wrong in wrong_ones:
         with pytest.raises(CannotPack):
             wrong()
 
