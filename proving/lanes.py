@@ -33,6 +33,7 @@ from config.error_answers import why_unavailable
 from database import statements
 from database.due_rows import DueRow, Postponement
 from proving.models import Lane, Signer
+from queries import clock
 
 logger = logging.getLogger(__name__)
 
@@ -189,7 +190,7 @@ def work_on(
     failed rows. Raises `LaneLost`, and the errors of a database that can't be used.
     """
     try:
-        with in_hand(lane, postponement, rows):
+        with in_hand(lane, postponement, rows), clock.read_once():
             work(rows)
     except LaneLost:
         raise

@@ -34,6 +34,7 @@ from proving.gas import Amount, CostPart, GasEstimate, Missing, Route, Sample
 from proving.models import SPENT_STATES, Transaction
 from proving.paths import planning
 from proving.paths.planning import StatesRefused, TooFar
+from proving.reconcile.proofs import keep
 from proving.sources import NotYet
 from queries import waits
 from queries.batch_request import Selector
@@ -128,7 +129,7 @@ def _ask_source(
     destination: int, source: int, parts: Sequence[BatchPart], ends_at: float | None, *, with_costs: bool
 ) -> Sequence[SourceEstimate]:
     try:
-        inquiry = inquire(destination, source, ends_at)
+        inquiry = inquire(destination, source, ends_at, [part.requests for part in parts])
         return estimate_all(inquiry, parts) if with_costs else [_blocks(inquiry, part) for part in parts]
     except Unusable as why:
         return [SourceEstimate(source, waits=[why.reason])] * len(parts)
@@ -297,7 +298,10 @@ def _read(inquiry: Inquiry, selections: Sequence[Selected]) -> _Read:
     fees: Fees | None = None
     for numbers in chunks(sorted(facts_by_block), _PER_READ):
         headers: list[Header] = []
-        for number, header in zip(numbers, source.ask([questions.header(number) for number in numbers]), strict=True):
+        unknown = [number for number in numbers if number not in inquiry.known]
+        asked = dict(zip(unknown, source.ask([questions.header(number) for number in unknown]), strict=True))
+        for number in numbers:
+            header = inquiry.known.get(number) or asked[number]
             if isinstance(header, Header):
                 headers.append(header)
             else:
@@ -365,7 +369,9 @@ def _proofs(inquiry: Inquiry, selections: Sequence[Selected], read: _Read) -> li
     all_requests = [request for of_batch in requests for request in of_batch]
     # The additional question shows that a node which serves no proof isn't down.
     beside = [questions.plain("eth_chainId")] if all_requests else ()
-    answers = iter(inquiry.connection.source_rpc.proofs(all_requests, beside=beside))
+    served = inquiry.connection.source_rpc.proofs(all_requests, beside=beside)
+    keep(all_requests, served)
+    answers = iter(served)
     inquiry.connection.check_time()
     return [[(request, next(answers)) for request in of_batch] for of_batch in requests]
 

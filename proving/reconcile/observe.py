@@ -9,6 +9,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
 from functools import partial
+from types import MappingProxyType
 from typing import TypeAlias, TypeVar
 
 from django.db.models import Exists, F, Max, Min, OuterRef, Q, Value, Window
@@ -180,7 +181,8 @@ def _lost(context: Context, block: Block, row: FactsRegistry, queries: Sequence[
 
 def source_blocks(context: Context, blocks: Sequence[Block]) -> Observed[SourceBlock]:
     chain = context.source_rpc.chain
-    headers, head = _headers(context.source_rpc, [block.number for block in blocks])
+    known = context.heads.known if context.connection.is_own else {}
+    headers, head = _headers(context.source_rpc, [block.number for block in blocks], known)
 
     def read(block: Block, header: Header | None) -> SourceBlock:
         # A header whose bytes were pruned is stored again.
@@ -191,12 +193,16 @@ def source_blocks(context: Context, blocks: Sequence[Block]) -> Observed[SourceB
     return _of_each(blocks, headers, read)
 
 
-def _headers(rpc: RpcClient, numbers: Sequence[int]) -> tuple[list[Header | ChainError | None], int]:
+def _headers(
+    rpc: RpcClient, numbers: Sequence[int], known: Mapping[int, Header] = MappingProxyType({})
+) -> tuple[list[Header | ChainError | None], int]:
     """Return the headers of blocks in order. If any is missing, also return the number of the newest block.
 
-    A block up to the newest one is missing only if nodes lack it.
+    Those that the turn has read already are `known`. A block up to the newest one is missing only if nodes lack it.
     """
-    headers = list(rpc.ask([questions.header(number) for number in numbers]))
+    unknown = [number for number in numbers if number not in known]
+    asked = dict(zip(unknown, rpc.ask([questions.header(number) for number in unknown]), strict=True))
+    headers = [known.get(number) or asked[number] for number in numbers]
     if None not in headers:
         return headers, 0
     (latest,) = rpc.ask([questions.header("latest")])
@@ -232,15 +238,20 @@ def unfetched(
 # --- Facts of the registry --------------------------------------------------------------------------------------------
 
 
-def registry(context: Context, blocks: Sequence[Block]) -> Observed[Observation]:
-    """Read which facts of the blocks' open queries the registry holds and lacks. The blocks' headers must be stored."""
+def registry(context: Context, blocks: Sequence[Block], asking: ByBlock[OpenRequests]) -> Observed[Observation]:
+    """Read which facts of the blocks' open queries the registry holds and lacks. The blocks' headers must be stored.
+
+    `asking` shows whether any of the queries are left to others.
+    """
     newest, confirmed = context.heads.latest.number, context.heads.confirmed.number
     is_extending = building.extending(context.connection, newest).exists()
     # A chain knows its head's hash only in the pending block. Trust in another hash that exists only there depends on a
     # pending transaction. If that fails or is cancelled, later transactions would fail, too.
     vouched_at: BlockIdentifier = "pending" if context.connection.is_own and not is_extending else "latest"
     accumulated = _accumulated_by(context.registry, blocks)
-    seen = _compared(context, blocks, _looked_at(blocks, confirmed), accumulated, vouched_at)
+    has_others = any(Sender.SELF in asking[block.pk].senders for block in blocks)
+    looked_at = _looked_at(blocks, confirmed, has_others=has_others)
+    seen = _compared(context, blocks, looked_at, accumulated, vouched_at)
     missing = _missing(blocks, seen)
     sent_for, accumulating = _facts_under_way(list(missing), confirmed), _accumulating(list(missing), confirmed)
     failures = _failures(
@@ -453,7 +464,7 @@ def _own_header(block: Block) -> Header:
     return Header.decode(bytes(block.header_rlp))
 
 
-def _looked_at(blocks: Sequence[Block], confirmed: int) -> ByBlock[list[Query]]:
+def _looked_at(blocks: Sequence[Block], confirmed: int, *, has_others: bool) -> ByBlock[list[Query]]:
     """Return the queries to observe: open queries for which no transaction is pending.
 
     A transaction that was mined after the `confirmed` block counts as pending. Queries that the operator pays for come
@@ -467,7 +478,7 @@ def _looked_at(blocks: Sequence[Block], confirmed: int) -> ByBlock[list[Query]]:
     # other batches.
     rank = Window(RowNumber(), partition_by=["block", "batch"], order_by="pk")
     sent_for = idle.exclude(sender=Sender.SELF).annotate(rank=rank).order_by("rank", "pk")[:_QUERIES_PER_LOOK]
-    others = idle.filter(sender=Sender.SELF).order_by("?")[:_QUERIES_PER_LOOK]
+    others = idle.filter(sender=Sender.SELF).order_by("?")[:_QUERIES_PER_LOOK] if has_others else ()
     return _of_blocks(blocks, [*sent_for, *others])
 
 

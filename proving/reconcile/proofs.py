@@ -29,6 +29,9 @@ _ACCOUNTS_PER_FETCH = 100
 _SLOTS_PER_FETCH = 200
 # Maximum slots of one account per request.
 _SLOTS_PER_REQUEST = 50
+# Maximum proofs that are kept after admission asked for them, because the next turn asks for the same ones.
+_MOST_KEPT = 64
+_kept: dict[tuple[bytes | str | int, ...], VerifiedAccountProof] = {}
 
 
 @dataclass(frozen=True)
@@ -121,6 +124,19 @@ def fetch(source: RpcClient, accounts: Sequence[WaitingAccount]) -> Iterator[dic
             yield parts
 
 
+def keep(requests: Sequence[ProofRequest], answers: Sequence[VerifiedAccountProof | ChainError]) -> None:
+    """Keep verified proofs for the next request for the same. Only the state root decides whether they are valid."""
+    for request, answer in zip(requests, answers, strict=True):
+        if isinstance(answer, VerifiedAccountProof):
+            _kept[_key(request)] = answer
+    for key in list(_kept)[:-_MOST_KEPT]:
+        _kept.pop(key, None)
+
+
+def _key(request: ProofRequest) -> tuple[bytes | str | int, ...]:
+    return request.state_root, request.address, *request.slots
+
+
 def _lacking(accounts: Sequence[WaitingAccount]) -> Iterator[tuple[Block, ProofRequest]]:
     """Yield requests for proofs of these accounts that aren't stored or were pruned.
 
@@ -147,9 +163,12 @@ def _proofs(
     source: RpcClient, lacking: Sequence[tuple[Block, ProofRequest]]
 ) -> tuple[dict[tuple[int, str], Proven], dict[tuple[int, str], WaitReason]]:
     """Request proofs. Return the proofs and the errors, each by block id and address."""
+    kept = [_kept.pop(_key(request), None) for _, request in lacking]
+    unknown = [request for (_, request), proof in zip(lacking, kept, strict=True) if proof is None]
     # The additional request shows whether a node that serves no proof is down.
-    beside = [questions.plain("eth_chainId")] if lacking else ()
-    answers = source.proofs([request for _, request in lacking], beside=beside)
+    beside = [questions.plain("eth_chainId")] if unknown else ()
+    asked = iter(source.proofs(unknown, beside=beside))
+    answers = [proof or next(asked) for proof in kept]
     # Several requests may be about the same account, with different slots.
     proofs: dict[tuple[int, str], Proven] = {}
     failed: dict[tuple[int, str], WaitReason] = {}

@@ -42,11 +42,12 @@ from proving.reconcile.decide import (
     FindWhatIsGone,
     Requeue,
     Settled,
+    TakeHeader,
 )
-from proving.reconcile.observation import Observation
+from proving.reconcile.observation import Observation, OpenRequests
 from proving.sources import NotYet
 from queries import progress, waits
-from queries.models import Block, open_queries
+from queries.models import Block, StepKind, open_queries
 from queries.waits import WaitReason, wait
 
 logger = logging.getLogger(__name__)
@@ -89,7 +90,8 @@ def _reconcile(lane: HeldLane, blocks: Sequence[Block], most_proofs: int) -> Map
     source, destination = blocks[0].source_chain_id, blocks[0].destination_chain_id
     try:
         connection = connections.open_connection(destination, source)
-        seen = heads.recent(get_chains().chain(destination), connection.destination_rpc)
+        beside = [block.number for block in blocks] if connection.is_own else ()
+        seen = heads.recent(get_chains().chain(destination), connection.destination_rpc, beside)
     except Unusable as why:
         _take_back_from_unused(lane, blocks)
         return dict.fromkeys((block.pk for block in blocks), Requeue(why.reason, _UNUSABLE_SECONDS))
@@ -101,7 +103,7 @@ def _reconcile(lane: HeldLane, blocks: Sequence[Block], most_proofs: int) -> Map
     asking = observe.open_requests(blocks)
     proving = [block for block in blocks if asking[block.pk].senders]
     if proving:
-        _fetch_and_prove(turn, proving, most_proofs)
+        _fetch_and_prove(turn, proving, asking, most_proofs)
         blocks = turn.left_of(blocks)
         asking = observe.open_requests(blocks)
     for pk, state in observe.states(turn.context, blocks, asking).items():
@@ -116,6 +118,8 @@ class _Turn:
     context: WorkContext
     going: dict[int, Block]
     ends: dict[int, End] = field(default_factory=dict)
+    later: list[tuple[int, Change]] = field(default_factory=list)
+    """Changes for the next write, with the ids of their blocks. The blocks' rows here already have them."""
 
     def left_of(self, blocks: Sequence[Block]) -> list[Block]:
         """Return the blocks for which the turn continues, with their current rows."""
@@ -151,7 +155,14 @@ class _Turn:
             for action in decision.actions
             if isinstance(action, Change)
         ]
+        changes = [change for change in (*self.later, *changes) if change[0] in self.going]
+        self.later.clear()
         rows.write(self.context, self.going, changes)
+
+    def take_later(self, pk: int, header: TakeHeader) -> None:
+        """Set a block's first header in its row here. The next write stores it, together with its proofs."""
+        self.going[pk].take(header.header)
+        self.later.append((pk, header))
 
     def act(self, decisions: Mapping[int, Decision]) -> None:
         """Carry out decisions. The turn ends for blocks whose decision says so, or if nothing can be sent."""
@@ -199,13 +210,20 @@ def _take_back(turn: _Turn, blocks: Sequence[Block], *, is_usable: bool = True) 
     turn.act(decisions)
 
 
-def _fetch_and_prove(turn: _Turn, blocks: Sequence[Block], most_proofs: int) -> None:
+def _fetch_and_prove(turn: _Turn, blocks: Sequence[Block], asking: dict[int, OpenRequests], most_proofs: int) -> None:
     headers = turn.answered(observe.source_blocks(turn.context, blocks))
-    turn.act({pk: decide.source_block(source_block) for pk, source_block in headers.items()})
+    decisions = {pk: decide.source_block(source_block) for pk, source_block in headers.items()}
+    taking = {pk: action for pk, each in decisions.items() for action in each.actions if isinstance(action, TakeHeader)}
+    firsts = {pk: taken for pk, taken in taking.items() if not turn.going[pk].hash}
+    turn.act({pk: decision for pk, decision in decisions.items() if pk not in firsts})
+    for pk, taken in firsts.items():
+        turn.take_later(pk, taken)
     blocks = turn.left_of(blocks)
-    partly, faults = _fetch(turn, blocks, most_proofs)
+    # A new header makes all queries of the block start again.
+    lacking = [block for block in blocks if StepKind.INITIAL_STATE in asking[block.pk].steps or block.pk in taking]
+    partly, faults = _fetch(turn, blocks, lacking, most_proofs)
     # Proofs that can't be fetched don't delay the other queries.
-    _prove(turn, turn.answered(observe.registry(turn.context, turn.left_of(blocks))))
+    _prove(turn, turn.answered(observe.registry(turn.context, turn.left_of(blocks), asking)))
     for block in blocks:
         pk, end = block.pk, turn.ends.get(block.pk)
         if pk in partly and not isinstance(end, Fail):
@@ -215,14 +233,18 @@ def _fetch_and_prove(turn: _Turn, blocks: Sequence[Block], most_proofs: int) -> 
             turn.end(pk, faults[pk])
 
 
-def _fetch(turn: _Turn, blocks: Sequence[Block], most_proofs: int) -> tuple[set[int], dict[int, Fail]]:
-    """Complete INITIAL_STATE of the queries whose proofs can be fetched from the source chain.
+def _fetch(
+    turn: _Turn, blocks: Sequence[Block], lacking: Sequence[Block], most_proofs: int
+) -> tuple[set[int], dict[int, Fail]]:
+    """Complete INITIAL_STATE of the queries, of blocks `lacking` proofs, whose proofs the source chain serves.
 
     Return the ids of blocks with more proofs to fetch, and the failures of other blocks by id.
     """
-    waiting, partly = proofs.waiting(blocks, most_proofs)
+    waiting, partly = proofs.waiting(lacking, most_proofs)
     faults: dict[int, dict[int, WaitReason]] = defaultdict(dict)
-    for fetched in itertools.chain([proofs.of_headers(blocks)], proofs.fetch(turn.context.source_rpc, waiting)):
+    for fetched in itertools.chain([proofs.of_headers(lacking)], proofs.fetch(turn.context.source_rpc, waiting)):
+        if not fetched:
+            continue
         for pk, of_block in fetched.items():
             faults[pk] |= of_block.faults
         turn.write({pk: decide.fetched(of_block) for pk, of_block in fetched.items()})
