@@ -107,7 +107,7 @@ def _give_back(
                 looked_at=Now(),
             )
 
-    lane.write(write)
+    lane.write(write, is_last=len(batches) == len(postponement.rows))
 
 
 def _joined(reasons: Iterable[WaitReason]) -> WaitReason | None:

@@ -395,8 +395,10 @@ def weights_of(*transactions: Transaction) -> Weights:
     return {tx: stored[tx.pk] for tx in transactions}
 
 
-def portions_of(tx: Transaction) -> Counter[str]:
+def portions_of(tx: Transaction, carried: Collection[int]) -> Counter[str]:
     """Return each batch's part of a transaction's gas limit. Also set the transaction's expected gas.
+
+    The transaction carries the headers of the blocks `carried` (ids).
 
     A batch's weight is the gas that its queries would take alone, at most its estimate. The estimate leaves out facts
     that were proven before. So a user who requests little pays little, even if another requests much. Raises `NotOurs`.
@@ -405,7 +407,6 @@ def portions_of(tx: Transaction) -> Counter[str]:
     for query in tx.queries.all():
         asking[query.batch_id].append(query)
     batches = Batch.objects.only("estimated_gas", "sender").in_bulk(asking)
-    carried = set(tx.accumulates.values_list("pk", flat=True))
     sample = _sample(query for queries in asking.values() for query in queries)
     weights: Counter[str] = Counter()
     for pk, batch in batches.items():

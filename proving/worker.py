@@ -223,7 +223,10 @@ _FURTHER = timedelta(days=1)
 def turn(name: LaneName) -> int | None:
     """Do the due work of a lane. Return the number of rows with internal errors. None: another worker has the lane."""
     with lanes.hold(name) as lane:
-        return None if lane is None else _TURNS[name.kind](lane, _pick(name))
+        if lane is None:
+            return None
+        lane.is_ending = True
+        return _TURNS[name.kind](lane, _pick(name))
 
 
 def turn_of_all(name: LaneName) -> int:
@@ -233,8 +236,10 @@ def turn_of_all(name: LaneName) -> int:
     failed = 0
     with lanes.hold(name) as lane:
         # Rows are processed one by one, so that a failure affects no other row. The webhooks' turn finds its own rows.
-        for some in chunks(keys, 1) if keys and name.kind != LaneKind.WEBHOOKS else [[]]:
+        several = list(chunks(keys, 1)) if keys and name.kind != LaneKind.WEBHOOKS else [[]]
+        for place, some in enumerate(several, 1):
             if lane is not None:
+                lane.is_ending = place == len(several)
                 failed += _TURNS[name.kind](lane, some)
     return failed
 

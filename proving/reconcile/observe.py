@@ -248,12 +248,12 @@ def registry(context: Context, blocks: Sequence[Block], asking: ByBlock[OpenRequ
     # A chain knows its head's hash only in the pending block. Trust in another hash that exists only there depends on a
     # pending transaction. If that fails or is cancelled, later transactions would fail, too.
     vouched_at: BlockIdentifier = "pending" if context.connection.is_own and not is_extending else "latest"
-    accumulated = _accumulated_by(context.registry, blocks)
+    accumulated, accumulating = _accumulated(context.registry, blocks, confirmed)
     has_others = any(Sender.SELF in asking[block.pk].senders for block in blocks)
     looked_at = _looked_at(blocks, confirmed, has_others=has_others)
     seen = _compared(context, blocks, looked_at, accumulated, vouched_at)
     missing = _missing(blocks, seen)
-    sent_for, accumulating = _facts_under_way(list(missing), confirmed), _accumulating(list(missing), confirmed)
+    sent_for = _facts_under_way(list(missing), confirmed)
     failures = _failures(
         {block.pk: sorted({pk for pks in lacked.missing.values() for pk in pks}) for block, lacked in missing.items()}
     )
@@ -501,24 +501,29 @@ _queries_of = Transaction.queries.through.objects
 _accumulated_blocks = Transaction.accumulates.through.objects
 
 
-def _accumulated_by(registry: Deployment, blocks: Sequence[Block]) -> dict[int, str]:
-    """Return, by block id, the hash of this service's transaction that brought the header to the registry."""
-    rows = _accumulated_blocks.filter(
-        block__in=blocks, transaction__to__in=registry.addresses, transaction__succeeded=True
-    )
-    # If there are several, the first transaction counts, because it comes last in this order.
-    return dict(rows.order_by("-transaction").values_list("block", "transaction__hash"))
+def _accumulated(registry: Deployment, blocks: Sequence[Block], confirmed: int) -> tuple[dict[int, str], set[int]]:
+    """Return, by block id, the hash of this service's transaction that brought the header to the registry.
+
+    Also return the ids of blocks whose header an unseen transaction carries (`_unseen`).
+    """
+    columns = ("hash", "to", "succeeded", "state", "block_number")
+    rows = _accumulated_blocks.filter(block__in=blocks).order_by("-transaction")
+    by_block: dict[int, str] = {}
+    unseen: set[int] = set()
+    for block, tx_hash, to, succeeded, state, number in rows.values_list(
+        "block", *(f"transaction__{column}" for column in columns)
+    ):
+        if succeeded and to in registry.addresses:
+            # If there are several, the first transaction counts, because it comes last in this order.
+            by_block[block] = tx_hash
+        if state in LIVE_STATES or (number or 0) > confirmed:
+            unseen.add(block)
+    return by_block, unseen
 
 
 def _unseen(confirmed: int) -> Q:
     """Select transactions without an observed effect: pending ones, and those mined after the `confirmed` block."""
     return Q(state__in=LIVE_STATES) | Q(block_number__gt=confirmed)
-
-
-def _accumulating(blocks: Sequence[Block], confirmed: int) -> set[int]:
-    """Return the ids of blocks whose header an unseen transaction carries (`_unseen`)."""
-    rows = Transaction.objects.filter(_unseen(confirmed), accumulates__in=blocks)
-    return set(rows.values_list("accumulates", flat=True))
 
 
 def _facts_under_way(blocks: Sequence[Block], confirmed: int) -> dict[int, set[Fact]]:

@@ -62,13 +62,20 @@ class WaitingAccount:
     queries: Sequence[Query]
 
 
-def waiting(blocks: Sequence[Block], most: int) -> tuple[list[WaitingAccount], set[int]]:
-    """Return accounts whose proofs the blocks' open queries need, and ids of blocks with more such accounts."""
+def waiting(blocks: Sequence[Block], most: int) -> tuple[list[WaitingAccount], set[int], list[Block]]:
+    """Return accounts whose proofs the blocks' open queries need, and ids of blocks with more such accounts.
+
+    Also return the blocks with open queries that only need the header.
+    """
     by_pk = {block.pk: block for block in blocks}
     asking: dict[tuple[int, str], list[int]] = defaultdict(list)
-    rows = open_queries(blocks).filter(step=StepKind.INITIAL_STATE).exclude(address="")
+    of_header: set[int] = set()
+    rows = open_queries(blocks).filter(step=StepKind.INITIAL_STATE)
     for pk, block, address in rows.values_list("pk", "block", "address"):
-        asking[block, address].append(pk)
+        if address:
+            asking[block, address].append(pk)
+        else:
+            of_header.add(block)
     # The order is random, so that accounts for which nodes hang aren't always first.
     keys = random.sample(list(asking), len(asking))
     chosen = [pk for key in keys[:most] for pk in asking[key]]
@@ -77,7 +84,7 @@ def waiting(blocks: Sequence[Block], most: int) -> tuple[list[WaitingAccount], s
         WaitingAccount(by_pk[block], address, [queries[pk] for pk in asking[block, address] if pk in queries])
         for block, address in keys[:most]
     ]
-    return accounts, {block for block, _ in keys[most:]}
+    return accounts, {block for block, _ in keys[most:]}, [by_pk[pk] for pk in of_header]
 
 
 def of_headers(blocks: Sequence[Block]) -> dict[int, Fetched]:

@@ -240,9 +240,9 @@ def _fetch(
 
     Return the ids of blocks with more proofs to fetch, and the failures of other blocks by id.
     """
-    waiting, partly = proofs.waiting(lacking, most_proofs)
+    waiting, partly, of_header = proofs.waiting(lacking, most_proofs)
     faults: dict[int, dict[int, WaitReason]] = defaultdict(dict)
-    for fetched in itertools.chain([proofs.of_headers(lacking)], proofs.fetch(turn.context.source_rpc, waiting)):
+    for fetched in itertools.chain([proofs.of_headers(of_header)], proofs.fetch(turn.context.source_rpc, waiting)):
         if not fetched:
             continue
         for pk, of_block in fetched.items():
@@ -303,7 +303,7 @@ def _give_back(
     for block in blocks:
         if isinstance(end := ends[block.pk], Fail):
             _note_failure(lane, block, end)
-    lane.write(partial(_write, postponement, blocks, ends))
+    lane.write(partial(_write, postponement, blocks, ends), is_last=len(blocks) == len(postponement.rows))
 
 
 def _note_failure(lane: HeldLane, block: Block, end: Fail) -> None:

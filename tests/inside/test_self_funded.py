@@ -41,7 +41,7 @@ def test_nothing_is_ever_shared_with_who_is_self_funded(service, key):
     tx.shares.all().delete()
     Batch.objects.update(sender="self")
     with pytest.raises(money.NotOurs):
-        money.portions_of(tx)
+        money.portions_of(tx, ())
 
 
 def test_of_a_crowd_that_waits_for_others_all_are_looked_at_in_time(service, key, monkeypatch):
