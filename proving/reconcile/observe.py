@@ -238,10 +238,13 @@ def unfetched(
 # --- Facts of the registry --------------------------------------------------------------------------------------------
 
 
-def registry(context: Context, blocks: Sequence[Block], asking: ByBlock[OpenRequests]) -> Observed[Observation]:
+def registry(
+    context: Context, blocks: Sequence[Block], asking: ByBlock[OpenRequests], begun: Collection[int] = ()
+) -> Observed[Observation]:
     """Read which facts of the blocks' open queries the registry holds and lacks. The blocks' headers must be stored.
 
-    `asking` shows whether any of the queries are left to others.
+    `asking` shows whether any of the queries are left to others. The next write completes INITIAL_STATE of the queries
+    `begun` (ids), whose proofs are stored.
     """
     newest, confirmed = context.heads.latest.number, context.heads.confirmed.number
     is_extending = building.extending(context.connection, newest).exists()
@@ -250,7 +253,7 @@ def registry(context: Context, blocks: Sequence[Block], asking: ByBlock[OpenRequ
     vouched_at: BlockIdentifier = "pending" if context.connection.is_own and not is_extending else "latest"
     accumulated, accumulating = _accumulated(context.registry, blocks, confirmed)
     has_others = any(Sender.SELF in asking[block.pk].senders for block in blocks)
-    looked_at = _looked_at(blocks, confirmed, has_others=has_others)
+    looked_at = _looked_at(blocks, confirmed, begun, has_others=has_others)
     seen = _compared(context, blocks, looked_at, accumulated, vouched_at)
     missing = _missing(blocks, seen)
     sent_for = _facts_under_way(list(missing), confirmed)
@@ -266,7 +269,7 @@ def registry(context: Context, blocks: Sequence[Block], asking: ByBlock[OpenRequ
         )
         for block, lacked in missing.items()
     }
-    awaiting_header = _awaiting_header(blocks)
+    awaiting_header = _awaiting_header(blocks, begun)
     since = _waits_since(blocks) if context.destination_rpc.chain.gather_seconds else {}
     for pk, observation in seen.items():
         if isinstance(observation, Observation):
@@ -402,10 +405,11 @@ def _waits_since(blocks: Sequence[Block]) -> ByBlock[datetime]:
     return {pk: since for pk, since in by_block.annotate(since=Min("started_at")) if pk is not None}
 
 
-def _awaiting_header(blocks: Sequence[Block]) -> ByBlock[list[OpenQuery]]:
+def _awaiting_header(blocks: Sequence[Block], begun: Collection[int]) -> ByBlock[list[OpenQuery]]:
     # Filtering by step is faster than by id. Most of thousands of queries are past these steps, and each listed id
     # costs time.
-    awaiting = open_queries(blocks).filter(step__in=[StepKind.BLOCKHASH_AVAILABLE, StepKind.HEADER_ACCUMULATED])
+    steps = Q(step__in=[StepKind.BLOCKHASH_AVAILABLE, StepKind.HEADER_ACCUMULATED])
+    awaiting = open_queries(blocks).filter(steps | Q(pk__in=begun))
     rows = awaiting.only("block", "address", "timestamp", "step").annotate(sender=F("batch__sender")).order_by("pk")
     return {pk: [_open_query(query) for query in queries] for pk, queries in _of_blocks(blocks, rows).items()}
 
@@ -413,7 +417,9 @@ def _awaiting_header(blocks: Sequence[Block]) -> ByBlock[list[OpenQuery]]:
 def _open_query(query: Query) -> OpenQuery:
     assert query.step is not None, "it is open"
     is_left_to_others: bool = query.sender == Sender.SELF  # type: ignore[attr-defined]  # set by the annotation
-    return OpenQuery(query.pk, not query.address, query.timestamp, StepKind(query.step), is_left_to_others)
+    # INITIAL_STATE of such a query is about to be completed.
+    step = StepKind.BLOCKHASH_AVAILABLE if query.step == StepKind.INITIAL_STATE else StepKind(query.step)
+    return OpenQuery(query.pk, not query.address, query.timestamp, step, is_left_to_others)
 
 
 def _with_trust(
@@ -464,7 +470,9 @@ def _own_header(block: Block) -> Header:
     return Header.decode(bytes(block.header_rlp))
 
 
-def _looked_at(blocks: Sequence[Block], confirmed: int, *, has_others: bool) -> ByBlock[list[Query]]:
+def _looked_at(
+    blocks: Sequence[Block], confirmed: int, begun: Collection[int], *, has_others: bool
+) -> ByBlock[list[Query]]:
     """Return the queries to observe: open queries for which no transaction is pending.
 
     A transaction that was mined after the `confirmed` block counts as pending. Queries that the operator pays for come
@@ -472,7 +480,7 @@ def _looked_at(blocks: Sequence[Block], confirmed: int, *, has_others: bool) -> 
     come first.
     """
     under_way = Transaction.objects.filter(_unseen(confirmed), proves_facts("queries__block"), queries=OuterRef("pk"))
-    waiting = open_queries(blocks).exclude(step=StepKind.INITIAL_STATE)
+    waiting = open_queries(blocks).filter(~Q(step=StepKind.INITIAL_STATE) | Q(pk__in=begun))
     idle = waiting.filter(~Exists(under_way)).annotate(sender=F("batch__sender"))
     # One query of each batch comes first, then the second of each, so that a large batch that can't pay doesn't delay
     # other batches.

@@ -48,6 +48,7 @@ from proving.reconcile.observation import Observation, OpenRequests
 from proving.sources import NotYet
 from queries import progress, waits
 from queries.models import Block, StepKind, open_queries
+from queries.progress import Complete
 from queries.waits import WaitReason, wait
 
 logger = logging.getLogger(__name__)
@@ -57,6 +58,8 @@ Seen = TypeVar("Seen")
 # Maximum paths that a turn searches. Each needs separate requests, and only one is sent at a time.
 _PATHS = 16
 _UNUSABLE_SECONDS = 10
+# Maximum queries whose INITIAL_STATE is completed together with their next step. Each is named in several statements.
+_FEW = 50
 # The names of ends in the metrics of job runs.
 _OUTCOMES: dict[type[End], str] = {Requeue: "waits", Fail: "fails", Settled: "done"}
 
@@ -119,7 +122,9 @@ class _Turn:
     going: dict[int, Block]
     ends: dict[int, End] = field(default_factory=dict)
     later: list[tuple[int, Change]] = field(default_factory=list)
-    """Changes for the next write, with the ids of their blocks. The blocks' rows here already have them."""
+    """Changes for the next write, with the ids of their blocks."""
+    begun: set[int] = field(default_factory=set)
+    """The ids of queries whose INITIAL_STATE is completed by the next write."""
 
     def left_of(self, blocks: Sequence[Block]) -> list[Block]:
         """Return the blocks for which the turn continues, with their current rows."""
@@ -157,6 +162,7 @@ class _Turn:
         ]
         changes = [change for change in (*self.later, *changes) if change[0] in self.going]
         self.later.clear()
+        self.begun.clear()
         rows.write(self.context, self.going, changes)
 
     def take_later(self, pk: int, header: TakeHeader) -> None:
@@ -223,7 +229,10 @@ def _fetch_and_prove(turn: _Turn, blocks: Sequence[Block], asking: dict[int, Ope
     lacking = [block for block in blocks if StepKind.INITIAL_STATE in asking[block.pk].steps or block.pk in taking]
     partly, faults = _fetch(turn, blocks, lacking, most_proofs)
     # Proofs that can't be fetched don't delay the other queries.
-    _prove(turn, turn.answered(observe.registry(turn.context, turn.left_of(blocks), asking)))
+    seen = observe.registry(turn.context, turn.left_of(blocks), asking, turn.begun)
+    if any(isinstance(observation, ChainError) for observation in seen.values()):
+        turn.write({})
+    _prove(turn, turn.answered(seen))
     for block in blocks:
         pk, end = block.pk, turn.ends.get(block.pk)
         if pk in partly and not isinstance(end, Fail):
@@ -242,16 +251,27 @@ def _fetch(
     """
     waiting, partly, of_header = proofs.waiting(lacking, most_proofs)
     faults: dict[int, dict[int, WaitReason]] = defaultdict(dict)
+    later: list[tuple[int, Change]] = []
+    begun: set[int] = set()
     for fetched in itertools.chain([proofs.of_headers(of_header)], proofs.fetch(turn.context.source_rpc, waiting)):
         if not fetched:
             continue
         for pk, of_block in fetched.items():
             faults[pk] |= of_block.faults
-        turn.write({pk: decide.fetched(of_block) for pk, of_block in fetched.items()})
+        completing = {query for of_block in fetched.values() for query in of_block.complete}
+        decisions = {pk: decide.fetched(of_block) for pk, of_block in fetched.items()}
+        if len(begun | completing) <= _FEW and not turn.context.destination_rpc.chain.gather_seconds:
+            begun |= completing
+            later += [
+                (pk, each) for pk, what in decisions.items() for each in what.actions if isinstance(each, Complete)
+            ]
+            decisions = {pk: decide.fetched(replace(of_block, complete=[])) for pk, of_block in fetched.items()}
+        turn.write(decisions)
     looked_at = [block for block in turn.left_of(blocks) if block.pk not in partly]
     unfetched = observe.unfetched(turn.context, looked_at, faults)
     decisions = {pk: decide.unfetched(of_block) for pk, of_block in unfetched.items()}
     turn.write(decisions)
+    turn.later, turn.begun = later, begun
     return partly, {pk: decision.then for pk, decision in decisions.items() if isinstance(decision.then, Fail)}
 
 
