@@ -236,11 +236,8 @@ def cap(chain: Chain, *, is_new: bool) -> int:
 
 def batches_of(portions: Collection[str]) -> list[Batch]:
     """Read what bounds a transaction of these batches (ids)."""
-    return list(
-        Batch.objects.filter(pk__in=portions)
-        .select_related("user")
-        .only("fee", "estimated_gas", "user__daily_limits_wei")
-    )
+    rows = Batch.objects.filter(pk__in=portions).select_related("user")
+    return list(rows.only("fee", "estimated_gas", "user__daily_limits_wei"))
 
 
 def bounds(chain: Chain, tx: Transaction, portions: Mapping[str, int], batches: Collection[Batch]) -> list[Bound]:

@@ -370,7 +370,7 @@ def _proofs(inquiry: Inquiry, selections: Sequence[Selected], read: _Read) -> li
     # The additional question shows that a node which serves no proof isn't down.
     beside = [questions.plain("eth_chainId")] if all_requests else ()
     served = inquiry.connection.source_rpc.proofs(all_requests, beside=beside)
-    keep(all_requests, served)
+    keep(inquiry.connection.source_rpc, all_requests, served)
     answers = iter(served)
     inquiry.connection.check_time()
     return [[(request, next(answers)) for request in of_batch] for of_batch in requests]

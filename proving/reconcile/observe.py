@@ -514,13 +514,11 @@ def _accumulated(registry: Deployment, blocks: Sequence[Block], confirmed: int) 
 
     Also return the ids of blocks whose header an unseen transaction carries (`_unseen`).
     """
-    columns = ("hash", "to", "succeeded", "state", "block_number")
-    rows = _accumulated_blocks.filter(block__in=blocks).order_by("-transaction")
+    columns = (f"transaction__{column}" for column in ("hash", "to", "succeeded", "state", "block_number"))
+    rows = _accumulated_blocks.filter(block__in=blocks).order_by("-transaction").values_list("block", *columns)
     by_block: dict[int, str] = {}
     unseen: set[int] = set()
-    for block, tx_hash, to, succeeded, state, number in rows.values_list(
-        "block", *(f"transaction__{column}" for column in columns)
-    ):
+    for block, tx_hash, to, succeeded, state, number in rows:
         if succeeded and to in registry.addresses:
             # If there are several, the first transaction counts, because it comes last in this order.
             by_block[block] = tx_hash

@@ -8,6 +8,7 @@ import random
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from weakref import WeakKeyDictionary
 
 from chains import questions
 from chains.encoding import hex_data
@@ -31,7 +32,7 @@ _SLOTS_PER_FETCH = 200
 _SLOTS_PER_REQUEST = 50
 # Maximum proofs that are kept after admission asked for them, because the next turn asks for the same ones.
 _MOST_KEPT = 64
-_kept: dict[tuple[bytes | str | int, ...], VerifiedAccountProof] = {}
+_kept: WeakKeyDictionary[RpcClient, dict[tuple[bytes | str | int, ...], VerifiedAccountProof]] = WeakKeyDictionary()
 
 
 @dataclass(frozen=True)
@@ -131,13 +132,16 @@ def fetch(source: RpcClient, accounts: Sequence[WaitingAccount]) -> Iterator[dic
             yield parts
 
 
-def keep(requests: Sequence[ProofRequest], answers: Sequence[VerifiedAccountProof | ChainError]) -> None:
+def keep(
+    source: RpcClient, requests: Sequence[ProofRequest], answers: Sequence[VerifiedAccountProof | ChainError]
+) -> None:
     """Keep verified proofs for the next request for the same. Only the state root decides whether they are valid."""
+    kept = _kept.setdefault(source, {})
     for request, answer in zip(requests, answers, strict=True):
         if isinstance(answer, VerifiedAccountProof):
-            _kept[_key(request)] = answer
-    for key in list(_kept)[:-_MOST_KEPT]:
-        _kept.pop(key, None)
+            kept[_key(request)] = answer
+    for key in list(kept)[:-_MOST_KEPT]:
+        kept.pop(key, None)
 
 
 def _key(request: ProofRequest) -> tuple[bytes | str | int, ...]:
@@ -170,7 +174,8 @@ def _proofs(
     source: RpcClient, lacking: Sequence[tuple[Block, ProofRequest]]
 ) -> tuple[dict[tuple[int, str], Proven], dict[tuple[int, str], WaitReason]]:
     """Request proofs. Return the proofs and the errors, each by block id and address."""
-    kept = [_kept.pop(_key(request), None) for _, request in lacking]
+    of_source = _kept.get(source, {})
+    kept = [of_source.pop(_key(request), None) for _, request in lacking]
     unknown = [request for (_, request), proof in zip(lacking, kept, strict=True) if proof is None]
     # The additional request shows whether a node that serves no proof is down.
     beside = [questions.plain("eth_chainId")] if unknown else ()

@@ -262,9 +262,7 @@ def _fetch(
         decisions = {pk: decide.fetched(of_block) for pk, of_block in fetched.items()}
         if len(begun | completing) <= _FEW and not turn.context.destination_rpc.chain.gather_seconds:
             begun |= completing
-            later += [
-                (pk, each) for pk, what in decisions.items() for each in what.actions if isinstance(each, Complete)
-            ]
+            later += [(pk, Complete(each.complete, StepKind.INITIAL_STATE)) for pk, each in fetched.items()]
             decisions = {pk: decide.fetched(replace(of_block, complete=[])) for pk, of_block in fetched.items()}
         turn.write(decisions)
     looked_at = [block for block in turn.left_of(blocks) if block.pk not in partly]

@@ -9,7 +9,6 @@ from datetime import datetime, timedelta
 from functools import partial
 from typing import Any, NamedTuple
 
-from django.db import transaction
 from django.db.models import Q, QuerySet
 from django.db.models.functions import Now
 from django.utils import timezone
@@ -73,15 +72,9 @@ def monitor_all(lane: HeldLane, keys: Sequence[Any]) -> int:
 
     Return the number of signers that failed because of an internal error.
     """
-
-    def postpone() -> Postponement[Signer]:
-        with transaction.atomic():
-            # Signers are locked before the lane (`database.statements` has the order of locks).
-            postponement = due_rows.postpone(Signer.objects.all(), keys)
-            lane.fence()
-            return postponement
-
-    postponement = statements.retried(postpone)
+    postponement = lane.write(
+        partial(due_rows.postpone, Signer.objects.all(), keys), Signer.objects.filter(pk__in=keys)
+    )
 
     def work(signers: Sequence[Signer]) -> None:
         _monitor_one(lane, postponement, signers[0])
