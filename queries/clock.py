@@ -8,15 +8,17 @@ from datetime import datetime, timedelta
 
 from django.utils import timezone
 
+from database.statements import CompiledQuery
 from queries.models import ServiceClock
 
 # Maximum age of the newest block, and maximum that it may be ahead of the machine's clock. A node may report any time.
 _LATE, BEHIND = timedelta(minutes=5), timedelta(days=3)
+_NEWEST = CompiledQuery(lambda: ServiceClock.objects.order_by("pk").values_list("at")[:1])
 
 
 def newest_block() -> datetime | None:
     """Return the time of the newest block that a worker has seen. None: there is none, or its time is implausible."""
-    newest = ServiceClock.objects.order_by("pk").values_list("at", flat=True).first()
+    (newest,) = _NEWEST.first() or (None,)
     return newest if newest and newest <= timezone.now() + BEHIND else None
 
 
