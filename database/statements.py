@@ -91,7 +91,7 @@ def insert_for_each(template: Model, column: str, selection: str, parameters: Se
     table, alike, places, values = _alike(template, (column,))
     names = ", ".join((column, *alike))
     with connection.cursor() as cursor:
-        sql = f"INSERT INTO {table} ({names}) SELECT {', '.join(('id', *places))} {selection}"  # noqa: S608
+        sql = f"INSERT INTO {table} ({names}) SELECT {', '.join(('id', *places))} {selection}"
         cursor.execute(sql, (*values, *parameters))
 
 

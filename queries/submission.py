@@ -430,8 +430,7 @@ def check_rate(user: User) -> None:
     if not batches or not queries:
         raise TooLarge("You may submit no batches.")
     # A request has at least one query, so a user without remaining queries must wait.
-    limits = ((QUERIES, queries), (REQUESTS, batches))
-    seconds = next(filter(None, (throttle.seconds_to_wait(what, user.pk, most) for what, most in limits)), 0)
+    seconds = throttle.seconds_to_wait(QUERIES, user.pk, queries, also=(REQUESTS, batches))
     _refuse_for(user, seconds, SUBMISSIONS)
 
 
