@@ -11,10 +11,12 @@ from datetime import datetime, timedelta
 
 from django.utils import timezone
 
+from database.statements import CompiledQuery
 from queries.models import ServiceClock
 
 # Maximum age of the newest block, and maximum that it may be ahead of the machine's clock. A node may report any time.
 _LATE, BEHIND = timedelta(minutes=5), timedelta(days=3)
+_NEWEST = CompiledQuery(lambda: ServiceClock.objects.order_by("pk").values_list("at")[:1])
 _read: ContextVar[list[datetime | None] | None] = ContextVar("_read", default=None)
 
 
@@ -31,7 +33,7 @@ def read_once() -> Iterator[None]:
 def newest_block() -> datetime | None:
     """Return the time of the newest block that a worker has seen. None: there is none, or its time is implausible."""
     if not (read := _read.get()):
-        stored = ServiceClock.objects.order_by("pk").values_list("at", flat=True).first()
+        (stored,) = _NEWEST.first() or (None,)
         read = [] if read is None else read
         read.append(stored)
     newest = read[0]
