@@ -18,14 +18,14 @@ import socket
 import threading
 import time
 from collections import Counter, defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from datetime import timedelta
 from functools import lru_cache, partial
 from typing import Any
 
 from django.db import Error as DatabaseError
-from django.db import connection, connections, transaction
+from django.db import connection, connections
 from django.db.backends.base.base import BaseDatabaseWrapper
 from django.db.models import Count, Func, IntegerField, Min, OuterRef, Q, QuerySet, Subquery, Sum, Value
 from django.db.models.functions import Now
@@ -47,7 +47,7 @@ from proving.transactions import transaction_monitor
 from proving.webhooks import delivery
 from queries import clock, progress
 from queries.columns import RejectionCode
-from queries.models import OPEN_STATUSES, Batch, BatchStatus, Block, Query, Step, StepStatus, Webhook
+from queries.models import OPEN_STATUSES, Batch, BatchStatus, Block, Pruning, Query, Step, StepStatus, Webhook
 from queries.waits import uncoded, wait
 
 logger = logging.getLogger(__name__)
@@ -55,10 +55,12 @@ logger = logging.getLogger(__name__)
 # Seconds between polls for due rows, and between heartbeats.
 _POLL_SECONDS = 0.2
 _BEAT_SECONDS = 5
+# Heartbeats between two turns of the house without anything due.
+_BEATS_OF_HOUSE = 12
 # The longest pause of a lane whose turns fail as a whole, and so the longest delay after an outage.
 _LONGEST_PAUSE_SECONDS = 15
-# Lanes that get a turn at each heartbeat.
-_EACH_BEAT = {LaneKind.WATCH, LaneKind.HOUSE}
+# Lanes that are polled at heartbeats only.
+_POLLED_AT_BEATS = {LaneKind.WATCH, LaneKind.HOUSE}
 
 
 def obstacle() -> str:
@@ -106,17 +108,16 @@ class Worker:
     def run(self) -> None:
         """Work until `stop`. Wait for a database that doesn't answer."""
         logger.info("worker %s starts", self.name)
-        next_beat = time.monotonic()
-        is_first = True
+        next_beat, beats = time.monotonic(), 0
         while not self._stopping.is_set():
             try:
                 is_beat = time.monotonic() >= next_beat
                 if is_beat:
                     logs.note_ends()
-                    self._beat(is_first=is_first)
-                    is_first = False
+                    self._beat(is_first=not beats)
+                    beats += 1
                     next_beat = time.monotonic() + _BEAT_SECONDS
-                self._begin_turns(is_beat=is_beat)
+                self._begin_turns(is_beat=is_beat, with_house=is_beat and beats % _BEATS_OF_HOUSE == 1)
             except DatabaseError:
                 logger.exception("the database does not answer; trying again")
                 connections.close_all()
@@ -135,24 +136,18 @@ class Worker:
             # chains.toml may have changed.
             findings.wake()
             checkpoints.deployed().update(due_at=Now())
-        beat = {"beat_at": Now()}
-        with transaction.atomic():
-            WorkerHeartbeat.objects.update_or_create(
-                worker=self.name, defaults=beat, create_defaults=beat | {"started_at": Now()}
-            )
-            # Delete rows of dead workers, and rows in the future, which a wrong clock wrote.
-            day = timedelta(days=1)
-            WorkerHeartbeat.objects.exclude(beat_at__range=(Now() - day, Now() + WorkerHeartbeat.SILENCE)).delete()
+        if not WorkerHeartbeat.objects.filter(worker=self.name).update(beat_at=Now()):
+            WorkerHeartbeat.objects.create(worker=self.name, beat_at=Now(), started_at=Now())
 
-    def _begin_turns(self, *, is_beat: bool) -> None:
+    def _begin_turns(self, *, is_beat: bool, with_house: bool) -> None:
         self._turns = {name: running for name, running in self._turns.items() if not running.done()}
         now = time.monotonic()
         pausing = {name for name, (_, until) in self._pauses.copy().items() if now < until}
         free = [name for name in self._lanes if name not in self._turns and name not in pausing]
-        polled = tuple(name for name in free if name.kind not in _EACH_BEAT)
+        polled = tuple(name for name in free if is_beat or name.kind not in _POLLED_AT_BEATS)
         due = {name for (name,) in _with_work(polled).all()} if polled else set()
         for name in free:
-            if is_beat if name.kind in _EACH_BEAT else str(name) in due:
+            if str(name) in due or (with_house and name.kind == LaneKind.HOUSE):
                 self._turns[name] = self._pool.submit(self._turn, name)
 
     def _turn(self, name: LaneName) -> None:
@@ -208,7 +203,7 @@ _ROWS = 50
 # Maximum users of a turn.
 _USERS = 64
 # Maximum accounts, slots and headers that a connection's turn proves, because verifying and packing them takes a good
-# part of a second. The maximum is higher while one user waits, because each turn about a large block requests its
+# part of a second. The maximum of a large block is higher while one user waits, because each turn about it requests its
 # facts again.
 _PROOFS, _PROOFS_ALONE = 300, 1000
 # Batches with more blocks have a separate lane, because their admission takes seconds of requests to the chains.
@@ -253,12 +248,27 @@ def _with_work(names: tuple[LaneName, ...]) -> CompiledQuery[tuple[str]]:
 
 
 def _due_names(names: Sequence[LaneName]) -> QuerySet[Any, tuple[str]]:
-    queues = [(name, rows(name)) for name in names]
-    queues += [(name, _registries(name)) for name in names if name.kind == LaneKind.CONNECTION]
     due: list[QuerySet[Any, tuple[str]]] = [
-        due_rows.due(of_lane).order_by().annotate(lane=Value(str(name))).values_list("lane") for name, of_lane in queues
+        rows_due.order_by().annotate(lane=Value(str(name))).values_list("lane")
+        for name in names
+        for rows_due in _due(name)
     ]
     return due[0].union(*due[1:])
+
+
+def _due(name: LaneName) -> Iterator[QuerySet[Any]]:
+    """Yield what makes a turn of a lane due."""
+    match name.kind:
+        case LaneKind.WATCH:
+            yield findings.due()
+        case LaneKind.HOUSE:
+            yield due_rows.due(Pruning.objects.all())
+            yield checkpoints.deployed().filter(due_at=None)
+            yield _overdue()
+        case _:
+            yield due_rows.due(rows(name))
+            if name.kind == LaneKind.CONNECTION:
+                yield due_rows.due(_registries(name))
 
 
 def rows(name: LaneName) -> QuerySet[Any]:
@@ -277,7 +287,7 @@ def rows(name: LaneName) -> QuerySet[Any]:
         case LaneKind.WEBHOOKS:
             return Webhook.objects.all()
         case LaneKind.WATCH | LaneKind.HOUSE:
-            # These lanes get a turn at each heartbeat, without rows.
+            # `_due` has what makes these lanes due.
             return Batch.objects.none()
 
 
@@ -295,7 +305,7 @@ def _pick(name: LaneName) -> list[Any]:
         case LaneKind.CONNECTION:
             unproven = Query.objects.filter(block=OuterRef("pk"), step__isnull=False).order_by().values("block")
             size = Subquery(unproven.annotate(size=Count("pk") + Sum(_Length("slots"))).values("size"))
-            return _shared_by_users(due.annotate(size=size), "queued_for", _PROOFS, alone=_PROOFS_ALONE)
+            return _shared_by_users(due.annotate(size=size), "queued_for", _PROOFS)
         case LaneKind.ADMISSION:
             return _of_the_same_sources(_shared_by_users(due, "user", _MANY_BLOCKS, size="block_count"))
         case LaneKind.LARGE_ADMISSION:
@@ -308,14 +318,13 @@ def _pick(name: LaneName) -> list[Any]:
             return list(due.values_list("pk", flat=True))
 
 
-def _shared_by_users(due: QuerySet[Any], user: str, room: int, *, alone: int = 0, size: str = "size") -> list[Any]:
+def _shared_by_users(due: QuerySet[Any], user: str, room: int, *, size: str = "size") -> list[Any]:
     """Return keys of rows with a total size of about `room`: one row of each user, then the next row of each.
 
-    The user who has waited longest comes first. `alone` is the size if only one user waits.
+    The user who has waited longest comes first. A row that is larger than `room` has a turn by itself.
     """
     waiting = due.order_by().values_list(user).annotate(first=Min("due_at")).order_by("first")
     users = [waiting_user for waiting_user, _ in waiting[:_USERS]]
-    room = max(room, alone) if len(users) == 1 else room
     most_rows, most_room = (_ROWS, room) if len(users) == 1 else (_ROWS // 2, room // 2)
     # Rows that failed come last.
     queues = [
@@ -386,6 +395,9 @@ def _watch(lane: HeldLane, _: Sequence[Any]) -> int:
 
 
 def _house(lane: HeldLane, _: Sequence[Any]) -> int:
+    # Delete rows of dead workers, and rows in the future, which a wrong clock wrote.
+    day = timedelta(days=1)
+    WorkerHeartbeat.objects.exclude(beat_at__range=(Now() - day, Now() + WorkerHeartbeat.SILENCE)).delete()
     checkpoints.wake()
     for name in lanes.every():
         due_rows.wake_rows_postponed_too_long(rows(name))
@@ -418,17 +430,20 @@ _TURNS: dict[LaneKind, Callable[[HeldLane, Sequence[Any]], int]] = {
 }
 
 
+def _overdue() -> QuerySet[Batch]:
+    return Batch.objects.filter(status__in=OPEN_STATUSES, deadline_at__lt=Now())
+
+
 def _reject_overdue(lane: HeldLane) -> None:
     """Reject batches whose deadline has passed by the database's clock, so that none waits for ever.
 
     A rejection is final, and the database's clock may have jumped. So the newest known block must be later than the
     deadline, too. If there is no such block, because a chain stands still, a further day must pass.
     """
-    opened = Batch.objects.filter(status__in=OPEN_STATUSES)
     # Batches that were marked as overdue while the clock was ahead.
     early = Q(deadline_at__gte=Now()) | Q(overdue_since__gt=Now())
+    opened, overdue = Batch.objects.filter(status__in=OPEN_STATUSES), _overdue()
     lane.write(partial(opened.exclude(overdue_since=None).filter(early).update, overdue_since=None))
-    overdue = opened.filter(deadline_at__lt=Now())
     lane.write(partial(overdue.filter(overdue_since=None).update, overdue_since=Now()))
     agreed = Q(overdue_since__lt=Now() - _FURTHER)
     if newest := clock.newest_block():

@@ -55,6 +55,8 @@ Seen = TypeVar("Seen")
 
 # Maximum paths that a turn searches. Each needs separate requests, and only one is sent at a time.
 _PATHS = 16
+# Seconds after which a turn fetches no further proofs while other users wait.
+_SECONDS = 2
 _UNUSABLE_SECONDS = 10
 # The names of ends in the metrics of job runs.
 _OUTCOMES: dict[type[End], str] = {Requeue: "waits", Fail: "fails", Settled: "done"}
@@ -116,10 +118,19 @@ class _Turn:
     context: WorkContext
     going: dict[int, Block]
     ends: dict[int, End] = field(default_factory=dict)
+    began: float = field(default_factory=time.monotonic)
 
     def left_of(self, blocks: Sequence[Block]) -> list[Block]:
         """Return the blocks for which the turn continues, with their current rows."""
         return [self.going[block.pk] for block in blocks if block.pk in self.going]
+
+    def should_end(self) -> bool:
+        """Return whether the turn has taken long while other users wait."""
+        if time.monotonic() < self.began + _SECONDS:
+            return False
+        users, ends = {block.queued_for_id for block in self.going.values()}, self.context.connection.config
+        here = Block.objects.filter(destination_chain_id=ends.destination_id, source_chain_id=ends.source_id)
+        return len(users) > 1 or due_rows.due(here).exclude(queued_for__in=users).exists()
 
     def end(self, pk: int, end: End) -> None:
         self.ends[pk] = end
@@ -222,10 +233,16 @@ def _fetch(turn: _Turn, blocks: Sequence[Block], most_proofs: int) -> tuple[set[
     """
     waiting, partly = proofs.waiting(blocks, most_proofs)
     faults: dict[int, dict[int, WaitReason]] = defaultdict(dict)
-    for fetched in itertools.chain([proofs.of_headers(blocks)], proofs.fetch(turn.context.source_rpc, waiting)):
+    finished: set[int] = set()
+    parts = itertools.chain([proofs.of_headers(blocks)], proofs.fetch(turn.context.source_rpc, waiting))
+    for place, fetched in enumerate(parts):
         for pk, of_block in fetched.items():
             faults[pk] |= of_block.faults
+            finished |= {*of_block.faults, *of_block.complete}
         turn.write({pk: decide.fetched(of_block) for pk, of_block in fetched.items()})
+        if place and turn.should_end():
+            break
+    partly |= {account.block.pk for account in waiting if finished.isdisjoint(query.pk for query in account.queries)}
     looked_at = [block for block in turn.left_of(blocks) if block.pk not in partly]
     unfetched = observe.unfetched(turn.context, looked_at, faults)
     decisions = {pk: decide.unfetched(of_block) for pk, of_block in unfetched.items()}
