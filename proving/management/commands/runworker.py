@@ -1,7 +1,6 @@
 """`manage.py runworker`."""
 
 import signal
-import sys
 from types import FrameType
 from typing import Any
 
@@ -33,8 +32,6 @@ class Command(BaseCommand):
             return
         if metrics_port:
             metrics_server.serve(metrics_port)
-        # Lanes that wait for databases and nodes get the interpreter back sooner from those that compute. In seconds.
-        sys.setswitchinterval(0.001)
         worker = Worker()
 
         def stop(number: int, frame: FrameType | None) -> None:
