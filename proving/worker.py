@@ -19,7 +19,7 @@ import sys
 import threading
 import time
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from datetime import timedelta
 from functools import lru_cache, partial
@@ -56,12 +56,10 @@ logger = logging.getLogger(__name__)
 # Seconds between polls for due rows, and between heartbeats.
 _POLL_SECONDS = 0.2
 _BEAT_SECONDS = 5
-# Heartbeats between two turns of the house without anything due.
-_BEATS_OF_HOUSE = 12
 # The longest pause of a lane whose turns fail as a whole, and so the longest delay after an outage.
 _LONGEST_PAUSE_SECONDS = 15
-# Lanes that are polled at heartbeats only.
-_POLLED_AT_BEATS = {LaneKind.WATCH, LaneKind.HOUSE}
+# Lanes that get a turn although nothing is due, with the number of heartbeats between two turns.
+_BEATS = {LaneKind.WATCH: 1, LaneKind.HOUSE: 12}
 
 
 def obstacle() -> str:
@@ -114,13 +112,14 @@ class Worker:
         next_beat, beats = time.monotonic(), 0
         while not self._stopping.is_set():
             try:
-                is_beat = time.monotonic() >= next_beat
-                if is_beat:
+                kinds: set[LaneKind] = set()
+                if time.monotonic() >= next_beat:
                     logs.note_ends()
                     self._beat(is_first=not beats)
+                    kinds = {kind for kind, number in _BEATS.items() if beats % number == 0}
                     beats += 1
                     next_beat = time.monotonic() + _BEAT_SECONDS
-                self._begin_turns(is_beat=is_beat, with_house=is_beat and beats % _BEATS_OF_HOUSE == 1)
+                self._begin_turns(kinds)
             except DatabaseError:
                 logger.exception("the database does not answer; trying again")
                 connections.close_all()
@@ -139,18 +138,19 @@ class Worker:
             # chains.toml may have changed.
             findings.wake()
             checkpoints.deployed().update(due_at=Now())
+        checkpoints.wake()
         if not WorkerHeartbeat.objects.filter(worker=self.name).update(beat_at=Now()):
             WorkerHeartbeat.objects.create(worker=self.name, beat_at=Now(), started_at=Now())
 
-    def _begin_turns(self, *, is_beat: bool, with_house: bool) -> None:
+    def _begin_turns(self, kinds: Collection[LaneKind]) -> None:
         self._turns = {name: running for name, running in self._turns.items() if not running.done()}
         now = time.monotonic()
         pausing = {name for name, (_, until) in self._pauses.copy().items() if now < until}
         free = [name for name in self._lanes if name not in self._turns and name not in pausing]
-        polled = tuple(name for name in free if is_beat or name.kind not in _POLLED_AT_BEATS)
+        polled = tuple(name for name in free if name.kind != LaneKind.WATCH)
         due = {name for (name,) in _with_work(polled).all()} if polled else set()
         for name in free:
-            if str(name) in due or (with_house and name.kind == LaneKind.HOUSE):
+            if name.kind in kinds or str(name) in due:
                 self._turns[name] = self._pool.submit(self._turn, name)
 
     def _turn(self, name: LaneName) -> None:
@@ -251,27 +251,13 @@ def _with_work(names: tuple[LaneName, ...]) -> CompiledQuery[tuple[str]]:
 
 
 def _due_names(names: Sequence[LaneName]) -> QuerySet[Any, tuple[str]]:
+    queues = [(name, rows(name)) for name in names]
+    queues += [(name, _registries(name)) for name in names if name.kind == LaneKind.CONNECTION]
+    queues += [(name, Pruning.objects.all()) for name in names if name.kind == LaneKind.HOUSE]
     due: list[QuerySet[Any, tuple[str]]] = [
-        rows_due.order_by().annotate(lane=Value(str(name))).values_list("lane")
-        for name in names
-        for rows_due in _due(name)
+        due_rows.due(of_lane).order_by().annotate(lane=Value(str(name))).values_list("lane") for name, of_lane in queues
     ]
     return due[0].union(*due[1:])
-
-
-def _due(name: LaneName) -> Iterator[QuerySet[Any]]:
-    """Yield what makes a turn of a lane due."""
-    match name.kind:
-        case LaneKind.WATCH:
-            yield findings.due()
-        case LaneKind.HOUSE:
-            yield due_rows.due(Pruning.objects.all())
-            yield checkpoints.deployed().filter(due_at=None)
-            yield _overdue()
-        case _:
-            yield due_rows.due(rows(name))
-            if name.kind == LaneKind.CONNECTION:
-                yield due_rows.due(_registries(name))
 
 
 def rows(name: LaneName) -> QuerySet[Any]:
@@ -290,7 +276,7 @@ def rows(name: LaneName) -> QuerySet[Any]:
         case LaneKind.WEBHOOKS:
             return Webhook.objects.all()
         case LaneKind.WATCH | LaneKind.HOUSE:
-            # `_due` has what makes these lanes due.
+            # These lanes get a turn at heartbeats, without rows.
             return Batch.objects.none()
 
 
@@ -401,7 +387,6 @@ def _house(lane: HeldLane, _: Sequence[Any]) -> int:
     # Delete rows of dead workers, and rows in the future, which a wrong clock wrote.
     day = timedelta(days=1)
     WorkerHeartbeat.objects.exclude(beat_at__range=(Now() - day, Now() + WorkerHeartbeat.SILENCE)).delete()
-    checkpoints.wake()
     for name in lanes.every():
         due_rows.wake_rows_postponed_too_long(rows(name))
     _reject_overdue(lane)
@@ -433,20 +418,17 @@ _TURNS: dict[LaneKind, Callable[[HeldLane, Sequence[Any]], int]] = {
 }
 
 
-def _overdue() -> QuerySet[Batch]:
-    return Batch.objects.filter(status__in=OPEN_STATUSES, deadline_at__lt=Now())
-
-
 def _reject_overdue(lane: HeldLane) -> None:
     """Reject batches whose deadline has passed by the database's clock, so that none waits for ever.
 
     A rejection is final, and the database's clock may have jumped. So the newest known block must be later than the
     deadline, too. If there is no such block, because a chain stands still, a further day must pass.
     """
+    opened = Batch.objects.filter(status__in=OPEN_STATUSES)
     # Batches that were marked as overdue while the clock was ahead.
     early = Q(deadline_at__gte=Now()) | Q(overdue_since__gt=Now())
-    opened, overdue = Batch.objects.filter(status__in=OPEN_STATUSES), _overdue()
     lane.write(partial(opened.exclude(overdue_since=None).filter(early).update, overdue_since=None))
+    overdue = opened.filter(deadline_at__lt=Now())
     lane.write(partial(overdue.filter(overdue_since=None).update, overdue_since=Now()))
     agreed = Q(overdue_since__lt=Now() - _FURTHER)
     if newest := clock.newest_block():

@@ -14,7 +14,7 @@ from datetime import UTC, datetime, timedelta
 from functools import partial
 from typing import NamedTuple
 
-from django.db.models import Exists, Max, OuterRef, QuerySet
+from django.db.models import Exists, Max, OuterRef
 from django.db.models.functions import Now
 from django.utils import timezone
 
@@ -172,18 +172,12 @@ def wake() -> None:
     ChainWatch.objects.update(due_at=None)
 
 
-def due() -> QuerySet[ChainWatch]:
-    """Select the configured chains that are due for an observation."""
-    # A later time was stored by a clock that was ahead.
-    configured = ChainWatch.objects.filter(pk__in=[chain.id for chain in get_chains().chains])
-    return configured.exclude(due_at__range=(Now(), Now() + _PAUSE))
-
-
 def observe(lane: HeldLane) -> None:
     """Observe each chain that is due. A worker calls this."""
-    chains_due = set(due().values_list("pk", flat=True))
+    # A later time was stored by a clock that was ahead.
+    due = set(ChainWatch.objects.exclude(due_at__range=(Now(), Now() + _PAUSE)).values_list("pk", flat=True))
     for chain in get_chains().chains:
-        if chain.id in chains_due:
+        if chain.id in due:
             try:
                 _observe(lane, chain)
             except LaneLost:

@@ -3,10 +3,9 @@
 Nothing is written to the database here. After the proofs are stored, no archive node is needed.
 """
 
-import itertools
 import logging
 import random
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
@@ -67,12 +66,10 @@ def waiting(blocks: Sequence[Block], most: int) -> tuple[list[WaitingAccount], s
     rows = open_queries(blocks).filter(step=StepKind.INITIAL_STATE).exclude(address="")
     for pk, block, address in rows.values_list("pk", "block", "address"):
         asking[block, address].append(pk)
-    # The order is random, so that accounts for which nodes hang aren't always first. Users take turns, because the turn
-    # may end before all proofs are fetched.
-    by_user: dict[int | None, list[tuple[int, str]]] = defaultdict(list)
-    for key in random.sample(list(asking), len(asking)):
-        by_user[by_pk[key[0]].queued_for_id].append(key)
-    keys = list(filter(None, itertools.chain.from_iterable(itertools.zip_longest(*by_user.values()))))
+    # The order is random, so that accounts for which nodes hang aren't always first. Users with few come before others,
+    # because the turn may end before all are fetched.
+    sizes = Counter(by_pk[block].queued_for_id for block, _ in asking)
+    keys = sorted(random.sample(list(asking), len(asking)), key=lambda key: sizes[by_pk[key[0]].queued_for_id])
     chosen = [pk for key in keys[:most] for pk in asking[key]]
     queries = Query.objects.only("pk", "slots").in_bulk(chosen)
     accounts = [

@@ -126,11 +126,10 @@ class _Turn:
 
     def should_end(self) -> bool:
         """Return whether the turn has taken long while other users wait."""
-        if time.monotonic() < self.began + _SECONDS:
-            return False
         users, ends = {block.queued_for_id for block in self.going.values()}, self.context.connection.config
         here = Block.objects.filter(destination_chain_id=ends.destination_id, source_chain_id=ends.source_id)
-        return len(users) > 1 or due_rows.due(here).exclude(queued_for__in=users).exists()
+        others = due_rows.due(here).exclude(queued_for__in=users)
+        return time.monotonic() > self.began + _SECONDS and (len(users) > 1 or others.exists())
 
     def end(self, pk: int, end: End) -> None:
         self.ends[pk] = end

@@ -118,10 +118,6 @@ def test_a_turn_that_takes_long_fetches_no_further_proofs_where_another_user_wai
     [
         (Pruning, {}, set()),
         (Pruning, {"due_at": Now()}, {"house"}),
-        (FactsRegistry, {"due_at": None}, {"house"}),
-        (Batch, {"deadline_at": Now() - timedelta(seconds=1)}, {"house"}),
-        (ChainWatch, {"due_at": None}, {"watch"}),
-        (ChainWatch, {"due_at": Now() + timedelta(days=1)}, {"watch"}),
     ],
 )
 def test_chains_are_watched_and_the_house_is_kept_where_something_is_due(service, key, model, changes, lanes_due):
