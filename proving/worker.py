@@ -147,7 +147,8 @@ class Worker:
         now = time.monotonic()
         pausing = {name for name, (_, until) in self._pauses.copy().items() if now < until}
         free = [name for name in self._lanes if name not in self._turns and name not in pausing]
-        polled = tuple(name for name in free if name.kind != LaneKind.WATCH)
+        # At heartbeats the house is polled, too.
+        polled = tuple(name for name in free if name.kind not in _BEATS or (kinds and name.kind == LaneKind.HOUSE))
         due = {name for (name,) in _with_work(polled).all()} if polled else set()
         for name in free:
             if name.kind in kinds or str(name) in due:

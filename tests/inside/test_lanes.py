@@ -20,7 +20,7 @@ from database.due_rows import Postponement
 from proving import lanes, worker
 from proving.health.service_metrics import ServiceMetrics
 from proving.lanes import HeldLane, LaneKind, LaneName
-from proving.models import AccountProof, ChainWatch, FactsRegistry, Lane, Signer, Transaction, WorkerHeartbeat
+from proving.models import AccountProof, FactsRegistry, Lane, Signer, Transaction, WorkerHeartbeat
 from proving.reconcile import proofs, turn
 from proving.transactions import sending, transaction_monitor
 from queries.models import Batch, BatchStatus, Block, Pruning
@@ -113,18 +113,12 @@ def test_a_turn_that_takes_long_fetches_no_further_proofs_where_another_user_wai
         assert due_rows.due(Block.objects.filter(pk=block.pk)).exists() == (count < 3)
 
 
-@pytest.mark.parametrize(
-    ("model", "changes", "lanes_due"),
-    [
-        (Pruning, {}, set()),
-        (Pruning, {"due_at": Now()}, {"house"}),
-    ],
-)
-def test_chains_are_watched_and_the_house_is_kept_where_something_is_due(service, key, model, changes, lanes_due):
-    submit(key, request(ALICE, block=1))
-    work()
-    model.objects.update(**changes)
-    assert {name for (name,) in worker._due_names((HOUSE, LaneName(LaneKind.WATCH)))} == lanes_due
+@pytest.mark.django_db
+def test_the_house_has_a_turn_where_pruning_is_due():
+    Pruning.objects.create(due_at=Now() + timedelta(minutes=1))
+    assert not worker._due_names([HOUSE, ADMISSION]).exists()
+    Pruning.objects.update(due_at=Now())
+    assert list(worker._due_names([HOUSE, ADMISSION])) == [("house",)]
 
 
 @pytest.mark.django_db(transaction=True)
