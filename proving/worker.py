@@ -214,7 +214,8 @@ _PROOFS, _PROOFS_ALONE = 300, 1000
 _MANY_BLOCKS = 100
 # Maximum seconds of a turn that delivers webhooks.
 _WEBHOOK_SECONDS = 5
-_OVERDUE = 100
+# Maximum batches that a turn of the house rejects.
+_OVERDUE = 1000
 # Additional time before a batch is rejected while no block later than its deadline was seen.
 _FURTHER = timedelta(days=1)
 
