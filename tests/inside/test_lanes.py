@@ -27,7 +27,7 @@ from queries.models import Batch, BatchStatus, Block, Pruning
 from tests.deployed import deploy
 from tests.explorer.batches import SOURCE, connect_source
 from tests.factories import until
-from tests.inside.working import a_worker, admitted, reconcile_block
+from tests.inside.working import a_worker, admitted, reconcile_block, work_side_by_side
 from tests.metrics import value
 from tests.proving.chain_state import registry
 from tests.service import ALICE, BOB, CHARLIE, a_key, asking, balances, expire_leases, request, submit, work
@@ -111,6 +111,16 @@ def test_a_turn_that_takes_long_fetches_no_further_proofs_where_another_user_wai
         reconcile_block(block.pk)
         assert AccountProof.objects.filter(block__queries__batch=batch).distinct().count() == count
         assert due_rows.due(Block.objects.filter(pk=block.pk)).exists() == (count < 3)
+
+
+def test_a_turn_that_takes_long_fetches_first_for_the_user_with_the_fewest_accounts(service, key, monkeypatch):
+    monkeypatch.setattr(turn, "_SECONDS", 0)
+    monkeypatch.setattr(proofs, "_ACCOUNTS_PER_FETCH", 1)
+    for block in (1, 3):
+        admitted(key, request(ALICE, BOB, CHARLIE, block=block))
+    admitted(a_key(BOB), request(ALICE, block=2))
+    work_side_by_side(LaneKind.CONNECTION)
+    assert list(AccountProof.objects.values_list("block__number", flat=True)) == [2]
 
 
 @pytest.mark.django_db
