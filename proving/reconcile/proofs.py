@@ -5,7 +5,7 @@ Nothing is written to the database here. After the proofs are stored, no archive
 
 import logging
 import random
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from weakref import WeakKeyDictionary
@@ -77,8 +77,10 @@ def waiting(blocks: Sequence[Block], most: int) -> tuple[list[WaitingAccount], s
             asking[block, address].append(pk)
         else:
             of_header.add(block)
-    # The order is random, so that accounts for which nodes hang aren't always first.
-    keys = random.sample(list(asking), len(asking))
+    # The order is random, so that accounts for which nodes hang aren't always first. Users with few come before others,
+    # because the turn may end before all are fetched.
+    sizes = Counter(by_pk[block].queued_for_id for block, _ in asking)
+    keys = sorted(random.sample(list(asking), len(asking)), key=lambda key: sizes[by_pk[key[0]].queued_for_id])
     chosen = [pk for key in keys[:most] for pk in asking[key]]
     queries = Query.objects.only("pk", "slots").in_bulk(chosen)
     accounts = [

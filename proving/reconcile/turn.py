@@ -57,6 +57,8 @@ Seen = TypeVar("Seen")
 
 # Maximum paths that a turn searches. Each needs separate requests, and only one is sent at a time.
 _PATHS = 16
+# Seconds after which a turn fetches no further proofs while other users wait.
+_SECONDS = 2
 _UNUSABLE_SECONDS = 10
 # Maximum queries whose INITIAL_STATE is completed together with their next step. Each is named in several statements.
 _FEW = 50
@@ -125,10 +127,18 @@ class _Turn:
     """Changes for the next write, with the ids of their blocks."""
     begun: set[int] = field(default_factory=set)
     """The ids of queries whose INITIAL_STATE is completed by the next write."""
+    began: float = field(default_factory=time.monotonic)
 
     def left_of(self, blocks: Sequence[Block]) -> list[Block]:
         """Return the blocks for which the turn continues, with their current rows."""
         return [self.going[block.pk] for block in blocks if block.pk in self.going]
+
+    def should_end(self) -> bool:
+        """Return whether the turn has taken long while other users wait."""
+        users, ends = {block.queued_for_id for block in self.going.values()}, self.context.connection.config
+        here = Block.objects.filter(destination_chain_id=ends.destination_id, source_chain_id=ends.source_id)
+        others = due_rows.due(here).exclude(queued_for__in=users)
+        return time.monotonic() > self.began + _SECONDS and (len(users) > 1 or others.exists())
 
     def end(self, pk: int, end: End) -> None:
         self.ends[pk] = end
@@ -253,11 +263,14 @@ def _fetch(
     faults: dict[int, dict[int, WaitReason]] = defaultdict(dict)
     later: list[tuple[int, Change]] = []
     begun: set[int] = set()
-    for fetched in itertools.chain([proofs.of_headers(of_header)], proofs.fetch(turn.context.source_rpc, waiting)):
+    finished: set[int] = set()
+    parts = itertools.chain([proofs.of_headers(of_header)], proofs.fetch(turn.context.source_rpc, waiting))
+    for place, fetched in enumerate(parts):
         if not fetched:
             continue
         for pk, of_block in fetched.items():
             faults[pk] |= of_block.faults
+            finished |= {*of_block.faults, *of_block.complete}
         completing = {query for of_block in fetched.values() for query in of_block.complete}
         decisions = {pk: decide.fetched(of_block) for pk, of_block in fetched.items()}
         if len(begun | completing) <= _FEW and not turn.context.destination_rpc.chain.gather_seconds:
@@ -265,6 +278,9 @@ def _fetch(
             later += [(pk, Complete(each.complete, StepKind.INITIAL_STATE)) for pk, each in fetched.items()]
             decisions = {pk: decide.fetched(replace(of_block, complete=[])) for pk, of_block in fetched.items()}
         turn.write(decisions)
+        if place and turn.should_end():
+            break
+    partly |= {account.block.pk for account in waiting if finished.isdisjoint(query.pk for query in account.queries)}
     looked_at = [block for block in turn.left_of(blocks) if block.pk not in partly]
     unfetched = observe.unfetched(turn.context, looked_at, faults)
     decisions = {pk: decide.unfetched(of_block) for pk, of_block in unfetched.items()}
