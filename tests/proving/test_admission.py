@@ -19,21 +19,8 @@ from tests.chains.lying_node import Raw, ask, between, error, hiding, lying_node
 from tests.deployed import deploy
 from tests.proving.estimated_batches import estimate
 from tests.proving.money import limit, stopped
-from tests.service import (
-    ALICE,
-    BOB,
-    SIGNER,
-    a_key,
-    asking,
-    fresh,
-    header,
-    reconfigure,
-    request,
-    submit,
-    waiting,
-    work,
-    work_until_done,
-)
+from tests.service import asking, fresh, reconfigure, request, submit, waiting, work, work_until_done
+from tests.users import ALICE, BOB, SIGNER, a_key, header
 
 pytestmark = pytest.mark.outside
 

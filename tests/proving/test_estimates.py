@@ -7,24 +7,12 @@ import pytest
 from devnet.devchain import DevChain
 from proving.models import Transaction
 from queries.models import Batch, BatchStatus, Block, Query
-from tests.deployed import deploy
+from tests.deployed import deploy, deploy_on
 from tests.explorer.batches import SOURCE, connect_source
 from tests.proving.estimated_batches import Result, accounts, cases_of, estimate, measured
 from tests.proving.money import limit, stopped
-from tests.service import (
-    ALICE,
-    BOB,
-    a_key,
-    asking,
-    chains_toml,
-    fresh,
-    header,
-    request,
-    submit,
-    waiting,
-    work,
-    work_until_done,
-)
+from tests.service import asking, chains_toml, fresh, request, submit, waiting, work, work_until_done
+from tests.users import ALICE, BOB, a_key, header
 
 pytestmark = pytest.mark.outside
 
@@ -53,7 +41,7 @@ def deep(chain: DevChain, db, settings, tmp_path) -> DevChain:
     """Return a chain whose older blocks are several hops away."""
     settings.CHAINS_FILE = chains_toml(tmp_path, chain.url, connection="window = 40")
     settings.MAX_BATCHES_PER_MINUTE = 1000
-    deploy(31337, 31337)
+    deploy_on(chain)
     chain.mine(700)
     return chain
 

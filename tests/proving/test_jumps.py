@@ -31,18 +31,8 @@ from tests.proving.jumping import Jumping, Pointing, World, beacon_chain_of, jum
 from tests.proving.kills import BEFORE_AND_AFTER, exchanges
 from tests.proving.self_funded import itself, left_of, nothing_spent, send
 from tests.proving.sources import KEYS, THERE, grow
-from tests.service import (
-    ALICE,
-    CHARLIE,
-    asking,
-    balances,
-    fresh,
-    reconfigure,
-    submit,
-    waiting,
-    work,
-    work_until_done,
-)
+from tests.service import asking, balances, fresh, reconfigure, submit, waiting, work, work_until_done
+from tests.users import ALICE, CHARLIE
 
 pytestmark = [pytest.mark.django_db, pytest.mark.outside]
 

@@ -36,20 +36,8 @@ from tests.proving.kills import BEFORE_AND_AFTER, Killer, exchanges
 from tests.proving.money import cancel, pending
 from tests.proving.several_signers import configure
 from tests.proving.transactions import age, between_statements
-from tests.service import (
-    ALICE,
-    BOB,
-    SECOND_SIGNER,
-    SIGNER,
-    a_key,
-    chains_toml,
-    expire_leases,
-    header,
-    request,
-    submit,
-    work,
-    work_until_done,
-)
+from tests.service import chains_toml, expire_leases, request, submit, work, work_until_done
+from tests.users import ALICE, BOB, SECOND_SIGNER, SIGNER, a_key, header
 
 pytestmark = [pytest.mark.django_db, pytest.mark.outside]
 

@@ -31,20 +31,8 @@ from tests.proving.chain_state import (
     signer_nonce,
 )
 from tests.proving.proxy import Proxy
-from tests.service import (
-    ALICE,
-    BOB,
-    SIGNER,
-    a_key,
-    asking,
-    fresh,
-    reconfigure,
-    request,
-    submit,
-    waiting,
-    work,
-    work_until_done,
-)
+from tests.service import asking, fresh, reconfigure, request, submit, waiting, work, work_until_done
+from tests.users import ALICE, BOB, SIGNER, a_key
 
 pytestmark = [pytest.mark.django_db, pytest.mark.outside]
 

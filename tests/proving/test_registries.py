@@ -29,15 +29,10 @@ from tests.explorer.batches import beat, bundle_of, path
 from tests.proving.chain_state import AccountField, balance_at, field_on_chain, registry, signer_nonce
 from tests.proving.money import ETHER, go_on, limit, mine_at, pending
 from tests.service import (
-    ALICE,
-    BOB,
-    CHARLIE,
-    a_key,
     asking,
     balances,
     chains_toml,
     fresh,
-    header,
     reconfigure,
     request,
     submit,
@@ -45,6 +40,7 @@ from tests.service import (
     work,
     work_until_done,
 )
+from tests.users import ALICE, BOB, CHARLIE, a_key, header
 
 pytestmark = [pytest.mark.django_db, pytest.mark.outside]
 

@@ -34,16 +34,11 @@ from tests.proving.proxy import Proxy
 from tests.proving.self_funded import STRANGER, get, itself, left_of, nothing_spent, send
 from tests.proving.transactions import age
 from tests.service import (
-    ALICE,
-    BOB,
-    CHARLIE,
-    a_key,
     asking,
     balances,
     expire,
     expire_leases,
     fresh,
-    header,
     reconfigure,
     request,
     submit,
@@ -51,6 +46,7 @@ from tests.service import (
     work,
     work_until_done,
 )
+from tests.users import ALICE, BOB, CHARLIE, a_key, header
 
 pytestmark = [pytest.mark.django_db, pytest.mark.outside]
 

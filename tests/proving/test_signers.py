@@ -11,19 +11,8 @@ from queries.models import BatchStatus, Block
 from tests.deployed import deploy
 from tests.proving.money import ETHER, GWEI, accepted
 from tests.proving.several_signers import configure, get_stuck, send_each, senders
-from tests.service import (
-    ALICE,
-    BOB,
-    CHARLIE,
-    SECOND_SIGNER,
-    SIGNER,
-    a_key,
-    request,
-    submit,
-    waiting,
-    work,
-    work_until_done,
-)
+from tests.service import request, submit, waiting, work, work_until_done
+from tests.users import ALICE, BOB, CHARLIE, SECOND_SIGNER, SIGNER, a_key
 
 pytestmark = pytest.mark.outside
 

@@ -42,20 +42,8 @@ from tests.proving.money import accepted, limit, stopped
 from tests.proving.paths import extending
 from tests.proving.proxy import Proxy
 from tests.proving.sources import HERE, KEYS, THERE, attesting, balance_proven, connect, grow, liar, of_chains
-from tests.service import (
-    ALICE,
-    BOB,
-    CHARLIE,
-    a_key,
-    asking,
-    fresh,
-    header,
-    reconfigure,
-    submit,
-    waiting,
-    work,
-    work_until_done,
-)
+from tests.service import asking, fresh, reconfigure, submit, waiting, work, work_until_done
+from tests.users import ALICE, BOB, CHARLIE, a_key, header
 
 pytestmark = [pytest.mark.django_db, pytest.mark.outside]
 

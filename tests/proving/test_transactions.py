@@ -17,20 +17,8 @@ from tests.proving.chain_state import signer_nonce
 from tests.proving.money import cancel, pending, stopped
 from tests.proving.receipts import changed_receipts
 from tests.proving.transactions import age, between_statements, send_from_elsewhere
-from tests.service import (
-    ALICE,
-    BOB,
-    SIGNER,
-    SIGNER_KEY,
-    a_key,
-    expire_leases,
-    reconfigure,
-    request,
-    submit,
-    waiting,
-    work,
-    work_until_done,
-)
+from tests.service import expire_leases, reconfigure, request, submit, waiting, work, work_until_done
+from tests.users import ALICE, BOB, SIGNER, SIGNER_KEY, a_key
 
 pytestmark = pytest.mark.outside
 

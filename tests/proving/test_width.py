@@ -12,19 +12,8 @@ from tests import headers
 from tests.chains.lying_node import between, error
 from tests.deployed import deploy
 from tests.proving.chain_state import AccountField, HeaderField, call, field_on_chain, header_on_chain, signer_nonce
-from tests.service import (
-    ALICE,
-    BOB,
-    a_key,
-    asking,
-    chains_toml,
-    reconfigure,
-    request,
-    submit,
-    waiting,
-    work,
-    work_until_done,
-)
+from tests.service import asking, chains_toml, reconfigure, request, submit, waiting, work, work_until_done
+from tests.users import ALICE, BOB, a_key
 
 pytestmark = [pytest.mark.django_db, pytest.mark.outside]
 

@@ -26,20 +26,8 @@ from tests.proving.money import (
     set_fee,
 )
 from tests.proving.transactions import age
-from tests.service import (
-    ALICE,
-    BOB,
-    CHARLIE,
-    SIGNER,
-    a_key,
-    fresh,
-    reconfigure,
-    request,
-    submit,
-    waiting,
-    work,
-    work_until_done,
-)
+from tests.service import fresh, reconfigure, request, submit, waiting, work, work_until_done
+from tests.users import ALICE, BOB, CHARLIE, SIGNER, a_key
 
 pytestmark = pytest.mark.outside
 

@@ -8,21 +8,8 @@ from proving.models import Transaction
 from queries.models import BatchStatus
 from tests.proving.money import ETHER, GWEI, accepted, go_on, limit, mine_at, pending, scattered_slots, set_fee
 from tests.proving.paths import extending, fill_history, old_block
-from tests.service import (
-    ALICE,
-    BOB,
-    CHARLIE,
-    SIGNER,
-    a_key,
-    asking,
-    balances,
-    fresh,
-    request,
-    submit,
-    waiting,
-    work,
-    work_until_done,
-)
+from tests.service import asking, balances, fresh, request, submit, waiting, work, work_until_done
+from tests.users import ALICE, BOB, CHARLIE, SIGNER, a_key
 
 pytestmark = pytest.mark.outside
 
