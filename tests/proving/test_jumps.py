@@ -28,7 +28,7 @@ from tests.proving.chain_state import (
 )
 from tests.proving.estimated_batches import estimate, measured
 from tests.proving.jumping import Jumping, Pointing, World, beacon_chain_of, jumping
-from tests.proving.kills import BEFORE_AND_AFTER, exchanges
+from tests.proving.kills import exchanges
 from tests.proving.self_funded import itself, left_of, nothing_spent, send
 from tests.proving.sources import KEYS, THERE, grow
 from tests.service import asking, balances, fresh, reconfigure, submit, waiting, work, work_until_done
@@ -280,14 +280,13 @@ def test_the_estimate_holds_and_names_where_the_jump_begins(service, client, key
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("after", BEFORE_AND_AFTER)
-def test_a_block_is_jumped_to_once_wherever_the_worker_is_killed(service, there, key, killing, after):
+def test_a_block_is_jumped_to_once_wherever_the_worker_is_killed(service, there, key, killing):
     numbers = itertools.count(OLD)
     assert work_until_done(submit(key, of_there(next(numbers))), service.here).status == BatchStatus.DONE
-    for exchange in exchanges(after=after):
+    for exchange in exchanges():
         number, nonce = next(numbers), signer_nonce(service.here)
         batch = submit(key, of_there(number))
-        with killing.at(exchange, after=after):
+        with killing.at(exchange, after=number % 2 == 0):
             work_until_done(batch, service.here)
         assert work_until_done(batch, service.here).status == BatchStatus.DONE
         work()

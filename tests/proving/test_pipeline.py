@@ -110,13 +110,14 @@ def test_it_proves_that_an_account_does_not_exist(service, key):
     assert values == [0, 0, EMPTY_TRIE_ROOT, 0]
 
 
-@pytest.mark.parametrize("balance", [2**256 - 1, 2**256 - 2])
-def test_a_balance_of_256_bits_is_exact_everywhere(service, key, balance):
-    service.rpc("anvil_setBalance", NOBODY, hex(balance))
+def test_a_balance_of_256_bits_is_exact_everywhere(service, key):
+    balances = {NOBODY: 2**256 - 1, BOB: 2**256 - 2}
+    for address, balance in balances.items():
+        service.rpc("anvil_setBalance", address, hex(balance))
     service.mine()
     block = service.head()
-    assert work_until_done(submit(key, request(NOBODY, block=block))).status == BatchStatus.DONE
-    assert field_on_chain(service, NOBODY, block, AccountField.BALANCE) == balance
+    assert work_until_done(submit(key, request(*balances, block=block))).status == BatchStatus.DONE
+    assert {who: field_on_chain(service, who, block, AccountField.BALANCE) for who in balances} == balances
 
 
 def test_batches_on_one_block_share_one_transaction(service, key):
@@ -253,8 +254,7 @@ def of_slots(address: str, block: int, slots: int) -> dict[str, Any]:
     return body
 
 
-@pytest.mark.parametrize("slots", [0, 200])
-@pytest.mark.parametrize("way", NO_USABLE_ANSWER)
+@pytest.mark.parametrize(("way", "slots"), zip(NO_USABLE_ANSWER, (0, 200, 200, 0), strict=True))
 def test_one_account_without_a_usable_answer_holds_up_no_other_user(service, settings, way, slots):
     random.seed(1)  # accounts come in random order
 
