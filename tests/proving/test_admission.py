@@ -457,12 +457,13 @@ REFUSALS = {
 
 
 def test_a_refusal_at_an_old_block_is_told_with_its_cause(service, client, key, settings, old):
-    body, words, expected = request(ALICE, block=old), "", ""
-    with instead_of_proofs(service, lambda asked, _: error(asked, -32000, words)) as url:
+    body, says, expected = request(ALICE, block=old), [""], ""
+    with instead_of_proofs(service, lambda asked, _: error(asked, -32000, says[-1])) as url:
         reconfigure(settings, service.url, url)
         proof = f"the proof of account {ALICE} at block {old} of Development chain (31337)"
         sentence = f"No node of chain 31337 serves proofs at block {old}. {url.removeprefix('http://')} refused {proof}"
         for words, why in REFUSALS.items():
+            says.append(words)
             expected = f"{sentence} (-32000){why}"
             assert [rejection["error"] for rejection in estimate(client, key, body)["rejections"]] == [expected]
         batch = work_until_done(submit(key, body))

@@ -291,9 +291,11 @@ def test_nonces_that_something_else_used_before_are_skipped(service, batch):
 
 
 LIES = {
-    f"{block}, {more} more": (block, more) for block, more in [("pending", 1000), ("latest", 1000), ("latest", 2**63)]
+    "3 more": ("latest", 3),
+    "1000 more": ("latest", 1000),
+    "far more": ("latest", 2**63),
+    "of the mempool": ("pending", 1000),
 }
-LIES["3 more"] = ("latest", 3)
 
 
 @pytest.mark.parametrize("lie", long.rows(LIES, at_once=["3 more"]))
