@@ -35,7 +35,7 @@ from tests.proving.chain_state import (
     signer_nonce,
 )
 from tests.proving.kills import exchanges
-from tests.proving.money import ETHER, mine_at, price_of
+from tests.proving.prices import ETHER, mine_at, price_of
 from tests.proving.transactions import age
 from tests.service import ALICE, BOB, a_key, chains_toml, fresh, reconfigure, request, submit, waiting
 

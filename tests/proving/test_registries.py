@@ -28,7 +28,8 @@ from tests.contracts.deployed import Deployed
 from tests.deployed import deploy
 from tests.explorer.batches import beat, bundle_of, path
 from tests.proving.chain_state import AccountField, balance_at, field_on_chain, registry, signer_nonce
-from tests.proving.money import ETHER, go_on, limit, mine_at, pending
+from tests.proving.money import limit, pending
+from tests.proving.prices import ETHER, go_on, mine_at
 from tests.service import (
     asking,
     balances,

@@ -28,8 +28,9 @@ from tests.proving.chain_state import (
     registry,
 )
 from tests.proving.kills import exchanges
-from tests.proving.money import ETHER, accepted, limit, mine_at, pending
+from tests.proving.money import accepted, limit, pending
 from tests.proving.paths import WINDOW
+from tests.proving.prices import ETHER, mine_at
 from tests.proving.proxy import Proxy
 from tests.proving.self_funded import STRANGER, get, itself, left_of, nothing_spent, send
 from tests.proving.transactions import age

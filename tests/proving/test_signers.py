@@ -9,7 +9,8 @@ from devnet.devchain import DevChain
 from proving.models import SignedTransaction, Signer, Transaction, TransactionState
 from queries.models import BatchStatus, Block
 from tests.deployed import deploy
-from tests.proving.money import ETHER, GWEI, accepted
+from tests.proving.money import accepted
+from tests.proving.prices import ETHER, GWEI
 from tests.proving.several_signers import configure, get_stuck, send_each, senders
 from tests.service import request, submit, waiting, work, work_until_done
 from tests.users import ALICE, BOB, CHARLIE, SECOND_SIGNER, SIGNER, a_key

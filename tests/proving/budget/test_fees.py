@@ -9,21 +9,9 @@ from django.utils import timezone
 from devnet.devchain import DevChain
 from proving.models import SignedTransaction, Transaction
 from queries.models import Batch, BatchStatus, Block
-from tests.proving.money import (
-    ACCOUNT_GAS,
-    ETHER,
-    GWEI,
-    accepted,
-    go_on,
-    in_mempool,
-    mine_at,
-    pending,
-    price_of,
-    serve,
-    set_fee,
-    without_limits,
-)
+from tests.proving.money import accepted, in_mempool, pending, serve, set_fee, without_limits
 from tests.proving.paths import old_block
+from tests.proving.prices import ACCOUNT_GAS, ETHER, GWEI, go_on, mine_at, price_of
 from tests.proving.receipts import balance
 from tests.proving.transactions import roll_back
 from tests.service import ALICE, asking, balances, fresh, reconfigure, request, submit, waiting, work, work_until_done

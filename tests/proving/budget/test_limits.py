@@ -7,22 +7,8 @@ from accounts.models import User
 from proving.models import Share, Signer, Transaction, TransactionState
 from queries.models import BatchStatus
 from tests.proving.estimated_batches import estimate
-from tests.proving.money import (
-    COSTLY,
-    ETHER,
-    GWEI,
-    accepted,
-    cancel,
-    go_on,
-    in_mempool,
-    limit,
-    mine_at,
-    paying_up_to,
-    pending,
-    spent_today,
-    stopped,
-    up_to_a_gwei,
-)
+from tests.proving.money import COSTLY, accepted, cancel, in_mempool, limit, paying_up_to, pending, spent_today, stopped
+from tests.proving.prices import ETHER, GWEI, go_on, mine_at, up_to_a_gwei
 from tests.proving.transactions import age
 from tests.service import ALICE, BOB, SIGNER, a_key, chains_toml, fresh, request, submit, waiting, work, work_until_done
 

@@ -13,19 +13,8 @@ from proving.models import Share, Transaction
 from queries.models import Batch, BatchStatus
 from tests import long
 from tests.chains.lying_node import ask, error, lying_node, result
-from tests.proving.money import (
-    ACCOUNT_GAS,
-    ETHER,
-    GWEI,
-    cancel,
-    go_on,
-    in_mempool,
-    limit,
-    mine_at,
-    paying_up_to,
-    pending,
-    set_fee,
-)
+from tests.proving.money import cancel, in_mempool, limit, paying_up_to, pending, set_fee
+from tests.proving.prices import ACCOUNT_GAS, ETHER, GWEI, go_on, mine_at
 from tests.proving.transactions import age
 from tests.service import fresh, reconfigure, request, submit, waiting, work, work_until_done
 from tests.users import ALICE, BOB, CHARLIE, SIGNER, a_key

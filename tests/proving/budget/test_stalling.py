@@ -6,8 +6,9 @@ import pytest
 
 from proving.models import Transaction
 from queries.models import BatchStatus
-from tests.proving.money import ETHER, GWEI, accepted, go_on, limit, mine_at, pending, scattered_slots, set_fee
+from tests.proving.money import accepted, limit, pending, scattered_slots, set_fee
 from tests.proving.paths import extending, fill_history, old_block
+from tests.proving.prices import ETHER, GWEI, go_on, mine_at
 from tests.service import asking, balances, fresh, request, submit, waiting, work, work_until_done
 from tests.users import ALICE, BOB, CHARLIE, SIGNER, a_key
 
