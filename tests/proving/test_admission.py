@@ -260,15 +260,6 @@ def test_a_fee_below_the_estimate_is_rejected_with_the_estimate(service, key, co
     assert "its fee of 1 wei" in batch.rejection_reason
 
 
-def test_a_fee_above_the_estimate_is_accepted_and_not_used_up(service, key, costly):
-    batch = work_until_done(submit(key, request(ALICE, block=service.head(), fee=10**18)))
-    work()
-    assert fresh(batch).status == BatchStatus.DONE
-    assert 0 < batch.spent < 10**18
-    assert batch.estimated_gas is not None
-    assert batch.gas_used <= batch.estimated_gas
-
-
 def test_a_user_has_a_limit_in_a_day(service, key, costly, settings):
     block = service.head()
     first = work_until_done(submit(key, request(ALICE, block=block, fee=10**18)))
@@ -322,14 +313,6 @@ def test_a_registry_that_is_not_deployed_is_waited_for_and_the_command_named(ser
     assert "manage.py deploy_registry 31337 31337" in str(batch.waits_for)
     FactsRegistry.objects.update(deployed_at=row.deployed_at)
     assert work_until_done(batch).status == BatchStatus.DONE
-
-
-def test_a_batch_whose_check_failed_does_not_hold_up_the_others(service, key):
-    number = service.head() + 2
-    ahead = submit(key, request(ALICE, block=number))
-    now = submit(key, request(ALICE, block=service.head()))
-    assert work_until_done(now).status == BatchStatus.DONE
-    assert work_until_done(ahead, service).status == BatchStatus.DONE
 
 
 def test_a_block_without_its_header_is_not_accepted_as_if_it_took_nothing(service, key, settings):

@@ -43,6 +43,7 @@ AT_ONCE = [
     "users share a block",
     "self-funded beside others",
     "a day until it is final",
+    "a user's day on replacements",
     "a fee when all reverts",
     "receipts that say failed, or nothing",
     "killed, and lost by the node",

@@ -18,7 +18,7 @@ from tests.proving.chain_state import signer_nonce
 from tests.proving.money import cancel, pending, stopped
 from tests.proving.receipts import changed_receipts
 from tests.proving.transactions import age, between_statements, send_from_elsewhere
-from tests.service import expire_leases, reconfigure, request, submit, waiting, work, work_until_done
+from tests.service import expire_leases, reconfigure, request, submit, work, work_until_done
 from tests.users import ALICE, BOB, SIGNER, SIGNER_KEY, a_key
 
 pytestmark = pytest.mark.outside
@@ -170,18 +170,6 @@ def test_at_a_high_gas_price_a_transaction_is_still_replaced_up_to_the_cap(mempo
     assert 110 * 10**9 < newest.max_fee_per_gas <= 200 * 10**9
 
 
-def test_a_signer_that_can_not_pay_for_all_that_is_reserved_stops_and_says_so(service, batch):
-    service.rpc("anvil_setBalance", SIGNER, hex(11 * 10**15))
-    service.rpc("anvil_setNextBlockBaseFeePerGas", hex(80 * 10**9))
-    service.mine()
-    fresh = submit(a_key(BOB), request(ALICE, block=service.head()))
-    work()
-    assert "less than the" in str(Signer.objects.get().wait)
-    assert not Transaction.objects.exclude(to="").exists()
-    service.rpc("anvil_setBalance", SIGNER, hex(10**18))
-    assert work_until_done(fresh).status == BatchStatus.DONE
-
-
 @pytest.mark.parametrize("told", [None, {}], ids=["no receipt", "one that can't be read"])
 def test_a_node_that_lags_is_no_reorg_and_no_stranger(service, batch, settings, caplog, told):
     work_until_done(batch)
@@ -206,29 +194,6 @@ def test_a_node_that_lags_is_no_reorg_and_no_stranger(service, batch, settings, 
     assert tx.state == TransactionState.CONFIRMED
     assert "reorganised" not in caplog.text
     assert "isn't ours" not in caplog.text
-
-
-def test_gas_above_the_cap_is_waited_for(service, batch, settings):
-    cap = "max_fee_per_gas_gwei = 0.001"
-    reconfigure(settings, "block_seconds = 1", f"block_seconds = 1\n{cap}")
-    work()
-    work()
-    assert waiting() == ["Gas on chain 31337 costs more than the cap of 0.001 gwei."]
-    reconfigure(settings, cap, "")
-    assert work_until_done(batch).status == BatchStatus.DONE
-
-
-def test_the_signer_stops_below_its_minimum_balance_and_says_so(service):
-    service.rpc("anvil_setBalance", SIGNER, hex(10**15))
-    service.mine()
-    batch = submit(a_key(BOB), request(ALICE, block=service.head()))
-    work()
-    work()
-    assert f"The signer {SIGNER} on chain 31337 holds 0.001000 ETH" in waiting()[0]
-    assert str(Signer.objects.get().wait) == waiting()[0]
-    service.rpc("anvil_setBalance", SIGNER, hex(10**18))
-    assert work_until_done(batch).status == BatchStatus.DONE
-    assert Signer.objects.get().wait is None
 
 
 @pytest.mark.django_db(transaction=True)

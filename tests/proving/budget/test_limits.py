@@ -134,27 +134,6 @@ def test_fees_are_not_raised_above_a_limit(costly, key, settings, name):
 # --- A user's limit ---------------------------------------------------------------------------------------------------
 
 
-def test_a_user_spends_no_more_in_a_day_than_a_users_limit(costly, key, settings):
-    mine_at(costly, 1)
-    limit(settings, daily_limit_per_user=ETHER * 8 // 10_000)
-    costly.rpc("evm_setAutomine", True)
-    head = costly.head()
-    codes = set()
-    done = 0
-    for back in range(6):
-        batch = submit(key, request(ALICE, block=head - back, fee=ETHER))
-        for _ in range(2):
-            work()
-        codes.add(fresh(batch).rejection_code)
-        done += batch.status == BatchStatus.DONE
-    assert codes == {"", "budget_exceeded"}
-    assert 0 < done < 6
-    assert sum(tx.cost for tx in Transaction.objects.all()) <= ETHER * 8 // 10_000
-    # Users have separate limits.
-    other = submit(a_key(BOB), request(BOB, block=head, fee=ETHER))
-    assert work_until_done(other).status == BatchStatus.DONE
-
-
 def test_a_price_that_rises_takes_nobody_above_a_users_limit(costly, key, settings):
     """The gas price rises between acceptance and sending, so the batch would exceed the user's limit."""
     mine_at(costly, 1)
