@@ -16,8 +16,6 @@ from tests.explorer.batches import beat
 from tests.service import a_key, header, request, submit
 
 pytestmark = [pytest.mark.outside, pytest.mark.usefixtures("transactional_db", "unreachable_chain")]
-
-JSON = {"Accept": "application/json"}
 LOCKED = "The database of this service is locked for longer than usual."
 
 
