@@ -19,10 +19,8 @@ from tests.explorer.batches import bundle_of
 from tests.factories import client_of
 from tests.proving.chain_state import (
     AccountField,
-    HeaderField,
     balance_at,
     field_on_chain,
-    header_on_chain,
     registry,
     signer_nonce,
 )
@@ -117,22 +115,6 @@ def test_old_blocks_are_proven_by_jumps_that_go_with_their_own_proofs(service, t
     (tx,) = of_batch(later)
     assert tx.extends_id is None
     assert [path for path in service.api.requested_paths[earlier:] if "summaries" in path] == []
-
-
-def test_headers_are_proven_though_no_node_has_old_states(service, made, key, monkeypatch):
-    """Only accounts need old states, so a node without them is enough for a header."""
-    relaid, _ = made
-    answer = Pointing.__call__
-
-    def without_states(node: Pointing, body: Any) -> Any:
-        if isinstance(body, dict) and body["method"] in {"eth_getProof", "eth_getStorageAt"}:
-            return error(body, -32000, "missing trie node")
-        return answer(node, body)
-
-    monkeypatch.setattr(Pointing, "__call__", without_states)
-    batch = submit(key, header_of(OLD, "TIMESTAMP", "STATE_ROOT"))
-    assert work_until_done(batch, service.here).status == BatchStatus.DONE
-    assert header_on_chain(service.here, OLD, HeaderField.TIMESTAMP, source=THERE) == relaid.timestamp(OLD)
 
 
 def test_a_time_is_proven_by_the_header_that_a_jump_makes_known(service, there, key):

@@ -625,16 +625,6 @@ def test_a_valid_claim_that_the_nodes_contradict_is_not_used(chain, games, there
     assert newest_recorded(chain, "OpStackGames") == 27
 
 
-def test_a_block_of_a_game_that_nodes_lack_is_no_fault_of_the_game(chain, games, there, settings, key):
-    settle(games, there, 26)
-    batch = submit(key, of_chains(there=[24]))
-    with hiding(there.url, 26) as url:
-        reconfigure(settings, there.url, url)
-        assert wait_of(chain) == lacking(26)
-        reconfigure(settings, url, there.url)
-    assert_proven(chain, there, batch, 24)
-
-
 def test_a_recorded_claim_that_the_nodes_contradict_is_not_begun_at(chain, games, there, key):
     other = tries.header(24, b"\x66" * 32)
     game = settle(games, there, 24, output_root(b"\x66" * 32, b"\x05" * 32, keccak(other)))
