@@ -32,7 +32,7 @@ from tests.chains.lying_node import between, error, hiding
 from tests.contracts import block_hash_buffer, tries
 from tests.contracts.block_hash_buffer import BlockHashBuffer
 from tests.contracts.deployed import Deployed
-from tests.contracts.dispute_games import DisputeGames, output_of, output_root
+from tests.contracts.dispute_games import DisputeGames, output_of
 from tests.contracts.l1_block import L1Block
 from tests.deployed import deploy
 from tests.proving.chain_state import balance_at, registry, signer_nonce
@@ -623,15 +623,6 @@ def test_a_valid_claim_that_the_nodes_contradict_is_not_used(chain, games, there
     settle(games, there, 27)
     assert_proven(chain, there, batch, 24)
     assert newest_recorded(chain, "OpStackGames") == 27
-
-
-def test_a_recorded_claim_that_the_nodes_contradict_is_not_begun_at(chain, games, there, key):
-    other = tries.header(24, b"\x66" * 32)
-    game = settle(games, there, 24, output_root(b"\x66" * 32, b"\x05" * 32, keccak(other)))
-    record(chain, "OpStackGames", game, b"\x05" * 32, other)
-    settle(games, there, 24)
-    submit(key, of_chains(there=[20]))
-    assert wait_of(chain) == f"The block hash source knows another block 24 of chain {THERE} than its nodes."
 
 
 def code_that_decides() -> dict[str, str]:
