@@ -379,7 +379,7 @@ def test_a_batch_that_was_done_before_says_where_its_facts_are(service, key):
     assert "The facts of this batch are in a registry" not in text
 
 
-# Whether the registry was replaced, whether the transaction is kept, and the old registry's code.
+# A replacement of the registry, the number of kept transactions, and the old registry's code.
 OLD_ONES = {
     "replaced, lost": (True, 0, ""),
     "replaced, kept": (True, 1, ""),
