@@ -226,7 +226,7 @@ def of_slots(address: str, block: int, slots: int) -> dict[str, Any]:
     return body
 
 
-@pytest.mark.parametrize(("way", "slots"), zip(NO_USABLE_ANSWER, (0, 200, 200, 0), strict=True))
+@pytest.mark.parametrize(("way", "slots"), [*zip(NO_USABLE_ANSWER, (0, 200, 200, 0), strict=True)])
 def test_one_account_without_a_usable_answer_holds_up_no_other_user(service, settings, way, slots):
     random.seed(1)  # accounts come in random order
 
