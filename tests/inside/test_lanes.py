@@ -189,7 +189,6 @@ OF_REGISTRY = 'UPDATE "proving_factsregistry" SET "due_at" = CASE'
     ("kind", "statement", "error", "cause"),
     [
         ("batch", OF_BATCH, OperationalError, psycopg.errors.DiskFull),
-        ("batch", OF_BATCH, OperationalError, psycopg.errors.LockNotAvailable),
         ("batch", OF_BATCH, InternalError, psycopg.errors.IdleInTransactionSessionTimeout),
         ("registry", OF_REGISTRY, OperationalError, psycopg.errors.DiskFull),
     ],

@@ -34,8 +34,8 @@ from tests.proving.chain_state import (
     registry,
     signer_nonce,
 )
-from tests.proving.kills import BEFORE_AND_AFTER, exchanges
-from tests.proving.money import ETHER, mine_at, price_of
+from tests.proving.kills import exchanges
+from tests.proving.prices import ETHER, mine_at, price_of
 from tests.proving.transactions import age
 from tests.service import ALICE, BOB, a_key, chains_toml, fresh, reconfigure, request, submit, waiting
 
@@ -217,18 +217,18 @@ def test_after_one_that_reverted_each_goes_alone(service, blocks):
     assert all(tx.accumulates.count() == 1 for tx in Transaction.objects.order_by("-pk")[:3])
 
 
-@pytest.mark.parametrize("after", BEFORE_AND_AFTER)
-def test_what_is_shared_is_done_once_wherever_the_worker_is_killed(service, killing, after):
+@pytest.mark.long
+def test_what_is_shared_is_done_once_wherever_the_worker_is_killed(service, killing):
     user = a_key()
     done = 0
-    for exchange in exchanges(after=after):
+    for exchange in exchanges():
         service.mine(10)
         work_once()
         work_once()
         numbers = range(service.head() - 4, service.head() - 1)
         nonce = signer_nonce(service)
         batches = at_blocks(user, numbers, ALICE, BOB)
-        with killing.at(exchange, after=after):
+        with killing.at(exchange, after=done % 2 == 0):
             until_done(batches)
         until_done(batches)
         work_once()

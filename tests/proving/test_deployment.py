@@ -22,14 +22,6 @@ def deploy(*arguments, tell=None) -> str:
     return output.getvalue()
 
 
-def test_run_twice_it_deploys_once_and_says_the_same(service):
-    before = signer_nonce(service)
-    first, second = deploy(31337, 31337), deploy(31337, 31337)
-    assert first == second
-    assert FactsRegistry.objects.get().address in first
-    assert signer_nonce(service) == before
-
-
 def test_it_says_what_it_waits_for_once(chain, db, settings, tmp_path, killing):
     output = io.StringIO()
     chain.rpc("evm_setAutomine", False)
@@ -56,18 +48,6 @@ def test_the_registry_knows_how_large_the_history_of_its_source_chain_is(chain, 
     selector = function_signature_to_4byte_selector("historyWindow()").hex()
     call = {"to": FactsRegistry.objects.get().address, "data": f"0x{selector}"}
     assert int(chain.rpc("eth_call", call, "latest"), 16) == 393168
-
-
-def test_it_notices_that_no_code_is_at_the_recorded_address(service, settings, tmp_path):
-    old = FactsRegistry.objects.get().address
-    service.rpc("anvil_setCode", old, "0x")
-    with pytest.raises(CommandError, match="no code there"):
-        deploy(31337, 31337)
-    assert FactsRegistry.objects.get().address == old
-    deploy(31337, 31337, "--replace")
-    new = FactsRegistry.in_use.get().address
-    assert new != old
-    assert service.rpc("eth_getCode", new, "latest") != "0x"
 
 
 def test_a_development_chain_that_was_started_anew_takes_an_empty_database(service, settings, tmp_path):

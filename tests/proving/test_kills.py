@@ -36,20 +36,8 @@ from tests.proving.kills import BEFORE_AND_AFTER, Killer, exchanges
 from tests.proving.money import cancel, pending
 from tests.proving.several_signers import configure
 from tests.proving.transactions import age, between_statements
-from tests.service import (
-    ALICE,
-    BOB,
-    SECOND_SIGNER,
-    SIGNER,
-    a_key,
-    chains_toml,
-    expire_leases,
-    header,
-    request,
-    submit,
-    work,
-    work_until_done,
-)
+from tests.service import chains_toml, expire_leases, request, submit, work, work_until_done
+from tests.users import ALICE, BOB, SECOND_SIGNER, SIGNER, a_key, header
 
 pytestmark = [pytest.mark.django_db, pytest.mark.outside]
 
@@ -86,6 +74,7 @@ def test_a_batch_is_done_once_wherever_the_worker_is_killed(service, killing, af
     assert list(nonces) == list(range(len(nonces)))
 
 
+@pytest.mark.long
 @pytest.mark.django_db(transaction=True)
 def test_a_worker_that_is_frozen_at_any_exchange_pays_nothing_again_when_it_goes_on(service, killing):
     """The frozen worker's leases run out, and another worker does all the work."""
@@ -287,12 +276,13 @@ def test_a_path_is_sent_once_wherever_the_worker_is_killed(chain, db, settings, 
     assert len(headers) == len(set(headers))
 
 
-@pytest.mark.parametrize("after", BEFORE_AND_AFTER)
-def test_a_registry_is_deployed_once_wherever_the_command_is_killed(service, killing, after):
-    for exchange in exchanges(after=after):
+@pytest.mark.long
+def test_a_registry_is_deployed_once_wherever_the_command_is_killed(service, killing):
+    for kills, exchange in enumerate(exchanges()):
         FactsRegistry.objects.all().delete()
         nonce = signer_nonce(service)
-        with killing.at(exchange, after=after):
+        # The kill is before the node acts in every other round, and after it in the rest.
+        with killing.at(exchange, after=kills % 2 == 0):
             deploy()
         deploy()
         assert signer_nonce(service) == nonce + 3, f"killed at exchange {exchange}"
@@ -301,18 +291,17 @@ def test_a_registry_is_deployed_once_wherever_the_command_is_killed(service, kil
     assert exchange > 8
 
 
-@pytest.mark.parametrize("after", BEFORE_AND_AFTER)
-def test_a_registry_is_replaced_once_wherever_the_command_is_killed(service, killing, after):
+def test_a_registry_is_replaced_once_wherever_the_command_is_killed(service, killing):
     """Each replaced registry stays on record, and an open batch is finished."""
     key = a_key()
-    replaced = []
-    for exchange in exchanges(after=after):
+    replaced: list[str] = []
+    for exchange in exchanges():
         batch = submit(key, request(ALICE, block=service.head()))
         work()
         replaced.append(registry().address)
         service.rpc("anvil_setCode", replaced[-1], "0x00")
         nonce = signer_nonce(service, "pending")
-        with killing.at(exchange, after=after):
+        with killing.at(exchange, after=len(replaced) % 2 == 0):
             deploy(31337, 31337, "--replace")
         deploy(31337, 31337, "--replace")
         assert signer_nonce(service) == nonce + 3, f"killed at exchange {exchange}"

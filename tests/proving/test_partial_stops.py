@@ -14,18 +14,8 @@ from queries.models import BatchStatus
 from tests.chains.lying_node import ask, lying_node, recording
 from tests.factories import log_of_operators
 from tests.proving.transactions import age, between_statements
-from tests.service import (
-    ALICE,
-    BOB,
-    SECOND_SIGNER,
-    SIGNER,
-    reconfigure,
-    request,
-    submit,
-    waiting,
-    work,
-    work_until_done,
-)
+from tests.service import reconfigure, request, submit, waiting, work, work_until_done
+from tests.users import ALICE, BOB, SECOND_SIGNER, SIGNER
 
 pytestmark = pytest.mark.outside
 

@@ -12,27 +12,13 @@ from devnet.devchain import ACCOUNTS, DevChain
 from proving.models import Transaction, TransactionState
 from queries.models import Batch, BatchStatus, Block, Query, StepKind
 from tests.chains.lying_node import ask, between, error, lying_node
-from tests.deployed import deploy
+from tests.deployed import deploy, deploy_on
 from tests.proving.chain_state import AccountField, HeaderField, balance_at, field_on_chain, registry
 from tests.proving.estimated_batches import estimate
 from tests.proving.paths import HISTORY, WINDOW, connect, extending, rewrite_history
 from tests.proving.sources import grow
-from tests.service import (
-    ALICE,
-    BOB,
-    CHARLIE,
-    SIGNER,
-    a_key,
-    asking,
-    chains_toml,
-    expire,
-    reconfigure,
-    request,
-    submit,
-    waiting,
-    work,
-    work_until_done,
-)
+from tests.service import asking, chains_toml, expire, reconfigure, request, submit, waiting, work, work_until_done
+from tests.users import ALICE, BOB, CHARLIE, SIGNER, a_key
 
 pytestmark = [pytest.mark.django_db, pytest.mark.outside]
 
@@ -55,7 +41,7 @@ def test_hops_go_through_a_history_of_another_size(chain, key, settings, tmp_pat
     """The history has 16 slots, so it wraps around. Real sizes differ, too: Arbitrum's history has 393,168."""
     rewrite_history(chain, limit=16, reads=16, writes=16)
     connect(chain, settings, tmp_path, of_chain="history_window = 16")
-    deploy(31337, 31337)
+    deploy_on(chain)
     grow(chain, 50)
     block = chain.head() - 3 * WINDOW - 5
     assert_proven(chain, submit(key, request(CHARLIE, block=block)), CHARLIE, block)
@@ -215,7 +201,7 @@ def test_a_history_that_tells_other_hashes_rejects_a_batch_before_anything_is_pr
 
 def test_more_hops_than_are_allowed_are_rejected_with_the_figure(chain, db, settings, tmp_path, key):
     connect(chain, settings, tmp_path, more="max_hops = 2")
-    deploy(31337, 31337)
+    deploy_on(chain)
     grow(chain, 50)
     batch = rejected(submit(key, request(CHARLIE, block=chain.head() - 4 * WINDOW)))
     assert (batch.rejection_code, batch.rejection_retryable) == ("block_too_old", False)
@@ -249,7 +235,7 @@ def test_only_old_states_that_no_node_serves_are_a_reason_to_reject(old, key, se
 def test_a_fee_that_does_not_cover_the_path_is_rejected_with_the_figure(chain, db, settings, tmp_path, key):
     connect(chain, settings, tmp_path, of_chain="test_network = false\nminimum_signer_balance = '0'")
     settings.ALLOWED_ADDRESSES = ["*"]
-    deploy(31337, 31337)
+    deploy_on(chain)
     grow(chain, 50)
     batch = rejected(submit(key, request(CHARLIE, block=chain.head() - 3 * WINDOW, fee=10)))
     assert batch.rejection_code == "fee_too_low"
@@ -264,7 +250,7 @@ def test_whoever_can_no_longer_pay_holds_up_no_path_that_passes_them(chain, db, 
         connection="window = 40",
     )
     settings.ALLOWED_ADDRESSES = ["*"]
-    deploy(31337, 31337)
+    deploy_on(chain)
     chain.mine(150)
     poor = submit(key, request(ALICE, block=chain.head() - 100, fee=10**18))
     call_command("stop")
@@ -283,7 +269,7 @@ def test_whoever_can_no_longer_pay_holds_up_no_path_that_passes_them(chain, db, 
 def test_nobody_pays_for_what_another_asks_on_the_way_to_a_block_of_both(chain, db, settings, tmp_path, key):
     connect(chain, settings, tmp_path, "max_hops = 200", "test_network = false\nminimum_signer_balance = '0'")
     settings.ALLOWED_ADDRESSES = ["*"]
-    deploy(31337, 31337)
+    deploy_on(chain)
     grow(chain, 110)
     block = chain.head() - 100
     slots = [hex(number << 30) for number in range(100)]

@@ -9,20 +9,8 @@ from queries.models import Batch, BatchStatus, Block, Step, StepKind, StepStatus
 from tests.chains.lying_node import between, result
 from tests.metrics import chain_events
 from tests.proving.chain_state import ACCOUNT_PROVEN, AccountField, balance_at, events, field_on_chain
-from tests.service import (
-    ALICE,
-    BOB,
-    SIGNER,
-    a_key,
-    expire,
-    header,
-    reconfigure,
-    request,
-    submit,
-    waiting,
-    work,
-    work_until_done,
-)
+from tests.service import expire, reconfigure, request, submit, waiting, work, work_until_done
+from tests.users import ALICE, BOB, SIGNER, a_key, header
 
 pytestmark = [pytest.mark.django_db, pytest.mark.outside]
 

@@ -28,22 +28,18 @@ from tests.proving.chain_state import (
     registry,
 )
 from tests.proving.kills import exchanges
-from tests.proving.money import ETHER, accepted, limit, mine_at, pending
+from tests.proving.money import accepted, limit, pending
 from tests.proving.paths import WINDOW
+from tests.proving.prices import ETHER, mine_at
 from tests.proving.proxy import Proxy
 from tests.proving.self_funded import STRANGER, get, itself, left_of, nothing_spent, send
 from tests.proving.transactions import age
 from tests.service import (
-    ALICE,
-    BOB,
-    CHARLIE,
-    a_key,
     asking,
     balances,
     expire,
     expire_leases,
     fresh,
-    header,
     reconfigure,
     request,
     submit,
@@ -51,6 +47,7 @@ from tests.service import (
     work,
     work_until_done,
 )
+from tests.users import ALICE, BOB, CHARLIE, a_key, header
 
 pytestmark = [pytest.mark.django_db, pytest.mark.outside]
 

@@ -9,21 +9,11 @@ from devnet.devchain import DevChain
 from proving.models import SignedTransaction, Signer, Transaction, TransactionState
 from queries.models import BatchStatus, Block
 from tests.deployed import deploy
-from tests.proving.money import ETHER, GWEI, accepted
+from tests.proving.money import accepted
+from tests.proving.prices import ETHER, GWEI
 from tests.proving.several_signers import configure, get_stuck, send_each, senders
-from tests.service import (
-    ALICE,
-    BOB,
-    CHARLIE,
-    SECOND_SIGNER,
-    SIGNER,
-    a_key,
-    request,
-    submit,
-    waiting,
-    work,
-    work_until_done,
-)
+from tests.service import request, submit, waiting, work, work_until_done
+from tests.users import ALICE, BOB, CHARLIE, SECOND_SIGNER, SIGNER, a_key
 
 pytestmark = pytest.mark.outside
 
@@ -61,12 +51,13 @@ def test_a_nonce_that_is_stuck_holds_up_nobody(mempool, key):
     assert stuck.latest_hash in notice
     assert Signer.objects.get(address=SECOND_SIGNER).wait is None
     # Its fees are raised until it is mined, and the signer sends again.
-    for _ in range(40):
+    while Transaction.objects.filter(pk=stuck.pk, state=TransactionState.PENDING).exists():
+        assert mempool.head() < 200
         SignedTransaction.objects.update(created_at=timezone.now() - timedelta(hours=1))
         work()
         mempool.mine()
     assert work_until_done(first, mempool).status == BatchStatus.DONE
-    send_each(key, mempool, 40)
+    send_each(key, mempool, 15)
     assert senders()[-1] == SIGNER
     assert Signer.objects.get(address=SIGNER).wait is None
 
