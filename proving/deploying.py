@@ -145,7 +145,7 @@ def _planned(connection: Connection, *, passes_over: bool) -> tuple[FactsRegistr
     If other code is at the registry's address, and `passes_over` is set, another address is taken. Raises
     `DeploymentError` if it isn't set.
     """
-    *others, registry = _creations(connection)
+    *others, registry = creations(connection)
     by_name = {creation.name: creation.address for creation in others}
     source = sources.of(connection).contract
     beacon_history = ""
@@ -321,9 +321,8 @@ def needed(chain: Chain, missing: Collection[Connection], rpc: RpcClient) -> Nee
     """
     market = market_fees(rpc)
     price = market.offer.max_fee_per_gas
-    creations = {each.address: each for connection in missing for each in _creations(connection)}
     deploying = 0
-    for creation in creations.values():
+    for creation in {each.address: each for connection in missing for each in creations(connection)}.values():
         if rpc.code(creation.address):
             continue
         gas = int(_creation_gas(creation) * GAS_MARGIN)
@@ -334,7 +333,7 @@ def needed(chain: Chain, missing: Collection[Connection], rpc: RpcClient) -> Nee
     return Needed(deploying, each, least, least + _BALANCES * each)
 
 
-def _creations(connection: Connection) -> list[Creation]:
+def creations(connection: Connection) -> list[Creation]:
     """Return the contracts of a connection's registry in the order of their creation, the registry last."""
     source, chain = sources.of(connection), get_chains().chain(connection.source_id)
     first = Creation(source.contract, creation_code(source.contract, *source.arguments(connection)))

@@ -30,6 +30,55 @@ def test_run_twice_it_deploys_once_and_says_the_same(service):
     assert signer_nonce(service) == before
 
 
+def test_another_operator_finds_the_contracts_and_their_facts_and_pays_for_nothing(service, key, django_user_model):
+    block = service.head()
+    work_until_done(submit(key, request(SIGNER, block=block)), service)
+    address, before = FactsRegistry.objects.get().address, signer_nonce(service)
+    # Another operator has another database.
+    Batch.objects.all().delete()
+    FactsRegistry.objects.all().delete()
+    assert address in deploy(31337, 31337)
+    batch = work_until_done(submit(key, request(SIGNER, block=block)), service)
+    assert (batch.status, signer_nonce(service)) == (BatchStatus.DONE, before)
+
+
+def test_a_contract_that_another_operator_creates_meanwhile_does_no_harm(chain, db, settings, tmp_path):
+    settings.CHAINS_FILE = chains_toml(tmp_path, chain.url)
+
+    def create_first(question: Any, answer: Any) -> list[Any]:
+        """Create each contract before the service's transaction arrives."""
+        if question["method"] == "eth_sendRawTransaction" and (data := Transaction.objects.latest("pk").data):
+            others = {"from": ACCOUNTS[1][0], "to": DEPLOYER, "data": hex_data(bytes(data)), "gas": hex(10_000_000)}
+            chain.rpc("eth_sendTransaction", others)
+        return [answer]
+
+    with lying_node(chain.url, create_first) as url:
+        reconfigure(settings, chain.url, url)
+        assert FactsRegistry.objects.get().address in deploy(31337, 31337)
+
+
+def test_a_chain_without_the_deployer_gets_it_when_its_cost_is_paid(db, settings, tmp_path):
+    with DevChain() as chain:
+        settings.CHAINS_FILE = chains_toml(tmp_path, chain.url)
+        for code, why in (("0x00", "other code than the deterministic deployer's"), ("0x", "Send 0.01 to 0x3fAB")):
+            chain.rpc("anvil_setCode", DEPLOYER, code)
+            with pytest.raises(CommandError, match=why):
+                deploy(31337, 31337)
+        chain.rpc("anvil_setNonce", DEPLOYER, "0x0")
+        chain.rpc("anvil_setNonce", DEPLOYER_SIGNER, "0x0")
+        chain.rpc("anvil_setBalance", DEPLOYER_SIGNER, hex(DEPLOYER_COST))
+        assert FactsRegistry.objects.get().address in deploy(31337, 31337)
+
+
+def test_other_code_at_the_address_is_passed_over_only_by_replace(service):
+    row = FactsRegistry.objects.get()
+    FactsRegistry.objects.all().delete()
+    service.rpc("anvil_setCode", row.address, "0x00")
+    with pytest.raises(CommandError, match="has other code at"):
+        deploy(31337, 31337)
+    assert row.address not in deploy(31337, 31337, "--replace")
+
+
 def test_it_says_what_it_waits_for_once(chain, db, settings, tmp_path, killing):
     output = io.StringIO()
     chain.rpc("evm_setAutomine", False)

@@ -14,6 +14,7 @@ from django.test import Client
 from django.utils import timezone
 from prometheus_client import REGISTRY
 
+from contracts import DEPLOYER
 from devnet.devchain import DevChain
 from proving.models import AccountProof, Transaction
 from queries.models import Batch, BatchStatus, Block, Step, StepKind, StepStatus
@@ -65,7 +66,7 @@ def test_it_proves_a_balance_through_all_four_steps(service, key):
     assert [step.kind for step in steps] == list(StepKind)
     assert {step.status for step in steps} == {StepStatus.COMPLETED}
     assert all(step.completed_at and step.started_at <= step.completed_at for step in steps)
-    tx = Transaction.objects.exclude(to="").get()
+    tx = Transaction.objects.exclude(to=DEPLOYER).get()
     assert [step.transaction_hash for step in steps] == ["", "", tx.hash, tx.hash]
     proven = field_on_chain(service, SIGNER, block, AccountField.BALANCE)
     assert proven == balance_at(service, SIGNER, block) != balance_at(service, SIGNER, service.head())
@@ -155,7 +156,7 @@ def test_the_gas_of_a_transaction_is_shared_among_its_batches(service, key):
     work()
     small.refresh_from_db()
     large.refresh_from_db()
-    tx = Transaction.objects.exclude(to="").get()
+    tx = Transaction.objects.exclude(to=DEPLOYER).get()
     assert small.gas_used + large.gas_used in {tx.gas_used, tx.gas_used - 1}
     # Each batch's share follows its own gas, the header included.
     part = (small.estimated_gas or 0) / ((small.estimated_gas or 0) + (large.estimated_gas or 0))
@@ -180,7 +181,7 @@ def test_many_accounts_go_into_several_transactions_of_one_header(service, key):
     assert batch.status == BatchStatus.DONE
     assert len(events(service, ACCOUNT_PROVEN)) == 300
     assert len(events(service, HEADER_ACCUMULATED)) == 1
-    assert Transaction.objects.exclude(to="").count() == 3
+    assert Transaction.objects.exclude(to=DEPLOYER).count() == 3
 
 
 def test_it_needs_no_archive_node_once_initial_state_is_completed(service, key, settings):
@@ -206,7 +207,7 @@ def test_confirmations_are_waited_for(service, key, settings):
     batch = submit(key, request(ALICE, block=service.head()))
     for _ in range(3):
         work()
-    mined_at = Transaction.objects.exclude(to="").get().block_number
+    mined_at = Transaction.objects.exclude(to=DEPLOYER).get().block_number
     assert mined_at is not None
     assert service.head() == mined_at
     for _ in range(2):
@@ -241,7 +242,7 @@ def test_a_node_whose_proofs_do_not_verify_is_named_and_another_asked(service, k
         batch = submit(key, of_slots(ALICE, service.head(), 1))
         for _ in range(6):
             work()
-        assert Transaction.objects.exclude(to="").count() == 0
+        assert Transaction.objects.exclude(to=DEPLOYER).count() == 0
         assert f"{bad.removeprefix('http://')} answered eth_getProof with a proof of {ALICE} " in waiting()[0]
         # `reconfigure` makes new clients, so the first node in the file is asked first, and that is the bad one.
         reconfigure(settings, f'"{bad}"', f'"{bad}", "{service.url}"')
