@@ -11,7 +11,7 @@ from rlp import encode
 
 from chains import questions
 from chains.chains_file import Chain
-from chains.encoding import hex_data, in_units
+from chains.encoding import hex_data
 from chains.node_errors import Reverted
 from chains.rpc import RpcClient, result
 from config.configured_chains import get_rpc
@@ -127,7 +127,7 @@ def _require_deployer(chain: Chain, rpc: RpcClient) -> bool:
         rpc.sent(DEPLOYER_TRANSACTION, answer)
         return False
     raise DeploymentError(
-        f"{chain.label} has no deterministic deployer at {DEPLOYER}. Send {in_units(DEPLOYER_COST)} to "
+        f"{chain.label} has no deterministic deployer at {DEPLOYER}. Send {chain.cost(DEPLOYER_COST)} to "
         f"{DEPLOYER_SIGNER}, and run it again: the deployer's published transaction is then broadcast."
         if not code
         else f"{chain.label} has other code than the deterministic deployer's at {DEPLOYER}."
