@@ -259,14 +259,19 @@ def check(row: FactsRegistry) -> None:
         logger.error("%s", row.refusal)
 
 
-def _why_refused(row: FactsRegistry, code: bytes) -> str:
-    destination, source = row.destination_chain_id, row.source_chain_id
-    expected = load_artifact("FactsRegistry").deployed(
-        sourceChainId=source,
+def expected_code(row: FactsRegistry) -> bytes:
+    """Return the code of this version's contract with the registry's values."""
+    return load_artifact("FactsRegistry").deployed(
+        sourceChainId=row.source_chain_id,
         blockHashSource=int(row.block_hash_source, 16),
         historyWindow=row.history_window,
         beaconChainHistory=int(row.beacon_history or NO_CONTRACT, 16),
     )
+
+
+def _why_refused(row: FactsRegistry, code: bytes) -> str:
+    destination, source = row.destination_chain_id, row.source_chain_id
+    expected = expected_code(row)
     configured = get_chains().chain(source).history_window
     if not code:
         why = (

@@ -54,7 +54,8 @@ block_selection fact_search packing
 gas
 money sources
 balance_costs transactions
-deploying paths
+creating paths
+deploying
 health reconcile source_estimate
 admission_checks
 admit batch_estimate
@@ -224,9 +225,10 @@ def test_few_modules_can_spend_money():
             senders.add(path.relative_to(PROJECT / "proving").as_posix())
         if names & {"transaction_monitor.monitor_all", "transaction_monitor.monitor_for"}:
             tenders.add(path.relative_to(PROJECT / "proving").as_posix())
-    assert senders == {"reconcile/apply.py", "deploying.py"}
+    assert senders == {"reconcile/apply.py", "creating.py"}
     assert tenders == {
         "worker.py",
+        "creating.py",
         "deploying.py",
     }
 

@@ -2,16 +2,21 @@
 
 import io
 import itertools
+from typing import Any
 
 import pytest
 from django.core.management import CommandError, call_command
 from eth_utils.abi import function_signature_to_4byte_selector
 
-from devnet.devchain import DevChain
+from chains.encoding import hex_data
+from contracts import DEPLOYER, DEPLOYER_COST, DEPLOYER_SIGNER
+from devnet.devchain import ACCOUNTS, DevChain
 from proving.models import FactsRegistry, Transaction
+from queries.models import Batch, BatchStatus
+from tests.chains.lying_node import between, lying_node
 from tests.proving.chain_state import signer_nonce
 from tests.proving.receipts import changed_receipts
-from tests.service import chains_toml, work
+from tests.service import SIGNER, chains_toml, reconfigure, request, submit, work, work_until_done
 
 pytestmark = pytest.mark.outside
 
@@ -20,6 +25,55 @@ def deploy(*arguments, tell=None) -> str:
     output = io.StringIO()
     call_command("deploy_registry", *map(str, arguments), stdout=output, stderr=tell)
     return output.getvalue()
+
+
+def test_another_operator_finds_the_contracts_and_their_facts_and_pays_for_nothing(service, key):
+    block = service.head()
+    work_until_done(submit(key, request(SIGNER, block=block)), service)
+    address, before = FactsRegistry.objects.get().address, signer_nonce(service)
+    # Another operator has another database.
+    Batch.objects.all().delete()
+    FactsRegistry.objects.all().delete()
+    assert address in deploy(31337, 31337)
+    batch = work_until_done(submit(key, request(SIGNER, block=block)), service)
+    assert (batch.status, signer_nonce(service)) == (BatchStatus.DONE, before)
+
+
+def test_a_contract_that_another_operator_creates_meanwhile_does_no_harm(chain, db, settings, tmp_path):
+    settings.CHAINS_FILE = chains_toml(tmp_path, chain.url)
+
+    def create_first(question: Any, answer: Any) -> list[Any]:
+        """Create each contract before the service's transaction arrives."""
+        if question["method"] == "eth_sendRawTransaction" and (data := Transaction.objects.latest("pk").data):
+            others = {"from": ACCOUNTS[1][0], "to": DEPLOYER, "data": hex_data(bytes(data)), "gas": hex(10_000_000)}
+            chain.rpc("eth_sendTransaction", others)
+        return [answer]
+
+    with lying_node(between(chain.url, create_first)) as url:
+        reconfigure(settings, chain.url, url)
+        assert deploy(31337, 31337).split()[-1] == FactsRegistry.objects.get().address
+
+
+def test_a_chain_without_the_deployer_gets_it_when_its_cost_is_paid(db, settings, tmp_path):
+    with DevChain() as chain:
+        settings.CHAINS_FILE = chains_toml(tmp_path, chain.url)
+        for code, why in (("0x00", "other code than the deterministic deployer's"), ("0x", "Send 0.01.* to 0x3fAB")):
+            chain.rpc("anvil_setCode", DEPLOYER, code)
+            with pytest.raises(CommandError, match=why):
+                deploy(31337, 31337)
+        chain.rpc("anvil_setNonce", DEPLOYER, "0x0")
+        chain.rpc("anvil_setNonce", DEPLOYER_SIGNER, "0x0")
+        chain.rpc("anvil_setBalance", DEPLOYER_SIGNER, hex(DEPLOYER_COST))
+        assert deploy(31337, 31337).split()[-1] == FactsRegistry.objects.get().address
+
+
+def test_other_code_at_the_address_is_passed_over_only_by_replace(service):
+    row = FactsRegistry.objects.get()
+    FactsRegistry.objects.all().delete()
+    service.rpc("anvil_setCode", row.address, "0x00")
+    with pytest.raises(CommandError, match="has other code at"):
+        deploy(31337, 31337)
+    assert row.address not in deploy(31337, 31337, "--replace")
 
 
 def test_it_says_what_it_waits_for_once(chain, db, settings, tmp_path, killing):
@@ -39,7 +93,7 @@ def test_it_says_what_it_waits_for_once(chain, db, settings, tmp_path, killing):
             deploy(31337, 31337, tell=output)
     settings.CHAINS_FILE = chains_toml(tmp_path, chain.url)
     chain.rpc("evm_setAutomine", True)
-    assert FactsRegistry.objects.get().address in deploy(31337, 31337)
+    assert deploy(31337, 31337).split()[-1] == FactsRegistry.objects.get().address
 
 
 def test_the_registry_knows_how_large_the_history_of_its_source_chain_is(chain, db, settings, tmp_path):

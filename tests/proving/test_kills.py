@@ -17,6 +17,7 @@ from django.test import Client
 
 from accounts.models import ApiKey
 from config.configured_chains import forget_chains
+from contracts import DEPLOYER
 from devnet.devchain import DevChain
 from proving.models import FactsRegistry, SignedTransaction, Signer, Transaction
 from queries.models import Batch, BatchStatus, Step, StepKind
@@ -104,7 +105,7 @@ def test_a_worker_that_is_frozen_at_any_exchange_pays_nothing_again_when_it_goes
 
 # --- Between the stages of a version ----------------------------------------------------------------------------------
 
-VERSIONS = SignedTransaction.objects.exclude(transaction__to="")
+VERSIONS = SignedTransaction.objects.exclude(transaction__to=DEPLOYER)
 STAGES = {"reserving": Q(hash=None), "storing": Q(hash__isnull=False, broadcast_at=None)}
 FIELDS = ("pk", "max_fee_per_gas", "max_priority_fee_per_gas", "is_cancellation", "gas_limit")
 

@@ -14,6 +14,7 @@ from django.test import Client
 from django.utils import timezone
 from prometheus_client import REGISTRY
 
+from contracts import DEPLOYER
 from devnet.devchain import DevChain
 from proving.models import AccountProof, Transaction
 from queries.models import Batch, BatchStatus, Block, Step, StepKind, StepStatus
@@ -52,7 +53,7 @@ def test_it_proves_a_balance_through_all_four_steps(service, key):
     assert [step.kind for step in steps] == list(StepKind)
     assert {step.status for step in steps} == {StepStatus.COMPLETED}
     assert all(step.completed_at and step.started_at <= step.completed_at for step in steps)
-    tx = Transaction.objects.exclude(to="").get()
+    tx = Transaction.objects.exclude(to=DEPLOYER).get()
     assert [step.transaction_hash for step in steps] == ["", "", tx.hash, tx.hash]
     proven = field_on_chain(service, SIGNER, block, AccountField.BALANCE)
     assert proven == balance_at(service, SIGNER, block) != balance_at(service, SIGNER, service.head())
@@ -167,7 +168,7 @@ def test_confirmations_are_waited_for(service, key, settings):
     batch = submit(key, request(ALICE, block=service.head()))
     for _ in range(3):
         work()
-    mined_at = Transaction.objects.exclude(to="").get().block_number
+    mined_at = Transaction.objects.exclude(to=DEPLOYER).get().block_number
     assert mined_at is not None
     assert service.head() == mined_at
     for _ in range(2):
@@ -202,7 +203,7 @@ def test_a_node_whose_proofs_do_not_verify_is_named_and_another_asked(service, k
         batch = submit(key, of_slots(ALICE, service.head(), 1))
         for _ in range(6):
             work()
-        assert Transaction.objects.exclude(to="").count() == 0
+        assert Transaction.objects.exclude(to=DEPLOYER).count() == 0
         assert f"{bad.removeprefix('http://')} answered eth_getProof with a proof of {ALICE} " in waiting()[0]
         # `reconfigure` makes new clients, so the first node in the file is asked first, and that is the bad one.
         reconfigure(settings, f'"{bad}"', f'"{bad}", "{service.url}"')

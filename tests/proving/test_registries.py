@@ -18,7 +18,7 @@ from eth_abi.abi import encode
 from eth_utils.crypto import keccak
 
 from config.configured_chains import forget_chains
-from contracts import NO_CONTRACT
+from contracts import DEPLOYER, NO_CONTRACT
 from devnet.devchain import DevChain
 from proving.models import FactsRegistry, SignedTransaction, Transaction
 from queries.models import Batch, BatchStatus, Block, Query, StepKind
@@ -253,7 +253,7 @@ def test_what_was_sent_to_a_registry_before_it_was_refused_is_cancelled(service,
     service.rpc("evm_setAutomine", True)
     deploy(31337, 31337, "--replace")
     assert work_until_done(batch).status == BatchStatus.DONE
-    assert len({*Transaction.objects.exclude(to="").values_list("to", flat=True)}) == 2
+    assert len({*Transaction.objects.exclude(to=DEPLOYER).values_list("to", flat=True)}) == 2
 
 
 # --- Replacement ------------------------------------------------------------------------------------------------------

@@ -5,6 +5,7 @@ from datetime import timedelta
 import pytest
 from django.utils import timezone
 
+from contracts import DEPLOYER
 from devnet.devchain import DevChain
 from proving.models import SignedTransaction, Signer, Transaction, TransactionState
 from queries.models import BatchStatus, Block
@@ -120,7 +121,7 @@ def test_what_one_sent_that_is_named_no_more_is_followed_and_not_replaced(mempoo
     configure(settings, tmp_path, mempool, signers=1)
     SignedTransaction.objects.update(created_at=timezone.now() - timedelta(hours=1))
     work()
-    kept, left_behind = Transaction.objects.exclude(to="").order_by("pk")
+    kept, left_behind = Transaction.objects.exclude(to=DEPLOYER).order_by("pk")
     assert (kept.versions.count(), left_behind.versions.count()) == (2, 1)
     send_each(key, mempool, 3)
     assert senders()[2:] == [SIGNER]
@@ -169,7 +170,7 @@ def test_one_at_a_time_extends_a_registry(chain, key, settings, tmp_path):
     third = submit(a_key(CHARLIE), request(CHARLIE, block=stop))
     for _ in range(3):
         work()
-    assert not Transaction.objects.exclude(to="").exclude(pk=path.pk).exists()
+    assert not Transaction.objects.exclude(to=DEPLOYER).exclude(pk=path.pk).exists()
     for batch in (first, second, third):
         assert work_until_done(batch, chain, rounds=30).status == BatchStatus.DONE
     assert not Transaction.objects.filter(succeeded=False).exists()

@@ -8,6 +8,7 @@ from django.test import Client
 from django.utils import timezone
 from eth_utils.crypto import keccak
 
+from contracts import DEPLOYER
 from devnet.devchain import DevChain
 from proving.models import SignedTransaction, Signer, Transaction, TransactionState
 from queries.models import BatchStatus
@@ -37,7 +38,7 @@ def batch(service):
 
 
 def the_transaction() -> Transaction:
-    return Transaction.objects.exclude(to="").get()
+    return Transaction.objects.exclude(to=DEPLOYER).get()
 
 
 def sent_hashes(chain: DevChain) -> set[str]:
@@ -151,7 +152,7 @@ def test_only_the_lowest_open_nonce_gets_higher_fees(mempool, batch):
     other = submit(a_key(BOB), request(ALICE, block=mempool.head() - 1))
     work()
     work()
-    lowest, highest = Transaction.objects.exclude(to="").order_by("nonce")
+    lowest, highest = Transaction.objects.exclude(to=DEPLOYER).order_by("nonce")
     age()
     work()
     assert (lowest.versions.count(), highest.versions.count()) == (2, 1)
@@ -245,7 +246,7 @@ def test_a_nonce_that_something_else_used_is_noticed_and_the_proof_sent_again(me
     assert work_until_done(batch, mempool).status == BatchStatus.DONE
     ours.refresh_from_db()
     assert ours.state == TransactionState.DISPLACED
-    assert Transaction.objects.exclude(to="").exclude(pk=ours.pk).get().nonce == ours.nonce + 1
+    assert Transaction.objects.exclude(to=DEPLOYER).exclude(pk=ours.pk).get().nonce == ours.nonce + 1
 
 
 def test_nonces_that_something_else_used_before_are_skipped(service, batch):
@@ -422,7 +423,7 @@ def test_a_reverted_transaction_is_followed_by_another_try(mempool, batch, setti
         reconfigure(settings, url, mempool.url)
     first.refresh_from_db()
     assert (first.succeeded, str(first.error)) == (False, "The transaction was mined, but it reverted.")
-    assert Transaction.objects.exclude(to="").count() == 2
+    assert Transaction.objects.exclude(to=DEPLOYER).count() == 2
     batch.refresh_from_db()
     work()
     batch.refresh_from_db()
