@@ -15,13 +15,7 @@ from config import configured_chains as configured
 from devnet.devchain import DevChain
 from proving.deploying import deploy
 from tests.browser.wallet import Wallet
-from tests.explorer.batches import (
-    a_batch,
-    accept,
-    beat,
-    finish,
-    path,
-)
+from tests.explorer.batches import a_batch, accept, beat, finish, path
 from tests.inside.working import a_worker
 from tests.service import a_key, chains_toml, request, submit
 

@@ -78,10 +78,7 @@ def test_a_wallet_sends_what_is_missing_until_the_batch_is_done(
     with nothing_spent(service):
         expect(page.get_by_text("Waiting for its submitter to send 2 transactions")).to_be_visible()
         begin(page)
-        said(
-            page,
-            re.compile(r"2 transactions on Development chain: [\d,]+ gas at most, 0\.\d+ ETH at the pr"),
-        )
+        said(page, re.compile(r"2 transactions on Development chain: [\d,]+ gas at most, 0\.\d+ ETH at the pr"))
         assert not wallet.sent
         page.keyboard.press("Enter")  # the "Send" button has the focus
         said(page, "Nothing is missing: all is on the chain.")

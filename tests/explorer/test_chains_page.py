@@ -80,11 +80,7 @@ def chain_of(chain_id: int = 31337) -> Any:
 
 @pytest.mark.parametrize(
     ("keeps_hashes", "direct", "path_of", "most", "each", "to_first"),
-    [
-        (True, 8191, "hops", 50, 8191, True),
-        (False, 256, "hops", 0, 8191, False),
-        (None, 256, None, 0, 8191, False),
-    ],
+    [(True, 8191, "hops", 50, 8191, True), (False, 256, "hops", 0, 8191, False), (None, 256, None, 0, 8191, False)],
 )
 def test_its_reach_is_that_of_the_chain_as_it_was_seen(no_node, keeps_hashes, direct, path_of, most, each, to_first):
     saw(keeps_hashes=keeps_hashes)

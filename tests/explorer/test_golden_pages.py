@@ -18,9 +18,7 @@ pytestmark = pytest.mark.django_db
 
 
 @pytest.mark.parametrize(
-    "picture",
-    [picture for picture in PICTURES if picture.then is Picture.then],
-    ids=lambda picture: picture.file,
+    "picture", [picture for picture in PICTURES if picture.then is Picture.then], ids=lambda picture: picture.file
 )
 def test_a_page_is_as_it_was(picture: Picture, settings: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     url = picture.open(Stage(settings, tmp_path, monkeypatch, lambda: pytest.fail("It needs no chain.")))

@@ -24,16 +24,7 @@ from queries.waits import wait
 from tests.explorer.batches import batch_at, many_accounts, path
 from tests.explorer.pages import text_of
 from tests.golden_pages import compare
-from tests.service import (
-    ACCOUNT_FIELDS,
-    ALICE,
-    BOB,
-    HEADER_FIELDS,
-    request,
-    secret_of,
-    submit,
-    work_until_done,
-)
+from tests.service import ACCOUNT_FIELDS, ALICE, BOB, HEADER_FIELDS, request, secret_of, submit, work_until_done
 
 pytestmark = pytest.mark.django_db
 HTMX = {"hx-request": "true"}

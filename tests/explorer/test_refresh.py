@@ -16,17 +16,7 @@ from queries import progress
 from queries.columns import RejectionCode
 from queries.models import Batch, Block, Step
 from queries.waits import wait
-from tests.explorer.batches import (
-    a_batch,
-    accept,
-    beat,
-    finish,
-    many_accounts,
-    page,
-    path,
-    polled,
-    queries_of,
-)
+from tests.explorer.batches import a_batch, accept, beat, finish, many_accounts, page, path, polled, queries_of
 from tests.plans import looks_at_all_due_blocks, plans
 from tests.service import ALICE, SIGNER
 

@@ -142,10 +142,7 @@ def test_the_lock_is_held_for_few_statements_whatever_the_size(key):
 
 @pytest.mark.parametrize(
     ("column", "lower", "higher", "code"),
-    [
-        ("max_open_batches", 1, 2, "too_many_open_batches"),
-        ("max_open_queries", 7, 8, "too_many_open_queries"),
-    ],
+    [("max_open_batches", 1, 2, "too_many_open_batches"), ("max_open_queries", 7, 8, "too_many_open_queries")],
 )
 def test_what_an_operator_set_for_a_user_counts_instead_of_the_installations(
     post, settings, column, lower, higher, code

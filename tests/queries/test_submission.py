@@ -83,8 +83,7 @@ def test_batches_share_the_row_of_a_block(post):
 
 
 @pytest.mark.parametrize(
-    ("address", "stored"),
-    [(ALICE, ALICE), (ALICE.lower(), ALICE), ("0x" + ALICE[2:].upper(), ALICE)],
+    ("address", "stored"), [(ALICE, ALICE), (ALICE.lower(), ALICE), ("0x" + ALICE[2:].upper(), ALICE)]
 )
 def test_it_takes_addresses_in_any_case(post, address, stored):
     assert post(request(address, block=1)).status_code == 200
