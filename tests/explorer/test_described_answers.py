@@ -15,21 +15,8 @@ from django.utils import timezone
 from devnet.devchain import PROJECT
 from proving.models import Share
 from queries.models import Batch, DeliveryStatus, StepKind, WebhookDelivery
-from tests.explorer.batches import (
-    TRANSACTION,
-    accept,
-    batch_at,
-    beat,
-    bundle_of,
-    complete,
-    fetch_proofs,
-    find_block,
-    finish,
-    path,
-    reopen,
-    send,
-    settle,
-)
+from tests.explorer import batches
+from tests.explorer.batches import path
 from tests.service import ALICE, a_key, header, request, submit
 
 pytestmark = [pytest.mark.django_db, pytest.mark.outside]
@@ -93,7 +80,7 @@ def answers_about(batch: Batch) -> list[tuple[str, Any]]:
 
 def test_every_answer_is_as_described_whatever_the_state(models):
     accounts = {ALICE: {"props": ["NONCE", "BALANCE"], "slots": ["0x5"]}}
-    batch = batch_at(
+    batch = batches.batch_at(
         block_12={"accounts": accounts, "header": ["TIMESTAMP"]}, timestamp_1700000005={"accounts": accounts}
     )
     client, key = Client(), header(batch.api_key)
@@ -106,18 +93,18 @@ def test_every_answer_is_as_described_whatever_the_state(models):
         ("ConnectionList", client.get("/chain-connections").json()),
         ("ChainsDetail", client.get("/chains.json").json()),
     ]
-    find_block(batch, 13)
-    accept(batch)
-    beat()
-    fetch_proofs(batch)
-    complete(batch, StepKind.INITIAL_STATE)
-    Share.objects.create(transaction=send(batch), batch=batch, gas=1, wei=1, weight=1)
+    batches.find_block(batch, 13)
+    batches.accept(batch)
+    batches.beat()
+    batches.fetch_proofs(batch)
+    batches.complete(batch, StepKind.INITIAL_STATE)
+    Share.objects.create(transaction=batches.send(batch), batch=batch, gas=1, wei=1, weight=1)
     answers += answers_about(batch)
-    complete(batch, *list(StepKind)[1:], transaction_hash=TRANSACTION)
-    settle(batch)
+    batches.complete(batch, *list(StepKind)[1:], transaction_hash=batches.TRANSACTION)
+    batches.settle(batch)
     answers += answers_about(batch)
-    answers += [("ProofBundle", bundle_of(batch, number)) for number in (None, 1, 2, 3)]
-    reopen(batch, StepKind.ACCOUNT_ACCUMULATED, of=[batch.queries.all()[0].pk])
+    answers += [("ProofBundle", batches.bundle_of(batch, number)) for number in (None, 1, 2, 3)]
+    batches.reopen(batch, StepKind.ACCOUNT_ACCUMULATED, of=[batch.queries.all()[0].pk])
     answers.append(("Cancelled", client.post(f"/batch-queries/{batch.pk}/cancel", headers=key).json()))
     answers += answers_about(batch)
     are_as_described(models, answers)
@@ -128,7 +115,7 @@ def test_every_answer_is_as_described_whatever_the_state(models):
 def test_deliveries_of_webhooks_are_as_described(models):
     key = a_key()
     batch = submit(key, {**request(ALICE, block=12), "webhook": {"url": "https://hooks.example.org"}})
-    finish(batch)
+    batches.finish(batch)
     client, listed = Client(), "/webhook-deliveries"
     answers = [("DeliveryList", client.get(listed, headers=header(key)).json())]
     attempt = {"at": timezone.now().isoformat(), "httpStatus": None, "outcome": "It is away.", "seconds": 0.5}
