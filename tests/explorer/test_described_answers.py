@@ -26,7 +26,10 @@ READ = """
 import json, sys
 import models
 for name, answer in json.load(sys.stdin):
-    getattr(models, name).model_validate_json(json.dumps(answer), strict=True)
+    try:
+        getattr(models, name).model_validate_json(json.dumps(answer), strict=True)
+    except ValueError as error:
+        print(json.dumps([name, answer, str(error)]))
 """
 
 
@@ -50,16 +53,11 @@ def models(tmp_path_factory) -> Path:
     return folder
 
 
-def are_as_described(models: Path, answers: list[tuple[str, Any]]) -> None:
-    done = subprocess.run(
-        [GENERATORS / "python", "-c", READ],
-        input=json.dumps(answers),
-        cwd=models,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
+def refused(models: Path, answers: list[tuple[str, Any]]) -> list[Any]:
+    """Return the name, content and error of each answer that isn't as described."""
+    command = [GENERATORS / "python", "-c", READ]
+    done = subprocess.run(command, input=json.dumps(answers), cwd=models, stdout=subprocess.PIPE, text=True, check=True)
+    return list(map(json.loads, done.stdout.splitlines()))
 
 
 def answers_about(batch: Batch) -> list[tuple[str, Any]]:
@@ -107,7 +105,7 @@ def test_every_answer_is_as_described_whatever_the_state(models):
     batches.reopen(batch, StepKind.ACCOUNT_ACCUMULATED, of=[batch.queries.all()[0].pk])
     answers.append(("Cancelled", client.post(f"/batch-queries/{batch.pk}/cancel", headers=key).json()))
     answers += answers_about(batch)
-    are_as_described(models, answers)
+    assert refused(models, answers) == []
     told = [answer["status"] for name, answer in answers if name == "BatchDetail"]
     assert told == ["RECEIVED", "IN_PROGRESS", "DONE", "REJECTED"]
 
@@ -124,7 +122,7 @@ def test_deliveries_of_webhooks_are_as_described(models):
     answers.append(("DeliveryList", client.get(listed, headers=header(key)).json()))
     (delivery,) = answers[-1][1]["deliveries"]
     answers.append(("SentAgain", client.post(f"{listed}/{delivery['id']}/send-again", headers=header(key)).json()))
-    are_as_described(models, answers)
+    assert refused(models, answers) == []
     assert [answer["deliveries"][0]["status"] for _, answer in answers[:2]] == ["PENDING", "FAILED"]
 
 
@@ -135,19 +133,18 @@ def operations() -> list[dict[str, Any]]:
     return [operation for path in description()["paths"].values() for operation in path.values()]
 
 
-@pytest.mark.parametrize(
-    ("old", "new"),
-    [
-        *(('"31337": {', '"x": {'), ('"31337",', '"007",'), ('"block:12"', '"block:-1"'), ('"0xf39F', '"f39F')),
-        *(('"0x5"', '"5g"'), ('"fee": "0"', '"fee": "1.5"')),
-    ],
-)
-def test_a_generated_client_sees_a_malformed_request_before_it_is_sent(models, old, new):
+def test_a_generated_client_sees_a_malformed_request_before_it_is_sent(models):
     body = json.dumps(request(ALICE, block=12)).replace('"slots": []', '"slots": ["0x5"]')
-    are_as_described(models, [("BatchRequest", json.loads(body))])
-    assert old in body
-    with pytest.raises(AssertionError, match="should match pattern"):
-        are_as_described(models, [("BatchRequest", json.loads(body.replace(old, new, 1)))])
+    malformed = [
+        ("BatchRequest", json.loads(body.replace(old, new, 1)))
+        for old, new in (
+            *(('"31337": {', '"x": {'), ('"31337",', '"007",'), ('"block:12"', '"block:-1"'), ('"0xf39F', '"f39F')),
+            *(('"0x5"', '"5g"'), ('"fee": "0"', '"fee": "1.5"')),
+        )
+    ]
+    errors = refused(models, [("BatchRequest", json.loads(body)), *malformed])
+    assert [(name, sent) for name, sent, _ in errors] == malformed
+    assert all("should match pattern" in error for *_, error in errors)
 
 
 def test_every_error_answer_is_an_error_and_every_code_is_specified():
