@@ -30,26 +30,7 @@ from tests.explorer.made_tries import asked_of_everything, prove
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
-_VERIFY = """
-async ([batch, request, documents, only]) => {
-    const { read, requireAsked, verify } = await import("/static/js/bundles.js");
-    const outcomes = {};
-    for (const [name, text] of Object.entries(documents)) {
-        try {
-            const bundle = read(text, only);
-            const { queries, hashes } = await verify(bundle);
-            requireAsked(bundle, queries, batch, request);
-            const told = queries.map((one) => ({
-                ...one, facts: Object.fromEntries(one.facts), slots: Object.fromEntries(one.slots),
-            }));
-            outcomes[name] = { queries: told, hashes: Object.fromEntries(hashes) };
-        } catch (error) {
-            outcomes[name] = `${error.constructor.name}: ${error.message}`;
-        }
-    }
-    return outcomes;
-}
-"""
+_VERIFY = Path(__file__).with_name("verify.js").read_text("utf-8")
 
 
 @pytest.fixture
@@ -187,23 +168,7 @@ def test_a_proof_of_something_else_than_was_asked_for_is_refused(page: Page, mad
 
 # --- Parts of proofs, compared with the service -----------------------------------------------------------------------
 
-_PARTS = """
-async (cases) => {
-    const { Node, account, bytesOf, header, slot } = await import("/static/js/proofs.js");
-    const parts = {
-        slot: (root, key, nodes) => slot(root, key, nodes),
-        account: (root, key, nodes) => Object.fromEntries(account(root, key, nodes).words),
-        header: (root, key) => Object.fromEntries(header(key).words),
-    };
-    return cases.map(([part, root, key, nodes]) => {
-        try {
-            return parts[part](root, bytesOf(key), nodes.map((node) => new Node(bytesOf(node))));
-        } catch (error) {
-            return `${error.constructor.name}: ${error.message}`;
-        }
-    });
-}
-"""
+_PARTS = Path(__file__).with_name("parts.js").read_text("utf-8")
 
 
 def told(page: Page, cases: list[tuple[str, bytes, bytes, list[bytes]]]) -> list[Any]:

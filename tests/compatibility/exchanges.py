@@ -90,10 +90,6 @@ RELAYER = _client("relayer", _without_error)
 EXTENSION = _client("extension", _of_success, question="guide")
 PAGE = _client("page", _of_success)
 PREFLIGHT, CONNECTIONS = _RECORDED["preflight"], _RECORDED["connections"]
-# The extension sends this request before it submits, and shows the answer.
-IS_ALIVE = CONNECTIONS.replace("/chain-connections", "/is-alive").replace(
-    "Accept: */*", "Accept: application/json, */*"
-)
 
 # The extension's request for a block with every box ticked.
 _PROPERTIES = (

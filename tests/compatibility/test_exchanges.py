@@ -122,12 +122,6 @@ def test_a_browser_lets_pages_of_others_ask(world):
         assert answered.headers["Access-Control-Allow-Origin"] == "*"
 
 
-def test_each_hears_that_the_service_is_alive(world):
-    answer = world.ask(exchanges.IS_ALIVE)
-    assert (answer.status, answer.body) == (200, b"OK")
-    assert answer.headers["Access-Control-Allow-Origin"] == "*"
-
-
 def test_a_page_reads_the_batch_under_a_name_of_its_own(world, submitted):
     told = json.loads(world.ask(exchanges.PAGE.question, id=submitted["page"]).body)["batchQuery"]
     assert told["internalId"] == submitted["page"]
