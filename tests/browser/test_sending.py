@@ -145,10 +145,7 @@ LEFT = {
 
 @pytest.mark.parametrize("left", rows(LEFT, at_once=["one by one, closed before the answer", "EIP-5792, answered"]))
 def test_a_page_that_is_left_in_the_middle_sends_nothing_twice(
-    page: Page,
-    service: DevChain,
-    wallet: Wallet,
-    left: tuple[bool, bool],
+    page: Page, service: DevChain, wallet: Wallet, left: tuple[bool, bool]
 ):
     together, loses_answer = wallet.sends_calls, wallet.loses_answers = left
     kept_back(service)
