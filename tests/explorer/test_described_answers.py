@@ -55,7 +55,7 @@ def models(tmp_path_factory) -> Path:
 
 def refused(models: Path, answers: list[tuple[str, Any]]) -> list[Any]:
     """Return the name, content and error of each answer that isn't as described."""
-    command = [GENERATORS / "python", "-c", READ]
+    command: list[str | Path] = [GENERATORS / "python", "-c", READ]
     done = subprocess.run(command, input=json.dumps(answers), cwd=models, stdout=subprocess.PIPE, text=True, check=True)
     return list(map(json.loads, done.stdout.splitlines()))
 
