@@ -201,6 +201,7 @@ def test_a_prompt_that_is_open_while_the_page_is_reloaded_is_declined_first_and_
     assert len(wallet.sent) == 2
 
 
+@pytest.mark.long
 def test_a_prompt_that_is_approved_after_the_page_was_reloaded_counts(page: Page, wallet: Wallet):
     """The wallet ignores the page's nonces, as wallets may."""
     wallet.holds, wallet.takes_nonces = True, False
@@ -240,6 +241,7 @@ def test_what_is_not_to_be_waited_for_is_offered_again_with_a_warning(page: Page
     assert len(wallet.sent) == 1
 
 
+@pytest.mark.long
 def test_a_transaction_that_the_wallet_has_replaced_is_not_waited_for_for_ever(
     page: Page, service: DevChain, wallet: Wallet
 ):
