@@ -41,7 +41,10 @@ def rows(request, django_db_setup, django_db_blocker, tmp_path_factory) -> Itera
 
 
 @pytest.mark.parametrize(
-    ("rows", "picture"), [pytest.param(picture.rows, picture, id=picture.file) for picture in PAGES], indirect=["rows"]
+    ("rows", "picture"),
+    [pytest.param(picture.rows, picture, id=picture.file) for picture in PAGES],
+    indirect=["rows"],
+    scope="module",
 )
 def test_a_page_is_as_it_was(
     rows: None, picture: Picture, settings: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
