@@ -280,14 +280,14 @@ def test_of_many_checks_at_once_two_are_made_and_the_others_may_be_tried_again(d
 
     with lying_node(slow) as url:
         configure_chains((31337, True, url), destinations=(31337,))
-        messages = [start(wallet, 31337, "") for _ in range(3)]
+        # All messages are made before, because the two checks wait for seconds only.
+        messages, own = [start(wallet, 31337, "") for _ in range(3)], start(BOB.address, 31337, "")
         with ThreadPoolExecutor() as people:
             checked = [people.submit(finish, message, sign(message, ALICE)) for message in messages[:2]]
             # The limit is two checks at a time, so both must have started before the third is refused.
             assert all(started.acquire(timeout=20) for _ in checked)
             with pytest.raises(Refused) as caught:
                 finish(messages[2], sign(messages[2], ALICE))
-            own = start(BOB.address, 31337, "")
             assert finish(own, sign(own, BOB)).address == BOB.address
             let_go.set()
             addresses = [person.result().address for person in checked]
