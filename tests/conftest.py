@@ -1,7 +1,6 @@
 """Fixtures for tests of the service on a real development chain."""
 
 import gc
-import importlib
 import os
 import shutil
 import signal
@@ -9,7 +8,6 @@ import subprocess
 import tempfile
 import time
 from collections.abc import Callable, Iterator
-from contextlib import suppress
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -25,7 +23,7 @@ from accounts import keys
 from accounts.models import ApiKey
 from api import health
 from config.configured_chains import forget_chains
-from devnet.devchain import PROJECT, DevChain
+from devnet.devchain import DevChain
 from proving import heads
 from proving.health.service_metrics import ServiceMetrics
 from queries import storage
@@ -46,19 +44,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 @pytest.hookimpl(tryfirst=True)
-def pytest_collection(session: pytest.Session) -> None:
-    """Disable garbage collection during collection of tests, where it took a fifth of the time.
-
-    If a process of several collects all tests, it first imports its share of them, so that a new checkout's tests
-    are compiled once and not by each process.
-    """
+def pytest_collection() -> None:
+    """Disable garbage collection during collection of tests, where it took a fifth of the time."""
     gc.disable()
-    if session.config.args in (["tests"], [str(PROJECT / "tests")]) and "PYTEST_XDIST_WORKER" in os.environ:
-        number, count = int(os.environ["PYTEST_XDIST_WORKER"][2:]), int(os.environ["PYTEST_XDIST_WORKER_COUNT"])
-        for path in sorted((PROJECT / "tests").rglob("test_*.py"))[number::count]:
-            # The collection reports a module that can't be imported, or that is skipped.
-            with suppress(Exception, pytest.skip.Exception):
-                importlib.import_module(".".join(path.relative_to(PROJECT).with_suffix("").parts))
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
