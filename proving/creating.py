@@ -71,16 +71,20 @@ def create(chain: Chain, creations: Sequence[Creation], seconds: float, tell: Ca
             return
         ready = missing[:-1] or missing
         live = Transaction.objects.filter(
-            signer__chain_id=chain.id, to=DEPLOYER, state__in=LIVE_STATES, data__in=[each.data for each in ready]
+            signer__chain_id=chain.id,
+            to=DEPLOYER,
+            state__in=LIVE_STATES,
+            data__in=[creation.data for creation in creations],
         )
-        if first := live.order_by("nonce").first():
-            if first.waits_for and first.waits_for != why:
-                why = first.waits_for
-                tell(str(why))
-        elif begun.issuperset(creation.address for creation in ready):
+        if (first := live.order_by("nonce").first()) and first.waits_for and first.waits_for != why:
+            why = first.waits_for
+            tell(str(why))
+        if (under_way := live.filter(data__in=[creation.data for creation in ready])).exists():
+            continue
+        if begun.issuperset(creation.address for creation in ready):
             raise DeploymentError("The deploying transactions did not create the contracts; run it again.")
-        elif _require_deployer(chain, rpc):
-            begun |= _begin(chain, ready, live)
+        if _require_deployer(chain, rpc):
+            begun |= _begin(chain, ready, under_way)
     raise DeploymentError(
         f"The deploying transactions were not confirmed within {seconds:.0f} s. {why or ''} They are stored: run it "
         "again to go on waiting for them."
