@@ -135,6 +135,8 @@ def _walk(node: Sequence[Item], path: str, remaining: Iterator[bytes], read: Cal
                 raise InvalidProof("The proof has a branch with a value, but all keys are equally long.")
             if not path:
                 raise InvalidProof("The proof goes deeper than its key is long.")
+            for child in node[:-1]:
+                _check_reference(child)
             child, path = node[int(path[0], 16)], path[1:]
             if child == b"":
                 return None
@@ -147,19 +149,26 @@ def _walk(node: Sequence[Item], path: str, remaining: Iterator[bytes], read: Cal
                 return value if prefix == path else None
             if not prefix or len(prefix) >= len(path):
                 raise InvalidProof("The proof has an extension that is empty or longer than its key.")
+            _check_reference(node[1])
+            if node[1] == b"":
+                raise InvalidProof("The proof has an extension that leads to no node.")
             if not path.startswith(prefix):
                 return None
             child, path = node[1], path[len(prefix) :]
         node = _child(child, remaining)
 
 
-def _child(child: Item, remaining: Iterator[bytes]) -> Sequence[Item]:
+def _check_reference(child: Item) -> None:
     if isinstance(child, bytes):
-        return _referenced(child, remaining)
+        if len(child) not in {0, _HASH_BYTES}:
+            raise InvalidProof("The proof has a child that is neither empty, nor a hash, nor a node.")
     # A node is embedded in its parent exactly if it is shorter than a hash.
-    if len(rlp.encode(child)) >= _HASH_BYTES:
+    elif len(rlp.encode(child)) >= _HASH_BYTES:
         raise InvalidProof("The proof has an embedded node that is not shorter than a hash.")
-    return _read_node(child)
+
+
+def _child(child: Item, remaining: Iterator[bytes]) -> Sequence[Item]:
+    return _referenced(child, remaining) if isinstance(child, bytes) else _read_node(child)
 
 
 def _referenced(reference: bytes, remaining: Iterator[bytes], *, is_root: bool = False) -> Sequence[Item]:

@@ -24,6 +24,10 @@ library TrieWalk {
     uint256 private constant EMBEDDED = 0xc0;
     uint256 private constant LONGEST_EMBEDDED = 0xde;
 
+    /// @dev Bytes in a branch of sixteen hashes. No other node on the path of a slot or an account has as many: references
+    /// take 33 bytes at most, and the longest leaf has less.
+    uint256 private constant FULL_BRANCH = 16 * 33 + 1;
+
     /// @dev The value of a storage slot; zero where it is absent.
     /// @param proof The RLP list of the nodes, each as a byte string, the root first.
     function slotValue(bytes calldata proof, bytes32 root, bytes32 slot) internal pure returns (uint256 value) {
@@ -89,6 +93,14 @@ library TrieWalk {
                     end = node + kind - EMBEDDED + 1;
                 }
                 uint256 first = _list(node, end);
+                if (end - first == FULL_BRANCH) {
+                    if (depth == NIBBLES) revert InvalidProof();
+                    _checkFullBranch(first);
+                    node = first + 33 * (key << (4 * depth) >> 252);
+                    expected = bytes32(_number(node + 1, 32));
+                    ++depth;
+                    continue;
+                }
                 (uint256 path, uint256 second, bool pathIsList) = _item(first, end);
                 (uint256 content, uint256 next, bool contentIsList) = _item(second, end);
                 if (next != end) {
@@ -109,8 +121,8 @@ library TrieWalk {
                     // An extension leads on, to a node that follows a nibble at least.
                     if (length == 0 || depth >= NIBBLES) revert InvalidProof();
                     node = second;
-                    (kind,) = _readReference(node);
-                    if (kind == NONE) revert InvalidProof();
+                    kind = _number(node, 1);
+                    if (kind != HASH) _passEmbedded(node, kind);
                 }
                 if (!isOwn) {
                     if (cursor != last) revert InvalidProof();
@@ -126,28 +138,44 @@ library TrieWalk {
     function _child(uint256 place, uint256 end, uint256 index) private pure returns (uint256 child, uint256 kind) {
         unchecked {
             for (uint256 nibble = 0; nibble < 16; ++nibble) {
-                (uint256 first, uint256 next) = _readReference(place);
+                uint256 first = _number(place, 1);
                 if (nibble == index) (child, kind) = (place, first);
-                place = next;
+                if (first == HASH) place += 33;
+                else if (first == NONE) ++place;
+                else place = _passEmbedded(place, first);
             }
             // Places only rise, so none of those that were read lies behind the end.
             if (place + 1 != end || _number(place, 1) != NONE) revert InvalidProof();
         }
     }
 
-    /// @dev The first byte of a reference to a node, and where the reference ends.
-    function _readReference(uint256 place) private pure returns (uint256 kind, uint256 next) {
+    /// @dev Checks that a branch is sixteen hashes and no value. The upper levels of large tries are such branches.
+    function _checkFullBranch(uint256 place) private pure {
+        bool isFull;
+        assembly ("memory-safe") {
+            // No memory is touched. Only the first bytes of the words are looked at, at last.
+            let hash := shl(248, HASH)
+            let difference := 0
+            for { let end := add(place, sub(FULL_BRANCH, 1)) } lt(place, end) { place := add(place, 132) } {
+                let one := or(xor(hash, calldataload(place)), xor(hash, calldataload(add(place, 33))))
+                let other := or(xor(hash, calldataload(add(place, 66))), xor(hash, calldataload(add(place, 99))))
+                difference := or(difference, or(one, other))
+            }
+            isFull := iszero(or(byte(0, difference), xor(byte(0, calldataload(place)), NONE)))
+        }
+        if (!isFull) revert InvalidProof();
+    }
+
+    /// @dev Where a node ends that is embedded in its parent, and begins with the byte `first`. It is RLP all through.
+    function _passEmbedded(uint256 place, uint256 first) private pure returns (uint256 end) {
         unchecked {
-            kind = _number(place, 1);
-            if (kind == HASH) return (kind, place + 33);
-            if (kind == NONE) return (kind, place + 1);
-            if (kind < EMBEDDED || kind > LONGEST_EMBEDDED) revert InvalidProof();
-            next = place + kind - EMBEDDED + 1;
-            _checkItems(place + 1, next);
+            if (first < EMBEDDED || first > LONGEST_EMBEDDED) revert InvalidProof();
+            end = place + first - EMBEDDED + 1;
+            _checkItems(place + 1, end);
         }
     }
 
-    /// @dev Checks that an embedded node is RLP all through.
+    /// @dev Checks that all bytes of a list, and of lists in it, are items of RLP.
     function _checkItems(uint256 place, uint256 end) private pure {
         while (place != end) {
             (uint256 content, uint256 next, bool isList) = _item(place, end);
