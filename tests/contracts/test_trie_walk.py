@@ -194,28 +194,37 @@ def test_a_spoilt_proof_with_embedded_nodes_is_refused(refused, slot):
     assert all(refused(*(walk(genuine.name, genuine.root, [*nodes, each]) for each in embedded)))
 
 
-def test_the_vectors_of_others_are_refused(refused):
-    """Tries of keys that aren't hashed: MerkleTrie.t.sol of Optimism at 04b4b341."""
-    for nodes in OPTIMISM:
-        encoded = [bytes.fromhex(node) for node in nodes]
-        assert all(refused(*(walk(name, keccak(encoded[0]), encoded) for name in (SLOT, ADDRESS, b"\1" * 32))))
-
-
-OPTIMISM = [
+@pytest.mark.parametrize(
+    ("nodes", "is_absent"),
     [
-        "e68416b65793a0f3f387240403976788281c0a6ee5b3fc08360d276039d635bb824ea7e6fed779",
-        "f87180a034d14ccc7685aa2beb64f78b11ee2a335eae82047ef97c79b7dda7f0732b9f4ca05fb052b64e23d177131d9f32e9c5b942209eb"
-        "7229e9a07c99a5d93245f53af18a09a137197a43a880648d5887cce656a5e6bbbe5e44ecb4f264395ccaddbe1acca80808080808080808"
-        "080808080",
-        "df808080808080c9823262856176616c338080808080808080808573686f7274",
+        pytest.param(
+            [
+                "e68416b65793a0f3f387240403976788281c0a6ee5b3fc08360d276039d635bb824ea7e6fed779",
+                "f87180a034d14ccc7685aa2beb64f78b11ee2a335eae82047ef97c79b7dda7f0732b9f4ca05fb052b64e23d177131d9f32e9c5b942"
+                "209eb7229e9a07c99a5d93245f53af18a09a137197a43a880648d5887cce656a5e6bbbe5e44ecb4f264395ccaddbe1acca808080"
+                "80808080808080808080",
+            ],
+            False,
+            id="validProof7, which goes on behind its end",
+        ),
+        pytest.param(["e68416b65793a0f3f387240403976788281c0a6ee5b3fc08360d276039d635bb824ea7e6fed779"], True, id="its root"),
+        pytest.param(["d916d780c22061c22062c2206380808080808080808080808080"], True, id="validProof8"),
+        pytest.param(
+            ["d916d780c22061c22062c2206380808080808080808080808080", "d780c22061c22062c2206380808080808080808080808080"],
+            False,
+            id="validProof8, with an embedded node",
+        ),
+        pytest.param(["ce87206b6579316161853031323334"], False, id="validProof4, a leaf of a shorter key"),
+        pytest.param(["c78320f00082b443"], False, id="zeroLengthKey"),
+        pytest.param(["dd8200aad98080808080808080808080c43b82aabbc43c82aacc80808080"], True, id="zeroBranchValueLength"),
+        pytest.param(["c8820000822bad"], False, id="OpenZeppelin's corrupt internal short node"),
     ],
-    ["d916d780c22061c22062c2206380808080808080808080808080"],
-    ["f387206b6579316161aa303132333435363738393031323334353637383930313233343536373839303132333435363738397878"],
-    ["d91ad780808080808080808080c32081aac32081ab8080808080", "d780808080808080808080c32081aac32081ab8080808080"],
-    ["dd8200aad98080808080808080808080c43b82aabbc43c82aacc80808080"],
-    ["c78320f00082b443"],
-    ["db10d9c32081bbc582202381aa808080808080808080808080808080"],
-]
+)
+def test_tries_of_others_are_refused_or_answered_right(refused, nodes, is_absent):
+    """MerkleTrie.t.sol of Optimism at 04b4b341, TrieProof.test.js of OpenZeppelin at 00780408: no key has 32 bytes."""
+    encoded = [bytes.fromhex(node) for node in nodes]
+    walks = [walk(name, keccak(encoded[0]), encoded) for name in (SLOT, ADDRESS, b"\1" * 32)]
+    assert [not refusal for refusal in refused(*walks)] == [is_absent] * 3
 
 
 @pytest.mark.parametrize("name", [0, 1], ids=["a slot with embedded nodes", "an account"])
