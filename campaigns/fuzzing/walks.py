@@ -67,7 +67,9 @@ class _LenientWriter:
         if nibbles and self._chance.happens(0.1):
             # Another key parts from this one at any nibble.
             place = self._chance.pick((0, len(nibbles) - 1, self._chance.below(len(nibbles))))
-            nibbles = nibbles[:place] + f"{int(nibbles[place], 16) ^ 1 << self._chance.below(4):x}" + nibbles[place + 1 :]
+            nibbles = (
+                nibbles[:place] + f"{int(nibbles[place], 16) ^ 1 << self._chance.below(4):x}" + nibbles[place + 1 :]
+            )
         path = tries.hex_prefix(nibbles, leaf=leaf)
         if self._errs():
             path = bytes([path[0] ^ 1 << self._chance.below(8)]) + path[1:]
@@ -94,7 +96,9 @@ class _LenientWriter:
         if kind == "node" or self._errs():
             size = self._chance.pick((1, 8, 27)) if not self._errs() else 31
             payload = tries.hex_prefix("1" * size, leaf=True)
-            return self._listed(self._string(payload) + self._chance.pick((b"\x01", b"\x81\x80", self._listed(b"\x01"))))
+            return self._listed(
+                self._string(payload) + self._chance.pick((b"\x01", b"\x81\x80", self._listed(b"\x01")))
+            )
         if kind == "hash":
             size = self._chance.pick((0, 1, 31, 33)) if self._errs() else 32
             return self._string(self._chance.randbytes(size))

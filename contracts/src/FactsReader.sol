@@ -122,13 +122,13 @@ contract FactsReader {
         if (field > LAST_HEADER_FIELD) revert();
         address registry = registryOf(chainId);
         if (registry == address(0) || field == LOGS_BLOOM || field == EXTRA_DATA) return (false, 0);
-        return IFacts(registry).tryHeaderField(blockNumber, field);
+        return _ask(registry, IFacts.tryHeaderField.selector, blockNumber, field, 0);
     }
 
-    /// @notice NONCE (0), BALANCE (1), STORAGE_ROOT (2) or CODE_HASH (3) of an account. Of an absent one: zeros, and the
-    /// hashes of the empty trie and of no code. (Registries answer a code hash of zero then.)
-    /// @dev Reverts with STORAGE_PROOF_ACCOUNT_FIELD_NOT_SAVED, also for the fields of ApeChain's accounts (4 to 8); and
-    /// without a reason beyond.
+    /// @notice NONCE (0), BALANCE (1), STORAGE_ROOT (2) or CODE_HASH (3) of an account. Of an absent one: zeros, and
+    /// the hashes of the empty trie and of no code. (Registries answer a code hash of zero then.)
+    /// @dev Reverts with STORAGE_PROOF_ACCOUNT_FIELD_NOT_SAVED, also for the fields of ApeChain's accounts (4 to 8);
+    /// and without a reason beyond.
     function accountField(uint256 chainId, uint256 blockNumber, address account, uint8 field)
         public
         view
@@ -148,7 +148,7 @@ contract FactsReader {
         if (field > LAST_ACCOUNT_FIELD) revert();
         address registry = registryOf(chainId);
         if (registry == address(0) || field > CODE_HASH) return (false, 0);
-        (saved, value) = IFacts(registry).tryAccountField(account, blockNumber, field);
+        (saved, value) = _ask(registry, IFacts.tryAccountField.selector, uint160(account), blockNumber, field);
         if (saved && field == CODE_HASH && value == 0) value = TrieWalk.EMPTY_CODE_HASH;
     }
 
@@ -172,7 +172,8 @@ contract FactsReader {
     {
         address registry = registryOf(chainId);
         if (registry == address(0)) return (false, 0);
-        return IFacts(registry).tryAccountStorageSlotValues(account, blockNumber, slot);
+        bytes4 selector = IFacts.tryAccountStorageSlotValues.selector;
+        return _ask(registry, selector, uint160(account), blockNumber, uint256(slot));
     }
 
     /// @notice The latest block whose timestamp isn't after `time` (seconds since 1970).
@@ -184,13 +185,39 @@ contract FactsReader {
     }
 
     /// @notice As `timestamp`, but answers (false, 0) where nothing is proven.
-    function timestampSafe(uint256 chainId, uint256 time) public view returns (bool, uint256) {
+    function timestampSafe(uint256 chainId, uint256 time) public view returns (bool saved, uint256 blockNumber) {
         address registry = registryOf(chainId);
         if (registry == address(0)) return (false, 0);
-        return IFacts(registry).tryBlockAtTimestamp(time);
+        bytes32 value;
+        (saved, value) = _ask(registry, IFacts.tryBlockAtTimestamp.selector, time, 0, 0);
+        blockNumber = uint256(value);
     }
 
-    // --- The order of arguments that Satellite had before May 2025 ----------------------------------------------------
+    /// @dev What a registry answers to a `try...` function. Arguments that it doesn't have are ignored. Reverts with the
+    /// registry's data where it fails, and where it doesn't answer two words: an address without code, for example.
+    function _ask(address registry, bytes4 selector, uint256 first, uint256 second, uint256 third)
+        private
+        view
+        returns (bool saved, bytes32 value)
+    {
+        assembly ("memory-safe") {
+            // Memory that isn't allocated takes the call, and the scratch space the answer.
+            let free := mload(0x40)
+            mstore(free, selector)
+            mstore(add(free, 4), first)
+            mstore(add(free, 36), second)
+            mstore(add(free, 68), third)
+            // (Arguments are evaluated from the right: the call comes first.)
+            if iszero(and(eq(returndatasize(), 64), staticcall(gas(), registry, free, 100, 0, 64))) {
+                returndatacopy(free, 0, returndatasize())
+                revert(free, returndatasize())
+            }
+            saved := iszero(iszero(mload(0)))
+            value := mload(32)
+        }
+    }
+
+    // --- The order of arguments that Satellite had before May 2025 --------------------------------------------------
 
     function accountField(uint256 chainId, address account, uint256 blockNumber, uint8 field)
         external
@@ -224,13 +251,13 @@ contract FactsReader {
         return storageSlotSafe(chainId, blockNumber, account, slot);
     }
 
-    // --- Proofs in the caller's own call ------------------------------------------------------------------------------
+    // --- Proofs in the caller's own call ----------------------------------------------------------------------------
     //
     // A proof is one RLP list: the nodes that `eth_getProof` gives, root first, each as a byte string. One that isn't
     // exactly that reverts with InvalidProof.
 
-    /// @notice The value of a slot that is shown under the STORAGE_ROOT of the account, which must be a fact; zero where
-    /// the proof shows that there is none.
+    /// @notice The value of a slot that is shown under the STORAGE_ROOT of the account, which must be a fact; zero
+    /// where the proof shows that there is none.
     /// @dev Reverts with STORAGE_PROOF_ACCOUNT_FIELD_NOT_SAVED where the root is no fact.
     function slotByProof(uint256 chainId, uint256 blockNumber, address account, bytes32 slot, bytes calldata proof)
         external
@@ -262,8 +289,8 @@ contract FactsReader {
 
     /// @notice The items of an account under a state root. Of an account that the proof shows absent: zeros, the
     /// keccak256 of nothing, and the root of the empty trie.
-    /// @dev It is as true as the root, as with `verifyOnlyStorage`. The chain's id, Satellite's first argument, makes no
-    /// difference: accounts of another form than Ethereum's (ApeChain's) are refused.
+    /// @dev It is as true as the root, as with `verifyOnlyStorage`. The chain's id, Satellite's first argument, makes
+    /// no difference: accounts of another form than Ethereum's (ApeChain's) are refused.
     function verifyOnlyAccount(uint256, address account, bytes32 stateRoot, bytes calldata proof)
         public
         pure

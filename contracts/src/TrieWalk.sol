@@ -58,8 +58,8 @@ library TrieWalk {
         if (!isOwn) (nonce, balance, storageRoot, codeHash) = (0, 0, EMPTY_TRIE_ROOT, EMPTY_CODE_HASH);
     }
 
-    /// @dev Follows a key to a leaf: where the leaf's value begins and ends, and whether it is the key's own. If not, the
-    /// key is absent. It is absent, too, where the walk comes to no leaf: then `end` is zero.
+    /// @dev Follows a key to a leaf: where the leaf's value begins and ends, and whether it is the key's own. If not, it
+    /// shows the key absent. So does a walk that comes to no leaf: then `end` is zero.
     function _find(bytes calldata proof, bytes32 expected, uint256 key)
         private
         pure
@@ -184,8 +184,8 @@ library TrieWalk {
         }
     }
 
-    /// @dev The nibbles of a hex-prefixed path (Yellow Paper, appendix C), their number, and whether it is a leaf's. More
-    /// than 64 don't fit into a word: the caller refuses them by their number.
+    /// @dev The nibbles of a hex-prefixed path (Yellow Paper, appendix C), their number, and whether it is a leaf's.
+    /// More than 64 don't fit into a word: the caller refuses them by their number.
     function _path(uint256 place, uint256 end, bool isList)
         private
         pure
@@ -235,8 +235,8 @@ library TrieWalk {
         }
     }
 
-    /// @dev The item of RLP at a place (Yellow Paper, appendix B): where its content begins, where the next item does, not
-    /// behind `end`, and whether it is a list. A byte below 0x80 is its own content.
+    /// @dev The item of RLP at a place (Yellow Paper, appendix B): where its content begins, where the next item does,
+    /// not behind `end`, and whether it is a list. A byte below 0x80 is its own content.
     function _item(uint256 place, uint256 end) private pure returns (uint256 content, uint256 next, bool isList) {
         unchecked {
             if (place >= end) revert InvalidProof();

@@ -207,16 +207,23 @@ def test_a_spoilt_proof_with_embedded_nodes_is_refused(refused, slot):
             False,
             id="validProof7, which goes on behind its end",
         ),
-        pytest.param(["e68416b65793a0f3f387240403976788281c0a6ee5b3fc08360d276039d635bb824ea7e6fed779"], True, id="its root"),
+        pytest.param(
+            ["e68416b65793a0f3f387240403976788281c0a6ee5b3fc08360d276039d635bb824ea7e6fed779"], True, id="its root"
+        ),
         pytest.param(["d916d780c22061c22062c2206380808080808080808080808080"], True, id="validProof8"),
         pytest.param(
-            ["d916d780c22061c22062c2206380808080808080808080808080", "d780c22061c22062c2206380808080808080808080808080"],
+            [
+                "d916d780c22061c22062c2206380808080808080808080808080",
+                "d780c22061c22062c2206380808080808080808080808080",
+            ],
             False,
             id="validProof8, with an embedded node",
         ),
         pytest.param(["ce87206b6579316161853031323334"], False, id="validProof4, a leaf of a shorter key"),
         pytest.param(["c78320f00082b443"], False, id="zeroLengthKey"),
-        pytest.param(["dd8200aad98080808080808080808080c43b82aabbc43c82aacc80808080"], True, id="zeroBranchValueLength"),
+        pytest.param(
+            ["dd8200aad98080808080808080808080c43b82aabbc43c82aacc80808080"], True, id="zeroBranchValueLength"
+        ),
         pytest.param(["c8820000822bad"], False, id="OpenZeppelin's corrupt internal short node"),
     ],
 )
@@ -262,7 +269,11 @@ def test_a_spoilt_proof_differs():
     [
         pytest.param("_digest(node, cursor) != expected", "false", id="hashes"),
         pytest.param("cursor - node < 32 && depth != 0", "false", id="short nodes by their hash"),
-        pytest.param("if (cursor != last) revert InvalidProof();\n                        return (content", "return (content", id="nodes after a leaf"),
+        pytest.param(
+            "if (cursor != last) revert InvalidProof();\n                        return (content",
+            "return (content",
+            id="nodes after a leaf",
+        ),
     ],
 )
 def test_a_check_that_is_taken_out_is_missed_within_seconds(chain, check, without):
