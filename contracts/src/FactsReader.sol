@@ -193,8 +193,8 @@ contract FactsReader {
         blockNumber = uint256(value);
     }
 
-    /// @dev What a registry answers to a `try...` function. Arguments that it doesn't have are ignored. Reverts with the
-    /// registry's data where it fails, and where it doesn't answer two words: an address without code, for example.
+    /// @dev What a registry answers to a `try...` function. Arguments that it doesn't have are ignored. Reverts with
+    /// the registry's data where it fails, and where it doesn't answer two words: an address without code, for example.
     function _ask(address registry, bytes4 selector, uint256 first, uint256 second, uint256 third)
         private
         view

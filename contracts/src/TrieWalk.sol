@@ -24,8 +24,8 @@ library TrieWalk {
     uint256 private constant EMBEDDED = 0xc0;
     uint256 private constant LONGEST_EMBEDDED = 0xde;
 
-    /// @dev Bytes in a branch of sixteen hashes. No other node on the path of a slot or an account has as many: references
-    /// take 33 bytes at most, and the longest leaf has less.
+    /// @dev Bytes in a branch of sixteen hashes. No other node on the path of a slot or an account has as many:
+    /// references take 33 bytes at most, and the longest leaf has less.
     uint256 private constant FULL_BRANCH = 16 * 33 + 1;
 
     /// @dev The value of a storage slot; zero where it is absent.
@@ -58,8 +58,8 @@ library TrieWalk {
         if (!isOwn) (nonce, balance, storageRoot, codeHash) = (0, 0, EMPTY_TRIE_ROOT, EMPTY_CODE_HASH);
     }
 
-    /// @dev Follows a key to a leaf: where the leaf's value begins and ends, and whether it is the key's own. If not, it
-    /// shows the key absent. So does a walk that comes to no leaf: then `end` is zero.
+    /// @dev Follows a key to a leaf: where the leaf's value begins and ends, and whether it is the key's own. If not,
+    /// it shows the key absent. So does a walk that comes to no leaf: then `end` is zero.
     function _find(bytes calldata proof, bytes32 expected, uint256 key)
         private
         pure

@@ -25,7 +25,7 @@ class Harness:
         return answers + self._try(registry, chunk)
 
     def accepted_flips(self, registry: Deployed, proof: bytes, first: int = 0, end: int | None = None) -> int:
-        """Return how many one-bit changes of `proof` the registry accepts, in the bytes from `first` to before `end`."""
+        """Return how many one-bit changes of `proof` the registry accepts, in bytes from `first` to before `end`."""
         bits = 8 * first, 8 * (len(proof) if end is None else end)
         return int(self._contract.call("acceptedFlips", registry.address, proof, *bits))
 

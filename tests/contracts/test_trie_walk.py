@@ -15,7 +15,6 @@ from devnet.devchain import ACCOUNTS
 from tests.chains.tries import DIGITS, MALFORMED, MALFORMED_ACCOUNTS, chained, storage_trie
 from tests.contracts import tries
 from tests.contracts.deployed import Deployed
-from tests.contracts.simulator import Call
 from tests.contracts.walks import Walk, refusals, walk
 from tests.contracts.worlds import NEAR_SLOTS
 from tests.fixtures_folder import fixture_names, load_fixture, needs_fixtures, unhex
@@ -47,11 +46,14 @@ def near_walk(slot: int, value: int) -> Walk:
 def real_walks(name: str) -> list[Walk]:
     content = load_fixture(name)
     account = content["account"]
-    walks = [walk(unhex(account["address"]), unhex(content["stateRoot"]), list(map(unhex, account["proof"])))]
     root = unhex(account["expected"]["storageRoot"])
-    for slot in content["storage"]:
-        walks.append(walk(int(slot["slot"], 16).to_bytes(32), root, list(map(unhex, slot["proof"]))))
-    return walks
+    return [
+        walk(unhex(account["address"]), unhex(content["stateRoot"]), list(map(unhex, account["proof"]))),
+        *(
+            walk(int(slot["slot"], 16).to_bytes(32), root, list(map(unhex, slot["proof"])))
+            for slot in content["storage"]
+        ),
+    ]
 
 
 def spoilt(genuine: Walk) -> list[Walk]:
@@ -200,9 +202,11 @@ def test_a_spoilt_proof_with_embedded_nodes_is_refused(refused, slot):
         pytest.param(
             [
                 "e68416b65793a0f3f387240403976788281c0a6ee5b3fc08360d276039d635bb824ea7e6fed779",
-                "f87180a034d14ccc7685aa2beb64f78b11ee2a335eae82047ef97c79b7dda7f0732b9f4ca05fb052b64e23d177131d9f32e9c5b942"
-                "209eb7229e9a07c99a5d93245f53af18a09a137197a43a880648d5887cce656a5e6bbbe5e44ecb4f264395ccaddbe1acca808080"
-                "80808080808080808080",
+                (
+                    "f87180a034d14ccc7685aa2beb64f78b11ee2a335eae82047ef97c79b7dda7f0732b9f4ca05fb052b64e23d177131d9f32e9c5b942"
+                    "209eb7229e9a07c99a5d93245f53af18a09a137197a43a880648d5887cce656a5e6bbbe5e44ecb4f264395ccaddbe1acca808080"
+                    "80808080808080808080"
+                ),
             ],
             False,
             id="validProof7, which goes on behind its end",
