@@ -148,8 +148,10 @@ def spoilt(chance: Chance, nodes: Sequence[bytes]) -> bytes:
 
 def _walk(chance: Chance) -> Walk:
     if chance.happens(0.02):
-        proof = chance.pick(("c0", "c28180", "c180", "c100", "80", "", "c0c0", "c3818080", "c28181", "f800"))
-        return Walk(chance.randbytes(chance.pick((20, 32))), tries.EMPTY_ROOT, bytes.fromhex(proof))
+        empty = bytes.fromhex(
+            chance.pick(("c0", "c28180", "c180", "c100", "80", "", "c0c0", "c3818080", "c28181", "f800"))
+        )
+        return Walk(chance.randbytes(chance.pick((20, 32))), tries.EMPTY_ROOT, empty)
     writer = _LenientWriter(chance)
     proof = spoilt(chance, writer.nodes) if chance.happens(0.25) else writer.proof()
     return Walk(writer.name, writer.root, proof)

@@ -1,5 +1,9 @@
 """Reads of `FactsReader` as Satellite's clients make them, over real registries, and its proofs under facts."""
 
+import itertools
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
 import pytest
 import rlp
 from eth_abi.abi import decode, encode
@@ -24,13 +28,24 @@ ROOT = keccak(STATE)
 HEADER = tries.header(BLOCK, ROOT)
 NO_CODE = tries.EMPTY_CODE_HASH
 
+
+class Kind(NamedTuple):
+    selectors: tuple[str, str]
+    """Those of the strict form and of the safe one."""
+    name: str
+    types: Sequence[str]
+
+    def calldata(self, arguments: Sequence[Any], *, safe: bool) -> bytes:
+        return bytes.fromhex(self.selectors[safe]) + encode(self.types, arguments)
+
+
 # Satellite's reads by their selectors, with their errors; then those of the older order of arguments.
-HEADER_FIELD = ("678519d4", "5781591a", "HEADER_FIELD", ["uint256", "uint256", "uint8"])
-ACCOUNT_FIELD = ("053afc68", "cb5c0808", "ACCOUNT_FIELD", ["uint256", "uint256", "address", "uint8"])
-STORAGE_SLOT = ("c591f456", "e49f43a1", "SLOT", ["uint256", "uint256", "address", "bytes32"])
-TIMESTAMP = ("b97da33b", "d831b096", "TIMESTAMP", ["uint256", "uint256"])
-OLD_ACCOUNT_FIELD = ("b859370c", "b4e4a897", "ACCOUNT_FIELD", ["uint256", "address", "uint256", "uint8"])
-OLD_STORAGE_SLOT = ("bdbd3522", "f891438a", "SLOT", ["uint256", "address", "uint256", "bytes32"])
+HEADER_FIELD = Kind(("678519d4", "5781591a"), "HEADER_FIELD", ["uint256", "uint256", "uint8"])
+ACCOUNT_FIELD = Kind(("053afc68", "cb5c0808"), "ACCOUNT_FIELD", ["uint256", "uint256", "address", "uint8"])
+STORAGE_SLOT = Kind(("c591f456", "e49f43a1"), "SLOT", ["uint256", "uint256", "address", "bytes32"])
+TIMESTAMP = Kind(("b97da33b", "d831b096"), "TIMESTAMP", ["uint256", "uint256"])
+OLD_ACCOUNT_FIELD = Kind(("b859370c", "b4e4a897"), "ACCOUNT_FIELD", ["uint256", "address", "uint256", "uint8"])
+OLD_STORAGE_SLOT = Kind(("bdbd3522", "f891438a"), "SLOT", ["uint256", "address", "uint256", "bytes32"])
 
 UNSAVED = None
 REFUSED = "refused"
@@ -43,7 +58,7 @@ ACCOUNT_FACTS = [
     *((SOMEONE, 9, REFUSED), (SOMEONE, 255, REFUSED)),
 ]
 SLOT_FACTS = [(SOMEONE, SLOT, 77), (SOMEONE, ZERO_SLOT, 0), (SOMEONE, OTHER_SLOT, UNSAVED), (NOBODY, SLOT, UNSAVED)]
-READS = [
+READS: list[tuple[Kind, tuple[Any, ...], Any]] = [
     *((ACCOUNT_FIELD, (CHAIN, BLOCK, account, field), fact) for account, field, fact in ACCOUNT_FACTS),
     *((OLD_ACCOUNT_FIELD, (CHAIN, account, BLOCK, field), fact) for account, field, fact in ACCOUNT_FACTS),
     *((STORAGE_SLOT, (CHAIN, BLOCK, account, slot), fact) for account, slot, fact in SLOT_FACTS),
@@ -81,10 +96,6 @@ def new_registry(chain, chain_id: int = CHAIN) -> Deployed:
     return registry
 
 
-def calldata(selector: str, types, arguments) -> bytes:
-    return bytes.fromhex(selector) + encode(types, arguments)
-
-
 @pytest.fixture(scope="module")
 def registry(chain) -> Deployed:
     return new_registry(chain)
@@ -106,56 +117,49 @@ def chains(chain) -> list[str]:
 
 def test_it_reads_as_satellite_does(simulator, reader):
     calls = [
-        Call(reader.address, calldata(kind[safe], kind[3], arguments))
+        Call(reader.address, kind.calldata(arguments, safe=safe))
         for kind, arguments, _ in READS
-        for safe in (0, 1)
+        for safe in (False, True)
     ]
     outcomes = iter(simulator.run(calls))
-    for (_, _, name, _), _, fact in READS:
+    for kind, _, fact in READS:
         strict, safe = next(outcomes), next(outcomes)
         if fact is REFUSED:
             assert (strict.succeeded, strict.data, safe.succeeded, safe.data) == (False, b"", False, b"")
         elif fact is UNSAVED:
-            error = keccak(text="Error(string)")[:4] + encode(["string"], [f"STORAGE_PROOF_{name}_NOT_SAVED"])
+            error = keccak(text="Error(string)")[:4] + encode(["string"], [f"STORAGE_PROOF_{kind.name}_NOT_SAVED"])
             assert (strict.succeeded, strict.data, safe.succeeded, safe.data) == (False, error, True, bytes(64))
         else:
             word = fact if isinstance(fact, bytes) else fact.to_bytes(32)
             assert (strict.data, safe.data) == (word, (1).to_bytes(32) + word)
 
 
-def test_no_gas_makes_a_fact_look_unsaved(chain, reader):
-    for kind, arguments, _ in [
-        READS[1],
-        (STORAGE_SLOT, (CHAIN, BLOCK, SOMEONE, SLOT), 77),
-        (TIMESTAMP, (CHAIN, TIME - 1), 1),
-    ]:
-        data = "0x" + calldata(kind[1], kind[3], arguments).hex()
-        answers = set()
-        for gas in range(22_000, 34_000, 150):
-            reply = chain.ask(
-                "eth_call", {"from": SENDER, "to": reader.address, "data": data, "gas": hex(gas)}, "latest"
-            )
-            answers.add(reply.get("result", "")[:66])
-        assert answers == {"", "0x" + (1).to_bytes(32).hex()}
+PROVEN = [
+    (ACCOUNT_FIELD, (CHAIN, BLOCK, SOMEONE, 1)),
+    (ACCOUNT_FIELD, (CHAIN, BLOCK, NOBODY, 3)),
+    (STORAGE_SLOT, (CHAIN, BLOCK, SOMEONE, SLOT)),
+    (HEADER_FIELD, (CHAIN, BLOCK, 3)),
+    (TIMESTAMP, (CHAIN, TIME - 1)),
+]
+
+
+@pytest.mark.parametrize(("kind", "arguments"), PROVEN)
+def test_no_gas_makes_a_fact_look_unsaved(chain, reader, kind, arguments):
+    call = {"from": SENDER, "to": reader.address, "data": "0x" + kind.calldata(arguments, safe=True).hex()}
+    replies = [chain.ask("eth_call", {**call, "gas": hex(gas)}, "latest") for gas in range(22_000, 34_000, 300)]
+    assert {reply.get("result", "")[:66] for reply in replies} == {"", "0x" + (1).to_bytes(32).hex()}
 
 
 @pytest.mark.parametrize("code", ["0x", "0x5f5ffd", "0xfe", "0x60205ff3"])
 def test_a_registry_that_does_not_answer_makes_nothing_look_unsaved(chain, simulator, code):
-    """The codes: none; one that reverts, one that fails, and one that answers a single word."""
+    """The codes: none; one that reverts, one that fails, and one that answers a single word, which is zero."""
     registry = Deployed(chain, "test/SettableBlockHashSource", CHAIN)
     reader = Deployed(chain, "FactsReader", [registry.address])
     chain.rpc("anvil_setCode", registry.address, code)
-    calls = [
-        Call(reader.address, calldata(kind[1], kind[3], arguments)) for kind, arguments, fact in READS if fact == 77
-    ]
-    calls += [
-        Call(reader.address, calldata(kind[1], kind[3], arguments)) for kind, arguments, fact in READS if fact == BLOCK
-    ]
-    calls.append(Call(reader.address, calldata("cb5c0808", ACCOUNT_FIELD[3], (CHAIN, BLOCK, SOMEONE, 3))))
-    calls.append(Call(reader.address, reader.calldata("slotByProof", CHAIN, BLOCK, SOMEONE, SLOT, b"\xc0")))
-    if code != "0x60205ff3":
-        calls.append(Call(reader.address, reader.calldata("accountByProof", CHAIN, BLOCK, SOMEONE, b"\xc0")))
-    assert not any(outcome.succeeded for outcome in simulator.run(calls))
+    calls = [kind.calldata(arguments, safe=safe) for kind, arguments in PROVEN for safe in (False, True)]
+    calls.append(reader.calldata("slotByProof", CHAIN, BLOCK, SOMEONE, SLOT, b"\xc0"))
+    calls.append(reader.calldata("accountByProof", CHAIN, BLOCK, SOMEONE, b"\xc0"))
+    assert not any(outcome.succeeded for outcome in simulator.run([Call(reader.address, data) for data in calls]))
 
 
 # --- Registries -------------------------------------------------------------------------------------------------------
@@ -203,22 +207,24 @@ def test_it_refuses_a_registry_without_code_or_with_a_chain_that_has_no_place(ch
 def test_a_read_through_the_reader_costs_one_more_call_and_little_else(chain, simulator, chains):
     """The call of an address that wasn't called before costs 2,600 gas."""
     registry = new_registry(chain, 1000)
-    for others in ([], chains[:15]):
-        reader = Deployed(chain, "FactsReader", [*others, registry.address])
-        for kind, arguments, function, own in (
+    readers = [Deployed(chain, "FactsReader", [*chains[:others], registry.address]) for others in (0, 15)]
+    for reader, (kind, arguments, function, own) in itertools.product(
+        readers,
+        (
             (ACCOUNT_FIELD, (1000, BLOCK, SOMEONE, 1), "accountField", (SOMEONE, BLOCK, 1)),
             (STORAGE_SLOT, (1000, BLOCK, SOMEONE, SLOT), "accountStorageSlotValues", (SOMEONE, BLOCK, SLOT)),
             (HEADER_FIELD, (1000, BLOCK, 0), "headerField", (BLOCK, 0)),
             (TIMESTAMP, (1000, TIME - 1), "blockAtTimestamp", (TIME - 1,)),
-        ):
-            through, direct = calldata(kind[0], kind[3], arguments), registry.calldata(function, *own)
-            outcomes = simulator.run([Call(reader.address, through), Call(registry.address, direct)])
-            assert outcomes[0].data == outcomes[1].data
-            more, plain = (
-                outcome.gas_used - sum(4 if byte == 0 else 16 for byte in data)
-                for outcome, data in zip(outcomes, (through, direct), strict=True)
-            )
-            assert 2_600 < more - plain <= 2_600 + 1_200
+        ),
+    ):
+        through, direct = kind.calldata(arguments, safe=False), registry.calldata(function, *own)
+        outcomes = simulator.run([Call(reader.address, through), Call(registry.address, direct)])
+        assert outcomes[0].data == outcomes[1].data
+        more, plain = (
+            outcome.gas_used - sum(4 if byte == 0 else 16 for byte in data)
+            for outcome, data in zip(outcomes, (through, direct), strict=True)
+        )
+        assert 2_600 < more - plain <= 2_600 + 1_200
 
 
 # --- Proofs under facts -----------------------------------------------------------------------------------------------
@@ -254,12 +260,10 @@ def test_no_proof_is_taken_where_its_root_is_no_fact(simulator, reader, function
 
 
 def test_a_proof_of_another_root_is_refused(simulator, reader):
-    calls = [("slotByProof", (CHAIN, BLOCK, SOMEONE, SLOT, tries.encode([STATE])))]
-    calls += [
-        ("slotByProof", (CHAIN, BLOCK, account, SLOT, proof)) for account, proof in ((SOMEONE, b"\xc0"), (NOBODY, b""))
-    ]
-    calls.append(("accountByProof", (CHAIN, BLOCK, SOMEONE, tries.encode([STORAGE]))))
-    outcomes = simulator.run([Call(reader.address, reader.calldata(*call[:1], *call[1])) for call in calls])
+    pairs = [(SOMEONE, tries.encode([STATE])), (SOMEONE, b"\xc0"), (NOBODY, b"")]
+    calls = [reader.calldata("slotByProof", CHAIN, BLOCK, account, SLOT, proof) for account, proof in pairs]
+    calls.append(reader.calldata("accountByProof", CHAIN, BLOCK, SOMEONE, tries.encode([STORAGE])))
+    outcomes = simulator.run([Call(reader.address, data) for data in calls])
     assert [(outcome.succeeded, outcome.data) for outcome in outcomes] == [(False, REFUSAL)] * 4
 
 
