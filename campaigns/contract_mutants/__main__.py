@@ -42,6 +42,7 @@ COMMANDS: dict[str, tuple[Command, ...]] = {
     ),
     "FactsReader": (
         pytest("tests/contracts/test_trie_walk.py", "tests/contracts/test_facts_reader.py", "-k", "not taken_out"),
+        pytest("tests/contracts/test_gas_budgets.py", "-k", "shown"),
         campaigns("walks"),
     ),
     "FactsRegistry": (

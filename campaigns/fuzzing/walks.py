@@ -28,7 +28,7 @@ class _LenientWriter:
         self._faults = chance.pick((0, 0, 0.01, 0.03, 0.1))
         self.name = chance.randbytes(chance.pick((32, 32, 20)))
         self._key = keccak(self.name).hex()
-        self._reach = chance.pick((2, 12, 63, 64, 64))
+        self._reach = chance.pick((2, 12, 63, 64, 64, 65))
         self.nodes: list[bytes] = []
         self._hash(self._node(0))
         self.root = keccak(self.nodes[0])

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
 pragma solidity ^0.8.28;
 
-/// @notice The bytes aren't the only valid encoding of a proof under this root.
+/// @notice The packed calldata isn't the only valid encoding of a proof of these facts under the block's state root.
 error InvalidProof();

@@ -1,13 +1,15 @@
 """The views of `FactsReader` that verify plain nodes. `chains.trie` is their model: both must agree on every proof."""
 
 import random
+import re
 
 import pytest
 import rlp
 from eth_utils.crypto import keccak
 
+import chains.trie
 from campaigns.fuzzing import walks as campaign
-from campaigns.fuzzing.chance import Chance
+from campaigns.fuzzing.coverage import sentences
 from campaigns.fuzzing.mutated import compile_with
 from campaigns.fuzzing.tally import Divergence
 from contracts import NO_CONTRACT
@@ -254,18 +256,13 @@ def test_no_flipped_bit_leaves_a_valid_proof(reader, harness, name):
 
 
 def test_the_campaign_tries_every_form_and_every_refusal(chain):
-    tally = campaign.run(chain, 1, 3_000)
-    assert {kind for kind, count in tally.accepted.items() if count > 20} == {
-        *("slot", "account", "absent slot", "absent account"),
-    }
-    assert len(tally.refused) > 20
+    tally = campaign.run(chain, 1, 4_000)
+    forms = {"slot", "account", "absent slot", "absent account"}
+    assert {form for form in forms if tally.accepted[form] < 50} == set()
+    known = sentences(chains.trie, "InvalidProof")
+    assert len(known) > 15
+    assert {pattern for pattern in known if not any(re.fullmatch(pattern, each) for each in tally.refused)} == set()
     assert campaign.run(chain, 7, 50) == campaign.run(chain, 7, 50)
-
-
-def test_a_spoilt_proof_differs():
-    chance = Chance(1)
-    nodes = [b"\xc0", b"\xc1\x80"]
-    assert any(campaign.spoilt(chance, nodes) != tries.encode(nodes) for _ in range(5))
 
 
 _AFTER_LEAF = "if (cursor != last) revert InvalidProof();\n                        return"
