@@ -74,7 +74,7 @@ library TrieWalk {
             }
             cursor = _list(cursor, last);
             if (expected == EMPTY_TRIE_ROOT) {
-                // Of an empty trie geth, Besu and Erigon give no node; alloy (anvil, older reth) the root's: 0x80.
+                // Geth, Besu and Erigon give no node of an empty trie; alloy (anvil, older reth) gives its root: 0x80.
                 if (cursor != last && (last - cursor != 2 || _number(cursor, 2) != 0x8180)) revert InvalidProof();
                 return (0, 0, false);
             }

@@ -31,7 +31,7 @@ NO_CODE = tries.EMPTY_CODE_HASH
 
 class Kind(NamedTuple):
     selectors: tuple[str, str]
-    """Those of the strict form and of the safe one."""
+    """The strict form, then the safe one."""
     name: str
     types: Sequence[str]
 
