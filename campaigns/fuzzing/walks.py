@@ -79,7 +79,7 @@ class _LenientWriter:
         if depth >= self._reach or self._chance.happens(0.1):
             return self._listed(self._path(depth, 64, leaf=True) + self._string(self._value()))
         if self._chance.happens(0.2) and depth < 63:
-            reach = min(depth + self._chance.pick((1, 2, 20, 63 - depth)), 64 if self._errs() else 63)
+            reach = min(depth + self._chance.pick((1, 2, 20, 63 - depth, 64 - depth)), 64 if self._errs() else 63)
             return self._listed(self._path(depth, reach, leaf=False) + self._refer(self._node(reach)))
         # Most large tries begin with branches of sixteen hashes.
         kinds = self._chance.pick((("hash",), ("hash", "none", "none"), ("none",), ("none", "node")))

@@ -82,24 +82,23 @@ contract FactsReader {
 
     /// @notice The registry of a source chain; zero where this reader has none.
     function registryOf(uint256 chainId) public view returns (address) {
-        // The last entry that isn't above those of the chain.
-        uint256 bound = chainId << CHAIN_SHIFT | type(uint160).max;
+        // The last entry whose chain isn't above this one.
         uint256 entry;
-        if (bound < _entry8) {
-            if (bound < _entry4) {
-                if (bound < _entry2) entry = bound < _entry1 ? _entry0 : _entry1;
-                else entry = bound < _entry3 ? _entry2 : _entry3;
+        if (chainId < _entry8 >> CHAIN_SHIFT) {
+            if (chainId < _entry4 >> CHAIN_SHIFT) {
+                if (chainId < _entry2 >> CHAIN_SHIFT) entry = chainId < _entry1 >> CHAIN_SHIFT ? _entry0 : _entry1;
+                else entry = chainId < _entry3 >> CHAIN_SHIFT ? _entry2 : _entry3;
             } else {
-                if (bound < _entry6) entry = bound < _entry5 ? _entry4 : _entry5;
-                else entry = bound < _entry7 ? _entry6 : _entry7;
+                if (chainId < _entry6 >> CHAIN_SHIFT) entry = chainId < _entry5 >> CHAIN_SHIFT ? _entry4 : _entry5;
+                else entry = chainId < _entry7 >> CHAIN_SHIFT ? _entry6 : _entry7;
             }
         } else {
-            if (bound < _entry12) {
-                if (bound < _entry10) entry = bound < _entry9 ? _entry8 : _entry9;
-                else entry = bound < _entry11 ? _entry10 : _entry11;
+            if (chainId < _entry12 >> CHAIN_SHIFT) {
+                if (chainId < _entry10 >> CHAIN_SHIFT) entry = chainId < _entry9 >> CHAIN_SHIFT ? _entry8 : _entry9;
+                else entry = chainId < _entry11 >> CHAIN_SHIFT ? _entry10 : _entry11;
             } else {
-                if (bound < _entry14) entry = bound < _entry13 ? _entry12 : _entry13;
-                else entry = bound < _entry15 ? _entry14 : _entry15;
+                if (chainId < _entry14 >> CHAIN_SHIFT) entry = chainId < _entry13 >> CHAIN_SHIFT ? _entry12 : _entry13;
+                else entry = chainId < _entry15 >> CHAIN_SHIFT ? _entry14 : _entry15;
             }
         }
         return entry >> CHAIN_SHIFT == chainId ? address(uint160(entry)) : address(0);

@@ -219,9 +219,8 @@ library TrieWalk {
             bool isList;
             (place, next, isList) = _item(place, end);
             if (isList || next - place > size) revert InvalidProof();
-            if (next == place) return (0, next);
             value = _number(place, next - place);
-            if (_number(place, 1) == 0) revert InvalidProof();
+            if (next != place && value >> (8 * (next - place) - 8) == 0) revert InvalidProof();
         }
     }
 

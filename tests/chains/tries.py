@@ -56,6 +56,9 @@ LONGER_CHILDREN[int(DIGITS[8], 16)] = bytes([0xC0 + 30]) + rlp.encode(REST_8) + 
 LONGER_CHILDREN[int(DIGITS[8], 16) + 1] = b"\x81\x90"
 LONGER = bytes([0xC0 + 48]) + b"".join(LONGER_CHILDREN) + b"\x80"
 
+LEAF_OF_55 = rlp.encode([hex_prefix(DIGITS, leaf=True), rlp.encode(b"\1" * 19)])
+assert LEAF_OF_55[0] == 0xC0 + 55
+
 LEAF_RLP = bytes([len(rlp.encode(GOOD_LEAF)) - 1]) + rlp.encode(GOOD_LEAF)[1:]
 
 
@@ -73,6 +76,7 @@ MALFORMED = [
     pytest.param([[*branch(DIGITS[0], b"")[:16], []]], "branch with a value", id="list as a branch's value"),
     pytest.param([[b"\x00", b"\1" * 32]], "extension that is empty", id="extension of no length"),
     pytest.param([[hex_prefix(DIGITS, leaf=False), b"\1" * 32]], "longer than its key", id="extension of all digits"),
+    pytest.param([[hex_prefix("f" * 64, leaf=False), b"\1" * 32]], "longer than its key", id="other of all digits"),
     pytest.param([[hex_prefix(DIGITS + "0", leaf=False), b"\1" * 32]], "longer than its key", id="extension of more"),
     pytest.param([[hex_prefix(DIGITS[:63], leaf=True), b"\7"]], "of another length", id="leaf too short"),
     pytest.param([[hex_prefix(DIGITS + "0", leaf=True), b"\7"]], "of another length", id="leaf too long"),
@@ -96,6 +100,7 @@ MALFORMED = [
     pytest.param([rlp.encode(GOOD_LEAF) + b"\0"], "canonical", id="byte after a node"),
     pytest.param([b"\xf8" + rlp.encode(GOOD_LEAF)], "canonical", id="length not canonical"),
     pytest.param([b"\xf8" + LEAF_RLP], "canonical", id="length that needs no byte of its own"),
+    pytest.param([b"\xf8\x37" + LEAF_OF_55[1:]], "canonical", id="length of 55 in a byte of its own"),
     pytest.param(
         [b"\xf9\0" + rlp.encode(branch(DIGITS[0], b"\1" * 32, b"\1" * 32))[1:]], "canonical", id="zero in a length"
     ),

@@ -180,8 +180,11 @@ def test_malformed_accounts_are_refused(refused):
 
 
 def test_a_branch_below_the_last_digit_is_refused(refused):
-    for bottom in (tries.branch({0: b"\xa0" + bytes(32)}), tries.branch({n: b"\xa0" + bytes(32) for n in range(16)})):
-        nodes = [bottom]
+    there = tries.hash_reference(bytes(32))
+    empty, ends = tries.branch({1: there}), tries.branch({0: there})
+    full = tries.branch(dict.fromkeys(range(16), there) | {0: tries.hash_reference(keccak(empty))})
+    for bottom in ([empty], [ends], [full], [full, empty]):
+        nodes = list(bottom)
         for digit in reversed(DIGITS):
             nodes.insert(0, tries.branch({int(digit, 16): tries.hash_reference(keccak(nodes[0]))}))
         assert "deeper" in refused(walk(SLOT, keccak(nodes[0]), nodes))[0]
