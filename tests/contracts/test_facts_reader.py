@@ -150,16 +150,19 @@ def test_no_gas_makes_a_fact_look_unsaved(chain, reader, kind, arguments):
     assert {reply.get("result", "")[:66] for reply in replies} == {"", "0x" + (1).to_bytes(32).hex()}
 
 
-@pytest.mark.parametrize("code", ["0x", "0x5f5ffd", "0xfe", "0x60205ff3"])
+@pytest.mark.parametrize("code", ["0x", "0x5f5ffd", "0x602a5f5260205ffd", "0xfe", "0x60205ff3"])
 def test_a_registry_that_does_not_answer_makes_nothing_look_unsaved(chain, simulator, code):
-    """The codes: none; one that reverts, one that fails, and one that answers a single word, which is zero."""
+    """The codes: none; two that revert, one with 42; one that fails; and one that answers a single word, zero."""
     registry = Deployed(chain, "test/SettableBlockHashSource", CHAIN)
     reader = Deployed(chain, "FactsReader", [registry.address])
     chain.rpc("anvil_setCode", registry.address, code)
     calls = [kind.calldata(arguments, safe=safe) for kind, arguments in PROVEN for safe in (False, True)]
     calls.append(reader.calldata("slotByProof", CHAIN, BLOCK, SOMEONE, SLOT, b"\xc0"))
     calls.append(reader.calldata("accountByProof", CHAIN, BLOCK, SOMEONE, b"\xc0"))
-    assert not any(outcome.succeeded for outcome in simulator.run([Call(reader.address, data) for data in calls]))
+    outcomes = simulator.run([Call(reader.address, data) for data in calls])
+    assert not any(outcome.succeeded for outcome in outcomes)
+    if "2a" in code:
+        assert {outcome.data for outcome in outcomes} == {(42).to_bytes(32)}
 
 
 # --- Registries -------------------------------------------------------------------------------------------------------
