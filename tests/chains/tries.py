@@ -97,6 +97,7 @@ MALFORMED = [
     pytest.param([[hex_prefix(DIGITS, leaf=True), b"\x80"]], "holds a zero", id="zero as a value"),
     pytest.param([[hex_prefix(DIGITS, leaf=True), b"\x82\x00\x07"]], "malformed", id="value with a leading zero"),
     pytest.param([[hex_prefix(DIGITS, leaf=True), b"\x81\x07"]], "malformed", id="value not canonical"),
+    pytest.param([[hex_prefix(DIGITS, leaf=True), b"\x81\x7f"]], "malformed", id="value of 7f not canonical"),
     pytest.param([[hex_prefix(DIGITS, leaf=True), b"\xa1" + b"\1" * 33]], "malformed", id="value of 33 bytes"),
     pytest.param([[hex_prefix(DIGITS, leaf=True), b"\xc1\x07"]], "malformed", id="list inside of a value"),
     pytest.param([[hex_prefix(DIGITS, leaf=True), b"\x07\x07"]], "malformed", id="two values"),

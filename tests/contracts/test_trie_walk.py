@@ -173,6 +173,13 @@ def test_malformed_nodes_are_refused(refused, nodes, fault):
     assert all(refused(walk(SLOT, root, encoded)))
 
 
+@pytest.mark.parametrize("other", [b"\xc0", b"\xde" + b"\x01" * 30], ids=["no byte", "30 bytes"])
+def test_a_child_beside_the_path_may_be_any_short_list(refused, other):
+    leaf = tries.leaf_below(keccak(SLOT), 1, b"\x07")
+    node = tries.branch({int(DIGITS[0], 16): tries.reference(leaf), 15: other})
+    assert refused(walk(SLOT, keccak(node), [node, leaf])) == [""]
+
+
 def test_malformed_accounts_are_refused(refused):
     for value in [*MALFORMED_ACCOUNTS, tries.encode([1] * 3), tries.encode([b"", b"", *[bytes(32)] * 3])]:
         root, nodes = chained([tries.hex_prefix(keccak(ADDRESS).hex(), leaf=True), value])
