@@ -17,7 +17,8 @@ from devnet.devchain import ACCOUNTS
 from tests.chains.tries import DIGITS, MALFORMED, MALFORMED_ACCOUNTS, chained, storage_trie
 from tests.contracts import tries
 from tests.contracts.deployed import Deployed
-from tests.contracts.walks import Walk, refusals, walk
+from tests.contracts.simulator import Call
+from tests.contracts.walks import REFUSAL, Walk, refusals, walk
 from tests.contracts.worlds import NEAR_SLOTS
 from tests.fixtures_folder import fixture_names, load_fixture, needs_fixtures, unhex
 
@@ -171,6 +172,23 @@ def test_an_empty_trie_has_two_proofs(refused, name, proof, is_taken):
 def test_malformed_nodes_are_refused(refused, nodes, fault):
     root, encoded = chained(*nodes)
     assert all(refused(walk(SLOT, root, encoded)))
+
+
+@pytest.mark.parametrize("is_branch", [True, False])
+def test_no_byte_behind_a_node_counts(simulator, reader, is_branch):
+    """The bytes that a node lacks follow its proof in the calldata."""
+    there = tries.hash_reference(b"\x01" * 32)
+    whole = tries.branch({1: there, 15: there}) if is_branch else tries.leaf(keccak(SLOT), tries.encode(2**250))
+    payload = whole[2:]
+    assert tries.listed(payload) == whole
+    calls = []
+    for size in range(len(payload)):
+        node = tries.listed(payload[:size])
+        proof = tries.encode([node])
+        data = Walk(SLOT, keccak(node), proof).calldata
+        end = data.rindex(proof) + len(proof)
+        calls.append(Call(reader.address, data[:end] + payload[size:] + bytes(32)))
+    assert {(outcome.succeeded, outcome.data) for outcome in simulator.run(calls)} == {(False, REFUSAL)}
 
 
 @pytest.mark.parametrize("other", [b"\xc0", b"\xde" + b"\x01" * 30], ids=["no byte", "30 bytes"])
