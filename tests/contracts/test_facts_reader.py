@@ -150,9 +150,9 @@ def test_no_gas_makes_a_fact_look_unsaved(chain, reader, kind, arguments):
     assert {reply.get("result", "")[:66] for reply in replies} == {"", "0x" + (1).to_bytes(32).hex()}
 
 
-@pytest.mark.parametrize("code", ["0x", "0x5f5ffd", "0x602a5f5260205ffd", "0xfe", "0x60205ff3"])
+@pytest.mark.parametrize("code", ["0x", "0x5f5ffd", "0x602a5f5260205ffd", "0xfe", "0x60205ff3", "0x60605ff3"])
 def test_a_registry_that_does_not_answer_makes_nothing_look_unsaved(chain, simulator, code):
-    """The codes: none; two that revert, one with 42; one that fails; and one that answers a single word, zero."""
+    """The codes: none; two that revert, one with 42; one that fails; two that answer a word, or three."""
     registry = Deployed(chain, "test/SettableBlockHashSource", CHAIN)
     reader = Deployed(chain, "FactsReader", [registry.address])
     chain.rpc("anvil_setCode", registry.address, code)

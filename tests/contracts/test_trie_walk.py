@@ -181,7 +181,8 @@ def test_no_byte_behind_a_node_counts(simulator, reader, is_branch):
     whole = tries.branch({1: there, 15: there}) if is_branch else tries.leaf(keccak(SLOT), tries.encode(2**250))
     payload = whole[2:]
     assert tries.listed(payload) == whole
-    calls = []
+    data = Walk(SLOT, tries.EMPTY_ROOT, b"\xc1\x81").calldata
+    calls = [Call(reader.address, data[:-30] + b"\x80" + bytes(29))]
     for size in range(len(payload)):
         node = tries.listed(payload[:size])
         proof = tries.encode([node])
