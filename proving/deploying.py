@@ -46,6 +46,8 @@ _CONSTRUCTOR = 60_000
 # The number of balances that the estimate of a signer's first funding covers.
 _BALANCES = 20
 _ATTESTED = "AttestedBlockHashSource"
+# Maximum registries of a FactsReader.
+_MOST_OF_A_READER = 16
 
 
 def deploy(
@@ -78,6 +80,37 @@ def deploy(
     row, contracts = _planned(connection, passes_over=replace)
     creating.create(chain, contracts, seconds, tell)
     return _recorded(row, replaced)
+
+
+def deploy_reader(
+    destination: int,
+    *,
+    seconds: float = transaction_monitor.WAIT_SECONDS,
+    tell: Callable[[str], None] = lambda _: None,
+) -> str:
+    """Create the `FactsReader` of the registries in use on a destination, if it isn't there. Return its address.
+
+    Raises `DeploymentError`, and `chains.rpc.ChainError` if no node answers.
+    """
+    chain = get_chains().chain(destination)
+    registries = [
+        row.address
+        for row in FactsRegistry.in_use.filter(destination_chain_id=destination).order_by("source_chain_id")
+        if row.deployed_at and not row.refused
+    ]
+    if not 0 < len(registries) <= _MOST_OF_A_READER:
+        raise DeploymentError(
+            f"{chain.label} has {len(registries)} facts registries that may be used, and a reader has 1 to "
+            f"{_MOST_OF_A_READER}."
+        )
+    reader = reader_of(registries)
+    creating.create(chain, [reader], seconds, tell)
+    return reader.address
+
+
+def reader_of(registries: Sequence[str]) -> Creation:
+    """Return the reader of these registries, which are in the order of their source chains' ids."""
+    return Creation("FactsReader", creation_code("FactsReader", registries))
 
 
 def _require_same_chain(chain: Chain) -> None:

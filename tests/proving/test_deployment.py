@@ -13,16 +13,16 @@ from devnet.devchain import ACCOUNTS, DevChain
 from proving.models import FactsRegistry, Transaction
 from queries.models import BatchStatus
 from tests.chains.lying_node import between
-from tests.proving.chain_state import signer_nonce
+from tests.proving.chain_state import AccountField, field_on_chain, signer_nonce
 from tests.proving.receipts import changed_receipts
 from tests.service import SIGNER, chains_toml, reconfigure, request, submit, work, work_until_done
 
 pytestmark = pytest.mark.outside
 
 
-def deploy(*arguments, tell=None) -> str:
+def deploy(*arguments, tell=None, command="deploy_registry") -> str:
     output = io.StringIO()
-    call_command("deploy_registry", *map(str, arguments), stdout=output, stderr=tell)
+    call_command(command, *map(str, arguments), stdout=output, stderr=tell)
     return output.getvalue()
 
 
@@ -34,6 +34,26 @@ def test_another_operator_finds_the_contracts_and_their_facts_and_pays_for_nothi
     assert address in deploy(31337, 31337)
     batch = work_until_done(submit(key, request(SIGNER, block=block)), service)
     assert (batch.status, signer_nonce(service)) == (BatchStatus.DONE, before)
+
+
+def test_a_reader_of_all_registries_is_deployed_once_and_tells_their_facts(service, key):
+    block = service.head()
+    work_until_done(submit(key, request(SIGNER, block=block)), service)
+    first = deploy(31337, command="deploy_reader")
+    before = signer_nonce(service)
+    assert deploy(31337, command="deploy_reader") == first
+    assert signer_nonce(service) == before
+    # accountField(uint256 chainId, uint256 blockNumber, address account, uint8 field)
+    data = "0x053afc68" + "".join(f"{word:064x}" for word in (31337, block, int(SIGNER, 16), AccountField.BALANCE))
+    answer = service.rpc("eth_call", {"to": first.split()[-1], "data": data}, "latest")
+    assert int(answer, 16) == field_on_chain(service, SIGNER, block, AccountField.BALANCE) > 0
+
+
+@pytest.mark.parametrize("chain_id, why", [(31337, "has 0 facts registries"), (5, "no chain 5")])
+def test_a_reader_needs_a_registry(chain, db, settings, tmp_path, chain_id, why):
+    settings.CHAINS_FILE = chains_toml(tmp_path, chain.url)
+    with pytest.raises(CommandError, match=why):
+        deploy(chain_id, command="deploy_reader")
 
 
 def test_a_contract_that_another_operator_creates_meanwhile_does_no_harm(chain, db, settings, tmp_path):

@@ -152,7 +152,7 @@ def test_a_stopped_signer_neither_replaces_nor_broadcasts(service, key):
 
 
 def test_the_next_signer_deploys_while_the_first_one_is_stopped(two_signers, settings):
-    reconfigure(settings, "id = 31337\n", "id = 31337\nhistory_window = 8000\n")
+    reconfigure(settings, "id = 31337\n", "id = 31337\nhistory_window = 9000\n")
     output_of("stop", "31337", "--signer", SIGNER)
     FactsRegistry.objects.all().delete()
     call_command("deploy_registry", "31337", "31337")

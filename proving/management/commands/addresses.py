@@ -1,5 +1,6 @@
 """`manage.py addresses`: the addresses of the contracts of each connection in chains.toml, deployed or not."""
 
+from collections import defaultdict
 from typing import Any
 
 from django.core.management.base import BaseCommand
@@ -13,6 +14,7 @@ class Command(BaseCommand):
 
     def handle(self, **_: Any) -> None:
         chains = get_chains()
+        registries: dict[int, dict[int, str]] = defaultdict(dict)
         self.stdout.write("| on chain | for chain | contract | address |\n| --- | --- | --- | --- |")
         for connection in chains.connections:
             ends = chains.chain(connection.destination_id).label, chains.chain(connection.source_id).label
@@ -20,3 +22,8 @@ class Command(BaseCommand):
                 depends = connection.attesters and creation.name != "Multicall"
                 name = f"{creation.name} of these attesters" if depends else creation.name
                 self.stdout.write(f"| {' | '.join(ends)} | {name} | `{creation.address}` |")
+            registries[connection.destination_id][connection.source_id] = creation.address
+        for destination, by_source in registries.items():
+            reader = deploying.reader_of([by_source[source] for source in sorted(by_source)])
+            label = chains.chain(destination).label
+            self.stdout.write(f"| {label} | all above | {reader.name} | `{reader.address}` |")
