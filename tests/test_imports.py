@@ -56,7 +56,8 @@ money sources
 balance_costs transactions
 creating paths
 deploying
-health reconcile source_estimate
+health reconcile
+source_estimate
 admission_checks
 admit batch_estimate
 worker

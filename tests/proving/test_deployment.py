@@ -49,7 +49,7 @@ def test_a_reader_of_all_registries_is_deployed_once_and_tells_their_facts(servi
     assert int(answer, 16) == field_on_chain(service, SIGNER, block, AccountField.BALANCE) > 0
 
 
-@pytest.mark.parametrize("chain_id, why", [(31337, "has 0 facts registries"), (5, "no chain 5")])
+@pytest.mark.parametrize(("chain_id", "why"), [(31337, "has 0 facts registries"), (5, "no chain 5")])
 def test_a_reader_needs_a_registry(chain, db, settings, tmp_path, chain_id, why):
     settings.CHAINS_FILE = chains_toml(tmp_path, chain.url)
     with pytest.raises(CommandError, match=why):
