@@ -12,4 +12,4 @@ def test_it_is_what_the_command_prints(settings, db):
     settings.CHAINS_FILE = PAGES / "known-networks.toml"
     table = io.StringIO()
     call_command("addresses", stdout=table)
-    assert (PAGES / "addresses.md").read_text().endswith(f"\n\n{table.getvalue()}")
+    assert (PAGES / "known-addresses.txt").read_text() == table.getvalue()
