@@ -91,7 +91,7 @@ class Case:
 
 
 class Lab:
-    """Both chains, at a height whose history includes the block."""
+    """Both chains, at a height whose history includes the block, beyond the blocks that BLOCKHASH reaches."""
 
     def __init__(self, number: int) -> None:
         self._number = number
@@ -99,7 +99,7 @@ class Lab:
         self._chains: list[tuple[DevChain, str]] = []
 
     def __enter__(self) -> Self:
-        height = str(self._number + 100)
+        height = str(self._number + 300)
         chains = [
             self._stack.enter_context(DevChain(hardfork=hardfork, extra_args=("--number", height)))
             for hardfork in (None, "cancun")

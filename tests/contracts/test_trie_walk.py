@@ -14,7 +14,7 @@ from campaigns.fuzzing.mutated import compile_with
 from campaigns.fuzzing.tally import Divergence
 from contracts import NO_CONTRACT
 from devnet.devchain import ACCOUNTS
-from tests.chains.tries import DIGITS, MALFORMED, MALFORMED_ACCOUNTS, chained, storage_trie
+from tests.chains.tries import DIGITS, MALFORMED, MALFORMED_ACCOUNTS, MALFORMED_BESIDE, chained, storage_trie
 from tests.contracts import tries
 from tests.contracts.deployed import Deployed
 from tests.contracts.simulator import Call
@@ -168,7 +168,7 @@ def test_an_empty_trie_has_two_proofs(refused, name, proof, is_taken):
 # --- Proofs that no trie has ------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(("nodes", "fault"), MALFORMED)
+@pytest.mark.parametrize(("nodes", "fault"), [*MALFORMED, *MALFORMED_BESIDE])
 def test_malformed_nodes_are_refused(refused, nodes, fault):
     root, encoded = chained(*nodes)
     assert all(refused(walk(SLOT, root, encoded)))

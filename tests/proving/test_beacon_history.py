@@ -186,7 +186,7 @@ def test_a_beacon_chain_that_the_contract_refuses_is_told_of_in_a_sentence(chain
     for fork in ("capella = 0", "deneb = 0", "electra = 64"):
         table = table.replace(fork, f"{fork.partition(' ')[0]} = {2**40}")
     configure(chain, settings, tmp_path, table)
-    with pytest.raises(CommandError, match=r"The contracts can't be created: InvalidChain\(\)"):
+    with pytest.raises(CommandError, match=r"BeaconHistory can't be created: InvalidChain\(\)"):
         deploy(31337, 31337)
     assert not FactsRegistry.objects.exists()
     assert not Transaction.objects.exists()

@@ -431,8 +431,9 @@ def test_a_service_without_a_signer_proves_what_others_send(service, key, settin
         assert (fresh(before).status, before.rejection_code) == (BatchStatus.REJECTED, "no_signer")
         batch = submit(key, itself(request(ALICE, block=service.head())))
         send_until_done(service, batch)
+        reconfigure(settings, "id = 31337\n", "id = 31337\nhistory_window = 9000\n")
         with pytest.raises(CommandError, match="has no signer"):
-            registry().delete() and deploy(31337, 31337)
+            deploy(31337, 31337, "--replace")
 
 
 def test_what_was_accepted_waits_where_the_signer_is_taken_away(service, key, settings):

@@ -80,7 +80,7 @@ def test_one_without_money_is_told_and_holds_up_nobody(mempool, key):
 
 
 def test_one_that_can_t_pay_what_is_to_be_sent_holds_up_nobody(mempool, key):
-    mempool.rpc("anvil_setBalance", SIGNER, hex(ETHER * 12 // 1000))
+    mempool.rpc("anvil_setBalance", SIGNER, hex(ETHER * 11 // 1000))
     mempool.rpc("anvil_setNextBlockBaseFeePerGas", hex(90 * GWEI))
     mempool.mine()
     batches = send_each(key, mempool, 2)
