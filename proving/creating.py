@@ -28,7 +28,7 @@ from proving.deployments import revert_reason
 from proving.lanes import LaneKind, LaneLost, LaneName
 from proving.models import LIVE_STATES, Transaction
 from proving.packing import Intent
-from proving.transactions import sending, signers, transaction_monitor
+from proving.transactions import sending, signers, signing, transaction_monitor
 from proving.transactions.signers import Unsent
 from queries.waits import WaitReason
 
@@ -67,24 +67,29 @@ def create(chain: Chain, creations: Sequence[Creation], seconds: float, tell: Ca
     why: WaitReason | None = None
     for _ in transaction_monitor.monitor_for(chain, seconds):
         missing = [creation for creation in creations if not rpc.code(creation.address)]
-        if not missing:
-            return
         ready = missing[:-1] or missing
+        # Transactions of a key that chains.toml no longer has may never be mined.
         live = Transaction.objects.filter(
             signer__chain_id=chain.id,
+            signer__address__in=signing.senders(chain),
             to=DEPLOYER,
             state__in=LIVE_STATES,
             data__in=[creation.data for creation in creations],
         )
+        if not missing and not live.exists():
+            return
         if (first := live.order_by("nonce").first()) and first.waits_for and first.waits_for != why:
             why = first.waits_for
             tell(str(why))
-        if (under_way := live.filter(data__in=[creation.data for creation in ready])).exists():
+        if not missing or (under_way := live.filter(data__in=[creation.data for creation in ready])).exists():
             continue
         if begun.issuperset(creation.address for creation in ready):
             raise DeploymentError("The deploying transactions did not create the contracts; run it again.")
         if _require_deployer(chain, rpc):
             begun |= _begin(chain, ready, under_way)
+    if not begun and why is None:
+        names = ", ".join(creation.name for creation in missing)
+        raise DeploymentError(f"For {seconds:.0f} s nothing could be sent to create {names}; run it again.")
     raise DeploymentError(
         f"The deploying transactions were not confirmed within {seconds:.0f} s. {why or ''} They are stored: run it "
         "again to go on waiting for them."
@@ -106,7 +111,7 @@ def _begin(chain: Chain, creations: Sequence[Creation], live: QuerySet[Transacti
         for creation in creations:
             _require_constructed(get_rpc(chain.id), creation)
         return set()
-    return {creation.address for creation in creations} if sent else set()
+    return {creation.address for creation in creations[: len(sent)]}
 
 
 def _require_constructed(rpc: RpcClient, creation: Creation) -> None:
@@ -126,6 +131,11 @@ def _require_deployer(chain: Chain, rpc: RpcClient) -> bool:
     code = rpc.code(DEPLOYER)
     if code == DEPLOYER_CODE:
         return True
+    if not code and rpc.nonce(DEPLOYER_SIGNER):
+        raise DeploymentError(
+            f"{chain.label} can never have the deterministic deployer at {DEPLOYER}: the nonce of its published "
+            "transaction is used."
+        )
     if not code and rpc.balance(DEPLOYER_SIGNER) >= DEPLOYER_COST:
         (answer,) = rpc.ask([questions.raw_transaction(DEPLOYER_TRANSACTION)])
         rpc.sent(DEPLOYER_TRANSACTION, answer)
@@ -138,24 +148,24 @@ def _require_deployer(chain: Chain, rpc: RpcClient) -> bool:
     )
 
 
-def send(chain: Chain, intents: Sequence[Intent], live: QuerySet[Transaction]) -> Transaction | None:
-    """Store and broadcast all transactions at once, and return the last. None: others must be confirmed first.
+def send(chain: Chain, intents: Sequence[Intent], live: QuerySet[Transaction]) -> Sequence[Transaction]:
+    """Store and broadcast transactions, the first ones that money suffices for. None: others must be confirmed first.
 
     No transaction is sent while one is `live`. Raises `DeploymentError`, and `ChainError`.
     """
     # If another worker takes the lane meanwhile, nothing is reserved.
     with suppress(LaneLost), lanes.hold(LaneName(LaneKind.DESTINATION, chain.id)) as lane:
         if lane is None or live.exists():
-            return None
+            return ()
         (outcome,) = sending.submit_all(chain, lane, [sending.Order(intents)])
         match result(outcome):
             case sending.Sent(transactions):
-                return transactions[-1]
+                return transactions
             case Unsent(is_brief=True):
-                return None
+                return ()
             case Unsent(reason):
                 raise DeploymentError(str(reason))
-    return None
+    return ()
 
 
 def contract_address(sender: str, nonce: int) -> str:

@@ -1,7 +1,5 @@
 """Deployment of a connection's facts registry, its cost, and changes of attesters. An interrupted run is continued."""
 
-import dataclasses
-import itertools
 import logging
 import math
 from collections.abc import Callable, Collection, Sequence
@@ -46,6 +44,8 @@ _CONSTRUCTOR = 60_000
 # The number of balances that the estimate of a signer's first funding covers.
 _BALANCES = 20
 _ATTESTED = "AttestedBlockHashSource"
+# Maximum number of a registry's addresses that are tried where they have other code.
+_SALTS = 16
 # Maximum registries of a FactsReader.
 _MOST_OF_A_READER = 16
 
@@ -77,9 +77,13 @@ def deploy(
         _require_same_chain(chain)
         replaced = row
     _require_fit(chain, connection)
-    row, contracts = _planned(connection, passes_over=replace)
+    planned, contracts = _planned(connection, passes_over=replace)
     creating.create(chain, contracts, seconds, tell)
-    return _recorded(row, replaced)
+    _require_attesters(connection, planned)
+    if replaced and replaced.address == planned.address:
+        # A reorg had removed the contract, or a node had lagged. It is the same contract again.
+        return _usable(replaced)
+    return _recorded(planned, replaced)
 
 
 def deploy_reader(
@@ -96,7 +100,7 @@ def deploy_reader(
     registries = [
         row.address
         for row in FactsRegistry.in_use.filter(destination_chain_id=destination).order_by("source_chain_id")
-        if row.deployed_at and not row.refused
+        if row.deployed_at and not row.refused and get_chains().connection(row.source_chain_id, destination)
     ]
     if not 0 < len(registries) <= _MOST_OF_A_READER:
         raise DeploymentError(
@@ -178,32 +182,52 @@ def _planned(connection: Connection, *, passes_over: bool) -> tuple[FactsRegistr
     If other code is at the registry's address, and `passes_over` is set, another address is taken. Raises
     `DeploymentError` if it isn't set.
     """
-    *others, registry = creations(connection)
-    by_name = {creation.name: creation.address for creation in others}
-    source = sources.of(connection).contract
-    beacon_history = ""
-    if get_chains().chain(connection.source_id).beacon_chain:
-        beacon_history = by_name.get("BeaconHistory") or contract_address(by_name[source], 1)
-    row = FactsRegistry(
-        destination_chain_id=connection.destination_id,
-        source_chain_id=connection.source_id,
-        block_hash_source=by_name[source],
-        multicall=by_name["Multicall"],
-        beacon_history=beacon_history,
-        history_window=get_chains().chain(connection.source_id).history_window,
-    )
-    for salt in itertools.count():
-        registry = dataclasses.replace(registry, salt=salt)
-        row.address = registry.address
+    retired = FactsRegistry.objects.filter(
+        destination_chain_id=connection.destination_id, source_chain_id=connection.source_id
+    ).exclude(replaced_at=None)
+    for salt in range(_SALTS):
+        contracts = creations(connection, salt)
+        by_name = {creation.name: creation.address for creation in contracts}
+        block_hash_source, beacon_history = by_name[sources.of(connection).contract], ""
+        if get_chains().chain(connection.source_id).beacon_chain:
+            beacon_history = by_name.get("BeaconHistory") or contract_address(block_hash_source, 1)
+        row = FactsRegistry(
+            destination_chain_id=connection.destination_id,
+            source_chain_id=connection.source_id,
+            address=by_name["FactsRegistry"],
+            block_hash_source=block_hash_source,
+            multicall=by_name["Multicall"],
+            beacon_history=beacon_history,
+            history_window=get_chains().chain(connection.source_id).history_window,
+        )
         code = get_rpc(connection.destination_id).code(row.address)
-        if code in {b"", deployments.expected_code(row)}:
-            return row, [*others, registry]
+        if code in {b"", deployments.expected_code(row)} and not retired.filter(address=row.address).exists():
+            return row, contracts
         if not passes_over:
             raise DeploymentError(
-                f"Chain {connection.destination_id} has other code at {row.address}, the address of this registry. "
-                "Does its node answer wrongly? With --replace, another address is taken."
+                f"Chain {connection.destination_id} has other code at {row.address}, the address of this registry, or "
+                "it was replaced. Does the node answer wrongly? With --replace, another address is taken."
             )
-    raise AssertionError
+    raise DeploymentError(f"{_SALTS} addresses of this registry have other code. Does the node answer wrongly?")
+
+
+def _require_attesters(connection: Connection, row: FactsRegistry) -> None:
+    """Raise `DeploymentError` if the contract that was found has other attesters than chains.toml.
+
+    Its address follows from its first attesters. These may have put others into their places.
+    """
+    if connection.block_hash_source != "attested":
+        return
+    rpc = get_rpc(connection.destination_id)
+    members, threshold = (
+        rpc.eth_call(*call(_ATTESTED, row.block_hash_source, name)) for name in ("attesters", "threshold")
+    )
+    configured = {attester.address.lower() for attester in connection.attesters}
+    if set(decode(["address[]"], members)[0]) != configured or int.from_bytes(threshold) != connection.threshold:
+        raise DeploymentError(
+            f"The contract of these attesters is at {row.block_hash_source} already, and has other attesters or "
+            "another threshold by now. Name its present ones, or other first ones, in chains.toml."
+        )
 
 
 def _recorded(row: FactsRegistry, replaced: FactsRegistry | None) -> FactsRegistry:
@@ -230,6 +254,11 @@ def _recorded(row: FactsRegistry, replaced: FactsRegistry | None) -> FactsRegist
         row = others
     else:
         logger.info("deployed %s", row)
+    return _usable(row)
+
+
+def _usable(row: FactsRegistry) -> FactsRegistry:
+    """Compare the registry's code, and return it. Raises `DeploymentError` if it must not be used."""
     deployments.check(row)
     if row.refused:
         raise DeploymentError(str(row.refusal))
@@ -292,7 +321,7 @@ def _submit(chain: Chain, intent: Intent, seconds: float) -> Transaction:
     """Store and broadcast a transaction. Wait for pending transactions first."""
     for _ in transaction_monitor.monitor_for(chain, seconds):
         if sent := creating.send(chain, [intent], Transaction.objects.none()):
-            return sent
+            return sent[-1]
     raise DeploymentError(f"For {seconds:.0f} s other transactions were in the way, so none was sent; run it again.")
 
 
@@ -366,20 +395,23 @@ def needed(chain: Chain, missing: Collection[Connection], rpc: RpcClient) -> Nee
     return Needed(deploying, each, least, least + _BALANCES * each)
 
 
-def creations(connection: Connection) -> list[Creation]:
+def creations(connection: Connection, salt: int = 0) -> list[Creation]:
     """Return the contracts of a connection's registry in the order of their creation, the registry last."""
     source, chain = sources.of(connection), get_chains().chain(connection.source_id)
     first = Creation(source.contract, creation_code(source.contract, *source.arguments(connection)))
-    creations = [first, Creation("Multicall", creation_code("Multicall"))]
+    histories = []
     beacon_history = NO_CONTRACT
     if chain.beacon_chain and source.contract == "BeaconBlockHashSource":
         # Its constructor creates this contract, at its nonce 1 (EIP-161).
         beacon_history = contract_address(first.address, 1)
     elif chain.beacon_chain:
-        creations.append(Creation("BeaconHistory", creation_code("BeaconHistory", chain.beacon_chain.arguments)))
-        beacon_history = creations[-1].address
+        histories = [Creation("BeaconHistory", creation_code("BeaconHistory", chain.beacon_chain.arguments))]
+        beacon_history = histories[0].address
     of_registry = (connection.source_id, first.address, chain.history_window, beacon_history)
-    return [*creations, Creation("FactsRegistry", creation_code("FactsRegistry", *of_registry))]
+    registry = Creation("FactsRegistry", creation_code("FactsRegistry", *of_registry), salt)
+    # Each registry has one of its own, because it tells for which registry a transaction was sent.
+    multicall = Creation("Multicall", creation_code("Multicall"), int(registry.address, 16))
+    return [first, multicall, *histories, registry]
 
 
 def _creation_gas(creation: Creation) -> int:

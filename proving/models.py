@@ -313,13 +313,14 @@ class Share(models.Model):
 def goes_to_replaced_registry() -> models.Exists:
     """Select shares of transactions to a replaced registry or its block hash source.
 
-    Their facts are proven again, so neither a batch nor a user's limit pays for them twice.
+    Their facts are proven again, so neither a batch nor a user's limit pays for them twice. The next registry may have
+    the same block hash source, so transactions since the replacement don't count.
     """
     to = models.OuterRef("transaction__to")
     replaced = FactsRegistry.objects.filter(
         models.Q(address=to) | models.Q(multicall=to) | models.Q(block_hash_source=to),
         destination_chain_id=models.OuterRef("transaction__signer__chain_id"),
-        replaced_at__isnull=False,
+        replaced_at__gte=models.OuterRef("transaction__created_at"),
     )
     return models.Exists(replaced)
 

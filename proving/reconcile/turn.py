@@ -280,7 +280,12 @@ def _fetch(
         turn.write(decisions)
         if place and turn.should_end():
             break
-    partly |= {account.block.pk for account in waiting if finished.isdisjoint(query.pk for query in account.queries)}
+    # A block with a fault ends with it, so that it pauses. The next turn fetches its other proofs.
+    partly |= {
+        account.block.pk
+        for account in waiting
+        if not faults.get(account.block.pk) and finished.isdisjoint(query.pk for query in account.queries)
+    }
     looked_at = [block for block in turn.left_of(blocks) if block.pk not in partly]
     unfetched = observe.unfetched(turn.context, looked_at, faults)
     decisions = {pk: decide.unfetched(of_block) for pk, of_block in unfetched.items()}

@@ -24,13 +24,26 @@ from proving.models import AccountProof, FactsRegistry, Lane, Signer, Transactio
 from proving.reconcile import proofs, turn
 from proving.transactions import sending, transaction_monitor
 from queries.models import Batch, BatchStatus, Block, Pruning
+from tests.chains.lying_node import between, error
 from tests.deployed import deploy
 from tests.explorer.batches import SOURCE, connect_source
 from tests.factories import until
 from tests.inside.working import a_worker, admitted, reconcile_block, work_side_by_side
 from tests.metrics import value
 from tests.proving.chain_state import registry
-from tests.service import ALICE, BOB, CHARLIE, a_key, asking, balances, expire_leases, request, submit, work
+from tests.service import (
+    ALICE,
+    BOB,
+    CHARLIE,
+    a_key,
+    asking,
+    balances,
+    expire_leases,
+    reconfigure,
+    request,
+    submit,
+    work,
+)
 
 HOUSE = LaneName(LaneKind.HOUSE)
 CONNECTION = LaneName(LaneKind.CONNECTION, 31337, 31337)
@@ -113,6 +126,21 @@ def test_a_turn_that_takes_long_fetches_no_further_proofs_where_another_user_wai
         assert due_rows.due(Block.objects.filter(pk=block.pk)).exists() == (count < 3)
 
 
+def test_a_turn_that_ends_early_pauses_for_proofs_that_a_node_refuses(service, key, monkeypatch, settings):
+    monkeypatch.setattr(turn, "_SECONDS", 0)
+    monkeypatch.setattr(proofs, "_ACCOUNTS_PER_FETCH", 1)
+    admitted(key, request(ALICE, BOB, CHARLIE, block=1))
+    due_blocks(BOB, range(2, 3))
+
+    def refuse(question, reply):
+        return [error(question, -32000, "out of order") if question["method"] == "eth_getProof" else reply]
+
+    with between(service.url, refuse) as url:
+        reconfigure(settings, service.url, url)
+        reconcile_block(Block.objects.get(number=1).pk)
+    assert Block.objects.get(number=1).attempts == 1
+
+
 def test_a_turn_that_takes_long_fetches_first_for_the_user_with_the_fewest_accounts(service, key, monkeypatch):
     monkeypatch.setattr(turn, "_SECONDS", 0)
     monkeypatch.setattr(proofs, "_ACCOUNTS_PER_FETCH", 1)
@@ -162,7 +190,7 @@ def test_a_command_goes_on_when_another_takes_its_lane_and_sends_nothing_twice(s
     before = Transaction.objects.count()
     deploy(31337, 31337, "--replace")
     assert not next(taken, False)
-    assert Transaction.objects.count() == before + 1
+    assert Transaction.objects.count() == before + 2
 
 
 @pytest.mark.django_db

@@ -84,6 +84,21 @@ def test_a_chain_without_the_deployer_gets_it_when_its_cost_is_paid(db, settings
         assert deploy(31337, 31337).split()[-1] == FactsRegistry.objects.get().address
 
 
+def test_a_registry_that_a_reorg_removed_is_created_at_its_address_again_and_stays_in_use(service):
+    row = FactsRegistry.objects.get()
+    service.rpc("anvil_setCode", row.address, "0x")
+    service.rpc("anvil_setNonce", row.address, "0x0")
+    assert row.address in deploy(31337, 31337, "--replace")
+    row.refresh_from_db()
+    assert (FactsRegistry.objects.get(), row.replaced_at, row.refused) == (row, None, "")
+
+
+def test_a_registry_whose_multicall_is_gone_is_not_used(service):
+    service.rpc("anvil_setCode", FactsRegistry.objects.get().multicall, "0x")
+    with pytest.raises(CommandError, match=r"Multicall at .* has no code"):
+        deploy(31337, 31337)
+
+
 def test_other_code_at_the_address_is_passed_over_only_by_replace(service):
     row = FactsRegistry.objects.get()
     FactsRegistry.objects.all().delete()

@@ -341,8 +341,13 @@ def test_what_went_to_the_old_one_takes_nothing_of_the_limits_of_its_user(costly
     call_command("deploy_registry", "31337", "31337", "--replace", stdout=io.StringIO())
     mine_at(costly, 1)
     limit(settings, daily_limit=ETHER, daily_limit_per_user=done.spent)
-    batch = work_until_done(submit(key, asking(balances([costly.head()]), fee="auto")), costly)
+    two = [costly.head() - 1, costly.head()]
+    batch = work_until_done(submit(key, asking(balances(two), fee="auto")), costly)
     assert batch.status == BatchStatus.DONE, batch.rejection_reason
+    # What goes to the new one counts.
+    limit(settings, daily_limit=ETHER, daily_limit_per_user=batch.spent)
+    more = work_until_done(submit(key, asking(balances([number + 1 for number in two]), fee="auto")), costly)
+    assert more.status != BatchStatus.DONE
 
 
 def test_what_others_prove_to_the_new_one_is_not_put_down_to_what_was_sent_to_the_old_one(service, half_proven):

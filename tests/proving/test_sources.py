@@ -1012,6 +1012,10 @@ def test_attesters_hand_over_to_others_who_are_believed_from_then_on(
     assert work_until_done(batch, chain).status == BatchStatus.DONE
     # Pages show the attesters in chains.toml until the operator updates the file.
     assert f"the contract, which believes 1 of {attesters[0].address}" in registry(THERE).notice
+    # An operator who comes later and names the first attesters is told.
+    FactsRegistry.objects.filter(source_chain_id=THERE).delete()
+    with pytest.raises(CommandError, match="has other attesters or another threshold by now"):
+        deploy(HERE, THERE)
 
 
 @pytest.mark.parametrize(
