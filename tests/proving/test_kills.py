@@ -37,7 +37,7 @@ from tests.proving.kills import BEFORE_AND_AFTER, Killer, exchanges
 from tests.proving.money import cancel, pending
 from tests.proving.several_signers import configure
 from tests.proving.transactions import age, between_statements
-from tests.service import chains_toml, expire_leases, request, submit, work, work_until_done
+from tests.service import chains_toml, expire_leases, reconfigure, request, submit, work, work_until_done
 from tests.users import ALICE, BOB, SECOND_SIGNER, SIGNER, a_key, header
 
 pytestmark = [pytest.mark.django_db, pytest.mark.outside]
@@ -278,15 +278,18 @@ def test_a_path_is_sent_once_wherever_the_worker_is_killed(chain, db, settings, 
 
 
 @pytest.mark.long
-def test_a_registry_is_deployed_once_wherever_the_command_is_killed(service, killing):
+def test_a_registry_is_deployed_once_wherever_the_command_is_killed(service, killing, settings):
+    reconfigure(settings, "id = 31337\n", "id = 31337\nhistory_window = 9000\n")
     for kills, exchange in enumerate(exchanges()):
         FactsRegistry.objects.all().delete()
+        # It is another registry in each round, because the contracts of the one before are there.
+        reconfigure(settings, f"history_window = {9000 + kills}", f"history_window = {9001 + kills}")
         nonce = signer_nonce(service)
         # The kill is before the node acts in every other round, and after it in the rest.
         with killing.at(exchange, after=kills % 2 == 0):
             deploy()
         deploy()
-        assert signer_nonce(service) == nonce + 3, f"killed at exchange {exchange}"
+        assert signer_nonce(service) == nonce + 2, f"killed at exchange {exchange}"
         if not killing.killed:
             break
     assert exchange > 8
