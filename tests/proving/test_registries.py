@@ -344,7 +344,7 @@ def test_what_went_to_the_old_one_takes_nothing_of_the_limits_of_its_user(costly
     two = [costly.head() - 1, costly.head()]
     batch = work_until_done(submit(key, asking(balances(two), fee="auto")), costly)
     assert batch.status == BatchStatus.DONE, batch.rejection_reason
-    # What goes to the new one counts.
+    # Transactions to the new one count.
     limit(settings, daily_limit=ETHER, daily_limit_per_user=batch.spent)
     more = work_until_done(submit(key, asking(balances([number + 1 for number in two]), fee="auto")), costly)
     assert more.status != BatchStatus.DONE
