@@ -78,6 +78,9 @@ def test_a_chain_without_the_deployer_gets_it_when_its_cost_is_paid(db, settings
             chain.rpc("anvil_setCode", DEPLOYER, code)
             with pytest.raises(CommandError, match=why):
                 deploy(31337, 31337)
+        chain.rpc("anvil_setNonce", DEPLOYER_SIGNER, "0x1")
+        with pytest.raises(CommandError, match="can never have the deterministic deployer"):
+            deploy(31337, 31337)
         chain.rpc("anvil_setNonce", DEPLOYER, "0x0")
         chain.rpc("anvil_setNonce", DEPLOYER_SIGNER, "0x0")
         chain.rpc("anvil_setBalance", DEPLOYER_SIGNER, hex(DEPLOYER_COST))
@@ -106,6 +109,16 @@ def test_other_code_at_the_address_is_passed_over_only_by_replace(service):
     with pytest.raises(CommandError, match="has other code at"):
         deploy(31337, 31337)
     assert row.address not in deploy(31337, 31337, "--replace")
+
+
+def test_a_registry_that_was_replaced_is_not_taken_again(service):
+    first = FactsRegistry.objects.get().address
+    code = service.rpc("eth_getCode", first, "latest")
+    service.rpc("anvil_setCode", first, "0x00")
+    second = deploy(31337, 31337, "--replace").split()[-1]
+    service.rpc("anvil_setCode", first, code)
+    service.rpc("anvil_setCode", second, "0x00")
+    assert deploy(31337, 31337, "--replace").split()[-1] not in {first, second}
 
 
 def test_it_says_what_it_waits_for_once(chain, db, settings, tmp_path, killing):
