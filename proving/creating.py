@@ -56,6 +56,12 @@ class Creation:
         return self.salt.to_bytes(32) + self.code
 
 
+def missing_of(creations: Sequence[Creation], rpc: RpcClient) -> list[Creation]:
+    """Return the contracts that don't exist yet. Raises `ChainError`."""
+    codes = rpc.answers([questions.code(creation.address) for creation in creations])
+    return [creation for creation, code in zip(creations, codes, strict=True) if not code]
+
+
 def create(chain: Chain, creations: Sequence[Creation], seconds: float, tell: Callable[[str], None]) -> None:
     """Create the contracts that don't exist yet, and wait until all exist. Monitor transactions if no worker does.
 
@@ -66,7 +72,7 @@ def create(chain: Chain, creations: Sequence[Creation], seconds: float, tell: Ca
     begun: set[str] = set()
     why: WaitReason | None = None
     for _ in transaction_monitor.monitor_for(chain, seconds):
-        missing = [creation for creation in creations if not rpc.code(creation.address)]
+        missing = missing_of(creations, rpc)
         ready = missing[:-1] or missing
         # Transactions of a key that chains.toml no longer has may never be mined.
         live = Transaction.objects.filter(
@@ -131,25 +137,25 @@ def _require_deployer(chain: Chain, rpc: RpcClient) -> bool:
     code = rpc.code(DEPLOYER)
     if code == DEPLOYER_CODE:
         return True
-    if not code and rpc.nonce(DEPLOYER_SIGNER):
+    if code:
+        raise DeploymentError(f"{chain.label} has other code than the deterministic deployer's at {DEPLOYER}.")
+    if rpc.nonce(DEPLOYER_SIGNER):
         raise DeploymentError(
             f"{chain.label} can never have the deterministic deployer at {DEPLOYER}: the nonce of its published "
             "transaction is used."
         )
-    if not code and rpc.balance(DEPLOYER_SIGNER) >= DEPLOYER_COST:
+    if rpc.balance(DEPLOYER_SIGNER) >= DEPLOYER_COST:
         (answer,) = rpc.ask([questions.raw_transaction(DEPLOYER_TRANSACTION)])
         rpc.sent(DEPLOYER_TRANSACTION, answer)
         return False
     raise DeploymentError(
         f"{chain.label} has no deterministic deployer at {DEPLOYER}. Send {chain.cost(DEPLOYER_COST)} to "
         f"{DEPLOYER_SIGNER}, and run it again: the deployer's published transaction is then broadcast."
-        if not code
-        else f"{chain.label} has other code than the deterministic deployer's at {DEPLOYER}."
     )
 
 
 def send(chain: Chain, intents: Sequence[Intent], live: QuerySet[Transaction]) -> Sequence[Transaction]:
-    """Store and broadcast transactions, the first ones that money suffices for. None: others must be confirmed first.
+    """Store and broadcast transactions, the first ones that money suffices for. Empty: others must be confirmed first.
 
     No transaction is sent while one is `live`. Raises `DeploymentError`, and `ChainError`.
     """

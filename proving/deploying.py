@@ -188,16 +188,14 @@ def _planned(connection: Connection, *, passes_over: bool) -> tuple[FactsRegistr
     for salt in range(_SALTS):
         contracts = creations(connection, salt)
         by_name = {creation.name: creation.address for creation in contracts}
-        block_hash_source, beacon_history = by_name[sources.of(connection).contract], ""
-        if get_chains().chain(connection.source_id).beacon_chain:
-            beacon_history = by_name.get("BeaconHistory") or contract_address(block_hash_source, 1)
+        block_hash_source = by_name[sources.of(connection).contract]
         row = FactsRegistry(
             destination_chain_id=connection.destination_id,
             source_chain_id=connection.source_id,
             address=by_name["FactsRegistry"],
             block_hash_source=block_hash_source,
             multicall=by_name["Multicall"],
-            beacon_history=beacon_history,
+            beacon_history=by_name.get("BeaconHistory") or _created_history(connection, block_hash_source),
             history_window=get_chains().chain(connection.source_id).history_window,
         )
         code = get_rpc(connection.destination_id).code(row.address)
@@ -384,9 +382,8 @@ def needed(chain: Chain, missing: Collection[Connection], rpc: RpcClient) -> Nee
     market = market_fees(rpc)
     price = market.offer.max_fee_per_gas
     deploying = 0
-    for creation in {each.address: each for connection in missing for each in creations(connection)}.values():
-        if rpc.code(creation.address):
-            continue
+    planned = {each.address: each for connection in missing for each in creations(connection)}
+    for creation in creating.missing_of([*planned.values()], rpc):
         gas = int(_creation_gas(creation) * GAS_MARGIN)
         data = rollups.data_cost(rpc, len(creation.data), gas)
         deploying += (gas + data.gas) * price + data.wei
@@ -399,19 +396,24 @@ def creations(connection: Connection, salt: int = 0) -> list[Creation]:
     """Return the contracts of a connection's registry in the order of their creation, the registry last."""
     source, chain = sources.of(connection), get_chains().chain(connection.source_id)
     first = Creation(source.contract, creation_code(source.contract, *source.arguments(connection)))
+    beacon_history = _created_history(connection, first.address)
     histories = []
-    beacon_history = NO_CONTRACT
-    if chain.beacon_chain and source.contract == "BeaconBlockHashSource":
-        # Its constructor creates this contract, at its nonce 1 (EIP-161).
-        beacon_history = contract_address(first.address, 1)
-    elif chain.beacon_chain:
+    if chain.beacon_chain and not beacon_history:
         histories = [Creation("BeaconHistory", creation_code("BeaconHistory", chain.beacon_chain.arguments))]
         beacon_history = histories[0].address
-    of_registry = (connection.source_id, first.address, chain.history_window, beacon_history)
+    of_registry = (connection.source_id, first.address, chain.history_window, beacon_history or NO_CONTRACT)
     registry = Creation("FactsRegistry", creation_code("FactsRegistry", *of_registry), salt)
     # Each registry has one of its own, because it tells for which registry a transaction was sent.
     multicall = Creation("Multicall", creation_code("Multicall"), int(registry.address, 16))
     return [first, multicall, *histories, registry]
+
+
+def _created_history(connection: Connection, block_hash_source: str) -> str:
+    """Return the address of the beacon history that the block hash source creates; empty if it creates none."""
+    if sources.of(connection).contract != "BeaconBlockHashSource":
+        return ""
+    # The first contract that a contract creates is at its nonce 1 (EIP-161).
+    return contract_address(block_hash_source, 1)
 
 
 def _creation_gas(creation: Creation) -> int:

@@ -70,6 +70,13 @@ def read(chain: Chain, rpc: RpcClient, beside: Iterable[int] = ()) -> Heads:
     return replace(heads, known={header.number: header for header in known})
 
 
+def headers(rpc: RpcClient, numbers: Sequence[int], known: Mapping[int, Header]) -> list[Header | ChainError | None]:
+    """Return the headers of blocks in order. Ask only for those that aren't `known` from `Heads.known`."""
+    unknown = [number for number in numbers if number not in known]
+    asked = dict(zip(unknown, rpc.ask([questions.header(number) for number in unknown]), strict=True))
+    return [known.get(number) or asked[number] for number in numbers]
+
+
 def note(chain: Chain, rpc: RpcClient, answers: Sequence[Header | ChainError | None], began: float) -> Heads:
     """Store the answers to `QUESTIONS` for pages, and return them as heads.
 

@@ -25,7 +25,7 @@ from chains.questions import Fees, ProofRequest, VerifiedAccountProof
 from chains.rollups import DataCost
 from chains.rpc import result
 from database.statements import by_size, chunks
-from proving import facts, gas, sources
+from proving import facts, gas, heads, sources
 from proving.block_selection import Inquiry, Requests, Selected, inquire, select, takes_proof
 from proving.connections import OpenConnection
 from proving.deployments import Deployment, Unusable
@@ -298,10 +298,7 @@ def _read(inquiry: Inquiry, selections: Sequence[Selected]) -> _Read:
     fees: Fees | None = None
     for numbers in chunks(sorted(facts_by_block), _PER_READ):
         headers: list[Header] = []
-        unknown = [number for number in numbers if number not in inquiry.known]
-        asked = dict(zip(unknown, source.ask([questions.header(number) for number in unknown]), strict=True))
-        for number in numbers:
-            header = inquiry.known.get(number) or asked[number]
+        for number, header in zip(numbers, heads.headers(source, numbers, inquiry.known), strict=True):
             if isinstance(header, Header):
                 headers.append(header)
             else:

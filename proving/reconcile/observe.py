@@ -9,7 +9,6 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
 from functools import partial
-from types import MappingProxyType
 from typing import TypeAlias, TypeVar
 
 from django.db.models import Exists, F, Max, Min, OuterRef, Q, Value, Window
@@ -23,11 +22,10 @@ from chains.node_errors import ChainError
 from chains.questions import BlockIdentifier
 from chains.rpc import RpcClient, result
 from database.statements import chunks
-from proving import block_selection, deployments, facts, sources
+from proving import block_selection, deployments, facts, heads, sources
 from proving.connections import Context
 from proving.deployments import Deployment
 from proving.facts import Fact, RegistryView, TimeFact, ViewRequest
-from proving.heads import poll_seconds
 from proving.models import LIVE_STATES, FactsRegistry, SignedTransaction, Transaction, TransactionState, proves_facts
 from proving.paths import building, planning
 from proving.paths.building import PathFound
@@ -188,21 +186,19 @@ def source_blocks(context: Context, blocks: Sequence[Block]) -> Observed[SourceB
         # A header whose bytes were pruned is stored again.
         stored_hash = block.hash if block.header_rlp is not None else ""
         seconds = (block.number - head - 1) * chain.block_seconds
-        return SourceBlock(chain.id, block.number, header, stored_hash, poll_seconds(chain), head, seconds)
+        return SourceBlock(chain.id, block.number, header, stored_hash, heads.poll_seconds(chain), head, seconds)
 
     return _of_each(blocks, headers, read)
 
 
 def _headers(
-    rpc: RpcClient, numbers: Sequence[int], known: Mapping[int, Header] = MappingProxyType({})
+    rpc: RpcClient, numbers: Sequence[int], known: Mapping[int, Header]
 ) -> tuple[list[Header | ChainError | None], int]:
     """Return the headers of blocks in order. If any is missing, also return the number of the newest block.
 
     Those that the turn has read already are `known`. A block up to the newest one is missing only if nodes lack it.
     """
-    unknown = [number for number in numbers if number not in known]
-    asked = dict(zip(unknown, rpc.ask([questions.header(number) for number in unknown]), strict=True))
-    headers = [known.get(number) or asked[number] for number in numbers]
+    headers = heads.headers(rpc, numbers, known)
     if None not in headers:
         return headers, 0
     (latest,) = rpc.ask([questions.header("latest")])
@@ -370,7 +366,7 @@ def _compared(
                 path_left=block.path_left,
                 source=block.source_chain_id,
                 poll_seconds=context.poll_seconds,
-                source_poll_seconds=poll_seconds(context.source_rpc.chain),
+                source_poll_seconds=heads.poll_seconds(context.source_rpc.chain),
                 now=timezone.now(),
                 gather_seconds=rpc.chain.gather_seconds,
                 waits_since=None,
@@ -437,7 +433,7 @@ def _with_trust(
     needing = {block: lacked.needing or lacked.all_needing for block, lacked in lacking.items()}
     # A block's end is only known from the next block's header.
     timed = [block for block, missing in needing.items() if any(isinstance(fact, TimeFact) for fact in missing)]
-    read, newest = _headers(context.source_rpc, [block.number + 1 for block in timed])
+    read, newest = _headers(context.source_rpc, [block.number + 1 for block in timed], {})
     following = dict(zip(timed, read, strict=True))
     there = {block: header for block, header in following.items() if isinstance(header, Header)}
     calls = [questions.call(*registry.vouches(header.number, header.hash), at) for header in there.values()]

@@ -18,11 +18,12 @@ class Command(BaseCommand):
         self.stdout.write("| on chain | for chain | contract | address |\n| --- | --- | --- | --- |")
         for connection in chains.connections:
             ends = chains.chain(connection.destination_id).label, chains.chain(connection.source_id).label
-            for creation in deploying.creations(connection):
+            contracts = deploying.creations(connection)
+            for creation in contracts:
                 depends = connection.attesters and creation.name != "Multicall"
                 name = f"{creation.name} of these attesters" if depends else creation.name
                 self.stdout.write(f"| {' | '.join(ends)} | {name} | `{creation.address}` |")
-            registries[connection.destination_id][connection.source_id] = creation.address
+            registries[connection.destination_id][connection.source_id] = contracts[-1].address
         for destination, by_source in registries.items():
             reader = deploying.reader_of([by_source[source] for source in sorted(by_source)])
             label = chains.chain(destination).label
