@@ -38,8 +38,7 @@ def take(what: str, who: object, most: int, amount: int = 1) -> int:
             return seconds
         # There was no row, or others used up the limit meanwhile. Create the row if it is missing, and try again.
         now = timezone.now()
-        old = ThrottleCount.objects.filter(Q(began_at__lt=now - _KEPT) | Q(began_at__gt=now + _KEPT))
-        old.delete()
+        ThrottleCount.objects.filter(Q(began_at__lt=now - _KEPT) | Q(began_at__gt=now + _KEPT)).delete()
         ThrottleCount.objects.bulk_create(
             [ThrottleCount(what_and_who=_key(what, who), began_at=now)], ignore_conflicts=True
         )
@@ -51,21 +50,25 @@ def take(what: str, who: object, most: int, amount: int = 1) -> int:
 # A minute that begins more than a minute in the future counts as over: the clock was set back meanwhile.
 _FULL = CompiledQuery(
     lambda: ThrottleCount.objects.filter(
-        what_and_who=QueryParameter("key"),
+        Q(what_and_who=QueryParameter("key"), used__gt=QueryParameter("most"))
+        | Q(what_and_who=QueryParameter("other"), used__gt=QueryParameter("most_of_other")),
         began_at__gt=QueryParameter("since"),
         began_at__lte=QueryParameter("until"),
-        used__gt=QueryParameter("most"),
     ).values_list("began_at")
 )
 # Parameters: the times a minute ago and in a minute.
 _IS_OVER = "(began_at <= %s OR began_at > %s)"
 
 
-def seconds_to_wait(what: str, who: object, most: int, amount: int = 1) -> int:
-    """Return the seconds until there is room for `amount`; 0 if there is room now. This counts nothing."""
-    now = timezone.now()
-    full = _FULL.first(key=_key(what, who), since=now - PERIOD, until=now + PERIOD, most=most - amount)
-    return max(1, math.ceil((full[0] + PERIOD - now).total_seconds())) if full else 0
+def seconds_to_wait(what: str, who: object, most: int, amount: int = 1, *, also: tuple[str, int] = ("", 0)) -> int:
+    """Return the seconds until there is room for `amount`; 0 if there is room now. This counts nothing.
+
+    `also` is what else must have room, and its `most`.
+    """
+    now, (other, most_of_other) = timezone.now(), also
+    limits = {"most": most - amount, "other": _key(other, who), "most_of_other": most_of_other - amount}
+    full = _FULL.all(key=_key(what, who), since=now - PERIOD, until=now + PERIOD, **limits)
+    return max((max(1, math.ceil((began_at + PERIOD - now).total_seconds())) for (began_at,) in full), default=0)
 
 
 def _count(what: str, who: object, most: int, amount: int) -> bool:

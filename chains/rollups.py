@@ -12,6 +12,7 @@ from weakref import WeakKeyDictionary
 from eth_abi.abi import decode, encode
 from eth_utils.abi import function_signature_to_4byte_selector
 
+from chains import questions
 from chains.node_errors import InvalidReply, Reverted, RpcRefused
 from chains.questions import Receipt
 from chains.rpc import RpcClient
@@ -54,9 +55,10 @@ def data_costs(rpc: RpcClient, transactions: Sequence[tuple[int, int]]) -> list[
     """Return the `data_cost` of each pair of size and gas, in order. All are read in one exchange."""
     if not any(size for size, _ in transactions):
         return [DataCost()] * len(transactions)
-    if _has_code(rpc, GAS_PRICE_ORACLE):
+    is_op_stack, is_arbitrum = _predeploys(rpc)
+    if is_op_stack:
         return [DataCost(wei=wei) for wei in _op_stack_fees(rpc, transactions)]
-    if _has_code(rpc, ARB_GAS_INFO):
+    if is_arbitrum:
         gas = _MARGIN * _arbitrum_gas(rpc)
         return [DataCost(gas=gas * (size + _ENVELOPE) // len(_SAMPLE) if size else 0) for size, _ in transactions]
     return [DataCost()] * len(transactions)
@@ -83,15 +85,15 @@ def paid_beside_gas(rpc: RpcClient, receipt: Receipt) -> int | None:
         return None
 
 
-_known: WeakKeyDictionary[RpcClient, dict[str, bool]] = WeakKeyDictionary()
+_known: WeakKeyDictionary[RpcClient, list[bool]] = WeakKeyDictionary()
 
 
-def _has_code(rpc: RpcClient, address: str) -> bool:
-    """Return whether the address has code. The answer is cached, because a chain's predeploys don't change."""
-    known = _known.setdefault(rpc, {})
-    if address not in known:
-        known[address] = bool(rpc.code(address))
-    return known[address]
+def _predeploys(rpc: RpcClient) -> list[bool]:
+    """Return whether the chain is of the OP Stack, and of Arbitrum. It is cached, because predeploys don't change."""
+    if rpc not in _known:
+        codes = rpc.answers([questions.code(address) for address in (GAS_PRICE_ORACLE, ARB_GAS_INFO)])
+        _known[rpc] = [bool(code) for code in codes]
+    return _known[rpc]
 
 
 def _op_stack_fees(rpc: RpcClient, transactions: Sequence[tuple[int, int]]) -> list[int]:

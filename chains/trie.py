@@ -6,7 +6,7 @@ an empty trie, an empty place in a branch, another leaf, or another extension.
 py-trie isn't used, because it accepts superfluous nodes. Tests compare the results with py-trie's.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
@@ -135,6 +135,7 @@ def _walk(node: Sequence[Item], path: str, remaining: Iterator[bytes], read: Cal
                 raise InvalidProof("The proof has a branch with a value, but all keys are equally long.")
             if not path:
                 raise InvalidProof("The proof goes deeper than its key is long.")
+            _check_references(node[:-1], {0, _HASH_BYTES})
             child, path = node[int(path[0], 16)], path[1:]
             if child == b"":
                 return None
@@ -147,19 +148,26 @@ def _walk(node: Sequence[Item], path: str, remaining: Iterator[bytes], read: Cal
                 return value if prefix == path else None
             if not prefix or len(prefix) >= len(path):
                 raise InvalidProof("The proof has an extension that is empty or longer than its key.")
+            _check_references(node[1:], {_HASH_BYTES})
             if not path.startswith(prefix):
                 return None
             child, path = node[1], path[len(prefix) :]
         node = _child(child, remaining)
 
 
+def _check_references(children: Sequence[Item], sizes: Collection[int]) -> None:
+    """Reject a child that is neither a string of one of these sizes nor an embedded node."""
+    for child in children:
+        if isinstance(child, bytes):
+            if len(child) not in sizes:
+                raise InvalidProof("The proof has a child that is neither a hash nor an embedded node.")
+        # A node is embedded in its parent exactly if it is shorter than a hash.
+        elif len(rlp.encode(child)) >= _HASH_BYTES:
+            raise InvalidProof("The proof has an embedded node that is not shorter than a hash.")
+
+
 def _child(child: Item, remaining: Iterator[bytes]) -> Sequence[Item]:
-    if isinstance(child, bytes):
-        return _referenced(child, remaining)
-    # A node is embedded in its parent exactly if it is shorter than a hash.
-    if len(rlp.encode(child)) >= _HASH_BYTES:
-        raise InvalidProof("The proof has an embedded node that is not shorter than a hash.")
-    return _read_node(child)
+    return _referenced(child, remaining) if isinstance(child, bytes) else _read_node(child)
 
 
 def _referenced(reference: bytes, remaining: Iterator[bytes], *, is_root: bool = False) -> Sequence[Item]:

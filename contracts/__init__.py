@@ -10,11 +10,30 @@ from functools import cache
 from pathlib import Path
 
 from eth_typing import ABI
+from eth_utils.address import to_checksum_address
 from eth_utils.crypto import keccak
 
 ARTIFACTS_DIR = Path(__file__).parent / "artifacts"
 # The zero address, which stands for no contract.
 NO_CONTRACT = "0x" + "00" * 20
+
+# The deterministic deployer that most chains have (github.com/Arachnid/deterministic-deployment-proxy). It creates a
+# contract by CREATE2 from a salt (32 bytes) and the creation code. Its own transaction has no chain id, and a signature
+# that nobody has a key for. So anybody can send it on any chain, once its signer has the wei that it costs.
+DEPLOYER = "0x4e59b44847b379578588920cA78FbF26c0B4956C"
+DEPLOYER_CODE = bytes.fromhex(
+    "7fffffffffffffffffffffffffffffffffffffffffffffffffffffffffffffffe0"
+    "3601600081602082378035828234f58015156039578182fd5b8082525050506014600cf3"
+)
+DEPLOYER_SIGNER, DEPLOYER_COST = "0x3fAB184622Dc19b6109349B94811493BF2a45362", 10**16
+DEPLOYER_TRANSACTION = bytes.fromhex(
+    "f8a58085174876e800830186a08080b853604580600e600039806000f350fe"
+    + DEPLOYER_CODE.hex()
+    + "1ba0"
+    + "22" * 32
+    + "a0"
+    + "22" * 32
+)
 
 
 @dataclass(frozen=True)
@@ -60,6 +79,12 @@ def load_artifact(name: str) -> Artifact:
         runtime=bytes.fromhex(stored["deployedBytecode"].removeprefix("0x")),
         immutables=stored["immutables"],
     )
+
+
+def create2_address(creation_code: bytes, salt: int = 0) -> str:
+    """Return the address at which the deterministic deployer creates a contract (EIP-1014)."""
+    parts = b"\xff", bytes.fromhex(DEPLOYER.removeprefix("0x")), salt.to_bytes(32), keccak(creation_code)
+    return to_checksum_address(keccak(b"".join(parts))[12:])
 
 
 def code_digest() -> str:

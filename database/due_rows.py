@@ -91,7 +91,7 @@ def postpone(rows: "models.QuerySet[Row]", keys: Sequence[object]) -> Postponeme
     caller has a transaction, which keeps other processes from changing the rows until it ends.
     """
     # An UPDATE of several rows would lock them in any order.
-    locked = rows.filter(pk__in=keys).order_by("pk").select_for_update(no_key=True)
+    locked = rows.filter(pk__in=keys).order_by("pk").select_for_update(no_key=True, of=("self",))
     rows_by_key = {row.pk: row for row in locked.annotate(now=Now())}
     ordered = [rows_by_key[key] for key in keys if key in rows_by_key]
     if not ordered:

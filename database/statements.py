@@ -55,15 +55,16 @@ def insert(
     rows: Sequence[Sequence[int | str | None]],
     *,
     ignore_conflicts: bool = False,
-) -> None:
+    returning: str = "",
+) -> list[tuple[Any, ...]]:
     """Insert rows that have the values of `template`, except for `columns`. `rows` has the values of these columns.
 
     The values are in the database's form. `bulk_create` would prepare each value of each row, which takes ten times as
-    long. The database assigns the keys.
+    long. The database assigns the keys. Return the columns `returning` of the inserted rows.
     """
-    table, alike, values = _alike(template, columns)
+    table, alike, places, values = _alike(template, columns)
     names = ", ".join((*columns, *alike))
-    places = ["%s"] * len(alike)
+    returned: list[tuple[Any, ...]] = []
     fields = {field.column: field for field in type(template)._meta.local_concrete_fields}
     with connection.cursor() as cursor:
         for chunk in chunks(rows, _ROWS_PER_STATEMENT):
@@ -77,7 +78,9 @@ def insert(
                 parameters = [value for row in chunk for value in (*row, *values)]
             # The names come from models, not from users.
             sql = f"INSERT INTO {table} ({names}) {source}{' ON CONFLICT DO NOTHING' if ignore_conflicts else ''}"
-            cursor.execute(sql, parameters)
+            cursor.execute(f"{sql} RETURNING {returning}" if returning else sql, parameters)
+            returned += cursor.fetchall() if returning else ()
+    return returned
 
 
 def insert_for_each(template: Model, column: str, selection: str, parameters: Sequence[int | str]) -> None:
@@ -85,10 +88,11 @@ def insert_for_each(template: Model, column: str, selection: str, parameters: Se
 
     `selection` is the part of an SQL statement from FROM on. `column` gets the id of the selected row.
     """
-    table, alike, values = _alike(template, (column,))
-    names, places = ", ".join((column, *alike)), ", ".join(("id", *["%s"] * len(alike)))
+    table, alike, places, values = _alike(template, (column,))
+    names = ", ".join((column, *alike))
     with connection.cursor() as cursor:
-        cursor.execute(f"INSERT INTO {table} ({names}) SELECT {places} {selection}", (*values, *parameters))
+        sql = f"INSERT INTO {table} ({names}) SELECT {', '.join(('id', *places))} {selection}"
+        cursor.execute(sql, (*values, *parameters))
 
 
 def update_each(rows: Sequence[Model], columns: Sequence[str]) -> None:
@@ -127,19 +131,38 @@ def _arrays(rows: Sequence[Sequence[Any]]) -> list[list[Any]]:
     return [list(values) for values in zip(*rows, strict=True)]
 
 
-def _alike(template: Model, excluded: Sequence[str]) -> tuple[str, list[str], list[Any]]:
-    """Return the table, its columns except `excluded`, and `template`'s values for them in the database's form."""
-    quote = connection.ops.quote_name
-    fields = _fields(type(template), tuple(excluded))
-    values = [field.get_db_prep_save(field.pre_save(template, add=True), connection) for field in fields]
-    return quote(template._meta.db_table), [quote(str(field.column)) for field in fields], values
+def _alike(template: Model, excluded: Sequence[str]) -> tuple[str, list[str], list[str], list[Any]]:
+    """Return the table, its columns except `excluded`, and `template`'s values for them: as SQL, with parameters."""
+    names, places, parameters = [], [], []
+    for field, name, default, literal in _fields(type(template), tuple(excluded)):
+        value = getattr(template, field.attname)
+        # Most columns have their default, which takes longer to prepare and to merge than the other values.
+        is_default = literal and value is default
+        names.append(name)
+        places.append(literal if is_default else "%s")
+        if not is_default:
+            parameters.append(field.get_db_prep_save(value, connection))
+    return connection.ops.quote_name(template._meta.db_table), names, places, parameters
 
 
 @cache
-def _fields(model: type[Model], excluded: tuple[str, ...]) -> "list[Field[Any, Any]]":
+def _fields(model: type[Model], excluded: tuple[str, ...]) -> "list[tuple[Field[Any, Any], str, Any, str]]":
+    """Return the fields with their columns, defaults, and the defaults as SQL. Empty: another default at each call."""
     fields = model._meta.local_concrete_fields
     is_assigned = isinstance(model._meta.pk, AutoField)
-    return [field for field in fields if field.column not in excluded and not (field.primary_key and is_assigned)]
+    used = [field for field in fields if field.column not in excluded and not (field.primary_key and is_assigned)]
+    defaults = [None if callable(field.default) else field.get_default() for field in used]
+    return [
+        (field, connection.ops.quote_name(str(field.column)), default, _literal(field, default))
+        for field, default in zip(used, defaults, strict=True)
+    ]
+
+
+def _literal(field: "Field[Any, Any]", default: Any) -> str:
+    value = None if default is None else field.get_db_prep_save(default, connection)
+    if value is None or isinstance(value, int):
+        return "NULL" if value is None else str(value)
+    return f"'{value}'" if isinstance(value, str) and not set("'%\\") & set(value) else ""
 
 
 Row = TypeVar("Row", bound=tuple[Any, ...])

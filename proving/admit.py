@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from functools import partial
 
-from django.db.models import Count, F, Q, QuerySet, prefetch_related_objects
+from django.db.models import Count, F, Q, QuerySet
 from django.db.models.functions import Now
 
 from accounts.models import User
@@ -61,13 +61,13 @@ def admit_all(lane: HeldLane, keys: Sequence[object]) -> int:
 
     Return the number of batches that failed because of an internal error.
     """
-    opened = Batch.objects.filter(status__in=OPEN_STATUSES)
+    opened = Batch.objects.select_related("user").filter(status__in=OPEN_STATUSES)
     postponement = lane.write(partial(due_rows.postpone, opened, keys))
 
     def work(batches: Sequence[Batch]) -> None:
         began = time.monotonic()
         ends = _admit(lane, [batch for batch in batches if batch.status == BatchStatus.RECEIVED])
-        ends |= _find_blocks(lane, [batch for batch in batches if ends.get(batch.pk, _DONE) == _DONE])
+        ends |= _find_blocks(lane, [batch for batch in batches if batch.pk not in ends])
         _give_back(lane, postponement, batches, ends)
         for batch in batches:
             end = ends.get(batch.pk, _DONE)
@@ -107,7 +107,7 @@ def _give_back(
                 looked_at=Now(),
             )
 
-    lane.write(write)
+    lane.write(write, is_last=len(batches) == len(postponement.rows))
 
 
 def _joined(reasons: Iterable[WaitReason]) -> WaitReason | None:
@@ -120,7 +120,7 @@ def _joined(reasons: Iterable[WaitReason]) -> WaitReason | None:
 
 
 def _admit(lane: HeldLane, batches: Sequence[Batch]) -> dict[str, _End]:
-    """Accept or reject batches of one destination. Return the waits of undecided batches."""
+    """Accept or reject batches of one destination. Return the ends of all but accepted ones that name later times."""
     batches = _without_hopeless(lane, batches) if batches else []
     queries = Query.objects.filter(batch__in=batches)
     estimates = _ask(batches, queries)
@@ -132,7 +132,6 @@ def _admit(lane: HeldLane, batches: Sequence[Batch]) -> dict[str, _End]:
 def _without_hopeless(lane: HeldLane, batches: Sequence[Batch]) -> list[Batch]:
     """Reject batches that fail independently of their source chains' answers. Return the others."""
     destination = get_chains().chain(batches[0].destination_chain_id)
-    prefetch_related_objects(batches, "user")
     used = _used({batch.user_id for batch in batches if not batch.is_self_funded}, destination)
     others: list[Batch] = []
     for batch in batches:
@@ -160,10 +159,9 @@ def _reject(batch: Batch, rejection: Rejection) -> None:
 
 def _ask(batches: Sequence[Batch], queries: QuerySet[Query], *, with_costs: bool = True) -> Estimates:
     """Ask the source chains about these queries of these batches. All batches have the same destination."""
-    numbers = dict(Block.objects.filter(pk__in=queries.values("block")).values_list("pk", "number"))
     requests: dict[tuple[int, str], dict[Selector, dict[Fact, None]]] = defaultdict(lambda: defaultdict(dict))
-    for query in queries.order_by("pk").iterator(chunk_size=1000):
-        number = numbers.get(query.block_id or 0) if query.timestamp is None else None
+    for query in queries.annotate(block_number=F("block__number")).order_by("pk").iterator(chunk_size=1000):
+        number = query.block_number if query.timestamp is None else None
         selector = Selector(number, query.timestamp, "" if query.block_id else query.block_tag)
         requests[query.source_chain_id, query.batch_id][selector].update(dict.fromkeys(facts.of(query)))
     deadlines = {batch.pk: batch.deadline_at for batch in batches}
@@ -184,7 +182,7 @@ def _unanswered(batch: Batch, estimates: Sequence[SourceEstimate]) -> _End | Non
 
 
 def _record_all(estimates: Mapping[Batch, Sequence[SourceEstimate]]) -> dict[str, _End]:
-    """Store the decisions in the caller's database transaction. Return the waits of undecided batches."""
+    """Store the decisions in the caller's database transaction. Return the ends, as `_admit` does."""
     destination = get_chains().chain(next(iter(estimates)).destination_chain_id)
     blocks = _selected_blocks(destination.id, [source for sources in estimates.values() for source in sources])
     # The lock keeps two batches from reserving the same part of a limit.
@@ -208,6 +206,8 @@ def _record_all(estimates: Mapping[Batch, Sequence[SourceEstimate]]) -> dict[str
         used[batch.user_id] += 0 if batch.is_self_funded else cost.wei.bound
         batch.estimated_gas, batch.estimated_wei = cost.gas.bound, cost.wei.bound
         admitted.append(batch)
+        if all(source.selected and not source.selected.times for source in sources):
+            ends[batch.pk] = _DONE
     if admitted:
         progress.admit(admitted)
         _wake_blocks(admitted)

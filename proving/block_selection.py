@@ -1,7 +1,7 @@
 """The blocks of a source chain that a batch selects by number, time or name, according to the chain's current state."""
 
 from collections import defaultdict
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from chains.chains_file import Chain
@@ -26,20 +26,28 @@ class Inquiry:
     connection: OpenConnection
     head: Header
     """The source chain's newest block, read at most a moment ago."""
+    known: Mapping[int, Header] = field(default_factory=dict)
+    """Headers that were read with it, by number."""
 
     @property
     def source(self) -> Chain:
         return self.connection.source_rpc.chain
 
 
-def inquire(destination: int, source: int, ends_at: float | None = None) -> Inquiry:
+def inquire(destination: int, source: int, ends_at: float | None = None, beside: Iterable[Requests] = ()) -> Inquiry:
     """Open a connection, and read its source chain's head. If `ends_at` is given, a client waits until then.
+
+    The headers of blocks in the requests `beside` may be read in the same exchange.
 
     Raises `Unusable`, `NodeUnavailable`, `RpcRefused`.
     """
     connection = connections.open_unless_stopped(destination, source, ends_at)
     rpc = connection.source_rpc
-    return Inquiry(connection, heads.recent(rpc.chain, rpc).latest if ends_at is None else rpc.head())
+    if ends_at is not None:
+        return Inquiry(connection, rpc.head())
+    numbers = {selector.number for requests in beside for selector in requests if selector.number is not None}
+    seen = heads.recent(rpc.chain, rpc, numbers)
+    return Inquiry(connection, seen.latest, seen.known)
 
 
 @dataclass(frozen=True)

@@ -3,38 +3,34 @@
 import logging
 import math
 from collections.abc import Callable, Collection, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 
+from django.db import IntegrityError, transaction
 from django.db.models import Exists, OuterRef
 from django.db.models.functions import Now
 from django.utils import timezone
 from eth_abi.abi import decode
-from eth_utils.address import to_canonical_address, to_checksum_address
-from eth_utils.crypto import keccak
-from rlp import encode
 
 from chains import rollups
 from chains.attestation import Domain, attester_set_message, ordered_attesters, recover
 from chains.chains_file import Chain, Connection
 from chains.node_errors import Reverted, RpcRefused
-from chains.rpc import RpcClient, result
+from chains.rpc import RpcClient
 from config.configured_chains import get_chains, get_rpc
 from contracts import NO_CONTRACT, load_artifact
 from database import statements
-from proving import balance_costs, connections, deployments, lanes, sources
+from proving import balance_costs, connections, creating, deployments, lanes, sources
 from proving.connections import OpenConnection
+from proving.creating import Creation, DeploymentError, contract_address
 from proving.deployments import Call, call, creation_code, revert_reason
-from proving.lanes import LaneKind, LaneLost, LaneName
+from proving.lanes import LaneKind, LaneName
 from proving.models import LIVE_STATES, FactsRegistry, Transaction, TransactionState
 from proving.money import market_fees
 from proving.packing import GAS_MARGIN, Intent
 from proving.sources import beacon_roots
-from proving.transactions import sending, signers, signing, transaction_monitor
-from proving.transactions.signers import Unsent
+from proving.transactions import signing, transaction_monitor
 from queries import progress
 from queries.models import ADMITTED_STATUSES, Batch, BatchStatus, Block, Query, StepKind
-from queries.waits import WaitReason
 
 logger = logging.getLogger(__name__)
 
@@ -45,15 +41,13 @@ _COPIES_NOTHING = "0x5f5f5f5e00"
 _CREATION, _BYTE, _WORD, _BYTE_OF_CODE = 53_000, 16, 2, 200
 # Maximum gas of a constructor.
 _CONSTRUCTOR = 60_000
-# A placeholder for an unknown address. It has no zero bytes, because they would cost less.
-_UNKNOWN = "0x" + "ff" * 20
 # The number of balances that the estimate of a signer's first funding covers.
 _BALANCES = 20
 _ATTESTED = "AttestedBlockHashSource"
-
-
-class DeploymentError(Exception):
-    """The registry can't be deployed, or its attesters can't be changed. The message is a sentence with the reason."""
+# Maximum number of a registry's addresses that are tried where they have other code.
+_SALTS = 16
+# Maximum registries of a FactsReader.
+_MOST_OF_A_READER = 16
 
 
 def deploy(
@@ -64,7 +58,7 @@ def deploy(
     seconds: float = transaction_monitor.WAIT_SECONDS,
     tell: Callable[[str], None] = lambda _: None,
 ) -> FactsRegistry:
-    """Deploy the registry of a connection, and wait until it is confirmed. Continue an interrupted deployment.
+    """Create the contracts of a connection that don't exist yet, and record its registry. Continue an interrupted run.
 
     `tell` gets a sentence about each wait when it begins. Raises `DeploymentError`, also after `seconds` without
     confirmation, and `chains.rpc.ChainError` if no node answers.
@@ -73,22 +67,54 @@ def deploy(
     if connection is None:
         raise DeploymentError(f"chains.toml has no connection from chain {source} to chain {destination}.")
     chain = get_chains().chain(destination)
-    row = FactsRegistry.in_use.filter(destination_chain_id=destination, source_chain_id=source).first()
     replaced: FactsRegistry | None = None
-    if row and row.deployed_at:
+    if row := deployments.deployed(destination, source):
         deployments.check(row)
-        if row.refused and not replace:
+        if not replace and row.refused:
             raise DeploymentError(str(row.refusal))
-        if row.refused or (replace and deployments.why_no_jump(row)):
-            _require_same_chain(chain)
-            replaced, row = row, None
-    if row is None:
-        if no_signer := signers.why_none(chain):
-            raise DeploymentError(f"{no_signer} To deploy, name one in chains.toml; then it may be left out again.")
-        row = _begin(chain, connection, replaced, seconds)
-    if row.deployed_at is None:
-        _finish(chain, row, seconds, tell)
-    return row
+        if not row.refused and not (replace and deployments.why_no_jump(row)):
+            return row
+        _require_same_chain(chain)
+        replaced = row
+    _require_fit(chain, connection)
+    planned, contracts = _planned(connection, passes_over=replace)
+    creating.create(chain, contracts, seconds, tell)
+    _require_attesters(connection, planned)
+    if replaced and replaced.address == planned.address:
+        # A reorg had removed the contract, or a node had lagged. It is the same contract again.
+        return _usable(replaced)
+    return _recorded(planned, replaced)
+
+
+def deploy_reader(
+    destination: int,
+    *,
+    seconds: float = transaction_monitor.WAIT_SECONDS,
+    tell: Callable[[str], None] = lambda _: None,
+) -> str:
+    """Create the `FactsReader` of the registries in use on a destination, if it isn't there. Return its address.
+
+    Raises `DeploymentError`, and `chains.rpc.ChainError` if no node answers.
+    """
+    chain = get_chains().chain(destination)
+    registries = [
+        row.address
+        for row in FactsRegistry.in_use.filter(destination_chain_id=destination).order_by("source_chain_id")
+        if row.deployed_at and not row.refused and get_chains().connection(row.source_chain_id, destination)
+    ]
+    if not 0 < len(registries) <= _MOST_OF_A_READER:
+        raise DeploymentError(
+            f"{chain.label} has {len(registries)} facts registries that may be used, and a reader has 1 to "
+            f"{_MOST_OF_A_READER}."
+        )
+    reader = reader_of(registries)
+    creating.create(chain, [reader], seconds, tell)
+    return reader.address
+
+
+def reader_of(registries: Sequence[str]) -> Creation:
+    """Return the reader of these registries, which are in the order of their source chains' ids."""
+    return Creation("FactsReader", creation_code("FactsReader", registries))
 
 
 def _require_same_chain(chain: Chain) -> None:
@@ -134,11 +160,8 @@ def _retire(row: FactsRegistry) -> None:
     blocks.filter(Exists(admitted.filter(block=OuterRef("pk")))).update(due_at=Now())
 
 
-def _begin(chain: Chain, connection: Connection, replaced: FactsRegistry | None, seconds: float) -> FactsRegistry:
-    """Store the registry's row, and store and broadcast the transactions that create its other contracts.
-
-    The replaced registry is retired in the same database transaction.
-    """
+def _require_fit(chain: Chain, connection: Connection) -> None:
+    """Raise `DeploymentError` if the connection's contracts would be of no use on the chain."""
     _require_cancun(chain)
     if connection.parent_id is not None:
         try:
@@ -146,43 +169,98 @@ def _begin(chain: Chain, connection: Connection, replaced: FactsRegistry | None,
         except deployments.Unusable as error:
             # The contract stores the address of the parent chain's registry.
             raise DeploymentError(str(error)) from None
-    takes_roots = connection.block_hash_source == "beacon-roots"
-    if takes_roots:
+    if connection.block_hash_source == "beacon-roots":
         root = beacon_roots.newest_told(get_rpc(connection.source_id), get_rpc(chain.id))
         if isinstance(root, sources.NotYet):
             # On a destination with its own beacon chain, that chain's blocks would be accepted as the source chain's.
             raise DeploymentError(str(root.reason))
-    source_chain = get_chains().chain(connection.source_id)
-    beacon_chain = source_chain.beacon_chain
-    # The block hash source for beacon roots creates a beacon history itself.
-    creates_history = beacon_chain and not takes_roots
-    created: list[FactsRegistry] = []
 
-    def store(sender: str, first_nonce: int) -> None:
-        if replaced:
-            _retire(replaced)
-        block_hash_source = contract_address(sender, first_nonce)
-        # The first contract that a contract creates is at its nonce 1 (EIP-161).
-        beacon_history = contract_address(*((sender, first_nonce + 2) if creates_history else (block_hash_source, 1)))
-        # The database transaction may be repeated. Only its last run counts.
-        created[:] = [
-            FactsRegistry.objects.create(
-                destination_chain_id=chain.id,
-                source_chain_id=connection.source_id,
-                block_hash_source=block_hash_source,
-                multicall=contract_address(sender, first_nonce + 1),
-                beacon_history=beacon_history if beacon_chain else "",
-                history_window=source_chain.history_window,
+
+def _planned(connection: Connection, *, passes_over: bool) -> tuple[FactsRegistry, list[Creation]]:
+    """Return a registry that isn't stored, and the contracts that it needs, in the order in which they are created.
+
+    If other code is at the registry's address, and `passes_over` is set, another address is taken. Raises
+    `DeploymentError` if it isn't set.
+    """
+    retired = FactsRegistry.objects.filter(
+        destination_chain_id=connection.destination_id, source_chain_id=connection.source_id
+    ).exclude(replaced_at=None)
+    for salt in range(_SALTS):
+        contracts = creations(connection, salt)
+        by_name = {creation.name: creation.address for creation in contracts}
+        block_hash_source = by_name[sources.of(connection).contract]
+        row = FactsRegistry(
+            destination_chain_id=connection.destination_id,
+            source_chain_id=connection.source_id,
+            address=by_name["FactsRegistry"],
+            block_hash_source=block_hash_source,
+            multicall=by_name["Multicall"],
+            beacon_history=by_name.get("BeaconHistory") or _created_history(connection, block_hash_source),
+            history_window=get_chains().chain(connection.source_id).history_window,
+        )
+        code = get_rpc(connection.destination_id).code(row.address)
+        if code in {b"", deployments.expected_code(row)} and not retired.filter(address=row.address).exists():
+            return row, contracts
+        if not passes_over:
+            raise DeploymentError(
+                f"Chain {connection.destination_id} has other code at {row.address}, the address of this registry, or "
+                "it was replaced. Does the node answer wrongly? With --replace, another address is taken."
             )
-        ]
+    raise DeploymentError(f"{_SALTS} addresses of this registry have other code. Does the node answer wrongly?")
 
-    skipped = {"FactsRegistry", *(() if creates_history else ("BeaconHistory",))}
-    intents = [Intent("", code) for name, code in _creation_codes(connection) if name not in skipped]
+
+def _require_attesters(connection: Connection, row: FactsRegistry) -> None:
+    """Raise `DeploymentError` if the contract that was found has other attesters than chains.toml.
+
+    Its address follows from its first attesters. These may have put others into their places.
+    """
+    if connection.block_hash_source != "attested":
+        return
+    rpc = get_rpc(connection.destination_id)
+    members, threshold = (
+        rpc.eth_call(*call(_ATTESTED, row.block_hash_source, name)) for name in ("attesters", "threshold")
+    )
+    configured = {attester.address.lower() for attester in connection.attesters}
+    if set(decode(["address[]"], members)[0]) != configured or int.from_bytes(threshold) != connection.threshold:
+        raise DeploymentError(
+            f"The contract of these attesters is at {row.block_hash_source} already, and has other attesters or "
+            "another threshold by now. Name its present ones, or other first ones, in chains.toml."
+        )
+
+
+def _recorded(row: FactsRegistry, replaced: FactsRegistry | None) -> FactsRegistry:
+    """Store the registry as the one in use, and retire the replaced one, in one database transaction.
+
+    Return the row that another process has stored meanwhile, if one has.
+    """
+
+    def store() -> None:
+        with transaction.atomic():
+            if replaced:
+                _retire(replaced)
+            ends = {"destination_chain_id": row.destination_chain_id, "source_chain_id": row.source_chain_id}
+            # An older version stored the row before it created the contracts.
+            FactsRegistry.in_use.filter(**ends, deployed_at=None).delete()
+            row.pk, row.deployed_at = None, timezone.now()
+            row.save(force_insert=True)
+
     try:
-        _submit(chain, intents, seconds, store)
-    except Reverted as reverted:
-        raise DeploymentError(f"The contracts can't be created: {revert_reason(reverted.data)}.") from None
-    return created[0]
+        statements.retried(store)
+    except IntegrityError:
+        if (others := deployments.deployed(row.destination_chain_id, row.source_chain_id)) is None:
+            raise
+        row = others
+    else:
+        logger.info("deployed %s", row)
+    return _usable(row)
+
+
+def _usable(row: FactsRegistry) -> FactsRegistry:
+    """Compare the registry's code, and return it. Raises `DeploymentError` if it must not be used."""
+    deployments.check(row)
+    if row.refused:
+        raise DeploymentError(str(row.refusal))
+    return row
 
 
 def _require_cancun(chain: Chain) -> None:
@@ -195,86 +273,6 @@ def _require_cancun(chain: Chain) -> None:
         raise DeploymentError(
             f"{chain.label} does not run MCOPY (EIP-5656, of Cancun), which the contracts use, so it is no destination."
         ) from None
-
-
-def _create_registry(chain: Chain, row: FactsRegistry, seconds: float) -> None:
-    """Create the registry itself. Its constructor calls other contracts, which must exist first."""
-    of_registry = (row.source_chain_id, row.block_hash_source, row.history_window, row.beacon_history or NO_CONTRACT)
-    code = creation_code("FactsRegistry", *of_registry)
-
-    def store(sender: str, nonce: int) -> None:
-        row.address = contract_address(sender, nonce)
-        if not FactsRegistry.objects.filter(pk=row.pk, address="").update(address=row.address):
-            raise DeploymentError("Another process deploys this registry at the same time; run it again.")
-
-    try:
-        _submit(chain, [Intent("", code)], seconds, store)
-    except Reverted as reverted:
-        reason = revert_reason(reverted.data)
-        if reason.name:
-            raise DeploymentError(f"The registry can't be created: {reason}.") from None
-        # A revert without a reason comes from a node that lags and lacks the other contracts. The caller tries again.
-
-
-def _finish(chain: Chain, row: FactsRegistry, seconds: float, tell: Callable[[str], None]) -> None:
-    """Wait until the contracts exist, and monitor the transactions in case no worker runs."""
-    rpc = get_rpc(chain.id)
-    live = Transaction.objects.filter(signer__chain_id=chain.id, to="", state__in=LIVE_STATES)
-    why: WaitReason | None = None
-    for _ in transaction_monitor.monitor_for(chain, seconds):
-        if not row.address and all(rpc.code(address) for address in _asked_first(row)):
-            _create_registry(chain, row, seconds)
-        elif not live.exists():
-            if row.address and all(rpc.code(address) for address in (row.address, row.multicall, *_asked_first(row))):
-                row.deployed_at = timezone.now()
-                row.save(update_fields=["deployed_at"])
-                logger.info("deployed %s", row)
-                deployments.check(row)
-                if row.refused:
-                    raise DeploymentError(str(row.refusal))
-                return
-            row.delete()
-            raise DeploymentError("The deploying transactions did not create the contracts; run it again.")
-        if (first := live.order_by("nonce").first()) and first.waits_for != why:
-            why = first.waits_for
-            tell(str(why))
-    raise DeploymentError(
-        f"The deploying transactions were not confirmed within {seconds:.0f} s. {why or ''} They are stored: run it "
-        "again to go on waiting for them."
-    )
-
-
-def _asked_first(row: FactsRegistry) -> list[str]:
-    """Return the addresses of the contracts that the registry's constructor calls."""
-    return [row.block_hash_source, *([row.beacon_history] if row.beacon_history else [])]
-
-
-def _submit(
-    chain: Chain,
-    intents: Sequence[Intent],
-    seconds: float,
-    and_reserve: Callable[[str, int], None] | None = None,
-) -> Transaction:
-    """Store and broadcast all transactions, and return the last. Wait for pending transactions first."""
-    for _ in transaction_monitor.monitor_for(chain, seconds):
-        # If another worker takes the lane meanwhile, nothing is reserved. The loop tries again.
-        with suppress(LaneLost), lanes.hold(LaneName(LaneKind.DESTINATION, chain.id)) as lane:
-            if lane is None:
-                continue
-            (outcome,) = sending.submit_all(chain, lane, [sending.Order(intents, and_reserve)])
-            match result(outcome):
-                case sending.Sent(transactions):
-                    return transactions[-1]
-                case Unsent(is_brief=True):
-                    pass  # Pending transactions must be confirmed first.
-                case Unsent(reason):
-                    raise DeploymentError(str(reason))
-    raise DeploymentError(f"For {seconds:.0f} s other transactions were in the way, so none was sent; run it again.")
-
-
-def contract_address(sender: str, nonce: int) -> str:
-    """Return the address of the contract that `sender` creates with this nonce (Yellow Paper, section 7)."""
-    return to_checksum_address(keccak(encode([to_canonical_address(sender), nonce]))[12:])
 
 
 def change_attesters(
@@ -303,7 +301,7 @@ def change_attesters(
     to, data = _signed_change(connection, ordered, threshold, signatures)
     chain = get_chains().chain(destination)
     try:
-        sent = _submit(chain, [Intent(to, data, extends=connection.registry.row_id)], seconds)
+        sent = _submit(chain, Intent(to, data, extends=connection.registry.row_id), seconds)
     except Reverted as reverted:
         raise DeploymentError(f"The contract refuses the change: {revert_reason(reverted.data)}.") from None
     for _ in transaction_monitor.monitor_for(chain, seconds):
@@ -315,6 +313,14 @@ def change_attesters(
     raise DeploymentError(
         f"The change was not confirmed within {seconds:.0f} s; its transaction is stored and goes on."
     )
+
+
+def _submit(chain: Chain, intent: Intent, seconds: float) -> Transaction:
+    """Store and broadcast a transaction. Wait for pending transactions first."""
+    for _ in transaction_monitor.monitor_for(chain, seconds):
+        if sent := creating.send(chain, [intent], Transaction.objects.none()):
+            return sent[-1]
+    raise DeploymentError(f"For {seconds:.0f} s other transactions were in the way, so none was sent; run it again.")
 
 
 def _signed_change(
@@ -375,33 +381,42 @@ def needed(chain: Chain, missing: Collection[Connection], rpc: RpcClient) -> Nee
     """
     market = market_fees(rpc)
     price = market.offer.max_fee_per_gas
-    codes = [code for connection in missing for code in _creation_codes(connection)]
     deploying = 0
-    for name, code in codes:
-        gas = int(_creation_gas(name, code) * GAS_MARGIN)
-        data = rollups.data_cost(rpc, len(code), gas)
+    planned = {each.address: each for connection in missing for each in creations(connection)}
+    for creation in creating.missing_of([*planned.values()], rpc):
+        gas = int(_creation_gas(creation) * GAS_MARGIN)
+        data = rollups.data_cost(rpc, len(creation.data), gas)
         deploying += (gas + data.gas) * price + data.wei
     each = max(map(balance_costs.expected_gas, missing), default=0) * price
     least = chain.minimum_signer_balance_wei + deploying
     return Needed(deploying, each, least, least + _BALANCES * each)
 
 
-def _creation_codes(connection: Connection) -> list[tuple[str, bytes]]:
-    """Return the name and the creation code of each contract of a registry. Addresses aren't known yet."""
-    source = sources.of(connection)
-    of_registry = (connection.source_id, _UNKNOWN, connection.window, NO_CONTRACT)
-    codes = [
-        (source.contract, creation_code(source.contract, *source.arguments(connection))),
-        ("Multicall", creation_code("Multicall")),
-    ]
-    beacon_chain = get_chains().chain(connection.source_id).beacon_chain
-    if beacon_chain:
-        # The creation counts, although another installation may already have created this contract.
-        codes.append(("BeaconHistory", creation_code("BeaconHistory", beacon_chain.arguments)))
-        of_registry = (*of_registry[:-1], _UNKNOWN)
-    return [*codes, ("FactsRegistry", creation_code("FactsRegistry", *of_registry))]
+def creations(connection: Connection, salt: int = 0) -> list[Creation]:
+    """Return the contracts of a connection's registry in the order of their creation, the registry last."""
+    source, chain = sources.of(connection), get_chains().chain(connection.source_id)
+    first = Creation(source.contract, creation_code(source.contract, *source.arguments(connection)))
+    beacon_history = _created_history(connection, first.address)
+    histories = []
+    if chain.beacon_chain and not beacon_history:
+        histories = [Creation("BeaconHistory", creation_code("BeaconHistory", chain.beacon_chain.arguments))]
+        beacon_history = histories[0].address
+    of_registry = (connection.source_id, first.address, chain.history_window, beacon_history or NO_CONTRACT)
+    registry = Creation("FactsRegistry", creation_code("FactsRegistry", *of_registry), salt)
+    # Each registry has one of its own, because it tells for which registry a transaction was sent.
+    multicall = Creation("Multicall", creation_code("Multicall"), int(registry.address, 16))
+    return [first, multicall, *histories, registry]
 
 
-def _creation_gas(name: str, code: bytes) -> int:
-    data = len(code) * _BYTE + math.ceil(len(code) / 32) * _WORD
-    return _CREATION + data + len(load_artifact(name).runtime) * _BYTE_OF_CODE + _CONSTRUCTOR
+def _created_history(connection: Connection, block_hash_source: str) -> str:
+    """Return the address of the beacon history that the block hash source creates; empty if it creates none."""
+    if sources.of(connection).contract != "BeaconBlockHashSource":
+        return ""
+    # The first contract that a contract creates is at its nonce 1 (EIP-161).
+    return contract_address(block_hash_source, 1)
+
+
+def _creation_gas(creation: Creation) -> int:
+    words = math.ceil(len(creation.data) / 32)
+    data = len(creation.data) * _BYTE + words * _WORD
+    return _CREATION + data + len(load_artifact(creation.name).runtime) * _BYTE_OF_CODE + _CONSTRUCTOR

@@ -127,8 +127,11 @@ def revert_reason(data: bytes) -> RevertReason:
         "OpStackBlockHashSource",
         "OpStackGamesBlockHashSource",
         "ArbitrumSlotBlockHashSource",
+        "NativeBlockHashSource",
+        "BeaconBlockHashSource",
         "BeaconHistory",
         "Multicall",
+        "FactsReader",
     ):
         for error in load_artifact(contract).abi:
             if error["type"] == "error" and function_abi_to_4byte_selector(error) == data[:4]:
@@ -246,8 +249,12 @@ def check(row: FactsRegistry) -> None:
     Raises `NodeUnavailable`, `RpcRefused`.
     """
     rpc = get_rpc(row.destination_chain_id)
-    code = rpc.code(row.address)
+    codes = rpc.ask([questions.code(address) for address in filter(None, (row.address, row.multicall))])
+    code, *others = map(result, codes)
     refused = _why_refused(row, code)
+    if not refused and not all(others):
+        # Calls of it would succeed and do nothing.
+        refused = _not_used(row, f"its Multicall at {row.multicall} has no code.")
     if row.beacon_history and not refused:
         refused = _why_history_refused(row, rpc)
     checked = {"code_hash": hex_data(keccak(code)), "refused": refused}
@@ -259,15 +266,23 @@ def check(row: FactsRegistry) -> None:
         logger.error("%s", row.refusal)
 
 
-def _why_refused(row: FactsRegistry, code: bytes) -> str:
-    destination, source = row.destination_chain_id, row.source_chain_id
-    immutables = {
-        "sourceChainId": source,
+def _immutables(row: FactsRegistry) -> dict[str, int]:
+    return {
+        "sourceChainId": row.source_chain_id,
         "blockHashSource": int(row.block_hash_source, 16),
         "historyWindow": row.history_window,
         "beaconChainHistory": int(row.beacon_history or NO_CONTRACT, 16),
     }
-    is_right = code == load_artifact("FactsRegistry").deployed(**immutables) or is_earlier_registry(code, **immutables)
+
+
+def expected_code(row: FactsRegistry) -> bytes:
+    """Return the code of this version's contract with the registry's values."""
+    return load_artifact("FactsRegistry").deployed(**_immutables(row))
+
+
+def _why_refused(row: FactsRegistry, code: bytes) -> str:
+    destination, source = row.destination_chain_id, row.source_chain_id
+    is_right = code == expected_code(row) or is_earlier_registry(code, **_immutables(row))
     configured = get_chains().chain(source).history_window
     if not code:
         why = (

@@ -1,8 +1,8 @@
 """Heads of chains: the latest block, and the newest confirmed and final blocks."""
 
 import time
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from weakref import WeakKeyDictionary
 
@@ -25,6 +25,8 @@ _LATELY = timedelta(minutes=5)
 _LATE_PART = 1 / 8
 # Limits of the seconds between two polls. There are four polls per block.
 _MIN_POLL_SECONDS, _MAX_POLL_SECONDS = 0.2, 4
+# Maximum other headers that are read with the heads, so that a long list doesn't delay these.
+_MOST_BESIDE = 100
 
 
 @dataclass(frozen=True)
@@ -36,6 +38,8 @@ class Heads:
     final: int
     finalized: Header | None = None
     """The newest final block as nodes report it. None: `final` is a guess by depth."""
+    known: Mapping[int, Header] = field(default_factory=dict)
+    """The headers that were read with these, by number."""
 
 
 @dataclass
@@ -54,11 +58,23 @@ _last: WeakKeyDictionary[RpcClient, _LastReading] = WeakKeyDictionary()
 QUESTIONS = (questions.header("latest"), questions.header("finalized"))
 
 
-def read(chain: Chain, rpc: RpcClient) -> Heads:
-    """Ask the chain for its heads, and store them for pages. Raises `NodeUnavailable`, `RpcRefused`."""
-    began = time.monotonic()
-    answers = rpc.ask(QUESTIONS)
-    return note(chain, rpc, answers, began)
+def read(chain: Chain, rpc: RpcClient, beside: Iterable[int] = ()) -> Heads:
+    """Ask the chain for its heads, and store them for pages. Raises `NodeUnavailable`, `RpcRefused`.
+
+    In the same exchange, ask for the headers `beside` (numbers), except for those of a long list's end.
+    """
+    began, numbers = time.monotonic(), sorted({*beside})[:_MOST_BESIDE]
+    answers, others = rpc.ask(QUESTIONS, [questions.header(number) for number in numbers])
+    heads = note(chain, rpc, answers, began)
+    known = [header for header in (*others, heads.confirmed, heads.latest) if isinstance(header, Header)]
+    return replace(heads, known={header.number: header for header in known})
+
+
+def headers(rpc: RpcClient, numbers: Sequence[int], known: Mapping[int, Header]) -> list[Header | ChainError | None]:
+    """Return the headers of blocks in order. Ask only for those that aren't `known` from `Heads.known`."""
+    unknown = [number for number in numbers if number not in known]
+    asked = dict(zip(unknown, rpc.ask([questions.header(number) for number in unknown]), strict=True))
+    return [known.get(number) or asked[number] for number in numbers]
 
 
 def note(chain: Chain, rpc: RpcClient, answers: Sequence[Header | ChainError | None], began: float) -> Heads:
@@ -98,12 +114,12 @@ def highest_lately(chain_id: int) -> int:
     return lately.values_list("number", flat=True).first() or 0
 
 
-def recent(chain: Chain, rpc: RpcClient) -> Heads:
-    """Return the heads that this process has read within the last `poll_seconds`, or read them now."""
+def recent(chain: Chain, rpc: RpcClient, beside: Iterable[int] = ()) -> Heads:
+    """Return the heads that this process has read within the last `poll_seconds`, or `read` them now."""
     last = _last.get(rpc)
     if last is not None and last.heads is not None and time.monotonic() - last.seen_at < poll_seconds(chain):
         return last.heads
-    return read(chain, rpc)
+    return read(chain, rpc, beside)
 
 
 def poll_seconds(chain: Chain) -> float:

@@ -33,6 +33,7 @@ from config.error_answers import why_unavailable
 from database import statements
 from database.due_rows import DueRow, Postponement
 from proving.models import Lane, Signer
+from queries import clock
 
 logger = logging.getLogger(__name__)
 
@@ -63,6 +64,8 @@ class ChainEvent(StrEnum):
 
 # Seconds for which a lane is renewed. After that its work must be hanging, and another worker may take the lane.
 LONGEST_SECONDS = 300
+# Values of a lane that nobody holds.
+_FREE: dict[str, Any] = {"token": "", "until": None}
 
 
 class LaneKind(StrEnum):
@@ -101,9 +104,12 @@ class HeldLane:
     name: LaneName
     token: str = field(default_factory=lambda: secrets.token_hex(16))
     since: float = field(default_factory=time.monotonic)
+    is_ending: bool = False
+    """True if the lane may be released together with the last write of the work that follows."""
+    is_released: bool = False
 
     @contextmanager
-    def writing(self, behind: "QuerySet[Any] | None" = None) -> Iterator[None]:
+    def writing(self, behind: "QuerySet[Any] | None" = None, *, is_last: bool = False) -> Iterator[None]:
         """Open a database transaction, as the only writer in this lane. Raises `LaneLost`.
 
         The rows `behind` are locked before the lane (`database.statements` has the order of locks).
@@ -111,22 +117,30 @@ class HeldLane:
         with transaction.atomic():
             if behind is not None:
                 statements.lock(behind)
-            self.fence()
+            self.fence(is_last=is_last)
             yield
 
-    def fence(self) -> None:
-        """Lock the lane in the caller's transaction, and renew it. Raises `LaneLost`."""
-        if not _tokens([self]).update(until=_expiry()):
+    def fence(self, *, is_last: bool = False) -> None:
+        """Lock the lane in the caller's transaction, and renew it, or release it (`is_last`). Raises `LaneLost`."""
+        if not _tokens([self]).update(**(_FREE if is_last else {"until": _expiry()})):
             raise LaneLost
 
-    def write(self, change: Callable[[], Result], behind: "QuerySet[Any] | None" = None) -> Result:
-        """Call `change` inside `writing`. Call it again if the database ends the transaction because of others."""
+    def write(
+        self, change: Callable[[], Result], behind: "QuerySet[Any] | None" = None, *, is_last: bool = False
+    ) -> Result:
+        """Call `change` inside `writing`. Call it again if the database ends the transaction because of others.
+
+        If this is the last write of the lane's last work, the same database transaction releases the lane.
+        """
+        is_last = is_last and self.is_ending
 
         def whole() -> Result:
-            with self.writing(behind):
+            with self.writing(behind, is_last=is_last):
                 return change()
 
-        return statements.retried(whole)
+        result = statements.retried(whole)
+        self.is_released = is_last
+        return result
 
 
 def count(chain_id: int, event: ChainEvent) -> None:
@@ -189,7 +203,7 @@ def work_on(
     failed rows. Raises `LaneLost`, and the errors of a database that can't be used.
     """
     try:
-        with in_hand(lane, postponement, rows):
+        with in_hand(lane, postponement, rows), clock.read_once():
             work(rows)
     except LaneLost:
         raise
@@ -236,12 +250,13 @@ def hold(name: LaneName) -> Iterator[HeldLane | None]:
         yield lane
     finally:
         _renewal.remove(lane)
-        _tokens([lane]).update(token="", until=None)
+        if not lane.is_released:
+            _tokens([lane]).update(**_FREE)
 
 
 def take_away(name: LaneName) -> None:
     """Take the lane from its holder in the caller's database transaction. The holder then can't write any more."""
-    Lane.objects.filter(name=str(name)).update(token="", until=None)
+    Lane.objects.filter(name=str(name)).update(**_FREE)
 
 
 def _take(lane: HeldLane) -> bool:

@@ -28,7 +28,7 @@ class FactsRegistry(DueRow):
 
     destination_chain_id = models.PositiveBigIntegerField()
     source_chain_id = models.PositiveBigIntegerField()
-    address = models.CharField(max_length=42)  # EIP-55; empty until the transaction that creates it is stored
+    address = models.CharField(max_length=42)  # EIP-55; an older version stored rows without it
     block_hash_source = models.CharField(max_length=42)  # address of the contract
     history_window = models.PositiveBigIntegerField(default=HISTORY_WINDOW)  # number of slots, as deployed
     # Address of the contract that makes several calls in one transaction.
@@ -40,7 +40,7 @@ class FactsRegistry(DueRow):
     waiting_for = models.TextField(blank=True)  # the sentence of a version without `wait`
     # A sentence for the operator, for example about an attester that contradicts our nodes.
     notice = models.TextField(blank=True)
-    deployed_at = models.DateTimeField(null=True)  # null until the deploying transactions are confirmed
+    deployed_at = models.DateTimeField(null=True)  # null: an older version has begun, and not ended, to deploy it
     # keccak-256 of the code at the address when it was last compared. Empty before the first comparison.
     code_hash = models.CharField(max_length=66, blank=True)
     refused = models.TextField(blank=True)  # sentences that say why it must not be used; empty if it may be used
@@ -313,13 +313,14 @@ class Share(models.Model):
 def goes_to_replaced_registry() -> models.Exists:
     """Select shares of transactions to a replaced registry or its block hash source.
 
-    Their facts are proven again, so neither a batch nor a user's limit pays for them twice.
+    Their facts are proven again, so neither a batch nor a user's limit pays for them twice. The next registry may have
+    the same block hash source, so transactions since the replacement don't count.
     """
     to = models.OuterRef("transaction__to")
     replaced = FactsRegistry.objects.filter(
         models.Q(address=to) | models.Q(multicall=to) | models.Q(block_hash_source=to),
         destination_chain_id=models.OuterRef("transaction__signer__chain_id"),
-        replaced_at__isnull=False,
+        replaced_at__gte=models.OuterRef("transaction__created_at"),
     )
     return models.Exists(replaced)
 

@@ -88,11 +88,13 @@ def on_chain(chain_id: int, *, beside: int | None = None) -> int:
     The transaction `beside` (an id) doesn't count.
     """
     sent = Transaction.objects.filter(signer__chain_id=chain_id).exclude(pk=beside or 0)
-    wei = 0
-    # Two statements are used, because each can use an index.
-    for counted in (sent.filter(_in_a_day()), sent.filter(_pending()).exclude(_in_a_day())):
-        wei += GWEI * (counted.aggregate(gwei=Sum("reserved_gwei"))["gwei"] or 0)
-    return wei
+    in_a_day = _in_a_day()
+    sums = [
+        counted.order_by().values("signer__chain_id").annotate(gwei=Sum("reserved_gwei")).values_list("gwei")
+        for counted in (sent.filter(in_a_day), sent.filter(_pending()).exclude(in_a_day))
+    ]
+    # It is a UNION, because each part can use an index.
+    return GWEI * sum(int(gwei) for (gwei,) in sums[0].union(sums[1], all=True))
 
 
 def of_user(user_id: int, chain_id: int, *, beside: int | None = None) -> int:
@@ -232,23 +234,28 @@ def cap(chain: Chain, *, is_new: bool) -> int:
     return chain.max_fee_per_gas * 100 // RISE_PERCENT if is_new else chain.max_fee_per_gas
 
 
-def bounds(chain: Chain, tx: Transaction, portions: Mapping[str, int]) -> list[Bound]:
+def batches_of(portions: Collection[str]) -> list[Batch]:
+    """Read what bounds a transaction of these batches (ids)."""
+    rows = Batch.objects.filter(pk__in=portions).select_related("user")
+    return list(rows.only("fee", "estimated_gas", "user__daily_limits_wei"))
+
+
+def bounds(chain: Chain, tx: Transaction, portions: Mapping[str, int], batches: Collection[Batch]) -> list[Bound]:
     """Return the bounds of a stored transaction, except the cap. The transaction's own cost doesn't count.
 
     `portions` are the parts of its gas limit that batches cause, by the batches' ids.
     """
-    return [*_by_day(chain, tx), *_by_user(chain, tx, portions), *_by_fee(chain, tx, portions)]
+    return [*_by_day(chain, tx), *_by_user(chain, tx, portions, batches), *_by_fee(chain, tx, portions, batches)]
 
 
-def even_price(chain: Chain, batches: Collection[str]) -> int | None:
+def even_price(chain: Chain, batches: Collection[Batch]) -> int | None:
     """Return the gas price, in wei, at which each batch's fee covers its whole estimate. None if any price does.
 
     A transaction with a higher price may delay the rest of the batch until it is final.
     """
     if chain.test_network:
         return None
-    estimated = Batch.objects.filter(pk__in=batches, estimated_gas__gt=0).values_list("fee", "estimated_gas")
-    return min((fee // (gas or 1) for fee, gas in estimated), default=None)
+    return min((batch.fee // batch.estimated_gas for batch in batches if batch.estimated_gas), default=None)
 
 
 def cancellation_price(chain: Chain, gas: int, tx: Transaction) -> int:
@@ -269,26 +276,24 @@ def _by_day(chain: Chain, tx: Transaction) -> Iterator[Bound]:
         yield Bound("daily_limit", remaining, tx.gas_limit, tx.data_fee)
 
 
-def _by_user(chain: Chain, tx: Transaction, portions: Mapping[str, int]) -> Iterator[Bound]:
-    batches_of: dict[int, set[str]] = defaultdict(set)
-    limits: dict[int, int | None] = {}
-    for pk, user, own in Batch.objects.filter(pk__in=portions).values_list("pk", "user", "user__daily_limits_wei"):
-        batches_of[user].add(pk)
-        limits[user] = models.daily_wei(own, chain)
-    for user, batches in batches_of.items():
-        if (most := limits[user]) is not None:
-            gas = sum(portions[pk] for pk in batches)
-            remaining = most - of_user(user, chain.id, beside=tx.pk)
-            yield Bound("user_limit", remaining, gas, _data_fee(tx, gas), frozenset(batches))
+def _by_user(chain: Chain, tx: Transaction, portions: Mapping[str, int], batches: Collection[Batch]) -> Iterator[Bound]:
+    of_users: dict[models.User, set[str]] = defaultdict(set)
+    for batch in batches:
+        of_users[batch.user].add(batch.pk)
+    for user, keys in of_users.items():
+        if (most := models.daily_wei(user.daily_limits_wei, chain)) is not None:
+            gas = sum(portions[pk] for pk in keys)
+            remaining = most - of_user(user.pk, chain.id, beside=tx.pk)
+            yield Bound("user_limit", remaining, gas, _data_fee(tx, gas), frozenset(keys))
 
 
-def _by_fee(chain: Chain, tx: Transaction, portions: Mapping[str, int]) -> Iterator[Bound]:
+def _by_fee(chain: Chain, tx: Transaction, portions: Mapping[str, int], batches: Collection[Batch]) -> Iterator[Bound]:
     if chain.test_network:
         return
     caused = _at_worst(portions, beside=tx.pk)
-    for batch, fee in Batch.objects.filter(pk__in=portions).values_list("pk", "fee"):
-        gas = portions[batch]
-        yield Bound("fee_limit", fee - caused[batch], gas, _data_fee(tx, gas), frozenset({batch}))
+    for batch in batches:
+        gas = portions[batch.pk]
+        yield Bound("fee_limit", batch.fee - caused[batch.pk], gas, _data_fee(tx, gas), frozenset({batch.pk}))
 
 
 def _data_fee(tx: Transaction, gas: int) -> int:
@@ -387,8 +392,10 @@ def weights_of(*transactions: Transaction) -> Weights:
     return {tx: stored[tx.pk] for tx in transactions}
 
 
-def portions_of(tx: Transaction) -> Counter[str]:
+def portions_of(tx: Transaction, carried: Collection[int]) -> Counter[str]:
     """Return each batch's part of a transaction's gas limit. Also set the transaction's expected gas.
+
+    The transaction carries the headers of the blocks `carried` (ids).
 
     A batch's weight is the gas that its queries would take alone, at most its estimate. The estimate leaves out facts
     that were proven before. So a user who requests little pays little, even if another requests much. Raises `NotOurs`.
@@ -397,7 +404,6 @@ def portions_of(tx: Transaction) -> Counter[str]:
     for query in tx.queries.all():
         asking[query.batch_id].append(query)
     batches = Batch.objects.only("estimated_gas", "sender").in_bulk(asking)
-    carried = set(tx.accumulates.values_list("pk", flat=True))
     sample = _sample(query for queries in asking.values() for query in queries)
     weights: Counter[str] = Counter()
     for pk, batch in batches.items():
@@ -417,7 +423,8 @@ def _sample(queries: Iterable[Query]) -> Sample:
     """Return a sample of the shape of the tries, from a stored proof of one of the queries."""
     query = max(queries, key=lambda query: (len(query.slots), bool(query.address)), default=None)
     row = query and AccountProof.objects.filter(block=query.block_id, address=query.address).first()
-    return Sample.of(facts.stored_proof(row, gas.SAMPLED_SLOTS)) if row and row.nodes else Sample()
+    slots = gas.SAMPLED_SLOTS if query and query.slots else 0
+    return Sample.of(facts.stored_proof(row, slots)) if row and row.nodes else Sample()
 
 
 def _expected(queries: Iterable[Query], carried: Collection[int], sample: Sample) -> int:

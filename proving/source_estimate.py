@@ -25,7 +25,7 @@ from chains.questions import Fees, ProofRequest, VerifiedAccountProof
 from chains.rollups import DataCost
 from chains.rpc import result
 from database.statements import by_size, chunks
-from proving import facts, gas, sources
+from proving import facts, gas, heads, sources
 from proving.block_selection import Inquiry, Requests, Selected, inquire, select, takes_proof
 from proving.connections import OpenConnection
 from proving.deployments import Deployment, Unusable
@@ -34,6 +34,7 @@ from proving.gas import Amount, CostPart, GasEstimate, Missing, Route, Sample
 from proving.models import SPENT_STATES, Transaction
 from proving.paths import planning
 from proving.paths.planning import StatesRefused, TooFar
+from proving.reconcile.proofs import keep
 from proving.sources import NotYet
 from queries import waits
 from queries.batch_request import Selector
@@ -128,7 +129,7 @@ def _ask_source(
     destination: int, source: int, parts: Sequence[BatchPart], ends_at: float | None, *, with_costs: bool
 ) -> Sequence[SourceEstimate]:
     try:
-        inquiry = inquire(destination, source, ends_at)
+        inquiry = inquire(destination, source, ends_at, [part.requests for part in parts])
         return estimate_all(inquiry, parts) if with_costs else [_blocks(inquiry, part) for part in parts]
     except Unusable as why:
         return [SourceEstimate(source, waits=[why.reason])] * len(parts)
@@ -297,7 +298,7 @@ def _read(inquiry: Inquiry, selections: Sequence[Selected]) -> _Read:
     fees: Fees | None = None
     for numbers in chunks(sorted(facts_by_block), _PER_READ):
         headers: list[Header] = []
-        for number, header in zip(numbers, source.ask([questions.header(number) for number in numbers]), strict=True):
+        for number, header in zip(numbers, heads.headers(source, numbers, inquiry.known), strict=True):
             if isinstance(header, Header):
                 headers.append(header)
             else:
@@ -365,7 +366,9 @@ def _proofs(inquiry: Inquiry, selections: Sequence[Selected], read: _Read) -> li
     all_requests = [request for of_batch in requests for request in of_batch]
     # The additional question shows that a node which serves no proof isn't down.
     beside = [questions.plain("eth_chainId")] if all_requests else ()
-    answers = iter(inquiry.connection.source_rpc.proofs(all_requests, beside=beside))
+    served = inquiry.connection.source_rpc.proofs(all_requests, beside=beside)
+    keep(inquiry.connection.source_rpc, all_requests, served)
+    answers = iter(served)
     inquiry.connection.check_time()
     return [[(request, next(answers)) for request in of_batch] for of_batch in requests]
 

@@ -15,17 +15,18 @@ import logging
 import os
 import secrets
 import socket
+import sys
 import threading
 import time
 from collections import Counter, defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from datetime import timedelta
 from functools import lru_cache, partial
 from typing import Any
 
 from django.db import Error as DatabaseError
-from django.db import connection, connections, transaction
+from django.db import connection, connections
 from django.db.backends.base.base import BaseDatabaseWrapper
 from django.db.models import Count, Func, IntegerField, Min, OuterRef, Q, QuerySet, Subquery, Sum, Value
 from django.db.models.functions import Now
@@ -47,7 +48,7 @@ from proving.transactions import transaction_monitor
 from proving.webhooks import delivery
 from queries import clock, progress
 from queries.columns import RejectionCode
-from queries.models import OPEN_STATUSES, Batch, BatchStatus, Block, Query, Step, StepStatus, Webhook
+from queries.models import OPEN_STATUSES, Batch, BatchStatus, Block, Pruning, Query, Step, StepStatus, Webhook
 from queries.waits import uncoded, wait
 
 logger = logging.getLogger(__name__)
@@ -57,8 +58,8 @@ _POLL_SECONDS = 0.2
 _BEAT_SECONDS = 5
 # The longest pause of a lane whose turns fail as a whole, and so the longest delay after an outage.
 _LONGEST_PAUSE_SECONDS = 15
-# Lanes that get a turn at each heartbeat.
-_EACH_BEAT = {LaneKind.WATCH, LaneKind.HOUSE}
+# Lanes that get a turn although nothing is due, with the number of heartbeats between two turns.
+_BEATS = {LaneKind.WATCH: 1, LaneKind.HOUSE: 12}
 
 
 def obstacle() -> str:
@@ -105,18 +106,20 @@ class Worker:
 
     def run(self) -> None:
         """Work until `stop`. Wait for a database that doesn't answer."""
+        # Lanes that wait for databases and nodes get the interpreter back sooner from those that compute. In seconds.
+        sys.setswitchinterval(0.001)
         logger.info("worker %s starts", self.name)
-        next_beat = time.monotonic()
-        is_first = True
+        next_beat, beats = time.monotonic(), 0
         while not self._stopping.is_set():
             try:
-                is_beat = time.monotonic() >= next_beat
-                if is_beat:
+                kinds: set[LaneKind] = set()
+                if time.monotonic() >= next_beat:
                     logs.note_ends()
-                    self._beat(is_first=is_first)
-                    is_first = False
+                    self._beat(is_first=not beats)
+                    kinds = {kind for kind, number in _BEATS.items() if beats % number == 0}
+                    beats += 1
                     next_beat = time.monotonic() + _BEAT_SECONDS
-                self._begin_turns(is_beat=is_beat)
+                self._begin_turns(kinds)
             except DatabaseError:
                 logger.exception("the database does not answer; trying again")
                 connections.close_all()
@@ -135,24 +138,20 @@ class Worker:
             # chains.toml may have changed.
             findings.wake()
             checkpoints.deployed().update(due_at=Now())
-        beat = {"beat_at": Now()}
-        with transaction.atomic():
-            WorkerHeartbeat.objects.update_or_create(
-                worker=self.name, defaults=beat, create_defaults=beat | {"started_at": Now()}
-            )
-            # Delete rows of dead workers, and rows in the future, which a wrong clock wrote.
-            day = timedelta(days=1)
-            WorkerHeartbeat.objects.exclude(beat_at__range=(Now() - day, Now() + WorkerHeartbeat.SILENCE)).delete()
+        checkpoints.wake()
+        if not WorkerHeartbeat.objects.filter(worker=self.name).update(beat_at=Now()):
+            WorkerHeartbeat.objects.create(worker=self.name, beat_at=Now(), started_at=Now())
 
-    def _begin_turns(self, *, is_beat: bool) -> None:
+    def _begin_turns(self, kinds: Collection[LaneKind]) -> None:
         self._turns = {name: running for name, running in self._turns.items() if not running.done()}
         now = time.monotonic()
         pausing = {name for name, (_, until) in self._pauses.copy().items() if now < until}
         free = [name for name in self._lanes if name not in self._turns and name not in pausing]
-        polled = tuple(name for name in free if name.kind not in _EACH_BEAT)
+        # At heartbeats the house is polled, too.
+        polled = tuple(name for name in free if name.kind not in _BEATS or (kinds and name.kind == LaneKind.HOUSE))
         due = {name for (name,) in _with_work(polled).all()} if polled else set()
         for name in free:
-            if is_beat if name.kind in _EACH_BEAT else str(name) in due:
+            if name.kind in kinds or str(name) in due:
                 self._turns[name] = self._pool.submit(self._turn, name)
 
     def _turn(self, name: LaneName) -> None:
@@ -208,14 +207,15 @@ _ROWS = 50
 # Maximum users of a turn.
 _USERS = 64
 # Maximum accounts, slots and headers that a connection's turn proves, because verifying and packing them takes a good
-# part of a second. The maximum is higher while one user waits, because each turn about a large block requests its
+# part of a second. The maximum of a large block is higher while one user waits, because each turn about it requests its
 # facts again.
 _PROOFS, _PROOFS_ALONE = 300, 1000
 # Batches with more blocks have a separate lane, because their admission takes seconds of requests to the chains.
 _MANY_BLOCKS = 100
 # Maximum seconds of a turn that delivers webhooks.
 _WEBHOOK_SECONDS = 5
-_OVERDUE = 100
+# Maximum batches that a turn of the house rejects.
+_OVERDUE = 1000
 # Additional time before a batch is rejected while no block later than its deadline was seen.
 _FURTHER = timedelta(days=1)
 
@@ -223,7 +223,10 @@ _FURTHER = timedelta(days=1)
 def turn(name: LaneName) -> int | None:
     """Do the due work of a lane. Return the number of rows with internal errors. None: another worker has the lane."""
     with lanes.hold(name) as lane:
-        return None if lane is None else _TURNS[name.kind](lane, _pick(name))
+        if lane is None:
+            return None
+        lane.is_ending = True
+        return _TURNS[name.kind](lane, _pick(name))
 
 
 def turn_of_all(name: LaneName) -> int:
@@ -233,8 +236,10 @@ def turn_of_all(name: LaneName) -> int:
     failed = 0
     with lanes.hold(name) as lane:
         # Rows are processed one by one, so that a failure affects no other row. The webhooks' turn finds its own rows.
-        for some in chunks(keys, 1) if keys and name.kind != LaneKind.WEBHOOKS else [[]]:
+        several = list(chunks(keys, 1)) if keys and name.kind != LaneKind.WEBHOOKS else [[]]
+        for place, some in enumerate(several, 1):
             if lane is not None:
+                lane.is_ending = place == len(several)
                 failed += _TURNS[name.kind](lane, some)
     return failed
 
@@ -255,6 +260,7 @@ def _with_work(names: tuple[LaneName, ...]) -> CompiledQuery[tuple[str]]:
 def _due_names(names: Sequence[LaneName]) -> QuerySet[Any, tuple[str]]:
     queues = [(name, rows(name)) for name in names]
     queues += [(name, _registries(name)) for name in names if name.kind == LaneKind.CONNECTION]
+    queues += [(name, Pruning.objects.all()) for name in names if name.kind == LaneKind.HOUSE]
     due: list[QuerySet[Any, tuple[str]]] = [
         due_rows.due(of_lane).order_by().annotate(lane=Value(str(name))).values_list("lane") for name, of_lane in queues
     ]
@@ -277,7 +283,7 @@ def rows(name: LaneName) -> QuerySet[Any]:
         case LaneKind.WEBHOOKS:
             return Webhook.objects.all()
         case LaneKind.WATCH | LaneKind.HOUSE:
-            # These lanes get a turn at each heartbeat, without rows.
+            # These lanes get a turn at heartbeats, without rows.
             return Batch.objects.none()
 
 
@@ -295,7 +301,7 @@ def _pick(name: LaneName) -> list[Any]:
         case LaneKind.CONNECTION:
             unproven = Query.objects.filter(block=OuterRef("pk"), step__isnull=False).order_by().values("block")
             size = Subquery(unproven.annotate(size=Count("pk") + Sum(_Length("slots"))).values("size"))
-            return _shared_by_users(due.annotate(size=size), "queued_for", _PROOFS, alone=_PROOFS_ALONE)
+            return _shared_by_users(due.annotate(size=size), "queued_for", _PROOFS)
         case LaneKind.ADMISSION:
             return _of_the_same_sources(_shared_by_users(due, "user", _MANY_BLOCKS, size="block_count"))
         case LaneKind.LARGE_ADMISSION:
@@ -308,14 +314,13 @@ def _pick(name: LaneName) -> list[Any]:
             return list(due.values_list("pk", flat=True))
 
 
-def _shared_by_users(due: QuerySet[Any], user: str, room: int, *, alone: int = 0, size: str = "size") -> list[Any]:
+def _shared_by_users(due: QuerySet[Any], user: str, room: int, *, size: str = "size") -> list[Any]:
     """Return keys of rows with a total size of about `room`: one row of each user, then the next row of each.
 
-    The user who has waited longest comes first. `alone` is the size if only one user waits.
+    The user who has waited longest comes first. A row that is larger than `room` has a turn by itself.
     """
     waiting = due.order_by().values_list(user).annotate(first=Min("due_at")).order_by("first")
     users = [waiting_user for waiting_user, _ in waiting[:_USERS]]
-    room = max(room, alone) if len(users) == 1 else room
     most_rows, most_room = (_ROWS, room) if len(users) == 1 else (_ROWS // 2, room // 2)
     # Rows that failed come last.
     queues = [
@@ -386,7 +391,9 @@ def _watch(lane: HeldLane, _: Sequence[Any]) -> int:
 
 
 def _house(lane: HeldLane, _: Sequence[Any]) -> int:
-    checkpoints.wake()
+    # Delete rows of dead workers, and rows in the future, which a wrong clock wrote.
+    day = timedelta(days=1)
+    WorkerHeartbeat.objects.exclude(beat_at__range=(Now() - day, Now() + WorkerHeartbeat.SILENCE)).delete()
     for name in lanes.every():
         due_rows.wake_rows_postponed_too_long(rows(name))
     _reject_overdue(lane)

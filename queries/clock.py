@@ -4,19 +4,39 @@ A machine's clock may jump, even by a day, for example after a sleep, with an em
 mistake. So the time of the newest block that a worker has seen limits it.
 """
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from datetime import datetime, timedelta
 
 from django.utils import timezone
 
+from database.statements import CompiledQuery
 from queries.models import ServiceClock
 
 # Maximum age of the newest block, and maximum that it may be ahead of the machine's clock. A node may report any time.
 _LATE, BEHIND = timedelta(minutes=5), timedelta(days=3)
+_NEWEST = CompiledQuery(lambda: ServiceClock.objects.order_by("pk").values_list("at")[:1])
+_read: ContextVar[list[datetime | None] | None] = ContextVar("_read", default=None)
+
+
+@contextmanager
+def read_once() -> Iterator[None]:
+    """Read the newest block's time at most once in the `with` block, which must take less time than `_LATE`."""
+    before = _read.set([])
+    try:
+        yield
+    finally:
+        _read.reset(before)
 
 
 def newest_block() -> datetime | None:
     """Return the time of the newest block that a worker has seen. None: there is none, or its time is implausible."""
-    newest = ServiceClock.objects.order_by("pk").values_list("at", flat=True).first()
+    if not (read := _read.get()):
+        (stored,) = _NEWEST.first() or (None,)
+        read = [] if read is None else read
+        read.append(stored)
+    newest = read[0]
     return newest if newest and newest <= timezone.now() + BEHIND else None
 
 

@@ -21,7 +21,7 @@ from itertools import groupby
 
 from django.conf import settings
 from django.db import Error as DatabaseError
-from django.db import transaction
+from django.db import connection, transaction
 from django.db.models import Count, FilteredRelation, Q, Sum
 from django.db.models.functions import Coalesce
 from django.utils import timezone
@@ -245,7 +245,8 @@ def store(request: BatchRequest, body: bytes, key: ApiKey, named: Named | None =
             count_request(key.user)
             count_queries(key.user, batch.size)
             # The lock keeps the counts below valid until this transaction ends.
-            statements.lock(User.objects.filter(pk=key.user_id))
+            if connection.features.has_select_for_update:
+                _LOCKED_USER.all(user=key.user_id)
             _check_room(batch)
             statements.insert(batch, (), [()])
             if named:
@@ -336,10 +337,11 @@ def why_no_room(request: BatchRequest, body: bytes, key: ApiKey) -> Refused | No
     return None
 
 
+_USER = User.objects.filter(pk=QueryParameter("user"))
+_LOCKED_USER = CompiledQuery(lambda: _USER.select_for_update(no_key=True).values_list("pk"))
 _ROOM = CompiledQuery(
     lambda: (
-        User.objects.filter(pk=QueryParameter("user"))
-        .annotate(open=FilteredRelation("batches", condition=Q(batches__status__in=OPEN_STATUSES)))
+        _USER.annotate(open=FilteredRelation("batches", condition=Q(batches__status__in=OPEN_STATUSES)))
         .values_list("max_open_batches", "max_open_queries")
         .annotate(open_batches=Count("open"), open_queries=Coalesce(Sum("open__size"), 0))
     )
@@ -378,14 +380,17 @@ def ensure_blocks(destination: int, wanted: Iterable[tuple[int, int]]) -> dict[t
         for chunk in chunks(numbers, _ROWS_PER_STATEMENT):
             # Another submission may have created the row, or creates it now. Then this one waits and reads the row. The
             # numbers are sorted, so that submissions don't wait for each other in a circle.
-            statements.insert(
+            rows = statements.insert(
                 Block(destination_chain_id=destination, source_chain_id=source),
                 ("number",),
                 [(number,) for number in chunk],
                 ignore_conflicts=True,
+                returning="number, id",
             )
-            rows = Block.objects.filter(destination_chain_id=destination, source_chain_id=source, number__in=chunk)
-            ids.update({(source, number): pk for number, pk in rows.values_list("number", "pk")})
+            if len(rows) < len(chunk):
+                known = Block.objects.filter(destination_chain_id=destination, source_chain_id=source, number__in=chunk)
+                rows = list(known.values_list("number", "pk"))
+            ids.update({(source, number): pk for number, pk in rows})
     return ids
 
 
@@ -425,8 +430,7 @@ def check_rate(user: User) -> None:
     if not batches or not queries:
         raise TooLarge("You may submit no batches.")
     # A request has at least one query, so a user without remaining queries must wait.
-    limits = ((QUERIES, queries), (REQUESTS, batches))
-    seconds = next(filter(None, (throttle.seconds_to_wait(what, user.pk, most) for what, most in limits)), 0)
+    seconds = throttle.seconds_to_wait(QUERIES, user.pk, queries, also=(REQUESTS, batches))
     _refuse_for(user, seconds, SUBMISSIONS)
 
 

@@ -166,9 +166,15 @@ def pass_time(monkeypatch) -> Callable[[float], None]:
     return pass_time
 
 
+@pytest.fixture(scope="session")
+def no_collected_files(tmp_path_factory) -> str:
+    """Return an empty folder. A folder for each test would cost more than most tests take."""
+    return str(tmp_path_factory.mktemp("static"))
+
+
 @pytest.fixture(autouse=True)
-def pages_without_collected_files(settings, tmp_path) -> None:
-    settings.STATIC_ROOT = str(tmp_path)
+def pages_without_collected_files(settings, no_collected_files) -> None:
+    settings.STATIC_ROOT = no_collected_files
     settings.STORAGES = {"staticfiles": {"BACKEND": "django.contrib.staticfiles.storage.StaticFilesStorage"}}
 
 

@@ -1,9 +1,10 @@
 """Deploy a facts registry on a new chain in little time.
 
-In each process the service deploys one registry. For later chains the same transactions are sent again, and the same
-rows are stored, as if the service had deployed the registry there.
+In each process the service deploys the registries of a configuration once. For later chains the same transactions are
+sent again, and the same rows are stored, as if the service had deployed the registries there.
 """
 
+import re
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -51,6 +52,7 @@ def _mine(chain: DevChain, version: SignedTransaction) -> dict[str, Any]:
     while (receipt := chain.rpc("eth_getTransactionReceipt", sent)) is None:
         assert time.monotonic() < deadline
         time.sleep(0.005)
+    assert receipt["status"] == "0x1"
     return dict(receipt)
 
 
@@ -68,20 +70,23 @@ def deploy(destination: int = 31337, source: int = 31337, *options: str) -> Fact
     return FactsRegistry.in_use.get(destination_chain_id=destination, source_chain_id=source)
 
 
-# Deployments by the number of the chain's newest block and the chains file without the URL.
-_deployments: dict[tuple[int, str], _Deployment] = {}
+# Deployments by the number of the chain's newest block, the chains file without URLs, and the source chains.
+_deployments: dict[tuple[int, str, Sequence[int]], _Deployment] = {}
 
 
-def deploy_on(chain: DevChain) -> None:
-    """Deploy the chain's registry for its own facts, with the settings' chains file.
+def deploy_on(chain: DevChain, *sources: int) -> None:
+    """Deploy the registries for facts of these chains on the chain, with the settings' chains file. Without `sources`,
+    deploy that for its own facts.
 
     The database must have no deployment yet. The chain must mine a block for each transaction.
     """
-    key = chain.head(), settings.CHAINS_FILE.read_text().replace(chain.url, "")
+    sources = sources or (chain.chain_id,)
+    key = chain.head(), re.sub(r"http://127\.0\.0\.1:\d+", "", settings.CHAINS_FILE.read_text()), sources
     if known := _deployments.get(key):
         known.repeat(chain)
         return
-    deploy(chain.chain_id, chain.chain_id)
+    for source in sources:
+        deploy(chain.chain_id, source)
     _deployments[key] = _Deployment(
         timezone.now(), [row for model in _MODELS for row in model._default_manager.order_by("pk")]
     )

@@ -5,9 +5,11 @@ import os
 import shutil
 import subprocess
 import sys
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 
+from demo.installation import Installation, Service
 from devnet.devchain import PROJECT
 
 
@@ -47,3 +49,22 @@ def _manage(state: Path, command: str) -> None:
         env={"PATH": os.environ["PATH"], "STATE_DIR": str(state)},
         check=True,
     )
+
+
+class FreshService(Service):
+    """A web server and a worker with a copy of the fresh installation. `folder` is as for `fresh_installation`."""
+
+    def __init__(
+        self, running: ExitStack, folder: Path, chains_toml: str, key: str, port: int, **variables: str
+    ) -> None:
+        self.port, self.base_url = port, f"http://127.0.0.1:{port}"
+        own = {"BASE_URL": self.base_url, "WEBHOOK_ALLOW": "127.0.0.1", "PUBLIC_BATCH_LIST": "true"}
+        Installation.__init__(self, running, folder / "state", chains_toml, key, **own | variables)
+        fresh = fresh_installation(folder)
+        fresh.copy_database(self.folder)
+        (self.folder / "static").symlink_to(fresh.static)
+
+    def serve(self) -> None:
+        self.start_web()
+        self.start_worker()
+        self.wait_until(self.is_healthy)

@@ -1,32 +1,24 @@
 """Helpers for tests of the whole service: a configured chain, submitted batches, and single rounds of work."""
 
-import hashlib
-import hmac
 import json
-import secrets
-import string
 from collections.abc import Iterable, Mapping
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
-from django.conf import settings
 from django.core.management import call_command
 from django.db.models import QuerySet
 from django.test import Client
 from django.utils import timezone
 
-from accounts.models import ApiKey, User
+from accounts.models import ApiKey
 from config.configured_chains import forget_chains
-from devnet.devchain import ACCOUNTS, DevChain
+from devnet.devchain import DevChain
 from proving.models import Lane
 from queries.models import Batch, BatchStatus, Block
+from tests.users import *  # noqa: F403  (many tests import them from here)
+from tests.users import ALICE, SECOND_SIGNER_KEY, SIGNER_KEY, header
 
-ALICE, BOB, CHARLIE, SIGNER = (address for address, _ in ACCOUNTS)
-SIGNER_KEY = ACCOUNTS[3][1]
-# The mnemonic's next account.
-SECOND_SIGNER = "0x15d34AAf54267DB7D7c367839AAf71A00a2C6A65"
-SECOND_SIGNER_KEY = "0x47e179ec197488593b187f80a00eb0da91f1b9d0b13f8733639f19c30a34926a"
 # Properties in requests, in the order of their numbers in the registry.
 ACCOUNT_FIELDS = ["NONCE", "BALANCE", "STORAGE_ROOT", "CODE_HASH"]
 HEADER_FIELDS = [
@@ -35,7 +27,6 @@ HEADER_FIELDS = [
     *("BASE_FEE_PER_GAS", "WITHDRAWALS_ROOT", "BLOB_GAS_USED", "EXCESS_BLOB_GAS", "PARENT_BEACON_BLOCK_ROOT"),
     "REQUESTS_HASH",
 ]
-SIGNERS = {SIGNER: SIGNER_KEY, SECOND_SIGNER: SECOND_SIGNER_KEY}
 
 
 def chains_toml(
@@ -92,36 +83,6 @@ def request(
     entry = {"props": props or ["BALANCE"], "slots": []}
     blocks = {f"block:{block}": {"accounts": dict.fromkeys(accounts, entry)}}
     return asking(blocks, fee=fee, source=chain_id, destination=chain_id)
-
-
-def a_key(address: str = ALICE, name: str = "default") -> ApiKey:
-    """Return a new API key of a user, made without signing in. `tests/accounts` makes keys as people do."""
-    return ApiKey.objects.create(user=User.objects.for_address(address), name=name, **key_columns())
-
-
-def key_columns() -> dict[str, Any]:
-    """Return the columns that a new key stores."""
-    salt = secrets.token_bytes(32)
-    text = _derived(salt)
-    digest = hashlib.sha256(text.encode()).hexdigest()
-    return {"salt": salt, "key_hash": digest, "prefix": text[:8], "last_four": text[-4:]}
-
-
-def secret_of(key: ApiKey) -> str:
-    """Return a key's text."""
-    return _derived(bytes(key.salt))
-
-
-def _derived(salt: bytes) -> str:
-    """Return the key's text for a salt: 43 digits of base 62, the lowest first."""
-    number = int.from_bytes(hmac.digest(settings.API_KEY_SECRET.encode(), salt, "sha256"))
-    alphabet = string.digits + string.ascii_letters
-    return "bqs_" + "".join(alphabet[number // 62**digit % 62] for digit in range(43))
-
-
-def header(key: ApiKey) -> dict[str, str]:
-    """Return the request header that contains the key."""
-    return {"api-key": secret_of(key)}
 
 
 def submit(key: ApiKey, body: dict[str, Any]) -> Batch:

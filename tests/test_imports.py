@@ -54,8 +54,10 @@ block_selection fact_search packing
 gas
 money sources
 balance_costs transactions
-deploying paths
-health reconcile source_estimate
+creating paths
+deploying
+health reconcile
+source_estimate
 admission_checks
 admit batch_estimate
 worker
@@ -224,9 +226,10 @@ def test_few_modules_can_spend_money():
             senders.add(path.relative_to(PROJECT / "proving").as_posix())
         if names & {"transaction_monitor.monitor_all", "transaction_monitor.monitor_for"}:
             tenders.add(path.relative_to(PROJECT / "proving").as_posix())
-    assert senders == {"reconcile/apply.py", "deploying.py"}
+    assert senders == {"reconcile/apply.py", "creating.py"}
     assert tenders == {
         "worker.py",
+        "creating.py",
         "deploying.py",
     }
 

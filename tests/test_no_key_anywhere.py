@@ -117,8 +117,7 @@ def test_no_page_and_no_log_line_holds_the_key_that_it_was_called_with(key, rout
     pasted = dict.fromkeys(names, f" {secret}") | {"next": f"/explorer?q={secret}"}
     calls = [
         {"query_params": {"a": "1", "apiKey": secret}},
-        {"headers": {"api-key": secret}},
-        {"headers": {"referer": f"http://testserver/explorer?q={secret}&apiKey={secret}"}},
+        {"headers": {"api-key": secret, "referer": f"http://testserver/explorer?q={secret}&apiKey={secret}"}},
         {"query_params": pasted},
         {"query_params": {"next": f"/explorer?apiKey={secret}"}, "headers": {"hx-request": "true"}},
     ]

@@ -3,6 +3,7 @@
 import os
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -31,20 +32,26 @@ def start(command: str, folder: object, **variables: str) -> subprocess.Complete
     )
 
 
-@pytest.mark.parametrize("command", COMMANDS)
+@pytest.fixture(scope="module")
+def migrated(tmp_path_factory) -> Path:
+    """Return a folder with a valid database, in which no start here changes anything."""
+    folder: Path = tmp_path_factory.mktemp("state")
+    start("manage.py", folder)
+    return folder
+
+
+WRONG = {"BASE_URL": "foo", "MAX_OPEN_BATCHES": "0", "KEEP_SESSIONS_DAYS": "7"}
+SENTENCES = [
+    "KEEP_SESSIONS_DAYS is no longer a setting: ended sessions are kept for one day.",
+    "BASE_URL: Must look like https://example.org, not 'foo'.",
+    "MAX_OPEN_BATCHES: Must be greater than or equal to 1.",
+]
+NO_FOLDER = {"STATE_DIR": "/dev/null/state"}, ["STATE_DIR: /dev/null/state can't be used: Not a directory."]
+
+
 @pytest.mark.parametrize(
-    ("variables", "sentences"),
-    [
-        (
-            {"BASE_URL": "foo", "MAX_OPEN_BATCHES": "0", "KEEP_SESSIONS_DAYS": "7"},
-            [
-                "KEEP_SESSIONS_DAYS is no longer a setting: ended sessions are kept for one day.",
-                "BASE_URL: Must look like https://example.org, not 'foo'.",
-                "MAX_OPEN_BATCHES: Must be greater than or equal to 1.",
-            ],
-        ),
-        ({"STATE_DIR": "/dev/null/state"}, ["STATE_DIR: /dev/null/state can't be used: Not a directory."]),
-    ],
+    ("command", "variables", "sentences"),
+    [*((command, WRONG, SENTENCES) for command in COMMANDS), ("web", *NO_FOLDER), ("attester", *NO_FOLDER)],
 )
 def test_each_wrong_setting_is_said_in_a_sentence(tmp_path, command, variables, sentences):
     done = start(command, tmp_path, **variables)
@@ -55,38 +62,35 @@ def test_each_wrong_setting_is_said_in_a_sentence(tmp_path, command, variables, 
     assert all(" INFO gunicorn.error: " in line for line in lines[: -len(sentences)])
 
 
-@pytest.mark.parametrize("command", ["worker", "web"])
-@pytest.mark.parametrize("file", ["missing.toml", ""])
-def test_chains_that_can_not_be_read_end_the_start(tmp_path, command, file):
-    start("manage.py", tmp_path)
-    done = start(command, tmp_path, CHAINS_FILE=str(tmp_path / file))
+@pytest.mark.parametrize(("command", "file"), [("worker", "missing.toml"), ("web", "")])
+def test_chains_that_can_not_be_read_end_the_start(migrated, tmp_path, command, file):
+    done = start(command, migrated, CHAINS_FILE=str(tmp_path / file))
     reason = "No such file or directory" if file else "Is a directory"
     assert done.returncode == 1
     assert f"{tmp_path / file} can't be used:\n- it can't be read: {reason}\n" in done.stderr
     assert "Traceback" not in done.stderr
 
 
-def test_an_address_that_is_none_ends_the_start_of_the_web_server(tmp_path):
-    start("manage.py", tmp_path)
-    done = start("web", tmp_path, ALLOWED_ADDRESSES="eip155:1:0x1234")
+def test_an_address_that_is_none_ends_the_start_of_the_web_server(migrated):
+    done = start("web", migrated, ALLOWED_ADDRESSES="eip155:1:0x1234")
     assert done.returncode == 1
     assert "ALLOWED_ADDRESSES holds 'eip155:1:0x1234', which is neither an address" in done.stderr
     assert "Traceback" not in done.stderr
 
 
-@pytest.mark.parametrize(
-    ("name", "value", "sentence"),
-    [
-        ("DEBUG", "maybe", "Not a valid boolean."),
-        ("LOG_LEVEL", "loud", "Not a valid log level."),
-        ("KEEP_PROOFS_DAYS", "0", "Must be a number of days, 1 or more, or never."),
-        ("MAX_QUERIES_PER_MINUTE", "9999", "Must be greater than or equal to 10000."),
-        ("METRICS_TOKEN_FILE", "/dev/null", "The file that it names can't be read, or is empty."),
-    ],
-)
-def test_a_value_that_can_not_be_read_stops_the_start(tmp_path, name, value, sentence):
-    done = start("manage.py", tmp_path, **{name: value})
-    assert (done.returncode, done.stderr) == (1, f"{name}: {sentence}\n")
+UNREADABLE = {
+    "DEBUG": ("maybe", "Not a valid boolean."),
+    "LOG_LEVEL": ("loud", "Not a valid log level."),
+    "KEEP_PROOFS_DAYS": ("0", "Must be a number of days, 1 or more, or never."),
+    "MAX_QUERIES_PER_MINUTE": ("9999", "Must be greater than or equal to 10000."),
+    "METRICS_TOKEN_FILE": ("/dev/null", "The file that it names can't be read, or is empty."),
+}
+
+
+def test_values_that_can_not_be_read_stop_the_start(tmp_path):
+    done = start("manage.py", tmp_path, **{name: value for name, (value, _) in UNREADABLE.items()})
+    assert done.returncode == 1
+    assert sorted(done.stderr.splitlines()) == sorted(f"{name}: {said}" for name, (_, said) in UNREADABLE.items())
 
 
 def test_a_database_that_can_not_be_used_is_said_without_its_password(tmp_path):

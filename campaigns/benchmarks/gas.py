@@ -92,7 +92,7 @@ class Case:
 
 
 class Lab:
-    """Both chains, at a height whose history includes the block."""
+    """Both chains, at a height whose history includes the block, beyond the blocks that BLOCKHASH reaches."""
 
     def __init__(self, number: int) -> None:
         self._number = number
@@ -100,7 +100,7 @@ class Lab:
         self._chains: list[tuple[DevChain, str]] = []
 
     def __enter__(self) -> Self:
-        height = str(self._number + 100)
+        height = str(self._number + 300)
         chains = [
             self._stack.enter_context(DevChain(hardfork=hardfork, extra_args=("--number", height)))
             for hardfork in (None, "cancun")
@@ -127,6 +127,20 @@ class Lab:
         zeros = data.count(0)
         used, _ = self.send(chain, registry, data)
         return Result(name, used - 21_000 - 4 * zeros - 16 * (len(data) - zeros), used, len(data), 0)
+
+    def show(self, case: Case, name: str, function: str, *arguments: object) -> Result:
+        """Measure a transaction that shows the reader a proof of the case's first account, whose roots are facts."""
+        account, root = case.accounts[0], rlp.decode(case.header)[3]
+        fact = packed.encode(case.header, root, [replace(account, fields=packed.STORAGE_ROOT, slots={})])
+        sent = []
+        for chain, source in self._chains:
+            registry = self._registry(chain, source, case)
+            self.send(chain, registry, fact)
+            reader = Deployed(chain, "FactsReader", [registry.address])
+            data = reader.calldata(function, chain.chain_id, case.number, hex_data(account.address), *arguments)
+            used, slots = self.send(chain, reader, data)
+            sent.append((used, data, slots))
+        return result_of(name, *sent)
 
     def _gas(self, chain: DevChain, source: str, case: Case) -> tuple[int, bytes, int]:
         """Return the used gas, the transaction's calldata, and the number of created slots."""
@@ -609,6 +623,28 @@ def measure_reads() -> Iterator[Result]:
         yield lab.read(slot, "read accountStorageSlotValues", "accountStorageSlotValues", *arguments)
 
 
+def measure_shown() -> Iterator[Result]:
+    """Yield the gas of slots that are stored, and of slots and an account that are shown to the reader."""
+    with Lab(_BLOCK) as lab:
+        for levels in ((16, 16, 9, 2), (16, 16, 16, 9, 2), (16, 16, 16, 16, 9, 2)):
+            nodes = len(levels) + 1
+            case = generated(f"a slot stored, {nodes} nodes, block known", 1, slots=1, slot_levels=levels)
+            root = rlp.decode(case.header)[3]
+            alone = [replace(case.accounts[0], fields=0)]
+            yield lab.run(
+                replace(
+                    case,
+                    calldata=packed.encode(case.number, root, alone),
+                    before=[packed.encode(case.header, root)],
+                )
+            )
+            [(slot, proof)] = case.accounts[0].slots.items()
+            arguments = slot.to_bytes(32), tries.encode(proof)
+            yield lab.show(case, f"a slot shown, {nodes} nodes", "slotByProof", *arguments)
+        nodes = len(case.accounts[0].nodes)
+        yield lab.show(case, f"an account shown, {nodes} nodes", "accountByProof", tries.encode(case.accounts[0].nodes))
+
+
 def show(results: Sequence[Result]) -> None:
     print(f"{'case':<56} {'exec':>9} {'tx':>9} {'next':>9} {'floor':>9} {'bytes':>6}")
     for result in results:
@@ -623,7 +659,7 @@ def main() -> None:
     if not cases:
         print("The recorded proofs are not on this machine: generated cases only.")
     results = list(measure([*cases, *generated_cases(), *hop_cases(), *jump_cases(), *receipt_cases()]))
-    results += [*measure_sources(), *measure_reads()]
+    results += [*measure_sources(), *measure_reads(), *measure_shown()]
     show(results)
     show_ages(results)
 

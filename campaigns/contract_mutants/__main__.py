@@ -40,6 +40,11 @@ COMMANDS: dict[str, tuple[Command, ...]] = {
         campaigns("branches"),
         pytest("tests/contracts/test_beacon_history.py", "tests/contracts/test_beacon_attacks.py"),
     ),
+    "FactsReader": (
+        pytest("tests/contracts/test_trie_walk.py", "tests/contracts/test_facts_reader.py", "-k", "not taken_out"),
+        pytest("tests/contracts/test_gas_budgets.py", "-k", "shown"),
+        campaigns("walks"),
+    ),
     "FactsRegistry": (
         campaigns("transactions", "headers", "jumps", "receipts"),
         campaigns("boundaries", "steps", harness=True),

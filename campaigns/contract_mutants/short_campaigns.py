@@ -7,7 +7,7 @@ campaign finds a divergence.
 import sys
 from collections.abc import Callable, Mapping
 
-from campaigns.fuzzing import boundaries, branches, headers, jumps, receipts, sequences, steps, transactions
+from campaigns.fuzzing import boundaries, branches, headers, jumps, receipts, sequences, steps, transactions, walks
 from campaigns.fuzzing.tally import Divergence, Tally
 from devnet.devchain import DevChain
 
@@ -21,6 +21,8 @@ _CAMPAIGNS: Mapping[str, tuple[Callable[[DevChain, int, int], Tally], int]] = {
     "jumps": (jumps.run, 4_000),
     # Campaigns on the beacon history.
     "branches": (branches.run, 4_000),
+    # Campaigns on the reader.
+    "walks": (walks.run, 4_000),
     # Campaigns on the harness that runs single operations.
     "boundaries": (boundaries.run, 10_000),
     "steps": (steps.run, 40_000),

@@ -14,7 +14,18 @@ from dataclasses import dataclass, field
 from operator import itemgetter
 from typing import NamedTuple
 
-from campaigns.fuzzing import boundaries, branches, headers, jumps, receipts, sequences, steps, transactions, undefined
+from campaigns.fuzzing import (
+    boundaries,
+    branches,
+    headers,
+    jumps,
+    receipts,
+    sequences,
+    steps,
+    transactions,
+    undefined,
+    walks,
+)
 from campaigns.fuzzing.tally import Divergence, Tally
 from contracts import code_digest
 from devnet.devchain import DevChain
@@ -39,6 +50,7 @@ CAMPAIGNS = (
     Campaign("headers", headers.run, 200_000, 20_000),
     Campaign("branches", branches.run, 100_000, 10_000),
     Campaign("jumps", jumps.run, 100_000, 10_000),
+    Campaign("walks", walks.run, 1_000_000, 10_000),
     Campaign("undefined-steps", undefined.run_steps, 1_000_000, 50_000),
     Campaign("undefined-transactions", undefined.run_transactions, 200_000, 10_000),
 )

@@ -15,6 +15,8 @@ from contracts.build import ROOT_DIR, SETTINGS, read_sources, run_compiler
 # Compiled code is kept, because compiling takes ten seconds each time. The file name is a hash of everything that
 # determines the code, so a file can't belong to other sources. A wrong file would make a test fail.
 KEPT = ROOT_DIR / "tests/contracts/compiled"
+# A string, or a comment. Comments don't determine the code, because its metadata has no hash of the sources.
+_STRING_OR_COMMENT = re.compile(r"""("(?:[^"\\\n]|\\.)*"|'(?:[^'\\\n]|\\.)*')|//[^\n]*|/\*.*?\*/""", re.DOTALL)
 
 
 def compile_with(source: str, changed: str, old: str, new: str) -> Artifact:
@@ -58,7 +60,8 @@ def _needed(sources: Mapping[str, str], path: str) -> Iterator[str]:
 
 def _digest(source: str, needed: Mapping[str, str]) -> str:
     compiler = json.loads((ROOT_DIR / "package-lock.json").read_text())["packages"]["node_modules/solc"]["integrity"]
-    inputs = json.dumps([compiler, SETTINGS, source, needed], sort_keys=True)
+    code = {path: _STRING_OR_COMMENT.sub(r"\1", text).split() for path, text in needed.items()}
+    inputs = json.dumps([compiler, SETTINGS, source, code], sort_keys=True)
     return hashlib.sha256(inputs.encode()).hexdigest()
 
 

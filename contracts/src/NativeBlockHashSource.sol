@@ -31,19 +31,19 @@ contract NativeBlockHashSource is IBlockHashSource {
     }
 
     /// @inheritdoc IBlockHashSource
-    function blockHash(uint256 blockNumber) external view returns (bytes32) {
+    function blockHash(uint256 blockNumber) external view returns (bytes32 hash) {
         // The history contract is a ring buffer that checks its window itself. A chain's own variant may not, and would
         // then answer with the hash of the block that came later to the same place.
         if (blockNumber >= block.number || block.number - blockNumber > window) return 0;
 
-        bytes32 hash;
+        // A history contract that answers wrongly spoils only blocks that BLOCKHASH doesn't reach: older than 256.
+        hash = blockhash(blockNumber);
+        if (hash != 0) return hash;
         assembly ("memory-safe") {
             mstore(0, blockNumber)
-            // An address without code succeeds with an empty answer; the contract reverts outside of its window. (Arguments
-            // are evaluated from the right: the call comes first.)
+            // An address without code succeeds with an empty answer; the contract reverts outside of its window. A place is
+            // zero until its first block comes. (Arguments are evaluated from the right: the call comes first.)
             if and(eq(returndatasize(), 32), staticcall(gas(), HISTORY, 0, 32, 0, 32)) { hash := mload(0) }
         }
-        // A place is zero until its first block comes: the history begins at the fork, not 8,191 blocks before.
-        return hash != 0 ? hash : blockhash(blockNumber);
     }
 }

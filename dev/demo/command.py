@@ -62,6 +62,7 @@ class Demo:
         self.running, self.options = running, options
         self.processes: list[Process] = []
         self.service: Service
+        self.readers: dict[int, str] = {}  # by destination
 
     def chain(self, chain_id: int = CHAIN_ID) -> DevChain:
         """Start a development chain with a block every second. The first chain gets the port in the options."""
@@ -84,6 +85,7 @@ class Demo:
         say("Deploying the facts registries")
         service = kind(self.running, self.options.state, toml, SIGNER_KEY, self.options.port, **variables)
         registries = [service.deploy_registry(*connection) for connection in connections]
+        self.readers = {chain: service.deploy_reader(chain) for chain in sorted({chain for chain, _ in connections})}
         say("Starting the web server and the worker")
         service.serve()
         self.service = service
@@ -120,6 +122,7 @@ class Demo:
             "RPC_URL": destination.url,
             "CHAIN_ID": str(destination.chain_id),
             "FACTS_REGISTRY": requested[0][0],
+            "FACTS_READER": self.readers[destination.chain_id],
             "QUERY_ID": internal_id,
             "BQS_URL": url,
             "BQS_API_KEY": api_key,

@@ -150,6 +150,10 @@ class Service(Installation):
         """Deploy the registry and return its address."""
         return self.manage("deploy_registry", str(destination), str(source)).split()[-1]
 
+    def deploy_reader(self, destination: int) -> str:
+        """Deploy the reader of all registries on a chain and return its address."""
+        return self.manage("deploy_reader", str(destination)).split()[-1]
+
     def serve(self) -> None:
         """Start the web server and a worker, and wait until they are healthy."""
         try:

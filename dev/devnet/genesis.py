@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from contracts import DEPLOYER, DEPLOYER_CODE
 from devnet.devchain import ACCOUNTS
 
 HOLDS_SLOTS = "0x000000000000000000000000000000000000c0de"
@@ -27,7 +28,8 @@ _FORKS = (
 def genesis(chain_id: int, timestamp: int, prague_time: int = 0) -> dict[str, Any]:
     """Return the genesis, with funded development accounts. Cancun's rules apply up to `prague_time`."""
     alloc: dict[str, Any] = {address: {"balance": hex(10**22)} for address, _ in ACCOUNTS}
-    for address, code in ((_HISTORY, _HISTORY_CODE), (_BEACON_ROOTS, _BEACON_ROOTS_CODE)):
+    there = {_HISTORY: _HISTORY_CODE, _BEACON_ROOTS: _BEACON_ROOTS_CODE, DEPLOYER: f"0x{DEPLOYER_CODE.hex()}"}
+    for address, code in there.items():
         alloc[address] = {"balance": "0x0", "nonce": "0x1", "code": code}
     slots = {0: 7, 1: 2**256 - 1, 2**255: 0x80}
     alloc[HOLDS_SLOTS] = {

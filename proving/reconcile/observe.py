@@ -22,11 +22,10 @@ from chains.node_errors import ChainError
 from chains.questions import BlockIdentifier
 from chains.rpc import RpcClient, result
 from database.statements import chunks
-from proving import block_selection, deployments, facts, sources
+from proving import block_selection, deployments, facts, heads, sources
 from proving.connections import Context
 from proving.deployments import Deployment
 from proving.facts import Fact, RegistryView, TimeFact, ViewRequest
-from proving.heads import poll_seconds
 from proving.models import LIVE_STATES, FactsRegistry, SignedTransaction, Transaction, TransactionState, proves_facts
 from proving.paths import building, planning
 from proving.paths.building import PathFound
@@ -180,23 +179,26 @@ def _lost(context: Context, block: Block, row: FactsRegistry, queries: Sequence[
 
 def source_blocks(context: Context, blocks: Sequence[Block]) -> Observed[SourceBlock]:
     chain = context.source_rpc.chain
-    headers, head = _headers(context.source_rpc, [block.number for block in blocks])
+    known = context.heads.known if context.connection.is_own else {}
+    headers, head = _headers(context.source_rpc, [block.number for block in blocks], known)
 
     def read(block: Block, header: Header | None) -> SourceBlock:
         # A header whose bytes were pruned is stored again.
         stored_hash = block.hash if block.header_rlp is not None else ""
         seconds = (block.number - head - 1) * chain.block_seconds
-        return SourceBlock(chain.id, block.number, header, stored_hash, poll_seconds(chain), head, seconds)
+        return SourceBlock(chain.id, block.number, header, stored_hash, heads.poll_seconds(chain), head, seconds)
 
     return _of_each(blocks, headers, read)
 
 
-def _headers(rpc: RpcClient, numbers: Sequence[int]) -> tuple[list[Header | ChainError | None], int]:
+def _headers(
+    rpc: RpcClient, numbers: Sequence[int], known: Mapping[int, Header]
+) -> tuple[list[Header | ChainError | None], int]:
     """Return the headers of blocks in order. If any is missing, also return the number of the newest block.
 
-    A block up to the newest one is missing only if nodes lack it.
+    Those that the turn has read already are `known`. A block up to the newest one is missing only if nodes lack it.
     """
-    headers = list(rpc.ask([questions.header(number) for number in numbers]))
+    headers = heads.headers(rpc, numbers, known)
     if None not in headers:
         return headers, 0
     (latest,) = rpc.ask([questions.header("latest")])
@@ -232,17 +234,25 @@ def unfetched(
 # --- Facts of the registry --------------------------------------------------------------------------------------------
 
 
-def registry(context: Context, blocks: Sequence[Block]) -> Observed[Observation]:
-    """Read which facts of the blocks' open queries the registry holds and lacks. The blocks' headers must be stored."""
+def registry(
+    context: Context, blocks: Sequence[Block], asking: ByBlock[OpenRequests], begun: Collection[int] = ()
+) -> Observed[Observation]:
+    """Read which facts of the blocks' open queries the registry holds and lacks. The blocks' headers must be stored.
+
+    `asking` shows whether any of the queries are left to others. The next write completes INITIAL_STATE of the queries
+    `begun` (ids), whose proofs are stored.
+    """
     newest, confirmed = context.heads.latest.number, context.heads.confirmed.number
     is_extending = building.extending(context.connection, newest).exists()
     # A chain knows its head's hash only in the pending block. Trust in another hash that exists only there depends on a
     # pending transaction. If that fails or is cancelled, later transactions would fail, too.
     vouched_at: BlockIdentifier = "pending" if context.connection.is_own and not is_extending else "latest"
-    accumulated = _accumulated_by(context.registry, blocks)
-    seen = _compared(context, blocks, _looked_at(blocks, confirmed), accumulated, vouched_at)
+    accumulated, accumulating = _accumulated(context.registry, blocks, confirmed)
+    has_others = any(Sender.SELF in asking[block.pk].senders for block in blocks)
+    looked_at = _looked_at(blocks, confirmed, begun, has_others=has_others)
+    seen = _compared(context, blocks, looked_at, accumulated, vouched_at)
     missing = _missing(blocks, seen)
-    sent_for, accumulating = _facts_under_way(list(missing), confirmed), _accumulating(list(missing), confirmed)
+    sent_for = _facts_under_way(list(missing), confirmed)
     failures = _failures(
         {block.pk: sorted({pk for pks in lacked.missing.values() for pk in pks}) for block, lacked in missing.items()}
     )
@@ -255,7 +265,7 @@ def registry(context: Context, blocks: Sequence[Block]) -> Observed[Observation]
         )
         for block, lacked in missing.items()
     }
-    awaiting_header = _awaiting_header(blocks)
+    awaiting_header = _awaiting_header(blocks, begun)
     since = _waits_since(blocks) if context.destination_rpc.chain.gather_seconds else {}
     for pk, observation in seen.items():
         if isinstance(observation, Observation):
@@ -356,7 +366,7 @@ def _compared(
                 path_left=block.path_left,
                 source=block.source_chain_id,
                 poll_seconds=context.poll_seconds,
-                source_poll_seconds=poll_seconds(context.source_rpc.chain),
+                source_poll_seconds=heads.poll_seconds(context.source_rpc.chain),
                 now=timezone.now(),
                 gather_seconds=rpc.chain.gather_seconds,
                 waits_since=None,
@@ -391,10 +401,11 @@ def _waits_since(blocks: Sequence[Block]) -> ByBlock[datetime]:
     return {pk: since for pk, since in by_block.annotate(since=Min("started_at")) if pk is not None}
 
 
-def _awaiting_header(blocks: Sequence[Block]) -> ByBlock[list[OpenQuery]]:
+def _awaiting_header(blocks: Sequence[Block], begun: Collection[int]) -> ByBlock[list[OpenQuery]]:
     # Filtering by step is faster than by id. Most of thousands of queries are past these steps, and each listed id
     # costs time.
-    awaiting = open_queries(blocks).filter(step__in=[StepKind.BLOCKHASH_AVAILABLE, StepKind.HEADER_ACCUMULATED])
+    steps = Q(step__in=[StepKind.BLOCKHASH_AVAILABLE, StepKind.HEADER_ACCUMULATED])
+    awaiting = open_queries(blocks).filter(steps | Q(pk__in=begun))
     rows = awaiting.only("block", "address", "timestamp", "step").annotate(sender=F("batch__sender")).order_by("pk")
     return {pk: [_open_query(query) for query in queries] for pk, queries in _of_blocks(blocks, rows).items()}
 
@@ -402,7 +413,9 @@ def _awaiting_header(blocks: Sequence[Block]) -> ByBlock[list[OpenQuery]]:
 def _open_query(query: Query) -> OpenQuery:
     assert query.step is not None, "it is open"
     is_left_to_others: bool = query.sender == Sender.SELF  # type: ignore[attr-defined]  # set by the annotation
-    return OpenQuery(query.pk, not query.address, query.timestamp, StepKind(query.step), is_left_to_others)
+    # INITIAL_STATE of such a query is about to be completed.
+    step = StepKind.BLOCKHASH_AVAILABLE if query.step == StepKind.INITIAL_STATE else StepKind(query.step)
+    return OpenQuery(query.pk, not query.address, query.timestamp, step, is_left_to_others)
 
 
 def _with_trust(
@@ -420,7 +433,7 @@ def _with_trust(
     needing = {block: lacked.needing or lacked.all_needing for block, lacked in lacking.items()}
     # A block's end is only known from the next block's header.
     timed = [block for block, missing in needing.items() if any(isinstance(fact, TimeFact) for fact in missing)]
-    read, newest = _headers(context.source_rpc, [block.number + 1 for block in timed])
+    read, newest = _headers(context.source_rpc, [block.number + 1 for block in timed], {})
     following = dict(zip(timed, read, strict=True))
     there = {block: header for block, header in following.items() if isinstance(header, Header)}
     calls = [questions.call(*registry.vouches(header.number, header.hash), at) for header in there.values()]
@@ -453,7 +466,9 @@ def _own_header(block: Block) -> Header:
     return Header.decode(bytes(block.header_rlp))
 
 
-def _looked_at(blocks: Sequence[Block], confirmed: int) -> ByBlock[list[Query]]:
+def _looked_at(
+    blocks: Sequence[Block], confirmed: int, begun: Collection[int], *, has_others: bool
+) -> ByBlock[list[Query]]:
     """Return the queries to observe: open queries for which no transaction is pending.
 
     A transaction that was mined after the `confirmed` block counts as pending. Queries that the operator pays for come
@@ -461,13 +476,13 @@ def _looked_at(blocks: Sequence[Block], confirmed: int) -> ByBlock[list[Query]]:
     come first.
     """
     under_way = Transaction.objects.filter(_unseen(confirmed), proves_facts("queries__block"), queries=OuterRef("pk"))
-    waiting = open_queries(blocks).exclude(step=StepKind.INITIAL_STATE)
+    waiting = open_queries(blocks).filter(~Q(step=StepKind.INITIAL_STATE) | Q(pk__in=begun))
     idle = waiting.filter(~Exists(under_way)).annotate(sender=F("batch__sender"))
     # One query of each batch comes first, then the second of each, so that a large batch that can't pay doesn't delay
     # other batches.
     rank = Window(RowNumber(), partition_by=["block", "batch"], order_by="pk")
     sent_for = idle.exclude(sender=Sender.SELF).annotate(rank=rank).order_by("rank", "pk")[:_QUERIES_PER_LOOK]
-    others = idle.filter(sender=Sender.SELF).order_by("?")[:_QUERIES_PER_LOOK]
+    others = idle.filter(sender=Sender.SELF).order_by("?")[:_QUERIES_PER_LOOK] if has_others else ()
     return _of_blocks(blocks, [*sent_for, *others])
 
 
@@ -490,24 +505,27 @@ _queries_of = Transaction.queries.through.objects
 _accumulated_blocks = Transaction.accumulates.through.objects
 
 
-def _accumulated_by(registry: Deployment, blocks: Sequence[Block]) -> dict[int, str]:
-    """Return, by block id, the hash of this service's transaction that brought the header to the registry."""
-    rows = _accumulated_blocks.filter(
-        block__in=blocks, transaction__to__in=registry.addresses, transaction__succeeded=True
-    )
-    # If there are several, the first transaction counts, because it comes last in this order.
-    return dict(rows.order_by("-transaction").values_list("block", "transaction__hash"))
+def _accumulated(registry: Deployment, blocks: Sequence[Block], confirmed: int) -> tuple[dict[int, str], set[int]]:
+    """Return, by block id, the hash of this service's transaction that brought the header to the registry.
+
+    Also return the ids of blocks whose header an unseen transaction carries (`_unseen`).
+    """
+    columns = (f"transaction__{column}" for column in ("hash", "to", "succeeded", "state", "block_number"))
+    rows = _accumulated_blocks.filter(block__in=blocks).order_by("-transaction").values_list("block", *columns)
+    by_block: dict[int, str] = {}
+    unseen: set[int] = set()
+    for block, tx_hash, to, succeeded, state, number in rows:
+        if succeeded and to in registry.addresses:
+            # If there are several, the first transaction counts, because it comes last in this order.
+            by_block[block] = tx_hash
+        if state in LIVE_STATES or (number or 0) > confirmed:
+            unseen.add(block)
+    return by_block, unseen
 
 
 def _unseen(confirmed: int) -> Q:
     """Select transactions without an observed effect: pending ones, and those mined after the `confirmed` block."""
     return Q(state__in=LIVE_STATES) | Q(block_number__gt=confirmed)
-
-
-def _accumulating(blocks: Sequence[Block], confirmed: int) -> set[int]:
-    """Return the ids of blocks whose header an unseen transaction carries (`_unseen`)."""
-    rows = Transaction.objects.filter(_unseen(confirmed), accumulates__in=blocks)
-    return set(rows.values_list("accumulates", flat=True))
 
 
 def _facts_under_way(blocks: Sequence[Block], confirmed: int) -> dict[int, set[Fact]]:

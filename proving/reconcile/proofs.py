@@ -5,9 +5,10 @@ Nothing is written to the database here. After the proofs are stored, no archive
 
 import logging
 import random
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from weakref import WeakKeyDictionary
 
 from chains import questions
 from chains.encoding import hex_data
@@ -29,6 +30,9 @@ _ACCOUNTS_PER_FETCH = 100
 _SLOTS_PER_FETCH = 200
 # Maximum slots of one account per request.
 _SLOTS_PER_REQUEST = 50
+# Maximum proofs that are kept after admission asked for them, because the next turn asks for the same ones.
+_MOST_KEPT = 64
+_kept: WeakKeyDictionary[RpcClient, dict[tuple[bytes | str | int, ...], VerifiedAccountProof]] = WeakKeyDictionary()
 
 
 @dataclass(frozen=True)
@@ -59,22 +63,31 @@ class WaitingAccount:
     queries: Sequence[Query]
 
 
-def waiting(blocks: Sequence[Block], most: int) -> tuple[list[WaitingAccount], set[int]]:
-    """Return accounts whose proofs the blocks' open queries need, and ids of blocks with more such accounts."""
+def waiting(blocks: Sequence[Block], most: int) -> tuple[list[WaitingAccount], set[int], list[Block]]:
+    """Return accounts whose proofs the blocks' open queries need, and ids of blocks with more such accounts.
+
+    Also return the blocks with open queries that only need the header.
+    """
     by_pk = {block.pk: block for block in blocks}
     asking: dict[tuple[int, str], list[int]] = defaultdict(list)
-    rows = open_queries(blocks).filter(step=StepKind.INITIAL_STATE).exclude(address="")
+    of_header: set[int] = set()
+    rows = open_queries(blocks).filter(step=StepKind.INITIAL_STATE)
     for pk, block, address in rows.values_list("pk", "block", "address"):
-        asking[block, address].append(pk)
-    # The order is random, so that accounts for which nodes hang aren't always first.
-    keys = random.sample(list(asking), len(asking))
+        if address:
+            asking[block, address].append(pk)
+        else:
+            of_header.add(block)
+    # The order is random, so that accounts for which nodes hang aren't always first. Users with few come before others,
+    # because the turn may end before all are fetched.
+    sizes = Counter(by_pk[block].queued_for_id for block, _ in asking)
+    keys = sorted(random.sample(list(asking), len(asking)), key=lambda key: sizes[by_pk[key[0]].queued_for_id])
     chosen = [pk for key in keys[:most] for pk in asking[key]]
     queries = Query.objects.only("pk", "slots").in_bulk(chosen)
     accounts = [
         WaitingAccount(by_pk[block], address, [queries[pk] for pk in asking[block, address] if pk in queries])
         for block, address in keys[:most]
     ]
-    return accounts, {block for block, _ in keys[most:]}
+    return accounts, {block for block, _ in keys[most:]}, [by_pk[pk] for pk in of_header]
 
 
 def of_headers(blocks: Sequence[Block]) -> dict[int, Fetched]:
@@ -121,6 +134,22 @@ def fetch(source: RpcClient, accounts: Sequence[WaitingAccount]) -> Iterator[dic
             yield parts
 
 
+def keep(
+    source: RpcClient, requests: Sequence[ProofRequest], answers: Sequence[VerifiedAccountProof | ChainError]
+) -> None:
+    """Keep verified proofs for the next request for the same. Only the state root decides whether they are valid."""
+    kept = _kept.setdefault(source, {})
+    for request, answer in zip(requests, answers, strict=True):
+        if isinstance(answer, VerifiedAccountProof):
+            kept[_key(request)] = answer
+    for key in list(kept)[:-_MOST_KEPT]:
+        kept.pop(key, None)
+
+
+def _key(request: ProofRequest) -> tuple[bytes | str | int, ...]:
+    return request.state_root, request.address, *request.slots
+
+
 def _lacking(accounts: Sequence[WaitingAccount]) -> Iterator[tuple[Block, ProofRequest]]:
     """Yield requests for proofs of these accounts that aren't stored or were pruned.
 
@@ -147,9 +176,13 @@ def _proofs(
     source: RpcClient, lacking: Sequence[tuple[Block, ProofRequest]]
 ) -> tuple[dict[tuple[int, str], Proven], dict[tuple[int, str], WaitReason]]:
     """Request proofs. Return the proofs and the errors, each by block id and address."""
+    of_source = _kept.get(source, {})
+    kept = [of_source.pop(_key(request), None) for _, request in lacking]
+    unknown = [request for (_, request), proof in zip(lacking, kept, strict=True) if proof is None]
     # The additional request shows whether a node that serves no proof is down.
-    beside = [questions.plain("eth_chainId")] if lacking else ()
-    answers = source.proofs([request for _, request in lacking], beside=beside)
+    beside = [questions.plain("eth_chainId")] if unknown else ()
+    asked = iter(source.proofs(unknown, beside=beside))
+    answers = [proof or next(asked) for proof in kept]
     # Several requests may be about the same account, with different slots.
     proofs: dict[tuple[int, str], Proven] = {}
     failed: dict[tuple[int, str], WaitReason] = {}

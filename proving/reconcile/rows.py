@@ -56,8 +56,15 @@ Changes = Sequence[tuple[int, Change]]
 def write(context: WorkContext, blocks: dict[int, Block], changes: Changes) -> None:
     """Write the changes, and update `blocks` (by id) with the new rows. Raises `LaneLost`."""
     pieces = [(pk, piece) for pk, change in changes for piece in _pieces(blocks[pk], change)]
+    may_reopen = any(_may_reopen(blocks[pk], change) for pk, change in pieces)
     for part in by_size(pieces, lambda piece: _size(piece[1]), _QUERIES_PER_WRITE):
-        blocks |= context.lane.write(partial(_write, context, part))
+        blocks |= context.lane.write(partial(_write, context, part, may_reopen=may_reopen))
+
+
+def _may_reopen(block: Block, change: Change) -> bool:
+    if isinstance(change, TakeHeader):
+        return block.hash != hex_data(change.header.hash)
+    return isinstance(change, Reopen | MoveToBlock | Reject)
 
 
 def _size(change: Change) -> int:
@@ -84,10 +91,9 @@ def _pieces(block: Block, change: Change) -> Iterator[Change]:
             yield change
 
 
-def _write(context: WorkContext, changes: Changes) -> dict[int, Block]:
+def _write(context: WorkContext, changes: Changes, *, may_reopen: bool) -> dict[int, Block]:
     """Write the changes in the caller's database transaction. Return the rows of their blocks."""
     changed = {pk for pk, _ in changes}
-    may_reopen = any(isinstance(change, Reopen | MoveToBlock | Reject | TakeHeader) for _, change in changes)
     held = _held_by_replaced(context, changed) if may_reopen else []
     if held:
         of_same_batches = Query.objects.filter(batch__in={batch for batch, _ in held})

@@ -42,11 +42,13 @@ from proving.reconcile.decide import (
     FindWhatIsGone,
     Requeue,
     Settled,
+    TakeHeader,
 )
-from proving.reconcile.observation import Observation
+from proving.reconcile.observation import Observation, OpenRequests
 from proving.sources import NotYet
 from queries import progress, waits
-from queries.models import Block, open_queries
+from queries.models import Block, StepKind, open_queries
+from queries.progress import Complete
 from queries.waits import WaitReason, wait
 
 logger = logging.getLogger(__name__)
@@ -55,7 +57,11 @@ Seen = TypeVar("Seen")
 
 # Maximum paths that a turn searches. Each needs separate requests, and only one is sent at a time.
 _PATHS = 16
+# Seconds after which a turn fetches no further proofs while other users wait.
+_SECONDS = 2
 _UNUSABLE_SECONDS = 10
+# Maximum queries whose INITIAL_STATE is completed together with their next step. Each is named in several statements.
+_FEW = 50
 # The names of ends in the metrics of job runs.
 _OUTCOMES: dict[type[End], str] = {Requeue: "waits", Fail: "fails", Settled: "done"}
 
@@ -89,7 +95,8 @@ def _reconcile(lane: HeldLane, blocks: Sequence[Block], most_proofs: int) -> Map
     source, destination = blocks[0].source_chain_id, blocks[0].destination_chain_id
     try:
         connection = connections.open_connection(destination, source)
-        seen = heads.recent(get_chains().chain(destination), connection.destination_rpc)
+        beside = [block.number for block in blocks] if connection.is_own else ()
+        seen = heads.recent(get_chains().chain(destination), connection.destination_rpc, beside)
     except Unusable as why:
         _take_back_from_unused(lane, blocks)
         return dict.fromkeys((block.pk for block in blocks), Requeue(why.reason, _UNUSABLE_SECONDS))
@@ -101,7 +108,7 @@ def _reconcile(lane: HeldLane, blocks: Sequence[Block], most_proofs: int) -> Map
     asking = observe.open_requests(blocks)
     proving = [block for block in blocks if asking[block.pk].senders]
     if proving:
-        _fetch_and_prove(turn, proving, most_proofs)
+        _fetch_and_prove(turn, proving, asking, most_proofs)
         blocks = turn.left_of(blocks)
         asking = observe.open_requests(blocks)
     for pk, state in observe.states(turn.context, blocks, asking).items():
@@ -116,10 +123,22 @@ class _Turn:
     context: WorkContext
     going: dict[int, Block]
     ends: dict[int, End] = field(default_factory=dict)
+    later: list[tuple[int, Change]] = field(default_factory=list)
+    """Changes for the next write, with the ids of their blocks."""
+    begun: set[int] = field(default_factory=set)
+    """The ids of queries whose INITIAL_STATE is completed by the next write."""
+    began: float = field(default_factory=time.monotonic)
 
     def left_of(self, blocks: Sequence[Block]) -> list[Block]:
         """Return the blocks for which the turn continues, with their current rows."""
         return [self.going[block.pk] for block in blocks if block.pk in self.going]
+
+    def should_end(self) -> bool:
+        """Return whether the turn has taken long while other users wait."""
+        users, ends = {block.queued_for_id for block in self.going.values()}, self.context.connection.config
+        here = Block.objects.filter(destination_chain_id=ends.destination_id, source_chain_id=ends.source_id)
+        others = due_rows.due(here).exclude(queued_for__in=users)
+        return time.monotonic() > self.began + _SECONDS and (len(users) > 1 or others.exists())
 
     def end(self, pk: int, end: End) -> None:
         self.ends[pk] = end
@@ -151,7 +170,15 @@ class _Turn:
             for action in decision.actions
             if isinstance(action, Change)
         ]
+        changes = [change for change in (*self.later, *changes) if change[0] in self.going]
+        self.later.clear()
+        self.begun.clear()
         rows.write(self.context, self.going, changes)
+
+    def take_later(self, pk: int, header: TakeHeader) -> None:
+        """Set a block's first header in its row here. The next write stores it, together with its proofs."""
+        self.going[pk].take(header.header)
+        self.later.append((pk, header))
 
     def act(self, decisions: Mapping[int, Decision]) -> None:
         """Carry out decisions. The turn ends for blocks whose decision says so, or if nothing can be sent."""
@@ -199,13 +226,23 @@ def _take_back(turn: _Turn, blocks: Sequence[Block], *, is_usable: bool = True) 
     turn.act(decisions)
 
 
-def _fetch_and_prove(turn: _Turn, blocks: Sequence[Block], most_proofs: int) -> None:
+def _fetch_and_prove(turn: _Turn, blocks: Sequence[Block], asking: dict[int, OpenRequests], most_proofs: int) -> None:
     headers = turn.answered(observe.source_blocks(turn.context, blocks))
-    turn.act({pk: decide.source_block(source_block) for pk, source_block in headers.items()})
+    decisions = {pk: decide.source_block(source_block) for pk, source_block in headers.items()}
+    taking = {pk: action for pk, each in decisions.items() for action in each.actions if isinstance(action, TakeHeader)}
+    firsts = {pk: taken for pk, taken in taking.items() if not turn.going[pk].hash}
+    turn.act({pk: decision for pk, decision in decisions.items() if pk not in firsts})
+    for pk, taken in firsts.items():
+        turn.take_later(pk, taken)
     blocks = turn.left_of(blocks)
-    partly, faults = _fetch(turn, blocks, most_proofs)
+    # A new header makes all queries of the block start again.
+    lacking = [block for block in blocks if StepKind.INITIAL_STATE in asking[block.pk].steps or block.pk in taking]
+    partly, faults = _fetch(turn, blocks, lacking, most_proofs)
     # Proofs that can't be fetched don't delay the other queries.
-    _prove(turn, turn.answered(observe.registry(turn.context, turn.left_of(blocks))))
+    seen = observe.registry(turn.context, turn.left_of(blocks), asking, turn.begun)
+    if any(isinstance(observation, ChainError) for observation in seen.values()):
+        turn.write({})
+    _prove(turn, turn.answered(seen))
     for block in blocks:
         pk, end = block.pk, turn.ends.get(block.pk)
         if pk in partly and not isinstance(end, Fail):
@@ -215,21 +252,45 @@ def _fetch_and_prove(turn: _Turn, blocks: Sequence[Block], most_proofs: int) -> 
             turn.end(pk, faults[pk])
 
 
-def _fetch(turn: _Turn, blocks: Sequence[Block], most_proofs: int) -> tuple[set[int], dict[int, Fail]]:
-    """Complete INITIAL_STATE of the queries whose proofs can be fetched from the source chain.
+def _fetch(
+    turn: _Turn, blocks: Sequence[Block], lacking: Sequence[Block], most_proofs: int
+) -> tuple[set[int], dict[int, Fail]]:
+    """Complete INITIAL_STATE of the queries, of blocks `lacking` proofs, whose proofs the source chain serves.
 
     Return the ids of blocks with more proofs to fetch, and the failures of other blocks by id.
     """
-    waiting, partly = proofs.waiting(blocks, most_proofs)
+    waiting, partly, of_header = proofs.waiting(lacking, most_proofs)
     faults: dict[int, dict[int, WaitReason]] = defaultdict(dict)
-    for fetched in itertools.chain([proofs.of_headers(blocks)], proofs.fetch(turn.context.source_rpc, waiting)):
+    later: list[tuple[int, Change]] = []
+    begun: set[int] = set()
+    finished: set[int] = set()
+    parts = itertools.chain([proofs.of_headers(of_header)], proofs.fetch(turn.context.source_rpc, waiting))
+    for place, fetched in enumerate(parts):
+        if not fetched:
+            continue
         for pk, of_block in fetched.items():
             faults[pk] |= of_block.faults
-        turn.write({pk: decide.fetched(of_block) for pk, of_block in fetched.items()})
+            finished |= {*of_block.faults, *of_block.complete}
+        completing = {query for of_block in fetched.values() for query in of_block.complete}
+        decisions = {pk: decide.fetched(of_block) for pk, of_block in fetched.items()}
+        if len(begun | completing) <= _FEW and not turn.context.destination_rpc.chain.gather_seconds:
+            begun |= completing
+            later += [(pk, Complete(each.complete, StepKind.INITIAL_STATE)) for pk, each in fetched.items()]
+            decisions = {pk: decide.fetched(replace(of_block, complete=[])) for pk, of_block in fetched.items()}
+        turn.write(decisions)
+        if place and turn.should_end():
+            break
+    # A block with a fault ends with it, so that it pauses. The next turn fetches its other proofs.
+    partly |= {
+        account.block.pk
+        for account in waiting
+        if not faults.get(account.block.pk) and finished.isdisjoint(query.pk for query in account.queries)
+    }
     looked_at = [block for block in turn.left_of(blocks) if block.pk not in partly]
     unfetched = observe.unfetched(turn.context, looked_at, faults)
     decisions = {pk: decide.unfetched(of_block) for pk, of_block in unfetched.items()}
     turn.write(decisions)
+    turn.later, turn.begun = later, begun
     return partly, {pk: decision.then for pk, decision in decisions.items() if isinstance(decision.then, Fail)}
 
 
@@ -281,7 +342,7 @@ def _give_back(
     for block in blocks:
         if isinstance(end := ends[block.pk], Fail):
             _note_failure(lane, block, end)
-    lane.write(partial(_write, postponement, blocks, ends))
+    lane.write(partial(_write, postponement, blocks, ends), is_last=len(blocks) == len(postponement.rows))
 
 
 def _note_failure(lane: HeldLane, block: Block, end: Fail) -> None:

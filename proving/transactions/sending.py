@@ -283,7 +283,7 @@ class _Reservation:
         if offer.max_fee_per_gas < least:
             return self._short(Unsent(signers.too_poor(self.chain, sender, intent.cost(least))))
         tx = _create(sender.row, nonce, intent)
-        portions = money.portions_of(tx)
+        portions = money.portions_of(tx, {block.pk for block in intent.accumulates})
         version = signing.reserve_version(self.chain, tx, offer, portions, least=least, is_new=True)
         if isinstance(version, Unsent):
             tx.delete()

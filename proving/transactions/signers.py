@@ -106,7 +106,7 @@ def active(
         refused = refused or why_not
         if not why_not:
             able.append(sender)
-    stuck = {sender.row.address: _stuck(chain, sender.row) for sender in able}
+    stuck = {sender.row.address: _stuck(chain, sender.row) if sender.transactions else None for sender in able}
     moving = [sender for sender in able if stuck[sender.row.address] is None]
     for address, waiting in stuck.items():
         if moving and waiting is not None:

@@ -57,12 +57,13 @@ def reserve_version(
     cap = money.cap(chain, is_new=is_new)
     if cap < least:
         return Unsent(wait("gas_above_cap", chain=chain.id, cap=str(chain.max_fee_per_gas_gwei)))
-    bounds = money.bounds(chain, tx, portions)
+    batches = money.batches_of(portions)
+    bounds = money.bounds(chain, tx, portions, batches)
     if too_low := [bound for bound in bounds if bound.price < least or bound.remaining < bound.data_fee]:
         whose = frozenset[str]().union(*(bound.batches for bound in too_low))
         return Unsent(min(too_low, key=attrgetter("price")).reason(chain, least), whose)
     price = min([cap, *(bound.price for bound in bounds)])
-    if is_new and (even := money.even_price(chain, portions)) is not None:
+    if is_new and (even := money.even_price(chain, batches)) is not None:
         price = min(price, max(even, least))
     return _reserve(tx, portions, offer.at_most(price))
 

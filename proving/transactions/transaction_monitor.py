@@ -94,7 +94,8 @@ def _monitor_one(lane: HeldLane, postponement: Postponement[Signer], signer: Sig
         try:
             chain = get_chains().chain(signer.chain_id)
             states, changes = _monitor(chain, get_rpc(chain.id), lane, signer)
-            _write(lane, signer, changes, and_then=lambda: _end(chain, postponement, signer, states))
+            end = partial(_end, chain, postponement, signer, states)
+            _write(lane, signer, changes, and_then=end, is_last=len(postponement.rows) == 1)
             job_run.outcome = "done"
         except (NodeUnavailable, RpcRefused) as error:
             job_run.outcome = "fails"
@@ -410,11 +411,17 @@ class _Change(NamedTuple):
 
 
 def _write(
-    lane: HeldLane, signer: Signer, changes: Sequence[_Change] = (), *, and_then: Callable[[], None] | None = None
+    lane: HeldLane,
+    signer: Signer,
+    changes: Sequence[_Change] = (),
+    *,
+    and_then: Callable[[], None] | None = None,
+    is_last: bool = False,
 ) -> None:
     """Write the changes and call `and_then` in one database transaction. Lock the signer first, as senders do."""
     if changes or and_then:
-        lane.write(partial(_write_now, signer, changes, and_then), Signer.objects.filter(pk=signer.pk))
+        behind = Signer.objects.filter(pk=signer.pk)
+        lane.write(partial(_write_now, signer, changes, and_then), behind, is_last=is_last)
 
 
 def _write_now(signer: Signer, changes: Sequence[_Change], and_then: Callable[[], None] | None) -> None:
@@ -430,7 +437,7 @@ def _write_now(signer: Signer, changes: Sequence[_Change], and_then: Callable[[]
         if change.has_left_its_block:
             lanes.count(signer.chain_id, ChainEvent.REORGANISED)
     changed = [change.tx for change in changes]
-    _count(signer, changed)
+    _count(signer, changes)
     for tx in changed:
         tx.reserve()
         # `data` isn't saved, because it is long, wasn't loaded and never changes.
@@ -442,11 +449,15 @@ def _write_now(signer: Signer, changes: Sequence[_Change], and_then: Callable[[]
         and_then()
 
 
-def _count(signer: Signer, changed: Sequence[Transaction]) -> None:
-    """Add these transactions to the signer's totals of final ones, and subtract those that already count."""
+def _count(signer: Signer, changes: Sequence[_Change]) -> None:
+    """Add these transactions to the signer's totals of final ones, and subtract those that already count.
+
+    A final transaction isn't watched. It changes only if it has left its block.
+    """
     final = TransactionState.FINAL
-    counted = Transaction.objects.filter(pk__in=[tx.pk for tx in changed], state=final).defer("data")
-    terms = [*((-1, tx) for tx in counted), *((1, tx) for tx in changed if tx.state == final)]
+    left = [change.tx.pk for change in changes if change.has_left_its_block]
+    counted = Transaction.objects.filter(pk__in=left, state=final).defer("data")
+    terms = [*((-1, tx) for tx in counted), *((1, change.tx) for change in changes if change.tx.state == final)]
     if not terms:
         return
     row = Signer.objects.get(pk=signer.pk)

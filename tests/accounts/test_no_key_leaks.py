@@ -81,10 +81,7 @@ def test_nothing_but_the_answer_to_its_request_holds_a_key(alice_client, secret,
         (f"{path}/revoke", {}),
     ):
         assert secret in alice_client.post(f"{path}/reveal").text
-        answers = [
-            alice_client.post(url, form),
-            *map(alice_client.get, ("/keys", "/dashboard/log", f"{path}/rotate")),
-        ]
+        answers = [alice_client.post(url, form), *map(alice_client.get, ("/keys", "/dashboard/log", f"{path}/rotate"))]
         texts += "".join(f"{answer.headers} {answer.text} {answer.cookies}" for answer in answers)
     secrets = [secret, *(reveal(key) for key in ApiKey.objects.filter(revoked_at=None))]
     assert len(secrets) == 3

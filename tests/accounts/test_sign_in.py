@@ -42,10 +42,7 @@ def code_of(function, *args) -> str:
 
 def test_a_message_says_what_it_must(message):
     lines = message.split("\n")
-    assert lines[:2] == [
-        "https://prover.example:8443 wants you to sign in with your Ethereum account:",
-        ALICE.address,
-    ]
+    assert lines[:2] == ["https://prover.example:8443 wants you to sign in with your Ethereum account:", ALICE.address]
     assert lines[3].startswith("Sign in to Batch Query Service.")
     assert lines[5:8] == ["URI: https://prover.example:8443", "Version: 1", "Chain ID: 31337"]
     nonce = SignInNonce.objects.get()
@@ -212,9 +209,7 @@ def test_text_that_is_no_message_is_refused(text):
 
 
 @pytest.mark.parametrize(
-    "signature",
-    ["", "hello", "0x0", "0xzz", '{"sig": ""}', "0x" + "00" * MAX_SIGNATURE_CHARS, "\ud800"],
-    ids=range(7),
+    "signature", ["", "hello", "0x0", "0xzz", '{"sig": ""}', "0x" + "00" * MAX_SIGNATURE_CHARS, "\ud800"], ids=range(7)
 )
 def test_text_that_is_no_signature_is_refused_and_does_not_use_the_message_up(message, signature):
     assert code_of(finish, message, signature) == "malformed_signature"

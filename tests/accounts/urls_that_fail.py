@@ -8,7 +8,4 @@ def fail(request: HttpRequest) -> HttpResponse:
     raise RuntimeError(f"{request!r} failed: {request.get_full_path()} {request.headers!r} {vars(request)!r}")
 
 
-urlpatterns = [
-    path("", include("config.urls")),
-    path("fail", fail),
-]
+urlpatterns = [path("", include("config.urls")), path("fail", fail)]

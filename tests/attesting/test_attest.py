@@ -155,11 +155,6 @@ def test_one_hash_is_stored_for_any_number_of_contracts(devchain, use):
 # --- Number of nodes that must agree ----------------------------------------------------------------------------------
 
 
-def test_two_of_three_nodes_are_enough(devchain, honest, use):
-    use(DEAD_NODE, *honest[:2])
-    assert attested(5) == block_hash(devchain, 5)
-
-
 @pytest.mark.parametrize(("named", "needed"), [(1, 1), (2, 2), (3, 2), (4, 3), (5, 3)])
 def test_more_than_half_of_the_nodes_must_agree(devchain, honest, use, named, needed):
     dead = [DEAD_NODE, *OTHER_DEAD_NODES]

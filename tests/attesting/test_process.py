@@ -16,7 +16,7 @@ import pytest
 import requests
 from django.core.management import CommandError, call_command
 
-from devnet.devchain import ACCOUNTS, PROJECT, DevChain
+from devnet.devchain import PROJECT, DevChain
 from tests.attesting.process import (
     ALICE,
     BOB,
@@ -30,7 +30,6 @@ from tests.attesting.process import (
     running,
     signer_of,
 )
-from tests.proving.proxy import Proxy
 
 pytestmark = pytest.mark.outside
 
@@ -80,54 +79,6 @@ def refused(attester: Running, number: int) -> tuple[str, str]:
     answer = post(attester, question(number))
     assert answer.status_code >= 400
     return answer.json()["code"], answer.json()["error"]
-
-
-# --- Requests of a worker ---------------------------------------------------------------------------------------------
-
-
-def test_each_signs_by_its_own_key(devchain, attester_process, tmp_path):
-    chains_file(tmp_path, devchain.url, key=ACCOUNTS[1][1])
-    with running(tmp_path) as bob:
-        hashes = {attested(attester, 5) for attester in (attester_process, bob)}
-        assert (attester_process.account_address, bob.account_address) == (ALICE.address, BOB.address)
-    assert hashes == {hex_of(devchain, 5)}
-
-
-def test_where_the_honest_nodes_are_knocked_out_the_lying_one_gets_no_signature(devchain, own_chain, tmp_path):
-    own_chain.rpc("anvil_setCoinbase", BOB.address)
-    own_chain.rpc("anvil_reorg", 10, [])
-    assert block_hash(own_chain, 5) != block_hash(devchain, 5)
-    with Proxy(devchain.url) as first_proxy, Proxy(devchain.url) as second_proxy:
-        chains_file(tmp_path, first_proxy.url, second_proxy.url, own_chain.url)
-        with running(tmp_path) as attester:
-            while_they_answer = refused(attester, 5)
-            first_proxy.down()
-            second_proxy.down()
-            silence = refused(attester, 5)
-            first_proxy.up()
-            second_proxy.up()
-    assert [while_they_answer, silence] == [
-        ("unavailable", "The nodes of this attester disagree about block 5 of chain 31337."),
-        ("unavailable", "Too few nodes of chain 31337 answer this attester: 1 of 3, and it needs 2."),
-    ]
-    assert not stored(tmp_path)
-    assert any("ERROR" in line and "disagree about block 5" in line for line in attester.lines)
-
-
-def test_a_reorg_below_finality_is_a_conflict_and_nothing_more_is_signed(own_chain, tmp_path):
-    chains_file(tmp_path, own_chain.url)
-    number = own_chain.head() - 2
-    before = block_hash(own_chain, number)
-    with running(tmp_path) as attester:
-        attested(attester, number)
-        own_chain.rpc("anvil_setCoinbase", BOB.address)
-        own_chain.rpc("anvil_reorg", 5, [])
-        assert block_hash(own_chain, number) != before
-        assert refused(attester, number)[0] == "conflict"
-    assert stored(tmp_path) == [(number, "0x" + before.hex())]
-    (line,) = [line for line in attester.lines if "CONFLICT" in line]
-    assert "CRITICAL" in line
-    assert before.hex() in line
 
 
 # --- Kills and duplicates ---------------------------------------------------------------------------------------------

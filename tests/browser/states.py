@@ -14,33 +14,13 @@ from queries import progress
 from queries.columns import HeaderField, RejectionCode
 from queries.models import Batch, BatchStatus, Block, Sender, Step, StepKind, WebhookDelivery
 from queries.waits import wait
-from tests.explorer.batches import (
-    HASH,
-    ROLLUP,
-    SOURCE,
-    a_batch,
-    accept,
-    batch_at,
-    complete,
-    deployed,
-    fetch_proofs,
-    find_block,
-    finish,
-    many_accounts,
-    mine,
-    of_rollup,
-    of_two_sources,
-    plan_path,
-    queries_of,
-    send,
-    settle,
-)
+from tests.explorer import batches
 from tests.service import ALICE, BOB, CHARLIE, a_key, request, submit, work, work_until_done
 
 REORGANISED = "The destination chain was reorganised: block 14 is another one now."
 NODE_DOWN = wait("node_fails", problem="The node is down.")
 ATTESTERS_MISSING = wait(
-    "attesters_missing", block=9, source=SOURCE, signed=1, threshold=2, answers=f"{BOB} can't be reached."
+    "attesters_missing", block=9, source=batches.SOURCE, signed=1, threshold=2, answers=f"{BOB} can't be reached."
 )
 
 
@@ -64,12 +44,12 @@ def over(seconds: float, batch: Batch, *, since: float = 0) -> Batch:
 def sent(batch: Batch, *, block: int | None = None, extends: FactsRegistry | None = None) -> str:
     """Store a transaction with the whole batch, mined in `block` if given. Return its hash."""
     tx_hash = "0x" + sha256(str(Transaction.objects.count()).encode()).hexdigest()
-    tx = send(batch, tx_hash=tx_hash, extends=extends)
+    tx = batches.send(batch, tx_hash=tx_hash, extends=extends)
     Share.objects.create(transaction=tx, batch=batch, gas=175_840, wei=203_974_400_000_000, weight=1)
     tx.versions.update(max_fee_per_gas=2_400_000_000)
     if block is not None:
         tx.gas_price = 1_160_000_000
-        mine(tx, block=block)
+        batches.mine(tx, block=block)
     return tx_hash
 
 
@@ -89,12 +69,12 @@ def _whole(at: datetime) -> datetime:
 
 
 def received() -> Batch:
-    return a_batch()
+    return batches.a_batch()
 
 
 def mistyped() -> Batch:
     """Make a batch about a block far above the head, after two checks that found this."""
-    batch, now = a_batch(block=1_000_012), timezone.now()
+    batch, now = batches.a_batch(block=1_000_012), timezone.now()
     reason = wait("block_too_far_ahead", block=1_000_012, chain=31337, ahead=1_000_000, head=12, most=64)
     wait_now = {"wait": wait("rejected_in_a_minute", reason=reason), "looked_at": now, "rejecting_checks": 2}
     Batch.objects.update(**wait_now, attempts=2, failing_since=now, due_at=now + timedelta(seconds=2))
@@ -102,28 +82,28 @@ def mistyped() -> Batch:
 
 
 def accepted() -> Batch:
-    batch = a_batch()
-    accept(batch)
+    batch = batches.a_batch()
+    batches.accept(batch)
     return over(4, batch)
 
 
 def waiting() -> Batch:
-    batch = a_batch()
-    accept(batch)
+    batch = batches.a_batch()
+    batches.accept(batch)
     now = timezone.now()
-    progress.note_failure(queries_of(batch), NODE_DOWN)
+    progress.note_failure(batches.queries_of(batch), NODE_DOWN)
     Block.objects.update(wait=NODE_DOWN, failing_since=now, due_at=now + timedelta(seconds=8))
     return over(75, batch)
 
 
 def being_sent(block: int | None = None) -> Batch:
-    batch = a_batch()
-    accept(batch)
-    fetch_proofs(batch)
-    complete(batch, StepKind.INITIAL_STATE, StepKind.BLOCKHASH_AVAILABLE)
+    batch = batches.a_batch()
+    batches.accept(batch)
+    batches.fetch_proofs(batch)
+    batches.complete(batch, StepKind.INITIAL_STATE, StepKind.BLOCKHASH_AVAILABLE)
     sent(batch, block=block)
     # The block waits for its transaction, as the worker stores it after sending.
-    Block.objects.update(hash=HASH, wait=Transaction.objects.get().waits_for)
+    Block.objects.update(hash=batches.HASH, wait=Transaction.objects.get().waits_for)
     return over(40, batch)
 
 
@@ -132,30 +112,30 @@ def being_confirmed() -> Batch:
 
 
 def reorged() -> Batch:
-    batch = a_batch()
-    finish(batch)
-    progress.reopen(queries_of(batch), StepKind.HEADER_ACCUMULATED, reason=REORGANISED)
+    batch = batches.a_batch()
+    batches.finish(batch)
+    progress.reopen(batches.queries_of(batch), StepKind.HEADER_ACCUMULATED, reason=REORGANISED)
     return over(90, batch)
 
 
 def reorged_and_done_since() -> Batch:
     batch = reorged()
-    complete(batch, StepKind.HEADER_ACCUMULATED, StepKind.ACCOUNT_ACCUMULATED)
-    settle(batch)
+    batches.complete(batch, StepKind.HEADER_ACCUMULATED, StepKind.ACCOUNT_ACCUMULATED)
+    batches.settle(batch)
     return over(120, batch, since=600)
 
 
 def rejected_at_once() -> Batch:
     """Make a batch whose rejection has a time, a distance and a chain, which the page puts into words."""
-    batch = batch_at(**{f"timestamp_{2**62}": {"accounts": {ALICE: {"props": ["NONCE"]}}}})
+    batch = batches.batch_at(**{f"timestamp_{2**62}": {"accounts": {ALICE: {"props": ["NONCE"]}}}})
     reason = wait("time_too_far_ahead", time=2**62, ahead=2**62 - 1_700_000_000, chain=31337)
     progress.reject([batch.pk], code=RejectionCode.TIMESTAMP_TOO_FAR_AHEAD, reason=reason, retryable=True)
     return over(1, batch, since=60)
 
 
 def rejected() -> Batch:
-    batch = a_batch()
-    accept(batch)
+    batch = batches.a_batch()
+    batches.accept(batch)
     values = {"chain": 31337, "cost": 342 * 10**12, "fee": 10**14, "gas": 212_345, "path_gas": None, "data_wei": None}
     reason = wait("fee_too_low", **values)
     progress.reject([batch.pk], code=RejectionCode.FEE_TOO_LOW, reason=reason, retryable=True)
@@ -163,10 +143,10 @@ def rejected() -> Batch:
 
 
 def rejected_on_the_way() -> Batch:
-    batch = a_batch(ALICE, BOB, CHARLIE)
-    accept(batch)
-    Block.objects.update(hash=HASH)
-    complete(batch, StepKind.INITIAL_STATE)
+    batch = batches.a_batch(ALICE, BOB, CHARLIE)
+    batches.accept(batch)
+    Block.objects.update(hash=batches.HASH)
+    batches.complete(batch, StepKind.INITIAL_STATE)
     sent(batch)
     reason = "The batch was not done by its deadline. When it passed, the node of chain 31337 could not be reached."
     progress.reject([batch.pk], code=RejectionCode.DEADLINE_EXCEEDED, reason=reason, retryable=True)
@@ -175,40 +155,40 @@ def rejected_on_the_way() -> Batch:
 
 def just_done() -> Batch:
     """Return a DONE batch whose block isn't final yet."""
-    batch = a_batch()
-    accept(batch)
-    fetch_proofs(batch)
-    complete(batch, StepKind.INITIAL_STATE, StepKind.BLOCKHASH_AVAILABLE)
+    batch = batches.a_batch()
+    batches.accept(batch)
+    batches.fetch_proofs(batch)
+    batches.complete(batch, StepKind.INITIAL_STATE, StepKind.BLOCKHASH_AVAILABLE)
     tx_hash = sent(batch, block=14)
-    complete(batch, StepKind.HEADER_ACCUMULATED, StepKind.ACCOUNT_ACCUMULATED, transaction_hash=tx_hash)
+    batches.complete(batch, StepKind.HEADER_ACCUMULATED, StepKind.ACCOUNT_ACCUMULATED, transaction_hash=tx_hash)
     Batch.objects.filter(pk=batch.pk).update(gas_used=175_840, spent=203_974_400_000_000)
     return over(31, batch)
 
 
 def done_with_one_answer() -> Batch:
     batch = just_done()
-    settle(batch)
+    batches.settle(batch)
     return over(31, batch, since=92)
 
 
 def done() -> Batch:
-    batch = a_batch(props=["BALANCE", "NONCE", "CODE_HASH"])
-    finish(batch)
-    settle(batch)
+    batch = batches.a_batch(props=["BALANCE", "NONCE", "CODE_HASH"])
+    batches.finish(batch)
+    batches.settle(batch)
     return over(31, batch, since=92)
 
 
 def everything_open() -> Batch:
     slots = [hex(2**200 * slot) for slot in range(60)]
     accounts = {ALICE: {"props": ["BALANCE"], "slots": slots}}
-    return batch_at(timestamp_1700000005={"accounts": accounts, "header": HeaderField.names})
+    return batches.batch_at(timestamp_1700000005={"accounts": accounts, "header": HeaderField.names})
 
 
 def everything_done() -> Batch:
     batch = everything_open()
-    find_block(batch)
-    finish(batch)
-    settle(batch)
+    batches.find_block(batch)
+    batches.finish(batch)
+    batches.settle(batch)
     return over(48, batch, since=92)
 
 
@@ -225,7 +205,7 @@ def with_webhook() -> Batch:
     """Return a DONE batch with a webhook, whose first delivery failed."""
     webhook = {"url": "https://hooks.example.org/s3cret", "events": ["STEP", "DONE"]}
     batch = submit(a_key(), {**request(ALICE, block=12), "webhook": webhook})
-    finish(batch)
+    batches.finish(batch)
     first = batch.webhook.deliveries.earliest("pk")
     attempt = {"at": timezone.now().isoformat(), "httpStatus": 503, "outcome": "It said no.", "seconds": 0.25}
     WebhookDelivery.objects.filter(pk=first.pk).update(attempts=[attempt], failures=1)
@@ -236,20 +216,20 @@ def with_webhook() -> Batch:
 
 
 def running() -> Batch:
-    batch = a_batch(ALICE, BOB)
-    accept(batch)
-    Block.objects.update(hash=HASH)
-    complete(batch, StepKind.INITIAL_STATE, StepKind.BLOCKHASH_AVAILABLE)
+    batch = batches.a_batch(ALICE, BOB)
+    batches.accept(batch)
+    Block.objects.update(hash=batches.HASH)
+    batches.complete(batch, StepKind.INITIAL_STATE, StepKind.BLOCKHASH_AVAILABLE)
     sent(batch, block=14)
     return over(20, batch)
 
 
 def several() -> Batch:
     """Return a batch of five queries: two are proven, and one fails."""
-    batch = a_batch(*many_accounts(5))
-    accept(batch)
-    fetch_proofs(batch)
-    pks = queries_of(batch)
+    batch = batches.a_batch(*batches.many_accounts(5))
+    batches.accept(batch)
+    batches.fetch_proofs(batch)
+    pks = batches.queries_of(batch)
     for kind in StepKind:
         progress.complete(pks[:2], kind)
     progress.complete(pks[2:4], StepKind.INITIAL_STATE)
@@ -260,10 +240,10 @@ def several() -> Batch:
 
 
 def sixty(proven: int = 20) -> Batch:
-    batch = a_batch(*many_accounts(60), props=["BALANCE", "NONCE"])
-    accept(batch)
-    fetch_proofs(batch)
-    pks = queries_of(batch)
+    batch = batches.a_batch(*batches.many_accounts(60), props=["BALANCE", "NONCE"])
+    batches.accept(batch)
+    batches.fetch_proofs(batch)
+    pks = batches.queries_of(batch)
     progress.complete(pks, StepKind.INITIAL_STATE)
     progress.complete(pks[: max(40, proven)], StepKind.BLOCKHASH_AVAILABLE)
     tx_hash = sent(batch, block=14)
@@ -274,17 +254,17 @@ def sixty(proven: int = 20) -> Batch:
 
 def sixty_done() -> Batch:
     batch = sixty(60)
-    settle(batch)
+    batches.settle(batch)
     Batch.objects.filter(pk=batch.pk).update(gas_used=9_175_840, spent=10_603_974_400_000_000)
     return over(66, batch, since=300)
 
 
 def twelve_hundred() -> Batch:
     """Return a batch of 1,200 queries, a quarter of them proven. For so many, the page shows no times of steps."""
-    batch = a_batch(*many_accounts(1200))
-    accept(batch)
-    fetch_proofs(batch)
-    pks = queries_of(batch)
+    batch = batches.a_batch(*batches.many_accounts(1200))
+    batches.accept(batch)
+    batches.fetch_proofs(batch)
+    pks = batches.queries_of(batch)
     progress.complete(pks[:840], StepKind.INITIAL_STATE)
     for kind in list(StepKind)[1:]:
         progress.complete(pks[:300], kind)
@@ -296,100 +276,100 @@ def twelve_hundred() -> Batch:
 
 def of_two_sources_waiting() -> Batch:
     """Return a batch of two source chains, one of which lacks attestations."""
-    batch = of_two_sources()
-    for source in (31337, SOURCE):
-        accept(batch, source)
-        deployed(source)
-    Block.objects.update(hash=HASH)
-    complete(batch, StepKind.INITIAL_STATE)
+    batch = batches.of_two_sources()
+    for source in (31337, batches.SOURCE):
+        batches.accept(batch, source)
+        batches.deployed(source)
+    Block.objects.update(hash=batches.HASH)
+    batches.complete(batch, StepKind.INITIAL_STATE)
     here = batch.queries.filter(source_chain_id=31337).values_list("pk", flat=True)
     progress.complete(here, StepKind.BLOCKHASH_AVAILABLE)
     now = timezone.now()
-    Block.objects.filter(source_chain_id=SOURCE).update(wait=ATTESTERS_MISSING)
-    ChainHead.objects.create(chain_id=SOURCE, number=20, final=4, seen_at=now)
+    Block.objects.filter(source_chain_id=batches.SOURCE).update(wait=ATTESTERS_MISSING)
+    ChainHead.objects.create(chain_id=batches.SOURCE, number=20, final=4, seen_at=now)
     attesters = ((ALICE, "signed", "It signs."), (BOB, "unreachable", f"{BOB} can't be reached."))
     answers = [
         {"address": of, "answer": what, "sentence": why, "since": now.isoformat()} for of, what, why in attesters
     ]
     AttesterWatch.objects.create(
-        source_chain_id=SOURCE, destination_chain_id=31337, answered_at=now, block=9, answers=answers
+        source_chain_id=batches.SOURCE, destination_chain_id=31337, answered_at=now, block=9, answers=answers
     )
     return over(45, batch)
 
 
 def one_of_two_sources() -> Batch:
     """Return a batch of two source chains: one proceeds, the other is unchecked and has a notice about attesters."""
-    batch = of_two_sources()
-    accept(batch)
+    batch = batches.of_two_sources()
+    batches.accept(batch)
     progress.complete(batch.queries.filter(source_chain_id=31337).values_list("pk", flat=True), StepKind.INITIAL_STATE)
     problem, now = "No node of Other chain (5) can be used: 127.0.0.1:1 can't be reached.", timezone.now()
     Batch.objects.update(wait=wait("node_fails", problem=problem), failing_since=now, due_at=now + timedelta(seconds=8))
     Block.objects.filter(source_chain_id=31337).update(waiting_for="Waiting for the signer.")
-    deployed()
-    registry = deployed(SOURCE)
-    registry.notice = f"Attesters contradict the nodes of Other chain about block 9, which is {HASH} there."
+    batches.deployed()
+    registry = batches.deployed(batches.SOURCE)
+    registry.notice = f"Attesters contradict the nodes of Other chain about block 9, which is {batches.HASH} there."
     registry.save()
     return over(30, batch)
 
 
 def of_two_sources_done() -> Batch:
-    batch = of_two_sources()
-    accept(batch, SOURCE)
-    finish(batch)
-    deployed(SOURCE)
-    settle(batch)
+    batch = batches.of_two_sources()
+    batches.accept(batch, batches.SOURCE)
+    batches.finish(batch)
+    batches.deployed(batches.SOURCE)
+    batches.settle(batch)
     return over(140, batch, since=200)
 
 
 def on_the_path() -> Batch:
-    batch = a_batch()
-    accept(batch)
-    Block.objects.update(hash=HASH)
-    complete(batch, StepKind.INITIAL_STATE, StepKind.BLOCKHASH_AVAILABLE)
-    plan_path(batch, 60, left=40)
-    sent(batch, block=14, extends=deployed())
-    sent(batch, extends=deployed())
+    batch = batches.a_batch()
+    batches.accept(batch)
+    Block.objects.update(hash=batches.HASH)
+    batches.complete(batch, StepKind.INITIAL_STATE, StepKind.BLOCKHASH_AVAILABLE)
+    batches.plan_path(batch, 60, left=40)
+    sent(batch, block=14, extends=batches.deployed())
+    sent(batch, extends=batches.deployed())
     return batch
 
 
 def arrived() -> Batch:
     batch = on_the_path()
-    plan_path(batch, 60, left=0)
+    batches.plan_path(batch, 60, left=0)
     sent(batch, block=16)
-    fetch_proofs(batch)
-    complete(batch, StepKind.HEADER_ACCUMULATED, StepKind.ACCOUNT_ACCUMULATED)
-    settle(batch)
+    batches.fetch_proofs(batch)
+    batches.complete(batch, StepKind.HEADER_ACCUMULATED, StepKind.ACCOUNT_ACCUMULATED)
+    batches.settle(batch)
     return over(120, batch, since=30)
 
 
 def over_a_parent() -> Batch:
     """Return a batch that waits for the first of its path's two parts."""
-    batch = of_rollup()
-    accept(batch, ROLLUP)
-    complete(batch, StepKind.INITIAL_STATE, StepKind.BLOCKHASH_AVAILABLE)
-    Block.objects.update(hash=HASH, wait=ATTESTERS_MISSING)
-    deployed(SOURCE)
-    deployed(ROLLUP)
-    plan_path(batch, 2, left=2)
+    batch = batches.of_rollup()
+    batches.accept(batch, batches.ROLLUP)
+    batches.complete(batch, StepKind.INITIAL_STATE, StepKind.BLOCKHASH_AVAILABLE)
+    Block.objects.update(hash=batches.HASH, wait=ATTESTERS_MISSING)
+    batches.deployed(batches.SOURCE)
+    batches.deployed(batches.ROLLUP)
+    batches.plan_path(batch, 2, left=2)
     return over(30, batch)
 
 
 def over_a_parent_done() -> Batch:
     batch = over_a_parent()
-    sent(batch, block=14, extends=deployed(ROLLUP))
-    sent(batch, block=16, extends=deployed(ROLLUP))
-    plan_path(batch, 2, left=0)
-    fetch_proofs(batch)
-    complete(batch, StepKind.HEADER_ACCUMULATED, StepKind.ACCOUNT_ACCUMULATED)
-    settle(batch)
+    sent(batch, block=14, extends=batches.deployed(batches.ROLLUP))
+    sent(batch, block=16, extends=batches.deployed(batches.ROLLUP))
+    batches.plan_path(batch, 2, left=0)
+    batches.fetch_proofs(batch)
+    batches.complete(batch, StepKind.HEADER_ACCUMULATED, StepKind.ACCOUNT_ACCUMULATED)
+    batches.settle(batch)
     return over(60, batch, since=30)
 
 
 def left_to_its_user() -> Batch:
-    batch = a_batch()
+    batch = batches.a_batch()
     Batch.objects.filter(pk=batch.pk).update(sender=Sender.SELF, fee=0)
-    accept(batch)
-    complete(batch, StepKind.INITIAL_STATE)
+    batches.accept(batch)
+    batches.complete(batch, StepKind.INITIAL_STATE)
     return over(20, batch)
 
 
@@ -428,10 +408,10 @@ def a_page_of_batches() -> None:
     """Store batches in all states, more than fit on one page of the list."""
     made = [done_with_one_answer(), rejected(), waiting(), running(), on_the_path(), reorged(), sixty_done()]
     for block in range(20, 43):
-        batch = a_batch(*many_accounts(1 + block % 3), block=block)
+        batch = batches.a_batch(*batches.many_accounts(1 + block % 3), block=block)
         if block % 2:
-            finish(batch)
-            settle(batch)
+            batches.finish(batch)
+            batches.settle(batch)
         made.append(batch)
     for at, batch in enumerate(made):
         Batch.objects.filter(pk=batch.pk).update(created_at=timezone.now() - timedelta(minutes=97 * (len(made) - at)))

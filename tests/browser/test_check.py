@@ -30,26 +30,7 @@ from tests.explorer.made_tries import asked_of_everything, prove
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
-_VERIFY = """
-async ([batch, request, documents, only]) => {
-    const { read, requireAsked, verify } = await import("/static/js/bundles.js");
-    const outcomes = {};
-    for (const [name, text] of Object.entries(documents)) {
-        try {
-            const bundle = read(text, only);
-            const { queries, hashes } = await verify(bundle);
-            requireAsked(bundle, queries, batch, request);
-            const told = queries.map((one) => ({
-                ...one, facts: Object.fromEntries(one.facts), slots: Object.fromEntries(one.slots),
-            }));
-            outcomes[name] = { queries: told, hashes: Object.fromEntries(hashes) };
-        } catch (error) {
-            outcomes[name] = `${error.constructor.name}: ${error.message}`;
-        }
-    }
-    return outcomes;
-}
-"""
+_VERIFY = Path(__file__).with_name("verify.js").read_text("utf-8")
 
 
 @pytest.fixture
@@ -187,23 +168,7 @@ def test_a_proof_of_something_else_than_was_asked_for_is_refused(page: Page, mad
 
 # --- Parts of proofs, compared with the service -----------------------------------------------------------------------
 
-_PARTS = """
-async (cases) => {
-    const { Node, account, bytesOf, header, slot } = await import("/static/js/proofs.js");
-    const parts = {
-        slot: (root, key, nodes) => slot(root, key, nodes),
-        account: (root, key, nodes) => Object.fromEntries(account(root, key, nodes).words),
-        header: (root, key) => Object.fromEntries(header(key).words),
-    };
-    return cases.map(([part, root, key, nodes]) => {
-        try {
-            return parts[part](root, bytesOf(key), nodes.map((node) => new Node(bytesOf(node))));
-        } catch (error) {
-            return `${error.constructor.name}: ${error.message}`;
-        }
-    });
-}
-"""
+_PARTS = Path(__file__).with_name("parts.js").read_text("utf-8")
 
 
 def told(page: Page, cases: list[tuple[str, bytes, bytes, list[bytes]]]) -> list[Any]:
@@ -327,9 +292,22 @@ def test_all_steps_pass_by_a_wallet_that_is_asked_to_read_alone(page: Page, wall
     Batch.objects.update(gas_used=123_456)
     expect(page.locator("#batch")).to_contain_text("123,456 gas")
     assert steps(page) == shown
+    # After a stop that comes while the page looks for wallets, it asks none.
+    page.evaluate(
+        """new MutationObserver(() => {
+            const area = document.getElementById("check");
+            if (area.innerText.includes("Looking for wallets")) area.querySelector(".actions button")?.click();
+        }).observe(document.getElementById("check"), { subtree: true, childList: true })"""
+    )
+    wallet.asked.clear()
+    begin(page)
+    ends(page, "Stopped. Nothing more was checked.")
+    assert wallet.asked == []
 
 
-def test_a_wallet_that_says_otherwise_is_told(page: Page, wallet: Wallet, proven: Batch):
+def test_what_a_wallet_says_otherwise_is_told_and_what_it_does_not_tell_remains_to_be_trusted(
+    page: Page, wallet: Wallet, proven: Batch
+):
     other = {"hash": word(1)}
     revert = (3, "execution reverted: NotProven")
     for lies, refuses, sentence in (
@@ -343,9 +321,7 @@ def test_a_wallet_that_says_otherwise_is_told(page: Page, wallet: Wallet, proven
         begin(page)
         ends(page, FAILS)
         assert re.search(sentence, steps(page)[-1]), steps(page)
-
-
-def test_what_a_wallet_does_not_tell_remains_to_be_trusted(page: Page, wallet: Wallet, proven: Batch):
+    wallet.lies = {}
     block = bundle_of(proven)["blocks"][0]
     for chain_id, refusal, sentence in (
         (1, DECLINED, "You declined in Test Wallet."),
@@ -365,18 +341,6 @@ def test_what_a_wallet_does_not_tell_remains_to_be_trusted(page: Page, wallet: W
     begin(page)
     ends(page, HOLDS)
     assert wallet.chain_id == 31337
-
-
-def test_stopped_while_it_looks_for_wallets_it_asks_none(page: Page, wallet: Wallet, proven: Batch):
-    page.evaluate(
-        """new MutationObserver(() => {
-            const area = document.getElementById("check");
-            if (area.innerText.includes("Looking for wallets")) area.querySelector(".actions button")?.click();
-        }).observe(document.getElementById("check"), { subtree: true, childList: true })"""
-    )
-    begin(page)
-    ends(page, "Stopped. Nothing more was checked.")
-    assert wallet.asked == []
 
 
 def test_without_a_wallet_it_says_which_hashes_are_trusted(page: Page, made: Batch, context: BrowserContext):

@@ -12,6 +12,7 @@ from queries.models import Batch
 from tests.browser.conftest import TIMEOUT, faults_for_anybody
 from tests.browser.wallet import DECLINED, NO_SUCH_CHAIN, Wallet, said
 from tests.explorer.batches import path
+from tests.long import rows
 from tests.proving.self_funded import itself, nothing_spent
 from tests.service import BOB, CHARLIE, a_key, request, submit, work
 
@@ -78,10 +79,7 @@ def test_a_wallet_sends_what_is_missing_until_the_batch_is_done(
     with nothing_spent(service):
         expect(page.get_by_text("Waiting for its submitter to send 2 transactions")).to_be_visible()
         begin(page)
-        said(
-            page,
-            re.compile(r"2 transactions on Development chain: [\d,]+ gas at most, 0\.\d+ ETH at the pr"),
-        )
+        said(page, re.compile(r"2 transactions on Development chain: [\d,]+ gas at most, 0\.\d+ ETH at the pr"))
         assert not wallet.sent
         page.keyboard.press("Enter")  # the "Send" button has the focus
         said(page, "Nothing is missing: all is on the chain.")
@@ -97,47 +95,27 @@ def test_a_wallet_sends_what_is_missing_until_the_batch_is_done(
     assert page.evaluate("localStorage.length") == 0
 
 
-def test_a_wallet_that_knows_no_calls_on_this_chain_sends_one_by_one(page: Page, wallet: Wallet):
-    wallet.sends_calls = True
-    wallet.refuses["wallet_sendCalls"] = (5710, "EIP-7702 not supported on this chain.")
-    begin(page)
-    confirm(page, "2 transactions")
-    said(page, "Nothing is missing")
-    assert len(wallet.sent) == 2
-
-
-def test_a_wallet_on_another_chain_is_switched(page: Page, wallet: Wallet):
+def test_a_wallet_on_another_chain_is_switched_and_sends_one_by_one_where_it_knows_no_calls(page: Page, wallet: Wallet):
     wallet.chain_id = 1
     wallet.refuses["wallet_switchEthereumChain"] = NO_SUCH_CHAIN
     begin(page)
     said(page, "Test Wallet doesn't have the chain Development chain (31337). Add it there, then try again.")
-    wallet.refuses.clear()
+    # Whatever is declined leaves all as it was.
+    wallet.refuses = dict.fromkeys(ASKED_TO_SEND, DECLINED)
+    for together in (False, True):
+        wallet.sends_calls = together
+        begin(page)
+        confirm(page, "2 transactions")
+        said(page, "You declined in Test Wallet, so this was not sent. What was sent before counts.")
+        assert page.evaluate("localStorage.length") == 0
+    wallet.refuses = {"wallet_sendCalls": (5710, "EIP-7702 not supported on this chain.")}
     begin(page)
     confirm(page, "2 transactions")
     said(page, "Nothing is missing")
-    assert wallet.chain_id == 31337
+    assert (len(wallet.sent), wallet.chain_id) == (2, 31337)
 
 
 # --- Failures ---------------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("together", [False, True], ids=["one by one", "EIP-5792"])
-def test_what_is_declined_leaves_all_as_it_was(
-    page: Page,
-    wallet: Wallet,
-    together: bool,  # noqa: FBT001 (pytest names it)
-):
-    wallet.sends_calls = together
-    wallet.refuses = dict.fromkeys(ASKED_TO_SEND, DECLINED)
-    begin(page)
-    confirm(page, "2 transactions")
-    said(page, "You declined in Test Wallet, so this was not sent. What was sent before counts.")
-    assert page.evaluate("localStorage.length") == 0
-    wallet.refuses.clear()
-    begin(page)
-    confirm(page, "2 transactions")
-    said(page, "Nothing is missing")
-    assert len(wallet.sent) == 2
 
 
 def test_only_what_is_missing_is_offered_after_some_was_sent(page: Page, service: DevChain, wallet: Wallet):
@@ -157,16 +135,19 @@ def test_only_what_is_missing_is_offered_after_some_was_sent(page: Page, service
     assert len(wallet.sent) == 2
 
 
-@pytest.mark.parametrize("loses_answer", [False, True], ids=["answered", "closed before the answer"])
-@pytest.mark.parametrize("together", [False, True], ids=["one by one", "EIP-5792"])
+LEFT = {
+    "one by one, answered": (False, False),
+    "one by one, closed before the answer": (False, True),
+    "EIP-5792, answered": (True, False),
+    "EIP-5792, closed before the answer": (True, True),
+}
+
+
+@pytest.mark.parametrize("left", rows(LEFT, at_once=["one by one, closed before the answer", "EIP-5792, answered"]))
 def test_a_page_that_is_left_in_the_middle_sends_nothing_twice(
-    page: Page,
-    service: DevChain,
-    wallet: Wallet,
-    together: bool,  # noqa: FBT001 (pytest names it)
-    loses_answer: bool,  # noqa: FBT001 (pytest names it)
+    page: Page, service: DevChain, wallet: Wallet, left: tuple[bool, bool]
 ):
-    wallet.sends_calls, wallet.loses_answers = together, loses_answer
+    together, loses_answer = wallet.sends_calls, wallet.loses_answers = left
     kept_back(service)
     begin(page)
     confirm(page, "2 transactions")
@@ -188,7 +169,7 @@ def test_a_page_that_is_left_in_the_middle_sends_nothing_twice(
     assert len(wallet.sent) == 2
 
 
-@pytest.mark.parametrize("together", [False, True], ids=["one by one", "EIP-5792"])
+@pytest.mark.parametrize("together", rows({"one by one": False, "EIP-5792": True}, at_once=["one by one"]))
 def test_a_prompt_that_is_open_while_the_page_is_reloaded_is_declined_first_and_can_be_approved_once(
     page: Page,
     wallet: Wallet,
@@ -220,6 +201,7 @@ def test_a_prompt_that_is_open_while_the_page_is_reloaded_is_declined_first_and_
     assert len(wallet.sent) == 2
 
 
+@pytest.mark.long
 def test_a_prompt_that_is_approved_after_the_page_was_reloaded_counts(page: Page, wallet: Wallet):
     """The wallet ignores the page's nonces, as wallets may."""
     wallet.holds, wallet.takes_nonces = True, False
@@ -259,6 +241,7 @@ def test_what_is_not_to_be_waited_for_is_offered_again_with_a_warning(page: Page
     assert len(wallet.sent) == 1
 
 
+@pytest.mark.long
 def test_a_transaction_that_the_wallet_has_replaced_is_not_waited_for_for_ever(
     page: Page, service: DevChain, wallet: Wallet
 ):

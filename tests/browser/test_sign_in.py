@@ -176,9 +176,10 @@ def test_nothing_can_be_cancelled_once_the_service_has_the_signature(page, conte
 # --- Failures ---------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("method", "error", "sentence"),
-    [
+def test_what_the_wallet_refuses_is_said_and_can_be_tried_again(page, context, wallet):
+    wallet.put_into(context)
+    open_sign_in(page)
+    for method, error, sentence in (
         ("eth_requestAccounts", DECLINED, "You declined in Test Wallet. Nothing happened"),
         ("eth_requestAccounts", BUSY, "still waits for your answer to an earlier request"),
         ("eth_requestAccounts", (4100, "Unauthorized"), "It may be locked: unlock it"),
@@ -186,15 +187,11 @@ def test_nothing_can_be_cancelled_once_the_service_has_the_signature(page, conte
         ("personal_sign", DECLINED, "You declined to sign the message, so you are not signed in."),
         ("personal_sign", (4200, "No"), "can't do this (personal_sign)"),
         ("personal_sign", (-32603, "Internal <i>error</i>"), "refused: “Internal <i>error</i>”"),
-    ],
-)
-def test_what_the_wallet_refuses_is_said_and_can_be_tried_again(page, context, wallet, method, error, sentence):
-    wallet.put_into(context)
-    wallet.refuses[method] = error
-    open_sign_in(page)
-    press(page)
-    said(page, sentence)
-    expect(page.get_by_role("button", name="Sign in with Test Wallet")).to_be_focused()
+    ):
+        wallet.refuses = {method: error}
+        press(page)
+        said(page, sentence)
+        expect(page.get_by_role("button", name="Sign in with Test Wallet")).to_be_focused()
     wallet.refuses.clear()
     press(page)
     expect(page).to_have_url(re.compile("/dashboard$"))

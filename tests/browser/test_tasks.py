@@ -1,7 +1,7 @@
-"""Five common tasks, each in the fewest steps. `pytest -s` prints the actions and seconds of each."""
+"""Five common tasks, each in the fewest steps."""
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -18,19 +18,14 @@ pytestmark = pytest.mark.django_db(transaction=True)
 
 
 @pytest.fixture
-def hand(
-    open_context: Callable[..., BrowserContext], sign_in_as: Callable[..., User], request: pytest.FixtureRequest
-) -> Iterator[Hand]:
-    context = open_context()
+def hand(context: BrowserContext, sign_in_as: Callable[..., User]) -> Hand:
     sign_in_as(context, ALICE)
-    hand = Hand(context.new_page())
-    yield hand
-    print(f"\n{request.node.name.removeprefix('test_')}: {hand}")
+    return Hand(context.new_page())
 
 
 def test_find_a_proven_balance(stage: Stage, hand: Hand):
     states.a_page_of_batches()
-    hand.open("/")
+    hand.page.goto("/")
     hand.click(hand.page.get_by_role("link", name="Dashboard", exact=True))
     hand.look(hand.page.get_by_role("link", name="at block 39 = 123,456,789.0123… ETH"))
     assert (hand.clicks, hand.scrolls) == (1, 0)
@@ -38,7 +33,7 @@ def test_find_a_proven_balance(stage: Stage, hand: Hand):
 
 def test_find_a_proven_balance_that_somebody_else_asked_for(stage: Stage, hand: Hand):
     finish(submit(a_key(BOB), request(CHARLIE, block=39)))
-    hand.open("/")
+    hand.page.goto("/")
     hand.press("/")
     expect(hand.page.get_by_role("searchbox")).to_be_focused()
     hand.paste(CHARLIE)
@@ -55,7 +50,7 @@ def test_submit_fifty_addresses_of_a_csv(stage: Stage, hand: Hand, tmp_path: Pat
     stage.chain()
     file = tmp_path / "accounts.csv"
     file.write_text("address,block,properties\n" + "".join(f"{account},5,BALANCE\n" for account in many_accounts(50)))
-    hand.open("/")
+    hand.page.goto("/")
     hand.click(hand.page.get_by_role("link", name="New batch", exact=True))
     hand.choose_file(hand.page.get_by_text("Choose a CSV file"), str(file))
     expect(hand.page.get_by_role("button", name="Submit 50 facts")).to_be_focused()
@@ -69,7 +64,7 @@ def test_learn_why_a_batch_waits(stage: Stage, hand: Hand):
     connect_source(stage.folder)
     batch = states.of_two_sources_waiting()
     beat()
-    hand.open("/")
+    hand.page.goto("/")
     hand.click(hand.page.get_by_role("link", name="Dashboard", exact=True))
     hand.click(hand.page.locator(f'a[href="{path(batch)}"]'))
     hand.look(hand.page.get_by_text("1 of 2 required attesters has signed"))
@@ -79,7 +74,7 @@ def test_learn_why_a_batch_waits(stage: Stage, hand: Hand):
 def test_see_what_mainnet_would_cost(stage: Stage, hand: Hand):
     connect_source(stage.folder)
     installations.seen_chains()
-    hand.open("/")
+    hand.page.goto("/")
     hand.click(hand.page.get_by_role("link", name="Chains", exact=True))
     hand.look(hand.page.get_by_text("One balance, new block").first)
     hand.look(hand.page.get_by_text(re.compile("about 1[0-9]{2},[0-9]{3} gas")).first)

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler
 from typing import Any
 
-import requests
+import urllib3
 
 from tests.http_server import serving
 
@@ -60,9 +60,12 @@ def recording(into: list[Any], answer: Callable[[Any], Any]) -> Callable[[Any], 
     return answer_and_record
 
 
+_connections = urllib3.PoolManager(maxsize=16)
+
+
 def ask(url: str, body: Any) -> Any:
     """Return the real node's answer."""
-    return requests.post(url, json=body, timeout=10).json()
+    return _connections.request("POST", url, json=body, timeout=10, retries=False).json()
 
 
 def is_chain_id(body: Any) -> bool:

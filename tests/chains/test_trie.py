@@ -23,6 +23,7 @@ from tests.chains.tries import (
     GOOD_LEAF,
     MALFORMED,
     MALFORMED_ACCOUNTS,
+    MALFORMED_BESIDE,
     SHORT_BRANCH,
     branch,
     chained,
@@ -166,7 +167,7 @@ def test_an_embedded_leaf_below_an_extension_is_accepted():
     assert verify_slot(root, 0, nodes) == 7
 
 
-@pytest.mark.parametrize(("nodes", "fault"), MALFORMED)
+@pytest.mark.parametrize(("nodes", "fault"), [*MALFORMED, *MALFORMED_BESIDE])
 def test_it_refuses_malformed_nodes(nodes, fault):
     root, encoded = chained(*nodes)
     with pytest.raises(InvalidProof, match=fault):

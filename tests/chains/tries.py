@@ -43,6 +43,7 @@ def chained(*nodes: object) -> tuple[bytes, list[bytes]]:
 
 REST_8 = hex_prefix(DIGITS[9:], leaf=True)
 EXTENSION_8 = hex_prefix(DIGITS[:8], leaf=False)
+OTHER_8 = hex_prefix("f" * 8, leaf=False)
 SHORT_BRANCH = branch(DIGITS[8], [REST_8, b"\x07"])
 LONG_LEAF = [hex_prefix(DIGITS[1:], leaf=True), b"\x07"]
 LEAF_OF_32_BYTES = [b"\x20", b"\1" * 29]
@@ -54,6 +55,9 @@ LONGER_CHILDREN = [b"\x80"] * 16
 LONGER_CHILDREN[int(DIGITS[8], 16)] = bytes([0xC0 + 30]) + rlp.encode(REST_8) + b"\x82"
 LONGER_CHILDREN[int(DIGITS[8], 16) + 1] = b"\x81\x90"
 LONGER = bytes([0xC0 + 48]) + b"".join(LONGER_CHILDREN) + b"\x80"
+
+LEAF_OF_55 = rlp.encode([hex_prefix(DIGITS, leaf=True), rlp.encode(b"\1" * 19)])
+assert LEAF_OF_55[0] == 0xC0 + 55
 
 LEAF_RLP = bytes([len(rlp.encode(GOOD_LEAF)) - 1]) + rlp.encode(GOOD_LEAF)[1:]
 
@@ -67,15 +71,31 @@ def nested(depth: int) -> bytes:
     return encoded
 
 
+# Malformed nodes beside the key's path. The client and the page don't look there.
+MALFORMED_BESIDE = [
+    pytest.param([branch(DIGITS[1], b"\1" * 33)], "neither a hash", id="other child of 33 bytes"),
+    pytest.param(
+        [branch(DIGITS[1], LEAF_OF_32_BYTES)], "not shorter than a hash", id="other node of 32 bytes embedded"
+    ),
+    pytest.param([[OTHER_8, b"\1" * 31]], "neither a hash", id="other extension to 31 bytes"),
+    pytest.param([[OTHER_8, b""]], "neither a hash", id="other extension to nowhere"),
+]
 MALFORMED = [
     pytest.param([branch(DIGITS[0], b"", value=b"\1")], "branch with a value", id="value in a branch"),
     pytest.param([[*branch(DIGITS[0], b"")[:16], []]], "branch with a value", id="list as a branch's value"),
     pytest.param([[b"\x00", b"\1" * 32]], "extension that is empty", id="extension of no length"),
+    pytest.param(
+        [[b"\x00", keccak(rlp.encode(GOOD_LEAF))], GOOD_LEAF],
+        "extension that is empty",
+        id="extension of no length, to a leaf",
+    ),
     pytest.param([[hex_prefix(DIGITS, leaf=False), b"\1" * 32]], "longer than its key", id="extension of all digits"),
+    pytest.param([[hex_prefix("f" * 64, leaf=False), b"\1" * 32]], "longer than its key", id="other of all digits"),
     pytest.param([[hex_prefix(DIGITS + "0", leaf=False), b"\1" * 32]], "longer than its key", id="extension of more"),
     pytest.param([[hex_prefix(DIGITS[:63], leaf=True), b"\7"]], "of another length", id="leaf too short"),
     pytest.param([[hex_prefix(DIGITS + "0", leaf=True), b"\7"]], "of another length", id="leaf too long"),
     pytest.param([[b"\x40" + KEY, b"\7"]], "hex-prefix", id="flag beyond 3"),
+    pytest.param([[b"\x40" + bytes(4), b"\1" * 32]], "hex-prefix", id="flag beyond 3 in an extension"),
     pytest.param([[b"\x60" + KEY, b"\7"]], "hex-prefix", id="spare bit in a leaf's flag"),
     pytest.param([[b"\x21" + KEY, b"\7"]], "hex-prefix", id="padding that is not zero"),
     pytest.param([[b"", b"\7"]], "hex-prefix", id="no path"),
@@ -86,6 +106,7 @@ MALFORMED = [
     pytest.param([[hex_prefix(DIGITS, leaf=True), b"\x80"]], "holds a zero", id="zero as a value"),
     pytest.param([[hex_prefix(DIGITS, leaf=True), b"\x82\x00\x07"]], "malformed", id="value with a leading zero"),
     pytest.param([[hex_prefix(DIGITS, leaf=True), b"\x81\x07"]], "malformed", id="value not canonical"),
+    pytest.param([[hex_prefix(DIGITS, leaf=True), b"\x81\x7f"]], "malformed", id="value of 7f not canonical"),
     pytest.param([[hex_prefix(DIGITS, leaf=True), b"\xa1" + b"\1" * 33]], "malformed", id="value of 33 bytes"),
     pytest.param([[hex_prefix(DIGITS, leaf=True), b"\xc1\x07"]], "malformed", id="list inside of a value"),
     pytest.param([[hex_prefix(DIGITS, leaf=True), b"\x07\x07"]], "malformed", id="two values"),
@@ -95,6 +116,7 @@ MALFORMED = [
     pytest.param([rlp.encode(GOOD_LEAF) + b"\0"], "canonical", id="byte after a node"),
     pytest.param([b"\xf8" + rlp.encode(GOOD_LEAF)], "canonical", id="length not canonical"),
     pytest.param([b"\xf8" + LEAF_RLP], "canonical", id="length that needs no byte of its own"),
+    pytest.param([b"\xf8\x37" + LEAF_OF_55[1:]], "canonical", id="length of 55 in a byte of its own"),
     pytest.param(
         [b"\xf9\0" + rlp.encode(branch(DIGITS[0], b"\1" * 32, b"\1" * 32))[1:]], "canonical", id="zero in a length"
     ),
@@ -102,12 +124,11 @@ MALFORMED = [
     pytest.param([[EXTENSION_8, keccak(LONGER)], LONGER], "canonical", id="value that is longer than its leaf"),
     pytest.param([b"\xc1" * 5000 + b"\xc0"], "neither branch|canonical", id="absurd nesting"),
     pytest.param([nested(10_000)], "canonical", id="absurd depth"),
-    pytest.param([branch(DIGITS[0], b"\1" * 31)], "ends before", id="child of 31 bytes"),
-    pytest.param([branch(DIGITS[0], b"\1" * 31), b"\1"], "whose hash", id="child of 31 bytes, with a node"),
+    pytest.param([branch(DIGITS[0], b"\1" * 31)], "ends before|neither a hash", id="child of 31 bytes"),
     pytest.param([branch(DIGITS[0], LONG_LEAF)], "not shorter than a hash", id="long node embedded"),
     pytest.param([branch(DIGITS[0], LEAF_OF_32_BYTES)], "not shorter than a hash", id="node of 32 bytes embedded"),
     pytest.param([branch(DIGITS[0], [])], "neither branch", id="empty list as a child"),
-    pytest.param([[EXTENSION_8, b""]], "ends before", id="extension to nowhere"),
+    pytest.param([[EXTENSION_8, b""]], "ends before|neither a hash", id="extension to nowhere"),
     pytest.param(
         [[hex_prefix(DIGITS[:10], leaf=False), keccak(DEEP_LEAF)], DEEP_LEAF],
         "should be embedded",

@@ -1,13 +1,14 @@
 """Requests of public clients of the replaced service, and the ways in which these clients read answers.
 
-The request heads were recorded byte for byte from the libraries that the clients use: axios 1.6 on Node and Bun,
-node-fetch 2.7, Node's own fetch, requests, curl, and fetch in Chromium. The bodies follow the clients' code and
-documentation. Angle brackets mark values that differ between installations.
+The request heads in `recorded.http` were recorded byte for byte from the libraries that the clients use: axios 1.6 on
+Node and Bun, node-fetch 2.7, Node's own fetch, requests, curl, and fetch in Chromium. The bodies follow the clients'
+code and documentation. Angle brackets mark values that differ between installations.
 """
 
 import json
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
 from tests.serving.process import Answer
@@ -70,348 +71,25 @@ def as_sent(request: str, **places: object) -> bytes:
     return head.replace("\n", "\r\n").encode() + b"\r\n\r\n" + body.encode()
 
 
-# --- Documentation ----------------------------------------------------------------------------------------------------
+# --- Clients ----------------------------------------------------------------------------------------------------------
 
-GUIDE = Client(
-    """POST /submit-batch-query?apiKey=<key> HTTP/1.1
-Host: <host>
-User-Agent: curl/7.88.1
-Accept: */*
-Content-Type: application/json
-Content-Length: <length>
+_RECORDED = {
+    name: request.rstrip("\n")
+    for name, request in (
+        part.split("\n", 1) for part in Path(__file__).with_name("recorded.http").read_text("utf-8").split("### ")[1:]
+    )
+}
 
-{
-  "destinationChainId": "11155111",
-  "fee": "0",
-  "data": {
-    "11155111": {
-      "block:<block>": {
-        "accounts": {
-          "0x17C2D875CB397D813eAE817DaFD25807E348Df07": {
-            "props": ["BALANCE"],
-            "slots": []
-          }
-        }
-      }
-    }
-  }
-}""",
-    """GET /batch-query-status?apiKey=<key>&batchQueryId=<id> HTTP/1.1
-Host: <host>
-User-Agent: curl/7.88.1
-Accept: */*
 
-""",
-    _as_printed,
-)
+def _client(name: str, read: Callable[[Answer], Any], *, question: str = "") -> Client:
+    """Return the client with this name in `recorded.http`. It may ask with another client's question."""
+    return Client(_RECORDED[f"{name} submits"], _RECORDED[f"{question or name} asks"], read)
 
-REFERENCE = Client(
-    """POST /submit-batch-query HTTP/1.1
-Host: <host>
-User-Agent: curl/7.88.1
-Accept: */*
-Content-Type: application/json
-api-key: <key>
-Content-Length: <length>
 
-{
-  "destinationChainId": "<destination>",
-  "fee": "0",
-  "data": {
-    "11155111": {
-      "block:<block>": {
-        "header": [
-          "STATE_ROOT",
-          "TIMESTAMP"
-        ]
-      },
-      "timestamp:<time>": {
-        "accounts": {
-          "vitalik.eth": {
-            "slots": [],
-            "props": [
-              "BALANCE",
-              "NONCE",
-              "STORAGE_ROOT"
-            ]
-          },
-          "0xd8da6bf26964af9d7eed9e03e53415d37aa96045": {
-            "slots": [],
-            "props": [
-              "BALANCE"
-            ]
-          }
-        }
-      },
-      "block:<earlier>": {
-        "header": [
-          "PARENT_HASH"
-        ],
-        "accounts": {
-          "0x69030ef8C2744b37a096fAf2A4C78B4dAec1308b": {
-            "slots": [
-              "0x0000000000000000000000000000000000000000000000000000000000000001",
-              "0xe90b7bceb6e7df5418fb78d8ee546e97c83a08bbccc01a0644d599ccd2a7c2e0"
-            ],
-            "props": []
-          }
-        }
-      }
-    }
-  },
-  "webhook": {
-    "url": "<webhook>",
-    "headers": {
-      "Content-Type": "application/json"
-    }
-  }
-}""",
-    """GET /batch-query-status?batchQueryId=<id> HTTP/1.1
-Host: <host>
-User-Agent: curl/7.88.1
-Accept: */*
-api-key: <key>
-
-""",
-    _as_printed,
-)
-
-# --- Programs ---------------------------------------------------------------------------------------------------------
-
-# A relayer of voting proposals to another chain.
-RELAYER = Client(
-    """POST /submit-batch-query?apiKey=<key> HTTP/1.1
-host: <host>
-connection: keep-alive
-Content-Type: application/json
-api-key: <key>
-accept: */*
-accept-language: *
-sec-fetch-mode: cors
-user-agent: node
-accept-encoding: gzip, deflate
-content-length: <length>
-
-{"destinationChainId":"<destination>","fee":"100000","data":{"11155111":{"timestamp:<time>":{"accounts":{"<token>":\
-{"props":["STORAGE_ROOT"]}}}}}}""",
-    """GET /batch-query-status?apiKey=<key>&batchQueryId=<id> HTTP/1.1
-host: <host>
-connection: keep-alive
-api-key: <key>
-accept: */*
-accept-language: *
-sec-fetch-mode: cors
-user-agent: node
-accept-encoding: gzip, deflate
-
-""",
-    _without_error,
-)
-
-# An earlier version of this relayer, by two years.
-FORMER_RELAYER = Client(
-    """POST /submit-batch-query?apiKey=<key> HTTP/1.1
-Content-Type: application/json
-Accept: */*
-Content-Length: <length>
-User-Agent: node-fetch/1.0 (+https://github.com/bitinn/node-fetch)
-Accept-Encoding: gzip,deflate
-Host: <host>
-Connection: close
-
-{"destinationChainId":"<destination>","fee":"0","data":{"11155111":{"timestamp:<time>":{"accounts":{"<token>":\
-{"props":["STORAGE_ROOT"]}}}}},"webhook":{"url":"<webhook>?timestamp=<time>&strategyAddress=0x1&key=212121424242",\
-"headers":{"Content-Type":"application/json"}}}""",
-    """GET /batch-query-status?apiKey=<key>&batchQueryId=<id> HTTP/1.1
-Accept: */*
-User-Agent: node-fetch/1.0 (+https://github.com/bitinn/node-fetch)
-Accept-Encoding: gzip,deflate
-Host: <host>
-Connection: close
-
-""",
-)
-
-# A demonstration script for votes by storage proofs.
-VOTING_SCRIPT = Client(
-    """POST /submit-batch-query?apiKey=<key> HTTP/1.1
-Accept: application/json
-Content-Type: application/json
-User-Agent: axios/1.6.2
-Content-Length: <length>
-Accept-Encoding: gzip, compress, deflate, br
-Host: <host>
-Connection: keep-alive
-
-{"destinationChainId":"<destination>","fee":"0","data":{"11155111":{"timestamp:<time>":{"accounts":{"<token>":\
-{"props":["STORAGE_ROOT"]}}}}},"webhook":{"url":"<webhook>","headers":{"Content-Type":"application/json"}}}""",
-    """GET /batch-query-status?apiKey=<key>&batchQueryId=<id> HTTP/1.1
-Accept: application/json
-User-Agent: axios/1.6.2
-Accept-Encoding: gzip, compress, deflate, br
-Host: <host>
-Connection: keep-alive
-
-""",
-    _of_success,
-)
-
-# A tutorial for Bun, which polls every five seconds for half an hour.
-TUTORIAL = Client(
-    """POST /submit-batch-query?apiKey=<key> HTTP/1.1
-Accept: application/json, text/plain, */*
-Content-Type: application/json
-User-Agent: axios/1.6.2
-Content-Length: <length>
-Accept-Encoding: gzip, compress, deflate, br
-Host: <host>
-Connection: keep-alive
-
-{"destinationChainId":"<destination>","fee":"0","data":{"11155111":{"block:<block>":{"accounts":{"<contract>":\
-{"slots":["0xe90b7bceb6e7df5418fb78d8ee546e97c83a08bbccc01a0644d599ccd2a7c2e0",\
-"0xe90b7bceb6e7df5418fb78d8ee546e97c83a08bbccc01a0644d599ccd2a7c2e1",\
-"0xe90b7bceb6e7df5418fb78d8ee546e97c83a08bbccc01a0644d599ccd2a7c2e2"]}}}}}}""",
-    """GET /batch-query-status?batchQueryId=<id>&apiKey=<key> HTTP/1.1
-Accept: application/json, text/plain, */*
-User-Agent: axios/1.6.2
-Accept-Encoding: gzip, compress, deflate, br
-Host: <host>
-Connection: keep-alive
-
-""",
-    _of_success,
-)
-
-# A market maker of a bridge. It writes slots as web3.py 7 does, and as Python's decimal numbers.
-MARKET_MAKER = Client(
-    """POST /submit-batch-query?apiKey=<key> HTTP/1.1
-Host: <host>
-User-Agent: python-requests/2.34.2
-Accept-Encoding: gzip, deflate
-Accept: */*
-Connection: keep-alive
-Content-Type: application/json
-Content-Length: <length>
-
-{"destinationChainId": "<destination>", "fee": "0", "data": {"11155111": {"block:<block>": {"accounts": {"<contract>": \
-{"slots": ["00d4d29a6ac1bdb8eb7e0c7d0bce3d1c1ba7c3a0c0e7a5d0fba0c9bd67cf0d27", \
-"0xd4d29a6ac1bdb8eb7e0c7d0bce3d1c1ba7c3a0c0e7a5d0fba0c9bd67cf0d29"]}}}}}}""",
-    """GET /batch-query-status?apiKey=<key>&batchQueryId=<id> HTTP/1.1
-Host: <host>
-User-Agent: python-requests/2.34.2
-Accept-Encoding: gzip, deflate
-Accept: */*
-Connection: keep-alive
-
-""",
-    _of_success,
-)
-
-# A backend for users who claim tokens. Its GET has a content type but no body.
-CLAIMS = Client(
-    """POST /submit-batch-query?apiKey=<key> HTTP/1.1
-host: <host>
-connection: keep-alive
-Content-Type: application/json
-accept: */*
-accept-language: *
-sec-fetch-mode: cors
-user-agent: node
-accept-encoding: gzip, deflate
-content-length: <length>
-
-{"destinationChainId":"<destination>","fee":"0","data":{"11155111":{"block:<block>":{"accounts":{"<contract>":\
-{"slots":["0x0b10e2d527612073b26eecdfd717e6a320cf44b4afac2b0732d9fcbe2b7fa0cf",\
-"0xb10e2d527612073b26eecdfd717e6a320cf44b4afac2b0732d9fcbe2b7fa0d0"]}}}}}}""",
-    """GET /batch-query-status?batchQueryId=<id>&apiKey=<key> HTTP/1.1
-host: <host>
-connection: keep-alive
-Content-Type: application/json
-accept: */*
-accept-language: *
-sec-fetch-mode: cors
-user-agent: node
-accept-encoding: gzip, deflate
-
-""",
-)
-
-# A shell script that relays commitments. Its body is indented by jq, and it reads only the identifier.
-SHELL_SCRIPT = Client(
-    """POST /submit-batch-query?apiKey=<key> HTTP/1.1
-Host: <host>
-User-Agent: curl/7.88.1
-accept: application/json
-Content-Type: application/json
-Content-Length: <length>
-
-{
-  "destinationChainId": "<destination>",
-  "fee": "0",
-  "data": {
-    "11155111": {
-      "block:<block>": {
-        "header": [
-          "PARENT_HASH"
-        ],
-        "accounts": {
-          "0x48B257EC1610d04191cC2c528d0c940AdbE1E439": {
-            "slots": [
-              "0x00000000000000000000000000000000000000000000000000000000000000fc",
-              "0x8c85e6b1f3d1fbbd9f1bbd9ba8a4d6a6e4d0c7c9d2f51f3e2a0d9b8c7a6f5e4d"
-            ],
-            "props": []
-          }
-        }
-      }
-    }
-  },
-  "webhook": {
-    "url": "<webhook>",
-    "headers": {
-      "Content-Type": "application/json"
-    }
-  }
-}""",
-    GUIDE.question,
-    _as_printed,
-)
-
-# --- In browsers ------------------------------------------------------------------------------------------------------
-
-_BROWSER = """\
-Origin: https://<origin>
-Sec-Fetch-Site: cross-site
-Sec-Fetch-Mode: cors
-Sec-Fetch-Dest: empty
-Referer: https://<origin>/
-Accept-Encoding: gzip, deflate, br, zstd
-Accept-Language: en-US,en;q=0.9"""
-_AGENT = (
-    "User-Agent: Mozilla/5.0 (X11; Linux x86_64) AppleWebKit/537.36 (KHTML, like Gecko) Chrome/156.0.0.0 Safari/537.36"
-)
-
-# A browser extension for the pages of a block explorer.
-EXTENSION = Client(
-    f"""POST /submit-batch-query HTTP/1.1
-Host: <host>
-Connection: keep-alive
-Content-Length: <length>
-sec-ch-ua-platform: "Linux"
-api-key: <key>
-{_AGENT}
-sec-ch-ua: "Not:A-Brand";v="8", "Chromium";v="156"
-Content-Type: application/json
-sec-ch-ua-mobile: ?0
-Accept: */*
-{_BROWSER}
-
-"""
-    """{"destinationChainId":"<destination>","fee":"0","data":{"11155111":{"block:<block>":{"accounts":{"<token>":\
-{"props":["BALANCE","NONCE","CODE_HASH","STORAGE_ROOT"],"slots":[]}}}}}}""",
-    GUIDE.question,
-    _of_success,
-)
+RELAYER = _client("relayer", _without_error)
+EXTENSION = _client("extension", _of_success, question="guide")
+PAGE = _client("page", _of_success)
+PREFLIGHT, CONNECTIONS = _RECORDED["preflight"], _RECORDED["connections"]
 
 # The extension's request for a block with every box ticked.
 _PROPERTIES = (
@@ -420,89 +98,35 @@ _PROPERTIES = (
     *("NONCE", "BASE_FEE_PER_GAS", "WITHDRAWALS_ROOT", "BLOB_GAS_USED", "EXCESS_BLOB_GAS"),
     *("PARENT_BEACON_BLOCK_ROOT", "PROPOSER"),
 )
-_HEAD = EXTENSION.submission.partition("\n\n")[0]
 _OF_BLOCK = '{"destinationChainId":"<destination>","fee":"0","data":{"11155111":{"block:<block>":{"header":%s}}}}'
 
 
 def _extension_asks_for(*properties: str) -> Client:
     body = _OF_BLOCK % json.dumps(properties, separators=(",", ":"))
-    return Client(f"{_HEAD}\n\n{body}", GUIDE.question, _of_success)
+    return replace(EXTENSION, submission="\n\n".join((EXTENSION.submission.partition("\n\n")[0], body)))
 
 
 EXTENSION_ON_BLOCK = _extension_asks_for(*_PROPERTIES)
-EXTENSION_ON_BLOCK_OF_ETHEREUM = _extension_asks_for(*[name for name in _PROPERTIES if name != "PROPOSER"])
-
-PREFLIGHT = f"""OPTIONS /submit-batch-query HTTP/1.1
-Host: <host>
-Connection: keep-alive
-Accept: */*
-Access-Control-Request-Method: POST
-Access-Control-Request-Headers: api-key,content-type
-{_AGENT}
-{_BROWSER}
-
-"""
-
-CONNECTIONS = f"""GET /chain-connections HTTP/1.1
-Host: <host>
-Connection: keep-alive
-sec-ch-ua-platform: "Linux"
-{_AGENT}
-sec-ch-ua: "Not:A-Brand";v="8", "Chromium";v="156"
-sec-ch-ua-mobile: ?0
-Accept: */*
-{_BROWSER}
-
-"""
-
-# The extension sends this request before it submits, and shows the answer.
-IS_ALIVE = CONNECTIONS.replace("/chain-connections", "/is-alive").replace(
-    "Accept: */*", "Accept: application/json, */*"
-)
-
-# A page that shows a balance. It requests the status at another endpoint's path.
-PAGE = Client(
-    f"""POST /submit-batch-query?apiKey=<key> HTTP/1.1
-Host: <host>
-Connection: keep-alive
-Content-Length: <length>
-sec-ch-ua-platform: "Linux"
-{_AGENT}
-accept: application/json
-sec-ch-ua: "Not:A-Brand";v="8", "Chromium";v="156"
-Content-Type: application/json
-sec-ch-ua-mobile: ?0
-{_BROWSER}
-
-"""
-    """{"destinationChainId":"<destination>","fee":"0","data":{"11155111":{"block:<block>":{"accounts":{"<token>":\
-{"props":["BALANCE"]}}}}},"webhook":{"url":"<webhook>","headers":{"Content-Type":"application/json"}}}""",
-    f"""GET /batch-queries/<id>?apiKey=<key> HTTP/1.1
-Host: <host>
-Connection: keep-alive
-sec-ch-ua-platform: "Linux"
-{_AGENT}
-accept: application/json
-sec-ch-ua: "Not:A-Brand";v="8", "Chromium";v="156"
-Content-Type: application/json
-sec-ch-ua-mobile: ?0
-{_BROWSER}
-
-""",
-    _of_success,
-)
 
 CLIENTS = {
-    "documentation, guide": GUIDE,
-    "documentation, reference": REFERENCE,
+    "documentation, guide": _client("guide", _as_printed),
+    "documentation, reference": _client("reference", _as_printed),
+    # A relayer of voting proposals to another chain, and its version of two years before.
     "relayer": RELAYER,
-    "former relayer": FORMER_RELAYER,
-    "voting script": VOTING_SCRIPT,
-    "tutorial": TUTORIAL,
-    "market maker": MARKET_MAKER,
-    "claims": CLAIMS,
-    "shell script": SHELL_SCRIPT,
+    "former relayer": _client("former relayer", _of_any_status),
+    # A demonstration script for votes by storage proofs.
+    "voting script": _client("voting script", _of_success),
+    # A tutorial for Bun, which polls every five seconds for half an hour.
+    "tutorial": _client("tutorial", _of_success),
+    # A market maker of a bridge. It writes slots as web3.py 7 does, and as Python's decimal numbers.
+    "market maker": _client("market maker", _of_success),
+    # A backend for users who claim tokens. Its GET has a content type but no body.
+    "claims": _client("claims", _of_any_status),
+    # A shell script that relays commitments. Its body is indented by jq, and it reads only the identifier.
+    "shell script": _client("shell script", _as_printed, question="guide"),
+    # A browser extension for the pages of a block explorer.
     "extension": EXTENSION,
-    "extension, block": EXTENSION_ON_BLOCK_OF_ETHEREUM,
+    "extension, block": _extension_asks_for(*[name for name in _PROPERTIES if name != "PROPOSER"]),
+    # A page that shows a balance. It requests the status at another endpoint's path.
     "page": PAGE,
 }

@@ -10,11 +10,12 @@ import pytest
 import requests
 
 from demo.client import BALANCE, account_field, take_api_key
-from demo.installation import CHAINS_TOML, Service
+from demo.installation import CHAINS_TOML
 from devnet.devchain import ACCOUNTS, DevChain
 from devnet.ports import free_port
 from tests.compatibility import exchanges
 from tests.compatibility.exchanges import CLIENTS, Client, GivesUp, as_sent
+from tests.fresh_installation import FreshService
 from tests.names import Names
 from tests.proving.receiver import Receiver, receiver
 from tests.service import ALICE, SIGNER_KEY
@@ -30,7 +31,7 @@ CHAINS = "[ens]\nchain = 11155111\n\n" + CHAINS_TOML.replace("31337", "11155111"
 
 @dataclass(frozen=True)
 class World:
-    service: Service
+    service: FreshService
     chain: DevChain
     registry: str
     key: str
@@ -69,8 +70,8 @@ def world(tmp_path_factory) -> Iterator[World]:
         # The blocks are 12 seconds apart, so each has a time of its own.
         chain.rpc("anvil_mine", hex(4), hex(12))
         webhooks = running.enter_context(receiver())
-        folder = tmp_path_factory.mktemp("service") / "state"
-        service = Service(running, folder, CHAINS % chain.url, SIGNER_KEY, free_port(), MAX_BATCHES_PER_MINUTE="1000")
+        folder, limit = tmp_path_factory.mktemp("service"), {"MAX_BATCHES_PER_MINUTE": "1000"}
+        service = FreshService(running, folder, CHAINS % chain.url, SIGNER_KEY, free_port(), **limit)
         registry = service.deploy_registry(CHAIN, CHAIN)
         service.serve()
         key, stranger = (take_api_key(service.base_url, *account, CHAIN) for account in ACCOUNTS[:2])
@@ -120,12 +121,6 @@ def test_a_browser_lets_pages_of_others_ask(world):
     assert {"api-key", "content-type"} <= set(answer.headers["Access-Control-Allow-Headers"].split(", "))
     for answered in (world.ask(exchanges.CONNECTIONS), world.ask(exchanges.PAGE.question, id="x")):
         assert answered.headers["Access-Control-Allow-Origin"] == "*"
-
-
-def test_each_hears_that_the_service_is_alive(world):
-    answer = world.ask(exchanges.IS_ALIVE)
-    assert (answer.status, answer.body) == (200, b"OK")
-    assert answer.headers["Access-Control-Allow-Origin"] == "*"
 
 
 def test_a_page_reads_the_batch_under_a_name_of_its_own(world, submitted):

@@ -24,9 +24,10 @@ class Harness:
                 chunk = []
         return answers + self._try(registry, chunk)
 
-    def accepted_flips(self, registry: Deployed, proof: bytes) -> int:
-        """Return how many one-bit changes of `proof` the registry accepts."""
-        return int(self._contract.call("acceptedFlips", registry.address, proof, 0, 8 * len(proof)))
+    def accepted_flips(self, registry: Deployed, proof: bytes, first: int = 0, end: int | None = None) -> int:
+        """Return how many one-bit changes of `proof` the registry accepts, in bytes from `first` to before `end`."""
+        bits = 8 * first, 8 * (len(proof) if end is None else end)
+        return int(self._contract.call("acceptedFlips", registry.address, proof, *bits))
 
     def accepted_bytes(self, registry: Deployed, proof: bytes, places: Sequence[int]) -> int:
         """Return how many changes of one byte the registry accepts, at the given places of `proof`."""

@@ -1,11 +1,10 @@
 """Simulate many contract calls in one request to a development chain, with their logs. The chain stays unchanged."""
 
-import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import requests
+import urllib3
 
 from chains.encoding import hex_data
 from devnet.devchain import DevChain
@@ -59,7 +58,7 @@ class Simulator:
 
     def __init__(self, chain: DevChain) -> None:
         self._url = chain.url
-        self._session = requests.Session()
+        self._connections = urllib3.PoolManager()
 
     def run(self, calls: Sequence[Call], *, first: Sequence[Call] = ()) -> list[Outcome]:
         """Return the outcome of each call. Every request begins with the calls in `first`."""
@@ -86,8 +85,7 @@ class Simulator:
             "method": "eth_simulateV1",
             "params": [{"blockStateCalls": [block], "validation": False}, "latest"],
         }
-        reply = self._session.post(self._url, json=request, timeout=120)
-        answer = json.loads(reply.content)
+        answer = self._connections.request("POST", self._url, json=request, timeout=120, retries=False).json()
         if "error" in answer:
             raise AssertionError(f"The node refuses to simulate: {answer['error']}")
         outcomes = [outcome_of(each) for each in answer["result"][0]["calls"]]

@@ -9,7 +9,7 @@ import pytest
 
 import chains.header
 from campaigns.fuzzing import __main__ as command
-from campaigns.fuzzing import boundaries, headers, jumps, receipts, steps, transactions
+from campaigns.fuzzing import boundaries, headers, jumps, mutated, receipts, steps, transactions
 from campaigns.fuzzing.coverage import OPERATIONS, sentences
 from campaigns.fuzzing.mutated import compile_with
 from campaigns.fuzzing.tally import Divergence, Tally
@@ -97,6 +97,14 @@ def test_a_header_whose_hash_is_not_checked_is_missed(chain, check):
     contract = compile_with(registry, registry, check, "{}")
     with pytest.raises(Divergence, match=r"the contract takes it\. headers\.run, seed 1, count 4000, call \d+: 0x"):
         headers.run(chain, 1, 4_000, artifact=contract)
+
+
+def test_a_comment_makes_no_other_code_and_a_string_that_looks_like_one_does():
+    def digest(text: str) -> str:
+        return mutated._digest("A.sol", {"A.sol": text})
+
+    assert digest("a; // It's so.\nb;") == digest("a; /* c; */ b;") != digest("a; b; c;")
+    assert digest('a("//1");') != digest('a("//2");')
 
 
 def test_transactions_find_a_model_that_reads_another_number(chain, monkeypatch):

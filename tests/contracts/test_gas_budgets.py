@@ -5,6 +5,7 @@ from collections.abc import Iterator
 import pytest
 
 from campaigns.benchmarks.gas import Lab, generated, generated_cases, jump_cases, measure_reads, recorded
+from tests.contracts import tries
 from tests.fixtures_folder import fixture_names, load_fixture, needs_fixtures
 
 MAINNET_BLOCK = 17_463_226
@@ -25,6 +26,7 @@ JUMPS = {
 }
 # Gas of a call's execution, without its transaction.
 ACCOUNT_FIELD = 2_900
+SHOWN_SLOT = 30_000
 
 
 @pytest.fixture(scope="module")
@@ -65,6 +67,16 @@ def test_four_slots_come_with_their_account(lab):
 def test_a_fact_is_read_for_little_more_than_a_cold_read():
     reads = {result.case: result.exec for result in measure_reads()}
     assert reads["read accountField"] <= ACCOUNT_FIELD
+
+
+def test_a_slot_of_seven_nodes_is_shown_for_little_beside_its_calldata(lab):
+    case = generated("", 1, slots=1, slot_levels=(16, 16, 16, 16, 9, 2))
+    [(slot, proof)] = case.accounts[0].slots.items()
+    assert len(proof) == 7
+    result = lab.show(case, "a slot shown", "slotByProof", slot.to_bytes(32), tries.encode(proof))
+    # The look at the root is in it.
+    assert result.exec <= SHOWN_SLOT
+    assert result.tx == result.floor
 
 
 @pytest.mark.parametrize("name", JUMPS)

@@ -6,10 +6,11 @@ import sqlite3
 import subprocess
 import time
 import tomllib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from pathlib import Path
+from typing import Any
 
 import pytest
 import requests
@@ -22,14 +23,20 @@ from devnet.devchain import ACCOUNTS, PROJECT
 from devnet.ports import free_port
 from tests.demo.commands import demo, variables
 from tests.docs import reader
-from tests.docs.examples import blocks_of, pages
+from tests.docs.examples import Block, blocks_of, pages
 from tests.docs.reader import Ran
 
 # Pages about one installation, which the first page sets up. All other pages are independent of each other.
+# `make test-long` reads them, because other tests run each of their commands.
 OPERATING = ["deploying", "test-network", "configuration", "watching", "backups", "attesters"]
 OPERATING_PAGES = [f"docs/operating/{name}.md" for name in OPERATING]
 BLOCKS = [block for page in pages() for block in blocks_of(page)]
 RUNNABLE = [block for block in BLOCKS if block.language in reader.PROGRAMS and not block.is_skipped]
+
+
+def row(*blocks: Block) -> Any:
+    long = pytest.mark.long if blocks[0].page in OPERATING_PAGES else ()
+    return pytest.param(*blocks, id="-".join(map(str, blocks)), marks=long)
 
 
 @pytest.fixture(scope="module")
@@ -53,10 +60,7 @@ def env(tmp_path_factory) -> Iterator[dict[str, str]]:
 
 @pytest.fixture(scope="module")
 def ran(env, tmp_path_factory) -> dict[str, Ran]:
-    """Run every runnable block. Return the results by the block's page and line.
-
-    Independent pages run at the same time.
-    """
+    """Run the blocks of independent pages at the same time. Return the results by the block's page and line."""
     folder = tmp_path_factory.mktemp("readers")
     text = "".join(f"{name}={value}\n" for name, value in env.items() if name != "FOLDER")
     files = {".demo/env": text, ".demo-cross-chain/env": text}
@@ -70,13 +74,14 @@ def ran(env, tmp_path_factory) -> dict[str, Ran]:
         return reader.paste(blocks, checkout, {"SOURCE_RPC_URL": env["RPC_URL"]})
 
     with ThreadPoolExecutor(4) as threads:
-        operating = threads.submit(operate, folder, env)
-        results = [*threads.map(read, range(len(alone)), alone), operating.result()]
+        results = [*threads.map(read, range(len(alone)), alone)]
     return {str(each.block): each for page in results for each in page}
 
 
-def operate(folder: Path, env: dict[str, str]) -> list[Ran]:
+@pytest.fixture(scope="module")
+def operated(env, tmp_path_factory) -> dict[str, Ran]:
     """Run the operator's pages on the demo's chains, with a database and a signer of their own."""
+    folder = tmp_path_factory.mktemp("operators")
     toml = (Path(env["FOLDER"]) / "chains.toml").read_text()
     attester = next(block.code for block in blocks_of("docs/operating/attesters.md") if block.language == "toml")
     attester = re.sub(r"rpc_urls = .*", f'rpc_urls = ["{env["OTHER_RPC_URL"]}"]', attester)
@@ -109,7 +114,13 @@ def operate(folder: Path, env: dict[str, str]) -> list[Ran]:
     sign_up(state / "db.sqlite3", ACCOUNTS[0][0])
     with ThreadPoolExecutor(4) as threads:
         other_results = threads.map(lambda page: reader.paste(blocks_of(page), checkout, variables_of_pages), others)
-    return [*results, *(each for page in other_results for each in page)]
+    return {str(each.block): each for page in (results, *other_results) for each in page}
+
+
+@pytest.fixture
+def result_of(request) -> Callable[[Block], Ran]:
+    """Return a function that tells the result of a runnable block."""
+    return lambda block: request.getfixturevalue("operated" if block.page in OPERATING_PAGES else "ran")[str(block)]
 
 
 def sign_up(database: Path, address: str) -> None:
@@ -120,9 +131,9 @@ def sign_up(database: Path, address: str) -> None:
         )
 
 
-@pytest.mark.parametrize("block", RUNNABLE, ids=str)
-def test_a_pasted_block_does_what_its_page_says(ran, block):
-    each = ran[str(block)]
+@pytest.mark.parametrize("block", [row(block) for block in RUNNABLE])
+def test_a_pasted_block_does_what_its_page_says(result_of, block):
+    each = result_of(block)
     assert not each.fault, f"{block}: {each.fault}\n{each.output}"
 
 
@@ -134,9 +145,9 @@ ANSWERS = [
 ]
 
 
-@pytest.mark.parametrize(("before", "block"), ANSWERS, ids=str)
-def test_an_answer_has_the_form_that_the_page_shows(ran, before, block):
-    each = ran[str(before)]
+@pytest.mark.parametrize(("before", "block"), [row(*both) for both in ANSWERS])
+def test_an_answer_has_the_form_that_the_page_shows(result_of, before, block):
+    each = result_of(before)
     assert not each.fault
     assert reader.differs(json.loads(block.code), reader.last_json(each.output)) == ""
 

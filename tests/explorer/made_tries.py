@@ -129,9 +129,7 @@ def _hex(nodes: Sequence[bytes]) -> list[str]:
 def _store_next(block: Block, timestamp: int) -> None:
     fields = {**FIELDS, "parentHash": bytes.fromhex(block.hash[2:]), "number": block.number + 1, "timestamp": timestamp}
     following, _ = Block.objects.get_or_create(
-        destination_chain_id=block.destination_chain_id,
-        source_chain_id=block.source_chain_id,
-        number=block.number + 1,
+        destination_chain_id=block.destination_chain_id, source_chain_id=block.source_chain_id, number=block.number + 1
     )
     _store_header(following, fields)
 

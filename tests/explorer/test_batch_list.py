@@ -73,8 +73,7 @@ def test_an_identifier_leads_to_its_batch_for_anyone(client, written):
 
 
 @pytest.mark.parametrize(
-    "text",
-    [BOB, BOB.lower(), "0x" + BOB[2:].upper(), "77", TRANSACTION, TRANSACTION.upper().replace("X", "x"), HASH],
+    "text", [BOB, BOB.lower(), "0x" + BOB[2:].upper(), "77", TRANSACTION, TRANSACTION.upper().replace("X", "x"), HASH]
 )
 def test_it_finds_by_account_block_number_and_the_hash_of_a_transaction_or_block(alice, text):
     a_batch()

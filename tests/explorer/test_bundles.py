@@ -15,22 +15,7 @@ from devnet.devchain import DevChain
 from proving.models import AccountProof, SlotProof, Transaction
 from queries.models import Batch, BatchStatus, Block, StepKind
 from tests import headers
-from tests.explorer.batches import (
-    CONTRACT,
-    a_batch,
-    accept,
-    bundle_of,
-    complete,
-    everything,
-    finish,
-    many_accounts,
-    path,
-    proven_by,
-    queries_of,
-    reject,
-    reopen,
-    word,
-)
+from tests.explorer import batches
 from tests.explorer.made_tries import FIELDS, asked_of_everything, prove
 from tests.plans import plans
 from tests.service import ALICE, BOB, HEADER_FIELDS, a_key, request, submit, work_until_done
@@ -49,16 +34,16 @@ def batch(tmp_path) -> Batch:
 
 
 def get(batch: Batch, **headers: str) -> Any:
-    return Client().get(f"{path(batch)}/bundle.json", headers=headers)
+    return Client().get(f"{batches.path(batch)}/bundle.json", headers=headers)
 
 
 # --- On a chain -------------------------------------------------------------------------------------------------------
 
 
 def test_what_was_proven_on_a_chain_is_what_the_bundle_proves(service: DevChain):
-    batch = everything(service)
-    account, slots, header, timed = proven_by(bundle_of(batch)).queries.values()
-    assert (account.account, slots.account) == (to_checksum_address(BOB), to_checksum_address(CONTRACT))
+    batch = batches.everything(service)
+    account, slots, header, timed = batches.proven_by(batches.bundle_of(batch)).queries.values()
+    assert (account.account, slots.account) == (to_checksum_address(BOB), to_checksum_address(batches.CONTRACT))
     balance = int(service.rpc("eth_getBalance", BOB, hex(account.block_number)), 16)
     assert int.from_bytes(account.facts["BALANCE"]) == balance
     assert [int.from_bytes(shown) for shown in slots.slots.values()] == [77, 0]
@@ -69,14 +54,14 @@ def test_what_was_proven_on_a_chain_is_what_the_bundle_proves(service: DevChain)
     # The bundle needs the next header. It comes from the transaction that proved the time, or from a query about the
     # next block.
     Transaction.accumulates.through.objects.all().delete()
-    assert proven_by(bundle_of(batch, 4)).queries[4].timestamp is None
+    assert batches.proven_by(batches.bundle_of(batch, 4)).queries[4].timestamp is None
     work_until_done(submit(a_key(name="another"), request(BOB, block=timed.block_number + 1)), service)
-    assert proven_by(bundle_of(batch, 4)).queries == {4: timed}
+    assert batches.proven_by(batches.bundle_of(batch, 4)).queries == {4: timed}
 
 
 def test_an_account_that_does_not_exist_has_a_bundle_too(service: DevChain):
     batch = work_until_done(submit(a_key(), request(NOBODY, block=3)), service)
-    shown = proven_by(bundle_of(batch, 1)).queries[1]
+    shown = batches.proven_by(batches.bundle_of(batch, 1)).queries[1]
     assert (shown.account, shown.exists, shown.facts) == (NOBODY, False, {"BALANCE": bytes(32)})
 
 
@@ -84,13 +69,13 @@ def test_an_account_that_does_not_exist_has_a_bundle_too(service: DevChain):
 
 
 def test_it_has_each_block_and_each_node_once(batch):
-    content = bundle_of(batch)
+    content = batches.bundle_of(batch)
     stored = {node for model in (AccountProof, SlotProof) for proof in model.objects.all() for node in proof.nodes}
     assert sorted(content["nodes"]) == sorted(stored)
     assert len(content["blocks"]) == len({query["block"] for query in content["queries"]}) == 4
     assert [query["selector"] for query in content["queries"][-2:]] == ["timestamp:1700000005", "block:9"]
     for query in content["queries"]:
-        alone = bundle_of(batch, query["number"])
+        alone = batches.bundle_of(batch, query["number"])
         assert alone["queries"][0] | {"block": query["block"]} == query | {
             name: alone["queries"][0][name] for name in ("accountProof", "slots")
         }
@@ -99,20 +84,20 @@ def test_it_has_each_block_and_each_node_once(batch):
 
 
 def test_it_is_read_in_large_parts():
-    accounts = {address: {"props": ["BALANCE"]} for address in many_accounts(510)}
+    accounts = {address: {"props": ["BALANCE"]} for address in batches.many_accounts(510)}
     batch = asked_of_everything(None, more=accounts)
     prove(batch)
     with CaptureQueriesContext(connection) as statements:
-        content = bundle_of(batch)
-    assert list(proven_by(content).queries) == list(range(1, batch.queries.count() + 1))
+        content = batches.bundle_of(batch)
+    assert list(batches.proven_by(content).queries) == list(range(1, batch.queries.count() + 1))
     # The limit for two parts of 500 queries. For each part, statements read the queries, blocks, accounts and slots.
     assert len(statements) <= 33
 
 
 def test_nothing_of_other_batches_is_looked_at(batch):
     with CaptureQueriesContext(connection) as statements:
-        bundle_of(batch)
-        bundle_of(batch, 2)
+        batches.bundle_of(batch)
+        batches.bundle_of(batch, 2)
     lines = plans(statements)
     reads_all = r"SCAN (q|b|p|a|t|queries_\w+|proving_\w*(proof|transaction)\w*)\b|Seq Scan on (queries|proving_[ast])"
     assert not [line for line in lines if re.search(reads_all, line)], lines
@@ -122,19 +107,19 @@ def test_a_query_of_more_slots_than_are_read_at_once_is_whole():
     slots = range(1, 511)
     batch = asked_of_everything(None, more={ALICE: {"slots": [f"{slot:#x}" for slot in slots]}})
     prove(batch)
-    proven = proven_by(bundle_of(batch))
+    proven = batches.proven_by(batches.bundle_of(batch))
     many = next(query.slots for query in proven.queries.values() if len(query.slots) == len(slots))
-    assert many == {word(slot): (7 * slot).to_bytes(32) for slot in slots}
+    assert many == {batches.word(slot): (7 * slot).to_bytes(32) for slot in slots}
 
 
 @pytest.mark.parametrize("fields", [{"parentHash": b"\x01" * 32}, {"timestamp": 1_700_000_005}, None])
 def test_a_header_that_is_not_the_next_one_or_not_after_the_time_is_not_in_it(batch, fields):
-    timed = next(block for block in bundle_of(batch)["blocks"] if block["nextHeader"])
+    timed = next(block for block in batches.bundle_of(batch)["blocks"] if block["nextHeader"])
     following = Block.objects.get(number=int(timed["blockNumber"]) + 1)
     real: headers.Fields = {"parentHash": bytes.fromhex(timed["blockHash"][2:]), "timestamp": 1_700_000_006}
     other = headers.encode({**FIELDS, "number": following.number, **real, **(fields or {})})
     Block.objects.filter(pk=following.pk).update(header_rlp=other)
-    shown = [block["nextHeader"] for block in bundle_of(batch)["blocks"] if block["nextHeader"]]
+    shown = [block["nextHeader"] for block in batches.bundle_of(batch)["blocks"] if block["nextHeader"]]
     assert shown == (["0x" + other.hex()] if fields is None else [])
 
 
@@ -157,37 +142,37 @@ def none_there(address: str) -> tuple[int, str]:
 
 def test_it_exists_once_the_batch_is_done_and_as_long_as_its_proofs_are_kept(tmp_path):
     batch = asked_of_everything(tmp_path)
-    assert none_there(path(batch)) == (404, "not_done")
+    assert none_there(batches.path(batch)) == (404, "not_done")
     prove(batch)
-    done = bundle_of(batch)
-    reopen(batch, StepKind.ACCOUNT_ACCUMULATED, of=queries_of(batch)[:1])
-    assert none_there(path(batch)) == (404, "not_done")
-    complete(batch, StepKind.ACCOUNT_ACCUMULATED, of=queries_of(batch)[:1])
-    assert bundle_of(batch) == done
+    done = batches.bundle_of(batch)
+    batches.reopen(batch, StepKind.ACCOUNT_ACCUMULATED, of=batches.queries_of(batch)[:1])
+    assert none_there(batches.path(batch)) == (404, "not_done")
+    batches.complete(batch, StepKind.ACCOUNT_ACCUMULATED, of=batches.queries_of(batch)[:1])
+    assert batches.bundle_of(batch) == done
     proof = AccountProof.objects.first()
     assert proof
     AccountProof.objects.filter(pk=proof.pk).update(address="0x" + "00" * 20)
-    assert none_there(path(batch)) == (404, "no_proof")
+    assert none_there(batches.path(batch)) == (404, "no_proof")
     AccountProof.objects.filter(pk=proof.pk).update(address=proof.address)
     Block.objects.filter(number=9).update(header_rlp=None)
-    assert none_there(path(batch)) == (404, "no_proof")
+    assert none_there(batches.path(batch)) == (404, "no_proof")
     Batch.objects.update(proofs_pruned_at=timezone.now())
-    assert none_there(path(batch)) == (410, "proofs_pruned")
+    assert none_there(batches.path(batch)) == (410, "proofs_pruned")
     Batch.objects.update(status=BatchStatus.REJECTED)
-    assert none_there(path(batch)) == (404, "rejected")
+    assert none_there(batches.path(batch)) == (404, "rejected")
 
 
 def test_there_is_none_of_a_query_before_it_is_completed_nor_without_its_proof():
-    batch = a_batch()
-    assert none_there(f"{path(batch)}/1") == (404, "not_done")
-    accept(batch)
-    assert none_there(f"{path(batch)}/1") == (404, "not_done")
-    finish(batch)
+    batch = batches.a_batch()
+    assert none_there(f"{batches.path(batch)}/1") == (404, "not_done")
+    batches.accept(batch)
+    assert none_there(f"{batches.path(batch)}/1") == (404, "not_done")
+    batches.finish(batch)
     Block.objects.update(header_rlp=None)
-    assert none_there(f"{path(batch)}/1") == (404, "no_proof")
-    assert none_there(f"{path(batch)}/2") == (404, "not_found")
+    assert none_there(f"{batches.path(batch)}/1") == (404, "no_proof")
+    assert none_there(f"{batches.path(batch)}/2") == (404, "not_found")
     Batch.objects.update(status=BatchStatus.REJECTED)
-    assert none_there(f"{path(batch)}/1") == (404, "rejected")
+    assert none_there(f"{batches.path(batch)}/1") == (404, "rejected")
 
 
 @pytest.mark.parametrize("address", ["", "/1", "/1/read", ".json", "/request.json", "/1/bundle.json", "/bundle.json"])
@@ -207,8 +192,8 @@ def prune(batch: Batch) -> None:
 
 
 def go_back_and_come_again(batch: Batch) -> None:
-    reopen(batch, StepKind.ACCOUNT_ACCUMULATED, of=queries_of(batch)[:1])
-    complete(batch, StepKind.ACCOUNT_ACCUMULATED, of=queries_of(batch)[:1])
+    batches.reopen(batch, StepKind.ACCOUNT_ACCUMULATED, of=batches.queries_of(batch)[:1])
+    batches.complete(batch, StepKind.ACCOUNT_ACCUMULATED, of=batches.queries_of(batch)[:1])
 
 
 def lose(batch: Batch) -> None:
@@ -216,8 +201,8 @@ def lose(batch: Batch) -> None:
 
 
 def be_rejected(batch: Batch) -> None:
-    reopen(batch, StepKind.ACCOUNT_ACCUMULATED, of=queries_of(batch)[:1])
-    reject(batch)
+    batches.reopen(batch, StepKind.ACCOUNT_ACCUMULATED, of=batches.queries_of(batch)[:1])
+    batches.reject(batch)
 
 
 CHANGES = [prune, go_back_and_come_again, lose, be_rejected]
@@ -227,7 +212,7 @@ CHANGES = [prune, go_back_and_come_again, lose, be_rejected]
 @pytest.mark.parametrize("of", ["", "/2"], ids=["batch", "query"])
 @pytest.mark.parametrize("change", CHANGES)
 def test_what_changes_while_it_is_written_is_no_bundle(batch, change, of, parts_before):
-    parts = iter(Client().get(f"{path(batch)}{of}/bundle.json"))
+    parts = iter(Client().get(f"{batches.path(batch)}{of}/bundle.json"))
     came = [next(parts) for _ in range(parts_before)]
     change(batch)
     # The server closes the connection before the end.
@@ -238,16 +223,16 @@ def test_what_changes_while_it_is_written_is_no_bundle(batch, change, of, parts_
 
 
 def test_of_a_query_it_is_written_while_the_batch_goes_on(batch):
-    reopen(batch, StepKind.ACCOUNT_ACCUMULATED, of=queries_of(batch)[:1])
-    parts = iter(Client().get(f"{path(batch)}/2/bundle.json"))
+    batches.reopen(batch, StepKind.ACCOUNT_ACCUMULATED, of=batches.queries_of(batch)[:1])
+    parts = iter(Client().get(f"{batches.path(batch)}/2/bundle.json"))
     came = [next(parts)]
-    complete(batch, StepKind.ACCOUNT_ACCUMULATED, of=queries_of(batch)[:1])
-    assert list(proven_by(json.loads(b"".join([*came, *parts]))).queries) == [2]
+    batches.complete(batch, StepKind.ACCOUNT_ACCUMULATED, of=batches.queries_of(batch)[:1])
+    assert list(batches.proven_by(json.loads(b"".join([*came, *parts]))).queries) == [2]
 
 
 def test_an_answer_to_head_makes_none(batch):
     with CaptureQueriesContext(connection) as statements:
-        answer = Client().head(f"{path(batch)}/bundle.json")
+        answer = Client().head(f"{batches.path(batch)}/bundle.json")
     assert not [each["sql"] for each in statements if "nodes" in each["sql"]]
     assert answer.headers["Content-Disposition"] == f'attachment; filename="proof-{batch.pk}.json"'
     assert (answer.status_code, answer.headers["Content-Type"]) == (200, "application/json")

@@ -20,16 +20,7 @@ from proving.health import attester_checks
 from proving.models import AttesterWatch, ChainWatch, FactsRegistry
 from queries.models import Batch, Sender
 from tests.chains import lying_node
-from tests.explorer.batches import (
-    BLOCK_HASH_SOURCE,
-    DEAD_NODE,
-    REGISTRY,
-    SOURCE,
-    a_batch,
-    connect_source,
-    deployed,
-    finish,
-)
+from tests.explorer import batches
 from tests.inside.working import observe, watch
 from tests.service import ALICE, BOB, CHARLIE, chains_toml, reconfigure
 
@@ -43,8 +34,8 @@ KEYS = dict(ACCOUNTS)
 @pytest.fixture
 def no_node(db, settings, tmp_path) -> None:
     """Configure a chain whose node is down, with recent observations of the chain."""
-    settings.CHAINS_FILE = chains_toml(tmp_path, DEAD_NODE)
-    deployed()
+    settings.CHAINS_FILE = chains_toml(tmp_path, batches.DEAD_NODE)
+    batches.deployed()
     saw(number=20_000, timestamp=int(time.time()), final=19_936, gas_price=2 * GWEI, keeps_hashes=True)
 
 
@@ -80,11 +71,7 @@ def chain_of(chain_id: int = 31337) -> Any:
 
 @pytest.mark.parametrize(
     ("keeps_hashes", "direct", "path_of", "most", "each", "to_first"),
-    [
-        (True, 8191, "hops", 50, 8191, True),
-        (False, 256, "hops", 0, 8191, False),
-        (None, 256, None, 0, 8191, False),
-    ],
+    [(True, 8191, "hops", 50, 8191, True), (False, 256, "hops", 0, 8191, False), (None, 256, None, 0, 8191, False)],
 )
 def test_its_reach_is_that_of_the_chain_as_it_was_seen(no_node, keeps_hashes, direct, path_of, most, each, to_first):
     saw(keeps_hashes=keeps_hashes)
@@ -98,7 +85,7 @@ def test_it_reaches_the_first_block_where_the_registry_jumps_and_says_why_it_doe
     chain = "genesis_time = 1, bellatrix = 0, capella = 0, deneb = 0, electra = 0"
     reconfigure(settings, "block_seconds = 1\n", f"block_seconds = 1\nbeacon_chain = {{ {chain} }}\n")
     assert connection()["reach"]["whyNoJump"].endswith("so old blocks are proven by hops alone.")
-    FactsRegistry.objects.update(beacon_history=BLOCK_HASH_SOURCE)
+    FactsRegistry.objects.update(beacon_history=batches.BLOCK_HASH_SOURCE)
     reach = connection()["reach"]
     assert "has neither beacon_urls nor era_files" in reach["whyNoJump"]
     assert (reach["jumps"], reach["gasOfJump"], reach["toFirstBlock"]) == (False, None, False)
@@ -121,7 +108,7 @@ def test_a_registry_is_told_only_as_far_as_it_may_be_believed(no_node, state):
     if state == "refused":
         assert entry["notes"] == ["The registry is a forgery."]
     elif state == "unchecked":
-        assert (entry["factsRegistry"], entry["codeHash"], entry["notes"]) == (REGISTRY, None, [])
+        assert (entry["factsRegistry"], entry["codeHash"], entry["notes"]) == (batches.REGISTRY, None, [])
     else:
         assert entry["factsRegistry"] is None
         assert entry["notes"][0].startswith("No facts registry is deployed on chain 31337 for chain 31337.")
@@ -141,7 +128,7 @@ def test_it_tells_how_long_half_of_the_last_batches_took_and_nothing_of_too_few(
     seconds = (5, 40, 1000)
     for number, took in enumerate(seconds):
         assert connection()["usualTime"] is None
-        finish(batch := a_batch(block=12 + number))
+        batches.finish(batch := batches.a_batch(block=12 + number))
         now = timezone.now()
         Batch.objects.filter(pk=batch.pk).update(created_at=now - timedelta(seconds=took), finished_at=now)
     assert connection()["usualTime"] == {"seconds": pytest.approx(40), "batches": 3}
@@ -162,7 +149,7 @@ def test_a_dead_node_leaves_what_a_worker_has_seen_with_its_time(service, settin
     assert 150_000 < told["gas"] < 250_000
     assert int(told["wei"]) == told["gas"] * int(before["gasPrice"])
     ChainWatch.objects.update(seen_at=timezone.now() - 7 * MINUTE)
-    settings.CHAINS_FILE = chains_toml(tmp_path, DEAD_NODE)
+    settings.CHAINS_FILE = chains_toml(tmp_path, batches.DEAD_NODE)
     forget_chains()
     observe()
     chain, html = chain_of(), page()
@@ -177,7 +164,7 @@ def test_it_asks_no_chain_and_takes_five_statements_whatever_is_connected(
     no_node, tmp_path, django_assert_num_queries, monkeypatch
 ):
     monkeypatch.setattr("chains.bounded_http.send_all", lambda *_: pytest.fail("a chain or an attester was asked"))
-    connect_source(tmp_path)
+    batches.connect_source(tmp_path)
     Client().get("/chains")
     for path in ("/chains", "/chains.json"):
         with django_assert_num_queries(5):
@@ -197,7 +184,7 @@ def attested(service: DevChain, tmp_path) -> Iterator[Callable[..., None]]:
 
         def relay(body: Any) -> Any:
             return (
-                lying_node.result(body, hex(SOURCE))
+                lying_node.result(body, hex(batches.SOURCE))
                 if lying_node.is_chain_id(body)
                 else lying_node.ask(service.url, body)
             )
@@ -208,8 +195,8 @@ def attested(service: DevChain, tmp_path) -> Iterator[Callable[..., None]]:
                 addresses[name]: stack.enter_context(lying_node.lying_node(answer)) + f"/{name}"
                 for name, answer in attesters.items()
             }
-            connect_source(tmp_path, stack.enter_context(lying_node.lying_node(relay)), urls)
-            deployed(SOURCE)
+            batches.connect_source(tmp_path, stack.enter_context(lying_node.lying_node(relay)), urls)
+            batches.deployed(batches.SOURCE)
             watch()
 
         service.mine(100)
@@ -223,14 +210,16 @@ def signing(service: DevChain, address: str, *, block_hash: bytes | None = None)
         number = int(body["blockNumber"])
         told = block_hash or bytes.fromhex(service.rpc("eth_getBlockByNumber", hex(number), False)["hash"][2:])
         domain = Domain(int(body["destinationChainId"]), body["verifyingContract"])
-        signature = sign(Account.from_key(KEYS[address]), AttestationRequest(domain, SOURCE, number).message(told))
+        signature = sign(
+            Account.from_key(KEYS[address]), AttestationRequest(domain, batches.SOURCE, number).message(told)
+        )
         return {"blockHash": "0x" + told.hex(), "signature": "0x" + signature.hex()}
 
     return answer
 
 
 def answers() -> list[str | None]:
-    return [attester["answer"] for attester in connection(SOURCE)["attesters"]["attesters"]]
+    return [attester["answer"] for attester in connection(batches.SOURCE)["attesters"]["attesters"]]
 
 
 def ask_again() -> None:
@@ -246,7 +235,7 @@ def test_it_tells_what_each_attester_answered_the_lying_and_the_slow_one_too(ser
         return lying_node.Raw(b"too late", seconds_between_bytes=1)
 
     attested(honest=signing(service, ALICE), liar=signing(service, BOB, block_hash=b"\x66" * 32), sleeper=slow)
-    attesters, html = connection(SOURCE)["attesters"], page()
+    attesters, html = connection(batches.SOURCE)["attesters"], page()
     assert answers() == ["signed", "contradicts", "timed_out"]
     assert int(attesters["blockNumber"]) <= service.head() - 32
     assert "1 of 3 required attesters has signed block" in html
@@ -254,7 +243,7 @@ def test_it_tells_what_each_attester_answered_the_lying_and_the_slow_one_too(ser
     assert "/liar" not in html + str(attesters)
     since = [attester["since"] for attester in attesters["attesters"]]
     ask_again()
-    assert [attester["since"] for attester in connection(SOURCE)["attesters"]["attesters"]] == since
+    assert [attester["since"] for attester in connection(batches.SOURCE)["attesters"]["attesters"]] == since
 
 
 def test_caches_keep_the_json_for_some_seconds_and_learn_that_nothing_has_changed(no_node):

@@ -11,22 +11,7 @@ from django.test import Client
 from django.test.utils import CaptureQueriesContext
 
 from queries.models import Batch, Block, Query, StepKind
-from tests.explorer.batches import (
-    BALANCE,
-    HASH,
-    a_batch,
-    accept,
-    batch_at,
-    complete,
-    fetch_proofs,
-    find_block,
-    finish,
-    many_accounts,
-    path,
-    queries_of,
-    reject,
-    word,
-)
+from tests.explorer import batches
 from tests.service import ALICE
 
 pytestmark = [pytest.mark.django_db, pytest.mark.outside]
@@ -40,43 +25,43 @@ def lines(batch: Batch) -> list[dict[str, str]]:
 
 
 def get(batch: Batch) -> Any:
-    return Client().get(f"{path(batch)}/facts.csv")
+    return Client().get(f"{batches.path(batch)}/facts.csv")
 
 
 def test_each_fact_has_a_line_with_its_value():
     accounts = {ALICE: {"props": ["BALANCE", "CODE_HASH"], "slots": ["0x5"]}}
-    batch = batch_at(timestamp_1700000005={"accounts": accounts, "header": ["GAS_USED"]})
-    find_block(batch)
-    finish(batch)
-    Block.objects.update(hash=HASH)
+    batch = batches.batch_at(timestamp_1700000005={"accounts": accounts, "header": ["GAS_USED"]})
+    batches.find_block(batch)
+    batches.finish(batch)
+    Block.objects.update(hash=batches.HASH)
     rows = lines(batch)
     assert [(line["query"], line["property"], line["slot"], line["value"], line["word"]) for line in rows] == [
-        ("1", "BALANCE", "", str(BALANCE), word(BALANCE)),
+        ("1", "BALANCE", "", str(batches.BALANCE), batches.word(batches.BALANCE)),
         ("1", "CODE_HASH", "", "", "0x" + "22" * 32),
-        ("1", "SLOT", word(5), "5", word(5)),
-        ("1", "BLOCK_AT_TIMESTAMP", "", "12", word(12)),
-        ("2", "GAS_USED", "", "21000", word(21_000)),
-        ("2", "BLOCK_AT_TIMESTAMP", "", "12", word(12)),
+        ("1", "SLOT", batches.word(5), "5", batches.word(5)),
+        ("1", "BLOCK_AT_TIMESTAMP", "", "12", batches.word(12)),
+        ("2", "GAS_USED", "", "21000", batches.word(21_000)),
+        ("2", "BLOCK_AT_TIMESTAMP", "", "12", batches.word(12)),
     ]
     assert [line["account"] for line in rows] == [ALICE] * 3 + [""] * 3
     assert {(line["source_chain_id"], line["block"], line["block_hash"], line["state"]) for line in rows} == {
-        ("31337", "12", HASH, "proven")
+        ("31337", "12", batches.HASH, "proven")
     }
 
 
 def test_what_is_not_proven_has_no_value_and_what_was_rejected_none_any_more():
-    batch = a_batch(*many_accounts(2))
-    accept(batch)
-    fetch_proofs(batch)
-    complete(batch, *StepKind, of=queries_of(batch)[:1])
-    assert [(line["state"], line["value"]) for line in lines(batch)] == [("proven", str(BALANCE)), ("open", "")]
-    reject(batch)
+    batch = batches.a_batch(*batches.many_accounts(2))
+    batches.accept(batch)
+    batches.fetch_proofs(batch)
+    batches.complete(batch, *StepKind, of=batches.queries_of(batch)[:1])
+    assert [(line["state"], line["value"]) for line in lines(batch)] == [("proven", str(batches.BALANCE)), ("open", "")]
+    batches.reject(batch)
     assert [(line["state"], line["value"]) for line in lines(batch)] == [("rejected", "")] * 2
 
 
 @pytest.mark.parametrize("name", ["=1+1", "+1", "-1", "@SUM(A1)", "\t=1", "\r=1", "\n=1", '=HYPERLINK("http://x")'])
 def test_no_cell_is_taken_for_a_formula(name):
-    batch = a_batch()
+    batch = batches.a_batch()
     Query.objects.update(name=name)
     for cell in next(csv.reader(io.StringIO(get(batch).text.partition("\n")[2]))):
         assert not cell.startswith(("=", "+", "-", "@", "\t", "\r", "\n"))
@@ -84,7 +69,7 @@ def test_no_cell_is_taken_for_a_formula(name):
 
 
 def test_it_is_a_file_and_an_unknown_batch_has_none():
-    batch = a_batch()
+    batch = batches.a_batch()
     answer = get(batch)
     assert answer.headers["Content-Type"] == "text/csv; charset=utf-8"
     assert answer.headers["Content-Disposition"] == f'attachment; filename="facts-{batch.pk}.csv"'
@@ -93,8 +78,8 @@ def test_it_is_a_file_and_an_unknown_batch_has_none():
 
 
 def test_it_has_all_queries_and_reads_them_in_large_parts():
-    batch = a_batch(*many_accounts(501))
-    accept(batch)
+    batch = batches.a_batch(*batches.many_accounts(501))
+    batches.accept(batch)
     with CaptureQueriesContext(connection) as statements:
         rows = lines(batch)
     assert [line["query"] for line in rows] == [str(number) for number in range(1, 502)]

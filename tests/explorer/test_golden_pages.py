@@ -2,28 +2,55 @@
 
 import json
 import re
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-from django.test import Client
+from django.db import transaction
+from django.test import Client, override_settings
 from django.utils import timezone
 
 from tests.browser.conftest import Stage
 from tests.browser.pictures import PICTURES, Picture
+from tests.explorer import batches
 from tests.factories import client_of
 from tests.golden_pages import compare
+from tests.service import chains_toml
 
 pytestmark = pytest.mark.django_db
 
 
-@pytest.mark.parametrize(
-    "picture",
-    [picture for picture in PICTURES if picture.then is Picture.then],
-    ids=lambda picture: picture.file,
+PAGES = sorted(
+    (picture for picture in PICTURES if picture.then is Picture.then),
+    key=lambda picture: getattr(picture.rows, "__name__", ""),
 )
-def test_a_page_is_as_it_was(picture: Picture, settings: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    url = picture.open(Stage(settings, tmp_path, monkeypatch, lambda: pytest.fail("It needs no chain.")))
+
+
+@pytest.fixture(scope="module")
+def rows(request, django_db_setup, django_db_blocker, tmp_path_factory) -> Iterator[None]:
+    """Store the rows of several pages, once for all tests with the same parameter. No page changes them."""
+    with django_db_blocker.unblock(), transaction.atomic():
+        if request.param:
+            folder = tmp_path_factory.mktemp("rows")
+            with override_settings(CHAINS_FILE=chains_toml(folder, batches.DEAD_NODE), STATIC_ROOT=str(folder)):
+                batches.connect_source(folder)
+                request.param()
+        yield
+        transaction.set_rollback(True)
+
+
+@pytest.mark.parametrize(
+    ("rows", "picture"),
+    [pytest.param(picture.rows, picture, id=picture.file) for picture in PAGES],
+    indirect=["rows"],
+    scope="module",
+)
+def test_a_page_is_as_it_was(
+    rows: None, picture: Picture, settings: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    stage = Stage(settings, tmp_path, monkeypatch, lambda: pytest.fail("It needs no chain."))
+    url = picture.open(stage, has_rows=True)
     client = client_of(picture.who) if picture.who else Client()
     client.raise_request_exception = False
     # Time stands still, because a timeline's scale would change between two requests.

@@ -15,26 +15,7 @@ from django.utils import timezone
 from accounts.models import ApiKey
 from proving.models import AccountProof, FactsRegistry, SlotProof
 from queries.models import Batch, Query, StepKind
-from tests.explorer.batches import (
-    BALANCE,
-    REGISTRY,
-    TRANSACTION,
-    a_batch,
-    accept,
-    batch_at,
-    complete,
-    connect_source,
-    deployed,
-    fetch_proofs,
-    find_block,
-    finish,
-    of_two_sources,
-    queries_of,
-    read_files,
-    reject,
-    reopen,
-    word,
-)
+from tests.explorer import batches
 from tests.factories import client_of
 from tests.plans import plans
 from tests.service import ALICE, BOB, CHARLIE, a_key, header, request, submit
@@ -73,11 +54,11 @@ def everywhere(limit: int, **parameters: Any) -> list[tuple[str, str | None, str
 
 def test_it_tells_what_was_proven_for_whomever_with_the_call_that_reads_it():
     batch = submit(a_key(BOB), request(ALICE, block=12))
-    accept(batch)
-    fetch_proofs(batch)
-    complete(batch, *list(StepKind)[:-1])
+    batches.accept(batch)
+    batches.fetch_proofs(batch)
+    batches.complete(batch, *list(StepKind)[:-1])
     assert facts(account=ALICE) == {"facts": [], "next": None}
-    complete(batch, StepKind.ACCOUNT_ACCUMULATED, transaction_hash=TRANSACTION)
+    batches.complete(batch, StepKind.ACCOUNT_ACCUMULATED, transaction_hash=batches.TRANSACTION)
     (fact,) = facts(account=ALICE)["facts"]
     assert fact["call"].pop("data").startswith("0x7177899b")
     assert fact == {
@@ -87,37 +68,37 @@ def test_it_tells_what_was_proven_for_whomever_with_the_call_that_reads_it():
         "account": ALICE,
         "property": "BALANCE",
         "slot": None,
-        "word": word(BALANCE),
-        "value": str(BALANCE),
-        "registry": REGISTRY,
-        "call": {"to": REGISTRY},
-        "transactionHash": TRANSACTION,
+        "word": batches.word(batches.BALANCE),
+        "value": str(batches.BALANCE),
+        "registry": batches.REGISTRY,
+        "call": {"to": batches.REGISTRY},
+        "transactionHash": batches.TRANSACTION,
     }
     assert Client().get("/facts", {"account": ALICE}).status_code == 401
 
 
 def test_what_was_taken_back_or_rejected_is_not_told():
-    batch = a_batch()
-    finish(batch)
+    batch = batches.a_batch()
+    batches.finish(batch)
     assert facts(block="12")["facts"]
-    reopen(batch, StepKind.ACCOUNT_ACCUMULATED)
+    batches.reopen(batch, StepKind.ACCOUNT_ACCUMULATED)
     assert not facts(block="12")["facts"]
-    complete(batch, StepKind.ACCOUNT_ACCUMULATED)
+    batches.complete(batch, StepKind.ACCOUNT_ACCUMULATED)
     assert facts(block="12")["facts"]
     Batch.objects.update(status="IN_PROGRESS")
-    reject(batch)
+    batches.reject(batch)
     assert not facts(block="12")["facts"]
 
 
 def test_only_registries_in_use_count():
-    batch = a_batch()
-    finish(batch)
+    batch = batches.a_batch()
+    batches.finish(batch)
     Batch.objects.update(finished_at=timezone.now() - timedelta(days=1))
     FactsRegistry.objects.update(refused="Its code is another.")
     assert not facts(account=ALICE)["facts"]
     FactsRegistry.objects.update(refused="", replaced_at=timezone.now())
     assert not facts(account=ALICE)["facts"]
-    other = deployed()
+    other = batches.deployed()
     FactsRegistry.objects.filter(pk=other.pk).update(replaced_at=timezone.now() - timedelta(hours=1))
     values = {"destination_chain_id": 31337, "source_chain_id": 31337, "deployed_at": timezone.now()}
     FactsRegistry.objects.create(address=BOB, block_hash_source=BOB, **values)
@@ -128,31 +109,31 @@ def test_only_registries_in_use_count():
 
 def test_the_same_is_told_once_whoever_asked_for_it():
     for props in (["BALANCE"], ["BALANCE", "NONCE"], ["BALANCE"]):
-        batch = a_batch(props=props)
-        accept(batch)
+        batch = batches.a_batch(props=props)
+        batches.accept(batch)
         if Batch.objects.count() == 1:
-            fetch_proofs(batch)
-        complete(batch, *StepKind)
+            batches.fetch_proofs(batch)
+        batches.complete(batch, *StepKind)
     assert named(facts(account=ALICE)) == [("12", ALICE, "BALANCE"), ("12", ALICE, "NONCE")]
     # Pages are read separately, so a fact of two queries may appear on both.
     assert [what for *_, what in everywhere(1, account=ALICE)] == ["BALANCE", "NONCE", "BALANCE", "BALANCE"]
 
 
 def test_each_filter_leaves_others_out(tmp_path):
-    connect_source(tmp_path)
-    deployed(5)
-    slots = [word(slot) for slot in range(3)]
-    first_batch = batch_at(
+    batches.connect_source(tmp_path)
+    batches.deployed(5)
+    slots = [batches.word(slot) for slot in range(3)]
+    first_batch = batches.batch_at(
         block_12={
             "accounts": {ALICE: {"props": ["NONCE", "BALANCE"], "slots": slots}},
             "header": ["NONCE", "TIMESTAMP"],
         },
         timestamp_1700000005={"accounts": {BOB: {"props": ["NONCE"]}}},
     )
-    find_block(first_batch, 13)
-    finish(first_batch)
-    two = of_two_sources()
-    accept(two, 5)
+    batches.find_block(first_batch, 13)
+    batches.finish(first_batch)
+    two = batches.of_two_sources()
+    batches.accept(two, 5)
     fetch_proofs_of_other_chain(two)
     nonce, balance = ("12", ALICE, "NONCE"), ("12", ALICE, "BALANCE")
     of_header = [("12", None, "TIMESTAMP"), ("12", None, "NONCE")]
@@ -185,31 +166,30 @@ def test_each_filter_leaves_others_out(tmp_path):
 
 
 def fetch_proofs_of_other_chain(batch: Batch) -> None:
-    here, there = queries_of(batch)
+    here, there = batches.queries_of(batch)
     Query.objects.filter(pk=here).delete()
-    fetch_proofs(batch)
-    complete(batch, *StepKind, of=[there])
+    batches.fetch_proofs(batch)
+    batches.complete(batch, *StepKind, of=[there])
 
 
-@pytest.mark.parametrize("limit", [7, 50, 100])
-def test_pages_tell_each_slot_once_and_go_through_queries_and_blocks(limit):
+def test_pages_tell_each_slot_once_and_go_through_queries_and_blocks():
     for block in (12, 13):
         for start in (0, 150):
-            slots = [word(slot) for slot in range(start, start + 150)]
-            batch = batch_at(**{f"block_{block}": {"accounts": {ALICE: {"props": ["NONCE"], "slots": slots}}}})
+            slots = [batches.word(slot) for slot in range(start, start + 150)]
+            batch = batches.batch_at(**{f"block_{block}": {"accounts": {ALICE: {"props": ["NONCE"], "slots": slots}}}})
             if start:
-                accept(batch)
+                batches.accept(batch)
                 add_slots(batch)
-                complete(batch, *StepKind)
+                batches.complete(batch, *StepKind)
             else:
-                finish(batch)
-    listed = everywhere(limit, account=ALICE)
-    assert set(listed) == {
-        (str(block), ALICE, what) for block in (12, 13) for what in ("NONCE", *(word(slot) for slot in range(300)))
-    }
-    # Two queries about a block requested the nonce, so it may appear twice.
-    assert len(listed) - len(set(listed)) <= 2
-    assert [block for block, *_ in listed] == sorted(block for block, *_ in listed)
+                batches.finish(batch)
+    names = ["NONCE", *map(batches.word, range(300))]
+    for limit in (7, 50, 100):
+        listed = everywhere(limit, account=ALICE)
+        assert set(listed) == {(str(block), ALICE, name) for block in (12, 13) for name in names}
+        # Two queries about a block requested the nonce, so it may appear twice.
+        assert len(listed) - len(set(listed)) <= 2
+        assert [block for block, *_ in listed] == sorted(block for block, *_ in listed)
 
 
 def add_slots(batch: Batch) -> None:
@@ -252,14 +232,14 @@ def test_an_account_or_a_block_is_needed():
     "parameters", [{"account": ALICE}, {"block": "12"}, {"account": ALICE, "block": "12"}], ids=str
 )
 def test_it_takes_a_bounded_number_of_statements_and_reads_by_an_index(parameters):
-    finish(a_batch())
+    batches.finish(batches.a_batch())
     taken = []
     for count in (1, 12):
         for number in range(count):
-            batch = batch_at(block_12={"accounts": {ALICE: {"slots": [word(count * 100 + number)]}}})
-            accept(batch)
+            batch = batches.batch_at(block_12={"accounts": {ALICE: {"slots": [batches.word(count * 100 + number)]}}})
+            batches.accept(batch)
             add_slots(batch)
-            complete(batch, *StepKind)
+            batches.complete(batch, *StepKind)
         with CaptureQueriesContext(connection) as statements:
             assert len(facts(limit=100, **parameters)["facts"]) > count
         taken.append(len(statements))
@@ -273,9 +253,9 @@ def test_it_takes_a_bounded_number_of_statements_and_reads_by_an_index(parameter
 
 
 def test_searches_by_a_slot_are_counted_with_files():
-    finish(a_batch())
+    batches.finish(batches.a_batch())
     page = {"account": ALICE, "slot": "2"}
-    read_files()
+    batches.read_files()
     for answer in (asked(**page), client_of(BOB).get("/facts", page, headers=BROWSER)):
         assert (answer.status_code, answer.json()["code"]) == (429, "too_many_requests")
         assert int(answer.headers["Retry-After"]) > 0
@@ -294,11 +274,11 @@ def opened(who: Client, address: str = "/facts", **parameters: str) -> str:
 
 
 def test_the_page_tells_what_the_api_tells_with_the_call_and_never_whose_batch_it_was():
-    finish(batch := a_batch(props=["BALANCE"]))
+    batches.finish(batch := batches.a_batch(props=["BALANCE"]))
     html = opened(bob := client_of(BOB), account=ALICE.lower())
     assert f'Facts of <span class="short" title="{ALICE}"' in html
     assert "123,456,789.0123" in html
-    for part in ("cast call --rpc-url", "from web3 import Web3", "interface IFactsRegistry", REGISTRY):
+    for part in ("cast call --rpc-url", "from web3 import Web3", "interface IFactsRegistry", batches.REGISTRY):
         assert part in html
     for page in (html, opened(bob, "/facts.csv", account=ALICE), opened(bob, block="12")):
         assert batch.pk not in page
@@ -307,7 +287,7 @@ def test_the_page_tells_what_the_api_tells_with_the_call_and_never_whose_batch_i
 
 
 def test_who_may_not_list_everybody_s_batches_signs_in_first(settings):
-    finish(a_batch())
+    batches.finish(batches.a_batch())
     for address in ("/facts", "/facts.csv"):
         answer = Client().get(address, {"account": ALICE}, headers=BROWSER)
         assert (answer.status_code, answer.headers["Location"][:9]) == (302, "/sign-in?")
@@ -317,7 +297,7 @@ def test_who_may_not_list_everybody_s_batches_signs_in_first(settings):
 
 @pytest.mark.parametrize("headers", [{}, {"accept": "*/*"}, {"accept": "application/json"}])
 def test_programs_and_who_sends_a_key_are_answered_by_the_api(headers):
-    finish(a_batch())
+    batches.finish(batches.a_batch())
     signed_in, key = client_of(BOB), a_key(BOB)
     assert signed_in.get("/facts", {"account": ALICE}, headers=headers).status_code == 401
     for sent in (headers, BROWSER):
@@ -327,8 +307,8 @@ def test_programs_and_who_sends_a_key_are_answered_by_the_api(headers):
 
 
 def test_files_go_through_the_facts_in_their_order():
-    slots = [word(slot) for slot in range(1001)]
-    finish(batch_at(block_12={"accounts": {ALICE: {"props": ["NONCE"], "slots": slots}}}))
+    slots = [batches.word(slot) for slot in range(1001)]
+    batches.finish(batches.batch_at(block_12={"accounts": {ALICE: {"props": ["NONCE"], "slots": slots}}}))
     bob = client_of(BOB)
     file = bob.get("/facts.csv", {"account": ALICE})
     rows = list(csv.DictReader(io.StringIO(file.content.decode("utf-8-sig"))))
@@ -336,7 +316,7 @@ def test_files_go_through_the_facts_in_their_order():
         ("NONCE", "", "7"),
         *(("SLOT", slot, str(int(slot, 16))) for slot in slots[:999]),
     ]
-    assert {(row["block"], row["account"], row["registry"]) for row in rows} == {("12", ALICE, REGISTRY)}
+    assert {(row["block"], row["account"], row["registry"]) for row in rows} == {("12", ALICE, batches.REGISTRY)}
     following = re.fullmatch('<([^>]+)>; rel="next"', file.headers["Link"])
     assert following
     second_file = bob.get(f"/facts.csv{following[1]}")

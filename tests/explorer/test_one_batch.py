@@ -13,27 +13,7 @@ from django.utils import timezone
 from accounts.models import ApiKey
 from proving.models import AccountProof
 from queries.models import Batch, Block, StepKind
-from tests.explorer.batches import (
-    BALANCE,
-    CONTRACT,
-    SOURCE,
-    a_batch,
-    accept,
-    batch_at,
-    complete,
-    connect_source,
-    everything,
-    fetch_proofs,
-    find_block,
-    finish,
-    many_accounts,
-    of_two_sources,
-    path,
-    queries_of,
-    reject,
-    reopen,
-    word,
-)
+from tests.explorer import batches
 from tests.service import ACCOUNT_FIELDS, ALICE, BOB, HEADER_FIELDS, a_key, header
 
 pytestmark = [pytest.mark.django_db, pytest.mark.outside]
@@ -52,59 +32,63 @@ def detail(batch: Batch, **parameters):
 
 
 def test_the_page_s_json_is_the_same_for_everybody_who_has_the_link(tmp_path):
-    connect_source(tmp_path)
-    batch = of_two_sources()
+    batches.connect_source(tmp_path)
+    batch = batches.of_two_sources()
 
     def in_common() -> Any:
         told = detail(batch)
-        page = Client().get(f"{path(batch)}.json")
+        page = Client().get(f"{batches.path(batch)}.json")
         for_older_clients = told["batchQuery"]
         assert for_older_clients == {name: told[name] for name in for_older_clients}
         assert (page.json(), page.headers["ETag"]) == (told, answer(batch).headers["ETag"])
-        assert Client().get(f"{path(batch)}.json", {"cursor": "2"}).json() == detail(batch, cursor="2")
+        assert Client().get(f"{batches.path(batch)}.json", {"cursor": "2"}).json() == detail(batch, cursor="2")
         return told
 
     in_common()
-    accept(batch)
-    here, _ = queries_of(batch)
-    complete(batch, StepKind.INITIAL_STATE, of=[here])
+    batches.accept(batch)
+    here, _ = batches.queries_of(batch)
+    batches.complete(batch, StepKind.INITIAL_STATE, of=[here])
     Block.objects.update(waiting_for="No node answers.", failing_since=timezone.now(), due_at=timezone.now())
     waits = in_common()["waits"]
     assert [(wait["sentence"], wait["nextTryAt"] is None) for wait in waits] == [("No node answers.", False)]
-    assert [chain["id"] for chain in waits[0]["sources"]] == [SOURCE, 31337]
-    reject(batch)
+    assert [chain["id"] for chain in waits[0]["sources"]] == [batches.SOURCE, 31337]
+    batches.reject(batch)
     assert in_common()["rejection"]["code"] == "deadline_exceeded"
 
 
 def test_each_query_has_its_words_as_soon_as_it_is_completed(tmp_path):
     """A query's words are shown even while the batch's other source chain hangs, and after the batch is rejected."""
-    connect_source(tmp_path)
-    batch = of_two_sources()
-    fetch_proofs(batch)
-    AccountProof.objects.filter(block__source_chain_id=SOURCE).update(balance=BALANCE + 1)
-    accept(batch)
-    here, _ = queries_of(batch)
+    batches.connect_source(tmp_path)
+    batch = batches.of_two_sources()
+    batches.fetch_proofs(batch)
+    AccountProof.objects.filter(block__source_chain_id=batches.SOURCE).update(balance=batches.BALANCE + 1)
+    batches.accept(batch)
+    here, _ = batches.queries_of(batch)
     for kind in StepKind:
         assert [fact["word"] for query in detail(batch)["queryList"] for fact in query["facts"]] == [None, None]
-        complete(batch, kind, of=[here])
+        batches.complete(batch, kind, of=[here])
     first, second = detail(batch)["queryList"]
-    assert (first["isCompleted"], first["step"], first["facts"][0]["word"]) == (True, None, word(BALANCE))
-    assert first["facts"][0]["value"] == str(BALANCE)
+    assert (first["isCompleted"], first["step"], first["facts"][0]["word"]) == (
+        True,
+        None,
+        batches.word(batches.BALANCE),
+    )
+    assert first["facts"][0]["value"] == str(batches.BALANCE)
     assert (second["isCompleted"], second["facts"][0]["word"]) == (False, None)
     assert detail(batch)["queriesCompleted"] == 1
-    reopen(batch, StepKind.ACCOUNT_ACCUMULATED, of=[here])
+    batches.reopen(batch, StepKind.ACCOUNT_ACCUMULATED, of=[here])
     told = detail(batch)
     assert told["queryList"][0]["facts"][0]["word"] is None
     assert told["wentBackBecause"] == "Chain 31337 was reorganised."
-    complete(batch, StepKind.ACCOUNT_ACCUMULATED, of=[here])
-    reject(batch)
+    batches.complete(batch, StepKind.ACCOUNT_ACCUMULATED, of=[here])
+    batches.reject(batch)
     told = detail(batch)
     assert told["queryList"][0]["facts"][0]["word"] is None
     assert (told["waits"], told["deadlineAt"], told["rejection"]["retryable"]) == ([], None, True)
 
 
 def test_every_kind_of_fact_is_read_by_the_call_that_is_told(service):
-    batch = everything(service)
+    batch = batches.everything(service)
     told = detail(batch)
     for query in told["queryList"]:
         for fact in query["facts"]:
@@ -114,8 +98,11 @@ def test_every_kind_of_fact_is_read_by_the_call_that_is_told(service):
                 assert int(fact["value"]) == int(read, 16)
     account, contract, block, at_time = told["queryList"]
     assert [fact["property"] for fact in account["facts"]] == ACCOUNT_FIELDS
-    assert [(fact["slot"], fact["value"]) for fact in contract["facts"]] == [(word(5), "77"), (word(6), "0")]
-    assert (contract["account"].lower(), block["account"]) == (CONTRACT, None)
+    assert [(fact["slot"], fact["value"]) for fact in contract["facts"]] == [
+        (batches.word(5), "77"),
+        (batches.word(6), "0"),
+    ]
+    assert (contract["account"].lower(), block["account"]) == (batches.CONTRACT, None)
     assert [fact["property"] for fact in block["facts"]] == HEADER_FIELDS
     assert block["facts"][HEADER_FIELDS.index("STATE_ROOT")]["value"] is None
     assert [fact["property"] for fact in at_time["facts"]] == ["NONCE", "BLOCK_AT_TIMESTAMP"]
@@ -124,17 +111,17 @@ def test_every_kind_of_fact_is_read_by_the_call_that_is_told(service):
 
 
 def test_what_a_tag_and_a_name_stood_for_is_told_beside_them():
-    batch = batch_at(latest={"accounts": {ALICE: {"props": ["NONCE"]}}})
+    batch = batches.batch_at(latest={"accounts": {ALICE: {"props": ["NONCE"]}}})
     batch.queries.update(name="alice.eth")
-    find_block(batch)
+    batches.find_block(batch)
     (query,) = detail(batch)["queryList"]
     assert (query["selector"], query["blockNumber"]) == ("latest", "12")
     assert (query["name"], query["account"]) == ("alice.eth", ALICE)
 
 
 def test_queries_are_paged_in_the_order_of_the_request():
-    accounts = list(many_accounts(7))
-    batch = a_batch(*accounts)
+    accounts = list(batches.many_accounts(7))
+    batch = batches.a_batch(*accounts)
     told = detail(batch, limit=3)
     seen = told["queryList"]
     while told["next"]:
@@ -149,14 +136,14 @@ def test_queries_are_paged_in_the_order_of_the_request():
     "parameters", [{"limit": "0"}, {"limit": "101"}, {"cursor": "0"}, {"cursor": "1" * 10}], ids=str
 )
 def test_a_malformed_parameter_is_named(parameters):
-    got = answer(a_batch(), **parameters)
+    got = answer(batches.a_batch(), **parameters)
     assert (got.status_code, got.json()["code"]) == (400, "invalid_request")
     (name,) = parameters
     assert name in got.json()["error"]
 
 
 def test_only_the_user_reads_it():
-    batch = a_batch()
+    batch = batches.a_batch()
     assert answer(batch, a_key(BOB)).json() == {"error": "No query found", "code": "not_found"}
     assert answer(batch, a_key(ALICE, "another")).status_code == 200
     assert Client().get(f"/batch-queries/{batch.pk}").status_code == 401
@@ -166,13 +153,13 @@ def test_only_the_user_reads_it():
 
 
 def test_who_has_the_answer_gets_304_until_it_changes():
-    batch = a_batch()
+    batch = batches.a_batch()
     first = answer(batch)
     again = answer(batch, etag=first.headers["ETag"])
     assert (again.status_code, again.content, again.headers["Retry-After"]) == (304, b"", "2")
     Batch.objects.update(created_at=timezone.now() - timedelta(minutes=11))
     assert answer(batch).headers["Retry-After"] == "15"
-    finish(batch)
+    batches.finish(batch)
     after = answer(batch, etag=first.headers["ETag"])
     assert after.status_code == 200
     assert "Retry-After" not in after.headers
@@ -182,8 +169,8 @@ def test_who_has_the_answer_gets_304_until_it_changes():
 def test_it_takes_as_many_statements_for_a_large_batch_as_for_a_small_one():
     taken = []
     for count in (1, 90):
-        batch = a_batch(*many_accounts(count), block=count)
-        finish(batch)
+        batch = batches.a_batch(*batches.many_accounts(count), block=count)
+        batches.finish(batch)
         with CaptureQueriesContext(connection) as statements:
             assert len(detail(batch, limit=100)["queryList"]) == count
         taken.append(len(statements))

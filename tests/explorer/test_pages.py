@@ -3,7 +3,6 @@
 import time
 
 import pytest
-from django.db import connection
 from django.test import Client
 
 from accounts.models import User
@@ -87,7 +86,7 @@ def test_no_filter_of_the_admin_asks_the_database_for_nul(settings):
 
 @pytest.mark.parametrize("page", ["", ".json", "/deliveries", "/deliveries/x", "/1/read", "/transactions", "/1"])
 def test_no_identifier_breaks_a_page(page):
-    for identifier in ("1.json", "a%00", "%00", "1%00.json", "\u212a" * 26):
+    for identifier in ("1.json", "a%00", "%00", "1%00.json", "\u212a" * 26, "%F0%9F%A6%84", "<b>", "1" * 5000):
         for reader in (Client(), client_of(ALICE)):
             assert reader.get(f"/explorer/query/{identifier}{page}").status_code in {302, 404}
 
@@ -109,15 +108,3 @@ def test_a_form_without_an_origin_is_refused_with_the_cause(secure, headers, is_
         answer = client.post(address, secure=secure, headers=headers)
         assert answer.status_code == 403
         assert ("Referrer-Policy" in answer.text and "Origin: null" in answer.text) == is_hidden
-
-
-def test_an_error_of_ours_gets_a_page_that_tells_nothing_of_it(caplog):
-    def fail(*_arguments, **_more):
-        raise RuntimeError("a secret detail")
-
-    with connection.execute_wrapper(fail):
-        response = Client(raise_request_exception=False).get("/explorer/query/x")
-    assert response.status_code == 500
-    assert "Something went wrong here" in response.text
-    assert "secret" not in response.text
-    assert "a secret detail" in caplog.text

@@ -7,12 +7,7 @@ import pytest
 
 from queries import progress
 from queries.models import Batch, StepKind
-from tests.explorer.batches import (
-    accept,
-    batch_at,
-    page,
-    queries_of,
-)
+from tests.explorer.batches import accept, batch_at, page, queries_of
 from tests.service import ALICE, BOB
 
 pytestmark = pytest.mark.django_db

@@ -4,6 +4,7 @@ import json
 import shlex
 import subprocess
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -36,7 +37,11 @@ process.stdout.write(solc.compile(JSON.stringify(input)));
 """
 
 
-def codes_of_everything(service: DevChain) -> list[tuple[dict[str, str], bytes]]:
+Codes = list[tuple[dict[str, str], bytes]]
+NODE = PROJECT / ".venv" / "bin" / "node"
+
+
+def codes_of_everything(service: DevChain) -> Codes:
     """Return the shown code by language, and the registry's word, for each kind of fact."""
     batch = everything(service)
     registry = deployments.find(31337, 31337)
@@ -54,66 +59,62 @@ def codes_of_everything(service: DevChain) -> list[tuple[dict[str, str], bytes]]
     return snippets
 
 
-def test_the_python_code_reads_every_fact(service: DevChain, monkeypatch, capsys):
+def test_the_code_of_each_language_reads_every_fact(service: DevChain, monkeypatch, capsys, tmp_path):
+    codes = codes_of_everything(service)
     monkeypatch.setenv("RPC_URL", service.url)
-    for code, word in codes_of_everything(service):
+    for code, word in codes:
         exec(code["web3.py"], {})
         assert int(capsys.readouterr().out, 0) == int.from_bytes(word)
+        assert service.rpc("eth_call", call_of(code["cast"]), "latest") == hex_data(word)
+    assert read_by_typescript(codes, service, tmp_path) == [int.from_bytes(word) for _, word in codes]
+    assert read_by_solidity(codes, service) == [hex_data(word) for _, word in codes]
 
 
-def test_the_typescript_code_reads_every_fact(service: DevChain, tmp_path):
-    codes = codes_of_everything(service)
-    (tmp_path / "node_modules").symlink_to(PROJECT / "node_modules")
+def read_by_typescript(codes: Codes, service: DevChain, folder: Path) -> list[int]:
+    (folder / "node_modules").symlink_to(PROJECT / "node_modules")
     for index, (code, _) in enumerate(codes):
-        (tmp_path / f"{index}.mjs").write_text(code["viem"])
-    all_of_them = "\n".join(f'await import("./{index}.mjs");' for index in range(len(codes)))
-    (tmp_path / "all.mjs").write_text(all_of_them)
-    node = PROJECT / ".venv" / "bin" / "node"
-    ran = subprocess.run(
-        [node, tmp_path / "all.mjs"], capture_output=True, check=True, env={"RPC_URL": service.url}, text=True
-    )
-    printed = ran.stdout.split()
-    assert [int(line.removesuffix("n"), 0) for line in printed] == [int.from_bytes(word) for _, word in codes]
+        (folder / f"{index}.mjs").write_text(code["viem"])
+    (folder / "all.mjs").write_text("\n".join(f'await import("./{index}.mjs");' for index in range(len(codes))))
+    command, environment = [NODE, folder / "all.mjs"], {"RPC_URL": service.url}
+    ran = subprocess.run(command, capture_output=True, check=True, env=environment, text=True)
+    return [int(line.removesuffix("n"), 0) for line in ran.stdout.split()]
 
 
-def test_the_call_for_the_shell_reads_every_fact(service: DevChain):
-    for code, word in codes_of_everything(service):
-        cast, call, _, _, registry, signature, *arguments = shlex.split(code["cast"])
-        assert (cast, call) == ("cast", "call")
-        function, _, answer = signature.rpartition("(")
-        assert answer in {"bytes32)", "uint256)"}
-        types = function.partition("(")[2].removesuffix(")").split(",")
-        values = [
-            int(text) if kind.startswith("uint") else text if kind == "address" else bytes.fromhex(text[2:])
-            for kind, text in zip(types, arguments, strict=True)
-        ]
-        data = function_signature_to_4byte_selector(function) + encode(types, values)
-        assert service.rpc("eth_call", {"to": registry, "data": hex_data(data)}, "latest") == hex_data(word)
+def call_of(command: str) -> dict[str, str]:
+    """Return the call that the shell's command makes."""
+    cast, call, _, _, registry, signature, *arguments = shlex.split(command)
+    assert (cast, call) == ("cast", "call")
+    function, _, answer = signature.rpartition("(")
+    assert answer in {"bytes32)", "uint256)"}
+    types = function.partition("(")[2].removesuffix(")").split(",")
+    values = [
+        int(text) if kind.startswith("uint") else text if kind == "address" else bytes.fromhex(text[2:])
+        for kind, text in zip(types, arguments, strict=True)
+    ]
+    return {"to": registry, "data": hex_data(function_signature_to_4byte_selector(function) + encode(types, values))}
 
 
 def receipt_of(chain: DevChain, sent: str) -> Any:
     return chain.rpc("eth_getTransactionReceipt", sent)
 
 
-def test_the_solidity_code_compiles_and_reads_every_fact(service: DevChain):
-    codes = codes_of_everything(service)
-    sources = {
-        f"{index}.sol": {"content": f"// SPDX-License-Identifier: MIT\npragma solidity ^0.8.28;\n\n{code['Solidity']}"}
-        for index, (code, _) in enumerate(codes)
-    }
-    node = PROJECT / ".venv" / "bin" / "node"
+def read_by_solidity(codes: Codes, service: DevChain) -> list[str]:
+    beginning = "// SPDX-License-Identifier: MIT\npragma solidity ^0.8.28;\n\n"
+    sources = {f"{index}.sol": {"content": beginning + code["Solidity"]} for index, (code, _) in enumerate(codes)}
     compiled = subprocess.run(
-        [node, "-e", _COMPILE], input=json.dumps(sources).encode(), capture_output=True, cwd=PROJECT, check=True
+        [NODE, "-e", _COMPILE], input=json.dumps(sources).encode(), capture_output=True, cwd=PROJECT, check=True
     )
     output = json.loads(compiled.stdout)
     assert [error["formattedMessage"] for error in output.get("errors", [])] == []
-    for index, (_, word) in enumerate(codes):
+    words = []
+    for index in range(len(codes)):
         creation = output["contracts"][f"{index}.sol"]["Reader"]["evm"]["bytecode"]["object"]
         sent = service.rpc("eth_sendTransaction", {"from": ALICE, "data": f"0x{creation}", "gas": hex(1_000_000)})
         until(partial(receipt_of, service, sent), "a receipt")
         reader = receipt_of(service, sent)["contractAddress"]
-        read = service.rpc("eth_call", {"to": reader, "data": "0x57de26a4"}, "latest")  # selector of read()
-        assert read == hex_data(word)
+        # This is the selector of read().
+        words.append(service.rpc("eth_call", {"to": reader, "data": "0x57de26a4"}, "latest"))
+    return words
 
 
 def body_of(command: str) -> str:

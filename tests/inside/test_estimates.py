@@ -21,6 +21,7 @@ from proving.connections import OutOfTime, open_connection
 from proving.facts import AccountFact, Fact, SlotFact
 from proving.gas import Missing, Route, Sample
 from queries.columns import AccountField
+from tests import long
 from tests.chains.lying_node import ask, lying_node, recording
 from tests.factories import client_of
 from tests.inside.working import work_once
@@ -38,8 +39,9 @@ def is_right(result: Result) -> bool:
 # --- Proofs of mainnet's shape ----------------------------------------------------------------------------------------
 
 
-def test_proofs_of_mainnets_shape_take_what_is_expected():
-    cases = list(estimates.proof_cases())
+@pytest.mark.parametrize("step", long.rows({"each fourth": 4, "all": 1}, at_once=["each fourth"]))
+def test_proofs_of_mainnets_shape_take_what_is_expected(step):
+    cases = list(estimates.proof_cases())[::step]
     wrong = []
     for number in dict.fromkeys(case.number for case in cases):
         with Lab(number) as lab:

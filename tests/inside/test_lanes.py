@@ -1,5 +1,6 @@
 """Lanes are renewed while they are held, and are divided fairly among users."""
 
+from collections import Counter
 from collections.abc import Sequence
 from datetime import timedelta
 from typing import Any
@@ -8,24 +9,41 @@ import psycopg
 import pytest
 from django.core.management import CommandError
 from django.db import InternalError, OperationalError, connection
+from django.db.models.functions import Now
 from django.test import Client
 from django.utils import timezone
 
 from accounts.models import User
 from api import health
+from database import due_rows
 from database.due_rows import Postponement
 from proving import lanes, worker
 from proving.health.service_metrics import ServiceMetrics
 from proving.lanes import HeldLane, LaneKind, LaneName
-from proving.models import FactsRegistry, Lane, Signer, Transaction
+from proving.models import AccountProof, FactsRegistry, Lane, Signer, Transaction, WorkerHeartbeat
+from proving.reconcile import proofs, turn
 from proving.transactions import sending, transaction_monitor
-from queries.models import Batch, BatchStatus, Block
+from queries.models import Batch, BatchStatus, Block, Pruning
+from tests.chains.lying_node import between, error
 from tests.deployed import deploy
 from tests.explorer.batches import SOURCE, connect_source
 from tests.factories import until
+from tests.inside.working import a_worker, admitted, reconcile_block, work_side_by_side
 from tests.metrics import value
 from tests.proving.chain_state import registry
-from tests.service import ALICE, BOB, a_key, asking, balances, expire_leases, submit, work
+from tests.service import (
+    ALICE,
+    BOB,
+    CHARLIE,
+    a_key,
+    asking,
+    balances,
+    expire_leases,
+    reconfigure,
+    request,
+    submit,
+    work,
+)
 
 HOUSE = LaneName(LaneKind.HOUSE)
 CONNECTION = LaneName(LaneKind.CONNECTION, 31337, 31337)
@@ -73,9 +91,79 @@ def test_users_take_turns_and_nobody_has_over_half_of_a_turn_while_others_wait()
     due_blocks(BOB, range(201, 202), attempts=1)
     chosen = worker._pick(CONNECTION)
     numbers = dict(Block.objects.values_list("pk", "number"))
-    turn = [numbers[pk] for pk in chosen]
-    assert {200, 201} <= set(turn[:4])
-    assert sum(number < 100 for number in turn) == 25
+    taken = [numbers[pk] for pk in chosen]
+    assert {200, 201} <= set(taken[:4])
+    assert sum(number < 100 for number in taken) == 25
+
+
+@pytest.mark.django_db
+def test_of_users_with_thousands_hundreds_and_one_block_none_waits_for_the_others():
+    for address, numbers in ((ALICE, range(2000)), (BOB, range(3000, 3300)), (CHARLIE, range(4000, 4001))):
+        due_blocks(address, numbers)
+    shares: list[Counter[Any]] = []
+    for _ in range(13):
+        chosen = Block.objects.filter(pk__in=worker._pick(CONNECTION))
+        shares.append(Counter(chosen.values_list("queued_for__address", flat=True)))
+        chosen.update(due_at=None)
+    assert shares[0][CHARLIE] == 1
+    assert sum(share[BOB] for share in shares) == 300
+    assert max(share[ALICE] for share in shares) == 25
+
+
+@pytest.mark.parametrize(("waiting", "fetched"), [([], 3), ([ALICE], 3), ([BOB], 1)])
+def test_a_turn_that_takes_long_fetches_no_further_proofs_where_another_user_waits(
+    service, key, monkeypatch, waiting, fetched
+):
+    monkeypatch.setattr(turn, "_SECONDS", 0)
+    monkeypatch.setattr(proofs, "_ACCOUNTS_PER_FETCH", 1)
+    batch = admitted(key, request(ALICE, BOB, CHARLIE, block=1))
+    for address in waiting:
+        due_blocks(address, range(2, 3))
+    block = Block.objects.get(number=1)
+    for count in (fetched, min(3, 2 * fetched), 3):
+        reconcile_block(block.pk)
+        assert AccountProof.objects.filter(block__queries__batch=batch).distinct().count() == count
+        assert due_rows.due(Block.objects.filter(pk=block.pk)).exists() == (count < 3)
+
+
+def test_a_turn_that_ends_early_pauses_for_proofs_that_a_node_refuses(service, key, monkeypatch, settings):
+    monkeypatch.setattr(turn, "_SECONDS", 0)
+    monkeypatch.setattr(proofs, "_ACCOUNTS_PER_FETCH", 1)
+    admitted(key, request(ALICE, BOB, CHARLIE, block=1))
+    due_blocks(BOB, range(2, 3))
+
+    def refuse(question, reply):
+        return [error(question, -32000, "out of order") if question["method"] == "eth_getProof" else reply]
+
+    with between(service.url, refuse) as url:
+        reconfigure(settings, service.url, url)
+        reconcile_block(Block.objects.get(number=1).pk)
+    assert Block.objects.get(number=1).attempts == 1
+
+
+def test_a_turn_that_takes_long_fetches_first_for_the_user_with_the_fewest_accounts(service, key, monkeypatch):
+    monkeypatch.setattr(turn, "_SECONDS", 0)
+    monkeypatch.setattr(proofs, "_ACCOUNTS_PER_FETCH", 1)
+    for block in (1, 3):
+        admitted(key, request(ALICE, BOB, CHARLIE, block=block))
+    admitted(a_key(BOB), request(ALICE, block=2))
+    work_side_by_side(LaneKind.CONNECTION)
+    assert list(AccountProof.objects.values_list("block__number", flat=True)) == [2]
+
+
+@pytest.mark.django_db
+def test_the_house_has_a_turn_where_pruning_is_due():
+    Pruning.objects.create(due_at=Now() + timedelta(minutes=1))
+    assert not worker._due_names([HOUSE, ADMISSION]).exists()
+    Pruning.objects.update(due_at=Now())
+    assert list(worker._due_names([HOUSE, ADMISSION])) == [("house",)]
+
+
+@pytest.mark.django_db(transaction=True)
+def test_a_new_worker_keeps_the_house_although_nothing_is_due(unreachable_chain):
+    WorkerHeartbeat.objects.create(worker="dead", started_at=Now(), beat_at=Now() - timedelta(days=2))
+    with a_worker():
+        until(lambda: not WorkerHeartbeat.objects.filter(worker="dead").exists(), "a turn of the house")
 
 
 @pytest.mark.django_db
@@ -102,7 +190,7 @@ def test_a_command_goes_on_when_another_takes_its_lane_and_sends_nothing_twice(s
     before = Transaction.objects.count()
     deploy(31337, 31337, "--replace")
     assert not next(taken, False)
-    assert Transaction.objects.count() == before + 3
+    assert Transaction.objects.count() == before + 2
 
 
 @pytest.mark.django_db
@@ -129,7 +217,6 @@ OF_REGISTRY = 'UPDATE "proving_factsregistry" SET "due_at" = CASE'
     ("kind", "statement", "error", "cause"),
     [
         ("batch", OF_BATCH, OperationalError, psycopg.errors.DiskFull),
-        ("batch", OF_BATCH, OperationalError, psycopg.errors.LockNotAvailable),
         ("batch", OF_BATCH, InternalError, psycopg.errors.IdleInTransactionSessionTimeout),
         ("registry", OF_REGISTRY, OperationalError, psycopg.errors.DiskFull),
     ],

@@ -5,6 +5,7 @@ from datetime import timedelta
 import pytest
 from django.utils import timezone
 
+from contracts import DEPLOYER
 from proving import money
 from proving.models import Transaction
 from proving.reconcile import observe
@@ -37,11 +38,11 @@ def test_a_batch_that_is_self_funded_takes_no_turn_from_others_and_cuts_no_pause
 def test_nothing_is_ever_shared_with_who_is_self_funded(service, key):
     """This check is the last line of defence, because no code stores such a transaction."""
     work_until_done(submit(key, request(ALICE, block=service.head())), service)
-    tx = Transaction.objects.exclude(to="").get()
+    tx = Transaction.objects.exclude(to=DEPLOYER).get()
     tx.shares.all().delete()
     Batch.objects.update(sender="self")
     with pytest.raises(money.NotOurs):
-        money.portions_of(tx)
+        money.portions_of(tx, ())
 
 
 def test_of_a_crowd_that_waits_for_others_all_are_looked_at_in_time(service, key, monkeypatch):

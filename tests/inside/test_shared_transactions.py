@@ -34,8 +34,8 @@ from tests.proving.chain_state import (
     registry,
     signer_nonce,
 )
-from tests.proving.kills import BEFORE_AND_AFTER, exchanges
-from tests.proving.money import ETHER, mine_at, price_of
+from tests.proving.kills import exchanges
+from tests.proving.prices import ETHER, mine_at, price_of
 from tests.proving.transactions import age
 from tests.service import ALICE, BOB, a_key, chains_toml, fresh, reconfigure, request, submit, waiting
 
@@ -217,18 +217,18 @@ def test_after_one_that_reverted_each_goes_alone(service, blocks):
     assert all(tx.accumulates.count() == 1 for tx in Transaction.objects.order_by("-pk")[:3])
 
 
-@pytest.mark.parametrize("after", BEFORE_AND_AFTER)
-def test_what_is_shared_is_done_once_wherever_the_worker_is_killed(service, killing, after):
+@pytest.mark.long
+def test_what_is_shared_is_done_once_wherever_the_worker_is_killed(service, killing):
     user = a_key()
     done = 0
-    for exchange in exchanges(after=after):
+    for exchange in exchanges():
         service.mine(10)
         work_once()
         work_once()
         numbers = range(service.head() - 4, service.head() - 1)
         nonce = signer_nonce(service)
         batches = at_blocks(user, numbers, ALICE, BOB)
-        with killing.at(exchange, after=after):
+        with killing.at(exchange, after=done % 2 == 0):
             until_done(batches)
         until_done(batches)
         work_once()
@@ -294,12 +294,13 @@ def rounds_until_done(chain: DevChain, batches: Sequence[Batch]) -> None:
     assert {fresh(batch).status for batch in batches} == {BatchStatus.DONE}
 
 
-@pytest.mark.parametrize(("accounts", "most"), [(1, 12), (40, 12)])
-def test_a_batch_takes_few_exchanges_with_its_node(counted, accounts, most):
+@pytest.mark.parametrize(("accounts", "before", "most"), [(1, 6, 10), (40, 7, 11)])
+def test_a_batch_takes_few_exchanges_with_its_node(counted, accounts, before, most):
     chain, node = counted
     batch = submit(a_key(), request(*(f"0x{number:040x}" for number in range(accounts)), block=chain.head()))
     node.forget()
     rounds_until_done(chain, [batch])
-    # Eight exchanges in sequence precede the transaction. A poll and the read of facts follow.
-    assert [index for index, sent in enumerate(node.exchanges) if "eth_sendRawTransaction" in sent] == [8]
+    # These exchanges precede the transaction, without proofs that admission has read. A poll and the read of facts
+    # follow.
+    assert [index for index, sent in enumerate(node.exchanges) if "eth_sendRawTransaction" in sent] == [before]
     assert len(node.exchanges) <= most

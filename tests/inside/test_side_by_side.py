@@ -248,7 +248,7 @@ def shared(batch: Batch, signer: Signer, gas: int) -> Transaction:
     SignedTransaction.objects.create(
         transaction=tx, hash=f"0x{tx.pk:064x}", raw=b"", max_fee_per_gas=1, max_priority_fee_per_gas=1
     )
-    money.divide({tx: money.portions_of(tx)})
+    money.divide({tx: money.portions_of(tx, ())})
     return tx
 
 

@@ -13,8 +13,9 @@ from tests.databases import same_database
 from tests.deployed import deploy_on
 from tests.proving import lock_order
 from tests.proving.kills import Killer
-from tests.proving.money import ETHER, serve
+from tests.proving.money import serve
 from tests.proving.paths import connect
+from tests.proving.prices import ETHER
 from tests.proving.rollups import OP_STACK, charge_for_data
 from tests.proving.sources import grow
 from tests.service import SIGNER

@@ -18,13 +18,9 @@ from proving.models import ChainWatch, Transaction, TransactionState
 from queries.models import OPEN_STATUSES, Batch
 from tests.deployed import deploy_on
 from tests.proving.estimated_batches import estimate
-from tests.proving.transactions import age
+from tests.proving.prices import ACCOUNT_GAS, ETHER, GWEI
 from tests.service import ALICE, CHARLIE, chains_toml, fresh, header, request, submit, work
 
-GWEI = 10**9
-ETHER = 10**18
-# Estimated gas for one account with its block.
-ACCOUNT_GAS = 302_000
 COSTLY = "test_network = false\nminimum_signer_balance = '0'"
 
 
@@ -48,26 +44,6 @@ def limit(settings, **wei: int) -> None:
 def without_limits(settings) -> None:
     """Remove the limits, so batches of any size can be paid for."""
     limit(settings, daily_limit=100 * ETHER, daily_limit_per_user=100 * ETHER)
-
-
-def price_of(chain: DevChain) -> int:
-    """Return the gas price in wei, including the tip."""
-    return int(chain.rpc("eth_gasPrice"), 16)
-
-
-def mine_at(chain: DevChain, gwei: float) -> None:
-    """Mine a block with this base fee, and keep the base fee afterwards."""
-    chain.rpc("anvil_setNextBlockBaseFeePerGas", hex(int(gwei * GWEI)))
-    chain.mine()
-
-
-def go_on(chain: DevChain, gwei: float, rounds: int, *, aged: bool = False) -> None:
-    """Work and mine at this base fee. With `aged`, pending transactions look old in each round."""
-    for _ in range(rounds):
-        if aged:
-            age()
-        work()
-        mine_at(chain, gwei)
 
 
 def accepted(key: ApiKey, body: dict[str, Any], *, fee: int | None = None) -> Batch:
@@ -125,11 +101,6 @@ def spent_today() -> int | None:
     """Return the wei that a worker's next turn counts against the daily limit of chain 31337."""
     work()
     return ChainWatch.objects.get(chain_id=31337).spent_in_day
-
-
-def up_to_a_gwei(wei: int) -> int:
-    """Return the amount rounded up to a gwei, as daily limits count it."""
-    return -(-wei // GWEI) * GWEI
 
 
 def scattered_slots(count: int) -> dict[str, Any]:

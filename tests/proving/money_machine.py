@@ -32,21 +32,8 @@ from tests.chains.lying_node import lying_node
 from tests.deployed import deploy_on
 from tests.proving.money_node import FINAL_DEPTH, GWEI, LIES, STALE_BLOCKS, Node, Version
 from tests.proving.transactions import send_from_elsewhere
-from tests.service import (
-    ALICE,
-    BOB,
-    SECOND_SIGNER,
-    SIGNER,
-    a_key,
-    asking,
-    balances,
-    chains_toml,
-    expire_leases,
-    header,
-    submit,
-    waiting,
-    work,
-)
+from tests.service import asking, balances, chains_toml, expire_leases, submit, waiting, work
+from tests.users import ALICE, BOB, SECOND_SIGNER, SIGNER, a_key, header
 
 ETHER = 10**18
 ACCOUNT_PROVEN = "0x" + keccak(text="AccountProven(address,uint256,uint8)").hex()

@@ -6,6 +6,7 @@ from pathlib import Path
 from django.utils import timezone
 
 from accounts.models import ApiKey
+from contracts import DEPLOYER
 from devnet.devchain import DevChain
 from proving.models import Transaction, TransactionState
 from queries.models import Batch
@@ -18,7 +19,7 @@ def configure(settings, folder: Path, node: DevChain, *, signers: int = 2, **tab
 
 def senders() -> list[str]:
     """Return the sender of each batch's transaction, in the order of storage."""
-    return list(Transaction.objects.exclude(to="").order_by("pk").values_list("signer__address", flat=True))
+    return list(Transaction.objects.exclude(to=DEPLOYER).order_by("pk").values_list("signer__address", flat=True))
 
 
 def get_stuck(signer: str = SIGNER) -> None:

@@ -12,7 +12,7 @@ from eth_account import Account
 from devnet.devchain import DevChain
 from tests.attesting import process
 from tests.attesting.process import AttesterProcess, signature
-from tests.deployed import deploy
+from tests.deployed import deploy_on
 from tests.http_server import serving
 from tests.proving.chain_state import AccountField, field_on_chain
 from tests.service import BOB, CHARLIE, asking, balances, chains_toml
@@ -112,12 +112,8 @@ window = 20
         text += _of_parent("The chain below", below[0], '"op-stack"') if below else ""
     path.write_text(path.read_text() + text)
     settings.CHAINS_FILE = path
-    deploy(HERE, HERE)
-    if below:
-        deploy(HERE, below[0].chain_id)
-    if parent:
-        deploy(HERE, parent.chain_id)
-    deploy(HERE, THERE)
+    above = [chain.chain_id for chain in (below and below[0], parent) if chain]
+    deploy_on(here, HERE, *above, THERE)
 
 
 def _of_parent(name: str, chain: DevChain, block_hash_source: str) -> str:

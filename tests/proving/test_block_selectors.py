@@ -10,7 +10,7 @@ from proving.models import Transaction
 from queries.models import Batch, BatchStatus
 from tests.chains.lying_node import ask, between, error, lying_node
 from tests.headers import LONDON, with_hash
-from tests.proving.money import go_on
+from tests.proving.prices import go_on
 from tests.service import ALICE, BOB, CHARLIE, asking, fresh, reconfigure, submit, waiting, work, work_until_done
 
 pytestmark = [pytest.mark.django_db, pytest.mark.outside]

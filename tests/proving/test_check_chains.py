@@ -2,6 +2,7 @@
 
 import io
 import re
+import shutil
 import subprocess
 import sys
 import time
@@ -281,18 +282,23 @@ def test_a_node_that_can_not_be_asked_is_told(no_chains_file, url, fault):
 # --- Keystores and registries -----------------------------------------------------------------------------------------
 
 
-@pytest.fixture
-def with_keystore(configure, devchain) -> Path:
-    """Return the folder of a chains file that names an existing keystore."""
-    path: Path = configure(devchain.url)
-    folder = path.parent
+@pytest.fixture(scope="module")
+def keystore(tmp_path_factory) -> Path:
+    """Return a folder with a keystore and its password."""
+    folder: Path = tmp_path_factory.mktemp("keystore")
     made = [sys.executable, "manage.py", "make_keystore", str(folder / "keystore.json"), str(folder / "password")]
     subprocess.run(made, cwd=PROJECT, check=True, capture_output=True)
+    return folder
+
+
+@pytest.fixture
+def with_keystore(configure, devchain, keystore) -> Path:
+    """Return the folder of a chains file that names an existing keystore."""
+    path: Path = configure(devchain.url)
+    shutil.copytree(keystore, path.parent, dirs_exist_ok=True)
     named = 'keystore_file = "keystore.json"\npassword_file = "password"'
     path.write_text(path.read_text().replace('key_file = "signer.key"', named))
-    # On a loaded machine a keystore takes as long to make as a heartbeat lasts.
-    beat()
-    return folder
+    return path.parent
 
 
 def test_a_signer_s_keystore_is_opened(with_keystore):

@@ -2,32 +2,123 @@
 
 import io
 import itertools
+from typing import Any
 
 import pytest
 from django.core.management import CommandError, call_command
 from eth_utils.abi import function_signature_to_4byte_selector
 
-from devnet.devchain import DevChain
+from contracts import DEPLOYER, DEPLOYER_COST, DEPLOYER_SIGNER
+from devnet.devchain import ACCOUNTS, DevChain
 from proving.models import FactsRegistry, Transaction
-from tests.proving.chain_state import signer_nonce
+from queries.models import BatchStatus
+from tests.chains.lying_node import between
+from tests.proving.chain_state import AccountField, field_on_chain, signer_nonce
 from tests.proving.receipts import changed_receipts
-from tests.service import chains_toml, work
+from tests.service import SIGNER, chains_toml, reconfigure, request, submit, work, work_until_done
 
 pytestmark = pytest.mark.outside
 
 
-def deploy(*arguments, tell=None) -> str:
+def deploy(*arguments, tell=None, command="deploy_registry") -> str:
     output = io.StringIO()
-    call_command("deploy_registry", *map(str, arguments), stdout=output, stderr=tell)
+    call_command(command, *map(str, arguments), stdout=output, stderr=tell)
     return output.getvalue()
 
 
-def test_run_twice_it_deploys_once_and_says_the_same(service):
+def test_another_operator_finds_the_contracts_and_their_facts_and_pays_for_nothing(service, key):
+    block = service.head()
+    work_until_done(submit(key, request(SIGNER, block=block)), service)
+    address, before = FactsRegistry.objects.get().address, signer_nonce(service)
+    FactsRegistry.objects.all().delete()
+    assert address in deploy(31337, 31337)
+    batch = work_until_done(submit(key, request(SIGNER, block=block)), service)
+    assert (batch.status, signer_nonce(service)) == (BatchStatus.DONE, before)
+
+
+def test_a_reader_of_all_registries_is_deployed_once_and_tells_their_facts(service, key):
+    block = service.head()
+    work_until_done(submit(key, request(SIGNER, block=block)), service)
+    first = deploy(31337, command="deploy_reader")
     before = signer_nonce(service)
-    first, second = deploy(31337, 31337), deploy(31337, 31337)
-    assert first == second
-    assert FactsRegistry.objects.get().address in first
+    assert deploy(31337, command="deploy_reader") == first
     assert signer_nonce(service) == before
+    # accountField(uint256 chainId, uint256 blockNumber, address account, uint8 field)
+    data = "0x053afc68" + "".join(f"{word:064x}" for word in (31337, block, int(SIGNER, 16), AccountField.BALANCE))
+    answer = service.rpc("eth_call", {"to": first.split()[-1], "data": data}, "latest")
+    assert int(answer, 16) == field_on_chain(service, SIGNER, block, AccountField.BALANCE) > 0
+
+
+@pytest.mark.parametrize(("chain_id", "why"), [(31337, "has 0 facts registries"), (5, "no chain 5")])
+def test_a_reader_needs_a_registry(chain, db, settings, tmp_path, chain_id, why):
+    settings.CHAINS_FILE = chains_toml(tmp_path, chain.url)
+    with pytest.raises(CommandError, match=why):
+        deploy(chain_id, command="deploy_reader")
+
+
+def test_a_contract_that_another_operator_creates_meanwhile_does_no_harm(chain, db, settings, tmp_path):
+    settings.CHAINS_FILE = chains_toml(tmp_path, chain.url)
+
+    def create_first(question: Any, answer: Any) -> list[Any]:
+        """Create each contract that the service is about to create."""
+        if question["method"] == "eth_estimateGas":
+            other = {"from": ACCOUNTS[1][0], "to": DEPLOYER, "data": question["params"][0]["data"], "gas": "0x989680"}
+            chain.rpc("eth_sendTransaction", other)
+        return [answer]
+
+    with between(chain.url, create_first) as url:
+        reconfigure(settings, chain.url, url)
+        assert deploy(31337, 31337).split()[-1] == FactsRegistry.objects.get().address
+
+
+def test_a_chain_without_the_deployer_gets_it_when_its_cost_is_paid(db, settings, tmp_path):
+    with DevChain() as chain:
+        settings.CHAINS_FILE = chains_toml(tmp_path, chain.url)
+        for code, why in (("0x00", "other code than the deterministic deployer's"), ("0x", "Send 0.01.* to 0x3fAB")):
+            chain.rpc("anvil_setCode", DEPLOYER, code)
+            with pytest.raises(CommandError, match=why):
+                deploy(31337, 31337)
+        chain.rpc("anvil_setNonce", DEPLOYER_SIGNER, "0x1")
+        with pytest.raises(CommandError, match="can never have the deterministic deployer"):
+            deploy(31337, 31337)
+        chain.rpc("anvil_setNonce", DEPLOYER, "0x0")
+        chain.rpc("anvil_setNonce", DEPLOYER_SIGNER, "0x0")
+        chain.rpc("anvil_setBalance", DEPLOYER_SIGNER, hex(DEPLOYER_COST))
+        assert deploy(31337, 31337).split()[-1] == FactsRegistry.objects.get().address
+
+
+def test_a_registry_that_a_reorg_removed_is_created_at_its_address_again_and_stays_in_use(service):
+    row = FactsRegistry.objects.get()
+    service.rpc("anvil_setCode", row.address, "0x")
+    service.rpc("anvil_setNonce", row.address, "0x0")
+    assert row.address in deploy(31337, 31337, "--replace")
+    row.refresh_from_db()
+    assert (FactsRegistry.objects.get(), row.replaced_at, row.refused) == (row, None, "")
+
+
+def test_a_registry_whose_multicall_is_gone_is_not_used(service):
+    service.rpc("anvil_setCode", FactsRegistry.objects.get().multicall, "0x")
+    with pytest.raises(CommandError, match=r"Multicall at .* has no code"):
+        deploy(31337, 31337)
+
+
+def test_other_code_at_the_address_is_passed_over_only_by_replace(service):
+    row = FactsRegistry.objects.get()
+    FactsRegistry.objects.all().delete()
+    service.rpc("anvil_setCode", row.address, "0x00")
+    with pytest.raises(CommandError, match="has other code at"):
+        deploy(31337, 31337)
+    assert row.address not in deploy(31337, 31337, "--replace")
+
+
+def test_a_registry_that_was_replaced_is_not_taken_again(service):
+    first = FactsRegistry.objects.get().address
+    code = service.rpc("eth_getCode", first, "latest")
+    service.rpc("anvil_setCode", first, "0x00")
+    second = deploy(31337, 31337, "--replace").split()[-1]
+    service.rpc("anvil_setCode", first, code)
+    service.rpc("anvil_setCode", second, "0x00")
+    assert deploy(31337, 31337, "--replace").split()[-1] not in {first, second}
 
 
 def test_it_says_what_it_waits_for_once(chain, db, settings, tmp_path, killing):
@@ -47,7 +138,7 @@ def test_it_says_what_it_waits_for_once(chain, db, settings, tmp_path, killing):
             deploy(31337, 31337, tell=output)
     settings.CHAINS_FILE = chains_toml(tmp_path, chain.url)
     chain.rpc("evm_setAutomine", True)
-    assert FactsRegistry.objects.get().address in deploy(31337, 31337)
+    assert deploy(31337, 31337).split()[-1] == FactsRegistry.objects.get().address
 
 
 def test_the_registry_knows_how_large_the_history_of_its_source_chain_is(chain, db, settings, tmp_path):
@@ -56,18 +147,6 @@ def test_the_registry_knows_how_large_the_history_of_its_source_chain_is(chain, 
     selector = function_signature_to_4byte_selector("historyWindow()").hex()
     call = {"to": FactsRegistry.objects.get().address, "data": f"0x{selector}"}
     assert int(chain.rpc("eth_call", call, "latest"), 16) == 393168
-
-
-def test_it_notices_that_no_code_is_at_the_recorded_address(service, settings, tmp_path):
-    old = FactsRegistry.objects.get().address
-    service.rpc("anvil_setCode", old, "0x")
-    with pytest.raises(CommandError, match="no code there"):
-        deploy(31337, 31337)
-    assert FactsRegistry.objects.get().address == old
-    deploy(31337, 31337, "--replace")
-    new = FactsRegistry.in_use.get().address
-    assert new != old
-    assert service.rpc("eth_getCode", new, "latest") != "0x"
 
 
 def test_a_development_chain_that_was_started_anew_takes_an_empty_database(service, settings, tmp_path):

@@ -7,24 +7,13 @@ import pytest
 from devnet.devchain import DevChain
 from proving.models import Transaction
 from queries.models import Batch, BatchStatus, Block, Query
-from tests.deployed import deploy
+from tests import long
+from tests.deployed import deploy, deploy_on
 from tests.explorer.batches import SOURCE, connect_source
 from tests.proving.estimated_batches import Result, accounts, cases_of, estimate, measured
 from tests.proving.money import limit, stopped
-from tests.service import (
-    ALICE,
-    BOB,
-    a_key,
-    asking,
-    chains_toml,
-    fresh,
-    header,
-    request,
-    submit,
-    waiting,
-    work,
-    work_until_done,
-)
+from tests.service import asking, chains_toml, fresh, request, submit, waiting, work, work_until_done
+from tests.users import ALICE, BOB, a_key, header
 
 pytestmark = pytest.mark.outside
 
@@ -36,14 +25,15 @@ def is_right(result: Result) -> bool:
 # --- Batches of a development chain -----------------------------------------------------------------------------------
 
 
-def test_batches_take_what_is_expected(service, client, settings):
+@pytest.mark.parametrize("step", long.rows({"each fourth": 4, "all": 1}, at_once=["each fourth"]))
+def test_batches_take_what_is_expected(service, client, settings, step):
     settings.MAX_BATCHES_PER_MINUTE = 1000
     service.rpc("anvil_mine", hex(80), hex(5))
     work()
     user = a_key()
     # `work` proves each block in a turn of its own. The estimate expects larger batches to share transactions.
     cases = [(name, blocks) for name, blocks in cases_of(service) if len(blocks) < 4]
-    results = [measured(client, user, name, asking(blocks)) for name, blocks in cases]
+    results = [measured(client, user, name, asking(blocks)) for name, blocks in cases[::step]]
     wrong = [str(result) for result in results if not is_right(result)]
     assert not wrong, "\n".join(wrong)
 
@@ -53,7 +43,7 @@ def deep(chain: DevChain, db, settings, tmp_path) -> DevChain:
     """Return a chain whose older blocks are several hops away."""
     settings.CHAINS_FILE = chains_toml(tmp_path, chain.url, connection="window = 40")
     settings.MAX_BATCHES_PER_MINUTE = 1000
-    deploy(31337, 31337)
+    deploy_on(chain)
     chain.mine(700)
     return chain
 

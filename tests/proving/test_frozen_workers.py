@@ -33,7 +33,7 @@ pytestmark = [pytest.mark.outside, pytest.mark.django_db(transaction=True)]
 # A worker's exchange about a block: its method, and its number among those with this method.
 EXCHANGES = {
     "admitting": ("eth_getProof", 1),
-    "looking at the registry": ("eth_getProof", 2),
+    "looking at the registry": ("eth_call", 2),
     "simulating": ("eth_estimateGas", 1),
     "broadcasting": ("eth_sendRawTransaction", 1),
 }

@@ -19,30 +19,18 @@ from tests.explorer.batches import bundle_of
 from tests.factories import client_of
 from tests.proving.chain_state import (
     AccountField,
-    HeaderField,
     balance_at,
     field_on_chain,
-    header_on_chain,
     registry,
     signer_nonce,
 )
 from tests.proving.estimated_batches import estimate, measured
 from tests.proving.jumping import Jumping, Pointing, World, beacon_chain_of, jumping
-from tests.proving.kills import BEFORE_AND_AFTER, exchanges
+from tests.proving.kills import exchanges
 from tests.proving.self_funded import itself, left_of, nothing_spent, send
 from tests.proving.sources import KEYS, THERE, grow
-from tests.service import (
-    ALICE,
-    CHARLIE,
-    asking,
-    balances,
-    fresh,
-    reconfigure,
-    submit,
-    waiting,
-    work,
-    work_until_done,
-)
+from tests.service import asking, balances, fresh, reconfigure, submit, waiting, work, work_until_done
+from tests.users import ALICE, CHARLIE
 
 pytestmark = [pytest.mark.django_db, pytest.mark.outside]
 
@@ -127,22 +115,6 @@ def test_old_blocks_are_proven_by_jumps_that_go_with_their_own_proofs(service, t
     (tx,) = of_batch(later)
     assert tx.extends_id is None
     assert [path for path in service.api.requested_paths[earlier:] if "summaries" in path] == []
-
-
-def test_headers_are_proven_though_no_node_has_old_states(service, made, key, monkeypatch):
-    """Only accounts need old states, so a node without them is enough for a header."""
-    relaid, _ = made
-    answer = Pointing.__call__
-
-    def without_states(node: Pointing, body: Any) -> Any:
-        if isinstance(body, dict) and body["method"] in {"eth_getProof", "eth_getStorageAt"}:
-            return error(body, -32000, "missing trie node")
-        return answer(node, body)
-
-    monkeypatch.setattr(Pointing, "__call__", without_states)
-    batch = submit(key, header_of(OLD, "TIMESTAMP", "STATE_ROOT"))
-    assert work_until_done(batch, service.here).status == BatchStatus.DONE
-    assert header_on_chain(service.here, OLD, HeaderField.TIMESTAMP, source=THERE) == relaid.timestamp(OLD)
 
 
 def test_a_time_is_proven_by_the_header_that_a_jump_makes_known(service, there, key):
@@ -290,14 +262,13 @@ def test_the_estimate_holds_and_names_where_the_jump_begins(service, client, key
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("after", BEFORE_AND_AFTER)
-def test_a_block_is_jumped_to_once_wherever_the_worker_is_killed(service, there, key, killing, after):
+def test_a_block_is_jumped_to_once_wherever_the_worker_is_killed(service, there, key, killing):
     numbers = itertools.count(OLD)
     assert work_until_done(submit(key, of_there(next(numbers))), service.here).status == BatchStatus.DONE
-    for exchange in exchanges(after=after):
+    for exchange in exchanges():
         number, nonce = next(numbers), signer_nonce(service.here)
         batch = submit(key, of_there(number))
-        with killing.at(exchange, after=after):
+        with killing.at(exchange, after=number % 2 == 0):
             work_until_done(batch, service.here)
         assert work_until_done(batch, service.here).status == BatchStatus.DONE
         work()

@@ -17,6 +17,7 @@ from django.test import Client
 
 from accounts.models import ApiKey
 from config.configured_chains import forget_chains
+from contracts import DEPLOYER
 from devnet.devchain import DevChain
 from proving.models import FactsRegistry, SignedTransaction, Signer, Transaction
 from queries.models import Batch, BatchStatus, Step, StepKind
@@ -36,20 +37,8 @@ from tests.proving.kills import BEFORE_AND_AFTER, Killer, exchanges
 from tests.proving.money import cancel, pending
 from tests.proving.several_signers import configure
 from tests.proving.transactions import age, between_statements
-from tests.service import (
-    ALICE,
-    BOB,
-    SECOND_SIGNER,
-    SIGNER,
-    a_key,
-    chains_toml,
-    expire_leases,
-    header,
-    request,
-    submit,
-    work,
-    work_until_done,
-)
+from tests.service import chains_toml, expire_leases, reconfigure, request, submit, work, work_until_done
+from tests.users import ALICE, BOB, SECOND_SIGNER, SIGNER, a_key, header
 
 pytestmark = [pytest.mark.django_db, pytest.mark.outside]
 
@@ -86,6 +75,7 @@ def test_a_batch_is_done_once_wherever_the_worker_is_killed(service, killing, af
     assert list(nonces) == list(range(len(nonces)))
 
 
+@pytest.mark.long
 @pytest.mark.django_db(transaction=True)
 def test_a_worker_that_is_frozen_at_any_exchange_pays_nothing_again_when_it_goes_on(service, killing):
     """The frozen worker's leases run out, and another worker does all the work."""
@@ -115,7 +105,7 @@ def test_a_worker_that_is_frozen_at_any_exchange_pays_nothing_again_when_it_goes
 
 # --- Between the stages of a version ----------------------------------------------------------------------------------
 
-VERSIONS = SignedTransaction.objects.exclude(transaction__to="")
+VERSIONS = SignedTransaction.objects.exclude(transaction__to=DEPLOYER)
 STAGES = {"reserving": Q(hash=None), "storing": Q(hash__isnull=False, broadcast_at=None)}
 FIELDS = ("pk", "max_fee_per_gas", "max_priority_fee_per_gas", "is_cancellation", "gas_limit")
 
@@ -287,35 +277,38 @@ def test_a_path_is_sent_once_wherever_the_worker_is_killed(chain, db, settings, 
     assert len(headers) == len(set(headers))
 
 
-@pytest.mark.parametrize("after", BEFORE_AND_AFTER)
-def test_a_registry_is_deployed_once_wherever_the_command_is_killed(service, killing, after):
-    for exchange in exchanges(after=after):
+@pytest.mark.long
+def test_a_registry_is_deployed_once_wherever_the_command_is_killed(service, killing, settings):
+    reconfigure(settings, "id = 31337\n", "id = 31337\nhistory_window = 9000\n")
+    for kills, exchange in enumerate(exchanges()):
         FactsRegistry.objects.all().delete()
+        # It is another registry in each round, because the contracts of the one before are there.
+        reconfigure(settings, f"history_window = {9000 + kills}", f"history_window = {9001 + kills}")
         nonce = signer_nonce(service)
-        with killing.at(exchange, after=after):
+        # The kill is before the node acts in every other round, and after it in the rest.
+        with killing.at(exchange, after=kills % 2 == 0):
             deploy()
         deploy()
-        assert signer_nonce(service) == nonce + 3, f"killed at exchange {exchange}"
+        assert signer_nonce(service) == nonce + 2, f"killed at exchange {exchange}"
         if not killing.killed:
             break
     assert exchange > 8
 
 
-@pytest.mark.parametrize("after", BEFORE_AND_AFTER)
-def test_a_registry_is_replaced_once_wherever_the_command_is_killed(service, killing, after):
+def test_a_registry_is_replaced_once_wherever_the_command_is_killed(service, killing):
     """Each replaced registry stays on record, and an open batch is finished."""
     key = a_key()
-    replaced = []
-    for exchange in exchanges(after=after):
+    replaced: list[str] = []
+    for exchange in exchanges():
         batch = submit(key, request(ALICE, block=service.head()))
         work()
         replaced.append(registry().address)
         service.rpc("anvil_setCode", replaced[-1], "0x00")
         nonce = signer_nonce(service, "pending")
-        with killing.at(exchange, after=after):
+        with killing.at(exchange, after=len(replaced) % 2 == 0):
             deploy(31337, 31337, "--replace")
         deploy(31337, 31337, "--replace")
-        assert signer_nonce(service) == nonce + 3, f"killed at exchange {exchange}"
+        assert signer_nonce(service) == nonce + 2, f"killed at exchange {exchange}"
         rows = FactsRegistry.objects.exclude(replaced_at=None).order_by("pk")
         assert list(rows.values_list("address", flat=True)) == replaced
         assert all(rows.values_list("replaced_because", flat=True))

@@ -12,19 +12,10 @@ from proving.models import ChainWatch, Signer, Transaction, TransactionState
 from queries.models import Batch
 from tests.deployed import deploy
 from tests.metrics import value
-from tests.proving.money import up_to_a_gwei
+from tests.proving.prices import up_to_a_gwei
 from tests.proving.proxy import Proxy
-from tests.service import (
-    ALICE,
-    SIGNER,
-    a_key,
-    chains_toml,
-    header,
-    request,
-    submit,
-    work,
-    work_until_done,
-)
+from tests.service import chains_toml, request, submit, work, work_until_done
+from tests.users import ALICE, SIGNER, a_key, header
 
 pytestmark = [pytest.mark.django_db, pytest.mark.outside]
 

@@ -9,23 +9,14 @@ from django.core.management import CommandError, call_command
 from django.test import Client
 from django.utils import timezone
 
+from contracts import DEPLOYER
 from proving.models import FactsRegistry, SignedTransaction, Stop, Transaction, TransactionState
 from queries.models import BatchStatus
 from tests.chains.lying_node import ask, lying_node, recording
 from tests.factories import log_of_operators
 from tests.proving.transactions import age, between_statements
-from tests.service import (
-    ALICE,
-    BOB,
-    SECOND_SIGNER,
-    SIGNER,
-    reconfigure,
-    request,
-    submit,
-    waiting,
-    work,
-    work_until_done,
-)
+from tests.service import reconfigure, request, submit, waiting, work, work_until_done
+from tests.users import ALICE, BOB, SECOND_SIGNER, SIGNER
 
 pytestmark = pytest.mark.outside
 
@@ -37,7 +28,7 @@ def output_of(*command: str) -> str:
 
 
 def senders() -> set[str]:
-    return set(Transaction.objects.exclude(to="").values_list("signer__address", flat=True))
+    return set(Transaction.objects.exclude(to=DEPLOYER).values_list("signer__address", flat=True))
 
 
 # --- A connection -----------------------------------------------------------------------------------------------------
@@ -81,9 +72,9 @@ def test_accepted_batches_wait_too_and_users_see_why(service, key, client):
     service.rpc("evm_setAutomine", True)
     service.mine()
     work()
-    assert Transaction.objects.exclude(to="").get().state != TransactionState.PENDING
+    assert Transaction.objects.exclude(to=DEPLOYER).get().state != TransactionState.PENDING
     assert work_until_done(batch).status == BatchStatus.DONE
-    assert Transaction.objects.exclude(to="").count() == 1
+    assert Transaction.objects.exclude(to=DEPLOYER).count() == 1
     output_of("resume", "31337", "--source", "31337")
     assert work_until_done(other).status == BatchStatus.DONE
 
@@ -97,7 +88,7 @@ def test_a_stop_takes_effect_before_the_next_signature(service, key, settings):
         with between_statements(lambda _: "eth_estimateGas" in str(node_requests), stop_connection):
             work()
     assert waiting() == [STOPPED]
-    assert not Transaction.objects.exclude(to="").exists()
+    assert not Transaction.objects.exclude(to=DEPLOYER).exists()
 
 
 def test_a_stop_of_another_connection_is_no_matter(service, key):
@@ -148,7 +139,7 @@ def test_a_stopped_signer_neither_replaces_nor_broadcasts(service, key):
     work()
     work()
     service.rpc("anvil_dropAllTransactions")
-    tx = Transaction.objects.exclude(to="").get(state=TransactionState.PENDING)
+    tx = Transaction.objects.exclude(to=DEPLOYER).get(state=TransactionState.PENDING)
     output_of("stop", "31337", "--signer", SIGNER)
     age()
     SignedTransaction.objects.update(broadcast_at=timezone.now() - timedelta(hours=1))
@@ -160,11 +151,12 @@ def test_a_stopped_signer_neither_replaces_nor_broadcasts(service, key):
     assert service.rpc("eth_getTransactionByHash", tx.newest.hash)
 
 
-def test_the_next_signer_deploys_while_the_first_one_is_stopped(two_signers):
+def test_the_next_signer_deploys_while_the_first_one_is_stopped(two_signers, settings):
+    reconfigure(settings, "id = 31337\n", "id = 31337\nhistory_window = 9000\n")
     output_of("stop", "31337", "--signer", SIGNER)
     FactsRegistry.objects.all().delete()
     call_command("deploy_registry", "31337", "31337")
-    assert Transaction.objects.filter(to="").order_by("-pk")[0].signer.address == SECOND_SIGNER
+    assert Transaction.objects.filter(to=DEPLOYER).order_by("-pk")[0].signer.address == SECOND_SIGNER
     assert FactsRegistry.objects.get().deployed_at is not None
 
 
@@ -200,4 +192,4 @@ def test_a_signer_is_exchanged_while_batches_are_open(two_signers, key, settings
     for batch in (before, meanwhile):
         assert work_until_done(batch, two_signers).status == BatchStatus.DONE
     assert senders() == {SIGNER, SECOND_SIGNER}
-    assert Transaction.objects.exclude(to="").filter(signer__address=SIGNER).count() == 1
+    assert Transaction.objects.exclude(to=DEPLOYER).filter(signer__address=SIGNER).count() == 1

@@ -14,6 +14,7 @@ from django.test import Client
 from django.utils import timezone
 from prometheus_client import REGISTRY
 
+from contracts import DEPLOYER
 from devnet.devchain import DevChain
 from proving.models import AccountProof, Transaction
 from queries.models import Batch, BatchStatus, Block, Step, StepKind, StepStatus
@@ -21,7 +22,6 @@ from tests.chains.lying_node import Raw, ask, between, error, lying_node, result
 from tests.factories import is_done, until
 from tests.metrics import value
 from tests.proving.chain_state import (
-    ACCOUNT_PROVEN,
     HEADER_ACCUMULATED,
     AccountField,
     balance_at,
@@ -31,20 +31,8 @@ from tests.proving.chain_state import (
     signer_nonce,
 )
 from tests.proving.proxy import Proxy
-from tests.service import (
-    ALICE,
-    BOB,
-    SIGNER,
-    a_key,
-    asking,
-    fresh,
-    reconfigure,
-    request,
-    submit,
-    waiting,
-    work,
-    work_until_done,
-)
+from tests.service import asking, fresh, reconfigure, request, submit, waiting, work, work_until_done
+from tests.users import ALICE, BOB, SIGNER, a_key
 
 pytestmark = [pytest.mark.django_db, pytest.mark.outside]
 
@@ -65,7 +53,7 @@ def test_it_proves_a_balance_through_all_four_steps(service, key):
     assert [step.kind for step in steps] == list(StepKind)
     assert {step.status for step in steps} == {StepStatus.COMPLETED}
     assert all(step.completed_at and step.started_at <= step.completed_at for step in steps)
-    tx = Transaction.objects.exclude(to="").get()
+    tx = Transaction.objects.exclude(to=DEPLOYER).get()
     assert [step.transaction_hash for step in steps] == ["", "", tx.hash, tx.hash]
     proven = field_on_chain(service, SIGNER, block, AccountField.BALANCE)
     assert proven == balance_at(service, SIGNER, block) != balance_at(service, SIGNER, service.head())
@@ -122,13 +110,14 @@ def test_it_proves_that_an_account_does_not_exist(service, key):
     assert values == [0, 0, EMPTY_TRIE_ROOT, 0]
 
 
-@pytest.mark.parametrize("balance", [2**256 - 1, 2**256 - 2])
-def test_a_balance_of_256_bits_is_exact_everywhere(service, key, balance):
-    service.rpc("anvil_setBalance", NOBODY, hex(balance))
+def test_a_balance_of_256_bits_is_exact_everywhere(service, key):
+    balances = {NOBODY: 2**256 - 1, BOB: 2**256 - 2}
+    for address, balance in balances.items():
+        service.rpc("anvil_setBalance", address, hex(balance))
     service.mine()
     block = service.head()
-    assert work_until_done(submit(key, request(NOBODY, block=block))).status == BatchStatus.DONE
-    assert field_on_chain(service, NOBODY, block, AccountField.BALANCE) == balance
+    assert work_until_done(submit(key, request(*balances, block=block))).status == BatchStatus.DONE
+    assert {who: field_on_chain(service, who, block, AccountField.BALANCE) for who in balances} == balances
 
 
 def test_batches_on_one_block_share_one_transaction(service, key):
@@ -146,23 +135,6 @@ def test_batches_on_one_block_share_one_transaction(service, key):
     assert field_on_chain(service, ALICE, block, AccountField.CODE_HASH) == EMPTY_CODE_HASH
 
 
-def test_the_gas_of_a_transaction_is_shared_among_its_batches(service, key):
-    block = service.head()
-    small = submit(key, request(ALICE, block=block))
-    large = submit(key, request(BOB, SIGNER, block=block))
-    work_until_done(small)
-    work_until_done(large)
-    work()
-    small.refresh_from_db()
-    large.refresh_from_db()
-    tx = Transaction.objects.exclude(to="").get()
-    assert small.gas_used + large.gas_used in {tx.gas_used, tx.gas_used - 1}
-    # Each batch's share follows its own gas, the header included.
-    part = (small.estimated_gas or 0) / ((small.estimated_gas or 0) + (large.estimated_gas or 0))
-    assert small.gas_used == pytest.approx(part * tx.gas_used, rel=0.05)
-    assert small.spent == small.gas_used * tx.gas_price
-
-
 def test_a_fact_that_exists_costs_nothing(service, key):
     block = service.head()
     work_until_done(submit(key, request(ALICE, block=block)))
@@ -171,16 +143,6 @@ def test_a_fact_that_exists_costs_nothing(service, key):
     assert again.status == BatchStatus.DONE
     assert signer_nonce(service) == before
     assert (again.gas_used, again.estimated_gas) == (0, 0)
-
-
-def test_many_accounts_go_into_several_transactions_of_one_header(service, key):
-    block = service.head()
-    accounts = [f"0x{number:040x}" for number in range(1000, 1300)]
-    batch = work_until_done(submit(key, request(*accounts, block=block)))
-    assert batch.status == BatchStatus.DONE
-    assert len(events(service, ACCOUNT_PROVEN)) == 300
-    assert len(events(service, HEADER_ACCUMULATED)) == 1
-    assert Transaction.objects.exclude(to="").count() == 3
 
 
 def test_it_needs_no_archive_node_once_initial_state_is_completed(service, key, settings):
@@ -206,7 +168,7 @@ def test_confirmations_are_waited_for(service, key, settings):
     batch = submit(key, request(ALICE, block=service.head()))
     for _ in range(3):
         work()
-    mined_at = Transaction.objects.exclude(to="").get().block_number
+    mined_at = Transaction.objects.exclude(to=DEPLOYER).get().block_number
     assert mined_at is not None
     assert service.head() == mined_at
     for _ in range(2):
@@ -241,7 +203,7 @@ def test_a_node_whose_proofs_do_not_verify_is_named_and_another_asked(service, k
         batch = submit(key, of_slots(ALICE, service.head(), 1))
         for _ in range(6):
             work()
-        assert Transaction.objects.exclude(to="").count() == 0
+        assert Transaction.objects.exclude(to=DEPLOYER).count() == 0
         assert f"{bad.removeprefix('http://')} answered eth_getProof with a proof of {ALICE} " in waiting()[0]
         # `reconfigure` makes new clients, so the first node in the file is asked first, and that is the bad one.
         reconfigure(settings, f'"{bad}"', f'"{bad}", "{service.url}"')
@@ -265,8 +227,7 @@ def of_slots(address: str, block: int, slots: int) -> dict[str, Any]:
     return body
 
 
-@pytest.mark.parametrize("slots", [0, 200])
-@pytest.mark.parametrize("way", NO_USABLE_ANSWER)
+@pytest.mark.parametrize(("way", "slots"), [*zip(NO_USABLE_ANSWER, (0, 200, 200, 0), strict=True)])
 def test_one_account_without_a_usable_answer_holds_up_no_other_user(service, settings, way, slots):
     random.seed(1)  # accounts come in random order
 

@@ -18,26 +18,23 @@ from eth_abi.abi import encode
 from eth_utils.crypto import keccak
 
 from config.configured_chains import forget_chains
-from contracts import NO_CONTRACT
+from contracts import DEPLOYER, NO_CONTRACT
 from devnet.devchain import DevChain
 from proving.models import FactsRegistry, SignedTransaction, Transaction
 from queries.models import Batch, BatchStatus, Block, Query, StepKind
+from tests import long
 from tests.chains.lying_node import between
 from tests.contracts.deployed import Deployed
 from tests.deployed import deploy
 from tests.explorer.batches import beat, bundle_of, path
 from tests.proving.chain_state import AccountField, balance_at, field_on_chain, registry, signer_nonce
-from tests.proving.money import ETHER, go_on, limit, mine_at, pending
+from tests.proving.money import limit, pending
+from tests.proving.prices import ETHER, go_on, mine_at
 from tests.service import (
-    ALICE,
-    BOB,
-    CHARLIE,
-    a_key,
     asking,
     balances,
     chains_toml,
     fresh,
-    header,
     reconfigure,
     request,
     submit,
@@ -45,6 +42,7 @@ from tests.service import (
     work,
     work_until_done,
 )
+from tests.users import ALICE, BOB, CHARLIE, a_key, header
 
 pytestmark = [pytest.mark.django_db, pytest.mark.outside]
 
@@ -278,7 +276,7 @@ def test_what_was_sent_to_a_registry_before_it_was_refused_is_cancelled(service,
     service.rpc("evm_setAutomine", True)
     deploy(31337, 31337, "--replace")
     assert work_until_done(batch).status == BatchStatus.DONE
-    assert len({*Transaction.objects.exclude(to="").values_list("to", flat=True)}) == 2
+    assert len({*Transaction.objects.exclude(to=DEPLOYER).values_list("to", flat=True)}) == 2
 
 
 # --- Replacement ------------------------------------------------------------------------------------------------------
@@ -366,8 +364,13 @@ def test_what_went_to_the_old_one_takes_nothing_of_the_limits_of_its_user(costly
     call_command("deploy_registry", "31337", "31337", "--replace", stdout=io.StringIO())
     mine_at(costly, 1)
     limit(settings, daily_limit=ETHER, daily_limit_per_user=done.spent)
-    batch = work_until_done(submit(key, asking(balances([costly.head()]), fee="auto")), costly)
+    two = [costly.head() - 1, costly.head()]
+    batch = work_until_done(submit(key, asking(balances(two), fee="auto")), costly)
     assert batch.status == BatchStatus.DONE, batch.rejection_reason
+    # Transactions to the new one count.
+    limit(settings, daily_limit=ETHER, daily_limit_per_user=batch.spent)
+    more = work_until_done(submit(key, asking(balances([number + 1 for number in two]), fee="auto")), costly)
+    assert more.status != BatchStatus.DONE
 
 
 def test_what_others_prove_to_the_new_one_is_not_put_down_to_what_was_sent_to_the_old_one(service, half_proven):
@@ -404,19 +407,19 @@ def test_a_batch_that_was_done_before_says_where_its_facts_are(service, key):
     assert "The facts of this batch are in a registry" not in text
 
 
-@pytest.mark.parametrize(
-    ("is_replaced", "kept", "code"),
-    [
-        pytest.param(True, 0, "", id="replaced, lost"),
-        pytest.param(True, 1, "", id="replaced, kept"),
-        pytest.param(True, 0, REVERTING_CODE, id="replaced by other code"),
-        pytest.param(False, 0, "", id="refused, lost"),
-        pytest.param(False, 1, "", id="refused, kept"),
-    ],
-)
-def test_what_the_old_one_loses_before_it_is_final_is_proven_again(
-    service, key, settings, tmp_path, is_replaced, kept, code
-):
+# A replacement of the registry, the number of kept transactions, and the old registry's code.
+OLD_ONES = {
+    "replaced, lost": (True, 0, ""),
+    "replaced, kept": (True, 1, ""),
+    "replaced by other code": (True, 0, REVERTING_CODE),
+    "refused, lost": (False, 0, ""),
+    "refused, kept": (False, 1, ""),
+}
+
+
+@pytest.mark.parametrize("old_one", long.rows(OLD_ONES, at_once=["replaced, lost", "refused, kept"]))
+def test_what_the_old_one_loses_before_it_is_final_is_proven_again(service, key, settings, tmp_path, old_one):
+    is_replaced, kept, code = old_one
     settings.WEBHOOK_ALLOW = [ip_network("127.0.0.0/8")]
     # The second batch has the same fact, so it needs no transaction.
     hook, block = {"url": "https://127.0.0.1:1/", "events": ["WENT_BACK", "DONE"]}, service.head()

@@ -4,25 +4,14 @@ from typing import Any
 
 import pytest
 
+from contracts import DEPLOYER
 from proving.models import AccountProof, Transaction, TransactionState
 from queries.models import Batch, BatchStatus, Block, Step, StepKind, StepStatus
 from tests.chains.lying_node import between, result
 from tests.metrics import chain_events
 from tests.proving.chain_state import ACCOUNT_PROVEN, AccountField, balance_at, events, field_on_chain
-from tests.service import (
-    ALICE,
-    BOB,
-    SIGNER,
-    a_key,
-    expire,
-    header,
-    reconfigure,
-    request,
-    submit,
-    waiting,
-    work,
-    work_until_done,
-)
+from tests.service import expire, reconfigure, request, submit, waiting, work, work_until_done
+from tests.users import ALICE, BOB, SIGNER, a_key, header
 
 pytestmark = [pytest.mark.django_db, pytest.mark.outside]
 
@@ -42,7 +31,7 @@ def test_done_is_taken_back_when_its_block_is_gone_and_reached_again(service, do
     work()
     done.refresh_from_db()
     assert done.gas_used > 0
-    first = Transaction.objects.exclude(to="").get()
+    first = Transaction.objects.exclude(to=DEPLOYER).get()
     before = chain_events()
     service.rpc("anvil_reorg", 1, [])  # the new block is empty
     assert events(service, ACCOUNT_PROVEN) == []
@@ -61,7 +50,7 @@ def test_done_is_taken_back_when_its_block_is_gone_and_reached_again(service, do
     assert work_until_done(done, service).status == BatchStatus.DONE
     assert len(events(service, ACCOUNT_PROVEN)) == 1
     # Nothing was paid twice, because the first transaction was mined again.
-    assert Transaction.objects.exclude(to="").get() == first
+    assert Transaction.objects.exclude(to=DEPLOYER).get() == first
 
 
 def test_a_node_that_lags_takes_nothing_back(service, done, settings):
@@ -143,7 +132,7 @@ def test_a_final_batch_is_not_looked_at_any_more(service, done):
     work()
     work()
     assert Block.objects.get().due_at is None
-    assert Transaction.objects.exclude(to="").get().state == TransactionState.FINAL
+    assert Transaction.objects.exclude(to=DEPLOYER).get().state == TransactionState.FINAL
 
 
 @pytest.mark.parametrize("names", ["a time", "a block of a batch that is cancelled"])

@@ -17,18 +17,8 @@ from tests.chains.lying_node import between
 from tests.explorer.batches import DEAD_NODE, SOURCE, beat, connect_source
 from tests.factories import is_done, until
 from tests.proving.paths import HISTORY, rewrite_history
-from tests.service import (
-    ALICE,
-    SIGNER,
-    SIGNERS,
-    a_key,
-    chains_toml,
-    reconfigure,
-    request,
-    submit,
-    work,
-    work_until_done,
-)
+from tests.service import chains_toml, reconfigure, request, submit, work, work_until_done
+from tests.users import ALICE, SIGNER, SIGNERS, a_key
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.outside]
 

@@ -173,16 +173,6 @@ def test_after_a_day_it_is_given_up_and_the_next_is_told():
     assert len(hook.received) == 5
 
 
-def test_after_a_failure_there_is_a_pause():
-    with receiver(lambda _: 500) as hook:
-        batch = done(hook.url, events=["DONE"])
-        before = timezone.now()
-        work()
-    after = timezone.now()
-    soon = (before + timedelta(seconds=3.9), after + timedelta(seconds=6.1))
-    assert Webhook.objects.filter(pk=batch.pk, due_at__range=soon).exists()
-
-
 def test_a_receiver_that_is_gone_for_good_is_asked_once():
     with receiver(lambda _: 410) as hook:
         batch = done(hook.url, events=["DONE"])
@@ -258,6 +248,7 @@ def test_killed_between_sending_and_noting_it_is_sent_again_with_the_same_id(hoo
     assert rows(batch)[0].status == DeliveryStatus.DELIVERED
 
 
+@pytest.mark.long
 def test_a_worker_killed_while_it_sends_loses_nothing(start_worker, monkeypatch, settings):
     monkeypatch.setenv("WEBHOOK_ALLOW", "127.0.0.0/8")
     monkeypatch.setenv("API_KEY_SECRET", settings.API_KEY_SECRET)

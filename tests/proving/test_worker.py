@@ -20,12 +20,10 @@ from queries.models import Batch
 from tests.deployed import deploy
 from tests.factories import is_done, until
 from tests.metrics import value
-from tests.proving.chain_state import ACCOUNT_PROVEN, HEADER_ACCUMULATED, events, registry, signer_nonce
+from tests.proving.chain_state import ACCOUNT_PROVEN, HEADER_ACCUMULATED, events, signer_nonce
 from tests.service import ALICE, BOB, a_key, chains_toml, reconfigure, request, submit
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.outside]
-
-REMEDY = "manage.py deploy_registry 31337 31337 --replace"
 BLOCK_HASH_PROVEN = "0x" + keccak(text="BlockHashProven(bytes32)").hex()
 
 
@@ -51,14 +49,6 @@ def log_of(tmp_path: Path) -> str:
 def last_log(tmp_path: Path) -> str:
     """Return the log of the worker that was started last."""
     return max(tmp_path.glob("worker*.log"), key=lambda path: int(path.stem.removeprefix("worker"))).read_text()
-
-
-def test_a_worker_does_what_is_submitted_and_says_that_it_runs(service, start_worker):
-    assert not WorkerHeartbeat.objects.exists()
-    start_worker()
-    until(WorkerHeartbeat.objects.exists, "the first heartbeat")
-    batch = submit(a_key(), request(ALICE, block=service.head()))
-    until(lambda: is_done(batch), "DONE")
 
 
 @pytest.mark.postgresql_only(reason="a trigger of SQLite can't raise the error of a full disk")
@@ -164,9 +154,8 @@ def test_a_path_killed_again_and_again_goes_on_and_pays_for_no_hop_twice(short_h
         assert len(proven) == len(set(proven)) >= 100
 
 
-@pytest.mark.parametrize("signers", [1, 2])
-def test_two_workers_do_everything_once(chain, settings, tmp_path, transactional_db, start_worker, signers):
-    settings.CHAINS_FILE = chains_toml(tmp_path, chain.url, signers=signers)
+def test_two_workers_do_everything_once(chain, settings, tmp_path, transactional_db, start_worker):
+    settings.CHAINS_FILE = chains_toml(tmp_path, chain.url, signers=2)
     deploy()
     service = chain
     head = service.head()
@@ -194,18 +183,3 @@ def test_it_stops_in_order_when_asked_to(service, start_worker, ending, tmp_path
     assert process.wait(timeout=60) == 0
     assert not WorkerHeartbeat.objects.exists()
     assert "Traceback" not in log_of(tmp_path)
-
-
-def test_a_worker_sends_nothing_to_a_registry_with_other_code_and_goes_on_when_it_is_replaced(service, start_worker):
-    service.rpc("anvil_setCode", registry().address, "0x5f195f5260205ff3")
-    block = service.head() - 2
-    batch = submit(a_key(), request(ALICE, block=block))
-    nonce = signer_nonce(service)
-    start_worker()
-    until(lambda: REMEDY in str(Batch.objects.get(pk=batch.pk).waits_for), "the batch's wait")
-    until(lambda: bool(registry().refused), "the refusal")
-    assert signer_nonce(service, "pending") == nonce
-    new = deploy(31337, 31337, "--replace")
-    until(lambda: is_done(batch), "DONE")
-    assert registry().address == new.address
-    assert len(events(service, ACCOUNT_PROVEN)) == 1

@@ -9,6 +9,7 @@ from django.db.models.functions import Now
 from django.utils import timezone
 
 from queries.models import Batch, BatchStatus, Step
+from tests.long import rows
 from tests.service import ALICE, BOB, a_key, fresh, reconfigure, request, submit, work, work_until_done
 
 pytestmark = pytest.mark.outside
@@ -43,12 +44,19 @@ def waits(service, key) -> Batch:
     return batch
 
 
-@pytest.mark.parametrize(
-    ("machine", "database"),
-    [(DAY, DAY), (-DAY, -DAY), (DAY, timedelta()), (timedelta(), DAY), (MONTH, MONTH), (timedelta(), MONTH)],
-)
-def test_no_clock_that_jumps_alone_ends_a_batch(service, waits, jump, machine, database):
-    jump(machine, database)
+JUMPS = {
+    "a day": (DAY, DAY),
+    "a day back": (-DAY, -DAY),
+    "a day, the machine alone": (DAY, timedelta()),
+    "a day, the database alone": (timedelta(), DAY),
+    "a month": (MONTH, MONTH),
+    "a month, the database alone": (timedelta(), MONTH),
+}
+
+
+@pytest.mark.parametrize("to", rows(JUMPS, at_once=["a day back", "a day, the machine alone", "a month"]))
+def test_no_clock_that_jumps_alone_ends_a_batch(service, waits, jump, to):
+    jump(*to)
     for _ in range(2):
         work()
     assert fresh(waits).status == BatchStatus.ACCEPTED

@@ -273,11 +273,3 @@ def test_another_user_s_batch_is_not_found(key, cancel):
         answer = cancel(batch_id, by)
         assert (answer.status_code, answer.json()) == (404, {"error": "No query found", "code": "not_found"})
     assert Batch.objects.get().status == BatchStatus.RECEIVED
-
-
-def test_a_cancelled_batch_makes_room(post, cancel, settings):
-    settings.MAX_OPEN_BATCHES = 1
-    batch = post(request(ALICE, block=1)).json()["internalId"]
-    assert post(request(ALICE, block=1)).status_code == 429
-    cancel(batch)
-    assert post(request(ALICE, block=1)).status_code == 200

@@ -58,16 +58,16 @@ def test_a_time_is_iso_8601_with_an_offset_or_refused_with_the_cause(time, cause
         assert not cause or (name in answer.json()["error"] and cause in answer.json()["error"])
 
 
-@pytest.mark.parametrize(
-    "path",
-    [
-        *("/facts?account=x", "/facts?block=x", "/facts?block=1&slot=x", "/facts?block=1&sourceChainId=x"),
-        *("/batch-queries?account=x", "/batch-queries?createdAfter=0001-01-01T00:00:00%2B14:00"),
-        *("/batch-queries?limit=x", "/batch-query-status?wait=x", "/webhook-deliveries?cursor=x"),
-    ],
+PATHS = (
+    *("/facts?account=x", "/facts?block=x", "/facts?block=1&slot=x", "/facts?block=1&sourceChainId=x"),
+    *("/batch-queries?account=x", "/batch-queries?createdAfter=0001-01-01T00:00:00%2B14:00"),
+    *("/batch-queries?limit=x", "/batch-query-status?wait=x", "/webhook-deliveries?cursor=x"),
 )
-def test_no_request_stays_in_memory(no_logs, path):
+
+
+def test_no_request_stays_in_memory(no_logs):
     fields, before = header(a_key()), kept()
-    for _ in range(REQUESTS):
-        assert Client().get(path, headers=fields).status_code == 400
+    for path in PATHS:
+        for _ in range(REQUESTS):
+            assert Client().get(path, headers=fields).status_code == 400
     assert kept() - before < REQUESTS / 2

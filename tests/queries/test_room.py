@@ -12,7 +12,6 @@ from django.test.utils import CaptureQueriesContext
 
 from accounts.models import ThrottleCount, User
 from queries.models import Batch, BatchStatus, Block, Query
-from tests.factories import at_once
 from tests.service import ALICE, BOB, a_key, header, request, submit
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.outside]
@@ -67,17 +66,6 @@ def test_a_user_may_fill_the_room_to_the_last_and_another_user_has_room_of_their
 def with_slots(slots: int) -> dict[str, object]:
     accounts = {ALICE: {"slots": [f"{slot:x}" for slot in range(slots)]}}
     return {**request(ALICE, block=1), "data": {"31337": {"block:1": {"accounts": accounts}}}}
-
-
-def test_the_last_room_can_not_be_taken_twice_at_once(key, settings):
-    settings.MAX_OPEN_BATCHES = 3
-
-    def send() -> str:
-        return str(sent(key, request(ALICE, block=1)).json().get("code", "stored"))
-
-    answers = sorted(map(str, at_once(*[send] * 8)))
-    assert answers == ["stored"] * 3 + ["too_many_open_batches"] * 5
-    assert Batch.objects.count() == 3
 
 
 # --- Large batches ----------------------------------------------------------------------------------------------------
@@ -142,10 +130,7 @@ def test_the_lock_is_held_for_few_statements_whatever_the_size(key):
 
 @pytest.mark.parametrize(
     ("column", "lower", "higher", "code"),
-    [
-        ("max_open_batches", 1, 2, "too_many_open_batches"),
-        ("max_open_queries", 7, 8, "too_many_open_queries"),
-    ],
+    [("max_open_batches", 1, 2, "too_many_open_batches"), ("max_open_queries", 7, 8, "too_many_open_queries")],
 )
 def test_what_an_operator_set_for_a_user_counts_instead_of_the_installations(
     post, settings, column, lower, higher, code

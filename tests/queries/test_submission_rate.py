@@ -10,7 +10,6 @@ from django.utils import timezone
 
 from accounts.models import ApiKey, ThrottleCount, User
 from queries.models import Batch
-from tests.factories import at_once
 from tests.service import ALICE, BOB, a_key, header, request
 
 pytestmark = pytest.mark.outside
@@ -119,28 +118,6 @@ def test_accounts_slots_and_headers_count_as_well(post, client: Client, settings
     assert answer.status_code == 200
     pass_time(seconds=60)
     assert post(with_slots(7)).status_code == 200
-
-
-@pytest.mark.django_db(transaction=True)
-@pytest.mark.parametrize(
-    ("limits", "slots", "through", "counted"),
-    [({"MAX_BATCHES_PER_MINUTE": 10}, 1, 10, ([10], [20])), ({"MAX_QUERIES_PER_MINUTE": 95}, 9, 9, ([40], [90]))],
-    ids=["requests", "queries"],
-)
-def test_of_many_at_once_no_more_get_through(settings, key, limits, slots, through, counted):
-    for name, most in {"MAX_BATCHES_PER_MINUTE": 40, **limits}.items():
-        setattr(settings, name, most)
-
-    def submit() -> list[int]:
-        answers = [
-            Client().post("/submit-batch-query", with_slots(slots), "application/json", headers=header(key))
-            for _ in range(5)
-        ]
-        return [answer.status_code for answer in answers]
-
-    statuses = [status for some in at_once(*[submit] * 8) if isinstance(some, list) for status in some]
-    assert sorted(statuses) == [200] * through + [429] * (40 - through)
-    assert (used("submissions"), used("submitted queries")) == counted
 
 
 # --- Limits of a user's own -------------------------------------------------------------------------------------------

@@ -50,24 +50,7 @@ error = get_batch_query.sync("0" * 26, client=client)
 assert isinstance(error, Error) and error.code == "not_found"
 """
 
-USE_IN_TYPESCRIPT = """
-import type { components, operations, paths } from "./api";
-
-export const body: components["schemas"]["BatchRequest"] = {
-  destinationChainId: "31337",
-  fee: "0",
-  data: { "31337": { "block:12": { accounts: { "0x00": { props: ["BALANCE"] } } } } },
-};
-
-type Answers = operations["get_batch_query"]["responses"];
-export function words(answer: Answers[200]["content"]["application/json"]): (string | null)[] {
-  return answer.queryList.flatMap((query) => query.facts.map((fact) => fact.word));
-}
-export const codeOf = (error: Answers[404]["content"]["application/json"]): string => error.code;
-export type Waited = paths["/batch-query-status"]["get"]["parameters"]["query"]["wait"];
-// @ts-expect-error: there is no such property.
-export const wrong: components["schemas"]["AccountRequest"] = { props: ["BALANCES"] };
-"""
+USE_IN_TYPESCRIPT = Path(__file__).with_name("use_client.ts").read_text("utf-8")
 
 
 @pytest.fixture(scope="module")
@@ -87,14 +70,23 @@ def run(*command: object, folder: Path) -> str:
     return done.stdout + done.stderr
 
 
-def test_a_python_client_is_made_that_works(web, document, tmp_path):
+@pytest.fixture(scope="module")
+def python_client(document: Path) -> Path:
+    """Return the folder of a generated client."""
     made = ("openapi-python-client", "generate", "--path", document, "--output-path", "generated", "--meta", "none")
-    assert "Warning" not in run(*made, folder=tmp_path)
-    python = GENERATORS / "python"
-    run(python, "-c", USE_IN_PYTHON, web.url, a_key(web), json.dumps(BODY), folder=tmp_path)
+    assert "Warning" not in run(*made, folder=document.parent)
+    return document.parent
+
+
+def test_a_python_client_is_made_that_works(web, python_client):
+    run(GENERATORS / "python", "-c", USE_IN_PYTHON, web.url, a_key(web), json.dumps(BODY), folder=python_client)
+
+
+@pytest.mark.long
+def test_a_python_client_is_strictly_typed(python_client):
     # The generator's `__exit__` isn't strictly typed, whatever the description is.
-    (tmp_path / "mypy.ini").write_text("[mypy]\nstrict = true\n[mypy-generated.client]\nignore_errors = true\n")
-    run(PROJECT / ".venv/bin/mypy", "--python-executable", python, "generated", folder=tmp_path)
+    (python_client / "mypy.ini").write_text("[mypy]\nstrict = true\n[mypy-generated.client]\nignore_errors = true\n")
+    run(PROJECT / ".venv/bin/mypy", "--python-executable", GENERATORS / "python", "generated", folder=python_client)
 
 
 def test_types_for_typescript_are_made_that_check(document, tmp_path):

@@ -49,11 +49,7 @@ def ask(port: int, request_: bytes, source: str = "127.0.0.1") -> tuple[HTTPResp
         (b"GET /chain-connections HTTP/1.1\r\n%sX: %s\r\n\r\n" % (HOST, b"x" * 9000), 431, "header_too_large"),
         (b"GET /chain-connections HTTP/1.1\r\n\r\n", 400, "bad_request"),
         (b"no request\r\n\r\n", 400, "bad_request"),
-        (
-            b"POST /submit-batch-query HTTP/1.1\r\n%sContent-Length: 9999999\r\n\r\n" % HOST,
-            413,
-            "too_large",
-        ),
+        (b"POST /submit-batch-query HTTP/1.1\r\n%sContent-Length: 9999999\r\n\r\n" % HOST, 413, "too_large"),
         (b"GET /chain-connections HTTP/1.1\r\n%s\r\n" % HOST, 502, "unavailable"),
     ],
     ids=["request line", "header", "no host", "no request", "body", "no service"],

@@ -7,7 +7,8 @@ from django.core.management.base import BaseCommand, CommandError, CommandParser
 
 from chains.node_errors import ChainError
 from chains.signer_keys import SignerError
-from proving.deploying import DeploymentError, change_attesters
+from proving.creating import DeploymentError
+from proving.deploying import change_attesters
 
 
 class Command(BaseCommand):

@@ -3,7 +3,7 @@
 import pytest
 
 from proving.models import Transaction
-from tests.proving.money import ETHER
+from tests.proving.prices import ETHER
 from tests.service import SIGNER, request, submit, work, work_until_done
 
 

@@ -8,7 +8,8 @@ from proving import money
 from proving.models import Transaction, TransactionState
 from queries.models import ServiceClock
 from tests.inside.working import admitted
-from tests.proving.money import ETHER, in_mempool, pending, up_to_a_gwei
+from tests.proving.money import in_mempool, pending
+from tests.proving.prices import ETHER, up_to_a_gwei
 from tests.service import ALICE, BOB, request, submit, work
 
 

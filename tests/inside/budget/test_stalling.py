@@ -14,7 +14,8 @@ from queries.waits import wait
 from tests.contracts.l1_block import L1Block
 from tests.inside.working import admitted, reconcile_block
 from tests.proving import sources
-from tests.proving.money import ETHER, cancel
+from tests.proving.money import cancel
+from tests.proving.prices import ETHER
 from tests.service import ALICE, BOB, SIGNER, a_key, fresh, reconfigure, request, submit, work, work_until_done
 
 

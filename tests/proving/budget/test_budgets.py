@@ -7,17 +7,8 @@ from django.utils import timezone
 
 from proving.models import Share, Signer, Transaction, TransactionState
 from queries.models import Batch
-from tests.proving.money import (
-    ETHER,
-    accepted,
-    cancel,
-    counts_of_day,
-    in_mempool,
-    limit,
-    pending,
-    spent_today,
-    up_to_a_gwei,
-)
+from tests.proving.money import accepted, cancel, counts_of_day, in_mempool, limit, pending, spent_today
+from tests.proving.prices import ETHER, up_to_a_gwei
 from tests.proving.receipts import balance
 from tests.service import ALICE, BOB, SIGNER, fresh, reconfigure, request, submit, waiting, work, work_until_done
 

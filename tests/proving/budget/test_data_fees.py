@@ -9,19 +9,8 @@ from config.configured_chains import forget_chains
 from devnet.devchain import DevChain
 from proving.models import Transaction, TransactionState
 from queries.models import BatchStatus
-from tests.proving.money import (
-    ETHER,
-    GWEI,
-    accepted,
-    cancel,
-    in_mempool,
-    limit,
-    mine_at,
-    pending,
-    serve,
-    set_fee,
-    spent_today,
-)
+from tests.proving.money import accepted, cancel, in_mempool, limit, pending, serve, set_fee, spent_today
+from tests.proving.prices import ETHER, GWEI, mine_at
 from tests.proving.receipts import balance, telling_receipts
 from tests.proving.rollups import FEE_OF_A_BYTE, GAS_PRICE_ORACLE, oracle_at
 from tests.proving.transactions import age, roll_back

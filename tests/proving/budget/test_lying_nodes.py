@@ -15,22 +15,18 @@ from queries.models import BatchStatus
 from tests.chains.lying_node import ask, between, error, lying_node
 from tests.headers import with_hash
 from tests.proving.money import (
-    ETHER,
-    GWEI,
     accepted,
     cancel,
     counts_of_day,
-    go_on,
     in_mempool,
     limit,
-    mine_at,
     pending,
     serve,
     spent_today,
     stopped,
-    up_to_a_gwei,
     without_limits,
 )
+from tests.proving.prices import ETHER, GWEI, go_on, mine_at, up_to_a_gwei
 from tests.proving.receipts import balance, changed_receipts, telling_receipts
 from tests.proving.transactions import age
 from tests.service import ALICE, BOB, SIGNER, fresh, header, reconfigure, request, submit, work, work_until_done

@@ -11,35 +11,13 @@ from accounts.models import ApiKey
 from devnet.devchain import ACCOUNTS, DevChain
 from proving.models import Share, Transaction
 from queries.models import Batch, BatchStatus
+from tests import long
 from tests.chains.lying_node import ask, error, lying_node, result
-from tests.proving.money import (
-    ACCOUNT_GAS,
-    ETHER,
-    GWEI,
-    cancel,
-    go_on,
-    in_mempool,
-    limit,
-    mine_at,
-    paying_up_to,
-    pending,
-    set_fee,
-)
+from tests.proving.money import cancel, in_mempool, limit, paying_up_to, pending, set_fee
+from tests.proving.prices import ACCOUNT_GAS, ETHER, GWEI, go_on, mine_at
 from tests.proving.transactions import age
-from tests.service import (
-    ALICE,
-    BOB,
-    CHARLIE,
-    SIGNER,
-    a_key,
-    fresh,
-    reconfigure,
-    request,
-    submit,
-    waiting,
-    work,
-    work_until_done,
-)
+from tests.service import fresh, reconfigure, request, submit, waiting, work, work_until_done
+from tests.users import ALICE, BOB, CHARLIE, SIGNER, a_key
 
 pytestmark = pytest.mark.outside
 
@@ -79,20 +57,20 @@ def test_what_is_offered_first_leaves_room_for_a_replacement_below_the_cap(costl
 # --- A transaction that can't be mined at its fee ---------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("account", "before", "gwei"),
-    [(BOB, 1, 20), (BOB, 1, 90), (ALICE, 0, 20), (BOB, 0, 20)],
-    ids=[
-        "another block",
-        "another block, at a price far above",
-        "the same account of the same block",
-        "another account of the same block",
-    ],
-)
-def test_what_nobody_can_mine_is_cancelled_for_those_who_wait_behind_it(costly, key, account, before, gwei):
+BEHIND = {
+    "another block": (BOB, 1, 20),
+    "another block, at a price far above": (BOB, 1, 90),
+    "the same account of the same block": (ALICE, 0, 20),
+    "another account of the same block": (BOB, 0, 20),
+}
+
+
+@pytest.mark.parametrize("behind", long.rows(BEHIND, at_once=["another block", "another account of the same block"]))
+def test_what_nobody_can_mine_is_cancelled_for_those_who_wait_behind_it(costly, key, behind):
     """In the last two cases, the other batch waits for the same block's header, so it has no transaction in the mempool
     yet.
     """
+    account, before, gwei = behind
     mine_at(costly, 1)
     block = costly.head()
     poor, tx = paying_up_to(3, key, ALICE, block=block)

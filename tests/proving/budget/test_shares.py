@@ -4,7 +4,8 @@ import pytest
 
 from proving.models import Share, Transaction, TransactionState
 from queries.models import BatchStatus
-from tests.proving.money import ETHER, in_mempool
+from tests.proving.money import in_mempool
+from tests.proving.prices import ETHER
 from tests.proving.transactions import roll_back, send_from_elsewhere
 from tests.service import ALICE, BOB, CHARLIE, a_key, asking, fresh, request, submit, work, work_until_done
 

@@ -6,23 +6,11 @@ import pytest
 
 from proving.models import Transaction
 from queries.models import BatchStatus
-from tests.proving.money import ETHER, GWEI, accepted, go_on, limit, mine_at, pending, scattered_slots, set_fee
+from tests.proving.money import accepted, limit, pending, scattered_slots, set_fee
 from tests.proving.paths import extending, fill_history, old_block
-from tests.service import (
-    ALICE,
-    BOB,
-    CHARLIE,
-    SIGNER,
-    a_key,
-    asking,
-    balances,
-    fresh,
-    request,
-    submit,
-    waiting,
-    work,
-    work_until_done,
-)
+from tests.proving.prices import ETHER, GWEI, go_on, mine_at
+from tests.service import asking, balances, fresh, request, submit, waiting, work, work_until_done
+from tests.users import ALICE, BOB, CHARLIE, SIGNER, a_key
 
 pytestmark = pytest.mark.outside
 
@@ -107,14 +95,13 @@ def test_a_path_that_its_fee_lets_nobody_mine_holds_up_no_other_path(costly, key
     assert tx.newest.is_cancellation
 
 
-@pytest.mark.parametrize("riders", [0, pytest.param(12, marks=pytest.mark.long)])
-def test_riders_who_cannot_pay_hold_up_nobody_on_whose_path_they_are(costly, key, settings, riders):
+@pytest.mark.long
+def test_riders_who_cannot_pay_hold_up_nobody_on_whose_path_they_are(costly, key, settings):
     fill_history(costly)
     block = old_block(costly, settings, depth=60)
     mine_at(costly, 1)
     victim = accepted(a_key(BOB), request(BOB, block=block, fee=ETHER))
     set_fee(victim, victim.estimated_wei or 0)
-    if riders:
-        accepted(key, asking(balances(range(block + 1, block + 1 + riders)), fee=ETHER), fee=1)
+    accepted(key, asking(balances(range(block + 1, block + 13)), fee=ETHER), fee=1)
     go_on(costly, 1, rounds=5)
     assert fresh(victim).status == BatchStatus.DONE, waiting()

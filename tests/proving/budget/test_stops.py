@@ -1,17 +1,16 @@
 """While the stop switch is on, nothing is signed or broadcast."""
 
 from io import StringIO
-from typing import Any
 
 import pytest
 from django.core.management import CommandError, call_command
 
-from proving.models import SignedTransaction, Signer, Transaction
+from proving.models import SignedTransaction, Signer
 from queries.models import BatchStatus
-from tests.chains.lying_node import ask, lying_node, recording
-from tests.proving.money import ETHER, cancel, in_mempool, stopped
+from tests.proving.money import cancel, in_mempool, stopped
+from tests.proving.prices import ETHER
 from tests.proving.transactions import age, between_statements
-from tests.service import ALICE, reconfigure, request, submit, waiting, work, work_until_done
+from tests.service import ALICE, request, submit, waiting, work, work_until_done
 
 pytestmark = pytest.mark.outside
 
@@ -33,18 +32,6 @@ def test_a_stop_takes_effect_before_the_next_signature(costly, key):
     costly.rpc("evm_setAutomine", True)
     assert work_until_done(batch, costly).status == BatchStatus.DONE
     assert Signer.objects.get().wait is None
-
-
-def test_a_stop_between_the_check_and_the_signature_is_seen(costly, key, settings):
-    node_requests: list[Any] = []
-    with lying_node(recording(node_requests, lambda body: ask(costly.url, body))) as url:
-        reconfigure(settings, costly.url, url)
-        submit(key, request(ALICE, block=costly.head(), fee=ETHER))
-        with between_statements(lambda _: "eth_estimateGas" in str(node_requests), stop):
-            work()
-        work()
-    assert not Transaction.objects.exists()
-    assert waiting() == ["The operator has stopped sending on chain 31337."]
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,180 @@
+"""Proofs of plain nodes for the views of `FactsReader`. Contract and model must agree.
+
+A lenient writer makes nodes with faults and takes the root from them, so every hash is right, and only a node's form
+can be a reason to refuse it. Some proofs are then spoilt under the same root.
+"""
+
+from collections.abc import Sequence
+
+from eth_utils.crypto import keccak
+
+from campaigns.fuzzing.chance import Chance
+from campaigns.fuzzing.tally import Divergence, Tally, sentence
+from contracts import NO_CONTRACT, Artifact
+from devnet.devchain import DevChain
+from tests.contracts import tries
+from tests.contracts.deployed import Deployed
+from tests.contracts.simulator import Call, Simulator
+from tests.contracts.walks import Walk, difference
+
+_ROUND = 1000
+
+
+class _LenientWriter:
+    """A writer of the nodes on a key's path. In a part of its walks each piece may have a fault."""
+
+    def __init__(self, chance: Chance) -> None:
+        self._chance = chance
+        self._faults = chance.pick((0, 0, 0.01, 0.03, 0.1))
+        self.name = chance.randbytes(chance.pick((32, 32, 20)))
+        self._key = keccak(self.name).hex()
+        self._reach = chance.pick((2, 12, 63, 64, 64, 65))
+        self.nodes: list[bytes] = []
+        self._hash(self._node(0))
+        self.root = keccak(self.nodes[0])
+
+    def _errs(self) -> bool:
+        return self._chance.happens(self._faults)
+
+    def _string(self, data: bytes) -> bytes:
+        """Return the RLP of a string; with a fault, in an encoding that isn't the only one."""
+        encoded = tries.encode(data)
+        if not self._errs():
+            return encoded
+        size = len(data).to_bytes(2)
+        forms = (b"\x81" + data, b"\xb8" + size[1:] + data, b"\xb9" + size + data, encoded[:-1], encoded + b"\0")
+        return self._chance.pick((*forms, tries.listed(data), tries.listed(encoded), tries.EMPTY))
+
+    def _listed(self, payload: bytes) -> bytes:
+        if not self._errs():
+            return tries.listed(payload)
+        size = len(payload).to_bytes(2)
+        forms = (b"\xf8" + size[1:] + payload, b"\xf9" + size + payload, b"\xfa\0" + size + payload)
+        longer = tries.listed(payload + self._chance.randbytes(self._chance.pick((1, 33))))
+        return self._chance.pick((*forms, tries.listed(payload[:-1]), tries.encode(payload), longer))
+
+    def _hash(self, node: bytes) -> bytes:
+        self.nodes.insert(0, node)
+        return self._string(keccak(node))
+
+    def _refer(self, node: bytes) -> bytes:
+        return node if (len(node) < 32) != self._errs() else self._hash(node)
+
+    def _path(self, depth: int, reach: int, *, leaf: bool) -> bytes:
+        nibbles = self._key[depth:reach]
+        if self._errs():
+            nibbles = self._chance.pick((nibbles[1:], nibbles + "0", nibbles * 2, ""))
+        if nibbles and self._chance.happens(0.1):
+            # Another key parts from this one at any nibble.
+            place = self._chance.pick((0, len(nibbles) - 1, self._chance.below(len(nibbles))))
+            nibbles = (
+                nibbles[:place] + f"{int(nibbles[place], 16) ^ 1 << self._chance.below(4):x}" + nibbles[place + 1 :]
+            )
+        path = tries.hex_prefix(nibbles, leaf=leaf)
+        if self._errs():
+            path = bytes([path[0] ^ 1 << self._chance.below(8)]) + path[1:]
+        return self._string(path)
+
+    def _node(self, depth: int) -> bytes:
+        if depth >= self._reach or self._chance.happens(0.1):
+            return self._listed(self._path(depth, 64, leaf=True) + self._string(self._value()))
+        if self._chance.happens(0.2) and depth < 63:
+            reach = min(depth + self._chance.pick((1, 2, 20, 63 - depth, 64 - depth)), 64 if self._errs() else 63)
+            return self._listed(self._path(depth, reach, leaf=False) + self._refer(self._node(reach)))
+        # Most large tries begin with branches of sixteen hashes.
+        kinds = self._chance.pick((("hash",), ("hash", "none", "none"), ("none",), ("none", "node")))
+        children = [self._sibling(self._chance.pick(kinds)) for _ in range(16)]
+        index = int(self._key[depth], 16) if depth < 64 else 0
+        if not self._chance.happens(0.03):
+            children[index] = self._refer(self._node(depth + 1))
+        children.append(self._string(self._chance.randbytes(1)) if self._errs() else tries.EMPTY)
+        if self._errs():
+            children = self._chance.pick((children[:-1], [*children, tries.EMPTY], children[:3], children[:1], []))
+        return self._listed(b"".join(children))
+
+    def _sibling(self, kind: str) -> bytes:
+        if kind == "node" or self._errs():
+            size = self._chance.pick((1, 8, 27)) if not self._errs() else 31
+            payload = tries.hex_prefix("1" * size, leaf=True)
+            return self._listed(
+                self._string(payload) + self._chance.pick((b"\x01", b"\x81\x80", self._listed(b"\x01")))
+            )
+        if kind == "hash":
+            size = self._chance.pick((0, 1, 31, 33)) if self._errs() else 32
+            return self._string(self._chance.randbytes(size))
+        return tries.EMPTY
+
+    def _integer(self, size: int) -> bytes:
+        number = self._chance.number(size)
+        data = number.to_bytes((number.bit_length() + 7) // 8)
+        return self._chance.pick((b"\0" + data, b"\x01" + data.rjust(size, b"\0"), b"")) if self._errs() else data
+
+    def _value(self) -> bytes:
+        if len(self.name) == 32:
+            value = self._string(self._integer(32) or (b"" if self._errs() else b"\x01"))
+            return self._listed(value) if self._errs() else value
+        hashes = [self._chance.randbytes(self._chance.pick((0, 31, 33)) if self._errs() else 32) for _ in range(2)]
+        items = [self._string(item) for item in (self._integer(8), self._integer(32), *hashes)]
+        return self._listed(b"".join(self._chance.pick((items[1:], [*items, b"\0"])) if self._errs() else items))
+
+    def proof(self) -> bytes:
+        return self._listed(b"".join(self._string(node) for node in self.nodes))
+
+
+def spoilt(chance: Chance, nodes: Sequence[bytes]) -> bytes:
+    """Return a proof of other nodes, or of these in another form."""
+    place, other = chance.below(len(nodes)), chance.below(len(nodes))
+    node = nodes[place]
+    changed = bytearray(node)
+    if node:
+        changed[chance.below(len(node))] ^= 1 << chance.below(8)
+    lists = (
+        [*nodes[:place], *nodes[place + 1 :]],
+        [*nodes[:place], node, *nodes[place:]],
+        [*nodes[:place], nodes[other], *nodes[place + 1 :]],
+        [*nodes[:place], bytes(changed), *nodes[place + 1 :]],
+        [*nodes[:place], node[: chance.below(len(node) + 1)], *nodes[place + 1 :]],
+        [*nodes[:place], node + chance.randbytes(1), *nodes[place + 1 :]],
+        [*nodes, chance.pick((b"", tries.EMPTY, node))],
+    )
+    proof = tries.encode(chance.pick(lists))
+    if chance.happens(0.5):
+        proof = tries.encode(list(nodes))
+        at = chance.below(min(len(proof), 8)) if chance.happens(0.5) else chance.below(len(proof))
+        flipped = bytes([proof[at] ^ 1 << chance.below(8)])
+        proof = chance.pick((proof[:at] + flipped + proof[at + 1 :], proof[:at], proof + chance.randbytes(1)))
+    return proof
+
+
+def _walk(chance: Chance) -> Walk:
+    if chance.happens(0.02):
+        empty = bytes.fromhex(
+            chance.pick(("c0", "c28180", "c180", "c100", "80", "", "c0c0", "c3818080", "c28181", "f800"))
+        )
+        return Walk(chance.randbytes(chance.pick((20, 32))), tries.EMPTY_ROOT, empty)
+    writer = _LenientWriter(chance)
+    proof = spoilt(chance, writer.nodes) if chance.happens(0.25) else writer.proof()
+    return Walk(writer.name, writer.root, proof)
+
+
+def run(chain: DevChain, seed: int, count: int, *, artifact: Artifact | None = None) -> Tally:
+    """Try `count` proofs, on another FactsReader if given. Deterministic in `seed`. Raise Divergence."""
+    chance, tally, simulator = Chance(seed), Tally(), Simulator(chain)
+    source = Deployed(chain, "test/SettableBlockHashSource", 1)
+    registry = Deployed(chain, "FactsRegistry", 1, source.address, 8191, NO_CONTRACT)
+    reader = Deployed(chain, "FactsReader", [registry.address], artifact=artifact)
+    while tally.done < count:
+        walks = [_walk(chance) for _ in range(min(_ROUND, count - tally.done))]
+        outcomes = simulator.run([Call(reader.address, walk.calldata) for walk in walks])
+        for walk, outcome in zip(walks, outcomes, strict=True):
+            refusal, how = difference(walk, outcome)
+            if how:
+                raise Divergence(f"{how}. walks.run, seed {seed}, count {count}")
+            tally.done += 1
+            if refusal:
+                tally.refused[sentence(refusal)] += 1
+            else:
+                kind = "slot" if len(walk.name) == 32 else "account"
+                is_absent = not any(outcome.data[:32]) if kind == "slot" else outcome.data[96:] == tries.EMPTY_ROOT
+                tally.accepted[f"absent {kind}" if is_absent else kind] += 1
+    return tally

@@ -1,0 +1,317 @@
+"""The views of `FactsReader` that verify plain nodes. `chains.trie` is their model: both must agree on every proof."""
+
+import random
+import re
+
+import pytest
+import rlp
+from eth_utils.crypto import keccak
+
+import chains.trie
+from campaigns.fuzzing import walks as campaign
+from campaigns.fuzzing.coverage import sentences
+from campaigns.fuzzing.mutated import compile_with
+from campaigns.fuzzing.tally import Divergence
+from contracts import NO_CONTRACT
+from devnet.devchain import ACCOUNTS
+from tests.chains.tries import DIGITS, MALFORMED, MALFORMED_ACCOUNTS, MALFORMED_BESIDE, chained, storage_trie
+from tests.contracts import tries
+from tests.contracts.deployed import Deployed
+from tests.contracts.simulator import Call
+from tests.contracts.walks import REFUSAL, Walk, refusals, walk
+from tests.contracts.worlds import NEAR_SLOTS
+from tests.fixtures_folder import fixture_names, load_fixture, needs_fixtures, unhex
+
+REAL = [*fixture_names("mainnet_1746*.json"), *fixture_names("goerli_7583802*.json")]
+SLOT = bytes(32)
+ADDRESS = bytes(20)
+
+
+@pytest.fixture(scope="module")
+def reader(chain) -> Deployed:
+    source = Deployed(chain, "test/SettableBlockHashSource", 1)
+    registry = Deployed(chain, "FactsRegistry", 1, source.address, 8191, NO_CONTRACT)
+    return Deployed(chain, "FactsReader", [registry.address])
+
+
+@pytest.fixture(scope="module")
+def refused(simulator, reader):
+    """Return a function that returns the model's refusals of walks, after the contract has agreed."""
+    return lambda *all_walks: refusals(simulator, reader, all_walks)
+
+
+def near_walk(slot: int, value: int) -> Walk:
+    """Return the proof of a slot in a trie whose lowest nodes are embedded."""
+    built = storage_trie(dict.fromkeys(NEAR_SLOTS, value) | {number: number for number in range(1, 200)})
+    return walk(slot.to_bytes(32), built.root_hash, tries.proof(built, keccak(slot.to_bytes(32))))
+
+
+def real_walks(name: str) -> list[Walk]:
+    content = load_fixture(name)
+    account = content["account"]
+    root = unhex(account["expected"]["storageRoot"])
+    return [
+        walk(unhex(account["address"]), unhex(content["stateRoot"]), list(map(unhex, account["proof"]))),
+        *(
+            walk(int(slot["slot"], 16).to_bytes(32), root, list(map(unhex, slot["proof"])))
+            for slot in content["storage"]
+        ),
+    ]
+
+
+def spoilt(genuine: Walk) -> list[Walk]:
+    """Return proofs that are cut anywhere, longer, or have a node too few, twice or in another place."""
+    nodes = [bytes(node) for node in rlp.decode(genuine.proof)]
+    places = range(len(nodes))
+    changed = [[*nodes[:place], *nodes[place + 1 :]] for place in places]
+    changed += [[*nodes[:place], nodes[place], *nodes[place:]] for place in places]
+    changed += [[*nodes[:place], *nodes[place + 1 :], nodes[place]] for place in places[:-1]]
+    changed += [[*nodes[:place], nodes[place][:-1], *nodes[place + 1 :]] for place in places]
+    changed += [[*nodes, other] for other in (b"", b"\x80", b"\xc0", nodes[0])]
+    proofs = [tries.encode(each) for each in changed]
+    proofs += [genuine.proof[:size] for size in range(0, len(genuine.proof), 7)]
+    proofs += [genuine.proof + b"\0", tries.encode(genuine.proof), tries.listed(genuine.proof), b"".join(nodes)]
+    return [Walk(genuine.name, genuine.root, proof) for proof in proofs]
+
+
+# --- Genuine proofs ---------------------------------------------------------------------------------------------------
+
+
+@needs_fixtures
+@pytest.mark.parametrize("name", REAL)
+def test_real_accounts_and_slots_are_as_the_chain_has_them(reader, refused, name):
+    content = load_fixture(name)
+    walks = real_walks(name)
+    assert refused(*walks) == [""] * len(walks)
+    expected = content["account"]["expected"]
+    account, *slots = (reader.call_raw(each.calldata) for each in walks)
+    numbers = [int(expected[field], 16) for field in ("nonce", "balance", "codeHash", "storageRoot")]
+    assert account == b"".join(number.to_bytes(32) for number in numbers)
+    assert slots == [int(slot["value"], 16).to_bytes(32) for slot in content["storage"]]
+    assert all(refused(*(changed for each in walks for changed in spoilt(each))))
+
+
+@needs_fixtures
+@pytest.mark.parametrize("name", fixture_names("rollups/*.json"))
+def test_real_proofs_in_satellites_form_are_taken_as_they_are(refused, name):
+    content = load_fixture(f"rollups/{name}")
+    header = rlp.decode(unhex(content["rlpBlockHeader"]))
+    account = Walk(unhex(content["account"]), header[3], unhex(content["rlpAccountProof"]))
+    slot = int(content["slot"], 16).to_bytes(32)
+    assert refused(account, Walk(slot, account.answer()[96:], unhex(content["rlpStorageProof"]))) == ["", ""]
+
+
+def test_accounts_of_the_trie_tests_of_ethereum(refused):
+    """The trie `test1` of hex_encoded_securetrie_test.json, ethereum/tests at 089e3469."""
+    empty, no_code = tries.EMPTY_ROOT.hex(), tries.EMPTY_CODE_HASH.hex()
+    code, root = "04bccc5d94f4d1f99aab44369a910179931772f2a5c001c3229f57831c102769", "ba4b47865c55a341a4a78759bb913cd1"
+    root += "5c3ee8eaf30a62fa8d1c8863113d84e8"
+    accounts = {
+        "a94f5374fce5edbc8e2a8697c15331677e6ebf0b": (1, 0x05F446A7, empty, no_code),
+        "095e7baea6a6c7c4c2dfeb977efac326af552d87": (1, 1, empty, code),
+        "d2571607e241ecf590ed94b12d87c94babe36db6": (1, 0, root, no_code),
+        "62c01474f089b07dae603491675dc5b5748f7049": (0, 0, empty, no_code),
+        "2adc25665018aa1fe0e6bc666dac8fc2697ff9ba": (0, 0x019A59, empty, no_code),
+    }
+    leaves = {
+        bytes.fromhex(name): tries.account(nonce, balance, *map(bytes.fromhex, hashes))
+        for name, (nonce, balance, *hashes) in accounts.items()
+    }
+    built = tries.build({keccak(name): leaf for name, leaf in leaves.items()})
+    assert built.root_hash.hex() == "730a444e08ab4b8dee147c9b232fc52d34a223d600031c1e9d25bfc985cbd797"
+    walks = [walk(name, built.root_hash, tries.proof(built, keccak(name))) for name in [*leaves, ADDRESS]]
+    assert refused(*walks) == [""] * 6
+    assert [each.answer()[:32] for each in walks] == [n.to_bytes(32) for n in (1, 1, 1, 0, 0, 0)]
+
+
+def test_slots_of_random_tries_are_as_another_implementation_has_them(refused):
+    chance = random.Random(1)
+    walks, values = [], []
+    for size in (1, 2, 3, 17, 200):
+        slots = {chance.choice((number, chance.getrandbits(256))): chance.getrandbits(256) for number in range(size)}
+        slots |= dict.fromkeys(NEAR_SLOTS, chance.choice((1, 127, 128, 2**200)))
+        built = storage_trie(slots)
+        for slot in [*list(slots)[-12:], *range(500, 512)]:
+            walks.append(walk(slot.to_bytes(32), built.root_hash, tries.proof(built, keccak(slot.to_bytes(32)))))
+            values.append(slots.get(slot, 0))
+    assert refused(*walks) == [""] * len(walks)
+    assert [int.from_bytes(each.answer()) for each in walks] == values
+
+
+def test_an_anvil_shows_accounts_and_slots(chain, refused):
+    source = Deployed(chain, "test/SettableBlockHashSource", 1)
+    source.send("set", 5, b"\x07" * 32)
+    root = unhex(chain.rpc("eth_getBlockByNumber", "latest", False)["stateRoot"])
+    slot = keccak((5).to_bytes(32) + bytes(32))
+    for address in (source.address, ACCOUNTS[0][0], "0x" + "ee" * 20):
+        answer = chain.rpc("eth_getProof", address, ["0x" + slot.hex()], "latest")
+        account = walk(unhex(address), root, list(map(unhex, answer["accountProof"])))
+        nodes = list(map(unhex, answer["storageProof"][0]["proof"]))
+        assert refused(account, walk(slot, account.answer()[96:], nodes)) == ["", ""]
+
+
+@pytest.mark.parametrize("name", [SLOT, ADDRESS], ids=["slot", "account"])
+@pytest.mark.parametrize(
+    ("proof", "is_taken"),
+    [
+        pytest.param("c0", True, id="no node"),
+        pytest.param("c28180", True, id="its root"),
+        *(pytest.param(each, False, id=each) for each in ("", "80", "c180", "c3818080", "c4c28180", "c28181", "f800")),
+        *(pytest.param(each, False, id=each) for each in ("c0c0", "c2c180", "c482818080", "c28080", "c100", "81c0")),
+    ],
+)
+def test_an_empty_trie_has_two_proofs(refused, name, proof, is_taken):
+    [refusal] = refused(Walk(name, tries.EMPTY_ROOT, bytes.fromhex(proof)))
+    assert (not refusal) == is_taken
+
+
+# --- Proofs that no trie has ------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("nodes", "fault"), [*MALFORMED, *MALFORMED_BESIDE])
+def test_malformed_nodes_are_refused(refused, nodes, fault):
+    root, encoded = chained(*nodes)
+    assert all(refused(walk(SLOT, root, encoded)))
+
+
+@pytest.mark.parametrize("is_branch", [True, False])
+def test_no_byte_behind_a_node_counts(simulator, reader, is_branch):
+    """The bytes that a node lacks follow its proof in the calldata."""
+    there = tries.hash_reference(b"\x01" * 32)
+    whole = tries.branch({1: there, 15: there}) if is_branch else tries.leaf(keccak(SLOT), tries.encode(2**250))
+    payload = whole[2:]
+    assert tries.listed(payload) == whole
+    data = Walk(SLOT, tries.EMPTY_ROOT, b"\xc1\x81").calldata
+    calls = [Call(reader.address, data[:-30] + b"\x80" + bytes(29))]
+    for size in range(len(payload)):
+        node = tries.listed(payload[:size])
+        proof = tries.encode([node])
+        data = Walk(SLOT, keccak(node), proof).calldata
+        end = data.rindex(proof) + len(proof)
+        calls.append(Call(reader.address, data[:end] + payload[size:] + bytes(32)))
+    assert {(outcome.succeeded, outcome.data) for outcome in simulator.run(calls)} == {(False, REFUSAL)}
+
+
+@pytest.mark.parametrize("other", [b"\xc0", b"\xde" + b"\x01" * 30], ids=["no byte", "30 bytes"])
+def test_a_child_beside_the_path_may_be_any_short_list(refused, other):
+    leaf = tries.leaf_below(keccak(SLOT), 1, b"\x07")
+    node = tries.branch({int(DIGITS[0], 16): tries.reference(leaf), 15: other})
+    assert refused(walk(SLOT, keccak(node), [node, leaf])) == [""]
+
+
+def test_malformed_accounts_are_refused(refused):
+    for value in [*MALFORMED_ACCOUNTS, tries.encode([1] * 3), tries.encode([b"", b"", *[bytes(32)] * 3])]:
+        root, nodes = chained([tries.hex_prefix(keccak(ADDRESS).hex(), leaf=True), value])
+        assert all(refused(*(walk(address, root, nodes) for address in (ADDRESS, b"\1" * 20))))
+
+
+def test_a_branch_below_the_last_digit_is_refused(refused):
+    there = tries.hash_reference(bytes(32))
+    empty, ends = tries.branch({1: there}), tries.branch({0: there})
+    full = tries.branch(dict.fromkeys(range(16), there) | {0: tries.hash_reference(keccak(empty))})
+    for bottom in ([empty], [ends], [full], [full, empty]):
+        nodes = list(bottom)
+        for digit in reversed(DIGITS):
+            nodes.insert(0, tries.branch({int(digit, 16): tries.hash_reference(keccak(nodes[0]))}))
+        assert "deeper" in refused(walk(SLOT, keccak(nodes[0]), nodes))[0]
+
+
+@pytest.mark.parametrize("slot", [*NEAR_SLOTS, 3, 500])
+def test_a_spoilt_proof_with_embedded_nodes_is_refused(refused, slot):
+    genuine = near_walk(slot, 5)
+    assert refused(genuine) == [""]
+    assert all(refused(*spoilt(genuine)))
+    nodes = [bytes(node) for node in rlp.decode(genuine.proof)]
+    # Some libraries list embedded nodes as nodes of their own (OpenZeppelin's and Optimism's vectors).
+    embedded = [rlp.encode(item) for item in rlp.decode(nodes[-1]) if isinstance(item, list)]
+    assert all(refused(*(walk(genuine.name, genuine.root, [*nodes, each]) for each in embedded)))
+
+
+@pytest.mark.parametrize(
+    ("nodes", "is_absent"),
+    [
+        pytest.param(
+            [
+                "e68416b65793a0f3f387240403976788281c0a6ee5b3fc08360d276039d635bb824ea7e6fed779",
+                (
+                    "f87180a034d14ccc7685aa2beb64f78b11ee2a335eae82047ef97c79b7dda7f0732b9f4ca05fb052b64e23d177131d9f32e9c5b942"
+                    "209eb7229e9a07c99a5d93245f53af18a09a137197a43a880648d5887cce656a5e6bbbe5e44ecb4f264395ccaddbe1acca808080"
+                    "80808080808080808080"
+                ),
+            ],
+            False,
+            id="validProof7, which goes on behind its end",
+        ),
+        pytest.param(
+            ["e68416b65793a0f3f387240403976788281c0a6ee5b3fc08360d276039d635bb824ea7e6fed779"], True, id="its root"
+        ),
+        pytest.param(["d916d780c22061c22062c2206380808080808080808080808080"], True, id="validProof8"),
+        pytest.param(
+            [
+                "d916d780c22061c22062c2206380808080808080808080808080",
+                "d780c22061c22062c2206380808080808080808080808080",
+            ],
+            False,
+            id="validProof8, with an embedded node",
+        ),
+        pytest.param(["ce87206b6579316161853031323334"], False, id="validProof4, a leaf of a shorter key"),
+        pytest.param(["c78320f00082b443"], False, id="zeroLengthKey"),
+        pytest.param(
+            ["dd8200aad98080808080808080808080c43b82aabbc43c82aacc80808080"], True, id="zeroBranchValueLength"
+        ),
+        pytest.param(["c8820000822bad"], False, id="OpenZeppelin's corrupt internal short node"),
+    ],
+)
+def test_tries_of_others_are_refused_or_answered_right(refused, nodes, is_absent):
+    """MerkleTrie.t.sol of Optimism at 04b4b341, TrieProof.test.js of OpenZeppelin at 00780408: no key has 32 bytes."""
+    encoded = [bytes.fromhex(node) for node in nodes]
+    walks = [walk(name, keccak(encoded[0]), encoded) for name in (SLOT, ADDRESS, b"\1" * 32)]
+    assert [not refusal for refusal in refused(*walks)] == [is_absent] * 3
+
+
+@pytest.mark.parametrize("name", [0, 1], ids=["a slot with embedded nodes", "an account"])
+def test_no_flipped_bit_leaves_a_valid_proof(reader, harness, name):
+    address = b"\x33" * 20
+    account = tries.build({keccak(bytes([n]) * 20): tries.account(n, n << 70) for n in range(30, 60)})
+    walks = [near_walk(NEAR_SLOTS[0], 5), walk(address, account.root_hash, tries.proof(account, keccak(address)))]
+    genuine = walks[name]
+    data = genuine.calldata
+    start = data.index(genuine.proof)
+    assert harness.accepted_flips(reader, data, start, start + len(genuine.proof)) == 0
+    assert harness.accepted(reader, [data]) == [True]
+
+
+# --- The campaign -----------------------------------------------------------------------------------------------------
+
+
+def test_the_campaign_tries_every_form_and_every_refusal(chain):
+    tally = campaign.run(chain, 1, 4_000)
+    forms = {"slot", "account", "absent slot", "absent account"}
+    assert {form for form in forms if tally.accepted[form] < 50} == set()
+    known = sentences(chains.trie, "InvalidProof")
+    assert len(known) > 15
+    assert {pattern for pattern in known if not any(re.fullmatch(pattern, each) for each in tally.refused)} == set()
+    assert campaign.run(chain, 7, 50) == campaign.run(chain, 7, 50)
+
+
+_AFTER_LEAF = "if (cursor != last) revert InvalidProof();\n                        return"
+
+
+@pytest.mark.parametrize(
+    ("check", "without"),
+    [
+        pytest.param("_digest(node, cursor) != expected", "false", id="hashes"),
+        pytest.param("cursor - node < 32 && depth != 0", "false", id="short nodes by their hash"),
+        pytest.param(_AFTER_LEAF, "return", id="nodes after a leaf"),
+        pytest.param("depth != NIBBLES || contentIsList", "contentIsList", id="the length of a leaf's path"),
+        pytest.param("_checkFullBranch(first);", "", id="references of full branches"),
+        pytest.param("if (place + 1 != end || _number(place, 1) != NONE)", "if (false)", id="a branch's value and end"),
+        pytest.param("if (size < 56 || _number(content, 1) == 0)", "if (false)", id="long lengths"),
+        pytest.param("first < EMBEDDED || first > LONGEST_EMBEDDED", "false", id="sizes of references"),
+        pytest.param("if (place != end || value == 0)", "if (place != end)", id="zeros"),
+    ],
+)
+def test_a_check_that_is_taken_out_is_missed_within_seconds(chain, check, without):
+    contract = compile_with("src/FactsReader.sol", "src/TrieWalk.sol", check, without)
+    with pytest.raises(Divergence, match=r"walks\.run, seed 1, count 5000"):
+        campaign.run(chain, 1, 5_000, artifact=contract)
