@@ -103,7 +103,9 @@ class ConnectionDetail(Schema):
     factsRegistry: str | None = Field(description="null: it is not deployed yet.")
     blockHashSource: str | None
     codeHash: str | None = Field(description="Keccak-256 of the registry's code, as last compared. null: not yet.")
-    codeIsRight: bool = Field(description="Whether that is the code of this version, or of an earlier one that is still right.")
+    codeIsRight: bool = Field(
+        description="Whether that is the code of this version, or of an earlier one that is still right."
+    )
     notes: list[str] = Field(description="What stands in the way, in sentences.")
     reach: ReachOfConnection
     oneBalance: BalanceCost = Field(description="Of one account's balance at a new block.")

@@ -166,7 +166,7 @@ def _sentence_about_registry(row: FactsRegistry) -> str:
         return f"The code of the facts registry {row} can't be read: {error.for_operators}"
     if row.refused:
         return str(row.refusal)
-    sentence = f"The facts registry {row} has the code of this version, {row.code_hash}."
+    sentence = f"The facts registry {row} has verified code, {row.code_hash}."
     if row.beacon_history:
         return f"{sentence} So has its beacon history, {row.beacon_history}."
     if why_not := deployments.why_no_jump(row):

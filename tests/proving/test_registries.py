@@ -125,7 +125,7 @@ def test_while_its_code_is_another_one_nothing_is_sent_and_everybody_is_told(ser
     assert health() == (200, "")
     printed, error = check_chains()
     assert error == ""
-    assert f"{new} has the code of this version, {new.code_hash}." in printed
+    assert f"{new} has verified code, {new.code_hash}." in printed
 
 
 def test_a_batch_that_was_accepted_before_waits_too(service, key):
