@@ -273,7 +273,8 @@ contract FactsReader {
         returns (bool, bytes32)
     {
         address registry = registryOf(chainId);
-        return registry == address(0) ? (false, bytes32(0)) : _ask(registry, selector, first, second, third);
+        if (registry == address(0)) return (false, 0);
+        return _ask(registry, selector, first, second, third);
     }
 
     /// @dev What a registry answers to a `try...` function. Arguments that it doesn't have are ignored. Reverts with

@@ -36,9 +36,10 @@ library ReceiptReader {
     uint256 private constant OP_DEPOSIT = 0x7e;
 
     uint256 private constant BLOOM = 256;
-    uint256 private constant EMITTER = 20;
 
-    // A topic as an item: the prefix of a string of 32 bytes, and the bytes.
+    // Items of a fixed length: the prefix of a string of 20 or 32 bytes, and the bytes.
+    uint256 private constant EMITTER = 21;
+    uint256 private constant EMITTER_PREFIX = 0x94;
     uint256 private constant TOPIC = 33;
     uint256 private constant TOPIC_PREFIX = 0xa0;
     uint256 private constant TOPICS = 4;
@@ -70,7 +71,7 @@ library ReceiptReader {
     {
         unchecked {
             (uint256 topic, uint256 topicsEnd, uint256 content) = _log(place, end);
-            emitter = address(uint160(TrieWalk.number(place + 1, EMITTER)));
+            emitter = address(uint160(TrieWalk.number(place, EMITTER)));
             topics = new bytes32[]((topicsEnd - topic) / TOPIC);
             for (uint256 index = 0; topic < topicsEnd; topic += TOPIC) {
                 topics[index++] = bytes32(TrieWalk.number(topic + 1, 32));
@@ -152,11 +153,10 @@ library ReceiptReader {
     /// @dev Where a log's topics begin and end, and where its data do, which are the last bytes.
     function _log(uint256 place, uint256 end) private pure returns (uint256 topics, uint256 topicsEnd, uint256 data) {
         unchecked {
-            bool isList;
-            (place, topics, isList) = TrieWalk.item(place, end);
-            if (isList || topics - place != EMITTER) revert InvalidProof();
+            if (TrieWalk.number(place, 1) != EMITTER_PREFIX) revert InvalidProof();
 
-            (topics, topicsEnd, isList) = TrieWalk.item(topics, end);
+            bool isList;
+            (topics, topicsEnd, isList) = TrieWalk.item(place + EMITTER, end);
             uint256 size = topicsEnd - topics;
             if (!isList || size > TOPICS * TOPIC || size % TOPIC != 0) revert InvalidProof();
             for (place = topics; place < topicsEnd; place += TOPIC) {
