@@ -661,8 +661,8 @@ def measure_shown() -> Iterator[Result]:
             proof = tries.encode(receipt_nodes(receipt_trie(dict(enumerate(receipts))), _INDEX))
             known = [packed.encode(header, b"", header_fields=[_RECEIPTS_ROOT])]
             case = Case("", _BLOCK, keccak(header), b"", before=known)
-            yield lab.show(case, f"receipt of {count} logs shown", "receiptByProof", _INDEX, proof)
-            yield lab.show(case, f"a log shown, of {count} logs", "logByProof", _INDEX, count - 1, proof)
+            yield lab.show(case, f"receipt shown, logs: {count}", "receiptByProof", _INDEX, proof)
+            yield lab.show(case, f"a log shown, logs: {count}", "logByProof", _INDEX, count - 1, proof)
 
 
 def show(results: Sequence[Result]) -> None:
