@@ -658,11 +658,11 @@ def measure_shown() -> Iterator[Result]:
         yield lab.show(case, f"an account shown, {nodes} nodes", "accountByProof", tries.encode(case.accounts[0].nodes))
         for count in _LOG_COUNTS:
             receipts, header = receipts_of(count)
-            proof = tries.encode(receipt_nodes(receipt_trie(dict(enumerate(receipts))), _INDEX))
+            receipt = tries.encode(receipt_nodes(receipt_trie(dict(enumerate(receipts))), _INDEX))
             known = [packed.encode(header, b"", header_fields=[_RECEIPTS_ROOT])]
             case = Case("", _BLOCK, keccak(header), b"", before=known)
-            yield lab.show(case, f"receipt shown, logs: {count}", "receiptByProof", _INDEX, proof)
-            yield lab.show(case, f"a log shown, logs: {count}", "logByProof", _INDEX, count - 1, proof)
+            yield lab.show(case, f"receipt shown, logs: {count}", "receiptByProof", _INDEX, receipt)
+            yield lab.show(case, f"a log shown, logs: {count}", "logByProof", _INDEX, count - 1, receipt)
 
 
 def show(results: Sequence[Result]) -> None:

@@ -187,7 +187,8 @@ def _index(chance: Chance) -> int:
 
 
 def _walk(chance: Chance) -> Walk | ReceiptWalk:
-    name = chance.pick((chance.randbytes(32), chance.randbytes(32), chance.randbytes(20), _index(chance)))
+    names: Sequence[bytes | int] = (chance.randbytes(32), chance.randbytes(32), chance.randbytes(20), _index(chance))
+    name = chance.pick(names)
     if chance.happens(0.02):
         root = tries.EMPTY_ROOT
         proof = bytes.fromhex(

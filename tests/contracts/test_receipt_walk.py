@@ -312,26 +312,28 @@ def test_a_receipt_that_no_block_has_is_refused_even_under_its_own_root(refused,
         assert [not refusal for refusal in refused([walk, absent])] == [values is TAKEN] * 2, name
 
 
-def test_no_byte_behind_a_receipt_counts(simulator, reader):
+def _receipt_around(level: int, payload: bytes) -> bytes:
+    """Return a receipt in which a list has this payload: the receipt itself (0), its logs (1), or its only log (2)."""
+    cut = tries.listed(payload)
+    return b"\2" + cut if level == 0 else _raw(*_ITEMS[:3], cut if level == 1 else tries.listed(cut))
+
+
+@pytest.mark.parametrize(
+    ("level", "whole"), list(enumerate([GENUINE.encode()[4:], _ITEMS[3][2:], tries.encode(_LISTED[0])[2:]]))
+)
+def test_no_byte_behind_a_receipt_counts(simulator, reader, level, whole):
     """The bytes that a list lacks follow the proof in the calldata."""
-    payloads = [(GENUINE.encode()[4:], lambda cut: b"\2" + tries.listed(cut))]
-    logs = _ITEMS[3][2:]
-    payloads.append((logs, lambda cut: _raw(*_ITEMS[:3], tries.listed(cut))))
-    last = tries.encode(_LISTED[0])[2:]
-    payloads.append((last, lambda cut: _raw(*_ITEMS[:3], tries.listed(tries.listed(cut)))))
+    fewer_logs = {_receipt(1, 50_000, _BLOOM, _LISTED[:count]) for count in range(3)}
     calls = []
-    for payload, value_of in payloads:
-        assert value_of(payload)
-        for size in range(len(payload)):
-            node = tries.encode([tries.hex_prefix("80", leaf=True), value_of(payload[:size])])
-            if value_of is payloads[1][1] and tries.listed(payload[:size]) in {
-                tries.encode(_LISTED[:count]) for count in range(3)
-            }:
-                continue
-            proof = tries.encode([node])
-            data = ReceiptWalk(0, 0, keccak(node), proof).calldata
-            end = data.rindex(proof) + len(proof)
-            calls.append(Call(reader.address, data[:end] + payload[size:] + bytes(32)))
+    for size in range(len(whole)):
+        value = _receipt_around(level, whole[:size])
+        if value in fewer_logs:
+            continue
+        node = tries.encode([tries.hex_prefix("80", leaf=True), value])
+        proof = tries.encode([node])
+        data = ReceiptWalk(0, 0, keccak(node), proof).calldata
+        end = data.rindex(proof) + len(proof)
+        calls.append(Call(reader.address, data[:end] + whole[size:] + bytes(32)))
     assert {(outcome.succeeded, outcome.data) for outcome in simulator.run(calls)} == {(False, REFUSAL)}
 
 
