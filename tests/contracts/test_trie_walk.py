@@ -309,8 +309,8 @@ _AFTER_LEAF = "if (cursor != last) revert InvalidProof();\n                     
             "else if (depth != NIBBLES) {", "else if (depth > 2 * NIBBLES) {", id="the length of a leaf's path"
         ),
         pytest.param("if (_isFullBranch(first)) {", "{", id="references of full branches"),
-        pytest.param("if (place + 1 != end || _number(place, 1) != NONE)", "if (false)", id="a branch's value and end"),
-        pytest.param("if (size < 56 || _number(content, 1) == 0)", "if (false)", id="long lengths"),
+        pytest.param("if (place + 1 != end || number(place, 1) != NONE)", "if (false)", id="a branch's value and end"),
+        pytest.param("if (size < 56 || number(content, 1) == 0)", "if (false)", id="long lengths"),
         pytest.param("first < EMBEDDED || first > LONGEST_EMBEDDED", "false", id="sizes of references"),
         pytest.param("if (place != end || value == 0)", "if (place != end)", id="zeros"),
     ],
