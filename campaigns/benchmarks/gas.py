@@ -33,6 +33,7 @@ from tests.contracts.beacon_worlds import SMALL, BeaconWorld
 from tests.contracts.blocks import Outcome
 from tests.contracts.deployed import SENDER, Deployed
 from tests.contracts.rollup_sources import EXTRA_DATA, ROLLUP
+from tests.contracts.walks import receipt_nodes, receipt_trie
 from tests.fixtures_folder import FOLDER, unhex
 
 HISTORY = hex_data(packed.HISTORY_ADDRESS)
@@ -129,15 +130,21 @@ class Lab:
         return Result(name, used - 21_000 - 4 * zeros - 16 * (len(data) - zeros), used, len(data), 0)
 
     def show(self, case: Case, name: str, function: str, *arguments: object) -> Result:
-        """Measure a transaction that shows the reader a proof of the case's first account, whose roots are facts."""
-        account, root = case.accounts[0], rlp.decode(case.header)[3]
-        fact = packed.encode(case.header, root, [replace(account, fields=packed.STORAGE_ROOT, slots={})])
+        """Measure a transaction that shows the reader a proof under roots that are facts: of the case's first account,
+        or of what the case has without accounts.
+        """
+        facts, named = list(case.before), list[str]()
+        if case.accounts:
+            account, root = case.accounts[0], rlp.decode(case.header)[3]
+            facts = [packed.encode(case.header, root, [replace(account, fields=packed.STORAGE_ROOT, slots={})])]
+            named = [hex_data(account.address)]
         sent = []
         for chain, source in self._chains:
             registry = self._registry(chain, source, case)
-            self.send(chain, registry, fact)
+            for fact in facts:
+                self.send(chain, registry, fact)
             reader = Deployed(chain, "FactsReader", [registry.address])
-            data = reader.calldata(function, chain.chain_id, case.number, hex_data(account.address), *arguments)
+            data = reader.calldata(function, chain.chain_id, case.number, *named, *arguments)
             used, slots = self.send(chain, reader, data)
             sent.append((used, data, slots))
         return result_of(name, *sent)
@@ -325,23 +332,29 @@ def generated_cases() -> Iterator[Case]:
 
 # Transactions of a usual mainnet block, and the index of the proven one: three nodes, as for most.
 _TRANSACTIONS, _INDEX = 202, 100
+_LOG_COUNTS = (1, 5, 40)
 _RECEIPTS_ROOT = 5
 
 
+def receipts_of(count: int) -> tuple[Sequence[bytes], bytes]:
+    """Return a block's receipts and header. One receipt has so many logs: transfers of tokens, with 3 topics."""
+    chance = random.Random(_SEED)
+    logs = [
+        (chance.randbytes(20), [chance.randbytes(32), *(bytes(12) + chance.randbytes(20) for _ in "ab")], data)
+        for data in (bytes(24) + chance.randbytes(8) for _ in range(count))
+    ]
+    # The others only give their hashes.
+    receipts = [chance.randbytes(300) for _ in range(_TRANSACTIONS)]
+    receipts[_INDEX] = Outcome(1, 2, 9_000_000, logs).encode()
+    fields = list(rlp.decode(prague_header(_BLOCK, chance.randbytes(32), chance.randbytes(32), chance)))
+    fields[_RECEIPTS_ROOT] = packed_transactions.root(receipts)
+    return receipts, tries.encode(fields)
+
+
 def receipt_cases() -> Iterator[Case]:
-    """Yield proofs of a log in receipts of several sizes. The logs are transfers of tokens, with 3 topics."""
-    for count in (1, 5, 40):
-        chance = random.Random(_SEED)
-        logs = [
-            (chance.randbytes(20), [chance.randbytes(32), *(bytes(12) + chance.randbytes(20) for _ in "ab")], data)
-            for data in (bytes(24) + chance.randbytes(8) for _ in range(count))
-        ]
-        # The others only give their hashes.
-        receipts = [chance.randbytes(300) for _ in range(_TRANSACTIONS)]
-        receipts[_INDEX] = Outcome(1, 2, 9_000_000, logs).encode()
-        fields = list(rlp.decode(prague_header(_BLOCK, chance.randbytes(32), chance.randbytes(32), chance)))
-        fields[_RECEIPTS_ROOT] = packed_transactions.root(receipts)
-        header = tries.encode(fields)
+    """Yield proofs of a log in receipts of several sizes."""
+    for count in _LOG_COUNTS:
+        receipts, header = receipts_of(count)
         known = [packed.encode(header, b"", header_fields=[_RECEIPTS_ROOT])]
         stored = {"a log": [0], "all logs": range(count)} if count > 1 else {"its log": [0]}
         for what, wanted in stored.items():
@@ -624,7 +637,7 @@ def measure_reads() -> Iterator[Result]:
 
 
 def measure_shown() -> Iterator[Result]:
-    """Yield the gas of slots that are stored, and of slots and an account that are shown to the reader."""
+    """Yield the gas of slots that are stored, and of what is shown: slots, an account, receipts and logs."""
     with Lab(_BLOCK) as lab:
         for levels in ((16, 16, 9, 2), (16, 16, 16, 9, 2), (16, 16, 16, 16, 9, 2)):
             nodes = len(levels) + 1
@@ -643,6 +656,13 @@ def measure_shown() -> Iterator[Result]:
             yield lab.show(case, f"a slot shown, {nodes} nodes", "slotByProof", *arguments)
         nodes = len(case.accounts[0].nodes)
         yield lab.show(case, f"an account shown, {nodes} nodes", "accountByProof", tries.encode(case.accounts[0].nodes))
+        for count in _LOG_COUNTS:
+            receipts, header = receipts_of(count)
+            receipt = tries.encode(receipt_nodes(receipt_trie(dict(enumerate(receipts))), _INDEX))
+            known = [packed.encode(header, b"", header_fields=[_RECEIPTS_ROOT])]
+            case = Case("", _BLOCK, keccak(header), b"", before=known)
+            yield lab.show(case, f"receipt shown, logs: {count}", "receiptByProof", _INDEX, receipt)
+            yield lab.show(case, f"a log shown, logs: {count}", "logByProof", _INDEX, count - 1, receipt)
 
 
 def show(results: Sequence[Result]) -> None:

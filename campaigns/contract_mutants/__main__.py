@@ -41,7 +41,10 @@ COMMANDS: dict[str, tuple[Command, ...]] = {
         pytest("tests/contracts/test_beacon_history.py", "tests/contracts/test_beacon_attacks.py"),
     ),
     "FactsReader": (
-        pytest("tests/contracts/test_trie_walk.py", "tests/contracts/test_facts_reader.py", "-k", "not taken_out"),
+        pytest(
+            *(f"tests/contracts/test_{each}.py" for each in ("trie_walk", "receipt_walk", "facts_reader")),
+            *("-k", "not taken_out"),
+        ),
         pytest("tests/contracts/test_gas_budgets.py", "-k", "shown"),
         campaigns("walks"),
     ),

@@ -10,12 +10,11 @@ from eth_utils.crypto import keccak
 
 from campaigns.fuzzing.chance import Chance
 from campaigns.fuzzing.tally import Divergence, Tally, sentence
-from contracts import NO_CONTRACT, Artifact
+from contracts import Artifact
 from devnet.devchain import DevChain
 from tests.contracts import tries
-from tests.contracts.deployed import Deployed
 from tests.contracts.simulator import Call, Simulator
-from tests.contracts.walks import Walk, difference
+from tests.contracts.walks import ReceiptWalk, Walk, anyone_reader, difference
 
 _ROUND = 1000
 
@@ -23,12 +22,15 @@ _ROUND = 1000
 class _LenientWriter:
     """A writer of the nodes on a key's path. In a part of its walks each piece may have a fault."""
 
-    def __init__(self, chance: Chance) -> None:
+    def __init__(self, chance: Chance, name: bytes | int) -> None:
+        """Write the path of a slot (32 bytes), an account (20), or the receipt of an index."""
         self._chance = chance
-        self._faults = chance.pick((0, 0, 0.01, 0.03, 0.1))
-        self.name = chance.randbytes(chance.pick((32, 32, 20)))
-        self._key = keccak(self.name).hex()
-        self._reach = chance.pick((2, 12, 63, 64, 64, 65))
+        # A receipt has many pieces.
+        self._faults = chance.pick((0, 0, 0, 0.01, 0.02, 0.05) if isinstance(name, int) else (0, 0, 0.01, 0.03, 0.1))
+        self._name = name
+        self._key = (tries.encode(name) if isinstance(name, int) else keccak(name)).hex()
+        self._length = len(self._key)
+        self._reach = chance.pick((0, 1, 2, 2, 3, self._length) if isinstance(name, int) else (2, 12, 63, 64, 64, 65))
         self.nodes: list[bytes] = []
         self._hash(self._node(0))
         self.root = keccak(self.nodes[0])
@@ -62,6 +64,10 @@ class _LenientWriter:
 
     def _path(self, depth: int, reach: int, *, leaf: bool) -> bytes:
         nibbles = self._key[depth:reach]
+        if leaf and isinstance(self._name, int) and self._chance.happens(0.3):
+            # The key of another index, which may have another length.
+            other = tries.encode(_index(self._chance)).hex()
+            nibbles = other[depth:] if other.startswith(self._key[:depth]) else nibbles
         if self._errs():
             nibbles = self._chance.pick((nibbles[1:], nibbles + "0", nibbles * 2, ""))
         if nibbles and self._chance.happens(0.1):
@@ -76,16 +82,20 @@ class _LenientWriter:
         return self._string(path)
 
     def _node(self, depth: int) -> bytes:
+        length = self._length
         if depth >= self._reach or self._chance.happens(0.1):
-            return self._listed(self._path(depth, 64, leaf=True) + self._string(self._value()))
-        if self._chance.happens(0.2) and depth < 63:
-            reach = min(depth + self._chance.pick((1, 2, 20, 63 - depth, 64 - depth)), 64 if self._errs() else 63)
+            value = self._receipt() if isinstance(self._name, int) else self._value()
+            return self._listed(self._path(depth, length, leaf=True) + self._string(value))
+        if self._chance.happens(0.2) and depth < length - 1:
+            reaches = (1, 2, 20, length - 1 - depth, length - depth)
+            reach = min(depth + self._chance.pick(reaches), length if self._errs() else length - 1)
             return self._listed(self._path(depth, reach, leaf=False) + self._refer(self._node(reach)))
         # Most large tries begin with branches of sixteen hashes.
-        kinds = self._chance.pick((("hash",), ("hash", "none", "none"), ("none",), ("none", "node")))
+        few = ("hash", "none") if isinstance(self._name, int) else ("none", "node")
+        kinds = self._chance.pick((("hash",), ("hash", "none", "none"), ("none",), few))
         children = [self._sibling(self._chance.pick(kinds)) for _ in range(16)]
-        index = int(self._key[depth], 16) if depth < 64 else 0
-        if not self._chance.happens(0.03):
+        index = int(self._key[depth], 16) if depth < length else 0
+        if not self._chance.happens(0.1 if isinstance(self._name, int) else 0.03):
             children[index] = self._refer(self._node(depth + 1))
         children.append(self._string(self._chance.randbytes(1)) if self._errs() else tries.EMPTY)
         if self._errs():
@@ -110,12 +120,38 @@ class _LenientWriter:
         return self._chance.pick((b"\0" + data, b"\x01" + data.rjust(size, b"\0"), b"")) if self._errs() else data
 
     def _value(self) -> bytes:
-        if len(self.name) == 32:
+        if isinstance(self._name, bytes) and len(self._name) == 32:
             value = self._string(self._integer(32) or (b"" if self._errs() else b"\x01"))
             return self._listed(value) if self._errs() else value
         hashes = [self._chance.randbytes(self._chance.pick((0, 31, 33)) if self._errs() else 32) for _ in range(2)]
         items = [self._string(item) for item in (self._integer(8), self._integer(32), *hashes)]
         return self._listed(b"".join(self._chance.pick((items[1:], [*items, b"\0"])) if self._errs() else items))
+
+    def _receipt(self) -> bytes:
+        chance = self._chance
+        type_ = chance.below(0x90) if self._errs() else chance.pick((0, 0, 1, 2, 3, 4, 0x6A, 0x7E))
+        status = chance.pick((b"", b"\x01", chance.randbytes(32))) if type_ == 0 else chance.pick((b"", b"\x01"))
+        if self._errs():
+            status = chance.pick((b"\0", b"\x02", b"\0\x01", *(chance.randbytes(size) for size in (31, 32, 33))))
+        bloom = bytes(chance.pick((0, 255, 257)) if self._errs() else 256)
+        logs = self._listed(b"".join(self._log() for _ in range(chance.pick((0, 1, 1, 2, 3)))))
+        items = [self._string(status), self._string(self._integer(8)), self._string(bloom), logs]
+        if self._errs() or (type_ == 0x7E and chance.happens(0.5)):
+            items += [self._string(self._integer(8)) for _ in range(chance.pick((1, 3)) if self._errs() else 2)]
+        if self._errs():
+            items = chance.pick((items[1:], items[:-1], [*items, b"\0"]))
+        return (bytes([type_]) if type_ or self._errs() else b"") + self._listed(b"".join(items))
+
+    def _log(self) -> bytes:
+        chance = self._chance
+        emitter = chance.randbytes(chance.pick((0, 19, 21, 32)) if self._errs() else 20)
+        topics = [
+            self._string(chance.randbytes(chance.pick((31, 33)) if self._errs() else 32))
+            for _ in range(5 if self._errs() else chance.below(5))
+        ]
+        data = self._string(chance.randbytes(chance.pick((0, 1, 31, 32, 55, 56, 300, chance.below(250)))))
+        items = [self._string(emitter), self._listed(b"".join(topics)), data]
+        return self._listed(b"".join(chance.pick((items[:-1], [*items, b"\x80"])) if self._errs() else items))
 
     def proof(self) -> bytes:
         return self._listed(b"".join(self._string(node) for node in self.nodes))
@@ -146,23 +182,33 @@ def spoilt(chance: Chance, nodes: Sequence[bytes]) -> bytes:
     return proof
 
 
-def _walk(chance: Chance) -> Walk:
+def _index(chance: Chance) -> int:
+    return chance.pick((0, 1, chance.below(128), 127, 128, 129, 144, 255, 256, 257, chance.below(2**16), 2**16 - 1))
+
+
+def _walk(chance: Chance) -> Walk | ReceiptWalk:
+    names: Sequence[bytes | int] = (chance.randbytes(32), chance.randbytes(32), chance.randbytes(20), _index(chance))
+    name = chance.pick(names)
     if chance.happens(0.02):
-        empty = bytes.fromhex(
+        root = tries.EMPTY_ROOT
+        proof = bytes.fromhex(
             chance.pick(("c0", "c28180", "c180", "c100", "80", "", "c0c0", "c3818080", "c28181", "f800"))
         )
-        return Walk(chance.randbytes(chance.pick((20, 32))), tries.EMPTY_ROOT, empty)
-    writer = _LenientWriter(chance)
-    proof = spoilt(chance, writer.nodes) if chance.happens(0.25) else writer.proof()
-    return Walk(writer.name, writer.root, proof)
+    else:
+        writer = _LenientWriter(chance, name)
+        root = writer.root
+        proof = spoilt(chance, writer.nodes) if chance.happens(0.25) else writer.proof()
+    if isinstance(name, bytes):
+        return Walk(name, root, proof)
+    # The proof of one index is shown for another.
+    index = chance.pick((_index(chance), _index(chance), 2**16)) if chance.happens(0.05) else name
+    return ReceiptWalk(index, chance.pick((None, None, 0, 0, 1)), root, proof)
 
 
 def run(chain: DevChain, seed: int, count: int, *, artifact: Artifact | None = None) -> Tally:
     """Try `count` proofs, on another FactsReader if given. Deterministic in `seed`. Raise Divergence."""
     chance, tally, simulator = Chance(seed), Tally(), Simulator(chain)
-    source = Deployed(chain, "test/SettableBlockHashSource", 1)
-    registry = Deployed(chain, "FactsRegistry", 1, source.address, 8191, NO_CONTRACT)
-    reader = Deployed(chain, "FactsReader", [registry.address], artifact=artifact)
+    reader = anyone_reader(chain, artifact)
     while tally.done < count:
         walks = [_walk(chance) for _ in range(min(_ROUND, count - tally.done))]
         outcomes = simulator.run([Call(reader.address, walk.calldata) for walk in walks])
@@ -174,7 +220,15 @@ def run(chain: DevChain, seed: int, count: int, *, artifact: Artifact | None = N
             if refusal:
                 tally.refused[sentence(refusal)] += 1
             else:
-                kind = "slot" if len(walk.name) == 32 else "account"
-                is_absent = not any(outcome.data[:32]) if kind == "slot" else outcome.data[96:] == tries.EMPTY_ROOT
-                tally.accepted[f"absent {kind}" if is_absent else kind] += 1
+                tally.accepted[_form(walk, outcome.data)] += 1
     return tally
+
+
+def _form(walk: Walk | ReceiptWalk, answer: bytes) -> str:
+    if isinstance(walk, ReceiptWalk):
+        kind, is_absent = "receipt" if walk.log is None else "log", not any(answer)
+    elif len(walk.name) == 32:
+        kind, is_absent = "slot", not any(answer)
+    else:
+        kind, is_absent = "account", answer[96:] == tries.EMPTY_ROOT
+    return f"absent {kind}" if is_absent else kind

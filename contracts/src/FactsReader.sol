@@ -2,6 +2,7 @@
 pragma solidity ^0.8.28;
 
 import {IFacts} from "./IFacts.sol";
+import {Receipt, ReceiptReader} from "./ReceiptReader.sol";
 import {TrieWalk} from "./TrieWalk.sol";
 
 /// @title Reads the facts of all source chains, and verifies proofs in the caller's own call.
@@ -15,9 +16,13 @@ contract FactsReader {
     uint8 private constant STORAGE_ROOT = 2;
     uint8 private constant CODE_HASH = 3;
     uint8 private constant LAST_ACCOUNT_FIELD = 8;
+    uint8 private constant RECEIPTS_ROOT = 5;
     uint8 private constant LOGS_BLOOM = 6;
     uint8 private constant EXTRA_DATA = 12;
     uint8 private constant LAST_HEADER_FIELD = 14;
+
+    /// @dev The last field of receipts, EXISTS, by the numbers of `TransactionFacts.ReceiptField`.
+    uint8 private constant LAST_RECEIPT_FIELD = 4;
 
     uint256 private constant REGISTRIES = 16;
     uint256 private constant CHAIN_SHIFT = 160;
@@ -46,6 +51,9 @@ contract FactsReader {
     /// @notice This address has no code; or the id of its source chain isn't above that of the registry before it, or
     /// takes more than 96 bits.
     error InvalidRegistry(address registry);
+
+    /// @notice The proof shows that the block has no transaction of this index, or that its receipt has no such log.
+    error NoSuchLog(uint256 chainId, uint256 blockNumber, uint256 txIndex, uint256 logIndex);
 
     /// @param registries One for each source chain, by rising chain id: one encoding for each set, and so one address.
     constructor(address[] memory registries) {
@@ -109,7 +117,7 @@ contract FactsReader {
     /// @notice A field of a block's header, by its place in the RLP. Registries hold the hashes of LOGS_BLOOM (6) and
     /// EXTRA_DATA (12), which Satellite's readers don't expect: these two are never saved here.
     /// @dev Reverts with STORAGE_PROOF_HEADER_FIELD_NOT_SAVED, and without a reason from place 15 on.
-    function headerField(uint256 chainId, uint256 blockNumber, uint8 field) external view returns (bytes32) {
+    function headerField(uint256 chainId, uint256 blockNumber, uint8 field) public view returns (bytes32) {
         (bool saved, bytes32 value) = headerFieldSafe(chainId, blockNumber, field);
         require(saved, "STORAGE_PROOF_HEADER_FIELD_NOT_SAVED");
         return value;
@@ -192,6 +200,83 @@ contract FactsReader {
         blockNumber = uint256(value);
     }
 
+    /// @notice A field of a transaction's receipt: STATUS (0), TYPE (1), CUMULATIVE_GAS_USED (2), LOG_COUNT (3), or
+    /// EXISTS (4), which is 1, or 0 where the block has no transaction of this index.
+    /// @dev Reverts with STORAGE_PROOF_RECEIPT_FIELD_NOT_SAVED, also for the STATUS of a receipt that has none, from
+    /// before Byzantium; and without a reason for other fields. Satellite has none of the reads of transactions. A
+    /// registry of a version before 0.3.0 hasn't either: then each form reverts with that registry's error. Indexes
+    /// have 32 bits: beyond, each form reverts without a reason.
+    function receiptField(uint256 chainId, uint256 blockNumber, uint256 txIndex, uint8 field)
+        external
+        view
+        returns (bytes32)
+    {
+        (bool saved, bytes32 value) = receiptFieldSafe(chainId, blockNumber, txIndex, field);
+        require(saved, "STORAGE_PROOF_RECEIPT_FIELD_NOT_SAVED");
+        return value;
+    }
+
+    /// @notice As `receiptField`, but answers (false, 0) where nothing is proven.
+    function receiptFieldSafe(uint256 chainId, uint256 blockNumber, uint256 txIndex, uint8 field)
+        public
+        view
+        returns (bool, bytes32)
+    {
+        if (field > LAST_RECEIPT_FIELD) revert();
+        return _askOf(chainId, IFacts.tryReceiptField.selector, blockNumber, txIndex, field);
+    }
+
+    /// @notice The hash of a log: `keccak256(abi.encodePacked(uint256(uint160(emitter)), topics, keccak256(data)))`, where
+    /// `topics` is a `bytes32[]`.
+    /// @param logIndex Counted from 0 within the receipt, not within the block.
+    /// @dev Reverts with STORAGE_PROOF_LOG_NOT_SAVED; and as `receiptField` by its registry and its indexes.
+    function logHash(uint256 chainId, uint256 blockNumber, uint256 txIndex, uint256 logIndex)
+        external
+        view
+        returns (bytes32)
+    {
+        (bool saved, bytes32 value) = logHashSafe(chainId, blockNumber, txIndex, logIndex);
+        require(saved, "STORAGE_PROOF_LOG_NOT_SAVED");
+        return value;
+    }
+
+    /// @notice As `logHash`, but answers (false, 0) where nothing is proven.
+    function logHashSafe(uint256 chainId, uint256 blockNumber, uint256 txIndex, uint256 logIndex)
+        public
+        view
+        returns (bool, bytes32)
+    {
+        return _askOf(chainId, IFacts.tryLogHash.selector, blockNumber, txIndex, logIndex);
+    }
+
+    /// @notice The hash of a transaction.
+    /// @dev Reverts with STORAGE_PROOF_TRANSACTION_NOT_SAVED; and as `receiptField` by its registry and its index.
+    function transactionHash(uint256 chainId, uint256 blockNumber, uint256 txIndex) external view returns (bytes32) {
+        (bool saved, bytes32 value) = transactionHashSafe(chainId, blockNumber, txIndex);
+        require(saved, "STORAGE_PROOF_TRANSACTION_NOT_SAVED");
+        return value;
+    }
+
+    /// @notice As `transactionHash`, but answers (false, 0) where nothing is proven.
+    function transactionHashSafe(uint256 chainId, uint256 blockNumber, uint256 txIndex)
+        public
+        view
+        returns (bool, bytes32)
+    {
+        return _askOf(chainId, IFacts.tryTransactionHash.selector, blockNumber, txIndex, 0);
+    }
+
+    /// @dev As `_ask`, by a chain's registry; nothing is saved where there is none.
+    function _askOf(uint256 chainId, bytes4 selector, uint256 first, uint256 second, uint256 third)
+        private
+        view
+        returns (bool, bytes32)
+    {
+        address registry = registryOf(chainId);
+        if (registry == address(0)) return (false, 0);
+        return _ask(registry, selector, first, second, third);
+    }
+
     /// @dev What a registry answers to a `try...` function. Arguments that it doesn't have are ignored. Reverts with
     /// the registry's data where it fails, and where it doesn't answer two words: an address without code, for example.
     function _ask(address registry, bytes4 selector, uint256 first, uint256 second, uint256 third)
@@ -252,8 +337,8 @@ contract FactsReader {
 
     // --- Proofs in the caller's own call ----------------------------------------------------------------------------
     //
-    // A proof is one RLP list: the nodes that `eth_getProof` gives, root first, each as a byte string. One that isn't
-    // exactly that reverts with InvalidProof.
+    // A proof is one RLP list: the nodes that `eth_getProof` gives, root first, each as a byte string. Those of receipts
+    // come from the trie that all receipts of the block make. A proof that isn't exactly that reverts with InvalidProof.
 
     /// @notice The value of a slot that is shown under the STORAGE_ROOT of the account, which must be a fact; zero
     /// where the proof shows that there is none.
@@ -278,6 +363,35 @@ contract FactsReader {
         bytes32 root = registry == address(0) ? bytes32(0) : IFacts(registry).stateRoot(blockNumber);
         require(root != 0, "STORAGE_PROOF_HEADER_FIELD_NOT_SAVED");
         return verifyOnlyAccount(chainId, account, root, proof);
+    }
+
+    /// @notice The receipt of a transaction that is shown under the receipts' root (header field 5), which must be a fact.
+    /// @param txIndex Counted from 0 within the block, 65,535 at most. All is zero where the proof shows that the block has no
+    /// transaction of this index.
+    /// @dev Reverts with STORAGE_PROOF_HEADER_FIELD_NOT_SAVED where the root is no fact, and with UnknownReceiptType where
+    /// the receipt's type isn't known here.
+    function receiptByProof(uint256 chainId, uint256 blockNumber, uint256 txIndex, bytes calldata proof)
+        external
+        view
+        returns (Receipt memory receipt)
+    {
+        (receipt,,) = ReceiptReader.read(proof, headerField(chainId, blockNumber, RECEIPTS_ROOT), txIndex, 0);
+    }
+
+    /// @notice A log of a transaction that is shown as by `receiptByProof`. The status isn't looked at.
+    /// @param logIndex Counted from 0 within the receipt, not within the block.
+    /// @dev Reverts with NoSuchLog where the proof shows that there is none, and else as `receiptByProof`.
+    function logByProof(
+        uint256 chainId,
+        uint256 blockNumber,
+        uint256 txIndex,
+        uint256 logIndex,
+        bytes calldata proof
+    ) external view returns (address emitter, bytes32[] memory topics, bytes memory data) {
+        bytes32 root = headerField(chainId, blockNumber, RECEIPTS_ROOT);
+        (, uint256 place, uint256 end) = ReceiptReader.read(proof, root, txIndex, logIndex);
+        if (end == 0) revert NoSuchLog(chainId, blockNumber, txIndex, logIndex);
+        return ReceiptReader.logItems(place, end);
     }
 
     /// @notice The value of a slot under a storage root; zero where the proof shows that there is none.

@@ -21,4 +21,19 @@ interface IFacts {
     function tryHeaderField(uint256 blockNumber, uint8 field) external view returns (bool proven, bytes32 value);
 
     function tryBlockAtTimestamp(uint256 timestamp) external view returns (bool proven, uint256 blockNumber);
+
+    function tryReceiptField(uint256 blockNumber, uint32 txIndex, uint8 field)
+        external
+        view
+        returns (bool proven, bytes32 value);
+
+    function tryLogHash(uint256 blockNumber, uint32 txIndex, uint32 logIndex)
+        external
+        view
+        returns (bool proven, bytes32 value);
+
+    function tryTransactionHash(uint256 blockNumber, uint32 txIndex)
+        external
+        view
+        returns (bool proven, bytes32 value);
 }

@@ -3,7 +3,8 @@ pragma solidity ^0.8.28;
 
 import {InvalidProof} from "./InvalidProof.sol";
 
-/// @title Walks down a Merkle Patricia trie along plain nodes, as `eth_getProof` gives them (Yellow Paper, appendix D).
+/// @title Walks down a Merkle Patricia trie along plain nodes, as `eth_getProof` gives them (Yellow Paper, appendix D):
+/// one of slots or accounts, whose keys are hashes, or one of receipts, whose keys are the RLP of their indexes.
 /// @notice A key is absent only by an empty place of a branch, by a leaf or an extension that parts from it, or by the
 /// empty trie. Every node must lie on the key's path, and what is read must be the only encoding there is.
 /// @dev Places are offsets in calldata. A function that is given where its bytes end answers by no byte behind it.
@@ -14,7 +15,7 @@ library TrieWalk {
     /// @dev Code hash of accounts without code: keccak256 of nothing.
     bytes32 internal constant EMPTY_CODE_HASH = 0xc5d2460186f7233c927e7db2dcc703c0e500b653ca82273b7bfad8045d85a470;
 
-    /// @dev Nibbles of a key.
+    /// @dev Nibbles of a key that is a hash.
     uint256 private constant NIBBLES = 64;
 
     // The first byte of a reference: to no node, by a hash, or by an embedded list of 0 to 30 bytes, whose whole is
@@ -24,16 +25,15 @@ library TrieWalk {
     uint256 private constant EMBEDDED = 0xc0;
     uint256 private constant LONGEST_EMBEDDED = 0xde;
 
-    /// @dev Bytes in a branch of sixteen hashes. No other node on the path of a slot or an account has as many:
-    /// references take 33 bytes at most, and the longest leaf has less.
+    /// @dev Bytes in a branch of sixteen hashes. The leaf of a receipt may have as many.
     uint256 private constant FULL_BRANCH = 16 * 33 + 1;
 
     /// @dev The value of a storage slot; zero where it is absent.
     /// @param proof The RLP list of the nodes, each as a byte string, the root first.
     function slotValue(bytes calldata proof, bytes32 root, bytes32 slot) internal pure returns (uint256 value) {
-        (uint256 place, uint256 end, bool isOwn) = _find(proof, root, uint256(keccak256(abi.encode(slot))));
+        (uint256 place, uint256 end, bool isOwn) = _find(proof, root, uint256(keccak256(abi.encode(slot))), 0);
         if (end == 0) return 0;
-        (value, place) = _integer(place, end, 32);
+        (value, place) = integer(place, end, 32);
         // No trie stores a zero. The value of another key is read as strictly.
         if (place != end || value == 0) revert InvalidProof();
         if (!isOwn) value = 0;
@@ -46,11 +46,12 @@ library TrieWalk {
         pure
         returns (uint256 nonce, uint256 balance, bytes32 storageRoot, bytes32 codeHash)
     {
-        (uint256 place, uint256 end, bool isOwn) = _find(proof, root, uint256(keccak256(abi.encodePacked(account))));
+        uint256 key = uint256(keccak256(abi.encodePacked(account)));
+        (uint256 place, uint256 end, bool isOwn) = _find(proof, root, key, 0);
         if (end != 0) {
-            place = _list(place, end);
-            (nonce, place) = _integer(place, end, 8);
-            (balance, place) = _integer(place, end, 32);
+            place = list(place, end);
+            (nonce, place) = integer(place, end, 8);
+            (balance, place) = integer(place, end, 32);
             (storageRoot, place) = _hash(place, end);
             (codeHash, place) = _hash(place, end);
             if (place != end) revert InvalidProof();
@@ -58,9 +59,28 @@ library TrieWalk {
         if (!isOwn) (nonce, balance, storageRoot, codeHash) = (0, 0, EMPTY_TRIE_ROOT, EMPTY_CODE_HASH);
     }
 
+    /// @dev Where the value at an index is in a trie of receipts, as `_find` tells it. Indexes have 16 bits.
+    /// @param proof As for `slotValue`. No node below the root is embedded, because a receipt has more than 32 bytes.
+    function findReceipt(bytes calldata proof, bytes32 root, uint256 index)
+        internal
+        pure
+        returns (uint256 value, uint256 end, bool isOwn)
+    {
+        unchecked {
+            if (index > 0xffff) revert InvalidProof();
+            uint256 key = index == 0 ? 0x80 : index;
+            uint256 nibbles = 2;
+            if (index > 0xff) (key, nibbles) = (0x820000 | index, 6);
+            else if (index > 0x7f) (key, nibbles) = (0x8100 | index, 4);
+            return _find(proof, root, key, NIBBLES - nibbles);
+        }
+    }
+
     /// @dev Follows a key to a leaf: where the leaf's value begins and ends, and whether it is the key's own. If not,
     /// it shows the key absent. So does a walk that comes to no leaf: then `end` is zero.
-    function _find(bytes calldata proof, bytes32 expected, uint256 key)
+    /// @param start The number of zeros before the nibbles of the key of a receipt, which take the word's end; zero for a
+    /// key that is a hash.
+    function _find(bytes calldata proof, bytes32 expected, uint256 key, uint256 start)
         private
         pure
         returns (uint256 value, uint256 end, bool isOwn)
@@ -72,19 +92,19 @@ library TrieWalk {
                 cursor := proof.offset
                 last := add(cursor, proof.length)
             }
-            cursor = _list(cursor, last);
+            cursor = list(cursor, last);
             if (expected == EMPTY_TRIE_ROOT) {
                 // Geth, Besu and Erigon give no node of an empty trie; alloy (anvil, older reth) gives its root: 0x80.
-                if (cursor != last && (last - cursor != 2 || _number(cursor, 2) != 0x8180)) revert InvalidProof();
+                if (cursor != last && (last - cursor != 2 || number(cursor, 2) != 0x8180)) revert InvalidProof();
                 return (0, 0, false);
             }
-            uint256 depth;
+            uint256 depth = start;
             uint256 node;
             uint256 kind = HASH;
             while (true) {
                 if (kind == HASH) {
                     bool isList;
-                    (node, cursor, isList) = _item(cursor, last);
+                    (node, cursor, isList) = item(cursor, last);
                     if (isList || _digest(node, cursor) != expected) revert InvalidProof();
                     // A shorter node is embedded in its parent. The root has none.
                     if (cursor - node < 32 && depth != 0) revert InvalidProof();
@@ -92,20 +112,21 @@ library TrieWalk {
                 } else {
                     end = node + kind - EMBEDDED + 1;
                 }
-                uint256 first = _list(node, end);
+                uint256 first = list(node, end);
                 if (end - first == FULL_BRANCH) {
-                    if (depth == NIBBLES) revert InvalidProof();
-                    _checkFullBranch(first);
-                    node = first + 33 * (key << (4 * depth) >> 252);
-                    expected = bytes32(_number(node + 1, 32));
-                    ++depth;
-                    continue;
+                    if (_isFullBranch(first)) {
+                        if (depth == NIBBLES) revert InvalidProof();
+                        node = first + 33 * (key << (4 * depth) >> 252);
+                        expected = bytes32(number(node + 1, 32));
+                        ++depth;
+                        continue;
+                    }
                 }
-                (uint256 path, uint256 second, bool pathIsList) = _item(first, end);
-                (uint256 content, uint256 next, bool contentIsList) = _item(second, end);
+                (uint256 path, uint256 second, bool pathIsList) = item(first, end);
+                (uint256 content, uint256 next, bool contentIsList) = item(second, end);
                 if (next != end) {
                     if (depth == NIBBLES) revert InvalidProof();
-                    (node, kind) = _child(first, end, key << (4 * depth) >> 252);
+                    (node, kind) = _child(first, end, key << (4 * depth) >> 252, start);
                     ++depth;
                     isOwn = kind != NONE;
                 } else {
@@ -113,45 +134,72 @@ library TrieWalk {
                     isOwn = nibbles == key << (4 * depth) >> (256 - 4 * length);
                     depth += length;
                     if (isLeaf) {
+                        if (start != 0) {
+                            nibbles |= key >> (256 - 4 * (depth - length)) << (4 * length);
+                            _checkKey(nibbles, depth - start);
+                        } else if (depth != NIBBLES) {
+                            revert InvalidProof();
+                        }
                         // The value is a string, not empty. Nothing comes after it, neither here nor in the proof.
-                        if (depth != NIBBLES || contentIsList || content == end) revert InvalidProof();
+                        if (contentIsList || content == end) revert InvalidProof();
                         if (cursor != last) revert InvalidProof();
                         return (content, end, isOwn);
                     }
                     // An extension leads on, to a node that follows a nibble at least.
                     if (length == 0 || depth >= NIBBLES) revert InvalidProof();
                     node = second;
-                    kind = _number(node, 1);
-                    if (kind != HASH) _passEmbedded(node, kind);
+                    kind = number(node, 1);
+                    if (kind != HASH) {
+                        if (start != 0) revert InvalidProof();
+                        _passEmbedded(node, kind);
+                    }
                 }
                 if (!isOwn) {
                     if (cursor != last) revert InvalidProof();
                     return (0, 0, false);
                 }
-                expected = bytes32(_number(node + 1, 32));
+                expected = bytes32(number(node + 1, 32));
             }
+        }
+    }
+
+    /// @dev Checks that a key is that of a receipt. None of these begins with another, so that two that agree as far as
+    /// both reach are the same.
+    function _checkKey(uint256 key, uint256 nibbles) private pure {
+        unchecked {
+            bool isKey = nibbles == 2
+                ? key - 1 < 0x80
+                : nibbles == 4 ? key - 0x8180 < 0x80 : nibbles == 6 && key - 0x820100 < 0xff00;
+            if (!isKey) revert InvalidProof();
         }
     }
 
     /// @dev Where a child's reference is in a branch, and the reference's first byte. Reads all of the branch: sixteen
-    /// references, and no value, because all keys are equally long.
-    function _child(uint256 place, uint256 end, uint256 index) private pure returns (uint256 child, uint256 kind) {
+    /// references, and no value, because no key begins with another.
+    function _child(uint256 place, uint256 end, uint256 index, uint256 start)
+        private
+        pure
+        returns (uint256 child, uint256 kind)
+    {
         unchecked {
             for (uint256 nibble = 0; nibble < 16; ++nibble) {
-                uint256 first = _number(place, 1);
+                uint256 first = number(place, 1);
                 if (nibble == index) (child, kind) = (place, first);
                 if (first == HASH) place += 33;
                 else if (first == NONE) ++place;
-                else place = _passEmbedded(place, first);
+                else {
+                    if (start != 0) revert InvalidProof();
+                    place = _passEmbedded(place, first);
+                }
             }
             // Places only rise, so none of those that were read lies behind the end.
-            if (place + 1 != end || _number(place, 1) != NONE) revert InvalidProof();
+            if (place + 1 != end || number(place, 1) != NONE) revert InvalidProof();
         }
     }
 
-    /// @dev Checks that a branch is sixteen hashes and no value. The upper levels of large tries are such branches.
-    function _checkFullBranch(uint256 place) private pure {
-        bool isFull;
+    /// @dev Whether a node of FULL_BRANCH bytes is a branch of sixteen hashes and no value. The upper levels of large
+    /// tries are such branches. Any other node is read as those of other sizes are.
+    function _isFullBranch(uint256 place) private pure returns (bool isFull) {
         assembly ("memory-safe") {
             // No memory is touched. Only the first bytes of the words are looked at, at last.
             let hash := shl(248, HASH)
@@ -163,7 +211,6 @@ library TrieWalk {
             }
             isFull := iszero(or(byte(0, difference), xor(byte(0, calldataload(place)), NONE)))
         }
-        if (!isFull) revert InvalidProof();
     }
 
     /// @dev Where a node ends that is embedded in its parent, and begins with the byte `first`. It is RLP all through.
@@ -178,7 +225,7 @@ library TrieWalk {
     /// @dev Checks that all bytes of a list, and of lists in it, are items of RLP.
     function _checkItems(uint256 place, uint256 end) private pure {
         while (place != end) {
-            (uint256 content, uint256 next, bool isList) = _item(place, end);
+            (uint256 content, uint256 next, bool isList) = item(place, end);
             if (isList) _checkItems(content, next);
             place = next;
         }
@@ -192,12 +239,12 @@ library TrieWalk {
         returns (uint256 nibbles, uint256 length, bool isLeaf)
     {
         unchecked {
-            uint256 flags = _number(place, 1);
+            uint256 flags = number(place, 1);
             isLeaf = flags & 0x20 != 0;
             bool isOdd = flags & 0x10 != 0;
             if (isList || place == end || flags > 0x3f || (!isOdd && flags & 0x0f != 0)) revert InvalidProof();
             length = 2 * (end - place - 1);
-            nibbles = _number(place + 1, end - place - 1);
+            nibbles = number(place + 1, end - place - 1);
             if (isOdd) {
                 nibbles |= (flags & 0x0f) << (4 * length);
                 ++length;
@@ -206,20 +253,20 @@ library TrieWalk {
     }
 
     /// @dev The list that takes all bytes from a place to the end: where its first item begins.
-    function _list(uint256 place, uint256 end) private pure returns (uint256 content) {
+    function list(uint256 place, uint256 end) internal pure returns (uint256 content) {
         uint256 next;
         bool isList;
-        (content, next, isList) = _item(place, end);
+        (content, next, isList) = item(place, end);
         if (!isList || next != end) revert InvalidProof();
     }
 
     /// @dev A string of `size` bytes at most that is a number without leading zeros, and where the next item begins.
-    function _integer(uint256 place, uint256 end, uint256 size) private pure returns (uint256 value, uint256 next) {
+    function integer(uint256 place, uint256 end, uint256 size) internal pure returns (uint256 value, uint256 next) {
         unchecked {
             bool isList;
-            (place, next, isList) = _item(place, end);
+            (place, next, isList) = item(place, end);
             if (isList || next - place > size) revert InvalidProof();
-            value = _number(place, next - place);
+            value = number(place, next - place);
             if (next != place && value >> (8 * (next - place) - 8) == 0) revert InvalidProof();
         }
     }
@@ -228,18 +275,18 @@ library TrieWalk {
     function _hash(uint256 place, uint256 end) private pure returns (bytes32 value, uint256 next) {
         unchecked {
             bool isList;
-            (place, next, isList) = _item(place, end);
+            (place, next, isList) = item(place, end);
             if (isList || next - place != 32) revert InvalidProof();
-            value = bytes32(_number(place, 32));
+            value = bytes32(number(place, 32));
         }
     }
 
     /// @dev The item of RLP at a place (Yellow Paper, appendix B): where its content begins, where the next item does,
     /// not behind `end`, and whether it is a list. A byte below 0x80 is its own content.
-    function _item(uint256 place, uint256 end) private pure returns (uint256 content, uint256 next, bool isList) {
+    function item(uint256 place, uint256 end) internal pure returns (uint256 content, uint256 next, bool isList) {
         unchecked {
             if (place >= end) revert InvalidProof();
-            uint256 prefix = _number(place, 1);
+            uint256 prefix = number(place, 1);
             if (prefix < 0x80) return (place, place + 1, false);
             isList = prefix >= 0xc0;
             uint256 size = prefix - (isList ? 0xc0 : 0x80);
@@ -247,10 +294,10 @@ library TrieWalk {
             if (size > 55) {
                 // The size of the size, 1 to 8. Both have one form only.
                 uint256 length = size - 55;
-                size = _number(content, length);
-                if (size < 56 || _number(content, 1) == 0) revert InvalidProof();
+                size = number(content, length);
+                if (size < 56 || number(content, 1) == 0) revert InvalidProof();
                 content += length;
-            } else if (prefix == 0x81 && _number(content, 1) < 0x80) {
+            } else if (prefix == 0x81 && number(content, 1) < 0x80) {
                 revert InvalidProof();
             }
             // No sum overflows: a size takes 64 bits. A size that was read behind the end fails, too.
@@ -270,7 +317,7 @@ library TrieWalk {
     }
 
     /// @dev The big-endian number in `size` bytes of calldata, at most 32; zero for none, and for more.
-    function _number(uint256 place, uint256 size) private pure returns (uint256 value) {
+    function number(uint256 place, uint256 size) internal pure returns (uint256 value) {
         assembly ("memory-safe") {
             value := shr(sub(256, shl(3, size)), calldataload(place))
         }

@@ -1,23 +1,47 @@
 """Proofs of plain nodes for `FactsReader`'s views, and a model of what the views answer.
 
-The model reads a proof's list, and leaves the nodes to `chains.trie`.
+The model reads a proof's list and receipts, and leaves single nodes to `chains.trie`.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
+import rlp
 from eth_abi.abi import encode
 from eth_utils.crypto import keccak
+from trie import HexaryTrie
 
-from chains.encoding import decode_rlp
-from chains.trie import EMPTY_CODE_HASH, InvalidProof, verify_account, verify_slot
+from chains.encoding import Item, decode_rlp, read_bytes, read_integer
+from chains.trie import (
+    EMPTY_CODE_HASH,
+    InvalidProof,
+    _read_path,
+    _read_value,
+    _referenced,
+    verify_account,
+    verify_slot,
+)
+from contracts import Artifact
+from devnet.devchain import DevChain
 from tests.contracts import tries
+from tests.contracts.blocks import Log
+from tests.contracts.blocks import Outcome as Receipt
 from tests.contracts.deployed import Deployed
 from tests.contracts.simulator import Call, Outcome, Simulator
 
 REFUSAL = keccak(text="InvalidProof()")[:4]
 _SLOT = keccak(text="verifyOnlyStorage(bytes32,bytes32,bytes)")[:4]
 _ACCOUNT = keccak(text="verifyOnlyAccount(uint256,address,bytes32,bytes)")[:4]
+_RECEIPT = keccak(text="receiptByProof(uint256,uint256,uint256,bytes)")[:4]
+_LOG = keccak(text="logByProof(uint256,uint256,uint256,uint256,bytes)")[:4]
+_UNKNOWN_TYPE = keccak(text="UnknownReceiptType(uint256)")[:4]
+_NO_SUCH_LOG = keccak(text="NoSuchLog(uint256,uint256,uint256,uint256)")[:4]
+CHAIN_ID = 1
+
+# Code of a registry that answers any `try...` function: proven, and the value is the first argument.
+_ECHO = "0x60015f5260043560205260405ff3"
+# Keys of all transactions, in digits.
+_KEYS = frozenset(bytes(rlp.encode(index)).hex() for index in range(2**16))
 
 
 @dataclass(frozen=True)
@@ -49,6 +73,170 @@ class Walk:
         return account.nonce.to_bytes(32) + account.balance.to_bytes(32) + code_hash + account.storage_root
 
 
+class NamedRefusal(InvalidProof):
+    """A refusal that has an error of its own, `data`."""
+
+    def __init__(self, sentence: str, data: bytes) -> None:
+        super().__init__(sentence)
+        self.data = data
+
+
+@dataclass(frozen=True)
+class ReceiptWalk:
+    """A proof for a view under the receipts' root of a block whose number is that root: `anyone_reader` has such ones.
+
+    Without a `log` it is for the receipt.
+    """
+
+    index: int
+    log: int | None
+    root: bytes
+    proof: bytes
+
+    @property
+    def _arguments(self) -> list[int]:
+        numbers = [CHAIN_ID, int.from_bytes(self.root), self.index]
+        return numbers if self.log is None else [*numbers, self.log]
+
+    @property
+    def calldata(self) -> bytes:
+        numbers = self._arguments
+        types = [*(["uint256"] * len(numbers)), "bytes"]
+        return (_RECEIPT if self.log is None else _LOG) + encode(types, [*numbers, self.proof])
+
+    def answer(self) -> bytes:
+        """Return what the view must answer. Raise InvalidProof if it must revert."""
+        receipt = verify_receipt(self.root, self.index, nodes_of(self.proof))
+        if self.log is None:
+            return bytes(6 * 32) if receipt is None else encode_receipt(receipt)
+        if receipt is None or self.log >= len(receipt.logs):
+            error = _NO_SUCH_LOG + encode(["uint256"] * 4, self._arguments)
+            raise NamedRefusal("There is no such log.", error)
+        return encode_log(receipt.logs[self.log])
+
+
+def encode_receipt(receipt: Receipt) -> bytes:
+    """Return the answer of `receiptByProof`."""
+    status = receipt.facts.status
+    numbers = [1, status is not None, status or 0, receipt.type, receipt.gas, len(receipt.logs)]
+    return b"".join(int(number).to_bytes(32) for number in numbers)
+
+
+def encode_log(log: Log) -> bytes:
+    """Return the answer of `logByProof`."""
+    return encode(["address", "bytes32[]", "bytes"], log)
+
+
+def verify_receipt(root: bytes, index: int, nodes: Sequence[bytes]) -> Receipt | None:
+    """Return the receipt at an index under a receipts' root. None if the nodes prove that there is none.
+
+    Raise InvalidProof.
+    """
+    if index >= 2**16:
+        raise InvalidProof("No block has such an index.")
+    if root == tries.EMPTY_ROOT:
+        if list(nodes) not in ([], [tries.EMPTY]):
+            raise InvalidProof("The proof has nodes, but the trie is empty.")
+        return None
+    remaining = iter(nodes)
+    key = bytes(rlp.encode(index)).hex()
+    passed, value = _find_receipt(root, key, remaining)
+    if next(remaining, None) is not None:
+        raise InvalidProof("The proof has nodes after its end.")
+    if not value:
+        return None
+    receipt = read_receipt(value)
+    return receipt if passed == key else None
+
+
+def _find_receipt(root: bytes, key: str, remaining: Iterator[bytes]) -> tuple[str, bytes]:
+    """Return the digits and the value of the leaf where the walk ends. The value is empty if it ends elsewhere."""
+    passed, child = "", root
+    while child:
+        node = _referenced(child, remaining)
+        if len(node) == 17:
+            if node[-1] != b"":
+                raise InvalidProof("The proof has a branch with a value.")
+            if passed == key:
+                raise InvalidProof("The proof goes deeper than its key is long.")
+            children = [b"" if each == b"" else _hashed(each) for each in node[:-1]]
+            child, passed = children[int(key[len(passed)], 16)], key[: len(passed) + 1]
+            continue
+        prefix, is_leaf = _read_path(node[0])
+        passed += prefix
+        if is_leaf:
+            value = _read_value(node[1])
+            if passed not in _KEYS:
+                raise InvalidProof("The proof has a leaf of a key that no transaction has.")
+            return passed, value
+        if not prefix or len(passed) >= len(key):
+            raise InvalidProof("The proof has an extension that is empty or longer than its key.")
+        child = _hashed(node[1])
+        if not key.startswith(passed):
+            break
+    return passed, b""
+
+
+def _hashed(child: Item) -> bytes:
+    if not isinstance(child, bytes) or len(child) != 32:
+        raise InvalidProof("The proof has a child that is no hash.")
+    return child
+
+
+def read_receipt(value: bytes) -> Receipt:
+    """Read a receipt as the trie has it. Raise InvalidProof."""
+    type_ = value[0] if value[0] < 0x80 else None
+    if type_ is not None and type_ not in {1, 2, 3, 4, 0x6A, 0x7E}:
+        raise NamedRefusal("The receipt's type is unknown.", _UNKNOWN_TYPE + type_.to_bytes(32))
+    try:
+        status, gas, bloom, logs, *more = _read_items(decode_rlp(value if type_ is None else value[1:]))
+        if len(more) not in ({0, 2} if type_ == 0x7E else {0}):
+            raise ValueError("a list of another length")  # noqa: TRY301 - handled like the other faults.
+        if not (isinstance(status, bytes) and (status in {b"", b"\1"} or (len(status) == 32 and type_ is None))):
+            raise ValueError("a status that is none")  # noqa: TRY301
+        read_bytes(bloom, 256)
+        return Receipt(
+            status if len(status) == 32 else len(status),
+            type_ or 0,
+            read_integer(gas, 8),
+            [_read_log(each) for each in _read_items(logs)],
+            [read_integer(each, 8) for each in more],
+        )
+    except ValueError as error:
+        raise InvalidProof(f"The receipt is malformed: {error}.") from None
+
+
+def _read_log(item: Item) -> Log:
+    emitter, topics, data = _read_items(item)
+    words = [read_bytes(topic, 32) for topic in _read_items(topics)]
+    if len(words) > 4 or not isinstance(data, bytes):
+        raise ValueError("a log that is none")
+    return read_bytes(emitter, 20), words, data
+
+
+def _read_items(item: Item) -> Sequence[Item]:
+    if isinstance(item, bytes):
+        raise ValueError("a string instead of a list")
+    return item
+
+
+def anyone_reader(chain: DevChain, artifact: Artifact | None = None) -> Deployed:
+    """Return a reader for which each number of a block is this block's root of receipts."""
+    registry = Deployed(chain, "test/SettableBlockHashSource", CHAIN_ID)
+    reader = Deployed(chain, "FactsReader", [registry.address], artifact=artifact)
+    chain.rpc("anvil_setCode", registry.address, _ECHO)
+    return reader
+
+
+def receipt_trie(values: Mapping[int, bytes]) -> HexaryTrie:
+    """Return the trie of receipts, given as the trie's values by index."""
+    return tries.build({tries.encode(index): value for index, value in values.items()})
+
+
+def receipt_nodes(trie: HexaryTrie, index: int) -> list[bytes]:
+    return tries.proof(trie, tries.encode(index))
+
+
 def nodes_of(proof: bytes) -> list[bytes]:
     """Return the nodes in a proof. Raise InvalidProof if it isn't the RLP of a list of byte strings."""
     try:
@@ -64,18 +252,18 @@ def walk(name: bytes, root: bytes, nodes: Sequence[bytes]) -> Walk:
     return Walk(name, root, tries.encode(list(nodes)))
 
 
-def difference(walk: Walk, outcome: Outcome) -> tuple[str, str]:
+def difference(walk: Walk | ReceiptWalk, outcome: Outcome) -> tuple[str, str]:
     """Return the model's refusal, and how the contract's outcome differs from the model's; empty where it doesn't."""
     try:
         answer, refusal = walk.answer(), ""
     except InvalidProof as error:
-        answer, refusal = REFUSAL, str(error)
+        answer, refusal = getattr(error, "data", REFUSAL), str(error)
     agrees = outcome.succeeded == (not refusal) and outcome.data == answer
     shown = f"The model: {refusal or answer.hex()}. The contract: {outcome.succeeded} {outcome.data.hex()}. {walk}"
     return refusal, "" if agrees else shown
 
 
-def refusals(simulator: Simulator, reader: Deployed, walks: Iterable[Walk]) -> list[str]:
+def refusals(simulator: Simulator, reader: Deployed, walks: Iterable[Walk | ReceiptWalk]) -> list[str]:
     """Return the model's refusal of each walk, empty where it answers. The contract must agree."""
     all_walks = list(walks)
     outcomes = simulator.run([Call(reader.address, each.calldata) for each in all_walks])
