@@ -16,6 +16,14 @@ library CalldataReader {
         return input.cursor >= msg.data.length;
     }
 
+    /// @dev The value of the next byte.
+    function takeByte(Calldata memory input) internal pure returns (uint256 value) {
+        unchecked {
+            value = peek(input);
+            ++input.cursor;
+        }
+    }
+
     /// @dev The big-endian number in the next `size` bytes, at most 32; zero in none.
     function take(Calldata memory input, uint256 size) internal pure returns (uint256 value) {
         unchecked {

@@ -6,7 +6,6 @@ from collections.abc import Callable
 import pytest
 import rlp
 from eth_utils.crypto import keccak
-from rlp.codec import consume_length_prefix
 
 from campaigns.fuzzing import receipts as campaign
 from campaigns.fuzzing.mutated import compile_with
@@ -164,16 +163,10 @@ def _forged(value: bytes, key: bytes = b"\x80") -> bytes:
     return keccak(tries.encode([tries.hex_prefix(key.hex(), leaf=True), value]))
 
 
-def _packed(value: bytes, index: bytes = b"\0", operation: int = 0x53) -> bytes:
-    """Return the operation for a receipt at the root, whatever it is, without its bloom and without stored logs."""
+def _packed(value: bytes, index: bytes = b"\0", operation: int = 0x53, marks: bytes = b"") -> bytes:
+    """Return the operation for a receipt at the root, whatever it is, without its bloom."""
     place = value.index(b"\xb9\x01\x00")
-    _, _, size, begin = consume_length_prefix(value, place + 259)
-    logs, cursor = b"", begin
-    while cursor < begin + size:
-        _, _, length, content = consume_length_prefix(value, cursor)
-        logs += b"\0" + value[cursor : content + length]
-        cursor = content + length
-    return bytes([operation]) + index + b"\0" + value[:place] + value[place + 259 : begin] + logs + value[cursor:]
+    return bytes([operation]) + index + b"\0" + marks + value[:place] + value[place + 259 :]
 
 
 def _fields(*fields: object, type_: bytes = b"\2") -> bytes:
@@ -223,8 +216,24 @@ OPERATIONS = {
     "another index": GOOD[:1] + b"\1\1" + GOOD[2:],
     "an index with a leading zero": GOOD[:1] + b"\1\0" + GOOD[2:],
     "an index of three bytes": GOOD[:1] + b"\3\1\0\0" + GOOD[2:],
-    "nothing stored": b"\x50" + GOOD[1:],
-    "a mark of one bit": GOOD.replace(b"\0\xf8", b"\1\xf8").replace(b"\0\xf9", b"\1\xf9").replace(b"\0\xf7", b"\1\xf7"),
+    **{
+        f"marks {marks}": _packed(GENUINE.encode(), operation=operation, marks=bytes.fromhex(marks))
+        for operation in (0x50, 0x55)
+        for marks in (
+            "",
+            "0001",
+            "0002",
+            "0004",
+            "0003",
+            "0003 0000",
+            "0009 0000",
+            "0009 0006 0000",
+            "000c",
+            "0003 000c",
+        )
+    },
+    "an operation between": b"\x54" + GOOD[1:],
+    "marks for fields": _packed(GENUINE.encode(), marks=bytes(2)),
     "deeper than its key": GOOD[:2] + b"\3" + GOOD[3:],
     "a byte behind it": GOOD + b"\0",
     "a receipt as a transaction": b"\x56\0\0" + len(GENUINE.encode()).to_bytes(3) + GENUINE.encode(),
