@@ -19,8 +19,10 @@ library CalldataReader {
     /// @dev The value of the next byte.
     function takeByte(Calldata memory input) internal pure returns (uint256 value) {
         unchecked {
-            value = peek(input);
-            ++input.cursor;
+            uint256 place = input.cursor;
+            if (place >= msg.data.length) revert InvalidProof();
+            input.cursor = place + 1;
+            return read(place, 1);
         }
     }
 

@@ -93,9 +93,10 @@ library LeafWriter {
     function _prefix(uint256 kind, uint256 length) private pure returns (uint256 prefix, uint256 size) {
         unchecked {
             if (length < 56) return (kind + length, 1);
-            size = length < 1 << 8 ? 1 : length < 1 << 16 ? 2 : 3;
+            if (length < 1 << 8) return ((kind + 56) << 8 | length, 2);
+            if (length < 1 << 16) return ((kind + 57) << 16 | length, 3);
             // The zone of memory is shorter than four bytes can tell.
-            return ((kind + 55 + size) << (8 * size) | length, size + 1);
+            return ((kind + 58) << 24 | length, 4);
         }
     }
 }

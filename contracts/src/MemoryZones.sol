@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: MIT
 pragma solidity ^0.8.28;
 
+import {InvalidProof} from "./InvalidProof.sol";
+
 /// @title Zones of memory in which a proof is checked. Code that isn't named here writes to no memory.
 ///
 ///     0x00 to NODE            the compiler: scratch space, free memory pointer, structs, data of events
@@ -28,7 +30,7 @@ library MemoryZones {
         assembly ("memory-safe") {
             free := mload(0x40)
         }
-        // All but the first comparison is of constants, and costs nothing.
-        assert(free + EVENTS <= NODE && NODE < NODE_END && NODE_END <= STACK && STACK < STACK_END);
+        // All but the last comparison is of constants, and costs nothing.
+        if (NODE >= NODE_END || NODE_END > STACK || STACK >= STACK_END || free > NODE - EVENTS) revert InvalidProof();
     }
 }

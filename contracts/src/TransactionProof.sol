@@ -40,8 +40,6 @@ abstract contract TransactionProof is StateProof, TransactionFacts {
     uint256 private constant ARBITRUM_INTERNAL = 0x6a;
     uint256 private constant OP_DEPOSIT = 0x7e;
 
-    uint256 private constant NO_STATUS = 2;
-
     // Prefixes of strings of 32 and 20 bytes.
     uint256 private constant HASH_PREFIX = 0xa0;
     uint256 private constant ADDRESS_PREFIX = 0x94;
@@ -68,9 +66,10 @@ abstract contract TransactionProof is StateProof, TransactionFacts {
 
     /// @dev The leaf of a transaction: its index, its depth, its size (3) and its bytes.
     function _transaction(Stack memory stack, Calldata memory input, uint256 blockNumber) private {
-        uint256 index = _takeIndex(input);
-        uint256 depth = input.takeByte();
-        uint256 size = input.take(3);
+        (uint256 index, uint256 next) = _readIndex(input.cursor);
+        uint256 depth = CalldataReader.read(next, 1);
+        uint256 size = CalldataReader.read(next + 1, 3);
+        input.skip(next + 4 - input.cursor);
         uint256 place = input.skip(size);
         uint256 value = LeafWriter.begin(stack, size);
         bytes32 hash;
@@ -86,16 +85,16 @@ abstract contract TransactionProof is StateProof, TransactionFacts {
     /// from the logs.
     function _receipt(Stack memory stack, Calldata memory input, uint256 blockNumber, uint256 op) private {
         unchecked {
-            uint256 index = _takeIndex(input);
-            uint256 depth = input.takeByte();
-            uint256 wanted = input.cursor;
+            (uint256 index, uint256 wanted) = _readIndex(input.cursor);
+            uint256 depth = CalldataReader.read(wanted, 1);
+            ++wanted;
             uint256 place = wanted;
             if (op != FIELDS) {
                 do place += 2;
                 while (CalldataReader.read(place - 2, 2) & 1 != 0);
             }
             (uint256 fields, uint256 behind, uint256 end) = _readFields(place);
-            input.skip(end - wanted);
+            input.skip(end - input.cursor);
             uint256 size = end - place + LeafWriter.BLOOM;
             uint256 value = LeafWriter.begin(stack, size);
             uint256 bloom = LeafWriter.putReceipt(value, place, behind, end);
@@ -114,7 +113,8 @@ abstract contract TransactionProof is StateProof, TransactionFacts {
 
     /// @dev A transaction that the block doesn't have, because no transaction has so great an index.
     function _absentTransaction(Stack memory stack, Calldata memory input, uint256 blockNumber, uint256 low) private {
-        uint256 index = _takeIndex(input);
+        (uint256 index, uint256 next) = _readIndex(input.cursor);
+        input.skip(next - input.cursor);
         // The root doesn't bind every bit of the index, so one bit makes the number of ones even.
         if (_isEven(index) == (low & 1 != 0)) revert InvalidProof();
         (uint256 key, uint256 reach) = _keyOf(index);
@@ -125,11 +125,13 @@ abstract contract TransactionProof is StateProof, TransactionFacts {
     }
 
     /// @dev The index of a transaction: its size, then its bytes. No block has more transactions than two bytes can tell.
-    function _takeIndex(Calldata memory input) private pure returns (uint256 index) {
+    /// And where what follows begins. The caller checks that all of it was sent.
+    function _readIndex(uint256 place) private pure returns (uint256 index, uint256 next) {
         unchecked {
-            uint256 size = input.takeByte();
+            uint256 size = CalldataReader.read(place, 1);
             if (size > 2) revert InvalidProof();
-            index = CalldataReader.read(input.skip(size), size);
+            next = place + 1 + size;
+            index = CalldataReader.read(place + 1, size);
             if (size != 0 && index >> (8 * size - 8) == 0) revert InvalidProof();
         }
     }
@@ -150,7 +152,7 @@ abstract contract TransactionProof is StateProof, TransactionFacts {
     // --- Receipts ---------------------------------------------------------------------------------------------------
 
     /// @dev What comes before the bloom.
-    /// @return fields As `_fields` has them.
+    /// @return fields As they are stored, but for the number of logs.
     /// @return next Where what follows the bloom begins.
     /// @return end Where the receipt ends.
     function _readFields(uint256 place) private pure returns (uint256 fields, uint256 next, uint256 end) {
@@ -159,12 +161,11 @@ abstract contract TransactionProof is StateProof, TransactionFacts {
             (type_, next) = _readType(place);
             (end, next) = CalldataRlp.prefix(next, CalldataRlp.LIST);
             end += next - LeafWriter.BLOOM;
-            uint256 status;
-            (status, next) = _readStatus(next, type_);
+            (fields, next) = _readStatus(next, type_);
             uint256 cumulativeGas;
             (cumulativeGas, next) = CalldataRlp.integer(next);
             if (next > end) revert InvalidProof();
-            fields = _fields(status, type_, cumulativeGas);
+            fields |= cumulativeGas << GAS_SHIFT | type_ << TYPE_SHIFT;
         }
     }
 
@@ -181,12 +182,12 @@ abstract contract TransactionProof is StateProof, TransactionFacts {
     }
 
     /// @dev The first field: 0 (0x80) or 1; or, before Byzantium and so without a type, a root.
-    function _readStatus(uint256 place, uint256 type_) private pure returns (uint256 status, uint256 next) {
+    function _readStatus(uint256 place, uint256 type_) private pure returns (uint256 fields, uint256 next) {
         unchecked {
             uint256 first = CalldataReader.read(place, 1);
-            if (first == HASH_PREFIX && type_ == 0) return (NO_STATUS, place + 33);
+            if (first == HASH_PREFIX && type_ == 0) return (WITHOUT_STATUS, place + 33);
             if (first != 0x80 && first != 0x01) revert InvalidProof();
-            return (first & 1, place + 1);
+            return (WITH_STATUS | (first & 1) << STATUS_SHIFT, place + 1);
         }
     }
 
