@@ -218,7 +218,7 @@ def _spoilt_log(chance: Chance) -> bytes:
 def _index(chance: Chance, index: int) -> bytes:
     digits = shortest(index)
     if chance.happens(0.03):
-        digits = b"\0" + digits
+        digits = b"\0" + digits if chance.happens(0.5) else chance.randbytes(3)
     return bytes([len(digits) + int(chance.happens(0.01))]) + digits
 
 

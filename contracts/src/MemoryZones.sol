@@ -8,7 +8,7 @@ import {InvalidProof} from "./InvalidProof.sol";
 ///     0x00 to NODE            the compiler: scratch space, free memory pointer, structs, data of events
 ///     NODE to NODE_END        `NodeWriter`, `BranchWriter`: one node's RLP. The longest, a branch of 16 hashes, has 532 bytes
 ///     STACK to STACK_END      `SubtreeStack`: subtrees of the state trie, then those of the storage that is open.
-///                             Behind its top, `LeafWriter`: one receipt or transaction, which it clears
+///                             Behind its top, `LeafWriter`: one receipt or transaction
 ///
 /// Before a proof begins, `PackedHeader` hashes bytes of headers from NODE on, and `FactsRegistry` writes its call of
 /// the beacon history. Both clear these bytes.

@@ -191,8 +191,8 @@ abstract contract TransactionProof is StateProof, TransactionFacts {
         }
     }
 
-    /// @dev Which log to store, as calldata tells it: three times the double of its index; once more if another follows. No
-    /// flip of one bit leaves a multiple of three.
+    /// @dev Twice the index of a log to store, and one more if another follows. Calldata has three times this: no flip of one
+    /// bit leaves a multiple of three.
     function _logAt(uint256 place) private pure returns (uint256 log) {
         unchecked {
             log = CalldataReader.read(place, 2);
@@ -222,6 +222,7 @@ abstract contract TransactionProof is StateProof, TransactionFacts {
                 uint256 words;
                 uint256 size;
                 (cursor, words, size) = _readLog(cursor, bloom);
+                if (cursor > end) revert InvalidProof();
                 if (log >> 1 == count) {
                     // The data are the last bytes of the log.
                     uint256 data = bloom + LeafWriter.BLOOM_BYTES + cursor - place - size;
@@ -231,7 +232,7 @@ abstract contract TransactionProof is StateProof, TransactionFacts {
                 }
                 ++count;
             }
-            if (cursor != end || log != NO_LOG) revert InvalidProof();
+            if (log != NO_LOG) revert InvalidProof();
         }
     }
 

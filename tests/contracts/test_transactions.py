@@ -310,23 +310,27 @@ def test_contract_and_model_agree_on_spoilt_proofs(chain):
 WEAKENED = {
     "size of an index": ("TransactionProof", "if (size > 2) revert InvalidProof();"),
     "parity": ("TransactionProof", "if (_isEven(index) == (low & 1 != 0)) revert InvalidProof();"),
-    "depth of absence": ("TransactionProof", "if (proof.stack.peek().depth() > proof.reach) revert InvalidProof();"),
-    "end of a receipt": ("TransactionProof", "proof.leaf.end != end || "),
-    "something stored": ("TransactionProof", "|| !(any || stored)"),
+    "depth of absence": ("TransactionProof", "if (stack.peek().depth() > reach) revert InvalidProof();"),
+    "leading zero of an index": (
+        "TransactionProof",
+        "if (size != 0 && index >> (8 * size - 8) == 0) revert InvalidProof();",
+    ),
+    "end of a receipt": ("TransactionProof", "if (cursor != end) revert InvalidProof();"),
     "status": ("TransactionProof", "if (first != 0x80 && first != 0x01) revert InvalidProof();"),
     "root without type": ("TransactionProof", " && type_ == 0)"),
-    "mark": ("TransactionProof", "if (stored != 0 && stored != LOG_STORED) revert InvalidProof();"),
-    "end of logs": ("TransactionProof", "if (leaf.end != end) revert InvalidProof();"),
+    "mark": ("TransactionProof", "if (log % 3 != 0) revert InvalidProof();"),
+    "end of logs": ("TransactionProof", "if (cursor > end) revert InvalidProof();"),
+    "all marks": ("TransactionProof", "if (log != NO_LOG) revert InvalidProof();"),
     "emitter": ("TransactionProof", "if (CalldataReader.read(cursor, 1) != ADDRESS_PREFIX) revert InvalidProof();"),
     "topics": ("TransactionProof", "if (size > 4 * 33 || size % 33 != 0) revert InvalidProof();"),
     "topic": ("TransactionProof", "if (CalldataReader.read(cursor, 1) != HASH_PREFIX) revert InvalidProof();"),
     "end of a log": ("TransactionProof", "if (cursor + size != next) revert InvalidProof();"),
     "type": ("TransactionProof", "revert UnknownReceiptType(type_);"),
     "deposit": ("TransactionProof", " && _typeOf(fields) == OP_DEPOSIT"),
-    "trie of receipts": ("TransactionProof", "trie == RECEIPTS && (op"),
+    "trie of receipts": ("TransactionProof", "else if (trie == TRANSACTIONS) revert InvalidProof();"),
     "trie of transactions": ("TransactionProof", "trie == TRANSACTIONS && "),
-    "prefix": ("CalldataRlp", "if (more > 3) revert InvalidProof();"),
-    "shortest prefix": ("CalldataRlp", "if (size < 56 || size >> (8 * more - 8) == 0) revert InvalidProof();"),
+    "prefix": ("CalldataRlp", "if (form > 58) revert InvalidProof();"),
+    "shortest prefix": ("CalldataRlp", "if (size < least) revert InvalidProof();"),
     "own encoding": (
         "CalldataRlp",
         "if (size == 1 && CalldataReader.read(content, 1) < STRING) revert InvalidProof();",
@@ -338,8 +342,6 @@ WEAKENED = {
 }
 _INSTEAD = {
     "root without type": ")",
-    "something stored": "",
-    "trie of receipts": "(op",
     "type": "if (type_ == 0x100) revert UnknownReceiptType(type_);",
 }
 
