@@ -17,9 +17,9 @@ from chains.packed import (
     AT_SAME,
     EXTENSION,
     HASH_BYTES,
-    LOG_STORED,
-    RECEIPT,
-    RECEIPT_STORED,
+    RECEIPT_FIELDS,
+    RECEIPT_FIELDS_AND_LOGS,
+    RECEIPT_LOGS,
     RECEIPTS,
     TRANSACTION,
     TRANSACTIONS,
@@ -37,6 +37,9 @@ STATUS, TYPE, CUMULATIVE_GAS_USED, LOG_COUNT, EXISTS = range(5)
 # A shorter value can be embedded in the node above.
 _SHORTEST = 32
 _BLOOM, _LOGS = 2, 3
+_BLOOM_BYTES = 3 + 256
+# The greatest index of a log whose mark has two bytes.
+_LAST_LOG = 0xFFFF // 3 // 2
 
 
 def encode_receipts(
@@ -56,9 +59,10 @@ def encode_receipts(
     """
 
     def leaf(index: int, depth: int) -> bytes:
-        stored = index in fields or not logs.get(index)
-        operation = RECEIPT_STORED if stored else RECEIPT
-        return bytes([operation]) + _name(index) + bytes([depth]) + _without_bloom(receipts[index], logs.get(index, ()))
+        wanted = sorted(logs.get(index, ()))
+        with_logs = RECEIPT_FIELDS_AND_LOGS if index in fields else RECEIPT_LOGS
+        operation = with_logs if wanted else RECEIPT_FIELDS
+        return bytes([operation]) + _name(index) + bytes([depth]) + _without_bloom(receipts[index], wanted)
 
     asked = {*logs, *fields}
     return _begin(block) + bytes([RECEIPTS]) + _Trie(receipts, leaf).operations(asked)
@@ -185,8 +189,13 @@ def _absent(index: int, how: int, where: bytes) -> bytes:
     return bytes([ABSENT_TRANSACTION + 2 * how + index.bit_count() % 2]) + _name(index) + where
 
 
-def _without_bloom(value: bytes, logs: Collection[int]) -> bytes:
-    """Return a receipt without its bloom. Before each log is a byte that tells whether to store it."""
+def log_marks(logs: Sequence[int]) -> bytes:
+    """Return the bytes that tell which logs of a receipt to store."""
+    return b"".join((3 * (2 * log + int(place < len(logs)))).to_bytes(2) for place, log in enumerate(logs, 1))
+
+
+def _without_bloom(value: bytes, logs: Sequence[int]) -> bytes:
+    """Return a receipt without its bloom, behind the marks of the logs to store, which rise."""
     begin = 0 if value[:1] >= b"\x80" else 1
     try:
         items = decode_rlp(value[begin:])
@@ -194,11 +203,8 @@ def _without_bloom(value: bytes, logs: Collection[int]) -> bytes:
         raise CannotPack(f"A receipt is {error}.") from None
     if isinstance(items, bytes) or len(items) <= _LOGS or isinstance(items[_LOGS], bytes):
         raise CannotPack("A receipt is none.")
-    encoded = [bytes(rlp.encode(item)) for item in items]
-    entries = [bytes(rlp.encode(log)) for log in items[_LOGS]]
-    if any(index >= len(entries) for index in logs):
+    if any(log >= min(len(items[_LOGS]), _LAST_LOG + 1) for log in logs):
         raise CannotPack("A receipt has no such log.")
-    prefix = encoded[_LOGS][: len(encoded[_LOGS]) - sum(map(len, entries))]
-    entries = [bytes([LOG_STORED if index in logs else 0]) + entry for index, entry in enumerate(entries)]
-    head = value[: len(value) - sum(map(len, encoded))]
-    return head + b"".join([*encoded[:_BLOOM], prefix, *entries, *encoded[_LOGS + 1 :]])
+    behind = sum(len(rlp.encode(item)) for item in items[_BLOOM + 1 :])
+    place = len(value) - behind
+    return log_marks(logs) + value[: place - _BLOOM_BYTES] + value[place:]

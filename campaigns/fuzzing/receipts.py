@@ -26,14 +26,14 @@ from chains.packed import (
     ABSENT_TRANSACTION,
     AT_EMPTY,
     AT_SAME,
-    LOG_STORED,
-    RECEIPT,
-    RECEIPT_STORED,
+    RECEIPT_FIELDS,
+    RECEIPT_FIELDS_AND_LOGS,
+    RECEIPT_LOGS,
     RECEIPTS,
     TRANSACTION,
     TRANSACTIONS,
 )
-from chains.packed_transactions import encode_receipts, encode_transactions
+from chains.packed_transactions import encode_receipts, encode_transactions, log_marks
 from contracts import NO_CONTRACT, Artifact
 from devnet.devchain import DevChain
 from tests.contracts import decoder, tries
@@ -218,7 +218,7 @@ def _spoilt_log(chance: Chance) -> bytes:
 def _index(chance: Chance, index: int) -> bytes:
     digits = shortest(index)
     if chance.happens(0.03):
-        digits = b"\0" + digits
+        digits = b"\0" + digits if chance.happens(0.5) else chance.randbytes(3)
     return bytes([len(digits) + int(chance.happens(0.01))]) + digits
 
 
@@ -247,13 +247,19 @@ def _spoilt_leaf(chance: Chance, index: int, depth: int) -> bytes:
     total = len(status + gas + begin + more) + 259 + sum(map(len, logs))
     total += chance.pick((-1, 1, 256)) if chance.happens(0.03) else 0
     head = b"\xf9" + total.to_bytes(2) if chance.happens(0.98) else b"\xfa" + total.to_bytes(3)
-    marks = [chance.pick((0, LOG_STORED)) if chance.happens(0.97) else chance.below(256) for _ in logs]
-    body = b"".join(bytes([mark]) + log for mark, log in zip(marks, logs, strict=True))
-    operation = chance.pick((RECEIPT_STORED, RECEIPT_STORED, RECEIPT))
+    operation = chance.pick((RECEIPT_FIELDS, RECEIPT_FIELDS_AND_LOGS, RECEIPT_LOGS) if logs else (RECEIPT_FIELDS,))
+    marked = [place for place in range(len(logs)) if chance.happens(0.5)] or [0]
+    if chance.happens(0.03):
+        marked = [chance.below(4) for _ in range(chance.between(1, 3))]
+    marks = b"" if operation == RECEIPT_FIELDS else log_marks(marked)
+    if chance.happens(0.02):
+        marks = marks[:-2] + chance.pick((chance.randbytes(2), bytes([0, chance.below(16)])))
     depth = depth if chance.happens(0.97) else chance.below(8)
     typed = bytes([type_]) if type_ or chance.happens(0.02) else b""
     return (
-        bytes([operation]) + _index(chance, index) + bytes([depth]) + typed + head + status + gas + begin + body + more
+        bytes([operation])
+        + _index(chance, index)
+        + b"".join([bytes([depth]), marks, typed, head, status, gas, begin, *logs, more])
     )
 
 
@@ -301,7 +307,7 @@ def _spoil(chance: Chance, operations: Operations, strangers: Sequence[bytes]) -
 
 def _named(operation: bytes) -> tuple[int, int] | None:
     """Return index and depth of a leaf's operation."""
-    if operation[0] not in {RECEIPT, RECEIPT_STORED, TRANSACTION} or len(operation) < 5:
+    if operation[0] not in {RECEIPT_LOGS, RECEIPT_FIELDS, RECEIPT_FIELDS_AND_LOGS, TRANSACTION} or len(operation) < 5:
         return None
     size = min(operation[1], 2)
     return int.from_bytes(operation[2 : 2 + size]), operation[2 + size] % 8

@@ -75,34 +75,32 @@ library BranchWriter {
             let depth := mload(add(lowest, DEPTH))
             let bits := sub(256, shl(2, depth))
             let parent := shl(4, shr(add(bits, 4), mload(add(lowest, KEY))))
-            let real := 0
-            // The lowest place that is free.
-            let next := 0
+            // Children that are none: empty places.
+            let none := 0
             // Address of a place's child, less the place: every place takes one byte, and a child the others.
             let base := end
+            // Where the next child begins, at the lowest.
+            let next := base
             mstore(base, EMPTY_STRINGS)
+            let left := size
             // Places rise, so there are at most sixteen rounds. Each adds at most 32 to the base, and writes at most 33 bytes
             // from there and its place on, and a word behind them. All of it is in the zone: see `_checkZone`.
-            for {} size { size := sub(size, 1) } {
+            for {} left { left := sub(left, 1) } {
                 let form := byte(0, calldataload(cursor))
                 cursor := add(cursor, 1)
+                let place := and(form, 0x0f)
+                let at := add(base, place)
+                if lt(at, next) { refuse() }
                 if lt(form, 0x10) {
-                    if lt(form, next) { refuse() }
-                    next := add(form, 1)
-                    real := add(real, 1)
-                    let at := add(base, form)
                     mstore8(at, 0xa0)
                     mstore(add(at, 1), calldataload(cursor))
-                    mstore(add(at, 33), EMPTY_STRINGS)
+                    next := add(at, 33)
+                    mstore(next, EMPTY_STRINGS)
                     base := add(base, 32)
                     cursor := add(cursor, 32)
                     continue
                 }
 
-                let place := and(form, 0x0f)
-                if lt(place, next) { refuse() }
-                next := add(place, 1)
-                let at := add(base, place)
                 let length
                 switch shr(4, form)
                 case 1 {
@@ -134,14 +132,15 @@ library BranchWriter {
                 }
                 default { refuse() }
                 // An empty place has one byte, which no other reference has.
-                real := add(real, gt(length, 1))
-                mstore(add(at, length), EMPTY_STRINGS)
+                none := add(none, lt(length, 2))
+                next := add(at, length)
+                mstore(next, EMPTY_STRINGS)
                 base := sub(add(base, length), 1)
             }
             // All subtrees are in it.
             if lt(child, behind) { refuse() }
             // With fewer than two children it would be no branch.
-            if lt(real, 2) { refuse() }
+            if lt(size, add(none, 2)) { refuse() }
             // The places after the last child are empty, and so is the value.
             end := add(base, 17)
         }
@@ -150,9 +149,9 @@ library BranchWriter {
 
     /// @dev All constants, so this costs nothing. The last child of a full branch begins 33 * 15 bytes after the first.
     function _checkZone() private pure {
-        assert(
-            NODE == MemoryZones.NODE && NodeWriter.begin() == NODE + 3
-                && NodeWriter.begin() + 33 * 15 + 33 + 32 <= MemoryZones.NODE_END
-        );
+        if (
+            NODE != MemoryZones.NODE || NodeWriter.begin() != NODE + 3
+                || NodeWriter.begin() + 33 * 15 + 33 + 32 > MemoryZones.NODE_END
+        ) revert InvalidProof();
     }
 }

@@ -16,6 +16,16 @@ library CalldataReader {
         return input.cursor >= msg.data.length;
     }
 
+    /// @dev The value of the next byte.
+    function takeByte(Calldata memory input) internal pure returns (uint256 value) {
+        unchecked {
+            uint256 place = input.cursor;
+            if (place >= msg.data.length) revert InvalidProof();
+            input.cursor = place + 1;
+            return read(place, 1);
+        }
+    }
+
     /// @dev The big-endian number in the next `size` bytes, at most 32; zero in none.
     function take(Calldata memory input, uint256 size) internal pure returns (uint256 value) {
         unchecked {

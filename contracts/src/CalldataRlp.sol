@@ -19,15 +19,17 @@ library CalldataRlp {
     function prefix(uint256 place, uint256 kind) internal pure returns (uint256 size, uint256 content) {
         unchecked {
             // Where there is an item of the other kind, this is huge, or at least 64.
-            size = CalldataReader.read(place, 1) - kind;
-            content = place + 1;
-            if (size > 55) {
-                uint256 more = size - 55;
-                if (more > 3) revert InvalidProof();
-                size = CalldataReader.read(content, more);
-                content += more;
-                if (size < 56 || size >> (8 * more - 8) == 0) revert InvalidProof();
+            uint256 form = CalldataReader.read(place, 1) - kind;
+            if (form < 56) return (form, place + 1);
+            uint256 least = 56;
+            if (form == 56) {
+                (size, content) = (CalldataReader.read(place + 1, 1), place + 2);
+            } else {
+                if (form > 58) revert InvalidProof();
+                (size, content) = (CalldataReader.read(place + 1, form - 55), place + form - 54);
+                least = form == 57 ? 1 << 8 : 1 << 16;
             }
+            if (size < least) revert InvalidProof();
         }
     }
 

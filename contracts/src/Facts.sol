@@ -180,10 +180,14 @@ abstract contract Facts {
             proven = value != 0;
             if (proven && field == PackedHeader.NUMBER) value = bytes32(blockNumber);
         } else if (field < HEADER_FIELDS) {
-            HeaderFacts storage facts = _headers[blockNumber];
-            value = facts.fields[field];
-            proven = value != 0 || facts.zeroFields >> field & 1 != 0;
+            value = _headerField(blockNumber, field);
+            proven = value != 0 || _headers[blockNumber].zeroFields >> field & 1 != 0;
         }
+    }
+
+    /// @dev A field that isn't of every accumulated header; zero where it is zero or not proven.
+    function _headerField(uint256 blockNumber, uint256 field) internal view returns (bytes32) {
+        return _headers[blockNumber].fields[field];
     }
 
     /// @notice The latest block whose timestamp isn't after `timestamp` (seconds since 1970).

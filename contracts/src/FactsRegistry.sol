@@ -75,9 +75,13 @@ contract FactsRegistry is TransactionProof {
         bytes32 root;
         uint256 first = input.peek();
         if (first < OLD_BLOCK) {
-            blockNumber = _takeBlockNumber(input);
-            if (_isTransactions(input)) {
-                _storeTransactions(input, blockNumber, _provenRoot(blockNumber, input.peek()));
+            blockNumber = _takeBlockNumber(input, first);
+            uint256 trie = input.peek();
+            if (_isTransactions(trie)) {
+                uint8 place = _rootPlace(trie);
+                root = _headerField(blockNumber, place);
+                if (root == 0) revert HeaderFieldNotProven(blockNumber, place);
+                _storeTransactions(input, blockNumber, trie, root);
                 return;
             }
             root = stateRoot[blockNumber];
@@ -114,17 +118,17 @@ contract FactsRegistry is TransactionProof {
                 }
                 op = input.peek();
             }
-            if (input.peek() == HASH_ALONE) {
+            if (op == HASH_ALONE) {
                 input.skip(1);
                 // The first block of a chain has no parent there, even if its header names one.
                 if (!input.atEnd() || parentHash == 0 || blockNumber == 0) revert InvalidProof();
                 _storeBlockHash(parentHash);
                 return;
             }
-            if (_isTransactions(input)) {
+            if (_isTransactions(op)) {
                 // The header is only used: storing its state root would cost as much as a log.
                 _checkStateRoot(blockNumber, root);
-                _storeTransactions(input, blockNumber, _rootIn(start, _rootPlace(input.peek())));
+                _storeTransactions(input, blockNumber, op, _rootIn(start, _rootPlace(op)));
                 return;
             }
             _accumulate(blockNumber, root);
@@ -172,12 +176,13 @@ contract FactsRegistry is TransactionProof {
     // --- Blocks -----------------------------------------------------------------------------------------------------
 
     /// @dev The number that packed calldata begins with, instead of a header: its size, then its bytes.
-    function _takeBlockNumber(Calldata memory input) private pure returns (uint256 blockNumber) {
-        uint256 size = input.take(1);
-        if (size == 0 || size > 8) revert InvalidProof();
-        blockNumber = input.take(size);
-        // Zero takes one byte.
-        if (size > 1 && blockNumber >> (8 * size - 8) == 0) revert InvalidProof();
+    function _takeBlockNumber(Calldata memory input, uint256 size) private pure returns (uint256 blockNumber) {
+        unchecked {
+            if (size == 0 || size > 8) revert InvalidProof();
+            blockNumber = CalldataReader.read(input.skip(1 + size) + 1, size);
+            // Zero takes one byte.
+            if (size > 1 && blockNumber >> (8 * size - 8) == 0) revert InvalidProof();
+        }
     }
 
     /// @dev Reads a header up to its number and passes it. Fields 3 (state root) and 8 (number) have kept their places
@@ -236,8 +241,7 @@ contract FactsRegistry is TransactionProof {
     // --- Transactions -----------------------------------------------------------------------------------------------
 
     /// @dev Whether the operations that follow are about receipts or transactions, and not about the state.
-    function _isTransactions(Calldata memory input) private pure returns (bool) {
-        uint256 trie = input.peek();
+    function _isTransactions(uint256 trie) private pure returns (bool) {
         return trie == RECEIPTS || trie == TRANSACTIONS;
     }
 
@@ -246,16 +250,9 @@ contract FactsRegistry is TransactionProof {
         return uint8(trie == RECEIPTS ? PackedHeader.RECEIPTS_ROOT : PackedHeader.TRANSACTIONS_ROOT);
     }
 
-    /// @dev The same root, where it is a fact.
-    function _provenRoot(uint256 blockNumber, uint256 trie) private view returns (bytes32 root) {
-        uint8 place = _rootPlace(trie);
-        (, root) = tryHeaderField(blockNumber, place);
-        if (root == 0) revert HeaderFieldNotProven(blockNumber, place);
-    }
-
     /// @dev What is left of calldata: the trie, and operations under its root.
-    function _storeTransactions(Calldata memory input, uint256 blockNumber, bytes32 root) private {
-        uint256 trie = input.take(1);
+    function _storeTransactions(Calldata memory input, uint256 blockNumber, uint256 trie, bytes32 root) private {
+        input.skip(1);
         if (_proveTransactions(blockNumber, input, trie) != root) revert InvalidProof();
     }
 

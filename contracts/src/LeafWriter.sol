@@ -1,86 +1,70 @@
 // SPDX-License-Identifier: MIT
 pragma solidity ^0.8.28;
 
-import {Calldata, CalldataReader} from "./Calldata.sol";
 import {CalldataRlp} from "./CalldataRlp.sol";
 import {InvalidProof} from "./InvalidProof.sol";
 import {MemoryZones} from "./MemoryZones.sol";
 import {Stack} from "./SubtreeStack.sol";
 
-/// @dev The value of a leaf that is being written: in memory from `begin` to before `end`.
-struct Leaf {
-    uint256 begin;
-    uint256 end;
-}
-
 /// @title Writes leaves whose values are long, and come from calldata: receipts and transactions.
-/// @notice They are written behind the top of the stack, in its zone of memory, which is cleared after that.
+/// @notice They are written behind the top of the stack, in its zone of memory. Whoever pushes a subtree there writes over it.
 library LeafWriter {
-    using CalldataReader for Calldata;
-
-    /// @dev Bytes of a bloom of logs.
-    uint256 internal constant BLOOM = 256;
+    /// @dev Bytes of a bloom of logs; and with its prefix as a string.
+    uint256 internal constant BLOOM_BYTES = 256;
+    uint256 internal constant BLOOM = 3 + BLOOM_BYTES;
     uint256 private constant BLOOM_PREFIX = 0xb90100;
 
     // A shorter value could make a node of less than 32 bytes, which would be embedded in the node above.
     uint256 private constant SHORTEST = 32;
 
-    /// @dev Begins an empty value. In the word before it there is room for the node's first bytes.
-    function open(Leaf memory leaf, Stack memory stack) internal pure {
+    /// @dev Where a value of `size` bytes, less than 2^24, goes. In the word before it there is room for the node's first
+    /// bytes.
+    function begin(Stack memory stack, uint256 size) internal pure returns (uint256 value) {
         unchecked {
-            leaf.begin = stack.top + 32;
-            leaf.end = leaf.begin;
+            value = stack.top + 32;
+            if (value + size > MemoryZones.STACK_END) revert InvalidProof();
         }
     }
 
-    /// @dev Moves the next `size` bytes of calldata to the end of the value.
-    /// @return place Where they begin in calldata.
-    function move(Leaf memory leaf, Calldata memory input, uint256 size) internal pure returns (uint256 place) {
-        place = input.skip(size);
-        uint256 end = _grow(leaf, size);
-        assembly ("memory-safe") {
-            calldatacopy(end, place, size)
-        }
-    }
-
-    /// @dev Writes a bloom without a bit, as a string.
-    /// @return bloom Where its bytes begin in memory.
-    function putBloom(Leaf memory leaf) internal pure returns (uint256 bloom) {
+    /// @dev Writes a receipt, with a bloom that has no bit yet.
+    /// @param place Where it begins in calldata; `behind` is where what follows the bloom does, and `end` where it ends.
+    /// @return bloom Where the bloom's bytes begin in memory.
+    function putReceipt(uint256 value, uint256 place, uint256 behind, uint256 end) internal pure returns (uint256 bloom) {
         unchecked {
-            bloom = _grow(leaf, 3 + BLOOM) + 3;
+            bloom = value + (behind - place) + 3;
             assembly ("memory-safe") {
-                // The prefix ends where the bloom begins. What is before it in this word is written again.
-                let before := shl(24, shr(24, mload(sub(bloom, 32))))
-                mstore(sub(bloom, 32), or(before, BLOOM_PREFIX))
+                // The prefix ends where the bloom begins. What is before it in this word is written after it.
+                mstore(sub(bloom, 32), BLOOM_PREFIX)
+                calldatacopy(value, place, sub(behind, place))
                 // Behind the end of calldata are zeros.
-                calldatacopy(bloom, calldatasize(), BLOOM)
+                calldatacopy(bloom, calldatasize(), BLOOM_BYTES)
+                calldatacopy(add(bloom, BLOOM_BYTES), behind, sub(end, behind))
             }
         }
     }
 
-    /// @dev Sets the three bits of a hash in a bloom (Yellow Paper, 4.3.1).
-    function setBits(uint256 bloom, bytes32 hash) internal pure {
+    /// @dev Sets the three bits of a name in a bloom (Yellow Paper, 4.3.1). Bit 0 is the last one.
+    function setBits(uint256 bloom, bytes32 name) internal pure {
         assembly ("memory-safe") {
-            // Bit 0 is the last one.
-            let bit := and(shr(240, hash), 2047)
-            let word := add(bloom, shl(5, xor(7, shr(8, bit))))
-            mstore(word, or(mload(word), shl(and(bit, 0xff), 1)))
-            bit := and(shr(224, hash), 2047)
-            word := add(bloom, shl(5, xor(7, shr(8, bit))))
-            mstore(word, or(mload(word), shl(and(bit, 0xff), 1)))
-            bit := and(shr(208, hash), 2047)
-            word := add(bloom, shl(5, xor(7, shr(8, bit))))
-            mstore(word, or(mload(word), shl(and(bit, 0xff), 1)))
+            let last := add(bloom, 224)
+            let word := sub(last, and(shr(243, name), 0xe0))
+            mstore(word, or(mload(word), shl(byte(1, name), 1)))
+            word := sub(last, and(shr(227, name), 0xe0))
+            mstore(word, or(mload(word), shl(byte(3, name), 1)))
+            word := sub(last, and(shr(211, name), 0xe0))
+            mstore(word, or(mload(word), shl(byte(5, name), 1)))
         }
     }
 
     /// @dev The hash of the leaf that has the value, and the nibbles of a key from `depth` to before `reach` as its path. At
-    /// most 6 nibbles. The value's memory is cleared.
-    function finish(Leaf memory leaf, uint256 key, uint256 depth, uint256 reach) internal pure returns (bytes32 hash) {
+    /// most 6 nibbles.
+    function hash(uint256 value, uint256 length, uint256 key, uint256 depth, uint256 reach)
+        internal
+        pure
+        returns (bytes32 leaf)
+    {
         unchecked {
             if (depth > reach || reach > 6) revert InvalidProof();
-            uint256 first = leaf.begin;
-            uint256 length = leaf.end - first;
             if (length < SHORTEST) revert InvalidProof();
             // The path is hex-prefixed: 2 for a leaf, 1 for an odd number of nibbles.
             uint256 nibbles = reach - depth;
@@ -99,10 +83,8 @@ library LeafWriter {
             head |= prefix << (8 * headSize);
             headSize += size;
             assembly ("memory-safe") {
-                mstore(sub(first, 32), head)
-                hash := keccak256(sub(first, headSize), add(headSize, length))
-                // Behind the end of calldata are zeros.
-                calldatacopy(sub(first, 32), calldatasize(), add(length, 32))
+                mstore(sub(value, 32), head)
+                leaf := keccak256(sub(value, headSize), add(headSize, length))
             }
         }
     }
@@ -111,20 +93,10 @@ library LeafWriter {
     function _prefix(uint256 kind, uint256 length) private pure returns (uint256 prefix, uint256 size) {
         unchecked {
             if (length < 56) return (kind + length, 1);
-            size = length < 1 << 8 ? 1 : length < 1 << 16 ? 2 : 3;
+            if (length < 1 << 8) return ((kind + 56) << 8 | length, 2);
+            if (length < 1 << 16) return ((kind + 57) << 16 | length, 3);
             // The zone of memory is shorter than four bytes can tell.
-            return ((kind + 55 + size) << (8 * size) | length, size + 1);
-        }
-    }
-
-    /// @dev Makes the value longer. It stays in the zone of the stack.
-    /// @return end Where it ended before.
-    function _grow(Leaf memory leaf, uint256 size) private pure returns (uint256 end) {
-        unchecked {
-            end = leaf.end;
-            // No calldata has so many bytes that this sum overflows.
-            if (end + size > MemoryZones.STACK_END) revert InvalidProof();
-            leaf.end = end + size;
+            return ((kind + 58) << 24 | length, 4);
         }
     }
 }

@@ -1,12 +1,14 @@
 // SPDX-License-Identifier: MIT
 pragma solidity ^0.8.28;
 
+import {InvalidProof} from "./InvalidProof.sol";
+
 /// @title Zones of memory in which a proof is checked. Code that isn't named here writes to no memory.
 ///
 ///     0x00 to NODE            the compiler: scratch space, free memory pointer, structs, data of events
 ///     NODE to NODE_END        `NodeWriter`, `BranchWriter`: one node's RLP. The longest, a branch of 16 hashes, has 532 bytes
 ///     STACK to STACK_END      `SubtreeStack`: subtrees of the state trie, then those of the storage that is open.
-///                             Behind its top, `LeafWriter`: one receipt or transaction, which it clears
+///                             Behind its top, `LeafWriter`: one receipt or transaction
 ///
 /// Before a proof begins, `PackedHeader` hashes bytes of headers from NODE on, and `FactsRegistry` writes its call of
 /// the beacon history. Both clear these bytes.
@@ -28,7 +30,7 @@ library MemoryZones {
         assembly ("memory-safe") {
             free := mload(0x40)
         }
-        // All but the first comparison is of constants, and costs nothing.
-        assert(free + EVENTS <= NODE && NODE < NODE_END && NODE_END <= STACK && STACK < STACK_END);
+        // All but the last comparison is of constants, and costs nothing.
+        if (NODE >= NODE_END || NODE_END > STACK || STACK >= STACK_END || free > NODE - EVENTS) revert InvalidProof();
     }
 }

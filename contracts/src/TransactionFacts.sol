@@ -23,17 +23,17 @@ abstract contract TransactionFacts {
     }
 
     uint256 private constant PRESENCE_SHIFT = 248;
-    uint256 private constant GAS_SHIFT = 184;
+    uint256 internal constant GAS_SHIFT = 184;
     uint256 private constant LOG_COUNT_SHIFT = 152;
-    uint256 private constant TYPE_SHIFT = 144;
-    uint256 private constant STATUS_SHIFT = 136;
+    uint256 internal constant TYPE_SHIFT = 144;
+    uint256 internal constant STATUS_SHIFT = 136;
 
     // Presence. Zero: nothing of the receipt's fields is proven.
-    uint256 private constant WITH_STATUS = 1;
+    uint256 internal constant WITH_STATUS = 1 << PRESENCE_SHIFT;
     // Before Byzantium a receipt had a state root instead.
-    uint256 private constant WITHOUT_STATUS = 2;
+    uint256 internal constant WITHOUT_STATUS = 2 << PRESENCE_SHIFT;
     // The block has no transaction of this index.
-    uint256 private constant ABSENT = 3;
+    uint256 private constant ABSENT = 3 << PRESENCE_SHIFT;
 
     mapping(uint256 blockNumber => mapping(uint256 txIndex => Transaction)) private _transactions;
 
@@ -73,7 +73,7 @@ abstract contract TransactionFacts {
         returns (bool proven, bytes32 value)
     {
         uint256 receipt = _transactions[blockNumber][txIndex].receipt;
-        uint256 presence = receipt >> PRESENCE_SHIFT;
+        uint256 presence = receipt >> PRESENCE_SHIFT << PRESENCE_SHIFT;
         if (field == ReceiptField.EXISTS) {
             proven = presence != 0;
             if (proven && presence != ABSENT) value = bytes32(uint256(1));
@@ -122,27 +122,18 @@ abstract contract TransactionFacts {
 
     // --- Writing ----------------------------------------------------------------------------------------------------
 
-    /// @dev The fields of a receipt in one word, without the number of its logs.
-    /// @param status 0 or 1; anything else where the receipt has none.
-    /// @param type_ At most 8 bits.
-    /// @param cumulativeGas At most 64 bits.
-    function _fields(uint256 status, uint256 type_, uint256 cumulativeGas) internal pure returns (uint256 fields) {
-        fields = cumulativeGas << GAS_SHIFT | type_ << TYPE_SHIFT;
-        if (status > 1) fields |= WITHOUT_STATUS << PRESENCE_SHIFT;
-        else fields |= WITH_STATUS << PRESENCE_SHIFT | status << STATUS_SHIFT;
-    }
-
     function _typeOf(uint256 fields) internal pure returns (uint256) {
         return uint8(fields >> TYPE_SHIFT);
     }
 
+    /// @param fields The receipt's word without the number of its logs.
     /// @param logCount At most 32 bits.
     function _storeReceipt(uint256 blockNumber, uint256 txIndex, uint256 fields, uint256 logCount) internal {
         _storeSummary(blockNumber, txIndex, fields | logCount << LOG_COUNT_SHIFT);
     }
 
     function _storeAbsentTransaction(uint256 blockNumber, uint256 txIndex) internal {
-        _storeSummary(blockNumber, txIndex, ABSENT << PRESENCE_SHIFT);
+        _storeSummary(blockNumber, txIndex, ABSENT);
     }
 
     function _storeLog(uint256 blockNumber, uint256 txIndex, uint256 logIndex, bytes32 hash) internal {

@@ -4,7 +4,7 @@ pragma solidity ^0.8.28;
 import {Calldata, CalldataReader} from "./Calldata.sol";
 import {CalldataRlp} from "./CalldataRlp.sol";
 import {InvalidProof} from "./InvalidProof.sol";
-import {Leaf, LeafWriter} from "./LeafWriter.sol";
+import {LeafWriter} from "./LeafWriter.sol";
 import {MemoryZones} from "./MemoryZones.sol";
 import {PackedTrie} from "./PackedTrie.sol";
 import {StateProof} from "./StateProof.sol";
@@ -19,7 +19,6 @@ error UnknownReceiptType(uint256 type_);
 /// @notice Facts are stored before their root is known. The caller must undo all if that root isn't trusted.
 abstract contract TransactionProof is StateProof, TransactionFacts {
     using CalldataReader for Calldata;
-    using LeafWriter for Leaf;
     using SubtreeStack for Stack;
 
     // Tries of transactions, by the byte that names them.
@@ -27,150 +26,146 @@ abstract contract TransactionProof is StateProof, TransactionFacts {
     uint256 internal constant TRANSACTIONS = 0x3e;
 
     // Operations, by their first byte. Those of branches and extensions are the state's.
-    uint256 private constant RECEIPT = 0x50;
-    uint256 private constant RECEIPT_STORED = 0x53;
+    uint256 private constant LOGS = 0x50;
+    uint256 private constant FIELDS = 0x53;
+    uint256 private constant FIELDS_AND_LOGS = 0x55;
     uint256 private constant TRANSACTION = 0x56;
     uint256 private constant ABSENT_TRANSACTION = 0x60; // to 0x65: twice the kind of absence, and a bit for parity
 
-    // Before a log: whether to store it. Two bits, because the root doesn't bind it.
-    uint256 private constant LOG_STORED = 0x03;
+    // More than any log's index, with the bit that no other follows.
+    uint256 private constant NO_LOG = type(uint256).max - 1;
 
     // Types of receipts that aren't numbered from 0 on.
     uint256 private constant NEWEST_TYPE = 4;
     uint256 private constant ARBITRUM_INTERNAL = 0x6a;
     uint256 private constant OP_DEPOSIT = 0x7e;
 
-    uint256 private constant NO_STATUS = 2;
-
     // Prefixes of strings of 32 and 20 bytes.
     uint256 private constant HASH_PREFIX = 0xa0;
     uint256 private constant ADDRESS_PREFIX = 0x94;
-
-    /// @dev What the operations work on.
-    struct TransactionsProof {
-        Calldata input;
-        Stack stack;
-        uint256 blockNumber;
-        // The leaf that is being read: its value, the transaction's index, the key, and its nibbles.
-        Leaf leaf;
-        uint256 index;
-        uint256 key;
-        uint256 reach;
-    }
 
     /// @dev Runs the operations that are left of calldata, stores what they prove, and answers the root of the trie in
     /// which it all holds. Nothing may be kept unless that root is trusted.
     /// @param trie RECEIPTS or TRANSACTIONS.
     function _proveTransactions(uint256 blockNumber, Calldata memory input, uint256 trie) internal returns (bytes32) {
-        TransactionsProof memory proof = TransactionsProof(input, Stack(0, 0), blockNumber, Leaf(0, 0), 0, 0, 0);
-        proof.stack.begin();
+        Stack memory stack = Stack(MemoryZones.STACK, MemoryZones.STACK);
         MemoryZones.check();
-        while (!proof.input.atEnd()) {
-            uint256 op = proof.input.take(1);
-            if (op == FULL_BRANCH) PackedTrie.fullBranches(proof.stack, proof.input);
-            else if (op >> 4 == BRANCH >> 4) PackedTrie.branch(proof.stack, proof.input, (op & 0x0f) + 1);
-            else if (op == EXTENSION) PackedTrie.extend(proof.stack, proof.input.take(1));
-            else if (trie == TRANSACTIONS && op == TRANSACTION) _transaction(proof);
-            else if (trie == RECEIPTS && (op == RECEIPT || op == RECEIPT_STORED)) _receipt(proof, op == RECEIPT_STORED);
-            else if (trie == RECEIPTS && op >> 3 == ABSENT_TRANSACTION >> 3) _absentTransaction(proof, op & 7);
+        while (!input.atEnd()) {
+            uint256 op = input.takeByte();
+            if (op == FULL_BRANCH) PackedTrie.fullBranches(stack, input);
+            else if (op >> 4 == BRANCH >> 4) PackedTrie.branch(stack, input, (op & 0x0f) + 1);
+            else if (op == EXTENSION) PackedTrie.extend(stack, input.takeByte());
+            else if (trie == TRANSACTIONS && op == TRANSACTION) _transaction(stack, input, blockNumber);
+            else if (trie == TRANSACTIONS) revert InvalidProof();
+            else if (op == FIELDS || op == LOGS || op == FIELDS_AND_LOGS) _receipt(stack, input, blockNumber, op);
+            else if (op >> 3 == ABSENT_TRANSACTION >> 3) _absentTransaction(stack, input, blockNumber, op & 7);
             else revert InvalidProof();
         }
-        return PackedTrie.root(proof.stack);
+        return PackedTrie.root(stack);
     }
 
     /// @dev The leaf of a transaction: its index, its depth, its size (3) and its bytes.
-    function _transaction(TransactionsProof memory proof) private {
-        uint256 depth = _openLeaf(proof);
-        uint256 size = proof.input.take(3);
-        proof.leaf.move(proof.input, size);
-        uint256 place = proof.leaf.begin;
+    function _transaction(Stack memory stack, Calldata memory input, uint256 blockNumber) private {
+        (uint256 index, uint256 next) = _readIndex(input.cursor);
+        uint256 depth = CalldataReader.read(next, 1);
+        uint256 size = CalldataReader.read(next + 1, 3);
+        input.skip(next + 4 - input.cursor);
+        uint256 place = input.skip(size);
+        uint256 value = LeafWriter.begin(stack, size);
         bytes32 hash;
         assembly ("memory-safe") {
-            hash := keccak256(place, size)
+            calldatacopy(value, place, size)
+            hash := keccak256(value, size)
         }
-        _pushLeaf(proof, depth);
-        _storeTransactionHash(proof.blockNumber, proof.index, hash);
+        _pushLeaf(stack, index, depth, value, size);
+        _storeTransactionHash(blockNumber, index, hash);
     }
 
-    /// @dev The leaf of a receipt: its index, its depth, and its bytes without the bloom, which follows from the logs.
-    /// Before each log is a byte that tells whether to store it.
-    function _receipt(TransactionsProof memory proof, bool stored) private {
-        uint256 depth = _openLeaf(proof);
-        (uint256 fields, uint256 end) = _moveFields(proof);
-        (uint256 count, bool any) = _moveLogs(proof, proof.leaf.putBloom());
-        if (proof.leaf.end != end && _typeOf(fields) == OP_DEPOSIT) _moveDeposit(proof);
-        if (proof.leaf.end != end || !(any || stored)) revert InvalidProof();
-        _pushLeaf(proof, depth);
-        if (stored) _storeReceipt(proof.blockNumber, proof.index, fields, count);
+    /// @dev The leaf of a receipt: its index, its depth, the logs to store, and its bytes without the bloom, which follows
+    /// from the logs.
+    function _receipt(Stack memory stack, Calldata memory input, uint256 blockNumber, uint256 op) private {
+        unchecked {
+            (uint256 index, uint256 wanted) = _readIndex(input.cursor);
+            uint256 depth = CalldataReader.read(wanted, 1);
+            ++wanted;
+            uint256 place = wanted;
+            if (op != FIELDS) {
+                do place += 2;
+                while (CalldataReader.read(place - 2, 2) & 1 != 0);
+            }
+            (uint256 fields, uint256 behind, uint256 end) = _readFields(place);
+            input.skip(end - input.cursor);
+            uint256 size = end - place + LeafWriter.BLOOM;
+            uint256 value = LeafWriter.begin(stack, size);
+            uint256 bloom = LeafWriter.putReceipt(value, place, behind, end);
+            (uint256 count, uint256 cursor) =
+                _proveLogs(blockNumber, index, op == FIELDS ? NO_LOG : _logAt(wanted), wanted, behind, bloom);
+            if (cursor != end && _typeOf(fields) == OP_DEPOSIT) {
+                // Since Canyon: the deposit's nonce, and its version.
+                (, cursor) = CalldataRlp.integer(cursor);
+                (, cursor) = CalldataRlp.integer(cursor);
+            }
+            if (cursor != end) revert InvalidProof();
+            _pushLeaf(stack, index, depth, value, size);
+            if (op != LOGS) _storeReceipt(blockNumber, index, fields, count);
+        }
     }
 
     /// @dev A transaction that the block doesn't have, because no transaction has so great an index.
-    function _absentTransaction(TransactionsProof memory proof, uint256 low) private {
-        _takeIndex(proof);
-        uint256 index = proof.index;
+    function _absentTransaction(Stack memory stack, Calldata memory input, uint256 blockNumber, uint256 low) private {
+        (uint256 index, uint256 next) = _readIndex(input.cursor);
+        input.skip(next - input.cursor);
         // The root doesn't bind every bit of the index, so one bit makes the number of ones even.
         if (_isEven(index) == (low & 1 != 0)) revert InvalidProof();
-        _absentKey(proof.stack, proof.input, low >> 1, proof.key);
+        (uint256 key, uint256 reach) = _keyOf(index);
+        _absentKey(stack, input, low >> 1, key);
         // No key is shorter than the way to where it would be.
-        if (proof.stack.peek().depth() > proof.reach) revert InvalidProof();
-        _storeAbsentTransaction(proof.blockNumber, index);
+        if (stack.peek().depth() > reach) revert InvalidProof();
+        _storeAbsentTransaction(blockNumber, index);
     }
 
-    /// @dev The index of a transaction, and its key: the index's RLP, as the highest of 64 nibbles. No such key begins with
-    /// another.
-    function _takeIndex(TransactionsProof memory proof) private pure {
+    /// @dev The index of a transaction: its size, then its bytes. No block has more transactions than two bytes can tell.
+    /// And where what follows begins. The caller checks that all of it was sent.
+    function _readIndex(uint256 place) private pure returns (uint256 index, uint256 next) {
         unchecked {
-            uint256 size = proof.input.take(1);
-            // No block has more transactions.
+            uint256 size = CalldataReader.read(place, 1);
             if (size > 2) revert InvalidProof();
-            uint256 index = proof.input.takeShortest(size);
-            proof.index = index;
-            if (index != 0 && index < 0x80) {
-                (proof.key, proof.reach) = (index << 248, 2);
-            } else {
-                (proof.key, proof.reach) = ((0x80 + size) << 248 | index << (248 - 8 * size), 2 + 2 * size);
-            }
+            next = place + 1 + size;
+            index = CalldataReader.read(place + 1, size);
+            if (size != 0 && index >> (8 * size - 8) == 0) revert InvalidProof();
         }
     }
 
-    function _openLeaf(TransactionsProof memory proof) private pure returns (uint256 depth) {
-        _takeIndex(proof);
-        depth = proof.input.take(1);
-        proof.leaf.open(proof.stack);
+    /// @dev The key of an index: its RLP, as the highest of 64 nibbles. No such key begins with another. And its nibbles.
+    function _keyOf(uint256 index) private pure returns (uint256 key, uint256 reach) {
+        if (index == 0) return (0x80 << 248, 2);
+        if (index < 0x80) return (index << 248, 2);
+        if (index < 0x100) return (0x81 << 248 | index << 240, 4);
+        return (0x82 << 248 | index << 232, 6);
     }
 
-    function _pushLeaf(TransactionsProof memory proof, uint256 depth) private pure {
-        bytes32 hash = proof.leaf.finish(proof.key, depth, proof.reach);
-        proof.stack.push(hash, 0, proof.key, depth, proof.reach, 0);
+    function _pushLeaf(Stack memory stack, uint256 index, uint256 depth, uint256 value, uint256 size) private pure {
+        (uint256 key, uint256 reach) = _keyOf(index);
+        stack.push(LeafWriter.hash(value, size, key, depth, reach), 0, key, depth, reach, 0);
     }
 
     // --- Receipts ---------------------------------------------------------------------------------------------------
 
     /// @dev What comes before the bloom.
-    /// @return fields As `_fields` has them.
-    /// @return end Where the receipt ends in memory, where it is whole.
-    function _moveFields(TransactionsProof memory proof) private pure returns (uint256 fields, uint256 end) {
+    /// @return fields As they are stored, but for the number of logs.
+    /// @return next Where what follows the bloom begins.
+    /// @return end Where the receipt ends.
+    function _readFields(uint256 place) private pure returns (uint256 fields, uint256 next, uint256 end) {
         unchecked {
-            uint256 place = proof.input.cursor;
-            (uint256 type_, uint256 cursor) = _readType(place);
-            (end, cursor) = CalldataRlp.prefix(cursor, CalldataRlp.LIST);
-            end += proof.leaf.end + (cursor - place);
-            uint256 status;
-            (status, cursor) = _readStatus(cursor, type_);
+            uint256 type_;
+            (type_, next) = _readType(place);
+            (end, next) = CalldataRlp.prefix(next, CalldataRlp.LIST);
+            end += next - LeafWriter.BLOOM;
+            (fields, next) = _readStatus(next, type_);
             uint256 cumulativeGas;
-            (cumulativeGas, cursor) = CalldataRlp.integer(cursor);
-            proof.leaf.move(proof.input, cursor - place);
-            fields = _fields(status, type_, cumulativeGas);
-        }
-    }
-
-    /// @dev What comes after the logs of a deposit since Canyon: its nonce and its version.
-    function _moveDeposit(TransactionsProof memory proof) private pure {
-        unchecked {
-            uint256 place = proof.input.cursor;
-            (, uint256 cursor) = CalldataRlp.integer(place);
-            (, cursor) = CalldataRlp.integer(cursor);
-            proof.leaf.move(proof.input, cursor - place);
+            (cumulativeGas, next) = CalldataRlp.integer(next);
+            if (next > end) revert InvalidProof();
+            fields |= cumulativeGas << GAS_SHIFT | type_ << TYPE_SHIFT;
         }
     }
 
@@ -187,40 +182,57 @@ abstract contract TransactionProof is StateProof, TransactionFacts {
     }
 
     /// @dev The first field: 0 (0x80) or 1; or, before Byzantium and so without a type, a root.
-    function _readStatus(uint256 place, uint256 type_) private pure returns (uint256 status, uint256 next) {
+    function _readStatus(uint256 place, uint256 type_) private pure returns (uint256 fields, uint256 next) {
         unchecked {
             uint256 first = CalldataReader.read(place, 1);
-            if (first == HASH_PREFIX && type_ == 0) return (NO_STATUS, place + 33);
+            if (first == HASH_PREFIX && type_ == 0) return (WITHOUT_STATUS, place + 33);
             if (first != 0x80 && first != 0x01) revert InvalidProof();
-            return (first & 1, place + 1);
+            return (WITH_STATUS | (first & 1) << STATUS_SHIFT, place + 1);
         }
     }
 
-    /// @dev How many logs there are, and whether any was stored.
-    function _moveLogs(TransactionsProof memory proof, uint256 bloom)
-        private
-        returns (uint256 count, bool any)
-    {
+    /// @dev Twice the index of a log to store, and one more if another follows. Calldata has three times this: no flip of one
+    /// bit leaves a multiple of three.
+    function _logAt(uint256 place) private pure returns (uint256 log) {
         unchecked {
-            Leaf memory leaf = proof.leaf;
-            Calldata memory input = proof.input;
-            (uint256 size, uint256 content) = CalldataRlp.prefix(input.cursor, CalldataRlp.LIST);
-            leaf.move(input, content - input.cursor);
-            uint256 end = leaf.end + size;
-            while (leaf.end < end) {
-                uint256 stored = input.take(1);
-                if (stored != 0 && stored != LOG_STORED) revert InvalidProof();
-                (uint256 next, uint256 words, uint256 dataSize) = _readLog(input.cursor, bloom);
-                leaf.move(input, next - input.cursor);
-                if (stored != 0) {
+            log = CalldataReader.read(place, 2);
+            if (log % 3 != 0) revert InvalidProof();
+            return log / 3;
+        }
+    }
+
+    /// @dev Puts logs into the bloom, and stores the wanted ones.
+    /// @param log The first of these, as `_logAt` has it, from calldata at `wanted`.
+    /// @param place Where the logs begin. In memory they follow the bloom.
+    /// @return count How many there are.
+    /// @return cursor Where they end.
+    function _proveLogs(
+        uint256 blockNumber,
+        uint256 index,
+        uint256 log,
+        uint256 wanted,
+        uint256 place,
+        uint256 bloom
+    ) private returns (uint256 count, uint256 cursor) {
+        unchecked {
+            uint256 end;
+            (end, cursor) = CalldataRlp.prefix(place, CalldataRlp.LIST);
+            end += cursor;
+            while (cursor < end) {
+                uint256 words;
+                uint256 size;
+                (cursor, words, size) = _readLog(cursor, bloom);
+                if (cursor > end) revert InvalidProof();
+                if (log >> 1 == count) {
                     // The data are the last bytes of the log.
-                    bytes32 hash = _hashLog(words, leaf.end - dataSize, dataSize);
-                    _storeLog(proof.blockNumber, proof.index, count, hash);
-                    any = true;
+                    uint256 data = bloom + LeafWriter.BLOOM_BYTES + cursor - place - size;
+                    _storeLog(blockNumber, index, count, _hashLog(words, data, size));
+                    wanted += 2;
+                    log = log & 1 == 0 ? NO_LOG : _logAt(wanted);
                 }
                 ++count;
             }
-            if (leaf.end != end) revert InvalidProof();
+            if (log != NO_LOG) revert InvalidProof();
         }
     }
 

@@ -40,7 +40,6 @@ from chains.packed import (
     HEADER_PARITY,
     HISTORY_ADDRESS,
     IMPLIED_HEADER_FIELDS,
-    LOG_STORED,
     MAX_DEPTH,
     NIBBLES,
     NODE_CHILD,
@@ -49,8 +48,9 @@ from chains.packed import (
     OPEN_STORAGE,
     OWN_CHILD,
     PARENT,
-    RECEIPT,
-    RECEIPT_STORED,
+    RECEIPT_FIELDS,
+    RECEIPT_FIELDS_AND_LOGS,
+    RECEIPT_LOGS,
     RECEIPTS,
     SLOT,
     STORAGE_ROOT,
@@ -740,8 +740,8 @@ class _TransactionDecoder(_Decoder):
                 self._branch(op - BRANCH + 1)
             elif op == EXTENSION:
                 self._extension(self._reader.byte())
-            elif self._is_receipts and op in {RECEIPT, RECEIPT_STORED}:
-                self._receipt(is_stored=op == RECEIPT_STORED)
+            elif self._is_receipts and op in {RECEIPT_LOGS, RECEIPT_FIELDS, RECEIPT_FIELDS_AND_LOGS}:
+                self._receipt(op)
             elif self._is_receipts and ABSENT_TRANSACTION <= op < ABSENT_TRANSACTION + 6:
                 self._absent(op - ABSENT_TRANSACTION)
             elif not self._is_receipts and op == TRANSACTION:
@@ -778,9 +778,10 @@ class _TransactionDecoder(_Decoder):
             raise InvalidPacked("A transaction is absent deeper than its key is long.")
         self.transactions.receipts[index] = None
 
-    def _receipt(self, *, is_stored: bool) -> None:
+    def _receipt(self, op: int) -> None:
         index, key = self._index()
         depth = self._reader.byte()
+        stored = [] if op == RECEIPT_FIELDS else self._marked()
         type_ = self._reader.peek() or 0
         typed = b"" if type_ >= 0x80 else self._reader.take(1)
         if typed in {b"\0", *(bytes([each]) for each in range(0x80) if each not in _TYPES)}:
@@ -789,34 +790,40 @@ class _TransactionDecoder(_Decoder):
         prefix, size = self._prefix()
         status, gas = self._item(), self._item()
         logs_prefix, logs_size = self._prefix()
-        logs, stored = self._logs(logs_size)
+        logs = self._logs(logs_size)
         bloom = b"\xb9\x01\x00" + _bloom(logs)
         listed = b"".join([status, gas, bloom, logs_prefix, *logs])
         if size < len(listed):
             raise InvalidPacked("A receipt is longer than it says.")
         listed += self._reader.take(size - len(listed))
         success, gas_used = _receipt_fields(_strict(prefix + listed), type_)
-        if not (is_stored or stored):
-            raise InvalidPacked("Nothing of a receipt is stored.")
+        if stored and stored[-1] >= len(logs):
+            raise InvalidPacked("A receipt has no such log.")
         self._push_value(key, depth, typed + prefix + listed)
         self.transactions.logs.update({(index, place): _log_hash(logs[place]) for place in stored})
-        if is_stored:
+        if op != RECEIPT_LOGS:
             self.transactions.receipts[index] = Receipt(success, type_, gas_used, len(logs))
 
-    def _logs(self, size: int) -> tuple[list[bytes], list[int]]:
-        """Read logs of so many bytes. Return them, and the places of those to store."""
+    def _marked(self) -> list[int]:
+        """Read which logs to store."""
+        logs: list[int] = []
+        more = 1
+        while more:
+            mark, odd = divmod(self._reader.integer(2), 3)
+            log, more = divmod(mark, 2)
+            if odd or (logs and log <= logs[-1]):
+                raise InvalidPacked("The logs to store aren't marked in rising order, by multiples of three.")
+            logs.append(log)
+        return logs
+
+    def _logs(self, size: int) -> list[bytes]:
+        """Read logs of so many bytes."""
         logs: list[bytes] = []
-        stored: list[int] = []
         while size > 0:
-            mark = self._reader.byte()
-            if mark not in {0, LOG_STORED}:
-                raise InvalidPacked("A log is marked otherwise than by 00 or 03.")
-            if mark:
-                stored.append(len(logs))
             logs.append(self._item())
             size -= len(logs[-1])
             _read_log(logs[-1])
-        return logs, stored
+        return logs
 
     def _item(self) -> bytes:
         """Read an item of RLP, whatever is in it."""

@@ -6,7 +6,6 @@ from collections.abc import Callable
 import pytest
 import rlp
 from eth_utils.crypto import keccak
-from rlp.codec import consume_length_prefix
 
 from campaigns.fuzzing import receipts as campaign
 from campaigns.fuzzing.mutated import compile_with
@@ -164,16 +163,10 @@ def _forged(value: bytes, key: bytes = b"\x80") -> bytes:
     return keccak(tries.encode([tries.hex_prefix(key.hex(), leaf=True), value]))
 
 
-def _packed(value: bytes, index: bytes = b"\0", operation: int = 0x53) -> bytes:
-    """Return the operation for a receipt at the root, whatever it is, without its bloom and without stored logs."""
+def _packed(value: bytes, index: bytes = b"\0", operation: int = 0x53, marks: bytes = b"") -> bytes:
+    """Return the operation for a receipt at the root, whatever it is, without its bloom."""
     place = value.index(b"\xb9\x01\x00")
-    _, _, size, begin = consume_length_prefix(value, place + 259)
-    logs, cursor = b"", begin
-    while cursor < begin + size:
-        _, _, length, content = consume_length_prefix(value, cursor)
-        logs += b"\0" + value[cursor : content + length]
-        cursor = content + length
-    return bytes([operation]) + index + b"\0" + value[:place] + value[place + 259 : begin] + logs + value[cursor:]
+    return bytes([operation]) + index + b"\0" + marks + value[:place] + value[place + 259 :]
 
 
 def _fields(*fields: object, type_: bytes = b"\2") -> bytes:
@@ -223,8 +216,24 @@ OPERATIONS = {
     "another index": GOOD[:1] + b"\1\1" + GOOD[2:],
     "an index with a leading zero": GOOD[:1] + b"\1\0" + GOOD[2:],
     "an index of three bytes": GOOD[:1] + b"\3\1\0\0" + GOOD[2:],
-    "nothing stored": b"\x50" + GOOD[1:],
-    "a mark of one bit": GOOD.replace(b"\0\xf8", b"\1\xf8").replace(b"\0\xf9", b"\1\xf9").replace(b"\0\xf7", b"\1\xf7"),
+    **{
+        f"marks {marks}": _packed(GENUINE.encode(), operation=operation, marks=bytes.fromhex(marks))
+        for operation in (0x50, 0x55)
+        for marks in (
+            "",
+            "0001",
+            "0002",
+            "0004",
+            "0003",
+            "0003 0000",
+            "0009 0000",
+            "0009 0006 0000",
+            "000c",
+            "0003 000c",
+        )
+    },
+    "an operation between": b"\x54" + GOOD[1:],
+    "marks for fields": _packed(GENUINE.encode(), marks=bytes(2)),
     "deeper than its key": GOOD[:2] + b"\3" + GOOD[3:],
     "a byte behind it": GOOD + b"\0",
     "a receipt as a transaction": b"\x56\0\0" + len(GENUINE.encode()).to_bytes(3) + GENUINE.encode(),
@@ -301,23 +310,27 @@ def test_contract_and_model_agree_on_spoilt_proofs(chain):
 WEAKENED = {
     "size of an index": ("TransactionProof", "if (size > 2) revert InvalidProof();"),
     "parity": ("TransactionProof", "if (_isEven(index) == (low & 1 != 0)) revert InvalidProof();"),
-    "depth of absence": ("TransactionProof", "if (proof.stack.peek().depth() > proof.reach) revert InvalidProof();"),
-    "end of a receipt": ("TransactionProof", "proof.leaf.end != end || "),
-    "something stored": ("TransactionProof", "|| !(any || stored)"),
+    "depth of absence": ("TransactionProof", "if (stack.peek().depth() > reach) revert InvalidProof();"),
+    "leading zero of an index": (
+        "TransactionProof",
+        "if (size != 0 && index >> (8 * size - 8) == 0) revert InvalidProof();",
+    ),
+    "end of a receipt": ("TransactionProof", "if (cursor != end) revert InvalidProof();"),
     "status": ("TransactionProof", "if (first != 0x80 && first != 0x01) revert InvalidProof();"),
     "root without type": ("TransactionProof", " && type_ == 0)"),
-    "mark": ("TransactionProof", "if (stored != 0 && stored != LOG_STORED) revert InvalidProof();"),
-    "end of logs": ("TransactionProof", "if (leaf.end != end) revert InvalidProof();"),
+    "mark": ("TransactionProof", "if (log % 3 != 0) revert InvalidProof();"),
+    "end of logs": ("TransactionProof", "if (cursor > end) revert InvalidProof();"),
+    "all marks": ("TransactionProof", "if (log != NO_LOG) revert InvalidProof();"),
     "emitter": ("TransactionProof", "if (CalldataReader.read(cursor, 1) != ADDRESS_PREFIX) revert InvalidProof();"),
     "topics": ("TransactionProof", "if (size > 4 * 33 || size % 33 != 0) revert InvalidProof();"),
     "topic": ("TransactionProof", "if (CalldataReader.read(cursor, 1) != HASH_PREFIX) revert InvalidProof();"),
     "end of a log": ("TransactionProof", "if (cursor + size != next) revert InvalidProof();"),
     "type": ("TransactionProof", "revert UnknownReceiptType(type_);"),
     "deposit": ("TransactionProof", " && _typeOf(fields) == OP_DEPOSIT"),
-    "trie of receipts": ("TransactionProof", "trie == RECEIPTS && (op"),
+    "trie of receipts": ("TransactionProof", "else if (trie == TRANSACTIONS) revert InvalidProof();"),
     "trie of transactions": ("TransactionProof", "trie == TRANSACTIONS && "),
-    "prefix": ("CalldataRlp", "if (more > 3) revert InvalidProof();"),
-    "shortest prefix": ("CalldataRlp", "if (size < 56 || size >> (8 * more - 8) == 0) revert InvalidProof();"),
+    "prefix": ("CalldataRlp", "if (form > 58) revert InvalidProof();"),
+    "shortest prefix": ("CalldataRlp", "if (size < least) revert InvalidProof();"),
     "own encoding": (
         "CalldataRlp",
         "if (size == 1 && CalldataReader.read(content, 1) < STRING) revert InvalidProof();",
@@ -329,8 +342,6 @@ WEAKENED = {
 }
 _INSTEAD = {
     "root without type": ")",
-    "something stored": "",
-    "trie of receipts": "(op",
     "type": "if (type_ == 0x100) revert UnknownReceiptType(type_);",
 }
 
