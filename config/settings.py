@@ -401,6 +401,9 @@ API_PATHS = ApiPaths(
     "/batch-queries/<internalId>/cancel",
     "/batch-queries/<internalId>/transactions",
     "/facts",
+    "/submit-request",
+    "/get_queries/<request_id>",
+    "/get_actions/<query_id>",
     "/is-alive",
 )
 # API paths where browsers get a page.

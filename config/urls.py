@@ -11,6 +11,7 @@ from api import (
     chain_connections,
     chain_details,
     health,
+    present_api,
     registry_facts,
     transactions,
     webhook_deliveries,
@@ -20,7 +21,7 @@ from queries.api import api
 
 for endpoints in (
     *(batches, batch_estimates, chain_connections, registry_facts, transactions, webhook_deliveries),
-    *(batch_files, chain_details, health),
+    *(batch_files, chain_details, health, present_api),
 ):
     api.add_router("", endpoints.router)
 

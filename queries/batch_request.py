@@ -168,6 +168,8 @@ def _is_destination(chains: Chains, chain_id: int) -> bool:
 
 
 def _destination(value: object, info: ValidationInfo) -> int:
+    if isinstance(value, str) and value.startswith(("STARKNET", "SN_")):
+        raise _unsupported("Starknet is not a destination here, but EVM chains are; see /chain-connections.")
     chain_id = _decimal(value, "A chain id", _MAX_BLOCK_NUMBER)
     if not _is_destination(_context(info).chains, chain_id):
         raise _invalid(f"Chain {chain_id} is not a destination here; see /chain-connections.")
@@ -417,6 +419,11 @@ def too_many(count: int, most: int) -> BodyFault:
     return BodyFault("/data", f"{count} accounts, slots and headers are too many; a batch may name {most}.")
 
 
+def most_keys(max_queries: int) -> int:
+    """Return how many JSON keys a body may have."""
+    return _KEYS_PER_QUERY * max_queries + _OTHER_KEYS
+
+
 def parse(
     body: bytes, chains: Chains, *, max_queries: int, count_letters: Callable[[int], None] = lambda _: None
 ) -> BatchRequest:
@@ -426,7 +433,7 @@ def parse(
     fault, and the errors of `count_letters` and `resolve_names`.
     """
     try:
-        document = strict_json.parse(body, max_keys=_KEYS_PER_QUERY * max_queries + _OTHER_KEYS)
+        document = strict_json.parse(body, max_keys=most_keys(max_queries))
     except strict_json.TooManyKeys:
         raise InvalidRequest(
             [BodyFault("", f"A batch may name {max_queries} accounts; this one names more.")]
@@ -473,7 +480,7 @@ def parse(
 
 def _named_twice(document: Any, accounts: Accounts) -> Iterator[BodyFault]:
     """Yield a fault for each account or header that is spelled in two ways. The model would merge them."""
-    for source, selector, block in _blocks(document):
+    for source, selector, block in blocks(document):
         seen: set[str] = set()
         for key in _member(block, "accounts"):
             account = accounts.get(key)
@@ -489,7 +496,7 @@ def _named_twice(document: Any, accounts: Accounts) -> Iterator[BodyFault]:
 
 def _named(value: Any) -> int:
     """Count the accounts, slots and headers in a body, which may be malformed. A block counts as at least one."""
-    return sum(_named_at(block) for *_, block in _blocks(value))
+    return sum(_named_at(block) for *_, block in blocks(value))
 
 
 def _named_at(block: Any) -> int:
@@ -498,7 +505,7 @@ def _named_at(block: Any) -> int:
     return max(1, len(slots) + sum(len(of_one) for of_one in slots if isinstance(of_one, list)) + header)
 
 
-def _blocks(document: Any) -> Iterator[tuple[str, str, Any]]:
+def blocks(document: Any) -> Iterator[tuple[str, str, Any]]:
     """Yield the source, selector and content of each block in a body, which may be malformed."""
     data = _member(document, "data")
     for source in data:
@@ -552,7 +559,7 @@ def is_name(key: str) -> bool:
 
 def _names_in(document: Any) -> list[str]:
     """Return the ENS names in a body without duplicates. The body may be malformed."""
-    keys = (key for *_, block in _blocks(document) for key in _member(block, "accounts"))
+    keys = (key for *_, block in blocks(document) for key in _member(block, "accounts"))
     return list(dict.fromkeys(filter(is_name, keys)))
 
 
