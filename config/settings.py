@@ -392,6 +392,7 @@ WSGI_APPLICATION = "config.wsgi.application"
 API_PATHS = ApiPaths(
     "/submit-batch-query",
     "/estimate-batch-query",
+    "/read-proofs",
     "/batch-query-status",
     "/chain-connections",
     "/webhook-deliveries",

@@ -142,6 +142,7 @@ class _Context:
     accounts: Accounts  # the accounts of names
     fields: frozenset[str]  # names of the body's fields
     is_self_funded: bool
+    needs_payer: bool  # False if nothing is sent for the request
     faults: Counter[str | None] = field(default_factory=Counter)  # by field that may have thousands of values
 
 
@@ -241,7 +242,7 @@ def _account_of(name: str, context: _Context) -> Account:
 def _fee(value: object, info: ValidationInfo) -> int | None:
     context = _context(info)
     if "fee" not in context.fields:
-        if context.is_self_funded:
+        if context.is_self_funded or not context.needs_payer:
             return 0
         raise PydanticCustomError("missing", "Field required")
     fee = None if value == AUTO else _decimal(value, "The fee, in wei,", (1 << 256) - 1)
@@ -256,7 +257,11 @@ def _sender(value: object, info: ValidationInfo) -> str | None:
         if value != _SELF:
             raise _invalid(f"The sender is {_SELF}, or is left out; it can't be {_shown(value)}.")
         return _SELF
-    if context.destination is not None and not context.chains.chain(context.destination).all_signers:
+    if (
+        context.needs_payer
+        and context.destination is not None
+        and not context.chains.chain(context.destination).all_signers
+    ):
         raise _unsupported(
             f"This service has no signer on chain {context.destination}, so it pays for nothing there. Add "
             f'"sender": "{_SELF}", and send the transactions yourself.'
@@ -425,9 +430,14 @@ def most_keys(max_queries: int) -> int:
 
 
 def parse(
-    body: bytes, chains: Chains, *, max_queries: int, count_letters: Callable[[int], None] = lambda _: None
+    body: bytes,
+    chains: Chains,
+    *,
+    max_queries: int,
+    count_letters: Callable[[int], None] = lambda _: None,
+    needs_payer: bool = True,
 ) -> BatchRequest:
-    """Return the request in `body`, with its names resolved.
+    """Return the request in `body`, with its names resolved. Without `needs_payer`, `fee` may be left out.
 
     `count_letters` gets the number of the names' letters before they are resolved. Raises `InvalidRequest` with every
     fault, and the errors of `count_letters` and `resolve_names`.
@@ -465,6 +475,7 @@ def parse(
             accounts,
             fields=frozenset(fields),
             is_self_funded=fields.get("sender") == _SELF,
+            needs_payer=needs_payer,
         )
         request = BatchRequest.model_validate(document.value, context=context)
     except ValidationError as error:
