@@ -18,7 +18,7 @@ from pydantic import Field
 from chains.chains_file import ChainsError
 from config import metrics_server
 from config.configured_chains import get_chains
-from config.error_answers import error_answer
+from config.error_answers import error_answer, wants_json
 from config.metrics_server import may_read
 from database import schema
 from proving.health import findings
@@ -111,7 +111,9 @@ def livez(request: HttpRequest) -> JsonResponse:
 @csrf_exempt  # programs get the error about the method, as at other API paths, not an error about a missing token
 @require_safe
 def is_alive(request: HttpRequest) -> HttpResponse:
-    """Answer 200 like `livez`, in the form that clients of older services expect."""
+    """Answer 200 like `livez`, as clients of the replaced service expect it. Those of its present API accept JSON."""
+    if wants_json(request):
+        return JsonResponse({"message": "Alive!"})
     return HttpResponse("OK", content_type="text/plain; charset=utf-8")
 
 

@@ -392,6 +392,7 @@ WSGI_APPLICATION = "config.wsgi.application"
 API_PATHS = ApiPaths(
     "/submit-batch-query",
     "/estimate-batch-query",
+    "/read-proofs",
     "/batch-query-status",
     "/chain-connections",
     "/webhook-deliveries",
@@ -401,6 +402,9 @@ API_PATHS = ApiPaths(
     "/batch-queries/<internalId>/cancel",
     "/batch-queries/<internalId>/transactions",
     "/facts",
+    "/submit-request",
+    "/get_queries/<request_id>",
+    "/get_actions/<query_id>",
     "/is-alive",
 )
 # API paths where browsers get a page.

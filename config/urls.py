@@ -11,7 +11,9 @@ from api import (
     chain_connections,
     chain_details,
     health,
+    present_api,
     registry_facts,
+    shown_proofs,
     transactions,
     webhook_deliveries,
 )
@@ -20,7 +22,7 @@ from queries.api import api
 
 for endpoints in (
     *(batches, batch_estimates, chain_connections, registry_facts, transactions, webhook_deliveries),
-    *(batch_files, chain_details, health),
+    *(batch_files, chain_details, health, present_api, shown_proofs),
 ):
     api.add_router("", endpoints.router)
 

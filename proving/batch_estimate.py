@@ -4,7 +4,8 @@ import math
 import threading
 import time
 from collections import defaultdict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 from django.utils import timezone
@@ -16,6 +17,7 @@ from config.configured_chains import get_chains, get_page_rpc
 from config.error_answers import Refused
 from proving import admission_checks, facts, money, source_estimate
 from proving.admission_checks import SpendingAccount
+from proving.block_selection import Requests
 from proving.connections import OutOfTime
 from proving.facts import Fact
 from proving.models import ChainHead
@@ -24,7 +26,7 @@ from queries import progress, submission
 from queries.batch_request import BatchRequest, Selector
 from queries.columns import Rejection
 from queries.models import Query
-from queries.submission import BUSY_RETRY_SECONDS, ESTIMATES
+from queries.submission import BUSY_RETRY_SECONDS, ESTIMATES, Rate
 
 # Maximum seconds to ask nodes for one estimate, and seconds after which the client should try again.
 _MOST_SECONDS = 10
@@ -75,15 +77,15 @@ class BatchEstimate:
         return math.ceil(until_all_exist + gathering + self.blocks_to_done * self.destination.block_seconds)
 
 
-def parsed(key: ApiKey, body_of: Callable[[], bytes]) -> tuple[BatchRequest, bytes]:
+def parsed(key: ApiKey, body_of: Callable[[], bytes], rate: Rate = ESTIMATES) -> tuple[BatchRequest, bytes]:
     """Return the request that `body_of` reads, and its body. Count the request among the user's estimates.
 
     Raises `InvalidRequest`, and the errors of `body_of`, `account_names.resolve` and `submission.count_request`.
     """
-    submission.count_request(key.user, ESTIMATES)
+    submission.count_request(key.user, rate)
     body = body_of()
-    request = submission.read(key.user, body, ESTIMATES)
-    submission.count_queries(key.user, sum(part.size for part in request.parts()), ESTIMATES)
+    request = submission.read(key.user, body, rate)
+    submission.count_queries(key.user, sum(part.size for part in request.parts()), rate)
     return request, body
 
 
@@ -92,35 +94,43 @@ def estimate(request: BatchRequest, body: bytes, key: ApiKey) -> BatchEstimate:
 
     Raises `EstimateUnavailable`, and `Refused`: busy.
     """
+    with asking_nodes() as ends_at:
+        return _estimated(request, body, key, ends_at)
+
+
+@contextmanager
+def asking_nodes() -> Iterator[float]:
+    """Let one client of few ask nodes. Return until when, by `time.monotonic`. Raises `Refused`: busy.
+
+    If the chains take longer, it is an `EstimateUnavailable`.
+    """
     if not _places.acquire(blocking=False):
         raise Refused(
             "busy",
-            "The service is making other estimates. Nothing was stored; ask for this one again in a moment.",
+            "The service is asking nodes for others. Nothing was stored; ask again in a moment.",
             retry_after=BUSY_RETRY_SECONDS,
         )
     try:
-        return _estimated(request, body, key)
+        yield time.monotonic() + _MOST_SECONDS
+    except OutOfTime:
+        raise EstimateUnavailable(
+            f"The chains did not tell within {_MOST_SECONDS} s all that the answer takes. Nothing was stored. Ask for "
+            "it in parts, or later.",
+        ) from None
+    except ChainError as error:
+        raise EstimateUnavailable(f"{error} Nothing was stored; send it again in a moment.") from None
     finally:
         _places.release()
 
 
-def _estimated(request: BatchRequest, body: bytes, key: ApiKey) -> BatchEstimate:
-    """Estimate a batch. The caller holds one of the slots for estimates. Raises `EstimateUnavailable`."""
-    destination, ends_at = get_chains().chain(request.destinationChainId), time.monotonic() + _MOST_SECONDS
-    try:
-        sources = source_estimate.ask_sources(destination.id, _parts(request), ends_at)[""]
-    except OutOfTime:
-        raise EstimateUnavailable(
-            f"The chains did not tell within {_MOST_SECONDS} s all that the estimate of this batch takes. Nothing was "
-            "stored. Ask for it in parts, or later.",
-        ) from None
-    try:
-        fees = get_page_rpc(destination.id).fees()
-        fault = next((source.fault for source in sources if source.fault), None)
-        if fault and not any(source.selected for source in sources):
-            raise fault
-    except ChainError as error:
-        raise EstimateUnavailable(f"{error} Nothing was stored; send it again in a moment.") from None
+def _estimated(request: BatchRequest, body: bytes, key: ApiKey, ends_at: float) -> BatchEstimate:
+    """Estimate a batch. Raises `OutOfTime` and `ChainError`."""
+    destination = get_chains().chain(request.destinationChainId)
+    sources = source_estimate.ask_sources(destination.id, _parts(request), ends_at)[""]
+    fees = get_page_rpc(destination.id).fees()
+    fault = next((source.fault for source in sources if source.fault), None)
+    if fault and not any(source.selected for source in sources):
+        raise fault
     account, fee = None, request.fee
     if not request.is_self_funded:
         user = User.objects.get(pk=key.user_id)
@@ -141,11 +151,16 @@ def _estimated(request: BatchRequest, body: bytes, key: ApiKey) -> BatchEstimate
 def _parts(request: BatchRequest) -> Mapping[int, Sequence[BatchPart]]:
     """Return the request's parts by source chain."""
     deadline = progress.deadline_from(timezone.now())
+    return {source: [BatchPart("", of_source, deadline)] for source, of_source in requested(request).items()}
+
+
+def requested(request: BatchRequest) -> Mapping[int, Requests]:
+    """Return the facts that a request names, by source chain."""
     requests: dict[int, dict[Selector, dict[Fact, None]]] = defaultdict(lambda: defaultdict(dict))
     for part in request.parts():
         query = Query(address=part.address, fields=part.fields, slots=part.slots, timestamp=part.selector.timestamp)
         requests[part.source][part.selector].update(dict.fromkeys(facts.of(query)))
-    return {source: [BatchPart("", of_source, deadline)] for source, of_source in requests.items()}
+    return requests
 
 
 def _confirming_blocks(destination: Chain) -> int:

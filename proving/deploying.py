@@ -97,11 +97,7 @@ def deploy_reader(
     Raises `DeploymentError`, and `chains.rpc.ChainError` if no node answers.
     """
     chain = get_chains().chain(destination)
-    registries = [
-        row.address
-        for row in FactsRegistry.in_use.filter(destination_chain_id=destination).order_by("source_chain_id")
-        if row.deployed_at and not row.refused and get_chains().connection(row.source_chain_id, destination)
-    ]
+    registries = deployments.for_reader(destination)
     if not 0 < len(registries) <= _MOST_OF_A_READER:
         raise DeploymentError(
             f"{chain.label} has {len(registries)} facts registries that may be used, and a reader has 1 to "

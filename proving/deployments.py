@@ -243,6 +243,15 @@ def not_deployed(destination: int, source: int) -> WaitReason:
     return wait("not_deployed", chain=destination, source=source)
 
 
+def for_reader(destination: int) -> list[str]:
+    """Return the registries of a destination that its `FactsReader` reads, in the order of their source chains' ids."""
+    return [
+        row.address
+        for row in FactsRegistry.in_use.filter(destination_chain_id=destination).order_by("source_chain_id")
+        if row.deployed_at and not row.refused and get_chains().connection(row.source_chain_id, destination)
+    ]
+
+
 def check(row: FactsRegistry) -> None:
     """Compare the code of a deployed registry, and store whether the registry may be used.
 

@@ -170,6 +170,7 @@ Every error is an `Error`, with one of these codes:
 
 _TAGS = {
     "Batch queries": "To submit batch queries, follow and cancel them.",
+    "Present API": "The same as batch queries, as clients of the hosted service's present API send them.",
     "Facts": "What facts registries hold.",
     "Webhooks": "What is sent to you when a batch query gets on.",
     "Chains": "What can be proven where.",

@@ -142,6 +142,7 @@ class _Context:
     accounts: Accounts  # the accounts of names
     fields: frozenset[str]  # names of the body's fields
     is_self_funded: bool
+    needs_payer: bool  # False if nothing is sent for the request
     faults: Counter[str | None] = field(default_factory=Counter)  # by field that may have thousands of values
 
 
@@ -168,6 +169,8 @@ def _is_destination(chains: Chains, chain_id: int) -> bool:
 
 
 def _destination(value: object, info: ValidationInfo) -> int:
+    if isinstance(value, str) and value.startswith(("STARKNET", "SN_")):
+        raise _unsupported("Starknet is not a destination here, but EVM chains are; see /chain-connections.")
     chain_id = _decimal(value, "A chain id", _MAX_BLOCK_NUMBER)
     if not _is_destination(_context(info).chains, chain_id):
         raise _invalid(f"Chain {chain_id} is not a destination here; see /chain-connections.")
@@ -239,7 +242,7 @@ def _account_of(name: str, context: _Context) -> Account:
 def _fee(value: object, info: ValidationInfo) -> int | None:
     context = _context(info)
     if "fee" not in context.fields:
-        if context.is_self_funded:
+        if context.is_self_funded or not context.needs_payer:
             return 0
         raise PydanticCustomError("missing", "Field required")
     fee = None if value == AUTO else _decimal(value, "The fee, in wei,", (1 << 256) - 1)
@@ -254,7 +257,11 @@ def _sender(value: object, info: ValidationInfo) -> str | None:
         if value != _SELF:
             raise _invalid(f"The sender is {_SELF}, or is left out; it can't be {_shown(value)}.")
         return _SELF
-    if context.destination is not None and not context.chains.chain(context.destination).all_signers:
+    if (
+        context.needs_payer
+        and context.destination is not None
+        and not context.chains.chain(context.destination).all_signers
+    ):
         raise _unsupported(
             f"This service has no signer on chain {context.destination}, so it pays for nothing there. Add "
             f'"sender": "{_SELF}", and send the transactions yourself.'
@@ -417,16 +424,26 @@ def too_many(count: int, most: int) -> BodyFault:
     return BodyFault("/data", f"{count} accounts, slots and headers are too many; a batch may name {most}.")
 
 
+def most_keys(max_queries: int) -> int:
+    """Return how many JSON keys a body may have."""
+    return _KEYS_PER_QUERY * max_queries + _OTHER_KEYS
+
+
 def parse(
-    body: bytes, chains: Chains, *, max_queries: int, count_letters: Callable[[int], None] = lambda _: None
+    body: bytes,
+    chains: Chains,
+    *,
+    max_queries: int,
+    count_letters: Callable[[int], None] = lambda _: None,
+    needs_payer: bool = True,
 ) -> BatchRequest:
-    """Return the request in `body`, with its names resolved.
+    """Return the request in `body`, with its names resolved. Without `needs_payer`, `fee` may be left out.
 
     `count_letters` gets the number of the names' letters before they are resolved. Raises `InvalidRequest` with every
     fault, and the errors of `count_letters` and `resolve_names`.
     """
     try:
-        document = strict_json.parse(body, max_keys=_KEYS_PER_QUERY * max_queries + _OTHER_KEYS)
+        document = strict_json.parse(body, max_keys=most_keys(max_queries))
     except strict_json.TooManyKeys:
         raise InvalidRequest(
             [BodyFault("", f"A batch may name {max_queries} accounts; this one names more.")]
@@ -458,6 +475,7 @@ def parse(
             accounts,
             fields=frozenset(fields),
             is_self_funded=fields.get("sender") == _SELF,
+            needs_payer=needs_payer,
         )
         request = BatchRequest.model_validate(document.value, context=context)
     except ValidationError as error:
@@ -473,7 +491,7 @@ def parse(
 
 def _named_twice(document: Any, accounts: Accounts) -> Iterator[BodyFault]:
     """Yield a fault for each account or header that is spelled in two ways. The model would merge them."""
-    for source, selector, block in _blocks(document):
+    for source, selector, block in blocks(document):
         seen: set[str] = set()
         for key in _member(block, "accounts"):
             account = accounts.get(key)
@@ -489,7 +507,7 @@ def _named_twice(document: Any, accounts: Accounts) -> Iterator[BodyFault]:
 
 def _named(value: Any) -> int:
     """Count the accounts, slots and headers in a body, which may be malformed. A block counts as at least one."""
-    return sum(_named_at(block) for *_, block in _blocks(value))
+    return sum(_named_at(block) for *_, block in blocks(value))
 
 
 def _named_at(block: Any) -> int:
@@ -498,7 +516,7 @@ def _named_at(block: Any) -> int:
     return max(1, len(slots) + sum(len(of_one) for of_one in slots if isinstance(of_one, list)) + header)
 
 
-def _blocks(document: Any) -> Iterator[tuple[str, str, Any]]:
+def blocks(document: Any) -> Iterator[tuple[str, str, Any]]:
     """Yield the source, selector and content of each block in a body, which may be malformed."""
     data = _member(document, "data")
     for source in data:
@@ -552,7 +570,7 @@ def is_name(key: str) -> bool:
 
 def _names_in(document: Any) -> list[str]:
     """Return the ENS names in a body without duplicates. The body may be malformed."""
-    keys = (key for *_, block in _blocks(document) for key in _member(block, "accounts"))
+    keys = (key for *_, block in blocks(document) for key in _member(block, "accounts"))
     return list(dict.fromkeys(filter(is_name, keys)))
 
 

@@ -408,10 +408,13 @@ class Rate:
     verb: str
     requests: str
     queries: str
+    most: int | None = None
+    """Maximum accounts, slots and headers of one request, if fewer than a batch may have."""
 
 
 SUBMISSIONS = Rate("submit", REQUESTS, QUERIES)
 ESTIMATES = Rate("estimate", "estimates", "estimated queries")
+SHOWN_PROOFS = Rate("ask for proofs of", "requests for proofs", "queries with proofs", most=100)
 
 
 class TooLarge(Refused):
@@ -466,8 +469,14 @@ def read(user: User, body: bytes, rate: Rate = SUBMISSIONS) -> BatchRequest:
         most = _queries(user)
         _refuse_for(user, throttle.take("letters of names", user.pk, most, min(letters, most)), rate)
 
-    most = settings.MAX_QUERIES_PER_BATCH
-    return batch_request.parse(body, get_chains(), max_queries=most, count_letters=count_letters)
+    most = min(rate.most or settings.MAX_QUERIES_PER_BATCH, settings.MAX_QUERIES_PER_BATCH)
+    return batch_request.parse(
+        body,
+        get_chains(),
+        max_queries=most,
+        count_letters=count_letters,
+        needs_payer=rate is not SHOWN_PROOFS,
+    )
 
 
 def _batches(user: User) -> int:

@@ -1,9 +1,12 @@
 """The Solidity library, compiled, deployed and called with proven facts."""
 
+import io
 from pathlib import Path
 from typing import Any
 
 import pytest
+import rlp
+from django.core.management import call_command
 
 from contracts import Artifact, load_artifact
 from contracts.build import CODE, code_of, run_compiler
@@ -96,6 +99,41 @@ def test_a_vote_by_what_another_chain_held(service: DevChain, reads: Deployed, c
     with pytest.raises(Reverted) as twice:
         vote.send("vote", False)
     assert twice.value.error == ("HasVoted", SENDER.lower())
+
+
+def test_a_vote_by_what_each_voter_shows(service: DevChain, reads: Deployed, compiled):
+    """Only the token's storage root is proven. A voter's proof is made by any node."""
+    call_command("deploy_reader", 31337, stdout=(output := io.StringIO()))
+    reader, block = output.getvalue().split()[-1], service.head()
+    vote = Deployed(
+        service,
+        "SnapshotVoteByProof",
+        *(reader, 31337, reads.address, SLOT_OF_BALANCES, block),
+        artifact=compiled["SnapshotVoteByProof"],
+    )
+    (slot, _, _) = reads.call("slots", SENDER)
+    proof = service.rpc("eth_getProof", reads.address, ["0x" + slot.hex()], hex(block))["storageProof"][0]["proof"]
+    nodes = [bytes.fromhex(node[2:]) for node in proof]
+    with pytest.raises(Reverted) as unproven:
+        vote.send("vote", True, rlp.encode(nodes))
+    assert b"STORAGE_PROOF_ACCOUNT_FIELD_NOT_SAVED".hex() in unproven.value.error[0]
+
+    prove(service, block, {reads.address: {"props": ["STORAGE_ROOT"]}})
+    for wrong in (nodes[:-1], [*nodes, nodes[-1]], nodes[1:]):
+        with pytest.raises(Reverted):
+            vote.send("vote", True, rlp.encode(wrong))
+    assert vote.logged(vote.send("vote", True, rlp.encode(nodes))) == [("Voted", SENDER.lower(), True, BALANCE)]
+    with pytest.raises(Reverted) as twice:
+        vote.send("vote", False, rlp.encode(nodes))
+    assert twice.value.error == ("HasVoted", SENDER.lower())
+
+
+def test_the_interface_of_the_reader_is_its_own(compiled):
+    # Both have functions of one name with several orders of arguments.
+    of_reader = [described([entry]) for entry in load_artifact("FactsReader").abi]
+    of_registry = {entry["name"] for entry in load_artifact("FactsRegistry").abi if entry["type"] == "error"}
+    for entry in compiled["IFactsReader"].abi:
+        assert described([entry]) in of_reader or entry["name"] in of_registry
 
 
 def test_a_registry_of_another_chain_is_refused(service: DevChain, reads: Deployed, compiled):

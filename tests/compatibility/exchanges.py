@@ -62,6 +62,23 @@ class Client:
         return str(self.read(answer)["queryStatus"])
 
 
+class PresentClient(Client):
+    """A client of the present API, which has a status for each query of a request."""
+
+    def identifier(self, answer: Answer) -> str:
+        body = self.read(answer)
+        if "request_id" not in body:
+            raise GivesUp(body)
+        return str(body["request_id"])
+
+    def status(self, answer: Answer) -> str:
+        statuses = {query["status"] for query in self.read(answer)["queries"]}
+        if statuses & {"FAILED", "REJECTED"}:
+            return "REJECTED"
+        # The relayer takes an empty list as done, too.
+        return "DONE" if statuses <= {"COMPLETED"} else "IN_PROGRESS"
+
+
 def as_sent(request: str, **places: object) -> bytes:
     """Return the request's bytes, with values in place of angle brackets. An empty line separates head and body."""
     head, _, body = request.partition("\n\n")
@@ -81,12 +98,11 @@ _RECORDED = {
 }
 
 
-def _client(name: str, read: Callable[[Answer], Any], *, question: str = "") -> Client:
+def _client(name: str, read: Callable[[Answer], Any], *, question: str = "", of_kind: type[Client] = Client) -> Client:
     """Return the client with this name in `recorded.http`. It may ask with another client's question."""
-    return Client(_RECORDED[f"{name} submits"], _RECORDED[f"{question or name} asks"], read)
+    return of_kind(_RECORDED[f"{name} submits"], _RECORDED[f"{question or name} asks"], read)
 
 
-RELAYER = _client("relayer", _without_error)
 EXTENSION = _client("extension", _of_success, question="guide")
 PAGE = _client("page", _of_success)
 PREFLIGHT, CONNECTIONS = _RECORDED["preflight"], _RECORDED["connections"]
@@ -112,7 +128,7 @@ CLIENTS = {
     "documentation, guide": _client("guide", _as_printed),
     "documentation, reference": _client("reference", _as_printed),
     # A relayer of voting proposals to another chain, and its version of two years before.
-    "relayer": RELAYER,
+    "relayer": _client("relayer", _without_error),
     "former relayer": _client("former relayer", _of_any_status),
     # A demonstration script for votes by storage proofs.
     "voting script": _client("voting script", _of_success),
@@ -129,4 +145,7 @@ CLIENTS = {
     "extension, block": _extension_asks_for(*[name for name in _PROPERTIES if name != "PROPOSER"]),
     # A page that shows a balance. It requests the status at another endpoint's path.
     "page": PAGE,
+    # Two of these, as they send to the present API.
+    "present relayer": _client("present relayer", _without_error, of_kind=PresentClient),
+    "present tutorial": _client("present tutorial", _of_success, of_kind=PresentClient),
 }

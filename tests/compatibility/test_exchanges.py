@@ -144,10 +144,11 @@ def test_an_extension_learns_where_a_chain_can_be_proven(world):
 # --- Errors that they expect ------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("identifier", ["01J2VM6636VWW45ZRPGEQEZ5E5", "", "undefined", "a stranger's"])
-def test_a_relayer_forgets_what_is_unknown(world, submitted, identifier):
-    relayer = exchanges.RELAYER
-    key, known_id = (world.stranger, submitted["relayer"]) if " " in identifier else (world.key, identifier)
+@pytest.mark.parametrize("name", ["relayer", "present relayer"])
+@pytest.mark.parametrize("identifier", ["01J2VM6636VWW45ZRPGEQEZ5E5", "undefined", "a stranger's"])
+def test_a_relayer_forgets_what_is_unknown(world, submitted, identifier, name):
+    relayer = CLIENTS[name]
+    key, known_id = (world.stranger, submitted[name]) if " " in identifier else (world.key, identifier)
     with pytest.raises(GivesUp) as caught:
         relayer.status(world.ask(relayer.question, id=known_id, key=key))
     assert caught.value.args == ("No query found",)
@@ -155,9 +156,10 @@ def test_a_relayer_forgets_what_is_unknown(world, submitted, identifier):
 
 @pytest.mark.parametrize("destination", [CHAIN, "STARKNET"])
 @pytest.mark.parametrize("token", ["0x0", "nobody.eth", "not-a-name", "0xD96844c9B21CB6cCf2c236257c7fc703E43BA071"])
-def test_a_relayer_forgets_what_names_no_account(world, token, destination):
+@pytest.mark.parametrize("name", ["relayer", "present relayer"])
+def test_a_relayer_forgets_what_names_no_account(world, token, destination, name):
     with pytest.raises(GivesUp) as caught:
-        exchanges.RELAYER.identifier(world.submit(exchanges.RELAYER, token=token, destination=destination))
+        CLIENTS[name].identifier(world.submit(CLIENTS[name], token=token, destination=destination))
     assert caught.value.args[0].startswith("Invalid account address or ENS")
 
 
@@ -170,7 +172,8 @@ def test_each_hears_that_a_destination_is_not_here(world, destination):
                 client.identifier(answer)
             told = json.loads(answer.body)
             assert answer.status == 400, name
-            assert [fault["path"] for fault in told["details"]] == ["/destinationChainId"]
+            named = "destination_chain_id" if "present" in name else "destinationChainId"
+            assert [fault["path"] for fault in told["details"]] == [f"/{named}"]
             assert isinstance(told["error"], str)
 
 
@@ -190,7 +193,7 @@ def test_an_extension_that_asks_for_what_no_header_has_hears_which(world):
 
 
 def test_a_rejection_is_read_by_each(world):
-    for name in ("relayer", "tutorial", "claims"):
+    for name in ("relayer", "tutorial", "claims", "present relayer", "present tutorial"):
         client = CLIENTS[name]
         identifier = client.identifier(world.submit(client, block=world.chain.head() + 50))
         url = f"{world.service.base_url}/batch-queries/{identifier}/cancel"

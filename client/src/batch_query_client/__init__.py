@@ -26,7 +26,10 @@ if TYPE_CHECKING:
         Estimate as Estimate,
         Fact as Fact,
         FactPage as FactPage,
+        ProofRoot as ProofRoot,
+        ProofView as ProofView,
         Query as Query,
+        ReadProof as ReadProof,
         Rejection as Rejection,
         SentTransaction as SentTransaction,
         Status as Status,
@@ -97,8 +100,8 @@ __version__ = "0.3.0.dev0"
 # --help` and programs that only check webhooks don't need.
 _NAMES = {
     "answers": (
-        "BatchDetails BatchPage BatchSummary Cancelled Chain Connection ContractCall Estimate Fact FactPage Query "
-        "Rejection SentTransaction Status Step UnsignedTransaction UnsignedTransactions Wait"
+        "BatchDetails BatchPage BatchSummary Cancelled Chain Connection ContractCall Estimate Fact FactPage ProofRoot "
+        "ProofView Query ReadProof Rejection SentTransaction Status Step UnsignedTransaction UnsignedTransactions Wait"
     ),
     "asking": "Patience",
     "bundles": "VerifiedBundle VerifiedQuery claimed_hashes verify_bundle",

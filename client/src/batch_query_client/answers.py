@@ -392,6 +392,48 @@ class Estimate(AnswerModel):
     waits: tuple[Text, ...]
 
 
+# --- Proofs for reading -----------------------------------------------------------------------------------------------
+
+
+class ProofRoot(AnswerModel):
+    """The root of a trie under which a proof is verified."""
+
+    property: Text
+    """STORAGE_ROOT of the account, or STATE_ROOT of the block."""
+    word: Word
+    is_fact: bool
+    """Whether the facts registry holds it. Until then the view reverts."""
+    batch: dict[str, Any] | None = None
+    """The body of a batch query, without its `fee`, that makes the root a fact. None: it is one."""
+
+
+class ProofView(ContractCall):
+    """The call of a `FactsReader` that verifies a proof. `to` is empty if none is deployed."""
+
+    function: Text
+
+
+class ReadProof(AnswerModel):
+    """A value of an account, with the proof by which a contract reads it without storing it."""
+
+    source_chain_id: Number
+    block_number: Number
+    account: Text
+    property: Text
+    """One of `ACCOUNT_PROPERTIES`, or SLOT."""
+    slot: Text
+    """0x and 64 digits, for a SLOT."""
+    word: Word
+    proof: Data
+    """One RLP list of the nodes of `eth_getProof`."""
+    root: ProofRoot
+    view: ProofView
+
+
+class ReadProofs(AnswerModel):
+    proofs: tuple[ReadProof, ...]
+
+
 # --- Paid by the caller -----------------------------------------------------------------------------------------------
 
 

@@ -21,6 +21,8 @@ from batch_query_client.answers import (
     Estimate,
     Fact,
     FactPage,
+    ReadProof,
+    ReadProofs,
     Status,
     UnsignedTransactions,
 )
@@ -225,6 +227,22 @@ class _ServiceOperations(Generic[AnyBatch]):
         return (yield from operations.post(self._access, Estimate, "/estimate-batch-query", document))
 
     # --- Reading
+
+    @operation
+    def read_proofs(self, *, destination: int, queries: Iterable[Account]) -> Steps[tuple[ReadProof, ...]]:
+        """Return the values of accounts and slots, with the proofs that a `FactsReader` takes. At most 100.
+
+        Nothing is stored, and nothing is paid. Raises the errors of `submit`.
+        """
+        return (yield from self._read_proofs(_body(destination, queries, None, None, None)))
+
+    @operation
+    def read_proofs_body(self, document: Mapping[str, Any]) -> Steps[tuple[ReadProof, ...]]:
+        """Return proofs like `read_proofs`, for a request body in the API's form."""
+        return (yield from self._read_proofs(document))
+
+    def _read_proofs(self, document: Mapping[str, Any]) -> Steps[tuple[ReadProof, ...]]:
+        return (yield from operations.post(self._access, ReadProofs, "/read-proofs", document)).proofs
 
     @operation
     def batches(self, /, *, limit: int | None = None, cursor: str | None = None, **filters: Any) -> Steps[BatchPage]:

@@ -34,6 +34,7 @@ from batch_query_client.command_line.output import (
     progress,
     say,
 )
+from batch_query_client.plain_text import hex_data
 
 _STATUSES = ("RECEIVED", "ACCEPTED", "IN_PROGRESS", "DONE", "REJECTED")
 _LARGEST_PAGE = 100
@@ -81,6 +82,11 @@ def _document(
     return document(options, lambda: {chain.name.casefold(): chain.chain_id for chain in service.chains()}, connections)
 
 
+def _pairs_of(service: client.BatchQueryService) -> Connections:
+    """Return a function that asks for the pairs of source and destination chains."""
+    return lambda: [(pair.origin_chain_id, pair.destination_chain_id) for pair in service.connections()]
+
+
 @click.command()
 @with_question
 @with_url
@@ -92,9 +98,7 @@ def estimate(*, options: BatchOptions, url: str | None, is_json: bool) -> int:
     code is 1 if the batch would be rejected.
     """
     service = credentials.service(url)
-    body = _document(
-        options, service, lambda: [(pair.origin_chain_id, pair.destination_chain_id) for pair in service.connections()]
-    )
+    body = _document(options, service, _pairs_of(service))
     answer = service.estimate_body(body)
     if is_json:
         print_json(answer)
@@ -123,6 +127,38 @@ def _print_estimate(answer: client.Estimate, currency: str) -> None:
         say(wait)
     for rejection in answer.rejections:
         say(f"It would be rejected ({rejection.code}): {rejection.error}")
+
+
+@click.command()
+@with_question
+@with_url
+@with_json
+def proofs(*, options: BatchOptions, url: str | None, is_json: bool) -> None:
+    """Show values of accounts and slots, with proofs that a contract reads in its own call.
+
+    FILE and options are as for submit. Nothing is stored or paid. A contract can read a value once its root is a fact.
+    --json has the proofs, and the calls of the facts reader.
+    """
+    service = credentials.service(url)
+    answers = service.read_proofs_body(_document(options, service, _pairs_of(service)))
+    if is_json:
+        print_json([proof.source for proof in answers])
+        return
+    print_table(
+        ("chain", "block", "account", "property", "value", "root", "bytes"),
+        [
+            (
+                proof.source_chain_id,
+                proof.block_number,
+                proof.account,
+                proof.slot or proof.property,
+                hex_data(proof.word) if proof.property.endswith(("ROOT", "HASH")) else int.from_bytes(proof.word),
+                "a fact" if proof.root.is_fact else f"{proof.root.property} is no fact yet",
+                len(proof.proof),
+            )
+            for proof in answers
+        ],
+    )
 
 
 @click.command()
@@ -366,4 +402,4 @@ def _waits_printed_once() -> Any:
     return tell
 
 
-COMMANDS = (submit, estimate, watch, read, list_batches, cancel, send)
+COMMANDS = (submit, estimate, proofs, watch, read, list_batches, cancel, send)

@@ -1,0 +1,158 @@
+"""The present API of the hosted service that this one replaces, over the same batches (docs/using/api.md)."""
+
+import json
+import re
+from dataclasses import replace
+from typing import Any
+
+from django.conf import settings
+from django.db.models import F, Max
+from django.http import HttpRequest
+from ninja import Router, Schema
+from pydantic import Field
+
+from accounts.models import ApiKey
+from api.batches import own_batch
+from config.json_objects import iso
+from queries import batch_request, query_rows, strict_json, submission
+from queries.api_endpoint import BATCH_REQUEST, KEY, SUBMITTING_KEY, ApiError, body_of, errors
+from queries.batch_request import AUTO, BodyFault, InvalidRequest
+from queries.models import BatchStatus, Step, StepKind, StepStatus
+
+router = Router(tags=["Present API"])
+
+# Names of Satellite's fields, and ours.
+_HEADER_NAMES = {"OMMERS_HASH": "UNCLES_HASH", "BENEFICIARY": "COINBASE", "NUMBER": "BLOCK_NUMBER"}
+_NUMBER = re.compile(r"[1-9][0-9]{0,8}", re.ASCII)
+_DESTINATION, _OURS = "destination_chain_id", "destinationChainId"
+
+
+class SubmittedRequest(Schema):
+    status: str = Field(description="RECEIVED.")
+    request_id: str = Field(description="Identifier of the batch query, a ULID.")
+
+
+class PresentQuery(Schema):
+    internal_id: str = Field(description="The batch's identifier and the query's number, from 1.")
+    status: str = Field(description="COMPLETED, once it can be read; FAILED; or IN_PROGRESS.")
+    typ: str = Field(description="ACCOUNT or HEADER.")
+    created_at: str
+    completed_at: str | None
+
+
+class PresentQueries(Schema):
+    queries: list[PresentQuery]
+
+
+class PresentAction(Schema):
+    typ: StepKind
+    status: StepStatus
+    created_at: str
+    completed_at: str | None
+    transaction_hash: str | None
+
+
+class PresentActions(Schema):
+    actions: list[PresentAction]
+
+
+@router.post(
+    "/submit-request",
+    operation_id="submit_request",
+    auth=SUBMITTING_KEY,
+    response={200: SubmittedRequest, **errors(400, 401, 403, 411, 413, 415, 422, 429, 503)},
+    openapi_extra=dict(BATCH_REQUEST),
+)
+def submit_request(request: HttpRequest) -> dict[str, str]:
+    """Submit a batch query as `/submit-batch-query` does.
+
+    The destination is named `destination_chain_id`. Without a `fee` it is `auto`. Fields of headers may have
+    Satellite's names.
+    """
+    key: ApiKey = request.auth  # type: ignore[attr-defined]
+    named_by = request.headers.get(submission.IDEMPOTENCY_HEADER)
+    try:
+        submitted = submission.submit(key, named_by, lambda: _translated(body_of(request)))
+    except InvalidRequest as invalid:
+        faults = [replace(fault, path=fault.path.replace(f"/{_OURS}", f"/{_DESTINATION}")) for fault in invalid.faults]
+        raise ApiError(400, invalid.code, invalid.sentence, faults=faults) from None
+    return {"status": BatchStatus.RECEIVED.value, "request_id": submitted.batch_id}
+
+
+def _translated(body: bytes) -> bytes:
+    """Return the body of `/submit-batch-query` that means the same. What is malformed is left to its validation.
+
+    Raises `InvalidRequest`.
+    """
+    try:
+        document = strict_json.parse(body, max_keys=batch_request.most_keys(settings.MAX_QUERIES_PER_BATCH))
+    except (strict_json.NotJson, strict_json.TooManyKeys):
+        return body
+    if document.duplicate_keys or not isinstance(document.value, dict):
+        return body
+    value: dict[str, Any] = {"fee": AUTO, **document.value}
+    if _DESTINATION not in value:
+        raise InvalidRequest([BodyFault("", f"'{_DESTINATION}' is missing.")])
+    if _OURS not in value:
+        value[_OURS] = value.pop(_DESTINATION)
+    for *_, block in batch_request.blocks(value):
+        if isinstance(block, dict) and isinstance(block.get("header"), list):
+            block["header"] = [_HEADER_NAMES.get(str(name), name) for name in block["header"]]
+    return json.dumps(value).encode()
+
+
+@router.get(
+    "/get_queries/{request_id}",
+    operation_id="get_queries",
+    auth=KEY,
+    response={200: PresentQueries, **errors(401, 404, 503)},
+)
+def get_queries(request: HttpRequest, request_id: str) -> dict[str, Any]:
+    """List all queries of one of your batch queries.
+
+    A query that is COMPLETED can be read. Those of a rejected batch that aren't are FAILED.
+    """
+    batch = own_batch(request, request_id)
+    pending = "FAILED" if batch.status == BatchStatus.REJECTED else "IN_PROGRESS"
+    ends = Step.objects.filter(query__batch=batch, query__step=None).values("query").annotate(Max("completed_at"))
+    completed = dict(ends.values_list("query", "completed_at__max"))
+    rows = batch.queries.order_by("position").values_list("pk", F("position") + 1, "address", "step")
+    return {
+        "queries": [
+            {
+                "internal_id": f"{batch.pk}-{number}",
+                "status": pending if step else "COMPLETED",
+                "typ": "ACCOUNT" if address else "HEADER",
+                "created_at": batch.created_at.isoformat(),
+                "completed_at": iso(completed.get(pk)),
+            }
+            for pk, number, address, step in rows
+        ]
+    }
+
+
+@router.get(
+    "/get_actions/{query_id}",
+    operation_id="get_actions",
+    auth=KEY,
+    response={200: PresentActions, **errors(401, 404, 503)},
+)
+def get_actions(request: HttpRequest, query_id: str) -> dict[str, Any]:
+    """List the steps that a query has begun. `query_id` is its `internal_id` in `/get_queries`."""
+    batch_id, _, number = query_id.partition("-")
+    batch = own_batch(request, batch_id)
+    if not _NUMBER.fullmatch(number) or not (queries := query_rows.from_number(batch, int(number), 1)):
+        raise ApiError(404, "not_found", "No query found")
+    (steps,) = query_rows.steps_of(queries).values()
+    return {
+        "actions": [
+            {
+                "typ": step.kind,
+                "status": step.status,
+                "created_at": iso(step.started_at),
+                "completed_at": iso(step.completed_at),
+                "transaction_hash": step.transaction_hash or None,
+            }
+            for step in steps
+        ]
+    }

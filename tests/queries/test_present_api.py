@@ -1,0 +1,78 @@
+"""The present API of the replaced service. `tests/compatibility` has its clients."""
+
+import json
+
+import pytest
+from django.test import Client
+
+from queries.models import Batch
+from tests.service import ALICE, header, work_until_done
+
+pytestmark = pytest.mark.outside
+
+
+def asked(service, **more) -> bytes:
+    block = {
+        "accounts": {ALICE: {"props": ["BALANCE"]}},
+        "header": ["NUMBER", "BENEFICIARY", "OMMERS_HASH", "TIMESTAMP"],
+    }
+    data = {"31337": {f"block:{service.head()}": block}}
+    return json.dumps({"destination_chain_id": "31337", "data": data} | more).encode()
+
+
+def test_a_request_is_a_batch_of_the_same_service(service, key, client: Client):
+    def get(path):
+        return client.get(path, headers=header(key)).json()
+
+    def submit(**more):
+        return client.post("/submit-request", asked(service, **more), "application/json", headers=header(key))
+
+    answer = submit().json()
+    assert answer["status"] == "RECEIVED"
+    batch = Batch.objects.get(pk=answer["request_id"])
+    assert batch.fee_is_estimate
+    (account, of_header) = get(f"/get_queries/{batch.pk}")["queries"]
+    assert (account["status"], account["typ"], account["completed_at"]) == ("IN_PROGRESS", "ACCOUNT", None)
+    assert of_header["typ"] == "HEADER"
+
+    work_until_done(batch)
+    told = get(f"/batch-queries/{batch.pk}")
+    assert {fact["property"] for fact in told["queryList"][1]["facts"]} == {
+        "BLOCK_NUMBER",
+        "COINBASE",
+        "UNCLES_HASH",
+        "TIMESTAMP",
+    }
+    for query, listed in zip(get(f"/get_queries/{batch.pk}")["queries"], told["queryList"], strict=True):
+        assert (query["status"], query["completed_at"]) == ("COMPLETED", listed["steps"][-1]["completedAt"])
+        actions = get(f"/get_actions/{query['internal_id']}")["actions"]
+        assert [(each["typ"], each["transaction_hash"]) for each in actions] == [
+            (step["kind"], step["transactionHash"]) for step in listed["steps"]
+        ]
+    for unknown in (f"{batch.pk}-3", f"{batch.pk}-0", batch.pk, f"{batch.pk}-²"):
+        assert get(f"/get_actions/{unknown}")["error"] == "No query found"
+
+
+@pytest.mark.parametrize(
+    ("body", "path"),
+    [
+        (b"{}", ""),
+        (b"[]", ""),
+        (b'{"destination_chain_id": "1", "destination_chain_id": "1"}', ""),
+        (b'{"destination_chain_id": "1", "destinationChainId": "31337", "data": {}}', "/destination_chain_id"),
+        (
+            b'{"destination_chain_id": 31337, "data": {"31337": {"block:1": {"header": ["NUMBER"]}}}}',
+            "/destination_chain_id",
+        ),
+    ],
+)
+def test_what_is_wrong_is_told_under_the_name_that_was_sent(service, key, client: Client, body, path):
+    answer = client.post("/submit-request", body, "application/json", headers=header(key))
+    assert answer.status_code == 400
+    assert isinstance(answer.json()["error"], str)
+    assert path in [fault["path"] for fault in answer.json()["details"]]
+    assert not Batch.objects.exists()
+
+
+def test_it_is_alive_in_json_for_those_who_accept_it():
+    assert Client().get("/is-alive", headers={"accept": "application/json"}).json() == {"message": "Alive!"}
