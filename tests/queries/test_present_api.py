@@ -1,17 +1,19 @@
 """The present API of the replaced service. `tests/compatibility` has its clients."""
 
 import json
+from typing import Any
 
 import pytest
 from django.test import Client
 
+from devnet.devchain import DevChain
 from queries.models import Batch
 from tests.service import ALICE, header, work_until_done
 
 pytestmark = pytest.mark.outside
 
 
-def asked(service, **more) -> bytes:
+def asked(service: DevChain, **more: object) -> bytes:
     block = {
         "accounts": {ALICE: {"props": ["BALANCE"]}},
         "header": ["NUMBER", "BENEFICIARY", "OMMERS_HASH", "TIMESTAMP"],
@@ -21,10 +23,10 @@ def asked(service, **more) -> bytes:
 
 
 def test_a_request_is_a_batch_of_the_same_service(service, key, client: Client):
-    def get(path):
+    def get(path: str) -> Any:
         return client.get(path, headers=header(key)).json()
 
-    def submit(**more):
+    def submit(**more: object) -> Any:
         return client.post("/submit-request", asked(service, **more), "application/json", headers=header(key))
 
     answer = submit().json()
