@@ -39,7 +39,7 @@ class ShownFact:
     root: bytes
     """The root of the trie: the account's storage root for a slot, else the block's state root."""
     is_root_known: bool
-    """Whether the registry holds this root, so that the view answers."""
+    """The registry holds this root, so that the view answers."""
 
     @property
     def calldata(self) -> bytes:

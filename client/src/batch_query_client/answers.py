@@ -402,7 +402,7 @@ class ProofRoot(AnswerModel):
     """STORAGE_ROOT of the account, or STATE_ROOT of the block."""
     word: Word
     is_fact: bool
-    """Whether the facts registry holds it. Until then the view reverts."""
+    """The facts registry holds it. Until then the view reverts."""
     batch: dict[str, Any] | None = None
     """The body of a batch query, without its `fee`, that makes the root a fact. None: it is one."""
 
