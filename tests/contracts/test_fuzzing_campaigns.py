@@ -81,7 +81,7 @@ def test_what_a_campaign_tries_depends_on_its_seed_alone(chain):
         pytest.param("SubtreeStack", "size_ > 31 || depth_ > MAX_DEPTH", "size_ > 31", id="the greatest depth"),
         pytest.param("PackedTrie", "if (child.reach() != 0) revert InvalidProof();", "", id="extensions to branches"),
         pytest.param("PackedTrie", "if (node.depth() != 0) revert InvalidProof();", "", id="the root's depth"),
-        pytest.param("BranchWriter", "if lt(place, next) { refuse() }", "", id="the order of children"),
+        pytest.param("BranchWriter", "if lt(at, next) { refuse() }", "", id="the order of children"),
         pytest.param("NodeWriter", "ref >> rest << rest", "ref", id="what earlier nodes have left"),
     ],
 )
