@@ -37,7 +37,6 @@ CHANGES: Mapping[str, Sequence[Removal]] = {
     ),
     "a branch's children may be in any order at depth 41": (
         Removal("BranchWriter", "if lt(at, next)", "if mul(xor(depth, 41), lt(at, next))"),
-        Removal("BranchWriter", "if lt(place, next)", "if mul(xor(depth, 41), lt(place, next))"),
     ),
     "a branch may leave subtrees over at depth 41": (
         Removal("BranchWriter", "if lt(child, behind) ", "if mul(xor(depth, 41), lt(child, behind)) "),

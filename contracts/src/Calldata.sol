@@ -19,10 +19,8 @@ library CalldataReader {
     /// @dev The value of the next byte.
     function takeByte(Calldata memory input) internal pure returns (uint256 value) {
         unchecked {
-            uint256 place = input.cursor;
-            if (place >= msg.data.length) revert InvalidProof();
-            input.cursor = place + 1;
-            return read(place, 1);
+            value = peek(input);
+            ++input.cursor;
         }
     }
 

@@ -56,12 +56,16 @@ abstract contract TransactionProof is StateProof, TransactionFacts {
             else if (op >> 4 == BRANCH >> 4) PackedTrie.branch(stack, input, (op & 0x0f) + 1);
             else if (op == EXTENSION) PackedTrie.extend(stack, input.takeByte());
             else if (trie == TRANSACTIONS && op == TRANSACTION) _transaction(stack, input, blockNumber);
-            else if (trie == TRANSACTIONS) revert InvalidProof();
-            else if (op == FIELDS || op == LOGS || op == FIELDS_AND_LOGS) _receipt(stack, input, blockNumber, op);
-            else if (op >> 3 == ABSENT_TRANSACTION >> 3) _absentTransaction(stack, input, blockNumber, op & 7);
-            else revert InvalidProof();
+            else if (trie == RECEIPTS && _isReceipt(op)) _receipt(stack, input, blockNumber, op);
+            else if (trie == RECEIPTS && op >> 3 == ABSENT_TRANSACTION >> 3) {
+                _absentTransaction(stack, input, blockNumber, op & 7);
+            } else revert InvalidProof();
         }
         return PackedTrie.root(stack);
+    }
+
+    function _isReceipt(uint256 op) private pure returns (bool) {
+        return op == FIELDS || op == LOGS || op == FIELDS_AND_LOGS;
     }
 
     /// @dev The leaf of a transaction: its index, its depth, its size (3) and its bytes.
@@ -218,6 +222,8 @@ abstract contract TransactionProof is StateProof, TransactionFacts {
             uint256 end;
             (end, cursor) = CalldataRlp.prefix(place, CalldataRlp.LIST);
             end += cursor;
+            // The data of a log are hashed in as much memory as they claim to take.
+            if (end > msg.data.length) revert InvalidProof();
             while (cursor < end) {
                 uint256 words;
                 uint256 size;

@@ -274,6 +274,14 @@ FORGERIES: dict[str, tuple[bytes, bytes, int]] = {
         b"\x60\0\3\x10\3\x20" + _HASHES + b"\x36\2",
         0x3D,
     ),
+    "a log that claims more memory than there is": (
+        _ROOT,
+        bytes.fromhex("5000000000 02f90190 0105 fafffee2 fafffede 94")
+        + b"\xaa" * 20
+        + bytes.fromhex("c0 bafffec4")
+        + bytes(400),
+        0x3D,
+    ),
     "a short transaction": (_forged(_SHORT), b"\x56\0\0" + b"\0\0\x1f" + _SHORT, 0x3E),
     "a node as a transaction": (keccak(_NODE), b"\x56\0\0" + len(_NODE).to_bytes(3) + _NODE, 0x3E),
     "a receipt in the trie of transactions": (_ROOT, GOOD, 0x3E),
@@ -394,7 +402,8 @@ WEAKENED = {
     "end of a log": ("TransactionProof", "if (cursor + size != next) revert InvalidProof();"),
     "type": ("TransactionProof", "revert UnknownReceiptType(type_);"),
     "deposit": ("TransactionProof", " && _typeOf(fields) == OP_DEPOSIT"),
-    "trie of receipts": ("TransactionProof", "else if (trie == TRANSACTIONS) revert InvalidProof();"),
+    "trie of receipts": ("TransactionProof", "trie == RECEIPTS && _isReceipt"),
+    "logs that were sent": ("TransactionProof", "if (end > msg.data.length) revert InvalidProof();"),
     "trie of transactions": ("TransactionProof", "trie == TRANSACTIONS && "),
     "prefix": ("CalldataRlp", "if (form > 58) revert InvalidProof();"),
     "shortest prefix": ("CalldataRlp", "if (size < least) revert InvalidProof();"),
@@ -408,6 +417,7 @@ WEAKENED = {
     "depth of a leaf": ("LeafWriter", "if (depth > reach || reach > 6) revert InvalidProof();"),
 }
 _INSTEAD = {
+    "trie of receipts": "_isReceipt",
     "root without type": ")",
     "type": "if (type_ == 0x100) revert UnknownReceiptType(type_);",
 }
