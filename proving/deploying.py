@@ -2,7 +2,7 @@
 
 import logging
 import math
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 from django.db import IntegrityError, transaction
@@ -94,18 +94,32 @@ def deploy_reader(
 ) -> str:
     """Create the `FactsReader` of the registries in use on a destination, if it isn't there. Return its address.
 
-    Raises `DeploymentError`, and `chains.rpc.ChainError` if no node answers.
+    `tell` also gets a sentence about each registry that is left out, because it must not be used. Raises
+    `DeploymentError`, and `chains.rpc.ChainError` if no node answers.
     """
     chain = get_chains().chain(destination)
+    for row in deployments.connected(destination):
+        deployments.check(row)
+        if row.refused:
+            tell(f"Chain {row.source_chain_id} is left out. {row.refusal}")
     registries = deployments.for_reader(destination)
     if not 0 < len(registries) <= _MOST_OF_A_READER:
         raise DeploymentError(
             f"{chain.label} has {len(registries)} facts registries that may be used, and a reader has 1 to "
             f"{_MOST_OF_A_READER}."
         )
-    reader = reader_of(registries)
+    reader = reader_of(list(registries.values()))
     creating.create(chain, [reader], seconds, tell)
+    if get_rpc(destination).code(reader.address) != _reader_code(registries):
+        raise DeploymentError(f"There is other code than the facts reader's at {reader.address} on {chain.label}.")
     return reader.address
+
+
+def _reader_code(registries: Mapping[int, str]) -> bytes:
+    """Return the code of the reader of registries, by their source chains' ids."""
+    entries = [source << 160 | int(address, 16) for source, address in sorted(registries.items())]
+    entries = [0] * (_MOST_OF_A_READER - len(entries)) + entries
+    return load_artifact("FactsReader").deployed(**{f"_entry{place}": entry for place, entry in enumerate(entries)})
 
 
 def reader_of(registries: Sequence[str]) -> Creation:

@@ -243,13 +243,17 @@ def not_deployed(destination: int, source: int) -> WaitReason:
     return wait("not_deployed", chain=destination, source=source)
 
 
-def for_reader(destination: int) -> list[str]:
-    """Return the registries of a destination that its `FactsReader` reads, in the order of their source chains' ids."""
+def connected(destination: int) -> list[FactsRegistry]:
+    """Return the deployed registries of a destination's connections, in the order of their source chains' ids."""
+    rows = FactsRegistry.in_use.filter(destination_chain_id=destination, deployed_at__isnull=False)
     return [
-        row.address
-        for row in FactsRegistry.in_use.filter(destination_chain_id=destination).order_by("source_chain_id")
-        if row.deployed_at and not row.refused and get_chains().connection(row.source_chain_id, destination)
+        row for row in rows.order_by("source_chain_id") if get_chains().connection(row.source_chain_id, destination)
     ]
+
+
+def for_reader(destination: int) -> dict[int, str]:
+    """Return the registries that a destination's `FactsReader` reads, by their source chains' ids, in this order."""
+    return {row.source_chain_id: row.address for row in connected(destination) if not row.refused}
 
 
 def check(row: FactsRegistry) -> None:

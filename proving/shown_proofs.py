@@ -71,7 +71,7 @@ def reader(destination: int) -> str | None:
     """Return the address of the destination's `FactsReader` if it is deployed. Raises `EstimateUnavailable`."""
     if not (registries := deployments.for_reader(destination)):
         return None
-    address = create2_address(creation_code("FactsReader", registries))
+    address = create2_address(creation_code("FactsReader", list(registries.values())))
     with asking_nodes():
         return address if get_page_rpc(destination).code(address) else None
 

@@ -200,6 +200,12 @@ def test_a_child_beside_the_path_may_be_any_short_list(refused, other):
     assert refused(walk(SLOT, keccak(node), [node, leaf])) == [""]
 
 
+def test_a_list_in_a_node_beside_the_path_is_rlp_all_through(refused):
+    # The inner list is a 5 with a prefix that it doesn't need.
+    node = tries.branch({4: bytes.fromhex("c3c28105")})
+    assert all(refused(walk(bytes(32), keccak(node), [node])))
+
+
 def test_malformed_accounts_are_refused(refused):
     for value in [*MALFORMED_ACCOUNTS, tries.encode([1] * 3), tries.encode([b"", b"", *[bytes(32)] * 3])]:
         root, nodes = chained([tries.hex_prefix(keccak(ADDRESS).hex(), leaf=True), value])

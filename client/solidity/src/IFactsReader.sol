@@ -40,7 +40,8 @@ interface IFactsReader {
 
     /// @notice The value of a slot under the account's STORAGE_ROOT, which must be a fact; zero if the proof shows that
     /// there is none.
-    /// @param proof One RLP list of the nodes of `eth_getProof`, each as a byte string, the root first.
+    /// @param proof One RLP list of the nodes of `eth_getProof`, each as a byte string, the root first. Nodes behind it of
+    /// less than 32 bytes are left out, because they are in the node above.
     function slotByProof(uint256 chainId, uint256 blockNumber, address account, bytes32 slot, bytes calldata proof)
         external
         view
