@@ -20,7 +20,6 @@ STATE = "src/StateProof.sol"
 TRIE = "src/PackedTrie.sol"
 BRANCH = "src/BranchWriter.sol"
 REGISTRY = "src/FactsRegistry.sol"
-WALK = "src/TrieWalk.sol"
 
 
 @dataclass(frozen=True)
@@ -549,18 +548,20 @@ FAULTS = (
     # A branch is hashed without its value.
     SourceFault("OperationsProofs.check_a_branch_of_two", BRANCH, "end := add(base, 17)", "end := add(base, 16)"),
     # The indexes of a branch's children may come in any order.
-    SourceFault("OperationsProofs.check_a_branch_of_two", BRANCH, "if lt(place, next) { refuse() }", ""),
+    SourceFault("OperationsProofs.check_a_branch_of_two", BRANCH, "if lt(at, next) { refuse() }", ""),
     # Leftover bytes of an earlier node are read as the next index.
     SourceFault(
         "OperationsProofs.check_a_branch_of_two",
         BRANCH,
-        "mstore(add(at, length), EMPTY_STRINGS)",
-        "",
+        "next := add(at, length)\n                mstore(next, EMPTY_STRINGS)",
+        "next := add(at, length)",
     ),
     # An empty child counts as a child.
-    SourceFault("OperationsProofs.check_a_branch_of_one_is_refused", BRANCH, "gt(length, 1)", "1"),
+    SourceFault("OperationsProofs.check_a_branch_of_one_is_refused", BRANCH, "lt(length, 2)", "0"),
     # The number of children isn't checked.
-    SourceFault("OperationsProofs.check_a_branch_of_one_is_refused", BRANCH, "if lt(real, 2) { refuse() }", ""),
+    SourceFault(
+        "OperationsProofs.check_a_branch_of_one_is_refused", BRANCH, "if lt(size, add(none, 2)) { refuse() }", ""
+    ),
     # A child of another branch is accepted, because the last nibble of the branch's path isn't compared.
     SourceFault(
         "OperationsProofs.check_a_branch_takes_its_own_children_only",
@@ -746,64 +747,5 @@ FAULTS = (
         STATE,
         "if (slot >= historyWindow) revert InvalidProof();",
         "",
-    ),
-    # --- TrieWalk -----------------------------------------------------------------------------------------------------
-    # The empty trie may have any root node.
-    SourceFault(
-        "TrieWalkProofs.check_the_empty_trie_has_two_proofs",
-        WALK,
-        "(last - cursor != 2 || _number(cursor, 2) != 0x8180)",
-        "last - cursor != 2",
-    ),
-    # A slot may hold zero.
-    SourceFault(
-        "TrieWalkProofs.check_a_leaf_is_taken_from_its_one_encoding_only",
-        WALK,
-        "if (place != end || value == 0) revert",
-        "if (place != end) revert",
-    ),
-    # Bytes may come behind a value.
-    SourceFault(
-        "TrieWalkProofs.check_a_leaf_is_taken_from_its_one_encoding_only",
-        WALK,
-        "if (place != end || value == 0) revert",
-        "if (value == 0) revert",
-    ),
-    # Any flags are a leaf's.
-    SourceFault("TrieWalkProofs.check_a_leaf_is_taken_from_its_one_encoding_only", WALK, "|| flags > 0x3f", ""),
-    # A small number may have a prefix.
-    SourceFault(
-        "TrieWalkProofs.check_a_leaf_is_taken_from_its_one_encoding_only",
-        WALK,
-        "prefix == 0x81 && _number(content, 1) < 0x80",
-        "false",
-    ),
-    # A branch may have a value.
-    SourceFault(
-        "TrieWalkProofs.check_a_full_branch_is_taken_from_its_one_encoding_only",
-        WALK,
-        "iszero(or(byte(0, difference), xor(byte(0, calldataload(place)), NONE)))",
-        "iszero(byte(0, difference))",
-    ),
-    # Every fourth hash may have another prefix.
-    SourceFault(
-        "TrieWalkProofs.check_a_full_branch_is_taken_from_its_one_encoding_only",
-        WALK,
-        "or(xor(hash, calldataload(place)), xor(hash, calldataload(add(place, 33))))",
-        "xor(hash, calldataload(place))",
-    ),
-    # A nonce may have more than 64 bits.
-    SourceFault(
-        "TrieWalkProofs.check_an_account_is_taken_from_its_one_encoding_only",
-        WALK,
-        "(nonce, place) = _integer(place, end, 8);",
-        "(nonce, place) = _integer(place, end, 9);",
-    ),
-    # An absent account has another's balance.
-    SourceFault(
-        "TrieWalkProofs.check_an_account_is_taken_from_its_one_encoding_only",
-        WALK,
-        "if (!isOwn) (nonce, balance, storageRoot, codeHash) = (0, 0, EMPTY_TRIE_ROOT, EMPTY_CODE_HASH);",
-        "if (!isOwn) (nonce, storageRoot, codeHash) = (0, EMPTY_TRIE_ROOT, EMPTY_CODE_HASH);",
     ),
 )
