@@ -12,8 +12,8 @@ from api import (
     chain_details,
     health,
     present_api,
+    read_proofs,
     registry_facts,
-    shown_proofs,
     transactions,
     webhook_deliveries,
 )
@@ -22,7 +22,7 @@ from queries.api import api
 
 for endpoints in (
     *(batches, batch_estimates, chain_connections, registry_facts, transactions, webhook_deliveries),
-    *(batch_files, chain_details, health, present_api, shown_proofs),
+    *(batch_files, chain_details, health, present_api, read_proofs),
 ):
     api.add_router("", endpoints.router)
 

@@ -60,7 +60,7 @@ health reconcile
 source_estimate
 admission_checks
 admit batch_estimate
-worker
+shown_proofs worker
 admin apps celery_app management
 """
 FILES = [

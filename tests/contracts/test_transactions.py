@@ -171,7 +171,7 @@ def _packed(value: bytes, index: bytes = b"\0", operation: int = 0x53, marks: by
 
 
 _LISTED = tries.encode([[emitter, topics, data] for emitter, topics, data in LOGS])
-_BARE = (bytes(20), [], b"")
+_BARE: Log = (bytes(20), [], b"")
 
 
 def _value(

@@ -7,7 +7,6 @@ import pytest
 from django.core.management import call_command
 from django.test import Client
 
-from chains.encoding import HISTORY_CONTRACT
 from proving.models import AccountProof
 from queries.models import Batch, Block
 from tests.chains.lying_node import between
@@ -15,6 +14,8 @@ from tests.service import ALICE, BOB, asking, header, reconfigure, submit, work_
 
 pytestmark = pytest.mark.outside
 
+# The contract of EIP-2935.
+HISTORY_CONTRACT = "0x0000F90827F1C53a10cb7A02335B175320002935"
 # An address that nobody has used, and two slots of the history contract, of which one is empty.
 NOBODY = "0x00000000000000000000000000000000000000B0"
 REVERTS = "execution reverted"
