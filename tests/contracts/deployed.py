@@ -70,8 +70,8 @@ class Deployed:
         values = decode(get_abi_output_types(self._functions[function]), answer)
         return values[0] if len(values) == 1 else values or None
 
-    def call_raw(self, data: bytes, block: str = "latest") -> bytes:
-        transaction = {"from": SENDER, "to": self.address, "data": "0x" + data.hex(), "gas": CALL_GAS}
+    def call_raw(self, data: bytes, block: str = "latest", *, gas: str = CALL_GAS) -> bytes:
+        transaction = {"from": SENDER, "to": self.address, "data": "0x" + data.hex(), "gas": gas}
         return bytes.fromhex(self._rpc("eth_call", transaction, block)[2:])
 
     def send(self, function: str, *arguments: Any) -> Any:

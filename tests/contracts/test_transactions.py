@@ -312,7 +312,7 @@ def _outcome(registry: Deployed, source: Deployed, name: str) -> str:
     header = _header_of(receipts_root)
     source.send("set", 9, keccak(header))
     try:
-        registry.call_raw(header + bytes([trie]) + operations)
+        registry.call_raw(header + bytes([trie]) + operations, gas=hex(30_000_000))
     except Reverted as reverted:
         return str(reverted.error[0])
     except AssertionError as error:
