@@ -65,6 +65,7 @@ def filled(route: str, key: ApiKey) -> str:
     route = IDENTIFIER.sub(key.batches.get().pk, route)
     values = {"<int:number>": "1", "<number>": "1", "<int:key_id>": str(key.pk)}
     values |= dict.fromkeys(("<delivery_id>", "<deliveryId>"), "msg_01M7W1MRHW703BTRFFPT53VVP5")
+    values |= {"<request_id>": key.batches.get().pk, "<query_id>": f"{key.batches.get().pk}-1"}
     values |= {"<path:object_id>": "1", "<path:content_type_id>": "1", "<slug:action>": "cancel"}
     values |= {"^(?P<app_label>accounts|admin|queries|proving)/$": "proving/", "(?P<url>.*)$": "anything"}
     for name, value in values.items():
