@@ -343,6 +343,8 @@ def test_what_nodes_hold_of_a_displaced_transaction_is_cancelled_once_it_is_sent
     work()
     displaced.refresh_from_db()
     assert (displaced.succeeded, displaced.gas_used) == (False, 21_000)
+    # The node has dropped the new transaction, too. It is sent again after some seconds.
+    SignedTransaction.objects.update(broadcast_at=timezone.now() - timedelta(minutes=1))
     assert work_until_done(batch, mempool, rounds=20).status == BatchStatus.DONE
 
 
