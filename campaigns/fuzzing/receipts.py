@@ -313,6 +313,10 @@ def _named(operation: bytes) -> tuple[int, int] | None:
     return int.from_bytes(operation[2 : 2 + size]), operation[2 + size] % 8
 
 
+def _trie_of(operations: Operations) -> int:
+    return TRANSACTIONS if any(each[0] == TRANSACTION for each in operations) else RECEIPTS
+
+
 def _single(chance: Chance) -> Operations:
     """Return a trie of one or two leaves, which is where a fault changes least else."""
     index = chance.pick((0, 1, 5, 127, 128, 255, 256, 300, 65_535))
@@ -320,8 +324,9 @@ def _single(chance: Chance) -> Operations:
     make: Callable[[Chance, int, int], bytes] = _spoilt_leaf if chance.happens(0.7) else _other
     if chance.happens(0.5):
         return [make(chance, index, 0), *([_other(chance, chance.below(400), 0)] if chance.happens(0.2) else [])]
-    depth = chance.between(1, len(key))
-    place = int(key[depth - 1], 16)
+    # Rarely deeper than the key is long.
+    depth = chance.between(1, len(key) + chance.pick((0, 0, 0, 0, 0, 0, 0, 2)))
+    place = int(key.ljust(8, "0")[depth - 1], 16)
     sibling = (place + 1) % 16
     children = sorted([(place, bytes([0x20 | place])), (sibling, bytes([sibling]) + chance.randbytes(32))])
     operations = [make(chance, index, depth), bytes([0x10, 2]) + b"".join(child for _, child in children)]
@@ -452,8 +457,9 @@ class _Bench:
     def endings(self, composed: Sequence[tuple[bool, Operations]]) -> list[bytes]:
         """Return the root of each list of operations if nothing is refused; empty if they halt all the same."""
         calls = [
-            Call(self._unchecked.address, word(1) + word(RECEIPTS if receipts else TRANSACTIONS) + b"".join(operations))
-            for receipts, operations in composed
+            # The trie that has such operations, even if the proof names the other one.
+            Call(self._unchecked.address, word(1) + word(_trie_of(operations)) + b"".join(operations))
+            for _, operations in composed
         ]
         return [outcome.data if outcome.succeeded else b"" for outcome in self._simulator.run(calls)]
 

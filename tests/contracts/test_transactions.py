@@ -8,6 +8,7 @@ import rlp
 from eth_utils.crypto import keccak
 
 from campaigns.fuzzing import receipts as campaign
+from campaigns.fuzzing.chance import Chance
 from campaigns.fuzzing.mutated import compile_with
 from chains.encoding import HISTORY_WINDOW
 from chains.packed import CannotPack, encode
@@ -379,6 +380,15 @@ def test_contract_and_model_agree_on_spoilt_proofs(chain):
     kinds = {"absent transaction", "log", "transaction", *(f"receipt {each:02x}" for each in decoder._TYPES)}
     assert kinds <= tally.accepted.keys()
     assert len(tally.refused) > 20
+
+
+def test_genuine_operations_end_in_the_blocks_root_where_nothing_is_checked(chain):
+    """The campaign's headers have the roots that this contract tells. With wrong ones, it would try nothing."""
+    chance = Chance(3)
+    block = random_block(chance, 17)
+    composed = [(receipts, campaign._genuine(chance, block, receipts=receipts)) for receipts in (True, False) * 10]
+    endings = campaign._Bench(chain, None).endings(composed)
+    assert endings == [block.roots[receipts] for receipts, _ in composed]
 
 
 # Each check that a forgery must miss where it is taken out.
