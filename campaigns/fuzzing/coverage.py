@@ -55,11 +55,11 @@ OPERATIONS = [
 ]
 
 
-def sentences(module: ModuleType, error: str, functions: str = "") -> set[str]:
+def sentences(code: ModuleType | type, error: str, functions: str = "") -> set[str]:
     """Return patterns of the messages of `error`, in functions whose names match `functions`."""
     return {
         pattern(call.args[0])
-        for function in ast.walk(ast.parse(inspect.getsource(module)))
+        for function in ast.walk(ast.parse(inspect.getsource(code)))
         if isinstance(function, ast.FunctionDef) and re.match(functions, function.name)
         for call in ast.walk(function)
         if isinstance(call, ast.Call) and isinstance(call.func, ast.Name) and call.func.id in {error, "_invalid"}
