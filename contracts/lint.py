@@ -36,6 +36,15 @@ EXPLAINED: dict[str, str] = {
         "binary search. They are easier to follow whole."
     ),
     "cache-array-length": "Attesters are changed rarely, and reading the length is the clearer form.",
+    "calls-loop": "FactsReader's constructor asks 16 registries at most. If one fails, there is no reader.",
+    "incorrect-exp": "In assembly `xor` is what is meant: it swaps the sides of a pair, or the last bit of an index.",
+    "incorrect-shift": "In assembly the number of bits comes first: a bloom's bit is 1, shifted by a byte of a hash.",
+    "missing-zero-check": "A source that asks the zero address records nothing, because the call answers nothing.",
+    "too-many-digits": "These are hashes.",
+    "write-after-write": (
+        "In TrieWalk._find the loop goes round between both. In ReceiptReader.logItems these are offset and length "
+        "of one slice of calldata."
+    ),
     "uninitialized-local": "Solidity begins locals and structs in memory with zeros, which is what is meant.",
     "unused-return": "Where a cursor is moved or a subtree is pushed, the place that it had is often of no interest.",
 }
