@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 from django.conf import settings
-from django.db.models import F, Max
+from django.db.models import Max
 from django.http import HttpRequest
 from ninja import Router, Schema
 from pydantic import Field
@@ -116,17 +116,17 @@ def get_queries(request: HttpRequest, request_id: str) -> dict[str, Any]:
     pending = "FAILED" if batch.status == BatchStatus.REJECTED else "IN_PROGRESS"
     ends = Step.objects.filter(query__batch=batch, query__step=None).values("query").annotate(Max("completed_at"))
     completed = dict(ends.values_list("query", "completed_at__max"))
-    rows = batch.queries.order_by("position").values_list("pk", F("position") + 1, "address", "step")
+    rows = batch.queries.order_by("position").values_list("pk", "position", "address", "step")
     return {
         "queries": [
             {
-                "internal_id": f"{batch.pk}-{number}",
+                "internal_id": f"{batch.pk}-{position + 1}",
                 "status": pending if step else "COMPLETED",
                 "typ": "ACCOUNT" if address else "HEADER",
                 "created_at": batch.created_at.isoformat(),
                 "completed_at": iso(completed.get(pk)),
             }
-            for pk, number, address, step in rows
+            for pk, position, address, step in rows
         ]
     }
 

@@ -51,9 +51,9 @@ def encode_receipts(
     """Return packed calldata that proves receipts of a block.
 
     `block` is as in `packed.encode`, but its header isn't accumulated, and a number needs the root of receipts to be a
-    fact. `receipts` are all values of the block's trie. `logs` has the
-    logs to store, and `fields` the receipts whose fields are stored, by the transactions' indexes. An index beyond the
-    last transaction is proven absent, possibly together with the fields of another receipt.
+    fact. `receipts` are all values of the block's trie. `logs` has the logs to store, and `fields` the receipts whose
+    fields are stored, by the transactions' indexes. An index beyond the last transaction is proven absent, possibly
+    together with the fields of another receipt.
 
     Raises `CannotPack`.
     """

@@ -84,6 +84,16 @@ def of(query: Query) -> list[Fact]:
     return facts
 
 
+def slots_by_account(facts: Iterable[Fact]) -> dict[str, list[int]]:
+    """Return the addresses of the accounts that these facts are about, and the slots of each, if any."""
+    slots: dict[str, list[int]] = {}
+    for fact in facts:
+        if isinstance(fact, AccountFact | SlotFact):
+            of_account = slots.setdefault(fact.address, [])
+            of_account += [int(fact.slot, 16)] if isinstance(fact, SlotFact) else []
+    return slots
+
+
 # --- Facts as proven here ---------------------------------------------------------------------------------------------
 
 

@@ -17,7 +17,7 @@ from chains.header import Header
 from chains.packed import BLOCK_BEFORE_CAPELLA, BLOCK_BEFORE_MERGE, IMPLIED_HEADER_FIELDS, OLD_BLOCK
 from chains.questions import ProofRequest, VerifiedAccountProof
 from proving import packing
-from proving.facts import AccountFact, Fact, HeaderFact, SlotFact, TimeFact, header_words
+from proving.facts import AccountFact, Fact, HeaderFact, SlotFact, TimeFact, header_words, slots_by_account
 from queries.columns import AccountField, HeaderField
 from queries.waits import WaitReason
 
@@ -188,12 +188,7 @@ def sampled(header: Header, requested: Iterable[Fact]) -> ProofRequest:
 
     At least one of the requested facts must be about an account.
     """
-    slots: dict[str, list[int]] = {}
-    for fact in requested:
-        if isinstance(fact, AccountFact | SlotFact):
-            of_account = slots.setdefault(fact.address, [])
-            of_account += [int(fact.slot, 16)] if isinstance(fact, SlotFact) else []
-    address, every = max(slots.items(), key=lambda item: len(item[1]))
+    address, every = max(slots_by_account(requested).items(), key=lambda item: len(item[1]))
     some = every[:: math.ceil(len(every) / SAMPLED_SLOTS) or 1]
     return ProofRequest(header.number, header.hash, header.state_root, address, some)
 

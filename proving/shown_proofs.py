@@ -1,6 +1,5 @@
 """Proofs for the views of `FactsReader` that take them, by asking the chains. Nothing is stored or sent."""
 
-from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
@@ -54,26 +53,26 @@ class ShownFact:
         return "slot" if isinstance(self.fact, SlotFact) else "account"
 
 
-def shown(request: BatchRequest) -> list[ShownFact]:
+def shown(request: BatchRequest) -> tuple[list[ShownFact], str | None]:
     """Return the facts about accounts that a request names, with their proofs. Each proof has been verified.
 
-    Raises `EstimateUnavailable`, and `Refused`: busy.
+    Also return the address of the destination's `FactsReader`; None if it isn't deployed. Raises `EstimateUnavailable`,
+    and `Refused`: busy.
     """
     with asking_nodes() as ends_at:
-        return [
+        shown = [
             fact
             for source, requests in requested(request).items()
             for fact in _of_source(request.destinationChainId, source, requests, ends_at)
         ]
+        return shown, _reader(request.destinationChainId)
 
 
-def reader(destination: int) -> str | None:
-    """Return the address of the destination's `FactsReader` if it is deployed. Raises `EstimateUnavailable`."""
+def _reader(destination: int) -> str | None:
     if not (registries := deployments.for_reader(destination)):
         return None
     address = create2_address(creation_code("FactsReader", list(registries.values())))
-    with asking_nodes():
-        return address if get_page_rpc(destination).code(address) else None
+    return address if get_page_rpc(destination).code(address) else None
 
 
 def _of_source(destination: int, source: int, requests: Requests, ends_at: float) -> Iterator[ShownFact]:
@@ -84,16 +83,10 @@ def _of_source(destination: int, source: int, requests: Requests, ends_at: float
     selected = select(inquiry, requests)
     _require_all(source, selected)
     rpc, connection = inquiry.connection.source_rpc, inquiry.connection
-    addresses: dict[int, dict[str, dict[int, None]]] = defaultdict(lambda: defaultdict(dict))
-    for number, of_block in selected.existing.items():
-        for fact in of_block:
-            if isinstance(fact, AccountFact | SlotFact):
-                slots = addresses[number][fact.address]
-                if isinstance(fact, SlotFact):
-                    slots[int(fact.slot, 16)] = None
+    addresses = {number: facts.slots_by_account(of_block) for number, of_block in selected.existing.items()}
     headers = {header.number: header for header in _headers(connection, sorted(addresses))}
     proof_requests = [
-        ProofRequest(number, headers[number].hash, headers[number].state_root, address, list(slots))
+        ProofRequest(number, headers[number].hash, headers[number].state_root, address, slots)
         for number, of_block in addresses.items()
         for address, slots in of_block.items()
     ]

@@ -410,11 +410,13 @@ class Rate:
     queries: str
     most: int | None = None
     """Maximum accounts, slots and headers of one request, if fewer than a batch may have."""
+    needs_payer: bool = True
+    """False if nothing is sent for such a request, so that its fee may be left out."""
 
 
 SUBMISSIONS = Rate("submit", REQUESTS, QUERIES)
 ESTIMATES = Rate("estimate", "estimates", "estimated queries")
-SHOWN_PROOFS = Rate("ask for proofs of", "requests for proofs", "queries with proofs", most=100)
+SHOWN_PROOFS = Rate("ask for proofs of", "requests for proofs", "queries with proofs", most=100, needs_payer=False)
 
 
 class TooLarge(Refused):
@@ -475,7 +477,7 @@ def read(user: User, body: bytes, rate: Rate = SUBMISSIONS) -> BatchRequest:
         get_chains(),
         max_queries=most,
         count_letters=count_letters,
-        needs_payer=rate is not SHOWN_PROOFS,
+        needs_payer=rate.needs_payer,
     )
 
 
