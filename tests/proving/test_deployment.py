@@ -26,14 +26,23 @@ def deploy(*arguments, tell=None, command="deploy_registry") -> str:
     return output.getvalue()
 
 
-def test_another_operator_finds_the_contracts_and_their_facts_and_pays_for_nothing(service, key):
+def test_another_operator_finds_the_contracts_and_their_facts_and_pays_for_nothing(service, key, client):
     block = service.head()
     work_until_done(submit(key, request(SIGNER, block=block)), service)
+    reader = deploy(31337, command="deploy_reader").split()[-1]
     address, before = FactsRegistry.objects.get().address, signer_nonce(service)
     FactsRegistry.objects.all().delete()
     assert address in deploy(31337, 31337)
     batch = work_until_done(submit(key, request(SIGNER, block=block)), service)
     assert (batch.status, signer_nonce(service)) == (BatchStatus.DONE, before)
+    page = " ".join(client.get(f"/explorer/query/{batch.pk}").text.split())
+    assert "The registry held this already: nothing was sent for it." in page
+    assert reader in page
+    (there,) = client.get("/chains.json").json()["connections"]
+    assert (there["factsRegistry"], there["factsReader"]) == (address, reader)
+    assert there["sameAddressEverywhere"]
+    assert there["readerSameAddressEverywhere"]
+    assert client.get("/chains").text.count("same address everywhere") == 1
 
 
 def test_a_reader_of_all_registries_is_deployed_once_and_tells_their_facts(service, key):
