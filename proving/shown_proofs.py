@@ -19,8 +19,10 @@ from proving.connections import OpenConnection
 from proving.deployments import Unusable, call, creation_code
 from proving.facts import AccountFact, SlotFact, ViewRequest
 from proving.source_estimate import SourceEstimate
+from queries.api_endpoint import ApiError
 from queries.batch_request import BatchRequest, Selector
 from queries.columns import AccountField
+from queries.strict_json import INVALID
 
 
 @dataclass(frozen=True)
@@ -57,7 +59,7 @@ def shown(request: BatchRequest) -> tuple[list[ShownFact], str | None]:
     """Return the facts about accounts that a request names, with their proofs. Each proof has been verified.
 
     Also return the address of the destination's `FactsReader`; None if it isn't deployed. Raises `EstimateUnavailable`,
-    and `Refused`: busy.
+    `ApiError`: invalid_request, and `Refused`: busy.
     """
     with asking_nodes() as ends_at:
         shown = [
@@ -122,12 +124,14 @@ def _of_source(destination: int, source: int, requests: Requests, ends_at: float
 
 
 def _require_all(source: int, selected: Selected) -> None:
-    """Raise an error unless all blocks that are selected exist."""
+    """Raise an error unless all blocks that are selected exist: `ApiError` if one never will."""
     if selected.fault:
         raise selected.fault
-    why = [str(rejection.reason) for rejection in admission_checks.rejections(None, [SourceEstimate(source, selected)])]
-    if why := [*why, *map(str, selected.waits)]:
-        raise EstimateUnavailable(why[0])
+    for rejection in admission_checks.rejections(None, [SourceEstimate(source, selected)]):
+        why = str(rejection.reason)
+        raise EstimateUnavailable(why) if rejection.retryable else ApiError(400, INVALID, why)
+    for reason in selected.waits:
+        raise EstimateUnavailable(str(reason))
 
 
 def _headers(connection: OpenConnection, numbers: Sequence[int]) -> Iterator[Header]:
