@@ -154,13 +154,11 @@ def test_an_answer_has_four_megabytes_at_most(service, client, key, settings):
             return [result(question, {"accountProof": [f"0x{node.hex()}" for node in nodes], "storageProof": []})]
         return [reply]
 
-    def answer(count):
-        accounts = {"accounts": {ALICE: {"props": ["NONCE", "BALANCE", "STORAGE_ROOT", "CODE_HASH"]}}}
-        return read(client, key, {f"block:{service.head() - number}": accounts for number in range(count)})
-
+    accounts = {"accounts": {ALICE: {"props": ["NONCE", "BALANCE", "STORAGE_ROOT", "CODE_HASH"]}}}
+    blocks = [(f"block:{service.head() - number}", accounts) for number in range(8)]
     with between(service.url, change) as url:
         reconfigure(settings, service.url, url)
-        told, refused = answer(7), answer(8)
+        told, refused = (read(client, key, dict(blocks[:count])) for count in (7, 8))
     assert told.status_code == 200, told.text
     assert 0.9 * 4 * 2**20 < len(told.content) <= 4 * 2**20
     assert (refused.status_code, refused.json()["code"]) == (403, "too_large_for_limit")
