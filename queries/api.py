@@ -70,7 +70,7 @@ class Status(Schema):
     info: list[str] | None = Field(None, description="What the batch waits for, in sentences.")
 
 
-_SUBMISSION = {
+SUBMISSION = {
     **BATCH_REQUEST,
     "parameters": [
         {
@@ -100,7 +100,7 @@ _SUBMISSION = {
     tags=["Batch queries"],
     auth=SUBMITTING_KEY,
     response={200: Submitted, **errors(400, 401, 403, 411, 413, 415, 422, 429, 503)},
-    openapi_extra=_SUBMISSION,
+    openapi_extra=SUBMISSION,
 )
 def submit_batch_query(request: HttpRequest) -> HttpResponse:
     """Submit a batch query. The answer comes as soon as it is stored; proving happens in the background."""

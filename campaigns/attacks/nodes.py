@@ -93,6 +93,8 @@ def _attack(attacked: Target, door: _Door, choice: random.Random) -> Iterator[Se
         while "worker" not in door.asked_by and time.monotonic() < deadline:
             time.sleep(0.05)
         met += "worker" in door.asked_by
+        # Until then, the web server wouldn't ask a node that has failed.
+        time.sleep(FAIL_FAST_SECONDS)
         code, asked = _ask_for_proof(attacked, bob)
         peaks = _peaks(attacked)
         grown = {process: peaks[process] - before[process] for process in before}
