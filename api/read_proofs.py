@@ -77,11 +77,11 @@ def read_proofs(request: HttpRequest) -> HttpResponse:
         raise ApiError(
             400, UNSUPPORTED, "No view takes a proof of a header: submit a batch query, and read its fields."
         )
-    shown, reader = shown_proofs.shown(parsed)
+    shown = shown_proofs.shown(parsed)
     destination = str(parsed.destinationChainId)
     proofs, size = list[str](), 0
     for fact in shown:
-        proofs.append(json.dumps(_proof(fact, destination, reader)))
+        proofs.append(json.dumps(_proof(fact, destination)))
         size += len(proofs[-1])
         if size > _MOST_BYTES:
             why = f"The answer would have more than {_MOST_BYTES} bytes. Ask for fewer proofs."
@@ -90,7 +90,7 @@ def read_proofs(request: HttpRequest) -> HttpResponse:
     return HttpResponse(f'{{"proofs": [{", ".join(proofs)}]}}', content_type=JSON)
 
 
-def _proof(shown: ShownFact, destination: str, reader: str | None) -> dict[str, Any]:
+def _proof(shown: ShownFact, destination: str) -> dict[str, Any]:
     fact, source = shown.fact, str(shown.source)
     slot = fact.slot if isinstance(fact, SlotFact) else None
     block = {"accounts": {fact.address: {"props": ["STORAGE_ROOT"]}}} if slot else {"header": ["STATE_ROOT"]}
@@ -111,5 +111,5 @@ def _proof(shown: ShownFact, destination: str, reader: str | None) -> dict[str, 
             "isFact": shown.is_root_known,
             "batch": None if shown.is_root_known else batch,
         },
-        "view": {"to": reader, "function": f"{shown.view}ByProof", "data": hex_data(shown.calldata)},
+        "view": {"to": shown.reader or None, "function": f"{shown.view}ByProof", "data": hex_data(shown.calldata)},
     }

@@ -100,7 +100,6 @@ _LIES: Mapping[str, Mapping[str, Lie]] = {
         "three words": _always("0x" + 96 * "01"),
         "a million bytes": _always("0x" + 10**6 * "00"),
     },
-    "eth_getCode": {"no hexadecimal": _always("0xno"), "a number": _always(7)},
 }
 
 

@@ -2,6 +2,7 @@
 
 import io
 import json
+from typing import Any
 
 import pytest
 import rlp
@@ -122,7 +123,7 @@ def with_empty_nodes(told):
 
 def test_a_node_that_lies_is_not_believed(service, client, key, settings):
     settings.MAX_BATCHES_PER_MINUTE = 100
-    lies = LIES | {("no lie", "eth_getProof"): with_empty_nodes}
+    lies: dict[Any, Any] = {**LIES, ("no lie", "eth_getProof"): with_empty_nodes}
     blocks = {f"block:{service.head() - 1}": {"accounts": {HISTORY_CONTRACT: {"slots": ["1", "ffff"]}}}}
 
     def change(question, reply):
