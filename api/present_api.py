@@ -7,7 +7,7 @@ from typing import Any
 
 from django.conf import settings
 from django.db.models import Max
-from django.http import HttpRequest
+from django.http import HttpRequest, HttpResponse, JsonResponse
 from ninja import Router, Schema
 from pydantic import Field
 
@@ -15,7 +15,8 @@ from accounts.models import ApiKey
 from api.batches import own_batch
 from config.json_objects import iso
 from queries import batch_request, query_rows, strict_json, submission
-from queries.api_endpoint import BATCH_REQUEST, KEY, SUBMITTING_KEY, ApiError, body_of, errors
+from queries.api import SUBMISSION
+from queries.api_endpoint import KEY, SUBMITTING_KEY, ApiError, body_of, errors
 from queries.batch_request import AUTO, BodyFault, InvalidRequest
 from queries.models import BatchStatus, Step, StepKind, StepStatus
 
@@ -61,9 +62,9 @@ class PresentActions(Schema):
     operation_id="submit_request",
     auth=SUBMITTING_KEY,
     response={200: SubmittedRequest, **errors(400, 401, 403, 411, 413, 415, 422, 429, 503)},
-    openapi_extra=dict(BATCH_REQUEST),
+    openapi_extra=SUBMISSION,
 )
-def submit_request(request: HttpRequest) -> dict[str, str]:
+def submit_request(request: HttpRequest) -> HttpResponse:
     """Submit a batch query as `/submit-batch-query` does.
 
     The destination is named `destination_chain_id`. Without a `fee` it is `auto`. Fields of headers may have
@@ -76,7 +77,8 @@ def submit_request(request: HttpRequest) -> dict[str, str]:
     except InvalidRequest as invalid:
         faults = [replace(fault, path=fault.path.replace(f"/{_OURS}", f"/{_DESTINATION}")) for fault in invalid.faults]
         raise ApiError(400, invalid.code, invalid.sentence, faults=faults) from None
-    return {"status": BatchStatus.RECEIVED.value, "request_id": submitted.batch_id}
+    answer = {"status": BatchStatus.RECEIVED.value, "request_id": submitted.batch_id}
+    return JsonResponse(answer, headers=submitted.headers)
 
 
 def _translated(body: bytes) -> bytes:

@@ -297,7 +297,8 @@ class ViewRequest:
         for answer in answers:
             if isinstance(answer, ChainError) and not isinstance(answer, Reverted):
                 return answer
-            if not isinstance(answer, bytes) or not answer:
+            # A root is one word; a fact is whether it is proven, and its word.
+            if not isinstance(answer, bytes) or len(answer) != (64 if words else 32):
                 return NoRegistry(f"There is no facts registry at {registry.address} as of block {self.at!r}.")
             words.append(answer)
         root, *field_words = words

@@ -1,25 +1,24 @@
 """Proofs for the views of `FactsReader` that take them, by asking the chains. Nothing is stored or sent."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import rlp
 
-from chains.header import Header
-from chains.node_errors import NodeUnavailable
-from chains.questions import ProofRequest, VerifiedAccountProof
+from chains.questions import ProofRequest
 from chains.rpc import result
-from chains.trie import EMPTY_CODE_HASH
+from chains.trie import EMPTY_CODE_HASH, StateAccount
 from contracts import NO_CONTRACT
-from proving import admission_checks, facts, heads
+from proving import admission_checks, facts
 from proving.batch_estimate import EstimateUnavailable, asking_nodes, requested
 from proving.block_selection import Requests, Selected, inquire, select
-from proving.connections import OpenConnection
 from proving.deployments import Unusable, call
 from proving.facts import AccountFact, SlotFact, ViewRequest
 from proving.source_estimate import SourceEstimate
+from queries.api_endpoint import ApiError
 from queries.batch_request import BatchRequest, Selector
 from queries.columns import AccountField
+from queries.strict_json import INVALID
 
 
 @dataclass(frozen=True)
@@ -57,7 +56,7 @@ class ShownFact:
 def shown(request: BatchRequest) -> list[ShownFact]:
     """Return the facts about accounts that a request names, with their proofs. Each proof has been verified.
 
-    Raises `EstimateUnavailable`, and `Refused`: busy.
+    Raises `EstimateUnavailable`, `ApiError`: invalid_request, and `Refused`: busy.
     """
     with asking_nodes() as ends_at:
         return [
@@ -76,7 +75,8 @@ def _of_source(destination: int, source: int, requests: Requests, ends_at: float
     _require_all(source, selected)
     rpc, connection = inquiry.connection.source_rpc, inquiry.connection
     addresses = {number: facts.slots_by_account(of_block) for number, of_block in selected.existing.items()}
-    headers = {header.number: header for header in _headers(connection, sorted(addresses))}
+    headers = {header.number: header for header in rpc.known_headers([*addresses])}
+    connection.check_time()
     proof_requests = [
         ProofRequest(number, headers[number].hash, headers[number].state_root, address, slots)
         for number, of_block in addresses.items()
@@ -98,17 +98,16 @@ def _of_source(destination: int, source: int, requests: Requests, ends_at: float
     held = dict(zip(addresses, map(result, views), strict=True))
     for selector, number in selected.blocks.items():
         for fact in requests[selector]:
-            if isinstance(fact, SlotFact):
-                proof = proofs[number, fact.address]
-                nodes, word = _slot(proof, int(fact.slot, 16))
-                root = proof.account.storage_root
-                known = held[number].facts[AccountFact(fact.address, AccountField.STORAGE_ROOT)]
-            elif isinstance(fact, AccountFact):
-                proof = proofs[number, fact.address]
-                nodes, word = proof.nodes, _word(proof, fact.field)
-                root, known = headers[number].state_root, held[number].state_root
-            else:
+            if not isinstance(fact, AccountFact | SlotFact):
                 continue
+            proof = proofs[number, fact.address]
+            if isinstance(fact, SlotFact):
+                slot = next(each for each in proof.slots if each.slot == int(fact.slot, 16))
+                nodes, word, root = slot.nodes, slot.value.to_bytes(32), proof.account.storage_root
+                known = held[number].facts[AccountFact(fact.address, AccountField.STORAGE_ROOT)]
+            else:
+                nodes, word, root = proof.nodes, _word(proof.account, fact.field), headers[number].state_root
+                known = held[number].state_root
             encoded = rlp.encode(list(nodes))
             yield ShownFact(
                 source, selector, number, fact, word, encoded, root, root == known, connection.registry.reader
@@ -116,35 +115,20 @@ def _of_source(destination: int, source: int, requests: Requests, ends_at: float
 
 
 def _require_all(source: int, selected: Selected) -> None:
-    """Raise an error unless all blocks that are selected exist."""
+    """Raise an error unless all blocks that are selected exist: `ApiError` if one never will."""
     if selected.fault:
         raise selected.fault
-    why = [str(rejection.reason) for rejection in admission_checks.rejections(None, [SourceEstimate(source, selected)])]
-    if why := [*why, *map(str, selected.waits)]:
-        raise EstimateUnavailable(why[0])
+    for rejection in admission_checks.rejections(None, [SourceEstimate(source, selected)]):
+        why = str(rejection.reason)
+        raise EstimateUnavailable(why) if rejection.retryable else ApiError(400, INVALID, why)
+    for reason in selected.waits:
+        raise EstimateUnavailable(str(reason))
 
 
-def _headers(connection: OpenConnection, numbers: Sequence[int]) -> Iterator[Header]:
-    for header in heads.headers(connection.source_rpc, numbers, {}):
-        if not isinstance(header, Header):
-            raise header or NodeUnavailable("A node lacks headers that it must have.")
-        yield header
-    connection.check_time()
-
-
-def _slot(proof: VerifiedAccountProof, slot: int) -> tuple[Sequence[bytes], bytes]:
-    found = next(each for each in proof.slots if each.slot == slot)
-    return found.nodes, found.value.to_bytes(32)
-
-
-def _word(proof: VerifiedAccountProof, field: AccountField) -> bytes:
-    account = proof.account
-    match field:
-        case AccountField.NONCE:
-            return account.nonce.to_bytes(32)
-        case AccountField.BALANCE:
-            return account.balance.to_bytes(32)
-        case AccountField.STORAGE_ROOT:
-            return account.storage_root
-        case AccountField.CODE_HASH:
-            return account.code_hash if account.exists else EMPTY_CODE_HASH
+def _word(account: StateAccount, field: AccountField) -> bytes:
+    return {
+        AccountField.NONCE: account.nonce.to_bytes(32),
+        AccountField.BALANCE: account.balance.to_bytes(32),
+        AccountField.STORAGE_ROOT: account.storage_root,
+        AccountField.CODE_HASH: account.code_hash if account.exists else EMPTY_CODE_HASH,
+    }[field]

@@ -70,7 +70,7 @@ class Status(Schema):
     info: list[str] | None = Field(None, description="What the batch waits for, in sentences.")
 
 
-_SUBMISSION = {
+SUBMISSION = {
     **BATCH_REQUEST,
     "parameters": [
         {
@@ -100,18 +100,16 @@ _SUBMISSION = {
     tags=["Batch queries"],
     auth=SUBMITTING_KEY,
     response={200: Submitted, **errors(400, 401, 403, 411, 413, 415, 422, 429, 503)},
-    exclude_none=True,
-    openapi_extra=_SUBMISSION,
+    openapi_extra=SUBMISSION,
 )
-def submit_batch_query(request: HttpRequest) -> dict[str, str] | HttpResponse:
+def submit_batch_query(request: HttpRequest) -> HttpResponse:
     """Submit a batch query. The answer comes as soon as it is stored; proving happens in the background."""
     key: ApiKey = request.auth  # type: ignore[attr-defined]
     try:
         submitted = submission.submit(key, request.headers.get(submission.IDEMPOTENCY_HEADER), lambda: body_of(request))
     except InvalidRequest as invalid:
         raise ApiError(400, invalid.code, invalid.sentence, faults=invalid.faults) from None
-    answer = {"internalId": submitted.batch_id}
-    return JsonResponse(answer, headers={submission.REPLAYED: "true"}) if submitted.is_replayed else answer
+    return JsonResponse({"internalId": submitted.batch_id}, headers=submitted.headers)
 
 
 @api.get(

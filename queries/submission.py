@@ -181,6 +181,11 @@ class Submitted:
     batch_id: str
     is_replayed: bool  # a former request with the same Idempotency-Key created it
 
+    @property
+    def headers(self) -> dict[str, str]:
+        """Return the headers of the answer."""
+        return {REPLAYED: "true"} if self.is_replayed else {}
+
 
 def submit(key: ApiKey, named_by: str | None, body_of: Callable[[], bytes]) -> Submitted:
     """Store the body as a batch of the key's user, and count the request, even if it is refused.

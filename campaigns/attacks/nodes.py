@@ -25,7 +25,7 @@ from tests.chains.hostile_node import DRIPS, FLOODS, LIES, Behaviour, Exchange, 
 from tests.chains.lying_node import ask
 
 HOSTILE_ID = 5
-_HOSTILE_TOML = CHAINS_TOML.replace(str(CHAIN_ID), str(HOSTILE_ID))
+HOSTILE_TOML = CHAINS_TOML.replace(str(CHAIN_ID), str(HOSTILE_ID))
 _SIGN_INS, _AT_ONCE = 6, 100
 # Seconds that a public node takes for code that runs up to its gas limit.
 _SLOW_SECONDS = 1.8
@@ -62,7 +62,7 @@ def run(seed: int) -> Iterator[Seen]:
     with DevChain(chain_id=HOSTILE_ID, block_seconds=1) as chain:
         door = _Door(chain)
         with hostile_node(door, chain_id=HOSTILE_ID) as url:
-            chains_toml = CHAINS_TOML + _HOSTILE_TOML.replace("%s", url)
+            chains_toml = CHAINS_TOML + HOSTILE_TOML.replace("%s", url)
             with target(
                 chains_toml, others=[HOSTILE_ID], MAX_SIGN_INS_PER_MINUTE="100000", MAX_BATCHES_PER_MINUTE="100000"
             ) as attacked:
@@ -93,18 +93,23 @@ def _attack(attacked: Target, door: _Door, choice: random.Random) -> Iterator[Se
         while "worker" not in door.asked_by and time.monotonic() < deadline:
             time.sleep(0.05)
         met += "worker" in door.asked_by
+        # Until then, the web server wouldn't ask a node that has failed.
+        time.sleep(FAIL_FAST_SECONDS)
+        code, asked = _ask_for_proof(attacked, bob)
         peaks = _peaks(attacked)
         grown = {process: peaks[process] - before[process] for process in before}
         yield Seen(
             f"a node of chain {HOSTILE_ID} does its worst, {name}: asked by {' and '.join(sorted(door.asked_by))}",
-            f"chain {CHAIN_ID} goes on; {_SIGN_INS} contract wallets get an answer, keys sign in; memory is bounded",
+            f"chain {CHAIN_ID} goes on; {_SIGN_INS} contract wallets and a request for a proof get an answer, keys "
+            "sign in; memory is bounded",
             f"DONE after {done:.1f} s ({alone:.1f} s alone); wallets {'/'.join(sorted(codes))} within {took:.1f} s, "
-            f"a key within {own.result():.1f} s; peaks "
+            f"a key within {own.result():.1f} s; a proof {code} within {asked:.1f} s; peaks "
             + ", ".join(f"{process} {peaks[process]} MB (+{grown[process]})" for process in peaks),
             done < _DONE_SECONDS
             and codes <= {"node_unavailable", "too_many_checks"}
             and "sign-in" in door.asked_by
-            and max(took, own.result()) < _ANSWER_SECONDS
+            and code == "chain_unavailable"
+            and max(took, asked, own.result()) < _ANSWER_SECONDS
             and all(megabytes < _GROWTH_MEGABYTES for megabytes in grown.values()),
         )
     yield _finish_at_once(attacked, door)
@@ -115,6 +120,13 @@ def _attack(attacked: Target, door: _Door, choice: random.Random) -> Iterator[Se
         ", ".join(f"{states.count(state)} {state}" for state in sorted(set(states))),
         set(states) == {"IN_PROGRESS"} and met > len(held_up) // 2,
     )
+
+
+def _ask_for_proof(attacked: Target, key: str) -> tuple[str, float]:
+    """Ask for a proof of the hostile chain. Return the answer's code, and the seconds."""
+    began, body = time.monotonic(), balances([1], chain_id=HOSTILE_ID)
+    answer = requests.post(f"{attacked.url}/read-proofs", json=body, headers={"api-key": key}, timeout=60)
+    return str(answer.json().get("code", answer.status_code)), time.monotonic() - began
 
 
 def _seconds_to_done(attacked: Target, key: str) -> float:

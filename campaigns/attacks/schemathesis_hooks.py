@@ -16,7 +16,7 @@ from typing import Any
 import schemathesis
 
 _KNOWN = json.loads(Path(os.environ["ATTACK_KNOWN"]).read_text())
-_TAKE_BATCHES = {"/submit-batch-query", "/estimate-batch-query"}
+_TAKE_BATCHES = {"/submit-batch-query", "/estimate-batch-query", "/read-proofs"}
 _lock = threading.Lock()
 _counts: Counter[str] = Counter()
 _seconds: list[float] = []

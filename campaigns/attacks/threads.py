@@ -12,6 +12,7 @@ import requests
 
 from campaigns.attacks.table import Seen
 from campaigns.attacks.target import Target, target
+from campaigns.bodies import balances
 from demo.client import TIMEOUT, signed_in
 from demo.installation import CHAIN_ID, CHAINS_TOML
 from devnet.devchain import ACCOUNTS, DevChain
@@ -23,8 +24,10 @@ _REQUESTS, _QUERIES = "100000", "10000000"
 _PAUSE = 0.2  # seconds between two requests of an attacker
 # Seconds that a public node takes for an answer, and number of timestamps in one estimate.
 _NODE_SECONDS, _TIMES = 0.05, 300
-# Maximum median seconds of another user's pages, and maximum seconds of an estimate that waits for nodes.
-_MEDIAN_SECONDS, _ESTIMATE_SECONDS = 0.5, 15
+# Most proofs that one request may ask for.
+_PROOFS = 100
+# Maximum median seconds of another user's pages, and maximum seconds of a request that waits for nodes.
+_MEDIAN_SECONDS, _MOST_SECONDS = 0.5, 15
 
 
 def run(_: int) -> Iterator[Seen]:
@@ -47,26 +50,39 @@ def run(_: int) -> Iterator[Seen]:
         attacked.chain.mine(_TIMES)
         alone = statistics.median(_pages(attacked, seconds=3))
         yield _estimates(attacked, alone)
+        yield _proofs(attacked, alone)
         yield _forms(attacked, alone)
 
 
 def _estimates(attacked: Target, alone: float) -> Seen:
-    key = attacked.key()
     newest = int(attacked.chain.rpc("eth_getBlockByNumber", "latest", False)["timestamp"], 16)
 
-    def estimate(number: int) -> requests.Response:
+    def body(number: int) -> dict[str, Any]:
         blocks = {f"timestamp:{newest - n - number - 2}": {"header": ["TIMESTAMP"]} for n in range(_TIMES)}
-        body = {"destinationChainId": str(CHAIN_ID), "fee": "0", "data": {str(CHAIN_ID): blocks}}
-        return requests.post(
-            f"{attacked.url}/estimate-batch-query", json=body, headers={"api-key": key}, timeout=TIMEOUT
-        )
+        return {"destinationChainId": str(CHAIN_ID), "fee": "0", "data": {str(CHAIN_ID): blocks}}
 
     return _beside(
         attacked,
         alone,
-        estimate,
+        _posting(attacked, "/estimate-batch-query", body),
         f"{_ATTACKERS} estimates of {_TIMES} times at once, again and again, with a node that takes {_NODE_SECONDS} s",
     )
+
+
+def _proofs(attacked: Target, alone: float) -> Seen:
+    head = attacked.chain.head()
+    return _beside(
+        attacked,
+        alone,
+        _posting(attacked, "/read-proofs", lambda number: balances(range(head - number - _PROOFS, head - number))),
+        f"{_ATTACKERS} requests for {_PROOFS} proofs at once, again and again, by a node that takes {_NODE_SECONDS} s",
+    )
+
+
+def _posting(attacked: Target, path: str, body: Callable[[int], dict[str, Any]]) -> Callable[[int], requests.Response]:
+    """Return a function that sends the body of a number to a path."""
+    url, headers = f"{attacked.url}{path}", {"api-key": attacked.key()}
+    return lambda number: requests.post(url, json=body(number), headers=headers, timeout=TIMEOUT)
 
 
 def _forms(attacked: Target, alone: float) -> Seen:
@@ -109,10 +125,10 @@ def _beside(attacked: Target, alone: float, send: Callable[[int], requests.Respo
     median = statistics.median(seconds)
     return Seen(
         tried,
-        f"half of another user's pages come within {_MEDIAN_SECONDS} s, and each request ends in {_ESTIMATE_SECONDS} s",
+        f"half of another user's pages come within {_MEDIAN_SECONDS} s, and each request ends in {_MOST_SECONDS} s",
         f"a page takes {1000 * median:.0f} ms ({1000 * alone:.0f} alone), {1000 * max(seconds):.0f} at most; "
         f"answers {dict(answers)}, the slowest after {max(slowest):.1f} s",
-        kept=median < _MEDIAN_SECONDS and max(slowest) < _ESTIMATE_SECONDS,
+        kept=median < _MEDIAN_SECONDS and max(slowest) < _MOST_SECONDS,
     )
 
 

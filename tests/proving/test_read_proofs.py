@@ -2,14 +2,19 @@
 
 import io
 import json
+from typing import Any
 
 import pytest
+import rlp
 from django.core.management import call_command
 from django.test import Client
+from eth_utils.crypto import keccak
 
-from proving.models import AccountProof
+from proving.models import AccountProof, FactsRegistry
 from queries.models import Batch, Block
-from tests.chains.lying_node import between
+from tests.chains.lying_node import between, result
+from tests.contracts.tries import EMPTY_CODE_HASH, EMPTY_ROOT, hex_prefix
+from tests.headers import with_hash
 from tests.service import ALICE, BOB, asking, header, reconfigure, submit, work_until_done
 
 pytestmark = pytest.mark.outside
@@ -73,25 +78,99 @@ def test_the_reader_answers_each_once_its_root_is_a_fact(service, client, key):
     assert not AccountProof.objects.filter(address=BOB).exists()
 
 
-def test_a_reader_that_is_not_deployed_is_not_named(service, client, key):
-    for proof in read(client, key, asked(service)).json()["proofs"]:
-        assert proof["view"]["to"] is None
+def test_a_block_is_named_in_any_way_and_without_a_registry_nothing_is_shown(service, client, key):
+    service.rpc("evm_increaseTime", 5)
+    service.mine()
+    accounts = {"accounts": {ALICE: {"props": ["NONCE"], "slots": ["0"]}}}
+    number, time = service.head(), int(service.rpc("eth_getBlockByNumber", "latest", False)["timestamp"], 16)
+    blocks = {"latest": accounts, f"block:{number}": accounts, f"timestamp:{time - 1}": accounts}
+    told = read(client, key, blocks)
+    assert told.status_code == 200, told.text
+    told = told.json()["proofs"]
+    assert [proof["selector"] for proof in told] == [selector for selector in blocks for _ in range(2)]
+    assert [int(proof["blockNumber"]) for proof in told] == [number] * 4 + [number - 1] * 2
+    assert told[0]["view"] == told[2]["view"] != told[4]["view"]
+    for proof in told:
+        assert proof["view"]["to"] is None  # no reader is deployed
+    FactsRegistry.objects.all().delete()
+    refused = read(client, key, blocks)
+    assert (refused.status_code, refused.json()["code"]) == (503, "chain_unavailable")
 
 
-def test_a_node_that_shows_another_slot_is_not_believed(service, client, key, settings):
-    def change(question, reply):
-        if question["method"] == "eth_getProof":
-            first, second = (each["proof"] for each in reply["result"]["storageProof"])
-            for each, proof in zip(reply["result"]["storageProof"], (second, first), strict=True):
-                each["proof"] = proof
-        return [reply]
+def another_slots(told):
+    first, second = told["storageProof"]
+    first["proof"], second["proof"] = second["proof"], first["proof"]
+    return told
 
+
+LIES = {
+    ("another slot's proof", "eth_getProof"): another_slots,
+    ("no proof", "eth_getProof"): lambda _: None,
+    ("the end is missing", "eth_getProof"): lambda told: told | {"accountProof": told["accountProof"][:-1]},
+    ("a node too many", "eth_getProof"): lambda told: told | {"accountProof": told["accountProof"] * 2},
+    ("another block's state", "eth_getBlockByNumber"): lambda told: with_hash(told | {"stateRoot": "0x" + 64 * "1"}),
+    ("a byte for a word", "eth_call"): lambda _: "0x01",
+    ("an unknown boolean, cut", "eth_call"): lambda _: "0x" + 63 * "2",
+    ("more than two words", "eth_call"): lambda _: "0x" + 2000 * "01",
+}
+
+
+def with_empty_nodes(told):
+    """Add what Nethermind has sent: NethermindEth/nethermind, issue 7759."""
+    slots = [slot | {"proof": [*slot["proof"], "0x", "0x"]} for slot in told["storageProof"]]
+    return told | {"accountProof": [*told["accountProof"], "0x"], "storageProof": slots}
+
+
+def test_a_node_that_lies_is_not_believed(service, client, key, settings):
+    settings.MAX_BATCHES_PER_MINUTE = 100
+    lies: dict[Any, Any] = {**LIES, ("no lie", "eth_getProof"): with_empty_nodes}
     blocks = {f"block:{service.head() - 1}": {"accounts": {HISTORY_CONTRACT: {"slots": ["1", "ffff"]}}}}
+
+    def change(question, reply):
+        (_, method), lie = next(iter(lies.items()))
+        return [reply | {"result": lie(reply["result"])} if question["method"] == method else reply]
+
+    told = read(client, key, blocks).json()["proofs"]
     with between(service.url, change) as url:
         reconfigure(settings, service.url, url)
-        refused = read(client, key, blocks)
-    assert (refused.status_code, refused.json()["code"]) == (503, "chain_unavailable")
-    assert url not in refused.text
+        while len(lies) > 1:
+            refused = read(client, key, blocks)
+            assert (refused.status_code, refused.json()["code"]) == (503, "chain_unavailable"), next(iter(lies))
+            assert url not in refused.text
+            del lies[next(iter(lies))]
+        assert read(client, key, blocks).json()["proofs"] == told
+
+
+def deep_account(address: str) -> tuple[bytes, list[bytes]]:
+    """Return the root and the nodes of a proof in a trie as deep as its keys."""
+    digits = keccak(bytes.fromhex(address[2:])).hex()
+    nodes = [rlp.encode([hex_prefix("", leaf=True), rlp.encode([1, 1, EMPTY_ROOT, EMPTY_CODE_HASH])])]
+    for digit in reversed(digits):
+        places = [bytes([place]) * 32 for place in range(1, 17)]
+        places[int(digit, 16)] = keccak(nodes[0])
+        nodes.insert(0, rlp.encode([*places, b""]))
+    return keccak(nodes[0]), nodes
+
+
+def test_an_answer_has_four_megabytes_at_most(service, client, key, settings):
+    service.mine(8)
+    root, nodes = deep_account(ALICE)
+
+    def change(question, reply):
+        if question["method"] == "eth_getBlockByNumber":
+            return [reply | {"result": with_hash(reply["result"] | {"stateRoot": f"0x{root.hex()}"})}]
+        if question["method"] == "eth_getProof":
+            return [result(question, {"accountProof": [f"0x{node.hex()}" for node in nodes], "storageProof": []})]
+        return [reply]
+
+    accounts = {"accounts": {ALICE: {"props": ["NONCE", "BALANCE", "STORAGE_ROOT", "CODE_HASH"]}}}
+    blocks = [(f"block:{service.head() - number}", accounts) for number in range(8)]
+    with between(service.url, change) as url:
+        reconfigure(settings, service.url, url)
+        told, refused = (read(client, key, dict(blocks[:count])) for count in (7, 8))
+    assert told.status_code == 200, told.text
+    assert 0.9 * 4 * 2**20 < len(told.content) <= 4 * 2**20
+    assert (refused.status_code, refused.json()["code"]) == (403, "too_large_for_limit")
 
 
 @pytest.mark.parametrize(
@@ -100,7 +179,8 @@ def test_a_node_that_shows_another_slot_is_not_believed(service, client, key, se
         ({"block:1": {"header": ["TIMESTAMP"]}}, 400, "unsupported"),
         ({"block:1": {"accounts": {ALICE: {"slots": [f"{slot:x}" for slot in range(100)]}}}}, 400, "invalid_request"),
         ({"block:999999": {"accounts": {ALICE: {"props": ["NONCE"]}}}}, 503, "chain_unavailable"),
-        ({"timestamp:1": {"accounts": {ALICE: {"props": ["NONCE"]}}}}, 503, "chain_unavailable"),
+        ({"timestamp:1": {"accounts": {ALICE: {"props": ["NONCE"]}}}}, 400, "invalid_request"),
+        ({"timestamp:1700000000000": {"accounts": {ALICE: {"props": ["NONCE"]}}}}, 400, "invalid_request"),
     ],
 )
 def test_what_it_cannot_show_is_refused(service, client, key, blocks, status, code):

@@ -26,10 +26,11 @@ def test_a_request_is_a_batch_of_the_same_service(service, key, client: Client):
     def get(path: str) -> Any:
         return client.get(path, headers=header(key)).json()
 
-    def submit(**more: object) -> Any:
-        return client.post("/submit-request", asked(service, **more), "application/json", headers=header(key))
-
-    answer = submit().json()
+    body, names = asked(service), header(key) | {"Idempotency-Key": "k"}
+    first, again = (client.post("/submit-request", body, "application/json", headers=names) for _ in range(2))
+    assert [each.headers.get("Idempotency-Replayed") for each in (first, again)] == [None, "true"]
+    answer = first.json()
+    assert again.json() == answer
     assert answer["status"] == "RECEIVED"
     batch = Batch.objects.get(pk=answer["request_id"])
     assert batch.fee_is_estimate
