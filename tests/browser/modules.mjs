@@ -4,7 +4,7 @@ import { text } from "node:stream/consumers";
 import { registerHooks, stripTypeScriptTypes } from "node:module";
 
 const code = stripTypeScriptTypes(await text(process.stdin));
-// Where a package has a module for Node.js, its browser's module has the same exports by this.
+// Modules that packages have for Node.js take the browser's object from here.
 const imports = { "node:crypto": "data:text/javascript,export const webcrypto = crypto" };
 registerHooks({
   resolve(specifier, context, next) {
@@ -13,5 +13,5 @@ registerHooks({
     return resolved;
   },
 });
-for (const [, name] of code.matchAll(/ from "([^"]+)"/g)) await import(import.meta.resolve(name).concat(`#${name}`));
+for (const [, name] of code.matchAll(/ from "([^"]+)"/g)) await import(name);
 console.log(JSON.stringify({ code, imports }));

@@ -2,6 +2,7 @@
 
 import io
 import json
+import re
 import subprocess
 from pathlib import Path
 from typing import Any
@@ -10,10 +11,11 @@ from urllib.parse import urlsplit
 import pytest
 from django.core.management import call_command
 from eth_abi.abi import encode
+from eth_account import Account
 from eth_utils.crypto import keccak
 from playwright.sync_api import BrowserContext, Page, Route, expect
 
-from devnet.devchain import PROJECT, DevChain
+from devnet.devchain import ACCOUNTS, PROJECT, DevChain
 from tests.accounts.wallets import ALICE, BOB
 from tests.browser.wallet import NO_SUCH_METHOD, Wallet
 from tests.client.library import compile_library
@@ -25,9 +27,12 @@ pytestmark = pytest.mark.django_db(transaction=True)
 
 TOKEN = "0x" + "70" * 20
 BALANCES_SLOT = 3
-ALICE_HAS, BOB_HAS = 5 * 10**18, 7
+CHARLIE = Account.from_key(ACCOUNTS[2][1])
+BALANCES = {ALICE: 5 * 10**18, BOB: 7, CHARLIE: 1}
 # A node that is in the node above, as some nodes list it again.
 EMBEDDED = "0xc22001"
+# reth's error for a block that is too old for its proofs.
+TOO_OLD = (-32602, "distance to target block exceeds maximum proof window")
 
 
 def slot_of(holder: str) -> str:
@@ -38,7 +43,7 @@ def slot_of(holder: str) -> str:
 def votes(service: DevChain) -> Deployed:
     """Return the contract. Alice and Bob have tokens at its block, and the token's storage root is proven."""
     service.rpc("anvil_setBalance", TOKEN, "0x1")
-    for holder, balance in ((ALICE, ALICE_HAS), (BOB, BOB_HAS)):
+    for holder, balance in BALANCES.items():
         service.rpc("anvil_setStorageAt", TOKEN, slot_of(holder.address), f"0x{balance:064x}")
     service.mine(2)
     block = service.head() - 1
@@ -76,7 +81,6 @@ def page(page: Page, context: BrowserContext, site: str, wallet: Wallet, service
     context.route(
         f"{site}/node_modules/**", lambda route: route.fulfill(path=f"{PROJECT}{urlsplit(route.request.url).path}")
     )
-    context.route(f"{site}/node", lambda route: answer(route, service))
     wallet.chain, wallet.fills_in = service, True
     wallet.put_into(context)
     page.goto("/vote.html")
@@ -90,12 +94,14 @@ def answer(route: Route, chain: DevChain) -> None:
     route.fulfill(json={"jsonrpc": "2.0", "id": call["id"], "result": chain.rpc(call["method"], *call["params"])})
 
 
-def outcome(page: Page, text: str) -> None:
+def outcome(page: Page, text: str | re.Pattern[str]) -> None:
     page.locator("#vote").click()
     expect(page.locator("#outcome")).to_have_text(text)
 
 
-def test_a_voter_s_wallet_proves_the_balance(page: Page, service: DevChain, wallet: Wallet, votes: Deployed):
+def test_a_voter_s_wallet_proves_the_balance(
+    page: Page, context: BrowserContext, site: str, service: DevChain, wallet: Wallet, votes: Deployed
+):
     own, other = (
         service.rpc("eth_getProof", TOKEN, [slot_of(holder.address)], hex(votes.call("snapshotBlock")))
         for holder in (ALICE, BOB)
@@ -112,13 +118,25 @@ def test_a_voter_s_wallet_proves_the_balance(page: Page, service: DevChain, wall
         outcome(page, "Your vote isn't counted: InvalidProof")
     assert not wallet.sent
 
+    # No node is there yet, so the wallet's proof counts.
     wallet.lies["eth_getProof"] = forged([*nodes, EMBEDDED])
     outcome(page, "Your vote is counted.")
-    assert votes.call("votesFor") == ALICE_HAS
+    assert votes.call("votesFor") == BALANCES[ALICE]
     outcome(page, "Your vote isn't counted: HasVoted")
+    wallet.refuses["eth_getProof"] = NO_SUCH_METHOD
+    outcome(page, re.compile("Your vote isn't counted: HTTP request failed"))
 
-    # This wallet doesn't allow the method. Its owner's proof comes from the page's node.
-    wallet.account, wallet.refuses["eth_getProof"] = BOB, NO_SUCH_METHOD
-    outcome(page, "Your vote is counted.")
-    assert votes.call("votesFor") == ALICE_HAS + BOB_HAS
-    assert len(wallet.sent) == 2
+    context.route(f"{site}/node", lambda route: answer(route, service))
+    for wallet.account, wallet.refuses["eth_getProof"] in ((BOB, NO_SUCH_METHOD), (CHARLIE, TOO_OLD)):
+        outcome(page, "Your vote is counted.")
+    assert votes.call("votesFor") == sum(BALANCES.values())
+    assert len(wallet.sent) == 3
+
+    # The votes of another source chain, which the reader doesn't know. The wallet isn't asked for its proofs.
+    wallet.refuses.clear()
+    count = wallet.asked.count("eth_getProof")
+    other_source = votes.code.replace((31337).to_bytes(32), (1).to_bytes(32))
+    service.rpc("anvil_setCode", votes.address, "0x" + other_source.hex())
+    wallet.account = Account.from_key(ACCOUNTS[3][1])
+    outcome(page, "Your vote isn't counted: STORAGE_PROOF_ACCOUNT_FIELD_NOT_SAVED")
+    assert wallet.asked.count("eth_getProof") == count

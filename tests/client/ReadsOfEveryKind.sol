@@ -15,6 +15,7 @@ contract ReadsOfEveryKind {
     uint256[] public list;
 
     event Held(address indexed holder, uint256 balance);
+    event Untold(uint256 balance) anonymous;
 
     IFactsRegistry private immutable _registry;
 
@@ -25,6 +26,7 @@ contract ReadsOfEveryKind {
         list.push(3);
         list.push(5);
         emit Held(holder, balance);
+        emit Untold(balance);
     }
 
     function balanceAt(address account, uint256 blockNumber) external view returns (uint256) {

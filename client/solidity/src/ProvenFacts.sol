@@ -197,7 +197,7 @@ library ProvenFacts {
         address actual;
         (actual, topics, data) = reader.logByProof(chainId, blockNumber, txIndex, logIndex, proof);
         bytes32 first = topics.length == 0 ? bytes32(0) : topics[0];
-        // (A log without topics is of no event, even if the topic that is asked for is zero.)
+        // A log without topics is of no event: a `topic` of zero doesn't match it either.
         if (actual != emitter || topics.length == 0 || first != topic) revert LogDiffers(actual, first);
     }
 }
