@@ -11,8 +11,8 @@ SOURCES = [*sorted((PROJECT / "client" / "solidity").rglob("*.sol")), *sorted(Pa
 
 
 def compile_library(names: Collection[str] = ()) -> dict[str, Artifact]:
-    """Return the artifacts of the files with these names, or of all, by the contract's name. The ABI includes the
-    registry's errors, which pass through the contract.
+    """Return the artifacts of the files with these names, or of all, by the contract's name. The ABI of a contract with code
+    includes the registry's errors, which pass through it.
     """
     texts = {path.relative_to(PROJECT).as_posix(): path.read_text() for path in SOURCES}
     paths = [path for path in texts if not names or Path(path).stem in names]
@@ -23,7 +23,7 @@ def compile_library(names: Collection[str] = ()) -> dict[str, Artifact]:
     for source, contracts in output["contracts"].items():
         for name, contract in contracts.items():
             code = code_of(output, source, name)
-            abi = [*contract["abi"], *(entry for entry in errors if entry not in contract["abi"])]
             bytecode, runtime = (bytes.fromhex(code[key][2:]) for key in ("bytecode", "deployedBytecode"))
+            abi = [*contract["abi"], *(entry for entry in errors if bytecode and entry not in contract["abi"])]
             artifacts[name] = Artifact(abi=abi, bytecode=bytecode, runtime=runtime, immutables=code["immutables"])
     return artifacts

@@ -76,7 +76,7 @@ def test_the_interface_is_that_of_the_registry(compiled):
     of_registry = described(load_artifact("FactsRegistry").abi)
     of_interface = described(compiled["IFactsRegistry"].abi)
     shared = {key: part for key, part in of_registry.items() if key in of_interface}
-    assert of_interface.keys() - {key for key in of_registry if key[0] == "error"} <= shared.keys()
+    assert of_interface.keys() <= shared.keys()
     assert {key: of_interface[key] for key in shared} == shared
     # Readers of facts need all events, and the errors that a missing fact gives.
     told = [(kind, name) for kind, name in of_registry if kind == "event" or name.endswith("NotProven")]
@@ -129,15 +129,11 @@ def test_a_vote_by_what_each_voter_shows(service: DevChain, reads: Deployed, rea
 
 def test_the_interface_of_the_reader_is_its_own(compiled):
     # Both have functions of one name with several orders of arguments.
-    of_reader, of_registry, of_interface = (
+    of_reader, of_interface = (
         {str(described([entry])) for entry in abi if entry.get("name") not in OF_DEPLOYMENTS}
-        for abi in (
-            load_artifact("FactsReader").abi,
-            [entry for entry in load_artifact("FactsRegistry").abi if entry["type"] == "error"],
-            compiled["IFactsReader"].abi,
-        )
+        for abi in (load_artifact("FactsReader").abi, compiled["IFactsReader"].abi)
     )
-    assert of_interface - (of_registry - of_reader) == of_reader
+    assert of_interface == of_reader
 
 
 def test_typed_reads_of_what_the_caller_shows(service: DevChain, reads: Deployed, reader: str):
