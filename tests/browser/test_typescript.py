@@ -89,7 +89,7 @@ def page(page: Page, context: BrowserContext, site: str, wallet: Wallet, service
 
 def answer(route: Route, chain: DevChain) -> None:
     """Answer a call of the page's node."""
-    call = route.request.post_data_json
+    call = json.loads(route.request.post_data or "")
     assert call["method"] == "eth_getProof"
     route.fulfill(json={"jsonrpc": "2.0", "id": call["id"], "result": chain.rpc(call["method"], *call["params"])})
 

@@ -11,8 +11,9 @@ SOURCES = [*sorted((PROJECT / "client" / "solidity").rglob("*.sol")), *sorted(Pa
 
 
 def compile_library(names: Collection[str] = ()) -> dict[str, Artifact]:
-    """Return the artifacts of the files with these names, or of all, by the contract's name. The ABI of a contract with code
-    includes the registry's errors, which pass through it.
+    """Return the artifacts of the files with these names, or of all, by the contract's name.
+
+    The ABI of a contract with code includes the registry's errors, which pass through it.
     """
     texts = {path.relative_to(PROJECT).as_posix(): path.read_text() for path in SOURCES}
     paths = [path for path in texts if not names or Path(path).stem in names]
